@@ -1,1 +1,4 @@
-//! warpyard api.
+//! What warpyard and its callers say to each other: the quantities people write, the job document and its checks, the
+//! wire types of the HTTP interface and a typed client for it. Nothing here schedules, stores or serves.
+
+pub mod quantity;
