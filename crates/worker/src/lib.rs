@@ -1,1 +1,3 @@
 //! warpyard worker.
+
+pub mod probe;
