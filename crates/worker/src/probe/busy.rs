@@ -254,6 +254,15 @@ mod tests {
     }
 
     #[test]
+    fn what_others_are_known_to_hold_counts_even_where_ours_is_unknown() {
+        let drawing_beside_ours = reading(9_000 * MB, 90, &[compute(7, None), graphics(900, 600 * MB)]);
+        assert_eq!(
+            why(&drawing_beside_ours, &ours(&[7])),
+            Some(Because::Memory { bytes: 600 * MB, limit: 50 * MB })
+        );
+    }
+
+    #[test]
     fn a_container_judges_by_memory_beside_its_own_tasks_and_by_anything_without_them() {
         let theirs = reading(4_000 * MB, 0, &[compute(31_337, 4_000 * MB)]);
         let granted = |tasks, bytes| Ours { tasks, pids: Pids::Hidden, bytes };
