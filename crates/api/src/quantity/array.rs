@@ -175,11 +175,7 @@ impl fmt::Display for ArraySpec {
     }
 }
 
-human_serde!(ArraySpec, "array indices such as \"1-100%8\"", |index| {
-    u32::try_from(index)
-        .map_err(|_| QuantityError::TooLarge(index.to_string()))
-        .and_then(|index| ArraySpec::new([(index, index, 1)], None))
-});
+human_serde!(ArraySpec, "array indices such as \"1-100%8\"", |number| Err(QuantityError::NotARange(number)));
 
 #[cfg(test)]
 mod tests {

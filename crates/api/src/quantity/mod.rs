@@ -51,6 +51,9 @@ pub enum QuantityError {
     /// A range that ends before it starts.
     #[error("the range '{0}' ends before it starts")]
     Reversed(String),
+    /// A number with no quotes, which some would take for how many tasks there are.
+    #[error("{0} could mean {0} tasks or the one with index {0}")]
+    NotARange(u64),
     /// A range with a step of nothing.
     #[error("the step of '{0}' is 0")]
     ZeroStep(String),

@@ -1,0 +1,355 @@
+//! Single values: texts, names, numbers, quantities, words, devices and dependencies, each read or told to be wrong.
+
+use super::Reader;
+use crate::job::source::{At, Node, Value};
+use crate::job::{Command, DeviceRef, JobAfter, On, Preempt, TaskAfter};
+use crate::problem::code;
+use crate::quantity::QuantityError;
+use crate::text::name_fault;
+use std::collections::BTreeMap;
+use std::str::FromStr;
+
+impl Reader<'_> {
+    pub(super) fn text<'n>(&mut self, at: &At<'_>, node: &'n Node, expected: &str) -> Option<&'n str> {
+        if let Value::Text(text) = &node.value {
+            return Some(text);
+        }
+        self.wrong_type(at, node, expected);
+        None
+    }
+
+    pub(super) fn name(&mut self, at: &At<'_>, node: &Node) -> Option<String> {
+        let name = self.text(at, node, "a name")?;
+        self.accept_name(at, node, name, name_fault(name))
+    }
+
+    pub(super) fn task_name(&mut self, at: &At<'_>, node: &Node) -> Option<String> {
+        let name = self.text(at, node, "a name")?;
+        self.accept_name(at, node, name, task_name_fault(name))
+    }
+
+    pub(super) fn accept_name(
+        &mut self,
+        at: &At<'_>,
+        node: &Node,
+        name: &str,
+        fault: Option<String>,
+    ) -> Option<String> {
+        let Some(fault) = fault else { return Some(name.to_owned()) };
+        self.wrong(at, node.start, (code::BAD_NAME, format!("the name {fault}")), None);
+        None
+    }
+
+    /// A text the system takes: a file's name or an argument.
+    pub(super) fn system_text(&mut self, at: &At<'_>, node: &Node, expected: &str) -> Option<String> {
+        let text = self.text(at, node, expected)?;
+        if text.contains('\0') {
+            self.wrong(at, node.start, (code::BAD_TEXT, "has a zero byte".to_owned()), None);
+            return None;
+        }
+        Some(text.to_owned())
+    }
+
+    pub(super) fn path(&mut self, at: &At<'_>, node: &Node) -> Option<String> {
+        let path = self.system_text(at, node, "a path")?;
+        if path.is_empty() {
+            self.wrong(at, node.start, (code::BAD_TEXT, "the path is empty".to_owned()), None);
+            return None;
+        }
+        Some(path)
+    }
+
+    pub(super) fn command(&mut self, at: &At<'_>, node: &Node) -> Option<Command> {
+        const EXPECTED: &str = "a list of words, or one text for `sh -c`";
+        let command = match &node.value {
+            Value::List(items) => {
+                let words = items.iter().enumerate();
+                let words: Vec<_> =
+                    words.map(|(i, item)| self.system_text(&At::Item(at, i), item, "a text")).collect();
+                Command::List(words.into_iter().collect::<Option<_>>()?)
+            }
+            _ => Command::Shell(self.system_text(at, node, EXPECTED)?),
+        };
+        let nothing = match &command {
+            Command::List(words) => words.first().is_none_or(|program| program.trim().is_empty()),
+            Command::Shell(line) => line.trim().is_empty(),
+        };
+        if nothing {
+            let help = "write the program and its arguments: [\"python\", \"train.py\"]".to_owned();
+            self.wrong(
+                at,
+                node.start,
+                (code::EMPTY_COMMAND, "there is nothing to run".to_owned()),
+                Some(help),
+            );
+            return None;
+        }
+        Some(command)
+    }
+
+    pub(super) fn env(&mut self, at: &At<'_>, node: &Node) -> Option<BTreeMap<String, String>> {
+        let mut env = BTreeMap::new();
+        for entry in self.table(at, node, "a table of variables")? {
+            let at = At::Field(at, &entry.key);
+            if entry.key.is_empty() || entry.key.contains(['=', '\0']) {
+                let message = (code::BAD_ENV, "a variable's name is not empty and has no '='".to_owned());
+                self.wrong(&at, entry.key_start, message, None);
+                continue;
+            }
+            match &entry.node.value {
+                Value::Text(text) if text.contains('\0') => {
+                    self.wrong(&at, entry.node.start, (code::BAD_ENV, "has a zero byte".to_owned()), None);
+                }
+                Value::Text(text) => drop(env.insert(entry.key.clone(), text.clone())),
+                other => {
+                    let message = format!("expected a text, found {}", other.kind());
+                    let help = Some("put the value in quotes".to_owned());
+                    self.wrong(&at, entry.node.start, (code::WRONG_TYPE, message), help);
+                }
+            }
+        }
+        Some(env)
+    }
+
+    pub(super) fn whole<T: TryFrom<i128>>(&mut self, at: &At<'_>, node: &Node) -> Option<T> {
+        let Value::Whole(number) = node.value else {
+            self.wrong_type(at, node, "a whole number");
+            return None;
+        };
+        let fitting = T::try_from(number).ok();
+        if fitting.is_none() {
+            let problem = match number {
+                ..0 => (code::NEGATIVE, format!("{number} is negative")),
+                _ => (code::TOO_LARGE, format!("{number} is too large")),
+            };
+            self.wrong(at, node.start, problem, None);
+        }
+        fitting
+    }
+
+    pub(super) fn truth(&mut self, at: &At<'_>, node: &Node) -> Option<bool> {
+        let Value::Truth(truth) = node.value else {
+            self.wrong_type(at, node, "true or false");
+            return None;
+        };
+        Some(truth)
+    }
+
+    pub(super) fn quantity<T: FromStr<Err = QuantityError>>(
+        &mut self,
+        at: &At<'_>,
+        node: &Node,
+        form: Form,
+    ) -> Option<T> {
+        let parsed = match &node.value {
+            Value::Text(text) => text.parse(),
+            Value::Whole(number) if form.takes_whole => number.to_string().parse(),
+            Value::Decimal(number) if form.takes_decimals => number.to_string().parse(),
+            _ => {
+                self.wrong_type(at, node, form.expected);
+                return None;
+            }
+        };
+        let error = match parsed {
+            Ok(quantity) => return Some(quantity),
+            Err(error) => error,
+        };
+        let code = match &error {
+            QuantityError::Negative(_) => code::NEGATIVE,
+            QuantityError::TooLarge(_) => code::TOO_LARGE,
+            QuantityError::NoneAtOnce => code::NONE_AT_ONCE,
+            QuantityError::DuplicateIndex(_) => code::DUPLICATE_INDEX,
+            QuantityError::TooManyTasks(_) => code::ARRAY_TOO_LARGE,
+            _ => form.code,
+        };
+        let help = match &error {
+            QuantityError::Negative(_) | QuantityError::TooLarge(_) | QuantityError::DuplicateIndex(_) => {
+                None
+            }
+            QuantityError::NoneAtOnce => Some("leave it out, or let at least one run: %1".to_owned()),
+            QuantityError::TooManyTasks(_) => Some("submit several jobs".to_owned()),
+            QuantityError::NoUnit(number) if number.bytes().all(|b| b.is_ascii_digit()) => {
+                Some(format!("say the unit: \"{number}s\" is seconds, \"{number}m\" minutes"))
+            }
+            QuantityError::AmbiguousUnit(prefix) => {
+                let prefix = prefix.to_uppercase();
+                Some(format!("write {prefix}iB for powers of 1024, {prefix}B for powers of 1000"))
+            }
+            _ => Some(form.help.to_owned()),
+        };
+        self.wrong(at, node.start, (code, error.to_string()), help);
+        None
+    }
+
+    pub(super) fn more_than_zero<T: FromStr<Err = QuantityError>>(
+        &mut self,
+        at: &At<'_>,
+        node: &Node,
+        form: Form,
+        amount: fn(&T) -> u64,
+    ) -> Option<T> {
+        let quantity = self.quantity(at, node, form)?;
+        if amount(&quantity) == 0 {
+            self.wrong(at, node.start, (code::ZERO, "must be more than zero".to_owned()), None);
+            return None;
+        }
+        Some(quantity)
+    }
+
+    pub(super) fn word<T: Copy>(
+        &mut self,
+        at: &At<'_>,
+        node: &Node,
+        words: &[(&'static str, T)],
+    ) -> Option<T> {
+        let known: Vec<&'static str> = words.iter().map(|(word, _)| *word).collect();
+        let text = self.text(at, node, &format!("one of {}", known.join(", ")))?;
+        let found = words.iter().find(|(word, _)| *word == text).map(|(_, value)| *value);
+        if found.is_none() {
+            let help = self.closest(text, &known).map(|word| format!("did you mean {word}?"));
+            let message = format!("'{text}' is not one of {}", known.join(", "));
+            self.wrong(at, node.start, (code::UNKNOWN_WORD, message), help);
+        }
+        found
+    }
+
+    pub(super) fn preempt(&mut self, at: &At<'_>, node: &Node) -> Option<Preempt> {
+        if matches!(&node.value, Value::Text(text) if text == "yield") {
+            let message = (code::YIELD_UNAVAILABLE, "yielding does not exist yet".to_owned());
+            self.wrong(at, node.start, message, Some("use freeze or requeue".to_owned()));
+            return None;
+        }
+        let words = [("none", Preempt::None), ("freeze", Preempt::Freeze), ("requeue", Preempt::Requeue)];
+        self.word(at, node, &words)
+    }
+
+    pub(super) fn device(&mut self, at: &At<'_>, node: &Node) -> Option<DeviceRef> {
+        let text = match &node.value {
+            Value::Whole(number) => number.to_string(),
+            _ => self.text(at, node, "a device")?.to_owned(),
+        };
+        let device = text.parse().ok();
+        if device.is_none() {
+            let help = "write its number, or its worker's name and its number: \"gpu1/0\"".to_owned();
+            self.wrong(at, node.start, (code::BAD_DEVICE, format!("'{text}' is not a device")), Some(help));
+        }
+        device
+    }
+
+    pub(super) fn one_or_many<T>(
+        &mut self,
+        at: &At<'_>,
+        node: &Node,
+        one: impl Fn(&mut Self, &At<'_>, &Node) -> Option<T>,
+    ) -> Vec<T> {
+        match &node.value {
+            Value::List(items) => {
+                items.iter().enumerate().filter_map(|(i, item)| one(self, &At::Item(at, i), item)).collect()
+            }
+            _ => one(self, at, node).into_iter().collect(),
+        }
+    }
+
+    pub(super) fn task_after(&mut self, at: &At<'_>, node: &Node) -> Option<TaskAfter> {
+        let (task, on) = self.after(at, node, "task", Self::task_name)?;
+        Some(TaskAfter { task, on })
+    }
+
+    pub(super) fn job_after(&mut self, at: &At<'_>, node: &Node) -> Option<JobAfter> {
+        let (job, on) = self.after(at, node, "job", Self::job_id)?;
+        Some(JobAfter { job, on })
+    }
+
+    /// A dependency: what it is on, or a table of that and how it must have ended.
+    pub(super) fn after(
+        &mut self,
+        at: &At<'_>,
+        node: &Node,
+        key: &'static str,
+        target: fn(&mut Self, &At<'_>, &Node) -> Option<String>,
+    ) -> Option<(String, On)> {
+        if !matches!(node.value, Value::Table(_)) {
+            return Some((target(self, at, node)?, On::Ok));
+        }
+        let (mut found, mut on) = (None, Some(On::Ok));
+        let entries = self.table(at, node, "a dependency")?;
+        for entry in &entries {
+            let at = At::Field(at, &entry.key);
+            match entry.key.as_str() {
+                "on" => {
+                    on = self.word(&at, &entry.node, &[("ok", On::Ok), ("fail", On::Fail), ("any", On::Any)])
+                }
+                other if other == key => found = target(self, &at, &entry.node),
+                _ => self.unknown(&at, entry, "a dependency", &[key, "on"]),
+            }
+        }
+        if !entries.iter().any(|entry| entry.key == key) {
+            let message = (code::MISSING_FIELD, format!("a dependency needs a {key}"));
+            self.wrong(&At::Field(at, key), node.start, message, None);
+        }
+        Some((found?, on?))
+    }
+
+    pub(super) fn job_id(&mut self, at: &At<'_>, node: &Node) -> Option<String> {
+        let text = match &node.value {
+            Value::Whole(number) => number.to_string(),
+            _ => self.text(at, node, "the id of a job")?.to_owned(),
+        };
+        if text.bytes().all(|b| b.is_ascii_digit()) && text.parse::<u64>().is_ok() {
+            return Some(text);
+        }
+        let help = "`warpyard ps` lists them".to_owned();
+        self.wrong(
+            at,
+            node.start,
+            (code::BAD_JOB_ID, format!("'{text}' is not the id of a job")),
+            Some(help),
+        );
+        None
+    }
+}
+
+/// How a quantity is spoken of when it is wrong.
+#[derive(Clone, Copy)]
+pub(super) struct Form {
+    code: &'static str,
+    expected: &'static str,
+    help: &'static str,
+    takes_whole: bool,
+    takes_decimals: bool,
+}
+
+pub(super) const SIZE: Form = Form {
+    code: code::BAD_SIZE,
+    expected: "a size such as \"6GiB\"",
+    help: "write a number and a unit: 512MiB, 6GiB, 16GB",
+    takes_whole: true,
+    takes_decimals: false,
+};
+pub(super) const DURATION: Form = Form {
+    code: code::BAD_DURATION,
+    expected: "a length of time such as \"10m\"",
+    help: "write numbers and units: 90s, 10m, 1h30m, 2d",
+    takes_whole: true,
+    takes_decimals: false,
+};
+pub(super) const CPUS: Form = Form {
+    code: code::BAD_CPUS,
+    expected: "a number of CPUs such as 0.5",
+    help: "write a number: 2 or 0.5",
+    takes_whole: true,
+    takes_decimals: true,
+};
+pub(super) const ARRAY: Form = Form {
+    code: code::BAD_ARRAY,
+    expected: "array indices such as \"1-100%8\"",
+    help: "write ranges and, after %, the most at once: 1-100%8, 0-9:2, 1,3,5-7",
+    takes_whole: false,
+    takes_decimals: false,
+};
+
+/// A name that can also stand in a selector such as `412.train[3]`.
+pub(super) fn task_name_fault(name: &str) -> Option<String> {
+    let reserved = name.find(['[', ']', ',']).and_then(|at| name[at..].chars().next());
+    name_fault(name).or_else(|| reserved.map(|c| format!("has a '{c}', which selects array tasks")))
+}

@@ -1,0 +1,220 @@
+//! What is wrong with a request: one type for the checks made here and those only the server can make, the table of all
+//! codes, and the form a person reads on a terminal.
+
+use crate::job::Source;
+use crate::text::{cut, shown};
+use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
+use std::fmt::Write;
+
+/// The most problems told of one request; past it only their number is told.
+pub const MAX_PROBLEMS: usize = 100;
+
+/// One thing that is wrong: where, what, and what to do.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Problem {
+    /// Where in the document, such as `tasks[2].gpu_memory`; empty for the whole of it.
+    pub path: String,
+    /// What is wrong there.
+    pub message: String,
+    /// What to do about it, where that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub help: Option<String>,
+    /// One of [`CODES`]: stable, for programs.
+    pub code: Cow<'static, str>,
+    /// The line of the document, counted from 1, where a text was read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub line: Option<u32>,
+}
+
+impl Problem {
+    /// A problem with no help yet. Text quoted from a document may be of any length, so it is cut.
+    pub fn new(code: &'static str, path: impl AsRef<str>, message: impl AsRef<str>) -> Self {
+        Self {
+            path: cut(path.as_ref(), 300).into_owned(),
+            message: cut(message.as_ref(), 400).into_owned(),
+            help: None,
+            code: Cow::Borrowed(code),
+            line: None,
+        }
+    }
+
+    /// The same with what to do about it.
+    #[must_use]
+    pub fn with_help(mut self, help: impl AsRef<str>) -> Self {
+        self.help = Some(cut(help.as_ref(), 400).into_owned());
+        self
+    }
+
+    /// Whether this refuses the request or only remarks on it.
+    pub fn severity(&self) -> Severity {
+        CODES.iter().find(|def| def.code == self.code).map_or(Severity::Error, |def| def.severity)
+    }
+}
+
+/// Whether a problem refuses a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Severity {
+    /// The request is refused.
+    Error,
+    /// The request is taken; something in it is odd.
+    Warning,
+}
+
+/// One row of the table of codes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CodeDef {
+    /// The code itself.
+    pub code: &'static str,
+    /// What it means, in a sentence.
+    pub meaning: &'static str,
+    /// Whether it refuses.
+    pub severity: Severity,
+}
+
+macro_rules! codes {
+    ($($name:ident $code:literal $severity:ident $meaning:literal)*) => {
+        /// Every code by name, so that a misspelt one does not compile.
+        pub mod code {
+            $(#[doc = $meaning] pub const $name: &str = $code;)*
+        }
+
+        /// Every code an error may carry, with what it means.
+        pub const CODES: &[CodeDef] = &[
+            $(CodeDef { code: code::$name, meaning: $meaning, severity: Severity::$severity },)*
+        ];
+    };
+}
+
+codes! {
+    // The document as a text.
+    SYNTAX "syntax" Error "The text is not TOML or JSON."
+    DOCUMENT_TOO_LARGE "document-too-large" Error "The document is larger than 8 MiB."
+    NESTED_TOO_DEEPLY "nested-too-deeply" Error "Lists or tables lie deeper in each other than any document needs."
+    TOO_MANY_PROBLEMS "too-many-problems" Error "More is wrong than is listed."
+    // Fields.
+    UNKNOWN_FIELD "unknown-field" Error "The field does not exist."
+    DUPLICATE_FIELD "duplicate-field" Error "The field is given twice."
+    MISSING_FIELD "missing-field" Error "A field that is needed is not there."
+    MISPLACED_FIELD "misplaced-field" Error "The field belongs to a task but was given to the job, or the other way round."
+    WRONG_TYPE "wrong-type" Error "The value is of another kind than the field takes."
+    UNKNOWN_WORD "unknown-word" Error "The value is none of the words the field takes."
+    BAD_NAME "bad-name" Error "The text cannot be a name: empty, too long, or with characters that cannot be printed."
+    BAD_SIZE "bad-size" Error "The text is not a size."
+    BAD_DURATION "bad-duration" Error "The text is not a length of time."
+    BAD_CPUS "bad-cpus" Error "The value is not a number of CPUs."
+    BAD_ARRAY "bad-array" Error "The text is not a list of array indices."
+    BAD_DEVICE "bad-device" Error "The value does not name a device."
+    BAD_JOB_ID "bad-job-id" Error "The value is not the id of a job."
+    BAD_ENV "bad-env" Error "The environment variable cannot be set: its name or value is not allowed by the system."
+    BAD_TEXT "bad-text" Error "The text is empty or has a zero byte where neither is allowed."
+    NEGATIVE "negative" Error "The value is below zero."
+    ZERO "zero" Error "The value is zero where that makes no sense."
+    TOO_LARGE "too-large" Error "The number is larger than can be counted."
+    // The job as a whole.
+    USER_NOT_ACCEPTED "user-not-accepted" Error "The document names a user, which is taken from the login."
+    NO_TASKS "no-tasks" Error "The job has no task."
+    TOO_MANY_TASKS "too-many-tasks" Error "The job has more tasks than one may have."
+    ARRAY_TOO_LARGE "array-too-large" Error "The array has more tasks than one may have."
+    NONE_AT_ONCE "none-at-once" Error "The array lets none of its tasks run."
+    DUPLICATE_INDEX "duplicate-index" Error "An array index is listed twice."
+    DUPLICATE_TASK "duplicate-task" Error "Two tasks have the same name."
+    DUPLICATE_DEPENDENCY "duplicate-dependency" Error "A dependency is listed twice."
+    DUPLICATE_DEVICE "duplicate-device" Error "A device is listed twice."
+    UNKNOWN_TASK "unknown-task" Error "A dependency names a task the job does not have."
+    SELF_DEPENDENCY "self-dependency" Error "A task depends on itself."
+    CYCLE "cycle" Error "Tasks depend on each other in a circle."
+    EMPTY_COMMAND "empty-command" Error "The command has nothing to run."
+    GPUS_NOT_ASKED "gpus-not-asked" Error "A field says something of GPUs, but the task asks for none."
+    SCOPE_TOO_SMALL "scope-too-small" Error "The task asks for more GPUs than it may use."
+    PREFERRED_TOO_FEW "preferred-too-few" Error "The task waits for its preferred GPUs only, and they are too few."
+    PREFERRED_OUT_OF_SCOPE "preferred-out-of-scope" Error "A preferred GPU is not one the task may use."
+    YIELD_UNAVAILABLE "yield-unavailable" Error "Preemption by yielding does not exist yet."
+    EXPECTED_OVER_TIMEOUT "expected-over-timeout" Warning "The task expects to run longer than its timeout lets it."
+    // What only the server knows.
+    NO_DEVICE_LARGE_ENOUGH "no-device-large-enough" Error "No GPU has as much memory as the task asks for on one."
+    NO_SUCH_GPU_TYPE "no-such-gpu-type" Error "No worker has a GPU of a type the task accepts."
+    NO_SUCH_DEVICE "no-such-device" Error "No worker has the device the task names."
+    TOO_FEW_GPUS "too-few-gpus" Error "No worker has as many GPUs as the task asks for."
+    TOO_FEW_CPUS "too-few-cpus" Error "No worker has as many CPUs as the task asks for."
+    TOO_LITTLE_MEMORY "too-little-memory" Error "No worker has as much memory as the task asks for."
+    TIMEOUT_TOO_LONG "timeout-too-long" Error "The policy refuses a timeout this long."
+    UNKNOWN_JOB "unknown-job" Error "No job has this id."
+    UNKNOWN_WORKER "unknown-worker" Error "No worker has this name."
+    UNKNOWN_POLICY "unknown-policy" Error "No policy has this name."
+    UNKNOWN_PARAMETER "unknown-parameter" Error "The policy has no such parameter."
+    BAD_PARAMETER "bad-parameter" Error "The parameter's value is not one it takes."
+    BAD_SELECTOR "bad-selector" Error "The text does not select jobs or tasks."
+    BAD_REQUEST "bad-request" Error "The request cannot be read."
+    WRONG_STATE "wrong-state" Error "What is asked cannot be done in the state the job or task is in."
+    IDEMPOTENCY_MISMATCH "idempotency-mismatch" Error "The idempotency key was used before for something else."
+    UNAUTHORISED "unauthorised" Error "The token is missing or wrong."
+    NOT_FOUND "not-found" Error "There is nothing at this address."
+    NOT_READY "not-ready" Error "The server is starting or stopping; ask again."
+    INTERNAL "internal" Error "The server failed; its log says why."
+}
+
+/// The problems as a person reads them, each with the line of the document it is about.
+///
+/// ```
+/// use warpyard_api::problem::{Problem, code, render};
+/// let text = "command = \"./t.sh\"\ngpus = 1\ngpu_memory = \"24GiB\"\n";
+/// let problem = Problem::new(code::NO_DEVICE_LARGE_ENOUGH, "gpu_memory", "24 GiB is more than any GPU here has")
+///     .with_help("lower it, or add a larger GPU; `warpyard gpus` lists them");
+/// assert_eq!(render(&[problem], "job.toml", text), "\
+/// error: gpu_memory: 24 GiB is more than any GPU here has
+///   job.toml:3: gpu_memory = \"24GiB\"
+///   help: lower it, or add a larger GPU; `warpyard gpus` lists them        (code: no-device-large-enough)
+/// ");
+/// ```
+pub fn render(problems: &[Problem], filename: &str, source_text: &str) -> String {
+    let source = Source::new(filename, source_text);
+    problems.iter().map(|problem| render_one(problem, Some(&source))).collect()
+}
+
+/// The same for a request that no file stands behind.
+pub fn render_bare(problems: &[Problem]) -> String {
+    problems.iter().map(|problem| render_one(problem, None)).collect()
+}
+
+fn render_one(problem: &Problem, source: Option<&Source<'_>>) -> String {
+    let label = match problem.severity() {
+        Severity::Error => "error",
+        Severity::Warning => "warning",
+    };
+    let colon = if problem.path.is_empty() { "" } else { ": " };
+    let mut out = format!("{label}: {}{colon}{}\n", shown(&problem.path), shown(&problem.message));
+    let line = source.and_then(|source| source.line_of(problem).map(|line| (source, line)));
+    if let Some((source, (number, text))) = line {
+        let text = shown(cut(text.trim(), 120).as_ref()).into_owned();
+        writeln!(out, "  {}:{number}: {text}", shown(source.filename())).expect("a string takes all");
+    }
+    match &problem.help {
+        Some(help) => writeln!(out, "  help: {}        (code: {})", shown(help), shown(&problem.code)),
+        None => writeln!(out, "  (code: {})", shown(&problem.code)),
+    }
+    .expect("a string takes all");
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codes_are_kebab_case_unique_and_explained() {
+        for (i, def) in CODES.iter().enumerate() {
+            assert!(def.code.bytes().all(|b| b.is_ascii_lowercase() || b == b'-'), "{}", def.code);
+            assert!(def.meaning.ends_with('.'), "{}", def.code);
+            assert!(CODES[..i].iter().all(|other| other.code != def.code), "{} is there twice", def.code);
+        }
+    }
+
+    #[test]
+    fn a_terminal_obeys_nothing_a_document_says() {
+        let problem =
+            Problem::new(code::BAD_NAME, "name", "'\u{1b}[2J' has a character that cannot be printed");
+        let text = render(&[problem], "a\u{202e}b.toml", "name = '\u{1b}[2J\u{7}'");
+        assert!(!text.contains(['\u{1b}', '\u{7}', '\u{202e}']), "{text:?}");
+    }
+}

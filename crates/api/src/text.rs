@@ -1,0 +1,95 @@
+//! Text that came from elsewhere: what may be a name, how it is shown on a terminal without being obeyed by it, and which
+//! known word a wrong one was meant to be.
+
+use std::borrow::Cow;
+use std::fmt::Write;
+
+/// The most bytes a name may have.
+pub const MAX_NAME_BYTES: usize = 200;
+
+/// Why a text cannot be a name; `None` where it can.
+///
+/// ```
+/// use warpyard_api::text::name_fault;
+/// assert_eq!(name_fault("train-7b (ann)"), None);
+/// assert_eq!(name_fault("bell\u{7}").as_deref(), Some("has a character that cannot be printed (U+0007)"));
+/// ```
+pub fn name_fault(name: &str) -> Option<String> {
+    if name.trim().is_empty() {
+        return Some("is empty".to_owned());
+    }
+    if name.trim() != name {
+        return Some("starts or ends with a space".to_owned());
+    }
+    if name.len() > MAX_NAME_BYTES {
+        return Some(format!("has {} bytes; a name has at most {MAX_NAME_BYTES}", name.len()));
+    }
+    let wrong = name.chars().find(|c| !is_plain(*c))?;
+    Some(format!("has a character that cannot be printed (U+{:04X})", wrong as u32))
+}
+
+/// Whether a character shows as itself: no control, no change of writing direction, no line break.
+fn is_plain(c: char) -> bool {
+    let directs =
+        matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    let breaks = matches!(c, '\u{2028}' | '\u{2029}' | '\u{feff}');
+    !c.is_control() && !directs && !breaks
+}
+
+/// The text with everything that a terminal might obey written out.
+///
+/// ```
+/// assert_eq!(warpyard_api::text::shown("red \u{1b}[31m"), "red \\u{1b}[31m");
+/// ```
+pub fn shown(text: &str) -> Cow<'_, str> {
+    if text.chars().all(is_plain) {
+        return Cow::Borrowed(text);
+    }
+    let mut out = String::with_capacity(text.len() + 16);
+    for c in text.chars() {
+        match c {
+            '\t' => out.push_str("    "),
+            c if is_plain(c) => out.push(c),
+            c => write!(out, "{}", c.escape_unicode()).expect("a string takes all"),
+        }
+    }
+    Cow::Owned(out)
+}
+
+/// The text cut to at most so many characters, with a mark where it was cut.
+pub(crate) fn cut(text: &str, most: usize) -> Cow<'_, str> {
+    match text.char_indices().nth(most) {
+        None => Cow::Borrowed(text),
+        Some((end, _)) => Cow::Owned(format!("{}…", &text[..end])),
+    }
+}
+
+/// The known word that a wrong one was most likely meant to be.
+///
+/// ```
+/// assert_eq!(warpyard_api::text::closest("gpu_memroy", ["gpus", "gpu_memory"]), Some("gpu_memory"));
+/// assert_eq!(warpyard_api::text::closest("colour", ["gpus", "gpu_memory"]), None);
+/// ```
+pub fn closest<'a>(wrong: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    // The distance takes time with the product of the lengths; nobody's slip of the pen is this long.
+    if wrong.len() > 64 {
+        return None;
+    }
+    let plain = |word: &str| word.to_lowercase().replace(['-', ' '], "_");
+    let wrong = plain(wrong);
+    let length = wrong.chars().count();
+    let near = |word: &str| {
+        let other = word.chars().count();
+        let most = length.max(other) / 3;
+        if length.abs_diff(other) > most {
+            return None;
+        }
+        let distance = strsim::damerau_levenshtein(&wrong, &plain(word));
+        (distance <= most).then_some(distance)
+    };
+    known
+        .into_iter()
+        .filter_map(|word| Some((near(word)?, word)))
+        .min_by_key(|(distance, _)| *distance)
+        .map(|(_, w)| w)
+}
