@@ -1,1 +1,35 @@
-//! warpyard core.
+//! The pure model of warpyard: what there is, what may happen to it, and what should happen next.
+//!
+//! Nothing here reads a clock, a file, a socket or a random number, and nothing logs. Time comes in as an argument,
+//! results go out as values. [`Cluster::apply`] is the only thing that changes state; everything else looks.
+//!
+//! Reading order: [`ids`] and [`time`], [`spec`] (what a user asks for), [`pool`] (what there is to give),
+//! [`event`] (what happened), [`cluster`] (the state), [`plan`] and [`policy`] (what should happen),
+//! [`engine`] (the turn that ties them together) and [`reconcile`] (the worker's half).
+
+pub mod cluster;
+pub mod command;
+pub mod engine;
+pub mod event;
+pub mod explain;
+pub mod ids;
+pub mod index;
+pub mod ordered;
+pub mod place;
+pub mod plan;
+pub mod policy;
+pub mod pool;
+pub mod queue;
+pub mod reconcile;
+pub mod reserve;
+pub mod spec;
+pub mod time;
+
+pub use cluster::{Cluster, Effects, TaskState, View};
+pub use command::{Command, Rejected};
+pub use event::{Event, What};
+pub use explain::Why;
+pub use ids::{AttemptId, DeviceId, EnvId, JobId, NodeId, TaskId, WorkerId};
+pub use plan::Plan;
+pub use policy::{Policy, PolicyChoice, PolicyDef};
+pub use time::{Span, Time};

@@ -1,0 +1,129 @@
+//! Turning a plan into events. Every placement is checked again here, so that a policy with a mistake, or a plan made
+//! from yesterday's view, can waste a turn but never book anything twice.
+
+use super::Cluster;
+use super::job::Phase;
+use crate::command::{Code, Rejected};
+use crate::event::{By, Event, StopWhy, What};
+use crate::ids::{AttemptId, DeviceId, NodeId};
+use crate::place::acceptable;
+use crate::plan::{Plan, Start};
+use crate::pool::{Charge, DeviceInfo, Ledger, charge_for};
+use crate::spec::{Needs, Preempt, TaskSpec};
+use crate::time::Time;
+use std::collections::{BTreeMap, BTreeSet};
+
+impl Cluster {
+    /// What of a plan can be carried out, as events, and what cannot, with the reason.
+    pub fn admit(&self, plan: &Plan, now: Time) -> (Vec<Event>, Vec<Rejected>) {
+        let mut events = Vec::new();
+        let mut rejected = Vec::new();
+        let mut note = |what: Result<What, Rejected>| match what {
+            Ok(what) => events.push(Event { at: now, what }),
+            Err(why) => rejected.push(why),
+        };
+        let mut ledger = Ledger::over(self.pool());
+        let mut started = BTreeMap::new();
+        for start in &plan.start {
+            note(self.admit_start(start, &mut ledger, &mut started));
+        }
+        for &attempt in &plan.pause {
+            note(self.admit_pause(attempt));
+        }
+        for &attempt in &plan.resume {
+            note(self.admit_resume(attempt));
+        }
+        for &attempt in &plan.requeue {
+            note(self.admit_requeue(attempt));
+        }
+        (events, rejected)
+    }
+
+    fn admit_start(
+        &self,
+        start: &Start,
+        ledger: &mut Ledger<'_>,
+        started: &mut BTreeMap<NodeId, BTreeSet<u32>>,
+    ) -> Result<What, Rejected> {
+        let Start { task, placement } = start;
+        let stale = |why: &str| Rejected::new(Code::StalePlan, format!("{task:?} cannot start: {why}"));
+        let job = self.job(task.job).ok_or_else(|| stale("its job is gone"))?;
+        let (_, spec) = job.node(task.node).ok_or_else(|| stale("its job has no such node"))?;
+        let ready = job.ready(task.node).next().ok_or_else(|| stale("it is not ready"))?;
+        let of_node = started.entry(task.node_id()).or_default();
+        if of_node.contains(&task.index) || !matches!(self.state(*task), Some(super::TaskState::Ready { .. }))
+        {
+            return Err(stale("it is not ready"));
+        }
+        if of_node.len() as u32 >= ready.room {
+            return Err(stale("as many of its array run as may"));
+        }
+        if !meets(self.worker(placement.worker).map(|w| &w.info.devices[..]), start, &spec.needs) {
+            return Err(stale("the place is not what it asked for"));
+        }
+        if !ledger.admits(placement) {
+            return Err(stale("there is no room"));
+        }
+        ledger.charge(placement);
+        of_node.insert(task.index);
+        let (node, _) = job.node(task.node).expect("seen above");
+        let before = node.live.get(&task.index).map_or(node.base, |l| l.attempts);
+        Ok(What::Placed { attempt: task.attempt(before + 1), placement: placement.clone() })
+    }
+
+    fn admit_pause(&self, attempt: AttemptId) -> Result<What, Rejected> {
+        let spec = self.preemptible(attempt)?;
+        match &self.current(attempt).expect("seen above").phase {
+            Phase::Running(a) if spec.preempt == Preempt::Freeze && a.pause.is_none() => {
+                Ok(What::PauseAsked { attempt, by: By::Policy })
+            }
+            _ => Err(stale_attempt(attempt, "it cannot be frozen now")),
+        }
+    }
+
+    fn admit_resume(&self, attempt: AttemptId) -> Result<What, Rejected> {
+        match self.current(attempt).map(|l| &l.phase) {
+            Some(Phase::Running(a) | Phase::Paused(a)) if a.pause == Some(By::Policy) => {
+                Ok(What::ResumeAsked { attempt })
+            }
+            _ => Err(stale_attempt(attempt, "no policy made it stand still")),
+        }
+    }
+
+    fn admit_requeue(&self, attempt: AttemptId) -> Result<What, Rejected> {
+        let spec = self.preemptible(attempt)?;
+        match &self.current(attempt).expect("seen above").phase {
+            Phase::Running(_) if spec.preempt == Preempt::Requeue => {
+                Ok(What::StopAsked { attempt, why: StopWhy::Requeued })
+            }
+            _ => Err(stale_attempt(attempt, "it cannot be requeued now")),
+        }
+    }
+
+    fn preemptible(&self, attempt: AttemptId) -> Result<&TaskSpec, Rejected> {
+        self.current(attempt).ok_or_else(|| stale_attempt(attempt, "it is over"))?;
+        let job = self.job(attempt.task.job).expect("a current attempt has a job");
+        Ok(&job.spec.tasks[attempt.task.node as usize])
+    }
+}
+
+fn stale_attempt(attempt: AttemptId, why: &str) -> Rejected {
+    Rejected::new(Code::StalePlan, format!("attempt {attempt}: {why}"))
+}
+
+/// Whether a placement gives exactly what was asked for, on devices it was asked for.
+fn meets(devices: Option<&[DeviceInfo]>, start: &Start, needs: &Needs) -> bool {
+    let Some(devices) = devices else { return false };
+    let p = &start.placement;
+    let mut seen = BTreeSet::new();
+    let right_device = |&(index, charge): &(u16, Charge)| {
+        devices.get(usize::from(index)).is_some_and(|info| {
+            charge_for(info, needs) == Some(charge)
+                && acceptable(needs, DeviceId { worker: p.worker, index }, info)
+        })
+    };
+    p.devices.len() == usize::from(needs.gpus)
+        && p.cpus == needs.cpus
+        && p.memory == needs.memory
+        && p.devices.iter().all(|d| seen.insert(d.0) && right_device(d))
+}

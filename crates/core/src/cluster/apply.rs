@@ -1,0 +1,437 @@
+//! Making events so. Nothing here can fail or decide; what must hold is asserted, because going on from a state that
+//! should not exist would only spread it.
+//!
+//! Two things follow from an event by arithmetic alone and are therefore not events of their own: a node whose last
+//! dependency ended the right way becomes ready, and one whose dependency ended the wrong way is skipped.
+
+use super::job::{Attempt, Cause, Job, Live, Phase};
+use super::{Cluster, Effects, KeptEnv, Worker};
+use crate::event::{End, Event, How, Outcome, Then, What, WorkerInfo};
+use crate::ids::{AttemptId, DeviceId, JobId, NodeId, TaskId, WorkerId};
+use crate::index::Ranges;
+use crate::pool::{DeviceState, Placement};
+use crate::spec::AfterNode;
+use crate::time::{Span, Time};
+
+impl Cluster {
+    /// Makes an event so, and says what else changed with it.
+    pub fn apply(&mut self, event: &Event) -> Effects {
+        let mut fx = Effects::default();
+        let at = event.at;
+        self.seq += 1;
+        match &event.what {
+            What::WorkerJoined { worker, info } => self.worker_joined(*worker, info),
+            What::WorkerLost { worker } => {
+                self.worker_mut(*worker).online = false;
+                self.describe(*worker);
+            }
+            What::WorkerDrained { worker, drained } => {
+                self.worker_mut(*worker).drained = *drained;
+                self.describe(*worker);
+            }
+            What::DeviceChanged { device, state } => self.device_changed(*device, *state),
+            What::EnvKept { env, vars } => {
+                self.next_env = env.0 + 1;
+                self.envs.insert(*env, KeptEnv { vars: vars.clone(), jobs: 0 });
+                self.derived.env_ids.insert(vars.clone(), *env);
+            }
+            What::JobSubmitted { job, user, spec } => {
+                self.job_submitted(Job::new(*job, user.clone(), at, spec.clone()), at, &mut fx);
+            }
+            What::JobHeld { job, held } => {
+                self.job_mut(*job).held = *held;
+                self.touch_job(*job, &mut fx);
+            }
+            What::JobPriority { job, priority } => {
+                self.job_mut(*job).priority = *priority;
+                self.touch_job(*job, &mut fx);
+            }
+            What::Cancelled { node, tasks } => self.cancelled(*node, tasks, at, &mut fx),
+            What::Retried { job, failed_only } => self.retried(*job, *failed_only, at, &mut fx),
+            What::JobForgotten { job } => self.job_forgotten(*job),
+            What::Placed { attempt, placement } => self.placed(*attempt, placement, at, &mut fx),
+            What::Started { attempt } => self.advance(*attempt, |phase| match phase {
+                Phase::Placed(a) => Phase::Running(Attempt { started: Some(at), since: at, ..a }),
+                other => unreachable!("started from {other:?}"),
+            }),
+            What::PauseAsked { attempt, by } => self.advance(*attempt, |phase| match phase {
+                Phase::Running(a) => Phase::Running(Attempt { pause: Some(*by), ..a }),
+                Phase::Paused(a) => Phase::Paused(Attempt { pause: Some(*by), ..a }),
+                Phase::Placed(a) => Phase::Placed(Attempt { pause: Some(*by), ..a }),
+                other => unreachable!("asked to pause from {other:?}"),
+            }),
+            What::ResumeAsked { attempt } => self.advance(*attempt, |phase| match phase {
+                Phase::Running(a) => Phase::Running(Attempt { pause: None, ..a }),
+                Phase::Paused(a) => Phase::Paused(Attempt { pause: None, ..a }),
+                Phase::Placed(a) => Phase::Placed(Attempt { pause: None, ..a }),
+                other => unreachable!("asked to go on from {other:?}"),
+            }),
+            What::Paused { attempt } => self.advance(*attempt, |phase| match phase {
+                Phase::Running(a) => {
+                    Phase::Paused(Attempt { ran: a.ran + at.since(a.since), since: at, ..a })
+                }
+                other => unreachable!("paused from {other:?}"),
+            }),
+            What::Resumed { attempt } => self.advance(*attempt, |phase| match phase {
+                Phase::Paused(a) => Phase::Running(Attempt { since: at, ..a }),
+                other => unreachable!("went on from {other:?}"),
+            }),
+            What::StopAsked { attempt, why } => self.advance(*attempt, |phase| match phase {
+                Phase::Placed(a) | Phase::Running(a) => {
+                    Phase::Stopping { attempt: a, why: *why, paused: false }
+                }
+                Phase::Paused(a) => Phase::Stopping { attempt: a, why: *why, paused: true },
+                Phase::Stopping { attempt, paused, .. } => Phase::Stopping { attempt, why: *why, paused },
+                other @ Phase::Ready { .. } => unreachable!("asked to stop from {other:?}"),
+            }),
+            What::Ended { attempt, end, then } => self.ended(*attempt, end, *then, at, &mut fx),
+            What::PolicySet { policy } => {
+                self.policy = policy.clone();
+                fx.policy = true;
+            }
+        }
+        fx
+    }
+
+    fn worker_joined(&mut self, id: WorkerId, info: &WorkerInfo) {
+        let at = id.0 as usize;
+        match self.workers.get_mut(at) {
+            Some(worker) => {
+                worker.info = info.clone();
+                worker.online = true;
+            }
+            None => {
+                assert_eq!(at, self.workers.len(), "workers are numbered without gaps");
+                let tasks = Default::default();
+                self.workers.push(Worker { info: info.clone(), online: true, drained: false, tasks });
+            }
+        }
+        self.describe(id);
+    }
+
+    fn device_changed(&mut self, device: DeviceId, state: DeviceState) {
+        self.worker_mut(device.worker).info.devices[usize::from(device.index)].state = state;
+        self.describe(device.worker);
+    }
+
+    /// Tells the pool what a worker is now.
+    fn describe(&mut self, id: WorkerId) {
+        let Worker { info, online, drained, .. } = &self.workers[id.0 as usize];
+        self.derived.pool.describe(id, &info.devices, info.cpus, info.memory, *online && !*drained);
+    }
+
+    fn job_submitted(&mut self, job: Job, at: Time, fx: &mut Effects) {
+        let id = job.id;
+        self.next_job = id.0 + 1;
+        if let Some(env) = job.spec.env {
+            self.envs.get_mut(&env).expect("an environment is kept before it is used").jobs += 1;
+        }
+        let after = job.waiting.clone();
+        self.jobs.insert(job);
+        for dep in &after {
+            self.derived.waiters.entry(dep.job).or_default().push(id);
+        }
+        self.touch_job(id, fx);
+        for dep in after {
+            if self.job(dep.job).is_none_or(|j| j.finished.is_some()) {
+                for node in self.tell_waiter(dep.job, id, at, fx) {
+                    self.settle(node, at, fx);
+                }
+            }
+        }
+    }
+
+    fn job_forgotten(&mut self, id: JobId) {
+        let job = self.jobs.remove(id).expect("a forgotten job was known");
+        assert!(job.finished.is_some(), "only an ended job is forgotten");
+        if let Some(env) = job.spec.env {
+            let kept = self.envs.get_mut(&env).expect("an environment stays while it is used");
+            kept.jobs -= 1;
+            if kept.jobs == 0 {
+                let kept = self.envs.remove(&env).expect("seen above");
+                self.derived.env_ids.remove(&kept.vars);
+            }
+        }
+    }
+
+    fn cancelled(&mut self, node: NodeId, tasks: &Ranges, at: Time, fx: &mut Effects) {
+        let state = self.node_mut(node);
+        for range in tasks.ranges() {
+            for i in range.clone() {
+                if !state.fresh.remove(i) {
+                    let live = state.live.remove(&i).expect("a cancelled task was waiting");
+                    assert!(live.attempt().is_none(), "a cancelled task was on no worker");
+                    state.again.remove(&i);
+                }
+            }
+            state.done.add(Outcome::Cancelled, range);
+        }
+        self.touch(node, fx);
+        self.settle(node, at, fx);
+    }
+
+    fn retried(&mut self, id: JobId, failed_only: bool, at: Time, fx: &mut Effects) {
+        let job = self.job_mut(id);
+        job.finished = None;
+        for node in &mut job.nodes {
+            assert!(node.is_done(), "only an ended job is retried");
+            let keep = if failed_only { node.done.0.remove(&Outcome::Succeeded) } else { None };
+            for range in std::mem::take(&mut node.done.0).into_values().flat_map(Vec::from) {
+                node.fresh.insert_range(range.0..range.1);
+            }
+            if let Some(succeeded) = keep {
+                node.done.0.insert(Outcome::Succeeded, succeeded);
+            }
+            node.skipped_by = None;
+            node.base = node.top;
+            node.ready_since = at;
+        }
+        let mut ended = Vec::new();
+        for n in 0..job.nodes.len() {
+            let unmet = |dep: &&AfterNode| job.nodes[dep.node as usize].satisfies(dep.on) != Some(true);
+            job.nodes[n].unmet = job.spec.tasks[n].after.iter().filter(unmet).count() as u32;
+            if job.nodes[n].is_done() {
+                ended.push(NodeId { job: id, node: n as u32 });
+            }
+        }
+        job.open = (job.nodes.len() - ended.len()) as u32;
+        self.touch_job(id, fx);
+        for node in ended {
+            self.skip_the_impossible(node, at, fx);
+        }
+    }
+
+    /// After a retry: a node that stays ended may rule out others, as a success does for what runs on failure only.
+    fn skip_the_impossible(&mut self, node: NodeId, at: Time, fx: &mut Effects) {
+        let job = self.job_mut(node.job);
+        let children = job.children.get(node.node as usize).cloned().unwrap_or_default();
+        for (child, on) in children {
+            let job = self.job_mut(node.job);
+            let wrong = job.nodes[node.node as usize].satisfies(on) == Some(false);
+            if wrong && !job.nodes[child as usize].is_done() {
+                let id = NodeId { job: node.job, node: child };
+                self.skip(id, Cause::Node(node.node), fx);
+                self.settle(id, at, fx);
+            }
+        }
+    }
+
+    fn placed(&mut self, attempt: AttemptId, placement: &Placement, at: Time, fx: &mut Effects) {
+        let AttemptId { task, number } = attempt;
+        let node = self.node_mut(task.node_id());
+        if node.fresh.remove(task.index) {
+            let phase = Phase::Ready { since: at };
+            let live = Live { attempts: node.base, failures: 0, losses: 0, ran: Span::ZERO, phase };
+            node.live.insert(task.index, live);
+        } else {
+            assert!(node.again.remove(&task.index), "a placed task was waiting");
+        }
+        let live = node.live.get_mut(&task.index).expect("a waiting task has an entry");
+        assert_eq!(number, live.attempts + 1, "attempts are numbered one after another");
+        live.attempts = number;
+        live.phase = Phase::Placed(Attempt {
+            placement: placement.clone(),
+            placed: at,
+            started: None,
+            ran: Span::ZERO,
+            since: at,
+            pause: None,
+        });
+        node.top = node.top.max(number);
+        node.active += 1;
+        let fits = self.derived.pool.worker(placement.worker).is_some_and(|w| w.admits(placement));
+        assert!(fits, "{attempt} was placed where it does not fit");
+        self.derived.pool.charge(placement);
+        self.derived.active += 1;
+        self.worker_mut(placement.worker).tasks.insert(task);
+        self.expect_end(task);
+        self.touch(task.node_id(), fx);
+    }
+
+    /// Moves an attempt from one phase to the next, keeping the pool and the expected ends right.
+    fn advance(&mut self, attempt: AttemptId, next: impl FnOnce(Phase) -> Phase) {
+        let task = attempt.task;
+        assert!(self.current(attempt).is_some(), "{attempt} is not the attempt in force");
+        self.forget_end(task);
+        let live = self.live_mut(task);
+        let was_paused = live.is_paused();
+        let phase = std::mem::replace(&mut live.phase, Phase::Ready { since: Time(0) });
+        live.phase = next(phase);
+        let is_paused = live.is_paused();
+        let placement = live.attempt().expect("an attempt in force has a place").placement.clone();
+        match (was_paused, is_paused) {
+            (false, true) => self.derived.pool.pause(&placement),
+            (true, false) => self.derived.pool.resume(&placement),
+            _ => {}
+        }
+        self.expect_end(task);
+    }
+
+    fn ended(&mut self, attempt: AttemptId, end: &End, then: Then, at: Time, fx: &mut Effects) {
+        let task = attempt.task;
+        assert!(self.current(attempt).is_some(), "{attempt} is not the attempt in force");
+        self.forget_end(task);
+        let live = self.live_mut(task);
+        let paused = live.is_paused();
+        let phase = std::mem::replace(&mut live.phase, Phase::Ready { since: at });
+        live.ran += end.usage.ran;
+        match end.how {
+            How::Lost(_) => live.losses += 1,
+            _ if matches!(phase, Phase::Stopping { .. }) => {}
+            _ => live.failures += 1,
+        }
+        let placement = match phase {
+            Phase::Placed(a) | Phase::Running(a) | Phase::Paused(a) | Phase::Stopping { attempt: a, .. } => {
+                a.placement
+            }
+            Phase::Ready { .. } => unreachable!("an attempt in force has a place"),
+        };
+        self.derived.pool.release(&placement, paused);
+        self.derived.active -= 1;
+        self.worker_mut(placement.worker).tasks.remove(&task);
+        let node = self.node_mut(task.node_id());
+        node.active -= 1;
+        match then {
+            Then::Done(outcome) => {
+                node.live.remove(&task.index);
+                node.done.add(outcome, task.index..task.index + 1);
+            }
+            Then::Again => {
+                node.again.insert(task.index);
+            }
+            Then::Hold => {
+                node.again.insert(task.index);
+                self.job_mut(task.job).held = true;
+                self.touch_job(task.job, fx);
+            }
+        }
+        self.touch(task.node_id(), fx);
+        self.settle(task.node_id(), at, fx);
+    }
+
+    /// If a node has ended, tells its children, and whoever waits for the job; then the same for what that skipped.
+    fn settle(&mut self, node: NodeId, at: Time, fx: &mut Effects) {
+        if !self.node_mut(node).is_done() {
+            return;
+        }
+        let mut ended = vec![node];
+        while let Some(node) = ended.pop() {
+            self.tell_children(node, at, &mut ended, fx);
+            let job = self.job_mut(node.job);
+            job.open -= 1;
+            if job.open == 0 {
+                job.finished = Some(at);
+                fx.finished.push(node.job);
+                for waiter in self.derived.waiters.remove(&node.job).unwrap_or_default() {
+                    ended.extend(self.tell_waiter(node.job, waiter, at, fx));
+                }
+            }
+        }
+    }
+
+    fn tell_children(&mut self, node: NodeId, at: Time, skipped: &mut Vec<NodeId>, fx: &mut Effects) {
+        let children = self.job_mut(node.job).children.get(node.node as usize).cloned().unwrap_or_default();
+        for (child, on) in children {
+            let id = NodeId { job: node.job, node: child };
+            let job = self.job_mut(node.job);
+            let met = job.nodes[node.node as usize].satisfies(on).expect("an ended node has an outcome");
+            let state = &mut job.nodes[child as usize];
+            if state.is_done() {
+                continue;
+            }
+            if met {
+                state.unmet -= 1;
+                state.ready_since = at;
+                self.touch(id, fx);
+            } else {
+                self.skip(id, Cause::Node(node.node), fx);
+                skipped.push(id);
+            }
+        }
+    }
+
+    /// Tells one job that another it waits for has ended (or, long ended, was forgotten); gives the nodes that skipped.
+    fn tell_waiter(&mut self, ended: JobId, waiter: JobId, at: Time, fx: &mut Effects) -> Vec<NodeId> {
+        let Some(dep) = self.job(waiter).and_then(|j| j.waiting.iter().find(|w| w.job == ended).copied())
+        else {
+            return Vec::new();
+        };
+        let met = self.job(ended).is_none_or(|j| j.satisfies(dep.on) == Some(true));
+        let job = self.job_mut(waiter);
+        if !met {
+            let open = (0..job.nodes.len() as u32).filter(|&n| !job.nodes[n as usize].is_done());
+            let skipped: Vec<_> = open.map(|node| NodeId { job: waiter, node }).collect();
+            for &node in &skipped {
+                self.skip(node, Cause::Job(ended), fx);
+            }
+            return skipped;
+        }
+        job.waiting.retain(|w| w.job != ended);
+        if job.waiting.is_empty() {
+            for node in job.nodes.iter_mut().filter(|n| n.unmet == 0) {
+                node.ready_since = at;
+            }
+            self.touch_job(waiter, fx);
+        }
+        Vec::new()
+    }
+
+    fn skip(&mut self, node: NodeId, cause: Cause, fx: &mut Effects) {
+        let state = self.node_mut(node);
+        assert!(state.live.is_empty(), "a node that waits for another has not begun");
+        for range in std::mem::take(&mut state.fresh).ranges() {
+            state.done.add(Outcome::Skipped, range);
+        }
+        state.skipped_by = Some(cause);
+        self.touch(node, fx);
+    }
+
+    fn touch(&mut self, node: NodeId, fx: &mut Effects) {
+        if self.job(node.job).expect("a touched node has a job").has_ready(node.node) {
+            self.derived.ready.insert(node);
+        } else {
+            self.derived.ready.remove(&node);
+        }
+        fx.nodes.push(node);
+    }
+
+    fn touch_job(&mut self, job: JobId, fx: &mut Effects) {
+        for node in 0..self.job_mut(job).nodes.len() as u32 {
+            self.touch(NodeId { job, node }, fx);
+        }
+    }
+
+    fn expect_end(&mut self, task: TaskId) {
+        if let Some(end) = self.expected_end(task) {
+            self.derived.ends.insert((end, task));
+        }
+    }
+
+    fn forget_end(&mut self, task: TaskId) {
+        if let Some(end) = self.expected_end(task) {
+            assert!(self.derived.ends.remove(&(end, task)), "every attempt on a worker has an expected end");
+        }
+    }
+
+    fn expected_end(&self, task: TaskId) -> Option<Time> {
+        let (node, spec) = self.job(task.job)?.node(task.node)?;
+        let live = node.live.get(&task.index)?;
+        live.attempt().filter(|_| !live.is_paused()).map(|a| a.expected_end(spec))
+    }
+
+    fn worker_mut(&mut self, id: WorkerId) -> &mut Worker {
+        &mut self.workers[id.0 as usize]
+    }
+
+    fn job_mut(&mut self, id: JobId) -> &mut Job {
+        self.jobs.get_mut(id).expect("the job is known")
+    }
+
+    fn node_mut(&mut self, id: NodeId) -> &mut super::Node {
+        &mut self.job_mut(id.job).nodes[id.node as usize]
+    }
+
+    fn live_mut(&mut self, task: TaskId) -> &mut Live {
+        self.node_mut(task.node_id()).live.get_mut(&task.index).expect("the task is under way")
+    }
+}

@@ -1,0 +1,353 @@
+//! Turning commands into events. Every choice that later code must not make again (whether a task is tried once more,
+//! which number a job gets) is made here and written into the event.
+
+use super::Cluster;
+use super::job::{Job, Live, Phase};
+use crate::command::{Code, Command, Rejected, Standing, Target};
+use crate::event::{By, End, Env, Event, How, Outcome, StopWhy, Then, Usage, What, WorkerInfo};
+use crate::ids::{AttemptId, DeviceId, EnvId, JobId, NodeId, TaskId, WorkerId};
+use crate::index::Ranges;
+use crate::pool::DeviceState;
+use crate::spec::{JobSpec, OnLost, Preempt, TaskSpec};
+use crate::time::{Span, Time};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// How often a task may lose its machine before it is given up.
+const LOSSES_BORNE: u32 = 10;
+
+type Decision = Result<Vec<What>, Rejected>;
+
+impl Cluster {
+    /// What a command makes happen, or why it is refused. Nothing changes until the events are applied.
+    pub fn decide(&self, command: Command, now: Time) -> Result<Vec<Event>, Rejected> {
+        let whats = match command {
+            Command::Submit { user, env, spec } => self.submit(user, env, spec),
+            Command::Cancel(target) => self.cancel(target),
+            Command::Hold(job) => match self.known(job)? {
+                Job { held: true, .. } => {
+                    Err(Rejected::new(Code::AlreadyHeld, format!("job {job} is held already")))
+                }
+                Job { finished: Some(_), .. } => Err(already_done(job)),
+                _ => Ok(vec![What::JobHeld { job, held: true }]),
+            },
+            Command::Release(job) => match self.known(job)?.held {
+                true => Ok(vec![What::JobHeld { job, held: false }]),
+                false => Err(Rejected::new(Code::NotHeld, format!("job {job} is not held"))),
+            },
+            Command::SetPriority(job, priority) => match self.known(job)? {
+                Job { finished: Some(_), .. } => Err(already_done(job)),
+                _ => Ok(vec![What::JobPriority { job, priority }]),
+            },
+            Command::Retry { job, failed_only } => self.retry(job, failed_only),
+            Command::Pause(job) => self.pause(job),
+            Command::Resume(job) => self.resume(job),
+            Command::Drain { worker, drained } => match self.worker(worker) {
+                None => Err(Rejected::new(Code::NoSuchWorker, format!("there is no worker {worker}"))),
+                Some(w) if w.drained == drained => Ok(vec![]),
+                Some(_) => Ok(vec![What::WorkerDrained { worker, drained }]),
+            },
+            Command::SetPolicy(policy) => Ok(vec![What::PolicySet { policy }]),
+            Command::Join(info) => Ok(self.join(info)),
+            Command::Report { worker, attempts, devices } => Ok(self.report(worker, attempts, devices)),
+            Command::GiveUp(worker) => Ok(self.give_up(worker, now)),
+            Command::Forget(job) => match self.known(job)?.finished {
+                Some(_) => Ok(vec![What::JobForgotten { job }]),
+                None => Err(Rejected::new(Code::NotDone, format!("job {job} has not ended"))),
+            },
+        };
+        Ok(whats?.into_iter().map(|what| Event { at: now, what }).collect())
+    }
+
+    fn submit(&self, user: String, env: Option<Arc<Env>>, mut spec: JobSpec) -> Decision {
+        for (i, after) in spec.after.iter().enumerate() {
+            if self.job(after.job).is_none() {
+                let message = format!("there is no job {} to wait for", after.job);
+                return Err(Rejected::new(Code::NoSuchDependency, message)
+                    .at(format!("after[{i}]"))
+                    .help("a job that ended long ago is no longer known; leave it out"));
+            }
+        }
+        self.feasible(&spec)?;
+        let mut events = Vec::new();
+        if let Some(vars) = env {
+            let kept = self.derived.env_ids.get(&vars).copied();
+            spec.env = Some(kept.unwrap_or_else(|| {
+                let env = EnvId(self.next_env);
+                events.push(What::EnvKept { env, vars });
+                env
+            }));
+        }
+        events.push(What::JobSubmitted { job: JobId(self.next_job), user, spec: Arc::new(spec) });
+        Ok(events)
+    }
+
+    /// Children come before their parents, so that none of them is skipped by a parent's end on the way.
+    fn cancel(&self, target: Target) -> Decision {
+        let job = self.known(target.job())?;
+        self.check_target(job, target)?;
+        let mut events = Vec::new();
+        for node in children_first(&job.spec) {
+            let id = NodeId { job: job.id, node };
+            let state = &job.nodes[node as usize];
+            let waiting: Ranges = match target {
+                Target::Task(t) => {
+                    let waits =
+                        t.node == node && (state.fresh.contains(t.index) || state.again.contains(&t.index));
+                    waits.then_some(t.index).into_iter().collect()
+                }
+                _ if target.contains(id.task(0)) => {
+                    let mut all = state.fresh.clone();
+                    for &i in &state.again {
+                        all.insert(i);
+                    }
+                    all
+                }
+                _ => Ranges::default(),
+            };
+            if !waiting.is_empty() {
+                events.push(What::Cancelled { node: id, tasks: waiting });
+            }
+            for (&i, live) in state.live.iter().filter(|(i, _)| target.contains(id.task(**i))) {
+                let asked = matches!(live.phase, Phase::Stopping { why: StopWhy::Cancelled, .. });
+                if live.attempt().is_some() && !asked {
+                    let attempt = id.task(i).attempt(live.attempts);
+                    events.push(What::StopAsked { attempt, why: StopWhy::Cancelled });
+                }
+            }
+        }
+        let over = job.finished.is_some() || self.is_over(job, target);
+        if events.is_empty() && over { Err(already_done(job.id)) } else { Ok(events) }
+    }
+
+    fn check_target(&self, job: &Job, target: Target) -> Result<(), Rejected> {
+        let missing = |what: String| Rejected::new(Code::NoSuchTask, what);
+        let (node, index) = match target {
+            Target::Job(_) => return Ok(()),
+            Target::Node(n) => (n.node, 0),
+            Target::Task(t) => (t.node, t.index),
+        };
+        let (_, spec) =
+            job.node(node).ok_or_else(|| missing(format!("job {} has no task number {node}", job.id)))?;
+        if index >= spec.len() {
+            return Err(missing(format!("task {} of job {} has no such index", spec.name, job.id)));
+        }
+        Ok(())
+    }
+
+    fn is_over(&self, job: &Job, target: Target) -> bool {
+        match target {
+            Target::Job(_) => job.finished.is_some(),
+            Target::Node(n) => job.nodes[n.node as usize].is_done(),
+            Target::Task(t) => job.nodes[t.node as usize].done.of(t.index).is_some(),
+        }
+    }
+
+    fn retry(&self, id: JobId, failed_only: bool) -> Decision {
+        let job = self.known(id)?;
+        let Some(outcome) = job.outcome() else {
+            return Err(Rejected::new(Code::NotDone, format!("job {id} has not ended yet"))
+                .help("wait for it, or cancel it first"));
+        };
+        if failed_only && outcome == Outcome::Succeeded {
+            return Err(Rejected::new(Code::NothingToRetry, format!("nothing of job {id} failed")));
+        }
+        let mut events = vec![What::Retried { job: id, failed_only }];
+        if job.held {
+            events.push(What::JobHeld { job: id, held: false });
+        }
+        Ok(events)
+    }
+
+    fn pause(&self, id: JobId) -> Decision {
+        let job = self.known(id)?;
+        if job.finished.is_some() {
+            return Err(already_done(id));
+        }
+        let mut events = Vec::new();
+        if !job.held {
+            events.push(What::JobHeld { job: id, held: true });
+        }
+        for (attempt, live, spec) in under_way(job) {
+            match &live.phase {
+                Phase::Running(_) if spec.preempt == Preempt::Requeue => {
+                    events.push(What::StopAsked { attempt, why: StopWhy::Requeued });
+                }
+                Phase::Placed(a) | Phase::Running(a) | Phase::Paused(a) if a.pause != Some(By::User) => {
+                    events.push(What::PauseAsked { attempt, by: By::User });
+                }
+                _ => {}
+            }
+        }
+        Ok(events)
+    }
+
+    fn resume(&self, id: JobId) -> Decision {
+        let job = self.known(id)?;
+        let mut events = Vec::new();
+        if job.held {
+            events.push(What::JobHeld { job: id, held: false });
+        }
+        for (attempt, live, _) in under_way(job) {
+            match &live.phase {
+                Phase::Placed(a) | Phase::Running(a) | Phase::Paused(a) if a.pause == Some(By::User) => {
+                    events.push(What::ResumeAsked { attempt });
+                }
+                _ => {}
+            }
+        }
+        if events.is_empty() {
+            return Err(Rejected::new(Code::NotHeld, format!("job {id} is not paused")));
+        }
+        Ok(events)
+    }
+
+    fn join(&self, mut info: WorkerInfo) -> Vec<What> {
+        let known = self.worker_named(&info.name);
+        let worker = known.unwrap_or(WorkerId(self.workers.len() as u32));
+        if let Some(old) = known.and_then(|w| self.worker(w)) {
+            let mut devices = old.info.devices.clone();
+            devices.iter_mut().for_each(|d| d.state = DeviceState::Gone);
+            for new in std::mem::take(&mut info.devices) {
+                match devices.iter_mut().find(|d| d.uuid == new.uuid) {
+                    Some(slot) => *slot = new,
+                    None => devices.push(new),
+                }
+            }
+            info.devices = devices;
+            if old.info == info && old.online {
+                return vec![];
+            }
+        }
+        vec![What::WorkerJoined { worker, info }]
+    }
+
+    fn report(
+        &self,
+        worker: WorkerId,
+        attempts: BTreeMap<AttemptId, Standing>,
+        devices: BTreeMap<u16, DeviceState>,
+    ) -> Vec<What> {
+        let mut events = Vec::new();
+        for (index, state) in devices {
+            let info = self.worker(worker).and_then(|w| w.info.devices.get(usize::from(index)));
+            if info.is_some_and(|d| d.state != state) {
+                events.push(What::DeviceChanged { device: DeviceId { worker, index }, state });
+            }
+        }
+        for (attempt, standing) in attempts {
+            let live = self.current(attempt);
+            if let Some(live) = live.filter(|l| l.attempt().is_some_and(|a| a.placement.worker == worker)) {
+                self.stands(attempt, live, standing, &mut events);
+            }
+        }
+        events
+    }
+
+    fn stands(&self, attempt: AttemptId, live: &Live, standing: Standing, events: &mut Vec<What>) {
+        let began = !matches!(&standing, Standing::Over(End { how: How::NotStarted(_) | How::Lost(_), .. }));
+        let placed = matches!(live.phase, Phase::Placed(_));
+        if placed && began {
+            events.push(What::Started { attempt });
+        }
+        match (standing, &live.phase) {
+            (Standing::Running, Phase::Paused(_)) => events.push(What::Resumed { attempt }),
+            (Standing::Frozen, Phase::Placed(_) | Phase::Running(_)) => events.push(What::Paused { attempt }),
+            (Standing::Over(end), _) => events.push(self.over(attempt, live, end)),
+            _ => {}
+        }
+    }
+
+    fn over(&self, attempt: AttemptId, live: &Live, end: End) -> What {
+        let job = self.job(attempt.task.job).expect("a current attempt has a job");
+        let then = then(live, &job.spec.tasks[attempt.task.node as usize], &end.how);
+        What::Ended { attempt, end, then }
+    }
+
+    fn give_up(&self, worker: WorkerId, now: Time) -> Vec<What> {
+        let Some(state) = self.worker(worker).filter(|w| w.online) else { return vec![] };
+        let mut events = vec![What::WorkerLost { worker }];
+        for &task in state.tasks() {
+            let job = self.job(task.job).expect("a worker's task has a job");
+            let live = &job.nodes[task.node as usize].live[&task.index];
+            if job.spec.tasks[task.node as usize].on_lost == OnLost::Rerun {
+                let ran = live.attempt().map_or(Span::ZERO, |a| match live.phase {
+                    Phase::Running(_) => a.ran + now.since(a.since),
+                    _ => a.ran,
+                });
+                let end = End {
+                    how: How::Lost(format!("worker {} went silent", state.info.name)),
+                    usage: Usage { ran, ..Usage::default() },
+                };
+                events.push(self.over(task.attempt(live.attempts), live, end));
+            }
+        }
+        events
+    }
+
+    fn known(&self, job: JobId) -> Result<&Job, Rejected> {
+        self.job(job).ok_or_else(|| {
+            Rejected::new(Code::NoSuchJob, format!("there is no job {job}"))
+                .help("`warpyard ps` lists the jobs there are, `warpyard history` those that ended")
+        })
+    }
+}
+
+fn already_done(job: JobId) -> Rejected {
+    Rejected::new(Code::AlreadyDone, format!("job {job} has ended already"))
+}
+
+/// What becomes of a task whose attempt ended this way.
+fn then(live: &Live, spec: &TaskSpec, how: &How) -> Then {
+    let again_if = |allowed: bool, otherwise: Outcome| {
+        if allowed { Then::Again } else { Then::Done(otherwise) }
+    };
+    let tries_left = live.failures < spec.retries;
+    let asked = match live.phase {
+        Phase::Stopping { why, .. } => Some(why),
+        _ => None,
+    };
+    match (how, asked) {
+        (How::Exited(0), _) => Then::Done(Outcome::Succeeded),
+        (_, Some(StopWhy::Cancelled)) | (How::Stopped, None) => Then::Done(Outcome::Cancelled),
+        (How::Lost(_), _) if spec.on_lost == OnLost::Hold => Then::Hold,
+        (How::Lost(_), _) => again_if(live.losses < LOSSES_BORNE, Outcome::Lost),
+        (_, Some(StopWhy::Requeued)) => Then::Again,
+        (How::TimedOut, None) => again_if(spec.retry_on_timeout && tries_left, Outcome::TimedOut),
+        (How::Exited(_) | How::Signalled(_) | How::NotStarted(_), None) => {
+            again_if(tries_left, Outcome::Failed)
+        }
+    }
+}
+
+/// Every attempt of a job that is on a worker.
+fn under_way(job: &Job) -> impl Iterator<Item = (AttemptId, &Live, &TaskSpec)> + '_ {
+    job.nodes.iter().enumerate().flat_map(move |(n, node)| {
+        let on_worker = node.live.iter().filter(|(_, live)| live.attempt().is_some());
+        on_worker.map(move |(&index, live)| {
+            let task = TaskId { job: job.id, node: n as u32, index };
+            (task.attempt(live.attempts), live, &job.spec.tasks[n])
+        })
+    })
+}
+
+/// The nodes of a job, each before those it depends on.
+fn children_first(spec: &JobSpec) -> Vec<u32> {
+    let mut waits_for = vec![0u32; spec.tasks.len()];
+    for dep in spec.tasks.iter().flat_map(|t| &t.after) {
+        waits_for[dep.node as usize] += 1;
+    }
+    let mut order: Vec<u32> = (0..spec.tasks.len() as u32).filter(|&n| waits_for[n as usize] == 0).collect();
+    let mut next = 0;
+    while next < order.len() {
+        for dep in &spec.tasks[order[next] as usize].after {
+            waits_for[dep.node as usize] -= 1;
+            if waits_for[dep.node as usize] == 0 {
+                order.push(dep.node);
+            }
+        }
+        next += 1;
+    }
+    assert_eq!(order.len(), spec.tasks.len(), "a job that was accepted has no cycle");
+    order
+}

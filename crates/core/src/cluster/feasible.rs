@@ -1,0 +1,142 @@
+//! Whether any worker could ever meet a need, asked once at submission, so that nothing waits for ever for a device
+//! that does not exist.
+
+use super::Cluster;
+use crate::command::{Code, Rejected};
+use crate::ids::{DeviceId, WorkerId};
+use crate::place::acceptable;
+use crate::pool::{DeviceInfo, charge_for};
+use crate::spec::{JobSpec, Needs};
+use std::collections::BTreeSet;
+
+impl Cluster {
+    /// Refuses a job no worker here could ever run. With no worker known yet, nothing can be said and all is taken.
+    pub fn feasible(&self, job: &JobSpec) -> Result<(), Rejected> {
+        if self.workers.is_empty() {
+            return Ok(());
+        }
+        for (i, task) in job.tasks.iter().enumerate() {
+            self.needs_feasible(&task.needs).map_err(|r| {
+                let field = r.path.clone().unwrap_or_default();
+                r.at(format!("tasks[{i}].{field}"))
+            })?;
+        }
+        Ok(())
+    }
+
+    fn needs_feasible(&self, needs: &Needs) -> Result<(), Rejected> {
+        self.devices_exist(needs)?;
+        let most_cpus = self.workers.iter().map(|w| w.info.cpus).max().unwrap_or(0);
+        if needs.cpus > most_cpus {
+            let (asked, most) = (f64::from(needs.cpus) / 1000.0, f64::from(most_cpus) / 1000.0);
+            let message = format!("{asked} processors are more than any worker here has (most: {most})");
+            return Err(Rejected::new(Code::TooManyCpus, message).at("cpus"));
+        }
+        let most_memory = self.workers.iter().map(|w| w.info.memory).max().unwrap_or(0);
+        if needs.memory > most_memory {
+            let message = format!(
+                "{} is more memory than any worker here has (most: {})",
+                bytes(needs.memory),
+                bytes(most_memory)
+            );
+            return Err(Rejected::new(Code::TooMuchMemory, message).at("memory"));
+        }
+        if needs.gpus > 0 {
+            self.gpus_feasible(needs)?;
+        }
+        let fits = |w: WorkerId| {
+            let info = &self.workers[w.0 as usize].info;
+            let holds = |d: &(DeviceId, &DeviceInfo)| d.0.worker == w && charge_for(d.1, needs).is_some();
+            info.cpus >= needs.cpus
+                && info.memory >= needs.memory
+                && self.usable(needs).filter(holds).count() >= usize::from(needs.gpus)
+        };
+        if self.workers().any(|(w, _)| fits(w)) {
+            return Ok(());
+        }
+        let message = "no single worker here has all it needs at once";
+        Err(Rejected::new(Code::TooManyGpus, message)
+            .at("gpus")
+            .help("`warpyard workers` lists what each has"))
+    }
+
+    fn gpus_feasible(&self, needs: &Needs) -> Result<(), Rejected> {
+        let list = "`warpyard gpus` lists them";
+        let devices: Vec<_> = self.usable(needs).collect();
+        if devices.is_empty() {
+            let all = self.workers.iter().flat_map(|w| &w.info.devices);
+            let kinds: BTreeSet<_> = all.map(|d| d.kind.as_str()).collect();
+            if kinds.is_empty() {
+                return Err(Rejected::new(Code::TooManyGpus, "there is no GPU here")
+                    .at("gpus")
+                    .help("start the server with real or declared GPUs, such as `warpyard up --gpus fake:2xV100:16GiB`"));
+            }
+            let kinds: Vec<_> = kinds.into_iter().collect();
+            let message = format!("no GPU here is of an acceptable type (there are: {})", kinds.join(", "));
+            return Err(Rejected::new(Code::NoDeviceOfType, message).at("gpu_type").help(list));
+        }
+        if let Some(asked) = needs.gpu_memory {
+            let (at, largest) = devices.iter().max_by_key(|(_, d)| d.memory).expect("there is one");
+            if asked > largest.memory {
+                let message = format!(
+                    "{} is more than any GPU here has (largest: {} {} on {})",
+                    bytes(asked),
+                    largest.kind,
+                    bytes(largest.memory),
+                    self.workers[at.worker.0 as usize].info.name
+                );
+                return Err(Rejected::new(Code::NoDeviceLargeEnough, message)
+                    .at("gpu_memory")
+                    .help(format!("lower it, or add a larger GPU; {list}")));
+            }
+        }
+        let holds = |w: WorkerId| {
+            devices.iter().filter(|(at, d)| at.worker == w && charge_for(d, needs).is_some()).count()
+        };
+        let most = self.workers().map(|(w, _)| holds(w)).max().unwrap_or(0);
+        if most < usize::from(needs.gpus) {
+            let message = format!(
+                "{} GPUs on one worker are more than any here has of the kind asked for (most: {most})",
+                needs.gpus
+            );
+            return Err(Rejected::new(Code::TooManyGpus, message).at("gpus").help(list));
+        }
+        Ok(())
+    }
+
+    fn devices_exist(&self, needs: &Needs) -> Result<(), Rejected> {
+        for (field, ids) in [("gpu_scope", &needs.scope), ("gpu_preferred", &needs.preferred)] {
+            for id in ids {
+                let known =
+                    self.worker(id.worker).is_some_and(|w| usize::from(id.index) < w.info.devices.len());
+                if !known {
+                    let message = format!("there is no device {}", id.index);
+                    return Err(Rejected::new(Code::NoSuchDevice, message)
+                        .at(field)
+                        .help("`warpyard gpus` lists the devices with their numbers"));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn usable<'a>(&'a self, needs: &'a Needs) -> impl Iterator<Item = (DeviceId, &'a DeviceInfo)> + 'a {
+        self.workers().flat_map(move |(worker, w)| {
+            let devices = w.info.devices.iter().enumerate();
+            devices.filter_map(move |(i, info)| {
+                let id = DeviceId { worker, index: i as u16 };
+                acceptable(needs, id, info).then_some((id, info))
+            })
+        })
+    }
+}
+
+/// A size the way people write it.
+pub(crate) fn bytes(n: u64) -> String {
+    let units = [("TiB", 1u64 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
+    match units.into_iter().find(|&(_, size)| n >= size) {
+        Some((unit, size)) if n.is_multiple_of(size) => format!("{} {unit}", n / size),
+        Some((unit, size)) => format!("{:.1} {unit}", n as f64 / size as f64),
+        None => format!("{n} B"),
+    }
+}

@@ -1,0 +1,363 @@
+//! A job in memory: its nodes, and how far each of their tasks has come. Tasks that never started and tasks that are
+//! over are kept as ranges; only those in between have an entry of their own.
+
+use crate::event::{By, Outcome, StopWhy};
+use crate::ids::{JobId, NodeId, TaskId};
+use crate::index::Ranges;
+use crate::pool::Placement;
+use crate::spec::{AfterJob, JobSpec, On, TaskSpec};
+use crate::time::{Span, Time};
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// A job and how far it has come.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Job {
+    /// Its number.
+    pub id: JobId,
+    /// Who submitted it.
+    pub user: String,
+    /// When.
+    pub submitted: Time,
+    /// What it asks for.
+    pub spec: Arc<JobSpec>,
+    /// As submitted, or as changed since.
+    pub priority: i64,
+    /// Whether it starts nothing new.
+    pub held: bool,
+    /// Jobs it still waits for.
+    pub waiting: Vec<AfterJob>,
+    /// Its nodes, as in the specification.
+    pub nodes: Vec<Node>,
+    /// When its last task ended.
+    pub finished: Option<Time>,
+    /// Which nodes wait for each node; empty where none does.
+    #[serde(skip)]
+    pub(super) children: Vec<Vec<(u32, On)>>,
+    /// How many nodes have not ended.
+    #[serde(skip)]
+    pub(super) open: u32,
+}
+
+/// One node of a job.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Node {
+    /// How many of its dependencies have not ended the right way yet.
+    pub unmet: u32,
+    /// When the last of them did.
+    pub ready_since: Time,
+    /// Tasks that never started.
+    pub fresh: Ranges,
+    /// Tasks that started at least once and are not over.
+    pub live: BTreeMap<u32, Live>,
+    /// Tasks that are over.
+    pub done: Outcomes,
+    /// What ended the wrong way, for a node that was skipped.
+    pub skipped_by: Option<Cause>,
+    /// The highest attempt number used.
+    pub top: u32,
+    /// The attempt number after which tasks in `fresh` begin to count: above 0 once the node was retried.
+    pub base: u32,
+    /// How many tasks are on a worker.
+    #[serde(skip)]
+    pub(super) active: u32,
+    /// Tasks in `live` that wait to be tried again.
+    #[serde(skip)]
+    pub(super) again: BTreeSet<u32>,
+}
+
+/// Positions by outcome.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Outcomes(pub BTreeMap<Outcome, Ranges>);
+
+impl Outcomes {
+    /// How many ended so.
+    pub fn count(&self, outcome: Outcome) -> u64 {
+        self.0.get(&outcome).map_or(0, Ranges::len)
+    }
+
+    /// How many ended.
+    pub fn total(&self) -> u64 {
+        self.0.values().map(Ranges::len).sum()
+    }
+
+    /// How one ended.
+    pub fn of(&self, index: u32) -> Option<Outcome> {
+        self.0.iter().find(|(_, at)| at.contains(index)).map(|(o, _)| *o)
+    }
+
+    pub(super) fn add(&mut self, outcome: Outcome, range: std::ops::Range<u32>) {
+        self.0.entry(outcome).or_default().insert_range(range);
+    }
+}
+
+/// What ended the wrong way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Cause {
+    /// A node of the same job.
+    Node(u32),
+    /// Another job.
+    Job(JobId),
+}
+
+/// A task that started at least once and is not over.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Live {
+    /// The number of its latest attempt.
+    pub attempts: u32,
+    /// How many attempts failed.
+    pub failures: u32,
+    /// How many attempts were lost.
+    pub losses: u32,
+    /// Running time of all earlier attempts.
+    pub ran: Span,
+    /// Where it stands.
+    pub phase: Phase,
+}
+
+/// Where a task stands between its first start and its end.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Phase {
+    /// Waits to be tried again.
+    Ready {
+        /// Since when.
+        since: Time,
+    },
+    /// Was given a place; its process is not known to run yet.
+    Placed(Attempt),
+    /// Runs.
+    Running(Attempt),
+    /// Stands still.
+    Paused(Attempt),
+    /// Was asked to end.
+    Stopping {
+        /// The attempt.
+        attempt: Attempt,
+        /// Why.
+        why: StopWhy,
+        /// Whether it stood still when it was asked.
+        paused: bool,
+    },
+}
+
+/// An attempt that is not over.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Attempt {
+    /// Where it runs.
+    pub placement: Placement,
+    /// When it was placed.
+    pub placed: Time,
+    /// When its process began.
+    pub started: Option<Time>,
+    /// Running time up to `since`.
+    pub ran: Span,
+    /// When it last began to run or to stand still.
+    pub since: Time,
+    /// Who wants it to stand still, if anyone does.
+    pub pause: Option<By>,
+}
+
+impl Attempt {
+    /// When it is expected to end if it goes on.
+    pub fn expected_end(&self, spec: &TaskSpec) -> Time {
+        self.since + (spec.expected().unwrap_or(Span::UNKNOWN) - self.ran)
+    }
+}
+
+impl Live {
+    /// The attempt that is on a worker, if one is.
+    pub fn attempt(&self) -> Option<&Attempt> {
+        match &self.phase {
+            Phase::Ready { .. } => None,
+            Phase::Placed(a) | Phase::Running(a) | Phase::Paused(a) | Phase::Stopping { attempt: a, .. } => {
+                Some(a)
+            }
+        }
+    }
+
+    /// Whether its process stands still.
+    pub fn is_paused(&self) -> bool {
+        matches!(&self.phase, Phase::Paused(_) | Phase::Stopping { paused: true, .. })
+    }
+}
+
+impl Node {
+    pub(super) fn new(spec: &TaskSpec, now: Time) -> Node {
+        Node {
+            unmet: spec.after.len() as u32,
+            ready_since: now,
+            fresh: Ranges::from(0..spec.len()),
+            live: BTreeMap::new(),
+            done: Outcomes::default(),
+            skipped_by: None,
+            top: 0,
+            base: 0,
+            active: 0,
+            again: BTreeSet::new(),
+        }
+    }
+
+    /// Whether all its tasks are over.
+    pub fn is_done(&self) -> bool {
+        self.fresh.is_empty() && self.live.is_empty()
+    }
+
+    /// How many tasks are on a worker.
+    pub fn active(&self) -> u32 {
+        self.active
+    }
+
+    /// Whether it ended the way a dependency asks; `None` while it has not ended.
+    pub fn satisfies(&self, on: On) -> Option<bool> {
+        self.is_done().then(|| {
+            let ok = self.done.total() == self.done.count(Outcome::Succeeded);
+            match on {
+                On::Any => true,
+                On::Ok => ok,
+                On::Fail => !ok && self.done.count(Outcome::Cancelled) == 0,
+            }
+        })
+    }
+}
+
+impl Job {
+    pub(super) fn new(id: JobId, user: String, submitted: Time, spec: Arc<JobSpec>) -> Job {
+        let nodes = spec.tasks.iter().map(|t| Node::new(t, submitted)).collect();
+        let (priority, waiting) = (spec.priority, spec.after.clone());
+        let mut job = Job {
+            id,
+            user,
+            submitted,
+            spec,
+            priority,
+            held: false,
+            waiting,
+            nodes,
+            finished: None,
+            children: Vec::new(),
+            open: 0,
+        };
+        job.link();
+        job
+    }
+
+    /// Rebuilds what is derived from the rest.
+    pub(super) fn link(&mut self) {
+        for node in &mut self.nodes {
+            node.again = node.live.iter().filter(|(_, l)| l.attempt().is_none()).map(|(&i, _)| i).collect();
+            node.active = (node.live.len() - node.again.len()) as u32;
+        }
+        self.open = self.nodes.iter().filter(|n| !n.is_done()).count() as u32;
+        if self.spec.tasks.iter().all(|t| t.after.is_empty()) {
+            return;
+        }
+        self.children = vec![Vec::new(); self.nodes.len()];
+        for (i, task) in self.spec.tasks.iter().enumerate() {
+            for dep in &task.after {
+                self.children[dep.node as usize].push((i as u32, dep.on));
+            }
+        }
+    }
+
+    /// How it ended as a whole; `None` while it has not.
+    pub fn outcome(&self) -> Option<Outcome> {
+        self.finished?;
+        let count = |o| self.nodes.iter().map(|n| n.done.count(o)).sum::<u64>();
+        let worst = [Outcome::Failed, Outcome::TimedOut, Outcome::Lost, Outcome::Cancelled];
+        let skipped = || count(Outcome::Succeeded) == 0 && count(Outcome::Skipped) > 0;
+        Some(
+            worst
+                .into_iter()
+                .find(|&o| count(o) > 0)
+                .unwrap_or_else(|| if skipped() { Outcome::Skipped } else { Outcome::Succeeded }),
+        )
+    }
+
+    /// Whether it ended the way a dependency asks; `None` while it has not ended.
+    pub fn satisfies(&self, on: On) -> Option<bool> {
+        let outcome = self.outcome()?;
+        Some(match on {
+            On::Any => true,
+            On::Ok => outcome == Outcome::Succeeded,
+            On::Fail => !matches!(outcome, Outcome::Succeeded | Outcome::Cancelled),
+        })
+    }
+
+    /// A node and its specification.
+    pub fn node(&self, node: u32) -> Option<(&Node, &TaskSpec)> {
+        Some((self.nodes.get(node as usize)?, &self.spec.tasks[node as usize]))
+    }
+
+    /// The node's tasks that could start now, were there room: those to be tried again one by one, then the rest
+    /// together.
+    pub(super) fn ready(&self, node: u32) -> impl Iterator<Item = ReadyTask<'_>> + '_ {
+        let (state, spec) = self.node(node).expect("the node is one of the job's");
+        let open = !self.held && self.waiting.is_empty() && state.unmet == 0;
+        let room =
+            spec.array.as_ref().and_then(|a| a.at_once).map_or(u32::MAX, |n| n.saturating_sub(state.active));
+        let id = NodeId { job: self.id, node };
+        let make = move |task: TaskId, count: u32, since: Time, attempts: u32, ran: Span| ReadyTask {
+            task,
+            count,
+            room,
+            since,
+            attempts,
+            ran,
+            job: self,
+            spec,
+        };
+        let again = state.again.iter().map(move |&i| {
+            let live = &state.live[&i];
+            let Phase::Ready { since } = live.phase else {
+                unreachable!("only tasks that wait are to be tried again")
+            };
+            make(id.task(i), 1, since, live.attempts, live.ran)
+        });
+        let fresh = state.fresh.first().map(move |i| {
+            make(id.task(i), state.fresh.len() as u32, state.ready_since, state.base, Span::ZERO)
+        });
+        again.chain(fresh).filter(move |_| open && room > 0)
+    }
+
+    /// Whether any of the node's tasks could start now.
+    pub(super) fn has_ready(&self, node: u32) -> bool {
+        self.ready(node).next().is_some()
+    }
+}
+
+/// Tasks that wait only for room: one that was tried before, or all those of a node that never started.
+#[derive(Clone, Copy, Debug)]
+pub struct ReadyTask<'a> {
+    /// The (first) task.
+    pub task: TaskId,
+    /// How many there are like it.
+    pub count: u32,
+    /// How many more of the node may be on workers at once.
+    pub room: u32,
+    /// Since when it waits.
+    pub since: Time,
+    /// The number of its latest attempt.
+    pub attempts: u32,
+    /// Running time of earlier attempts.
+    pub ran: Span,
+    /// Its job.
+    pub job: &'a Job,
+    /// What it asks for.
+    pub spec: &'a TaskSpec,
+}
+
+impl ReadyTask<'_> {
+    /// How long it is taken to run; a year where nobody said.
+    pub fn expected(&self) -> Span {
+        self.spec.expected().unwrap_or(Span::UNKNOWN)
+    }
+
+    /// How long it may run at most; a year where nobody said.
+    pub fn timeout(&self) -> Span {
+        self.spec.timeout.unwrap_or(Span::UNKNOWN)
+    }
+}

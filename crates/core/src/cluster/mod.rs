@@ -1,0 +1,356 @@
+//! The state, all of it, and the one thing that changes it.
+//!
+//! [`Cluster::decide`] turns a command into events or refuses, [`Cluster::admit`] turns a plan into events after
+//! checking it, [`Cluster::apply`] makes an event so. The first two only look.
+
+mod admit;
+mod apply;
+mod decide;
+mod feasible;
+mod job;
+mod jobs;
+
+pub use job::{Attempt, Cause, Job, Live, Node, Outcomes, Phase, ReadyTask};
+pub use jobs::Jobs;
+
+use crate::event::{Env, Outcome, StopWhy, WorkerInfo};
+use crate::ids::{AttemptId, EnvId, JobId, NodeId, TaskId, WorkerId};
+use crate::policy::PolicyChoice;
+use crate::pool::{Placement, Pool};
+use crate::spec::TaskSpec;
+use crate::time::Time;
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// Everything warpyard knows.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Cluster {
+    /// How many events made it what it is.
+    seq: u64,
+    next_job: u64,
+    next_env: u64,
+    jobs: Jobs,
+    workers: Vec<Worker>,
+    envs: BTreeMap<EnvId, KeptEnv>,
+    policy: PolicyChoice,
+    /// Everything below follows from what is above.
+    #[serde(skip)]
+    derived: Derived,
+}
+
+#[derive(Clone, Debug, Default, PartialEq)]
+struct Derived {
+    pool: Pool,
+    /// Nodes with a task that could start, were there room.
+    ready: BTreeSet<NodeId>,
+    /// When attempts on workers are expected to end; those that stand still are not among them.
+    ends: BTreeSet<(Time, TaskId)>,
+    /// Who waits for each job.
+    waiters: BTreeMap<JobId, Vec<JobId>>,
+    /// How many attempts are on workers.
+    active: usize,
+    /// Kept environments by content.
+    env_ids: BTreeMap<Arc<Env>, EnvId>,
+}
+
+/// A worker and what is on it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Worker {
+    /// What it says of itself.
+    pub info: WorkerInfo,
+    /// Whether its lease holds.
+    pub online: bool,
+    /// Whether it starts nothing new.
+    pub drained: bool,
+    /// Tasks with an attempt on it.
+    #[serde(skip)]
+    tasks: BTreeSet<TaskId>,
+}
+
+impl Worker {
+    /// Tasks with an attempt on it.
+    pub fn tasks(&self) -> &BTreeSet<TaskId> {
+        &self.tasks
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+struct KeptEnv {
+    vars: Arc<Env>,
+    jobs: u32,
+}
+
+/// What else changed when an event was applied, for caches to follow.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Effects {
+    /// Nodes whose ready tasks may be others now.
+    pub nodes: Vec<NodeId>,
+    /// Jobs whose last task ended.
+    pub finished: Vec<JobId>,
+    /// Whether another policy (or other parameters) is in force.
+    pub policy: bool,
+}
+
+/// Where a task stands.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum TaskState<'a> {
+    /// Waits for other tasks, other jobs, or a release by hand.
+    Blocked,
+    /// Waits for room only.
+    Ready {
+        /// Since when.
+        since: Time,
+    },
+    /// Was given a place.
+    Placed(&'a Attempt),
+    /// Runs.
+    Running(&'a Attempt),
+    /// Stands still.
+    Paused(&'a Attempt),
+    /// Was asked to end.
+    Stopping(&'a Attempt, StopWhy),
+    /// Is over.
+    Done(Outcome),
+}
+
+impl TaskState<'_> {
+    /// The word used in JSON and tables.
+    pub fn word(self) -> &'static str {
+        match self {
+            TaskState::Blocked => "blocked",
+            TaskState::Ready { .. } => "ready",
+            TaskState::Placed(_) => "placed",
+            TaskState::Running(_) => "running",
+            TaskState::Paused(_) => "paused",
+            TaskState::Stopping(..) => "stopping",
+            TaskState::Done(_) => "done",
+        }
+    }
+}
+
+/// What a worker should have on it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Desired {
+    /// The attempt.
+    pub attempt: AttemptId,
+    /// Whether its process was seen running: if the worker knows nothing of it then, it is lost, not new.
+    pub started: bool,
+    /// What is wanted of it.
+    pub want: Want,
+}
+
+/// What is wanted of an attempt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Want {
+    /// That it runs.
+    Run,
+    /// That it stands still.
+    Freeze,
+    /// That it ends.
+    Stop,
+}
+
+impl Cluster {
+    /// Nothing at all, with a policy in force.
+    pub fn new(policy: PolicyChoice) -> Cluster {
+        Cluster { next_job: 1, policy, ..Cluster::default() }
+    }
+
+    /// A cluster read from a snapshot, with all that is derived rebuilt.
+    pub fn restored(mut self) -> Cluster {
+        self.derived = Derived::default();
+        for (i, worker) in self.workers.iter_mut().enumerate() {
+            worker.tasks.clear();
+            let WorkerInfo { devices, cpus, memory, .. } = &worker.info;
+            let open = worker.online && !worker.drained;
+            self.derived.pool.describe(WorkerId(i as u32), devices, *cpus, *memory, open);
+        }
+        for (&id, env) in &self.envs {
+            self.derived.env_ids.insert(env.vars.clone(), id);
+        }
+        for job in self.jobs.iter() {
+            for after in &job.waiting {
+                self.derived.waiters.entry(after.job).or_default().push(job.id);
+            }
+            for (n, (node, spec)) in job.nodes.iter().zip(&job.spec.tasks).enumerate() {
+                let id = NodeId { job: job.id, node: n as u32 };
+                if job.has_ready(id.node) {
+                    self.derived.ready.insert(id);
+                }
+                for (&i, live) in &node.live {
+                    let Some(a) = live.attempt() else { continue };
+                    self.workers[a.placement.worker.0 as usize].tasks.insert(id.task(i));
+                    self.derived.active += 1;
+                    self.derived.pool.charge(&a.placement);
+                    if live.is_paused() {
+                        self.derived.pool.pause(&a.placement);
+                    } else {
+                        self.derived.ends.insert((a.expected_end(spec), id.task(i)));
+                    }
+                }
+            }
+        }
+        self
+    }
+
+    /// How many events were applied.
+    pub fn seq(&self) -> u64 {
+        self.seq
+    }
+
+    /// All jobs in memory.
+    pub fn jobs(&self) -> &Jobs {
+        &self.jobs
+    }
+
+    /// One job.
+    pub fn job(&self, id: JobId) -> Option<&Job> {
+        self.jobs.get(id)
+    }
+
+    /// All workers, by number.
+    pub fn workers(&self) -> impl Iterator<Item = (WorkerId, &Worker)> + '_ {
+        self.workers.iter().enumerate().map(|(i, w)| (WorkerId(i as u32), w))
+    }
+
+    /// One worker.
+    pub fn worker(&self, id: WorkerId) -> Option<&Worker> {
+        self.workers.get(id.0 as usize)
+    }
+
+    /// The worker of that name.
+    pub fn worker_named(&self, name: &str) -> Option<WorkerId> {
+        self.workers().find(|(_, w)| w.info.name == name).map(|(id, _)| id)
+    }
+
+    /// The policy in force.
+    pub fn policy(&self) -> &PolicyChoice {
+        &self.policy
+    }
+
+    /// The variables of a kept environment.
+    pub fn env(&self, id: EnvId) -> Option<&Arc<Env>> {
+        self.envs.get(&id).map(|e| &e.vars)
+    }
+
+    /// What there is to give and what is given.
+    pub fn pool(&self) -> &Pool {
+        &self.derived.pool
+    }
+
+    /// Where a task stands.
+    pub fn state(&self, task: TaskId) -> Option<TaskState<'_>> {
+        let job = self.job(task.job)?;
+        let (node, _) = job.node(task.node)?;
+        let waits = job.held || !job.waiting.is_empty() || node.unmet > 0;
+        if let Some(live) = node.live.get(&task.index) {
+            return Some(match &live.phase {
+                Phase::Ready { .. } if waits => TaskState::Blocked,
+                Phase::Ready { since } => TaskState::Ready { since: *since },
+                Phase::Placed(a) => TaskState::Placed(a),
+                Phase::Running(a) => TaskState::Running(a),
+                Phase::Paused(a) => TaskState::Paused(a),
+                Phase::Stopping { attempt, why, .. } => TaskState::Stopping(attempt, *why),
+            });
+        }
+        if node.fresh.contains(task.index) {
+            return Some(if waits {
+                TaskState::Blocked
+            } else {
+                TaskState::Ready { since: node.ready_since }
+            });
+        }
+        node.done.of(task.index).map(TaskState::Done)
+    }
+
+    /// What a worker should have on it.
+    pub fn desired(&self, worker: WorkerId) -> Vec<Desired> {
+        let tasks = self.worker(worker).into_iter().flat_map(|w| &w.tasks);
+        tasks
+            .map(|&task| {
+                let live = &self.job(task.job).expect("a worker's task has a job").nodes[task.node as usize]
+                    .live[&task.index];
+                let want = match &live.phase {
+                    Phase::Stopping { .. } => Want::Stop,
+                    Phase::Placed(a) | Phase::Running(a) | Phase::Paused(a) if a.pause.is_some() => {
+                        Want::Freeze
+                    }
+                    _ => Want::Run,
+                };
+                let started = live.attempt().is_some_and(|a| a.started.is_some());
+                Desired { attempt: task.attempt(live.attempts), started, want }
+            })
+            .collect()
+    }
+
+    /// What policies see of it.
+    pub fn view(&self) -> View<'_> {
+        View { cluster: self }
+    }
+
+    /// Whether an attempt is the latest of its task and on that worker; if so, its entry.
+    fn current(&self, attempt: AttemptId) -> Option<&Live> {
+        let task = attempt.task;
+        let live = self.job(task.job)?.nodes.get(task.node as usize)?.live.get(&task.index)?;
+        (live.attempts == attempt.number && live.attempt().is_some()).then_some(live)
+    }
+}
+
+/// What a policy sees: everything that matters to a decision, and nothing it could change.
+#[derive(Clone, Copy)]
+pub struct View<'a> {
+    cluster: &'a Cluster,
+}
+
+impl<'a> View<'a> {
+    /// What there is to give and what is given.
+    pub fn pool(self) -> &'a Pool {
+        &self.cluster.derived.pool
+    }
+
+    /// One job.
+    pub fn job(self, id: JobId) -> Option<&'a Job> {
+        self.cluster.job(id)
+    }
+
+    /// Where a task stands.
+    pub fn state(self, task: TaskId) -> Option<TaskState<'a>> {
+        self.cluster.state(task)
+    }
+
+    /// Nodes with a task that could start, were there room.
+    pub fn ready_nodes(self) -> impl Iterator<Item = NodeId> + 'a {
+        self.cluster.derived.ready.iter().copied()
+    }
+
+    /// The tasks of a node that could start, were there room.
+    pub fn ready(self, node: NodeId) -> impl Iterator<Item = ReadyTask<'a>> + 'a {
+        self.job(node.job).into_iter().flat_map(move |job| job.ready(node.node))
+    }
+
+    /// Attempts on workers with the time each is expected to end, soonest first; those that stand still left out.
+    pub fn ends(self) -> impl Iterator<Item = (Time, TaskId, &'a Placement)> + 'a {
+        self.cluster.derived.ends.iter().map(move |&(at, task)| {
+            let (attempt, _) = self.attempt(task).expect("what ends has an attempt");
+            (at, task, &attempt.placement)
+        })
+    }
+
+    /// The attempt of a task that is on a worker, and what the task asks for.
+    pub fn attempt(self, task: TaskId) -> Option<(&'a Attempt, &'a TaskSpec)> {
+        let (node, spec) = self.job(task.job)?.node(task.node)?;
+        Some((node.live.get(&task.index)?.attempt()?, spec))
+    }
+
+    /// How many attempts are on workers.
+    pub fn active(self) -> usize {
+        self.cluster.derived.active
+    }
+
+    /// A worker's name.
+    pub fn worker_name(self, id: WorkerId) -> &'a str {
+        self.cluster.worker(id).map_or("?", |w| &w.info.name)
+    }
+}

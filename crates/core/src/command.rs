@@ -1,0 +1,208 @@
+//! What is asked of the cluster, and how it refuses.
+
+use crate::event::{End, Env, WorkerInfo};
+use crate::ids::{AttemptId, JobId, NodeId, TaskId, WorkerId};
+use crate::policy::PolicyChoice;
+use crate::pool::DeviceState;
+use crate::spec::JobSpec;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+/// Something asked by a person, a worker or the engine itself.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Command {
+    /// Accept a job.
+    Submit {
+        /// Who asks.
+        user: String,
+        /// The environment its tasks start from.
+        env: Option<Arc<Env>>,
+        /// The job; its own `env` field is filled in here.
+        spec: JobSpec,
+    },
+    /// Give tasks up.
+    Cancel(Target),
+    /// Start nothing new of a job.
+    Hold(JobId),
+    /// Start tasks of a job again.
+    Release(JobId),
+    /// Change a job's priority.
+    SetPriority(JobId, i64),
+    /// Run ended tasks again.
+    Retry {
+        /// Whose.
+        job: JobId,
+        /// Only those that did not succeed.
+        failed_only: bool,
+    },
+    /// Make a job stand still.
+    Pause(JobId),
+    /// Let it go on.
+    Resume(JobId),
+    /// Start nothing new on a worker, or again.
+    Drain {
+        /// Which.
+        worker: WorkerId,
+        /// Whether to drain it.
+        drained: bool,
+    },
+    /// Put another policy in force.
+    SetPolicy(PolicyChoice),
+    /// A worker presents itself.
+    Join(WorkerInfo),
+    /// A worker says what happened to attempts and devices.
+    Report {
+        /// Who says it.
+        worker: WorkerId,
+        /// Where attempts stand.
+        attempts: BTreeMap<AttemptId, Standing>,
+        /// Devices that changed.
+        devices: BTreeMap<u16, DeviceState>,
+    },
+    /// A worker's lease ran out.
+    GiveUp(WorkerId),
+    /// An ended job may leave the memory.
+    Forget(JobId),
+}
+
+/// Which tasks are meant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// All of a job's.
+    Job(JobId),
+    /// All of a node's.
+    Node(NodeId),
+    /// One.
+    Task(TaskId),
+}
+
+impl Target {
+    /// The job meant, or whose part is meant.
+    pub fn job(self) -> JobId {
+        match self {
+            Target::Job(job) => job,
+            Target::Node(node) => node.job,
+            Target::Task(task) => task.job,
+        }
+    }
+
+    /// Whether a task is meant.
+    pub fn contains(self, task: TaskId) -> bool {
+        match self {
+            Target::Job(job) => task.job == job,
+            Target::Node(node) => task.node_id() == node,
+            Target::Task(one) => task == one,
+        }
+    }
+}
+
+/// Where an attempt stands, as its worker tells it. Workers tell what *is*, again and again; what *changed* is worked
+/// out here, so that a lost, late or doubled message does no harm.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Standing {
+    /// Its process runs.
+    Running,
+    /// It stands still.
+    Frozen,
+    /// It is over.
+    Over(End),
+}
+
+/// A refused command: a stable code for programs, words for people, and the field it is about if it is about one.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct Rejected {
+    /// Stable, in kebab-case.
+    pub code: Code,
+    /// What is wrong.
+    pub message: String,
+    /// Where, such as `tasks[2].gpu_memory`.
+    pub path: Option<String>,
+    /// What to do about it.
+    pub help: Option<String>,
+}
+
+impl Rejected {
+    /// A refusal with nothing but a code and words.
+    pub fn new(code: Code, message: impl Into<String>) -> Rejected {
+        Rejected { code, message: message.into(), path: None, help: None }
+    }
+
+    /// Says which field is meant.
+    pub fn at(mut self, path: impl Into<String>) -> Rejected {
+        self.path = Some(path.into());
+        self
+    }
+
+    /// Says what to do.
+    pub fn help(mut self, help: impl Into<String>) -> Rejected {
+        self.help = Some(help.into());
+        self
+    }
+}
+
+macro_rules! codes {
+    ($($(#[$doc:meta])* $name:ident = $text:literal,)*) => {
+        /// Why commands are refused.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum Code { $($(#[$doc])* $name,)* }
+
+        impl Code {
+            /// Every code there is.
+            pub const ALL: &[Code] = &[$(Code::$name,)*];
+
+            /// The code as programs see it.
+            pub fn word(self) -> &'static str {
+                match self { $(Code::$name => $text,)* }
+            }
+        }
+    };
+}
+
+codes! {
+    /// There is no such job (any more).
+    NoSuchJob = "no-such-job",
+    /// There is no such task in the job.
+    NoSuchTask = "no-such-task",
+    /// There is no such worker.
+    NoSuchWorker = "no-such-worker",
+    /// The job named in `after` does not exist.
+    NoSuchDependency = "no-such-dependency",
+    /// Everything meant is over already.
+    AlreadyDone = "already-done",
+    /// Nothing meant is over yet.
+    NotDone = "not-done",
+    /// There is nothing to run again.
+    NothingToRetry = "nothing-to-retry",
+    /// The job is held already.
+    AlreadyHeld = "already-held",
+    /// The job is not held.
+    NotHeld = "not-held",
+    /// No device here is of an acceptable type.
+    NoDeviceOfType = "no-device-of-type",
+    /// No device here has so much memory.
+    NoDeviceLargeEnough = "no-device-large-enough",
+    /// No worker here has so many (acceptable) devices.
+    TooManyGpus = "too-many-gpus",
+    /// No worker here has so many processors.
+    TooManyCpus = "too-many-cpus",
+    /// No worker here has so much memory.
+    TooMuchMemory = "too-much-memory",
+    /// A device named in the scope or preference does not exist.
+    NoSuchDevice = "no-such-device",
+    /// No policy has that name.
+    NoSuchPolicy = "no-such-policy",
+    /// The policy has no such parameter, or the value is not one it takes.
+    BadParameter = "bad-parameter",
+    /// The policy in force does not take such a job.
+    RefusedByPolicy = "refused-by-policy",
+    /// A plan asked for something that is no longer so.
+    StalePlan = "stale-plan",
+}
+
+impl fmt::Display for Code {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.word())
+    }
+}

@@ -1,0 +1,158 @@
+//! The turn: commands become events, a plan becomes events, all of them become durable, and only then is anything said.
+//! The live server and the simulator both run exactly this; they differ in where commands come from and what the store
+//! is.
+
+use crate::cluster::{Cluster, Effects};
+use crate::command::{Command, Rejected};
+use crate::event::{Event, What};
+use crate::ids::{JobId, WorkerId};
+use crate::policy::{Policy, PolicyChoice, PolicyDef};
+use crate::time::Time;
+use std::collections::BTreeMap;
+
+/// Where events are kept. What `append` returned from is on disk.
+pub trait Store {
+    /// Why it could not be kept.
+    type Error;
+
+    /// Keeps events, all or none.
+    fn append(&mut self, events: &[Event]) -> Result<(), Self::Error>;
+}
+
+/// The cluster, the policy in force, and what ties them together.
+pub struct Engine {
+    cluster: Cluster,
+    policy: Box<dyn Policy>,
+    policies: &'static [PolicyDef],
+    /// When each worker with a lease is given up. Not state: leases start afresh when the engine does.
+    leases: BTreeMap<WorkerId, Time>,
+    wake_at: Option<Time>,
+}
+
+/// What a turn made happen. Everything in it is durable.
+#[derive(Debug, Default)]
+pub struct Turned {
+    /// For each command, the job it made if it made one, or why it was refused.
+    pub answers: Vec<Result<Option<JobId>, Rejected>>,
+    /// What happened, in order.
+    pub events: Vec<Event>,
+    /// Parts of the plan that could not be carried out.
+    pub stale: Vec<Rejected>,
+}
+
+impl Engine {
+    /// An engine that goes on from a state, with the policy that state names.
+    pub fn new(cluster: Cluster, policies: &'static [PolicyDef], now: Time) -> Result<Engine, Rejected> {
+        let policy = PolicyDef::build_from(policies, cluster.policy())?;
+        let mut engine = Engine { cluster, policy, policies, leases: BTreeMap::new(), wake_at: None };
+        let leased: Vec<_> = engine.cluster.workers().filter(|(_, w)| w.online).map(|(id, _)| id).collect();
+        for worker in leased {
+            engine.heard_from(worker, now);
+        }
+        Ok(engine)
+    }
+
+    /// The state.
+    pub fn cluster(&self) -> &Cluster {
+        &self.cluster
+    }
+
+    /// The policy in force.
+    pub fn policy(&self) -> &dyn Policy {
+        &*self.policy
+    }
+
+    /// One turn. Everything acknowledged in the result was kept by the store first; if that fails, the engine must be
+    /// thrown away and started again from what the store has.
+    pub fn turn<S: Store>(
+        &mut self,
+        batch: Vec<Command>,
+        now: Time,
+        store: &mut S,
+    ) -> Result<Turned, S::Error> {
+        let mut turned = Turned::default();
+        for command in batch.into_iter().chain(self.lapsed(now)) {
+            let answer = self.obey(command, now, &mut turned.events); // 1. decide and apply each command, in order
+            turned.answers.push(answer);
+        }
+        self.plan(now, &mut turned); // 2. what should start, pause, stop: admitted, applied
+        if !turned.events.is_empty() {
+            store.append(&turned.events)?; // 3. durable
+        }
+        Ok(turned) // 4. only now may anything be said
+    }
+
+    /// When a turn is due even if nothing is asked.
+    pub fn next_deadline(&self) -> Option<Time> {
+        self.leases.values().copied().chain(self.wake_at).min()
+    }
+
+    /// Applies events that were decided elsewhere: recovery, and copies that follow another engine.
+    pub fn follow(&mut self, event: &Event) -> Effects {
+        let effects = self.cluster.apply(event);
+        if effects.policy {
+            self.policy = PolicyDef::build_from(self.policies, self.cluster.policy())
+                .expect("a policy that was put in force can be built");
+        }
+        self.policy.observe(self.cluster.view(), &effects);
+        effects
+    }
+
+    fn obey(
+        &mut self,
+        command: Command,
+        now: Time,
+        events: &mut Vec<Event>,
+    ) -> Result<Option<JobId>, Rejected> {
+        match &command {
+            Command::Report { worker, .. } => self.heard_from(*worker, now),
+            Command::SetPolicy(choice) => self.check_policy(choice)?,
+            Command::Submit { spec, .. } => self.policy.accept(self.cluster.view(), spec)?,
+            _ => {}
+        }
+        let decided = self.cluster.decide(command, now)?;
+        let mut submitted = None;
+        for event in decided {
+            match &event.what {
+                What::JobSubmitted { job, .. } => submitted = Some(*job),
+                What::WorkerLost { worker } => drop(self.leases.remove(worker)),
+                _ => {}
+            }
+            self.follow(&event);
+            if let What::WorkerJoined { worker, .. } = event.what {
+                self.heard_from(worker, now);
+            }
+            events.push(event);
+        }
+        Ok(submitted)
+    }
+
+    fn check_policy(&self, choice: &PolicyChoice) -> Result<(), Rejected> {
+        PolicyDef::find(self.policies, &choice.name)?.params(choice).map(drop)
+    }
+
+    fn plan(&mut self, now: Time, turned: &mut Turned) {
+        let plan = self.policy.plan(self.cluster.view(), now);
+        self.wake_at = plan.wake_at;
+        if plan.is_empty() {
+            return;
+        }
+        let (events, stale) = self.cluster.admit(&plan, now);
+        for event in events {
+            self.follow(&event);
+            turned.events.push(event);
+        }
+        turned.stale.extend(stale);
+    }
+
+    fn heard_from(&mut self, worker: WorkerId, now: Time) {
+        let lease = self.cluster.worker(worker).filter(|w| w.online).and_then(|w| w.info.lease);
+        if let Some(lease) = lease {
+            self.leases.insert(worker, now + lease);
+        }
+    }
+
+    fn lapsed(&self, now: Time) -> Vec<Command> {
+        self.leases.iter().filter(|(_, until)| **until <= now).map(|(&w, _)| Command::GiveUp(w)).collect()
+    }
+}

@@ -1,0 +1,295 @@
+//! What happened. Events are the log on disk: they are facts, they carry every decision that was taken, and their types
+//! only ever grow.
+
+use crate::ids::{AttemptId, DeviceId, EnvId, JobId, NodeId, WorkerId};
+use crate::index::Ranges;
+use crate::policy::PolicyChoice;
+use crate::pool::{DeviceInfo, DeviceState, Placement};
+use crate::spec::JobSpec;
+use crate::time::{Span, Time};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// The variables of an environment.
+pub type Env = BTreeMap<String, String>;
+
+/// Something that happened, and when the engine learned of it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Event {
+    /// The engine's clock.
+    pub at: Time,
+    /// What it was.
+    pub what: What,
+}
+
+/// The kinds of things that happen.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum What {
+    /// A worker came, came back, or describes itself anew. Devices known before keep their index.
+    WorkerJoined {
+        /// Its number, given at first sight of its name.
+        worker: WorkerId,
+        /// What it is.
+        info: WorkerInfo,
+    },
+    /// A worker's lease ran out.
+    WorkerLost {
+        /// Which.
+        worker: WorkerId,
+    },
+    /// A worker starts nothing new (or does again).
+    WorkerDrained {
+        /// Which.
+        worker: WorkerId,
+        /// Whether it is drained now.
+        drained: bool,
+    },
+    /// A device became usable, busy with someone else's work, or vanished.
+    DeviceChanged {
+        /// Which.
+        device: DeviceId,
+        /// What it is now.
+        state: DeviceState,
+    },
+    /// An environment is kept for jobs to refer to.
+    EnvKept {
+        /// Its number.
+        env: EnvId,
+        /// Its variables.
+        vars: Arc<Env>,
+    },
+    /// A job was accepted.
+    JobSubmitted {
+        /// Its number.
+        job: JobId,
+        /// Who submitted it.
+        user: String,
+        /// What it asks for.
+        spec: Arc<JobSpec>,
+    },
+    /// A job starts nothing new (or does again).
+    JobHeld {
+        /// Which.
+        job: JobId,
+        /// Whether it is held now.
+        held: bool,
+    },
+    /// A job's priority was changed.
+    JobPriority {
+        /// Which.
+        job: JobId,
+        /// The new priority.
+        priority: i64,
+    },
+    /// Tasks that were not on any worker were cancelled.
+    Cancelled {
+        /// Their node.
+        node: NodeId,
+        /// Their positions.
+        tasks: Ranges,
+    },
+    /// Ended tasks are to run again.
+    Retried {
+        /// Their job.
+        job: JobId,
+        /// Only those that did not succeed, and what depends on them.
+        failed_only: bool,
+    },
+    /// An ended job left the memory; its history stays in the derived tables.
+    JobForgotten {
+        /// Which.
+        job: JobId,
+    },
+    /// A task was given a place.
+    Placed {
+        /// The try it begins.
+        attempt: AttemptId,
+        /// Where.
+        placement: Placement,
+    },
+    /// The process runs.
+    Started {
+        /// Which try.
+        attempt: AttemptId,
+    },
+    /// An attempt is to pause.
+    PauseAsked {
+        /// Which try.
+        attempt: AttemptId,
+        /// Who wants it.
+        by: By,
+    },
+    /// An attempt stands still.
+    Paused {
+        /// Which try.
+        attempt: AttemptId,
+    },
+    /// An attempt is to go on.
+    ResumeAsked {
+        /// Which try.
+        attempt: AttemptId,
+    },
+    /// An attempt goes on.
+    Resumed {
+        /// Which try.
+        attempt: AttemptId,
+    },
+    /// An attempt is to end.
+    StopAsked {
+        /// Which try.
+        attempt: AttemptId,
+        /// Why.
+        why: StopWhy,
+    },
+    /// An attempt is over.
+    Ended {
+        /// Which try.
+        attempt: AttemptId,
+        /// How its process ended and what it used.
+        end: End,
+        /// What becomes of the task.
+        then: Then,
+    },
+    /// Another policy is in force.
+    PolicySet {
+        /// Which, with its parameters.
+        policy: PolicyChoice,
+    },
+}
+
+/// What a worker says of itself.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct WorkerInfo {
+    /// Unique among workers.
+    pub name: String,
+    /// Its devices.
+    pub devices: Vec<DeviceInfo>,
+    /// Thousandths of a processor.
+    pub cpus: u32,
+    /// Main memory in bytes.
+    pub memory: u64,
+    /// How long its silence is borne; none for the worker inside the server.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lease: Option<Span>,
+}
+
+/// Who asked for a pause.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum By {
+    /// The policy, which may also take it back.
+    Policy,
+    /// A person, who alone may take it back.
+    User,
+}
+
+/// Why an attempt is asked to end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StopWhy {
+    /// A person gave the task up.
+    Cancelled,
+    /// It gives way and runs again later.
+    Requeued,
+}
+
+/// How an attempt's process ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum How {
+    /// By itself, with this code.
+    Exited(i32),
+    /// By this signal, not sent by us.
+    Signalled(i32),
+    /// Ended because it ran too long.
+    TimedOut,
+    /// Ended because it was asked to.
+    Stopped,
+    /// Never began.
+    NotStarted(String),
+    /// Nobody knows: its machine or supervisor is gone.
+    Lost(String),
+}
+
+/// How an attempt ended and what it used.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct End {
+    /// How.
+    pub how: How,
+    /// What it used, as far as anyone could tell.
+    #[serde(default)]
+    pub usage: Usage,
+}
+
+/// What an attempt used.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Usage {
+    /// Running time, pauses left out.
+    #[serde(default)]
+    pub ran: Span,
+    /// Processor time.
+    #[serde(default)]
+    pub cpu: Span,
+    /// The most main memory at once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub peak_rss: Option<u64>,
+    /// The most device memory at once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub peak_gpu_memory: Option<u64>,
+}
+
+/// What becomes of a task whose attempt is over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Then {
+    /// It is done.
+    Done(Outcome),
+    /// It waits to be tried again.
+    Again,
+    /// It waits, and its job is held until someone looks.
+    Hold,
+}
+
+/// How a task ended for good.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Outcome {
+    /// Exit code 0.
+    Succeeded,
+    /// Another exit code, a signal, or it could not start.
+    Failed,
+    /// It ran longer than it promised.
+    TimedOut,
+    /// Someone gave it up.
+    Cancelled,
+    /// Its machine was lost once too often.
+    Lost,
+    /// Something it depends on ended the wrong way.
+    Skipped,
+}
+
+impl Outcome {
+    /// All of them, in the order they are listed in tables.
+    pub const ALL: [Outcome; 6] = [
+        Outcome::Succeeded,
+        Outcome::Failed,
+        Outcome::TimedOut,
+        Outcome::Cancelled,
+        Outcome::Lost,
+        Outcome::Skipped,
+    ];
+
+    /// The word used in JSON and tables.
+    pub fn word(self) -> &'static str {
+        match self {
+            Outcome::Succeeded => "succeeded",
+            Outcome::Failed => "failed",
+            Outcome::TimedOut => "timed-out",
+            Outcome::Cancelled => "cancelled",
+            Outcome::Lost => "lost",
+            Outcome::Skipped => "skipped",
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! Where a task goes: devices of one worker that are acceptable, have room, and suit the rule best.
+
+use crate::ids::{DeviceId, WorkerId};
+use crate::pool::{Charge, DeviceInfo, DeviceUse, Ledger, Placement, WorkerUse, charge_for};
+use crate::spec::{Needs, WaitMode};
+
+/// Which of several fitting places is taken.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Fit {
+    /// Where least is left over, so that large gaps stay large.
+    #[default]
+    Best,
+    /// The first in order of number.
+    First,
+    /// Where most is left over.
+    Worst,
+    /// On devices that already have tasks, so that whole devices stay free.
+    Fill,
+    /// On the devices with the fewest tasks.
+    Spread,
+}
+
+impl Fit {
+    /// The words for the rules, the default first.
+    pub const WORDS: &'static [&'static str] = &["best", "first", "worst", "fill", "spread"];
+
+    /// The rule of that name; the default for any other word.
+    pub fn from_word(word: &str) -> Fit {
+        match word {
+            "first" => Fit::First,
+            "worst" => Fit::Worst,
+            "fill" => Fit::Fill,
+            "spread" => Fit::Spread,
+            _ => Fit::Best,
+        }
+    }
+
+    /// Smaller is better.
+    fn score(self, info: &DeviceInfo, used: DeviceUse, charge: Charge) -> u64 {
+        let left = match charge {
+            Charge::Whole => info.memory,
+            Charge::Share(bytes) => info.budget.saturating_sub(used.shared_bytes() + bytes),
+        };
+        match self {
+            Fit::First => 0,
+            Fit::Best => left,
+            Fit::Worst => u64::MAX / 64 - left.min(u64::MAX / 64),
+            Fit::Fill => u64::from(used.attempts() == 0),
+            Fit::Spread => u64::from(used.attempts()),
+        }
+    }
+}
+
+/// Whether a task may ever use a device: its type and the task's scope, whatever is on it now.
+pub fn acceptable(needs: &Needs, id: DeviceId, info: &DeviceInfo) -> bool {
+    let kind =
+        needs.gpu_types.is_empty() || needs.gpu_types.iter().any(|t| t.eq_ignore_ascii_case(&info.kind));
+    kind && (needs.scope.is_empty() || needs.scope.contains(&id)) && !must_prefer(needs, id)
+}
+
+/// Whether a task that waits for its preferred devices would have to wait for others than this one.
+fn must_prefer(needs: &Needs, id: DeviceId) -> bool {
+    needs.wait_mode == WaitMode::Queue && !needs.preferred.is_empty() && !needs.preferred.contains(&id)
+}
+
+/// A search for a place.
+#[derive(Clone, Copy)]
+pub struct Search<'a> {
+    /// What is free now.
+    pub now: &'a Ledger<'a>,
+    /// What must also be free, for a task that would still run when a reservation begins.
+    pub later: Option<&'a Ledger<'a>>,
+    /// Devices withheld from this task.
+    pub withheld: &'a [DeviceId],
+    /// Which of several fitting places is taken.
+    pub fit: Fit,
+}
+
+impl<'a> Search<'a> {
+    /// A search among what is free now, by the default rule.
+    pub fn over(now: &'a Ledger<'a>) -> Search<'a> {
+        Search { now, later: None, withheld: &[], fit: Fit::default() }
+    }
+
+    /// The place for a task, if there is one: on the devices it prefers where they have room, else (unless it waits for
+    /// those) on any in its scope.
+    pub fn place(self, needs: &Needs) -> Option<Placement> {
+        if !needs.preferred.is_empty() && needs.wait_mode == WaitMode::Schedule {
+            let on_preferred = self.best(needs, |id| needs.preferred.contains(&id));
+            if on_preferred.is_some() {
+                return on_preferred;
+            }
+        }
+        self.best(needs, |_| true)
+    }
+
+    /// The place for a task on one worker.
+    pub fn place_on(self, worker: WorkerId, needs: &Needs) -> Option<Placement> {
+        let used = self.now.worker(worker)?;
+        self.on_worker(worker, used, needs, &|_| true).map(|(_, p)| p)
+    }
+
+    fn best(self, needs: &Needs, only: impl Fn(DeviceId) -> bool) -> Option<Placement> {
+        let candidates = self.now.candidates(needs.gpus > 0);
+        let mut fitting = candidates.filter_map(|(id, used)| self.on_worker(id, used, needs, &only));
+        match self.fit {
+            Fit::First => fitting.next().map(|(_, p)| p),
+            _ => fitting.min_by_key(|(score, p)| (*score, p.worker)).map(|(_, p)| p),
+        }
+    }
+
+    fn on_worker(
+        self,
+        id: WorkerId,
+        used: &WorkerUse,
+        needs: &Needs,
+        only: &dyn Fn(DeviceId) -> bool,
+    ) -> Option<(u64, Placement)> {
+        let later = self.later.and_then(|l| l.worker(id));
+        let host = |w: &WorkerUse| w.host_admits(needs.cpus, needs.memory);
+        if !host(used) || later.is_some_and(|w| !host(w)) {
+            return None;
+        }
+        if needs.gpus == 0 {
+            let score = if self.fit == Fit::Spread { u64::from(u32::MAX - used.cpus_free()) } else { 0 };
+            let placement = Placement { worker: id, devices: vec![], cpus: needs.cpus, memory: needs.memory };
+            return Some((score, placement));
+        }
+        let mut fitting: Vec<(u64, u16, Charge)> = Vec::new();
+        for (index, info, device) in used.devices() {
+            let device_id = DeviceId { worker: id, index };
+            let Some(charge) = charge_for(info, needs) else { continue };
+            let fits = used.device_admits(index, charge)
+                && later.is_none_or(|w| w.device_admits(index, charge))
+                && acceptable(needs, device_id, info)
+                && only(device_id)
+                && !self.withheld.contains(&device_id);
+            if fits {
+                fitting.push((self.fit.score(info, device, charge), index, charge));
+            }
+        }
+        let wanted = usize::from(needs.gpus);
+        if fitting.len() < wanted {
+            return None;
+        }
+        let spare = (fitting.len() - wanted) as u64;
+        fitting.sort_by_key(|&(score, index, _)| (score, index));
+        fitting.truncate(wanted);
+        fitting.sort_by_key(|&(_, index, _)| index);
+        // Among workers that suit equally well, the one with the fewest other places left.
+        let score =
+            fitting.iter().map(|&(s, ..)| s).sum::<u64>().saturating_mul(64).saturating_add(spare.min(63));
+        let devices = fitting.into_iter().map(|(_, index, charge)| (index, charge)).collect();
+        Some((score, Placement { worker: id, devices, cpus: needs.cpus, memory: needs.memory }))
+    }
+}

@@ -1,0 +1,199 @@
+//! The interface every policy has, and how it is described to people.
+//!
+//! A policy is pure: what it knows comes from the [`View`], what it keeps is a cache. One built afresh from the view
+//! must plan exactly what one that lived through the events plans; the conformance suite holds all of them to it.
+
+use crate::cluster::{Effects, View};
+use crate::command::{Code, Rejected};
+use crate::explain::Why;
+use crate::ids::TaskId;
+use crate::plan::Plan;
+use crate::spec::JobSpec;
+use crate::time::Time;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::str::FromStr;
+
+/// Decides what runs next.
+pub trait Policy: Send {
+    /// Keeps a cache warm after an event was applied. It has no meaning of its own.
+    fn observe(&mut self, view: View<'_>, effects: &Effects) {
+        let _ = (view, effects);
+    }
+
+    /// Says what should happen now.
+    fn plan(&mut self, view: View<'_>, now: Time) -> Plan;
+
+    /// Says why a task that is ready does not run.
+    fn explain(&self, view: View<'_>, task: TaskId, now: Time) -> Why;
+
+    /// The tasks that are ready, in the order they would be considered, `most` of them.
+    fn line(&self, view: View<'_>, most: usize) -> Vec<TaskId>;
+
+    /// Refuses a job this policy would never run.
+    fn accept(&self, view: View<'_>, job: &JobSpec) -> Result<(), Rejected> {
+        let _ = (view, job);
+        Ok(())
+    }
+}
+
+/// A policy as the registry lists it.
+pub struct PolicyDef {
+    /// What it is called everywhere.
+    pub name: &'static str,
+    /// One line of what it does.
+    pub summary: &'static str,
+    /// Where it comes from.
+    pub source: &'static str,
+    /// What can be set.
+    pub params: &'static [Param],
+    /// Makes one, with an empty cache.
+    pub build: fn(&Params) -> Box<dyn Policy>,
+}
+
+/// A parameter of a policy.
+pub struct Param {
+    /// Its name.
+    pub name: &'static str,
+    /// What it is unless set.
+    pub default: Value,
+    /// What it does.
+    pub help: &'static str,
+}
+
+/// What a parameter may be.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Value {
+    /// A number.
+    Number(f64),
+    /// One of a few words, the first of which is the default.
+    Word(&'static [&'static str]),
+}
+
+/// A numeric parameter.
+pub const fn number(name: &'static str, default: f64, help: &'static str) -> Param {
+    Param { name, default: Value::Number(default), help }
+}
+
+/// A parameter that is one of a few words; the first is the default.
+pub const fn word(name: &'static str, words: &'static [&'static str], help: &'static str) -> Param {
+    Param { name, default: Value::Word(words), help }
+}
+
+/// The name of a policy and the parameters set for it, as in `short-first:beta=2,gamma=0.5`.
+///
+/// ```
+/// use warpyard_core::PolicyChoice;
+/// let choice: PolicyChoice = "short-first:beta=2,gamma=0.5".parse().unwrap();
+/// assert_eq!(choice.name, "short-first");
+/// assert_eq!(choice.to_string(), "short-first:beta=2,gamma=0.5");
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct PolicyChoice {
+    /// The policy's name.
+    pub name: String,
+    /// What is set, as text.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub params: BTreeMap<String, String>,
+}
+
+impl FromStr for PolicyChoice {
+    type Err = Rejected;
+
+    fn from_str(s: &str) -> Result<Self, Rejected> {
+        let (name, rest) = s.split_once(':').unwrap_or((s, ""));
+        let mut params = BTreeMap::new();
+        for pair in rest.split(',').filter(|p| !p.is_empty()) {
+            let (key, value) = pair.split_once('=').ok_or_else(|| {
+                Rejected::new(Code::BadParameter, format!("'{pair}' is not of the form key=value"))
+            })?;
+            params.insert(key.trim().to_owned(), value.trim().to_owned());
+        }
+        Ok(PolicyChoice { name: name.trim().to_owned(), params })
+    }
+}
+
+impl fmt::Display for PolicyChoice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.name)?;
+        for (i, (key, value)) in self.params.iter().enumerate() {
+            write!(f, "{}{key}={value}", if i == 0 { ':' } else { ',' })?;
+        }
+        Ok(())
+    }
+}
+
+/// The parameters of a policy, checked against its definition.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Params {
+    numbers: BTreeMap<&'static str, f64>,
+    words: BTreeMap<&'static str, &'static str>,
+}
+
+impl Params {
+    /// A number that the definition names.
+    pub fn number(&self, name: &str) -> f64 {
+        *self.numbers.get(name).expect("the definition names every number asked for")
+    }
+
+    /// A word that the definition names.
+    pub fn word(&self, name: &str) -> &'static str {
+        self.words.get(name).expect("the definition names every word asked for")
+    }
+}
+
+impl PolicyDef {
+    /// Checks a choice's parameters against this definition.
+    pub fn params(&self, choice: &PolicyChoice) -> Result<Params, Rejected> {
+        let mut params = Params::default();
+        for p in self.params {
+            match p.default {
+                Value::Number(n) => drop(params.numbers.insert(p.name, n)),
+                Value::Word(words) => drop(params.words.insert(p.name, words[0])),
+            }
+        }
+        for (key, text) in &choice.params {
+            let refuse =
+                |why: String| Rejected::new(Code::BadParameter, why).at(format!("{}.{key}", self.name));
+            let Some(param) = self.params.iter().find(|p| p.name == *key) else {
+                let known: Vec<_> = self.params.iter().map(|p| p.name).collect();
+                let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+                return Err(refuse(format!("policy '{}' has no parameter '{key}'", self.name))
+                    .help(format!("its parameters: {known}")));
+            };
+            match param.default {
+                Value::Number(_) => {
+                    let n: f64 = text.parse().map_err(|_| refuse(format!("'{text}' is not a number")))?;
+                    if !n.is_finite() {
+                        return Err(refuse(format!("'{text}' is not a finite number")));
+                    }
+                    params.numbers.insert(param.name, n);
+                }
+                Value::Word(words) => {
+                    let known = words.iter().find(|w| *w == text);
+                    let word = known
+                        .ok_or_else(|| refuse(format!("'{text}' is not one of {}", words.join(", "))))?;
+                    params.words.insert(param.name, word);
+                }
+            }
+        }
+        Ok(params)
+    }
+
+    /// Makes the policy a choice names, from a registry.
+    pub fn build_from(defs: &[PolicyDef], choice: &PolicyChoice) -> Result<Box<dyn Policy>, Rejected> {
+        let def = Self::find(defs, &choice.name)?;
+        Ok((def.build)(&def.params(choice)?))
+    }
+
+    /// The definition of that name.
+    pub fn find<'a>(defs: &'a [PolicyDef], name: &str) -> Result<&'a PolicyDef, Rejected> {
+        defs.iter().find(|d| d.name == name).ok_or_else(|| {
+            let names: Vec<_> = defs.iter().map(|d| d.name).collect();
+            Rejected::new(Code::NoSuchPolicy, format!("no policy is called '{name}'"))
+                .at("policy")
+                .help(format!("there are: {}", names.join(", ")))
+        })
+    }
+}

@@ -1,0 +1,383 @@
+//! What there is to give and how much of it is given: devices, processors, memory.
+//!
+//! [`Pool`] is the state, changed only by [`Cluster::apply`](crate::Cluster::apply). [`Ledger`] is a sheet laid over
+//! it on which a plan tries things; it copies a worker only when it writes on it.
+
+use crate::ids::{DeviceId, WorkerId};
+use crate::spec::Needs;
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// One device as its worker describes it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DeviceInfo {
+    /// The driver's name for it, unique in the world.
+    pub uuid: String,
+    /// The type people ask for, such as `V100`.
+    pub kind: String,
+    /// Physical memory in bytes.
+    pub memory: u64,
+    /// How much of it may be given to sharing tasks.
+    pub budget: u64,
+    /// How many tasks may share it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<u16>,
+    /// Whether it may be given more tasks than fit.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub overcommit: bool,
+    /// Whether anything may start on it.
+    #[serde(default)]
+    pub state: DeviceState,
+}
+
+/// Whether anything may start on a device.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum DeviceState {
+    /// It may.
+    #[default]
+    Usable,
+    /// Someone else's process is on it.
+    Foreign,
+    /// The driver no longer knows it.
+    Gone,
+}
+
+/// How much of a device a task is given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Charge {
+    /// All of it.
+    Whole,
+    /// This many bytes of its memory, beside others.
+    Share(u64),
+}
+
+/// Where an attempt runs and what it is given there.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Placement {
+    /// The machine.
+    pub worker: WorkerId,
+    /// Devices of it, by index.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub devices: Vec<(u16, Charge)>,
+    /// Thousandths of a processor.
+    #[serde(default)]
+    pub cpus: u32,
+    /// Main memory in bytes.
+    #[serde(default)]
+    pub memory: u64,
+}
+
+impl Placement {
+    /// The devices by their full names.
+    pub fn device_ids(&self) -> impl Iterator<Item = DeviceId> + '_ {
+        self.devices.iter().map(|&(index, _)| DeviceId { worker: self.worker, index })
+    }
+}
+
+/// What a device has been given away of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DeviceUse {
+    whole: u16,
+    shares: u16,
+    paused: u16,
+    bytes: u64,
+}
+
+impl DeviceUse {
+    /// How many attempts are on it, paused ones included.
+    pub fn attempts(self) -> u16 {
+        self.whole + self.shares
+    }
+
+    /// Bytes given to sharing tasks.
+    pub fn shared_bytes(self) -> u64 {
+        self.bytes
+    }
+
+    /// Whether one task has all of it.
+    pub fn is_whole(self) -> bool {
+        self.whole > 0
+    }
+
+    fn admits(self, info: &DeviceInfo, charge: Charge) -> bool {
+        if info.state != DeviceState::Usable {
+            return false;
+        }
+        if info.overcommit {
+            return true;
+        }
+        match charge {
+            Charge::Whole => self.attempts() == 0,
+            Charge::Share(bytes) => {
+                self.whole == 0
+                    && self.bytes.checked_add(bytes).is_some_and(|sum| sum <= info.budget)
+                    && info.limit.is_none_or(|limit| self.shares - self.paused < limit)
+            }
+        }
+    }
+
+    fn charge(&mut self, charge: Charge) {
+        match charge {
+            Charge::Whole => self.whole += 1,
+            Charge::Share(bytes) => {
+                self.shares += 1;
+                self.bytes += bytes;
+            }
+        }
+    }
+
+    fn release(&mut self, charge: Charge) {
+        match charge {
+            Charge::Whole => self.whole = self.whole.checked_sub(1).expect("a device is freed once"),
+            Charge::Share(bytes) => {
+                self.shares = self.shares.checked_sub(1).expect("a share is freed once");
+                self.bytes = self.bytes.checked_sub(bytes).expect("no more is freed than was given");
+            }
+        }
+    }
+}
+
+/// A worker's devices, processors and memory, and what is given of them.
+#[derive(Clone, Debug, PartialEq)]
+pub struct WorkerUse {
+    infos: Arc<[DeviceInfo]>,
+    uses: Vec<DeviceUse>,
+    cpus: u32,
+    cpus_used: u32,
+    memory: u64,
+    memory_used: u64,
+    open: bool,
+}
+
+impl WorkerUse {
+    /// Its devices and what each is given away of.
+    pub fn devices(&self) -> impl Iterator<Item = (u16, &DeviceInfo, DeviceUse)> + '_ {
+        self.infos.iter().zip(&self.uses).enumerate().map(|(i, (info, &used))| (i as u16, info, used))
+    }
+
+    /// Whether new attempts may start here.
+    pub fn is_open(&self) -> bool {
+        self.open
+    }
+
+    /// Thousandths of a processor not given away.
+    pub fn cpus_free(&self) -> u32 {
+        self.cpus.saturating_sub(self.cpus_used)
+    }
+
+    /// Bytes of main memory not given away.
+    pub fn memory_free(&self) -> u64 {
+        self.memory.saturating_sub(self.memory_used)
+    }
+
+    /// Whether one more such charge would be accepted by a device.
+    pub fn device_admits(&self, index: u16, charge: Charge) -> bool {
+        let at = usize::from(index);
+        self.infos.get(at).is_some_and(|info| self.uses[at].admits(info, charge))
+    }
+
+    /// Whether the processors and main memory a task needs are there.
+    pub fn host_admits(&self, cpus: u32, memory: u64) -> bool {
+        self.open && self.cpus_free() >= cpus && self.memory_free() >= memory
+    }
+
+    /// Whether all of a placement would be accepted.
+    pub fn admits(&self, p: &Placement) -> bool {
+        self.host_admits(p.cpus, p.memory) && p.devices.iter().all(|&(i, c)| self.device_admits(i, c))
+    }
+
+    fn charge(&mut self, p: &Placement) {
+        self.cpus_used += p.cpus;
+        self.memory_used += p.memory;
+        for &(i, c) in &p.devices {
+            self.uses[usize::from(i)].charge(c);
+        }
+    }
+
+    fn release(&mut self, p: &Placement) {
+        self.cpus_used = self.cpus_used.checked_sub(p.cpus).expect("processors are freed once");
+        self.memory_used = self.memory_used.checked_sub(p.memory).expect("memory is freed once");
+        for &(i, c) in &p.devices {
+            self.uses[usize::from(i)].release(c);
+        }
+    }
+
+    fn has_spare_device(&self) -> bool {
+        self.open && self.devices().any(|(_, info, used)| used.admits(info, Charge::Share(0)))
+    }
+}
+
+/// How a device would be charged for a task: not at all if it can never hold it.
+///
+/// A need between the device's budget and its physical size is met by giving it the whole device.
+pub fn charge_for(info: &DeviceInfo, needs: &Needs) -> Option<Charge> {
+    match needs.gpu_memory {
+        None => Some(Charge::Whole),
+        Some(bytes) if bytes <= info.budget => Some(Charge::Share(bytes)),
+        Some(bytes) if bytes <= info.memory => Some(Charge::Whole),
+        Some(_) => None,
+    }
+}
+
+/// All workers and what is given away of them.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Pool {
+    workers: Vec<WorkerUse>,
+    /// Workers on which some device could take at least a small share: where a search for devices begins.
+    spare: BTreeSet<WorkerId>,
+}
+
+impl Pool {
+    pub(crate) fn describe(
+        &mut self,
+        id: WorkerId,
+        infos: &[DeviceInfo],
+        cpus: u32,
+        memory: u64,
+        open: bool,
+    ) {
+        let at = id.0 as usize;
+        assert!(at <= self.workers.len(), "workers are numbered without gaps");
+        let fresh = WorkerUse {
+            infos: infos.into(),
+            uses: vec![DeviceUse::default(); infos.len()],
+            cpus,
+            cpus_used: 0,
+            memory,
+            memory_used: 0,
+            open,
+        };
+        if at == self.workers.len() {
+            self.workers.push(fresh);
+        } else {
+            let old = &mut self.workers[at];
+            assert!(old.uses.len() <= infos.len(), "a device known once keeps its index");
+            let mut uses = std::mem::take(&mut old.uses);
+            uses.resize(infos.len(), DeviceUse::default());
+            *old = WorkerUse { uses, cpus_used: old.cpus_used, memory_used: old.memory_used, ..fresh };
+        }
+        self.refresh(id);
+    }
+
+    pub(crate) fn charge(&mut self, p: &Placement) {
+        self.workers[p.worker.0 as usize].charge(p);
+        self.refresh(p.worker);
+    }
+
+    pub(crate) fn release(&mut self, p: &Placement, paused: bool) {
+        if paused {
+            self.resume(p);
+        }
+        self.workers[p.worker.0 as usize].release(p);
+        self.refresh(p.worker);
+    }
+
+    /// A paused attempt keeps its memory but not its place among the tasks of a device.
+    pub(crate) fn pause(&mut self, p: &Placement) {
+        for use_ in self.shares_of(p) {
+            use_.paused += 1;
+        }
+        self.refresh(p.worker);
+    }
+
+    pub(crate) fn resume(&mut self, p: &Placement) {
+        for use_ in self.shares_of(p) {
+            use_.paused = use_.paused.checked_sub(1).expect("only a paused attempt goes on");
+        }
+        self.refresh(p.worker);
+    }
+
+    fn shares_of<'a>(&'a mut self, p: &'a Placement) -> impl Iterator<Item = &'a mut DeviceUse> {
+        let uses = &mut self.workers[p.worker.0 as usize].uses;
+        let mut shared = vec![false; uses.len()];
+        for &(i, c) in &p.devices {
+            shared[usize::from(i)] = matches!(c, Charge::Share(_));
+        }
+        uses.iter_mut().zip(shared).filter(|(_, s)| *s).map(|(u, _)| u)
+    }
+
+    fn refresh(&mut self, id: WorkerId) {
+        if self.workers[id.0 as usize].has_spare_device() {
+            self.spare.insert(id);
+        } else {
+            self.spare.remove(&id);
+        }
+    }
+
+    /// Every worker, by number.
+    pub fn workers(&self) -> impl Iterator<Item = (WorkerId, &WorkerUse)> + '_ {
+        self.workers.iter().enumerate().map(|(i, w)| (WorkerId(i as u32), w))
+    }
+
+    /// One worker.
+    pub fn worker(&self, id: WorkerId) -> Option<&WorkerUse> {
+        self.workers.get(id.0 as usize)
+    }
+}
+
+/// A sheet over the pool on which charges and releases can be tried without changing it.
+#[derive(Clone)]
+pub struct Ledger<'a> {
+    base: &'a Pool,
+    touched: BTreeMap<WorkerId, WorkerUse>,
+}
+
+impl<'a> Ledger<'a> {
+    /// A clean sheet.
+    pub fn over(base: &'a Pool) -> Ledger<'a> {
+        Ledger { base, touched: BTreeMap::new() }
+    }
+
+    /// A worker as the sheet has it.
+    pub fn worker(&self, id: WorkerId) -> Option<&WorkerUse> {
+        self.touched.get(&id).or_else(|| self.base.worker(id))
+    }
+
+    /// Whether a placement would be accepted.
+    pub fn admits(&self, p: &Placement) -> bool {
+        self.worker(p.worker).is_some_and(|w| w.admits(p))
+    }
+
+    /// Notes a placement as given.
+    pub fn charge(&mut self, p: &Placement) {
+        self.write_on(p.worker).charge(p);
+    }
+
+    /// Notes a placement as given back.
+    pub fn release(&mut self, p: &Placement) {
+        self.write_on(p.worker).release(p);
+    }
+
+    /// Workers that may have room for a task with or without devices, in order of number.
+    pub fn candidates(&self, devices: bool) -> impl Iterator<Item = (WorkerId, &WorkerUse)> + '_ {
+        let all = (!devices).then(|| self.base.workers().map(|(id, _)| id));
+        let spare = devices.then(|| merge(self.base.spare.iter().copied(), self.touched.keys().copied()));
+        let ids = all.into_iter().flatten().chain(spare.into_iter().flatten());
+        ids.filter_map(|id| self.worker(id).map(|w| (id, w)))
+    }
+
+    fn write_on(&mut self, id: WorkerId) -> &mut WorkerUse {
+        let base = self.base;
+        self.touched.entry(id).or_insert_with(|| base.workers[id.0 as usize].clone())
+    }
+}
+
+/// Two ascending sequences as one, without repeats.
+fn merge<T: Ord>(a: impl Iterator<Item = T>, b: impl Iterator<Item = T>) -> impl Iterator<Item = T> {
+    let (mut a, mut b) = (a.peekable(), b.peekable());
+    std::iter::from_fn(move || match (a.peek(), b.peek()) {
+        (Some(x), Some(y)) => match x.cmp(y) {
+            std::cmp::Ordering::Less => a.next(),
+            std::cmp::Ordering::Greater => b.next(),
+            std::cmp::Ordering::Equal => {
+                b.next();
+                a.next()
+            }
+        },
+        (Some(_), None) => a.next(),
+        _ => b.next(),
+    })
+}

@@ -1,0 +1,263 @@
+//! The tasks that wait for room, in order, kept up to date event by event.
+//!
+//! Tasks with the same needs stand in one line: if the first of a line does not fit, none behind it does. A plan
+//! therefore looks at the heads of lines, and what it costs grows with what it starts, not with what waits.
+
+use crate::cluster::{ReadyTask, View};
+use crate::ids::{NodeId, TaskId};
+use crate::spec::Needs;
+use crate::time::Span;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound::{Excluded, Unbounded};
+
+/// Where a task stands in the order; smaller goes first. Ties go to the task submitted earlier.
+///
+/// ```
+/// use warpyard_core::queue::Key;
+/// let urgent = Key::descending(5.0).then(10.0);
+/// let usual = Key::descending(0.0).then(1.0);
+/// assert!(urgent < usual);
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Key(u64, u64);
+
+impl Key {
+    /// Everyone equal: arrival alone decides.
+    pub const ARRIVAL: Key = Key(0, 0);
+
+    /// Small values first.
+    pub fn ascending(x: f64) -> Key {
+        Key(ordered(x), 0)
+    }
+
+    /// Large values first.
+    pub fn descending(x: f64) -> Key {
+        Key(!ordered(x), 0)
+    }
+
+    /// Large integers first.
+    pub fn urgent(priority: i64) -> Key {
+        Key(!(priority as u64 ^ (1 << 63)), 0)
+    }
+
+    /// Among equals, small values first.
+    pub fn then(self, x: f64) -> Key {
+        Key(self.0, ordered(x))
+    }
+}
+
+/// A number whose order as an integer is the order of the float.
+fn ordered(x: f64) -> u64 {
+    let bits = x.to_bits();
+    if bits >> 63 == 0 { bits ^ (1 << 63) } else { !bits }
+}
+
+/// A task in line, or all those of a node that never started.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Waiting {
+    /// How many there are.
+    pub count: u32,
+    /// How long each is taken to run.
+    pub expected: Span,
+}
+
+/// Tasks with the same needs, in order.
+#[derive(Clone, Debug)]
+pub struct Line {
+    /// What each needs.
+    pub needs: Needs,
+    /// What else sets them apart in the eyes of the policy.
+    pub class: u8,
+    waiting: BTreeMap<(Key, TaskId), Waiting>,
+}
+
+/// All lines.
+#[derive(Clone, Debug, Default)]
+pub struct Queue {
+    lines: Vec<Line>,
+    by_needs: BTreeMap<(Needs, u8), usize>,
+    idle_lines: Vec<usize>,
+    nodes: BTreeMap<NodeId, Vec<(usize, Key, TaskId)>>,
+    heads: BTreeSet<(Key, TaskId, usize)>,
+}
+
+impl Queue {
+    /// Brings a node's entries up to date.
+    pub fn sync(&mut self, view: View<'_>, node: NodeId, place: impl Fn(&ReadyTask<'_>) -> (Key, u8)) {
+        for (line, key, task) in self.nodes.remove(&node).unwrap_or_default() {
+            self.change(line, |waiting| {
+                waiting.remove(&(key, task));
+            });
+        }
+        let mut entries = Vec::new();
+        for ready in view.ready(node) {
+            let (key, class) = place(&ready);
+            let line = self.line_for(&ready.spec.needs, class);
+            let waiting = Waiting { count: ready.count, expected: ready.expected() };
+            self.change(line, |line| {
+                line.insert((key, ready.task), waiting);
+            });
+            entries.push((line, key, ready.task));
+        }
+        if !entries.is_empty() {
+            self.nodes.insert(node, entries);
+        }
+    }
+
+    /// Where a task (or the first of those it stands for) is in the order.
+    pub fn find(&self, task: TaskId) -> Option<(Key, TaskId)> {
+        let entries = self.nodes.get(&task.node_id())?;
+        let own = entries.iter().find(|(_, _, t)| *t == task);
+        own.or_else(|| entries.iter().rfind(|(_, _, t)| *t < task)).map(|&(_, key, t)| (key, t))
+    }
+
+    /// How many tasks come before this entry, and the first few of them.
+    pub fn ahead(&self, of: (Key, TaskId), most: usize) -> (u64, Vec<TaskId>) {
+        let before = |l: &'_ Line| l.waiting.range(..of).map(|(_, w)| u64::from(w.count)).sum::<u64>();
+        let count = self.lines.iter().map(before).sum();
+        (count, self.walk().map(|item| item.task).take(most).take_while(|t| *t != of.1).collect())
+    }
+
+    /// Every entry in order.
+    pub fn walk(&self) -> impl Iterator<Item = Item> + '_ {
+        let mut walk = Walk::new(self);
+        std::iter::from_fn(move || {
+            let item = walk.next()?;
+            walk.skip(item);
+            Some(item)
+        })
+    }
+
+    /// One line.
+    pub fn line(&self, at: usize) -> &Line {
+        &self.lines[at]
+    }
+
+    fn line_for(&mut self, needs: &Needs, class: u8) -> usize {
+        if let Some(&at) = self.by_needs.get(&(needs.clone(), class)) {
+            return at;
+        }
+        let line = Line { needs: needs.clone(), class, waiting: BTreeMap::new() };
+        let at = match self.idle_lines.pop() {
+            Some(at) => {
+                self.lines[at] = line;
+                at
+            }
+            None => {
+                self.lines.push(line);
+                self.lines.len() - 1
+            }
+        };
+        self.by_needs.insert((needs.clone(), class), at);
+        at
+    }
+
+    /// Changes a line and keeps the set of heads right; a line that became empty is given up.
+    fn change(&mut self, at: usize, change: impl FnOnce(&mut BTreeMap<(Key, TaskId), Waiting>)) {
+        let line = &mut self.lines[at];
+        let before = line.waiting.first_key_value().map(|(&k, _)| k);
+        change(&mut line.waiting);
+        let after = line.waiting.first_key_value().map(|(&k, _)| k);
+        if before == after {
+            return;
+        }
+        if let Some((key, task)) = before {
+            self.heads.remove(&(key, task, at));
+        }
+        match after {
+            Some((key, task)) => {
+                self.heads.insert((key, task, at));
+            }
+            None => {
+                let line = &self.lines[at];
+                self.by_needs.remove(&(line.needs.clone(), line.class));
+                self.idle_lines.push(at);
+            }
+        }
+    }
+}
+
+/// An entry met on a walk.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Item {
+    /// Which line it stands in.
+    pub line: usize,
+    /// Its place in the order.
+    pub key: Key,
+    /// The entry's own task: the first of those it stands for.
+    pub entry: TaskId,
+    /// The task meant now.
+    pub task: TaskId,
+    /// How long it is taken to run.
+    pub expected: Span,
+}
+
+/// A way through the queue in order, on which lines can be left and cohorts entered task by task.
+pub struct Walk<'q> {
+    queue: &'q Queue,
+    heads: std::iter::Peekable<std::collections::btree_set::Iter<'q, (Key, TaskId, usize)>>,
+    /// Lines begun: the next item of each.
+    begun: BTreeMap<(Key, TaskId, usize), Item>,
+}
+
+impl<'q> Walk<'q> {
+    /// A walk from the start.
+    pub fn new(queue: &'q Queue) -> Walk<'q> {
+        Walk { queue, heads: queue.heads.iter().peekable(), begun: BTreeMap::new() }
+    }
+
+    /// The next item; what happens to its line is then up to the caller: [`Walk::skip`] goes on behind it,
+    /// [`Walk::next_of_cohort`] to its sibling, and doing nothing leaves the line.
+    #[expect(clippy::should_implement_trait, reason = "an iterator could not be steered between two items")]
+    pub fn next(&mut self) -> Option<Item> {
+        let fresh_first = match (self.heads.peek(), self.begun.first_key_value()) {
+            (Some(&&head), Some((&begun, _))) => head < begun,
+            (head, _) => head.is_some(),
+        };
+        if !fresh_first {
+            return self.begun.pop_first().map(|(_, item)| item);
+        }
+        let &(key, task, line) = self.heads.next()?;
+        let waiting = self.queue.lines[line].waiting[&(key, task)];
+        Some(Item { line, key, entry: task, task, expected: waiting.expected })
+    }
+
+    /// Goes on behind an entry in its line.
+    pub fn skip(&mut self, item: Item) {
+        let line = &self.queue.lines[item.line].waiting;
+        let next = line.range((Excluded((item.key, item.entry)), Unbounded)).next();
+        if let Some((&(key, task), waiting)) = next {
+            self.begin(Item { line: item.line, key, entry: task, task, expected: waiting.expected });
+        }
+    }
+
+    /// Goes on with the next task of the same entry, or behind it if that was the last.
+    pub fn next_of_cohort(&mut self, view: View<'_>, item: Item) {
+        let task = item.task;
+        let fresh = view.job(task.job).map(|job| &job.nodes[task.node as usize].fresh);
+        let sibling = fresh.filter(|f| f.contains(task.index)).and_then(|f| f.next_from(task.index + 1));
+        match sibling {
+            Some(index) => self.begin(Item { task: task.node_id().task(index), ..item }),
+            None => self.skip(item),
+        }
+    }
+
+    fn begin(&mut self, item: Item) {
+        self.begun.insert((item.key, item.task, item.line), item);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn keys_order_as_their_numbers_do(a in -1e18f64..1e18, b in -1e18f64..1e18, p: i64, q: i64) {
+            prop_assert_eq!(Key::ascending(a).cmp(&Key::ascending(b)), a.total_cmp(&b));
+            prop_assert_eq!(Key::descending(a).cmp(&Key::descending(b)), b.total_cmp(&a));
+            prop_assert_eq!(Key::urgent(p).cmp(&Key::urgent(q)), q.cmp(&p));
+        }
+    }
+}

@@ -1,0 +1,242 @@
+//! What a user asks for: a job, its tasks, and what each of them needs. Already checked for form; sizes in bytes, times
+//! in microseconds, dependencies by position. These types are written into the log, so they only ever grow.
+
+use crate::ids::{DeviceId, EnvId, JobId};
+use crate::time::Span;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// A job as submitted.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct JobSpec {
+    /// What people call it.
+    pub name: String,
+    /// Larger is more urgent.
+    #[serde(default)]
+    pub priority: i64,
+    /// Whom the work is for, beside the user.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub project: Option<String>,
+    /// Jobs that must end first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub after: Vec<AfterJob>,
+    /// The environment all its tasks start from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub env: Option<EnvId>,
+    /// The nodes of its graph.
+    pub tasks: Vec<TaskSpec>,
+}
+
+/// A dependency on another job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AfterJob {
+    /// The job waited for.
+    pub job: JobId,
+    /// How it must end.
+    pub on: On,
+}
+
+/// A dependency on another node of the same job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AfterNode {
+    /// The node's place in the job's list of tasks.
+    pub node: u32,
+    /// How it must end.
+    pub on: On,
+}
+
+/// How something waited for must end.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum On {
+    /// Every task succeeded.
+    #[default]
+    Ok,
+    /// Some task did not succeed (cancelling by hand is neither success nor failure).
+    Fail,
+    /// However it ended.
+    Any,
+}
+
+/// One node of a job: a task, or an array of like tasks.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct TaskSpec {
+    /// Unique in the job.
+    pub name: String,
+    /// Program and arguments.
+    pub command: Vec<String>,
+    /// Added to (and overriding) the job's environment.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub env: BTreeMap<String, String>,
+    /// Where it runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workdir: Option<String>,
+    /// Nodes that must end first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub after: Vec<AfterNode>,
+    /// Present for an array.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub array: Option<Array>,
+    /// What it must be given to run.
+    #[serde(default)]
+    pub needs: Needs,
+    /// The running time after which it is ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timeout: Option<Span>,
+    /// Between asking it to end and ending it.
+    #[serde(default = "default_grace")]
+    pub grace: Span,
+    /// The user's own guess of its running time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expected: Option<Span>,
+    /// How many failed attempts are followed by another.
+    #[serde(default)]
+    pub retries: u32,
+    /// Whether running out of time counts as a failure to retry.
+    #[serde(default)]
+    pub retry_on_timeout: bool,
+    /// What happens when the machine it runs on is lost.
+    #[serde(default)]
+    pub on_lost: OnLost,
+    /// How it may be made to give way.
+    #[serde(default)]
+    pub preempt: Preempt,
+    /// Where its standard output goes, beside the log.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stdout: Option<String>,
+    /// Where its standard error goes, beside the log.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stderr: Option<String>,
+}
+
+/// The grace period of a task that names none.
+pub fn default_grace() -> Span {
+    Span(10_000_000)
+}
+
+impl TaskSpec {
+    /// How many tasks the node stands for.
+    pub fn len(&self) -> u32 {
+        self.array.as_ref().map_or(1, Array::len)
+    }
+
+    /// Whether the node has no task at all, which a checked job never has.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// How long one of its tasks is taken to run: its own guess, else what it promised at most.
+    pub fn expected(&self) -> Option<Span> {
+        self.expected.or(self.timeout)
+    }
+}
+
+/// The values of an array, in order, and how many of its tasks may run at once.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Array {
+    /// (first, last, step), inclusive.
+    pub ranges: Vec<(u32, u32, u32)>,
+    /// At most this many at once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub at_once: Option<u32>,
+}
+
+impl Array {
+    /// How many values there are.
+    pub fn len(&self) -> u32 {
+        self.ranges.iter().map(|&(first, last, step)| (last - first) / step + 1).sum()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.ranges.is_empty()
+    }
+
+    /// The value at a position.
+    pub fn value(&self, mut at: u32) -> Option<u32> {
+        for &(first, last, step) in &self.ranges {
+            let n = (last - first) / step + 1;
+            if at < n {
+                return Some(first + at * step);
+            }
+            at -= n;
+        }
+        None
+    }
+
+    /// The position of a value.
+    pub fn position(&self, value: u32) -> Option<u32> {
+        let mut before = 0;
+        for &(first, last, step) in &self.ranges {
+            if (first..=last).contains(&value) && (value - first).is_multiple_of(step) {
+                return Some(before + (value - first) / step);
+            }
+            before += (last - first) / step + 1;
+        }
+        None
+    }
+}
+
+/// What one task must be given. Tasks with equal needs fit in the same places, which is what keeps planning cheap.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Needs {
+    /// How many devices, all on one worker.
+    #[serde(default)]
+    pub gpus: u16,
+    /// Memory on each device; then a device may be shared. Absent: whole devices.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gpu_memory: Option<u64>,
+    /// Acceptable device types; none named means any.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub gpu_types: Vec<String>,
+    /// The only devices it may use; none named means any.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub scope: Vec<DeviceId>,
+    /// The devices it asks for.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub preferred: Vec<DeviceId>,
+    /// Whether it waits for those or takes others.
+    #[serde(default)]
+    pub wait_mode: WaitMode,
+    /// Thousandths of a processor.
+    #[serde(default)]
+    pub cpus: u32,
+    /// Main memory in bytes; 0 is not accounted.
+    #[serde(default)]
+    pub memory: u64,
+}
+
+/// What a task does when the devices it prefers are taken.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum WaitMode {
+    /// Takes any other in its scope.
+    #[default]
+    Schedule,
+    /// Waits for them.
+    Queue,
+}
+
+/// What happens to an attempt whose worker is lost.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OnLost {
+    /// It is given up and run elsewhere.
+    #[default]
+    Rerun,
+    /// It waits for the worker to come back; if it turns out to be gone for good, the job is held.
+    Hold,
+}
+
+/// How a task may be made to give way to a more urgent one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Preempt {
+    /// It may not.
+    #[default]
+    None,
+    /// Stopped in place; its memory stays.
+    Freeze,
+    /// Asked to save and exit; started again later.
+    Requeue,
+}
