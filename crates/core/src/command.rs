@@ -5,6 +5,7 @@ use crate::ids::{AttemptId, JobId, NodeId, TaskId, WorkerId};
 use crate::policy::PolicyChoice;
 use crate::pool::DeviceState;
 use crate::spec::JobSpec;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
@@ -99,7 +100,8 @@ impl Target {
 
 /// Where an attempt stands, as its worker tells it. Workers tell what *is*, again and again; what *changed* is worked
 /// out here, so that a lost, late or doubled message does no harm.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Standing {
     /// Its process runs.
     Running,

@@ -45,6 +45,7 @@ impl Engine {
     pub fn new(cluster: Cluster, policies: &'static [PolicyDef], now: Time) -> Result<Engine, Rejected> {
         let policy = PolicyDef::build_from(policies, cluster.policy())?;
         let mut engine = Engine { cluster, policy, policies, leases: BTreeMap::new(), wake_at: None };
+        engine.policy.observe(engine.cluster.view(), &Effects::default());
         let leased: Vec<_> = engine.cluster.workers().filter(|(_, w)| w.online).map(|(id, _)| id).collect();
         for worker in leased {
             engine.heard_from(worker, now);

@@ -151,6 +151,8 @@ impl<O: Order> Policy for Ordered<O> {
     fn observe(&mut self, view: View<'_>, effects: &Effects) {
         if self.filled {
             effects.nodes.iter().for_each(|&node| self.sync(view, node));
+        } else {
+            self.fill(view);
         }
     }
 

@@ -1,0 +1,144 @@
+//! What server and worker tell each other. Both sides tell the whole truth every time: the worker what it has, the
+//! server what it should have. So any message may be lost, doubled or late.
+
+use crate::cluster::{Cluster, Desired, Want};
+use crate::event::{Env, WorkerInfo};
+use crate::ids::{AttemptId, JobId, WorkerId};
+use crate::pool::DeviceState;
+use crate::spec::TaskSpec;
+use crate::time::Span;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+pub use crate::command::Standing;
+
+/// Everything a worker has.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Report {
+    /// Who speaks; present at first and whenever it changed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub info: Option<WorkerInfo>,
+    /// Its attempts.
+    pub attempts: Vec<(AttemptId, Standing)>,
+    /// Its devices, by their place in its own list.
+    #[serde(default)]
+    pub devices: BTreeMap<u16, DeviceState>,
+}
+
+/// Everything a worker should have.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Assignments {
+    /// Its attempts.
+    pub attempts: Vec<Assignment>,
+}
+
+/// One attempt a worker should have.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Assignment {
+    /// Which.
+    pub attempt: AttemptId,
+    /// Whether its process was seen running.
+    pub started: bool,
+    /// What is wanted of it.
+    pub want: Want,
+    /// How to begin it; present while it was not seen running.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub work: Option<Arc<Work>>,
+}
+
+impl Assignment {
+    /// What reconciling needs of it.
+    pub fn desired(&self) -> Desired {
+        Desired { attempt: self.attempt, started: self.started, want: self.want }
+    }
+}
+
+/// How to begin an attempt. Places to be filled in (`%{index}`, `%{job}`) are.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Work {
+    /// The job's name.
+    pub job_name: String,
+    /// The task's name.
+    pub task_name: String,
+    /// The value of its place in the array.
+    pub array_index: Option<u32>,
+    /// Whose it is.
+    pub user: String,
+    /// Program and arguments.
+    pub command: Vec<String>,
+    /// The environment the job was submitted from.
+    pub base_env: Arc<Env>,
+    /// Added to it.
+    pub env: BTreeMap<String, String>,
+    /// Where to run.
+    pub workdir: Option<String>,
+    /// After this much running time it is ended.
+    pub timeout: Option<Span>,
+    /// Between asking it to end and ending it.
+    pub grace: Span,
+    /// Where its standard output goes, beside the log.
+    pub stdout: Option<String>,
+    /// Where its standard error goes, beside the log.
+    pub stderr: Option<String>,
+    /// The devices it is given, by their place in the worker's list.
+    pub devices: Vec<u16>,
+    /// Whether an earlier attempt ran.
+    pub restarted: bool,
+}
+
+impl Cluster {
+    /// What a worker should have, with all it needs to begin what it does not have yet.
+    pub fn assignments(&self, worker: WorkerId) -> Assignments {
+        let attempts = self.desired(worker).into_iter().map(|d| Assignment {
+            attempt: d.attempt,
+            started: d.started,
+            want: d.want,
+            work: if d.started { None } else { self.work(d.attempt).map(Arc::new) },
+        });
+        Assignments { attempts: attempts.collect() }
+    }
+
+    fn work(&self, id: AttemptId) -> Option<Work> {
+        let job = self.job(id.task.job)?;
+        let (node, spec) = job.node(id.task.node)?;
+        let attempt = node.live.get(&id.task.index)?.attempt()?;
+        let array_index = spec.array.as_ref().and_then(|a| a.value(id.task.index));
+        let fill = Blanks { job: job.id, index: array_index };
+        let TaskSpec { name, command, env, workdir, stdout, stderr, .. } = spec;
+        let fill_in = |text: &Option<String>| text.as_deref().map(|t| fill.fill(t));
+        Some(Work {
+            job_name: job.spec.name.clone(),
+            task_name: name.clone(),
+            array_index,
+            user: job.user.clone(),
+            command: command.iter().map(|c| fill.fill(c)).collect(),
+            base_env: job.spec.env.and_then(|e| self.env(e)).cloned().unwrap_or_default(),
+            env: env.iter().map(|(k, v)| (k.clone(), fill.fill(v))).collect(),
+            workdir: fill_in(workdir),
+            timeout: spec.timeout,
+            grace: spec.grace,
+            stdout: fill_in(stdout),
+            stderr: fill_in(stderr),
+            devices: attempt.placement.devices.iter().map(|&(i, _)| i).collect(),
+            restarted: id.number > 1,
+        })
+    }
+}
+
+/// What is filled in where a command says `%{index}` or `%{job}`.
+#[derive(Clone, Copy)]
+struct Blanks {
+    job: JobId,
+    index: Option<u32>,
+}
+
+impl Blanks {
+    fn fill(self, text: &str) -> String {
+        let text = text.replace("%{job}", &self.job.to_string());
+        match self.index {
+            Some(index) => text.replace("%{index}", &index.to_string()),
+            None => text,
+        }
+    }
+}
