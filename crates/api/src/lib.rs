@@ -4,4 +4,6 @@
 pub mod job;
 pub mod problem;
 pub mod quantity;
+pub mod selector;
 pub mod text;
+pub mod wire;

@@ -1,0 +1,255 @@
+//! How jobs and tasks are named in a request: `412`, `412.train`, `412.train[3]`, `3-7`, `3,5`, `last`, `all`. What a
+//! selector finds is the server's to say.
+
+use crate::quantity::{ArraySpec, QuantityError};
+use std::fmt;
+use std::str::FromStr;
+
+/// Jobs and tasks, as a person names them.
+///
+/// ```
+/// use warpyard_api::selector::{Selector, Select};
+/// let selector: Selector = "3-7,412.train[3],last".parse()?;
+/// assert_eq!(selector.parts()[0], Select::Range { first: 3, last: 7 });
+/// assert_eq!(selector.to_string(), "3-7,412.train[3],last");
+/// # Ok::<(), warpyard_api::selector::NotASelector>(())
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Selector {
+    parts: Vec<Select>,
+}
+
+/// One part of a selector.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Select {
+    /// The job submitted last.
+    Last,
+    /// Every job.
+    All,
+    /// The jobs between two ids, both included.
+    Range {
+        /// The first.
+        first: u64,
+        /// The last.
+        last: u64,
+    },
+    /// A job, one of its tasks, or some of an array's.
+    One(TaskRef),
+}
+
+/// A job, one of its tasks, or some of an array's.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TaskRef {
+    /// The job's id.
+    pub job: u64,
+    /// The task's name; all of the job's tasks where none is named.
+    pub task: Option<String>,
+    /// The array indices; all where none is named.
+    pub indices: Option<ArraySpec>,
+}
+
+/// Why a text selects nothing.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum NotASelector {
+    /// Nothing, or nothing between two commas.
+    #[error("nothing is selected; write a job's id, such as 412")]
+    Empty,
+    /// A word that is neither an id nor one of those known.
+    #[error("'{0}' selects nothing; write 412, 412.train, 412.train[3], 3-7, last or all")]
+    Unknown(String),
+    /// A range that ends before it starts.
+    #[error("the range '{0}' ends before it starts")]
+    Reversed(String),
+    /// Array indices that are none.
+    #[error("the indices of '{text}' are wrong")]
+    BadIndices {
+        /// What was written.
+        text: String,
+        /// What is wrong with it.
+        source: QuantityError,
+    },
+    /// More than one thing, where one is wanted.
+    #[error("'{0}' selects more than one job; name one")]
+    NotOne(String),
+}
+
+impl Selector {
+    /// The parts, in the order written; there is at least one.
+    pub fn parts(&self) -> &[Select] {
+        &self.parts
+    }
+
+    /// The one part there is, for requests about one job or task.
+    pub fn one(&self) -> Result<&Select, NotASelector> {
+        match self.parts.as_slice() {
+            [only @ (Select::Last | Select::One(_))] => Ok(only),
+            _ => Err(NotASelector::NotOne(self.to_string())),
+        }
+    }
+}
+
+impl FromStr for Selector {
+    type Err = NotASelector;
+
+    fn from_str(text: &str) -> Result<Self, NotASelector> {
+        split_outside_brackets(text)
+            .into_iter()
+            .map(part)
+            .collect::<Result<_, _>>()
+            .map(|parts| Self { parts })
+    }
+}
+
+/// The commas between indices belong to the indices.
+fn split_outside_brackets(text: &str) -> Vec<&str> {
+    let (mut parts, mut start, mut inside) = (Vec::new(), 0, false);
+    for (at, c) in text.char_indices() {
+        match c {
+            '[' => inside = true,
+            ']' => inside = false,
+            ',' if !inside => {
+                parts.push(&text[start..at]);
+                start = at + 1;
+            }
+            _ => {}
+        }
+    }
+    parts.push(&text[start..]);
+    parts
+}
+
+fn part(text: &str) -> Result<Select, NotASelector> {
+    let text = text.trim();
+    match text {
+        "" => return Err(NotASelector::Empty),
+        "last" => return Ok(Select::Last),
+        "all" => return Ok(Select::All),
+        _ => {}
+    }
+    if let Some((first, last)) = text.split_once('-')
+        && let (Some(first), Some(last)) = (id(first), id(last))
+    {
+        let in_order = first <= last;
+        return in_order
+            .then_some(Select::Range { first, last })
+            .ok_or_else(|| NotASelector::Reversed(text.to_owned()));
+    }
+    task(text).map(Select::One)
+}
+
+fn task(text: &str) -> Result<TaskRef, NotASelector> {
+    let unknown = || NotASelector::Unknown(text.to_owned());
+    let (name, indices) = match text.strip_suffix(']') {
+        None => (text, None),
+        Some(open) => {
+            let (name, indices) = open.split_once('[').ok_or_else(unknown)?;
+            let wrong = |source| NotASelector::BadIndices { text: text.to_owned(), source };
+            let indices: ArraySpec = indices.parse().map_err(wrong)?;
+            if indices.at_once().is_some() {
+                return Err(unknown());
+            }
+            (name, Some(indices))
+        }
+    };
+    let (job, task) = name.split_once('.').map_or((name, None), |(job, task)| (job, Some(task)));
+    if task.is_some_and(|task| crate::text::name_fault(task).is_some() || task.contains(['[', ']', ','])) {
+        return Err(unknown());
+    }
+    Ok(TaskRef { job: id(job).ok_or_else(unknown)?, task: task.map(str::to_owned), indices })
+}
+
+fn id(text: &str) -> Option<u64> {
+    let digits = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+    digits.then(|| text.parse().ok()).flatten()
+}
+
+impl fmt::Display for Selector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (i, part) in self.parts.iter().enumerate() {
+            write!(f, "{}{part}", if i == 0 { "" } else { "," })?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for Select {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Last => f.write_str("last"),
+            Self::All => f.write_str("all"),
+            Self::Range { first, last } => write!(f, "{first}-{last}"),
+            Self::One(task) => task.fmt(f),
+        }
+    }
+}
+
+impl fmt::Display for TaskRef {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.job)?;
+        self.task.as_ref().map_or(Ok(()), |task| write!(f, ".{task}"))?;
+        self.indices.as_ref().map_or(Ok(()), |indices| write!(f, "[{indices}]"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn selectors_people_write() {
+        let one = |text: &str| match text.parse::<Selector>().unwrap().one().unwrap().clone() {
+            Select::One(task) => (task.job, task.task, task.indices.map(|i| i.iter().collect::<Vec<_>>())),
+            other => panic!("{other}"),
+        };
+        assert_eq!(one("412"), (412, None, None));
+        assert_eq!(one("412.train"), (412, Some("train".into()), None));
+        assert_eq!(one("412.train[3]"), (412, Some("train".into()), Some(vec![3])));
+        assert_eq!(one("412[1,3-4]"), (412, None, Some(vec![1, 3, 4])));
+        assert_eq!(one("412.a.b-c d"), (412, Some("a.b-c d".into()), None));
+    }
+
+    #[test]
+    fn selectors_refused() {
+        let refusal = |text: &str| text.parse::<Selector>().unwrap_err().to_string();
+        assert_eq!(refusal(""), "nothing is selected; write a job's id, such as 412");
+        assert_eq!(refusal("3,,4"), "nothing is selected; write a job's id, such as 412");
+        assert_eq!(refusal("7-3"), "the range '7-3' ends before it starts");
+        let grammar = "selects nothing; write 412, 412.train, 412.train[3], 3-7, last or all";
+        for wrong in
+            ["train", "-3", "412.", ".train", "412.train[3", "412]", "+3", "412[1%2]", "99999999999999999999"]
+        {
+            assert_eq!(refusal(wrong), format!("'{wrong}' {grammar}"));
+        }
+        assert_eq!(refusal("412[x]"), "the indices of '412[x]' are wrong");
+        let several: Selector = "3-7".parse().unwrap();
+        assert_eq!(several.one().unwrap_err().to_string(), "'3-7' selects more than one job; name one");
+    }
+
+    fn parts() -> impl Strategy<Value = Select> {
+        let indices =
+            (0u32..9, 0u32..9).prop_map(|(first, more)| ArraySpec::new([(first, first + more, 1)], None));
+        prop_oneof![
+            Just(Select::Last),
+            Just(Select::All),
+            (0u64..100, 0u64..100).prop_map(|(first, more)| Select::Range { first, last: first + more }),
+            (any::<u64>(), prop::option::of("[a-z][a-z.% /é-]{0,5}[a-z]"), prop::option::of(indices))
+                .prop_map(|(job, task, indices)| {
+                    Select::One(TaskRef { job, task, indices: indices.map(|array| array.expect("a range")) })
+                }),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn printed_selectors_parse_to_themselves(parts in prop::collection::vec(parts(), 1..4)) {
+            let selector = Selector { parts };
+            prop_assert_eq!(selector.to_string().parse(), Ok(selector));
+        }
+
+        #[test]
+        fn no_text_panics(text in "[-0-9.,\\[\\]a%l ]{0,16}|\\PC{0,12}") {
+            let _ = text.parse::<Selector>();
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! GPUs, workers and the server as they are shown.
+
+use super::Timestamp;
+use crate::quantity::MilliCpus;
+use serde::{Deserialize, Serialize};
+
+/// A GPU and who is on it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct GpuView {
+    /// Its id, `worker/0`.
+    pub id: String,
+    /// What it is, such as `V100`.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// The memory it has.
+    pub memory_bytes: u64,
+    /// How much of it tasks were promised or really have, whichever is more.
+    pub used_bytes: u64,
+    /// How much of it a new task could be promised.
+    pub free_bytes: u64,
+    /// How much of it belongs to processes that are not warpyard's.
+    pub foreign_bytes: u64,
+    /// The tasks on it.
+    pub tasks: Vec<GpuTask>,
+    /// The worker it is in.
+    pub worker: String,
+    /// Its number there.
+    pub index: u32,
+    /// The maker's id for it, where it has one.
+    pub uuid: Option<String>,
+    /// How much memory tasks may be promised in all.
+    pub budget_bytes: u64,
+    /// How many tasks may be on it at once.
+    pub max_tasks: Option<u32>,
+    /// How busy it is, where it tells.
+    pub utilisation_percent: Option<u8>,
+    /// How hot it is, where it tells.
+    pub temperature_celsius: Option<i16>,
+    /// Why no task starts on it now although it has room, such as a process that is not warpyard's.
+    pub unavailable: Option<String>,
+}
+
+/// A task on a GPU.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct GpuTask {
+    /// The task, as it is selected: `412.train[3]`.
+    pub task: String,
+    /// Whose it is.
+    pub user: String,
+    /// The memory it was promised here; the whole device where nothing was said.
+    pub memory_bytes: u64,
+}
+
+/// Whether a worker takes tasks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum WorkerState {
+    /// It does.
+    Up,
+    /// It finishes what it has and takes no more.
+    Draining,
+    /// It has not been heard of.
+    Lost,
+}
+
+/// A machine's worker.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct WorkerView {
+    /// Its name.
+    pub id: String,
+    /// Whether it takes tasks.
+    pub state: WorkerState,
+    /// The CPUs it offers.
+    pub cpus: MilliCpus,
+    /// Those that tasks have.
+    pub used_cpus: MilliCpus,
+    /// The memory it offers.
+    pub memory_bytes: u64,
+    /// That which tasks were promised.
+    pub used_memory_bytes: u64,
+    /// How many GPUs it has.
+    pub gpus: u32,
+    /// How many tasks run there.
+    pub running: u64,
+    /// Its version of warpyard.
+    pub version: String,
+    /// When it was last heard of.
+    pub seen_at: Option<Timestamp>,
+}
+
+/// The server.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct InfoView {
+    /// Its version of warpyard.
+    pub version: String,
+    /// Its process.
+    pub pid: u32,
+    /// Where it listens.
+    pub address: String,
+    /// Where it keeps everything.
+    pub data: String,
+    /// When it started.
+    pub started_at: Timestamp,
+    /// The policy in use, with its parameters: `short-first:beta=2`.
+    pub policy: String,
+    /// How many workers it has.
+    pub workers: u64,
+    /// How many GPUs they have together.
+    pub gpus: u64,
+    /// How many tasks wait.
+    pub waiting: u64,
+    /// How many tasks run.
+    pub running: u64,
+}

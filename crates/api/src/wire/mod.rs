@@ -1,0 +1,19 @@
+//! What the HTTP interface asks and answers, one type for each JSON shape. Others rely on these: fields are only ever
+//! added. Events and stored state have types of their own elsewhere, so that neither holds the other back.
+
+mod job;
+mod machine;
+mod policy;
+mod request;
+mod time;
+mod why;
+
+pub use job::{AttemptView, Counts, HistoryRow, JobView, Outcome, OutcomeCounts, State, TaskView};
+pub use machine::{GpuTask, GpuView, InfoView, WorkerState, WorkerView};
+pub use policy::{NotAPolicy, ParamValue, ParamView, PolicySet, PolicyView};
+pub use request::{
+    Acted, HistoryFilter, JobFilter, LogFilter, LogStream, Page, Priority, ProblemBody, Rebuilt, Retry,
+    Shutdown, Submit, Submitted,
+};
+pub use time::Timestamp;
+pub use why::{Ahead, FreeDevice, Needs, Sooner, StartRange, WhyView};

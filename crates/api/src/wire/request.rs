@@ -1,0 +1,221 @@
+//! Requests, their direct answers, pages of long lists, and the body of a refusal.
+
+use super::State;
+use crate::problem::Problem;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// A job to submit.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Submit {
+    /// The job document, read by [`crate::job::read_value`] so that all that is wrong is told.
+    pub doc: serde_json::Value,
+    /// Whose job it is, from the login of the caller.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub user: Option<String>,
+    /// Where tasks run that name no directory.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workdir: Option<String>,
+    /// The environment of tasks, under what each sets itself.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub env: BTreeMap<String, String>,
+    /// The same key twice is the same job, however often it is sent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub idempotency_key: Option<String>,
+}
+
+/// The job that was submitted.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Submitted {
+    /// Its id.
+    pub job: String,
+    /// What is odd about it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<Problem>,
+}
+
+/// A job's new priority.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Priority {
+    /// More is more urgent.
+    pub priority: i64,
+}
+
+/// What of a job to run again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Retry {
+    /// Only what did not succeed.
+    #[serde(default)]
+    pub failed_only: bool,
+}
+
+/// How to stop the server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Shutdown {
+    /// End running tasks too; otherwise they go on and are found again.
+    #[serde(default)]
+    pub kill_tasks: bool,
+}
+
+/// What a request changed.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Acted {
+    /// The jobs it was about.
+    pub jobs: Vec<String>,
+    /// How many tasks it changed; those already where they should be do not count.
+    pub tasks: u64,
+}
+
+/// What recreating the derived tables did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Rebuilt {
+    /// How many rows they have now.
+    pub rows: u64,
+}
+
+/// A part of a long list.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Page<T> {
+    /// This part.
+    pub items: Vec<T>,
+    /// The cursor that asks for the part after it, if there is one.
+    pub next: Option<String>,
+}
+
+/// Which jobs to list.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct JobFilter {
+    /// Those of a [`Selector`](crate::selector::Selector): `3-7`, `last`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub select: Option<String>,
+    /// Those of a user.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub user: Option<String>,
+    /// Those of a project.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub project: Option<String>,
+    /// Those in a state.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub state: Option<State>,
+    /// Also those that are done.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub all: bool,
+    /// At most so many.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<u32>,
+    /// Where to go on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cursor: Option<String>,
+}
+
+/// Which attempts to list.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct HistoryFilter {
+    /// Those of a user.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub user: Option<String>,
+    /// Those of a project.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub project: Option<String>,
+    /// Those of a job.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub job: Option<String>,
+    /// Those that ended since this moment.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub since: Option<super::Timestamp>,
+    /// At most so many.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<u32>,
+    /// Where to go on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cursor: Option<String>,
+}
+
+/// Which of a task's streams.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LogStream {
+    /// Both, as they came.
+    #[default]
+    Both,
+    /// What it printed.
+    Stdout,
+    /// The errors it printed.
+    Stderr,
+}
+
+/// Which log to read.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LogFilter {
+    /// The task; may be left out where the job has only one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub task: Option<String>,
+    /// Its array index.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub index: Option<u32>,
+    /// Which try; the last where none is named.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub attempt: Option<u32>,
+    /// Which stream.
+    #[serde(default)]
+    pub stream: LogStream,
+    /// Whether to go on until the task ends.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub follow: bool,
+}
+
+/// The body of a refusal: `application/problem+json`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProblemBody {
+    /// The kind of problem, as an address that need not lead anywhere.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// What the code means.
+    pub title: String,
+    /// The HTTP status.
+    pub status: u16,
+    /// One of [`CODES`](crate::problem::CODES).
+    pub code: String,
+    /// What is wrong this time.
+    pub detail: String,
+    /// Each thing that is wrong, where it can be told apart.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub problems: Vec<Problem>,
+}
+
+impl ProblemBody {
+    /// One thing that is wrong.
+    pub fn new(status: u16, code: &'static str, detail: impl Into<String>) -> Self {
+        let def = crate::problem::CODES.iter().find(|def| def.code == code);
+        Self {
+            kind: format!("urn:warpyard:{code}"),
+            title: def.map_or(code, |def| def.meaning).to_owned(),
+            status,
+            code: code.to_owned(),
+            detail: detail.into(),
+            problems: Vec::new(),
+        }
+    }
+
+    /// Everything that is wrong with a document; the first of it gives the whole its code.
+    pub fn of_problems(status: u16, problems: Vec<Problem>) -> Self {
+        let (code, detail) = match problems.first() {
+            Some(first) if first.path.is_empty() => (first.code.to_string(), first.message.clone()),
+            Some(first) => (first.code.to_string(), format!("{}: {}", first.path, first.message)),
+            None => (crate::problem::code::BAD_REQUEST.to_owned(), String::new()),
+        };
+        let title = crate::problem::CODES
+            .iter()
+            .find(|def| def.code == code)
+            .map_or("", |def| def.meaning)
+            .to_owned();
+        Self { kind: format!("urn:warpyard:{code}"), title, status, code, detail, problems }
+    }
+}
