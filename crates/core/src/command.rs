@@ -58,8 +58,8 @@ pub enum Command {
         worker: WorkerId,
         /// Where attempts stand.
         attempts: BTreeMap<AttemptId, Standing>,
-        /// Devices that changed.
-        devices: BTreeMap<u16, DeviceState>,
+        /// How its devices are, by the driver's name.
+        devices: BTreeMap<String, DeviceState>,
     },
     /// A worker's lease ran out.
     GiveUp(WorkerId),

@@ -209,6 +209,8 @@ pub enum How {
     Stopped,
     /// Never began.
     NotStarted(String),
+    /// Never began, through no fault of its own: the worker found a device taken at the last moment.
+    Declined(String),
     /// Nobody knows: its machine or supervisor is gone.
     Lost(String),
 }

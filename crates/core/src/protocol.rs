@@ -21,9 +21,9 @@ pub struct Report {
     pub info: Option<WorkerInfo>,
     /// Its attempts.
     pub attempts: Vec<(AttemptId, Standing)>,
-    /// Its devices, by their place in its own list.
+    /// Its devices, by the driver's name.
     #[serde(default)]
-    pub devices: BTreeMap<u16, DeviceState>,
+    pub devices: BTreeMap<String, DeviceState>,
 }
 
 /// Everything a worker should have.
@@ -81,8 +81,8 @@ pub struct Work {
     pub stdout: Option<String>,
     /// Where its standard error goes, beside the log.
     pub stderr: Option<String>,
-    /// The devices it is given, by their place in the worker's list.
-    pub devices: Vec<u16>,
+    /// The devices it is given, by the driver's name.
+    pub devices: Vec<String>,
     /// Whether an earlier attempt ran.
     pub restarted: bool,
 }
@@ -106,6 +106,7 @@ impl Cluster {
         let array_index = spec.array.as_ref().and_then(|a| a.value(id.task.index));
         let fill = Blanks { job: job.id, index: array_index };
         let TaskSpec { name, command, env, workdir, stdout, stderr, .. } = spec;
+        let devices = &self.worker(attempt.placement.worker)?.info.devices;
         let fill_in = |text: &Option<String>| text.as_deref().map(|t| fill.fill(t));
         Some(Work {
             job_name: job.spec.name.clone(),
@@ -120,7 +121,12 @@ impl Cluster {
             grace: spec.grace,
             stdout: fill_in(stdout),
             stderr: fill_in(stderr),
-            devices: attempt.placement.devices.iter().map(|&(i, _)| i).collect(),
+            devices: attempt
+                .placement
+                .devices
+                .iter()
+                .map(|&(i, _)| devices[usize::from(i)].uuid.clone())
+                .collect(),
             restarted: id.number > 1,
         })
     }

@@ -277,6 +277,7 @@ impl Cluster {
         live.ran += end.usage.ran;
         match end.how {
             How::Lost(_) => live.losses += 1,
+            How::Declined(_) => {}
             _ if matches!(phase, Phase::Stopping { .. }) => {}
             _ => live.failures += 1,
         }

@@ -226,13 +226,13 @@ impl Cluster {
         &self,
         worker: WorkerId,
         attempts: BTreeMap<AttemptId, Standing>,
-        devices: BTreeMap<u16, DeviceState>,
+        devices: BTreeMap<String, DeviceState>,
     ) -> Vec<What> {
         let mut events = Vec::new();
-        for (index, state) in devices {
-            let info = self.worker(worker).and_then(|w| w.info.devices.get(usize::from(index)));
-            if info.is_some_and(|d| d.state != state) {
-                events.push(What::DeviceChanged { device: DeviceId { worker, index }, state });
+        let known = self.worker(worker).into_iter().flat_map(|w| w.info.devices.iter().enumerate());
+        for (i, info) in known {
+            if let Some(&state) = devices.get(&info.uuid).filter(|state| **state != info.state) {
+                events.push(What::DeviceChanged { device: DeviceId { worker, index: i as u16 }, state });
             }
         }
         for (attempt, standing) in attempts {
@@ -245,7 +245,10 @@ impl Cluster {
     }
 
     fn stands(&self, attempt: AttemptId, live: &Live, standing: Standing, events: &mut Vec<What>) {
-        let began = !matches!(&standing, Standing::Over(End { how: How::NotStarted(_) | How::Lost(_), .. }));
+        let began = !matches!(
+            &standing,
+            Standing::Over(End { how: How::NotStarted(_) | How::Declined(_) | How::Lost(_), .. })
+        );
         let placed = matches!(live.phase, Phase::Placed(_));
         if placed && began {
             events.push(What::Started { attempt });
@@ -310,6 +313,7 @@ fn then(live: &Live, spec: &TaskSpec, how: &How) -> Then {
     match (how, asked) {
         (How::Exited(0), _) => Then::Done(Outcome::Succeeded),
         (_, Some(StopWhy::Cancelled)) | (How::Stopped, None) => Then::Done(Outcome::Cancelled),
+        (How::Declined(_), _) => Then::Again,
         (How::Lost(_), _) if spec.on_lost == OnLost::Hold => Then::Hold,
         (How::Lost(_), _) => again_if(live.losses < LOSSES_BORNE, Outcome::Lost),
         (_, Some(StopWhy::Requeued)) => Then::Again,
