@@ -1,1 +1,42 @@
-//! warpyard policies.
+//! Every policy there is, one file each, and the registry they are found in.
+//!
+//! Most of them are an [`Order`](warpyard_core::ordered::Order) over what waits; what may start behind the first in
+//! line, and where a task goes, are choices shared by all of them. The conformance suite beside this crate holds every
+//! entry of [`POLICIES`] to what the core expects of a policy. Adding one is a file and a line here.
+
+mod all_at_once;
+mod backfill;
+mod fifo;
+mod hybrid;
+mod priority_serial;
+mod short_first;
+mod sjf;
+mod wsjf;
+
+use warpyard_core::place::Fit;
+use warpyard_core::policy::{Param, word};
+use warpyard_core::{PolicyChoice, PolicyDef};
+
+/// Every policy, the default first.
+pub const POLICIES: &[PolicyDef] = &[
+    backfill::DEF,
+    fifo::DEF,
+    priority_serial::DEF,
+    all_at_once::DEF,
+    sjf::DEF,
+    short_first::DEF,
+    wsjf::DEF,
+    hybrid::DEF,
+];
+
+/// The policy in force where nobody chose one.
+///
+/// ```
+/// assert_eq!(warpyard_policies::default_policy().to_string(), "backfill");
+/// ```
+pub fn default_policy() -> PolicyChoice {
+    PolicyChoice { name: POLICIES[0].name.to_owned(), ..PolicyChoice::default() }
+}
+
+/// The parameter of every policy that leaves open which of several fitting places is taken.
+const FIT: Param = word("fit", Fit::WORDS, "which of several fitting places is taken");

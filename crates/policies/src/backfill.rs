@@ -1,0 +1,30 @@
+//! Priority, then arrival; the first that cannot start keeps a reservation, and others run behind it only if they do not
+//! delay it.
+//!
+//! The reservation is for the earliest moment at which the head of the line fits if everything running ends when it is
+//! expected to. A task behind it starts if it ends before that moment, or leaves the reserved place alone. A single
+//! reservation is EASY backfilling: D. Lifka, *The ANL/IBM SP Scheduling System* (1995).
+
+use crate::FIT;
+use warpyard_core::PolicyDef;
+use warpyard_core::cluster::ReadyTask;
+use warpyard_core::ordered::{Behind, Order, Ordered};
+use warpyard_core::place::Fit;
+use warpyard_core::queue::Key;
+
+/// The more urgent first, then the order of submission.
+pub(crate) struct Urgency;
+
+impl Order for Urgency {
+    fn key(&self, task: &ReadyTask<'_>) -> Key {
+        Key::urgent(task.job.priority)
+    }
+}
+
+pub(crate) const DEF: PolicyDef = PolicyDef {
+    name: "backfill",
+    summary: "priority, then arrival; short tasks fill gaps without delaying the first in line",
+    source: "EASY backfilling: Lifka, The ANL/IBM SP Scheduling System, 1995",
+    params: &[FIT],
+    build: |p| Box::new(Ordered::new(Urgency, Behind::Reserve).fit(Fit::from_word(p.word("fit")))),
+};

@@ -1,0 +1,16 @@
+//! The most urgent first, one task at a time on the whole cluster, whatever its length.
+//!
+//! What a single model server without concurrency does; the first baseline of the model scheduling experiment. Safe,
+//! because nothing ever shares a device, and slow for the same reason.
+
+use crate::backfill::Urgency;
+use warpyard_core::PolicyDef;
+use warpyard_core::ordered::{Behind, Ordered};
+
+pub(crate) const DEF: PolicyDef = PolicyDef {
+    name: "priority-serial",
+    summary: "highest priority first, one task at a time",
+    source: "serial execution by priority, the usual baseline for inference on one GPU",
+    params: &[],
+    build: |_| Box::new(Ordered::new(Urgency, Behind::Nobody).at_most(1)),
+};

@@ -1,0 +1,148 @@
+//! Short tasks first, without starving the long ones.
+//!
+//! P = αp − βT − γt, with p the priority, T the timeout the user promised and t the moment of submission, both in
+//! seconds; the largest P goes first. A short promise starts early; a promise broken ends the task; waiting outweighs
+//! length in the end because t stands still while the clock does not. With α = 3600, β = 0, γ = 1 a priority level is
+//! worth one hour's wait. From *GPU Scheduling for Short Tasks in Private Cloud* (2019), equation 1.
+//!
+//! It can keep some GPUs for tasks that promise to be short, so that a test always starts soon, and refuse long promises
+//! while there are few GPUs.
+
+use crate::FIT;
+use warpyard_core::cluster::{ReadyTask, View};
+use warpyard_core::command::Code;
+use warpyard_core::ordered::{Behind, Order, Ordered};
+use warpyard_core::place::Fit;
+use warpyard_core::policy::{Params, number};
+use warpyard_core::pool::DeviceState;
+use warpyard_core::queue::Key;
+use warpyard_core::spec::{JobSpec, TaskSpec};
+use warpyard_core::{DeviceId, PolicyDef, Rejected, Span};
+
+/// Tasks that promise to be short may use every device.
+const SHORT: u8 = 0;
+/// The others may not use those that are kept.
+const LONG: u8 = 1;
+
+struct ShortFirst {
+    alpha: f64,
+    beta: f64,
+    gamma: f64,
+    /// How many devices are kept for short tasks.
+    keep: usize,
+    /// The longest timeout that counts as short.
+    short: Span,
+    /// The longest timeout taken while there are fewer devices than `few`.
+    limit: Span,
+    few: usize,
+}
+
+impl ShortFirst {
+    fn from(p: &Params) -> ShortFirst {
+        ShortFirst {
+            alpha: p.number("alpha"),
+            beta: p.number("beta"),
+            gamma: p.number("gamma"),
+            keep: p.number("keep") as usize,
+            short: Span::from_secs(p.number("short")),
+            limit: Span::from_secs(p.number("limit")),
+            few: p.number("few") as usize,
+        }
+    }
+
+    fn is_short(&self, task: &TaskSpec) -> bool {
+        timeout(task) <= self.short
+    }
+
+    /// The devices kept for short tasks: the last ones on which anything could start.
+    fn kept(&self, view: View<'_>) -> Vec<DeviceId> {
+        if self.keep == 0 {
+            return Vec::new();
+        }
+        let open = view.pool().workers().filter(|(_, w)| w.is_open());
+        let mut usable: Vec<_> = open
+            .flat_map(|(worker, w)| {
+                let usable = w.devices().filter(|(_, info, _)| info.state == DeviceState::Usable);
+                usable.map(move |(index, ..)| DeviceId { worker, index })
+            })
+            .collect();
+        usable.split_off(usable.len().saturating_sub(self.keep))
+    }
+
+    /// Whether some worker, all idle, would have enough devices that are not kept.
+    fn could_start(&self, view: View<'_>, task: &TaskSpec) -> bool {
+        let kept = self.kept(view);
+        view.pool().workers().any(|(worker, w)| {
+            let kept = kept.iter().filter(|d| d.worker == worker).count();
+            w.devices().count() - kept >= usize::from(task.needs.gpus)
+        })
+    }
+}
+
+/// What a task promised; a year where it promised nothing.
+fn timeout(task: &TaskSpec) -> Span {
+    task.timeout.unwrap_or(Span::UNKNOWN)
+}
+
+impl Order for ShortFirst {
+    /// Fixed once a task is ready, so the queue stays sorted without ever being re-sorted.
+    fn key(&self, task: &ReadyTask<'_>) -> Key {
+        let (priority, submitted) = (task.job.priority as f64, task.job.submitted.secs());
+        Key::descending(self.alpha * priority - self.beta * task.timeout().secs() - self.gamma * submitted)
+    }
+
+    fn class(&self, task: &ReadyTask<'_>) -> u8 {
+        if self.keep == 0 || self.is_short(task.spec) { SHORT } else { LONG }
+    }
+
+    fn withheld(&self, view: View<'_>, class: u8) -> Vec<DeviceId> {
+        if class == LONG { self.kept(view) } else { Vec::new() }
+    }
+
+    fn accept(&self, view: View<'_>, job: &JobSpec) -> Result<(), Rejected> {
+        let refuse = |i: usize, field: &str, why: String| {
+            Err(Rejected::new(Code::RefusedByPolicy, why).at(format!("tasks[{i}].{field}")))
+        };
+        let exist: usize = view.pool().workers().map(|(_, w)| w.devices().count()).sum();
+        for (i, task) in job.tasks.iter().enumerate() {
+            if exist < self.few && timeout(task) > self.limit {
+                let (limit, few) = (self.limit.secs(), self.few);
+                let why = format!(
+                    "with fewer than {few} GPUs the policy takes no timeout above {limit} s (there are {exist})"
+                );
+                return refuse(i, "timeout", why);
+            }
+            let long = self.keep > 0 && task.needs.gpus > 0 && !self.is_short(task);
+            if long && exist > 0 && !self.could_start(view, task) {
+                let why = format!(
+                    "the policy keeps {} GPUs for timeouts of at most {} s, which leaves too few",
+                    self.keep,
+                    self.short.secs()
+                );
+                return refuse(i, "gpus", why);
+            }
+        }
+        Ok(())
+    }
+}
+
+pub(crate) const DEF: PolicyDef = PolicyDef {
+    name: "short-first",
+    summary: "shortest promised time first, ageing by submission time",
+    source: "GPU Scheduling for Short Tasks in Private Cloud, 2019, equation 1",
+    params: &[
+        number("alpha", 1e9, "weight of a priority level; the default outweighs everything else"),
+        number("beta", 1.0, "weight of the timeout, per second"),
+        number("gamma", 1.0, "weight of the moment of submission, per second"),
+        number("keep", 0.0, "GPUs kept for short tasks"),
+        number("short", 600.0, "longest timeout that counts as short, in seconds"),
+        number("limit", 31_536_000.0, "longest timeout taken while there are few GPUs, in seconds"),
+        number("few", 0.0, "how many GPUs there must be before any timeout is taken"),
+        Behind::PARAM,
+        FIT,
+    ],
+    build: |p| {
+        let behind = Behind::from_word(p.word("behind"));
+        Box::new(Ordered::new(ShortFirst::from(p), behind).fit(Fit::from_word(p.word("fit"))))
+    },
+};

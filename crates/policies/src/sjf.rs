@@ -1,0 +1,31 @@
+//! Shortest expected run time first.
+//!
+//! The length is the task's own guess, else its timeout, else a year. It has the least mean waiting time of all orders
+//! that never interrupt anything on one machine (W. E. Smith, *Various optimizers for single-stage production*, 1956), and
+//! lets a long task wait for as long as shorter ones keep coming. Priorities are ignored.
+
+use crate::FIT;
+use warpyard_core::PolicyDef;
+use warpyard_core::cluster::ReadyTask;
+use warpyard_core::ordered::{Behind, Order, Ordered};
+use warpyard_core::place::Fit;
+use warpyard_core::queue::Key;
+
+struct Shortest;
+
+impl Order for Shortest {
+    fn key(&self, task: &ReadyTask<'_>) -> Key {
+        Key::ascending(task.expected().secs())
+    }
+}
+
+pub(crate) const DEF: PolicyDef = PolicyDef {
+    name: "sjf",
+    summary: "shortest expected run time first",
+    source: "Smith, Various optimizers for single-stage production, 1956",
+    params: &[Behind::PARAM, FIT],
+    build: |p| {
+        let behind = Behind::from_word(p.word("behind"));
+        Box::new(Ordered::new(Shortest, behind).fit(Fit::from_word(p.word("fit"))))
+    },
+};

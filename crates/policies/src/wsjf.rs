@@ -1,0 +1,49 @@
+//! Weighted shortest job first: the most urgent class first and within it the shortest, or weight divided by length.
+//!
+//! `by = "class"` never lets a length overturn a priority; `by = "ratio"` is Smith's rule, which has the least weighted
+//! sum of completion times on one machine (W. E. Smith, *Various optimizers for single-stage production*, 1956). Since a
+//! priority may be any integer, the weight of priority p is 1 + p, and 1 / (1 − p) below zero.
+
+use crate::FIT;
+use warpyard_core::PolicyDef;
+use warpyard_core::cluster::ReadyTask;
+use warpyard_core::ordered::{Behind, Order, Ordered};
+use warpyard_core::place::Fit;
+use warpyard_core::policy::word;
+use warpyard_core::queue::Key;
+
+enum Wsjf {
+    ByClass,
+    ByRatio,
+}
+
+impl Order for Wsjf {
+    fn key(&self, task: &ReadyTask<'_>) -> Key {
+        let length = task.expected().secs();
+        match self {
+            Wsjf::ByClass => Key::urgent(task.job.priority).then(length),
+            Wsjf::ByRatio => Key::ascending(length / weight(task.job.priority)),
+        }
+    }
+}
+
+fn weight(priority: i64) -> f64 {
+    let p = priority as f64;
+    if p >= 0.0 { 1.0 + p } else { 1.0 / (1.0 - p) }
+}
+
+pub(crate) const DEF: PolicyDef = PolicyDef {
+    name: "wsjf",
+    summary: "priority class first, then shortest; or weight divided by length",
+    source: "Smith, Various optimizers for single-stage production, 1956",
+    params: &[
+        word("by", &["class", "ratio"], "priority before length, or weight divided by length"),
+        Behind::PARAM,
+        FIT,
+    ],
+    build: |p| {
+        let order = if p.word("by") == "ratio" { Wsjf::ByRatio } else { Wsjf::ByClass };
+        let behind = Behind::from_word(p.word("behind"));
+        Box::new(Ordered::new(order, behind).fit(Fit::from_word(p.word("fit"))))
+    },
+};
