@@ -42,6 +42,11 @@ pub struct Assignment {
     pub started: bool,
     /// What is wanted of it.
     pub want: Want,
+    /// Between asking it to end and ending it.
+    pub grace: Span,
+    /// The devices it is given, by the driver's name.
+    #[serde(default)]
+    pub devices: Vec<String>,
     /// How to begin it; present while it was not seen running.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub work: Option<Arc<Work>>,
@@ -75,14 +80,10 @@ pub struct Work {
     pub workdir: Option<String>,
     /// After this much running time it is ended.
     pub timeout: Option<Span>,
-    /// Between asking it to end and ending it.
-    pub grace: Span,
     /// Where its standard output goes, beside the log.
     pub stdout: Option<String>,
     /// Where its standard error goes, beside the log.
     pub stderr: Option<String>,
-    /// The devices it is given, by the driver's name.
-    pub devices: Vec<String>,
     /// Whether an earlier attempt ran.
     pub restarted: bool,
 }
@@ -90,23 +91,29 @@ pub struct Work {
 impl Cluster {
     /// What a worker should have, with all it needs to begin what it does not have yet.
     pub fn assignments(&self, worker: WorkerId) -> Assignments {
-        let attempts = self.desired(worker).into_iter().map(|d| Assignment {
-            attempt: d.attempt,
-            started: d.started,
-            want: d.want,
-            work: if d.started { None } else { self.work(d.attempt).map(Arc::new) },
+        let infos = self.worker(worker).map(|w| &w.info.devices[..]).unwrap_or_default();
+        let attempts = self.desired(worker).into_iter().map(|d| {
+            let (attempt, spec) =
+                self.view().attempt(d.attempt.task).expect("what is desired has an attempt");
+            let devices = attempt.placement.devices.iter().map(|&(i, _)| infos[usize::from(i)].uuid.clone());
+            Assignment {
+                attempt: d.attempt,
+                started: d.started,
+                want: d.want,
+                grace: spec.grace,
+                devices: devices.collect(),
+                work: if d.started { None } else { self.work(d.attempt).map(Arc::new) },
+            }
         });
         Assignments { attempts: attempts.collect() }
     }
 
     fn work(&self, id: AttemptId) -> Option<Work> {
         let job = self.job(id.task.job)?;
-        let (node, spec) = job.node(id.task.node)?;
-        let attempt = node.live.get(&id.task.index)?.attempt()?;
+        let (_, spec) = job.node(id.task.node)?;
         let array_index = spec.array.as_ref().and_then(|a| a.value(id.task.index));
         let fill = Blanks { job: job.id, index: array_index };
         let TaskSpec { name, command, env, workdir, stdout, stderr, .. } = spec;
-        let devices = &self.worker(attempt.placement.worker)?.info.devices;
         let fill_in = |text: &Option<String>| text.as_deref().map(|t| fill.fill(t));
         Some(Work {
             job_name: job.spec.name.clone(),
@@ -118,15 +125,9 @@ impl Cluster {
             env: env.iter().map(|(k, v)| (k.clone(), fill.fill(v))).collect(),
             workdir: fill_in(workdir),
             timeout: spec.timeout,
-            grace: spec.grace,
             stdout: fill_in(stdout),
             stderr: fill_in(stderr),
-            devices: attempt
-                .placement
-                .devices
-                .iter()
-                .map(|&(i, _)| devices[usize::from(i)].uuid.clone())
-                .collect(),
+
             restarted: id.number > 1,
         })
     }
