@@ -126,17 +126,32 @@ impl Cluster {
         if let Some(env) = job.spec.env {
             self.envs.get_mut(&env).expect("an environment is kept before it is used").jobs += 1;
         }
-        let after = job.waiting.clone();
         self.jobs.insert(job);
-        for dep in &after {
-            self.derived.waiters.entry(dep.job).or_default().push(id);
-        }
         self.touch_job(id, fx);
+        self.await_jobs(id, at, fx);
+    }
+
+    /// Has a job told when those it waits for end, and at once of those that have ended already.
+    fn await_jobs(&mut self, id: JobId, at: Time, fx: &mut Effects) {
+        let after = self.job_mut(id).waiting.clone();
+        for dep in &after {
+            self.derived.waiters.entry(dep.job).or_default().insert(id);
+        }
         for dep in after {
             if self.job(dep.job).is_none_or(|j| j.finished.is_some()) {
                 for node in self.tell_waiter(dep.job, id, at, fx) {
                     self.settle(node, at, fx);
                 }
+            }
+        }
+    }
+
+    fn wait_no_more(&mut self, id: JobId, on: JobId) {
+        self.job_mut(id).waiting.retain(|w| w.job != on);
+        if let Some(waiters) = self.derived.waiters.get_mut(&on) {
+            waiters.remove(&id);
+            if waiters.is_empty() {
+                self.derived.waiters.remove(&on);
             }
         }
     }
@@ -195,10 +210,12 @@ impl Cluster {
             }
         }
         job.open = (job.nodes.len() - ended.len()) as u32;
+        job.waiting = job.spec.after.clone();
         self.touch_job(id, fx);
         for node in ended {
             self.skip_the_impossible(node, at, fx);
         }
+        self.await_jobs(id, at, fx);
     }
 
     /// After a retry: a node that stays ended may rule out others, as a success does for what runs on failure only.
@@ -323,6 +340,9 @@ impl Cluster {
             if job.open == 0 {
                 job.finished = Some(at);
                 fx.finished.push(node.job);
+                for dep in job.waiting.clone() {
+                    self.wait_no_more(node.job, dep.job);
+                }
                 for waiter in self.derived.waiters.remove(&node.job).unwrap_or_default() {
                     ended.extend(self.tell_waiter(node.job, waiter, at, fx));
                 }
@@ -353,13 +373,13 @@ impl Cluster {
 
     /// Tells one job that another it waits for has ended (or, long ended, was forgotten); gives the nodes that skipped.
     fn tell_waiter(&mut self, ended: JobId, waiter: JobId, at: Time, fx: &mut Effects) -> Vec<NodeId> {
-        let Some(dep) = self.job(waiter).and_then(|j| j.waiting.iter().find(|w| w.job == ended).copied())
-        else {
+        let job = self.job(waiter).expect("who waits is known");
+        let mut waits = job.waiting.iter().filter(|w| w.job == ended).peekable();
+        if waits.peek().is_none() {
             return Vec::new();
-        };
-        let met = self.job(ended).is_none_or(|j| j.satisfies(dep.on) == Some(true));
-        let job = self.job_mut(waiter);
-        if !met {
+        }
+        let met = |on| self.job(ended).is_none_or(|j| j.satisfies(on) == Some(true));
+        if !waits.all(|w| met(w.on)) {
             let open = (0..job.nodes.len() as u32).filter(|&n| !job.nodes[n as usize].is_done());
             let skipped: Vec<_> = open.map(|node| NodeId { job: waiter, node }).collect();
             for &node in &skipped {
@@ -367,7 +387,8 @@ impl Cluster {
             }
             return skipped;
         }
-        job.waiting.retain(|w| w.job != ended);
+        self.wait_no_more(waiter, ended);
+        let job = self.job_mut(waiter);
         if job.waiting.is_empty() {
             for node in job.nodes.iter_mut().filter(|n| n.unmet == 0) {
                 node.ready_since = at;

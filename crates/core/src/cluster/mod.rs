@@ -47,7 +47,7 @@ struct Derived {
     /// When attempts on workers are expected to end; those that stand still are not among them.
     ends: BTreeSet<(Time, TaskId)>,
     /// Who waits for each job.
-    waiters: BTreeMap<JobId, Vec<JobId>>,
+    waiters: BTreeMap<JobId, BTreeSet<JobId>>,
     /// How many attempts are on workers.
     active: usize,
     /// Kept environments by content.
@@ -172,7 +172,7 @@ impl Cluster {
         }
         for job in self.jobs.iter() {
             for after in &job.waiting {
-                self.derived.waiters.entry(after.job).or_default().push(job.id);
+                self.derived.waiters.entry(after.job).or_default().insert(job.id);
             }
             for (n, (node, spec)) in job.nodes.iter().zip(&job.spec.tasks).enumerate() {
                 let id = NodeId { job: job.id, node: n as u32 };

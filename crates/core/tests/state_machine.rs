@@ -1,0 +1,130 @@
+//! Random stories through the engine's own turn: whatever is asked in whatever order, the state stays sound, and what
+//! was kept is enough to make it again.
+
+mod support;
+
+use proptest::prelude::*;
+use std::convert::Infallible;
+use support::{Step, Teller, assert_sound, step, workers};
+use warpyard_core::cluster::ReadyTask;
+use warpyard_core::engine::{Engine, Store};
+use warpyard_core::event::WorkerInfo;
+use warpyard_core::ordered::{Behind, Order, Ordered};
+use warpyard_core::queue::Key;
+use warpyard_core::{Cluster, Command, Event, PolicyChoice, PolicyDef, Time};
+
+struct Urgency;
+
+impl Order for Urgency {
+    fn key(&self, task: &ReadyTask<'_>) -> Key {
+        Key::urgent(task.job.priority)
+    }
+}
+
+const POLICIES: &[PolicyDef] = &[PolicyDef {
+    name: "urgency",
+    summary: "",
+    source: "",
+    params: &[],
+    build: |_| Box::new(Ordered::new(Urgency, Behind::Reserve)),
+}];
+
+fn nothing() -> Cluster {
+    Cluster::new(PolicyChoice { name: "urgency".into(), ..PolicyChoice::default() })
+}
+
+/// A store in memory.
+#[derive(Default)]
+struct Log(Vec<Event>);
+
+impl Store for Log {
+    type Error = Infallible;
+
+    fn append(&mut self, events: &[Event]) -> Result<(), Infallible> {
+        self.0.extend_from_slice(events);
+        Ok(())
+    }
+}
+
+/// Takes an engine through a story, looking at it after each turn.
+fn tell(
+    workers: Vec<WorkerInfo>,
+    steps: &[Step],
+    mut look: impl FnMut(&Engine, &[Event]),
+) -> (Engine, Vec<Event>) {
+    let mut engine = Engine::new(nothing(), POLICIES, Time(0)).unwrap();
+    let (mut log, mut teller) = (Log::default(), Teller::default());
+    let joins = workers.into_iter().map(Command::Join).collect();
+    engine.turn(joins, teller.now, &mut log).unwrap();
+    for step in steps {
+        let batch = teller.command(engine.cluster(), step).into_iter().collect();
+        engine.turn(batch, teller.now, &mut log).unwrap();
+        look(&engine, &log.0);
+    }
+    (engine, log.0)
+}
+
+fn replay(events: &[Event], from: Cluster) -> Cluster {
+    events.iter().fold(from, |mut cluster, event| {
+        cluster.apply(event);
+        cluster
+    })
+}
+
+/// Two states are the same; if not, shows the first place where they differ rather than both whole.
+fn assert_same(a: &Cluster, b: &Cluster) {
+    if a == b {
+        return;
+    }
+    let (a, b) = (format!("{a:?}"), format!("{b:?}"));
+    let at = a.bytes().zip(b.bytes()).take_while(|(x, y)| x == y).count();
+    let near = |s: &str| s.chars().skip(at.saturating_sub(150)).take(300).collect::<String>();
+    panic!("they differ:\n{}\n{}", near(&a), near(&b));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn the_state_stays_sound(workers in workers(), steps in prop::collection::vec(step(), 1..60)) {
+        tell(workers, &steps, |engine, _| assert_sound(engine.cluster()));
+    }
+
+    #[test]
+    fn replaying_the_events_gives_the_state(workers in workers(), steps in prop::collection::vec(step(), 1..60)) {
+        let (engine, log) = tell(workers, &steps, |_, _| {});
+        assert_same(engine.cluster(), &replay(&log, nothing()));
+    }
+
+    #[test]
+    fn a_snapshot_and_the_rest_give_the_state(
+        workers in workers(),
+        steps in prop::collection::vec(step(), 1..60),
+        cut in 0..60usize,
+    ) {
+        let (mut turns, mut snapshot) = (0, None);
+        let (engine, log) = tell(workers, &steps, |engine, log| {
+            if turns == cut % steps.len() {
+                let text = serde_json::to_string(engine.cluster()).unwrap();
+                let read: Cluster = serde_json::from_str(&text).unwrap();
+                let restored = read.restored();
+                assert_same(engine.cluster(), &restored);
+                snapshot = Some((log.len(), restored));
+            }
+            turns += 1;
+        });
+        let (seen, snapshot) = snapshot.unwrap();
+        prop_assert_eq!(snapshot.seq(), seen as u64);
+        assert_same(engine.cluster(), &replay(&log[seen..], snapshot));
+    }
+
+    #[test]
+    fn events_read_back_as_they_were_written(workers in workers(), steps in prop::collection::vec(step(), 1..40)) {
+        let (_, log) = tell(workers, &steps, |_, _| {});
+        for event in log {
+            let text = serde_json::to_string(&event).unwrap();
+            let read: Event = serde_json::from_str(&text).unwrap();
+            prop_assert_eq!(&read, &event);
+        }
+    }
+}

@@ -1,0 +1,339 @@
+//! Random stories: steps that any cluster can be taken through, whatever state it is in, and what must hold after each.
+
+use proptest::prelude::*;
+use std::collections::{BTreeMap, BTreeSet};
+use warpyard_core::command::{Standing, Target};
+use warpyard_core::event::{End, How, Usage, WorkerInfo};
+use warpyard_core::place::acceptable;
+use warpyard_core::pool::{Charge, DeviceInfo, DeviceState};
+use warpyard_core::spec::*;
+use warpyard_core::{Cluster, Command, DeviceId, NodeId, Span, TaskId, Time, WorkerId};
+
+/// One step of a story. Small numbers pick among what there is when the step is taken.
+#[derive(Clone, Debug)]
+pub(crate) enum Step {
+    Submit {
+        job: JobSpec,
+        after: Option<(u8, On)>,
+        user: u8,
+    },
+    Cancel {
+        job: u8,
+        part: Option<(u8, Option<u8>)>,
+    },
+    Hold(u8),
+    Release(u8),
+    Priority(u8, i64),
+    Retry(u8, bool),
+    Pause(u8),
+    Resume(u8),
+    Drain(u8, bool),
+    Join(WorkerInfo),
+    Report {
+        worker: u8,
+        standings: Vec<u8>,
+        devices: Vec<u8>,
+    },
+    /// A report sent before arrives (again).
+    Echo(u8),
+    GiveUp(u8),
+    Forget(u8),
+    Wait(u32),
+}
+
+/// Workers that are there from the start.
+pub(crate) fn workers() -> impl Strategy<Value = Vec<WorkerInfo>> {
+    let names = (0..3u8).map(|n| worker(n).boxed()).collect::<Vec<_>>();
+    (names, 1..=3usize).prop_map(|(mut all, n)| {
+        all.truncate(n);
+        all
+    })
+}
+
+fn worker(name: u8) -> impl Strategy<Value = WorkerInfo> {
+    let devices = prop::collection::vec(device(), 0..=3);
+    (devices, 1..=4u32, prop::option::of(Just(Span(15_000_000)))).prop_map(
+        move |(mut devices, cpus, lease)| {
+            for (i, d) in devices.iter_mut().enumerate() {
+                d.uuid = format!("GPU-{name}-{i}");
+                d.kind = if (usize::from(name) + i) % 3 == 0 { "K80".into() } else { "V100".into() };
+            }
+            WorkerInfo { name: format!("w{name}"), devices, cpus: cpus * 1000, memory: 64, lease }
+        },
+    )
+}
+
+fn device() -> impl Strategy<Value = DeviceInfo> {
+    (12..=16u64, prop::option::weighted(0.4, 1..=3u16), 0..20u8).prop_map(|(budget, limit, odd)| DeviceInfo {
+        uuid: String::new(),
+        kind: String::new(),
+        memory: 16,
+        budget,
+        limit,
+        overcommit: odd == 0,
+        state: if odd == 1 { DeviceState::Foreign } else { DeviceState::Usable },
+    })
+}
+
+fn device_id() -> impl Strategy<Value = DeviceId> {
+    (0..3u32, 0..3u16).prop_map(|(w, index)| DeviceId { worker: WorkerId(w), index })
+}
+
+fn needs() -> impl Strategy<Value = Needs> {
+    let devices = || {
+        prop_oneof![
+            5 => Just(vec![]),
+            1 => prop::collection::vec(device_id(), 1..=3),
+        ]
+    };
+    let memory = prop::option::of(prop::sample::select(vec![1u64, 4, 7, 12, 14, 16]));
+    let types = prop_oneof![4 => Just(vec![]), 1 => Just(vec!["v100".to_owned()])];
+    let mode = prop::sample::select(vec![WaitMode::Schedule, WaitMode::Queue]);
+    (0..=3u16, memory, types, devices(), devices(), mode, 0..=2u32, 0..=2u64).prop_map(
+        |(gpus, gpu_memory, gpu_types, scope, preferred, wait_mode, cpus, memory)| Needs {
+            gpus,
+            gpu_memory,
+            gpu_types,
+            scope,
+            preferred,
+            wait_mode,
+            cpus: cpus * 500,
+            memory: memory * 20,
+        },
+    )
+}
+
+fn task() -> impl Strategy<Value = TaskSpec> {
+    let array = prop_oneof![
+        3 => Just(None),
+        1 => (1..=6u32, prop::option::of(1..=3u32)).prop_map(|(n, at_once)| {
+            Some(Array { ranges: vec![(1, n, 1)], at_once })
+        }),
+    ];
+    let times = (prop::option::of(1..60u64), prop::option::of(1..60u64));
+    let on_lost = prop::sample::select(vec![OnLost::Rerun, OnLost::Hold]);
+    let preempt = prop::sample::select(vec![Preempt::None, Preempt::Freeze, Preempt::Requeue]);
+    (needs(), array, times, 0..=2u32, any::<bool>(), on_lost, preempt).prop_map(
+        |(needs, array, (timeout, expected), retries, retry_on_timeout, on_lost, preempt)| TaskSpec {
+            command: vec!["true".into()],
+            needs,
+            array,
+            timeout: timeout.map(|s| Span(s * 1_000_000)),
+            expected: expected.map(|s| Span(s * 1_000_000)),
+            retries,
+            retry_on_timeout,
+            on_lost,
+            preempt,
+            grace: default_grace(),
+            ..TaskSpec::default()
+        },
+    )
+}
+
+fn job() -> impl Strategy<Value = JobSpec> {
+    let ons = prop::sample::select(vec![On::Ok, On::Ok, On::Fail, On::Any]);
+    let edges = prop::collection::vec((any::<u8>(), any::<u8>(), ons), 0..=4);
+    (prop::collection::vec(task(), 1..=4), edges, -2..=2i64).prop_map(|(mut tasks, edges, priority)| {
+        let n = tasks.len();
+        for (i, t) in tasks.iter_mut().enumerate() {
+            t.name = format!("t{i}");
+        }
+        for (a, b, on) in edges {
+            let (a, b) = (usize::from(a) % n, usize::from(b) % n);
+            if a < b {
+                tasks[b].after.push(AfterNode { node: a as u32, on });
+            }
+        }
+        JobSpec { name: "job".into(), priority, tasks, ..JobSpec::default() }
+    })
+}
+
+/// A step of a story.
+pub(crate) fn step() -> impl Strategy<Value = Step> {
+    let on = prop::sample::select(vec![On::Ok, On::Fail, On::Any]);
+    let submit = (job(), prop::option::weighted(0.2, (any::<u8>(), on)), any::<u8>())
+        .prop_map(|(job, after, user)| Step::Submit { job, after, user });
+    let part = prop::option::of((any::<u8>(), prop::option::of(0..6u8)));
+    let report =
+        (any::<u8>(), prop::collection::vec(any::<u8>(), 1..=4), prop::collection::vec(0..24u8, 0..=3))
+            .prop_map(|(worker, standings, devices)| Step::Report { worker, standings, devices });
+    prop_oneof![
+        8 => submit,
+        3 => (any::<u8>(), part).prop_map(|(job, part)| Step::Cancel { job, part }),
+        2 => any::<u8>().prop_map(Step::Hold),
+        3 => any::<u8>().prop_map(Step::Release),
+        1 => (any::<u8>(), -3..3i64).prop_map(|(j, p)| Step::Priority(j, p)),
+        4 => (any::<u8>(), any::<bool>()).prop_map(|(j, f)| Step::Retry(j, f)),
+        2 => any::<u8>().prop_map(Step::Pause),
+        2 => any::<u8>().prop_map(Step::Resume),
+        1 => (any::<u8>(), any::<bool>()).prop_map(|(w, d)| Step::Drain(w, d)),
+        2 => (0..3u8).prop_flat_map(worker).prop_map(Step::Join),
+        16 => report,
+        2 => any::<u8>().prop_map(Step::Echo),
+        1 => any::<u8>().prop_map(Step::GiveUp),
+        1 => any::<u8>().prop_map(Step::Forget),
+        6 => (0..40_000_000u32).prop_map(Step::Wait),
+    ]
+}
+
+/// Turns steps into commands; remembers reports so that they can come again.
+#[derive(Default)]
+pub(crate) struct Teller {
+    pub(crate) now: Time,
+    sent: Vec<Command>,
+}
+
+impl Teller {
+    /// The command a step means now; none for one that means nothing now.
+    pub(crate) fn command(&mut self, cluster: &Cluster, step: &Step) -> Option<Command> {
+        let job = |n: u8| {
+            let all: Vec<_> = cluster.jobs().iter().map(|j| j.id).collect();
+            all.get(usize::from(n) % all.len().max(1)).copied()
+        };
+        let worker = |n: u8| WorkerId(u32::from(n) % cluster.workers().count().max(1) as u32);
+        Some(match step {
+            Step::Submit { job: spec, after, user } => {
+                let mut spec = spec.clone();
+                spec.after =
+                    after.and_then(|(n, on)| Some(AfterJob { job: job(n)?, on })).into_iter().collect();
+                let env = (user % 3 > 0).then(|| {
+                    std::sync::Arc::new(BTreeMap::from([("WHO".to_owned(), (user % 3).to_string())]))
+                });
+                Command::Submit { user: format!("u{}", user % 3), env, spec }
+            }
+            Step::Cancel { job: n, part } => Command::Cancel(match part {
+                None => Target::Job(job(*n)?),
+                Some((node, None)) => Target::Node(NodeId { job: job(*n)?, node: u32::from(node % 4) }),
+                Some((node, Some(i))) => {
+                    Target::Task(TaskId { job: job(*n)?, node: u32::from(node % 4), index: u32::from(*i) })
+                }
+            }),
+            Step::Hold(n) => Command::Hold(job(*n)?),
+            Step::Release(n) => Command::Release(job(*n)?),
+            Step::Priority(n, p) => Command::SetPriority(job(*n)?, *p),
+            Step::Retry(n, failed_only) => Command::Retry { job: job(*n)?, failed_only: *failed_only },
+            Step::Pause(n) => Command::Pause(job(*n)?),
+            Step::Resume(n) => Command::Resume(job(*n)?),
+            Step::Drain(w, drained) => Command::Drain { worker: worker(*w), drained: *drained },
+            Step::Join(info) => Command::Join(info.clone()),
+            Step::Report { worker: w, standings, devices } => {
+                let w = worker(*w);
+                let report = report(cluster, w, standings, devices);
+                self.sent.push(report.clone());
+                report
+            }
+            Step::Echo(n) => self.sent.get(usize::from(*n) % self.sent.len().max(1))?.clone(),
+            Step::GiveUp(w) => Command::GiveUp(worker(*w)),
+            Step::Forget(n) => Command::Forget(job(*n)?),
+            Step::Wait(by) => {
+                self.now = self.now + Span(u64::from(*by));
+                return None;
+            }
+        })
+    }
+}
+
+fn report(cluster: &Cluster, worker: WorkerId, standings: &[u8], devices: &[u8]) -> Command {
+    let desired = cluster.desired(worker);
+    let attempts = desired.iter().enumerate().filter_map(|(i, d)| {
+        let over = |how| Standing::Over(End { how, usage: Usage { ran: Span(5), ..Usage::default() } });
+        let standing = match standings[i % standings.len()] % 16 {
+            0..=4 => Standing::Running,
+            5..=7 => over(How::Exited(0)),
+            8 => over(How::Exited(3)),
+            9 => over(How::TimedOut),
+            10 => over(How::Lost("gone".into())),
+            11 => over(How::NotStarted("no such file".into())),
+            12 => Standing::Frozen,
+            13 => over(How::Stopped),
+            14 => over(How::Declined("taken".into())),
+            _ => return None,
+        };
+        Some((d.attempt, standing))
+    });
+    let known = cluster.worker(worker).map(|w| w.info.devices.as_slice()).unwrap_or_default();
+    let state = |n: u8| match n {
+        0 => DeviceState::Gone,
+        1 => DeviceState::Foreign,
+        _ => DeviceState::Usable,
+    };
+    let devices = known.iter().zip(devices).map(|(d, &n)| (d.uuid.clone(), state(n))).collect();
+    Command::Report { worker, attempts: attempts.collect(), devices }
+}
+
+/// What is given away, counted from the attempts themselves rather than from what the pool says.
+#[derive(Default)]
+struct Given {
+    whole: u32,
+    shares: u32,
+    bytes: u64,
+}
+
+/// What must hold of every state there is.
+pub(crate) fn assert_sound(cluster: &Cluster) {
+    let mut given: BTreeMap<DeviceId, Given> = BTreeMap::new();
+    let mut hosts: BTreeMap<WorkerId, (u32, u64)> = BTreeMap::new();
+    let mut on_workers = BTreeSet::new();
+    for job in cluster.jobs().iter() {
+        for (n, node) in job.nodes.iter().enumerate() {
+            let spec = &job.spec.tasks[n];
+            let id = NodeId { job: job.id, node: n as u32 };
+            let total = node.fresh.len() + node.live.len() as u64 + node.done.total();
+            assert_eq!(total, u64::from(spec.len()), "{id:?} has lost or gained a task");
+            let active = node.live.values().filter(|l| l.attempt().is_some()).count() as u32;
+            assert_eq!(active, node.active(), "{id:?} counts its attempts wrongly");
+            if let Some(at_once) = spec.array.as_ref().and_then(|a| a.at_once) {
+                assert!(active <= at_once, "{id:?} has {active} at once, not {at_once}");
+            }
+            if active > 0 {
+                assert!(job.waiting.is_empty(), "{id:?} began before the jobs it waits for ended");
+                for dep in &spec.after {
+                    let met = job.nodes[dep.node as usize].satisfies(dep.on);
+                    assert_eq!(met, Some(true), "{id:?} began before {dep:?}");
+                }
+            }
+            for (&i, live) in &node.live {
+                let Some(attempt) = live.attempt() else { continue };
+                let p = &attempt.placement;
+                on_workers.insert((p.worker, id.task(i)));
+                let host = hosts.entry(p.worker).or_default();
+                (host.0, host.1) = (host.0 + p.cpus, host.1 + p.memory);
+                let infos = &cluster.worker(p.worker).unwrap().info.devices;
+                for &(index, charge) in &p.devices {
+                    let device = DeviceId { worker: p.worker, index };
+                    let info = &infos[usize::from(index)];
+                    assert!(acceptable(&spec.needs, device, info), "{id:?} is on {device}, not in its scope");
+                    let given = given.entry(device).or_default();
+                    match charge {
+                        Charge::Whole => given.whole += 1,
+                        Charge::Share(bytes) => {
+                            given.shares += 1;
+                            given.bytes += bytes;
+                        }
+                    }
+                }
+            }
+        }
+        assert_eq!(
+            job.finished.is_some(),
+            job.nodes.iter().all(|n| n.is_done()),
+            "{} is or is not over",
+            job.id
+        );
+    }
+    for (id, w) in cluster.workers() {
+        let listed: BTreeSet<_> = w.tasks().iter().map(|&t| (id, t)).collect();
+        let counted: BTreeSet<_> = on_workers.iter().filter(|(at, _)| *at == id).copied().collect();
+        assert_eq!(listed, counted, "what is on {id}");
+        let used = cluster.pool().worker(id).unwrap();
+        let (cpus, memory) = hosts.get(&id).copied().unwrap_or_default();
+        assert_eq!(used.cpus_free(), w.info.cpus.saturating_sub(cpus), "processors of {id}");
+        assert_eq!(used.memory_free(), w.info.memory.saturating_sub(memory), "memory of {id}");
+        for (index, _, device) in used.devices() {
+            let none = Given::default();
+            let given = given.get(&DeviceId { worker: id, index }).unwrap_or(&none);
+            assert_eq!(u32::from(device.attempts()), given.whole + given.shares, "attempts on {id}/{index}");
+            assert_eq!(device.shared_bytes(), given.bytes, "bytes of {id}/{index}");
+        }
+    }
+}
