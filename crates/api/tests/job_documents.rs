@@ -263,6 +263,18 @@ fn a_thousand_mistakes_are_told_briefly() {
     assert_eq!(problems.last().unwrap().message, "and 900 more problems");
 }
 
+/// Naming every circle of tasks that all wait for each other would take longer than anyone waits.
+#[test]
+fn a_knot_of_circles_is_told_briefly() {
+    let others =
+        |i: usize| (0..300).filter(|other| *other != i).map(|other| other.to_string()).collect::<Vec<_>>();
+    let task = |i: usize| serde_json::json!({"name": i.to_string(), "command": "x", "after": others(i)});
+    let tasks: Vec<_> = (0..300).map(task).collect();
+    let problems = read_value(&serde_json::json!({"tasks": tasks}), ReadOptions::default()).unwrap_err();
+    assert_eq!(problems.len(), 10);
+    assert!(problems.iter().all(|problem| problem.code == code::CYCLE));
+}
+
 #[test]
 fn a_chain_as_long_as_a_document_is_walked() {
     let task = |i: usize| {

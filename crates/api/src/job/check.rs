@@ -83,6 +83,9 @@ fn check_dependencies(
     edges
 }
 
+/// Circles told of one document; finding one takes time with its length, and there can be as many as dependencies.
+const MAX_CIRCLES: usize = 10;
+
 /// Walks depth first without recursion, since a chain may be as long as a document; every way back is a circle.
 fn check_cycles(job: &JobDoc, edges: &[Vec<usize>], problems: &mut Vec<Problem>) {
     #[derive(Clone, Copy, PartialEq)]
@@ -92,6 +95,7 @@ fn check_cycles(job: &JobDoc, edges: &[Vec<usize>], problems: &mut Vec<Problem>)
         Done,
     }
     let mut seen = vec![Seen::Not; edges.len()];
+    let mut circles = 0;
     for root in 0..edges.len() {
         if seen[root] != Seen::Not {
             continue;
@@ -114,6 +118,10 @@ fn check_cycles(job: &JobDoc, edges: &[Vec<usize>], problems: &mut Vec<Problem>)
                     let start = way.iter().position(|(task, _)| *task == next).expect("it is on the way");
                     let circle: Vec<usize> = way[start..].iter().map(|(task, _)| *task).collect();
                     problems.push(cycle(job, &circle));
+                    circles += 1;
+                    if circles == MAX_CIRCLES {
+                        return;
+                    }
                 }
             }
         }

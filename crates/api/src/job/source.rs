@@ -1,7 +1,9 @@
 //! A document as a tree that remembers where each part was written, read from TOML, JSON or a JSON value. What the parts
 //! mean is not here.
 
+use super::MAX_DOCUMENT_BYTES;
 use crate::problem::{MAX_PROBLEMS, Problem, code};
+use std::cell::OnceCell;
 use std::fmt;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
@@ -306,13 +308,13 @@ pub(crate) struct Source<'a> {
     filename: &'a str,
     text: &'a str,
     lines: Lines,
-    root: Option<Node>,
+    /// Parsed only where a problem has a path and no line, which is where the server found it.
+    root: OnceCell<Option<Node>>,
 }
 
 impl<'a> Source<'a> {
     pub(crate) fn new(filename: &'a str, text: &'a str) -> Self {
-        let root = parse(text, Format::of(filename, text)).ok();
-        Self { filename, text, lines: Lines::new(text), root }
+        Self { filename, text, lines: Lines::new(text), root: OnceCell::new() }
     }
 
     pub(crate) fn filename(&self) -> &str {
@@ -322,7 +324,10 @@ impl<'a> Source<'a> {
     /// The number and text of the line a problem is about: the one it names, or the one its path leads to.
     pub(crate) fn line_of(&self, problem: &Problem) -> Option<(u32, &'a str)> {
         let number = problem.line.or_else(|| {
-            let offset = offset_of(self.root.as_ref()?, &problem.path)?;
+            let fits = self.text.len() <= MAX_DOCUMENT_BYTES;
+            let parsed =
+                || fits.then(|| parse(self.text, Format::of(self.filename, self.text)).ok()).flatten();
+            let offset = offset_of(self.root.get_or_init(parsed).as_ref()?, &problem.path)?;
             Some(self.lines.number(offset))
         })?;
         Some((number, self.text.lines().nth(number as usize - 1)?))
