@@ -1,6 +1,7 @@
 //! What warpyard and its callers say to each other: the quantities people write, the job document and its checks, the
 //! wire types of the HTTP interface and a typed client for it. Nothing here schedules, stores or serves.
 
+pub mod client;
 pub mod job;
 pub mod problem;
 pub mod quantity;

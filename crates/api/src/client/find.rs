@@ -1,0 +1,180 @@
+//! Where the server is and how to be let in: the flag, then the environment, then what a server left in its data
+//! directory.
+
+use super::ClientError;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// The file in the data directory that says where the server listens.
+pub const ADDRESS_FILE: &str = "address";
+
+/// The file in the data directory that lets its owner in.
+pub const TOKEN_FILE: &str = "token";
+
+/// A server and the token for it.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Target {
+    /// Its address, such as `http://127.0.0.1:7700`.
+    pub url: String,
+    /// The token, where one was found.
+    pub token: Option<String>,
+}
+
+/// Never the token itself: what is debugged ends up in logs.
+impl std::fmt::Debug for Target {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Target")
+            .field("url", &self.url)
+            .field("token", &self.token.as_ref().map(|_| "…"))
+            .finish()
+    }
+}
+
+/// The data directory: the flag, `WARPYARD_DATA`, or where the system keeps such things for this user. `env` looks a
+/// variable up.
+pub fn data_dir(flag: Option<&Path>, env: impl Fn(&str) -> Option<String>) -> PathBuf {
+    let set = |name: &str| env(name).filter(|value| !value.is_empty());
+    let given = flag.map(Path::to_owned).or_else(|| set("WARPYARD_DATA").map(PathBuf::from));
+    let state = || {
+        let xdg = set("XDG_STATE_HOME").map(PathBuf::from).filter(|path| path.is_absolute());
+        let home = || Path::new(&set("HOME").unwrap_or_else(|| "/".to_owned())).join(".local/state");
+        xdg.unwrap_or_else(home).join("warpyard")
+    };
+    given.unwrap_or_else(state)
+}
+
+/// Finds the server: the flag, `WARPYARD_SERVER`, or the address in the data directory. The token is `WARPYARD_TOKEN`, or
+/// the one in the data directory.
+pub fn find(
+    server_flag: Option<&str>,
+    data_flag: Option<&Path>,
+    env: impl Fn(&str) -> Option<String>,
+) -> Result<Target, ClientError> {
+    let set = |name: &str| env(name).filter(|value| !value.is_empty());
+    let data = data_dir(data_flag, &env);
+    let url = match server_flag.map(str::to_owned).or_else(|| set("WARPYARD_SERVER")) {
+        Some(url) => url,
+        None => {
+            let path = data.join(ADDRESS_FILE);
+            read_line(&path)?.ok_or(ClientError::NoAddress { path })?
+        }
+    };
+    let token = match set("WARPYARD_TOKEN") {
+        Some(token) => Some(token),
+        None => read_line(&data.join(TOKEN_FILE))?,
+    };
+    Ok(Target { url: full_url(&url)?, token })
+}
+
+/// The first line of a file; nothing where there is no file or nothing in it.
+fn read_line(path: &Path) -> Result<Option<String>, ClientError> {
+    match std::fs::read_to_string(path) {
+        Ok(text) => {
+            Ok(text.lines().next().map(|line| line.trim().to_owned()).filter(|line| !line.is_empty()))
+        }
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(source) => Err(ClientError::UnreadableFile { path: path.to_owned(), source }),
+    }
+}
+
+/// The address with its scheme and without a slash at its end.
+pub(super) fn full_url(text: &str) -> Result<String, ClientError> {
+    let bad = |fault| Err(ClientError::BadAddress { url: text.to_owned(), fault });
+    let (scheme, rest) = text.trim().split_once("://").unwrap_or(("http", text.trim()));
+    let rest = rest.trim_end_matches('/');
+    match scheme {
+        "http" if rest.is_empty() => bad("it is empty"),
+        "http" if rest.contains(['/', '?', '#', '@', ' ']) => bad("it has more than a host and a port"),
+        "http" => Ok(format!("http://{rest}")),
+        "https" => bad("https is not spoken"),
+        _ => bad("its scheme is not http"),
+    }
+}
+
+/// Whether the address is this machine's own, which no proxy leads to.
+pub(super) fn is_loopback(url: &str) -> bool {
+    let host = url.strip_prefix("http://").unwrap_or(url);
+    let host = match host.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
+        Some((v6, _)) => v6,
+        None => host.rsplit_once(':').map_or(host, |(host, _)| host),
+    };
+    host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn env<'a>(pairs: &'a [(&'a str, &'a str)]) -> impl Fn(&str) -> Option<String> + 'a {
+        |name| pairs.iter().find(|(key, _)| *key == name).map(|(_, value)| (*value).to_owned())
+    }
+
+    #[test]
+    fn the_flag_goes_before_the_environment_and_that_before_the_directory() {
+        let dir = tempfile::tempdir().unwrap();
+        let data = dir.path().to_str().unwrap();
+        std::fs::write(dir.path().join(ADDRESS_FILE), "127.0.0.1:7701\n").unwrap();
+        std::fs::write(dir.path().join(TOKEN_FILE), "from-file\n").unwrap();
+        let target = |url: &str, token: &str| Target { url: url.to_owned(), token: Some(token.to_owned()) };
+
+        let only_data = [("WARPYARD_DATA", data)];
+        assert_eq!(find(None, None, env(&only_data)).unwrap(), target("http://127.0.0.1:7701", "from-file"));
+        let both = [
+            ("WARPYARD_DATA", data),
+            ("WARPYARD_SERVER", "http://gpu1:7700/"),
+            ("WARPYARD_TOKEN", "from-env"),
+        ];
+        assert_eq!(find(None, None, env(&both)).unwrap(), target("http://gpu1:7700", "from-env"));
+        assert_eq!(find(Some("gpu2:1"), None, env(&both)).unwrap(), target("http://gpu2:1", "from-env"));
+        assert_eq!(
+            find(None, Some(dir.path()), env(&[])).unwrap(),
+            target("http://127.0.0.1:7701", "from-file")
+        );
+    }
+
+    #[test]
+    fn without_an_address_it_says_how_to_get_one() {
+        let dir = tempfile::tempdir().unwrap();
+        let error = find(None, Some(dir.path()), env(&[])).unwrap_err();
+        let path = dir.path().join(ADDRESS_FILE);
+        let said = format!(
+            "no server is known: there is no {}; start one with `warpyard up`, or say where it is with --server",
+            path.display()
+        );
+        assert_eq!((error.to_string(), error.exit_code()), (said, 3));
+    }
+
+    #[test]
+    fn the_data_directory_is_where_the_system_keeps_state() {
+        assert_eq!(
+            data_dir(None, env(&[("HOME", "/home/ann")])),
+            Path::new("/home/ann/.local/state/warpyard")
+        );
+        let xdg = [("HOME", "/home/ann"), ("XDG_STATE_HOME", "/state")];
+        assert_eq!(data_dir(None, env(&xdg)), Path::new("/state/warpyard"));
+        assert_eq!(data_dir(None, env(&[("WARPYARD_DATA", "/d"), ("HOME", "/h")])), Path::new("/d"));
+        assert_eq!(data_dir(Some(Path::new("/flag")), env(&[("WARPYARD_DATA", "/d")])), Path::new("/flag"));
+    }
+
+    #[test]
+    fn addresses_refused() {
+        for wrong in ["", "http://", "https://gpu1:7700", "ftp://gpu1", "gpu1:7700/v1", "ann@gpu1:7700"] {
+            assert!(matches!(full_url(wrong), Err(ClientError::BadAddress { .. })), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_token_is_never_printed() {
+        let target = Target { url: "http://gpu1:1".into(), token: Some("secret".into()) };
+        assert!(!format!("{target:?}").contains("secret"));
+    }
+
+    #[test]
+    fn no_proxy_leads_to_this_machine() {
+        for own in ["http://127.0.0.1:7700", "http://[::1]:7700", "http://localhost:7700", "http://localhost"]
+        {
+            assert!(is_loopback(own), "{own}");
+        }
+        assert!(!is_loopback("http://gpu1:7700"));
+    }
+}

@@ -1,0 +1,309 @@
+//! A typed client for the HTTP interface: one method for each thing that can be asked, blocking. It finds the server
+//! ([`find()`]), sends the token along and tells apart a server that is not there from one that says no.
+
+mod error;
+mod find;
+
+pub use error::ClientError;
+pub use find::{ADDRESS_FILE, TOKEN_FILE, Target, data_dir, find};
+
+use crate::problem::code;
+use crate::quantity::Micros;
+use crate::wire::{
+    Acted, GpuView, HistoryFilter, HistoryRow, InfoView, JobFilter, JobView, LogFilter, Page, PolicySet,
+    PolicyView, Priority, ProblemBody, Rebuilt, Retry, Shutdown, State, Submit, Submitted, WhyView,
+    WorkerView,
+};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use std::fmt::Write;
+use std::io::Read;
+use std::time::{Duration, Instant};
+use ureq::http::Response;
+use ureq::typestate::WithBody;
+use ureq::{Agent, Body, RequestBuilder};
+
+const CONNECT_WITHIN: Duration = Duration::from_secs(5);
+const ANSWER_WITHIN: Duration = Duration::from_secs(60);
+/// How long one long poll may take; waiting longer takes several.
+const POLL: Duration = Duration::from_secs(60);
+/// More than any page has; a body is read no further.
+const MAX_ANSWER_BYTES: u64 = 256 << 20;
+
+/// A server to talk to. Cloning is cheap and shares its connections.
+///
+/// ```no_run
+/// use warpyard_api::client::{Client, find};
+/// let client = Client::new(find(None, None, |name| std::env::var(name).ok())?)?;
+/// for gpu in client.gpus()? {
+///     println!("{}  {}", gpu.id, gpu.kind);
+/// }
+/// # Ok::<(), warpyard_api::client::ClientError>(())
+/// ```
+#[derive(Debug, Clone)]
+pub struct Client {
+    agent: Agent,
+    target: Target,
+}
+
+impl Client {
+    /// A client for a server; nothing is sent yet.
+    pub fn new(target: Target) -> Result<Self, ClientError> {
+        let target = Target { url: find::full_url(&target.url)?, ..target };
+        let config = Agent::config_builder()
+            .http_status_as_error(false)
+            .max_redirects(0)
+            .timeout_connect(Some(CONNECT_WITHIN))
+            .timeout_recv_response(Some(ANSWER_WITHIN));
+        let config = if find::is_loopback(&target.url) { config.proxy(None) } else { config };
+        Ok(Self { agent: config.build().new_agent(), target })
+    }
+
+    /// The server's address.
+    pub fn url(&self) -> &str {
+        &self.target.url
+    }
+
+    /// What the server is.
+    pub fn info(&self) -> Result<InfoView, ClientError> {
+        self.get("/v1/info", &())
+    }
+
+    /// The form of the job document, as the server takes it.
+    pub fn schema(&self) -> Result<serde_json::Value, ClientError> {
+        self.get("/v1/schema/job", &())
+    }
+
+    /// Submits a job. With an idempotency key it can be sent again without harm.
+    pub fn submit(&self, submit: &Submit) -> Result<Submitted, ClientError> {
+        self.post("/v1/jobs", submit)
+    }
+
+    /// A page of the jobs.
+    pub fn jobs(&self, filter: &JobFilter) -> Result<Page<JobView>, ClientError> {
+        self.get("/v1/jobs", filter)
+    }
+
+    /// A job with its tasks and attempts; `expand` unfolds arrays, a page of tasks at a time.
+    pub fn job(&self, id: &str, expand: bool, cursor: Option<&str>) -> Result<JobView, ClientError> {
+        let expand = expand.then_some(true);
+        self.get(&job_path(id, ""), &serde_json::json!({"expand": expand, "cursor": cursor}))
+    }
+
+    /// Waits until a job is done, or for at most so long. The job as it is then: `state` says whether it is done.
+    pub fn wait(&self, id: &str, timeout: Option<Duration>) -> Result<JobView, ClientError> {
+        let deadline = timeout.map(|timeout| Instant::now() + timeout);
+        loop {
+            let left = deadline.map_or(POLL, |deadline| deadline.saturating_duration_since(Instant::now()));
+            let poll = left.min(POLL);
+            let micros = Micros(u64::try_from(poll.as_micros()).unwrap_or(u64::MAX));
+            let query = serde_json::json!({"wait": "done", "timeout": micros});
+            let request = self.agent.get(self.address(&job_path(id, ""), &query));
+            let patient = request.config().timeout_recv_response(Some(poll + ANSWER_WITHIN)).build();
+            let job: JobView = self.read(self.authorised(patient).call())?;
+            if job.state == State::Done || left <= POLL && deadline.is_some() {
+                return Ok(job);
+            }
+        }
+    }
+
+    /// Cancels jobs or tasks.
+    pub fn cancel(&self, id: &str) -> Result<Acted, ClientError> {
+        self.act(&job_path(id, "/cancel"))
+    }
+
+    /// Runs jobs or tasks again, or only what of them did not succeed.
+    pub fn retry(&self, id: &str, failed_only: bool) -> Result<Acted, ClientError> {
+        self.post(&job_path(id, "/retry"), &Retry { failed_only })
+    }
+
+    /// Holds jobs back.
+    pub fn hold(&self, id: &str) -> Result<Acted, ClientError> {
+        self.act(&job_path(id, "/hold"))
+    }
+
+    /// Lets held jobs go on.
+    pub fn release(&self, id: &str) -> Result<Acted, ClientError> {
+        self.act(&job_path(id, "/release"))
+    }
+
+    /// Pauses running tasks.
+    pub fn pause(&self, id: &str) -> Result<Acted, ClientError> {
+        self.act(&job_path(id, "/pause"))
+    }
+
+    /// Lets paused tasks go on.
+    pub fn resume(&self, id: &str) -> Result<Acted, ClientError> {
+        self.act(&job_path(id, "/resume"))
+    }
+
+    /// Changes how urgent jobs are.
+    pub fn priority(&self, id: &str, priority: i64) -> Result<Acted, ClientError> {
+        self.post(&job_path(id, "/priority"), &Priority { priority })
+    }
+
+    /// A task's log; following, it ends when the task does.
+    pub fn logs(&self, id: &str, filter: &LogFilter) -> Result<impl Read + Send + use<>, ClientError> {
+        let request = self.agent.get(self.address(&job_path(id, "/logs"), filter));
+        // A followed task may be silent for days, before its first byte as well.
+        let patient =
+            request.config().timeout_recv_response((!filter.follow).then_some(ANSWER_WITHIN)).build();
+        let response = self.accept(self.authorised(patient).call())?;
+        Ok(response.into_body().into_reader())
+    }
+
+    /// Why a job or task waits.
+    pub fn why(&self, id: &str) -> Result<WhyView, ClientError> {
+        self.get(&job_path(id, "/why"), &())
+    }
+
+    /// Every GPU.
+    pub fn gpus(&self) -> Result<Vec<GpuView>, ClientError> {
+        self.get("/v1/gpus", &())
+    }
+
+    /// Every worker.
+    pub fn workers(&self) -> Result<Vec<WorkerView>, ClientError> {
+        self.get("/v1/workers", &())
+    }
+
+    /// Lets a worker finish what it has and gives it no more.
+    pub fn drain(&self, worker: &str) -> Result<WorkerView, ClientError> {
+        self.act(&format!("/v1/workers/{}/drain", escaped(worker)))
+    }
+
+    /// Gives a drained worker tasks again.
+    pub fn resume_worker(&self, worker: &str) -> Result<WorkerView, ClientError> {
+        self.act(&format!("/v1/workers/{}/resume", escaped(worker)))
+    }
+
+    /// Every policy.
+    pub fn policies(&self) -> Result<Vec<PolicyView>, ClientError> {
+        self.get("/v1/policies", &())
+    }
+
+    /// Changes the policy.
+    pub fn policy_set(&self, policy: &PolicySet) -> Result<PolicyView, ClientError> {
+        self.read(self.send(self.agent.put(self.address("/v1/policy", &())), policy))
+    }
+
+    /// A page of the attempts that ended.
+    pub fn history(&self, filter: &HistoryFilter) -> Result<Page<HistoryRow>, ClientError> {
+        self.get("/v1/history", filter)
+    }
+
+    /// Stops the server, and the running tasks too where asked.
+    pub fn shutdown(&self, kill_tasks: bool) -> Result<(), ClientError> {
+        let request = self.agent.post(self.address("/v1/shutdown", &()));
+        self.accept(self.send(request, &Shutdown { kill_tasks })).map(drop)
+    }
+
+    /// Recreates the derived tables, however long that takes.
+    pub fn rebuild(&self) -> Result<Rebuilt, ClientError> {
+        let request = self.agent.post(self.address("/v1/admin/rebuild", &()));
+        let patient = request.config().timeout_recv_response(None).build();
+        self.read(self.authorised(patient).send_empty())
+    }
+
+    fn get<T: DeserializeOwned>(&self, path: &str, query: &impl Serialize) -> Result<T, ClientError> {
+        self.read(self.authorised(self.agent.get(self.address(path, query))).call())
+    }
+
+    fn post<T: DeserializeOwned>(&self, path: &str, body: &impl Serialize) -> Result<T, ClientError> {
+        self.read(self.send(self.agent.post(self.address(path, &())), body))
+    }
+
+    /// A request that its address says all of.
+    fn act<T: DeserializeOwned>(&self, path: &str) -> Result<T, ClientError> {
+        self.read(self.authorised(self.agent.post(self.address(path, &()))).send_empty())
+    }
+
+    fn send(
+        &self,
+        request: RequestBuilder<WithBody>,
+        body: &impl Serialize,
+    ) -> Result<Response<Body>, ureq::Error> {
+        let body = serde_json::to_vec(body)?;
+        self.authorised(request).content_type("application/json").send(body)
+    }
+
+    fn authorised<B>(&self, request: RequestBuilder<B>) -> RequestBuilder<B> {
+        match &self.target.token {
+            Some(token) => request.header("authorization", format!("Bearer {token}")),
+            None => request,
+        }
+    }
+
+    /// The whole address. A query is any struct of plain values; those that are not there are left out.
+    fn address(&self, path: &str, query: &impl Serialize) -> String {
+        let mut address = format!("{}{path}", self.target.url);
+        if let Ok(serde_json::Value::Object(fields)) = serde_json::to_value(query) {
+            let mut before = '?';
+            for (name, value) in fields.iter().filter(|(_, value)| !value.is_null()) {
+                let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+                write!(address, "{before}{}={}", escaped(name), escaped(&value)).expect("a string takes all");
+                before = '&';
+            }
+        }
+        address
+    }
+
+    fn read<T: DeserializeOwned>(
+        &self,
+        answer: Result<Response<Body>, ureq::Error>,
+    ) -> Result<T, ClientError> {
+        let mut response = self.accept(answer)?;
+        let status = response.status().as_u16();
+        let body = response.body_mut().with_config().limit(MAX_ANSWER_BYTES).read_json();
+        body.map_err(|source| self.unreadable(status, source))
+    }
+
+    /// The answer, if the server did what was asked.
+    fn accept(&self, answer: Result<Response<Body>, ureq::Error>) -> Result<Response<Body>, ClientError> {
+        let url = self.target.url.clone();
+        let mut response =
+            answer.map_err(|source| ClientError::Unreachable { url, source: Box::new(source) })?;
+        let status = response.status().as_u16();
+        if response.status().is_success() {
+            return Ok(response);
+        }
+        if status == 401 {
+            let had_token = self.target.token.is_some();
+            return Err(ClientError::Unauthorised { url: self.target.url.clone(), had_token });
+        }
+        match response.body_mut().read_json() {
+            Ok(body) => Err(ClientError::Refused(Box::new(body))),
+            // A plain 404 is a server that does not know the path, such as an older one.
+            Err(_) if status == 404 => {
+                let detail = format!("the server at {} knows no such address", self.target.url);
+                Err(ClientError::Refused(Box::new(ProblemBody::new(404, code::NOT_FOUND, detail))))
+            }
+            Err(source) => Err(self.unreadable(status, source)),
+        }
+    }
+
+    /// A connection that broke in the middle of an answer is a server that went away; anything else is a strange answer.
+    fn unreadable(&self, status: u16, source: ureq::Error) -> ClientError {
+        let (url, source) = (self.target.url.clone(), Box::new(source));
+        match *source {
+            ureq::Error::Io(_) | ureq::Error::Timeout(_) => ClientError::Unreachable { url, source },
+            _ => ClientError::Unreadable { url, status, source },
+        }
+    }
+}
+
+fn job_path(id: &str, action: &str) -> String {
+    format!("/v1/jobs/{}{action}", escaped(id))
+}
+
+/// A text as one part of an address.
+fn escaped(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => out.push(char::from(byte)),
+            _ => write!(out, "%{byte:02X}").expect("a string takes all"),
+        }
+    }
+    out
+}
