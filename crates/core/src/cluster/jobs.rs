@@ -68,6 +68,9 @@ impl Jobs {
             self.slots.pop_front();
             self.base += 1;
         }
+        while let Some(None) = self.slots.back() {
+            self.slots.pop_back();
+        }
         if self.slots.is_empty() {
             self.base = 0;
         }
