@@ -72,9 +72,12 @@ impl Engine {
         store: &mut S,
     ) -> Result<Turned, S::Error> {
         let mut turned = Turned::default();
-        for command in batch.into_iter().chain(self.lapsed(now)) {
+        for command in batch {
             let answer = self.obey(command, now, &mut turned.events); // 1. decide and apply each command, in order
             turned.answers.push(answer);
+        }
+        for silent in self.lapsed(now) {
+            self.obey(silent, now, &mut turned.events).expect("a silent worker can be given up");
         }
         self.plan(now, &mut turned); // 2. what should start, pause, stop: admitted, applied
         if !turned.events.is_empty() {
@@ -109,6 +112,11 @@ impl Engine {
             Command::Report { worker, .. } => self.heard_from(*worker, now),
             Command::SetPolicy(choice) => self.check_policy(choice)?,
             Command::Submit { spec, .. } => self.policy.accept(self.cluster.view(), spec)?,
+            Command::Join(info) => {
+                if let Some(worker) = self.cluster.worker_named(&info.name) {
+                    self.heard_from(worker, now);
+                }
+            }
             _ => {}
         }
         let decided = self.cluster.decide(command, now)?;

@@ -80,15 +80,15 @@ impl Placement {
 /// What a device has been given away of.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DeviceUse {
-    whole: u16,
-    shares: u16,
-    paused: u16,
+    whole: u32,
+    shares: u32,
+    paused: u32,
     bytes: u64,
 }
 
 impl DeviceUse {
     /// How many attempts are on it, paused ones included.
-    pub fn attempts(self) -> u16 {
+    pub fn attempts(self) -> u32 {
         self.whole + self.shares
     }
 
@@ -114,7 +114,7 @@ impl DeviceUse {
             Charge::Share(bytes) => {
                 self.whole == 0
                     && self.bytes.checked_add(bytes).is_some_and(|sum| sum <= info.budget)
-                    && info.limit.is_none_or(|limit| self.shares - self.paused < limit)
+                    && info.limit.is_none_or(|limit| self.shares - self.paused < u32::from(limit))
             }
         }
     }

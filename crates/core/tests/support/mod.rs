@@ -332,7 +332,7 @@ pub(crate) fn assert_sound(cluster: &Cluster) {
         for (index, _, device) in used.devices() {
             let none = Given::default();
             let given = given.get(&DeviceId { worker: id, index }).unwrap_or(&none);
-            assert_eq!(u32::from(device.attempts()), given.whole + given.shares, "attempts on {id}/{index}");
+            assert_eq!(device.attempts(), given.whole + given.shares, "attempts on {id}/{index}");
             assert_eq!(device.shared_bytes(), given.bytes, "bytes of {id}/{index}");
         }
     }
