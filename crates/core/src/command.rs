@@ -164,37 +164,37 @@ macro_rules! codes {
 
 codes! {
     /// There is no such job (any more).
-    NoSuchJob = "no-such-job",
+    NoSuchJob = "unknown-job",
     /// There is no such task in the job.
-    NoSuchTask = "no-such-task",
+    NoSuchTask = "unknown-task",
     /// There is no such worker.
-    NoSuchWorker = "no-such-worker",
+    NoSuchWorker = "unknown-worker",
     /// The job named in `after` does not exist.
-    NoSuchDependency = "no-such-dependency",
+    NoSuchDependency = "unknown-job",
     /// Everything meant is over already.
-    AlreadyDone = "already-done",
+    AlreadyDone = "wrong-state",
     /// Nothing meant is over yet.
-    NotDone = "not-done",
+    NotDone = "wrong-state",
     /// There is nothing to run again.
-    NothingToRetry = "nothing-to-retry",
+    NothingToRetry = "wrong-state",
     /// The job is held already.
-    AlreadyHeld = "already-held",
+    AlreadyHeld = "wrong-state",
     /// The job is not held.
-    NotHeld = "not-held",
+    NotHeld = "wrong-state",
     /// No device here is of an acceptable type.
-    NoDeviceOfType = "no-device-of-type",
+    NoDeviceOfType = "no-such-gpu-type",
     /// No device here has so much memory.
     NoDeviceLargeEnough = "no-device-large-enough",
     /// No worker here has so many (acceptable) devices.
-    TooManyGpus = "too-many-gpus",
+    TooManyGpus = "too-few-gpus",
     /// No worker here has so many processors.
-    TooManyCpus = "too-many-cpus",
+    TooManyCpus = "too-few-cpus",
     /// No worker here has so much memory.
-    TooMuchMemory = "too-much-memory",
+    TooMuchMemory = "too-little-memory",
     /// A device named in the scope or preference does not exist.
     NoSuchDevice = "no-such-device",
     /// No policy has that name.
-    NoSuchPolicy = "no-such-policy",
+    NoSuchPolicy = "unknown-policy",
     /// The policy has no such parameter, or the value is not one it takes.
     BadParameter = "bad-parameter",
     /// The policy in force does not take such a job.

@@ -32,12 +32,23 @@ pub struct Engine {
 /// What a turn made happen. Everything in it is durable.
 #[derive(Debug, Default)]
 pub struct Turned {
-    /// For each command, the job it made if it made one, or why it was refused.
-    pub answers: Vec<Result<Option<JobId>, Rejected>>,
+    /// For each command, what it did, or why it was refused.
+    pub answers: Vec<Result<Answer, Rejected>>,
     /// What happened, in order.
     pub events: Vec<Event>,
+    /// Jobs whose last task ended.
+    pub finished: Vec<JobId>,
     /// Parts of the plan that could not be carried out.
     pub stale: Vec<Rejected>,
+}
+
+/// What a command did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Answer {
+    /// The job it made.
+    pub job: Option<JobId>,
+    /// How many things it changed: tasks cancelled, attempts asked to stop, jobs held.
+    pub changed: u64,
 }
 
 impl Engine {
@@ -73,7 +84,7 @@ impl Engine {
     ) -> Result<Turned, S::Error> {
         let mut turned = Turned::default();
         for command in batch {
-            let answer = self.obey(command, now, &mut turned.events); // 1. decide and apply each command, in order
+            let answer = self.obey(command, now, &mut turned); // 1. decide and apply each command, in order
             turned.answers.push(answer);
         }
         for silent in self.lapsed(now) {
@@ -102,12 +113,7 @@ impl Engine {
         effects
     }
 
-    fn obey(
-        &mut self,
-        command: Command,
-        now: Time,
-        events: &mut Vec<Event>,
-    ) -> Result<Option<JobId>, Rejected> {
+    fn obey(&mut self, command: Command, now: Time, turned: &mut Turned) -> Result<Answer, Rejected> {
         match &command {
             Command::Report { worker, .. } => self.heard_from(*worker, now),
             Command::SetPolicy(choice) => self.check_policy(choice)?,
@@ -120,20 +126,22 @@ impl Engine {
             _ => {}
         }
         let decided = self.cluster.decide(command, now)?;
-        let mut submitted = None;
+        let mut answer = Answer::default();
         for event in decided {
             match &event.what {
-                What::JobSubmitted { job, .. } => submitted = Some(*job),
+                What::JobSubmitted { job, .. } => answer.job = Some(*job),
+                What::Cancelled { tasks, .. } => answer.changed += tasks.len() - 1,
                 What::WorkerLost { worker } => drop(self.leases.remove(worker)),
                 _ => {}
             }
-            self.follow(&event);
+            answer.changed += 1;
+            self.make_so(&event, turned);
             if let What::WorkerJoined { worker, .. } = event.what {
                 self.heard_from(worker, now);
             }
-            events.push(event);
+            turned.events.push(event);
         }
-        Ok(submitted)
+        Ok(answer)
     }
 
     fn check_policy(&self, choice: &PolicyChoice) -> Result<(), Rejected> {
@@ -148,10 +156,15 @@ impl Engine {
         }
         let (events, stale) = self.cluster.admit(&plan, now);
         for event in events {
-            self.follow(&event);
+            self.make_so(&event, turned);
             turned.events.push(event);
         }
         turned.stale.extend(stale);
+    }
+
+    fn make_so(&mut self, event: &Event, turned: &mut Turned) {
+        let effects = self.follow(event);
+        turned.finished.extend(effects.finished);
     }
 
     fn heard_from(&mut self, worker: WorkerId, now: Time) {
