@@ -88,7 +88,7 @@ impl Engine {
             turned.answers.push(answer);
         }
         for silent in self.lapsed(now) {
-            self.obey(silent, now, &mut turned.events).expect("a silent worker can be given up");
+            self.obey(silent, now, &mut turned).expect("a silent worker can be given up");
         }
         self.plan(now, &mut turned); // 2. what should start, pause, stop: admitted, applied
         if !turned.events.is_empty() {
@@ -169,9 +169,10 @@ impl Engine {
 
     fn heard_from(&mut self, worker: WorkerId, now: Time) {
         let lease = self.cluster.worker(worker).filter(|w| w.online).and_then(|w| w.info.lease);
-        if let Some(lease) = lease {
-            self.leases.insert(worker, now + lease);
-        }
+        match lease {
+            Some(lease) => self.leases.insert(worker, now + lease),
+            None => self.leases.remove(&worker),
+        };
     }
 
     fn lapsed(&self, now: Time) -> Vec<Command> {
