@@ -4,14 +4,16 @@
 mod support;
 
 use proptest::prelude::*;
+use std::collections::BTreeMap;
 use std::convert::Infallible;
 use support::{Step, Teller, assert_sound, step, workers};
 use warpyard_core::cluster::ReadyTask;
+use warpyard_core::command::Standing;
 use warpyard_core::engine::{Engine, Store};
-use warpyard_core::event::WorkerInfo;
+use warpyard_core::event::{End, How, Usage, WorkerInfo};
 use warpyard_core::ordered::{Behind, Order, Ordered};
 use warpyard_core::queue::Key;
-use warpyard_core::{Cluster, Command, Event, PolicyChoice, PolicyDef, Time};
+use warpyard_core::{AttemptId, Cluster, Command, Event, PolicyChoice, PolicyDef, TaskId, Time, WorkerId};
 
 struct Urgency;
 
@@ -127,4 +129,63 @@ proptest! {
             prop_assert_eq!(&read, &event);
         }
     }
+
+    #[test]
+    fn a_report_about_an_old_attempt_changes_nothing(
+        workers in workers(),
+        steps in prop::collection::vec(step(), 1..40),
+    ) {
+        tell(workers, &steps, |engine, _| {
+            for (worker, attempt) in old_attempts(engine.cluster()) {
+                for standing in [Standing::Running, Standing::Frozen, over(How::Exited(0)), over(How::TimedOut)] {
+                    let attempts = BTreeMap::from([(attempt, standing)]);
+                    let report = Command::Report { worker, attempts, devices: BTreeMap::new() };
+                    let events = engine.cluster().decide(report, Time(u64::MAX / 2)).unwrap();
+                    assert_eq!(events, [], "{attempt} is not in force on {worker}");
+                }
+            }
+        });
+    }
+
+    #[test]
+    fn a_report_that_comes_twice_changes_nothing_the_second_time(
+        workers in workers(),
+        steps in prop::collection::vec(step(), 1..60),
+    ) {
+        let mut engine = Engine::new(nothing(), POLICIES, Time(0)).unwrap();
+        let (mut log, mut teller) = (Log::default(), Teller::default());
+        engine.turn(workers.into_iter().map(Command::Join).collect(), Time(0), &mut log).unwrap();
+        for step in &steps {
+            let Some(command) = teller.command(engine.cluster(), step) else { continue };
+            engine.turn(vec![command.clone()], teller.now, &mut log).unwrap();
+            if matches!(step, Step::Report { .. }) {
+                prop_assert_eq!(engine.cluster().decide(command, teller.now).unwrap(), []);
+            }
+        }
+    }
+}
+
+fn over(how: How) -> Standing {
+    Standing::Over(End { how, usage: Usage::default() })
+}
+
+/// Attempts that were, or never were, together with workers that might speak of them: none is in force there.
+fn old_attempts(cluster: &Cluster) -> Vec<(WorkerId, AttemptId)> {
+    let mut old = Vec::new();
+    for job in cluster.jobs().iter() {
+        for (n, node) in job.nodes.iter().enumerate() {
+            for index in 0..job.spec.tasks[n].len() {
+                let task = TaskId { job: job.id, node: n as u32, index };
+                let current = cluster
+                    .view()
+                    .attempt(task)
+                    .map(|(a, _)| (a.placement.worker, task.attempt(node.live[&index].attempts)));
+                for number in 1..=node.top + 1 {
+                    let everywhere = cluster.workers().map(|(w, _)| (w, task.attempt(number)));
+                    old.extend(everywhere.filter(|&it| Some(it) != current));
+                }
+            }
+        }
+    }
+    old
 }
