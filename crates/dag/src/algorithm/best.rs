@@ -1,0 +1,78 @@
+//! The portfolio: HEFT first, so that nothing worse is given back, then leanings from coarse to fine, justification
+//! of what they find, and a climb from the best of them for as long as there is time.
+
+use super::climb::Climber;
+use super::run::{Algorithm, Plan, Run};
+use super::workbench::{Leaning, Workbench, starts};
+use crate::instance::Instance;
+
+/// Leanings tried first, in an order that finds something good soon on few machines and on many.
+const LEANINGS: &[(f64, f64)] = &[
+    (0.4, 0.3),
+    (0.0, 1.5),
+    (0.3, 0.0),
+    (0.2, 0.8),
+    (0.0, 0.4),
+    (0.1, 3.0),
+    (0.6, 0.5),
+    (0.5, 0.0),
+    (0.1, 0.15),
+    (0.3, 1.5),
+    (0.8, 0.2),
+    (0.0, 6.0),
+];
+
+fn best(instance: &Instance, run: &mut Run<'_>) -> Plan {
+    let mut bench = Workbench::new(instance, run);
+    let order = bench.order.clone();
+    let mut lead = (bench.best.value, Leaning::NONE);
+    for &(foresight, thrift) in LEANINGS {
+        let leaning = Leaning { foresight, thrift };
+        let Some(schedule) = bench.make(&order, leaning) else { return bench.plan() };
+        let by = if foresight == 0.0 {
+            "thrift"
+        } else if thrift == 0.0 {
+            "blend"
+        } else {
+            "blend+thrift"
+        };
+        let value = bench.offer(&schedule, by);
+        if value < lead.0 {
+            lead = (value, leaning);
+        }
+    }
+    polish(&mut bench, lead.1);
+    let mut climber = Climber::new(&bench, lead.1, lead.0);
+    let mut seen = bench.best.value;
+    while climber.step(&mut bench, "climb") {
+        if bench.best.value < seen {
+            polish(&mut bench, lead.1);
+            seen = bench.best.value;
+        }
+    }
+    bench.plan()
+}
+
+/// Justifies the best schedule while that helps, then lets go of the machines once.
+fn polish(bench: &mut Workbench<'_, '_, '_>, leaning: Leaning) {
+    loop {
+        let before = bench.best.value;
+        let schedule = bench.best.schedule.clone();
+        let Some(justified) = bench.justify(&schedule) else { return };
+        bench.offer(&justified, "justify");
+        let order = starts(bench.instance, &justified);
+        let Some(free) = bench.make(&order, leaning) else { return };
+        bench.offer(&free, "justify");
+        if bench.best.value >= before {
+            return;
+        }
+    }
+}
+
+pub(super) const DEF: Algorithm = Algorithm {
+    name: "best",
+    summary: "a portfolio that contains heft and goes on improving until stopped",
+    origin: "warpyard",
+    searches: true,
+    plan: best,
+};

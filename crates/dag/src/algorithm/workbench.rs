@@ -1,0 +1,162 @@
+//! What searches share: schedules made from an order and a leaning, held against the best so far.
+
+use std::rc::Rc;
+
+use super::run::{Objective, Plan, Run};
+use crate::insertion::{Cheapest, Inserter, Lean};
+use crate::instance::Instance;
+use crate::rank::{optimistic_costs, rank_order, upward_ranks_of};
+use crate::schedule::{Schedule, Slot};
+
+/// How far the choice of machine leans away from the earliest finish; see [`Lean`].
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Leaning {
+    pub(super) foresight: f64,
+    pub(super) thrift: f64,
+}
+
+impl Leaning {
+    pub(super) const NONE: Self = Self { foresight: 0.0, thrift: 0.0 };
+}
+
+/// The best schedule so far and what made it.
+#[derive(Debug, Clone)]
+pub(super) struct Best {
+    pub(super) schedule: Schedule,
+    pub(super) value: f64,
+    pub(super) by: &'static str,
+}
+
+/// One instance under search. HEFT's schedule is the first best, so that nothing worse is ever given back.
+pub(super) struct Workbench<'a, 'r, 's> {
+    pub(super) instance: &'a Instance,
+    pub(super) run: &'r mut Run<'s>,
+    pub(super) ranks: Vec<f64>,
+    /// HEFT's order.
+    pub(super) order: Vec<u32>,
+    pub(super) best: Best,
+    plain: Rc<Cheapest>,
+    table: Option<Rc<Vec<f64>>>,
+    /// The cheapest machines under the leaning used last.
+    leaning: Option<(Leaning, Rc<Cheapest>)>,
+    mirror: Option<Rc<Instance>>,
+}
+
+impl<'a, 'r, 's> Workbench<'a, 'r, 's> {
+    pub(super) fn new(instance: &'a Instance, run: &'r mut Run<'s>) -> Self {
+        let plain = Cheapest::new(instance);
+        let ranks = upward_ranks_of(instance, plain.sums().to_vec());
+        let order = rank_order(instance, &ranks);
+        let mut inserter = Inserter::new(instance, &plain);
+        inserter.place_all(&order);
+        let schedule = inserter.into_schedule();
+        let value = run.objective.of(instance, &schedule);
+        run.tell(value, "heft");
+        let best = Best { schedule, value, by: "heft" };
+        let plain = Rc::new(plain);
+        Self { instance, run, ranks, order, best, plain, table: None, leaning: None, mirror: None }
+    }
+
+    /// Makes a schedule: the tasks in `order`, each where finish and leaning are least. Nothing when time is up.
+    pub(super) fn make(&mut self, order: &[u32], leaning: Leaning) -> Option<Schedule> {
+        if !self.run.go_on() {
+            return None;
+        }
+        if leaning == Leaning::NONE {
+            let mut inserter = Inserter::new(self.instance, &self.plain);
+            inserter.place_all(order);
+            return Some(inserter.into_schedule());
+        }
+        let table = if leaning.foresight == 0.0 { Rc::default() } else { self.table() };
+        let lean = Lean { table: &table, foresight: leaning.foresight, thrift: leaning.thrift };
+        let cheapest = self.cheapest(leaning, &lean);
+        let mut inserter = Inserter::new(self.instance, &cheapest);
+        inserter.place_all_leaning(order, &lean);
+        Some(inserter.into_schedule())
+    }
+
+    /// Makes a schedule with every task on the machine it is given, as early as it goes, in `order`.
+    pub(super) fn make_on(&mut self, order: &[u32], machines: impl Fn(usize) -> u32) -> Option<Schedule> {
+        if !self.run.go_on() {
+            return None;
+        }
+        Some(placed_on(self.instance, &self.plain, order, machines))
+    }
+
+    /// Keeps `schedule` if it is better than the best; gives its value.
+    pub(super) fn offer(&mut self, schedule: &Schedule, by: &'static str) -> f64 {
+        let value = self.value(schedule);
+        if value < self.best.value {
+            self.best = Best { schedule: schedule.clone(), value, by };
+            self.run.tell(value, by);
+        }
+        value
+    }
+
+    pub(super) fn value(&self, schedule: &Schedule) -> f64 {
+        self.run.objective.of(self.instance, schedule)
+    }
+
+    /// Pushes every task as late as it goes on its machine, then as early: seldom worse, often better.
+    pub(super) fn justify(&mut self, schedule: &Schedule) -> Option<Schedule> {
+        if self.run.objective != Objective::Makespan {
+            return None;
+        }
+        let mirror = Rc::clone(self.mirror.get_or_insert_with(|| Rc::new(self.instance.reversed())));
+        let machine = |task: usize| schedule.slots[task].machine;
+        if !self.run.go_on() {
+            return None;
+        }
+        let late = placed_on(&mirror, &self.plain, &starts(&mirror, &mirrored(schedule)), machine);
+        self.make_on(&starts(self.instance, &mirrored(&late)), machine)
+    }
+
+    pub(super) fn plan(self) -> Plan {
+        Plan { schedule: self.best.schedule, winner: Some(self.best.by), iterations: self.run.made() }
+    }
+
+    fn table(&mut self) -> Rc<Vec<f64>> {
+        Rc::clone(self.table.get_or_insert_with(|| Rc::new(optimistic_costs(self.instance))))
+    }
+
+    fn cheapest(&mut self, leaning: Leaning, lean: &Lean<'_>) -> Rc<Cheapest> {
+        if let Some((known, cheapest)) = &self.leaning
+            && *known == leaning
+        {
+            return Rc::clone(cheapest);
+        }
+        // Where links are not uniform nobody asks which machines are cheapest.
+        let uniform = self.instance.has_uniform_links();
+        let cheapest =
+            if uniform { Rc::new(Cheapest::leaning(self.instance, lean)) } else { Rc::clone(&self.plain) };
+        self.leaning = Some((leaning, Rc::clone(&cheapest)));
+        cheapest
+    }
+}
+
+fn placed_on(
+    instance: &Instance,
+    cheapest: &Cheapest,
+    order: &[u32],
+    machine: impl Fn(usize) -> u32,
+) -> Schedule {
+    let mut inserter = Inserter::new(instance, cheapest);
+    for &task in order {
+        inserter.place_on(task as usize, machine(task as usize) as usize);
+    }
+    inserter.into_schedule()
+}
+
+/// The tasks by their start; those that start together in topological order.
+pub(super) fn starts(instance: &Instance, schedule: &Schedule) -> Vec<u32> {
+    let mut order = instance.topological_order().to_vec();
+    order.sort_by(|a, b| schedule.slots[*a as usize].start.total_cmp(&schedule.slots[*b as usize].start));
+    order
+}
+
+/// The schedule read from its end.
+fn mirrored(schedule: &Schedule) -> Schedule {
+    let end = schedule.makespan();
+    let mirror = |s: &Slot| Slot { machine: s.machine, start: end - s.finish, finish: end - s.start };
+    Schedule { slots: schedule.slots.iter().map(mirror).collect() }
+}

@@ -1,0 +1,396 @@
+//! The insertion scheduler under every planner: timelines with gaps, and the placing of one task after another.
+//! It decides where a task goes, never which task is next.
+
+mod busy;
+mod cheapest;
+mod hopes;
+mod lean;
+mod timeline;
+
+use busy::BusyTable;
+pub(crate) use cheapest::Cheapest;
+use cheapest::LANES;
+use hopes::{Hopes, Rows, Start};
+pub(crate) use lean::Lean;
+use timeline::Timeline;
+
+use crate::instance::Instance;
+use crate::schedule::{Schedule, Slot};
+
+/// When a task could start on each machine, gaps aside.
+enum Ready {
+    /// The same everywhere but on one machine, where it is sooner.
+    Uniform { elsewhere: f64, on: usize, there: f64 },
+    /// One moment per machine, in the scratch row.
+    PerMachine,
+}
+
+/// The best place found so far for a task.
+struct Place {
+    score: f64,
+    machine: usize,
+    start: f64,
+    cost: f64,
+    at: usize,
+}
+
+impl Place {
+    const NONE: Self = Self { score: f64::INFINITY, machine: usize::MAX, start: 0.0, cost: 0.0, at: 0 };
+
+    /// Takes the better of the two; the lower machine wins a tie.
+    #[inline]
+    fn improve(&mut self, other: Self) {
+        if other.score < self.score || (other.score == self.score && other.machine < self.machine) {
+            *self = other;
+        }
+    }
+}
+
+/// Places tasks one after another. A task's predecessors must have been placed before it.
+#[derive(Debug, Clone)]
+pub(crate) struct Inserter<'a> {
+    instance: &'a Instance,
+    cheapest: &'a Cheapest,
+    lanes: Vec<Timeline>,
+    /// Kept once machines turn out to be full.
+    busy: Option<BusyTable>,
+    crowd: Crowd,
+    slots: Vec<Slot>,
+    ready: Vec<f64>,
+    bias: Vec<f64>,
+    hopes: Hopes,
+}
+
+/// How many machines had to be looked at for how many tasks.
+#[derive(Debug, Clone, Copy, Default)]
+struct Crowd {
+    tasks: u32,
+    looks: u32,
+}
+
+impl Crowd {
+    /// Whether the last tasks took so many looks that a table of busy times pays.
+    fn is_dense(&mut self) -> bool {
+        const TASKS: u32 = 256;
+        const LOOKS: u32 = 40 * TASKS;
+        self.tasks += 1;
+        let dense = self.looks > LOOKS;
+        if dense || self.tasks == TASKS {
+            *self = Self::default();
+        }
+        dense
+    }
+}
+
+impl<'a> Inserter<'a> {
+    pub(crate) fn new(instance: &'a Instance, cheapest: &'a Cheapest) -> Self {
+        let p = instance.machines();
+        Self {
+            instance,
+            cheapest,
+            lanes: vec![Timeline::default(); p],
+            busy: None,
+            crowd: Crowd::default(),
+            slots: vec![Slot::default(); instance.tasks()],
+            ready: vec![0.0; p],
+            bias: vec![0.0; p],
+            hopes: Hopes::new(p),
+        }
+    }
+
+    pub(crate) fn into_schedule(self) -> Schedule {
+        Schedule { slots: self.slots }
+    }
+
+    /// Places all tasks in `order`, each where it finishes first.
+    pub(crate) fn place_all(&mut self, order: &[u32]) {
+        for (at, &task) in order.iter().enumerate() {
+            self.foresee(order, at);
+            self.place(task as usize);
+        }
+    }
+
+    /// Places all tasks in `order`, each where finish and leaning together are least.
+    pub(crate) fn place_all_leaning(&mut self, order: &[u32], lean: &Lean<'_>) {
+        for (at, &task) in order.iter().enumerate() {
+            self.foresee(order, at);
+            self.place_leaning(task as usize, lean);
+        }
+    }
+
+    /// Places `task` where it finishes first; the lower machine wins a tie.
+    #[inline]
+    pub(crate) fn place(&mut self, task: usize) -> Slot {
+        if self.looks_at_cheapest() {
+            self.place_cheaply(task, None)
+        } else {
+            self.place_by::<false>(task, &[], Place::NONE)
+        }
+    }
+
+    /// Places `task` where finish plus `bias` is least; the lower machine wins a tie.
+    pub(crate) fn place_biased(&mut self, task: usize, bias: &[f64]) -> Slot {
+        self.place_by::<true>(task, bias, Place::NONE)
+    }
+
+    /// Places `task` where finish and leaning together are least. This inserter's cheapest machines must be those of
+    /// the same leaning.
+    #[inline]
+    pub(crate) fn place_leaning(&mut self, task: usize, lean: &Lean<'_>) -> Slot {
+        if self.looks_at_cheapest() {
+            self.place_cheaply(task, Some(lean))
+        } else {
+            self.place_by_lean(task, lean, Place::NONE)
+        }
+    }
+
+    fn place_by_lean(&mut self, task: usize, lean: &Lean<'_>, best: Place) -> Slot {
+        let mut bias = std::mem::take(&mut self.bias);
+        lean.bias(self.instance, task, &mut bias);
+        let slot = self.place_by::<true>(task, &bias, best);
+        self.bias = bias;
+        slot
+    }
+
+    /// Places `task` on `machine`, as early as it goes there.
+    pub(crate) fn place_on(&mut self, task: usize, machine: usize) -> Slot {
+        let ready = self.ready_on(task, machine);
+        let cost = self.instance.costs(task)[machine];
+        let mut place = Place::NONE;
+        self.look(machine, ready, cost, 0.0, &mut place);
+        self.commit(task, place)
+    }
+
+    pub(crate) fn machines(&self) -> usize {
+        self.lanes.len()
+    }
+
+    /// Takes back the placement of `task`, which must be placed and be the last placed of those that are.
+    pub(crate) fn remove(&mut self, task: usize) {
+        let slot = self.slots[task];
+        self.lanes[slot.machine as usize].remove(slot.start, slot.finish);
+        // The table knows no way back; it is made anew where it is needed.
+        self.busy = None;
+    }
+
+    /// When `task` would finish on `machine`.
+    pub(crate) fn finish_on(&self, task: usize, machine: usize) -> f64 {
+        let ready = self.ready_on(task, machine);
+        let cost = self.instance.costs(task)[machine];
+        self.lanes[machine].fit(ready, cost, f64::INFINITY).map_or(f64::INFINITY, |(start, _)| start + cost)
+    }
+
+    /// Asks for what the tasks after `at` will read, in the order in which one thing leads to the next.
+    #[inline]
+    pub(crate) fn foresee(&self, order: &[u32], at: usize) {
+        if let Some(&task) = order.get(at + 32) {
+            self.instance.predecessors.foresee(task as usize);
+        }
+        if let Some(&task) = order.get(at + 24) {
+            prefetch(self.instance.predecessors(task as usize));
+        }
+        if let Some(&task) = order.get(at + 16) {
+            for &(before, _) in self.instance.predecessors(task as usize) {
+                prefetch(std::slice::from_ref(&self.slots[before as usize]));
+            }
+        }
+        if let Some(&task) = order.get(at + 6) {
+            let task = task as usize;
+            let costs = self.instance.costs(task);
+            if !self.looks_at_cheapest() {
+                return prefetch(costs);
+            }
+            prefetch(self.cheapest.keys(task));
+            if let Ready::Uniform { on, .. } = self.ready_uniform(task)
+                && let Some(cost) = costs.get(on)
+            {
+                prefetch(std::slice::from_ref(cost));
+            }
+        }
+    }
+
+    #[inline]
+    fn looks_at_cheapest(&self) -> bool {
+        self.instance.has_uniform_links() && self.busy.is_none()
+    }
+
+    fn ready_on(&self, task: usize, machine: usize) -> f64 {
+        let mut ready = self.instance.release(task);
+        for &(before, data) in self.instance.predecessors(task) {
+            let slot = &self.slots[before as usize];
+            let arrival = slot.finish + self.instance.transfer(data, slot.machine as usize, machine);
+            if arrival > ready {
+                ready = arrival;
+            }
+        }
+        ready
+    }
+
+    /// With uniform links only the machine of the predecessor whose data would arrive last can be ready sooner than
+    /// the rest: everywhere else that arrival counts.
+    #[inline]
+    fn ready_uniform(&self, task: usize) -> Ready {
+        let mut elsewhere = self.instance.release(task);
+        let mut on = usize::MAX;
+        for &(before, data) in self.instance.predecessors(task) {
+            let slot = &self.slots[before as usize];
+            if slot.finish + data > elsewhere {
+                elsewhere = slot.finish + data;
+                on = slot.machine as usize;
+            }
+        }
+        let there = if on == usize::MAX { elsewhere } else { self.ready_on(task, on) };
+        Ready::Uniform { elsewhere, on, there }
+    }
+
+    #[inline]
+    fn ready(&mut self, task: usize) -> Ready {
+        let Some(pairs) = &self.instance.pairs else { return self.ready_uniform(task) };
+        let p = self.instance.machines();
+        self.ready.fill(self.instance.release(task));
+        for &(before, data) in self.instance.predecessors(task) {
+            let slot = &self.slots[before as usize];
+            let row = slot.machine as usize * p..(slot.machine as usize + 1) * p;
+            let links = pairs.latency[row.clone()].iter().zip(&pairs.bandwidth[row]);
+            for (ready, (latency, bandwidth)) in self.ready.iter_mut().zip(links) {
+                let arrival = slot.finish + (latency + data / bandwidth);
+                *ready = if arrival > *ready { arrival } else { *ready };
+            }
+        }
+        Ready::PerMachine
+    }
+
+    /// Looks for gaps on the cheapest machines, one by one, until the next could not be better than the best found.
+    /// Uniform links only.
+    #[inline]
+    fn place_cheaply(&mut self, task: usize, lean: Option<&Lean<'_>>) -> Slot {
+        let Ready::Uniform { elsewhere, on, there } = self.ready_uniform(task) else {
+            unreachable!("links are uniform")
+        };
+        let costs = self.instance.costs(task);
+        let p = costs.len();
+        let bias_of = |machine: usize, cost: f64| lean.map_or(0.0, |lean| lean.at(task, machine, p, cost));
+        let mut best = Place::NONE;
+        if on != usize::MAX {
+            self.look(on, there, costs[on], bias_of(on, costs[on]), &mut best);
+        }
+        let mut keys = *self.cheapest.keys(task);
+        let rest = self.cheapest.rest(task);
+        loop {
+            let key = hopes::least_of(&keys);
+            let (machine, cost) = self.cheapest.read(key);
+            let next = if cost > rest { rest } else { cost };
+            if elsewhere + next > best.score || next == f64::INFINITY {
+                break;
+            }
+            if cost > rest {
+                return match lean {
+                    None => self.place_by::<false>(task, &[], best),
+                    Some(lean) => self.place_by_lean(task, lean, best),
+                };
+            }
+            keys[machine % LANES] = f64::INFINITY;
+            if machine != on {
+                // The row itself is far away in memory.
+                let cost = if self.cheapest.is_exact() && lean.is_none() { cost } else { costs[machine] };
+                self.look(machine, elsewhere, cost, bias_of(machine, cost), &mut best);
+            }
+        }
+        self.commit(task, best)
+    }
+
+    #[inline]
+    fn look(&mut self, machine: usize, ready: f64, cost: f64, bias: f64, best: &mut Place) {
+        self.crowd.looks += 1;
+        // With a bias the limit would have to be taken apart again, which rounds.
+        let limit = if bias == 0.0 { best.score } else { f64::INFINITY };
+        if let Some((start, at)) = self.lanes[machine].fit(ready, cost, limit) {
+            best.improve(Place { score: start + cost + bias, machine, start, cost, at });
+        }
+    }
+
+    /// Looks for gaps on the machine that could be best, then on the next, until none could be better than the best
+    /// found.
+    fn place_by<const BIASED: bool>(&mut self, task: usize, bias: &[f64], mut best: Place) -> Slot {
+        let costs = self.instance.costs(task);
+        let bias_of = |machine: usize| if BIASED { bias[machine] } else { 0.0 };
+        let ready = self.ready(task);
+        match ready {
+            Ready::Uniform { elsewhere, on, there } => {
+                match self.busy.as_ref().and_then(|busy| busy.row(elsewhere)) {
+                    Some(times) => {
+                        self.hopes.fill::<BIASED>(Start::After(elsewhere), Rows { costs, times, bias })
+                    }
+                    None => {
+                        self.hopes.fill::<BIASED>(Start::At(elsewhere), Rows { costs, times: costs, bias })
+                    }
+                }
+                if on != usize::MAX {
+                    self.hopes.correct(on, there + costs[on] + bias_of(on));
+                }
+            }
+            Ready::PerMachine => {
+                self.hopes.fill::<BIASED>(Start::Own, Rows { costs, times: &self.ready, bias })
+            }
+        }
+        loop {
+            let (machine, hope) = self.hopes.most_promising();
+            if hope > best.score || hope == f64::INFINITY {
+                break;
+            }
+            self.hopes.correct(machine, f64::INFINITY);
+            let ready = match ready {
+                Ready::Uniform { on, there, .. } if machine == on => there,
+                Ready::Uniform { elsewhere, .. } => elsewhere,
+                Ready::PerMachine => self.ready[machine],
+            };
+            self.look(machine, ready, costs[machine], bias_of(machine), &mut best);
+        }
+        self.commit(task, best)
+    }
+
+    #[inline]
+    fn commit(&mut self, task: usize, place: Place) -> Slot {
+        let finish = place.start + place.cost;
+        let slot = Slot { machine: place.machine as u32, start: place.start, finish };
+        let lane = &mut self.lanes[place.machine];
+        lane.insert(place.at, slot.start, slot.finish);
+        if let Some(busy) = &mut self.busy {
+            if place.cost > 0.0 {
+                let (from, to) = lane.stretch(place.at, busy.reach());
+                busy.note(place.machine, from, to);
+            }
+        } else if self.crowd.is_dense() && self.instance.has_uniform_links() {
+            self.note_busy_times();
+        }
+        self.slots[task] = slot;
+        slot
+    }
+
+    #[cold]
+    fn note_busy_times(&mut self) {
+        let mut busy = BusyTable::new(self.instance);
+        for (machine, lane) in self.lanes.iter().enumerate() {
+            for at in 0..lane.len() {
+                let (from, to) = lane.stretch(at, busy.reach());
+                busy.note(machine, from, to);
+            }
+        }
+        self.busy = Some(busy);
+    }
+}
+
+/// Asks the processor to fetch what is about to be read. Large plans would spend a third of their time waiting
+/// without it.
+#[inline(always)]
+#[cfg_attr(target_arch = "x86_64", expect(unsafe_code, reason = "prefetching has no safe form"))]
+pub(crate) fn prefetch<T>(soon: &[T]) {
+    #[cfg(target_arch = "x86_64")]
+    for line in soon.chunks((64 / size_of::<T>()).max(1)) {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        // SAFETY: the address is that of a live element; a prefetch reads nothing and changes nothing.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(line.as_ptr().cast()) };
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = soon;
+}

@@ -1,0 +1,576 @@
+//! What is to be planned: tasks with a cost on every machine, edges with data, links between machines, releases.
+//! Everything is checked once, when an [`Instance`] is made; planners may rely on it. Reading files lives in
+//! [`crate::read`], planning in [`crate::algorithm`].
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+/// One dependency: `to` starts after `from` has finished and its data has arrived.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Edge {
+    /// The task that produces.
+    pub from: u32,
+    /// The task that consumes.
+    pub to: u32,
+    /// With [`Links::Uniform`] the time the transfer takes between different machines; with [`Links::Pairs`] the
+    /// amount of data.
+    pub data: f64,
+}
+
+/// How data travels between machines. Within one machine it costs nothing.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Links {
+    /// Every pair of machines is alike: an edge's `data` already is its transfer time.
+    Uniform,
+    /// A transfer from machine `a` to machine `b` takes `latency[a * p + b] + data / bandwidth[a * p + b]`.
+    Pairs {
+        /// Row-major, one row per sending machine; the diagonal is ignored.
+        latency: Vec<f64>,
+        /// Row-major, one row per sending machine; the diagonal is ignored.
+        bandwidth: Vec<f64>,
+    },
+}
+
+/// Why something is no instance. Tasks and machines are named where they have names, else numbered from 0.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum InstanceError {
+    /// There is nothing to run on.
+    #[error("there are no machines")]
+    NoMachines,
+    /// More tasks, edges or machines than a 32-bit index reaches.
+    #[error("too large: {tasks} tasks, {edges} edges, {machines} machines")]
+    TooLarge {
+        /// Number of tasks.
+        tasks: usize,
+        /// Number of edges.
+        edges: usize,
+        /// Number of machines.
+        machines: usize,
+    },
+    /// The last task with costs has fewer costs than there are machines.
+    #[error("task {task}: has {found} costs, but there are {machines} machines")]
+    MissingCosts {
+        /// The task.
+        task: String,
+        /// How many costs it has.
+        found: usize,
+        /// How many it needs.
+        machines: usize,
+    },
+    /// A cost is negative, infinite or not a number.
+    #[error("task {task}: cost {value} on machine {machine} is not a finite number of at least 0")]
+    BadCost {
+        /// The task.
+        task: String,
+        /// The machine.
+        machine: String,
+        /// What was given.
+        value: f64,
+    },
+    /// A release time is negative, infinite or not a number.
+    #[error("task {task}: release time {value} is not a finite number of at least 0")]
+    BadRelease {
+        /// The task.
+        task: String,
+        /// What was given.
+        value: f64,
+    },
+    /// Not one release time per task.
+    #[error("{found} release times for {tasks} tasks")]
+    ReleaseCount {
+        /// How many were given.
+        found: usize,
+        /// How many are needed.
+        tasks: usize,
+    },
+    /// Not one name per task or machine.
+    #[error("{found} names for {expected} {what}")]
+    NameCount {
+        /// What is named.
+        what: &'static str,
+        /// How many names were given.
+        found: usize,
+        /// How many are needed.
+        expected: usize,
+    },
+    /// An edge names a task that is not there.
+    #[error("edge {edge} ({from} to {to}): there is no task {missing}")]
+    UnknownTask {
+        /// Position among the edges.
+        edge: usize,
+        /// Its start.
+        from: u32,
+        /// Its end.
+        to: u32,
+        /// Which of the two is missing.
+        missing: u32,
+    },
+    /// An edge's data or cost is negative, infinite or not a number.
+    #[error("edge {from} to {to}: {value} is not a finite number of at least 0")]
+    BadData {
+        /// Its start.
+        from: String,
+        /// Its end.
+        to: String,
+        /// What was given.
+        value: f64,
+    },
+    /// The tasks wait for one another in a circle.
+    #[error("tasks wait for one another in a circle: {}", .0.join(" -> "))]
+    Cycle(Vec<String>),
+    /// A link table is not machines x machines.
+    #[error("{table} has {found} entries, but {machines} machines need {}", machines * machines)]
+    LinkShape {
+        /// `latency` or `bandwidth`.
+        table: &'static str,
+        /// How many entries it has.
+        found: usize,
+        /// Number of machines.
+        machines: usize,
+    },
+    /// A link's latency or bandwidth cannot be.
+    #[error("{table} {value} from machine {from} to machine {to} cannot be")]
+    BadLink {
+        /// `latency` or `bandwidth`.
+        table: &'static str,
+        /// The sending machine.
+        from: String,
+        /// The receiving machine.
+        to: String,
+        /// What was given.
+        value: f64,
+    },
+}
+
+/// Edges grouped by one of their ends.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub(crate) struct Adjacency {
+    offset: Vec<u32>,
+    edges: Vec<(u32, f64)>,
+}
+
+impl Adjacency {
+    fn group(tasks: usize, edges: &[Edge], key: impl Fn(&Edge) -> u32, other: impl Fn(&Edge) -> u32) -> Self {
+        let mut offset = vec![0u32; tasks + 1];
+        for e in edges {
+            offset[key(e) as usize + 1] += 1;
+        }
+        for i in 0..tasks {
+            offset[i + 1] += offset[i];
+        }
+        let mut next = offset.clone();
+        let mut grouped = vec![(0u32, 0.0); edges.len()];
+        for e in edges {
+            let slot = &mut next[key(e) as usize];
+            grouped[*slot as usize] = (other(e), e.data);
+            *slot += 1;
+        }
+        Self { offset, edges: grouped }
+    }
+
+    /// Asks for the place where the edges of `task` are noted.
+    #[inline]
+    pub(crate) fn foresee(&self, task: usize) {
+        crate::insertion::prefetch(&self.offset[task..=task]);
+    }
+
+    #[inline]
+    pub(crate) fn of(&self, task: usize) -> &[(u32, f64)] {
+        &self.edges[self.offset[task] as usize..self.offset[task + 1] as usize]
+    }
+}
+
+/// Link tables as planners use them: the diagonal costs nothing by construction.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct PairTable {
+    pub(crate) latency: Vec<f64>,
+    pub(crate) bandwidth: Vec<f64>,
+    mean_latency: f64,
+    mean_bandwidth: f64,
+}
+
+/// Tasks, machines and what binds them, checked.
+///
+/// ```
+/// use warpyard_dag::{Edge, Instance, Links};
+/// let two = Instance::new(2, vec![3.0, 5.0, 4.0, 1.0], &[Edge { from: 0, to: 1, data: 2.0 }], Links::Uniform)?;
+/// assert_eq!((two.tasks(), two.machines()), (2, 2));
+/// assert_eq!(two.transfer(2.0, 0, 1), 2.0);
+/// assert_eq!(two.transfer(2.0, 0, 0), 0.0);
+/// # Ok::<(), warpyard_dag::InstanceError>(())
+/// ```
+#[derive(Debug, Clone, PartialEq)]
+pub struct Instance {
+    machines: usize,
+    costs: Arc<Vec<f64>>,
+    pub(crate) successors: Adjacency,
+    pub(crate) predecessors: Adjacency,
+    pub(crate) pairs: Option<PairTable>,
+    release: Vec<f64>,
+    order: Vec<u32>,
+    level: Vec<u32>,
+    integral: bool,
+    task_names: Vec<String>,
+    machine_names: Vec<String>,
+}
+
+impl Instance {
+    /// Checks and builds an instance with unnamed tasks and machines, all released at 0. `costs` is row-major: one
+    /// row per task, one column per machine.
+    ///
+    /// # Errors
+    /// Says which task, edge or machine is wrong, and how.
+    pub fn new(
+        machines: usize,
+        costs: Vec<f64>,
+        edges: &[Edge],
+        links: Links,
+    ) -> Result<Self, InstanceError> {
+        Self::named(machines, costs, edges, links, Vec::new(), Vec::new())
+    }
+
+    /// As [`Instance::new`], with names for tasks and machines; an empty list leaves them numbered.
+    ///
+    /// # Errors
+    /// Says which task, edge or machine is wrong, and how.
+    pub fn named(
+        machines: usize,
+        costs: Vec<f64>,
+        edges: &[Edge],
+        links: Links,
+        task_names: Vec<String>,
+        machine_names: Vec<String>,
+    ) -> Result<Self, InstanceError> {
+        if machines == 0 {
+            return Err(InstanceError::NoMachines);
+        }
+        let tasks = costs.len().div_ceil(machines);
+        name_count("tasks", &task_names, tasks)?;
+        name_count("machines", &machine_names, machines)?;
+        let task = |i: usize| name(&task_names, i).into_owned();
+        if u32::try_from(tasks).is_err()
+            || u32::try_from(edges.len()).is_err()
+            || u32::try_from(machines).is_err()
+        {
+            return Err(InstanceError::TooLarge { tasks, edges: edges.len(), machines });
+        }
+        if !costs.len().is_multiple_of(machines) {
+            return Err(InstanceError::MissingCosts {
+                task: task(tasks - 1),
+                found: costs.len() % machines,
+                machines,
+            });
+        }
+        if let Some(at) = costs.iter().position(|c| !is_amount(*c)) {
+            return Err(InstanceError::BadCost {
+                task: task(at / machines),
+                machine: name(&machine_names, at % machines).into_owned(),
+                value: costs[at],
+            });
+        }
+        check_edges(edges, tasks, &task)?;
+        let pairs = PairTable::new(links, machines, &machine_names)?;
+        let integral = pairs.is_none()
+            && costs.iter().all(|c| is_integer(*c))
+            && edges.iter().all(|e| is_integer(e.data));
+        let successors = Adjacency::group(tasks, edges, |e| e.from, |e| e.to);
+        let predecessors = Adjacency::group(tasks, edges, |e| e.to, |e| e.from);
+        let (order, level) = topological(&successors, &predecessors, tasks)
+            .map_err(|circle| InstanceError::Cycle(circle.into_iter().map(|t| task(t as usize)).collect()))?;
+        Ok(Self {
+            machines,
+            costs: Arc::new(costs),
+            successors,
+            predecessors,
+            pairs,
+            release: Vec::new(),
+            order,
+            level,
+            integral,
+            task_names,
+            machine_names,
+        })
+    }
+
+    /// Gives every task the earliest moment it may start.
+    ///
+    /// # Errors
+    /// When there is not one per task, or one is negative or not finite.
+    pub fn with_releases(mut self, release: Vec<f64>) -> Result<Self, InstanceError> {
+        if release.len() != self.tasks() {
+            return Err(InstanceError::ReleaseCount { found: release.len(), tasks: self.tasks() });
+        }
+        if let Some(at) = release.iter().position(|r| !is_amount(*r)) {
+            return Err(InstanceError::BadRelease {
+                task: self.task_name(at).into_owned(),
+                value: release[at],
+            });
+        }
+        self.integral &= release.iter().all(|r| is_integer(*r));
+        self.release = release;
+        Ok(self)
+    }
+
+    /// Number of tasks.
+    pub fn tasks(&self) -> usize {
+        self.costs.len() / self.machines
+    }
+
+    /// Number of machines.
+    pub fn machines(&self) -> usize {
+        self.machines
+    }
+
+    /// Number of edges.
+    pub fn edge_count(&self) -> usize {
+        self.successors.edges.len()
+    }
+
+    /// What `task` costs on each machine.
+    #[inline]
+    pub fn costs(&self, task: usize) -> &[f64] {
+        &self.costs[task * self.machines..(task + 1) * self.machines]
+    }
+
+    /// The whole cost matrix, row-major.
+    pub fn cost_matrix(&self) -> &[f64] {
+        &self.costs
+    }
+
+    /// The tasks that wait for `task`, with the data each needs.
+    #[inline]
+    pub fn successors(&self, task: usize) -> &[(u32, f64)] {
+        self.successors.of(task)
+    }
+
+    /// The tasks that `task` waits for, with the data it needs of each.
+    #[inline]
+    pub fn predecessors(&self, task: usize) -> &[(u32, f64)] {
+        self.predecessors.of(task)
+    }
+
+    /// All edges, by producing task.
+    pub fn edges(&self) -> impl Iterator<Item = Edge> + '_ {
+        (0..self.tasks()).flat_map(|from| {
+            self.successors(from).iter().map(move |&(to, data)| Edge { from: from as u32, to, data })
+        })
+    }
+
+    /// The earliest moment `task` may start, dependencies aside.
+    #[inline]
+    pub fn release(&self, task: usize) -> f64 {
+        if self.release.is_empty() { 0.0 } else { self.release[task] }
+    }
+
+    /// How long `data` takes from one machine to another.
+    #[inline]
+    pub fn transfer(&self, data: f64, from: usize, to: usize) -> f64 {
+        match &self.pairs {
+            _ if from == to => 0.0,
+            None => data,
+            Some(pairs) => {
+                let at = from * self.machines + to;
+                pairs.latency[at] + data / pairs.bandwidth[at]
+            }
+        }
+    }
+
+    /// How long `data` takes between different machines as ranks see it: mean latency + data / mean bandwidth.
+    #[inline]
+    pub fn mean_transfer(&self, data: f64) -> f64 {
+        match &self.pairs {
+            None => data,
+            Some(pairs) => pairs.mean_latency + data / pairs.mean_bandwidth,
+        }
+    }
+
+    /// The least `data` can take between different machines.
+    pub(crate) fn least_transfer(&self) -> impl Fn(f64) -> f64 + '_ {
+        let p = self.machines;
+        let least = self.pairs.as_ref().filter(|_| p > 1).map(|pairs| {
+            let apart = |at: &usize| at / p != at % p;
+            let latency = (0..p * p).filter(apart).map(|at| pairs.latency[at]).fold(f64::INFINITY, f64::min);
+            let bandwidth = (0..p * p).filter(apart).map(|at| pairs.bandwidth[at]).fold(0.0, f64::max);
+            (latency, bandwidth)
+        });
+        move |data| match least {
+            None => data,
+            Some((latency, bandwidth)) => latency + data / bandwidth,
+        }
+    }
+
+    /// Whether every pair of machines is linked alike.
+    pub fn has_uniform_links(&self) -> bool {
+        self.pairs.is_none()
+    }
+
+    /// Whether all costs, transfers and releases are whole numbers, so that all planned times are.
+    pub fn is_integral(&self) -> bool {
+        self.integral
+    }
+
+    /// The tasks in an order in which every task comes after those it waits for: by level, then index.
+    pub fn topological_order(&self) -> &[u32] {
+        &self.order
+    }
+
+    /// How many edges the longest chain leading to `task` has.
+    #[inline]
+    pub fn level(&self, task: usize) -> u32 {
+        self.level[task]
+    }
+
+    /// The task's name, or its number.
+    pub fn task_name(&self, task: usize) -> Cow<'_, str> {
+        name(&self.task_names, task)
+    }
+
+    /// The machine's name, or its number.
+    pub fn machine_name(&self, machine: usize) -> Cow<'_, str> {
+        name(&self.machine_names, machine)
+    }
+
+    /// The same tasks with every edge turned round and nothing released late: a schedule of it read backwards is
+    /// one of this instance.
+    pub(crate) fn reversed(&self) -> Self {
+        let p = self.machines;
+        let transpose = |m: &[f64]| (0..p * p).map(|at| m[(at % p) * p + at / p]).collect::<Vec<_>>();
+        let (order, level) = topological(&self.predecessors, &self.successors, self.tasks())
+            .unwrap_or_else(|_| unreachable!("an instance has no circle, either way round"));
+        Self {
+            successors: self.predecessors.clone(),
+            predecessors: self.successors.clone(),
+            pairs: self.pairs.as_ref().map(|t| PairTable {
+                latency: transpose(&t.latency),
+                bandwidth: transpose(&t.bandwidth),
+                ..*t
+            }),
+            release: Vec::new(),
+            order,
+            level,
+            costs: Arc::clone(&self.costs),
+            task_names: Vec::new(),
+            machine_names: Vec::new(),
+            ..*self
+        }
+    }
+}
+
+impl PairTable {
+    fn new(links: Links, machines: usize, names: &[String]) -> Result<Option<Self>, InstanceError> {
+        let Links::Pairs { mut latency, mut bandwidth } = links else { return Ok(None) };
+        for (table, entries) in [("latency", &latency), ("bandwidth", &bandwidth)] {
+            if entries.len() != machines * machines {
+                return Err(InstanceError::LinkShape { table, found: entries.len(), machines });
+            }
+        }
+        let (mut sum_latency, mut sum_bandwidth) = (0.0, 0.0);
+        for at in 0..machines * machines {
+            let (from, to) = (at / machines, at % machines);
+            if from == to {
+                (latency[at], bandwidth[at]) = (0.0, f64::INFINITY);
+                continue;
+            }
+            let bad = |table, value| InstanceError::BadLink {
+                table,
+                from: name(names, from).into_owned(),
+                to: name(names, to).into_owned(),
+                value,
+            };
+            if !is_amount(latency[at]) {
+                return Err(bad("latency", latency[at]));
+            }
+            if bandwidth[at].is_nan() || bandwidth[at] <= 0.0 {
+                return Err(bad("bandwidth", bandwidth[at]));
+            }
+            sum_latency += latency[at];
+            sum_bandwidth += bandwidth[at];
+        }
+        let pairs = (machines * (machines - 1)).max(1) as f64;
+        let mean_bandwidth = if machines == 1 { f64::INFINITY } else { sum_bandwidth / pairs };
+        Ok(Some(Self { latency, bandwidth, mean_latency: sum_latency / pairs, mean_bandwidth }))
+    }
+}
+
+fn check_edges(edges: &[Edge], tasks: usize, task: &impl Fn(usize) -> String) -> Result<(), InstanceError> {
+    for (at, e) in edges.iter().enumerate() {
+        if let Some(missing) = [e.from, e.to].into_iter().find(|t| *t as usize >= tasks) {
+            return Err(InstanceError::UnknownTask { edge: at, from: e.from, to: e.to, missing });
+        }
+        if !is_amount(e.data) {
+            return Err(InstanceError::BadData {
+                from: task(e.from as usize),
+                to: task(e.to as usize),
+                value: e.data,
+            });
+        }
+    }
+    Ok(())
+}
+
+/// Order by level and index, and the levels; or one circle, its first task repeated at the end.
+fn topological(
+    successors: &Adjacency,
+    predecessors: &Adjacency,
+    tasks: usize,
+) -> Result<(Vec<u32>, Vec<u32>), Vec<u32>> {
+    let mut unmet: Vec<u32> = (0..tasks).map(|t| predecessors.of(t).len() as u32).collect();
+    let mut level = vec![0u32; tasks];
+    let mut order: Vec<u32> = (0..tasks as u32).filter(|t| unmet[*t as usize] == 0).collect();
+    let mut done = 0;
+    while done < order.len() {
+        let task = order[done] as usize;
+        done += 1;
+        for &(next, _) in successors.of(task) {
+            let next = next as usize;
+            level[next] = level[next].max(level[task] + 1);
+            unmet[next] -= 1;
+            if unmet[next] == 0 {
+                order.push(next as u32);
+            }
+        }
+    }
+    if order.len() < tasks {
+        return Err(circle(predecessors, &unmet));
+    }
+    order.sort_unstable_by_key(|t| (level[*t as usize], *t));
+    Ok((order, level))
+}
+
+/// Walks back from a task that never became ready until one comes up twice.
+fn circle(predecessors: &Adjacency, unmet: &[u32]) -> Vec<u32> {
+    let stuck = |t: &u32| unmet[*t as usize] > 0;
+    let Some(mut at) = (0..unmet.len() as u32).find(stuck) else { return Vec::new() };
+    let mut seen = vec![usize::MAX; unmet.len()];
+    let mut path = Vec::new();
+    while seen[at as usize] == usize::MAX {
+        seen[at as usize] = path.len();
+        path.push(at);
+        let Some(before) = predecessors.of(at as usize).iter().map(|e| e.0).find(stuck) else { return path };
+        at = before;
+    }
+    let mut circle = path.split_off(seen[at as usize]);
+    circle.push(at);
+    circle.reverse();
+    circle
+}
+
+fn name_count(what: &'static str, names: &[String], expected: usize) -> Result<(), InstanceError> {
+    if names.is_empty() || names.len() == expected {
+        return Ok(());
+    }
+    Err(InstanceError::NameCount { what, found: names.len(), expected })
+}
+
+fn name(names: &[String], at: usize) -> Cow<'_, str> {
+    names.get(at).map_or_else(|| Cow::Owned(at.to_string()), |n| Cow::Borrowed(n.as_str()))
+}
+
+fn is_amount(value: f64) -> bool {
+    value >= 0.0 && value.is_finite()
+}
+
+fn is_integer(value: f64) -> bool {
+    value.fract() == 0.0 && value <= 9_007_199_254_740_992.0
+}

@@ -1,0 +1,109 @@
+//! Every planner of the registry against generated instances, judged by the checker and the bounds.
+
+use proptest::prelude::*;
+use warpyard_dag::algorithm::{ALGORITHMS, Run, heft};
+use warpyard_dag::{Bounds, Edge, Instance, Layered, Links, check};
+
+/// Small odd instances: tasks of no length, equal costs, edges without data, skewed links, late releases.
+fn instances() -> impl Strategy<Value = Instance> {
+    (1usize..24, 1usize..20, any::<u64>(), any::<bool>(), any::<bool>(), 0u64..3).prop_map(
+        |(tasks, machines, seed, pairs, releases, kind)| {
+            let mut draw = warpyard_dag::SplitMix64::new(seed);
+            let mut number = |most: u64| match kind {
+                0 => draw.below(most) as f64,
+                1 => draw.below(3) as f64,
+                _ => draw.unit() * most as f64,
+            };
+            let costs: Vec<f64> = (0..tasks * machines).map(|_| number(30)).collect();
+            let mut edges = Vec::new();
+            // Edges go from higher to lower index, so that index order is not the order of running.
+            for from in 0..tasks as u32 {
+                for to in 0..from {
+                    if number(30) < 5.0 {
+                        edges.push(Edge { from, to, data: number(20) });
+                    }
+                }
+            }
+            let links = if pairs {
+                let size = machines * machines;
+                Links::Pairs {
+                    latency: (0..size).map(|_| number(5)).collect(),
+                    bandwidth: (0..size).map(|_| number(4) + 0.5).collect(),
+                }
+            } else {
+                Links::Uniform
+            };
+            let release = (0..tasks).map(|_| if releases { number(40) } else { 0.0 }).collect();
+            Instance::new(machines, costs, &edges, links).unwrap().with_releases(release).unwrap()
+        },
+    )
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn every_schedule_stands_before_the_checker_and_above_the_bounds(instance in instances(), seed in any::<u64>()) {
+        let bound = Bounds::of(&instance).makespan();
+        for algorithm in ALGORITHMS {
+            let plan = algorithm.plan(&instance, &mut Run::iterations(30).seed(seed));
+            prop_assert_eq!(check(&instance, &plan.schedule), Ok(()), "{}", algorithm.name);
+            prop_assert!(plan.schedule.makespan() >= bound * (1.0 - 1e-9), "{}", algorithm.name);
+            let again = algorithm.plan(&instance, &mut Run::iterations(30).seed(seed));
+            prop_assert_eq!(plan, again, "{} is not repeatable", algorithm.name);
+        }
+    }
+
+    #[test]
+    fn heft_equals_the_plain_reading_of_its_paper(instance in instances()) {
+        prop_assert_eq!(heft(&instance).slots, plain_heft(&instance));
+    }
+}
+
+/// HEFT with nothing clever in it.
+fn plain_heft(instance: &Instance) -> Vec<warpyard_dag::Slot> {
+    let ranks = warpyard_dag::upward_ranks(instance);
+    let mut order: Vec<usize> = (0..instance.tasks()).collect();
+    order.sort_by(|a, b| {
+        ranks[*b].total_cmp(&ranks[*a]).then(instance.level(*a).cmp(&instance.level(*b))).then(a.cmp(b))
+    });
+    let mut slots = vec![warpyard_dag::Slot::default(); instance.tasks()];
+    let mut lanes: Vec<Vec<(f64, f64)>> = vec![Vec::new(); instance.machines()];
+    for task in order {
+        let mut best = (f64::INFINITY, 0, 0.0, 0);
+        for (machine, lane) in lanes.iter().enumerate() {
+            let cost = instance.costs(task)[machine];
+            let arrivals = instance.predecessors(task).iter().map(|&(before, data)| {
+                let slot = &slots[before as usize];
+                slot.finish + instance.transfer(data, slot.machine as usize, machine)
+            });
+            let ready = arrivals.fold(instance.release(task), f64::max);
+            let mut start = ready;
+            let mut place = lane.len();
+            for (at, (from, to)) in lane.iter().enumerate() {
+                if start + cost <= *from {
+                    place = at;
+                    break;
+                }
+                start = start.max(*to);
+            }
+            if start + cost < best.0 {
+                best = (start + cost, machine, start, place);
+            }
+        }
+        let (finish, machine, start, place) = best;
+        lanes[machine].insert(place, (start, finish));
+        slots[task] = warpyard_dag::Slot { machine: machine as u32, start, finish };
+    }
+    slots
+}
+
+#[test]
+fn heft_is_exact_on_more_machines_and_where_they_are_full() {
+    for (tasks, machines, ccr, alpha) in [(600, 70, 100, 100), (900, 40, 5, 400), (2500, 100, 0, 800)] {
+        let layered = Layered { tasks, machines, ccr, alpha, seed: 9, ..Default::default() };
+        let instance = layered.generate().unwrap();
+        let schedule = heft(&instance);
+        assert_eq!(schedule.slots, plain_heft(&instance), "{tasks}x{machines}");
+    }
+}
