@@ -1,3 +1,4 @@
 //! warpyard worker.
 
 pub mod probe;
+pub mod supervise;

@@ -1,0 +1,68 @@
+//! The three clocks of a supervisor: the wall's for people, the boot's to tell processes apart, and running time.
+
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use nix::time::{ClockId, clock_gettime};
+
+/// Microseconds since 1970.
+pub(super) fn unix_us() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_micros() as u64)
+}
+
+/// Microseconds since the machine booted: the clock `/proc` gives the start of processes in.
+pub(super) fn boot_us() -> u64 {
+    clock_gettime(ClockId::CLOCK_BOOTTIME)
+        .map_or(0, |t| t.tv_sec() as u64 * 1_000_000 + t.tv_nsec() as u64 / 1_000)
+}
+
+/// Time spent running: a stopwatch that stands still while the task is frozen.
+#[derive(Debug)]
+pub(super) struct RunningTime {
+    before: Duration,
+    since: Option<Instant>,
+}
+
+impl RunningTime {
+    pub(super) fn start(now: Instant) -> Self {
+        Self { before: Duration::ZERO, since: Some(now) }
+    }
+
+    pub(super) fn pause(&mut self, now: Instant) {
+        self.before = self.elapsed(now);
+        self.since = None;
+    }
+
+    pub(super) fn resume(&mut self, now: Instant) {
+        self.since.get_or_insert(now);
+    }
+
+    pub(super) fn elapsed(&self, now: Instant) -> Duration {
+        self.before + self.since.map_or(Duration::ZERO, |since| now.saturating_duration_since(since))
+    }
+
+    /// When `limit` of running time will have passed if nothing pauses it; `None` while it stands still.
+    pub(super) fn reaches(&self, limit: Duration) -> Option<Instant> {
+        Some(self.since? + limit.saturating_sub(self.before))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paused_time_does_not_count() {
+        let t0 = Instant::now();
+        let at = |ms| t0 + Duration::from_millis(ms);
+        let limit = Duration::from_millis(100);
+        let mut time = RunningTime::start(t0);
+        assert_eq!(time.reaches(limit), Some(at(100)));
+        time.pause(at(40));
+        assert_eq!(time.reaches(limit), None);
+        assert_eq!(time.elapsed(at(500)), Duration::from_millis(40));
+        time.resume(at(500));
+        time.resume(at(510));
+        assert_eq!(time.reaches(limit), Some(at(560)));
+        assert_eq!(time.elapsed(at(530)), Duration::from_millis(70));
+    }
+}

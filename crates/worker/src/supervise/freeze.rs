@@ -1,0 +1,275 @@
+//! Freezing every process of an attempt in place, and thawing them: by a cgroup made at that moment, so that a task
+//! that is never frozen pays nothing, or by signals where no cgroup can be made.
+
+use std::{
+    collections::BTreeSet,
+    fs, io,
+    path::{Path, PathBuf},
+};
+
+use serde::{Deserialize, Serialize};
+
+use super::process::{Descendant, ProcessStat, each_descendant};
+
+/// A way to freeze processes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Freezer {
+    /// `cgroup.freeze` of the unified hierarchy.
+    Cgroup2,
+    /// The freezer controller of the old hierarchies.
+    Cgroup1,
+    /// SIGSTOP to each process. They can tell, and a parent that waits for stopped children is told.
+    Signals,
+}
+
+impl Freezer {
+    /// Every way, the best first.
+    pub fn all() -> Vec<Self> {
+        vec![Self::Cgroup2, Self::Cgroup1, Self::Signals]
+    }
+
+    fn switch(self) -> Switch {
+        match self {
+            Self::Cgroup1 => Switch { file: "freezer.state", on: "FROZEN", off: "THAWED" },
+            _ => Switch { file: "cgroup.freeze", on: "1", off: "0" },
+        }
+    }
+}
+
+/// The file of a group that freezes it, and what to write there.
+struct Switch {
+    file: &'static str,
+    on: &'static str,
+    off: &'static str,
+}
+
+/// The frozen or freezing processes below one supervisor.
+#[derive(Debug)]
+pub(super) struct Ice {
+    root: i32,
+    name: String,
+    ways: Vec<Freezer>,
+    group: Option<Group>,
+    /// Groups that turned out not to work but hold processes already.
+    abandoned: Vec<Group>,
+}
+
+#[derive(Debug)]
+struct Group {
+    way: Freezer,
+    path: PathBuf,
+}
+
+impl Ice {
+    /// Nothing is frozen and nothing made yet.
+    pub(super) fn new(root: i32, key: &str, ways: &[Freezer]) -> Self {
+        let key: String = key.chars().map(|c| if c.is_alphanumeric() { c } else { '.' }).collect();
+        let ways = ways.iter().rev().copied().collect();
+        Self { root, name: format!("warpyard-{key}-{root}"), ways, group: None, abandoned: Vec::new() }
+    }
+
+    /// Makes the group, if there is to be one. The best way left is last in `ways`.
+    pub(super) fn prepare(&mut self) {
+        while self.group.is_none()
+            && let Some(&way) = self.ways.last()
+            && way != Freezer::Signals
+        {
+            match Group::make(way, &self.name) {
+                Ok(group) => self.group = Some(group),
+                Err(_) => drop(self.ways.pop()),
+            }
+        }
+    }
+
+    /// The group's directory, for whoever must clean up after a supervisor that was killed.
+    pub(super) fn group(&self) -> Option<&Path> {
+        self.group.as_ref().map(|group| group.path.as_path())
+    }
+
+    /// Freezes what can be frozen now; `true` once every process is.
+    pub(super) fn freeze(&mut self) -> bool {
+        self.prepare();
+        let Some(group) = &self.group else { return stop_all(self.root) };
+        match group.freeze(self.root) {
+            Ok(frozen) => frozen,
+            Err(_) => {
+                // This way does not work here after all: undo it and go on with the next.
+                let _best_effort = group.thaw();
+                self.abandoned.extend(self.group.take());
+                self.ways.pop();
+                false
+            }
+        }
+    }
+
+    pub(super) fn thaw(&self) {
+        let thawed = self.group.as_ref().map(Group::thaw);
+        if !matches!(thawed, Some(Ok(()))) {
+            each_descendant(self.root, |process| {
+                let _gone = process.signal(self.root, libc::SIGCONT);
+            });
+        }
+    }
+
+    /// Removes the group once its processes are gone.
+    pub(super) fn remove(&mut self) {
+        for group in self.abandoned.drain(..).chain(self.group.take()) {
+            let _left_for_the_next_boot = fs::remove_dir(&group.path);
+        }
+    }
+}
+
+impl Group {
+    fn make(way: Freezer, name: &str) -> io::Result<Self> {
+        let path = own_group(way)?.join(name);
+        match fs::create_dir(&path) {
+            Err(e) if e.kind() != io::ErrorKind::AlreadyExists => return Err(e),
+            _ => {}
+        }
+        let group = Self { way, path };
+        if let Err(e) = group.thaw() {
+            fs::remove_dir(&group.path)?;
+            return Err(e);
+        }
+        Ok(group)
+    }
+
+    fn freeze(&self, root: i32) -> io::Result<bool> {
+        let switch = self.way.switch();
+        // The switch first: what is moved in then stands still at once and has no more children.
+        fs::write(self.path.join(switch.file), switch.on)?;
+        let members = self.members()?;
+        let mut failed = None;
+        each_descendant(root, |Descendant { pid, .. }| {
+            if !members.contains(&pid) {
+                match fs::write(self.path.join("cgroup.procs"), pid.to_string()) {
+                    Err(e) if e.raw_os_error() != Some(libc::ESRCH) => failed = Some(e),
+                    _ => {}
+                }
+            }
+        });
+        failed.map_or(Ok(()), Err)?;
+        if !self.is_frozen()? {
+            return Ok(false);
+        }
+        let members = self.members()?;
+        let mut complete = true;
+        each_descendant(root, |Descendant { pid, .. }| complete &= members.contains(&pid) || !is_alive(pid));
+        Ok(complete)
+    }
+
+    fn thaw(&self) -> io::Result<()> {
+        let switch = self.way.switch();
+        fs::write(self.path.join(switch.file), switch.off)
+    }
+
+    fn is_frozen(&self) -> io::Result<bool> {
+        Ok(match self.way {
+            Freezer::Cgroup1 => fs::read_to_string(self.path.join("freezer.state"))?.trim() == "FROZEN",
+            _ => fs::read_to_string(self.path.join("cgroup.events"))?.lines().any(|line| line == "frozen 1"),
+        })
+    }
+
+    fn members(&self) -> io::Result<BTreeSet<i32>> {
+        let text = fs::read_to_string(self.path.join("cgroup.procs"))?;
+        Ok(text.lines().filter_map(|pid| pid.parse().ok()).collect())
+    }
+}
+
+/// Thaws and empties a group whose supervisor was killed: returns the processes in it, until it is gone.
+pub(super) fn thaw_orphans(group: &Path) -> Vec<i32> {
+    for way in [Freezer::Cgroup2, Freezer::Cgroup1] {
+        let Switch { file, off, .. } = way.switch();
+        if group.join(file).exists() {
+            let _best_effort = fs::write(group.join(file), off);
+        }
+    }
+    let Ok(text) = fs::read_to_string(group.join("cgroup.procs")) else { return Vec::new() };
+    let members: Vec<i32> = text.lines().filter_map(|pid| pid.parse().ok()).collect();
+    if members.is_empty() {
+        let _in_use_a_little_longer = fs::remove_dir(group);
+    }
+    members
+}
+
+fn stop_all(root: i32) -> bool {
+    let mut all_stopped = true;
+    each_descendant(root, |process| {
+        if ProcessStat::read(process.pid).is_ok_and(|stat| stat.alive && !stat.stopped) {
+            let _gone = process.signal(root, libc::SIGSTOP);
+            all_stopped = false;
+        }
+    });
+    all_stopped
+}
+
+fn is_alive(pid: i32) -> bool {
+    ProcessStat::read(pid).is_ok_and(|stat| stat.alive)
+}
+
+/// The directory of the group this process is in, in the hierarchy that can freeze.
+fn own_group(way: Freezer) -> io::Result<PathBuf> {
+    let mounts = fs::read_to_string("/proc/self/mountinfo")?;
+    let groups = fs::read_to_string("/proc/self/cgroup")?;
+    find_group(way, &mounts, &groups).ok_or_else(|| io::ErrorKind::NotFound.into())
+}
+
+fn find_group(way: Freezer, mounts: &str, groups: &str) -> Option<PathBuf> {
+    let (root, mount_point) = mounts.lines().find_map(|line| {
+        let (mount, filesystem) = line.split_once(" - ")?;
+        let mut filesystem = filesystem.split(' ');
+        let kind = filesystem.next()?;
+        let options = filesystem.nth(1)?;
+        let matches = match way {
+            Freezer::Cgroup2 => kind == "cgroup2",
+            Freezer::Cgroup1 => kind == "cgroup" && options.split(',').any(|option| option == "freezer"),
+            Freezer::Signals => false,
+        };
+        let mut mount = mount.split(' ').skip(3);
+        matches.then_some((mount.next()?, mount.next()?))
+    })?;
+    let own = groups.lines().find_map(|line| {
+        let mut fields = line.splitn(3, ':').skip(1);
+        let (controllers, path) = (fields.next()?, fields.next()?);
+        let matches = match way {
+            Freezer::Cgroup2 => controllers.is_empty(),
+            _ => controllers.split(',').any(|controller| controller == "freezer"),
+        };
+        matches.then_some(path)
+    })?;
+    // In a container the mount shows a part of the tree; our group is named from the root of all of it, or not at all.
+    let below_mount = Path::new(own).strip_prefix(root).unwrap_or(Path::new(""));
+    Some(Path::new(mount_point).join(below_mount))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HYBRID: &str = "\
+30 20 0:26 / /sys/fs/cgroup/freezer rw,relatime - cgroup cgroup rw,freezer
+31 20 0:27 / /sys/fs/cgroup/cpu,cpuacct rw,relatime shared:5 - cgroup cgroup rw,cpu,cpuacct
+32 20 0:28 / /sys/fs/cgroup/unified rw,relatime shared:6 - cgroup2 cgroup2 rw,nsdelegate
+";
+
+    #[test]
+    fn our_group_is_found_in_each_hierarchy() {
+        let groups = "6:freezer:/slurm/job7\n1:cpu,cpuacct:/\n0::/system.slice/warpyard.service\n";
+        let found = |way| find_group(way, HYBRID, groups);
+        assert_eq!(
+            found(Freezer::Cgroup2),
+            Some("/sys/fs/cgroup/unified/system.slice/warpyard.service".into())
+        );
+        assert_eq!(found(Freezer::Cgroup1), Some("/sys/fs/cgroup/freezer/slurm/job7".into()));
+        assert_eq!(find_group(Freezer::Cgroup2, "", groups), None);
+    }
+
+    #[test]
+    fn a_mount_of_a_part_of_the_tree_hides_what_is_above() {
+        let mounts = "32 20 0:28 /docker/abc /sys/fs/cgroup rw - cgroup2 cgroup rw\n";
+        let found = |groups| find_group(Freezer::Cgroup2, mounts, groups);
+        assert_eq!(found("0::/docker/abc/inner\n"), Some("/sys/fs/cgroup/inner".into()));
+        assert_eq!(found("0::/\n"), Some("/sys/fs/cgroup".into()));
+    }
+}

@@ -1,0 +1,43 @@
+//! Attempts as real processes that outlive everything: the spawner, the supervisor of each attempt, and the files by
+//! which a worker finds them again. What should run, and where, is decided elsewhere; containers live elsewhere too.
+//!
+//! ```text
+//! worker ──launch (stream socket)──▶ spawner ──fork──▶ supervisor ──exec──▶ task ─▶ its children
+//!    │                               one, tiny,          one each,            own session
+//!    │                               single-threaded     own session
+//!    ├─ want ───────▶ attempt directory ◀── running, state, exit, log, stdout, stderr ─┘
+//!    └─ SIGUSR1 (pidfd) ───────────────▶ supervisor ── datagram: the key ──▶ worker
+//! ```
+//!
+//! *Files are the truth, pokes are hints.* The worker says what it wants in `want` and pokes the supervisor, which
+//! reads the file whole each time; the supervisor says what is in `running`, `state` and `exit` and pokes the worker.
+//! Losing any poke loses nothing. Records are written to another name and renamed, so a reader sees all of one or
+//! none; they are not synced, because the death of a process loses nothing the kernel was given, and an attempt does
+//! not survive the death of the machine anyway.
+//!
+//! An attempt directory starts at most once: the supervisor takes it by creating `running` where there is none, so a
+//! launch may be repeated whenever it is in doubt whether the first one arrived.
+
+mod attempt;
+mod clock;
+mod freeze;
+mod launch;
+mod output;
+mod poke;
+mod process;
+mod record;
+mod spawner;
+mod supervisor;
+mod task;
+
+pub use attempt::{AttemptDir, Found, scan};
+pub use freeze::Freezer;
+pub use launch::{Launch, User};
+pub use poke::PokeListener;
+pub use process::Sighting;
+pub use record::{Cause, Exit, Output, Phase, RecordError, Running, Started, State, Status, Usage, Want};
+pub use spawner::{Delivery, LaunchError, Spawner, spawner_main};
+
+/// The variable every task of an attempt finds its attempt's directory in. Processes that escaped a supervisor which
+/// was itself killed are recognised by it.
+pub const ATTEMPT_DIR_VARIABLE: &str = "WARPYARD_ATTEMPT_DIR";

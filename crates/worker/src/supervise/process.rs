@@ -1,0 +1,254 @@
+//! Processes as `/proc` tells of them: which one a pid means, who descends from whom, and signals that reach only
+//! the one that was meant.
+#![expect(unsafe_code, reason = "pidfds have no safe wrapper in our dependencies")]
+
+use std::{
+    collections::BTreeSet,
+    fs, io,
+    os::fd::{AsRawFd, FromRawFd, OwnedFd},
+    sync::OnceLock,
+};
+
+use nix::unistd::{SysconfVar, sysconf};
+use serde::{Deserialize, Serialize};
+
+use super::clock;
+
+/// A pid and a moment at which the process was seen alive.
+///
+/// Pids are reused, but never while their process lives. So whatever process has this pid now is the one that was
+/// seen exactly if it began no later than it was seen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Sighting {
+    /// The process id.
+    pub pid: i32,
+    /// When it was seen, in microseconds since boot.
+    pub seen_us: u64,
+}
+
+impl Sighting {
+    /// A process known to be alive now: oneself, or a child not yet waited for.
+    pub fn now(pid: i32) -> Self {
+        Self { pid, seen_us: clock::boot_us() }
+    }
+
+    /// Whether the process that was seen is still there and not a zombie.
+    pub fn is_alive(self) -> bool {
+        ProcessStat::read(self.pid).is_ok_and(|stat| stat.alive && stat.began_us <= self.seen_us)
+    }
+
+    /// Sends a signal to the process that was seen, and to no other; `false` if it is gone.
+    pub fn signal(self, signal: i32) -> io::Result<bool> {
+        signal_if(self.pid, signal, |stat| stat.began_us <= self.seen_us)
+    }
+}
+
+/// What `/proc/<pid>/stat` says.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ProcessStat {
+    pub(super) parent: i32,
+    pub(super) session: i32,
+    pub(super) began_us: u64,
+    /// Neither a zombie nor beyond.
+    pub(super) alive: bool,
+    /// Stopped by a signal.
+    pub(super) stopped: bool,
+}
+
+impl ProcessStat {
+    pub(super) fn read(pid: i32) -> io::Result<Self> {
+        let text = fs::read(format!("/proc/{pid}/stat"))?;
+        Self::parse(&text).ok_or_else(|| io::ErrorKind::InvalidData.into())
+    }
+
+    fn parse(text: &[u8]) -> Option<Self> {
+        // The second field is the name in brackets, which may itself hold brackets and spaces.
+        let after_name = text.iter().rposition(|&b| b == b')')? + 1;
+        let rest = std::str::from_utf8(&text[after_name..]).ok()?;
+        let fields: Vec<&str> = rest.split_ascii_whitespace().collect();
+        let state = *fields.first()?;
+        let ticks: u64 = fields.get(19)?.parse().ok()?;
+        Some(Self {
+            parent: fields.get(1)?.parse().ok()?,
+            session: fields.get(3)?.parse().ok()?,
+            began_us: ticks * 1_000_000 / ticks_per_second(),
+            alive: !matches!(state, "Z" | "X" | "x"),
+            stopped: matches!(state, "T" | "t"),
+        })
+    }
+}
+
+fn ticks_per_second() -> u64 {
+    static TICKS: OnceLock<u64> = OnceLock::new();
+    *TICKS.get_or_init(|| sysconf(SysconfVar::CLK_TCK).ok().flatten().map_or(100, |ticks| ticks as u64))
+}
+
+/// The id of this boot of the machine: pids mean nothing in another.
+pub(super) fn boot_id() -> &'static str {
+    static BOOT: OnceLock<String> = OnceLock::new();
+    BOOT.get_or_init(|| {
+        fs::read_to_string("/proc/sys/kernel/random/boot_id")
+            .map(|id| id.trim().to_owned())
+            .unwrap_or_default()
+    })
+}
+
+/// Sends `signal` to `pid` if, once it is held, `/proc` says it is the one that is meant; `false` if it is not.
+pub(super) fn signal_if(pid: i32, signal: i32, meant: impl Fn(&ProcessStat) -> bool) -> io::Result<bool> {
+    // SAFETY: the call takes two integers and returns a new descriptor or -1.
+    let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
+    if fd < 0 {
+        return gone_is_false(io::Error::last_os_error());
+    }
+    // SAFETY: the descriptor was just made and belongs to nobody else.
+    let held = unsafe { OwnedFd::from_raw_fd(fd as i32) };
+    match ProcessStat::read(pid) {
+        Ok(stat) if meant(&stat) => {}
+        _ => return Ok(false),
+    }
+    // SAFETY: the descriptor is open; no siginfo is passed.
+    let sent = unsafe {
+        libc::syscall(
+            libc::SYS_pidfd_send_signal,
+            held.as_raw_fd(),
+            signal,
+            std::ptr::null::<libc::siginfo_t>(),
+            0,
+        )
+    };
+    if sent < 0 { gone_is_false(io::Error::last_os_error()) } else { Ok(true) }
+}
+
+fn gone_is_false(error: io::Error) -> io::Result<bool> {
+    match error.raw_os_error() {
+        Some(libc::ESRCH) => Ok(false),
+        _ => Err(error),
+    }
+}
+
+/// The processes that descend from `root`, parents before children, with their parents.
+pub(super) fn descendants(root: i32) -> Vec<Descendant> {
+    let mut found = Vec::new();
+    let mut queue = vec![root];
+    while let Some(parent) = queue.pop() {
+        for pid in children(parent) {
+            found.push(Descendant { pid, parent });
+            queue.push(pid);
+        }
+    }
+    found
+}
+
+/// One process below a supervisor.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Descendant {
+    pub(super) pid: i32,
+    pub(super) parent: i32,
+}
+
+impl Descendant {
+    /// Sends a signal unless the pid has come to mean a process that does not descend from `root`.
+    pub(super) fn signal(self, root: i32, signal: i32) -> io::Result<bool> {
+        // An orphan of ours hangs below the root, for the root is a subreaper.
+        signal_if(self.pid, signal, |stat| stat.parent == self.parent || stat.parent == root)
+    }
+}
+
+/// Calls `reach` for each descendant of `root` once, again and again until no new one appears.
+///
+/// A list of children taken while they come and go may miss some, so one walk is not enough.
+pub(super) fn each_descendant(root: i32, mut reach: impl FnMut(Descendant)) -> usize {
+    let mut reached = BTreeSet::new();
+    loop {
+        let before = reached.len();
+        for descendant in descendants(root) {
+            if reached.insert(descendant.pid) {
+                reach(descendant);
+            }
+        }
+        if reached.len() == before {
+            return before;
+        }
+    }
+}
+
+fn children(parent: i32) -> Vec<i32> {
+    let Ok(threads) = fs::read_dir(format!("/proc/{parent}/task")) else { return Vec::new() };
+    let mut pids = Vec::new();
+    for thread in threads.flatten() {
+        match fs::read_to_string(thread.path().join("children")) {
+            Ok(text) => pids.extend(text.split_ascii_whitespace().filter_map(|pid| pid.parse::<i32>().ok())),
+            // Either the thread is gone or this kernel lists no children.
+            Err(_) if !kernel_lists_children() => return children_by_scan(parent),
+            Err(_) => {}
+        }
+    }
+    pids
+}
+
+fn kernel_lists_children() -> bool {
+    static LISTS: OnceLock<bool> = OnceLock::new();
+    *LISTS.get_or_init(|| fs::exists("/proc/thread-self/children").unwrap_or(false))
+}
+
+fn children_by_scan(parent: i32) -> Vec<i32> {
+    all_pids()
+        .into_iter()
+        .filter(|&pid| ProcessStat::read(pid).is_ok_and(|stat| stat.parent == parent))
+        .collect()
+}
+
+/// Every process there is.
+pub(super) fn all_pids() -> Vec<i32> {
+    let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
+    entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn us() -> i32 {
+        std::process::id() as i32
+    }
+
+    #[test]
+    fn a_sighting_means_the_process_that_was_alive_then_and_no_later_one() {
+        let seen = Sighting::now(us());
+        assert!(seen.is_alive());
+        assert!(seen.signal(0).unwrap());
+        // The same pid, seen at a time when this process had not begun: somebody else's, long gone.
+        let earlier = Sighting { pid: us(), seen_us: 0 };
+        assert!(!earlier.is_alive());
+        assert!(!earlier.signal(libc::SIGKILL).unwrap());
+    }
+
+    #[test]
+    fn a_name_with_brackets_does_not_shift_the_fields() {
+        let stat = b"42 (a) b) c) S 7 42 41 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 1234 5 6";
+        let stat = ProcessStat::parse(stat).unwrap();
+        assert_eq!((stat.parent, stat.session, stat.alive, stat.stopped), (7, 41, true, false));
+        assert_eq!(stat.began_us, 1234 * 1_000_000 / ticks_per_second());
+    }
+
+    #[test]
+    fn children_and_grandchildren_are_found_and_both_ways_agree() {
+        // The shell waits for its child, so both stay until the pipe is closed.
+        let mut shell = std::process::Command::new("sh")
+            .args(["-c", "(echo ready; read line; exit 0) <&0; exit 0"])
+            .stdin(std::process::Stdio::piped())
+            .stdout(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        io::BufRead::read_line(&mut io::BufReader::new(shell.stdout.take().unwrap()), &mut line).unwrap();
+        let root = shell.id() as i32;
+        let below = descendants(root);
+        assert_eq!(below.len(), 1, "{below:?}");
+        assert_eq!(below[0].parent, root);
+        assert_eq!(children_by_scan(root), vec![below[0].pid]);
+        assert_eq!(each_descendant(us(), |_| {}), descendants(us()).len());
+        drop(shell.stdin.take());
+        shell.wait().unwrap();
+    }
+}

@@ -1,0 +1,192 @@
+//! The spawner: a fresh, single-threaded process that forks a supervisor for each launch, and the worker's hold on
+//! it. A worker has threads and so must not fork by itself; the spawner has none, and is so small that forking it
+//! costs little.
+#![expect(unsafe_code, reason = "a process is set up and forks")]
+
+use std::{
+    io::{self, BufReader},
+    os::{
+        fd::{AsFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd},
+        unix::net::UnixStream,
+    },
+    path::PathBuf,
+    process::{Child, Command, Stdio},
+};
+
+use super::{launch::Launch, poke::Poker, supervisor};
+
+/// Why a launch did not reach a spawner.
+#[derive(Debug, thiserror::Error)]
+pub enum LaunchError {
+    /// The spawner was gone and could not be started again.
+    #[error("cannot start the spawner {}", program.display())]
+    Start {
+        /// The program that was to be started.
+        program: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The message could not be sent, even to a fresh spawner.
+    #[error("cannot send a launch to the spawner")]
+    Send(#[source] io::Error),
+}
+
+/// How a launch was delivered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Delivery {
+    /// To the spawner that was there.
+    Sent,
+    /// The spawner had died and there is a new one. Earlier launches whose directory has no
+    /// [`Running`](super::Running) yet may be lost and should be launched again, which is safe.
+    SentToNewSpawner,
+}
+
+/// A worker's spawner process, started again whenever it is found dead.
+#[derive(Debug)]
+pub struct Spawner {
+    program: PathBuf,
+    args: Vec<String>,
+    process: Process,
+}
+
+#[derive(Debug)]
+struct Process {
+    child: Child,
+    stream: UnixStream,
+}
+
+impl Spawner {
+    /// Starts `program args...`, which is to call [`spawner_main`].
+    pub fn start<A: Into<String>>(
+        program: impl Into<PathBuf>,
+        args: impl IntoIterator<Item = A>,
+    ) -> Result<Self, LaunchError> {
+        let program = program.into();
+        let args: Vec<String> = args.into_iter().map(Into::into).collect();
+        let process = Process::start(&program, &args)?;
+        Ok(Self { program, args, process })
+    }
+
+    /// Hands a launch to the spawner. That the attempt runs is seen in its directory.
+    pub fn launch(&mut self, launch: &Launch) -> Result<Delivery, LaunchError> {
+        if launch.write_to(&self.process.stream).is_ok() {
+            return Ok(Delivery::Sent);
+        }
+        self.restart()?;
+        launch.write_to(&self.process.stream).map_err(LaunchError::Send)?;
+        Ok(Delivery::SentToNewSpawner)
+    }
+
+    /// The spawner's process id.
+    pub fn pid(&self) -> u32 {
+        self.process.child.id()
+    }
+
+    /// Whether the spawner has died. Launches it had not read yet are lost then.
+    pub fn has_died(&mut self) -> bool {
+        !matches!(self.process.child.try_wait(), Ok(None))
+    }
+
+    /// Puts a new spawner in the place of this one. Attempts that run go on.
+    pub fn restart(&mut self) -> Result<(), LaunchError> {
+        self.process = Process::start(&self.program, &self.args)?;
+        Ok(())
+    }
+}
+
+/// The socket to the spawner: it becomes readable, at its end, when the spawner dies.
+impl AsFd for Spawner {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.process.stream.as_fd()
+    }
+}
+
+impl Process {
+    fn start(program: &PathBuf, args: &[String]) -> Result<Self, LaunchError> {
+        let start = || {
+            let (stream, theirs) = UnixStream::pair()?;
+            let child = Command::new(program)
+                .args(args)
+                .stdin(Stdio::from(OwnedFd::from(theirs)))
+                .stdout(Stdio::null())
+                .stderr(Stdio::null())
+                .spawn()?;
+            Ok(Self { child, stream })
+        };
+        start().map_err(|source| LaunchError::Start { program: program.clone(), source })
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // At the end of its stream it finishes what it was given and leaves.
+        let _already_closed = self.stream.shutdown(std::net::Shutdown::Write);
+        let _already_gone = self.child.wait();
+    }
+}
+
+/// The whole life of a spawner process: reads launches from `socket` until it ends, and forks a supervisor for each.
+///
+/// To be called first thing in `main`, before any thread exists, with standard input as the socket.
+pub fn spawner_main(socket: OwnedFd) -> ! {
+    let status = match spawn_all(socket) {
+        Ok(()) => 0,
+        Err(_) => 1,
+    };
+    std::process::exit(status)
+}
+
+fn spawn_all(socket: OwnedFd) -> io::Result<()> {
+    let socket = alone(socket)?;
+    // Read now, once, instead of in each supervisor.
+    super::process::boot_id();
+    let poker = Poker::new()?;
+    let mut stream = BufReader::with_capacity(64 << 10, UnixStream::from(socket));
+    while let Some(launch) = Launch::read_from(&mut stream)? {
+        // SAFETY: this process has one thread, so the child may do anything it could.
+        match unsafe { libc::fork() } {
+            0 => supervise(stream, launch, poker),
+            // No more processes: the launch is lost, its directory stays empty and the worker sees that.
+            -1.. => {}
+            ..-1 => unreachable!("fork returns a pid, 0 or -1"),
+        }
+    }
+    Ok(())
+}
+
+fn supervise(stream: BufReader<UnixStream>, launch: Launch, poker: Poker) -> ! {
+    // Closes our copy of the socket. The buffer goes with it: the launches in it are the spawner's.
+    drop(stream);
+    supervisor::run(&launch, &poker);
+    // SAFETY: ends this process; nothing is left to flush, and handlers of the parent's must not run.
+    unsafe { libc::_exit(0) }
+}
+
+/// Cuts this process off from the worker's terminal, signals and files; returns the socket, moved out of the way.
+///
+/// Every signal is blocked rather than ignored: what is ignored stays so in the programs it starts.
+fn alone(socket: OwnedFd) -> io::Result<OwnedFd> {
+    let null = std::fs::OpenOptions::new().read(true).write(true).open("/dev/null")?.into_raw_fd();
+    let socket = socket.into_raw_fd();
+    // SAFETY: moves the socket to the first descriptor after the three standard ones and closes all others, none of
+    // which anything in this process will use again: it has only just begun.
+    let socket = unsafe {
+        let moved = libc::fcntl(socket, libc::F_DUPFD_CLOEXEC, 4);
+        let all = [(null, 0, 0), (null, 1, 0), (null, 2, 0), (moved, 3, libc::O_CLOEXEC)];
+        if moved < 0 || all.iter().any(|&(from, to, flags)| libc::dup3(from, to, flags) < 0) {
+            return Err(io::Error::last_os_error());
+        }
+        libc::syscall(libc::SYS_close_range, 4, u32::MAX, 0);
+        OwnedFd::from_raw_fd(3)
+    };
+    nix::sys::signal::SigSet::all().thread_block()?;
+    // SAFETY: sets default dispositions, of which Rust's runtime changed one, and has children reaped by the kernel.
+    unsafe {
+        libc::signal(libc::SIGPIPE, libc::SIG_DFL);
+        libc::signal(libc::SIGCHLD, libc::SIG_IGN);
+    }
+    // A session of its own, unless it leads a group already.
+    let _leads_already = nix::unistd::setsid();
+    std::env::set_current_dir("/")?;
+    Ok(socket)
+}

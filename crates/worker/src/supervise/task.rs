@@ -1,0 +1,257 @@
+//! Starting the task: a child that shares memory with the supervisor until it becomes the program, so that it costs
+//! no copy of anything and tells what went wrong by writing it down.
+#![expect(unsafe_code, reason = "a process is set up between clone and exec")]
+
+use std::{
+    ffi::CString,
+    io,
+    os::{fd::AsRawFd, unix::ffi::OsStrExt},
+    ptr,
+};
+
+use super::{
+    ATTEMPT_DIR_VARIABLE,
+    launch::{Launch, User},
+    output::TaskEnds,
+};
+
+/// Enough for a handful of system calls.
+const STACK_BYTES: usize = 32 << 10;
+
+/// Starts the task and returns its pid.
+///
+/// It is the leader of its own session, has an empty signal mask, nothing open but its three streams (everything of
+/// the supervisor's closes on exec) and dies with its supervisor should that be killed.
+pub(super) fn start(launch: &Launch, ends: &TaskEnds) -> io::Result<i32> {
+    let program = Program::of(launch)?;
+    match program.spawn(&program.argv, ends) {
+        // A script without its first line, which a shell would run itself.
+        Err(Failed { step: Step::Exec, errno: libc::ENOEXEC, candidate }) => {
+            let script = program.candidates.get(candidate).unwrap_or(&program.candidates[0]).clone();
+            let mut argv = vec![c"/bin/sh".to_owned(), script];
+            argv.extend(program.argv.iter().skip(1).cloned());
+            let shell = Program { candidates: vec![c"/bin/sh".to_owned()], ..program };
+            shell.spawn(&argv, ends).map_err(|failed| failed.explain(launch))
+        }
+        other => other.map_err(|failed| failed.explain(launch)),
+    }
+}
+
+/// A program in the form the kernel takes it.
+struct Program<'a> {
+    candidates: Vec<CString>,
+    argv: Vec<CString>,
+    env: Vec<CString>,
+    workdir: CString,
+    user: Option<&'a User>,
+    umask: Option<u32>,
+}
+
+impl<'a> Program<'a> {
+    fn of(launch: &'a Launch) -> io::Result<Self> {
+        let argv: Vec<CString> =
+            launch.argv.iter().map(|arg| c_string(arg.as_bytes())).collect::<Result<_, _>>()?;
+        let Some(name) = launch.argv.first() else {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "the command is empty"));
+        };
+        let mut env = Vec::with_capacity(launch.env.len() + 1);
+        for (name, value) in &launch.env {
+            env.push(c_string(format!("{name}={value}").as_bytes())?);
+        }
+        let mark = [ATTEMPT_DIR_VARIABLE.as_bytes(), b"=", launch.dir.as_os_str().as_bytes()].concat();
+        env.push(c_string(&mark)?);
+        Ok(Self {
+            candidates: candidates(name, launch.env.get("PATH").map(String::as_str))?,
+            argv,
+            env,
+            workdir: c_string(launch.workdir.as_os_str().as_bytes())?,
+            user: launch.user.as_ref(),
+            umask: launch.umask,
+        })
+    }
+
+    fn spawn(&self, argv: &[CString], ends: &TaskEnds) -> Result<i32, Failed> {
+        let argv = pointers(argv);
+        let env = pointers(&self.env);
+        let candidates = pointers(&self.candidates);
+        let mut child = Child {
+            candidates: &candidates,
+            argv: &argv,
+            env: &env,
+            workdir: self.workdir.as_ptr(),
+            user: self.user,
+            umask: self.umask,
+            out: ends.out.as_raw_fd(),
+            err: ends.err.as_raw_fd(),
+            failed: None,
+        };
+        let mut stack: Vec<u128> = Vec::with_capacity(STACK_BYTES / 16);
+        // SAFETY: the end of the allocation is a valid, 16-byte aligned start for a stack that grows down. With
+        // CLONE_VFORK this process stands still until the child has called exec or _exit, so the child is alone with
+        // the stack and with `child`, both of which outlive it; it shares no signal dispositions and no descriptors.
+        let pid = unsafe {
+            let top = stack.spare_capacity_mut().as_mut_ptr_range().end;
+            let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD;
+            libc::clone(run_child, top.cast(), flags, (&raw mut child).cast())
+        };
+        if pid < 0 {
+            return Err(Failed { step: Step::Fork, errno: errno(), candidate: 0 });
+        }
+        // SAFETY: reads a place the child wrote through a pointer; the child is done with it.
+        let failed = unsafe { ptr::read_volatile(&raw const child.failed) };
+        match failed {
+            None => Ok(pid),
+            Some(failed) => {
+                // SAFETY: waits for our own child, asking for nothing.
+                unsafe { libc::waitpid(pid, ptr::null_mut(), 0) };
+                Err(failed)
+            }
+        }
+    }
+}
+
+/// Where a program may be, in the order it is looked for.
+fn candidates(name: &str, path: Option<&str>) -> io::Result<Vec<CString>> {
+    if name.is_empty() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "the program's name is empty"));
+    }
+    if name.contains('/') {
+        return Ok(vec![c_string(name.as_bytes())?]);
+    }
+    let path = path.unwrap_or("/usr/local/bin:/usr/bin:/bin");
+    path.split(':')
+        .map(|dir| if dir.is_empty() { format!("./{name}") } else { format!("{dir}/{name}") })
+        .map(|candidate| c_string(candidate.as_bytes()))
+        .collect()
+}
+
+fn c_string(bytes: &[u8]) -> io::Result<CString> {
+    Ok(CString::new(bytes)?)
+}
+
+fn pointers(strings: &[CString]) -> Vec<*const libc::c_char> {
+    strings.iter().map(|s| s.as_ptr()).chain([ptr::null()]).collect()
+}
+
+fn errno() -> i32 {
+    io::Error::last_os_error().raw_os_error().unwrap_or(0)
+}
+
+/// What the child needs, all of it prepared: it may not allocate.
+struct Child<'a> {
+    candidates: &'a [*const libc::c_char],
+    argv: &'a [*const libc::c_char],
+    env: &'a [*const libc::c_char],
+    workdir: *const libc::c_char,
+    user: Option<&'a User>,
+    umask: Option<u32>,
+    out: i32,
+    err: i32,
+    failed: Option<Failed>,
+}
+
+/// Where starting went wrong.
+#[derive(Clone, Copy)]
+struct Failed {
+    step: Step,
+    errno: i32,
+    candidate: usize,
+}
+
+#[derive(Clone, Copy)]
+enum Step {
+    Fork,
+    Session,
+    Streams,
+    Groups,
+    Identity,
+    Workdir,
+    Exec,
+}
+
+impl Failed {
+    fn explain(self, launch: &Launch) -> io::Error {
+        let error = io::Error::from_raw_os_error(self.errno);
+        let what = match self.step {
+            Step::Fork => "cannot make a process".to_owned(),
+            Step::Session => "cannot make a session".to_owned(),
+            Step::Streams => "cannot connect the output".to_owned(),
+            Step::Groups => "cannot set the user's groups".to_owned(),
+            Step::Identity => "cannot become the user".to_owned(),
+            Step::Workdir => format!("cannot enter {}", launch.workdir.display()),
+            Step::Exec => format!("cannot run {}", launch.argv[0]),
+        };
+        io::Error::new(error.kind(), format!("{what}: {error}"))
+    }
+}
+
+extern "C" fn run_child(child: *mut libc::c_void) -> libc::c_int {
+    // SAFETY: `spawn` passes its `Child`, and touches it again only when this process is done with it.
+    let child = unsafe { &mut *child.cast::<Child<'_>>() };
+    // SAFETY: we are the child, between clone and exec.
+    child.failed = Some(unsafe { become_program(child) });
+    // SAFETY: ends this process without running anything of the supervisor's.
+    unsafe { libc::_exit(127) }
+}
+
+/// Returns only if it failed.
+///
+/// # Safety
+/// To be called in the child only. Identity is changed by plain system calls, because the C library's wrappers would
+/// look for threads in memory that is the supervisor's.
+unsafe fn become_program(child: &Child<'_>) -> Failed {
+    // SAFETY: plain system calls on descriptors and strings that `spawn` keeps alive.
+    unsafe {
+        if libc::setsid() < 0 {
+            return failed(Step::Session);
+        }
+        if libc::dup2(child.out, 1) < 0 || libc::dup2(child.err, 2) < 0 {
+            return failed(Step::Streams);
+        }
+        if let Some(user) = child.user {
+            if libc::syscall(libc::SYS_setgroups, user.groups.len(), user.groups.as_ptr()) < 0 {
+                return failed(Step::Groups);
+            }
+            if libc::syscall(libc::SYS_setresgid, user.gid, user.gid, user.gid) < 0
+                || libc::syscall(libc::SYS_setresuid, user.uid, user.uid, user.uid) < 0
+            {
+                return failed(Step::Identity);
+            }
+        }
+        // After the change of identity, which clears it.
+        libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+        if let Some(umask) = child.umask {
+            libc::umask(umask);
+        }
+        // After the change of identity, so that the user's rights decide.
+        if libc::chdir(child.workdir) < 0 {
+            return failed(Step::Workdir);
+        }
+        let mut none = std::mem::zeroed();
+        libc::sigemptyset(&mut none);
+        libc::sigprocmask(libc::SIG_SETMASK, &none, ptr::null_mut());
+        exec_first(child)
+    }
+}
+
+/// Runs the first candidate there is, as `execvp` would: one that may not be run is passed over, but remembered.
+///
+/// # Safety
+/// As for [`become_program`].
+unsafe fn exec_first(child: &Child<'_>) -> Failed {
+    let mut worst = Failed { step: Step::Exec, errno: libc::ENOENT, candidate: 0 };
+    for (candidate, &path) in child.candidates.iter().enumerate().take_while(|(_, path)| !path.is_null()) {
+        // SAFETY: the strings and the arrays, each ended by a null, are kept alive by `spawn`.
+        unsafe { libc::execve(path, child.argv.as_ptr(), child.env.as_ptr()) };
+        match errno() {
+            libc::ENOENT | libc::ENOTDIR => {}
+            errno @ libc::EACCES => worst = Failed { errno, candidate, ..worst },
+            errno => return Failed { errno, candidate, ..worst },
+        }
+    }
+    worst
+}
+
+fn failed(step: Step) -> Failed {
+    Failed { step, errno: errno(), candidate: 0 }
+}
