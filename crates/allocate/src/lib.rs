@@ -1,1 +1,36 @@
-//! warpyard allocate.
+//! Heterogeneity-aware allocation: given how fast each job runs on each GPU type, what share of time each job gets on
+//! each type so that a stated goal is met, exactly and with a proof; and the rounds that carry such shares out. Pure:
+//! no clock, no files, no network, and nothing of the scheduler it serves.
+//!
+//! ```
+//! use warpyard_allocate::{GpuType, Instance, Job, Options, goal};
+//! let gpu = |name: &str| GpuType { name: name.into(), count: 1, cost_per_hour: None };
+//! let instance = Instance {
+//!     types: vec![gpu("v100"), gpu("k80")],
+//!     jobs: vec![Job::new(0, vec![40.0, 10.0]), Job::new(1, vec![12.0, 4.0]), Job::new(2, vec![100.0, 50.0])],
+//!     pairs: None,
+//!     entities: None,
+//! };
+//! let answer = goal("max-min").unwrap().solve(&instance, Options::default()).unwrap();
+//! assert!((answer.allocation.job(0)[0] - 0.45).abs() < 0.01);
+//! ```
+
+mod answer;
+mod check;
+mod decompose;
+mod filling;
+mod goal;
+mod goals;
+mod instance;
+mod lp;
+mod problem;
+mod rest;
+mod rise;
+mod table;
+mod total;
+
+pub use answer::{Answer, Bottleneck, Certificate, PairShare, Scarce, Shares, Shortfall, Stage};
+pub use check::{CheckError, Checked, FEASIBLE, OPTIMAL, check};
+pub use goal::{GOALS, GoalDef, Options, Sense, SolveError, Types, goal};
+pub use instance::{Entities, GpuType, Instance, InstanceError, Job, Sharing};
+pub use table::{Measured, Profile, ThroughputTable};

@@ -1,0 +1,355 @@
+//! What each goal's objective is, and what prices prove about it. All of it is weak duality: whatever the prices, no
+//! allocation can pass the bound they give, so a bound that meets the objective proves it.
+
+use super::{CheckError, OPTIMAL};
+use crate::answer::{Answer, Certificate};
+use crate::instance::{Instance, Job};
+
+pub(super) struct Case<'a> {
+    pub(super) instance: &'a Instance,
+    /// The speeds the goal sees.
+    pub(super) speeds: Vec<Vec<f64>>,
+    pub(super) answer: &'a Answer,
+}
+
+/// A job's dual: a step a second is worth `speed`, all of the job's time `time`; then no way of reaching a target r
+/// costs less than speed·r − time.
+#[derive(Debug, Clone, Copy)]
+struct Worth {
+    speed: f64,
+    time: f64,
+}
+
+impl Case<'_> {
+    fn jobs(&self) -> impl Iterator<Item = (usize, &Job, &[f64])> {
+        self.instance
+            .jobs
+            .iter()
+            .zip(&self.speeds)
+            .enumerate()
+            .map(|(m, (job, speeds))| (m, job, speeds.as_slice()))
+    }
+
+    fn gpus(&self) -> f64 {
+        self.instance.types.iter().map(|t| f64::from(t.count)).sum()
+    }
+
+    /// P, always by the true speeds.
+    fn mean(&self, job: &Job) -> f64 {
+        let weighted = self.instance.types.iter().zip(&job.throughputs).map(|(t, s)| f64::from(t.count) * s);
+        weighted.sum::<f64>() / self.gpus()
+    }
+
+    fn speed(&self, m: usize) -> f64 {
+        self.speeds[m].iter().zip(self.answer.allocation.job(m)).map(|(t, x)| t * x).sum()
+    }
+
+    fn worth_of_cluster(&self, prices: &[f64]) -> f64 {
+        self.instance.types.iter().zip(prices).map(|(t, p)| f64::from(t.count) * p).sum()
+    }
+
+    fn steps(&self, job: &Job, goal: &'static str) -> Result<f64, CheckError> {
+        job.steps.ok_or(CheckError::Instance { goal })
+    }
+
+    /// The speed per unit of θ that a min-max goal asks of each job.
+    fn rates(&self, goal: &str) -> Result<Vec<f64>, CheckError> {
+        let rate = |(_, job, _): (usize, &Job, &[f64])| match goal {
+            "makespan" => self.steps(job, "makespan"),
+            _ => Ok(job.weight * self.mean(job) / f64::from(job.gpus)),
+        };
+        self.jobs().map(rate).collect()
+    }
+
+    pub(super) fn objective(&self, goal: &str) -> Result<f64, CheckError> {
+        match goal {
+            "throughput" => Ok((0..self.speeds.len()).map(|m| self.speed(m)).sum()),
+            "makespan" => Ok(1.0 / self.worst(&self.rates(goal)?)),
+            "max-min" | "max-min-fill" => Ok(self.worst(&self.rates(goal)?)),
+            "finish-time" => Ok(self.latest()?),
+            "cost" => Ok(self.value(&self.per_cost()?)),
+            _ => Ok(self.answer.objective),
+        }
+    }
+
+    fn worst(&self, rates: &[f64]) -> f64 {
+        let level = |(m, rate): (usize, &f64)| if *rate > 0.0 { self.speed(m) / rate } else { f64::INFINITY };
+        rates.iter().enumerate().map(level).fold(f64::INFINITY, f64::min)
+    }
+
+    pub(super) fn bound(&self, goal: &str) -> Result<f64, CheckError> {
+        match goal {
+            "throughput" => Ok(self.total_bound(&self.speeds)),
+            "makespan" => Ok(1.0 / self.rise_bound(&self.rates(goal)?, 1.0 / self.answer.objective)),
+            "max-min" => Ok(self.rise_bound(&self.rates(goal)?, self.answer.objective)),
+            "max-min-fill" => {
+                self.nobody_could_rise()?;
+                self.levels_are_fair()?;
+                Ok(self.rise_bound(&self.rates(goal)?, self.answer.objective))
+            }
+            "hierarchical" => self.nobody_could_rise().map(|()| self.answer.objective),
+            "finish-time" => self.finish_bound(),
+            "cost" => self.cost_bound(),
+            _ => Err(CheckError::Certificate),
+        }
+    }
+
+    /// No allocation's total value passes what the cluster is worth plus what every job gains at these prices.
+    fn total_bound(&self, values: &[Vec<f64>]) -> f64 {
+        let prices = &self.answer.prices;
+        let gain = |(_, job, _): (usize, &Job, &[f64]), values: &[f64]| {
+            values.iter().zip(prices).map(|(v, p)| v - f64::from(job.gpus) * p).fold(0.0, f64::max)
+        };
+        self.worth_of_cluster(prices) + self.jobs().zip(values).map(|(job, v)| gain(job, v)).sum::<f64>()
+    }
+
+    fn value(&self, values: &[Vec<f64>]) -> f64 {
+        values
+            .iter()
+            .zip(self.answer.allocation.rows())
+            .map(|(v, x)| v.iter().zip(x).map(|(v, x)| v * x).sum::<f64>())
+            .sum()
+    }
+
+    fn per_cost(&self) -> Result<Vec<Vec<f64>>, CheckError> {
+        let costs = self.instance.types.iter().map(|t| t.cost_per_hour).collect::<Option<Vec<f64>>>();
+        let costs = costs.ok_or(CheckError::Instance { goal: "cost" })?;
+        Ok(self.speeds.iter().map(|row| row.iter().zip(&costs).map(|(t, c)| t / c).collect()).collect())
+    }
+
+    fn needed(&self, job: &Job) -> Result<f64, CheckError> {
+        match job.deadline_s {
+            Some(left) => Ok(self.steps(job, "cost")? / left.max(1.0)),
+            None => Ok(0.0),
+        }
+    }
+
+    /// Where deadlines bind, a job's gain is bounded by its dual: a step a second towards the deadline is worth between
+    /// nothing and `kept`, or anything where the deadline must be kept.
+    fn cost_bound(&self) -> Result<f64, CheckError> {
+        let values = self.per_cost()?;
+        let prices = &self.answer.prices;
+        let worth = self.worth_of_cluster(prices);
+        match &self.answer.certificate {
+            Certificate::Prices => {
+                let mut bound = worth;
+                for ((m, job, speeds), values) in self.jobs().zip(&values) {
+                    let needed = self.needed(job)?;
+                    if self.speed(m) < needed * (1.0 - OPTIMAL) {
+                        return Err(CheckError::Certificate);
+                    }
+                    bound += gain(
+                        f64::from(job.gpus),
+                        speeds,
+                        values,
+                        prices,
+                        |worth| -worth * needed,
+                        f64::INFINITY,
+                    );
+                }
+                Ok(bound)
+            }
+            Certificate::Deadlines { kept, prices: first } => {
+                let nothing = vec![0.0; prices.len()];
+                let (mut most, mut held, mut bound) = (self.worth_of_cluster(first), 0.0, worth);
+                for ((m, job, speeds), values) in self.jobs().zip(&values) {
+                    let (needed, gpus) = (self.needed(job)?, f64::from(job.gpus));
+                    most += gain(gpus, speeds, &nothing, first, |worth| (1.0 - worth) * needed, 1.0);
+                    bound += gain(gpus, speeds, values, prices, |worth| (kept - worth) * needed, *kept);
+                    held += self.speed(m).min(needed);
+                }
+                if held < most * (1.0 - OPTIMAL) {
+                    return Err(CheckError::NotProved { objective: held, bound: most });
+                }
+                Ok(bound - kept * held)
+            }
+            _ => Err(CheckError::Certificate),
+        }
+    }
+
+    /// What a job's ratio of finish times is made of: steps, age, and its end alone.
+    fn finish(&self) -> Result<Vec<(f64, f64, f64)>, CheckError> {
+        let n = self.instance.jobs.len() as f64;
+        let of = |(_, job, speeds): (usize, &Job, &[f64])| {
+            let part = |(t, s): (&crate::GpuType, &f64)| {
+                if *s > 0.0 { f64::from(t.count) / n / f64::from(job.gpus) } else { 0.0 }
+            };
+            let shares: Vec<f64> = self.instance.types.iter().zip(speeds).map(part).collect();
+            let all = shares.iter().sum::<f64>().max(1.0);
+            let alone = shares.iter().zip(speeds).map(|(x, t)| x * t).sum::<f64>() / all;
+            let steps = self.steps(job, "finish-time")?;
+            Ok((steps, job.age_s, job.isolated_time_s + steps / alone))
+        };
+        self.jobs().map(of).collect()
+    }
+
+    fn latest(&self) -> Result<f64, CheckError> {
+        let ratio = |(m, (steps, age, alone)): (usize, &(f64, f64, f64))| {
+            if *steps > 0.0 { (age + steps / self.speed(m)) / alone } else { 0.0 }
+        };
+        Ok(self.finish()?.iter().enumerate().map(ratio).fold(0.0, f64::max))
+    }
+
+    /// A smaller ratio asks for more speed than the cluster is worth: the smallest that does not, by halving.
+    fn finish_bound(&self) -> Result<f64, CheckError> {
+        let finish = self.finish()?;
+        let target = |(steps, age, alone): &(f64, f64, f64), ratio: f64| {
+            let left = ratio * alone - age;
+            if *steps <= 0.0 {
+                0.0
+            } else if left > 0.0 {
+                steps / left
+            } else {
+                f64::INFINITY
+            }
+        };
+        let objective = self.answer.objective;
+        let prices = &self.answer.prices;
+        let worths: Vec<Worth> = self
+            .jobs()
+            .zip(&finish)
+            .map(|((_, job, speeds), f)| worth(f64::from(job.gpus), speeds, prices, target(f, objective)))
+            .collect();
+        let budget = self.worth_of_cluster(prices);
+        let possible = |ratio: f64| {
+            let jobs = self.speeds.iter().zip(&worths).zip(&finish);
+            let mut cost = 0.0;
+            for ((speeds, worth), f) in jobs {
+                let wanted = target(f, ratio);
+                if wanted > speeds.iter().copied().fold(0.0, f64::max) * (1.0 + 1e-12) {
+                    return false;
+                }
+                cost += worth.speed * wanted - worth.time;
+            }
+            cost <= budget
+        };
+        let (mut no, mut yes) = (0.0, objective * (1.0 + OPTIMAL));
+        for _ in 0..100 {
+            let middle = 0.5 * (no + yes);
+            if possible(middle) { yes = middle } else { no = middle }
+        }
+        Ok(yes)
+    }
+
+    /// Every job is as fast as it can be alone, or was stopped by prices under which all money was spent and any more
+    /// speed for it costs something.
+    fn nobody_could_rise(&self) -> Result<(), CheckError> {
+        let Certificate::Stages { stages, stopped } = &self.answer.certificate else {
+            return Err(CheckError::Certificate);
+        };
+        for stage in stages {
+            let budget = self.worth_of_cluster(&stage.prices);
+            let spent = self.jobs().zip(&stage.speeds).map(|((_, job, speeds), &speed)| {
+                let worth = worth(f64::from(job.gpus), speeds, &stage.prices, speed);
+                worth.speed * speed - worth.time
+            });
+            let spent = spent.sum::<f64>();
+            if spent < budget * (1.0 - OPTIMAL) {
+                return Err(CheckError::NotProved { objective: spent, bound: budget });
+            }
+        }
+        for (m, job, speeds) in self.jobs() {
+            let (speed, fastest) = (self.speed(m), speeds.iter().copied().fold(0.0, f64::max));
+            let proved = match stopped[m].and_then(|stage| stages.get(stage)) {
+                None => speed >= fastest * (1.0 - OPTIMAL),
+                Some(stage) => {
+                    let more = stage.speeds[m] + 1e-9 * fastest;
+                    let dear = worth(f64::from(job.gpus), speeds, &stage.prices, more).speed > 0.0;
+                    dear && (speed - stage.speeds[m]).abs() <= OPTIMAL * fastest
+                }
+            };
+            if !proved {
+                return Err(CheckError::CouldRise { job: job.id });
+            }
+        }
+        Ok(())
+    }
+
+    /// At the end of every stage, all jobs not stopped before it stand at the same level over weight, or at their own
+    /// top speed below it.
+    fn levels_are_fair(&self) -> Result<(), CheckError> {
+        let Certificate::Stages { stages, stopped } = &self.answer.certificate else {
+            return Err(CheckError::Certificate);
+        };
+        let rates = self.rates("max-min-fill")?;
+        for (i, stage) in stages.iter().enumerate() {
+            let level = |m: usize| stage.speeds[m] / rates[m];
+            let here = (0..rates.len()).filter(|&m| stopped[m] == Some(i)).map(level).fold(0.0, f64::max);
+            for (m, job, speeds) in self.jobs().filter(|(m, ..)| stopped[*m].is_none_or(|s| s >= i)) {
+                let top = speeds.iter().copied().fold(0.0, f64::max) / rates[m];
+                if (level(m) - here.min(top)).abs() > OPTIMAL * here {
+                    return Err(CheckError::CouldRise { job: job.id });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// If everyone reached rate·θ, Σ speed·rate·θ − Σ time would be at most what the cluster is worth.
+    fn rise_bound(&self, rates: &[f64], theta: f64) -> f64 {
+        let fastest = |speeds: &[f64]| speeds.iter().copied().fold(0.0, f64::max);
+        let own = self.jobs().zip(rates).filter(|(_, rate)| **rate > 0.0);
+        let own = own.map(|((_, _, speeds), rate)| fastest(speeds) / rate).fold(f64::INFINITY, f64::min);
+        let (mut slope, mut budget) = (0.0, self.worth_of_cluster(&self.answer.prices));
+        for ((_, job, speeds), rate) in self.jobs().zip(rates) {
+            let worth = worth(f64::from(job.gpus), speeds, &self.answer.prices, rate * theta);
+            slope += worth.speed * rate;
+            budget += worth.time;
+        }
+        if slope > 0.0 { own.min(budget / slope) } else { own }
+    }
+}
+
+/// The dual values that make reaching `target` look dearest.
+fn worth(gpus: f64, speeds: &[f64], prices: &[f64], target: f64) -> Worth {
+    let time = |speed: f64| speeds.iter().zip(prices).map(|(t, p)| speed * t - gpus * p).fold(0.0, f64::max);
+    let mut best = Worth { speed: 0.0, time: 0.0 };
+    let mut offer = |speed: f64| {
+        let offered = Worth { speed, time: time(speed) };
+        if offered.speed * target - offered.time > best.speed * target - best.time {
+            best = offered;
+        }
+    };
+    // The dual is piecewise linear in `speed`: its best value is at a kink, where two types cost the same.
+    for (i, (t, p)) in speeds.iter().zip(prices).enumerate().filter(|(_, (t, _))| **t > 0.0) {
+        offer(gpus * p / t);
+        for (u, q) in speeds[..i].iter().zip(prices).filter(|(u, _)| **u > 0.0 && **u != *t) {
+            let kink = gpus * (p - q) / (t - u);
+            if kink > 0.0 {
+                offer(kink);
+            }
+        }
+    }
+    best
+}
+
+/// The most a job can gain at these prices, as its dual bounds it: the least over what a step a second towards its
+/// deadline may be worth, up to `most`; `paid(worth)` is what the deadline itself adds.
+fn gain(
+    gpus: f64,
+    speeds: &[f64],
+    values: &[f64],
+    prices: &[f64],
+    paid: impl Fn(f64) -> f64,
+    most: f64,
+) -> f64 {
+    let net: Vec<f64> = values.iter().zip(prices).map(|(v, p)| v - gpus * p).collect();
+    let total =
+        |worth: f64| speeds.iter().zip(&net).map(|(t, n)| n + worth * t).fold(0.0, f64::max) + paid(worth);
+    let mut best = total(0.0);
+    let mut offer = |worth: f64| {
+        if worth > 0.0 && worth <= most {
+            best = f64::min(best, total(worth));
+        }
+    };
+    if most.is_finite() {
+        offer(most);
+    }
+    for (i, (t, n)) in speeds.iter().zip(&net).enumerate().filter(|(_, (t, _))| **t > 0.0) {
+        offer(-n / t);
+        for (u, o) in speeds[..i].iter().zip(&net).filter(|(u, _)| **u > 0.0 && **u != *t) {
+            offer((o - n) / (t - u));
+        }
+    }
+    best
+}

@@ -1,0 +1,184 @@
+//! Progressive filling: all levels rise together at rates a tree of entities sets, until some job can rise no more;
+//! it stops, its weight goes to its siblings, and the rest goes on. A job stopped only by its own speed is foreseen
+//! (`tree` says when), so what must be solved for is where the cluster runs out: once per type at most, whatever the
+//! number of jobs.
+
+mod tree;
+
+pub(crate) use tree::Tree;
+
+use crate::answer::Stage;
+use crate::goal::SolveError;
+use crate::problem::Problem;
+use crate::rise::{From, Risen, Scaled, cheapest, rise};
+use tree::{Course, Place};
+
+/// What a stopped job gives back, so that the next stage starts from inside what is feasible.
+const SLACK: f64 = 1e-9;
+/// The part of what it could reach below which a level is rounding.
+const CRUMB: f64 = 1e-6;
+/// Gap to which a stage is solved.
+const GAP: f64 = 1e-13;
+/// The part of its targets to which a place must be shown out of reach, and the part that will do where rounding leaves
+/// it open.
+const REACHED: f64 = 1.0 - 1e-11;
+const NEARLY: f64 = 1.0 - 1e-9;
+
+/// A filling brought to its end.
+#[derive(Debug, Clone)]
+pub(crate) struct Filled {
+    pub(crate) shares: Vec<f64>,
+    pub(crate) stages: Vec<Stage>,
+    pub(crate) stopped: Vec<Option<usize>>,
+}
+
+struct Filling<'a> {
+    problem: &'a Problem,
+    tree: Tree,
+    /// The level each job can reach at most: by its own speed, or because it was stopped there.
+    caps: Vec<f64>,
+    hints: Vec<Vec<f64>>,
+}
+
+/// Fills the tree until nobody can rise.
+pub(crate) fn fill(problem: &Problem, tree: Tree) -> Result<Filled, SolveError> {
+    let caps = (0..problem.n).map(|m| problem.fastest[m] * problem.level_per_step(m)).collect();
+    let mut filling = Filling { problem, tree, caps, hints: Vec::new() };
+    let (mut stages, mut stopped) = (Vec::new(), vec![None; problem.n]);
+    // Every stage stops a job, so this ends.
+    loop {
+        let course = filling.tree.course(&filling.caps);
+        let end = filling.furthest(&course)?;
+        let Some(prices) = end.prices else {
+            return Ok(Filled { shares: end.shares, stages, stopped });
+        };
+        filling.tree.advance(&course, end.at);
+        let levels = filling.tree.levels(&filling.caps);
+        let rates = course.rates_at(end.at.piece, &filling.tree, &filling.caps);
+        for m in filling.halted(&prices, &levels, &rates)? {
+            // A crumb of the slack is no level: it would only make the next stages ill-conditioned.
+            let crumb = levels[m] <= CRUMB * filling.caps[m];
+            filling.caps[m] = if crumb { 0.0 } else { levels[m] * (1.0 - SLACK) };
+            stopped[m] = Some(stages.len());
+        }
+        stages.push(Stage { prices, speeds: filling.speeds(&levels) });
+        filling.tree.settle(&filling.caps);
+    }
+}
+
+const START: Place = Place { piece: 0, offset: 0.0 };
+
+/// Where a course ends, shares that reach it, and the prices that end it there; none where it runs to its end.
+struct End {
+    at: Place,
+    shares: Vec<f64>,
+    prices: Option<Vec<f64>>,
+}
+
+impl Filling<'_> {
+    fn speeds(&self, levels: &[f64]) -> Vec<f64> {
+        levels.iter().enumerate().map(|(m, level)| level / self.problem.level_per_step(m)).collect()
+    }
+
+    fn speeds_at(&self, course: &Course, at: Place) -> Vec<f64> {
+        self.speeds(&course.levels_at(at, &self.tree, &self.caps))
+    }
+
+    /// The furthest place on the course that the cluster can reach. Starts from its end; prices that show a place to
+    /// be out of reach also say how far one has to go back at least.
+    fn furthest(&mut self, course: &Course) -> Result<End, SolveError> {
+        let mut at = Place { piece: course.pieces(), offset: 0.0 };
+        let mut prices = None;
+        for _ in 0..100 {
+            let risen = self.reaches(&self.speeds_at(course, at));
+            self.hints = risen.hints;
+            let open = risen.theta >= NEARLY && risen.bound >= REACHED;
+            // The start is reached by what came before, whatever rounding says.
+            if risen.theta >= REACHED || open || at == START {
+                let prices = prices.filter(|_| at.piece < course.pieces());
+                return Ok(End { at, shares: risen.shares, prices });
+            }
+            at = self.last_affordable(course, at, &risen.prices);
+            prices = Some(risen.prices);
+        }
+        Err(SolveError::Stuck { gap: f64::NAN })
+    }
+
+    /// The last place before `beyond` that these prices do not rule out.
+    fn last_affordable(&self, course: &Course, beyond: Place, prices: &[f64]) -> Place {
+        let worth: f64 = prices.iter().zip(&self.problem.capacity).map(|(p, c)| p * c).sum();
+        // Jobs at full speed often fill a type to the last GPU: that is spent, not overspent.
+        let worth = worth * (1.0 + 1e-12);
+        let whole = |piece: usize| Place { piece, offset: 0.0 };
+        let (mut low, mut high) = (0, beyond.piece + usize::from(beyond.offset > 0.0));
+        while high - low > 1 {
+            let middle = low + (high - low) / 2;
+            if self.spent(course, whole(middle), prices).0 <= worth { low = middle } else { high = middle }
+        }
+        // Within a piece the spending is convex: Newton from above comes down to the root and stays above it.
+        let mut offset = if low == beyond.piece { beyond.offset } else { course.length(low) };
+        for _ in 0..100 {
+            let (cost, slope) = self.spent(course, Place { piece: low, offset }, prices);
+            let next = offset - (cost - worth) / slope;
+            if slope <= 0.0 || next >= offset {
+                break;
+            }
+            offset = next.max(0.0);
+        }
+        // Within rounding of the next piece is there: whoever has just reached his cap is not the one to stop.
+        if offset >= course.length(low) * (1.0 - 1e-12) {
+            whole(low + 1)
+        } else {
+            Place { piece: low, offset }
+        }
+    }
+
+    /// What everyone's speed costs at a place, and how fast that grows.
+    fn spent(&self, course: &Course, at: Place, prices: &[f64]) -> (f64, f64) {
+        let problem = self.problem;
+        let rates = self.speeds(&course.rates_at(at.piece, &self.tree, &self.caps));
+        let (mut cost, mut slope) = (0.0, 0.0);
+        for (m, speed) in self.speeds_at(course, at).into_iter().enumerate() {
+            if let Some(way) = cheapest(problem.row(m), prices, speed.min(problem.fastest[m])) {
+                cost += problem.gpus[m] * way.cost;
+                slope += problem.gpus[m] * way.slope * rates[m];
+            }
+        }
+        (cost, slope)
+    }
+
+    /// How much of the target speeds can be reached, as a factor.
+    fn reaches(&self, target: &[f64]) -> Risen {
+        let factor =
+            |m: usize| if target[m] > 0.0 { self.problem.fastest[m] / target[m] } else { f64::INFINITY };
+        let highest = (0..self.problem.n).map(factor).fold(2.0, f64::min);
+        let from = From { theta: 0.0, shares: None, hints: self.hints.clone() };
+        rise(self.problem, &Scaled(target.to_vec()), from, highest, GAP, |low, high| {
+            low >= 1.0 || high < 1.0 - 1e-10
+        })
+    }
+
+    /// The jobs that cannot rise: any more speed for them costs something, and nothing is left to pay with.
+    fn halted(&self, prices: &[f64], levels: &[f64], rates: &[f64]) -> Result<Vec<usize>, SolveError> {
+        let problem = self.problem;
+        let worth: f64 = prices.iter().zip(&problem.capacity).map(|(p, c)| p * c).sum();
+        let share = |(p, c): (&f64, &f64)| if p * c > 1e-9 * worth { *p } else { 0.0 };
+        let prices: Vec<f64> = prices.iter().zip(&problem.capacity).map(share).collect();
+        let price_of_more = |m: usize| {
+            let speed =
+                (levels[m] / problem.level_per_step(m) + 1e-9 * problem.fastest[m]).min(problem.fastest[m]);
+            let slope = cheapest(problem.row(m), &prices, speed).map_or(0.0, |way| way.slope);
+            slope * problem.gpus[m] * problem.fastest[m]
+        };
+        let moving = (0..problem.n).filter(|&m| levels[m] < self.caps[m] * (1.0 - 1e-12));
+        let priced: Vec<(usize, f64)> = moving.map(|m| (m, price_of_more(m))).collect();
+        let enough = 1e-6 * worth / problem.n as f64;
+        let mut halted: Vec<usize> = priced.iter().filter(|(_, p)| *p > enough).map(|(m, _)| *m).collect();
+        if !halted.iter().any(|&m| rates[m] > 0.0) {
+            let rising = priced.iter().filter(|(m, _)| rates[*m] > 0.0);
+            let dearest = rising.max_by(|a, b| a.1.total_cmp(&b.1)).map(|(m, _)| *m);
+            halted.push(dearest.ok_or(SolveError::Stuck { gap: f64::NAN })?);
+        }
+        Ok(halted)
+    }
+}

@@ -1,0 +1,50 @@
+//! Isolated: everyone gets a 1/n share of every type, as if alone. What others are measured against.
+
+use super::{Found, laid_out};
+use crate::answer::{Answer, Certificate};
+use crate::goal::{GoalDef, Options, Sense, SolveError};
+use crate::instance::Instance;
+use crate::problem::Problem;
+
+pub(crate) const DEF: GoalDef = GoalDef {
+    name: "isolated",
+    summary: "every job gets a 1/n share of every type, as if it were alone",
+    source: "Gavel (Narayanan et al., OSDI 2020), the baseline of its comparisons",
+    sense: Sense::Max,
+    sharing: false,
+    solve,
+};
+
+fn solve(instance: &Instance, options: Options) -> Result<Answer, SolveError> {
+    let problem = laid_out(instance, options.types);
+    let shares = alone(&problem);
+    Ok(by_rule(instance, &problem, shares))
+}
+
+/// The shares of a job alone on its 1/n share: (c/n)/s on each type it can use, scaled down to all its time.
+pub(crate) fn alone(problem: &Problem) -> Vec<f64> {
+    let mut shares = Vec::with_capacity(problem.n * problem.k);
+    for m in 0..problem.n {
+        let part = problem.n as f64 * problem.gpus[m];
+        let row =
+            problem.row(m).iter().zip(&problem.capacity).map(|(t, c)| if *t > 0.0 { c / part } else { 0.0 });
+        let start = shares.len();
+        shares.extend(row);
+        let total: f64 = shares[start..].iter().sum();
+        if total > 1.0 {
+            shares[start..].iter_mut().for_each(|share| *share /= total);
+        }
+    }
+    shares
+}
+
+/// The answer of a goal that is a rule: its objective is the worst-off job's level, as for max-min, so that rules and
+/// optima can be compared.
+pub(crate) fn by_rule(instance: &Instance, problem: &Problem, shares: Vec<f64>) -> Answer {
+    let level = |m: usize| problem.throughput(m, &shares) / super::max_min::speed_per_level(problem, m);
+    let objective = (0..problem.n).map(level).fold(f64::INFINITY, f64::min);
+    let objective = if objective.is_finite() { objective } else { 0.0 };
+    let prices = vec![0.0; problem.k];
+    Found { objective, shares, prices, binding: Vec::new(), certificate: Certificate::Rule }
+        .answer(instance, problem)
+}

@@ -1,0 +1,94 @@
+//! Instances that make no sense are refused with the job and the field named, and never come to a solver.
+
+mod support;
+
+use support::plain;
+use warpyard_allocate::{GOALS, Instance, Options, SolveError, goal};
+
+fn refusal(change: impl Fn(&mut Instance)) -> String {
+    let mut instance = plain(&[2, 4], &[&[1.0, 2.0], &[3.0, 1.0]]);
+    change(&mut instance);
+    let error = instance.validate().expect_err("refused");
+    for goal in GOALS {
+        let refused = goal.solve(&instance, Options::default()).expect_err("refused");
+        assert!(matches!(refused, SolveError::Instance(_)), "{}: {refused}", goal.name);
+    }
+    error.to_string()
+}
+
+#[test]
+fn numbers_that_make_no_sense_are_named() {
+    let nowhere = "job 1: throughputs: zero on every type it fits on";
+    assert_eq!(refusal(|i| i.jobs[1].throughputs = vec![0.0, 0.0]), nowhere);
+    assert_eq!(refusal(|i| (i.jobs[1].gpus, i.jobs[1].throughputs[1]) = (3, 0.0)), nowhere);
+    let number = "is not a finite number of at least 0";
+    assert_eq!(refusal(|i| i.jobs[0].throughputs[1] = -2.0), format!("job 0: throughputs: -2 {number}"));
+    assert_eq!(refusal(|i| i.jobs[1].throughputs[0] = f64::NAN), format!("job 1: throughputs: NaN {number}"));
+    assert_eq!(refusal(|i| i.jobs[1].steps = Some(-1.0)), format!("job 1: num_steps_remaining: -1 {number}"));
+    assert_eq!(
+        refusal(|i| i.jobs[0].age_s = f64::INFINITY),
+        format!("job 0: time_since_start: inf {number}")
+    );
+    assert_eq!(refusal(|i| i.jobs[0].deadline_s = Some(-3.0)), format!("job 0: deadline_s: -3 {number}"));
+    assert_eq!(
+        refusal(|i| i.jobs[1].gpus = 5),
+        "job 1: scale_factor: 5 GPUs is more than any type has (largest: 4 of type1)"
+    );
+    assert_eq!(
+        refusal(|i| i.jobs[1].weight = 0.0),
+        "job 1: priority_weight: 0 is not a finite number above 0"
+    );
+    assert_eq!(refusal(|i| i.jobs[1].id = 0), "job 0: id: used twice");
+    assert_eq!(
+        refusal(|i| i.types.iter_mut().for_each(|t| t.count = 0)),
+        "num_workers: there is no GPU of any type"
+    );
+}
+
+#[test]
+fn unknown_fields_are_refused() {
+    let text = r#"{"worker_types": ["k80"], "num_workers": [1], "jobs": [{"id": 0, "throughputs": [1.0], "colour": 3}]}"#;
+    let error = serde_json::from_str::<Instance>(text).expect_err("refused").to_string();
+    assert!(error.contains("unknown field `colour`"), "{error}");
+    let text = r#"{"worker_types": ["k80"], "num_workers": [1, 2], "jobs": []}"#;
+    let error = serde_json::from_str::<Instance>(text).expect_err("refused").to_string();
+    assert!(error.contains("num_workers: 2 entries for 1 worker types"), "{error}");
+}
+
+#[test]
+fn what_a_goal_needs_and_does_not_find_is_named() {
+    let instance = plain(&[1], &[&[1.0]]);
+    let error =
+        |name: &str| goal(name).expect("a goal").solve(&instance, Options::default()).expect_err("refused");
+    assert_eq!(error("makespan").to_string(), "job 0: num_steps_remaining: missing, and makespan needs it");
+    assert_eq!(error("cost").to_string(), "cost_per_hour: missing, and cost needs it");
+    assert_eq!(error("hierarchical").to_string(), "entities: missing, and hierarchical needs it");
+}
+
+#[test]
+fn no_jobs_at_all_is_no_trouble() {
+    let mut instance = plain(&[2, 4], &[]);
+    instance.types.iter_mut().for_each(|t| t.cost_per_hour = Some(1.0));
+    instance.entities = Some(Default::default());
+    for goal in GOALS {
+        let answer =
+            goal.solve(&instance, Options::default()).unwrap_or_else(|e| panic!("{}: {e}", goal.name));
+        assert_eq!(answer.normalised, Vec::<f64>::new());
+        assert!(answer.objective.is_finite(), "{}: {}", goal.name, answer.objective);
+    }
+}
+
+#[test]
+fn deadlines_nobody_could_keep_are_named_and_the_rest_is_kept() {
+    let mut instance = plain(&[1, 1], &[&[1.0, 2.0], &[3.0, 1.0], &[1.0, 1.0]]);
+    instance.types.iter_mut().for_each(|t| t.cost_per_hour = Some(1.0));
+    for (job, left) in instance.jobs.iter_mut().zip([100.0, 100.0, 1e6]) {
+        (job.steps, job.deadline_s) = (Some(500.0), Some(left));
+    }
+    let answer = goal("cost").expect("a goal").solve(&instance, Options::default()).expect("an answer");
+    let missed: Vec<u64> = answer.shortfalls.iter().map(|s| s.id).collect();
+    assert_eq!(missed, [0, 1, 2]);
+    // Of the 10.0005 steps a second they need the two GPUs can do five, and those are never the third job's.
+    let total: f64 = answer.shortfalls.iter().map(|s| s.needs - s.gets).sum();
+    assert!((total - 5.0005).abs() < 1e-6, "{total}");
+}

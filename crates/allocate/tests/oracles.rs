@@ -1,0 +1,152 @@
+//! Every goal against the published instances: objectives to 1e-6 of the exact optimum, shares feasible to 1e-9, and
+//! every answer proved by its own prices.
+
+mod support;
+
+use support::oracle;
+use warpyard_allocate::{Answer, Instance, Options, Types, check, goal};
+
+fn solved(instance: &Instance, name: &str, options: Options) -> Answer {
+    let goal = goal(name).expect("a goal of this name");
+    let answer = goal.solve(instance, options).unwrap_or_else(|e| panic!("{name}: {e}"));
+    let checked = check(instance, goal, options, &answer).unwrap_or_else(|e| panic!("{name}: {e}"));
+    assert!(checked.gap <= 1e-6, "{name}: {checked:?}");
+    answer
+}
+
+fn meets(name: &str, oracles: &[&str]) {
+    for file in oracles {
+        let Some((oracle, instance)) = oracle(file) else { return };
+        let exact = oracle["reference"]["objective"].as_f64().expect("an exact objective");
+        let ours = solved(&instance, name, Options::default()).objective;
+        assert!((ours - exact).abs() <= 1e-6 * exact.abs(), "{file}: ours {ours}, exact {exact}");
+    }
+}
+
+#[test]
+fn max_min_meets_the_exact_optimum() {
+    meets("max-min", &["max_min_fairness_perf.n32", "max_min_fairness_perf.n128"]);
+    meets("max-min", &["max_min_fairness_perf_w1.n32", "max_min_fairness_perf_w1.n128"]);
+}
+
+#[test]
+fn blind_max_min_meets_the_exact_optimum() {
+    let Some((oracle, instance)) = oracle("max_min_fairness.n32") else { return };
+    let blind = Options { types: Types::Blind, ..Options::default() };
+    let ours = solved(&instance, "max-min", blind).objective;
+    assert!((ours - oracle["reference"].as_f64().expect("a number")).abs() < 1e-9);
+}
+
+#[test]
+fn makespan_meets_the_exact_optimum() {
+    meets("makespan", &["min_total_duration_perf.n32", "min_total_duration_perf.n128"]);
+}
+
+#[test]
+fn throughput_meets_the_exact_optimum() {
+    meets("throughput", &["max_sum_throughput_perf.n32", "max_sum_throughput_perf.n128"]);
+}
+
+#[test]
+fn finish_time_meets_the_exact_optimum() {
+    meets("finish-time", &["finish_time_fairness_perf.n32", "finish_time_fairness_perf.n128"]);
+}
+
+#[test]
+fn finish_time_remembers_the_time_jobs_would_have_had_alone() {
+    let Some((oracle, mut instance)) = oracle("finish_time_fairness_perf_stateful.n32") else { return };
+    for call in oracle["calls"].as_array().expect("calls") {
+        let alone = call.get("cumulative_isolated_time").map(support::numbers);
+        for (m, steps) in support::numbers(&call["num_steps_remaining"]).into_iter().enumerate() {
+            instance.jobs[m].steps = Some(steps);
+            instance.jobs[m].age_s = call["times_since_start"].as_f64().expect("seconds");
+            instance.jobs[m].isolated_time_s = alone.as_ref().map_or(0.0, |alone| alone[m]);
+        }
+        let (ours, theirs) = (
+            solved(&instance, "finish-time", Options::default()).objective,
+            call["rho"].as_f64().expect("a ratio"),
+        );
+        assert!((ours - theirs).abs() < 1e-6 * theirs, "ours {ours}, theirs {theirs}");
+    }
+}
+
+#[test]
+fn cost_meets_the_exact_optimum() {
+    for file in [
+        "max_sum_throughput_normalized_by_cost_perf.n32",
+        "max_sum_throughput_normalized_by_cost_perf.n128",
+        "max_sum_throughput_normalized_by_cost_perf_SLOs.n32",
+        "max_sum_throughput_normalized_by_cost_perf_SLOs.n128",
+    ] {
+        let Some((oracle, mut instance)) = oracle(file) else { return };
+        for (t, cost) in instance.types.iter_mut().zip(support::numbers(&oracle["instance_costs"])) {
+            t.cost_per_hour = Some(cost);
+        }
+        if let Some(deadlines) = oracle["SLO_seconds"].as_object() {
+            for (job, left) in deadlines {
+                instance.jobs[job.parse::<usize>().expect("a job")].deadline_s = left.as_f64();
+            }
+        }
+        let exact = oracle["reference"]["objective"].as_f64().expect("an exact objective");
+        let answer = solved(&instance, "cost", Options::default());
+        assert!(
+            (answer.objective - exact).abs() <= 1e-6 * exact,
+            "{file}: ours {}, exact {exact}",
+            answer.objective
+        );
+        assert_eq!(answer.shortfalls, []);
+    }
+}
+
+/// Normalised throughputs of water filling and of hierarchies are unique, so they are compared job by job.
+fn levels_match(name: &str, files: &[&str]) {
+    for file in files {
+        let Some((oracle, mut instance)) = oracle(file) else { return };
+        instance.entities =
+            oracle.get("entities").map(|e| serde_json::from_value(e.clone()).expect("entities"));
+        let exact = support::numbers(&oracle["reference"]["normalized_effective_throughputs"]);
+        let ours = solved(&instance, name, Options::default()).normalised;
+        for (m, (ours, exact)) in ours.iter().zip(exact).enumerate() {
+            assert!((ours - exact).abs() <= 2e-4, "{file}, job {m}: ours {ours}, exact {exact}");
+        }
+    }
+}
+
+#[test]
+fn filled_levels_match_the_exact_ones() {
+    levels_match(
+        "max-min-fill",
+        &["max_min_fairness_water_filling_perf.n32", "max_min_fairness_water_filling_perf.n128"],
+    );
+    levels_match(
+        "max-min-fill",
+        &["max_min_fairness_water_filling_perf_w1.n32", "max_min_fairness_water_filling_perf_w1.n128"],
+    );
+}
+
+#[test]
+fn hierarchical_levels_match_the_exact_ones() {
+    levels_match("hierarchical", &["hierarchical.n32", "hierarchical.n128"]);
+}
+
+#[test]
+fn isolated_shares_match() {
+    let Some((oracle, instance)) = oracle("isolated.n32") else { return };
+    let ours = solved(&instance, "isolated", Options::default());
+    for (ours, theirs) in ours.allocation.rows().zip(oracle["allocation"].as_array().expect("rows")) {
+        assert!(ours.iter().zip(support::numbers(theirs)).all(|(a, b)| (a - b).abs() < 1e-12));
+    }
+}
+
+#[test]
+fn the_worked_example_comes_out_as_published() {
+    let instance = support::plain(&[1, 1], &[&[40.0, 10.0], &[12.0, 4.0], &[100.0, 50.0]]);
+    let answer = solved(&instance, "max-min", Options::default());
+    let published = [[0.45, 0.0], [0.45, 0.09], [0.09, 0.91]];
+    for (ours, published) in answer.allocation.rows().zip(published) {
+        assert!(
+            ours.iter().zip(published).all(|(a, b)| (a - b).abs() < 0.01),
+            "{ours:?} is not {published:?}"
+        );
+    }
+}
