@@ -43,6 +43,11 @@ impl Ranges {
         if self.contains(at) { Some(at) } else { self.runs.range(at..).next().map(|(&start, _)| start) }
     }
 
+    /// How many positions are below this one.
+    pub fn below(&self, at: u32) -> u64 {
+        self.runs.range(..at).map(|(&start, &end)| u64::from(end.min(at) - start)).sum()
+    }
+
     /// Takes the smallest position out.
     pub fn pop_first(&mut self) -> Option<u32> {
         let first = self.first()?;
@@ -168,6 +173,7 @@ mod tests {
                 }
                 prop_assert_eq!(ours.len(), plain.len() as u64);
                 prop_assert!(ours.iter().eq(plain.iter().copied()));
+                prop_assert_eq!(ours.below(at), plain.range(..at).count() as u64);
                 let runs: Vec<_> = ours.ranges().collect();
                 prop_assert!(runs.windows(2).all(|w| w[0].end < w[1].start), "ranges touch: {:?}", runs);
             }

@@ -168,11 +168,10 @@ impl<O: Order> Policy for Ordered<O> {
         let Some((_, spec)) = view.job(task.job).and_then(|j| j.node(task.node)) else {
             return Why::plain(Reason::NotItsTurn);
         };
-        let entry = self.queue.find(task);
-        let (ahead, first_ahead) = entry.map_or((0, vec![]), |e| self.queue.ahead(e, 4));
-        let class = entry
-            .and_then(|e| self.queue.walk().find(|i| i.entry == e.1))
-            .map_or(0, |i| self.queue.line(i.line).class);
+        let found = self.queue.find(task);
+        let ahead = found.map(|(_, key)| self.queue.ahead(view, key, task));
+        let first_ahead = self.line(view, 4).into_iter().take_while(|t| *t != task).collect();
+        let class = found.map_or(0, |(line, _)| self.queue.line(line).class);
         let withheld = self.order.withheld(view, class);
         let reason = match explain::room(view, &spec.needs, &withheld) {
             Err(reason) => reason,
@@ -185,8 +184,7 @@ impl<O: Order> Policy for Ordered<O> {
                 }
             }
         };
-        let skipped = entry.map_or(0, |e| u64::from(task.index.saturating_sub(e.1.index)));
-        Why { reason, ahead: Some(ahead + skipped), first_ahead }
+        Why { reason, ahead, first_ahead }
     }
 
     fn line(&self, view: View<'_>, most: usize) -> Vec<TaskId> {

@@ -163,6 +163,16 @@ impl WorkerUse {
         self.open
     }
 
+    /// Thousandths of a processor it has.
+    pub fn cpus(&self) -> u32 {
+        self.cpus
+    }
+
+    /// Bytes of main memory it has.
+    pub fn memory(&self) -> u64 {
+        self.memory
+    }
+
     /// Thousandths of a processor not given away.
     pub fn cpus_free(&self) -> u32 {
         self.cpus.saturating_sub(self.cpus_used)

@@ -104,28 +104,26 @@ impl Queue {
         }
     }
 
-    /// Where a task (or the first of those it stands for) is in the order.
-    pub fn find(&self, task: TaskId) -> Option<(Key, TaskId)> {
+    /// The line a task stands in and its place in the order.
+    pub fn find(&self, task: TaskId) -> Option<(usize, Key)> {
         let entries = self.nodes.get(&task.node_id())?;
         let own = entries.iter().find(|(_, _, t)| *t == task);
-        own.or_else(|| entries.iter().rfind(|(_, _, t)| *t < task)).map(|&(_, key, t)| (key, t))
+        own.or_else(|| entries.iter().rfind(|(_, _, t)| *t < task)).map(|&(line, key, _)| (line, key))
     }
 
-    /// How many tasks come before this entry, and the first few of them.
-    pub fn ahead(&self, of: (Key, TaskId), most: usize) -> (u64, Vec<TaskId>) {
-        let before = |l: &'_ Line| l.waiting.range(..of).map(|(_, w)| u64::from(w.count)).sum::<u64>();
-        let count = self.lines.iter().map(before).sum();
-        (count, self.walk().map(|item| item.task).take(most).take_while(|t| *t != of.1).collect())
-    }
-
-    /// Every entry in order.
-    pub fn walk(&self) -> impl Iterator<Item = Item> + '_ {
-        let mut walk = Walk::new(self);
-        std::iter::from_fn(move || {
-            let item = walk.next()?;
-            walk.skip(item);
-            Some(item)
-        })
+    /// How many tasks come before one that has this place in the order.
+    pub fn ahead(&self, view: View<'_>, key: Key, task: TaskId) -> u64 {
+        let before =
+            |l: &'_ Line| l.waiting.range(..(key, task)).map(|(_, w)| u64::from(w.count)).sum::<u64>();
+        let ahead = self.lines.iter().map(before).sum::<u64>();
+        // Those of its own node that never started stand there as one entry, but not all of them are before it.
+        let fresh = view.job(task.job).map(|job| &job.nodes[task.node as usize].fresh);
+        let entries = self.nodes.get(&task.node_id()).into_iter().flatten();
+        let mut cohort = entries.filter(|e| e.1 == key && e.2 < task);
+        match fresh.filter(|f| cohort.any(|e| f.contains(e.2.index))) {
+            Some(fresh) => ahead - fresh.len() + fresh.below(task.index),
+            None => ahead,
+        }
     }
 
     /// One line.

@@ -52,9 +52,8 @@ impl Yard {
     }
 
     fn ask(&mut self, at: f64, batch: Vec<Command>) -> Option<JobId> {
-        let asked = batch.len();
         let turned = self.0.turn(batch, Time::from_secs(at), &mut Nowhere).unwrap();
-        turned.answers.into_iter().take(asked).last().and_then(|a| a.expect("refused").job)
+        turned.answers.into_iter().next_back().and_then(|a| a.expect("refused").job)
     }
 
     fn submit(&mut self, at: f64, needs: Needs, after: Vec<AfterJob>) -> JobId {

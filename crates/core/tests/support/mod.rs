@@ -233,6 +233,9 @@ impl Teller {
     }
 }
 
+/// The number that stands for a frozen attempt in a report, modulo 16.
+pub(crate) const FROZEN: u8 = 12;
+
 fn report(cluster: &Cluster, worker: WorkerId, standings: &[u8], devices: &[u8]) -> Command {
     let desired = cluster.desired(worker);
     let attempts = desired.iter().enumerate().filter_map(|(i, d)| {
@@ -244,7 +247,7 @@ fn report(cluster: &Cluster, worker: WorkerId, standings: &[u8], devices: &[u8])
             9 => over(How::TimedOut),
             10 => over(How::Lost("gone".into())),
             11 => over(How::NotStarted("no such file".into())),
-            12 => Standing::Frozen,
+            FROZEN => Standing::Frozen,
             13 => over(How::Stopped),
             14 => over(How::Declined("taken".into())),
             _ => return None,
