@@ -12,11 +12,11 @@ use crate::FIT;
 use warpyard_core::cluster::{ReadyTask, View};
 use warpyard_core::command::Code;
 use warpyard_core::ordered::{Behind, Order, Ordered};
-use warpyard_core::place::Fit;
+use warpyard_core::place::{Fit, acceptable};
 use warpyard_core::policy::{Params, number};
-use warpyard_core::pool::DeviceState;
+use warpyard_core::pool::{DeviceInfo, DeviceState, charge_for};
 use warpyard_core::queue::Key;
-use warpyard_core::spec::{JobSpec, TaskSpec};
+use warpyard_core::spec::{JobSpec, Needs, TaskSpec};
 use warpyard_core::{DeviceId, PolicyDef, Rejected, Span};
 
 /// Tasks that promise to be short may use every device.
@@ -69,12 +69,17 @@ impl ShortFirst {
         usable.split_off(usable.len().saturating_sub(self.keep))
     }
 
-    /// Whether some worker, all idle, would have enough devices that are not kept.
-    fn could_start(&self, view: View<'_>, task: &TaskSpec) -> bool {
+    /// Whether some worker, all idle, would have all a long task needs without the devices that are kept.
+    fn could_start(&self, view: View<'_>, needs: &Needs) -> bool {
         let kept = self.kept(view);
         view.pool().workers().any(|(worker, w)| {
-            let kept = kept.iter().filter(|d| d.worker == worker).count();
-            w.devices().count() - kept >= usize::from(task.needs.gpus)
+            let suits = |index: u16, info: &DeviceInfo| {
+                let id = DeviceId { worker, index };
+                acceptable(needs, id, info) && charge_for(info, needs).is_some() && !kept.contains(&id)
+            };
+            let devices = w.devices().filter(|&(index, info, _)| suits(index, info)).count();
+            let host = w.cpus() >= needs.cpus && w.memory() >= needs.memory;
+            host && devices >= usize::from(needs.gpus)
         })
     }
 }
@@ -113,7 +118,7 @@ impl Order for ShortFirst {
                 return refuse(i, "timeout", why);
             }
             let long = self.keep > 0 && task.needs.gpus > 0 && !self.is_short(task);
-            if long && exist > 0 && !self.could_start(view, task) {
+            if long && exist > 0 && !self.could_start(view, &task.needs) {
                 let why = format!(
                     "the policy keeps {} GPUs for timeouts of at most {} s, which leaves too few",
                     self.keep,

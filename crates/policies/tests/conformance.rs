@@ -1,0 +1,279 @@
+//! What the core expects of every policy, checked for each entry of the registry with its own parameters and others, on
+//! generated clusters and stories.
+
+#[path = "../../core/tests/support/mod.rs"]
+mod support;
+
+use proptest::prelude::*;
+use proptest::test_runner::TestCaseError;
+use std::collections::BTreeMap;
+use support::{FROZEN, Step, Teller, assert_sound, step, workers};
+use warpyard_core::event::WorkerInfo;
+use warpyard_core::explain::{self, Reason};
+use warpyard_core::place::Search;
+use warpyard_core::pool::{Charge, Ledger};
+use warpyard_core::{Cluster, Command, Plan, Policy, PolicyChoice, PolicyDef, TaskId, TaskState, Time};
+use warpyard_policies::POLICIES;
+
+/// Every policy as it comes, and some with other parameters.
+fn choices() -> Vec<PolicyChoice> {
+    let plain = POLICIES.iter().map(|def| def.name.to_owned());
+    let others = [
+        "backfill:fit=first",
+        "fifo:fit=worst",
+        "sjf:behind=anyone,fit=spread",
+        "sjf:behind=nobody,fit=fill",
+        "short-first:keep=1,short=20",
+        "short-first:keep=2,short=30,behind=anyone",
+        "short-first:alpha=3600,beta=0,gamma=1,limit=30,few=4",
+        "wsjf:by=ratio",
+        "hybrid:fit=fill",
+    ];
+    plain.chain(others.map(str::to_owned)).map(|text| text.parse().unwrap()).collect()
+}
+
+/// A cluster and a policy that has seen everything that happened to it.
+struct Life {
+    cluster: Cluster,
+    policy: Box<dyn Policy>,
+    choice: PolicyChoice,
+    teller: Teller,
+}
+
+impl Life {
+    fn new(choice: &PolicyChoice, workers: &[WorkerInfo]) -> Life {
+        let (cluster, policy) = (Cluster::new(choice.clone()), fresh(choice));
+        let mut life = Life { cluster, policy, choice: choice.clone(), teller: Teller::default() };
+        for info in workers {
+            life.obey(Command::Join(info.clone()));
+        }
+        life
+    }
+
+    fn now(&self) -> Time {
+        self.teller.now
+    }
+
+    fn obey(&mut self, command: Command) {
+        if let Command::Submit { spec, .. } = &command
+            && self.policy.accept(self.cluster.view(), spec).is_err()
+        {
+            return;
+        }
+        for event in self.cluster.decide(command, self.now()).unwrap_or_default() {
+            let effects = self.cluster.apply(&event);
+            self.policy.observe(self.cluster.view(), &effects);
+        }
+    }
+
+    fn plan(&mut self) -> Plan {
+        self.policy.plan(self.cluster.view(), self.teller.now)
+    }
+
+    fn carry_out(&mut self, plan: &Plan) -> Result<(), TestCaseError> {
+        let (events, stale) = self.cluster.admit(plan, self.now());
+        prop_assert!(stale.is_empty(), "{}: {:?}", self.choice, stale);
+        for event in events {
+            let effects = self.cluster.apply(&event);
+            self.policy.observe(self.cluster.view(), &effects);
+        }
+        Ok(())
+    }
+
+    fn ready(&self) -> Vec<TaskId> {
+        let ready = |t: &TaskId| matches!(self.cluster.state(*t), Some(TaskState::Ready { .. }));
+        tasks(&self.cluster).into_iter().filter(ready).collect()
+    }
+}
+
+fn fresh(choice: &PolicyChoice) -> Box<dyn Policy> {
+    PolicyDef::build_from(POLICIES, choice).unwrap()
+}
+
+/// Takes every policy through a story, looking at each plan before it is carried out. Nothing of a plan may be stale, and
+/// none may leave anything for a second one.
+fn each(
+    workers: &[WorkerInfo],
+    steps: &[Step],
+    mut look: impl FnMut(&mut Life, &Plan) -> Result<(), TestCaseError>,
+) -> Result<(), TestCaseError> {
+    for choice in choices() {
+        let mut life = Life::new(&choice, workers);
+        for step in steps {
+            if let Some(command) = life.teller.command(&life.cluster, step) {
+                life.obey(command);
+            }
+            let plan = life.plan();
+            look(&mut life, &plan)?;
+            life.carry_out(&plan)?;
+            let more = life.plan();
+            prop_assert!(more.is_empty(), "{} left {:?}", choice, more.start);
+        }
+    }
+    Ok(())
+}
+
+fn story() -> impl Strategy<Value = Vec<Step>> {
+    prop::collection::vec(step(), 1..40)
+}
+
+/// A story in which no device is described anew as smaller than what it already gave, and no frozen attempt goes on
+/// beside those that took its place among the tasks of a device.
+fn steady_story() -> impl Strategy<Value = Vec<Step>> {
+    let steady = |step: &Step| !matches!(step, Step::Join(_));
+    let unfrozen = |step: Step| match step {
+        Step::Report { worker, standings, devices } => {
+            let standings = standings.into_iter().map(|n| if n % 16 == FROZEN { 0 } else { n }).collect();
+            Step::Report { worker, standings, devices }
+        }
+        other => other,
+    };
+    story().prop_map(move |steps| steps.into_iter().filter(steady).map(unfrozen).collect())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 150, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Over-committing is left to devices marked so; scope, arrays and dependencies are respected by all.
+    #[test]
+    fn nothing_is_given_twice(workers in workers(), steps in steady_story()) {
+        each(&workers, &steps, |life, _| {
+            assert_sound(&life.cluster);
+            assert_not_over_committed(&life.cluster);
+            Ok(())
+        })?;
+    }
+
+    #[test]
+    fn the_same_view_gives_the_same_plan_to_a_fresh_and_to_a_long_lived_policy(
+        workers in workers(),
+        steps in story(),
+    ) {
+        each(&workers, &steps, |life, plan| {
+            prop_assert_eq!(&life.plan(), plan, "{} changed its mind", &life.choice);
+            let mut new = fresh(&life.choice);
+            prop_assert_eq!(&new.plan(life.cluster.view(), life.teller.now), plan, "a fresh {}", &life.choice);
+            let many = usize::MAX;
+            let (new, old) = (new.line(life.cluster.view(), many), life.policy.line(life.cluster.view(), many));
+            prop_assert_eq!(new, old, "the line of a fresh {}", &life.choice);
+            Ok(())
+        })?;
+    }
+
+    #[test]
+    fn everything_ready_is_in_line_and_has_a_reason_to_wait(workers in workers(), steps in story()) {
+        each(&workers, &steps, |life, plan| {
+            let view = life.cluster.view();
+            let line = life.policy.line(view, usize::MAX);
+            for task in life.ready() {
+                let full = explain::without_policy(view, task).is_some();
+                prop_assert_eq!(line.contains(&task), !full, "{}: {:?} in line", &life.choice, task);
+                let why = life.policy.explain(view, task, life.teller.now);
+                let starts = plan.start.iter().any(|s| s.task == task);
+                let reason_to_wait = matches!(
+                    why.reason,
+                    Reason::ArrayFull { .. } | Reason::NoWorker | Reason::NoRoom | Reason::Reserved { .. }
+                        | Reason::Withheld(_) | Reason::NotItsTurn
+                );
+                prop_assert_eq!(starts, why.reason == Reason::Next, "{}: {:?} {:?}", &life.choice, task, why);
+                prop_assert!(starts || reason_to_wait, "{}: {:?} {:?}", &life.choice, task, why);
+                if !full {
+                    let place = line.iter().position(|t| *t == task).unwrap() as u64;
+                    prop_assert_eq!(why.ahead, Some(place), "{}: {:?} in {:?}", &life.choice, task, line);
+                }
+            }
+            Ok(())
+        })?;
+    }
+
+    /// The first in line waits only for want of room (or of its turn, where one task runs at a time).
+    #[test]
+    fn the_first_in_line_starts_if_it_fits(workers in workers(), steps in story()) {
+        each(&workers, &steps, |life, plan| {
+            let view = life.cluster.view();
+            let Some(&first) = life.policy.line(view, 1).first() else { return Ok(()) };
+            if plan.start.first().is_some_and(|s| s.task == first) {
+                return Ok(());
+            }
+            let serial = life.choice.name == "priority-serial" && view.active() > 0;
+            let ledger = Ledger::over(view.pool());
+            let needs = &view.job(first.job).unwrap().node(first.node).unwrap().1.needs;
+            let withheld = matches!(life.policy.explain(view, first, life.teller.now).reason, Reason::Withheld(_));
+            let fits = Search::over(&ledger).place(needs).is_some();
+            prop_assert!(serial || withheld || !fits, "{} lets {:?} wait", &life.choice, first);
+            Ok(())
+        })?;
+    }
+
+    /// On an idle cluster nobody is told there is no room for what was accepted, unless something there is out of use.
+    #[test]
+    fn what_was_accepted_can_start_on_an_idle_cluster(workers in workers(), steps in story()) {
+        let whole = |w: &&WorkerInfo| w.devices.iter().all(|d| d.state == Default::default());
+        let workers: Vec<_> = workers.iter().filter(whole).cloned().collect();
+        prop_assume!(!workers.is_empty());
+        for choice in choices() {
+            for step in steps.iter().filter(|s| matches!(s, Step::Submit { after: None, .. })) {
+                let mut life = Life::new(&choice, &workers);
+                let command = life.teller.command(&life.cluster, step).unwrap();
+                life.obey(command);
+                let accepted = !life.ready().is_empty();
+                prop_assert!(!accepted || !life.plan().start.is_empty(), "{} starts nothing of {:?}", choice, step);
+            }
+        }
+    }
+}
+/// That no device or worker has been given more than it has.
+fn assert_not_over_committed(cluster: &Cluster) {
+    for (id, used) in cluster.pool().workers() {
+        let info = &cluster.worker(id).unwrap().info;
+        let (mut cpus, mut memory) = (0, 0);
+        let mut on: BTreeMap<u16, Given> = BTreeMap::new();
+        for &task in cluster.worker(id).unwrap().tasks() {
+            let (attempt, _) = cluster.view().attempt(task).unwrap();
+            let still = matches!(cluster.state(task), Some(TaskState::Paused(_)));
+            cpus += attempt.placement.cpus;
+            memory += attempt.placement.memory;
+            for &(index, charge) in &attempt.placement.devices {
+                let given = on.entry(index).or_default();
+                match charge {
+                    Charge::Whole => given.whole += 1,
+                    Charge::Share(bytes) => {
+                        given.shares += 1;
+                        given.bytes += bytes;
+                        given.still += u32::from(still);
+                    }
+                }
+            }
+        }
+        assert!(cpus <= info.cpus && memory <= info.memory, "{id} gave more than it has");
+        for (index, device, _) in used.devices().filter(|(_, d, _)| !d.overcommit) {
+            let Some(given) = on.get(&index) else { continue };
+            assert!(given.whole <= 1, "{id}/{index} was given away whole {} times", given.whole);
+            assert!(given.whole == 0 || given.shares == 0, "{id}/{index} is whole and shared");
+            assert!(given.bytes <= device.budget, "{id}/{index} gave {} of {}", given.bytes, device.budget);
+            if let Some(limit) = device.limit {
+                assert!(given.shares - given.still <= u32::from(limit), "{id}/{index} has too many tasks");
+            }
+        }
+    }
+}
+
+/// What is given away of a device.
+#[derive(Default)]
+struct Given {
+    whole: u32,
+    shares: u32,
+    still: u32,
+    bytes: u64,
+}
+
+/// Every task there is.
+fn tasks(cluster: &Cluster) -> Vec<TaskId> {
+    let all = cluster.jobs().iter().flat_map(|job| {
+        let nodes = job.spec.tasks.iter().enumerate();
+        nodes.flat_map(move |(n, spec)| {
+            (0..spec.len()).map(move |index| TaskId { job: job.id, node: n as u32, index })
+        })
+    });
+    all.collect()
+}
