@@ -1,4 +1,7 @@
-//! warpyard worker.
+//! A machine's agent: it finds the devices, runs attempts as processes that outlive it, and tells the server.
+//!
+//! [`probe`] looks at devices, [`supervise`] runs processes, [`agent`] ties them to what the server wants.
 
+pub mod agent;
 pub mod probe;
 pub mod supervise;

@@ -1,0 +1,151 @@
+//! From the documents of the interface to the types of the core, and from its refusals to problems.
+
+use std::borrow::Cow;
+use warpyard_api::job::{self as doc, DeviceRef, JobDoc, TaskDoc};
+use warpyard_api::problem::{Problem, code};
+use warpyard_api::wire::{ParamValue, PolicySet};
+use warpyard_core::spec::{self, AfterJob, AfterNode, Array, JobSpec, Needs, TaskSpec};
+use warpyard_core::{Cluster, DeviceId, JobId, PolicyChoice, Rejected, Span};
+
+/// What a task is given where it says nothing.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Defaults {
+    pub(crate) timeout: Option<Span>,
+    pub(crate) workdir: Option<String>,
+}
+
+/// A checked document as the core takes it. Device numbers are looked up in the cluster.
+pub(crate) fn job_spec(
+    cluster: &Cluster,
+    doc: &JobDoc,
+    defaults: &Defaults,
+) -> Result<JobSpec, Vec<Problem>> {
+    let mut problems = Vec::new();
+    let after = doc.after.iter().enumerate().filter_map(|(i, after)| match after.job.parse() {
+        Ok(job) => Some(AfterJob { job: JobId(job), on: on(after.on) }),
+        Err(_) => {
+            let message = format!("'{}' is not a job's id", after.job);
+            problems.push(Problem::new(code::UNKNOWN_JOB, format!("after[{i}]"), message));
+            None
+        }
+    });
+    let after = after.collect();
+    let names: std::collections::HashMap<&str, u32> =
+        doc.tasks.iter().enumerate().map(|(i, t)| (t.name.as_str(), i as u32)).collect();
+    let mut tasks = Vec::with_capacity(doc.tasks.len());
+    for (i, task) in doc.tasks.iter().enumerate() {
+        let after = task.after.iter().map(|a| AfterNode { node: names[a.task.as_str()], on: on(a.on) });
+        let after = after.collect();
+        match task_spec(cluster, task, after, defaults) {
+            Ok(task) => tasks.push(task),
+            Err(mut problem) => {
+                problem.path = format!("tasks[{i}].{}", problem.path);
+                problems.push(problem);
+            }
+        }
+    }
+    if !problems.is_empty() {
+        return Err(problems);
+    }
+    let JobDoc { name, priority, project, .. } = doc.clone();
+    Ok(JobSpec { name, priority, project, after, env: None, tasks })
+}
+
+fn task_spec(
+    cluster: &Cluster,
+    task: &TaskDoc,
+    after: Vec<AfterNode>,
+    defaults: &Defaults,
+) -> Result<TaskSpec, Problem> {
+    let gpus = u16::try_from(task.gpus).map_err(|_| {
+        Problem::new(code::TOO_FEW_GPUS, "gpus", format!("{} GPUs are more than any worker has", task.gpus))
+    })?;
+    // A task without GPUs takes a processor, so that a thousand of them do not start at once; one with GPUs is bounded
+    // by those.
+    let default_cpus = if gpus == 0 { 1000 } else { 0 };
+    let needs = Needs {
+        gpus,
+        gpu_memory: task.gpu_memory.map(|m| m.0),
+        gpu_types: task.gpu_type.clone(),
+        scope: devices(cluster, &task.gpu_scope, "gpu_scope")?,
+        preferred: devices(cluster, &task.gpu_preferred, "gpu_preferred")?,
+        wait_mode: match task.wait_mode {
+            doc::WaitMode::Schedule => spec::WaitMode::Schedule,
+            doc::WaitMode::Queue => spec::WaitMode::Queue,
+        },
+        cpus: task.cpus.map_or(default_cpus, |c| c.0),
+        memory: task.memory.map_or(0, |m| m.0),
+    };
+    Ok(TaskSpec {
+        name: task.name.clone(),
+        command: match &task.command {
+            doc::Command::List(words) => words.clone(),
+            doc::Command::Shell(line) => vec!["sh".into(), "-c".into(), line.clone()],
+        },
+        env: task.env.clone(),
+        workdir: task.workdir.clone().or_else(|| defaults.workdir.clone()),
+        after,
+        array: task.array.as_ref().map(|a| Array { ranges: a.ranges().to_vec(), at_once: a.at_once() }),
+        needs,
+        timeout: task.timeout.map(|t| Span(t.0)).or(defaults.timeout),
+        grace: task.grace.map_or_else(spec::default_grace, |g| Span(g.0)),
+        expected: task.expected.map(|e| Span(e.0)),
+        retries: task.retries,
+        retry_on_timeout: task.retry_on_timeout,
+        on_lost: match task.on_lost {
+            doc::OnLost::Rerun => spec::OnLost::Rerun,
+            doc::OnLost::Hold => spec::OnLost::Hold,
+        },
+        preempt: match task.preempt {
+            doc::Preempt::None => spec::Preempt::None,
+            doc::Preempt::Freeze => spec::Preempt::Freeze,
+            doc::Preempt::Requeue => spec::Preempt::Requeue,
+        },
+        stdout: task.stdout.clone(),
+        stderr: task.stderr.clone(),
+    })
+}
+
+fn on(on: doc::On) -> spec::On {
+    match on {
+        doc::On::Ok => spec::On::Ok,
+        doc::On::Fail => spec::On::Fail,
+        doc::On::Any => spec::On::Any,
+    }
+}
+
+/// The devices a document names: a bare number is that device of every worker.
+fn devices(cluster: &Cluster, refs: &[DeviceRef], field: &str) -> Result<Vec<DeviceId>, Problem> {
+    let mut ids = Vec::new();
+    for name in refs {
+        let before = ids.len();
+        for (worker, w) in cluster.workers() {
+            let named = name.worker().is_none_or(|n| n == w.info.name);
+            if named && (name.index() as usize) < w.info.devices.len() {
+                ids.push(DeviceId { worker, index: name.index() as u16 });
+            }
+        }
+        if ids.len() == before {
+            let problem = Problem::new(code::NO_SUCH_DEVICE, field, format!("there is no device {name}"));
+            return Err(problem.with_help("`warpyard gpus` lists the devices with their numbers"));
+        }
+    }
+    Ok(ids)
+}
+
+/// A refusal as callers see it.
+pub(crate) fn problem(rejected: Rejected) -> Problem {
+    let Rejected { code, message, path, help } = rejected;
+    Problem { path: path.unwrap_or_default(), message, help, code: Cow::Borrowed(code.word()), line: None }
+}
+
+/// A policy as callers choose it.
+pub(crate) fn policy_choice(set: &PolicySet) -> PolicyChoice {
+    let params = set.params.iter().map(|(key, value)| (key.clone(), value.to_string()));
+    PolicyChoice { name: set.name.clone(), params: params.collect() }
+}
+
+/// A parameter's value as callers see it.
+pub(crate) fn param_value(text: &str) -> ParamValue {
+    ParamValue::from(text)
+}

@@ -1,0 +1,107 @@
+//! The data directory: everything a server keeps is in it, one server at a time uses it, and only its owner may read
+//! it.
+
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use warpyard_api::client::{ADDRESS_FILE, TOKEN_FILE};
+
+/// Why a data directory cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum DataError {
+    /// Another server uses it.
+    #[error(
+        "a warpyard server{} already uses {}; stop it with `warpyard down`, or choose another directory with --data",
+        pid.as_deref().map(|p| format!(" (pid {p})")).unwrap_or_default(), path.display()
+    )]
+    InUse {
+        /// The directory.
+        path: PathBuf,
+        /// The other server's process.
+        pid: Option<String>,
+    },
+    /// It cannot be read or written.
+    #[error("cannot use the data directory {}", path.display())]
+    Io {
+        /// The file or directory.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+/// A data directory, held while this lives.
+#[derive(Debug)]
+pub struct DataDir {
+    path: PathBuf,
+    _lock: File,
+}
+
+impl DataDir {
+    /// Takes a directory for this process, making it if there is none.
+    pub fn take(path: &Path) -> Result<DataDir, DataError> {
+        let failed = |path: &Path| {
+            let path = path.to_owned();
+            move |source| DataError::Io { path, source }
+        };
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(failed(path))?;
+        let path = path.canonicalize().map_err(failed(path))?;
+        let lock_path = path.join("lock");
+        let open = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600)
+            .open(&lock_path);
+        let mut lock = open.map_err(failed(&lock_path))?;
+        match lock.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
+                let mut pid = String::new();
+                let read = lock.read_to_string(&mut pid).is_ok();
+                let pid = Some(pid.trim().to_owned()).filter(|p| read && !p.is_empty());
+                return Err(DataError::InUse { path, pid });
+            }
+            Err(TryLockError::Error(source)) => return Err(DataError::Io { path: lock_path, source }),
+        }
+        let note = lock.set_len(0).and_then(|()| writeln!(lock, "{}", std::process::id()));
+        note.map_err(failed(&lock_path))?;
+        Ok(DataDir { path, _lock: lock })
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The token that lets its owner in; made at the first start, readable by the owner alone.
+    pub fn token(&self) -> Result<String, DataError> {
+        let path = self.path.join(TOKEN_FILE);
+        let failed = |source| DataError::Io { path: path.clone(), source };
+        match fs::read_to_string(&path) {
+            Ok(token) if !token.trim().is_empty() => return Ok(token.trim().to_owned()),
+            Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(failed(e)),
+            _ => {}
+        }
+        let mut random = [0u8; 32];
+        File::open("/dev/urandom").and_then(|mut f| f.read_exact(&mut random)).map_err(failed)?;
+        let token: String = random.iter().map(|b| format!("{b:02x}")).collect();
+        let mut file = OpenOptions::new();
+        let file = file.write(true).create(true).truncate(true).mode(0o600).open(&path);
+        file.and_then(|mut f| writeln!(f, "{token}")).map_err(failed)?;
+        Ok(token)
+    }
+
+    /// Leaves word of where the server listens, for the command line to find.
+    pub fn announce(&self, url: &str) -> Result<(), DataError> {
+        let path = self.path.join(ADDRESS_FILE);
+        fs::write(&path, format!("{url}\n")).map_err(|source| DataError::Io { path, source })
+    }
+
+    /// Takes that word back.
+    pub fn withdraw(&self) {
+        let _not_there = fs::remove_file(self.path.join(ADDRESS_FILE));
+    }
+}

@@ -1,0 +1,204 @@
+//! The one that follows the engine: the same events on a state of its own, for everything that may take a while.
+
+use crate::clock::system_now;
+use crate::store::{History, Log, LogError};
+use crossbeam_channel::{Receiver, RecvTimeoutError};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+use tokio::sync::oneshot;
+use warpyard_core::engine::Engine;
+use warpyard_core::policy::Policy;
+use warpyard_core::{Cluster, Event, JobId, Span, Time};
+
+/// How many events may lie between two snapshots.
+const SNAPSHOT_EVERY: u64 = 20_000;
+
+/// How long events may wait before they are in the derived tables.
+const ENTER_WITHIN: Duration = Duration::from_millis(200);
+
+/// How many may wait.
+const ENTER_AT_MOST: usize = 10_000;
+
+/// How many events are pruned in one go.
+const PRUNE_AT_ONCE: u32 = 2_000;
+
+/// What the follower is sent.
+pub(crate) enum ToFollower {
+    Events(Vec<Event>),
+    Look(Box<dyn FnOnce(&mut Follower) + Send>),
+    WhenEnded(JobId, oneshot::Sender<()>),
+    Stop,
+}
+
+/// The follower.
+pub struct Follower {
+    engine: Engine,
+    history: History,
+    log_path: PathBuf,
+    keep_events: Span,
+    /// Events applied but not in the derived tables yet.
+    pending: Vec<Event>,
+    snapshot_at: u64,
+    snapshot: Option<JoinHandle<()>>,
+    waiting: BTreeMap<JobId, Vec<oneshot::Sender<()>>>,
+}
+
+impl Follower {
+    /// A follower at the state of an engine, its tables caught up with the log.
+    pub fn new(
+        engine: Engine,
+        mut history: History,
+        log: &Log,
+        log_path: PathBuf,
+        keep_events: Span,
+    ) -> Result<Follower, FollowerError> {
+        catch_up(engine.cluster(), &mut history, log)?;
+        let snapshot_at = engine.cluster().seq();
+        let (pending, snapshot, waiting) = Default::default();
+        Ok(Follower { engine, history, log_path, keep_events, pending, snapshot_at, snapshot, waiting })
+    }
+
+    /// The state.
+    pub fn cluster(&self) -> &Cluster {
+        self.engine.cluster()
+    }
+
+    /// The policy in force, in this state.
+    pub fn policy(&self) -> &dyn Policy {
+        self.engine.policy()
+    }
+
+    /// The derived tables, up to date.
+    pub fn history(&mut self) -> &History {
+        self.enter_pending();
+        &self.history
+    }
+
+    /// Makes the derived tables again from the log; gives how many events went in.
+    pub fn rebuild(&mut self) -> Result<u64, FollowerError> {
+        self.enter_pending();
+        let log = Log::open(&self.log_path)?;
+        let mut first = None;
+        log.each_event(0, |seq, event| {
+            first.get_or_insert((seq, event.at));
+        })?;
+        let Some((seq, at)) = first else { return Ok(0) };
+        self.history.clear(seq, at)?;
+        catch_up(self.engine.cluster(), &mut self.history, &log)
+    }
+
+    pub(crate) fn run(mut self, inbox: &Receiver<ToFollower>) {
+        loop {
+            match inbox.recv_timeout(ENTER_WITHIN) {
+                Ok(ToFollower::Events(events)) => self.follow(events),
+                Ok(ToFollower::Look(look)) => look(&mut self),
+                Ok(ToFollower::WhenEnded(job, tell)) => self.when_ended(job, tell),
+                Ok(ToFollower::Stop) | Err(RecvTimeoutError::Disconnected) => break,
+                Err(RecvTimeoutError::Timeout) => self.enter_pending(),
+            }
+        }
+        self.enter_pending();
+        self.take_snapshot();
+        if let Some(thread) = self.snapshot.take() {
+            let _failed = thread.join();
+        }
+    }
+
+    fn follow(&mut self, events: Vec<Event>) {
+        for event in &events {
+            let effects = self.engine.follow(event);
+            for job in effects.finished {
+                for waiting in self.waiting.remove(&job).unwrap_or_default() {
+                    let _gone = waiting.send(());
+                }
+            }
+        }
+        self.pending.extend(events);
+        if self.pending.len() >= ENTER_AT_MOST {
+            self.enter_pending();
+        }
+        let busy = self.snapshot.as_ref().is_some_and(|thread| !thread.is_finished());
+        if !busy && self.cluster().seq() - self.snapshot_at >= SNAPSHOT_EVERY {
+            self.take_snapshot();
+        }
+    }
+
+    fn when_ended(&mut self, job: JobId, tell: oneshot::Sender<()>) {
+        if self.cluster().job(job).is_none_or(|j| j.finished.is_some()) {
+            let _gone = tell.send(());
+        } else {
+            let waiting = self.waiting.entry(job).or_default();
+            waiting.retain(|w| !w.is_closed());
+            waiting.push(tell);
+        }
+    }
+
+    fn enter_pending(&mut self) {
+        if self.pending.is_empty() {
+            return;
+        }
+        let events = std::mem::take(&mut self.pending);
+        if let Err(e) = self.history.enter(self.engine.cluster(), &events, self.engine.cluster().seq()) {
+            eprintln!(
+                "warpyard: the history cannot be written ({e}); `warpyard admin rebuild` makes it again"
+            );
+        }
+    }
+
+    /// Keeps the state, beside everything else, and prunes what it makes needless.
+    fn take_snapshot(&mut self) {
+        if self.cluster().seq() == self.snapshot_at {
+            return;
+        }
+        self.snapshot_at = self.cluster().seq();
+        let (cluster, path, keep) = (self.cluster().clone(), self.log_path.clone(), self.keep_events);
+        let save = move || {
+            if let Err(e) = save(&cluster, &path, system_now() - keep) {
+                eprintln!("warpyard: no snapshot could be kept ({e}); the log grows until one can");
+            }
+        };
+        self.snapshot = Some(
+            thread::Builder::new().name("snapshot".into()).spawn(save).expect("a thread can be started"),
+        );
+    }
+}
+
+fn save(cluster: &Cluster, path: &std::path::Path, prune_before: Time) -> Result<(), LogError> {
+    let body = serde_json::to_vec(cluster).expect("a state is always JSON");
+    let log = Log::open(path)?;
+    log.save_snapshot(cluster.seq(), system_now(), &body)?;
+    while log.prune(prune_before, PRUNE_AT_ONCE)? > 0 {}
+    Ok(())
+}
+
+/// Why the follower could not do something.
+#[derive(Debug, thiserror::Error)]
+pub enum FollowerError {
+    /// The log cannot be read.
+    #[error(transparent)]
+    Log(#[from] LogError),
+    /// The derived tables cannot be used.
+    #[error("the history cannot be used")]
+    History(#[from] rusqlite::Error),
+}
+
+/// Enters what the tables do not have yet; gives how many events went in.
+fn catch_up(cluster: &Cluster, history: &mut History, log: &Log) -> Result<u64, FollowerError> {
+    let (mut entered, mut last, mut batch) = (0, history.seq(), Vec::new());
+    let mut failed = Ok(());
+    log.each_event(history.seq(), |seq, event| {
+        batch.push(event);
+        last = seq;
+        entered += 1;
+        if batch.len() >= ENTER_AT_MOST && failed.is_ok() {
+            failed = history.enter(cluster, &std::mem::take(&mut batch), last);
+        }
+    })?;
+    failed?;
+    if !batch.is_empty() {
+        history.enter(cluster, &batch, last)?;
+    }
+    Ok(entered)
+}

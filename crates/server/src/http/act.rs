@@ -1,0 +1,86 @@
+//! Changing jobs. A selector may name many; what could be changed is, and only if nothing could is it a refusal.
+
+use super::Shared;
+use super::answer::Refusal;
+use crate::live::{CommandError, Live};
+use crate::select;
+use axum::Json;
+use axum::extract::rejection::JsonRejection;
+use axum::extract::{Path, State};
+use std::collections::BTreeSet;
+use warpyard_api::problem::{Problem, code};
+use warpyard_api::wire::{Acted, Priority, Retry};
+use warpyard_core::command::Target;
+use warpyard_core::{Command, JobId};
+
+type Answer = Result<Json<Acted>, Refusal>;
+
+pub(super) async fn cancel(State(app): Shared, Path(id): Path<String>) -> Answer {
+    each(&app.live, &id, |target| Ok(Command::Cancel(target))).await
+}
+
+pub(super) async fn retry(
+    State(app): Shared,
+    Path(id): Path<String>,
+    body: Result<Json<Retry>, JsonRejection>,
+) -> Answer {
+    let failed_only = body?.0.failed_only;
+    each(&app.live, &id, |target| Ok(Command::Retry { job: whole(target)?, failed_only })).await
+}
+
+pub(super) async fn hold(State(app): Shared, Path(id): Path<String>) -> Answer {
+    each(&app.live, &id, |target| Ok(Command::Hold(whole(target)?))).await
+}
+
+pub(super) async fn release(State(app): Shared, Path(id): Path<String>) -> Answer {
+    each(&app.live, &id, |target| Ok(Command::Release(whole(target)?))).await
+}
+
+pub(super) async fn pause(State(app): Shared, Path(id): Path<String>) -> Answer {
+    each(&app.live, &id, |target| Ok(Command::Pause(whole(target)?))).await
+}
+
+pub(super) async fn resume(State(app): Shared, Path(id): Path<String>) -> Answer {
+    each(&app.live, &id, |target| Ok(Command::Resume(whole(target)?))).await
+}
+
+pub(super) async fn priority(
+    State(app): Shared,
+    Path(id): Path<String>,
+    body: Result<Json<Priority>, JsonRejection>,
+) -> Answer {
+    let priority = body?.0.priority;
+    each(&app.live, &id, |target| Ok(Command::SetPriority(whole(target)?, priority))).await
+}
+
+/// The job, for what can only be done to whole jobs.
+fn whole(target: Target) -> Result<JobId, Problem> {
+    match target {
+        Target::Job(job) => Ok(job),
+        Target::Node(_) | Target::Task(_) => {
+            Err(Problem::new(code::BAD_SELECTOR, "", "this can be done to whole jobs only; name a job's id"))
+        }
+    }
+}
+
+/// Does something to everything a selector finds.
+async fn each(live: &Live, id: &str, command: impl Fn(Target) -> Result<Command, Problem>) -> Answer {
+    let selector = select::parse(id)?;
+    let found = live.read(move |f| select::find(f.cluster(), &selector)).await??;
+    let mut jobs = BTreeSet::new();
+    let (mut tasks, mut refused, alone) = (0, None, found.len() == 1);
+    for target in found {
+        match live.command(command(target)?).await {
+            Ok(answer) => {
+                jobs.insert(target.job());
+                tasks += answer.changed;
+            }
+            Err(CommandError::Rejected(why)) if !alone => refused = Some(why),
+            Err(error) => return Err(error.into()),
+        }
+    }
+    match refused {
+        Some(why) if jobs.is_empty() => Err(CommandError::Rejected(why).into()),
+        _ => Ok(Json(Acted { jobs: jobs.iter().map(ToString::to_string).collect(), tasks })),
+    }
+}

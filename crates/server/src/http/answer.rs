@@ -1,0 +1,79 @@
+//! Refusals as `application/problem+json`, and what turns into them.
+
+use crate::convert;
+use crate::live::{CommandError, Stopped};
+use axum::Json;
+use axum::extract::rejection::{JsonRejection, QueryRejection};
+use axum::http::{HeaderValue, StatusCode, header::CONTENT_TYPE};
+use axum::response::{IntoResponse, Response};
+use warpyard_api::problem::{Problem, code};
+use warpyard_api::wire::ProblemBody;
+
+/// A refusal on its way to the caller.
+#[derive(Debug)]
+pub(crate) struct Refusal(Box<ProblemBody>);
+
+impl Refusal {
+    pub(crate) fn new(status: u16, code: &'static str, detail: impl Into<String>) -> Refusal {
+        Refusal(Box::new(ProblemBody::new(status, code, detail)))
+    }
+
+    /// The server failed; the caller is told that, and the log of the server what.
+    pub(crate) fn internal(error: impl std::fmt::Display) -> Refusal {
+        eprintln!("warpyard: a request failed: {error}");
+        Refusal::new(500, code::INTERNAL, error.to_string())
+    }
+}
+
+impl IntoResponse for Refusal {
+    fn into_response(self) -> Response {
+        let status = StatusCode::from_u16(self.0.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        let mut response = (status, Json(self.0)).into_response();
+        response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+        response
+    }
+}
+
+impl From<Problem> for Refusal {
+    fn from(problem: Problem) -> Refusal {
+        vec![problem].into()
+    }
+}
+
+impl From<Vec<Problem>> for Refusal {
+    fn from(problems: Vec<Problem>) -> Refusal {
+        let status = match problems.first().map(|p| &*p.code) {
+            Some(code::UNKNOWN_JOB | code::UNKNOWN_TASK | code::UNKNOWN_WORKER) => 404,
+            Some(code::WRONG_STATE | code::IDEMPOTENCY_MISMATCH) => 409,
+            _ => 422,
+        };
+        Refusal(Box::new(ProblemBody::of_problems(status, problems)))
+    }
+}
+
+impl From<CommandError> for Refusal {
+    fn from(error: CommandError) -> Refusal {
+        match error {
+            CommandError::Rejected(rejected) => convert::problem(rejected).into(),
+            CommandError::Stopped(stopped) => stopped.into(),
+        }
+    }
+}
+
+impl From<Stopped> for Refusal {
+    fn from(stopped: Stopped) -> Refusal {
+        Refusal::new(503, code::NOT_READY, stopped.to_string())
+    }
+}
+
+impl From<JsonRejection> for Refusal {
+    fn from(rejection: JsonRejection) -> Refusal {
+        Refusal::new(rejection.status().as_u16(), code::BAD_REQUEST, rejection.body_text())
+    }
+}
+
+impl From<QueryRejection> for Refusal {
+    fn from(rejection: QueryRejection) -> Refusal {
+        Refusal::new(rejection.status().as_u16(), code::BAD_REQUEST, rejection.body_text())
+    }
+}

@@ -1,0 +1,330 @@
+//! Submitting jobs, listing them, looking at one, why it waits, what it printed.
+
+use super::answer::Refusal;
+use super::{App, Shared};
+use crate::clock::system_now;
+use crate::convert::{self, Defaults};
+use crate::idempotency::Known;
+use crate::logs::{self, Wanted};
+use crate::{expect, select, views, why};
+use axum::Json;
+use axum::body::{Body, Bytes};
+use axum::extract::rejection::{JsonRejection, QueryRejection};
+use axum::extract::{Path, Query, State};
+use axum::http::header::CONTENT_TYPE;
+use axum::response::{IntoResponse, Response};
+use serde::Deserialize;
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::mpsc;
+use warpyard_api::job::{ReadOptions, read_value};
+use warpyard_api::problem::{Problem, code};
+use warpyard_api::quantity::Micros;
+use warpyard_api::wire::{
+    JobFilter, JobView, LogFilter, Page, State as Standing, Submit, Submitted, WhyView,
+};
+use warpyard_core::cluster::Job;
+use warpyard_core::command::Target;
+use warpyard_core::{Cluster, Command, JobId, NodeId, TaskId};
+
+/// How many jobs a page has unless it is said.
+const JOBS_PER_PAGE: u32 = 1_000;
+
+/// How long a long poll lasts at most.
+const LONGEST_POLL: Duration = Duration::from_secs(120);
+
+pub(super) async fn submit(
+    State(app): Shared,
+    body: Result<Json<Submit>, JsonRejection>,
+) -> Result<Response, Refusal> {
+    let Json(submit) = body?;
+    let content = serde_json::to_vec(&submit).map_err(Refusal::internal)?;
+    if let Some(key) = &submit.idempotency_key {
+        match app.keys.look(key, &content) {
+            Known::New => {}
+            Known::Same(job) => return Ok(created(job, vec![])),
+            Known::Other => {
+                let detail = "this idempotency key was used before for another job";
+                return Err(Problem::new(code::IDEMPOTENCY_MISMATCH, "", detail).into());
+            }
+        }
+    }
+    let Submit { doc, user, workdir, env, idempotency_key } = submit;
+    let checked = read_value(&doc, ReadOptions { default_name: None, accept_user: false })?;
+    let defaults = Defaults { workdir, ..app.defaults.clone() };
+    let spec = app.live.read(move |f| convert::job_spec(f.cluster(), &checked.doc, &defaults)).await??;
+    let user = user.unwrap_or_else(|| "unknown".into());
+    let env = (!env.is_empty()).then(|| Arc::new(env));
+    let answer = app.live.command(Command::Submit { user, env, spec }).await?;
+    let job = answer.job.ok_or_else(|| Refusal::internal("a submission made no job"))?;
+    if let Some(key) = idempotency_key {
+        app.keys.remember(key, content, job);
+    }
+    Ok(created(job, checked.warnings))
+}
+
+fn created(job: JobId, warnings: Vec<Problem>) -> Response {
+    (axum::http::StatusCode::CREATED, Json(Submitted { job: job.to_string(), warnings })).into_response()
+}
+
+pub(super) async fn list(
+    State(app): Shared,
+    filter: Result<Query<JobFilter>, QueryRejection>,
+) -> Result<Json<Page<JobView>>, Refusal> {
+    let Query(filter) = filter?;
+    let selector = filter.select.as_deref().map(select::parse).transpose()?;
+    let after = match filter.cursor.as_deref().map(str::parse::<u64>) {
+        None => JobId(0),
+        Some(Ok(id)) => JobId(id),
+        Some(Err(_)) => return Err(Problem::new(code::BAD_REQUEST, "cursor", "this is not a cursor").into()),
+    };
+    let look = move |f: &mut crate::follower::Follower| {
+        let limit = filter.limit.unwrap_or(JOBS_PER_PAGE).clamp(1, 10_000) as usize;
+        let chosen = match &selector {
+            Some(selector) => Some(select::find(f.cluster(), selector)?),
+            None => None,
+        };
+        let wanted = |job: &&Job| {
+            let named = |c: &Vec<Target>| c.iter().any(|t| t.job() == job.id);
+            chosen.as_ref().is_none_or(named)
+                && filter.user.as_ref().is_none_or(|u| *u == job.user)
+                && filter.project.as_ref().is_none_or(|p| job.spec.project.as_ref() == Some(p))
+                && (filter.all
+                    || chosen.is_some()
+                    || filter.state == Some(Standing::Done)
+                    || job.finished.is_none())
+        };
+        let jobs: Vec<Job> =
+            f.cluster().jobs().after(after).filter(wanted).take(limit + 1).cloned().collect();
+        let next = (jobs.len() > limit).then(|| jobs[limit - 1].id.to_string());
+        let line = f.policy().line(f.cluster().view(), 10_000);
+        let mut positions: HashMap<JobId, u64> = HashMap::new();
+        for (i, task) in line.iter().enumerate() {
+            positions.entry(task.job).or_insert(i as u64 + 1);
+        }
+        let mut items: Vec<_> = jobs
+            .iter()
+            .take(limit)
+            .map(|job| views::listed(f, job, positions.get(&job.id).copied()))
+            .collect();
+        items.retain(|view| filter.state.is_none_or(|s| s == view.state));
+        expect::fill_in_list(f, system_now(), &line, &mut items);
+        Ok::<_, Problem>(Page { items, next })
+    };
+    Ok(Json(app.live.read(look).await??))
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ShowQuery {
+    expand: Option<bool>,
+    cursor: Option<String>,
+    wait: Option<String>,
+    timeout: Option<Micros>,
+}
+
+pub(super) async fn show(
+    State(app): Shared,
+    Path(id): Path<String>,
+    query: Result<Query<ShowQuery>, QueryRejection>,
+) -> Result<Json<JobView>, Refusal> {
+    let Query(query) = query?;
+    if let Some(what) = &query.wait {
+        if what != "done" {
+            return Err(Problem::new(code::BAD_REQUEST, "wait", "one can wait for 'done' only").into());
+        }
+        wait(&app, &id, query.timeout).await?;
+    }
+    let from = match query.cursor.as_deref().map(str::parse) {
+        None => query.expand.unwrap_or(false).then_some(0),
+        Some(Ok(from)) => Some(from),
+        Some(Err(_)) => return Err(Problem::new(code::BAD_REQUEST, "cursor", "this is not a cursor").into()),
+    };
+    let selector = select::parse(&id)?;
+    let look = move |f: &mut crate::follower::Follower| {
+        let number = select::job_number(f.cluster(), &selector)?;
+        if f.cluster().job(number).is_none()
+            && let Ok(Some(row)) = f.history().job(number)
+        {
+            let attempts = f.history().attempts_of(number, None).unwrap_or_default();
+            return Ok(views::remembered(&row, &attempts));
+        }
+        let target = select::find_one(f.cluster(), &selector)?;
+        let job = f.cluster().job(target.job()).cloned().ok_or_else(|| select::unknown_job(number.0))?;
+        let mut view = views::whole(f, &job, target, from);
+        if view.state == Standing::Ready {
+            expect::fill_in_job(f, system_now(), &job, &mut view);
+        }
+        Ok::<_, Problem>(view)
+    };
+    Ok(Json(app.live.read(look).await??))
+}
+
+/// Waits for the end of a job, or of one of its tasks.
+async fn wait(app: &App, id: &str, timeout: Option<Micros>) -> Result<(), Refusal> {
+    let selector = select::parse(id)?;
+    let target = app.live.read(move |f| {
+        let number = select::job_number(f.cluster(), &selector)?;
+        match f.cluster().job(number) {
+            None => Ok(Target::Job(number)),
+            Some(_) => select::find_one(f.cluster(), &selector),
+        }
+    });
+    let target = target.await??;
+    let longest = timeout.map_or(LONGEST_POLL, |t| Duration::from_micros(t.0)).min(LONGEST_POLL);
+    let ended = async {
+        match target {
+            Target::Job(job) => app.live.ended(job).await,
+            // A part of a job is looked at now and then; the job's end ends the wait at the latest.
+            _ => loop {
+                if app.live.read(move |f| is_over(f.cluster(), target)).await? {
+                    return Ok(());
+                }
+                tokio::select! {
+                    ended = app.live.ended(target.job()) => return ended,
+                    () = tokio::time::sleep(Duration::from_millis(20)) => {}
+                }
+            },
+        }
+    };
+    match tokio::time::timeout(longest, ended).await {
+        Ok(ended) => Ok(ended?),
+        Err(_) => Ok(()),
+    }
+}
+
+fn is_over(cluster: &Cluster, target: Target) -> bool {
+    let Some(job) = cluster.job(target.job()) else { return true };
+    match target {
+        Target::Job(_) => job.finished.is_some(),
+        Target::Node(n) => job.nodes[n.node as usize].is_done(),
+        Target::Task(t) => job.nodes[t.node as usize].done.of(t.index).is_some(),
+    }
+}
+
+pub(super) async fn why(State(app): Shared, Path(id): Path<String>) -> Result<Json<WhyView>, Refusal> {
+    let selector = select::parse(&id)?;
+    let look = move |f: &mut crate::follower::Follower| {
+        let target = select::find_one(f.cluster(), &selector)?;
+        let task = first_open(f.cluster(), target).ok_or_else(|| select::unknown_job(target.job().0))?;
+        why::explain(f, task, system_now()).ok_or_else(|| select::unknown_job(target.job().0))
+    };
+    Ok(Json(app.live.read(look).await??))
+}
+
+/// The task a question about a job is about: the first that is not over, or the first of all.
+fn first_open(cluster: &Cluster, target: Target) -> Option<TaskId> {
+    let job = cluster.job(target.job())?;
+    let open_in = |node: NodeId| {
+        let state = &job.nodes[node.node as usize];
+        let waiting = state.fresh.first();
+        let index = waiting.or_else(|| state.live.keys().next().copied())?;
+        Some(node.task(index))
+    };
+    match target {
+        Target::Task(task) => Some(task),
+        Target::Node(node) => open_in(node).or(Some(node.task(0))),
+        Target::Job(id) => {
+            let nodes = (0..job.nodes.len() as u32).map(|node| NodeId { job: id, node });
+            nodes.clone().find_map(open_in).or_else(|| nodes.clone().next().map(|n| n.task(0)))
+        }
+    }
+}
+
+pub(super) async fn logs(
+    State(app): Shared,
+    Path(id): Path<String>,
+    filter: Result<Query<LogFilter>, QueryRejection>,
+) -> Result<Response, Refusal> {
+    let Query(filter) = filter?;
+    let selector = select::parse(&id)?;
+    let LogFilter { task, index, attempt, stream, follow } = filter;
+    let find = move |f: &mut crate::follower::Follower| which_log(f, &selector, task.as_deref(), index);
+    let task = app.live.read(find).await??;
+    let (to, mut from) = mpsc::channel::<Bytes>(16);
+    let wanted = Wanted { task, attempt, stream, follow };
+    tokio::spawn(logs::send(app.live.clone(), app.data.clone(), wanted, to));
+    let stream = futures_core_stream(move |cx| from.poll_recv(cx));
+    Ok(([(CONTENT_TYPE, "text/plain; charset=utf-8")], Body::from_stream(stream)).into_response())
+}
+
+fn which_log(
+    f: &mut crate::follower::Follower,
+    selector: &warpyard_api::selector::Selector,
+    name: Option<&str>,
+    index: Option<u32>,
+) -> Result<TaskId, Problem> {
+    let number = select::job_number(f.cluster(), selector)?;
+    if f.cluster().job(number).is_none() {
+        let rows = f.history().attempts_of(number, None).unwrap_or_default();
+        let fits = |r: &&crate::store::AttemptRow| {
+            name.is_none_or(|n| r.task_name == n) && index.is_none_or(|i| r.array_index == Some(i))
+        };
+        return rows.iter().find(fits).map(|r| r.attempt.task).ok_or_else(|| select::unknown_job(number.0));
+    }
+    let target = select::find_one(f.cluster(), selector)?;
+    let job = f.cluster().job(target.job()).expect("seen above");
+    let node = match (target, name) {
+        (Target::Task(task), _) => return Ok(task),
+        (Target::Node(node), _) => node.node,
+        (Target::Job(_), Some(name)) => {
+            let at = job.spec.tasks.iter().position(|t| t.name == name);
+            at.ok_or_else(|| {
+                Problem::new(code::UNKNOWN_TASK, "", format!("job {} has no task '{name}'", job.id))
+            })? as u32
+        }
+        (Target::Job(_), None) if job.spec.tasks.len() == 1 => 0,
+        (Target::Job(_), None) => {
+            let names: Vec<_> = job.spec.tasks.iter().take(20).map(|t| t.name.as_str()).collect();
+            let message =
+                format!("job {} has several tasks; name one, as in {}.{}", job.id, job.id, names[0]);
+            return Err(Problem::new(code::BAD_SELECTOR, "", message)
+                .with_help(format!("its tasks: {}", names.join(", "))));
+        }
+    };
+    let spec = &job.spec.tasks[node as usize];
+    let at = match (&spec.array, index) {
+        (None, _) => 0,
+        (Some(array), Some(index)) => array.position(index).ok_or_else(|| {
+            Problem::new(
+                code::UNKNOWN_TASK,
+                "",
+                format!("task {} of job {} has no index {index}", spec.name, job.id),
+            )
+        })?,
+        (Some(array), None) => {
+            let first = array.value(0).unwrap_or(0);
+            let message = format!(
+                "task {} is an array; name one of it, as in {}.{}[{first}]",
+                spec.name, job.id, spec.name
+            );
+            return Err(Problem::new(code::BAD_SELECTOR, "", message));
+        }
+    };
+    Ok(TaskId { job: job.id, node, index: at })
+}
+
+/// A stream from something that can be polled.
+fn futures_core_stream<F>(poll: F) -> Polled<F>
+where
+    F: FnMut(&mut std::task::Context<'_>) -> std::task::Poll<Option<Bytes>> + Unpin,
+{
+    Polled(poll)
+}
+
+struct Polled<F>(F);
+
+impl<F> futures_core::Stream for Polled<F>
+where
+    F: FnMut(&mut std::task::Context<'_>) -> std::task::Poll<Option<Bytes>> + Unpin,
+{
+    type Item = Result<Bytes, std::convert::Infallible>;
+
+    fn poll_next(
+        mut self: std::pin::Pin<&mut Self>,
+        cx: &mut std::task::Context<'_>,
+    ) -> std::task::Poll<Option<Self::Item>> {
+        (self.0)(cx).map(|chunk| chunk.map(Ok))
+    }
+}

@@ -1,0 +1,153 @@
+//! The server itself, its devices, workers, policies and history.
+
+use super::Shared;
+use super::answer::Refusal;
+use crate::{convert, views};
+use axum::Json;
+use axum::extract::rejection::{JsonRejection, QueryRejection};
+use axum::extract::{Path, Query, State};
+use axum::http::StatusCode;
+use std::collections::HashMap;
+use warpyard_api::problem::{Problem, code};
+use warpyard_api::wire::{
+    GpuView, HistoryFilter, HistoryRow, InfoView, Page, PolicySet, PolicyView, Rebuilt, Shutdown, WorkerView,
+};
+use warpyard_core::{Command, JobId, Time};
+
+/// How many attempts the history lists unless it is said.
+const HISTORY_PER_PAGE: u32 = 100;
+
+pub(super) async fn info(State(app): Shared) -> Result<Json<InfoView>, Refusal> {
+    let (url, data, started) = (app.url.clone(), app.data.display().to_string(), app.started);
+    let look = move |f: &mut crate::follower::Follower| {
+        let cluster = f.cluster();
+        let waiting = cluster
+            .view()
+            .ready_nodes()
+            .map(|n| cluster.view().ready(n).map(|t| u64::from(t.count)).sum::<u64>());
+        InfoView {
+            version: env!("CARGO_PKG_VERSION").into(),
+            pid: std::process::id(),
+            address: url,
+            data,
+            started_at: views::time(started),
+            policy: cluster.policy().to_string(),
+            workers: cluster.workers().count() as u64,
+            gpus: cluster.workers().map(|(_, w)| w.info.devices.len() as u64).sum(),
+            waiting: waiting.sum(),
+            running: cluster.view().active() as u64,
+        }
+    };
+    Ok(Json(app.live.read(look).await?))
+}
+
+pub(super) async fn gpus(State(app): Shared) -> Result<Json<Vec<GpuView>>, Refusal> {
+    let watched = app.watched.clone();
+    let look = move |f: &mut crate::follower::Follower| {
+        let watched = watched.as_ref().map(|w| w.lock().expect("nobody panics while looking at devices"));
+        views::gpus(f.cluster(), watched.as_deref())
+    };
+    Ok(Json(app.live.read(look).await?))
+}
+
+pub(super) async fn workers(State(app): Shared) -> Result<Json<Vec<WorkerView>>, Refusal> {
+    Ok(Json(app.live.read(|f| views::workers(f.cluster())).await?))
+}
+
+pub(super) async fn drain(State(app): Shared, Path(name): Path<String>) -> Result<Json<WorkerView>, Refusal> {
+    set_drained(&app, name, true).await
+}
+
+pub(super) async fn resume(
+    State(app): Shared,
+    Path(name): Path<String>,
+) -> Result<Json<WorkerView>, Refusal> {
+    set_drained(&app, name, false).await
+}
+
+async fn set_drained(app: &super::App, name: String, drained: bool) -> Result<Json<WorkerView>, Refusal> {
+    let wanted = name.clone();
+    let unknown = move |known: Vec<String>| {
+        Problem::new(code::UNKNOWN_WORKER, "", format!("there is no worker '{name}'"))
+            .with_help(format!("there are: {}", known.join(", ")))
+    };
+    let find = move |f: &mut crate::follower::Follower| {
+        let known = || f.cluster().workers().map(|(_, w)| w.info.name.clone()).collect();
+        f.cluster().worker_named(&wanted).ok_or_else(|| unknown(known()))
+    };
+    let worker = app.live.read(find).await??;
+    app.live.command(Command::Drain { worker, drained }).await?;
+    let view = app.live.read(move |f| views::workers(f.cluster()).into_iter().nth(worker.0 as usize)).await?;
+    view.map(Json).ok_or_else(|| Refusal::internal("a worker vanished"))
+}
+
+pub(super) async fn policies(State(app): Shared) -> Result<Json<Vec<PolicyView>>, Refusal> {
+    let defs = app.policies;
+    Ok(Json(app.live.read(move |f| views::policies(f.cluster(), defs)).await?))
+}
+
+pub(super) async fn set_policy(
+    State(app): Shared,
+    body: Result<Json<PolicySet>, JsonRejection>,
+) -> Result<Json<PolicyView>, Refusal> {
+    let choice = convert::policy_choice(&body?.0);
+    app.live.command(Command::SetPolicy(choice)).await?;
+    let defs = app.policies;
+    let active =
+        app.live.read(move |f| views::policies(f.cluster(), defs).into_iter().find(|p| p.active)).await?;
+    active.map(Json).ok_or_else(|| Refusal::internal("no policy is in force"))
+}
+
+pub(super) async fn history(
+    State(app): Shared,
+    filter: Result<Query<HistoryFilter>, QueryRejection>,
+) -> Result<Json<Page<HistoryRow>>, Refusal> {
+    let Query(filter) = filter?;
+    let job = match filter.job.as_deref().map(str::parse) {
+        None => None,
+        Some(Ok(job)) => Some(JobId(job)),
+        Some(Err(_)) => return Err(Problem::new(code::BAD_SELECTOR, "job", "this is not a job's id").into()),
+    };
+    let before = match filter.cursor.as_deref().map(str::parse) {
+        None => Time(u64::MAX / 2),
+        Some(Ok(at)) => Time(at),
+        Some(Err(_)) => return Err(Problem::new(code::BAD_REQUEST, "cursor", "this is not a cursor").into()),
+    };
+    let look = move |f: &mut crate::follower::Follower| {
+        let limit = filter.limit.unwrap_or(HISTORY_PER_PAGE).clamp(1, 10_000);
+        let since = Time(filter.since.map_or(0, |t| t.as_millis().max(0) as u64 * 1000));
+        let history = f.history();
+        let rows = history.latest(filter.user.as_deref(), job, since, before, limit)?;
+        let mut jobs = HashMap::new();
+        for row in &rows {
+            let id = row.attempt.task.job;
+            if let std::collections::hash_map::Entry::Vacant(slot) = jobs.entry(id) {
+                slot.insert(history.job(id)?);
+            }
+        }
+        let of = |id: JobId| jobs.get(&id).and_then(Option::as_ref);
+        let next = (rows.len() as u32 == limit).then(|| rows.last()).flatten();
+        let next = next.and_then(|r| r.ended).map(|at| at.0.to_string());
+        let mut items: Vec<_> = rows.iter().map(|r| views::history_row(r, of(r.attempt.task.job))).collect();
+        items.retain(|row| filter.project.is_none() || row.project == filter.project);
+        Ok::<_, rusqlite::Error>(Page { items, next })
+    };
+    app.live.read(look).await?.map(Json).map_err(Refusal::internal)
+}
+
+pub(super) async fn shutdown(
+    State(app): Shared,
+    body: Result<Json<Shutdown>, JsonRejection>,
+) -> Result<StatusCode, Refusal> {
+    let _stopping_already = app.stop.send(body?.0.kill_tasks);
+    Ok(StatusCode::ACCEPTED)
+}
+
+pub(super) async fn rebuild(State(app): Shared) -> Result<Json<Rebuilt>, Refusal> {
+    let look = |f: &mut crate::follower::Follower| {
+        f.rebuild()?;
+        Ok::<_, crate::follower::FollowerError>(f.history().rows()?)
+    };
+    let rows = app.live.read(look).await?.map_err(Refusal::internal)?;
+    Ok(Json(Rebuilt { rows }))
+}

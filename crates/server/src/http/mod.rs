@@ -1,0 +1,92 @@
+//! The HTTP interface: what can be asked, who may ask, and how refusals look.
+
+mod act;
+mod answer;
+mod jobs;
+mod machine;
+
+use crate::convert::Defaults;
+use crate::idempotency::Keys;
+use crate::live::Live;
+use answer::Refusal;
+use axum::extract::{DefaultBodyLimit, Request, State};
+use axum::http::header::AUTHORIZATION;
+use axum::middleware::{self, Next};
+use axum::response::Response;
+use axum::routing::{get, post, put};
+use axum::{Json, Router};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+use tokio::sync::mpsc;
+use warpyard_api::problem::code;
+use warpyard_core::{PolicyDef, Time};
+use warpyard_worker::agent::Watched;
+
+/// The largest request that is read: a job document and an environment.
+const BODY_LIMIT: usize = 16 << 20;
+
+/// What every request may use.
+pub(crate) struct App {
+    pub(crate) live: Live,
+    pub(crate) token: String,
+    pub(crate) data: PathBuf,
+    pub(crate) url: String,
+    pub(crate) defaults: Defaults,
+    pub(crate) policies: &'static [PolicyDef],
+    pub(crate) watched: Option<Arc<Mutex<Watched>>>,
+    pub(crate) keys: Keys,
+    pub(crate) started: Time,
+    /// Asks for the server's end; with `true`, of running tasks too.
+    pub(crate) stop: mpsc::UnboundedSender<bool>,
+}
+
+type Shared = State<Arc<App>>;
+
+/// The interface, closed to whoever has no token.
+pub(crate) fn router(app: Arc<App>) -> Router {
+    Router::new()
+        .route("/v1/info", get(machine::info))
+        .route("/v1/schema/job", get(|| async { Json(warpyard_api::job::job_schema()) }))
+        .route("/v1/jobs", get(jobs::list).post(jobs::submit))
+        .route("/v1/jobs/{id}", get(jobs::show))
+        .route("/v1/jobs/{id}/why", get(jobs::why))
+        .route("/v1/jobs/{id}/logs", get(jobs::logs))
+        .route("/v1/jobs/{id}/cancel", post(act::cancel))
+        .route("/v1/jobs/{id}/retry", post(act::retry))
+        .route("/v1/jobs/{id}/hold", post(act::hold))
+        .route("/v1/jobs/{id}/release", post(act::release))
+        .route("/v1/jobs/{id}/pause", post(act::pause))
+        .route("/v1/jobs/{id}/resume", post(act::resume))
+        .route("/v1/jobs/{id}/priority", post(act::priority))
+        .route("/v1/gpus", get(machine::gpus))
+        .route("/v1/workers", get(machine::workers))
+        .route("/v1/workers/{id}/drain", post(machine::drain))
+        .route("/v1/workers/{id}/resume", post(machine::resume))
+        .route("/v1/policies", get(machine::policies))
+        .route("/v1/policy", put(machine::set_policy))
+        .route("/v1/history", get(machine::history))
+        .route("/v1/shutdown", post(machine::shutdown))
+        .route("/v1/admin/rebuild", post(machine::rebuild))
+        .fallback(async || Refusal::new(404, code::NOT_FOUND, "there is nothing at this address"))
+        .layer(middleware::from_fn_with_state(app.clone(), let_in))
+        .layer(DefaultBodyLimit::max(BODY_LIMIT))
+        .with_state(app)
+}
+
+/// Lets in whoever has the token.
+async fn let_in(State(app): Shared, request: Request, next: Next) -> Result<Response, Refusal> {
+    let given = request
+        .headers()
+        .get(AUTHORIZATION)
+        .and_then(|v| v.to_str().ok())
+        .and_then(|v| v.strip_prefix("Bearer "));
+    match given {
+        Some(token) if same(token.trim().as_bytes(), app.token.as_bytes()) => Ok(next.run(request).await),
+        _ => Err(Refusal::new(401, code::UNAUTHORISED, "the token is missing or wrong")),
+    }
+}
+
+/// Compares without telling by the time it takes where two texts differ.
+fn same(a: &[u8], b: &[u8]) -> bool {
+    a.len() == b.len() && a.iter().zip(b).fold(0, |d, (x, y)| d | (x ^ y)) == 0
+}

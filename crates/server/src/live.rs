@@ -1,0 +1,241 @@
+//! The live engine: one thread that turns, and one that follows it.
+//!
+//! The first owns the state and the log, and does nothing but turns. The second applies the same events to a state of
+//! its own and does everything that may take long: answers to questions, snapshots, derived tables. A caller who was
+//! told something finds it there, because the follower is sent events before callers are sent answers.
+
+use crate::clock::{Clock, system_now};
+use crate::follower::{Follower, ToFollower};
+use crate::store::{Log, LogError};
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, unbounded};
+use std::collections::{BTreeMap, VecDeque};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+use tokio::sync::oneshot;
+use warpyard_core::engine::{Answer, Engine};
+use warpyard_core::event::What;
+use warpyard_core::protocol::Assignments;
+use warpyard_core::{Command, Event, JobId, Rejected, WorkerId};
+
+/// How many commands one turn takes at most: bounds how long the first of them waits for its answer.
+const BATCH: usize = 2_000;
+
+/// How many ended jobs stay in memory.
+const ENDED_KEPT: usize = 10_000;
+
+/// How many ended jobs leave the memory in one turn.
+const FORGET_AT_ONCE: usize = 200;
+
+/// A way to the engine and to the one that follows it. Cheap to clone.
+#[derive(Clone)]
+pub struct Live {
+    asks: Sender<Ask>,
+    follower: Sender<ToFollower>,
+}
+
+enum Ask {
+    Command(Box<Command>, Option<oneshot::Sender<Result<Answer, Rejected>>>),
+    /// From now on a worker is told this way.
+    Deliver(WorkerId, Deliver),
+    Stop,
+}
+
+/// Who is told what should be on a worker.
+type Deliver = Box<dyn Fn(Assignments) + Send>;
+
+/// The two threads.
+pub struct Threads {
+    engine: JoinHandle<Result<(), LogError>>,
+    follower: JoinHandle<()>,
+}
+
+/// The engine has stopped.
+#[derive(Debug, thiserror::Error)]
+#[error("the server is stopping")]
+pub struct Stopped;
+
+/// Why a command was not carried out.
+#[derive(Debug, thiserror::Error)]
+pub enum CommandError {
+    /// It was refused.
+    #[error(transparent)]
+    Rejected(#[from] Rejected),
+    /// There is nobody to carry it out.
+    #[error(transparent)]
+    Stopped(#[from] Stopped),
+}
+
+impl Live {
+    /// Starts both threads from a state. `ended` is called when the engine's thread ends, for whatever reason.
+    pub fn start(
+        engine: Engine,
+        log: Log,
+        follower: Follower,
+        ended: impl FnOnce() + Send + 'static,
+    ) -> (Live, Threads) {
+        let (asks, asked) = unbounded();
+        let (to_follower, for_follower) = unbounded();
+        let live = Live { asks, follower: to_follower.clone() };
+        let turn = move || {
+            let result = Turning::new(engine, log, asked, to_follower).run();
+            ended();
+            result
+        };
+        let spawn = |name: &str| thread::Builder::new().name(name.into());
+        let threads = Threads {
+            engine: spawn("engine").spawn(turn).expect("a thread can be started"),
+            follower: spawn("follower")
+                .spawn(move || follower.run(&for_follower))
+                .expect("a thread can be started"),
+        };
+        (live, threads)
+    }
+
+    /// Has a command carried out. What the answer says is on disk.
+    pub async fn command(&self, command: Command) -> Result<Answer, CommandError> {
+        let (reply, answer) = oneshot::channel();
+        self.asks.send(Ask::Command(Box::new(command), Some(reply))).map_err(|_| Stopped)?;
+        Ok(answer.await.map_err(|_| Stopped)??)
+    }
+
+    /// Hands a command over without waiting for what becomes of it.
+    pub fn tell(&self, command: Command) {
+        // It only fails when the engine has stopped, and then there is nobody to tell.
+        let _stopped = self.asks.send(Ask::Command(Box::new(command), None));
+    }
+
+    /// Looks at the state, as it is after everything the caller was ever told.
+    pub async fn read<T: Send + 'static>(
+        &self,
+        look: impl FnOnce(&mut Follower) -> T + Send + 'static,
+    ) -> Result<T, Stopped> {
+        let (reply, answer) = oneshot::channel();
+        let ask = move |follower: &mut Follower| drop(reply.send(look(follower)));
+        self.follower.send(ToFollower::Look(Box::new(ask))).map_err(|_| Stopped)?;
+        answer.await.map_err(|_| Stopped)
+    }
+
+    /// Waits until a job has ended; at once if it has, or if there is no such job.
+    pub async fn ended(&self, job: JobId) -> Result<(), Stopped> {
+        let (reply, answer) = oneshot::channel();
+        self.follower.send(ToFollower::WhenEnded(job, reply)).map_err(|_| Stopped)?;
+        answer.await.map_err(|_| Stopped)
+    }
+
+    /// Says how a worker is told what should be on it; it is told at once.
+    pub fn deliver_to(&self, worker: WorkerId, deliver: impl Fn(Assignments) + Send + 'static) {
+        let _stopped = self.asks.send(Ask::Deliver(worker, Box::new(deliver)));
+    }
+
+    /// Ends the engine after what was asked before, and then the follower.
+    pub fn stop(&self) {
+        let _already = self.asks.send(Ask::Stop);
+    }
+}
+
+impl Threads {
+    /// Waits for both; gives what stopped the engine, if something did.
+    pub fn join(self) -> Result<(), LogError> {
+        let result = self.engine.join().expect("the engine does not panic");
+        self.follower.join().expect("the follower does not panic");
+        result
+    }
+}
+
+/// The engine's thread.
+struct Turning {
+    engine: Engine,
+    log: Log,
+    clock: Clock,
+    asks: Receiver<Ask>,
+    follower: Sender<ToFollower>,
+    /// How each worker is told what should be on it.
+    mail: BTreeMap<WorkerId, Deliver>,
+    /// Ended jobs in memory, the first ended first.
+    ended: VecDeque<JobId>,
+}
+
+impl Turning {
+    fn new(engine: Engine, log: Log, asks: Receiver<Ask>, follower: Sender<ToFollower>) -> Turning {
+        let ended = engine.cluster().jobs().iter().filter(|j| j.finished.is_some()).map(|j| j.id).collect();
+        Turning { engine, log, clock: Clock::default(), asks, follower, mail: BTreeMap::new(), ended }
+    }
+
+    fn run(mut self) -> Result<(), LogError> {
+        let mut stopping = false;
+        while !stopping {
+            let (commands, replies) = self.gather(&mut stopping);
+            let now = self.clock.now();
+            let turned = self.engine.turn(commands, now, &mut self.log)?;
+            self.ended.extend(turned.finished);
+            let assigned = turned.events.iter().any(concerns_workers);
+            if !turned.events.is_empty() {
+                let _stopped = self.follower.send(ToFollower::Events(turned.events));
+            }
+            for (reply, answer) in replies.into_iter().zip(turned.answers) {
+                if let Some(reply) = reply {
+                    let _gone = reply.send(answer);
+                }
+            }
+            if assigned {
+                for (&worker, deliver) in &self.mail {
+                    deliver(self.engine.cluster().assignments(worker));
+                }
+            }
+        }
+        let _stopped = self.follower.send(ToFollower::Stop);
+        Ok(())
+    }
+
+    /// Waits for something to do, then takes all there is.
+    #[expect(clippy::type_complexity, reason = "two lists that belong together for the length of one turn")]
+    fn gather(
+        &mut self,
+        stopping: &mut bool,
+    ) -> (Vec<Command>, Vec<Option<oneshot::Sender<Result<Answer, Rejected>>>>) {
+        let (mut commands, mut replies) = (Vec::new(), Vec::new());
+        let (mail, cluster) = (&mut self.mail, self.engine.cluster());
+        let mut take = |ask| match ask {
+            Ask::Deliver(worker, deliver) => {
+                deliver(cluster.assignments(worker));
+                mail.insert(worker, deliver);
+            }
+            Ask::Command(command, reply) => {
+                commands.push(*command);
+                replies.push(reply);
+            }
+            Ask::Stop => *stopping = true,
+        };
+        let first = match self.engine.next_deadline() {
+            Some(at) => self.asks.recv_timeout(Duration::from_micros(at.since(system_now()).0)),
+            None => self.asks.recv().map_err(|_| RecvTimeoutError::Disconnected),
+        };
+        match first {
+            Ok(ask) => take(ask),
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => take(Ask::Stop),
+        }
+        for ask in self.asks.try_iter().take(BATCH) {
+            take(ask);
+        }
+        let over = self.ended.len().saturating_sub(ENDED_KEPT).min(FORGET_AT_ONCE);
+        for job in self.ended.drain(..over) {
+            commands.push(Command::Forget(job));
+            replies.push(None);
+        }
+        (commands, replies)
+    }
+}
+
+/// Whether an event changes what should be on a worker.
+fn concerns_workers(event: &Event) -> bool {
+    matches!(
+        event.what,
+        What::Placed { .. }
+            | What::PauseAsked { .. }
+            | What::ResumeAsked { .. }
+            | What::StopAsked { .. }
+            | What::Ended { .. }
+            | What::WorkerJoined { .. }
+    )
+}

@@ -1,0 +1,140 @@
+//! What tasks printed, from the first byte, and on as they print more.
+
+use crate::follower::Follower;
+use crate::live::{Live, Stopped};
+use axum::body::Bytes;
+use std::path::PathBuf;
+use std::time::Duration;
+use tokio::fs::File;
+use tokio::io::AsyncReadExt;
+use tokio::sync::mpsc;
+use warpyard_api::wire::LogStream;
+use warpyard_core::{AttemptId, TaskId, TaskState};
+use warpyard_worker::agent::log_dirs;
+
+/// How often a file that is being written is looked at.
+const LOOK_EVERY: Duration = Duration::from_millis(25);
+
+/// How often it is asked whether a task has gone on meanwhile.
+const ASK_EVERY: u32 = 8;
+
+const CHUNK: usize = 64 << 10;
+
+/// Which output is wanted.
+#[derive(Clone, Debug)]
+pub(crate) struct Wanted {
+    pub(crate) task: TaskId,
+    /// Which try; all from the first that has any output on, unless one is named.
+    pub(crate) attempt: Option<u32>,
+    pub(crate) stream: LogStream,
+    pub(crate) follow: bool,
+}
+
+/// Sends the output until there is no more, or nobody listens.
+pub(crate) async fn send(
+    live: Live,
+    data: PathBuf,
+    wanted: Wanted,
+    to: mpsc::Sender<Bytes>,
+) -> Result<(), Stopped> {
+    let task = wanted.task;
+    let latest = move |f: &mut Follower| latest_attempt(f, task);
+    let (mut number, mut over) = live.read(latest).await?;
+    if wanted.follow && wanted.attempt.is_none() {
+        number = number.max(1);
+    }
+    if let Some(named) = wanted.attempt {
+        number = named;
+    }
+    loop {
+        let mut reader = Tail::new(&data, task.attempt(number), wanted.stream);
+        let mut looks = 0u32;
+        loop {
+            let some = reader.next().await;
+            if let Some(chunk) = some {
+                if to.send(chunk).await.is_err() {
+                    return Ok(());
+                }
+                continue;
+            }
+            if !wanted.follow || over {
+                return Ok(());
+            }
+            looks += 1;
+            if looks.is_multiple_of(ASK_EVERY) || reader.was_closed() {
+                let (now_at, now_over) = live.read(latest).await?;
+                over = now_over;
+                if now_at > number && wanted.attempt.is_none() {
+                    number = now_at;
+                    break;
+                }
+                if over {
+                    // Whatever was written before the end was known is in the file by now.
+                    continue;
+                }
+            }
+            tokio::select! {
+                () = tokio::time::sleep(LOOK_EVERY) => {}
+                ended = live.ended(task.job) => {
+                    ended?;
+                    over = live.read(latest).await?.1;
+                }
+            }
+        }
+    }
+}
+
+/// The number of a task's latest attempt, and whether the task is over.
+fn latest_attempt(f: &mut Follower, task: TaskId) -> (u32, bool) {
+    let over = !matches!(f.cluster().state(task), Some(s) if !matches!(s, TaskState::Done(_)));
+    let live = f.cluster().job(task.job).and_then(|j| j.nodes[task.node as usize].live.get(&task.index));
+    let number = match live {
+        Some(live) => live.attempts,
+        None => {
+            let rows = f.history().attempts_of(task.job, Some(task)).unwrap_or_default();
+            rows.last().map_or(0, |r| r.attempt.number)
+        }
+    };
+    (number, over)
+}
+
+/// A file that grows, and may not be there yet.
+struct Tail {
+    data: PathBuf,
+    attempt: AttemptId,
+    name: &'static str,
+    file: Option<File>,
+}
+
+impl Tail {
+    fn new(data: &std::path::Path, attempt: AttemptId, stream: LogStream) -> Tail {
+        let name = match stream {
+            LogStream::Both => "log",
+            LogStream::Stdout => "stdout",
+            LogStream::Stderr => "stderr",
+        };
+        Tail { data: data.to_owned(), attempt, name, file: None }
+    }
+
+    fn was_closed(&self) -> bool {
+        self.file.is_none()
+    }
+
+    async fn next(&mut self) -> Option<Bytes> {
+        if self.file.is_none() {
+            for dir in log_dirs(&self.data, self.attempt) {
+                self.file = match self.file.take() {
+                    None => File::open(dir.join(self.name)).await.ok(),
+                    open => open,
+                };
+            }
+        }
+        let mut chunk = vec![0; CHUNK];
+        let n = self.file.as_mut()?.read(&mut chunk).await.ok()?;
+        if n == 0 {
+            return None;
+        }
+        chunk.truncate(n);
+        Some(chunk.into())
+    }
+}

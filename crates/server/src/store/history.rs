@@ -1,0 +1,359 @@
+//! Tables derived from the log, for search and for what memory no longer holds: every attempt there was, and every job.
+//!
+//! They live in a file of their own, so that writing them never holds up the log. The file remembers the number of the
+//! last event in it and catches up from the log when it is behind. Rows about events the log has pruned stay.
+
+use rusqlite::{Connection, OptionalExtension, Row, params};
+use std::path::Path;
+use warpyard_core::event::{How, Outcome, Then, What};
+use warpyard_core::{AttemptId, Cluster, Event, JobId, Span, TaskId, Time};
+
+/// The derived tables.
+pub struct History {
+    db: Connection,
+    seq: u64,
+}
+
+/// An attempt as the tables have it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AttemptRow {
+    /// Which.
+    pub attempt: AttemptId,
+    /// Its job's and task's names, its user.
+    pub job_name: String,
+    /// The task's name.
+    pub task_name: String,
+    /// The value of its place in the array.
+    pub array_index: Option<u32>,
+    /// Whose it was.
+    pub user: String,
+    /// The worker's name.
+    pub worker: String,
+    /// The devices, by number on the worker.
+    pub devices: Vec<u16>,
+    /// When it was placed.
+    pub placed: Time,
+    /// When its process began.
+    pub started: Option<Time>,
+    /// When it ended.
+    pub ended: Option<Time>,
+    /// How, in a word: an outcome, or `again` where it was tried again.
+    pub outcome: Option<String>,
+    /// The exit code, where there was one.
+    pub exit_code: Option<i32>,
+    /// The signal that ended it, where one did.
+    pub signal: Option<i32>,
+    /// What the task promised to run at most.
+    pub timeout: Option<Span>,
+    /// What went wrong, in words.
+    pub detail: Option<String>,
+    /// Running time.
+    pub ran: Span,
+    /// Processor time.
+    pub cpu: Span,
+    /// The most main memory at once.
+    pub peak_rss: Option<u64>,
+    /// The most device memory at once.
+    pub peak_gpu_memory: Option<u64>,
+}
+
+impl AttemptRow {
+    /// Device time: running time on each device.
+    pub fn gpu_seconds(&self) -> f64 {
+        self.ran.secs() * self.devices.len() as f64
+    }
+}
+
+/// A job that ended, as the tables have it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct JobRow {
+    /// Its number.
+    pub job: JobId,
+    /// Its name.
+    pub name: String,
+    /// Whose it was.
+    pub user: String,
+    /// When it was submitted.
+    pub submitted: Time,
+    /// When it ended.
+    pub finished: Option<Time>,
+    /// How.
+    pub outcome: Option<String>,
+    /// How many tasks it had.
+    pub tasks: u64,
+    /// Its priority when it was submitted.
+    pub priority: i64,
+    /// Whom it was for, beside the user.
+    pub project: Option<String>,
+}
+
+const TABLES: &str = "
+    CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value INTEGER NOT NULL);
+    CREATE TABLE IF NOT EXISTS job (id INTEGER PRIMARY KEY, name TEXT, user TEXT, submitted INTEGER, finished INTEGER,
+        outcome TEXT, tasks INTEGER, priority INTEGER, project TEXT);
+    CREATE TABLE IF NOT EXISTS attempt (job INTEGER, node INTEGER, position INTEGER, number INTEGER, job_name TEXT,
+        task_name TEXT, array_index INTEGER, user TEXT, worker TEXT, devices TEXT, placed INTEGER, started INTEGER,
+        ended INTEGER, outcome TEXT, exit_code INTEGER, signal INTEGER, timeout INTEGER, detail TEXT, ran INTEGER, cpu INTEGER, peak_rss INTEGER,
+        peak_gpu_memory INTEGER, PRIMARY KEY (job, node, position, number)) WITHOUT ROWID;
+    CREATE INDEX IF NOT EXISTS attempt_by_end ON attempt (ended);
+    CREATE INDEX IF NOT EXISTS attempt_by_task ON attempt (user, job_name, task_name, ended);";
+
+impl History {
+    /// Opens the tables, making them if there are none.
+    pub fn open(path: &Path) -> rusqlite::Result<History> {
+        let db = Connection::open(path)?;
+        db.pragma_update(None, "journal_mode", "WAL")?;
+        // Derived: what a crash loses is made again from the log.
+        db.pragma_update(None, "synchronous", "OFF")?;
+        db.execute_batch(TABLES)?;
+        let seq: Option<i64> =
+            db.query_row("SELECT value FROM meta WHERE key = 'seq'", [], |r| r.get(0)).optional()?;
+        Ok(History { db, seq: seq.unwrap_or(0) as u64 })
+    }
+
+    /// The number of the last event in the tables.
+    pub fn seq(&self) -> u64 {
+        self.seq
+    }
+
+    /// Forgets what can be made again from the log, whose first event is given.
+    pub fn clear(&mut self, first_seq: u64, first_at: Time) -> rusqlite::Result<()> {
+        self.db.execute("DELETE FROM attempt WHERE placed >= ?1", [first_at.0 as i64])?;
+        self.db.execute("DELETE FROM job WHERE submitted >= ?1", [first_at.0 as i64])?;
+        self.seq = first_seq.saturating_sub(1);
+        Ok(())
+    }
+
+    /// Enters events that were applied to the cluster, `last` being the number of the last one.
+    pub fn enter(&mut self, cluster: &Cluster, events: &[Event], last: u64) -> rusqlite::Result<()> {
+        let transaction = self.db.transaction()?;
+        for event in events {
+            enter_one(&transaction, cluster, event)?;
+        }
+        transaction.execute("INSERT OR REPLACE INTO meta (key, value) VALUES ('seq', ?1)", [last as i64])?;
+        transaction.commit()?;
+        self.seq = last;
+        Ok(())
+    }
+
+    /// The attempts of a job (or of one of its tasks), in order.
+    pub fn attempts_of(&self, job: JobId, task: Option<TaskId>) -> rusqlite::Result<Vec<AttemptRow>> {
+        let sql = "SELECT * FROM attempt WHERE job = ?1 AND (?2 IS NULL OR (node = ?2 AND position = ?3))
+                   ORDER BY node, position, number LIMIT 100000";
+        let mut query = self.db.prepare_cached(sql)?;
+        let rows = query
+            .query_map(params![job.0 as i64, task.map(|t| t.node), task.map(|t| t.index)], read_attempt)?;
+        rows.collect()
+    }
+
+    /// The latest attempts that ended between two moments, newest first.
+    pub fn latest(
+        &self,
+        user: Option<&str>,
+        job: Option<JobId>,
+        since: Time,
+        before: Time,
+        most: u32,
+    ) -> rusqlite::Result<Vec<AttemptRow>> {
+        let sql = "SELECT * FROM attempt WHERE ended >= ?1 AND ended < ?2 AND (?3 IS NULL OR user = ?3)
+                   AND (?4 IS NULL OR job = ?4) ORDER BY ended DESC LIMIT ?5";
+        let mut query = self.db.prepare_cached(sql)?;
+        let job = job.map(|j| j.0 as i64);
+        query.query_map(params![since.0 as i64, before.0 as i64, user, job, most], read_attempt)?.collect()
+    }
+
+    /// How long tasks of that name ran lately: same user, same job and task name, only those that succeeded.
+    pub fn run_times(&self, user: &str, job_name: &str, task_name: &str) -> rusqlite::Result<Vec<Span>> {
+        let sql = "SELECT ran FROM attempt WHERE user = ?1 AND job_name = ?2 AND task_name = ?3
+                   AND outcome = 'succeeded' ORDER BY ended DESC LIMIT 100";
+        let mut query = self.db.prepare_cached(sql)?;
+        query
+            .query_map(params![user, job_name, task_name], |r| Ok(Span(r.get::<_, i64>(0)? as u64)))?
+            .collect()
+    }
+
+    /// When the first attempt of a job began.
+    pub fn first_start(&self, job: JobId) -> rusqlite::Result<Option<Time>> {
+        let mut query = self.db.prepare_cached("SELECT min(started) FROM attempt WHERE job = ?1")?;
+        let first = query.query_row([job.0 as i64], |r| r.get::<_, Option<i64>>(0))?;
+        Ok(first.map(|t| Time(t as u64)))
+    }
+
+    /// How many attempts the tables have.
+    pub fn rows(&self) -> rusqlite::Result<u64> {
+        self.db.query_row("SELECT count(*) FROM attempt", [], |r| Ok(r.get::<_, i64>(0)? as u64))
+    }
+
+    /// A job, also one that memory no longer holds.
+    pub fn job(&self, job: JobId) -> rusqlite::Result<Option<JobRow>> {
+        let sql = "SELECT id, name, user, submitted, finished, outcome, tasks, priority, project FROM job WHERE id = ?1";
+        self.db.query_row(sql, [job.0 as i64], read_job).optional()
+    }
+}
+
+fn enter_one(db: &Connection, cluster: &Cluster, event: &Event) -> rusqlite::Result<()> {
+    let at = event.at.0 as i64;
+    match &event.what {
+        What::JobSubmitted { job, user, spec } => {
+            let tasks: u64 = spec.tasks.iter().map(|t| u64::from(t.len())).sum();
+            db.prepare_cached(
+                "INSERT OR REPLACE INTO job (id, name, user, submitted, tasks, priority, project)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+            )?
+            .execute(params![
+                job.0 as i64,
+                spec.name,
+                user,
+                at,
+                tasks as i64,
+                spec.priority,
+                spec.project
+            ])?;
+        }
+        What::Placed { attempt, placement } => {
+            let task = attempt.task;
+            let Some(job) = cluster.job(task.job) else { return Ok(()) };
+            let spec = &job.spec.tasks[task.node as usize];
+            let devices: Vec<_> = placement.devices.iter().map(|(i, _)| i.to_string()).collect();
+            let worker = cluster.worker(placement.worker).map_or("", |w| &w.info.name);
+            db.prepare_cached(
+                "INSERT OR REPLACE INTO attempt (job, node, position, number, job_name, task_name, array_index, user,
+                 worker, devices, placed, timeout) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)",
+            )?
+            .execute(params![
+                task.job.0 as i64,
+                task.node,
+                task.index,
+                attempt.number,
+                job.spec.name,
+                spec.name,
+                spec.array.as_ref().and_then(|a| a.value(task.index)),
+                job.user,
+                worker,
+                devices.join(","),
+                at,
+                spec.timeout.map(|t| t.0 as i64)
+            ])?;
+        }
+        What::Started { attempt } => {
+            let sql = "UPDATE attempt SET started = ?5 WHERE job = ?1 AND node = ?2 AND position = ?3 AND number = ?4";
+            let TaskId { job, node, index } = attempt.task;
+            db.prepare_cached(sql)?.execute(params![job.0 as i64, node, index, attempt.number, at])?;
+        }
+        What::Ended { attempt, end, then } => {
+            let signal = match &end.how {
+                How::Signalled(signal) => Some(*signal),
+                _ => None,
+            };
+            let (exit_code, detail) = match &end.how {
+                How::Exited(code) => (Some(*code), None),
+                How::Signalled(signal) => (None, Some(format!("ended by signal {signal}"))),
+                How::TimedOut => (None, Some("ran longer than its timeout".to_owned())),
+                How::Stopped => (None, None),
+                How::NotStarted(why) | How::Declined(why) | How::Lost(why) => (None, Some(why.clone())),
+            };
+            let outcome = match then {
+                Then::Done(outcome) => outcome.word(),
+                Then::Again | Then::Hold => again_word(&end.how),
+            };
+            let TaskId { job, node, index } = attempt.task;
+            db.prepare_cached(
+                "UPDATE attempt SET ended = ?5, outcome = ?6, exit_code = ?7, detail = ?8, ran = ?9, cpu = ?10,
+                 peak_rss = ?11, peak_gpu_memory = ?12, signal = ?13 WHERE job = ?1 AND node = ?2 AND position = ?3 AND number = ?4",
+            )?
+            .execute(params![
+                job.0 as i64,
+                node,
+                index,
+                attempt.number,
+                at,
+                outcome,
+                exit_code,
+                detail,
+                end.usage.ran.0 as i64,
+                end.usage.cpu.0 as i64,
+                end.usage.peak_rss.map(|b| b as i64),
+                end.usage.peak_gpu_memory.map(|b| b as i64),
+                signal
+            ])?;
+            note_end(db, cluster, job)?;
+        }
+        What::Cancelled { node, .. } => note_end(db, cluster, node.job)?,
+        What::Retried { job, .. } => {
+            db.prepare_cached("UPDATE job SET finished = NULL, outcome = NULL WHERE id = ?1")?
+                .execute([job.0 as i64])?;
+        }
+        _ => {}
+    }
+    Ok(())
+}
+
+/// The word for an attempt that was not the last of its task.
+fn again_word(how: &How) -> &'static str {
+    match how {
+        How::TimedOut => Outcome::TimedOut.word(),
+        How::Lost(_) | How::Declined(_) => Outcome::Lost.word(),
+        How::Stopped => "requeued",
+        How::Exited(_) | How::Signalled(_) | How::NotStarted(_) => Outcome::Failed.word(),
+    }
+}
+
+fn note_end(db: &Connection, cluster: &Cluster, id: JobId) -> rusqlite::Result<()> {
+    let Some(job) = cluster.job(id) else { return Ok(()) };
+    if let (Some(finished), Some(outcome)) = (job.finished, job.outcome()) {
+        db.prepare_cached("UPDATE job SET finished = ?2, outcome = ?3 WHERE id = ?1")?.execute(params![
+            id.0 as i64,
+            finished.0 as i64,
+            outcome.word()
+        ])?;
+    }
+    Ok(())
+}
+
+fn read_attempt(r: &Row<'_>) -> rusqlite::Result<AttemptRow> {
+    let time = |name: &str| Ok::<_, rusqlite::Error>(r.get::<_, Option<i64>>(name)?.map(|t| Time(t as u64)));
+    let span =
+        |name: &str| Ok::<_, rusqlite::Error>(Span(r.get::<_, Option<i64>>(name)?.unwrap_or(0) as u64));
+    let size = |name: &str| Ok::<_, rusqlite::Error>(r.get::<_, Option<i64>>(name)?.map(|b| b as u64));
+    let task = TaskId {
+        job: JobId(r.get::<_, i64>("job")? as u64),
+        node: r.get("node")?,
+        index: r.get("position")?,
+    };
+    Ok(AttemptRow {
+        attempt: task.attempt(r.get("number")?),
+        job_name: r.get("job_name")?,
+        task_name: r.get("task_name")?,
+        array_index: r.get("array_index")?,
+        user: r.get("user")?,
+        worker: r.get("worker")?,
+        devices: r.get::<_, String>("devices")?.split(',').filter_map(|d| d.parse().ok()).collect(),
+        placed: time("placed")?.unwrap_or_default(),
+        started: time("started")?,
+        ended: time("ended")?,
+        outcome: r.get("outcome")?,
+        exit_code: r.get("exit_code")?,
+        signal: r.get("signal")?,
+        timeout: r.get::<_, Option<i64>>("timeout")?.map(|t| Span(t as u64)),
+        detail: r.get("detail")?,
+        ran: span("ran")?,
+        cpu: span("cpu")?,
+        peak_rss: size("peak_rss")?,
+        peak_gpu_memory: size("peak_gpu_memory")?,
+    })
+}
+
+fn read_job(r: &Row<'_>) -> rusqlite::Result<JobRow> {
+    let time = |at: usize| Ok::<_, rusqlite::Error>(r.get::<_, Option<i64>>(at)?.map(|t| Time(t as u64)));
+    Ok(JobRow {
+        job: JobId(r.get::<_, i64>(0)? as u64),
+        name: r.get(1)?,
+        user: r.get(2)?,
+        submitted: time(3)?.unwrap_or_default(),
+        finished: time(4)?,
+        outcome: r.get(5)?,
+        tasks: r.get::<_, i64>(6)? as u64,
+        priority: r.get(7)?,
+        project: r.get(8)?,
+    })
+}

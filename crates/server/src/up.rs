@@ -1,0 +1,373 @@
+//! `warpyard up`: the engine, its disk, the interface and the worker inside, from start to clean end.
+
+use crate::clock::system_now;
+use crate::config::Config;
+use crate::convert::Defaults;
+use crate::data::{DataDir, DataError};
+use crate::follower::{Follower, FollowerError};
+use crate::http::{self, App};
+use crate::idempotency::Keys;
+use crate::live::{CommandError, Live};
+use crate::store::{History, Log, LogError};
+use std::io;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::mpsc;
+use warpyard_core::engine::Engine;
+use warpyard_core::event::WorkerInfo;
+use warpyard_core::protocol::Report;
+use warpyard_core::{Cluster, Command, PolicyChoice, PolicyDef, Rejected, Span, WorkerId};
+use warpyard_policies::{POLICIES, default_policy};
+use warpyard_worker::agent::{Agent, AgentError, AgentHandle, DeviceRules, Link, Settings, prune_logs};
+use warpyard_worker::probe::{self, Choice, Places, ProbeError, Thresholds};
+
+/// How often the worker inside looks at everything even if nothing seems to happen.
+const LOOK_AROUND_EVERY: Duration = Duration::from_secs(1);
+
+/// How often old output is removed.
+const TIDY_EVERY: Duration = Duration::from_secs(3600);
+
+/// How `up` was called; what is absent comes from the configuration, or a default.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The data directory.
+    pub data: PathBuf,
+    /// The configuration file's content.
+    pub config: Config,
+    /// Where to listen.
+    pub listen: Option<String>,
+    /// The policy to put in force.
+    pub policy: Option<String>,
+    /// The GPUs.
+    pub gpus: Option<String>,
+    /// Thousandths of a processor offered.
+    pub cpus: Option<u32>,
+    /// How much of each GPU's memory may be shared out, in bytes.
+    pub gpu_budget: Option<u64>,
+    /// How many tasks may share a GPU.
+    pub tasks_per_gpu: Option<u16>,
+    /// Whether to leave out the worker inside.
+    pub no_worker: bool,
+    /// The program and arguments that become the spawner.
+    pub spawner: (PathBuf, Vec<String>),
+}
+
+/// Why the server could not start, or had to stop.
+#[derive(Debug, thiserror::Error)]
+pub enum UpError {
+    /// The data directory.
+    #[error(transparent)]
+    Data(#[from] DataError),
+    /// The log.
+    #[error(transparent)]
+    Log(#[from] LogError),
+    /// The derived tables.
+    #[error(transparent)]
+    Follower(#[from] FollowerError),
+    /// The worker inside.
+    #[error("cannot start the worker")]
+    Agent(#[from] AgentError),
+    /// The devices.
+    #[error("cannot look for GPUs")]
+    Probe(#[from] ProbeError),
+    /// The devices as they were described.
+    #[error("{0}")]
+    Gpus(String),
+    /// The policy.
+    #[error("{}", refused(.0))]
+    Policy(Rejected),
+    /// The address.
+    #[error("cannot listen on {address}")]
+    Listen {
+        /// Which.
+        address: String,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The runtime.
+    #[error("cannot run the server")]
+    Runtime(#[source] io::Error),
+}
+
+fn refused(why: &Rejected) -> String {
+    match &why.help {
+        Some(help) => format!("{why}; {help}"),
+        None => why.to_string(),
+    }
+}
+
+/// What a person is told when the server is up.
+#[derive(Clone, Debug)]
+pub struct Ready {
+    /// Where it listens.
+    pub url: String,
+    /// Where its data is.
+    pub data: PathBuf,
+    /// The policy in force.
+    pub policy: String,
+    /// What was found of GPUs, in a line.
+    pub devices: Option<String>,
+    /// How many GPUs there are.
+    pub gpus: usize,
+    /// Thousandths of a processor offered.
+    pub cpus: u32,
+    /// How many events were read on top of a snapshot.
+    pub replayed: u64,
+    /// How many attempts were found again.
+    pub running: usize,
+}
+
+/// Runs the server until it is asked to end. `ready` is called once it answers.
+pub fn run(options: Options, ready: impl FnOnce(&Ready)) -> Result<(), UpError> {
+    let data = DataDir::take(&options.data)?;
+    let token = data.token()?;
+    let choice = chosen_policy(&options)?;
+    let log_path = data.path().join("log.db");
+    let log = Log::open(&log_path)?;
+    let loaded = log.load(choice.as_ref().unwrap_or(&default_policy()))?;
+    let keep = options.config.keep_events.map_or(Span(30 * 24 * 3600 * 1_000_000), |k| Span(k.0));
+    let follower = follower(&loaded.cluster, &log, data.path(), &log_path, keep)?;
+    let engine = build(loaded.cluster)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+    let runtime = runtime.map_err(UpError::Runtime)?;
+    let listener = runtime.block_on(listen(&options))?;
+    let url = format!("http://{}", listener.local_addr().map_err(UpError::Runtime)?);
+
+    let (stop, stopped) = mpsc::unbounded_channel();
+    let broke = stop.clone();
+    let (live, threads) = Live::start(engine, log, follower, move || {
+        let _ending_already = broke.send(false);
+    });
+    let agent =
+        if options.no_worker { None } else { Some(start_worker(&options, data.path(), &live, &runtime)?) };
+    let app = Arc::new(App {
+        live: live.clone(),
+        token,
+        data: data.path().to_owned(),
+        url: url.clone(),
+        defaults: Defaults { timeout: options.config.default_timeout.map(|t| Span(t.0)), workdir: None },
+        policies: POLICIES,
+        watched: agent.as_ref().map(AgentHandle::devices),
+        keys: Keys::default(),
+        started: system_now(),
+        stop,
+    });
+    runtime.block_on(async {
+        set_policy(&live, choice).await?;
+        data.announce(&url)?;
+        let state = live.read(|f| (f.cluster().policy().to_string(), f.cluster().view().active())).await;
+        let (policy, running) = state.map_err(|e| UpError::Runtime(io::Error::other(e)))?;
+        ready(&Ready {
+            url: url.clone(),
+            data: data.path().to_owned(),
+            policy,
+            devices: agent.as_ref().map(|a| a.devices().lock().expect("nobody panics here").describe()),
+            gpus: agent.as_ref().map_or(0, |a| a.info().devices.len()),
+            cpus: agent.as_ref().map_or(0, |a| a.info().cpus),
+            replayed: loaded.replayed,
+            running,
+        });
+        tidy_logs(data.path(), &options.config);
+        let kill = serve(listener, app, stopped).await;
+        data.withdraw();
+        if let Some(agent) = agent {
+            let (sent, left) = tokio::sync::oneshot::channel();
+            std::thread::spawn(move || {
+                agent.leave(kill);
+                let _gone = sent.send(());
+            });
+            let _left = left.await;
+        }
+        Ok::<_, UpError>(())
+    })?;
+    live.stop();
+    drop(live);
+    runtime.shutdown_timeout(Duration::from_secs(1));
+    Ok(threads.join()?)
+}
+
+fn chosen_policy(options: &Options) -> Result<Option<PolicyChoice>, UpError> {
+    let Some(text) = options.policy.as_ref().or(options.config.policy.as_ref()) else { return Ok(None) };
+    let choice: PolicyChoice = text.parse().map_err(UpError::Policy)?;
+    PolicyDef::build_from(POLICIES, &choice).map_err(UpError::Policy)?;
+    Ok(Some(choice))
+}
+
+fn build(cluster: Cluster) -> Result<Engine, UpError> {
+    Engine::new(cluster, POLICIES, system_now()).map_err(UpError::Policy)
+}
+
+fn follower(
+    cluster: &Cluster,
+    log: &Log,
+    data: &Path,
+    log_path: &Path,
+    keep: Span,
+) -> Result<Follower, UpError> {
+    let path = data.join("history.db");
+    let history = History::open(&path).or_else(|_| {
+        // Derived tables that cannot be read are made again from the log.
+        for file in ["history.db", "history.db-wal", "history.db-shm"] {
+            let _not_there = std::fs::remove_file(data.join(file));
+        }
+        History::open(&path)
+    });
+    let history = history.map_err(FollowerError::from)?;
+    Ok(Follower::new(build(cluster.clone())?, history, log, log_path.to_owned(), keep)?)
+}
+
+async fn listen(options: &Options) -> Result<TcpListener, UpError> {
+    let address = options.listen.clone().or_else(|| options.config.listen.clone());
+    let address = address.unwrap_or_else(|| "127.0.0.1:7700".into());
+    let bound = match address.parse::<SocketAddr>() {
+        Ok(exact) => TcpListener::bind(exact).await,
+        Err(_) => TcpListener::bind(&address).await,
+    };
+    bound.map_err(|source| UpError::Listen { address, source })
+}
+
+/// Tells the engine what the worker inside has.
+struct Inside {
+    live: Live,
+    worker: WorkerId,
+}
+
+impl Link for Inside {
+    fn report(&self, report: Report) {
+        let attempts = report.attempts.into_iter().collect();
+        self.live.tell(Command::Report { worker: self.worker, attempts, devices: report.devices });
+    }
+}
+
+/// Starts the worker inside and ties it to the engine.
+fn start_worker(
+    options: &Options,
+    data: &Path,
+    live: &Live,
+    runtime: &tokio::runtime::Runtime,
+) -> Result<AgentHandle, UpError> {
+    let config = &options.config;
+    let gpus = options.gpus.as_ref().or(config.gpus.as_ref()).map_or("auto", String::as_str);
+    let choice: Choice = gpus.parse().map_err(|e| UpError::Gpus(format!("{e}")))?;
+    let places = Places { nvml_library: config.nvml_library.clone(), ..Places::default() };
+    let usual = Thresholds::default();
+    let settings = Settings {
+        name: host_name(),
+        data: data.to_owned(),
+        spawner: options.spawner.clone(),
+        probe: probe::find(&choice, &places)?,
+        rules: DeviceRules {
+            budget: options.gpu_budget.or(config.gpu_budget.map(|b| b.0)),
+            limit: options.tasks_per_gpu.or(config.tasks_per_gpu),
+            overcommit: config.overcommit,
+            thresholds: Thresholds {
+                utilisation_percent: config.busy_utilisation_percent.unwrap_or(usual.utilisation_percent),
+                memory_bytes: config.busy_memory.map_or(usual.memory_bytes, |b| b.0),
+            },
+        },
+        cpus: options.cpus.or(config.cpus.map(|c| c.0)).unwrap_or_else(all_cpus),
+        memory: config.memory.map_or_else(all_memory, |m| m.0),
+        lease: None,
+        log_cap: config.log_cap.map_or(64 << 20, |c| c.0),
+        every: LOOK_AROUND_EVERY,
+    };
+    let mut number = None;
+    let agent = Agent::start(settings, |info| {
+        let worker = runtime.block_on(join(live, info)).map_err(|e| AgentError::NotTaken(e.to_string()))?;
+        number = Some(worker);
+        Ok(Inside { live: live.clone(), worker })
+    })?;
+    live.deliver_to(number.expect("a worker that started has joined"), agent.assigner());
+    Ok(agent)
+}
+
+async fn join(live: &Live, info: &WorkerInfo) -> Result<WorkerId, CommandError> {
+    live.command(Command::Join(info.clone())).await?;
+    let name = info.name.clone();
+    let worker = live.read(move |f| f.cluster().worker_named(&name)).await?;
+    Ok(worker.expect("a worker that joined is known"))
+}
+
+/// Puts the policy in force that was asked for, if another is.
+async fn set_policy(live: &Live, choice: Option<PolicyChoice>) -> Result<(), UpError> {
+    let Some(choice) = choice else { return Ok(()) };
+    let stopped = |e: CommandError| UpError::Runtime(io::Error::other(e));
+    let in_force = live.read(|f| f.cluster().policy().clone()).await.map_err(|e| stopped(e.into()))?;
+    if in_force != choice {
+        live.command(Command::SetPolicy(choice)).await.map_err(stopped)?;
+    }
+    Ok(())
+}
+
+/// Answers until someone asks for the end; says whether running tasks should end too.
+async fn serve(listener: TcpListener, app: Arc<App>, mut stopped: mpsc::UnboundedReceiver<bool>) -> bool {
+    let (kill, killed) = tokio::sync::oneshot::channel();
+    let asked = async move {
+        let (mut interrupt, mut terminate) =
+            (signal(SignalKind::interrupt()).ok(), signal(SignalKind::terminate()).ok());
+        let asked_to_kill = tokio::select! {
+            Some(asked) = stopped.recv() => asked,
+            () = caught(&mut interrupt) => false,
+            () = caught(&mut terminate) => false,
+        };
+        let _nobody = kill.send(asked_to_kill);
+    };
+    let router = http::router(app);
+    // Long polls and followed logs would hold a graceful shutdown up for as long as they last.
+    tokio::select! {
+        served = axum::serve(listener, router) => {
+            if let Err(e) = served {
+                eprintln!("warpyard: the interface failed: {e}");
+            }
+            false
+        }
+        () = asked => killed.await.unwrap_or(false),
+    }
+}
+
+async fn caught(signal: &mut Option<tokio::signal::unix::Signal>) {
+    match signal {
+        Some(signal) => {
+            signal.recv().await;
+        }
+        None => std::future::pending().await,
+    }
+}
+
+/// Removes old output, beside everything else, now and once an hour.
+fn tidy_logs(data: &Path, config: &Config) {
+    let age = Duration::from_micros(config.log_age.map_or(30 * 24 * 3600 * 1_000_000, |a| a.0));
+    let data = data.to_owned();
+    let tidy = move || {
+        loop {
+            if let Err(e) = prune_logs(&data, age) {
+                eprintln!("warpyard: old output cannot be removed: {e}");
+            }
+            std::thread::sleep(TIDY_EVERY);
+        }
+    };
+    std::thread::Builder::new().name("tidy".into()).spawn(tidy).expect("a thread can be started");
+}
+
+fn host_name() -> String {
+    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    match name.trim() {
+        "" => "local".into(),
+        name => name.to_owned(),
+    }
+}
+
+fn all_cpus() -> u32 {
+    std::thread::available_parallelism().map_or(1, |n| n.get() as u32) * 1000
+}
+
+fn all_memory() -> u64 {
+    let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let total = text.lines().find_map(|l| l.strip_prefix("MemTotal:"));
+    let kib = total.and_then(|t| t.trim().trim_end_matches("kB").trim().parse::<u64>().ok());
+    kib.unwrap_or(0) * 1024
+}

@@ -1,0 +1,453 @@
+//! The state as the interface shows it.
+
+use crate::follower::Follower;
+use crate::store::{AttemptRow, JobRow};
+use crate::why;
+use std::collections::BTreeMap;
+use warpyard_api::quantity::{ArraySpec, MilliCpus};
+use warpyard_api::wire::{
+    AttemptView, Counts, GpuTask, GpuView, HistoryRow, JobView, Outcome, OutcomeCounts, ParamView,
+    PolicyView, State, TaskView, Timestamp, WorkerState, WorkerView,
+};
+use warpyard_core::cluster::{Job, Node, Phase};
+use warpyard_core::command::Target;
+use warpyard_core::event::Outcome as Ended;
+use warpyard_core::policy::{PolicyDef, Value};
+use warpyard_core::pool::{Charge, DeviceState};
+use warpyard_core::{Cluster, NodeId, TaskId, TaskState, Time};
+use warpyard_worker::agent::Watched;
+
+/// How many tasks of an array are shown at once when it is expanded.
+pub(crate) const TASKS_PER_PAGE: usize = 1_000;
+
+pub(crate) fn time(at: Time) -> Timestamp {
+    Timestamp::from_micros(at.0 as i64)
+        .unwrap_or_else(|| Timestamp::from_millis(0).expect("zero is a moment"))
+}
+
+pub(crate) fn outcome(ended: Ended) -> Outcome {
+    match ended {
+        Ended::Succeeded => Outcome::Succeeded,
+        Ended::Failed => Outcome::Failed,
+        Ended::TimedOut => Outcome::TimedOut,
+        Ended::Cancelled => Outcome::Cancelled,
+        Ended::Lost => Outcome::Lost,
+        Ended::Skipped => Outcome::Skipped,
+    }
+}
+
+fn outcome_of_word(word: &str) -> Option<Outcome> {
+    // An attempt that gave way ended neither well nor badly.
+    Outcome::ALL.into_iter().find(|o| o.word() == word)
+}
+
+pub(crate) fn state(is: TaskState<'_>) -> State {
+    State::ALL.into_iter().find(|s| s.word() == is.word()).expect("both sides know the same states")
+}
+
+/// A task's name as people write it: `412.train[3]`, or `412` for the only task of a job.
+pub(crate) fn task_name(cluster: &Cluster, task: TaskId) -> String {
+    let Some(job) = cluster.job(task.job) else { return task.job.to_string() };
+    let Some((_, spec)) = job.node(task.node) else { return task.job.to_string() };
+    let index =
+        spec.array.as_ref().and_then(|a| a.value(task.index)).map(|i| format!("[{i}]")).unwrap_or_default();
+    match &job.spec.tasks[..] {
+        [_] => format!("{}{index}", job.id),
+        _ => format!("{}.{}{index}", job.id, spec.name),
+    }
+}
+
+/// How many of a node's tasks are in each state, and how those that ended did.
+fn tally(job: &Job, node: &Node) -> (Counts, OutcomeCounts) {
+    let mut counts = Counts::default();
+    let mut outcomes = OutcomeCounts::default();
+    let waits = job.held || !job.waiting.is_empty() || node.unmet > 0;
+    let waiting = if waits { State::Blocked } else { State::Ready };
+    *counts.of(waiting) += node.fresh.len();
+    for live in node.live.values() {
+        *counts.of(match live.phase {
+            Phase::Ready { .. } => waiting,
+            Phase::Placed(_) => State::Placed,
+            Phase::Running(_) => State::Running,
+            Phase::Paused(_) => State::Paused,
+            Phase::Stopping { .. } => State::Stopping,
+        }) += 1;
+    }
+    for (&ended, at) in &node.done.0 {
+        *outcomes.of(outcome(ended)) += at.len();
+        counts.done += at.len();
+    }
+    (counts, outcomes)
+}
+
+fn add(to: &mut (Counts, OutcomeCounts), mut more: (Counts, OutcomeCounts)) {
+    for s in State::ALL {
+        *to.0.of(s) += *more.0.of(s);
+    }
+    for o in Outcome::ALL {
+        *to.1.of(o) += *more.1.of(o);
+    }
+}
+
+/// The state of many tasks together: of what is not over, the liveliest.
+fn overall(mut counts: Counts) -> State {
+    let order = [State::Running, State::Paused, State::Stopping, State::Placed, State::Ready, State::Blocked];
+    order.into_iter().find(|&s| *counts.of(s) > 0).unwrap_or(State::Done)
+}
+
+/// The outcome of many tasks together: the worst, skipped only if nothing else was done.
+fn worst(mut outcomes: OutcomeCounts) -> Outcome {
+    let order = [Outcome::Failed, Outcome::TimedOut, Outcome::Lost, Outcome::Cancelled, Outcome::Succeeded];
+    order.into_iter().find(|&o| *outcomes.of(o) > 0).unwrap_or(Outcome::Skipped)
+}
+
+/// A job in a list: no attempts, arrays folded.
+pub(crate) fn listed(f: &mut Follower, job: &Job, position: Option<u64>) -> JobView {
+    let mut view = folded(f.cluster(), job, Target::Job(job.id));
+    view.position = position;
+    if view.state == State::Done
+        && let Ok(Some(started)) = f.history().first_start(job.id)
+    {
+        view.started_at = Some(time(started));
+    }
+    view
+}
+
+/// A job (or part of it) whole: with attempts, and arrays unfolded from a task on if asked.
+pub(crate) fn whole(f: &mut Follower, job: &Job, target: Target, expand_from: Option<u64>) -> JobView {
+    let mut view = folded(f.cluster(), job, target);
+    let from = expand_from.unwrap_or(0);
+    let unfold = expand_from.is_some() || matches!(target, Target::Task(_));
+    let mut shown = Vec::new();
+    let mut seen = 0u64;
+    for n in nodes_of(job, target) {
+        let spec = &job.spec.tasks[n as usize];
+        let node = NodeId { job: job.id, node: n };
+        if spec.array.is_some() && !unfold {
+            shown.push(folded_task(f.cluster(), job, node));
+            continue;
+        }
+        for index in 0..spec.len() {
+            if !target.contains(node.task(index)) {
+                continue;
+            }
+            seen += 1;
+            if seen <= from {
+                continue;
+            }
+            if shown.len() >= TASKS_PER_PAGE {
+                view.next = Some((seen - 1).to_string());
+                break;
+            }
+            shown.push(task(f, job, node.task(index)));
+        }
+    }
+    view.started_at =
+        shown.iter().filter_map(|t| t.attempts.as_ref()?.first()?.started_at).min().or(view.started_at);
+    view.tasks = shown;
+    view
+}
+
+fn nodes_of(job: &Job, target: Target) -> Vec<u32> {
+    match target {
+        Target::Job(_) => (0..job.nodes.len() as u32).collect(),
+        Target::Node(n) => vec![n.node],
+        Target::Task(t) => vec![t.node],
+    }
+}
+
+fn folded(cluster: &Cluster, job: &Job, target: Target) -> JobView {
+    let mut sums = <(Counts, OutcomeCounts)>::default();
+    let nodes = nodes_of(job, target);
+    match target {
+        Target::Task(t) => add(&mut sums, one(cluster, t)),
+        _ => nodes.iter().for_each(|&n| add(&mut sums, tally(job, &job.nodes[n as usize]))),
+    }
+    let (counts, outcomes) = sums;
+    let state = overall(counts);
+    let started = |n: &&Node| n.live.values().filter_map(|l| l.attempt()?.started).min();
+    let first_start = job.nodes.iter().filter_map(|n| started(&n)).min();
+    let gpus = nodes.iter().map(|&n| u32::from(job.spec.tasks[n as usize].needs.gpus)).max().unwrap_or(0);
+    let many = job.nodes.len() > 1 || job.spec.tasks[0].array.is_some();
+    JobView {
+        job: job.id.to_string(),
+        name: job.spec.name.clone(),
+        state,
+        outcome: (state == State::Done).then(|| worst(outcomes)),
+        user: job.user.clone(),
+        priority: job.priority,
+        project: job.spec.project.clone(),
+        held: job.held,
+        submitted_at: time(job.submitted),
+        started_at: first_start.map(time),
+        ended_at: job.finished.map(time),
+        gpus,
+        counts,
+        outcomes,
+        position: None,
+        expected_start: None,
+        why: if many && state == State::Running { Some(progress(counts)) } else { why::of_job(cluster, job) },
+        tasks: if many {
+            nodes.iter().map(|&node| folded_task(cluster, job, NodeId { job: job.id, node })).collect()
+        } else {
+            vec![]
+        },
+        next: None,
+    }
+}
+
+fn progress(counts: Counts) -> String {
+    let now = counts.running + counts.placed;
+    format!("{}/{} done, {now} at once", counts.done, counts.total())
+}
+
+fn one(cluster: &Cluster, task: TaskId) -> (Counts, OutcomeCounts) {
+    let mut sums = <(Counts, OutcomeCounts)>::default();
+    if let Some(is) = cluster.state(task) {
+        *sums.0.of(state(is)) += 1;
+        if let TaskState::Done(ended) = is {
+            *sums.1.of(outcome(ended)) += 1;
+        }
+    }
+    sums
+}
+
+fn folded_task(cluster: &Cluster, job: &Job, node: NodeId) -> TaskView {
+    let spec = &job.spec.tasks[node.node as usize];
+    let (counts, outcomes) = tally(job, &job.nodes[node.node as usize]);
+    let state = overall(counts);
+    let array = spec.array.as_ref().and_then(|a| ArraySpec::new(a.ranges.iter().copied(), a.at_once).ok());
+    let is_array = array.is_some();
+    TaskView {
+        name: spec.name.clone(),
+        index: None,
+        state,
+        outcome: (state == State::Done).then(|| worst(outcomes)),
+        exit_code: None,
+        signal: None,
+        attempts: None,
+        why: why::of_node(cluster, job, node),
+        array,
+        counts: is_array.then_some(counts),
+        outcomes: is_array.then_some(outcomes),
+    }
+}
+
+fn task(f: &mut Follower, job: &Job, id: TaskId) -> TaskView {
+    let rows = f.history().attempts_of(id.job, Some(id)).unwrap_or_default();
+    let cluster = f.cluster();
+    let spec = &job.spec.tasks[id.node as usize];
+    let is = cluster.state(id).expect("a job's task has a state");
+    let attempts: Vec<_> = rows.iter().map(attempt).collect();
+    let last = attempts.last();
+    TaskView {
+        name: spec.name.clone(),
+        index: spec.array.as_ref().and_then(|a| a.value(id.index)),
+        state: state(is),
+        outcome: match is {
+            TaskState::Done(ended) => Some(outcome(ended)),
+            _ => None,
+        },
+        exit_code: last.and_then(|a| a.exit_code),
+        signal: last.and_then(|a| a.signal),
+        why: why::of_task(cluster, id).or_else(|| rows.last().and_then(|r| r.detail.clone())),
+        attempts: Some(attempts),
+        array: None,
+        counts: None,
+        outcomes: None,
+    }
+}
+
+pub(crate) fn attempt(row: &AttemptRow) -> AttemptView {
+    AttemptView {
+        number: row.attempt.number,
+        worker: row.worker.clone(),
+        devices: row.devices.iter().map(|d| format!("{}/{d}", row.worker)).collect(),
+        started_at: row.started.map(time),
+        ended_at: row.ended.map(time),
+        outcome: row.outcome.as_deref().and_then(outcome_of_word),
+        exit_code: row.exit_code,
+        signal: row.signal,
+        peak_gpu_memory_bytes: row.peak_gpu_memory,
+        peak_rss_bytes: row.peak_rss,
+        cpu_seconds: row.ended.map(|_| row.cpu.secs()),
+        gpu_seconds: row.gpu_seconds(),
+    }
+}
+
+pub(crate) fn history_row(row: &AttemptRow, job: Option<&JobRow>) -> HistoryRow {
+    HistoryRow {
+        job: row.attempt.task.job.to_string(),
+        name: row.job_name.clone(),
+        task: row.task_name.clone(),
+        index: row.array_index,
+        user: row.user.clone(),
+        project: job.and_then(|j| j.project.clone()),
+        priority: job.map_or(0, |j| j.priority),
+        submitted_at: time(job.map_or(row.placed, |j| j.submitted)),
+        timeout_seconds: row.timeout.map(|t| t.secs()),
+        attempt: attempt(row),
+    }
+}
+
+/// A job that memory no longer holds, from the derived tables.
+pub(crate) fn remembered(row: &JobRow, attempts: &[AttemptRow]) -> JobView {
+    let mut by_task: BTreeMap<(u32, u32), Vec<&AttemptRow>> = BTreeMap::new();
+    for a in attempts {
+        by_task.entry((a.attempt.task.node, a.attempt.task.index)).or_default().push(a);
+    }
+    let ended = row.outcome.as_deref().and_then(outcome_of_word);
+    let tasks = by_task.values().map(|rows| {
+        let last = rows.last().expect("a group has a row");
+        TaskView {
+            name: last.task_name.clone(),
+            index: last.array_index,
+            state: State::Done,
+            outcome: last.outcome.as_deref().and_then(outcome_of_word),
+            exit_code: last.exit_code,
+            signal: last.signal,
+            attempts: Some(rows.iter().map(|r| attempt(r)).collect()),
+            why: last.detail.clone(),
+            array: None,
+            counts: None,
+            outcomes: None,
+        }
+    });
+    JobView {
+        job: row.job.to_string(),
+        name: row.name.clone(),
+        state: State::Done,
+        outcome: ended,
+        user: row.user.clone(),
+        priority: row.priority,
+        project: row.project.clone(),
+        held: false,
+        submitted_at: time(row.submitted),
+        started_at: attempts.iter().filter_map(|a| a.started).min().map(time),
+        ended_at: row.finished.map(time),
+        gpus: attempts.iter().map(|a| a.devices.len() as u32).max().unwrap_or(0),
+        counts: Counts { done: row.tasks, ..Counts::default() },
+        outcomes: OutcomeCounts::default(),
+        position: None,
+        expected_start: None,
+        why: None,
+        tasks: tasks.collect(),
+        next: None,
+    }
+}
+
+/// Every device, with the readings of the worker inside.
+pub(crate) fn gpus(cluster: &Cluster, watched: Option<&Watched>) -> Vec<GpuView> {
+    let mut views = Vec::new();
+    for (id, used) in cluster.pool().workers() {
+        let worker = cluster.worker(id).expect("the pool and the cluster know the same workers");
+        let name = &worker.info.name;
+        for (index, info, given) in used.devices() {
+            let tasks = tasks_on(cluster, worker.tasks(), index);
+            let given_bytes = if given.is_whole() { info.memory } else { given.shared_bytes() };
+            let reading = watched.and_then(|w| w.reading(&info.uuid));
+            let in_use = reading.map_or(0, |r| r.used_bytes);
+            let foreign = if info.state == DeviceState::Foreign { in_use } else { 0 };
+            let used_bytes = in_use.max(if reading.is_some() && in_use > 0 { 0 } else { given_bytes });
+            views.push(GpuView {
+                id: format!("{name}/{index}"),
+                kind: info.kind.clone(),
+                memory_bytes: info.memory,
+                used_bytes,
+                free_bytes: match info.state {
+                    DeviceState::Usable if given.is_whole() => 0,
+                    DeviceState::Usable => info.budget.saturating_sub(given.shared_bytes()),
+                    DeviceState::Foreign | DeviceState::Gone => 0,
+                },
+                foreign_bytes: foreign,
+                tasks,
+                worker: name.clone(),
+                index: u32::from(index),
+                uuid: Some(info.uuid.clone()),
+                budget_bytes: info.budget,
+                max_tasks: info.limit.map(u32::from),
+                utilisation_percent: reading
+                    .and_then(|r| r.utilisation_percent)
+                    .and_then(|u| u8::try_from(u).ok()),
+                temperature_celsius: reading
+                    .and_then(|r| r.temperature_c)
+                    .and_then(|t| i16::try_from(t).ok()),
+                unavailable: match (info.state, worker.online, worker.drained) {
+                    (DeviceState::Gone, ..) => Some("the driver no longer knows it".into()),
+                    (DeviceState::Foreign, ..) => Some("in use by someone else".into()),
+                    (_, false, _) => Some("its worker is lost".into()),
+                    (_, _, true) => Some("its worker is drained".into()),
+                    _ => None,
+                },
+            });
+        }
+    }
+    views
+}
+
+fn tasks_on(cluster: &Cluster, tasks: &std::collections::BTreeSet<TaskId>, device: u16) -> Vec<GpuTask> {
+    let here = tasks.iter().filter_map(|&id| {
+        let (attempt, _) = cluster.view().attempt(id)?;
+        let (_, charge) = attempt.placement.devices.iter().find(|(i, _)| *i == device)?;
+        let job = cluster.job(id.job)?;
+        let whole = cluster.worker(attempt.placement.worker)?.info.devices[usize::from(device)].memory;
+        Some(GpuTask {
+            task: task_name(cluster, id),
+            user: job.user.clone(),
+            memory_bytes: match charge {
+                Charge::Whole => whole,
+                Charge::Share(bytes) => *bytes,
+            },
+        })
+    });
+    here.collect()
+}
+
+/// Every worker.
+pub(crate) fn workers(cluster: &Cluster) -> Vec<WorkerView> {
+    let view = |(id, used): (warpyard_core::WorkerId, &warpyard_core::pool::WorkerUse)| {
+        let worker = cluster.worker(id)?;
+        Some(WorkerView {
+            id: worker.info.name.clone(),
+            state: match (worker.online, worker.drained) {
+                (false, _) => WorkerState::Lost,
+                (true, true) => WorkerState::Draining,
+                (true, false) => WorkerState::Up,
+            },
+            cpus: MilliCpus(worker.info.cpus),
+            used_cpus: MilliCpus(worker.info.cpus.saturating_sub(used.cpus_free())),
+            memory_bytes: worker.info.memory,
+            used_memory_bytes: worker.info.memory.saturating_sub(used.memory_free()),
+            gpus: worker.info.devices.len() as u32,
+            running: worker.tasks().len() as u64,
+            version: env!("CARGO_PKG_VERSION").into(),
+            seen_at: None,
+        })
+    };
+    cluster.pool().workers().filter_map(view).collect()
+}
+
+/// Every policy, the one in force marked and with its parameters as they are.
+pub(crate) fn policies(cluster: &Cluster, defs: &[PolicyDef]) -> Vec<PolicyView> {
+    let in_force = cluster.policy();
+    let view = |def: &PolicyDef| {
+        let active = def.name == in_force.name;
+        let params = def.params.iter().map(|p| ParamView {
+            name: p.name.into(),
+            summary: p.help.into(),
+            default: match p.default {
+                Value::Number(n) => n.into(),
+                Value::Word(words) => crate::convert::param_value(words[0]),
+            },
+            value: in_force.params.get(p.name).filter(|_| active).map(|v| crate::convert::param_value(v)),
+        });
+        PolicyView {
+            name: def.name.into(),
+            summary: def.summary.into(),
+            source: def.source.into(),
+            params: params.collect(),
+            active,
+        }
+    };
+    defs.iter().map(view).collect()
+}

@@ -1,0 +1,233 @@
+//! Why something does not run, in words and numbers.
+
+use crate::follower::Follower;
+use crate::views::{state, task_name};
+use warpyard_api::quantity::{ByteSize, MilliCpus};
+use warpyard_api::wire::{Ahead, FreeDevice, Needs, WhyView};
+use warpyard_core::cluster::{Cause, Job};
+use warpyard_core::event::{By, Outcome, StopWhy};
+use warpyard_core::explain::{Reason, Why, without_policy};
+use warpyard_core::pool::DeviceState;
+use warpyard_core::spec::{TaskSpec, WaitMode};
+use warpyard_core::{Cluster, NodeId, TaskId, TaskState, Time};
+
+/// A reason in a few words, for a table.
+fn short(cluster: &Cluster, task: TaskId, why: &Why) -> Option<String> {
+    let spec = || cluster.job(task.job).and_then(|j| j.node(task.node)).map(|(_, spec)| spec);
+    Some(match &why.reason {
+        Reason::Held => "held".into(),
+        Reason::AfterTasks(nodes) => {
+            let job = cluster.job(task.job)?;
+            let names: Vec<_> =
+                nodes.iter().take(3).map(|&n| job.spec.tasks[n as usize].name.as_str()).collect();
+            format!("after {}", names.join(", "))
+        }
+        Reason::AfterJobs(jobs) => {
+            let ids: Vec<_> = jobs.iter().take(3).map(ToString::to_string).collect();
+            format!("after job {}", ids.join(", "))
+        }
+        Reason::ArrayFull { at_once } => format!("{at_once} of its array run at once"),
+        Reason::NoWorker => "no worker takes new tasks".into(),
+        Reason::NoRoom => needs_in_words(spec()?),
+        Reason::Reserved { for_task, .. } => format!("room is kept for {}", task_name(cluster, *for_task)),
+        Reason::Withheld(_) => "free GPUs are kept for shorter tasks".into(),
+        Reason::NotItsTurn => "others go first".into(),
+        Reason::Next => "starts next".into(),
+        Reason::Starting => "starting".into(),
+        Reason::Running => return None,
+        Reason::Paused(Some(By::User)) => "paused by hand".into(),
+        Reason::Paused(Some(By::Policy)) => "gives way".into(),
+        Reason::Paused(None) => "resuming".into(),
+        Reason::Stopping(StopWhy::Cancelled) => "being cancelled".into(),
+        Reason::Stopping(StopWhy::Requeued) => "saving, to run again later".into(),
+        Reason::Done(_) => return None,
+        Reason::Skipped(Cause::Node(n)) => {
+            let job = cluster.job(task.job)?;
+            let name = &job.spec.tasks[*n as usize].name;
+            let node = &job.nodes[*n as usize];
+            let worst = Outcome::ALL.into_iter().rev().find(|o| node.done.count(*o) > 0)?;
+            format!("{name} ended {}", worst.word())
+        }
+        Reason::Skipped(Cause::Job(job)) => {
+            let ended = cluster.job(*job).and_then(Job::outcome).map_or("the wrong way", Outcome::word);
+            format!("job {job} ended {ended}")
+        }
+    })
+}
+
+/// What a task needs, in words: "2 GPUs with 10 GiB each on one worker".
+pub(crate) fn needs_in_words(spec: &TaskSpec) -> String {
+    let needs = &spec.needs;
+    let mut words = String::new();
+    if needs.gpus > 0 {
+        let kinds = needs.gpu_types.join(" or ");
+        let kinds = if kinds.is_empty() { String::new() } else { format!("{kinds} ") };
+        words = match needs.gpus {
+            1 => format!("1 {kinds}GPU"),
+            n => format!("{n} {kinds}GPUs"),
+        };
+        match needs.gpu_memory {
+            Some(bytes) if needs.gpus == 1 => words += &format!(" with {}", ByteSize(bytes)),
+            Some(bytes) => words += &format!(" with {} each", ByteSize(bytes)),
+            None => {}
+        }
+        if needs.gpus > 1 {
+            words += " on one worker";
+        }
+        if !needs.scope.is_empty() {
+            words += &format!(" among {}", numbers(&needs.scope));
+        }
+        if !needs.preferred.is_empty() && needs.wait_mode == WaitMode::Queue {
+            words += &format!(", waits for {}", numbers(&needs.preferred));
+        }
+    }
+    let mut also = |text: String| {
+        if !words.is_empty() {
+            words += ", ";
+        }
+        words += &text;
+    };
+    if needs.cpus > 0 {
+        also(if needs.cpus == 1000 { "1 CPU".into() } else { format!("{} CPUs", MilliCpus(needs.cpus)) });
+    }
+    if needs.memory > 0 {
+        also(format!("{} of memory", ByteSize(needs.memory)));
+    }
+    if words.is_empty() { "nothing in particular".into() } else { words }
+}
+
+fn numbers(devices: &[warpyard_core::DeviceId]) -> String {
+    let ids: Vec<_> = devices.iter().map(|d| d.index.to_string()).collect();
+    ids.join(", ")
+}
+
+/// Why a task does not run, without asking the policy: nothing for one that runs, is over, or waits for room only.
+pub(crate) fn of_task(cluster: &Cluster, task: TaskId) -> Option<String> {
+    let why = without_policy(cluster.view(), task).or_else(|| {
+        matches!(cluster.state(task), Some(TaskState::Ready { .. })).then(|| Why::plain(Reason::NoRoom))
+    })?;
+    short(cluster, task, &why)
+}
+
+/// The same for the task of a node that matters most: the first that is not over.
+pub(crate) fn of_node(cluster: &Cluster, job: &Job, node: NodeId) -> Option<String> {
+    let state = &job.nodes[node.node as usize];
+    let first = state.live.keys().next().copied().or(state.fresh.first());
+    of_task(cluster, node.task(first.unwrap_or(0)))
+}
+
+/// The same for a job.
+pub(crate) fn of_job(cluster: &Cluster, job: &Job) -> Option<String> {
+    let open = job.nodes.iter().position(|n| !n.is_done());
+    let ended_badly = || job.nodes.iter().position(|n| n.skipped_by.is_some());
+    let node = open.or_else(ended_badly).unwrap_or(0) as u32;
+    of_node(cluster, job, NodeId { job: job.id, node })
+}
+
+/// The whole answer to `warpyard why`.
+pub(crate) fn explain(f: &mut Follower, task: TaskId, now: Time) -> Option<WhyView> {
+    let cluster = f.cluster();
+    let view = cluster.view();
+    let job = cluster.job(task.job)?;
+    let (_, spec) = job.node(task.node)?;
+    let is = cluster.state(task)?;
+    let why = without_policy(view, task).unwrap_or_else(|| f.policy().explain(view, task, now));
+    let reason = short(cluster, task, &why).unwrap_or_else(|| state(is).word().to_owned());
+    let waiting = matches!(is, TaskState::Ready { .. });
+    let mut text = vec![reason];
+    if let Reason::Reserved { from, .. } = why.reason {
+        let wait = from.since(now).secs();
+        text.push(format!("by the times tasks promised, that room is needed in {}", seconds(wait)));
+    }
+    if let Some(since) = since(is) {
+        text.push(format!("{} for {}", state(is).word(), seconds(now.since(since).secs())));
+    }
+    let ahead = why.first_ahead.iter().filter_map(|&t| ahead(cluster, t, job, spec));
+    let ahead: Vec<_> = ahead.take(3).collect();
+    let mut answer = WhyView {
+        job: job.id.to_string(),
+        task: spec.name.clone(),
+        index: spec.array.as_ref().and_then(|a| a.value(task.index)),
+        state: state(is),
+        text,
+        code: Some(code(&why.reason).into()),
+        needs: Needs {
+            gpus: u32::from(spec.needs.gpus),
+            gpu_memory_bytes: spec.needs.gpu_memory,
+            gpu_type: spec.needs.gpu_types.clone(),
+            cpus: MilliCpus(spec.needs.cpus),
+            memory_bytes: spec.needs.memory,
+        },
+        free: if waiting { free(cluster) } else { vec![] },
+        ahead,
+        position: why.ahead.map(|n| n + 1),
+        expected_start: None,
+        sooner: vec![],
+    };
+    if waiting {
+        crate::expect::fill_in(f, task, now, &mut answer);
+    }
+    Some(answer)
+}
+
+fn since(is: TaskState<'_>) -> Option<Time> {
+    match is {
+        TaskState::Ready { since } => Some(since),
+        TaskState::Placed(a) => Some(a.placed),
+        TaskState::Running(a) | TaskState::Paused(a) => Some(a.since),
+        _ => None,
+    }
+}
+
+fn seconds(s: f64) -> String {
+    warpyard_api::quantity::Micros((s.round() as u64) * 1_000_000).to_string()
+}
+
+fn ahead(cluster: &Cluster, id: TaskId, job: &Job, spec: &TaskSpec) -> Option<Ahead> {
+    let other = cluster.job(id.job)?;
+    let (_, theirs) = other.node(id.node)?;
+    let because = match () {
+        () if other.priority > job.priority => format!("priority {}", other.priority),
+        () if theirs.expected() < spec.expected() && other.id > job.id => "shorter promise".into(),
+        () => "submitted earlier".into(),
+    };
+    Some(Ahead { task: task_name(cluster, id), user: other.user.clone(), priority: other.priority, because })
+}
+
+fn free(cluster: &Cluster) -> Vec<FreeDevice> {
+    let workers = cluster.pool().workers().filter(|(_, w)| w.is_open());
+    let devices = workers.flat_map(|(id, w)| {
+        let name = cluster.worker(id).map_or("", |w| &w.info.name);
+        let usable =
+            w.devices().filter(|(_, info, used)| info.state == DeviceState::Usable && !used.is_whole());
+        usable.map(move |(index, info, used)| FreeDevice {
+            device: format!("{name}/{index}"),
+            kind: info.kind.clone(),
+            free_bytes: info.budget.saturating_sub(used.shared_bytes()),
+            whole: used.attempts() == 0,
+        })
+    });
+    devices.filter(|d| d.free_bytes > 0).take(64).collect()
+}
+
+/// A stable word for each reason.
+fn code(reason: &Reason) -> &'static str {
+    match reason {
+        Reason::Held => "held",
+        Reason::AfterTasks(_) => "after-tasks",
+        Reason::AfterJobs(_) => "after-jobs",
+        Reason::ArrayFull { .. } => "array-full",
+        Reason::NoWorker => "no-worker",
+        Reason::NoRoom => "no-room",
+        Reason::Reserved { .. } => "reserved",
+        Reason::Withheld(_) => "withheld",
+        Reason::NotItsTurn => "not-its-turn",
+        Reason::Next => "next",
+        Reason::Starting => "starting",
+        Reason::Running => "running",
+        Reason::Paused(_) => "paused",
+        Reason::Stopping(_) => "stopping",
+        Reason::Done(_) => "done",
+        Reason::Skipped(_) => "skipped",
+    }
+}

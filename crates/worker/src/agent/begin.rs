@@ -1,0 +1,47 @@
+//! From what the server wants run to a launch message: directories, environment, devices made visible.
+
+use super::keep;
+use crate::probe::{Gpu, VISIBILITY_VARIABLES, Vendor, visible_env};
+use crate::supervise::Launch;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use warpyard_core::AttemptId;
+use warpyard_core::protocol::Work;
+
+/// Where programs are looked for when the job says nothing.
+const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+
+/// The launch of an attempt, but for what is the same for all.
+pub(super) fn launch(data: &Path, attempt: AttemptId, work: &Work, gpus: &[&Gpu], vendor: Vendor) -> Launch {
+    let dir = keep::attempt_dir(data, attempt);
+    let mut launch = Launch::new(attempt.to_string(), dir, work.command.iter().cloned());
+    launch.env = environment(attempt, work, gpus, vendor);
+    launch.workdir = work.workdir.as_ref().map_or_else(|| PathBuf::from("/"), PathBuf::from);
+    launch.stdout = work.stdout.as_ref().map(PathBuf::from);
+    launch.stderr = work.stderr.as_ref().map(PathBuf::from);
+    launch.timeout_ms = work.timeout.map(|t| t.0.div_ceil(1000));
+    launch
+}
+
+/// What the job was submitted with, what the task adds, what we say of the attempt, and last the devices, so that
+/// nothing inherited makes others visible.
+fn environment(attempt: AttemptId, work: &Work, gpus: &[&Gpu], vendor: Vendor) -> BTreeMap<String, String> {
+    let mut env = (*work.base_env).clone();
+    env.extend(work.env.clone());
+    env.entry("PATH".into()).or_insert_with(|| DEFAULT_PATH.into());
+    for name in VISIBILITY_VARIABLES {
+        env.remove(*name);
+    }
+    let mut say = |name: &str, value: String| env.insert(name.into(), value);
+    say("WARPYARD_JOB_ID", attempt.task.job.to_string());
+    say("WARPYARD_TASK", work.task_name.clone());
+    say("WARPYARD_ATTEMPT", attempt.number.to_string());
+    if let Some(index) = work.array_index {
+        say("WARPYARD_ARRAY_INDEX", index.to_string());
+    }
+    if work.restarted {
+        say("WARPYARD_RESTARTED", "1".into());
+    }
+    env.extend(visible_env(gpus, vendor));
+    env
+}

@@ -1,0 +1,14 @@
+//! A machine's agent: makes what runs here what the server wants to run here, and tells the server what does.
+//!
+//! One thread owns everything ([`Agent`]); others only nudge it: the server's word arrives, a supervisor pokes, time
+//! passes. After any nudge it does the same: look, [`reconcile`](warpyard_core::reconcile), act, report. It keeps nothing that is not also in
+//! the attempt directories, so killing it loses nothing.
+
+mod begin;
+mod devices;
+mod keep;
+mod run;
+
+pub use devices::{DeviceRules, Watched};
+pub use keep::{log_dirs, prune_logs};
+pub use run::{Agent, AgentError, AgentHandle, Link, Settings};
