@@ -3,6 +3,8 @@
 //! [`crate::read`], planning in [`crate::algorithm`].
 
 use std::borrow::Cow;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
 use std::sync::Arc;
 
 /// One dependency: `to` starts after `from` has finished and its data has arrived.
@@ -209,7 +211,7 @@ pub struct Instance {
     pub(crate) pairs: Option<PairTable>,
     release: Vec<f64>,
     order: Vec<u32>,
-    level: Vec<u32>,
+    position: Vec<u32>,
     integral: bool,
     task_names: Vec<String>,
     machine_names: Vec<String>,
@@ -276,7 +278,7 @@ impl Instance {
             && edges.iter().all(|e| is_integer(e.data));
         let successors = Adjacency::group(tasks, edges, |e| e.from, |e| e.to);
         let predecessors = Adjacency::group(tasks, edges, |e| e.to, |e| e.from);
-        let (order, level) = topological(&successors, &predecessors, tasks)
+        let (order, position) = topological(&successors, &predecessors, tasks)
             .map_err(|circle| InstanceError::Cycle(circle.into_iter().map(|t| task(t as usize)).collect()))?;
         Ok(Self {
             machines,
@@ -286,7 +288,7 @@ impl Instance {
             pairs,
             release: Vec::new(),
             order,
-            level,
+            position,
             integral,
             task_names,
             machine_names,
@@ -410,15 +412,16 @@ impl Instance {
         self.integral
     }
 
-    /// The tasks in an order in which every task comes after those it waits for: by level, then index.
+    /// The tasks in an order in which every task comes after those it waits for; of all such orders the one that has
+    /// the lowest index first wherever there is a choice.
     pub fn topological_order(&self) -> &[u32] {
         &self.order
     }
 
-    /// How many edges the longest chain leading to `task` has.
+    /// Where `task` comes in [`Instance::topological_order`].
     #[inline]
-    pub fn level(&self, task: usize) -> u32 {
-        self.level[task]
+    pub fn topological_position(&self, task: usize) -> u32 {
+        self.position[task]
     }
 
     /// The task's name, or its number.
@@ -436,7 +439,7 @@ impl Instance {
     pub(crate) fn reversed(&self) -> Self {
         let p = self.machines;
         let transpose = |m: &[f64]| (0..p * p).map(|at| m[(at % p) * p + at / p]).collect::<Vec<_>>();
-        let (order, level) = topological(&self.predecessors, &self.successors, self.tasks())
+        let (order, position) = topological(&self.predecessors, &self.successors, self.tasks())
             .unwrap_or_else(|_| unreachable!("an instance has no circle, either way round"));
         Self {
             successors: self.predecessors.clone(),
@@ -448,7 +451,7 @@ impl Instance {
             }),
             release: Vec::new(),
             order,
-            level,
+            position,
             costs: Arc::clone(&self.costs),
             task_names: Vec::new(),
             machine_names: Vec::new(),
@@ -509,33 +512,29 @@ fn check_edges(edges: &[Edge], tasks: usize, task: &impl Fn(usize) -> String) ->
     Ok(())
 }
 
-/// Order by level and index, and the levels; or one circle, its first task repeated at the end.
+/// The first of all topological orders, and each task's place in it; or one circle, its first task repeated at the
+/// end.
 fn topological(
     successors: &Adjacency,
     predecessors: &Adjacency,
     tasks: usize,
 ) -> Result<(Vec<u32>, Vec<u32>), Vec<u32>> {
     let mut unmet: Vec<u32> = (0..tasks).map(|t| predecessors.of(t).len() as u32).collect();
-    let mut level = vec![0u32; tasks];
-    let mut order: Vec<u32> = (0..tasks as u32).filter(|t| unmet[*t as usize] == 0).collect();
-    let mut done = 0;
-    while done < order.len() {
-        let task = order[done] as usize;
-        done += 1;
-        for &(next, _) in successors.of(task) {
-            let next = next as usize;
-            level[next] = level[next].max(level[task] + 1);
-            unmet[next] -= 1;
-            if unmet[next] == 0 {
-                order.push(next as u32);
+    let entries = (0..tasks as u32).filter(|t| unmet[*t as usize] == 0);
+    let mut ready: BinaryHeap<Reverse<u32>> = entries.map(Reverse).collect();
+    let mut order = Vec::with_capacity(tasks);
+    let mut position = vec![0u32; tasks];
+    while let Some(Reverse(task)) = ready.pop() {
+        position[task as usize] = order.len() as u32;
+        order.push(task);
+        for &(next, _) in successors.of(task as usize) {
+            unmet[next as usize] -= 1;
+            if unmet[next as usize] == 0 {
+                ready.push(Reverse(next));
             }
         }
     }
-    if order.len() < tasks {
-        return Err(circle(predecessors, &unmet));
-    }
-    order.sort_unstable_by_key(|t| (level[*t as usize], *t));
-    Ok((order, level))
+    if order.len() < tasks { Err(circle(predecessors, &unmet)) } else { Ok((order, position)) }
 }
 
 /// Walks back from a task that never became ready until one comes up twice.

@@ -13,6 +13,7 @@ mod insertion;
 mod instance;
 mod random;
 mod rank;
+pub mod read;
 mod schedule;
 
 pub use bounds::Bounds;

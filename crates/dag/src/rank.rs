@@ -79,16 +79,16 @@ pub fn optimistic_costs(instance: &Instance) -> Vec<f64> {
     table
 }
 
-/// Tasks by falling rank; ties by level, then index. A task never comes before one it waits for.
+/// Tasks by falling rank; ties by topological position. A task never comes before one it waits for.
 pub fn rank_order(instance: &Instance, rank: &[f64]) -> Vec<u32> {
     // The bits of a float that is not negative sort as the float does.
-    let mut keyed: Vec<(u64, u32, u32)> = rank
+    let mut keyed: Vec<(u64, u32)> = rank
         .iter()
         .enumerate()
-        .map(|(task, rank)| (!(rank + 0.0).to_bits(), instance.level(task), task as u32))
+        .map(|(task, rank)| (!(rank + 0.0).to_bits(), instance.topological_position(task)))
         .collect();
     keyed.sort_unstable();
-    keyed.into_iter().map(|(_, _, task)| task).collect()
+    keyed.into_iter().map(|(_, position)| instance.topological_order()[position as usize]).collect()
 }
 
 /// The least of a slice, several lanes at a time; infinity when empty.

@@ -65,7 +65,9 @@ fn plain_heft(instance: &Instance) -> Vec<warpyard_dag::Slot> {
     let ranks = warpyard_dag::upward_ranks(instance);
     let mut order: Vec<usize> = (0..instance.tasks()).collect();
     order.sort_by(|a, b| {
-        ranks[*b].total_cmp(&ranks[*a]).then(instance.level(*a).cmp(&instance.level(*b))).then(a.cmp(b))
+        ranks[*b]
+            .total_cmp(&ranks[*a])
+            .then(instance.topological_position(*a).cmp(&instance.topological_position(*b)))
     });
     let mut slots = vec![warpyard_dag::Slot::default(); instance.tasks()];
     let mut lanes: Vec<Vec<(f64, f64)>> = vec![Vec::new(); instance.machines()];

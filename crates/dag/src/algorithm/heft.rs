@@ -1,5 +1,5 @@
 //! Heterogeneous Earliest Finish Time, exactly as published: falling upward rank decides the order, the earliest
-//! finish the machine, gaps are filled. Ties in rank go by level, then index; ties in finish to the lower machine.
+//! finish the machine, gaps are filled. Ties in rank go by topological position; ties in finish to the lower machine.
 //! From Topcuoglu, Hariri and Wu, *Performance-effective and low-complexity task scheduling for heterogeneous
 //! computing* (2002).
 
