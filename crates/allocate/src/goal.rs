@@ -63,6 +63,12 @@ pub enum SolveError {
         /// The goal.
         goal: &'static str,
     },
+    /// There is no goal of this name.
+    #[error("there is no goal {goal}")]
+    NoSuchGoal {
+        /// The name.
+        goal: &'static str,
+    },
     /// The solver did not come close enough to the optimum to be trusted.
     #[error("the solver stopped {gap:.1e} short of the optimum")]
     Stuck {

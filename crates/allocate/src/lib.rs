@@ -26,6 +26,7 @@ mod lp;
 mod problem;
 mod rest;
 mod rise;
+pub mod rounds;
 mod table;
 mod total;
 

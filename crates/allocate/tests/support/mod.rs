@@ -4,7 +4,8 @@
 use std::path::PathBuf;
 
 use serde_json::Value;
-use warpyard_allocate::{GpuType, Instance, Job};
+use warpyard_allocate::rounds::gavel::TraceJob;
+use warpyard_allocate::{GpuType, Instance, Job, Profile, ThroughputTable};
 
 /// The shared data's file, or `None`, loudly, where the folder is absent.
 pub(crate) fn data(path: &str) -> Option<PathBuf> {
@@ -87,4 +88,33 @@ pub(crate) fn distinct(n: usize, counts: &[u32], seed: u64) -> Instance {
         }
     });
     Instance { types: types(counts), jobs: jobs.collect(), pairs: None, entities: None }
+}
+
+/// The types of a published run, sorted by name, and how many GPUs there are of each.
+pub(crate) fn cluster(run: &Value) -> (Vec<String>, Vec<u32>) {
+    let spec = run["cluster_spec"].as_object().expect("a cluster");
+    let mut types: Vec<(String, u32)> =
+        spec.iter().map(|(name, count)| (name.clone(), count.as_u64().expect("a count") as u32)).collect();
+    types.sort();
+    types.into_iter().unzip()
+}
+
+/// The jobs of a published run's trace, with their throughputs on these types.
+pub(crate) fn trace(run: &Value, types: &[String]) -> Vec<TraceJob> {
+    let read = |path: String| std::fs::read_to_string(data(&path).expect("present")).expect("readable");
+    let table = read(run["throughputs_file"].as_str().expect("a file").to_owned());
+    let table: ThroughputTable = serde_json::from_str(&table).expect("a table");
+    let lines = read(format!("traces/{}", run["trace"].as_str().expect("a trace")));
+    let job = |line: &str| {
+        let fields: Vec<&str> = line.split('\t').collect();
+        let gpus: u32 = fields[6].parse().expect("GPUs");
+        let profile = Profile { name: fields[0].to_owned(), gpus };
+        TraceJob {
+            arrival_s: fields[9].parse().expect("seconds"),
+            steps: fields[5].parse().expect("steps"),
+            gpus,
+            throughputs: types.iter().map(|t| table.alone(t, &profile).unwrap_or(0.0)).collect(),
+        }
+    };
+    lines.lines().map(job).collect()
 }

@@ -1,0 +1,160 @@
+//! Our own rounds: on the published trace they do at least as well as the published mechanism.
+
+mod support;
+
+use proptest::prelude::*;
+use warpyard_allocate::GpuType;
+use warpyard_allocate::rounds::simulate::{Outcome, by_goal, simulate};
+use warpyard_allocate::rounds::{Candidate, Placement, Rounds, Server};
+
+/// The published trace of 150 one-GPU jobs on 12 GPUs of each type, one a server.
+fn gen150(goal: &'static str, rounds: Rounds) -> Option<Outcome> {
+    let run = support::json("traces/gen150_single.max_min_fairness_perf.summary.json")?;
+    let (names, counts) = support::cluster(&run);
+    let trace = support::trace(&run, &names);
+    let types: Vec<GpuType> = names
+        .into_iter()
+        .zip(&counts)
+        .map(|(name, &count)| GpuType { name, count, cost_per_hour: None })
+        .collect();
+    let servers: Vec<Server> = counts
+        .iter()
+        .enumerate()
+        .flat_map(|(gpu_type, &count)| (0..count).map(move |_| Server { gpu_type, gpus: 1 }))
+        .collect();
+    Some(simulate(&trace, &types, &servers, rounds, by_goal(goal)).expect("a whole run"))
+}
+
+#[test]
+fn our_rounds_do_as_well_as_the_published_ones() {
+    for (goal, average_h, makespan_h) in [
+        ("max-min", 15.71, f64::INFINITY),
+        ("finish-time", 15.94, f64::INFINITY),
+        ("makespan", f64::INFINITY, 128.4),
+    ] {
+        let Some(outcome) = gen150(goal, Rounds::default()) else { return };
+        let (average, makespan) = (outcome.average_completion_s() / 3600.0, outcome.makespan_s / 3600.0);
+        eprintln!(
+            "{goal}: average {average:.3} h, makespan {makespan:.3} h, {} restarts, {} solves",
+            outcome.restarts, outcome.solves
+        );
+        assert!(average <= average_h && makespan <= makespan_h, "{goal}: {average} h, {makespan} h");
+    }
+}
+
+#[test]
+fn pricing_restarts_saves_most_of_them_and_time() {
+    let dear = Rounds { restart_s: 60.0, ..Rounds::default() };
+    let Some(priced) = gen150("max-min", dear) else { return };
+    let unpriced = gen150("max-min", Rounds { priced: false, ..dear }).expect("a run");
+    eprintln!("restarts: priced {}, unpriced {}", priced.restarts, unpriced.restarts);
+    eprintln!(
+        "average: priced {} s, unpriced {} s",
+        priced.average_completion_s(),
+        unpriced.average_completion_s()
+    );
+    assert!(priced.restarts < unpriced.restarts);
+    assert!(priced.average_completion_s() < unpriced.average_completion_s());
+}
+
+fn idle_candidate(gpus: u32, speeds: &[f64], shares: &[f64]) -> Candidate {
+    Candidate {
+        gpus,
+        speeds: speeds.to_vec(),
+        spread_speeds: None,
+        shares: shares.to_vec(),
+        owed_s: vec![0.0; speeds.len()],
+        received_s: vec![0.0; speeds.len()],
+        running: None,
+        movable: true,
+    }
+}
+
+#[test]
+fn over_time_everyone_gets_the_shares_promised() {
+    // The worked example: three jobs on one GPU of each of two types.
+    let servers = [Server { gpu_type: 0, gpus: 1 }, Server { gpu_type: 1, gpus: 1 }];
+    let target = [[0.4545, 0.0], [0.4545, 0.0909], [0.0909, 0.9090]];
+    let speeds = [[40.0, 10.0], [12.0, 4.0], [100.0, 50.0]];
+    let mut jobs: Vec<Candidate> = target.iter().zip(&speeds).map(|(x, t)| idle_candidate(1, t, x)).collect();
+    let rounds = Rounds::default();
+    for _ in 0..400 {
+        let placed = rounds.next(&servers, &jobs);
+        for (job, placement) in jobs.iter_mut().zip(placed) {
+            let gained = job.shares.iter().map(|share| share * rounds.round_s).collect::<Vec<_>>();
+            job.owed_s.iter_mut().zip(gained).for_each(|(owed, more)| *owed += more);
+            if let Some(placement) = &placement {
+                job.received_s[placement.gpu_type] += rounds.round_s;
+            }
+            job.running = placement;
+        }
+    }
+    for (job, target) in jobs.iter().zip(target) {
+        for (received, share) in job.received_s.iter().zip(target) {
+            assert!((received / (400.0 * rounds.round_s) - share).abs() < 0.02, "{received} for {share}");
+        }
+    }
+}
+
+#[test]
+fn a_job_stays_on_its_gpus_and_a_wide_one_on_one_server() {
+    let servers = [Server { gpu_type: 0, gpus: 2 }, Server { gpu_type: 0, gpus: 4 }];
+    let mut stays = idle_candidate(1, &[1.0], &[1.0]);
+    stays.running = Some(Placement { gpu_type: 0, servers: vec![(1, 1)] });
+    let jobs = [idle_candidate(2, &[1.0], &[1.0]), stays.clone(), idle_candidate(3, &[1.0], &[1.0])];
+    let placed = Rounds::default().next(&servers, &jobs);
+    assert_eq!(placed[1], stays.running);
+    assert_eq!(placed[2], Some(Placement { gpu_type: 0, servers: vec![(1, 3)] }));
+    assert_eq!(placed[0], Some(Placement { gpu_type: 0, servers: vec![(0, 2)] }));
+}
+
+fn some_round() -> impl Strategy<Value = (Vec<Server>, Vec<Candidate>)> {
+    let servers = prop::collection::vec((0..3usize, 1..5u32), 1..8).prop_map(|servers| {
+        servers.into_iter().map(|(gpu_type, gpus)| Server { gpu_type, gpus }).collect::<Vec<_>>()
+    });
+    let number = || prop::collection::vec(prop_oneof![Just(0.0), 0.01..1.0f64], 3);
+    let job = (1..6u32, number(), number(), number(), number()).prop_map(
+        |(gpus, speeds, shares, owed, received)| {
+            let mut job = idle_candidate(gpus, &speeds, &shares);
+            job.owed_s = owed.into_iter().map(|o| o * 1e4).collect();
+            job.received_s = received.into_iter().map(|r| r * 1e4).collect();
+            job
+        },
+    );
+    (servers, prop::collection::vec(job, 0..12))
+}
+
+proptest! {
+    #[test]
+    fn a_round_never_gives_out_more_than_there_is_and_leaves_nothing_usable_idle((servers, mut jobs) in some_round()) {
+        let rounds = Rounds { restart_s: 30.0, ..Rounds::default() };
+        // A first round, then one in which half of those running must not be moved.
+        let first = rounds.next(&servers, &jobs);
+        for (i, (job, placement)) in jobs.iter_mut().zip(first).enumerate() {
+            job.movable = i % 2 == 0;
+            job.running = placement;
+            job.received_s.rotate_left(1);
+        }
+        let placed = rounds.next(&servers, &jobs);
+        let mut free: Vec<u32> = servers.iter().map(|s| s.gpus).collect();
+        for (job, placement) in jobs.iter().zip(&placed) {
+            if !job.movable && job.running.is_some() {
+                prop_assert_eq!(&job.running, placement);
+            }
+            let Some(placement) = placement else { continue };
+            prop_assert!(job.speeds[placement.gpu_type] > 0.0);
+            prop_assert_eq!(placement.servers.iter().map(|(_, gpus)| gpus).sum::<u32>(), job.gpus);
+            for &(server, gpus) in &placement.servers {
+                prop_assert_eq!(servers[server].gpu_type, placement.gpu_type);
+                prop_assert!(gpus <= free[server]);
+                free[server] -= gpus;
+            }
+        }
+        for (job, _) in jobs.iter().zip(&placed).filter(|(_, placement)| placement.is_none()) {
+            for gpu_type in (0..3).filter(|&j| job.speeds[j] > 0.0) {
+                let left: u32 = servers.iter().zip(&free).filter(|(s, _)| s.gpu_type == gpu_type).map(|(_, f)| f).sum();
+                prop_assert!(left < job.gpus);
+            }
+        }
+    }
+}
