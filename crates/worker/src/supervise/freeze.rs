@@ -196,9 +196,12 @@ pub(super) fn thaw_orphans(group: &Path) -> Vec<i32> {
 fn stop_all(root: i32) -> bool {
     let mut all_stopped = true;
     each_descendant(root, |process| {
-        if ProcessStat::read(process.pid).is_ok_and(|stat| stat.alive && !stat.stopped) {
+        let Ok(stat) = ProcessStat::read(process.pid) else { return };
+        if stat.alive && !stat.stopped {
             let _gone = process.signal(root, libc::SIGSTOP);
-            all_stopped = false;
+            // What sleeps in the kernel meets the signal before any instruction of its own; the parent of a vfork
+            // whose child is stopped sleeps there for as long.
+            all_stopped &= stat.in_kernel;
         }
     });
     all_stopped

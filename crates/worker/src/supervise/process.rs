@@ -53,6 +53,8 @@ pub(super) struct ProcessStat {
     pub(super) alive: bool,
     /// Stopped by a signal.
     pub(super) stopped: bool,
+    /// Asleep where no signal wakes it.
+    pub(super) in_kernel: bool,
 }
 
 impl ProcessStat {
@@ -74,6 +76,7 @@ impl ProcessStat {
             began_us: ticks * 1_000_000 / ticks_per_second(),
             alive: !matches!(state, "Z" | "X" | "x"),
             stopped: matches!(state, "T" | "t"),
+            in_kernel: state == "D",
         })
     }
 }

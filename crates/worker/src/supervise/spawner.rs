@@ -180,11 +180,13 @@ fn alone(socket: OwnedFd) -> io::Result<OwnedFd> {
         OwnedFd::from_raw_fd(3)
     };
     nix::sys::signal::SigSet::all().thread_block()?;
-    // SAFETY: sets default dispositions, of which Rust's runtime changed one, and has children reaped by the kernel.
-    unsafe {
-        libc::signal(libc::SIGPIPE, libc::SIG_DFL);
-        libc::signal(libc::SIGCHLD, libc::SIG_IGN);
+    // What `nohup`, say, had ignored, or Rust's runtime.
+    for signal in 1..=libc::SIGRTMAX() {
+        // SAFETY: sets the default; for signals that have no other it fails and changes nothing.
+        unsafe { libc::signal(signal, libc::SIG_DFL) };
     }
+    // SAFETY: ignoring it has the kernel reap the supervisors. Each sets its own way again.
+    unsafe { libc::signal(libc::SIGCHLD, libc::SIG_IGN) };
     // A session of its own, unless it leads a group already.
     let _leads_already = nix::unistd::setsid();
     std::env::set_current_dir("/")?;
