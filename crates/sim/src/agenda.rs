@@ -1,0 +1,51 @@
+//! What is due when. Among things due at one moment, those entered first come first.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use warpyard_core::{AttemptId, Time, WorkerId};
+
+#[derive(Default)]
+pub(crate) struct Agenda {
+    heap: BinaryHeap<Reverse<Entry>>,
+    entered: u64,
+    /// How many entries are more than a worker saying that it is there.
+    pub(crate) alarms: usize,
+}
+
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct Entry {
+    at: Time,
+    number: u64,
+    due: Due,
+}
+
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Due {
+    /// Something happens to a process by itself.
+    Ring(WorkerId, AttemptId),
+    /// A worker says that it is there.
+    Beat(WorkerId),
+    /// A worker has heard nothing for too long.
+    Alone(WorkerId),
+}
+
+impl Agenda {
+    pub(crate) fn enter(&mut self, at: Time, due: Due) {
+        self.entered += 1;
+        self.alarms += usize::from(!matches!(due, Due::Beat(_)));
+        self.heap.push(Reverse(Entry { at, number: self.entered, due }));
+    }
+
+    /// The next thing due by now.
+    pub(crate) fn take(&mut self, now: Time) -> Option<Due> {
+        self.heap.peek().filter(|e| e.0.at <= now)?;
+        let due = self.heap.pop()?.0.due;
+        self.alarms -= usize::from(!matches!(due, Due::Beat(_)));
+        Some(due)
+    }
+
+    /// When the next thing is due.
+    pub(crate) fn next(&self) -> Option<Time> {
+        self.heap.peek().map(|e| e.0.at)
+    }
+}

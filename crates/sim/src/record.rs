@@ -1,0 +1,47 @@
+//! What became of each task, as far as figures need it.
+
+use serde::Serialize;
+use warpyard_core::event::Outcome;
+use warpyard_core::{TaskId, Time};
+
+/// What became of one task.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Record {
+    /// Which.
+    pub task: TaskId,
+    /// When its job was submitted.
+    pub submitted: Time,
+    /// When it last waited for nothing but room.
+    pub ready: Option<Time>,
+    /// When its first attempt began to run.
+    pub started: Option<Time>,
+    /// When it ended for good.
+    pub ended: Option<Time>,
+    /// How.
+    pub outcome: Option<Outcome>,
+    /// How many attempts it took.
+    pub attempts: u32,
+    /// How often it was made to stand still.
+    pub pauses: u32,
+    /// Running time of all its attempts times the devices each had, in seconds.
+    pub gpu_seconds: f64,
+    /// Devices of its latest attempt.
+    pub devices: u16,
+}
+
+impl Record {
+    pub(crate) fn new(task: TaskId, submitted: Time) -> Record {
+        Record {
+            task,
+            submitted,
+            ready: None,
+            started: None,
+            ended: None,
+            outcome: None,
+            attempts: 0,
+            pauses: 0,
+            gpu_seconds: 0.0,
+            devices: 0,
+        }
+    }
+}

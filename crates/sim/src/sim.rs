@@ -1,0 +1,453 @@
+//! The driver: takes what is due from a heap, gives it to the engine, and lets the virtual workers do what the engine
+//! then wants. Everything due at one moment goes into one turn.
+
+use crate::agenda::{Agenda, Due};
+use crate::arrival::{Arrival, Runs};
+use crate::machine::{Brief, Machine};
+use crate::record::Record;
+use std::collections::BTreeMap;
+use std::convert::Infallible;
+
+use warpyard_core::engine::{Engine, Store, Turned};
+use warpyard_core::event::{Event, Then, What, WorkerInfo};
+use warpyard_core::pool::DeviceState;
+use warpyard_core::spec::OnLost;
+use warpyard_core::{
+    AttemptId, Cluster, Command, JobId, Policy, PolicyChoice, PolicyDef, Rejected, Span, TaskId, Time,
+    WorkerId,
+};
+
+/// What a simulation begins with.
+#[derive(Clone, Debug)]
+pub struct Setup {
+    /// The workers that are there.
+    pub workers: Vec<WorkerInfo>,
+    /// The policy in force.
+    pub policy: PolicyChoice,
+    /// From being told to begin an attempt until its process runs.
+    pub start_delay: Span,
+    /// Whether ended jobs leave the memory at once. Not with jobs that wait for others by number.
+    pub forget: bool,
+}
+
+/// A simulation.
+pub struct Sim {
+    engine: Engine,
+    kept: Count,
+    now: Time,
+    setup: Setup,
+    machines: Vec<Machine>,
+    agenda: Agenda,
+    source: std::iter::Peekable<Box<dyn Iterator<Item = Arrival>>>,
+    jobs: Jobs,
+    records: Vec<Record>,
+    refused: Vec<(Time, Rejected)>,
+    /// What is asked at the present moment.
+    asked: Vec<Command>,
+    /// For each command asked that submits, what really happens.
+    coming: Vec<(usize, Runs)>,
+    /// Workers with something to do or to say.
+    stirred: Vec<WorkerId>,
+    watcher: Option<Watcher>,
+}
+
+type Watcher = Box<dyn FnMut(&Event)>;
+
+/// Jobs by number: where their records begin, and what really happens to them.
+type Jobs = Vec<Option<Taken>>;
+
+struct Taken {
+    first: usize,
+    runs: Runs,
+}
+
+/// The store of a simulation: it only counts.
+#[derive(Default)]
+struct Count(u64);
+
+impl Store for Count {
+    type Error = Infallible;
+
+    fn append(&mut self, events: &[Event]) -> Result<(), Infallible> {
+        self.0 += events.len() as u64;
+        Ok(())
+    }
+}
+
+impl Sim {
+    /// A simulation at moment 0, nothing submitted yet.
+    pub fn new(setup: Setup, policies: &'static [PolicyDef]) -> Result<Sim, Rejected> {
+        let mut engine = Engine::new(Cluster::new(setup.policy.clone()), policies, Time(0))?;
+        let mut kept = Count::default();
+        let joins = setup.workers.iter().cloned().map(Command::Join).collect();
+        let Ok(_) = engine.turn(joins, Time(0), &mut kept);
+        Ok(Sim::from_engine(engine, kept, setup, Time(0)))
+    }
+
+    fn from_engine(engine: Engine, kept: Count, setup: Setup, now: Time) -> Sim {
+        let workers = engine.cluster().workers().count();
+        let nothing: Box<dyn Iterator<Item = Arrival>> = Box::new(std::iter::empty());
+        let mut sim = Sim {
+            engine,
+            kept,
+            now,
+            setup,
+            machines: (0..workers).map(|_| Machine::default()).collect(),
+            agenda: Agenda::default(),
+            source: nothing.peekable(),
+            jobs: Vec::new(),
+            records: Vec::new(),
+            refused: Vec::new(),
+            asked: Vec::new(),
+            coming: Vec::new(),
+            stirred: Vec::new(),
+            watcher: None,
+        };
+        for id in 0..workers as u32 {
+            sim.beat_later(WorkerId(id));
+        }
+        sim
+    }
+
+    /// Jobs to come, in order of time; taken one by one, so that there may be more of them than memory.
+    pub fn feed(&mut self, arrivals: impl Iterator<Item = Arrival> + 'static) {
+        let arrivals: Box<dyn Iterator<Item = Arrival>> = Box::new(arrivals);
+        self.source = arrivals.peekable();
+    }
+
+    /// Calls this with every event, once it is kept.
+    pub fn watch(&mut self, watcher: impl FnMut(&Event) + 'static) {
+        self.watcher = Some(Box::new(watcher));
+    }
+
+    /// Submits a job now.
+    pub fn submit(
+        &mut self,
+        user: &str,
+        spec: warpyard_core::spec::JobSpec,
+        runs: Runs,
+    ) -> Result<JobId, Rejected> {
+        self.put(Arrival { at: self.now, user: user.to_owned(), spec, runs });
+        let answer = self.turn().pop().expect("what is asked is answered");
+        self.settle();
+        answer.map(|job| job.expect("a job that was taken has a number"))
+    }
+
+    /// Asks for something now.
+    pub fn ask(&mut self, command: Command) -> Result<(), Rejected> {
+        self.asked.push(command);
+        let answer = self.turn().pop().expect("what is asked is answered");
+        self.settle();
+        answer.map(drop)
+    }
+
+    /// Nothing gets through between the server and a worker any more.
+    pub fn cut(&mut self, worker: WorkerId) {
+        self.machines[worker.0 as usize].cut = Some(self.now);
+        if let Some(lease) = self.lease(worker) {
+            self.put_off(self.now + Span(lease.0 * 2 / 3), Due::Alone(worker));
+        }
+    }
+
+    /// It does again.
+    pub fn heal(&mut self, worker: WorkerId) {
+        let machine = &mut self.machines[worker.0 as usize];
+        machine.cut = None;
+        machine.tell_all();
+        let info = self.engine.cluster().worker(worker).expect("a healed worker is known").info.clone();
+        self.asked.push(Command::Join(info));
+        self.stirred.push(worker);
+        self.beat_later(worker);
+        self.settle();
+    }
+
+    /// A worker's machine goes down and comes up again with nothing of what ran there.
+    pub fn wipe(&mut self, worker: WorkerId) {
+        self.machines[worker.0 as usize].wipe();
+        self.stirred.push(worker);
+        self.settle();
+    }
+
+    /// A worker says that a device of its changed.
+    pub fn device(&mut self, worker: WorkerId, index: u16, state: DeviceState) {
+        let info = &self.engine.cluster().worker(worker).expect("the worker is known").info;
+        let uuid = info.devices[usize::from(index)].uuid.clone();
+        let devices = BTreeMap::from([(uuid, state)]);
+        self.asked.push(Command::Report { worker, attempts: BTreeMap::new(), devices });
+        self.settle();
+    }
+
+    /// Goes on until nothing more is due, or only what goes on for ever.
+    pub fn run(&mut self) {
+        while let Some(at) = self.next_moment() {
+            if self.agenda.alarms == 0 && self.source.peek().is_none() && !self.someone_is_missed() {
+                break;
+            }
+            self.go_to(at);
+        }
+    }
+
+    /// Whether a worker is cut off that the engine still hopes to hear of.
+    fn someone_is_missed(&self) -> bool {
+        let mut workers = self.engine.cluster().workers();
+        workers
+            .any(|(id, w)| w.online && w.info.lease.is_some() && self.machines[id.0 as usize].cut.is_some())
+    }
+
+    /// Goes on until this moment, everything due at it included.
+    pub fn run_until(&mut self, until: Time) {
+        while let Some(at) = self.next_moment().filter(|at| *at <= until) {
+            self.go_to(at);
+        }
+        self.now = self.now.max(until);
+    }
+
+    /// The present moment.
+    pub fn now(&self) -> Time {
+        self.now
+    }
+
+    /// The state.
+    pub fn cluster(&self) -> &Cluster {
+        self.engine.cluster()
+    }
+
+    /// The policy in force.
+    pub fn policy(&self) -> &dyn Policy {
+        self.engine.policy()
+    }
+
+    /// How many events happened.
+    pub fn events(&self) -> u64 {
+        self.kept.0
+    }
+
+    /// What became of each task, in order of submission.
+    pub fn records(&self) -> &[Record] {
+        &self.records
+    }
+
+    /// What became of one task.
+    pub fn record(&self, task: TaskId) -> Option<&Record> {
+        let at = self.record_at(task)?;
+        self.records.get(at)
+    }
+
+    /// Jobs that were refused, and when.
+    pub fn refused(&self) -> &[(Time, Rejected)] {
+        &self.refused
+    }
+
+    /// Attempts a worker really has, whatever the server thinks.
+    pub fn processes(&self, worker: WorkerId) -> Vec<AttemptId> {
+        self.machines[worker.0 as usize].processes().collect()
+    }
+
+    fn next_moment(&mut self) -> Option<Time> {
+        let agenda = self.agenda.next();
+        let arrival = self.source.peek().map(|a| a.at.max(self.now));
+        [agenda, arrival, self.engine.next_deadline()].into_iter().flatten().min()
+    }
+
+    /// Does all that is due at a moment.
+    fn go_to(&mut self, at: Time) {
+        self.now = self.now.max(at);
+        while let Some(due) = self.agenda.take(self.now) {
+            self.happen(due);
+        }
+        while let Some(arrival) = self.source.next_if(|a| a.at <= self.now) {
+            self.put(arrival);
+        }
+        self.settle();
+    }
+
+    fn happen(&mut self, due: Due) {
+        match due {
+            Due::Ring(worker, attempt) => {
+                let agenda = &mut self.agenda;
+                let machine = &mut self.machines[worker.0 as usize];
+                machine.ring(self.now, attempt, |at, id| agenda.enter(at, Due::Ring(worker, id)));
+                self.stirred.push(worker);
+            }
+            Due::Beat(worker) => {
+                if self.machines[worker.0 as usize].cut.is_none() {
+                    let (attempts, devices) = (BTreeMap::new(), BTreeMap::new());
+                    self.asked.push(Command::Report { worker, attempts, devices });
+                    self.beat_later(worker);
+                }
+            }
+            Due::Alone(worker) => {
+                let lease = self.lease(worker).unwrap_or_default();
+                let machine = &mut self.machines[worker.0 as usize];
+                if machine.cut.is_some_and(|since| since + Span(lease.0 * 2 / 3) <= self.now) {
+                    machine.end_what_reruns(self.now);
+                }
+            }
+        }
+    }
+
+    fn put(&mut self, arrival: Arrival) {
+        let Arrival { user, spec, runs, .. } = arrival;
+        self.coming.push((self.asked.len(), runs));
+        self.asked.push(Command::Submit { user, env: None, spec });
+    }
+
+    /// Turns until nobody has anything more to say at this moment.
+    fn settle(&mut self) {
+        loop {
+            self.let_workers_act();
+            if self.asked.is_empty() && !self.deadline_passed() {
+                break;
+            }
+            self.turn();
+        }
+    }
+
+    fn deadline_passed(&self) -> bool {
+        self.engine.next_deadline().is_some_and(|at| at <= self.now)
+    }
+
+    /// One turn of the engine with all that is asked.
+    fn turn(&mut self) -> Vec<Result<Option<JobId>, Rejected>> {
+        let batch = std::mem::take(&mut self.asked);
+        let Ok(turned) = self.engine.turn(batch, self.now, &mut self.kept);
+        assert!(
+            turned.stale.is_empty(),
+            "a plan made and carried out in one turn is not stale: {:?}",
+            turned.stale
+        );
+        let Turned { answers, events, finished, .. } = turned;
+        for (at, runs) in std::mem::take(&mut self.coming) {
+            match &answers[at] {
+                Ok(answer) => self.take(answer.job.expect("a job that was taken has a number"), runs),
+                Err(why) => self.refused.push((self.now, why.clone())),
+            }
+        }
+        for event in &events {
+            self.note(event);
+        }
+        if self.setup.forget {
+            self.asked.extend(finished.into_iter().map(Command::Forget));
+        }
+        answers.into_iter().map(|a| a.map(|a| a.job)).collect()
+    }
+
+    fn take(&mut self, id: JobId, runs: Runs) {
+        let at = id.0 as usize;
+        self.jobs.resize_with(at + 1, || None);
+        self.jobs[at] = Some(Taken { first: self.records.len(), runs });
+        let job = self.engine.cluster().job(id).expect("a job just taken is known");
+        for (node, spec) in job.spec.tasks.iter().enumerate() {
+            for index in 0..spec.len() {
+                self.records.push(Record::new(TaskId { job: id, node: node as u32, index }, self.now));
+            }
+        }
+    }
+
+    /// Follows an event in the records, and notes whom it concerns.
+    fn note(&mut self, event: &Event) {
+        if let Some(watcher) = &mut self.watcher {
+            watcher(event);
+        }
+        let (now, cluster) = (event.at, self.engine.cluster());
+        match &event.what {
+            What::Placed { attempt, placement } => {
+                self.stirred.push(placement.worker);
+                let task = attempt.task;
+                let ready = cluster.job(task.job).map(|job| job.nodes[task.node as usize].ready_since);
+                let Some(record) = self.record_mut(task) else { return };
+                record.attempts += 1;
+                record.devices = placement.devices.len() as u16;
+                record.ready = ready;
+            }
+            What::Started { attempt } => {
+                let Some(record) = self.record_mut(attempt.task) else { return };
+                record.started.get_or_insert(now);
+            }
+            What::Paused { attempt } => {
+                let Some(record) = self.record_mut(attempt.task) else { return };
+                record.pauses += 1;
+            }
+            What::PauseAsked { attempt, .. }
+            | What::ResumeAsked { attempt }
+            | What::StopAsked { attempt, .. } => {
+                if let Some((a, _)) = cluster.view().attempt(attempt.task) {
+                    self.stirred.push(a.placement.worker);
+                }
+            }
+            What::Ended { attempt, end, then } => {
+                let Some(record) = self.record_mut(attempt.task) else { return };
+                record.gpu_seconds += end.usage.ran.secs() * f64::from(record.devices);
+                if let Then::Done(outcome) = then {
+                    (record.ended, record.outcome) = (Some(now), Some(*outcome));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Lets every worker that has reason to make what is what should be, and say what became of it.
+    fn let_workers_act(&mut self) {
+        let mut stirred = std::mem::take(&mut self.stirred);
+        stirred.sort_unstable();
+        stirred.dedup();
+        for &worker in &stirred {
+            let machine = &mut self.machines[worker.0 as usize];
+            if machine.cut.is_some() {
+                continue;
+            }
+            let (engine, jobs, setup) = (&self.engine, &self.jobs, &self.setup);
+            let agenda = &mut self.agenda;
+            let desired = engine.cluster().desired(worker);
+            let brief = |id| brief(engine.cluster(), jobs, setup, id);
+            machine.sync(self.now, &desired, brief, |at, id| agenda.enter(at, Due::Ring(worker, id)));
+            if !machine.news.is_empty() {
+                let attempts = std::mem::take(&mut machine.news);
+                self.asked.push(Command::Report { worker, attempts, devices: BTreeMap::new() });
+                self.stirred.push(worker);
+            }
+        }
+    }
+
+    fn record_at(&self, task: TaskId) -> Option<usize> {
+        let taken = self.jobs.get(task.job.0 as usize)?.as_ref()?;
+        if task.node == 0 {
+            return Some(taken.first + task.index as usize);
+        }
+        let first = &self.records[taken.first..];
+        let node = first.iter().position(|r| r.task.node == task.node)?;
+        Some(taken.first + node + task.index as usize)
+    }
+
+    fn record_mut(&mut self, task: TaskId) -> Option<&mut Record> {
+        let at = self.record_at(task)?;
+        self.records.get_mut(at)
+    }
+
+    fn lease(&self, worker: WorkerId) -> Option<Span> {
+        self.engine.cluster().worker(worker).and_then(|w| w.info.lease)
+    }
+
+    fn beat_later(&mut self, worker: WorkerId) {
+        if let Some(lease) = self.lease(worker) {
+            self.put_off(self.now + Span(lease.0 / 3), Due::Beat(worker));
+        }
+    }
+
+    fn put_off(&mut self, at: Time, due: Due) {
+        self.agenda.enter(at, due);
+    }
+}
+
+fn brief(cluster: &Cluster, jobs: &Jobs, setup: &Setup, id: AttemptId) -> Brief {
+    let job = cluster.job(id.task.job).expect("what a worker should have has a job");
+    let spec = &job.spec.tasks[id.task.node as usize];
+    let taken = jobs[id.task.job.0 as usize].as_ref().expect("a job that was taken is remembered");
+    Brief {
+        fate: taken.runs.fate(id.task, id.number),
+        timeout: spec.timeout,
+        grace: spec.grace,
+        rerun: spec.on_lost == OnLost::Rerun,
+        delay: setup.start_delay,
+    }
+}
