@@ -116,6 +116,10 @@ pub const GOALS: &[GoalDef] = &[
     goals::makespan::DEF,
     goals::throughput::DEF,
     goals::cost::DEF,
+    goals::strategy_proof::DEF,
+    goals::allox::DEF,
+    goals::gandiva::DEF,
+    goals::fifo_hetero::DEF,
     goals::isolated::DEF,
 ];
 

@@ -23,10 +23,12 @@ mod goal;
 mod goals;
 mod instance;
 mod lp;
+mod nash;
 mod problem;
 mod rest;
 mod rise;
 pub mod rounds;
+mod sharing;
 mod table;
 mod total;
 

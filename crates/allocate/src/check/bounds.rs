@@ -68,6 +68,7 @@ impl Case<'_> {
             "max-min" | "max-min-fill" => Ok(self.worst(&self.rates(goal)?)),
             "finish-time" => Ok(self.latest()?),
             "cost" => Ok(self.value(&self.per_cost()?)),
+            "strategy-proof" => self.welfare(),
             _ => Ok(self.answer.objective),
         }
     }
@@ -90,6 +91,7 @@ impl Case<'_> {
             "hierarchical" => self.nobody_could_rise().map(|()| self.answer.objective),
             "finish-time" => self.finish_bound(),
             "cost" => self.cost_bound(),
+            "strategy-proof" => Ok(self.welfare_bound()),
             _ => Err(CheckError::Certificate),
         }
     }
@@ -101,6 +103,39 @@ impl Case<'_> {
             values.iter().zip(prices).map(|(v, p)| v - f64::from(job.gpus) * p).fold(0.0, f64::max)
         };
         self.worth_of_cluster(prices) + self.jobs().zip(values).map(|(job, v)| gain(job, v)).sum::<f64>()
+    }
+
+    /// Σ log of everyone's level, before the discounts.
+    fn welfare(&self) -> Result<f64, CheckError> {
+        let Certificate::Discounts(discounts) = &self.answer.certificate else {
+            return Err(CheckError::Certificate);
+        };
+        let level = |(m, job, _): (usize, &Job, &[f64])| {
+            let speed = self.speed(m) / discounts[m];
+            (f64::from(job.gpus) * speed / (job.weight * self.mean(job))).ln()
+        };
+        Ok(self.jobs().map(level).sum())
+    }
+
+    /// Whatever a step a second is taken to be worth, log speed less what it costs is at most −log worth − 1 plus what
+    /// the job's time is worth then.
+    fn welfare_bound(&self) -> f64 {
+        let prices = &self.answer.prices;
+        let most = |(_, job, speeds): (usize, &Job, &[f64])| {
+            let gpus = f64::from(job.gpus);
+            let time =
+                |worth: f64| speeds.iter().zip(prices).map(|(t, p)| worth * t - gpus * p).fold(0.0, f64::max);
+            let bound = |worth: f64| if worth > 0.0 { time(worth) - worth.ln() - 1.0 } else { f64::INFINITY };
+            let mut best = f64::INFINITY;
+            for (i, (t, p)) in speeds.iter().zip(prices).enumerate().filter(|(_, (t, _))| **t > 0.0) {
+                best = best.min(bound(1.0 / t)).min(bound(gpus * p / t));
+                for (u, q) in speeds[..i].iter().zip(prices).filter(|(u, _)| **u > 0.0 && **u != *t) {
+                    best = best.min(bound(gpus * (p - q) / (t - u)));
+                }
+            }
+            best + (gpus / (job.weight * self.mean(job))).ln()
+        };
+        self.worth_of_cluster(prices) + self.jobs().map(most).sum::<f64>()
     }
 
     fn value(&self, values: &[Vec<f64>]) -> f64 {

@@ -1,12 +1,16 @@
 //! One file per goal, and what they share: turning shares and prices into an answer.
 
+pub(crate) mod allox;
 pub(crate) mod cost;
+pub(crate) mod fifo_hetero;
 pub(crate) mod finish_time;
+pub(crate) mod gandiva;
 pub(crate) mod hierarchical;
 pub(crate) mod isolated;
 pub(crate) mod makespan;
 pub(crate) mod max_min;
 pub(crate) mod max_min_fill;
+pub(crate) mod strategy_proof;
 pub(crate) mod throughput;
 
 use crate::answer::{Answer, Bottleneck, Certificate, Scarce, Shares};

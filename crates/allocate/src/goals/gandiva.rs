@@ -1,0 +1,97 @@
+//! Packing as Gandiva does: everyone takes turns on everything, and where there are more jobs than GPUs those pairs
+//! share that lose least by it, as many as it takes.
+
+use super::isolated::by_rule;
+use super::laid_out;
+use crate::answer::{Answer, PairShare};
+use crate::goal::{GoalDef, Options, Sense, SolveError};
+use crate::instance::{Instance, Job};
+use crate::problem::Problem;
+use crate::sharing::Partners;
+
+pub(crate) const DEF: GoalDef = GoalDef {
+    name: "gandiva",
+    summary: "everyone takes turns, and the pairs that lose least share GPUs where there are too few",
+    source: "Gandiva (Xiao et al., OSDI 2018), as Gavel compares with it",
+    sense: Sense::Max,
+    sharing: true,
+    solve,
+};
+
+fn solve(instance: &Instance, options: Options) -> Result<Answer, SolveError> {
+    let problem = laid_out(instance, options.types);
+    let partners = if options.sharing { pairs(instance, &problem)? } else { Vec::new() };
+    let mut paired = vec![false; problem.n];
+    partners.iter().flatten().for_each(|&m| paired[m] = true);
+    let width: f64 = (0..problem.n).filter(|&m| !paired[m]).map(|m| problem.gpus[m]).sum::<f64>()
+        + partners.iter().map(|[a, _]| problem.gpus[*a]).sum::<f64>();
+    let turns = |runs: &dyn Fn(usize) -> bool| -> Vec<f64> {
+        let mut row: Vec<f64> =
+            (0..problem.k).map(|j| if runs(j) { problem.capacity[j] / width } else { 0.0 }).collect();
+        let total = row.iter().sum::<f64>().max(1.0);
+        row.iter_mut().for_each(|share| *share /= total);
+        row
+    };
+    let mut shares = vec![0.0; problem.n * problem.k];
+    for m in (0..problem.n).filter(|&m| !paired[m]) {
+        let row = turns(&|j| problem.row(m)[j] > 0.0);
+        shares[m * problem.k..(m + 1) * problem.k].copy_from_slice(&row);
+    }
+    let table = Partners::new(instance);
+    let speeds = |&[a, b]: &[usize; 2], j: usize| table.together(&instance.jobs[a], &instance.jobs[b], j);
+    let pairs =
+        partners.iter().map(|pair| PairShare { jobs: *pair, shares: turns(&|j| speeds(pair, j).is_some()) });
+    let pairs: Vec<PairShare> = pairs.collect();
+    let mut answer = by_rule(instance, &problem, shares);
+    for pair in &pairs {
+        for (j, share) in pair.shares.iter().enumerate() {
+            if let Some(both) = speeds(&pair.jobs, j) {
+                for (m, speed) in pair.jobs.iter().zip(both) {
+                    answer.normalised[*m] += speed * share / problem.mean[*m];
+                }
+            }
+        }
+    }
+    let level = |m: usize| answer.normalised[m] * problem.gpus[m] / problem.weight[m];
+    answer.objective = (0..problem.n).map(level).fold(f64::INFINITY, f64::min);
+    Ok(Answer { pairs, ..answer })
+}
+
+/// The pairs that share: the best first, until everyone left has GPUs of his own or no pair gains.
+fn pairs(instance: &Instance, problem: &Problem) -> Result<Vec<[usize; 2]>, SolveError> {
+    if instance.pairs.is_none() {
+        return Err(SolveError::MissingTable { field: "pair_throughputs", goal: DEF.name });
+    }
+    let table = Partners::new(instance);
+    let mut offers: Vec<(f64, usize, usize)> = Vec::new();
+    for (a, one) in instance.jobs.iter().enumerate() {
+        for (b, other) in instance.jobs.iter().enumerate().skip(a + 1) {
+            let together = worth(&table, problem, (a, one), (b, other));
+            if together > 1.0 {
+                offers.push((together, a, b));
+            }
+        }
+    }
+    offers.sort_by(|x, y| y.0.total_cmp(&x.0).then((x.1, x.2).cmp(&(y.1, y.2))));
+    let mut over = problem.gpus.iter().sum::<f64>() - problem.capacity.iter().sum::<f64>();
+    let mut taken = vec![false; problem.n];
+    let mut pairs = Vec::new();
+    for (_, a, b) in offers {
+        if over > 0.0 && !taken[a] && !taken[b] {
+            (taken[a], taken[b]) = (true, true);
+            over -= problem.gpus[a];
+            pairs.push([a, b]);
+        }
+    }
+    Ok(pairs)
+}
+
+/// What two jobs do together over what they would do alone, averaged over the types they can share.
+fn worth(table: &Partners<'_>, problem: &Problem, (a, one): (usize, &Job), (b, other): (usize, &Job)) -> f64 {
+    let on = |j: usize| {
+        let [x, y] = table.together(one, other, j)?;
+        Some(x / problem.row(a)[j] + y / problem.row(b)[j])
+    };
+    let sums: Vec<f64> = (0..problem.k).filter_map(on).filter(|sum| sum.is_finite()).collect();
+    if sums.is_empty() { 0.0 } else { sums.iter().sum::<f64>() / sums.len() as f64 }
+}

@@ -1,0 +1,51 @@
+//! Strategy-proof: the largest product of everyone's speeds, and then each job keeps only the part of its shares that
+//! the others' product loses by its being there. What a job ends up with is then the product of all speeds over a
+//! number it has no hand in, so that stating one's throughputs wrongly can only lose (Cole, Gkatzelis and Goel, 2013).
+
+use std::collections::HashMap;
+
+use super::{Found, close_enough, laid_out};
+use crate::answer::{Answer, Certificate};
+use crate::goal::{GoalDef, Options, Sense, SolveError};
+use crate::instance::Instance;
+use crate::nash::Nash;
+
+pub(crate) const DEF: GoalDef = GoalDef {
+    name: "strategy-proof",
+    summary: "largest product of speeds, discounted so that overstating a throughput gains nothing",
+    source: "the partial allocation mechanism (Cole, Gkatzelis and Goel, EC 2013)",
+    sense: Sense::Max,
+    sharing: false,
+    solve,
+};
+
+/// Absolute gap in Σ log speed: what any job ends up with is within this part of exact.
+const GAP: f64 = 1e-7;
+
+fn solve(instance: &Instance, options: Options) -> Result<Answer, SolveError> {
+    let problem = laid_out(instance, options.types);
+    let (all, hints) = Nash { problem: &problem, without: None }.solve(Vec::new(), GAP);
+    let mut kept: HashMap<Vec<u64>, f64> = HashMap::new();
+    let mut discounts = Vec::with_capacity(problem.n);
+    for m in 0..problem.n {
+        // Jobs alike in speeds and width do the others the same harm.
+        let alike: Vec<u64> = problem.row(m).iter().chain([&problem.gpus[m]]).map(|x| x.to_bits()).collect();
+        let discount = *kept.entry(alike).or_insert_with(|| {
+            let mut others = Nash { problem: &problem, without: Some(m) };
+            let here = others.welfare(&all.shares);
+            let (absent, _) = others.solve(hints.clone(), GAP);
+            (here - absent.value).min(0.0).exp()
+        });
+        discounts.push(discount);
+    }
+    let constant: f64 = (0..problem.n).map(|m| (problem.level_per_step(m) / problem.weight[m]).ln()).sum();
+    let objective = all.value + constant;
+    close_enough(1.0 + all.value.abs(), 1.0 + all.value.abs() + (all.bound - all.value))?;
+    let mut shares = all.shares;
+    for (row, discount) in shares.chunks_exact_mut(problem.k).zip(&discounts) {
+        row.iter_mut().for_each(|share| *share *= discount);
+    }
+    let certificate = Certificate::Discounts(discounts);
+    let found = Found { objective, shares, prices: all.prices, binding: Vec::new(), certificate };
+    Ok(found.answer(instance, &problem))
+}

@@ -1,0 +1,29 @@
+//! Two jobs on one GPU. Sharing ties jobs to one another and not only to the types, so the price method does not
+//! help; but jobs of one profile, width and weight are all alike, and the problem in classes of them is small.
+
+use crate::instance::{Instance, Job};
+use crate::table::Profile;
+
+/// How fast two jobs run together.
+pub(crate) struct Partners<'a> {
+    instance: &'a Instance,
+}
+
+impl<'a> Partners<'a> {
+    pub(crate) fn new(instance: &'a Instance) -> Self {
+        Self { instance }
+    }
+
+    /// Steps a second of both on a type, or `None` where they cannot share it. Jobs of unlike width never do: one of
+    /// them would hold GPUs the other does not use.
+    pub(crate) fn together(&self, one: &Job, other: &Job, gpu_type: usize) -> Option<[f64; 2]> {
+        let t = &self.instance.types[gpu_type];
+        let table = self.instance.pairs.as_ref()?;
+        let runs = |job: &Job| job.throughputs[gpu_type] > 0.0;
+        if one.gpus != other.gpus || one.gpus > t.count || !runs(one) || !runs(other) {
+            return None;
+        }
+        let profile = |job: &Job| Some(Profile { name: job.profile.clone()?, gpus: job.gpus });
+        table.together(&t.name, &profile(one)?, &profile(other)?)
+    }
+}
