@@ -1,0 +1,153 @@
+//! Every command by name. What each does is in a file of its own under `commands`.
+
+use crate::commands::{
+    act, admin, completions, down, gpus, history, logs, policies, policy, priority, ps, resume, retry, run,
+    schema, show, submit, up, wait, why, workers,
+};
+use crate::context::Context;
+use crate::exit::Exit;
+use clap::{Args, Parser, Subcommand};
+use std::path::PathBuf;
+
+const EXIT_CODES: &str = "\
+Exit codes:
+  0  fine
+  1  the work failed (`run` exits as its task did: its code, 128 + signal, or 124 for a timeout)
+  2  the request was wrong
+  3  the server cannot be reached
+
+Selectors name jobs and tasks: 412, 412.train, 412.train[3], 3-7, 3,5, last, all.";
+
+/// One scheduler for shared GPUs.
+#[derive(Debug, Parser)]
+#[command(name = "warpyard", version, after_help = EXIT_CODES, max_term_width = 100)]
+#[command(arg_required_else_help = true, disable_help_subcommand = true)]
+pub(crate) struct Cli {
+    #[command(flatten)]
+    pub(crate) global: Global,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// What every command takes.
+#[derive(Debug, Clone, Default, Args)]
+#[command(next_help_heading = "Everywhere")]
+pub(crate) struct Global {
+    /// Print JSON, in the form scripts can rely on
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+    /// The server to talk to, such as http://gpu1:7700 [or WARPYARD_SERVER; else the one of the data directory]
+    #[arg(long, global = true, value_name = "URL")]
+    pub(crate) server: Option<String>,
+    /// Where the server keeps everything [or WARPYARD_DATA; else the user's state directory]
+    #[arg(long, global = true, value_name = "DIR")]
+    pub(crate) data: Option<PathBuf>,
+}
+
+/// What can be asked.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Start the server and a worker on this machine
+    Up(up::Up),
+    /// Submit a job, follow its log and exit as it does
+    Run(run::Run),
+    /// Submit a job and leave it to run
+    Submit(submit::Submit),
+    /// List jobs
+    #[command(visible_alias = "ls")]
+    Ps(ps::Ps),
+    /// Show a job, its tasks and their attempts
+    Show(show::Show),
+    /// Print a task's log
+    Logs(logs::Logs),
+    /// Say why a job waits and when it will likely start
+    Why(why::Why),
+    /// Wait for jobs to end; exits with 0 only if all succeeded
+    Wait(wait::Wait),
+    /// End jobs or tasks
+    Cancel(act::Cancel),
+    /// Run jobs or tasks again
+    Retry(retry::Retry),
+    /// Hold jobs back
+    Hold(act::Hold),
+    /// Let held jobs go on
+    Release(act::Release),
+    /// Pause running tasks
+    Pause(act::Pause),
+    /// Let paused tasks go on, or a drained worker take tasks again
+    #[command(after_help = resume::WHICH)]
+    Resume(resume::Resume),
+    /// Change how urgent jobs are
+    Priority(priority::Priority),
+    /// List GPUs and who is on them
+    Gpus(gpus::Gpus),
+    /// List workers
+    Workers(workers::Workers),
+    /// Let a worker finish what it has and give it no more
+    Drain(workers::Drain),
+    /// List policies
+    Policies(policies::Policies),
+    /// Show or change the policy in use
+    Policy(policy::Policy),
+    /// List attempts that ended, with what they used
+    History(history::History),
+    /// Stop the server; running tasks go on and are found again
+    Down(down::Down),
+    /// Print the form of a document as JSON Schema
+    Schema(schema::Schema),
+    /// Look after the server's own state
+    Admin(admin::Admin),
+    /// Print completions for a shell
+    Completions(completions::Completions),
+}
+
+impl Command {
+    /// Does what was asked.
+    pub(crate) fn run(self, context: &Context) -> anyhow::Result<Exit> {
+        match self {
+            Self::Up(command) => command.run(context),
+            Self::Run(command) => command.run(context),
+            Self::Submit(command) => command.run(context),
+            Self::Ps(command) => command.run(context),
+            Self::Show(command) => command.run(context),
+            Self::Logs(command) => command.run(context),
+            Self::Why(command) => command.run(context),
+            Self::Wait(command) => command.run(context),
+            Self::Cancel(command) => command.run(context),
+            Self::Retry(command) => command.run(context),
+            Self::Hold(command) => command.run(context),
+            Self::Release(command) => command.run(context),
+            Self::Pause(command) => command.run(context),
+            Self::Resume(command) => command.run(context),
+            Self::Priority(command) => command.run(context),
+            Self::Gpus(command) => command.run(context),
+            Self::Workers(command) => command.run(context),
+            Self::Drain(command) => command.run(context),
+            Self::Policies(command) => command.run(context),
+            Self::Policy(command) => command.run(context),
+            Self::History(command) => command.run(context),
+            Self::Down(command) => command.run(context),
+            Self::Schema(command) => command.run(context),
+            Self::Admin(command) => command.run(context),
+            Self::Completions(command) => command.run(context),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_definition_holds_together() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn every_command_takes_the_global_options() {
+        for args in [["warpyard", "ps", "--json"], ["warpyard", "--json", "ps"]] {
+            assert!(Cli::try_parse_from(args).unwrap().global.json, "{args:?}");
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! `cancel`, `hold`, `release`, `pause`: commands that do one thing to whatever is selected.
+
+use crate::context::Context;
+use crate::exit::Exit;
+use crate::show::counted;
+use crate::wrong::Wrong;
+use clap::Args;
+use std::io::{self, BufRead, IsTerminal, Write};
+use warpyard_api::client::{Client, ClientError};
+use warpyard_api::selector::{Select, Selector};
+use warpyard_api::text::shown;
+use warpyard_api::wire::Acted;
+
+/// Jobs and tasks, one or more.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct Selected {
+    /// Jobs or tasks: 412, 412.train[3], 3-7, last, all
+    #[arg(required = true, value_name = "J")]
+    jobs: Vec<String>,
+}
+
+impl Selected {
+    /// All of them in one request.
+    pub(crate) fn text(&self) -> String {
+        self.jobs.join(",")
+    }
+
+    fn is_everything(&self) -> bool {
+        let parsed = self.text().parse::<Selector>();
+        parsed.is_ok_and(|selector| selector.parts().contains(&Select::All))
+    }
+}
+
+/// Asks, and says what came of it. `verb` is what is done, `done` what was.
+pub(crate) fn act(
+    context: &Context,
+    (verb, done): (&str, &str),
+    ask: impl FnOnce(&Client) -> Result<Acted, ClientError>,
+) -> anyhow::Result<Exit> {
+    let acted = ask(&context.client()?)?;
+    context.answer(&acted, |acted, _| said(acted, verb, done))
+}
+
+fn said(acted: &Acted, verb: &str, done: &str) -> String {
+    let jobs = match acted.jobs.as_slice() {
+        [] => return format!("no job to {verb}\n"),
+        [one] => format!("job {}", shown(one)),
+        several => counted(several.len() as u64, "job"),
+    };
+    match acted.tasks {
+        0 => format!("nothing of {jobs} to {verb}\n"),
+        tasks => format!("{done} {} of {jobs}\n", counted(tasks, "task")),
+    }
+}
+
+/// Arguments of `cancel`.
+#[derive(Debug, Args)]
+pub(crate) struct Cancel {
+    #[command(flatten)]
+    selected: Selected,
+    /// Do not ask before cancelling every job
+    #[arg(long, short)]
+    yes: bool,
+}
+
+impl Cancel {
+    pub(crate) fn run(self, context: &Context) -> anyhow::Result<Exit> {
+        if self.selected.is_everything() && !self.yes && io::stdin().is_terminal() && !agreed()? {
+            return Err(Wrong::Declined.into());
+        }
+        act(context, ("cancel", "cancelled"), |client| client.cancel(&self.selected.text()))
+    }
+}
+
+fn agreed() -> io::Result<bool> {
+    eprint!("cancel every job, whoever's it is? [y/N] ");
+    io::stderr().flush()?;
+    let mut answer = String::new();
+    io::stdin().lock().read_line(&mut answer)?;
+    Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
+}
+
+macro_rules! plain {
+    ($($name:ident $method:ident $verb:literal $done:literal)*) => {$(
+        #[doc = concat!("Arguments of `", stringify!($method), "`.")]
+        #[derive(Debug, Args)]
+        pub(crate) struct $name {
+            #[command(flatten)]
+            selected: Selected,
+        }
+
+        impl $name {
+            pub(crate) fn run(self, context: &Context) -> anyhow::Result<Exit> {
+                act(context, ($verb, $done), |client| client.$method(&self.selected.text()))
+            }
+        }
+    )*};
+}
+
+plain! {
+    Hold hold "hold" "held"
+    Release release "release" "released"
+    Pause pause "pause" "paused"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_done_is_said_in_a_line() {
+        let said = |jobs: &[&str], tasks| {
+            let jobs = jobs.iter().map(ToString::to_string).collect();
+            said(&Acted { jobs, tasks }, "cancel", "cancelled")
+        };
+        assert_eq!(said(&["412"], 1), "cancelled 1 task of job 412\n");
+        assert_eq!(said(&["3", "4"], 7), "cancelled 7 tasks of 2 jobs\n");
+        assert_eq!(said(&["412"], 0), "nothing of job 412 to cancel\n");
+        assert_eq!(said(&[], 0), "no job to cancel\n");
+    }
+
+    #[test]
+    fn everything_is_noticed_among_others() {
+        let everything =
+            |jobs: &[&str]| Selected { jobs: jobs.iter().map(ToString::to_string).collect() }.is_everything();
+        assert!(everything(&["all"]));
+        assert!(everything(&["3", "5,all"]));
+        assert!(!everything(&["412.all", "last"]));
+    }
+}

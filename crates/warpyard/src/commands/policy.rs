@@ -1,0 +1,82 @@
+//! `policy`: the one in use, any other in full, and changing it.
+
+use crate::context::Context;
+use crate::exit::Exit;
+use crate::show;
+use crate::wrong::Wrong;
+use anyhow::Context as _;
+use clap::{Args, Subcommand};
+use warpyard_api::wire::{NotAPolicy, PolicySet};
+
+/// Arguments of `policy`.
+#[derive(Debug, Args)]
+pub(crate) struct Policy {
+    #[command(subcommand)]
+    what: Option<What>,
+}
+
+#[derive(Debug, Subcommand)]
+enum What {
+    /// Show the policy in use, or another
+    Show {
+        /// Which [default: the one in use]
+        name: Option<String>,
+    },
+    /// Use another policy, or other parameters
+    Set {
+        /// Which, also as name:key=value,key=value
+        name: String,
+        /// Its parameters
+        #[arg(value_name = "KEY=VALUE")]
+        params: Vec<String>,
+    },
+}
+
+impl Policy {
+    pub(crate) fn run(self, context: &Context) -> anyhow::Result<Exit> {
+        match self.what.unwrap_or(What::Show { name: None }) {
+            What::Show { name } => {
+                let policies = context.client()?.policies()?;
+                let wanted = policies.iter().find(|policy| match &name {
+                    Some(name) => policy.name == *name,
+                    None => policy.active,
+                });
+                let policy = match (wanted, name) {
+                    (Some(policy), _) => policy,
+                    (None, Some(name)) => return Err(Wrong::NoSuchPolicy(name).into()),
+                    (None, None) => return Err(anyhow::anyhow!("the server names no policy as in use")),
+                };
+                context.answer(policy, show::policies::detail)
+            }
+            What::Set { name, params } => {
+                let policy = named(&name, &params).map_err(Wrong::BadPolicy)?;
+                let set = context.client()?.policy_set(&policy).context("the policy was not changed")?;
+                context.answer(&set, show::policies::detail)
+            }
+        }
+    }
+}
+
+/// `short-first beta=2` and `short-first:beta=2` are the same.
+fn named(name: &str, params: &[String]) -> Result<PolicySet, NotAPolicy> {
+    let (name, first) = name.split_once(':').map_or((name, None), |(name, first)| (name, Some(first)));
+    let first = first.into_iter().flat_map(|first| first.split(','));
+    PolicySet::from_parts(name, first.chain(params.iter().map(String::as_str)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parameters_come_after_a_colon_or_a_space() {
+        let text = |name, params: &[&str]| {
+            let params: Vec<String> = params.iter().map(ToString::to_string).collect();
+            named(name, &params).unwrap().to_string()
+        };
+        assert_eq!(text("short-first", &["beta=2", "keep=1"]), "short-first:beta=2,keep=1");
+        assert_eq!(text("short-first:beta=2", &["keep=1"]), "short-first:beta=2,keep=1");
+        assert_eq!(text("fifo", &[]), "fifo");
+        assert!(named("sjf", &["beta".to_owned()]).is_err());
+    }
+}

@@ -1,0 +1,72 @@
+//! `resume`: of paused tasks, or of a drained worker.
+
+use super::act::act;
+use super::workers;
+use crate::context::Context;
+use crate::exit::Exit;
+use clap::Args;
+use warpyard_api::selector::Selector;
+
+/// Which of the two is meant.
+pub(crate) const WHICH: &str = "\
+What looks like jobs or tasks (412, 412.train, 3-7, last, all) are those, and what of them is paused goes on. \
+Any other name is a worker's, which takes tasks again after `drain`; no name at all is the only worker there is.";
+
+/// Arguments of `resume`.
+#[derive(Debug, Args)]
+pub(crate) struct Resume {
+    /// Jobs or tasks to go on, or a drained worker
+    #[arg(value_name = "J|WORKER")]
+    names: Vec<String>,
+    /// A worker, whatever its name looks like
+    #[arg(long, value_name = "WORKER", conflicts_with = "names")]
+    worker: Option<String>,
+}
+
+/// What is to go on.
+#[derive(Debug, PartialEq, Eq)]
+enum What {
+    Tasks(String),
+    Worker(Option<String>),
+}
+
+impl Resume {
+    pub(crate) fn run(self, context: &Context) -> anyhow::Result<Exit> {
+        match self.what() {
+            What::Tasks(selector) => act(context, ("resume", "resumed"), |client| client.resume(&selector)),
+            What::Worker(name) => {
+                let client = context.client()?;
+                let worker = client.resume_worker(&workers::named(&client, name)?)?;
+                workers::answer(context, &worker)
+            }
+        }
+    }
+
+    fn what(self) -> What {
+        let text = self.names.join(",");
+        match self.worker {
+            Some(worker) => What::Worker(Some(worker)),
+            None if self.names.is_empty() => What::Worker(None),
+            None if text.parse::<Selector>().is_ok() => What::Tasks(text),
+            None => What::Worker(Some(text)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_selector_is_a_job_and_any_other_word_a_worker() {
+        let what = |names: &[&str]| {
+            Resume { names: names.iter().map(ToString::to_string).collect(), worker: None }.what()
+        };
+        assert_eq!(what(&["412.train", "3-7"]), What::Tasks("412.train,3-7".to_owned()));
+        assert_eq!(what(&["last"]), What::Tasks("last".to_owned()));
+        assert_eq!(what(&["gpu1"]), What::Worker(Some("gpu1".to_owned())));
+        assert_eq!(what(&[]), What::Worker(None));
+        let named = Resume { names: Vec::new(), worker: Some("7".to_owned()) };
+        assert_eq!(named.what(), What::Worker(Some("7".to_owned())));
+    }
+}

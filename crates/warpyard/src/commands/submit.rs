@@ -1,0 +1,38 @@
+//! `submit`: hands a job to the server.
+
+use crate::context::Context;
+use crate::exit::Exit;
+use crate::show::counted;
+use crate::submission::{Here, Request, find_jobs};
+use clap::Args;
+use serde_json::json;
+use std::io::{self, IsTerminal};
+use warpyard_api::text::shown;
+
+/// Arguments of `submit`.
+#[derive(Debug, Args)]
+pub(crate) struct Submit {
+    #[command(flatten)]
+    pub(crate) request: Request,
+}
+
+impl Submit {
+    pub(crate) fn run(self, context: &Context) -> anyhow::Result<Exit> {
+        let client = context.client()?;
+        let submission =
+            self.request.prepare("submit", &Here::really(), |select| find_jobs(&client, select, true))?;
+        let job = submission.send(&client)?.job;
+        // What is odd was told on standard error; the answer has one form.
+        context.answer(&json!({ "job": job }), |_, _| match io::stdout().is_terminal() {
+            true => {
+                let tasks = match submission.tasks {
+                    1 => String::new(),
+                    tasks => format!(", {}", counted(tasks, "task")),
+                };
+                format!("submitted job {} ({}{tasks})\n", shown(&job), shown(&submission.name))
+            }
+            // For `J=$(warpyard submit ...)`.
+            false => format!("{job}\n"),
+        })
+    }
+}

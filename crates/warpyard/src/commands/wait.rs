@@ -1,0 +1,105 @@
+//! `wait`: until jobs are done.
+
+use crate::context::Context;
+use crate::exit::Exit;
+use crate::show::Screen;
+use crate::submission::find_jobs;
+use clap::Args;
+use std::time::{Duration, Instant};
+use warpyard_api::client::Client;
+use warpyard_api::quantity::Micros;
+use warpyard_api::selector::{Select, Selector};
+use warpyard_api::text::shown;
+use warpyard_api::wire::{JobView, Outcome, State};
+
+/// Arguments of `wait`.
+#[derive(Debug, Args)]
+pub(crate) struct Wait {
+    /// Jobs or tasks: 412, 412.train, 3-7, last; all waits for those there are now
+    #[arg(required = true, value_name = "J")]
+    jobs: Vec<String>,
+    /// Give up after so long, such as 10m; exits with 1 then
+    #[arg(long, value_name = "TIME")]
+    timeout: Option<Micros>,
+    /// Say nothing
+    #[arg(long, short)]
+    quiet: bool,
+}
+
+impl Wait {
+    pub(crate) fn run(self, context: &Context) -> anyhow::Result<Exit> {
+        let client = context.client()?;
+        let deadline = self.timeout.map(|timeout| Instant::now() + Duration::from(timeout));
+        let mut waited = Vec::new();
+        for id in self.ids(&client)? {
+            let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+            let job = client.wait(&id, left)?;
+            if !self.quiet && !context.global.json {
+                context.print(&said(&job, &context.screen))?;
+            }
+            waited.push(job);
+        }
+        if context.global.json {
+            context.print_json(&waited)?;
+        }
+        Ok(verdict(&waited))
+    }
+
+    /// What to wait for, one by one. A job or task goes to the server as it is; of more, their ids are asked for.
+    fn ids(&self, client: &Client) -> anyhow::Result<Vec<String>> {
+        let mut ids = Vec::new();
+        for text in &self.jobs {
+            match text.parse::<Selector>() {
+                Ok(selector) if selector.one().is_err() => {
+                    // Those that ended long ago are not part of all that there is now.
+                    let ended_too = !selector.parts().contains(&Select::All);
+                    ids.extend(find_jobs(client, text, ended_too)?);
+                }
+                _ => ids.push(text.clone()),
+            }
+        }
+        Ok(ids)
+    }
+}
+
+fn verdict(jobs: &[JobView]) -> Exit {
+    let all = jobs.iter().all(|job| job.state == State::Done && job.outcome == Some(Outcome::Succeeded));
+    if all { Exit::Fine } else { Exit::WorkFailed }
+}
+
+fn said(job: &JobView, screen: &Screen) -> String {
+    let title = format!("{} {}", shown(&job.job), shown(&job.name));
+    match (job.outcome, job.started_at, job.ended_at) {
+        (Some(outcome), Some(started), Some(ended)) => {
+            format!("{title}  {} after {}\n", outcome.word(), screen.between(started, Some(ended)))
+        }
+        (Some(outcome), _, _) => format!("{title}  {}\n", outcome.word()),
+        (None, _, _) => format!("{title}  still {}\n", job.state.word()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::show::jobs::tests::job;
+    use serde_json::json;
+
+    #[test]
+    fn only_if_all_succeeded_is_it_fine() {
+        let done = |outcome: &str| job(json!({"state": "done", "outcome": outcome}));
+        assert_eq!(verdict(&[done("succeeded"), done("succeeded")]), Exit::Fine);
+        for outcome in Outcome::ALL.into_iter().filter(|outcome| *outcome != Outcome::Succeeded) {
+            assert_eq!(verdict(&[done("succeeded"), done(outcome.word())]), Exit::WorkFailed, "{outcome:?}");
+        }
+        assert_eq!(verdict(&[job(json!({}))]), Exit::WorkFailed, "it ran out of time");
+    }
+
+    #[test]
+    fn each_end_is_said() {
+        let ended = job(json!({"state": "done", "outcome": "failed", "started_at": "2026-11-15T14:00:00Z",
+                               "ended_at": "2026-11-15T14:01:05Z"}));
+        let screen = Screen::for_tests(None);
+        assert_eq!(said(&ended, &screen), "412 train  failed after 1m 05s\n");
+        assert_eq!(said(&job(json!({})), &screen), "412 train  still ready\n");
+    }
+}

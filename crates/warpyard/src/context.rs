@@ -1,0 +1,56 @@
+//! What every command is given: how to reach the server and where to print.
+
+use crate::cli::Global;
+use crate::exit::Exit;
+use crate::show::Screen;
+use serde::Serialize;
+use std::io::{self, IsTerminal, Write};
+use warpyard_api::client::{Client, ClientError, find};
+
+/// The surroundings of a command.
+pub(crate) struct Context {
+    pub(crate) global: Global,
+    pub(crate) screen: Screen,
+}
+
+impl Context {
+    pub(crate) fn new(global: Global) -> Self {
+        Self { global, screen: Screen::of_stdout() }
+    }
+
+    /// The server; nothing is sent yet.
+    pub(crate) fn client(&self) -> Result<Client, ClientError> {
+        let (server, data) = (self.global.server.as_deref(), self.global.data.as_deref());
+        Client::new(find(server, data, |name| std::env::var(name).ok())?)
+    }
+
+    /// Prints an answer: as JSON where that is asked for, otherwise as `human` shows it.
+    pub(crate) fn answer<T: Serialize + ?Sized>(
+        &self,
+        answer: &T,
+        human: impl FnOnce(&T, &Screen) -> String,
+    ) -> anyhow::Result<Exit> {
+        if self.global.json {
+            self.print_json(answer)?;
+        } else {
+            self.print(&human(answer, &self.screen))?;
+        }
+        Ok(Exit::Fine)
+    }
+
+    /// One JSON value; over several lines only where a person may be reading.
+    pub(crate) fn print_json(&self, value: &(impl Serialize + ?Sized)) -> anyhow::Result<()> {
+        let text = match io::stdout().is_terminal() {
+            true => serde_json::to_string_pretty(value)?,
+            false => serde_json::to_string(value)?,
+        };
+        Ok(self.print(&(text + "\n"))?)
+    }
+
+    /// Text on standard output.
+    pub(crate) fn print(&self, text: &str) -> io::Result<()> {
+        let mut out = io::stdout().lock();
+        out.write_all(text.as_bytes())?;
+        out.flush()
+    }
+}

@@ -1,0 +1,107 @@
+//! What the process exits with, and how an error is told.
+
+use crate::wrong::Wrong;
+use std::fmt::Write;
+use std::io;
+use std::process::ExitCode;
+use warpyard_api::client::ClientError;
+
+/// How a command ended that did what was asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Exit {
+    /// All is well.
+    Fine,
+    /// What was asked for was done, but the work it was about failed.
+    WorkFailed,
+    /// As a task ended.
+    Task(u8),
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> Self {
+        match exit {
+            Exit::Fine => Self::SUCCESS,
+            Exit::WorkFailed => Self::from(1),
+            Exit::Task(code) => Self::from(code),
+        }
+    }
+}
+
+/// Prints an error and says what to exit with.
+pub(crate) fn report(error: &anyhow::Error) -> ExitCode {
+    // Whoever read our output has read enough.
+    if is_broken_pipe(error) {
+        if error.chain().count() > 1 {
+            eprintln!("{error}");
+        }
+        return ExitCode::SUCCESS;
+    }
+    eprint!("{}", rendered(error));
+    ExitCode::from(code(error))
+}
+
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    error.downcast_ref::<io::Error>().is_some_and(|e| e.kind() == io::ErrorKind::BrokenPipe)
+}
+
+/// The code for an error: 2 where the request was wrong, 3 where the server could not take it.
+pub(crate) fn code(error: &anyhow::Error) -> u8 {
+    if let Some(error) = error.downcast_ref::<ClientError>() {
+        error.exit_code()
+    } else if error.is::<Wrong>() {
+        2
+    } else {
+        1
+    }
+}
+
+/// The error with all that led to it, each cause once.
+pub(crate) fn rendered(error: &anyhow::Error) -> String {
+    let mut out = format!("error: {error}\n");
+    for cause in error.chain().skip(1) {
+        let cause = cause.to_string();
+        if !out.contains(&cause) {
+            writeln!(out, "  because: {cause}").expect("a string takes all");
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use anyhow::Context as _;
+    use std::path::PathBuf;
+    use warpyard_api::wire::ProblemBody;
+
+    #[test]
+    fn each_kind_of_error_has_its_code() {
+        let refused =
+            |status| ClientError::Refused(Box::new(ProblemBody::new(status, "unknown-job", "no job 4")));
+        assert_eq!(code(&refused(404).into()), 2);
+        assert_eq!(code(&refused(503).into()), 3);
+        assert_eq!(code(&ClientError::NoAddress { path: PathBuf::from("/d/address") }.into()), 3);
+        assert_eq!(code(&Wrong::NothingToSubmit.into()), 2);
+        assert_eq!(code(&io::Error::other("disk").into()), 1);
+    }
+
+    #[test]
+    fn a_code_survives_being_told_where_it_came_from() {
+        let error = Err::<(), _>(ClientError::NoAddress { path: PathBuf::from("/d/address") });
+        assert_eq!(code(&error.context("submitting").unwrap_err()), 3);
+    }
+
+    #[test]
+    fn an_error_is_told_with_its_causes_once() {
+        let source = io::Error::new(io::ErrorKind::PermissionDenied, "permission denied");
+        let error = ClientError::UnreadableFile { path: PathBuf::from("/d/token"), source };
+        assert_eq!(rendered(&error.into()), "error: cannot read /d/token\n  because: permission denied\n");
+    }
+
+    #[test]
+    fn a_reader_that_left_is_no_error() {
+        let error = anyhow::Error::from(io::Error::from(io::ErrorKind::BrokenPipe));
+        assert!(is_broken_pipe(&error));
+        assert!(!is_broken_pipe(&io::Error::other("disk").into()));
+    }
+}

@@ -1,0 +1,60 @@
+//! Ctrl-C while a job is followed: the first cancels the job, the second leaves at once.
+
+use super::INTERRUPTED;
+use nix::sys::signal::{SigSet, Signal};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+use warpyard_api::client::Client;
+
+/// A watch over Ctrl-C. Made before any other thread, since the signal is kept from those that come after.
+#[derive(Clone)]
+pub(crate) struct Interrupts {
+    job: Arc<OnceLock<String>>,
+    cancelled: Arc<AtomicBool>,
+}
+
+impl Interrupts {
+    /// Starts watching; until a job is named, Ctrl-C leaves at once.
+    pub(crate) fn watch(client: &Client) -> anyhow::Result<Self> {
+        let signals = SigSet::from(Signal::SIGINT);
+        signals.thread_block()?;
+        let interrupts = Self { job: Arc::default(), cancelled: Arc::default() };
+        let (watch, client) = (interrupts.clone(), client.clone());
+        std::thread::Builder::new().name("interrupts".to_owned()).spawn(move || {
+            while signals.wait().is_ok() {
+                watch.interrupted(&client);
+            }
+        })?;
+        Ok(interrupts)
+    }
+
+    /// The job to cancel from now on.
+    pub(crate) fn name(&self, job: &str) {
+        // There is one job to a command; a second name would be a mistake, and the first one holds.
+        let _first_holds = self.job.set(job.to_owned());
+    }
+
+    /// Whether the job was cancelled by Ctrl-C.
+    pub(crate) fn cancelled(&self) -> bool {
+        self.cancelled.load(Ordering::Relaxed)
+    }
+
+    fn interrupted(&self, client: &Client) {
+        let job = match self.job.get() {
+            Some(job) if !self.cancelled.swap(true, Ordering::Relaxed) => job.clone(),
+            Some(job) => {
+                eprintln!("left while job {job} is being cancelled");
+                std::process::exit(INTERRUPTED.into())
+            }
+            None => std::process::exit(INTERRUPTED.into()),
+        };
+        eprintln!("cancelling job {job}; Ctrl-C again leaves at once");
+        let client = client.clone();
+        // Beside the watch, so that the second Ctrl-C is heard however long the server takes.
+        std::thread::spawn(move || {
+            if let Err(error) = client.cancel(&job) {
+                eprint!("{}", crate::exit::rendered(&error.into()));
+            }
+        });
+    }
+}

@@ -1,0 +1,136 @@
+//! A task's log as it is written, across a restart of the server.
+
+use std::io::{self, Read, Write};
+use std::time::{Duration, Instant};
+use warpyard_api::client::{Client, ClientError};
+use warpyard_api::wire::{JobView, LogFilter, State};
+
+/// How long a server may be away before following gives up.
+const AWAY_AT_MOST: Duration = Duration::from_secs(60);
+const ASK_AGAIN_AFTER: Duration = Duration::from_millis(500);
+
+/// How a copy ended.
+enum Ended {
+    /// The log did.
+    Log,
+    /// The connection did.
+    Connection,
+}
+
+/// Copies a log once, as far as it goes.
+pub(crate) fn copy_log(log: impl Read, out: &mut impl Write) -> io::Result<()> {
+    let mut copied = 0;
+    match copy(log, out, 0, &mut copied)? {
+        Ended::Log => Ok(()),
+        Ended::Connection => Err(io::Error::new(io::ErrorKind::ConnectionReset, "the server went away")),
+    }
+}
+
+/// Follows a task's log from its first byte until the task is done. `ask` selects the task; `attempt` is its latest.
+pub(crate) fn follow_task(
+    client: &Client,
+    ask: &str,
+    filter: &LogFilter,
+    mut attempt: u32,
+    out: &mut impl Write,
+) -> anyhow::Result<JobView> {
+    let mut copied = 0;
+    loop {
+        match client.logs(ask, filter) {
+            Ok(log) => match copy(log, out, copied, &mut copied)? {
+                Ended::Log | Ended::Connection => {}
+            },
+            Err(ClientError::Unreachable { .. }) => {}
+            Err(error) => return Err(error.into()),
+        }
+        let job = patiently(|| client.wait(ask, Some(ASK_AGAIN_AFTER)))?;
+        if job.state == State::Done {
+            return Ok(job);
+        }
+        // Another attempt has a log of its own.
+        let latest = latest_attempt(&patiently(|| client.job(ask, false, None))?);
+        if attempt != latest {
+            (attempt, copied) = (latest, 0);
+        }
+    }
+}
+
+/// Copies what comes after the first `skip` bytes; `copied` ends up as the log's length so far.
+fn copy(mut log: impl Read, out: &mut impl Write, skip: u64, copied: &mut u64) -> io::Result<Ended> {
+    let (mut buffer, mut seen) = (vec![0; 64 << 10], 0);
+    loop {
+        let read = match log.read(&mut buffer) {
+            Ok(0) => return Ok(Ended::Log),
+            Ok(read) => read,
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
+            Err(_) => return Ok(Ended::Connection),
+        };
+        let old = usize::try_from(skip.saturating_sub(seen)).unwrap_or(usize::MAX).min(read);
+        seen += read as u64;
+        *copied = (*copied).max(seen);
+        out.write_all(&buffer[old..read])?;
+        out.flush()?;
+    }
+}
+
+/// Asks again while the server is away, as it is when it is restarted.
+pub(super) fn patiently<T>(ask: impl Fn() -> Result<T, ClientError>) -> Result<T, ClientError> {
+    let since = Instant::now();
+    loop {
+        match ask() {
+            Err(error) if error.exit_code() == 3 && since.elapsed() < AWAY_AT_MOST => {
+                std::thread::sleep(ASK_AGAIN_AFTER);
+            }
+            answer => return answer,
+        }
+    }
+}
+
+/// The number of the latest attempt; a task that has had none will have its first.
+pub(crate) fn latest_attempt(job: &JobView) -> u32 {
+    let task = job.tasks.first();
+    let latest = task.and_then(|task| task.attempts.as_ref()?.last()).map(|attempt| attempt.number);
+    latest.unwrap_or(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Gives its parts one by one and then breaks.
+    struct Breaks(Vec<&'static [u8]>);
+
+    impl Read for Breaks {
+        fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+            match self.0.pop() {
+                None => Err(io::ErrorKind::ConnectionReset.into()),
+                Some(part) => {
+                    buffer[..part.len()].copy_from_slice(part);
+                    Ok(part.len())
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_log_goes_on_where_the_connection_broke() {
+        let (mut out, mut copied) = (Vec::new(), 0);
+        let broken = copy(Breaks(vec![b" two", b"one"]), &mut out, 0, &mut copied).unwrap();
+        assert!(matches!(broken, Ended::Connection));
+        let skip = copied;
+        let whole: &[u8] = b"one two three";
+        assert!(matches!(copy(whole, &mut out, skip, &mut copied).unwrap(), Ended::Log));
+        assert_eq!(out, b"one two three");
+        assert_eq!(copied, 13);
+    }
+
+    #[test]
+    fn what_was_printed_is_not_printed_again_when_a_log_breaks_twice() {
+        let (mut out, mut copied) = (Vec::new(), 0);
+        for parts in [vec![b"one two".as_slice()], vec![b"one".as_slice()], vec![b" three", b"one two"]] {
+            let skip = copied;
+            copy(Breaks(parts), &mut out, skip, &mut copied).unwrap();
+        }
+        assert_eq!(out, b"one two three");
+    }
+}

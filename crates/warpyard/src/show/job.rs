@@ -1,0 +1,214 @@
+//! `show`: one job in full, its tasks and their attempts.
+
+use super::history::{outcome, place, size};
+use super::time::span_secs;
+use super::{Align, Cell, Paint, Screen, Table, jobs};
+use std::fmt::Write;
+use warpyard_api::text::shown;
+use warpyard_api::wire::{JobView, Outcome, State, TaskView};
+
+/// The whole answer.
+pub(crate) fn text(job: &JobView, screen: &Screen) -> String {
+    let mut out = head(job, screen);
+    out.push('\n');
+    out.push_str(&tasks(&job.tasks, screen));
+    let attempts = attempts(&job.tasks, screen);
+    if !attempts.is_empty() {
+        out.push('\n');
+        out.push_str(&attempts);
+    }
+    out
+}
+
+/// What is to be said of the job as a whole.
+fn head(job: &JobView, screen: &Screen) -> String {
+    let title = format!("{} {}", shown(&job.job), shown(&job.name));
+    let mut out = format!("{}\n", screen.paint(&title, Paint::Bold));
+    let mut line = |label: &str, value: &str| {
+        writeln!(out, "  {label:<10} {}", shown(value)).expect("a string takes all");
+    };
+    let word = match (job.outcome, job.held) {
+        (Some(outcome), _) => outcome.word().to_owned(),
+        (None, true) => format!("{}, held", job.state.word()),
+        (None, false) => job.state.word().to_owned(),
+    };
+    line("state", &word);
+    let progress = jobs::progress(job);
+    if !progress.is_empty() {
+        line("progress", &progress);
+    }
+    line("user", &job.user);
+    if let Some(project) = &job.project {
+        line("project", project);
+    }
+    line("priority", &job.priority.to_string());
+    line("submitted", &screen.clock_and_age(job.submitted_at));
+    if let Some(started) = job.started_at {
+        line("started", &screen.clock_and_age(started));
+    }
+    if let Some(ended) = job.ended_at {
+        let ran = job.started_at.map(|started| format!(", ran {}", screen.between(started, Some(ended))));
+        line("ended", &format!("{}{}", screen.clock_and_age(ended), ran.unwrap_or_default()));
+    }
+    if let Some(position) = job.position {
+        line("in line", &position.to_string());
+    }
+    if let Some(range) = job.expected_start {
+        line("starts", &screen.range(range));
+    }
+    if let Some(why) = &job.why {
+        line("why", why);
+    }
+    out
+}
+
+/// The table of tasks, an array in one line.
+pub(crate) fn tasks(tasks: &[TaskView], screen: &Screen) -> String {
+    let mut table = Table::new([
+        ("TASK", Align::Left),
+        ("ST", Align::Left),
+        ("EXIT", Align::Right),
+        ("TRIES", Align::Right),
+        ("WHY", Align::Left),
+    ]);
+    for task in tasks {
+        table.row([
+            label(task).into(),
+            state(task),
+            exit(task.exit_code, task.signal).into(),
+            task.attempts.as_ref().map(|attempts| attempts.len().to_string()).unwrap_or_default().into(),
+            remark(task).into(),
+        ]);
+    }
+    table.render(screen)
+}
+
+/// The table of attempts; empty where there are none.
+pub(crate) fn attempts(tasks: &[TaskView], screen: &Screen) -> String {
+    let mut table = Table::new([
+        ("ATTEMPT", Align::Left),
+        ("ON", Align::Left),
+        ("STARTED", Align::Left),
+        ("RAN", Align::Right),
+        ("GPU TIME", Align::Right),
+        ("PEAK GPU", Align::Right),
+        ("PEAK RSS", Align::Right),
+        ("OUTCOME", Align::Left),
+    ]);
+    let all: Vec<_> =
+        tasks.iter().flat_map(|task| task.attempts.iter().flatten().map(move |a| (task, a))).collect();
+    if all.is_empty() {
+        return String::new();
+    }
+    for (task, attempt) in all {
+        let started = attempt.started_at;
+        table.row([
+            format!("{} #{}", label(task), attempt.number).into(),
+            place(attempt).into(),
+            started.map(|started| screen.clock_exact(started)).unwrap_or_default().into(),
+            started.map(|started| screen.between(started, attempt.ended_at)).unwrap_or_default().into(),
+            span_secs(attempt.gpu_seconds).into(),
+            size(attempt.peak_gpu_memory_bytes).into(),
+            size(attempt.peak_rss_bytes).into(),
+            outcome(attempt),
+        ]);
+    }
+    table.render(screen)
+}
+
+fn label(task: &TaskView) -> String {
+    match (task.index, &task.array) {
+        (Some(index), _) => format!("{}[{index}]", task.name),
+        (None, Some(array)) => format!("{}[{array}]", task.name),
+        (None, None) => task.name.clone(),
+    }
+}
+
+fn state(task: &TaskView) -> Cell {
+    match (task.outcome, task.state) {
+        (Some(outcome), State::Done) => Cell::new(outcome.word(), Paint::of_outcome(outcome)),
+        (_, state) => Cell::new(state.word(), Paint::of_state(state)),
+    }
+}
+
+fn exit(code: Option<i32>, signal: Option<i32>) -> String {
+    match (code, signal) {
+        (_, Some(signal)) => format!("signal {signal}"),
+        (Some(code), None) => code.to_string(),
+        (None, None) => String::new(),
+    }
+}
+
+/// Why a task waits, or where the tasks of an array are.
+fn remark(task: &TaskView) -> String {
+    let mut parts = Vec::new();
+    if let Some(mut counts) = task.counts {
+        for state in State::ALL.into_iter().filter(|state| *state != State::Done) {
+            let count = *counts.of(state);
+            if count > 0 {
+                parts.push(format!("{count} {}", state.word()));
+            }
+        }
+    }
+    if let Some(mut outcomes) = task.outcomes {
+        for outcome in Outcome::ALL {
+            let count = *outcomes.of(outcome);
+            if count > 0 {
+                parts.push(format!("{count} {}", outcome.word()));
+            }
+        }
+    }
+    let counts = parts.join(", ");
+    match &task.why {
+        Some(why) if counts.is_empty() => why.clone(),
+        Some(why) => format!("{counts}; {why}"),
+        None => counts,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::show::jobs::tests::{counts, job, outcomes};
+    use serde_json::json;
+
+    #[test]
+    fn a_job_is_shown_with_its_tasks_and_attempts() {
+        let attempt = json!({"number": 1, "worker": "gpu1", "devices": ["gpu1/0"],
+            "started_at": "2026-11-15T14:01:00Z", "ended_at": "2026-11-15T14:02:30Z", "outcome": "failed",
+            "exit_code": 3, "peak_gpu_memory_bytes": null, "peak_rss_bytes": 104857600, "cpu_seconds": 1.0,
+            "gpu_seconds": 90.0});
+        let job = job(json!({
+            "name": "flow", "state": "running", "project": "vision", "started_at": "2026-11-15T14:01:00Z",
+            "counts": counts(json!({"done": 4, "running": 1, "ready": 6, "blocked": 1})),
+            "outcomes": outcomes(json!({"succeeded": 3, "failed": 1})),
+            "tasks": [
+                {"name": "prep", "index": null, "state": "done", "outcome": "failed", "exit_code": 3,
+                 "attempts": [attempt], "why": "exited with 3"},
+                {"name": "sweep", "index": null, "state": "running", "outcome": null, "exit_code": null, "why": null,
+                 "array": "1-10%2", "counts": counts(json!({"done": 3, "running": 1, "ready": 6})),
+                 "outcomes": outcomes(json!({"succeeded": 3}))},
+                {"name": "sum", "index": null, "state": "blocked", "outcome": null, "exit_code": null, "attempts": [],
+                 "why": "waits for sweep"},
+            ],
+        }));
+        insta::assert_snapshot!(text(&job, &Screen::for_tests(None)), @"
+        412 flow
+          state      running
+          progress   4/12 done, 1 running, 1 failed
+          user       ann
+          project    vision
+          priority   0
+          submitted  14:00:00 (3m 12s ago)
+          started    14:01:00 (2m 12s ago)
+
+        TASK           ST       EXIT  TRIES  WHY
+        prep           failed      3      1  exited with 3
+        sweep[1-10%2]  running               6 ready, 1 running, 3 succeeded
+        sum            blocked            0  waits for sweep
+
+        ATTEMPT  ON      STARTED      RAN  GPU TIME  PEAK GPU  PEAK RSS  OUTCOME
+        prep #1  gpu1/0  14:01:00  1m 30s    1m 30s         -   100 MiB  failed (exit 3)
+        ");
+    }
+}

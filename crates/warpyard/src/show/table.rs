@@ -1,0 +1,166 @@
+//! Tables the way squeue prints them: a line of headings, columns two spaces apart, and the last column giving way where
+//! the terminal is narrow. Widths are those a terminal gives the characters.
+
+use super::{Paint, Screen};
+use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
+use warpyard_api::text::shown;
+
+/// The least a column is squeezed to before the line is let run over.
+const NARROWEST: usize = 8;
+
+/// Which side of its column a text stands on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Align {
+    Left,
+    Right,
+}
+
+/// One field of a row, harmless to print.
+#[derive(Debug, Clone)]
+pub(crate) struct Cell {
+    text: String,
+    paint: Paint,
+}
+
+impl Cell {
+    pub(crate) fn new(text: impl AsRef<str>, paint: Paint) -> Self {
+        Self { text: shown(text.as_ref()).into_owned(), paint }
+    }
+}
+
+impl<T: AsRef<str>> From<T> for Cell {
+    fn from(text: T) -> Self {
+        Self::new(text, Paint::Plain)
+    }
+}
+
+/// A table being filled.
+pub(crate) struct Table<const N: usize> {
+    columns: [(&'static str, Align); N],
+    /// The column that people's own names are in; the first to give way after the last.
+    names: Option<usize>,
+    rows: Vec<[Cell; N]>,
+}
+
+impl<const N: usize> Table<N> {
+    pub(crate) fn new(columns: [(&'static str, Align); N]) -> Self {
+        let names = columns.iter().position(|(heading, _)| *heading == "NAME");
+        Self { columns, names, rows: Vec::new() }
+    }
+
+    pub(crate) fn row(&mut self, cells: [Cell; N]) {
+        self.rows.push(cells);
+    }
+
+    /// The whole table with its headings.
+    pub(crate) fn render(&self, screen: &Screen) -> String {
+        let widths = self.widths(screen.width);
+        let mut out = String::new();
+        let headings = self.columns.map(|(heading, _)| Cell::new(heading, Paint::Dim));
+        for row in std::iter::once(&headings).chain(&self.rows) {
+            let start = out.len();
+            for (i, cell) in row.iter().enumerate() {
+                if i > 0 {
+                    out.push_str("  ");
+                }
+                let text = fitted(&cell.text, widths[i]);
+                let space = " ".repeat(widths[i].saturating_sub(text.width()));
+                let painted = screen.paint(&text, cell.paint);
+                match self.columns[i].1 {
+                    Align::Left => out.extend([painted.as_ref(), &space]),
+                    Align::Right => out.extend([&space, painted.as_ref()]),
+                }
+            }
+            out.truncate(start + out[start..].trim_end().len());
+            out.push('\n');
+        }
+        out
+    }
+
+    fn widths(&self, screen: Option<usize>) -> [usize; N] {
+        let mut widths = self.columns.map(|(heading, _)| heading.width());
+        for row in &self.rows {
+            for (width, cell) in widths.iter_mut().zip(row) {
+                *width = (*width).max(cell.text.width());
+            }
+        }
+        let Some(screen) = screen else { return widths };
+        for i in [Some(N - 1), self.names].into_iter().flatten() {
+            let total: usize = widths.iter().sum::<usize>() + 2 * (N - 1);
+            let over = total.saturating_sub(screen);
+            widths[i] = widths[i].saturating_sub(over).max(NARROWEST.min(widths[i]));
+        }
+        widths
+    }
+}
+
+/// The text cut to a width, with a mark where it was cut.
+pub(super) fn fitted(text: &str, width: usize) -> String {
+    if text.width() <= width {
+        return text.to_owned();
+    }
+    let (mut out, mut used) = (String::new(), 0);
+    for c in text.chars() {
+        used += c.width().unwrap_or(0);
+        if used + 1 > width {
+            break;
+        }
+        out.push(c);
+    }
+    out.push('…');
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn table() -> Table<3> {
+        let mut table = Table::new([("ID", Align::Right), ("NAME", Align::Left), ("WHY", Align::Left)]);
+        table.row(["7".into(), "列車".into(), "needs 2 GPUs on one worker".into()]);
+        table.row(["412".into(), "bell\u{7}".into(), "".into()]);
+        table
+    }
+
+    #[test]
+    fn columns_line_up_whatever_is_in_them() {
+        insta::assert_snapshot!(table().render(&Screen::for_tests(None)), @r"
+         ID  NAME       WHY
+          7  列車       needs 2 GPUs on one worker
+        412  bell\u{7}
+        ");
+    }
+
+    #[test]
+    fn a_narrow_terminal_cuts_the_last_column_first_and_names_after_it() {
+        insta::assert_snapshot!(table().render(&Screen::for_tests(Some(26))), @r"
+         ID  NAME       WHY
+          7  列車       needs 2 G…
+        412  bell\u{7}
+        ");
+        insta::assert_snapshot!(table().render(&Screen::for_tests(Some(10))), @r"
+         ID  NAME      WHY
+          7  列車      needs 2…
+        412  bell\u{…
+        ");
+    }
+
+    #[test]
+    fn no_line_is_wider_than_the_terminal() {
+        for width in 23..50 {
+            let text = table().render(&Screen::for_tests(Some(width)));
+            assert!(text.lines().all(|line| line.width() <= width), "{width}:\n{text}");
+        }
+    }
+
+    #[test]
+    fn colours_take_no_room() {
+        let mut table = Table::new([("ST", Align::Right), ("WHY", Align::Left)]);
+        table.row([Cell::new("done", Paint::Green), "x".into()]);
+        let screen = Screen { colours: true, ..Screen::for_tests(None) };
+        assert_eq!(
+            table.render(&screen),
+            "  \u{1b}[2mST\u{1b}[0m  \u{1b}[2mWHY\u{1b}[0m\n\u{1b}[32mdone\u{1b}[0m  x\n"
+        );
+    }
+}

@@ -1,0 +1,82 @@
+//! What is true where the command was given: the login, the directory, and the variables worth taking along.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::io;
+use std::path::PathBuf;
+
+/// The surroundings of the command itself.
+#[derive(Debug)]
+pub(crate) struct Here {
+    /// The login name.
+    pub(crate) user: Option<String>,
+    /// The current directory.
+    pub(crate) dir: io::Result<PathBuf>,
+    /// Every variable.
+    pub(crate) variables: Vec<(OsString, OsString)>,
+}
+
+/// Variables that are about this shell and this terminal, not about the work.
+const SESSION: [&str; 22] = [
+    "_",
+    "PWD",
+    "OLDPWD",
+    "SHLVL",
+    "LINES",
+    "COLUMNS",
+    "WINDOWID",
+    "WINDOWPATH",
+    "TERM_SESSION_ID",
+    "TERM_PROGRAM",
+    "TERM_PROGRAM_VERSION",
+    "VTE_VERSION",
+    "GNOME_TERMINAL_SCREEN",
+    "GNOME_TERMINAL_SERVICE",
+    "KONSOLE_DBUS_SESSION",
+    "ITERM_SESSION_ID",
+    "STY",
+    "TMUX",
+    "TMUX_PANE",
+    "INVOCATION_ID",
+    "JOURNAL_STREAM",
+    "GPG_TTY",
+];
+
+/// The same by how they start; whoever may read a job's environment must not get into this session either.
+const SESSION_PREFIXES: [&str; 2] = ["SSH_", "XDG_SESSION_"];
+
+/// What lets its owner give orders to the server is never part of a job.
+const SECRET: &str = "WARPYARD_TOKEN";
+
+impl Here {
+    /// As it really is.
+    pub(crate) fn really() -> Self {
+        Self { user: login(), dir: std::env::current_dir(), variables: std::env::vars_os().collect() }
+    }
+
+    /// The variables a job takes along unless told otherwise. One that is not text cannot be sent.
+    pub(crate) fn passed_on(&self) -> BTreeMap<String, String> {
+        let text = |(name, value): &(OsString, OsString)| {
+            Some((name.to_str()?.to_owned(), value.to_str()?.to_owned()))
+        };
+        self.variables.iter().filter_map(text).filter(|(name, _)| !stays(name)).collect()
+    }
+
+    /// One variable, if it is set and may be sent.
+    pub(crate) fn variable(&self, name: &str) -> Option<String> {
+        let found = self.variables.iter().find(|(key, _)| key == name && name != SECRET);
+        found.and_then(|(_, value)| value.to_str().map(str::to_owned))
+    }
+}
+
+fn stays(name: &str) -> bool {
+    name == SECRET
+        || SESSION.contains(&name)
+        || SESSION_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
+}
+
+/// The name of whoever runs this, by the system's list of users or what the shell says.
+fn login() -> Option<String> {
+    let listed = nix::unistd::User::from_uid(nix::unistd::getuid()).ok().flatten();
+    listed.map(|user| user.name).or_else(|| std::env::var("USER").ok()).filter(|name| !name.is_empty())
+}

@@ -1,0 +1,141 @@
+//! From a command line to a job that can be sent: options and files become one checked document, with the surroundings
+//! the tasks run in. What the server then says of it is told in terms of where it was written.
+
+mod environment;
+mod options;
+mod source;
+
+pub(crate) use environment::Here;
+pub(crate) use options::{JobOptions, Surroundings, TaskOptions};
+pub(crate) use source::Origin;
+
+use crate::wrong::Wrong;
+use clap::Args;
+use warpyard_api::client::{Client, ClientError};
+use warpyard_api::job::{JobAfter, On};
+use warpyard_api::selector::{Select, Selector};
+use warpyard_api::wire::{JobFilter, Submit, Submitted};
+
+/// What `submit` and `run` take.
+#[derive(Debug, Default, Args)]
+pub(crate) struct Request {
+    /// A job file, TOML or JSON; - reads it from standard input
+    #[arg(value_name = "FILE")]
+    file: Option<String>,
+    /// The command to run, with its arguments; %{index} and %{job} are filled in
+    #[arg(last = true, value_name = "COMMAND")]
+    command: Vec<String>,
+    #[command(flatten)]
+    job: JobOptions,
+    #[command(flatten)]
+    task: TaskOptions,
+    #[command(flatten)]
+    surroundings: Surroundings,
+    /// The same key twice is the same job, however often it is submitted
+    #[arg(long, value_name = "KEY", help_heading = "Job")]
+    key: Option<String>,
+}
+
+/// A job ready to be sent.
+#[derive(Debug)]
+pub(crate) struct Submission {
+    /// What is sent.
+    pub(crate) submit: Submit,
+    /// How it was written.
+    pub(crate) origin: Origin,
+    /// Its name.
+    pub(crate) name: String,
+    /// How many tasks it has, each of an array's counted.
+    pub(crate) tasks: u64,
+}
+
+impl Request {
+    /// Reads, checks and completes the job. `verb` is the command that was used; `find_jobs` turns a selector into ids.
+    pub(crate) fn prepare(
+        self,
+        verb: &'static str,
+        here: &Here,
+        find_jobs: impl Fn(&str) -> anyhow::Result<Vec<String>>,
+    ) -> anyhow::Result<Submission> {
+        let (origin, mut doc) = source::read(verb, self.file, self.command, &self.job, &self.task)?;
+        for text in &self.job.after {
+            doc.after.extend(dependencies(text, &find_jobs)?);
+        }
+        let submit = Submit {
+            user: here.user.clone(),
+            workdir: Some(self.surroundings.workdir(here)?),
+            env: self.surroundings.env(here)?,
+            idempotency_key: self.key,
+            doc: serde_json::to_value(&doc)?,
+        };
+        let count =
+            |task: &warpyard_api::job::TaskDoc| task.array.as_ref().map_or(1, |array| u64::from(array.len()));
+        let tasks = doc.tasks.iter().map(count).sum();
+        Ok(Submission { submit, origin, name: doc.name, tasks })
+    }
+}
+
+impl Submission {
+    /// Sends the job. What the server refuses is told with the line or option it is about.
+    pub(crate) fn send(&self, client: &Client) -> anyhow::Result<Submitted> {
+        match client.submit(&self.submit) {
+            Ok(submitted) => {
+                if !submitted.warnings.is_empty() {
+                    eprint!("{}", self.origin.render(submitted.warnings.clone()));
+                }
+                Ok(submitted)
+            }
+            Err(ClientError::Refused(body)) if body.status < 500 && !body.problems.is_empty() => {
+                Err(self.origin.refusal(body.problems).into())
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+/// `412,413:fail`, with anything but plain ids looked up.
+fn dependencies(
+    text: &str,
+    find_jobs: impl Fn(&str) -> anyhow::Result<Vec<String>>,
+) -> anyhow::Result<Vec<JobAfter>> {
+    let bad = || Wrong::BadAfter(text.to_owned());
+    let (jobs, on) = match text.rsplit_once(':') {
+        None => (text, On::Ok),
+        Some((jobs, "ok")) => (jobs, On::Ok),
+        Some((jobs, "fail")) => (jobs, On::Fail),
+        Some((jobs, "any")) => (jobs, On::Any),
+        Some(_) => return Err(bad().into()),
+    };
+    let selector: Selector = jobs.parse().map_err(|_| bad())?;
+    let mut ids = Vec::new();
+    for part in selector.parts() {
+        match part {
+            Select::One(task) if task.task.is_none() && task.indices.is_none() => {
+                ids.push(task.job.to_string())
+            }
+            Select::One(_) => return Err(bad().into()),
+            several => match find_jobs(&several.to_string())? {
+                found if found.is_empty() => return Err(Wrong::AfterNothing(several.to_string()).into()),
+                found => ids.extend(found),
+            },
+        }
+    }
+    Ok(ids.into_iter().map(|job| JobAfter { job, on }).collect())
+}
+
+/// The ids of the jobs a selector finds, asked page by page.
+pub(crate) fn find_jobs(client: &Client, select: &str, all: bool) -> anyhow::Result<Vec<String>> {
+    let mut filter = JobFilter { select: Some(select.to_owned()), all, ..JobFilter::default() };
+    let mut ids = Vec::new();
+    loop {
+        let page = client.jobs(&filter)?;
+        ids.extend(page.items.into_iter().map(|job| job.job));
+        match page.next {
+            None => return Ok(ids),
+            cursor => filter.cursor = cursor,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,219 @@
+//! The options of a job, of its task and of what surrounds it, and the document they say.
+
+use super::Here;
+use crate::wrong::Wrong;
+use clap::Args;
+use clap::builder::PossibleValue;
+use serde_json::{Map, Value, json};
+use std::collections::BTreeMap;
+use warpyard_api::job::JobDoc;
+
+/// What can be said of a whole job, also beside a file.
+#[derive(Debug, Default, Args)]
+#[command(next_help_heading = "Job")]
+pub(crate) struct JobOptions {
+    /// What the job is called [default: the file's or the program's name]
+    #[arg(long)]
+    name: Option<String>,
+    /// How urgent it is; a larger number is more urgent [default: 0]
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    priority: Option<i64>,
+    /// What it is counted towards
+    #[arg(long)]
+    project: Option<String>,
+    /// Jobs that must end before it starts: 412, 412,413 or 412:fail (ok, fail or any)
+    #[arg(long, value_name = "J[,K][:ON]")]
+    pub(super) after: Vec<String>,
+}
+
+impl JobOptions {
+    /// The fields of a job that were given, as a document says them.
+    pub(super) fn fields(&self) -> Map<String, Value> {
+        let given = [
+            ("name", self.name.as_ref().map(|name| json!(name))),
+            ("priority", self.priority.map(|priority| json!(priority))),
+            ("project", self.project.as_ref().map(|project| json!(project))),
+        ];
+        given.into_iter().filter_map(|(field, value)| Some((field.to_owned(), value?))).collect()
+    }
+
+    /// Makes the document of a file say what the options do.
+    pub(super) fn change(&self, doc: &mut JobDoc) {
+        if let Some(name) = &self.name {
+            doc.name.clone_from(name);
+        }
+        if let Some(priority) = self.priority {
+            doc.priority = priority;
+        }
+        if let Some(project) = &self.project {
+            doc.project = Some(project.clone());
+        }
+    }
+}
+
+/// What can be said of the one task of a command.
+#[derive(Debug, Default, Args)]
+#[command(next_help_heading = "Task")]
+pub(crate) struct TaskOptions {
+    /// GPUs, all on one worker
+    #[arg(long, value_name = "N")]
+    gpus: Option<u32>,
+    /// Memory on each GPU, such as 6GiB; the device may then be shared
+    #[arg(long, value_name = "SIZE")]
+    gpu_memory: Option<String>,
+    /// Acceptable types of GPU
+    #[arg(long, value_name = "TYPE", value_delimiter = ',')]
+    gpu_type: Vec<String>,
+    /// The only devices it may use: 0, or gpu1/0
+    #[arg(long, value_name = "DEVICE", value_delimiter = ',')]
+    gpu_scope: Vec<String>,
+    /// Devices it would rather have
+    #[arg(long, value_name = "DEVICE", value_delimiter = ',')]
+    prefer: Vec<String>,
+    /// Wait for the preferred devices only (queue), or take others when they are busy (schedule)
+    #[arg(long, value_name = "MODE", value_parser = ["schedule", "queue"])]
+    wait_mode: Option<String>,
+    /// CPUs, such as 0.5
+    #[arg(long, value_name = "N")]
+    cpus: Option<String>,
+    /// Memory of the machine
+    #[arg(long, value_name = "SIZE")]
+    memory: Option<String>,
+    /// How long it may run, such as 1h30m
+    #[arg(long, value_name = "TIME")]
+    timeout: Option<String>,
+    /// Time between being asked to end and being killed
+    #[arg(long, value_name = "TIME")]
+    grace: Option<String>,
+    /// How long it will likely run, for planning
+    #[arg(long, value_name = "TIME")]
+    expected: Option<String>,
+    /// How often it is tried again after failing
+    #[arg(long, value_name = "N")]
+    retries: Option<u32>,
+    /// Try again after a timeout too
+    #[arg(long)]
+    retry_on_timeout: bool,
+    /// What happens when its worker is lost
+    #[arg(long, value_name = "WHAT", value_parser = ["rerun", "hold"])]
+    on_lost: Option<String>,
+    /// How it may be made to give way
+    #[arg(long, value_name = "HOW", value_parser = preemptions())]
+    preempt: Option<String>,
+    /// Run it once for each index: 1-100%8 is a hundred tasks, at most eight at once
+    #[arg(long, value_name = "INDICES")]
+    array: Option<String>,
+    /// A file for what it prints, beside the log
+    #[arg(long, value_name = "FILE")]
+    stdout: Option<String>,
+    /// A file for the errors it prints, beside the log
+    #[arg(long, value_name = "FILE")]
+    stderr: Option<String>,
+}
+
+/// `yield` passes here, so that the document's check can say with its code that it does not exist yet.
+fn preemptions() -> [PossibleValue; 4] {
+    let yields = PossibleValue::new("yield").hide(true);
+    [PossibleValue::new("none"), PossibleValue::new("freeze"), PossibleValue::new("requeue"), yields]
+}
+
+impl TaskOptions {
+    /// The fields of a task that were given, as a document says them.
+    pub(super) fn fields(&self) -> Map<String, Value> {
+        let texts = [
+            ("gpu_memory", &self.gpu_memory),
+            ("wait_mode", &self.wait_mode),
+            ("cpus", &self.cpus),
+            ("memory", &self.memory),
+            ("timeout", &self.timeout),
+            ("grace", &self.grace),
+            ("expected", &self.expected),
+            ("on_lost", &self.on_lost),
+            ("preempt", &self.preempt),
+            ("array", &self.array),
+            ("stdout", &self.stdout),
+            ("stderr", &self.stderr),
+        ];
+        let mut fields: Map<String, Value> = texts
+            .into_iter()
+            .filter_map(|(field, text)| Some((field.to_owned(), json!(text.as_ref()?))))
+            .collect();
+        let mut give = |field: &str, value: Option<Value>| {
+            if let Some(value) = value {
+                fields.insert(field.to_owned(), value);
+            }
+        };
+        give("gpus", self.gpus.map(|gpus| json!(gpus)));
+        give("retries", self.retries.map(|retries| json!(retries)));
+        give("retry_on_timeout", self.retry_on_timeout.then_some(json!(true)));
+        give("gpu_type", some_of(&self.gpu_type, |kind| json!(kind)));
+        give("gpu_scope", some_of(&self.gpu_scope, device));
+        give("gpu_preferred", some_of(&self.prefer, device));
+        fields
+    }
+}
+
+fn some_of(texts: &[String], value: impl Fn(&String) -> Value) -> Option<Value> {
+    (!texts.is_empty()).then(|| texts.iter().map(value).collect())
+}
+
+/// A number alone is a number in a document too.
+fn device(text: &String) -> Value {
+    text.parse::<u32>().map_or_else(|_| json!(text), |index| json!(index))
+}
+
+/// The option that says a field of the document.
+pub(super) fn option_of(field: &str) -> String {
+    match field {
+        "gpu_preferred" => "--prefer".to_owned(),
+        "command" => "the command".to_owned(),
+        field => format!("--{}", field.replace('_', "-")),
+    }
+}
+
+/// What surrounds the tasks.
+#[derive(Debug, Default, Args)]
+#[command(next_help_heading = "Surroundings")]
+pub(crate) struct Surroundings {
+    /// Set a variable, or take one along as it is here
+    #[arg(long = "env", value_name = "NAME[=VALUE]")]
+    set: Vec<String>,
+    /// Leave the environment behind
+    #[arg(long)]
+    no_env: bool,
+    /// Where to run [default: the current directory]
+    #[arg(long, value_name = "DIR")]
+    workdir: Option<String>,
+}
+
+impl Surroundings {
+    /// The environment to send: what is set here unless it is left behind, and what is set for the job.
+    pub(super) fn env(&self, here: &Here) -> Result<BTreeMap<String, String>, Wrong> {
+        let mut env = if self.no_env { BTreeMap::new() } else { here.passed_on() };
+        for text in &self.set {
+            let (name, value) = match text.split_once('=') {
+                Some((name, value)) => (name, value.to_owned()),
+                None => (text.as_str(), here.variable(text).ok_or_else(|| Wrong::UnsetEnv(text.clone()))?),
+            };
+            if name.is_empty() {
+                return Err(Wrong::BadEnv(text.clone()));
+            }
+            env.insert(name.to_owned(), value);
+        }
+        Ok(env)
+    }
+
+    /// The directory to run in, as seen from anywhere.
+    pub(super) fn workdir(&self, here: &Here) -> Result<String, Wrong> {
+        let dir = match &self.workdir {
+            None => {
+                here.dir.as_ref().map_err(|e| Wrong::NoCurrentDir(std::io::Error::from(e.kind())))?.clone()
+            }
+            Some(dir) => match &here.dir {
+                Ok(current) => current.join(dir),
+                Err(_) => dir.into(),
+            },
+        };
+        dir.into_os_string().into_string().map_err(|dir| Wrong::NoWorkdir(dir.to_string_lossy().into_owned()))
+    }
+}

@@ -1,0 +1,118 @@
+//! Where a job was written, a file or the command line, and how its problems are told in those terms.
+
+use super::options::{JobOptions, TaskOptions, option_of};
+use crate::wrong::Wrong;
+use serde_json::{Map, Value, json};
+use std::io::{self, Read};
+use std::path::Path;
+use warpyard_api::job::{Format, JobDoc, ReadOptions, read as read_text, read_value};
+use warpyard_api::problem::{Problem, code, render, render_bare};
+
+/// Where a job was written.
+#[derive(Debug)]
+pub(crate) enum Origin {
+    /// In a file.
+    File {
+        /// Its name.
+        name: String,
+        /// All of it.
+        text: String,
+    },
+    /// On the command line.
+    Options,
+}
+
+/// The job that was written, checked as far as it can be here.
+pub(super) fn read(
+    verb: &'static str,
+    file: Option<String>,
+    command: Vec<String>,
+    job: &JobOptions,
+    task: &TaskOptions,
+) -> Result<(Origin, JobDoc), Wrong> {
+    let mut fields = task.fields();
+    match (file, command.is_empty()) {
+        (None, true) => Err(Wrong::NothingToSubmit),
+        (Some(file), false) => Err(Wrong::FileAndCommand(file)),
+        (None, false) => {
+            fields.extend(job.fields());
+            of_options(fields, command)
+        }
+        (Some(file), true) => match fields.keys().next() {
+            Some(field) => Err(Wrong::TaskOptionsWithFile(option_of(field))),
+            None => {
+                let (origin, mut doc) = of_file(verb, file)?;
+                job.change(&mut doc);
+                Ok((origin, doc))
+            }
+        },
+    }
+}
+
+fn of_options(mut fields: Map<String, Value>, command: Vec<String>) -> Result<(Origin, JobDoc), Wrong> {
+    fields.insert("command".to_owned(), json!(command));
+    match read_value(&Value::Object(fields), ReadOptions::default()) {
+        Ok(checked) => Ok((Origin::Options, checked.doc)),
+        Err(problems) => Err(Origin::Options.refusal(problems)),
+    }
+}
+
+fn of_file(verb: &'static str, file: String) -> Result<(Origin, JobDoc), Wrong> {
+    let (name, text) = match file.as_str() {
+        "-" => ("standard input".to_owned(), io::read_to_string(io::stdin().lock())),
+        path => (file.clone(), read_bounded(path)),
+    };
+    let text = text.map_err(|source| match source.kind() {
+        io::ErrorKind::NotFound => Wrong::NoSuchFile { file: file.clone(), verb },
+        _ => Wrong::UnreadableFile { file: name.clone(), source },
+    })?;
+    let stem = Path::new(&file).file_stem().and_then(|stem| stem.to_str()).filter(|stem| *stem != "-");
+    let options = ReadOptions { default_name: stem, accept_user: false };
+    let format = Format::of(&name, &text);
+    let origin = Origin::File { name, text };
+    let Origin::File { text, .. } = &origin else { unreachable!("it was just made") };
+    match read_text(text, format, options) {
+        Ok(checked) => Ok((origin, checked.doc)),
+        Err(problems) => Err(origin.refusal(problems)),
+    }
+}
+
+/// No more than a little over the largest document, so that a wrong file is not read for minutes.
+fn read_bounded(path: &str) -> io::Result<String> {
+    let mut text = String::new();
+    let most = warpyard_api::job::MAX_DOCUMENT_BYTES as u64 + 1;
+    std::fs::File::open(path)?.take(most).read_to_string(&mut text)?;
+    Ok(text)
+}
+
+impl Origin {
+    /// The problems as a refusal.
+    pub(crate) fn refusal(&self, problems: Vec<Problem>) -> Wrong {
+        let text = self.render(problems);
+        // The word is put before every error when it is printed.
+        Wrong::Document(text.trim_end().strip_prefix("error: ").unwrap_or(&text).to_owned())
+    }
+
+    /// The problems as a person reads them: with the lines of the file, or the options, that they are about.
+    pub(crate) fn render(&self, mut problems: Vec<Problem>) -> String {
+        match self {
+            Self::File { name, text } => render(&problems, name, text),
+            Self::Options => {
+                problems.iter_mut().for_each(in_options);
+                render_bare(&problems)
+            }
+        }
+    }
+}
+
+/// Names the option in place of the field.
+fn in_options(problem: &mut Problem) {
+    let path = problem.path.strip_prefix("tasks[0].").unwrap_or(&problem.path);
+    let field = path.split(['[', '.']).next().unwrap_or_default();
+    if !field.is_empty() && field != "tasks" {
+        problem.path = option_of(field);
+    }
+    if problem.code == code::GPUS_NOT_ASKED {
+        problem.help = Some("add --gpus 1".to_owned());
+    }
+}

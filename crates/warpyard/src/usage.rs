@@ -1,0 +1,176 @@
+//! Mistakes in the words of a command line, told the way other errors are.
+
+use clap::CommandFactory;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use std::fmt::Write;
+use std::process::ExitCode;
+use warpyard_api::text::{closest, shown};
+
+/// Prints help where that was asked for, otherwise what is wrong.
+pub(crate) fn report(error: &clap::Error) -> ExitCode {
+    match error.kind() {
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
+            // Only a reader that left can make this fail.
+            let _read_enough = error.print();
+            ExitCode::SUCCESS
+        }
+        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+            let _read_enough = error.print();
+            ExitCode::from(2)
+        }
+        _ => {
+            eprint!("{}", told(error, std::env::args().nth(1).as_deref()));
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// The mistake in our own words; `verb` is the command it was made with.
+fn told(error: &clap::Error, verb: Option<&str>) -> String {
+    let context = |kind| error.get(kind).and_then(first_text);
+    let wrong = context(ContextKind::InvalidArg).unwrap_or_default();
+    let value = context(ContextKind::InvalidValue).unwrap_or_default();
+    let option = wrong.split(' ').next().unwrap_or_default().to_owned();
+    match error.kind() {
+        ErrorKind::InvalidSubcommand => {
+            let word = context(ContextKind::InvalidSubcommand).unwrap_or_default();
+            let root = crate::cli::Cli::command();
+            let known: Vec<&str> = root.get_subcommands().map(clap::Command::get_name).collect();
+            let near = closest(&word, known).map(str::to_owned);
+            let near = near.or_else(|| context(ContextKind::SuggestedSubcommand));
+            match near {
+                Some(near) => format!("error: no such command '{}'; did you mean '{near}'?\n", shown(&word)),
+                None => {
+                    format!("error: no such command '{}'; `{}` lists them\n", shown(&word), help_of(verb))
+                }
+            }
+        }
+        ErrorKind::UnknownArgument if wrong.starts_with('-') => {
+            let mut out = format!("error: no such option '{}'", shown(&wrong));
+            match context(ContextKind::SuggestedArg) {
+                Some(near) => writeln!(out, "; did you mean '{near}'?"),
+                None => writeln!(out, "; `{}` lists them", help_of(verb)),
+            }
+            .expect("a string takes all");
+            out
+        }
+        ErrorKind::UnknownArgument => match verb {
+            Some(verb @ ("run" | "submit")) => {
+                format!(
+                    "error: unexpected '{}'; a command goes after --: warpyard {verb} -- ...\n",
+                    shown(&wrong)
+                )
+            }
+            verb => {
+                format!("error: unexpected '{}'; `{}` says what there is\n", shown(&wrong), help_of(verb))
+            }
+        },
+        ErrorKind::InvalidValue if value.is_empty() => format!("error: {option} needs a value\n"),
+        ErrorKind::InvalidValue => {
+            let known = match error.get(ContextKind::ValidValue) {
+                Some(ContextValue::Strings(words)) => words.join(", "),
+                _ => String::new(),
+            };
+            let near = context(ContextKind::SuggestedValue);
+            let near = near.map(|near| format!("; did you mean '{near}'?")).unwrap_or_default();
+            format!("error: {option}: '{}' is none of {known}{near}\n", shown(&value))
+        }
+        ErrorKind::ValueValidation => {
+            let fault = std::error::Error::source(error).map(ToString::to_string).unwrap_or_default();
+            let quoted = format!("'{value}'");
+            let fault = fault.strip_prefix(&quoted).map(str::trim_start).unwrap_or(&fault);
+            format!("error: {option}: '{}' {}\n", shown(&value), joined(fault))
+        }
+        ErrorKind::MissingRequiredArgument => {
+            let missing = match error.get(ContextKind::InvalidArg) {
+                Some(ContextValue::Strings(missing)) => missing.join(" "),
+                _ => wrong,
+            };
+            format!("error: {missing} is missing; `{}` says more\n", help_of(verb))
+        }
+        // Whatever else there is, clap says well enough.
+        _ => error.render().to_string(),
+    }
+}
+
+/// A fault after the value it is about: "is negative" follows as it is, anything else after a colon.
+fn joined(fault: &str) -> String {
+    if fault.starts_with("invalid digit") {
+        return "is not a whole number".to_owned();
+    }
+    let follows = ["is ", "has ", "could "].iter().any(|verb| fault.starts_with(verb));
+    if follows { fault.to_owned() } else { format!("is not understood: {fault}") }
+}
+
+fn help_of(verb: Option<&str>) -> String {
+    let root = crate::cli::Cli::command();
+    match verb.filter(|verb| root.find_subcommand(verb).is_some()) {
+        Some(verb) => format!("warpyard {verb} --help"),
+        None => "warpyard --help".to_owned(),
+    }
+}
+
+fn first_text(value: &ContextValue) -> Option<String> {
+    match value {
+        ContextValue::String(text) => Some(text.clone()),
+        ContextValue::Strings(texts) => texts.first().cloned(),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    fn said(args: &[&str]) -> String {
+        let all = std::iter::once("warpyard").chain(args.iter().copied());
+        let error = crate::cli::Cli::try_parse_from(all).expect_err("a mistake");
+        told(&error, args.first().copied())
+    }
+
+    #[test]
+    fn a_wrong_word_gets_a_suggestion() {
+        assert_eq!(said(&["submt"]), "error: no such command 'submt'; did you mean 'submit'?\n");
+        assert_eq!(
+            said(&["frobnicate"]),
+            "error: no such command 'frobnicate'; `warpyard --help` lists them\n"
+        );
+        assert_eq!(
+            said(&["policy", "x"]),
+            "error: no such command 'x'; `warpyard policy --help` lists them\n"
+        );
+        assert_eq!(said(&["policy", "sett"]), "error: no such command 'sett'; did you mean 'set'?\n");
+    }
+
+    #[test]
+    fn wrong_options_and_values_are_told_the_same_way() {
+        insta::assert_snapshot!([
+            said(&["submit", "--gpu-memry", "4GiB", "--", "true"]),
+            said(&["ps", "--frob"]),
+            said(&["submit", "--wait-mode", "que", "--", "true"]),
+            said(&["submit", "--gpus", "many", "--", "true"]),
+            said(&["submit", "--gpus=-1", "--", "true"]),
+            said(&["submit", "--name"]),
+            said(&["run", "python", "train.py"]),
+            said(&["show", "4", "5"]),
+            said(&["priority", "4"]),
+            said(&["up", "--gpu-budget", "4G"]),
+            said(&["up", "--policy", "fifo:"]),
+            said(&["bell\u{7}"]),
+        ].concat(), @r"
+        error: no such option '--gpu-memry'; did you mean '--gpu-memory'?
+        error: no such option '--frob'; `warpyard ps --help` lists them
+        error: --wait-mode: 'que' is none of schedule, queue; did you mean 'queue'?
+        error: --gpus: 'many' is not a whole number
+        error: --gpus: '-1' is not understood: -1 is not in 0..=4294967295
+        error: --name needs a value
+        error: unexpected 'train.py'; a command goes after --: warpyard run -- ...
+        error: unexpected '5'; `warpyard show --help` says what there is
+        error: <N> is missing; `warpyard priority --help` says more
+        error: --gpu-budget: '4G' is not understood: 'G' could mean powers of 1000 or of 1024
+        error: --policy: 'fifo:' is not understood: '' is no parameter; write key=value
+        error: no such command 'bell\u{7}'; `warpyard --help` lists them
+        ");
+    }
+}

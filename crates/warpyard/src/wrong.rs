@@ -1,0 +1,73 @@
+//! What can be wrong with a request before any server hears of it.
+
+use std::io;
+use warpyard_api::wire::NotAPolicy;
+
+/// A request that cannot be made. Each says what to do instead.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Wrong {
+    /// Neither a file nor a command.
+    #[error("nothing to submit; name a job file, or write a command after --")]
+    NothingToSubmit,
+    /// A file and a command.
+    #[error("both a job file ('{0}') and a command; submit one of them")]
+    FileAndCommand(String),
+    /// A job file that is not there, and may have been meant as a command.
+    #[error("no job file '{file}'; to run it as a command: warpyard {verb} -- {file}")]
+    NoSuchFile {
+        /// What was named.
+        file: String,
+        /// The command it was named to.
+        verb: &'static str,
+    },
+    /// A job file that cannot be read.
+    #[error("cannot read {file}")]
+    UnreadableFile {
+        /// The file.
+        file: String,
+        /// Why not.
+        source: io::Error,
+    },
+    /// Options of a task beside a file that has its tasks.
+    #[error("{0} cannot go with a job file; write it there, in the task it is for")]
+    TaskOptionsWithFile(String),
+    /// Problems of a document, rendered.
+    #[error("{0}")]
+    Document(String),
+    /// A dependency that cannot be read.
+    #[error("--after: '{0}' is no dependency; write 412, 412,413 or 412:fail (ok, fail or any)")]
+    BadAfter(String),
+    /// A dependency on nothing.
+    #[error("--after: '{0}' selects no job")]
+    AfterNothing(String),
+    /// An environment variable that cannot be read.
+    #[error("--env: '{0}' is no variable; write NAME=value, or NAME to take it along as it is here")]
+    BadEnv(String),
+    /// An environment variable that is not set here.
+    #[error("--env: {0} is not set here; write {0}=value")]
+    UnsetEnv(String),
+    /// A directory that is not there.
+    #[error("--workdir: there is no directory {0}")]
+    NoWorkdir(String),
+    /// The current directory is gone or cannot be named.
+    #[error("the current directory cannot be told; name one with --workdir")]
+    NoCurrentDir(#[source] io::Error),
+    /// A worker is not named and there are several.
+    #[error("there are several workers; name one of {0}")]
+    WhichWorker(String),
+    /// There is no worker.
+    #[error("there is no worker")]
+    NoWorker,
+    /// A policy that does not exist.
+    #[error("no policy is called '{0}'; `warpyard policies` lists them")]
+    NoSuchPolicy(String),
+    /// A policy that cannot be read.
+    #[error(transparent)]
+    BadPolicy(NotAPolicy),
+    /// A moment that cannot be read.
+    #[error("--since: '{0}' is no moment; write how long ago, such as 2h, or 2026-11-15T20:00:00Z")]
+    BadSince(String),
+    /// The person thought better of it.
+    #[error("nothing was cancelled")]
+    Declined,
+}
