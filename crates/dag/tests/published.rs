@@ -3,7 +3,7 @@
 mod shared;
 
 use serde_json::Value;
-use warpyard_dag::algorithm::{cpop, heft, peft};
+use warpyard_dag::algorithm::{Run, cpop, find, heft, peft};
 use warpyard_dag::{
     Bounds, Edge, Instance, Layered, Links, Schedule, check, optimistic_costs, rank_order, upward_ranks,
 };
@@ -116,5 +116,21 @@ fn peft_equals_the_shared_instances_in_every_task() {
         assert_eq!(column(|s| s.machine.into()), ints(&data["peft"]["proc"]), "{name}");
         assert_eq!(column(|s| s.start), ints(&data["peft"]["start"]), "{name}");
         assert_eq!(schedule.makespan(), data["makespan_peft"].as_f64().unwrap());
+    }
+}
+
+#[test]
+fn the_portfolio_and_the_genetic_search_find_the_proven_optima() {
+    for name in ["heft_topcuoglu.json", "heft_peft_example.json"] {
+        let Some((data, instance)) = textbook(name) else { return };
+        for algorithm in ["best", "genetic"] {
+            let plan = find(algorithm).unwrap().plan(&instance, &mut Run::iterations(30_000));
+            assert_eq!(check(&instance, &plan.schedule), Ok(()));
+            assert_eq!(
+                plan.schedule.makespan(),
+                data["optimal"]["makespan"].as_f64().unwrap(),
+                "{algorithm}: {name}"
+            );
+        }
     }
 }

@@ -1,8 +1,10 @@
 //! The portfolio: HEFT first, so that nothing worse is given back, then leanings from coarse to fine, justification
-//! of what they find, and a climb from the best of them for as long as there is time.
+//! of what they find, then climbing and tinkering in turns for as long as there is time, or until the lower bound is
+//! reached.
 
 use super::climb::Climber;
 use super::run::{Algorithm, Plan, Run};
+use super::tinker::Tinker;
 use super::workbench::{Leaning, Workbench, starts};
 use crate::instance::Instance;
 
@@ -42,15 +44,36 @@ fn best(instance: &Instance, run: &mut Run<'_>) -> Plan {
         }
     }
     polish(&mut bench, lead.1);
-    let mut climber = Climber::new(&bench, lead.1, lead.0);
-    let mut seen = bench.best.value;
-    while climber.step(&mut bench, "climb") {
-        if bench.best.value < seen {
-            polish(&mut bench, lead.1);
-            seen = bench.best.value;
-        }
+    if instance.tasks() > 0 {
+        search(&mut bench, lead);
     }
     bench.plan()
+}
+
+/// Climbs and tinkers in turns until time is up or nothing can be better.
+fn search(bench: &mut Workbench<'_, '_, '_>, (value, leaning): (f64, Leaning)) {
+    /// A try of the tinker costs a fraction of one of the climber.
+    const TURN: [usize; 2] = [4, 16];
+    let floor = bench.floor();
+    let mut climber = Climber::new(bench, leaning, value);
+    let mut tinker = Tinker::new(bench);
+    while bench.best.value > floor {
+        let before = bench.best.value;
+        for _ in 0..TURN[0] {
+            if !climber.step(bench, "climb") {
+                return;
+            }
+        }
+        if bench.best.value < before {
+            polish(bench, leaning);
+        }
+        tinker.learn(bench);
+        for _ in 0..TURN[1] {
+            if !tinker.step(bench) {
+                return;
+            }
+        }
+    }
 }
 
 /// Justifies the best schedule while that helps, then lets go of the machines once.

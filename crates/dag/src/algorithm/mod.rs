@@ -6,11 +6,13 @@ mod blend;
 mod climb;
 mod cpop;
 mod genetic;
+mod genome;
 mod heft;
 mod lookahead;
 mod peft;
 mod ready;
 mod run;
+mod tinker;
 mod workbench;
 
 pub use blend::blend;

@@ -3,6 +3,7 @@
 use std::rc::Rc;
 
 use super::run::{Objective, Plan, Run};
+use crate::bounds::Bounds;
 use crate::insertion::{Cheapest, Inserter, Lean};
 use crate::instance::Instance;
 use crate::rank::{optimistic_costs, rank_order, upward_ranks_of};
@@ -91,6 +92,19 @@ impl<'a, 'r, 's> Workbench<'a, 'r, 's> {
             self.run.tell(value, by);
         }
         value
+    }
+
+    /// A value no schedule can beat, where one is known.
+    pub(super) fn floor(&self) -> f64 {
+        match self.run.objective {
+            Objective::Makespan if self.instance.is_integral() => {
+                // Whole numbers only; the bound itself may have lost a trifle to rounding.
+                let bound = Bounds::of(self.instance).makespan();
+                (bound * (1.0 - 1e-12)).ceil()
+            }
+            Objective::Makespan => Bounds::of(self.instance).makespan(),
+            Objective::MeanTurnaround | Objective::MeanWait => 0.0,
+        }
     }
 
     pub(super) fn value(&self, schedule: &Schedule) -> f64 {
