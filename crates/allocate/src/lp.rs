@@ -62,7 +62,12 @@ impl Simplex {
         self.columns.len() - 1
     }
 
-    /// The value of column `i`.
+    /// Changes the objective.
+    pub(crate) fn set_gains(&mut self, gain: impl Fn(usize) -> f64) {
+        self.columns.iter_mut().enumerate().for_each(|(i, column)| column.gain = gain(i));
+    }
+
+    /// The value of every column.
     pub(crate) fn solution(&self) -> Vec<f64> {
         let mut x = vec![0.0; self.columns.len()];
         for (&variable, &value) in self.basis.iter().zip(&self.values) {
@@ -88,6 +93,19 @@ impl Simplex {
             }
         }
         prices
+    }
+
+    /// Keeps out of the basis whatever would lower the optimum just found: a second objective then breaks ties only.
+    pub(crate) fn hold_optimum(&mut self) {
+        let prices = self.prices();
+        let scale = self.columns.iter().map(|c| c.gain.abs()).fold(1e-300, f64::max);
+        for (i, price) in prices.iter().enumerate() {
+            self.barred[i] = !self.basic[i] && *price > 1e-9 * scale;
+        }
+        for (i, column) in self.columns.iter().enumerate() {
+            let variable = self.rows + i;
+            self.barred[variable] = !self.basic[variable] && self.reduced(column, &prices) < -1e-9 * scale;
+        }
     }
 
     fn gain(&self, variable: usize) -> f64 {

@@ -175,3 +175,70 @@ fn the_worked_example_comes_out_as_published() {
         );
     }
 }
+
+/// An oracle's instance with the published table of pairs.
+fn packed(file: &str) -> Option<(serde_json::Value, Instance)> {
+    let (oracle, mut instance) = oracle(file)?;
+    let table = std::fs::read_to_string(support::data("simulation_throughputs.json")?).expect("readable");
+    instance.pairs = Some(serde_json::from_str(&table).expect("a table"));
+    Some((oracle, instance))
+}
+
+const SHARING: Options = Options { types: Types::Aware, sharing: true };
+
+#[test]
+fn max_min_with_sharing_meets_the_exact_optimum() {
+    for file in ["packed.n32", "packed.n128", "packed_w1.n32", "packed_w1.n128"] {
+        let Some((oracle, instance)) = packed(&format!("max_min_fairness_{file}")) else { return };
+        let exact = oracle["reference"]["objective"].as_f64().expect("an exact objective");
+        let ours = solved(&instance, "max-min", SHARING).objective;
+        assert!((ours - exact).abs() <= 1e-6 * exact, "{file}: ours {ours}, exact {exact}");
+    }
+}
+
+#[test]
+fn other_goals_with_sharing_do_no_worse_than_published() {
+    let Some((oracle, instance)) = packed("finish_time_fairness_packed.n24") else { return };
+    let theirs = oracle["objective"].as_f64().expect("an objective");
+    let ours = solved(&instance, "finish-time", SHARING).objective;
+    assert!(ours <= theirs * (1.0 + 1e-6) && ours >= theirs * 0.99, "ours {ours}, theirs {theirs}");
+
+    let Some((oracle, instance)) = packed("min_total_duration_packed.n24") else { return };
+    let theirs = oracle["objective"].as_f64().expect("an objective");
+    let ours = solved(&instance, "makespan", SHARING).objective;
+    assert!(ours <= theirs * (1.0 + 1e-6) && ours >= theirs * 0.94, "ours {ours}, theirs {theirs}");
+
+    let Some((oracle, mut instance)) = packed("max_sum_throughput_normalized_by_cost_packed_SLOs.n24") else {
+        return;
+    };
+    for (t, cost) in instance.types.iter_mut().zip([0.135, 0.43, 0.74]) {
+        t.cost_per_hour = Some(cost);
+    }
+    let theirs = oracle["objective"].as_f64().expect("an objective");
+    let ours = solved(&instance, "cost", SHARING).objective;
+    assert!(ours >= theirs * (1.0 - 1e-6), "ours {ours}, theirs {theirs}");
+    eprintln!("cost with sharing: ours {ours}, theirs {theirs}");
+}
+
+#[test]
+fn filling_with_sharing_lifts_everyone_at_least_as_high_as_published() {
+    let Some((oracle, instance)) = packed("max_min_fairness_water_filling_packed.n24") else { return };
+    let ours = solved(&instance, "max-min-fill", SHARING);
+    let level = |m: usize, speed: f64| {
+        let job = &instance.jobs[m];
+        let mean = job.throughputs.iter().sum::<f64>() / 3.0;
+        speed / mean / job.weight
+    };
+    let mut theirs: Vec<f64> = support::numbers(&oracle["effective_throughputs"])
+        .into_iter()
+        .enumerate()
+        .map(|(m, s)| level(m, s))
+        .collect();
+    let mut mine: Vec<f64> =
+        ours.normalised.iter().zip(&instance.jobs).map(|(n, job)| n / job.weight).collect();
+    theirs.sort_by(f64::total_cmp);
+    mine.sort_by(f64::total_cmp);
+    // Sorted from the worst off, the first place in which they differ is in our favour.
+    let first = mine.iter().zip(&theirs).find(|(a, b)| (*a - *b).abs() > 2e-4);
+    assert!(first.is_none_or(|(ours, theirs)| ours > theirs), "{mine:?}\n{theirs:?}");
+}

@@ -1,6 +1,7 @@
 //! What each goal's objective is, and what prices prove about it. All of it is weak duality: whatever the prices, no
 //! allocation can pass the bound they give, so a bound that meets the objective proves it.
 
+use super::pairs::{excess, together};
 use super::{CheckError, OPTIMAL};
 use crate::answer::{Answer, Certificate};
 use crate::instance::{Instance, Job};
@@ -10,6 +11,8 @@ pub(super) struct Case<'a> {
     /// The speeds the goal sees.
     pub(super) speeds: Vec<Vec<f64>>,
     pub(super) answer: &'a Answer,
+    /// The speed each job gets.
+    achieved: Vec<f64>,
 }
 
 /// A job's dual: a step a second is worth `speed`, all of the job's time `time`; then no way of reaching a target r
@@ -20,7 +23,21 @@ struct Worth {
     time: f64,
 }
 
-impl Case<'_> {
+impl<'a> Case<'a> {
+    pub(super) fn new(instance: &'a Instance, speeds: Vec<Vec<f64>>, answer: &'a Answer) -> Self {
+        let alone = |(row, x): (&Vec<f64>, &[f64])| row.iter().zip(x).map(|(t, x)| t * x).sum();
+        let mut achieved: Vec<f64> = speeds.iter().zip(answer.allocation.rows()).map(alone).collect();
+        for pair in &answer.pairs {
+            let [a, b] = pair.jobs;
+            for (j, share) in pair.shares.iter().enumerate() {
+                let both = together(instance, &instance.jobs[a], &instance.jobs[b], j).unwrap_or_default();
+                achieved[a] += both[0] * share;
+                achieved[b] += both[1] * share;
+            }
+        }
+        Self { instance, speeds, answer, achieved }
+    }
+
     fn jobs(&self) -> impl Iterator<Item = (usize, &Job, &[f64])> {
         self.instance
             .jobs
@@ -41,7 +58,7 @@ impl Case<'_> {
     }
 
     fn speed(&self, m: usize) -> f64 {
-        self.speeds[m].iter().zip(self.answer.allocation.job(m)).map(|(t, x)| t * x).sum()
+        self.achieved[m]
     }
 
     fn worth_of_cluster(&self, prices: &[f64]) -> f64 {
@@ -79,6 +96,9 @@ impl Case<'_> {
     }
 
     pub(super) fn bound(&self, goal: &str) -> Result<f64, CheckError> {
+        if let Certificate::Jobs { speed, time } = &self.answer.certificate {
+            return self.shared_bound(goal, speed, time);
+        }
         match goal {
             "throughput" => Ok(self.total_bound(&self.speeds)),
             "makespan" => Ok(1.0 / self.rise_bound(&self.rates(goal)?, 1.0 / self.answer.objective)),
@@ -92,6 +112,33 @@ impl Case<'_> {
             "finish-time" => self.finish_bound(),
             "cost" => self.cost_bound(),
             "strategy-proof" => Ok(self.welfare_bound()),
+            _ => Err(CheckError::Certificate),
+        }
+    }
+
+    /// The bounds where jobs share GPUs.
+    fn shared_bound(&self, goal: &str, speed: &[f64], time: &[f64]) -> Result<f64, CheckError> {
+        let rise = |rates: &[f64]| {
+            let slope: f64 = rates.iter().zip(speed).map(|(rate, worth)| rate * worth).sum();
+            self.budget(time, |m, _| speed[m]) / slope
+        };
+        match goal {
+            "throughput" => Ok(self.budget(time, |_, _| 1.0)),
+            "cost" => Ok(self.budget(time, |_, j| 1.0 / self.cost(j))),
+            "max-min" => Ok(rise(&self.rates(goal)?)),
+            "makespan" => Ok(1.0 / rise(&self.rates(goal)?)),
+            "finish-time" => {
+                let budget = self.budget(time, |m, _| speed[m]);
+                let finish = self.finish()?;
+                Ok(self.least_ratio(|ratio| {
+                    let wanted = finish.iter().map(|f| target(f, ratio));
+                    wanted
+                        .zip(speed)
+                        .map(|(t, worth)| if *worth > 0.0 { t * worth } else { 0.0 })
+                        .sum::<f64>()
+                        <= budget
+                }))
+            }
             _ => Err(CheckError::Certificate),
         }
     }
@@ -139,11 +186,29 @@ impl Case<'_> {
     }
 
     fn value(&self, values: &[Vec<f64>]) -> f64 {
-        values
-            .iter()
-            .zip(self.answer.allocation.rows())
-            .map(|(v, x)| v.iter().zip(x).map(|(v, x)| v * x).sum::<f64>())
-            .sum()
+        let rows = values.iter().zip(self.answer.allocation.rows());
+        let alone: f64 = rows.map(|(v, x)| v.iter().zip(x).map(|(v, x)| v * x).sum::<f64>()).sum();
+        let mut together_value = 0.0;
+        for pair in &self.answer.pairs {
+            let [a, b] = pair.jobs.map(|m| &self.instance.jobs[m]);
+            for (j, share) in pair.shares.iter().enumerate() {
+                let both = together(self.instance, a, b, j).unwrap_or_default();
+                together_value += share * both.iter().sum::<f64>() / self.cost(j);
+            }
+        }
+        alone + together_value
+    }
+
+    fn cost(&self, j: usize) -> f64 {
+        self.instance.types[j].cost_per_hour.unwrap_or(1.0)
+    }
+
+    /// What the cluster and the jobs' time are worth, prices raised until no way to run is worth more than it costs.
+    fn budget(&self, time: &[f64], worth: impl Fn(usize, usize) -> f64) -> f64 {
+        let prices = &self.answer.prices;
+        let raised = excess(self.instance, &self.speeds, prices, time, worth);
+        let prices: Vec<f64> = prices.iter().zip(raised).map(|(p, e)| p + e).collect();
+        self.worth_of_cluster(&prices) + time.iter().sum::<f64>()
     }
 
     fn per_cost(&self) -> Result<Vec<Vec<f64>>, CheckError> {
@@ -228,16 +293,6 @@ impl Case<'_> {
     /// A smaller ratio asks for more speed than the cluster is worth: the smallest that does not, by halving.
     fn finish_bound(&self) -> Result<f64, CheckError> {
         let finish = self.finish()?;
-        let target = |(steps, age, alone): &(f64, f64, f64), ratio: f64| {
-            let left = ratio * alone - age;
-            if *steps <= 0.0 {
-                0.0
-            } else if left > 0.0 {
-                steps / left
-            } else {
-                f64::INFINITY
-            }
-        };
         let objective = self.answer.objective;
         let prices = &self.answer.prices;
         let worths: Vec<Worth> = self
@@ -258,12 +313,17 @@ impl Case<'_> {
             }
             cost <= budget
         };
-        let (mut no, mut yes) = (0.0, objective * (1.0 + OPTIMAL));
+        Ok(self.least_ratio(possible))
+    }
+
+    /// The smallest ratio that is not shown impossible, by halving.
+    fn least_ratio(&self, possible: impl Fn(f64) -> bool) -> f64 {
+        let (mut no, mut yes) = (0.0, self.answer.objective * (1.0 + OPTIMAL));
         for _ in 0..100 {
             let middle = 0.5 * (no + yes);
             if possible(middle) { yes = middle } else { no = middle }
         }
-        Ok(yes)
+        yes
     }
 
     /// Every job is as fast as it can be alone, or was stopped by prices under which all money was spent and any more
@@ -332,6 +392,18 @@ impl Case<'_> {
             budget += worth.time;
         }
         if slope > 0.0 { own.min(budget / slope) } else { own }
+    }
+}
+
+/// The speed a ratio of finish times asks for.
+fn target((steps, age, alone): &(f64, f64, f64), ratio: f64) -> f64 {
+    let left = ratio * alone - age;
+    if *steps <= 0.0 {
+        0.0
+    } else if left > 0.0 {
+        steps / left
+    } else {
+        f64::INFINITY
     }
 }
 

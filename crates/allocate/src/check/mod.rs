@@ -2,6 +2,7 @@
 //! prove by duality that nothing better exists. Shares no code with the solvers.
 
 mod bounds;
+mod pairs;
 
 use crate::answer::{Answer, Certificate};
 use crate::goal::{GoalDef, Options, Sense, Types};
@@ -105,7 +106,7 @@ pub fn check(
     answer: &Answer,
 ) -> Result<Checked, CheckError> {
     let excess = feasible(instance, answer)?;
-    let case = bounds::Case { instance, speeds: seen_speeds(instance, options.types), answer };
+    let case = bounds::Case::new(instance, seen_speeds(instance, options.types), answer);
     let found = case.objective(goal.name)?;
     // A sum of logarithms may be nothing at all; every other objective is its own measure.
     let least = if goal.name == "strategy-proof" { 1.0 } else { 1e-300 };

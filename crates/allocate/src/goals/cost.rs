@@ -35,6 +35,9 @@ pub(crate) fn needed(job: &Job) -> Result<Option<f64>, SolveError> {
 
 fn solve(instance: &Instance, options: Options) -> Result<Answer, SolveError> {
     let problem = laid_out(instance, options.types);
+    if options.sharing {
+        return crate::sharing::cost(instance, &problem);
+    }
     let costs = costs(instance)?;
     let value: Vec<f64> =
         problem.speed.chunks_exact(problem.k).flat_map(|row| divided(row, &costs)).collect();

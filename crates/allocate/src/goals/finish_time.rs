@@ -62,6 +62,9 @@ impl Target for Finish {
 
 fn solve(instance: &Instance, options: Options) -> Result<Answer, SolveError> {
     let problem = laid_out(instance, options.types);
+    if options.sharing {
+        return crate::sharing::finish_time(instance, &problem);
+    }
     let mut seed = alone(&problem);
     let finish = Finish::new(instance, &problem, &seed)?;
     // Half of that is where the rise starts: reached with room to spare.

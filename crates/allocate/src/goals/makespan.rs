@@ -17,6 +17,9 @@ pub(crate) const DEF: GoalDef = GoalDef {
 
 fn solve(instance: &Instance, options: Options) -> Result<Answer, SolveError> {
     let problem = laid_out(instance, options.types);
+    if options.sharing {
+        return crate::sharing::makespan(instance, &problem);
+    }
     // thr ≥ S/T for every job: with θ = 1/T, a rise at rate S.
     let mut found = worst_as_fast_as_can_be(&problem, steps(instance, DEF.name)?)?;
     found.objective = 1.0 / found.objective;

@@ -24,6 +24,9 @@ pub(crate) fn speed_per_level(problem: &Problem, m: usize) -> f64 {
 
 fn solve(instance: &Instance, options: Options) -> Result<Answer, SolveError> {
     let problem = laid_out(instance, options.types);
+    if options.sharing {
+        return crate::sharing::max_min(instance, &problem);
+    }
     let rate: Vec<f64> = (0..problem.n).map(|m| speed_per_level(&problem, m)).collect();
     let found = worst_as_fast_as_can_be(&problem, rate)?;
     Ok(found.answer(instance, &problem))

@@ -19,6 +19,9 @@ pub(crate) const DEF: GoalDef = GoalDef {
 
 fn solve(instance: &Instance, options: Options) -> Result<Answer, SolveError> {
     let problem = laid_out(instance, options.types);
+    if options.sharing {
+        return crate::sharing::fill(instance, &problem);
+    }
     let filled = fill(&problem, Tree::flat(&problem.weight))?;
     let mut shares = filled.shares;
     let level = |m: usize, speed: f64| speed * problem.level_per_step(m) / problem.weight[m];

@@ -18,6 +18,9 @@ pub(crate) const DEF: GoalDef = GoalDef {
 
 fn solve(instance: &Instance, options: Options) -> Result<Answer, SolveError> {
     let problem = laid_out(instance, options.types);
+    if options.sharing {
+        return crate::sharing::throughput(instance, &problem);
+    }
     let mut totalled =
         Totalling { problem: &problem, value: &problem.speed, due: &[], kept: Kept::Worth(0.0) }
             .solve(None, AIM);

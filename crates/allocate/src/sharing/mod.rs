@@ -1,5 +1,12 @@
 //! Two jobs on one GPU. Sharing ties jobs to one another and not only to the types, so the price method does not
-//! help; but jobs of one profile, width and weight are all alike, and the problem in classes of them is small.
+//! help; but jobs that are alike in everything the goal looks at form a class, and the problem in classes is small:
+//! what a class gets alone and with each other class, on each type.
+
+mod goals;
+mod program;
+mod spread;
+
+pub(crate) use goals::{cost, fill, finish_time, makespan, max_min, throughput};
 
 use crate::instance::{Instance, Job};
 use crate::table::Profile;

@@ -1,0 +1,244 @@
+//! The goals that know sharing, as programs in classes.
+
+use super::program::Ways;
+use super::spread::Spread;
+use crate::answer::{Answer, Certificate};
+use crate::goal::SolveError;
+use crate::goals::cost::{costs, needed, shortfalls};
+use crate::goals::finish_time::Finish;
+use crate::goals::isolated::alone;
+use crate::goals::max_min::speed_per_level;
+use crate::goals::steps;
+use crate::instance::Instance;
+use crate::lp::Column;
+use crate::problem::Problem;
+
+/// One target per class, of jobs that all have it.
+fn per_class(ways: &Ways, target: impl Fn(usize) -> f64) -> Vec<f64> {
+    ways.classes.iter().map(|class| target(class.jobs[0])).collect()
+}
+
+pub(crate) fn max_min(instance: &Instance, problem: &Problem) -> Result<Answer, SolveError> {
+    let rate = |m: usize| speed_per_level(problem, m);
+    let ways = Ways::new(instance, problem, "max-min", rate)?;
+    let scaled = ways.scale(&per_class(&ways, rate))?;
+    Ok(Spread::new(&ways, &scaled.solution, problem).answer(
+        instance,
+        problem,
+        &ways,
+        &scaled.duals,
+        scaled.value,
+    ))
+}
+
+pub(crate) fn makespan(instance: &Instance, problem: &Problem) -> Result<Answer, SolveError> {
+    let steps = steps(instance, "makespan")?;
+    let ways = Ways::new(instance, problem, "makespan", |m| steps[m])?;
+    let mut scaled = ways.scale(&per_class(&ways, |m| steps[m]))?;
+    let makespan = 1.0 / scaled.value;
+    scaled.duals.types.iter_mut().for_each(|price| *price *= makespan * makespan);
+    let spread = Spread::new(&ways, &scaled.solution, problem);
+    let mut answer = spread.answer(instance, problem, &ways, &scaled.duals, makespan);
+    // The certificate is in θ = 1/T, and so are its prices per step a second.
+    if let Certificate::Jobs { speed, time } = &mut answer.certificate {
+        speed.iter_mut().chain(time).for_each(|price| *price *= makespan * makespan);
+    }
+    Ok(answer)
+}
+
+/// Newton's method on the ratio: at a ratio out of reach the prices say what it must grow to at least.
+pub(crate) fn finish_time(instance: &Instance, problem: &Problem) -> Result<Answer, SolveError> {
+    let finish = Finish::new(instance, problem, &alone(problem))?;
+    let waiting = || (0..problem.n).filter(|&m| finish.waits(m));
+    let also = |m: usize| finish.steps[m] + 1e-3 * finish.age[m] + 1e-6 * finish.alone[m];
+    let ways = Ways::new(instance, problem, "finish-time", also)?;
+    let mut ratio = waiting().map(|m| finish.ratio(m, problem.fastest[m])).fold(0.0, f64::max);
+    let target = |ratio: f64, m: usize| {
+        if finish.waits(m) { finish.steps[m] / (ratio * finish.alone[m] - finish.age[m]) } else { 0.0 }
+    };
+    for _ in 0..60 {
+        let scaled = ways.scale(&per_class(&ways, |m| target(ratio, m)))?;
+        if scaled.value >= 1.0 - 1e-10 {
+            let slope: f64 = ways
+                .classes
+                .iter()
+                .zip(&scaled.duals.speed)
+                .map(|(class, worth)| {
+                    let m = class.jobs[0];
+                    let left = ratio * finish.alone[m] - finish.age[m];
+                    let steep = finish.steps[m] * finish.alone[m] / (left * left);
+                    class.jobs.len() as f64 * worth * if finish.waits(m) { steep } else { 0.0 }
+                })
+                .sum();
+            let mut duals = scaled.duals;
+            if slope > 0.0 {
+                let prices = duals.types.iter_mut().chain(&mut duals.time).chain(&mut duals.speed);
+                prices.for_each(|price| *price /= slope);
+            }
+            let spread = Spread::new(&ways, &scaled.solution, problem);
+            return Ok(spread.answer(instance, problem, &ways, &duals, ratio));
+        }
+        ratio = grown(&ways, &scaled.duals.speed, scaled.value, ratio, |m, ratio| target(ratio, m));
+    }
+    Err(SolveError::Stuck { gap: f64::NAN })
+}
+
+/// The least ratio at which what everyone must reach, priced, is no more than it was when scaled by `factor`.
+fn grown(ways: &Ways, worth: &[f64], factor: f64, ratio: f64, target: impl Fn(usize, f64) -> f64) -> f64 {
+    let priced = |ratio: f64| -> f64 {
+        let of = |(class, worth): (&super::program::Class, &f64)| {
+            class.jobs.len() as f64 * worth * target(class.jobs[0], ratio)
+        };
+        ways.classes.iter().zip(worth).map(of).sum()
+    };
+    let most = factor * priced(ratio);
+    let (mut low, mut high) = (ratio, 2.0 * ratio);
+    while priced(high) > most {
+        (low, high) = (high, 2.0 * high);
+    }
+    for _ in 0..200 {
+        let middle = 0.5 * (low + high);
+        if priced(middle) > most { low = middle } else { high = middle }
+    }
+    high
+}
+
+pub(crate) fn throughput(instance: &Instance, problem: &Problem) -> Result<Answer, SolveError> {
+    let ways = Ways::new(instance, problem, "throughput", |_| 0.0)?;
+    total(instance, problem, &ways, &vec![1.0; problem.k])
+}
+
+/// The most value: each way's steps a second over its type's cost.
+fn total(instance: &Instance, problem: &Problem, ways: &Ways, costs: &[f64]) -> Result<Answer, SolveError> {
+    let mut program = ways.program(None);
+    let value =
+        |i: usize| ways.ways[i].members().map(|(_, speed)| speed).sum::<f64>() / costs[ways.ways[i].gpu_type];
+    program.set_gains(value);
+    program.solve().map_err(|_| SolveError::Stuck { gap: f64::NAN })?;
+    let duals = ways.duals(&program.prices(), None);
+    let spread = Spread::new(ways, &program.solution(), problem);
+    Ok(spread.answer(instance, problem, ways, &duals, program.objective()))
+}
+
+pub(crate) fn cost(instance: &Instance, problem: &Problem) -> Result<Answer, SolveError> {
+    let costs = costs(instance)?;
+    let needed: Vec<Option<f64>> = instance.jobs.iter().map(needed).collect::<Result<_, _>>()?;
+    let ways = Ways::new(instance, problem, "cost", |m| needed[m].unwrap_or(0.0))?;
+    if needed.iter().all(Option::is_none) {
+        return total(instance, problem, &ways, &costs);
+    }
+    // First as many steps a second towards deadlines as can be had, then the most value that leaves.
+    let due = per_class(&ways, |m| needed[m].unwrap_or(0.0));
+    let units: Vec<f64> = due.iter().map(|due| if *due > 0.0 { *due } else { 1.0 }).collect();
+    let mut program = ways.with_limits(&units, &due);
+    let kept = ways.ways.len();
+    program.set_gains(|i| if i >= kept { units[i - kept] } else { 0.0 });
+    let stuck = |_| SolveError::Stuck { gap: f64::NAN };
+    program.solve().map_err(stuck)?;
+    program.hold_optimum();
+    let value =
+        |i: usize| ways.ways[i].members().map(|(_, speed)| speed).sum::<f64>() / costs[ways.ways[i].gpu_type];
+    program.set_gains(|i| if i >= kept { 0.0 } else { value(i) });
+    program.solve().map_err(stuck)?;
+    let solution = program.solution();
+    let speeds = ways.speeds(&solution);
+    let duals = ways.duals(&program.prices()[..ways.capacity.len() + 2 * ways.classes.len()], Some(&units));
+    let mut class_of = vec![0; problem.n];
+    ways.classes.iter().enumerate().for_each(|(c, class)| class.jobs.iter().for_each(|&m| class_of[m] = c));
+    let shortfalls = shortfalls(instance, &needed, |m| speeds[class_of[m]]);
+    let objective = solution[..kept].iter().enumerate().map(|(i, time)| time * value(i)).sum();
+    let answer = Spread::new(&ways, &solution, problem).answer(instance, problem, &ways, &duals, objective);
+    // Two objectives one after the other have no one set of prices; this answer stands on the simplex alone.
+    Ok(Answer { shortfalls, certificate: Certificate::Rule, ..answer })
+}
+
+/// Levels filled one after another, classes stopping as their speed becomes dear.
+pub(crate) fn fill(instance: &Instance, problem: &Problem) -> Result<Answer, SolveError> {
+    let rate = |m: usize| speed_per_level(problem, m);
+    let ways = Ways::new(instance, problem, "max-min-fill", rate)?;
+    let rates = per_class(&ways, rate);
+    let mut stopped: Vec<Option<f64>> = vec![None; rates.len()];
+    let mut level = 0.0;
+    let (mut objective, mut first) = (None, None);
+    loop {
+        let top = rates.iter().enumerate().filter(|(c, _)| stopped[*c].is_none());
+        let top = top
+            .map(|(c, rate)| problem.fastest[ways.classes[c].jobs[0]] / rate)
+            .fold(f64::INFINITY, f64::min);
+        let mut reached = top;
+        let targets = |level: f64| -> Vec<f64> {
+            rates.iter().zip(&stopped).map(|(rate, stop)| rate * stop.unwrap_or(level)).collect()
+        };
+        let mut last = ways.scale(&targets(reached))?;
+        let mut worth = None;
+        for _ in 0..60 {
+            if last.value >= 1.0 - 1e-10 || reached <= level {
+                break;
+            }
+            // Σ worth·speed cannot pass what it is now: that leaves this much for those who still rise.
+            let duals = &last.duals.speed;
+            let weighed = |c: usize| ways.classes[c].jobs.len() as f64 * duals[c] * rates[c];
+            let all: f64 = (0..rates.len()).map(|c| weighed(c) * stopped[c].unwrap_or(reached)).sum();
+            let fixed: f64 = (0..rates.len()).filter_map(|c| stopped[c].map(|stop| stop * weighed(c))).sum();
+            let rising: f64 = (0..rates.len()).filter(|&c| stopped[c].is_none()).map(weighed).sum();
+            worth = Some(duals.clone());
+            reached = if rising > 0.0 {
+                ((all * last.value - fixed) / rising).clamp(level, reached)
+            } else {
+                level
+            };
+            last = ways.scale(&targets(reached))?;
+        }
+        level = reached;
+        objective.get_or_insert(level);
+        first.get_or_insert(last.duals);
+        let mut halted = 0;
+        let dearest = worth.as_ref().map_or(0.0, |w| {
+            (0..rates.len()).filter(|&c| stopped[c].is_none()).map(|c| w[c] * rates[c]).fold(0.0, f64::max)
+        });
+        for c in 0..rates.len() {
+            let capped = problem.fastest[ways.classes[c].jobs[0]] <= rates[c] * level * (1.0 + 1e-9);
+            let dear = worth.as_ref().is_some_and(|w| w[c] * rates[c] > 1e-7 * dearest);
+            if stopped[c].is_none() && (capped || dear) {
+                stopped[c] = Some(level * (1.0 - 1e-9));
+                halted += 1;
+            }
+        }
+        if stopped.iter().all(Option::is_some) {
+            let (Some(objective), Some(duals)) = (objective, first) else {
+                return Err(SolveError::Stuck { gap: f64::NAN });
+            };
+            let answer = Spread::new(&ways, &last.solution, problem)
+                .answer(instance, problem, &ways, &duals, objective);
+            return Ok(Answer { certificate: Certificate::Rule, ..answer });
+        }
+        if halted == 0 {
+            return Err(SolveError::Stuck { gap: f64::NAN });
+        }
+    }
+}
+
+impl Ways {
+    /// The program with, for each class, a column of steps a second that count, limited by the class's own speed and by
+    /// `most` per job, in units of `units`.
+    fn with_limits(&self, units: &[f64], most: &[f64]) -> crate::lp::Simplex {
+        let (k, c) = (self.capacity.len(), self.classes.len());
+        let jobs: Vec<f64> = self.classes.iter().map(|class| class.jobs.len() as f64).collect();
+        let limits = most.iter().zip(units).zip(&jobs).map(|((most, unit), n)| n * most / unit);
+        let rhs =
+            self.capacity.iter().copied().chain(jobs.iter().copied()).chain(std::iter::repeat_n(0.0, c));
+        let mut program = crate::lp::Simplex::new(rhs.chain(limits).collect());
+        for way in &self.ways {
+            let mut entries = vec![(way.gpu_type, self.classes[way.classes[0]].gpus)];
+            for (class, speed) in way.members() {
+                entries.push((k + class, 1.0));
+                entries.push((k + c + class, -speed / units[class]));
+            }
+            program.add(Column { gain: 0.0, entries });
+        }
+        for class in 0..c {
+            program.add(Column { gain: 0.0, entries: vec![(k + c + class, 1.0), (k + 2 * c + class, 1.0)] });
+        }
+        program
+    }
+}
