@@ -111,6 +111,11 @@ impl<'a> Run<'a> {
         true
     }
 
+    /// Whether time is up in the midst of a schedule; a run by count always finishes what it began.
+    pub(crate) fn is_over(&mut self) -> bool {
+        self.left.is_none() && (self.stop)()
+    }
+
     pub(crate) fn tell(&mut self, best: f64, by: &'static str) {
         (self.progress)(Progress { iterations: self.made, best, by });
     }

@@ -9,6 +9,9 @@ use crate::instance::Instance;
 use crate::rank::{optimistic_costs, rank_order, upward_ranks_of};
 use crate::schedule::{Schedule, Slot};
 
+/// So many tasks are placed before the clock is looked at again.
+const PART: usize = 4096;
+
 /// How far the choice of machine leans away from the earliest finish; see [`Lean`].
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Leaning {
@@ -65,14 +68,24 @@ impl<'a, 'r, 's> Workbench<'a, 'r, 's> {
         }
         if leaning == Leaning::NONE {
             let mut inserter = Inserter::new(self.instance, &self.plain);
-            inserter.place_all(order);
+            for part in order.chunks(PART) {
+                if self.run.is_over() {
+                    return None;
+                }
+                inserter.place_all(part);
+            }
             return Some(inserter.into_schedule());
         }
         let table = if leaning.foresight == 0.0 { Rc::default() } else { self.table() };
         let lean = Lean { table: &table, foresight: leaning.foresight, thrift: leaning.thrift };
         let cheapest = self.cheapest(leaning, &lean);
         let mut inserter = Inserter::new(self.instance, &cheapest);
-        inserter.place_all_leaning(order, &lean);
+        for part in order.chunks(PART) {
+            if self.run.is_over() {
+                return None;
+            }
+            inserter.place_all_leaning(part, &lean);
+        }
         Some(inserter.into_schedule())
     }
 

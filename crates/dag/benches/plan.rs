@@ -1,0 +1,193 @@
+//! Prints the tables of planning: time against streaming over the costs, makespans against HEFT, mean turnaround by
+//! size. Every figure is measured in the same run. `cargo bench -p warpyard-dag [-- part...]`, parts being `time`,
+//! `quality`, `stg`, `turnaround`, `workflows`.
+
+use std::hint::black_box;
+use std::time::{Duration, Instant};
+
+use warpyard_dag::algorithm::{ALGORITHMS, Objective, Plan, Run, find, heft};
+use warpyard_dag::read::{Machines, parse};
+use warpyard_dag::{Bounds, Edge, Instance, Layered, Links, check};
+
+const HEADLINE: (usize, usize) = (84_654, 188);
+
+fn main() {
+    let wanted: Vec<String> = std::env::args().skip(1).filter(|a| !a.starts_with('-')).collect();
+    let parts: [(&str, fn()); 5] = [
+        ("time", time),
+        ("quality", quality),
+        ("stg", standard_task_graphs),
+        ("workflows", workflows),
+        ("turnaround", turnaround),
+    ];
+    for (name, part) in parts {
+        if wanted.is_empty() || wanted.iter().any(|w| w == name) {
+            part();
+            println!();
+        }
+    }
+}
+
+fn layered(tasks: usize, machines: usize, seed: u64) -> Instance {
+    Layered { tasks, machines, seed, ..Layered::default() }.generate().expect("the generator makes instances")
+}
+
+/// The shortest of several times, in milliseconds.
+fn shortest(times: usize, mut what: impl FnMut()) -> f64 {
+    let mut best = f64::INFINITY;
+    for _ in 0..times {
+        let start = Instant::now();
+        what();
+        best = best.min(start.elapsed().as_secs_f64() * 1e3);
+    }
+    best
+}
+
+fn for_seconds(name: &str, instance: &Instance, seconds: f64, objective: Objective) -> Plan {
+    let until = Instant::now() + Duration::from_secs_f64(seconds);
+    let mut run = Run::until(|| Instant::now() >= until).objective(objective);
+    let plan = find(name).expect("a registered name").plan(instance, &mut run);
+    assert_eq!(check(instance, &plan.schedule), Ok(()), "{name}");
+    plan
+}
+
+fn stream(costs: &[f64]) -> f64 {
+    let mut lanes = [0.0; 8];
+    for chunk in costs.as_chunks::<8>().0 {
+        lanes.iter_mut().zip(chunk).for_each(|(lane, cost)| *lane += cost);
+    }
+    lanes.iter().sum()
+}
+
+fn time() {
+    let (tasks, machines) = HEADLINE;
+    let instance = layered(tasks, machines, 1);
+    println!("time at {tasks} tasks x {machines} machines x {} edges", instance.edge_count());
+    let passes = shortest(15, || {
+        black_box(stream(instance.cost_matrix()));
+        black_box(stream(instance.cost_matrix()));
+    });
+    println!("  two streaming passes over the costs  {passes:8.1} ms");
+    let uniform = shortest(15, || drop(black_box(heft(&instance))));
+    println!(
+        "  heft, uniform links                  {uniform:8.1} ms  {:5.2}x (at most 3x)",
+        uniform / passes
+    );
+    let pairs = with_pairs(&instance);
+    let general = shortest(5, || drop(black_box(heft(&pairs))));
+    println!(
+        "  heft, links per pair                 {general:8.1} ms  {:5.2}x (under 150 ms)",
+        general / passes
+    );
+    let base = heft(&instance).makespan();
+    for name in ["blend", "peft", "learned"] {
+        let Some(algorithm) = find(name) else { continue };
+        let mut makespan = 0.0;
+        let took = shortest(3, || {
+            makespan = algorithm.plan(&instance, &mut Run::iterations(1)).schedule.makespan();
+        });
+        println!("  {name:<36} {took:8.1} ms  {:5.2}x heft, makespan {:.4}", took / uniform, makespan / base);
+    }
+    let start = Instant::now();
+    let plan = for_seconds("best", &instance, 1.0, Objective::Makespan);
+    let share = plan.schedule.makespan() / base;
+    println!(
+        "  best, 1 s ({:.2} s)                   makespan {share:.4} of heft (at most 0.98), by {}",
+        start.elapsed().as_secs_f64(),
+        plan.winner.unwrap_or("-")
+    );
+}
+
+/// The same instance with links that differ by up to a factor of three.
+fn with_pairs(instance: &Instance) -> Instance {
+    let p = instance.machines();
+    let mut draw = warpyard_dag::SplitMix64::new(7);
+    let bandwidth = (0..p * p).map(|_| 0.5 + draw.unit()).collect();
+    let latency = (0..p * p).map(|_| draw.unit() * 10.0).collect();
+    let edges: Vec<Edge> = instance.edges().collect();
+    Instance::new(p, instance.cost_matrix().to_vec(), &edges, Links::Pairs { latency, bandwidth })
+        .expect("only the links differ")
+}
+
+fn quality() {
+    println!("makespan as a share of heft's, mean over 20 seeds (searches: 1 s each)");
+    println!("  {:<12} {:>12} {:>12} {:>12}", "", "1000x188", "1000x32", "1000x8");
+    for algorithm in ALGORITHMS.iter().filter(|a| a.name != "heft") {
+        let cells = [188, 32, 8].map(|machines| {
+            let shares = (1..=20).map(|seed| {
+                let instance = layered(1000, machines, seed);
+                let plan = for_seconds(algorithm.name, &instance, 1.0, Objective::Makespan);
+                plan.schedule.makespan() / heft(&instance).makespan()
+            });
+            format!("{:12.4}", shares.sum::<f64>() / 20.0)
+        });
+        println!("  {:<12} {}", algorithm.name, cells.join(" "));
+    }
+}
+
+fn shared(path: &str) -> Option<String> {
+    let path = format!("{}/../../../shared/data/dag/{path}", env!("CARGO_MANIFEST_DIR"));
+    std::fs::read_to_string(&path).inspect_err(|e| eprintln!("SKIPPED: {path}: {e}")).ok()
+}
+
+fn standard_task_graphs() {
+    let Some(optima) = shared("stg/optima.json") else { return };
+    let optima: serde_json::Value = serde_json::from_str(&optima).expect("the optima are JSON");
+    let (mut proven, mut reached) = (0, 0);
+    for (name, by_count) in optima["results"].as_object().expect("results by file") {
+        let Some(text) = shared(&format!("stg/{name}")) else { return };
+        for (count, result) in by_count.as_object().expect("results by count") {
+            let Some(optimum) = result["optimal"].as_f64() else { continue };
+            let machines = Machines::identical(count.parse().expect("a count"));
+            let instance = parse(&text).and_then(|i| i.on(Some(&machines))).expect("a task graph");
+            let found = for_seconds("best", &instance, 1.0, Objective::Makespan).schedule.makespan();
+            proven += 1;
+            reached += u32::from(found == optimum);
+        }
+    }
+    println!(
+        "standard task graphs: best with 1 s is optimal on {reached} of {proven} proven cases (at least 13)"
+    );
+}
+
+fn workflows() {
+    println!("real workflows on 8 machines of 4 speeds: makespan as a share of heft's (searches: 1 s)");
+    let machines = Machines::from_toml(
+        "bandwidth = 1e8\n[[machine]]\nname = \"a\"\ncount = 2\nspeed = 4\n[[machine]]\nname = \"b\"\ncount = 2\n\
+         speed = 2\n[[machine]]\nname = \"c\"\ncount = 2\nspeed = 1.5\n[[machine]]\nname = \"d\"\ncount = 2\n",
+    );
+    let machines = machines.expect("machines");
+    let names: Vec<&str> = ALGORITHMS.iter().map(|a| a.name).filter(|n| *n != "heft").collect();
+    println!("  {:<36} {}  heft/bound", "", names.iter().map(|n| format!("{n:>9}")).collect::<String>());
+    for name in [
+        "1000genome-chameleon-2ch-100k-001",
+        "bwa-chameleon-small-005",
+        "cycles-chameleon-2l-2c-9p-001",
+        "helloworld-forkjoin-10-chameleon",
+        "montage-chameleon-2mass-015d-001",
+        "rnaseq-dirt02-001",
+        "srasearch-chameleon-10a-001",
+    ] {
+        let Some(text) = shared(&format!("workflows/{name}.json")) else { return };
+        let instance = parse(&text).and_then(|i| i.on(Some(&machines))).expect("a workflow");
+        let base = heft(&instance).makespan();
+        let share = |n: &&str| for_seconds(n, &instance, 1.0, Objective::Makespan).schedule.makespan() / base;
+        let cells: String = names.iter().map(|n| format!("{:9.4}", share(n))).collect();
+        println!("  {name:<36} {cells}  {:10.4}", base / Bounds::of(&instance).makespan());
+    }
+}
+
+fn turnaround() {
+    println!("mean turnaround by size on 188 machines (genetic: 1 s for mean turnaround)");
+    let names: Vec<&str> = ["heft", "genetic", "learned"].into_iter().filter(|n| find(n).is_some()).collect();
+    println!("  {:>8} {}", "tasks", names.iter().map(|n| format!("{n:>12}")).collect::<String>());
+    for tasks in [486, 1_000, 10_000, 50_000, HEADLINE.0] {
+        let instance = layered(tasks, HEADLINE.1, 1);
+        let mean = |n: &&str| {
+            let plan = for_seconds(n, &instance, 1.0, Objective::MeanTurnaround);
+            plan.schedule.mean_turnaround(&instance)
+        };
+        let cells: String = names.iter().map(|n| format!("{:12.1}", mean(n))).collect();
+        println!("  {tasks:>8} {cells}");
+    }
+}
