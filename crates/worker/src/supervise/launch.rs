@@ -100,32 +100,38 @@ impl Launch {
         }
     }
 
-    pub(super) fn write_to(&self, mut stream: impl Write) -> io::Result<()> {
-        let mut frame = vec![0; 4];
-        serde_json::to_writer(&mut frame, self)?;
-        let length = frame.len() - 4;
-        if length > LARGEST_FRAME {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, "the launch message is too large"));
-        }
-        frame[..4].copy_from_slice(&(length as u32).to_le_bytes());
-        stream.write_all(&frame)
+    pub(super) fn write_to(&self, stream: impl Write) -> io::Result<()> {
+        write_frame(stream, &serde_json::to_vec(self)?)
     }
 
-    /// The next launch, or `None` at the end of the stream.
-    pub(super) fn read_from(mut stream: impl Read) -> io::Result<Option<Self>> {
-        let mut length = [0; 4];
-        match stream.read_exact(&mut length) {
-            Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => return Ok(None),
-            other => other?,
-        }
-        let length = u32::from_le_bytes(length) as usize;
-        if length > LARGEST_FRAME {
-            return Err(io::ErrorKind::InvalidData.into());
-        }
-        let mut body = vec![0; length];
-        stream.read_exact(&mut body)?;
-        Ok(Some(serde_json::from_slice(&body)?))
+    /// The launch a frame holds.
+    pub(super) fn parse(frame: &[u8]) -> io::Result<Self> {
+        Ok(serde_json::from_slice(frame)?)
     }
+}
+
+/// Writes a frame: its length and then itself, in one piece.
+pub(super) fn write_frame(mut stream: impl Write, body: &[u8]) -> io::Result<()> {
+    if body.len() > LARGEST_FRAME {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "the launch message is too large"));
+    }
+    stream.write_all(&[&(body.len() as u32).to_le_bytes(), body].concat())
+}
+
+/// The next frame, or `None` at the end of the stream.
+pub(super) fn read_frame(mut stream: impl Read) -> io::Result<Option<Vec<u8>>> {
+    let mut length = [0; 4];
+    match stream.read_exact(&mut length) {
+        Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => return Ok(None),
+        other => other?,
+    }
+    let length = u32::from_le_bytes(length) as usize;
+    if length > LARGEST_FRAME {
+        return Err(io::ErrorKind::InvalidData.into());
+    }
+    let mut frame = vec![0; length];
+    stream.read_exact(&mut frame)?;
+    Ok(Some(frame))
 }
 
 #[cfg(test)]
@@ -142,13 +148,15 @@ mod tests {
         first.write_to(&mut stream).unwrap();
         second.write_to(&mut stream).unwrap();
         let mut stream = &stream[..];
-        assert_eq!(Launch::read_from(&mut stream).unwrap(), Some(first));
-        assert_eq!(Launch::read_from(&mut stream).unwrap(), Some(second));
-        assert_eq!(Launch::read_from(&mut stream).unwrap(), None);
+        for launch in [first, second] {
+            let frame = read_frame(&mut stream).unwrap().unwrap();
+            assert_eq!(Launch::parse(&frame).unwrap(), launch);
+        }
+        assert_eq!(read_frame(&mut stream).unwrap(), None);
     }
 
     #[test]
     fn a_length_no_launch_has_is_refused_without_allocating_it() {
-        assert!(Launch::read_from(&[0xff; 8][..]).is_err());
+        assert!(read_frame(&[0xff; 8][..]).is_err());
     }
 }

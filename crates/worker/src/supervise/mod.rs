@@ -21,6 +21,7 @@
 mod attempt;
 mod clock;
 mod freeze;
+mod idle;
 mod launch;
 mod output;
 mod poke;

@@ -13,7 +13,12 @@ use std::{
     process::{Child, Command, Stdio},
 };
 
-use super::{launch::Launch, poke::Poker, supervisor};
+use super::{
+    idle::{self, Seat},
+    launch::{Launch, read_frame},
+    poke::Poker,
+    supervisor,
+};
 
 /// Why a launch did not reach a spawner.
 #[derive(Debug, thiserror::Error)]
@@ -141,11 +146,19 @@ fn spawn_all(socket: OwnedFd) -> io::Result<()> {
     // Read now, once, instead of in each supervisor.
     super::process::boot_id();
     let poker = Poker::new()?;
+    let (bench, seat) = idle::bench()?;
     let mut stream = BufReader::with_capacity(64 << 10, UnixStream::from(socket));
-    while let Some(launch) = Launch::read_from(&mut stream)? {
+    while let Some(frame) = read_frame(&mut stream)? {
+        if bench.give(&frame) {
+            continue;
+        }
         // SAFETY: this process has one thread, so the child may do anything it could.
         match unsafe { libc::fork() } {
-            0 => supervise(stream, launch, poker),
+            0 => {
+                // Closes our copies. Launches still in the buffer are the spawner's.
+                drop((stream, bench));
+                supervise(frame, seat, &poker)
+            }
             // No more processes: the launch is lost, its directory stays empty and the worker sees that.
             -1.. => {}
             ..-1 => unreachable!("fork returns a pid, 0 or -1"),
@@ -154,10 +167,14 @@ fn spawn_all(socket: OwnedFd) -> io::Result<()> {
     Ok(())
 }
 
-fn supervise(stream: BufReader<UnixStream>, launch: Launch, poker: Poker) -> ! {
-    // Closes our copy of the socket. The buffer goes with it: the launches in it are the spawner's.
-    drop(stream);
-    supervisor::run(&launch, &poker);
+/// The whole life of a supervisor process: one attempt after another, as long as they follow closely.
+fn supervise(first: Vec<u8>, mut seat: Seat, poker: &Poker) -> ! {
+    let mut next = supervisor::become_supervisor().ok().map(|()| first);
+    while let Some(launch) = next.and_then(|frame| Launch::parse(&frame).ok()) {
+        supervisor::run(&launch, poker);
+        // Opening files as the user changed our groups for good.
+        next = if launch.user.is_none() { seat.wait() } else { None };
+    }
     // SAFETY: ends this process; nothing is left to flush, and handlers of the parent's must not run.
     unsafe { libc::_exit(0) }
 }

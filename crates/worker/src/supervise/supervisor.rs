@@ -50,10 +50,13 @@ extern "C" fn note_signal(signal: libc::c_int) {
 
 /// Runs one attempt from its start to its record, in a process of its own in which every signal is blocked.
 pub(super) fn run(launch: &Launch, poker: &Poker) {
-    let Ok(mut record) = settle(launch).and_then(|()| take(launch)) else {
+    let Ok(mut record) = enter(&launch.dir).and_then(|()| take(launch)) else {
         // Another supervisor has it, or there is no place to tell anything.
         return;
     };
+    if let Ok(name) = CString::new(format!("wy:{}", launch.key)) {
+        let _only_for_people = prctl::set_name(&name);
+    }
     // From here on a poke finds us: signals are blocked, so one that comes now is seen by the first wait. What was
     // wanted before is read here.
     let wanted = read_want();
@@ -73,13 +76,11 @@ pub(super) fn run(launch: &Launch, poker: &Poker) {
     }
 }
 
-/// Makes this process a supervisor: of its own session, parent to orphans, at home in the attempt directory.
-fn settle(launch: &Launch) -> io::Result<()> {
-    nix::unistd::setsid()?;
+/// Makes this process a supervisor: parent to orphans, and awake to the two signals it waits for.
+///
+/// It stays in the spawner's session, which is not the worker's: one of its own would cost a scheduling group.
+pub(super) fn become_supervisor() -> io::Result<()> {
     prctl::set_child_subreaper(true)?;
-    if let Ok(name) = CString::new(format!("wy:{}", launch.key)) {
-        prctl::set_name(&name)?;
-    }
     // SAFETY: the handlers only store to an atomic. They run only while waiting in ppoll, which unblocks the two.
     unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
@@ -88,9 +89,13 @@ fn settle(launch: &Launch) -> io::Result<()> {
         libc::sigaction(libc::SIGCHLD, &action, std::ptr::null_mut());
         libc::sigaction(libc::SIGUSR1, &action, std::ptr::null_mut());
     }
-    std::env::set_current_dir(&launch.dir).or_else(|_| {
-        std::fs::create_dir_all(&launch.dir)?;
-        std::env::set_current_dir(&launch.dir)
+    Ok(())
+}
+
+fn enter(dir: &Path) -> io::Result<()> {
+    std::env::set_current_dir(dir).or_else(|_| {
+        std::fs::create_dir_all(dir)?;
+        std::env::set_current_dir(dir)
     })
 }
 

@@ -1,0 +1,139 @@
+//! Supervisors that have finished an attempt and wait a moment for another: forking one anew costs more than all the
+//! rest of supervising an empty task.
+
+use std::{
+    io::{self, BufReader, IoSlice, IoSliceMut},
+    net::Shutdown,
+    os::{
+        fd::{AsRawFd, FromRawFd, OwnedFd},
+        unix::net::UnixStream,
+    },
+    time::Duration,
+};
+
+use nix::{
+    cmsg_space,
+    sys::socket::{
+        AddressFamily, ControlMessage, ControlMessageOwned, MsgFlags, SockFlag, SockType, recvmsg, sendmsg,
+        socketpair,
+    },
+};
+
+use super::launch::{read_frame, write_frame};
+
+/// How long a supervisor waits for the next launch.
+const PATIENCE: Duration = Duration::from_millis(500);
+/// Larger launches go to a new supervisor, so that handing one over never waits.
+const LARGEST: usize = 64 << 10;
+
+/// Makes the two sides of the bench: the spawner's, and the one its supervisors share.
+pub(super) fn bench() -> io::Result<(Bench, Seat)> {
+    let (ours, theirs) = socketpair(AddressFamily::Unix, SockType::SeqPacket, None, SockFlag::SOCK_CLOEXEC)?;
+    Ok((Bench(ours), Seat { bench: theirs, line: None }))
+}
+
+/// The spawner's side: supervisors that sit here have sent it an end of their own socket.
+#[derive(Debug)]
+pub(super) struct Bench(OwnedFd);
+
+impl Bench {
+    /// Gives a launch to an idle supervisor; `false` if there is none.
+    pub(super) fn give(&self, frame: &[u8]) -> bool {
+        if frame.len() > LARGEST {
+            return false;
+        }
+        while let Some(line) = self.next() {
+            // Whoever has left in the meantime has closed the other end, and the write fails.
+            if write_frame(&line, frame).is_ok() {
+                return true;
+            }
+        }
+        false
+    }
+
+    fn next(&self) -> Option<UnixStream> {
+        let mut byte = [0];
+        let mut control = cmsg_space!([std::os::fd::RawFd; 1]);
+        let mut data = [IoSliceMut::new(&mut byte)];
+        let flags = MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_CMSG_CLOEXEC;
+        let message = recvmsg::<()>(self.0.as_raw_fd(), &mut data, Some(&mut control), flags).ok()?;
+        message.cmsgs().ok()?.find_map(|control| match control {
+            ControlMessageOwned::ScmRights(fds) => fds.first().map(|&fd| own(fd)),
+            _ => None,
+        })
+    }
+}
+
+#[expect(unsafe_code, reason = "a descriptor that came in a message has no owner yet")]
+fn own(fd: i32) -> UnixStream {
+    // SAFETY: the kernel made it for this process when the message was received, and nothing else has seen it.
+    unsafe { UnixStream::from_raw_fd(fd) }
+}
+
+/// A supervisor's side.
+#[derive(Debug)]
+pub(super) struct Seat {
+    bench: OwnedFd,
+    line: Option<Line>,
+}
+
+/// A socket and the end of it that is lent to the spawner each time.
+#[derive(Debug)]
+struct Line {
+    ours: UnixStream,
+    lent: UnixStream,
+}
+
+impl Seat {
+    /// Sits down and waits for a launch; `None` when it is time to go.
+    pub(super) fn wait(&mut self) -> Option<Vec<u8>> {
+        let line = match &self.line {
+            Some(line) => line,
+            None => self.line.insert(Line::new().ok()?),
+        };
+        let fds = [line.lent.as_raw_fd()];
+        let flags = MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL;
+        let offer = [ControlMessage::ScmRights(&fds)];
+        sendmsg::<()>(self.bench.as_raw_fd(), &[IoSlice::new(b"+")], &offer, flags, None).ok()?;
+        // Exactly one frame comes, so nothing is lost with the buffer.
+        let mut stream = BufReader::new(&line.ours);
+        read_frame(&mut stream)
+            .or_else(|_| {
+                // Nobody can write from here on; but somebody may just have.
+                line.ours.shutdown(Shutdown::Read)?;
+                read_frame(&mut stream)
+            })
+            .ok()
+            .flatten()
+    }
+}
+
+impl Line {
+    fn new() -> io::Result<Self> {
+        let (ours, lent) = UnixStream::pair()?;
+        ours.set_read_timeout(Some(PATIENCE))?;
+        Ok(Self { ours, lent })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_launch_goes_to_who_sits_and_to_nobody_else() {
+        let (bench, mut seat) = bench().unwrap();
+        assert!(!bench.give(b"nobody is there yet"));
+        let sitting = std::thread::spawn(move || [seat.wait(), seat.wait(), seat.wait()]);
+        for launch in [b"first", b"other"] {
+            while !bench.give(launch) {
+                std::thread::yield_now();
+            }
+        }
+        assert!(!bench.give(&vec![b'x'; LARGEST + 1]));
+        let waited = sitting.join().unwrap();
+        assert_eq!(waited, [Some(b"first".to_vec()), Some(b"other".to_vec()), None]);
+        // Its offer is still there, but it has left.
+        assert!(!bench.give(b"too late"));
+    }
+}
