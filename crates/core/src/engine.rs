@@ -27,6 +27,8 @@ pub struct Engine {
     /// When each worker with a lease is given up. Not state: leases start afresh when the engine does.
     leases: BTreeMap<WorkerId, Time>,
     wake_at: Option<Time>,
+    /// Whether it has planned at all since it was made.
+    planned: bool,
 }
 
 /// What a turn made happen. Everything in it is durable.
@@ -55,7 +57,8 @@ impl Engine {
     /// An engine that goes on from a state, with the policy that state names.
     pub fn new(cluster: Cluster, policies: &'static [PolicyDef], now: Time) -> Result<Engine, Rejected> {
         let policy = PolicyDef::build_from(policies, cluster.policy())?;
-        let mut engine = Engine { cluster, policy, policies, leases: BTreeMap::new(), wake_at: None };
+        let mut engine =
+            Engine { cluster, policy, policies, leases: BTreeMap::new(), wake_at: None, planned: false };
         engine.policy.observe(engine.cluster.view(), &Effects::default());
         let leased: Vec<_> = engine.cluster.workers().filter(|(_, w)| w.online).map(|(id, _)| id).collect();
         for worker in leased {
@@ -90,7 +93,9 @@ impl Engine {
         for silent in self.lapsed(now) {
             self.obey(silent, now, &mut turned).expect("a silent worker can be given up");
         }
-        self.plan(now, &mut turned); // 2. what should start, pause, stop: admitted, applied
+        if self.worth_planning(&turned.events, now) {
+            self.plan(now, &mut turned); // 2. what should start, pause, stop: admitted, applied
+        }
         if !turned.events.is_empty() {
             store.append(&turned.events)?; // 3. durable
         }
@@ -146,6 +151,14 @@ impl Engine {
 
     fn check_policy(&self, choice: &PolicyChoice) -> Result<(), Rejected> {
         PolicyDef::find(self.policies, &choice.name)?.params(choice).map(drop)
+    }
+
+    /// Whether a plan could differ from the last one: not where nothing happened, or processes began where they were
+    /// placed.
+    fn worth_planning(&mut self, events: &[Event], now: Time) -> bool {
+        let due = !self.planned || self.wake_at.is_some_and(|at| at <= now);
+        self.planned = true;
+        due || events.iter().any(|e| !matches!(e.what, What::Started { .. }))
     }
 
     fn plan(&mut self, now: Time, turned: &mut Turned) {

@@ -96,61 +96,86 @@ impl<'a> Search<'a> {
 
     /// The place for a task on one worker.
     pub fn place_on(self, worker: WorkerId, needs: &Needs) -> Option<Placement> {
-        let used = self.now.worker(worker)?;
-        self.on_worker(worker, used, needs, &|_| true).map(|(_, p)| p)
+        self.on_worker(worker, self.now.worker(worker)?, needs, &|_| true)?;
+        Some(self.take(worker, needs, &|_| true))
     }
 
     fn best(self, needs: &Needs, only: impl Fn(DeviceId) -> bool) -> Option<Placement> {
         let candidates = self.now.candidates(needs.gpus > 0);
-        let mut fitting = candidates.filter_map(|(id, used)| self.on_worker(id, used, needs, &only));
-        match self.fit {
-            Fit::First => fitting.next().map(|(_, p)| p),
-            _ => fitting.min_by_key(|(score, p)| (*score, p.worker)).map(|(_, p)| p),
-        }
+        let mut fitting =
+            candidates.filter_map(|(id, used)| Some((self.on_worker(id, used, needs, &only)?, id)));
+        let (_, worker) = match self.fit {
+            Fit::First => fitting.next(),
+            _ => fitting.min(),
+        }?;
+        Some(self.take(worker, needs, &only))
     }
 
+    /// How well a worker suits a task, if it does; smaller is better.
     fn on_worker(
         self,
         id: WorkerId,
         used: &WorkerUse,
         needs: &Needs,
         only: &dyn Fn(DeviceId) -> bool,
-    ) -> Option<(u64, Placement)> {
-        let later = self.later.and_then(|l| l.worker(id));
+    ) -> Option<u64> {
         let host = |w: &WorkerUse| w.host_admits(needs.cpus, needs.memory);
-        if !host(used) || later.is_some_and(|w| !host(w)) {
+        if !host(used) || !self.later.and_then(|l| l.worker(id)).is_none_or(host) {
             return None;
         }
-        if needs.gpus == 0 {
-            let score = if self.fit == Fit::Spread { u64::from(u32::MAX - used.cpus_free()) } else { 0 };
-            let placement = Placement { worker: id, devices: vec![], cpus: needs.cpus, memory: needs.memory };
-            return Some((score, placement));
+        let wanted = usize::from(needs.gpus);
+        if wanted == 0 {
+            return Some(if self.fit == Fit::Spread { u64::from(u32::MAX - used.cpus_free()) } else { 0 });
         }
-        let mut fitting: Vec<(u64, u16, Charge)> = Vec::new();
-        for (index, info, device) in used.devices() {
+        if needs.gpu_memory.is_none() && used.idle_devices() < wanted {
+            return None;
+        }
+        let mut fitting = self.fitting(id, used, needs, only);
+        let (score, others) = if wanted == 1 {
+            let best = fitting.next()?.0;
+            fitting.fold((best, 0), |(best, n), (score, ..)| (best.min(score), n + 1))
+        } else {
+            let mut scores: Vec<u64> = fitting.map(|(score, ..)| score).collect();
+            let others = scores.len().checked_sub(wanted)?;
+            scores.sort_unstable();
+            (scores[..wanted].iter().sum(), others as u64)
+        };
+        // Among workers that suit equally well, the one with the fewest other places left.
+        Some(score.saturating_mul(64).saturating_add(others.min(63)))
+    }
+
+    /// The devices of a worker that would take a task, with how well each suits it.
+    fn fitting(
+        self,
+        id: WorkerId,
+        used: &'a WorkerUse,
+        needs: &'a Needs,
+        only: &'a dyn Fn(DeviceId) -> bool,
+    ) -> impl Iterator<Item = (u64, u16, Charge)> + 'a {
+        let later = self.later.and_then(|l| l.worker(id));
+        used.devices().filter_map(move |(index, info, device)| {
             let device_id = DeviceId { worker: id, index };
-            let Some(charge) = charge_for(info, needs) else { continue };
+            let charge = charge_for(info, needs)?;
             let fits = used.device_admits(index, charge)
                 && later.is_none_or(|w| w.device_admits(index, charge))
                 && acceptable(needs, device_id, info)
                 && only(device_id)
                 && !self.withheld.contains(&device_id);
-            if fits {
-                fitting.push((self.fit.score(info, device, charge), index, charge));
-            }
-        }
-        let wanted = usize::from(needs.gpus);
-        if fitting.len() < wanted {
-            return None;
-        }
-        let spare = (fitting.len() - wanted) as u64;
-        fitting.sort_by_key(|&(score, index, _)| (score, index));
-        fitting.truncate(wanted);
-        fitting.sort_by_key(|&(_, index, _)| index);
-        // Among workers that suit equally well, the one with the fewest other places left.
-        let score =
-            fitting.iter().map(|&(s, ..)| s).sum::<u64>().saturating_mul(64).saturating_add(spare.min(63));
+            fits.then(|| (self.fit.score(info, device, charge), index, charge))
+        })
+    }
+
+    /// The best devices of a worker that is known to have enough of them.
+    fn take(self, worker: WorkerId, needs: &Needs, only: &dyn Fn(DeviceId) -> bool) -> Placement {
+        let used = self.now.worker(worker).expect("a worker that suits is there");
+        let mut fitting: Vec<_> = match needs.gpus {
+            0 => Vec::new(),
+            _ => self.fitting(worker, used, needs, only).collect(),
+        };
+        fitting.sort_unstable_by_key(|&(score, index, _)| (score, index));
+        fitting.truncate(usize::from(needs.gpus));
+        fitting.sort_unstable_by_key(|&(_, index, _)| index);
         let devices = fitting.into_iter().map(|(_, index, charge)| (index, charge)).collect();
-        Some((score, Placement { worker: id, devices, cpus: needs.cpus, memory: needs.memory }))
+        Placement { worker, devices, cpus: needs.cpus, memory: needs.memory }
     }
 }

@@ -150,12 +150,19 @@ pub struct WorkerUse {
     memory: u64,
     memory_used: u64,
     open: bool,
+    /// How many of its devices would be given away whole.
+    idle: usize,
 }
 
 impl WorkerUse {
     /// Its devices and what each is given away of.
     pub fn devices(&self) -> impl Iterator<Item = (u16, &DeviceInfo, DeviceUse)> + '_ {
         self.infos.iter().zip(&self.uses).enumerate().map(|(i, (info, &used))| (i as u16, info, used))
+    }
+
+    /// How many of its devices would be given away whole.
+    pub fn idle_devices(&self) -> usize {
+        self.idle
     }
 
     /// Whether new attempts may start here.
@@ -203,7 +210,7 @@ impl WorkerUse {
         self.cpus_used += p.cpus;
         self.memory_used += p.memory;
         for &(i, c) in &p.devices {
-            self.uses[usize::from(i)].charge(c);
+            self.change(i, |used| used.charge(c));
         }
     }
 
@@ -211,8 +218,21 @@ impl WorkerUse {
         self.cpus_used = self.cpus_used.checked_sub(p.cpus).expect("processors are freed once");
         self.memory_used = self.memory_used.checked_sub(p.memory).expect("memory is freed once");
         for &(i, c) in &p.devices {
-            self.uses[usize::from(i)].release(c);
+            self.change(i, |used| used.release(c));
         }
+    }
+
+    fn change(&mut self, index: u16, change: impl FnOnce(&mut DeviceUse)) {
+        let at = usize::from(index);
+        let (info, used) = (&self.infos[at], &mut self.uses[at]);
+        self.idle -= usize::from(used.admits(info, Charge::Whole));
+        change(used);
+        self.idle += usize::from(used.admits(info, Charge::Whole));
+    }
+
+    fn count_idle(&mut self) {
+        let idle = self.devices().filter(|(_, info, used)| used.admits(info, Charge::Whole));
+        self.idle = idle.count();
     }
 
     fn has_spare_device(&self) -> bool {
@@ -259,6 +279,7 @@ impl Pool {
             memory,
             memory_used: 0,
             open,
+            idle: 0,
         };
         if at == self.workers.len() {
             self.workers.push(fresh);
@@ -269,6 +290,7 @@ impl Pool {
             uses.resize(infos.len(), DeviceUse::default());
             *old = WorkerUse { uses, cpus_used: old.cpus_used, memory_used: old.memory_used, ..fresh };
         }
+        self.workers[at].count_idle();
         self.refresh(id);
     }
 

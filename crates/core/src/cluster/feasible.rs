@@ -1,8 +1,9 @@
 //! Whether any worker could ever meet a need, asked once at submission, so that nothing waits for ever for a device
 //! that does not exist.
 
-use super::Cluster;
+use super::{Cluster, Worker};
 use crate::command::{Code, Rejected};
+use crate::event::WorkerInfo;
 use crate::ids::{DeviceId, WorkerId};
 use crate::place::acceptable;
 use crate::pool::{DeviceInfo, charge_for};
@@ -26,6 +27,9 @@ impl Cluster {
 
     fn needs_feasible(&self, needs: &Needs) -> Result<(), Rejected> {
         self.devices_exist(needs)?;
+        if self.workers().any(|(id, worker)| could_run(id, worker, needs)) {
+            return Ok(());
+        }
         let most_cpus = self.workers.iter().map(|w| w.info.cpus).max().unwrap_or(0);
         if needs.cpus > most_cpus {
             let (asked, most) = (f64::from(needs.cpus) / 1000.0, f64::from(most_cpus) / 1000.0);
@@ -43,16 +47,6 @@ impl Cluster {
         }
         if needs.gpus > 0 {
             self.gpus_feasible(needs)?;
-        }
-        let fits = |w: WorkerId| {
-            let info = &self.workers[w.0 as usize].info;
-            let holds = |d: &(DeviceId, &DeviceInfo)| d.0.worker == w && charge_for(d.1, needs).is_some();
-            info.cpus >= needs.cpus
-                && info.memory >= needs.memory
-                && self.usable(needs).filter(holds).count() >= usize::from(needs.gpus)
-        };
-        if self.workers().any(|(w, _)| fits(w)) {
-            return Ok(());
         }
         let message = "no single worker here has all it needs at once";
         Err(Rejected::new(Code::TooManyGpus, message)
@@ -129,6 +123,19 @@ impl Cluster {
             })
         })
     }
+}
+
+/// Whether a worker, all idle, would have everything a task needs.
+fn could_run(id: WorkerId, worker: &Worker, needs: &Needs) -> bool {
+    let WorkerInfo { devices, cpus, memory, .. } = &worker.info;
+    let suits = |(i, info): &(usize, &DeviceInfo)| {
+        let device = DeviceId { worker: id, index: *i as u16 };
+        charge_for(info, needs).is_some() && acceptable(needs, device, info)
+    };
+    let wanted = usize::from(needs.gpus);
+    *cpus >= needs.cpus
+        && *memory >= needs.memory
+        && devices.iter().enumerate().filter(suits).take(wanted).count() == wanted
 }
 
 /// A size the way people write it.
