@@ -1,5 +1,7 @@
 //! Empty tasks per second through spawner and supervisor alone, next to a bare spawn loop with the same parallelism
-//! in the same run. `cargo bench -p warpyard-worker --bench spawn [-- TASKS [PARALLEL]]`.
+//! in the same run. Attempts are made in the temporary directory: where that is an ext4 without a journal, removing the
+//! files of one round slows the making of the next one's for minutes, so set `TMPDIR` to a file system in memory.
+//! `cargo bench -p warpyard-worker --bench spawn [-- TASKS [PARALLEL]]`.
 
 use std::{
     collections::BTreeSet,

@@ -233,6 +233,21 @@ fn output_is_followable_and_kept_interleaved_and_apart() {
 }
 
 #[test]
+fn output_may_live_apart_from_the_records_and_only_if_there_is_some() {
+    let mut yard = Yard::new();
+    let logs = yard.path("logs/1");
+    for (script, made) in [("true", false), ("echo hello", true)] {
+        let mut launch = yard.script(script);
+        launch.output_dir = Some(logs.clone());
+        yard.run(&launch);
+        assert!(!launch.dir.join("log").exists());
+        assert_eq!(logs.exists(), made, "{script}");
+    }
+    assert_eq!((text(logs.join("log")), text(logs.join("stdout"))), ("hello\n".into(), "hello\n".into()));
+    assert!(!logs.join("stderr").exists());
+}
+
+#[test]
 fn a_flood_is_drained_but_only_its_head_is_kept() {
     let mut yard = Yard::new();
     let mut launch = yard.script("head -c 5000000 /dev/zero; printf 0123456789 >&2");

@@ -29,6 +29,10 @@ pub struct Launch {
     pub key: String,
     /// Where its records and logs go; absolute. Made if missing.
     pub dir: PathBuf,
+    /// Where `log`, `stdout` and `stderr` go when not to `dir`; absolute. Made at the first byte, so that a silent task
+    /// has none. Records need not survive the machine and do well on a file system in memory; output should.
+    #[serde(default)]
+    pub output_dir: Option<PathBuf>,
     /// The program, looked up in the `PATH` of `env` when it has no slash, and its arguments.
     pub argv: Vec<String>,
     /// The whole environment: nothing is inherited. Only
@@ -85,6 +89,7 @@ impl Launch {
             v: super::record::VERSION,
             key: key.into(),
             dir: dir.into(),
+            output_dir: None,
             argv: argv.into_iter().map(Into::into).collect(),
             env: BTreeMap::new(),
             workdir: PathBuf::from("/"),

@@ -1,13 +1,13 @@
 //! What a task writes: two pipes, drained into an interleaved log and a file per stream, each up to a cap.
 
 use std::{
-    fs::{File, OpenOptions},
+    fs::{self, File, OpenOptions},
     io::{self, Read, Write},
     os::{
         fd::{AsFd, BorrowedFd, OwnedFd},
         unix::fs::{OpenOptionsExt, fchown},
     },
-    path::PathBuf,
+    path::{Path, PathBuf},
     time::{Duration, Instant},
 };
 
@@ -63,11 +63,14 @@ impl Outputs {
     pub(super) fn open(launch: &Launch) -> io::Result<(Self, TaskEnds)> {
         let cap = launch.log_cap_bytes;
         let owner = launch.user.as_ref();
-        let mut sinks = vec![Sink::lazy(LOG, cap, owner)];
+        // Without a directory of its own, output goes to the attempt's, which is the current one.
+        let dir = launch.output_dir.as_deref().unwrap_or(Path::new(""));
+        let lazy = |name| Sink::lazy(dir.join(name), cap, owner);
+        let mut sinks = vec![lazy(LOG)];
         let mut named: Vec<(PathBuf, usize)> = Vec::new();
         let mut sink_for = |path: &Option<PathBuf>, default| -> io::Result<usize> {
             let sink = match path {
-                None => Sink::lazy(default, cap, owner),
+                None => lazy(default),
                 Some(path) => {
                     let path = launch.workdir.join(path);
                     if let Some((_, sink)) = named.iter().find(|(known, _)| *known == path) {
@@ -167,7 +170,7 @@ struct Sink {
 #[derive(Debug)]
 enum SinkFile {
     Unmade {
-        name: &'static str,
+        path: PathBuf,
         owner: Option<(u32, u32)>,
     },
     Open(File),
@@ -180,14 +183,14 @@ impl Sink {
         Self { file, room: cap, cap, truncated: false }
     }
 
-    /// A file in the attempt directory, which is the current one.
-    fn lazy(name: &'static str, cap: u64, owner: Option<&User>) -> Self {
-        Self::new(SinkFile::Unmade { name, owner: owner.map(|user| (user.uid, user.gid)) }, cap)
+    /// A file that is made at the first byte.
+    fn lazy(path: PathBuf, cap: u64, owner: Option<&User>) -> Self {
+        Self::new(SinkFile::Unmade { path, owner: owner.map(|user| (user.uid, user.gid)) }, cap)
     }
 
     /// A file the task named, opened with the rights of the task's user and at once: a path that cannot be written
     /// is a mistake to hear of before the task runs, and an old file must not pass for its output.
-    fn named(path: &PathBuf, cap: u64, owner: Option<&User>) -> io::Result<Self> {
+    fn named(path: &Path, cap: u64, owner: Option<&User>) -> io::Result<Self> {
         let open = || {
             // Not blocking: a pipe nobody reads must not hold the supervisor up.
             let flags = libc::O_APPEND | libc::O_NONBLOCK | libc::O_NOCTTY;
@@ -204,8 +207,8 @@ impl Sink {
     }
 
     fn write(&mut self, bytes: &[u8]) {
-        if let SinkFile::Unmade { name, owner } = self.file {
-            self.file = match make(name, owner) {
+        if let SinkFile::Unmade { path, owner } = &self.file {
+            self.file = match make(path, *owner) {
                 Ok(file) => SinkFile::Open(file),
                 Err(_) => SinkFile::Closed,
             };
@@ -228,8 +231,15 @@ impl Sink {
     }
 }
 
-fn make(name: &str, owner: Option<(u32, u32)>) -> io::Result<File> {
-    let file = OpenOptions::new().append(true).create(true).open(name)?;
+fn make(path: &Path, owner: Option<(u32, u32)>) -> io::Result<File> {
+    let open = || OpenOptions::new().append(true).create(true).open(path);
+    let file = open().or_else(|e| match path.parent() {
+        Some(dir) if e.kind() == io::ErrorKind::NotFound => {
+            fs::create_dir_all(dir)?;
+            open()
+        }
+        _ => Err(e),
+    })?;
     if let Some((uid, gid)) = owner {
         fchown(&file, Some(uid), Some(gid))?;
     }
