@@ -2,9 +2,9 @@
 //! The live server and the simulator both run exactly this; they differ in where commands come from and what the store
 //! is.
 
-use crate::cluster::{Cluster, Effects};
+use crate::cluster::{Cluster, Effects, Node};
 use crate::command::{Command, Rejected};
-use crate::event::{Event, What};
+use crate::event::{Event, Outcome, What};
 use crate::ids::{JobId, WorkerId};
 use crate::policy::{Policy, PolicyChoice, PolicyDef};
 use crate::time::Time;
@@ -49,8 +49,8 @@ pub struct Turned {
 pub struct Answer {
     /// The job it made.
     pub job: Option<JobId>,
-    /// How many things it changed: tasks cancelled, attempts asked to stop, jobs held.
-    pub changed: u64,
+    /// How many tasks it changed.
+    pub tasks: u64,
 }
 
 impl Engine {
@@ -135,11 +135,10 @@ impl Engine {
         for event in decided {
             match &event.what {
                 What::JobSubmitted { job, .. } => answer.job = Some(*job),
-                What::Cancelled { tasks, .. } => answer.changed += tasks.len() - 1,
                 What::WorkerLost { worker } => drop(self.leases.remove(worker)),
                 _ => {}
             }
-            answer.changed += 1;
+            answer.tasks += tasks_changed(&self.cluster, &event.what);
             self.make_so(&event, turned);
             if let What::WorkerJoined { worker, .. } = event.what {
                 self.heard_from(worker, now);
@@ -190,5 +189,25 @@ impl Engine {
 
     fn lapsed(&self, now: Time) -> Vec<Command> {
         self.leases.iter().filter(|(_, until)| **until <= now).map(|(&w, _)| Command::GiveUp(w)).collect()
+    }
+}
+
+/// How many tasks an event is about to change.
+fn tasks_changed(cluster: &Cluster, what: &What) -> u64 {
+    let nodes = |job: &JobId| cluster.job(*job).map(|j| &j.nodes[..]).unwrap_or_default();
+    match what {
+        What::JobSubmitted { spec, .. } => spec.tasks.iter().map(|t| u64::from(t.len())).sum(),
+        What::JobHeld { job, .. } | What::JobPriority { job, .. } => {
+            let waiting =
+                |n: &Node| n.fresh.len() + n.live.values().filter(|l| l.attempt().is_none()).count() as u64;
+            nodes(job).iter().map(waiting).sum()
+        }
+        What::Retried { job, failed_only } => {
+            let kept = |n: &Node| if *failed_only { n.done.count(Outcome::Succeeded) } else { 0 };
+            nodes(job).iter().map(|n| n.done.total() - kept(n)).sum()
+        }
+        What::Cancelled { tasks, .. } => tasks.len(),
+        What::PauseAsked { .. } | What::ResumeAsked { .. } | What::StopAsked { .. } => 1,
+        _ => 0,
     }
 }

@@ -73,7 +73,7 @@ async fn each(live: &Live, id: &str, command: impl Fn(Target) -> Result<Command,
         match live.command(command(target)?).await {
             Ok(answer) => {
                 jobs.insert(target.job());
-                tasks += answer.changed;
+                tasks += answer.tasks;
             }
             Err(CommandError::Rejected(why)) if !alone => refused = Some(why),
             Err(error) => return Err(error.into()),
