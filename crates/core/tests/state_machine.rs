@@ -85,7 +85,7 @@ fn assert_same(a: &Cluster, b: &Cluster) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 150, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn the_state_stays_sound(workers in workers(), steps in prop::collection::vec(step(), 1..60)) {

@@ -2,14 +2,19 @@
 //!
 //! [`Sim`] drives [`Engine::turn`](warpyard_core::engine::Engine::turn) with a heap for time, virtual workers that answer
 //! by the worker's own `reconcile`, and a store in memory. It has no scheduling code of its own.
+//! [`forecast`] and [`sooner`] are what the live server asks: when a task will start, and what would start it now.
 
 mod agenda;
 pub mod arrival;
+pub mod forecast;
 mod machine;
 pub mod random;
 pub mod record;
 mod sim;
+pub mod sooner;
 
 pub use arrival::{Arrival, Course, Runs};
+pub use forecast::{Expected, Limits, forecast};
 pub use record::Record;
 pub use sim::{Setup, Sim};
+pub use sooner::{Change, sooner};

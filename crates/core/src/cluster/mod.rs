@@ -17,7 +17,7 @@ use crate::event::{Env, Outcome, StopWhy, WorkerInfo};
 use crate::ids::{AttemptId, EnvId, JobId, NodeId, TaskId, WorkerId};
 use crate::policy::PolicyChoice;
 use crate::pool::{Placement, Pool};
-use crate::spec::TaskSpec;
+use crate::spec::{JobSpec, TaskSpec};
 use crate::time::Time;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -193,6 +193,17 @@ impl Cluster {
             }
         }
         self
+    }
+
+    /// The cluster as it would be had a node asked for something else, for trying what that would change.
+    pub fn supposing(&self, node: NodeId, task: TaskSpec) -> Cluster {
+        let mut other = self.clone();
+        if let Some(job) = other.jobs.get_mut(node.job) {
+            let mut spec = JobSpec::clone(&job.spec);
+            spec.tasks[node.node as usize] = task;
+            job.spec = Arc::new(spec);
+        }
+        other.restored()
     }
 
     /// How many events were applied.

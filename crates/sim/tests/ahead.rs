@@ -1,0 +1,123 @@
+//! What the live server asks of the simulator: when a task will start, and what would start it now.
+
+use warpyard_core::event::WorkerInfo;
+use warpyard_core::pool::{DeviceInfo, DeviceState};
+use warpyard_core::spec::{JobSpec, Needs, TaskSpec, WaitMode};
+use warpyard_core::{DeviceId, JobId, Span, TaskId, Time, WorkerId};
+use warpyard_policies::POLICIES;
+use warpyard_sim::{Change, Expected, Limits, Runs, Setup, Sim, forecast, sooner};
+
+const GIB: u64 = 1 << 30;
+
+fn yard(policy: &str, devices: &[(&str, u64)], lease: Option<Span>) -> Sim {
+    let device = |(i, &(kind, gib)): (usize, &(&str, u64))| DeviceInfo {
+        uuid: format!("GPU-{i}"),
+        kind: kind.into(),
+        memory: gib * GIB,
+        budget: gib * GIB,
+        limit: None,
+        overcommit: false,
+        state: DeviceState::Usable,
+    };
+    let devices = devices.iter().enumerate().map(device).collect();
+    let worker = WorkerInfo { name: "w".into(), devices, cpus: 8000, memory: 64 * GIB, lease };
+    let policy = policy.parse().unwrap();
+    let setup = Setup { workers: vec![worker], policy, start_delay: Span::ZERO, forget: false };
+    Sim::new(setup, POLICIES).unwrap()
+}
+
+fn secs(s: u64) -> Span {
+    Span(s * 1_000_000)
+}
+
+fn submit(sim: &mut Sim, needs: Needs, timeout: u64) -> TaskId {
+    let task = TaskSpec { name: "t".into(), needs, timeout: Some(secs(timeout)), ..TaskSpec::default() };
+    let spec = JobSpec { name: "j".into(), tasks: vec![task], ..JobSpec::default() };
+    let job: JobId = sim.submit("ann", spec, Runs::For(secs(timeout))).unwrap();
+    TaskId { job, node: 0, index: 0 }
+}
+
+fn gpus(gpus: u16) -> Needs {
+    Needs { gpus, ..Needs::default() }
+}
+
+fn memory(gib: u64) -> Needs {
+    Needs { gpu_memory: Some(gib * GIB), ..gpus(1) }
+}
+
+#[test]
+fn a_forecast_follows_the_queue() {
+    let mut sim = yard("fifo", &[("V100", 16)], Some(secs(15)));
+    let running = submit(&mut sim, gpus(1), 100);
+    let first = submit(&mut sim, gpus(1), 50);
+    let second = submit(&mut sim, gpus(1), 10);
+    sim.run_until(Time(secs(40).0));
+    let left = |task: TaskId, _| if task == running { secs(60) } else { secs(50) };
+    let limits = Limits { samples: 3, events: 1000 };
+    let expected = forecast(sim.cluster(), POLICIES, sim.now(), &[first, second], limits, left).unwrap();
+    let at = |s| Some(Expected { from: Time(secs(s).0), to: Time(secs(s).0) });
+    assert_eq!(expected[&first], at(100));
+    assert_eq!(expected[&second], at(150), "no lease runs out in a forecast");
+}
+
+#[test]
+fn a_forecast_is_a_range_from_the_tenth_to_the_ninetieth_percentile() {
+    let mut sim = yard("fifo", &[("V100", 16)], None);
+    submit(&mut sim, gpus(1), 1000);
+    let waiting = submit(&mut sim, gpus(1), 10);
+    let limits = Limits { samples: 11, events: 1000 };
+    let drawn = |_, sample: u32| secs(100 + 10 * u64::from(sample));
+    let expected = forecast(sim.cluster(), POLICIES, sim.now(), &[waiting], limits, drawn).unwrap();
+    assert_eq!(expected[&waiting], Some(Expected { from: Time(secs(110).0), to: Time(secs(190).0) }));
+}
+
+#[test]
+fn what_does_not_start_within_the_limits_has_no_forecast() {
+    let mut sim = yard("fifo", &[("V100", 16)], None);
+    let tasks: Vec<_> = (0..50).map(|_| submit(&mut sim, gpus(1), 10)).collect();
+    let limits = Limits { samples: 2, events: 30 };
+    let expected = forecast(sim.cluster(), POLICIES, sim.now(), &tasks, limits, |_, _| secs(10)).unwrap();
+    assert!(expected[&tasks[1]].is_some());
+    assert_eq!(expected[&tasks[49]], None);
+    assert_eq!(expected[&tasks[0]], None, "it runs already");
+}
+
+fn change(sim: &Sim, task: TaskId) -> Option<Change> {
+    sooner(sim.cluster(), POLICIES, sim.now(), task).unwrap().map(|(change, _)| change)
+}
+
+#[test]
+fn less_memory_would_start_it_now() {
+    let mut sim = yard("backfill", &[("A100", 24)], None);
+    submit(&mut sim, memory(9), 100);
+    let task = submit(&mut sim, memory(24), 100);
+    assert_eq!(change(&sim, task), Some(Change::GpuMemory(15 * GIB)));
+    let far = submit(&mut sim, memory(23), 500);
+    assert_eq!(change(&sim, far), None, "the room is kept for the one before it");
+}
+
+#[test]
+fn a_shorter_promise_would_start_it_now() {
+    let mut sim = yard("backfill", &[("V100", 16), ("V100", 16)], None);
+    submit(&mut sim, gpus(1), 100);
+    submit(&mut sim, gpus(2), 100);
+    let task = submit(&mut sim, gpus(1), 500);
+    sim.run_until(Time(secs(40).0));
+    assert_eq!(change(&sim, task), Some(Change::Timeout(secs(60))));
+}
+
+#[test]
+fn fewer_devices_other_types_or_another_mode_would_start_it_now() {
+    let mut sim = yard("hybrid", &[("V100", 16), ("V100", 16), ("K80", 16)], None);
+    let first = DeviceId { worker: WorkerId(0), index: 0 };
+    submit(&mut sim, Needs { scope: vec![first], ..gpus(1) }, 100);
+    let two = submit(&mut sim, Needs { gpu_types: vec!["V100".into()], ..gpus(2) }, 100);
+    assert_eq!(change(&sim, two), Some(Change::OrType("K80".into())));
+    let three = submit(&mut sim, gpus(3), 100);
+    assert_eq!(change(&sim, three), Some(Change::Gpus(2)));
+    let mode = Needs { preferred: vec![first], wait_mode: WaitMode::Queue, ..gpus(1) };
+    let queues = submit(&mut sim, mode, 100);
+    assert_eq!(change(&sim, queues), Some(Change::Schedule));
+    let runs = submit(&mut sim, gpus(1), 100);
+    assert_eq!(change(&sim, runs), None, "it runs already");
+}
