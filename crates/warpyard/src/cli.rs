@@ -1,8 +1,8 @@
 //! Every command by name. What each does is in a file of its own under `commands`.
 
 use crate::commands::{
-    act, admin, completions, down, gpus, history, logs, policies, policy, priority, ps, resume, retry, run,
-    schema, show, submit, up, wait, why, workers,
+    act, admin, completions, down, gpus, history, info, logs, policies, policy, priority, ps, resume, retry,
+    run, schema, show, submit, up, wait, why, workers,
 };
 use crate::context::Context;
 use crate::exit::Exit;
@@ -91,6 +91,8 @@ pub(crate) enum Command {
     Policy(policy::Policy),
     /// List attempts that ended, with what they used
     History(history::History),
+    /// Say what the server is: its address, data, policy and load
+    Info(info::Info),
     /// Stop the server; running tasks go on and are found again
     Down(down::Down),
     /// Print the form of a document as JSON Schema
@@ -126,6 +128,7 @@ impl Command {
             Self::Policies(command) => command.run(context),
             Self::Policy(command) => command.run(context),
             Self::History(command) => command.run(context),
+            Self::Info(command) => command.run(context),
             Self::Down(command) => command.run(context),
             Self::Schema(command) => command.run(context),
             Self::Admin(command) => command.run(context),

@@ -5,6 +5,8 @@ use std::fmt::Write;
 use std::io;
 use std::process::ExitCode;
 use warpyard_api::client::ClientError;
+use warpyard_server::config::ConfigError;
+use warpyard_server::up::UpError;
 
 /// How a command ended that did what was asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,11 +46,11 @@ fn is_broken_pipe(error: &anyhow::Error) -> bool {
     error.downcast_ref::<io::Error>().is_some_and(|e| e.kind() == io::ErrorKind::BrokenPipe)
 }
 
-/// The code for an error: 2 where the request was wrong, 3 where the server could not take it.
+/// The code for an error: 2 where the request was wrong or cannot be met, 3 where the server could not take it.
 pub(crate) fn code(error: &anyhow::Error) -> u8 {
     if let Some(error) = error.downcast_ref::<ClientError>() {
         error.exit_code()
-    } else if error.is::<Wrong>() {
+    } else if error.is::<Wrong>() || error.is::<ConfigError>() || error.is::<UpError>() {
         2
     } else {
         1

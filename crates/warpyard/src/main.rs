@@ -4,6 +4,7 @@
 mod cli;
 mod commands;
 mod context;
+mod demo;
 mod exit;
 mod follow;
 mod show;

@@ -6,6 +6,7 @@ pub(crate) mod completions;
 pub(crate) mod down;
 pub(crate) mod gpus;
 pub(crate) mod history;
+pub(crate) mod info;
 pub(crate) mod logs;
 pub(crate) mod policies;
 pub(crate) mod policy;

@@ -46,7 +46,7 @@ impl Run {
         let ended =
             ended.with_context(|| format!("job {job} goes on; `warpyard logs -f {job}` follows it"))?;
         if context.global.json {
-            context.print_json(&client.job(&job, false, None)?)?;
+            context.print_json(&ended)?;
         } else if let (Some(outcome), true) = (ended.outcome, interrupts.cancelled()) {
             eprintln!("job {job} {}", outcome.word());
         }

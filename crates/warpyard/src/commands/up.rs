@@ -1,37 +1,45 @@
 //! `up`: the server and a worker on this machine.
 
 use crate::context::Context;
+use crate::demo;
 use crate::exit::Exit;
+use crate::show::counted;
+use anyhow::Context as _;
 use clap::Args;
+use serde_json::json;
+use std::fmt::Write;
 use std::path::PathBuf;
-use warpyard_api::client::data_dir;
+use warpyard_api::client::{Client, TOKEN_FILE, Target, data_dir};
 use warpyard_api::quantity::{ByteSize, MilliCpus};
 use warpyard_api::wire::PolicySet;
+use warpyard_server::config::Config;
+use warpyard_server::up::{Options, Ready, run};
 
 /// Arguments of `up`.
 #[derive(Debug, Args)]
 pub(crate) struct Up {
     /// Where to listen [default: 127.0.0.1:7700]
-    #[arg(long, value_name = "ADDR")]
+    #[arg(long, value_name = "ADDR", env = "WARPYARD_LISTEN", hide_env_values = true)]
     listen: Option<String>,
     /// How tasks are ordered and placed: name, or name:key=value,key=value [default: backfill]
-    #[arg(long, value_name = "NAME[:K=V,..]")]
+    #[arg(long, value_name = "NAME[:K=V,..]", env = "WARPYARD_POLICY", hide_env_values = true)]
     policy: Option<PolicySet>,
     /// A file with these settings and more
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", env = "WARPYARD_CONFIG", hide_env_values = true)]
     config: Option<PathBuf>,
     /// The GPUs: auto, none, or such as fake:4xV100:16GiB,2xK80:12GiB to declare some [default: auto]
-    #[arg(long, value_name = "SPEC")]
+    #[arg(long, value_name = "SPEC", env = "WARPYARD_GPUS", hide_env_values = true)]
     gpus: Option<String>,
     /// CPUs that tasks may have [default: all]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", env = "WARPYARD_CPUS", hide_env_values = true)]
     cpus: Option<MilliCpus>,
     /// Memory of each GPU that tasks may have together [default: all of it]
-    #[arg(long, value_name = "SIZE")]
+    #[arg(long, value_name = "SIZE", env = "WARPYARD_GPU_BUDGET", hide_env_values = true)]
     gpu_budget: Option<ByteSize>,
     /// How many tasks may share one GPU [default: as many as fit]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
-    tasks_per_gpu: Option<u32>,
+    #[arg(long, value_name = "N", env = "WARPYARD_TASKS_PER_GPU", hide_env_values = true)]
+    #[arg(value_parser = clap::value_parser!(u16).range(1..))]
+    tasks_per_gpu: Option<u16>,
     /// Fill the server with a small varied workload on fake GPUs
     #[arg(long)]
     demo: bool,
@@ -42,7 +50,105 @@ pub(crate) struct Up {
 
 impl Up {
     pub(crate) fn run(self, context: &Context) -> anyhow::Result<Exit> {
-        let data = data_dir(context.global.data.as_deref(), |name| std::env::var(name).ok());
-        anyhow::bail!("cannot serve {}: this build has no server in it", data.display())
+        let demo = self.demo;
+        run(self.options(context)?, |ready| {
+            // Nobody need be reading for the server to serve.
+            let _not_read = if context.global.json {
+                context.print_json(&as_json(ready))
+            } else {
+                context.print(&said(ready)).map_err(Into::into)
+            };
+            if demo {
+                fill(ready);
+            }
+        })?;
+        Ok(Exit::Fine)
+    }
+
+    fn options(self, context: &Context) -> anyhow::Result<Options> {
+        let config = self.config.as_deref().map(Config::read).transpose()?.unwrap_or_default();
+        let demo_gpus = (self.demo && config.gpus.is_none()).then(|| demo::GPUS.to_owned());
+        let itself = std::env::current_exe().context("this program cannot find its own file")?;
+        Ok(Options {
+            data: data_dir(context.global.data.as_deref(), |name| std::env::var(name).ok()),
+            config,
+            listen: self.listen,
+            policy: self.policy.map(|policy| policy.to_string()),
+            gpus: self.gpus.or(demo_gpus),
+            cpus: self.cpus.map(|cpus| cpus.0),
+            gpu_budget: self.gpu_budget.map(|budget| budget.0),
+            tasks_per_gpu: self.tasks_per_gpu,
+            no_worker: self.no_worker,
+            spawner: (itself, vec!["spawner".to_owned()]),
+        })
+    }
+}
+
+/// Submits the demonstration, beside the server.
+fn fill(ready: &Ready) {
+    let (url, token) = (ready.url.clone(), std::fs::read_to_string(ready.data.join(TOKEN_FILE)));
+    std::thread::spawn(move || {
+        let token = token.ok().map(|token| token.trim().to_owned());
+        let filled = Client::new(Target { url, token }).and_then(|client| demo::submit(&client));
+        if let Err(error) = filled {
+            eprint!("{}", crate::exit::rendered(&error.into()));
+        }
+    });
+}
+
+fn said(ready: &Ready) -> String {
+    let mut out = format!("warpyard {} at {}\n", env!("CARGO_PKG_VERSION"), ready.url);
+    let mut line =
+        |label: &str, value: &str| writeln!(out, "  {label:<8} {value}").expect("a string takes all");
+    line("data", &ready.data.display().to_string());
+    line("policy", &ready.policy);
+    match &ready.devices {
+        None => line("worker", "none here"),
+        Some(found) if ready.gpus == 0 => line("gpus", &format!("none ({found}); tasks get CPUs")),
+        Some(found) => line("gpus", &format!("{} ({found})", ready.gpus)),
+    }
+    if ready.devices.is_some() {
+        line("cpus", &MilliCpus(ready.cpus).to_string());
+    }
+    if ready.running > 0 {
+        line("found", &format!("{} again", counted(ready.running as u64, "running task")));
+    }
+    line("try", if ready.gpus > 0 { "warpyard run --gpus 1 -- env" } else { "warpyard run -- date" });
+    out
+}
+
+fn as_json(ready: &Ready) -> serde_json::Value {
+    json!({"url": ready.url, "data": ready.data, "policy": ready.policy, "gpus": ready.gpus,
+           "cpus": MilliCpus(ready.cpus), "running": ready.running})
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ready() -> Ready {
+        Ready {
+            url: "http://127.0.0.1:7700".to_owned(),
+            data: "/data".into(),
+            policy: "backfill".to_owned(),
+            devices: Some("no NVIDIA library, no AMD card".to_owned()),
+            gpus: 0,
+            cpus: 8000,
+            replayed: 0,
+            running: 2,
+        }
+    }
+
+    #[test]
+    fn a_machine_without_gpus_is_told_so_and_offers_cpus() {
+        insta::assert_snapshot!(said(&ready()), @"
+        warpyard 0.1.0 at http://127.0.0.1:7700
+          data     /data
+          policy   backfill
+          gpus     none (no NVIDIA library, no AMD card); tasks get CPUs
+          cpus     8
+          found    2 running tasks again
+          try      warpyard run -- date
+        ");
     }
 }

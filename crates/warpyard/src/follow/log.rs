@@ -26,31 +26,31 @@ pub(crate) fn copy_log(log: impl Read, out: &mut impl Write) -> io::Result<()> {
     }
 }
 
-/// Follows a task's log from its first byte until the task is done. `ask` selects the task; `attempt` is its latest.
+/// Follows a task's log from the first byte of one attempt until the task is done, each attempt whole and in turn. `ask`
+/// selects the task.
 pub(crate) fn follow_task(
     client: &Client,
     ask: &str,
     filter: &LogFilter,
-    mut attempt: u32,
+    first_attempt: u32,
     out: &mut impl Write,
 ) -> anyhow::Result<JobView> {
-    let mut copied = 0;
+    let (mut attempt, mut copied) = (first_attempt, 0);
     loop {
-        match client.logs(ask, filter) {
-            Ok(log) => match copy(log, out, copied, &mut copied)? {
-                Ended::Log | Ended::Connection => {}
-            },
-            Err(ClientError::Unreachable { .. }) => {}
+        let filter = LogFilter { attempt: Some(attempt), follow: true, ..filter.clone() };
+        let ended = match client.logs(ask, &filter) {
+            Ok(log) => copy(log, out, copied, &mut copied)?,
+            Err(ClientError::Unreachable { .. }) => Ended::Connection,
             Err(error) => return Err(error.into()),
-        }
-        let job = patiently(|| client.wait(ask, Some(ASK_AGAIN_AFTER)))?;
-        if job.state == State::Done {
-            return Ok(job);
-        }
-        // Another attempt has a log of its own.
-        let latest = latest_attempt(&patiently(|| client.job(ask, false, None))?);
-        if attempt != latest {
-            (attempt, copied) = (latest, 0);
+        };
+        let job = patiently(|| client.job(ask, false, None))?;
+        match ended {
+            Ended::Log if latest_attempt(&job) > attempt => (attempt, copied) = (attempt + 1, 0),
+            Ended::Log if job.state == State::Done => return Ok(job),
+            // It is asked for again, after a moment, from where it broke off.
+            Ended::Log | Ended::Connection => {
+                patiently(|| client.wait(ask, Some(ASK_AGAIN_AFTER)))?;
+            }
         }
     }
 }

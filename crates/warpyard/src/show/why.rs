@@ -1,17 +1,154 @@
-//! `why`: the server's answer in its own words.
+//! `why`: what a task waits for, who is ahead, and what would start it sooner.
 
-use super::{Paint, Screen};
+use super::{Paint, Screen, counted};
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use warpyard_api::quantity::ByteSize;
 use warpyard_api::text::shown;
-use warpyard_api::wire::WhyView;
+use warpyard_api::wire::{Ahead, FreeDevice, Needs, StartRange, WhyView};
 
-/// The answer's lines, the first of them standing out.
+/// The whole answer.
 pub(crate) fn text(why: &WhyView, screen: &Screen) -> String {
-    let mut out = String::new();
-    for (i, line) in why.text.iter().enumerate() {
-        let line = shown(line);
-        let paint = if i == 0 { Paint::Bold } else { Paint::Plain };
-        out.push_str(&screen.paint(&line, paint));
-        out.push('\n');
+    let mut out = format!("{}\n", head(why, screen));
+    let mut line = |label: &str, value: String| {
+        if !value.is_empty() {
+            writeln!(out, "  {label:<9} {}", shown(&value)).expect("a string takes all");
+        }
+    };
+    line("why", why.text.join("; "));
+    line("needs", needs(&why.needs));
+    if why.needs.gpus > 0 {
+        line("now free", free(&why.free));
+    }
+    line("ahead", ahead(&why.ahead));
+    let sooner = |change: &warpyard_api::wire::Sooner| format!("with {} it {}", change.change, change.effect);
+    line("sooner", why.sooner.iter().map(sooner).collect::<Vec<_>>().join("; "));
+    out
+}
+
+/// Which task, where it is on its way, and when it will likely start.
+fn head(why: &WhyView, screen: &Screen) -> String {
+    let index = why.index.map(|index| format!("[{index}]")).unwrap_or_default();
+    let title = format!("{} {}{index}", shown(&why.job), shown(&why.task));
+    let mut out = format!("{}  {}", screen.paint(&title, Paint::Bold), why.state.word());
+    if let Some(position) = why.position {
+        write!(out, ", {} in line", ordinal(position)).expect("a string takes all");
+    }
+    if let Some(range @ StartRange { of, .. }) = why.expected_start {
+        let times = (of * 10.0).round();
+        write!(out, ", expected start {} ({times} times in 10)", screen.range(range))
+            .expect("a string takes all");
     }
     out
+}
+
+fn ordinal(number: u64) -> String {
+    let ending = match (number % 100, number % 10) {
+        (11..=13, _) => "th",
+        (_, 1) => "st",
+        (_, 2) => "nd",
+        (_, 3) => "rd",
+        _ => "th",
+    };
+    format!("{number}{ending}")
+}
+
+fn needs(needs: &Needs) -> String {
+    let mut parts = Vec::new();
+    if needs.gpus > 0 {
+        let kind = needs.gpu_type.join(" or ");
+        let kind = if kind.is_empty() { "GPU".to_owned() } else { format!("{kind} GPU") };
+        let each = if needs.gpus > 1 { " each" } else { "" };
+        let memory = needs.gpu_memory_bytes.map(|bytes| format!(" with {}{each}", ByteSize(bytes).rounded()));
+        let together = if needs.gpus > 1 { " on one worker" } else { "" };
+        parts.push(format!("{}{}{together}", counted(needs.gpus.into(), &kind), memory.unwrap_or_default()));
+    }
+    match needs.cpus.0 {
+        0 => {}
+        1000 => parts.push("1 CPU".to_owned()),
+        _ => parts.push(format!("{} CPUs", needs.cpus)),
+    }
+    if needs.memory_bytes > 0 {
+        parts.push(format!("{} of memory", ByteSize(needs.memory_bytes).rounded()));
+    }
+    parts.join(", ")
+}
+
+/// Whole devices counted by kind, and what is left on the shared ones, worker by worker.
+fn free(devices: &[FreeDevice]) -> String {
+    if devices.is_empty() {
+        return "no GPU".to_owned();
+    }
+    let worker =
+        |device: &FreeDevice| device.device.rsplit_once('/').map_or("", |(worker, _)| worker).to_owned();
+    let mut whole: BTreeMap<(String, &str, u64), u64> = BTreeMap::new();
+    let mut shared: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for device in devices {
+        if device.whole {
+            *whole.entry((worker(device), &device.kind, device.free_bytes)).or_default() += 1;
+        } else {
+            shared.entry(worker(device)).or_default().push(ByteSize(device.free_bytes).rounded());
+        }
+    }
+    let whole = whole.into_iter().map(|((worker, kind, bytes), count)| {
+        format!("{count} {kind} ({}) on {worker}", ByteSize(bytes).rounded())
+    });
+    let shared = shared.into_iter().map(|(worker, left)| format!("{worker} has {} left", listed(&left)));
+    whole.chain(shared).collect::<Vec<_>>().join("; ")
+}
+
+/// Those ahead, the neighbours of one user and reason together.
+fn ahead(ahead: &[Ahead]) -> String {
+    let same = |a: &Ahead, b: &Ahead| a.user == b.user && a.because == b.because;
+    let group = |group: &[Ahead]| {
+        let tasks: Vec<String> = group.iter().map(|one| one.task.clone()).collect();
+        format!("{} ({}, {})", listed(&tasks), group[0].user, group[0].because)
+    };
+    ahead.chunk_by(same).map(group).collect::<Vec<_>>().join(", ")
+}
+
+/// "a", "a and b", "a, b and c".
+fn listed(texts: &[String]) -> String {
+    match texts {
+        [] => String::new(),
+        [only] => only.clone(),
+        [rest @ .., last] => format!("{} and {last}", rest.join(", ")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn waiting_is_explained_with_numbers() {
+        let gib = |size: u64| size << 30;
+        let free = |device: &str, size, whole| json!({"device": device, "type": "V100", "free_bytes": gib(size), "whole": whole});
+        let ahead = |task: &str, because: &str| json!({"task": task, "user": "ann", "priority": 5, "because": because});
+        let why: WhyView = serde_json::from_value(json!({
+            "job": "412", "task": "train", "index": null, "state": "ready", "text": ["2 GPUs on one worker",
+            "ready for 3m12s"], "code": "no-room", "needs": {"gpus": 2, "gpu_memory_bytes": gib(10), "gpu_type": [],
+            "cpus": 0.5, "memory_bytes": 0}, "free": [free("gpu1/0", 16, true), free("gpu2/0", 6, false),
+            free("gpu2/1", 9, false)], "ahead": [ahead("398", "priority 5"), ahead("401", "shorter promise"),
+            ahead("405", "shorter promise")], "position": 4, "expected_start": {"low": "2026-11-15T14:20:00Z",
+            "high": "2026-11-15T14:35:00Z", "of": 0.8}, "sooner": [{"change": "--gpu-memory 9GiB",
+            "effect": "would start now on gpu2"}, {"change": "--timeout 20m", "effect": "would be 2nd"}],
+        }))
+        .unwrap();
+        insta::assert_snapshot!(text(&why, &Screen::for_tests(None)), @"
+        412 train  ready, 4th in line, expected start 14:20–14:35 (8 times in 10)
+          why       2 GPUs on one worker; ready for 3m12s
+          needs     2 GPUs with 10 GiB each on one worker, 0.5 CPUs
+          now free  1 V100 (16 GiB) on gpu1; gpu2 has 6 GiB and 9 GiB left
+          ahead     398 (ann, priority 5), 401 and 405 (ann, shorter promise)
+          sooner    with --gpu-memory 9GiB it would start now on gpu2; with --timeout 20m it would be 2nd
+        ");
+    }
+
+    #[test]
+    fn places_in_line_are_spoken() {
+        let spoken: Vec<String> = [1, 2, 3, 4, 11, 12, 13, 21, 111].map(ordinal).into();
+        assert_eq!(spoken, ["1st", "2nd", "3rd", "4th", "11th", "12th", "13th", "21st", "111th"]);
+    }
 }

@@ -1,0 +1,265 @@
+//! The real binary against a real server of its own: what a person types, what is printed and what is exited with.
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::{Value, json};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+
+const BINARY: &str = env!("CARGO_BIN_EXE_warpyard");
+
+/// A server with a data directory of its own; ended with all its tasks when dropped.
+struct Yard {
+    data: tempfile::TempDir,
+    server: Child,
+}
+
+impl Yard {
+    fn up(more: &[&str]) -> Self {
+        let data = tempfile::tempdir().expect("a directory");
+        let server = serve(data.path(), more);
+        Self { data, server }
+    }
+
+    fn command(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(BINARY);
+        command.args(args).env("WARPYARD_DATA", self.data.path()).stdin(Stdio::null());
+        command.env_remove("WARPYARD_SERVER").env_remove("WARPYARD_TOKEN");
+        command
+    }
+
+    fn ask(&self, args: &[&str]) -> Answer {
+        Answer::of(self.command(args).output().expect("the binary runs"))
+    }
+
+    /// Standard output of a command that has to succeed.
+    fn said(&self, args: &[&str]) -> String {
+        let answer = self.ask(args);
+        assert_eq!(answer.code, Some(0), "{args:?}: {answer:?}");
+        answer.out
+    }
+
+    fn json(&self, args: &[&str]) -> Value {
+        let text = self.said(&[&["--json"], args].concat());
+        serde_json::from_str(&text).unwrap_or_else(|e| panic!("{args:?}: {e}: {text}"))
+    }
+}
+
+impl Drop for Yard {
+    fn drop(&mut self) {
+        let down = self.command(&["down", "--kill-tasks"]).output();
+        if down.is_ok_and(|down| !down.status.success()) {
+            let _gone_already = self.server.kill();
+        }
+        let _status = self.server.wait();
+    }
+}
+
+/// Starts a server and waits until it says that it answers.
+fn serve(data: &Path, more: &[&str]) -> Child {
+    let mut server = Command::new(BINARY)
+        .args(["up", "--data"])
+        .arg(data)
+        .args(more)
+        .env("WARPYARD_LISTEN", "127.0.0.1:0")
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("the binary runs");
+    let mut line = String::new();
+    BufReader::new(server.stdout.take().expect("it was piped")).read_line(&mut line).expect("text");
+    assert!(line.starts_with("warpyard "), "{line:?}");
+    server
+}
+
+#[derive(Debug)]
+struct Answer {
+    code: Option<i32>,
+    out: String,
+    err: String,
+}
+
+impl Answer {
+    fn of(output: Output) -> Self {
+        let text = |bytes| String::from_utf8(bytes).expect("text");
+        Self { code: output.status.code(), out: text(output.stdout), err: text(output.stderr) }
+    }
+}
+
+const FAKE: [&str; 2] = ["--gpus", "fake:2xV100:16GiB"];
+
+#[test]
+fn run_prints_the_log_and_exits_as_the_task_did() {
+    let yard = Yard::up(&FAKE);
+    let answer = yard.ask(&["run", "--gpus", "1", "--", "sh", "-c", "echo out; echo err >&2; exit 7"]);
+    assert_eq!((answer.code, answer.out.as_str(), answer.err.as_str()), (Some(7), "out\nerr\n", ""));
+    assert_eq!(yard.ask(&["run", "--", "true"]).code, Some(0));
+    assert_eq!(yard.ask(&["run", "--", "sh", "-c", "kill -9 $$"]).code, Some(137));
+    assert_eq!(
+        yard.ask(&["run", "--timeout", "100ms", "--grace", "100ms", "--", "sleep", "600"]).code,
+        Some(124)
+    );
+    assert_eq!(yard.ask(&["run", "--", "/no/such/program"]).code.map(|code| code != 0), Some(true));
+}
+
+#[test]
+fn a_retried_run_prints_every_attempt_and_exits_as_the_last() {
+    let yard = Yard::up(&FAKE);
+    let script = "echo try $WARPYARD_ATTEMPT; test $WARPYARD_ATTEMPT -ge 2";
+    let answer = yard.ask(&["run", "--retries", "2", "--", "sh", "-c", script]);
+    assert_eq!((answer.code, answer.out.as_str()), (Some(0), "try 1\ntry 2\n"), "{answer:?}");
+}
+
+#[test]
+fn a_run_of_several_tasks_says_how_far_it_came() {
+    let yard = Yard::up(&FAKE);
+    let answer = yard.ask(&["run", "--array", "1-3", "--", "sh", "-c", "test %{index} -ne 2"]);
+    assert_eq!((answer.code, answer.out.as_str()), (Some(1), ""));
+    assert_eq!(answer.err, "1 sh  3/3 done, 1 failed\n");
+}
+
+#[test]
+fn ctrl_c_cancels_the_job_that_is_followed() {
+    let yard = Yard::up(&FAKE);
+    let mut run = yard.command(&["run", "--", "sh", "-c", "echo started; exec sleep 600"]);
+    let mut run = run.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(run.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+    assert_eq!(line, "started\n", "the log is followed from its first byte while the task runs");
+    kill(Pid::from_raw(run.id().try_into().unwrap()), Signal::SIGINT).unwrap();
+    let answer = Answer::of(run.wait_with_output().unwrap());
+    assert_eq!(answer.code, Some(130), "{answer:?}");
+    assert_eq!(answer.err, "cancelling job 1; Ctrl-C again leaves at once\njob 1 cancelled\n");
+    assert_eq!(yard.json(&["show", "1"])["outcome"], "cancelled");
+}
+
+#[test]
+fn the_shapes_scripts_rely_on() {
+    let yard = Yard::up(&FAKE);
+    assert_eq!(
+        yard.json(&["submit", "--gpus", "1", "--name", "train", "--", "echo", "hello"]),
+        json!({"job": "1"})
+    );
+    assert_eq!(yard.ask(&["wait", "1"]).code, Some(0));
+    assert_eq!(yard.said(&["logs", "1"]), "hello\n");
+    let job = yard.json(&["show", "last"]);
+    assert_eq!((&job["job"], &job["name"], &job["state"]), (&json!("1"), &json!("train"), &json!("done")));
+    let task = &job["tasks"][0];
+    assert_eq!((&task["outcome"], &task["exit_code"]), (&json!("succeeded"), &json!(0)));
+    assert_eq!(task["attempts"][0]["devices"].as_array().map(Vec::len), Some(1));
+    let listed = yard.json(&["ps", "--all"]);
+    assert_eq!(listed[0]["job"], "1");
+    assert!(listed[0]["tasks"][0].get("attempts").is_none(), "{listed}");
+    let gpus = yard.json(&["gpus"]);
+    assert_eq!((gpus.as_array().map(Vec::len), &gpus[0]["type"]), (Some(2), &json!("V100")));
+    assert_eq!(yard.json(&["history"])[0]["job"], "1");
+    assert_eq!(yard.json(&["workers"])[0]["gpus"], 2);
+}
+
+#[test]
+fn wait_succeeds_only_if_everything_did() {
+    let yard = Yard::up(&FAKE);
+    assert_eq!(yard.said(&["submit", "--", "true"]), "1\n");
+    assert_eq!(yard.said(&["submit", "--after", "last:any", "--", "false"]), "2\n");
+    assert_eq!(yard.ask(&["wait", "1"]).code, Some(0));
+    assert_eq!(yard.ask(&["wait", "1-2"]).code, Some(1));
+    assert_eq!(yard.ask(&["wait", "1", "2"]).code, Some(1));
+    assert_eq!(yard.ask(&["wait", "77"]).code, Some(2));
+}
+
+#[test]
+fn waiting_jobs_are_held_released_raised_and_cancelled() {
+    let yard = Yard::up(&FAKE);
+    yard.said(&["submit", "--gpus", "2", "--name", "hog", "--", "sleep", "600"]);
+    yard.said(&["submit", "--gpus", "2", "--name", "next", "--", "true"]);
+    yard.said(&["hold", "2"]);
+    assert_eq!(yard.json(&["show", "2"])["held"], true);
+    yard.said(&["release", "2"]);
+    yard.said(&["priority", "2", "-7"]);
+    assert_eq!(yard.json(&["show", "2"])["priority"], -7);
+    assert!(yard.said(&["ps"]).contains("next"));
+    let why = yard.said(&["why", "2"]);
+    assert!(why.starts_with("2 next  ready, 1st in line"), "{why}");
+    assert!(why.contains("needs     2 GPUs on one worker"), "{why}");
+    assert!(yard.said(&["cancel", "all"]).starts_with("cancelled 2 tasks of 2 jobs"));
+    assert_eq!(yard.ask(&["wait", "1", "2"]).code, Some(1));
+    yard.said(&["retry", "2", "--failed"]);
+    assert_eq!(yard.ask(&["wait", "2"]).code, Some(0));
+}
+
+#[test]
+fn workers_are_drained_and_resumed_and_the_policy_is_changed() {
+    let yard = Yard::up(&FAKE);
+    assert!(yard.said(&["drain"]).contains("is draining"));
+    assert!(yard.said(&["resume"]).contains("is up"));
+    yard.said(&["policy", "set", "short-first", "beta=2"]);
+    let policy = yard.json(&["policy"]);
+    assert_eq!((&policy["name"], &policy["active"]), (&json!("short-first"), &json!(true)));
+    let wrong = yard.ask(&["policy", "set", "short-frist"]);
+    assert_eq!(wrong.code, Some(2), "{wrong:?}");
+}
+
+#[test]
+fn a_refusal_names_the_line_of_the_file() {
+    let yard = Yard::up(&FAKE);
+    let mut file = tempfile::Builder::new().suffix(".toml").tempfile().unwrap();
+    file.write_all(b"command = 'true'\ngpus = 1\ngpu_memory = '24GiB'\n").unwrap();
+    let path = file.path().to_str().unwrap();
+    let answer = yard.ask(&["submit", path]);
+    assert_eq!(answer.code, Some(2));
+    assert!(answer.err.contains(&format!("{path}:3: gpu_memory = '24GiB'")), "{}", answer.err);
+    assert!(answer.err.contains("(code: no-device-large-enough)"), "{}", answer.err);
+    assert_eq!(yard.json(&["ps", "--all"]), json!([]), "nothing was half-submitted");
+}
+
+#[test]
+fn a_second_server_on_the_same_data_is_refused() {
+    let yard = Yard::up(&FAKE);
+    let data = yard.data.path().to_str().unwrap();
+    let second = yard.ask(&["up", "--listen", "127.0.0.1:0", "--data", data]);
+    assert_eq!(second.code, Some(2));
+    assert!(second.err.contains("already uses"), "{}", second.err);
+}
+
+#[test]
+fn down_leaves_tasks_running_and_the_next_up_finds_them() {
+    let mut yard = Yard::up(&FAKE);
+    let gate = yard.data.path().join("gate");
+    let script = format!("echo before; until test -e {}; do sleep 0.05; done; echo after", gate.display());
+    let mut run = yard.command(&["run", "--", "sh", "-c", &script]);
+    let mut run = run.stdout(Stdio::piped()).spawn().unwrap();
+    let mut out = BufReader::new(run.stdout.take().unwrap());
+    let mut text = String::new();
+    out.read_line(&mut text).unwrap();
+    let address = yard.json(&["info"])["address"].as_str().unwrap().trim_start_matches("http://").to_owned();
+    assert!(yard.said(&["down"]).contains("1 running task left to go on"));
+    yard.server.wait().unwrap();
+    assert_eq!(yard.ask(&["ps"]).code, Some(3));
+    yard.server = serve(yard.data.path(), &["--gpus", FAKE[1], "--listen", &address]);
+    std::fs::write(&gate, "").unwrap();
+    out.read_to_string(&mut text).unwrap();
+    assert_eq!(text, "before\nafter\n", "the one that follows goes on where it was");
+    assert_eq!(run.wait().unwrap().code(), Some(0));
+    assert_eq!(yard.said(&["logs", "1"]), "before\nafter\n");
+}
+
+#[test]
+fn a_reader_that_left_ends_us_quietly() {
+    for args in [["schema", "job"].as_slice(), &["completions", "bash"], &["--help"]] {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let output = Command::new(BINARY).args(args).stdout(writer).stderr(Stdio::piped()).output().unwrap();
+        assert_eq!((output.status.code(), output.stderr.as_slice()), (Some(0), b"".as_slice()), "{args:?}");
+    }
+}
+
+#[test]
+fn without_a_server_it_says_how_to_start_one() {
+    let data = tempfile::tempdir().unwrap();
+    let mut command = Command::new(BINARY);
+    command.arg("ps").env("WARPYARD_DATA", data.path()).env_remove("WARPYARD_SERVER");
+    let answer = Answer::of(command.output().unwrap());
+    assert_eq!(answer.code, Some(3));
+    assert!(answer.err.contains("start one with `warpyard up`"), "{}", answer.err);
+}
