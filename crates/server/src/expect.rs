@@ -1,16 +1,105 @@
-//! When waiting tasks are expected to start, and what would start them sooner: the queue simulated forward, with run
-//! times drawn from what similar tasks did before.
+//! When waiting tasks are expected to start, and what would start one sooner: the queue simulated forward from a copy of
+//! the state, with run times drawn from what similar tasks did before, and from what they promise where none did.
 
 use crate::follower::Follower;
-use warpyard_api::wire::{JobView, WhyView};
-use warpyard_core::cluster::Job;
-use warpyard_core::{TaskId, Time};
+use crate::views::time;
+use std::collections::{BTreeMap, BTreeSet};
+use warpyard_api::quantity::{ByteSize, Micros};
+use warpyard_api::wire::{Sooner, StartRange};
+use warpyard_core::{Cluster, NodeId, Span, TaskId, Time};
+use warpyard_policies::POLICIES;
+use warpyard_sim::{Change, Limits, forecast, sooner};
 
-/// Fills in the expected start and a way to start sooner.
-pub(crate) fn fill_in(_f: &mut Follower, _task: TaskId, _now: Time, _why: &mut WhyView) {}
+/// How much a forecast may cost: a fraction of a second.
+const LIMITS: Limits = Limits { samples: 20, events: 5_000 };
 
-/// Fills in the expected starts of listed jobs, given the tasks in line.
-pub(crate) fn fill_in_list(_f: &mut Follower, _now: Time, _line: &[TaskId], _jobs: &mut [JobView]) {}
+/// How many kinds of tasks history is asked about.
+const KINDS_ASKED: usize = 300;
 
-/// Fills in the expected start of one job.
-pub(crate) fn fill_in_job(_f: &mut Follower, _now: Time, _job: &Job, _view: &mut JobView) {}
+/// How often, out of one, the range holds if the draws are right.
+const HOLDS: f64 = 0.8;
+
+/// A copy of the state and what is known of run times: all a forecast needs, so that it can be made elsewhere.
+pub(crate) struct Outlook {
+    cluster: Cluster,
+    now: Time,
+    /// How long tasks like those of a node ran before.
+    ran: BTreeMap<NodeId, Vec<Span>>,
+}
+
+impl Outlook {
+    /// Copies what is needed.
+    pub(crate) fn of(f: &mut Follower, now: Time) -> Outlook {
+        let cluster = f.cluster().clone();
+        let running = cluster.workers().flat_map(|(_, w)| w.tasks().iter().map(|t| t.node_id()));
+        let waiting = f.policy().line(cluster.view(), KINDS_ASKED).into_iter().map(TaskId::node_id);
+        let nodes: BTreeSet<NodeId> = running.chain(waiting).take(KINDS_ASKED).collect();
+        let history = f.history();
+        let mut ran = BTreeMap::new();
+        for node in nodes {
+            let Some(job) = cluster.job(node.job) else { continue };
+            let task = &job.spec.tasks[node.node as usize].name;
+            // Without history a forecast still has what tasks promise.
+            let before = history.run_times(&job.user, &job.spec.name, task).unwrap_or_default();
+            if !before.is_empty() {
+                ran.insert(node, before);
+            }
+        }
+        Outlook { cluster, now, ran }
+    }
+
+    /// When each of these tasks is expected to start; those nothing can be said about are left out.
+    pub(crate) fn starts(&self, tasks: &[TaskId]) -> BTreeMap<TaskId, StartRange> {
+        let draw = |task: TaskId, sample: u32| self.draw(task, sample);
+        let Ok(expected) = forecast(&self.cluster, POLICIES, self.now, tasks, LIMITS, draw) else {
+            return BTreeMap::new();
+        };
+        let known = expected.into_iter().filter_map(|(task, range)| Some((task, range?)));
+        // A start that is a year off rests on nothing but a task that promised nothing.
+        let sure = known.filter(|(_, range)| range.to.since(self.now) < Span(Span::UNKNOWN.0 / 2));
+        sure.map(|(task, r)| (task, StartRange { low: time(r.from), high: time(r.to), of: HOLDS })).collect()
+    }
+
+    /// One change that would start a task now.
+    pub(crate) fn sooner(&self, task: TaskId) -> Option<Sooner> {
+        let (change, place) = sooner(&self.cluster, POLICIES, self.now, task).ok()??;
+        let change = match change {
+            Change::Schedule => "--wait-mode schedule".into(),
+            Change::OrType(kind) => format!("--gpu-type {kind}"),
+            Change::GpuMemory(bytes) => format!("--gpu-memory {}", ByteSize(bytes)),
+            Change::Expected(span) => format!("--expected {}", Micros(span.0)),
+            Change::Timeout(span) => format!("--timeout {}", Micros(span.0)),
+            Change::Gpus(n) => format!("--gpus {n}"),
+        };
+        let name = self.cluster.worker(place.worker).map_or("", |w| &w.info.name);
+        Some(Sooner { change, effect: format!("would start now on {name}") })
+    }
+
+    /// How long a task runs in a sample, or goes on to run.
+    fn draw(&self, task: TaskId, sample: u32) -> Span {
+        let Some((_, spec)) = self.cluster.job(task.job).and_then(|j| j.node(task.node)) else {
+            return Span::ZERO;
+        };
+        let running = self.cluster.view().attempt(task).map(|(attempt, _)| attempt);
+        let so_far =
+            running.map_or(Span::ZERO, |a| a.ran + self.now.since(a.started.map_or(self.now, |_| a.since)));
+        let promised = spec.expected().unwrap_or(Span::UNKNOWN);
+        let before = self.ran.get(&task.node_id()).map(Vec::as_slice).unwrap_or_default();
+        let possible: Vec<Span> = before.iter().copied().filter(|r| *r > so_far).collect();
+        let whole = match possible.len() {
+            0 => promised.max(so_far),
+            n => possible[(scatter(task, sample) % n as u64) as usize],
+        };
+        whole - so_far
+    }
+}
+
+/// A number that looks random and is the same for the same task and sample.
+fn scatter(task: TaskId, sample: u32) -> u64 {
+    let mut x =
+        task.job.0 ^ (u64::from(task.node) << 40) ^ (u64::from(task.index) << 20) ^ (u64::from(sample) << 52);
+    for (shift, factor) in [(30, 0xbf58_476d_1ce4_e5b9u64), (27, 0x94d0_49bb_1331_11eb), (31, 1)] {
+        x = (x ^ (x >> shift)).wrapping_mul(factor).wrapping_add(0x9e37_79b9_7f4a_7c15);
+    }
+    x
+}

@@ -10,7 +10,7 @@ use tokio::io::AsyncReadExt;
 use tokio::sync::mpsc;
 use warpyard_api::wire::LogStream;
 use warpyard_core::{AttemptId, TaskId, TaskState};
-use warpyard_worker::agent::log_dirs;
+use warpyard_worker::agent::log_dir;
 
 /// How often a file that is being written is looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(25);
@@ -122,12 +122,8 @@ impl Tail {
 
     async fn next(&mut self) -> Option<Bytes> {
         if self.file.is_none() {
-            for dir in log_dirs(&self.data, self.attempt) {
-                self.file = match self.file.take() {
-                    None => File::open(dir.join(self.name)).await.ok(),
-                    open => open,
-                };
-            }
+            let path = log_dir(&self.data, self.attempt).join(self.name);
+            self.file = File::open(path).await.ok();
         }
         let mut chunk = vec![0; CHUNK];
         let n = self.file.as_mut()?.read(&mut chunk).await.ok()?;

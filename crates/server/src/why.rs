@@ -124,8 +124,8 @@ pub(crate) fn of_job(cluster: &Cluster, job: &Job) -> Option<String> {
     of_node(cluster, job, NodeId { job: job.id, node })
 }
 
-/// The whole answer to `warpyard why`.
-pub(crate) fn explain(f: &mut Follower, task: TaskId, now: Time) -> Option<WhyView> {
+/// The answer to `warpyard why`, but for what a forecast adds.
+pub(crate) fn explain(f: &Follower, task: TaskId, now: Time) -> Option<WhyView> {
     let cluster = f.cluster();
     let view = cluster.view();
     let job = cluster.job(task.job)?;
@@ -144,7 +144,7 @@ pub(crate) fn explain(f: &mut Follower, task: TaskId, now: Time) -> Option<WhyVi
     }
     let ahead = why.first_ahead.iter().filter_map(|&t| ahead(cluster, t, job, spec));
     let ahead: Vec<_> = ahead.take(3).collect();
-    let mut answer = WhyView {
+    Some(WhyView {
         job: job.id.to_string(),
         task: spec.name.clone(),
         index: spec.array.as_ref().and_then(|a| a.value(task.index)),
@@ -163,11 +163,7 @@ pub(crate) fn explain(f: &mut Follower, task: TaskId, now: Time) -> Option<WhyVi
         position: why.ahead.map(|n| n + 1),
         expected_start: None,
         sooner: vec![],
-    };
-    if waiting {
-        crate::expect::fill_in(f, task, now, &mut answer);
-    }
-    Some(answer)
+    })
 }
 
 fn since(is: TaskState<'_>) -> Option<Time> {

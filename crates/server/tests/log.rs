@@ -105,7 +105,8 @@ fn a_torn_or_zeroed_tail_costs_at_most_what_it_hit() {
     let whole = std::fs::metadata(&wal).expect("a write-ahead log").len();
     for (cut, zeroed) in [(1, false), (5_000, false), (5_000, true), (whole / 2, true)] {
         crashed_copy(dir.path(), copy.path());
-        let file = std::fs::OpenOptions::new().write(true).open(copy.path().join("log.db-wal")).expect("opened");
+        let file =
+            std::fs::OpenOptions::new().write(true).open(copy.path().join("log.db-wal")).expect("opened");
         file.set_len(whole - cut).expect("cut");
         if zeroed {
             file.set_len(whole).expect("filled with zeros");

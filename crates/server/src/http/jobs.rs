@@ -4,9 +4,10 @@ use super::answer::Refusal;
 use super::{App, Shared};
 use crate::clock::system_now;
 use crate::convert::{self, Defaults};
+use crate::expect::Outlook;
 use crate::idempotency::Known;
 use crate::logs::{self, Wanted};
-use crate::{expect, select, views, why};
+use crate::{select, views, why};
 use axum::Json;
 use axum::body::{Body, Bytes};
 use axum::extract::rejection::{JsonRejection, QueryRejection};
@@ -14,7 +15,7 @@ use axum::extract::{Path, Query, State};
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc;
@@ -22,7 +23,7 @@ use warpyard_api::job::{ReadOptions, read_value};
 use warpyard_api::problem::{Problem, code};
 use warpyard_api::quantity::Micros;
 use warpyard_api::wire::{
-    JobFilter, JobView, LogFilter, Page, State as Standing, Submit, Submitted, WhyView,
+    JobFilter, JobView, LogFilter, Page, StartRange, State as Standing, Submit, Submitted, WhyView,
 };
 use warpyard_core::cluster::Job;
 use warpyard_core::command::Target;
@@ -30,6 +31,9 @@ use warpyard_core::{Cluster, Command, JobId, NodeId, TaskId};
 
 /// How many jobs a page has unless it is said.
 const JOBS_PER_PAGE: u32 = 1_000;
+
+/// How many places in line a list forecasts.
+const FORECAST_AHEAD: usize = 200;
 
 /// How long a long poll lasts at most.
 const LONGEST_POLL: Duration = Duration::from_secs(120);
@@ -109,10 +113,19 @@ pub(super) async fn list(
             .map(|job| views::listed(f, job, positions.get(&job.id).copied()))
             .collect();
         items.retain(|view| filter.state.is_none_or(|s| s == view.state));
-        expect::fill_in_list(f, system_now(), &line, &mut items);
-        Ok::<_, Problem>(Page { items, next })
+        let listed: HashSet<String> = items.iter().map(|view| view.job.clone()).collect();
+        let mut seen = HashSet::new();
+        let first = |task: &TaskId| listed.contains(&task.job.to_string()) && seen.insert(task.job);
+        let firsts = line.into_iter().take(FORECAST_AHEAD).filter(first).collect();
+        let outlook = Outlook::of(f, system_now());
+        Ok::<_, Problem>((Page { items, next }, outlook, firsts))
     };
-    Ok(Json(app.live.read(look).await??))
+    let (mut page, outlook, tasks): (Page<JobView>, Outlook, Vec<TaskId>) = app.live.read(look).await??;
+    let starts = forecast(outlook, tasks).await;
+    for view in &mut page.items {
+        view.expected_start = starts.get(&view.job).copied();
+    }
+    Ok(Json(page))
 }
 
 #[derive(Debug, Deserialize)]
@@ -148,17 +161,20 @@ pub(super) async fn show(
             && let Ok(Some(row)) = f.history().job(number)
         {
             let attempts = f.history().attempts_of(number, None).unwrap_or_default();
-            return Ok(views::remembered(&row, &attempts));
+            return Ok((views::remembered(&row, &attempts), None));
         }
         let target = select::find_one(f.cluster(), &selector)?;
         let job = f.cluster().job(target.job()).cloned().ok_or_else(|| select::unknown_job(number.0))?;
-        let mut view = views::whole(f, &job, target, from);
-        if view.state == Standing::Ready {
-            expect::fill_in_job(f, system_now(), &job, &mut view);
-        }
-        Ok::<_, Problem>(view)
+        let view = views::whole(f, &job, target, from);
+        let waiting = first_open(f.cluster(), target).filter(|_| view.state == Standing::Ready);
+        let ahead = waiting.map(|task| (task, Outlook::of(f, system_now())));
+        Ok::<_, Problem>((view, ahead))
     };
-    Ok(Json(app.live.read(look).await??))
+    let (mut view, ahead) = app.live.read(look).await??;
+    if let Some((task, outlook)) = ahead {
+        view.expected_start = forecast(outlook, vec![task]).await.get(&view.job).copied();
+    }
+    Ok(Json(view))
 }
 
 /// Waits for the end of a job, or of one of its tasks.
@@ -208,9 +224,28 @@ pub(super) async fn why(State(app): Shared, Path(id): Path<String>) -> Result<Js
     let look = move |f: &mut crate::follower::Follower| {
         let target = select::find_one(f.cluster(), &selector)?;
         let task = first_open(f.cluster(), target).ok_or_else(|| select::unknown_job(target.job().0))?;
-        why::explain(f, task, system_now()).ok_or_else(|| select::unknown_job(target.job().0))
+        let answer =
+            why::explain(f, task, system_now()).ok_or_else(|| select::unknown_job(target.job().0))?;
+        let waiting = answer.state == Standing::Ready;
+        Ok::<_, Problem>((answer, task, waiting.then(|| Outlook::of(f, system_now()))))
     };
-    Ok(Json(app.live.read(look).await??))
+    let (mut answer, task, outlook) = app.live.read(look).await??;
+    if let Some(outlook) = outlook {
+        let ahead = move || (outlook.starts(&[task]).remove(&task), outlook.sooner(task));
+        let (start, sooner) = tokio::task::spawn_blocking(ahead).await.map_err(Refusal::internal)?;
+        answer.expected_start = start;
+        answer.sooner.extend(sooner);
+    }
+    Ok(Json(answer))
+}
+
+/// When the jobs of these tasks are expected to start; made beside everything else, because it takes a while.
+async fn forecast(outlook: Outlook, tasks: Vec<TaskId>) -> HashMap<String, StartRange> {
+    if tasks.is_empty() {
+        return HashMap::new();
+    }
+    let starts = tokio::task::spawn_blocking(move || outlook.starts(&tasks)).await.unwrap_or_default();
+    starts.into_iter().map(|(task, range)| (task.job.to_string(), range)).collect()
 }
 
 /// The task a question about a job is about: the first that is not over, or the first of all.

@@ -15,6 +15,7 @@ const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/s
 pub(super) fn launch(data: &Path, attempt: AttemptId, work: &Work, gpus: &[&Gpu], vendor: Vendor) -> Launch {
     let dir = keep::attempt_dir(data, attempt);
     let mut launch = Launch::new(attempt.to_string(), dir, work.command.iter().cloned());
+    launch.output_dir = Some(keep::log_dir(data, attempt));
     launch.env = environment(attempt, work, gpus, vendor);
     launch.workdir = work.workdir.as_ref().map_or_else(|| PathBuf::from("/"), PathBuf::from);
     launch.stdout = work.stdout.as_ref().map(PathBuf::from);

@@ -10,5 +10,5 @@ mod keep;
 mod run;
 
 pub use devices::{DeviceRules, Watched};
-pub use keep::{log_dirs, prune_logs};
+pub use keep::{log_dir, prune_logs};
 pub use run::{Agent, AgentError, AgentHandle, Link, Settings};

@@ -8,7 +8,7 @@ use crate::supervise::{
     scan,
 };
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, unbounded};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -18,6 +18,15 @@ use warpyard_core::event::{End, How, Usage, WorkerInfo};
 use warpyard_core::protocol::{Assignment, Assignments, Report, Standing};
 use warpyard_core::reconcile::{Action, Local, reconcile};
 use warpyard_core::{AttemptId, Span};
+
+/// How many ended attempts' records may wait to be removed.
+const RETIRED_KEPT: usize = 20_000;
+
+/// How many are removed at once when there is time.
+const RETIRE_AT_ONCE: usize = 500;
+
+/// How long nothing must have happened for there to be time.
+const IDLE_AFTER: Duration = Duration::from_secs(3);
 
 /// How the agent reaches the server. Telling never waits for an answer: what was not heard is told again.
 pub trait Link: Send {
@@ -157,6 +166,8 @@ pub struct Agent<L> {
     devices: Arc<Mutex<Watched>>,
     assigned: BTreeMap<AttemptId, Assignment>,
     mine: BTreeMap<AttemptId, Mine>,
+    /// Attempts whose records can go when there is time: on some file systems removing slows down what is made next.
+    retired: VecDeque<AttemptId>,
     /// What changed since the last report.
     news: BTreeSet<AttemptId>,
     /// Whether the server said anything yet: until then nobody knows whose devices are in use.
@@ -199,6 +210,7 @@ impl<L: Link + 'static> Agent<L> {
             devices: Arc::new(Mutex::new(devices)),
             assigned: BTreeMap::new(),
             mine: BTreeMap::new(),
+            retired: VecDeque::new(),
             news: BTreeSet::new(),
             heard: false,
             leaving: None,
@@ -226,10 +238,14 @@ impl<L: Link + 'static> Agent<L> {
 
     fn run(mut self) {
         let mut looked = Instant::now() - self.settings.every;
+        let mut last_nudge = Instant::now();
         loop {
             let first = self.nudges.recv_timeout(self.settings.every.saturating_sub(looked.elapsed()));
             match first {
-                Ok(nudge) => self.take(nudge),
+                Ok(nudge) => {
+                    last_nudge = Instant::now();
+                    self.take(nudge);
+                }
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return,
             }
@@ -241,10 +257,22 @@ impl<L: Link + 'static> Agent<L> {
             if due {
                 looked = Instant::now();
                 self.look_around();
+                self.tidy(last_nudge.elapsed() >= IDLE_AFTER);
             }
             self.report(due);
             if self.has_left() {
                 return;
+            }
+        }
+    }
+
+    /// Removes records nobody needs: a few when nothing else is going on, all but the latest however busy it is.
+    fn tidy(&mut self, idle: bool) {
+        let over = self.retired.len().saturating_sub(RETIRED_KEPT);
+        let now = if idle { over.max(RETIRE_AT_ONCE).min(self.retired.len()) } else { over };
+        for id in self.retired.drain(..now) {
+            if let Err(e) = keep::retire(&self.settings.data, id) {
+                tell(format_args!("cannot put away attempt {id}: {e}"));
             }
         }
     }
@@ -300,9 +328,7 @@ impl<L: Link + 'static> Agent<L> {
             Action::Forget(id) => {
                 self.mine.remove(&id);
                 self.lock().take_peak(id);
-                if let Err(e) = keep::retire(&self.settings.data, id) {
-                    tell(format_args!("cannot put away attempt {id}: {e}"));
-                }
+                self.retired.push_back(id);
             }
         }
     }

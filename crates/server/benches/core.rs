@@ -1,0 +1,135 @@
+//! What recovery and planning cost: `cargo bench -p warpyard-server`. Prints tables in Markdown; asserts nothing.
+
+use std::time::{Duration, Instant};
+use warpyard_core::command::Standing;
+use warpyard_core::engine::{Engine, Store};
+use warpyard_core::event::{End, How, Usage, WorkerInfo};
+use warpyard_core::pool::{DeviceInfo, DeviceState};
+use warpyard_core::spec::{Array, JobSpec, Needs, TaskSpec};
+use warpyard_core::{AttemptId, Cluster, Command, Event, Time, WorkerId};
+use warpyard_policies::{POLICIES, default_policy};
+use warpyard_server::store::Log;
+
+/// A store that keeps nothing, for measuring what is above it.
+struct Nowhere;
+
+impl Store for Nowhere {
+    type Error = std::convert::Infallible;
+    fn append(&mut self, _: &[Event]) -> Result<(), Self::Error> {
+        Ok(())
+    }
+}
+
+fn worker(gpus: usize) -> Command {
+    let device = |i| DeviceInfo {
+        uuid: format!("gpu-{i}"),
+        kind: "V100".into(),
+        memory: 16 << 30,
+        budget: 16 << 30,
+        limit: None,
+        overcommit: false,
+        state: DeviceState::Usable,
+    };
+    let devices = (0..gpus).map(device).collect();
+    Command::Join(WorkerInfo { name: "w".into(), devices, cpus: 64_000, memory: 1 << 40, lease: None })
+}
+
+fn job(array: Option<u32>) -> Command {
+    let task = TaskSpec {
+        name: "t".into(),
+        command: vec!["true".into()],
+        array: array.map(|n| Array { ranges: vec![(1, n, 1)], at_once: None }),
+        needs: Needs { gpus: 1, ..Needs::default() },
+        ..TaskSpec::default()
+    };
+    let spec = JobSpec { name: "bench".into(), tasks: vec![task], ..JobSpec::default() };
+    Command::Submit { user: "ann".into(), env: None, spec }
+}
+
+fn engine() -> Engine {
+    Engine::new(Cluster::new(default_policy()), POLICIES, Time(0)).expect("the default policy can be built")
+}
+
+/// Everything on the worker has ended.
+fn all_ended(cluster: &Cluster) -> Command {
+    let over = Standing::Over(End { how: How::Exited(0), usage: Usage::default() });
+    let on_worker = cluster.desired(WorkerId(0));
+    let attempts = on_worker.iter().map(|d| (d.attempt, over.clone())).collect();
+    Command::Report { worker: WorkerId(0), attempts, devices: Default::default() }
+}
+
+/// A log of at least so many events: one-task jobs, each submitted, placed, started and ended.
+fn fill(log: &mut Log, events: u64) {
+    let mut engine = engine();
+    let mut now = 0;
+    engine.turn(vec![worker(64)], Time(now), log).expect("room on the disk");
+    while engine.cluster().seq() < events {
+        now += 1_000;
+        let mut batch = vec![all_ended(engine.cluster())];
+        batch.extend((0..64).map(|_| job(None)));
+        engine.turn(batch, Time(now), log).expect("room on the disk");
+    }
+}
+
+fn recovery() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().join("log.db");
+    let mut log = Log::open(&path).expect("a log");
+    fill(&mut log, 1_000_000);
+    drop(log);
+    let begun = Instant::now();
+    let loaded = Log::open(&path).and_then(|log| log.load(&default_policy())).expect("the log can be read");
+    let took = begun.elapsed();
+    println!("| recovery | | target |\n|---|---|---|");
+    println!("| {} events after the last snapshot | {:.2} s | 5 s |", loaded.replayed, took.as_secs_f64());
+}
+
+/// How long a turn takes in which one task ends and another takes its place, with so many waiting.
+fn turn_with_waiting(fill: impl Fn(&mut Engine)) -> Duration {
+    let mut engine = engine();
+    let Ok(_) = engine.turn(vec![worker(8)], Time(0), &mut Nowhere);
+    fill(&mut engine);
+    let mut samples: Vec<Duration> = Vec::new();
+    for n in 0..400u64 {
+        let first = engine.cluster().desired(WorkerId(0)).first().map(|d| d.attempt);
+        let ended = first.map(one_ended).expect("something runs");
+        let begun = Instant::now();
+        let Ok(_) = engine.turn(vec![ended], Time(n + 1), &mut Nowhere);
+        samples.push(begun.elapsed());
+    }
+    samples.sort();
+    samples[samples.len() / 2]
+}
+
+fn one_ended(attempt: AttemptId) -> Command {
+    let over = Standing::Over(End { how: How::Exited(0), usage: Usage::default() });
+    Command::Report { worker: WorkerId(0), attempts: [(attempt, over)].into(), devices: Default::default() }
+}
+
+fn planning() {
+    let arrays = |n: u32| {
+        move |engine: &mut Engine| {
+            let Ok(_) = engine.turn(vec![job(Some(n))], Time(0), &mut Nowhere);
+        }
+    };
+    let jobs = |n: u32| {
+        move |engine: &mut Engine| {
+            let Ok(_) = engine.turn((0..n).map(|_| job(None)).collect(), Time(0), &mut Nowhere);
+        }
+    };
+    println!(
+        "\n| one turn: a task ends, the next starts | 1,000 waiting | 1,000,000 waiting | ratio | target |"
+    );
+    println!("|---|---|---|---|---|");
+    let row = |what: &str, few: Duration, many: Duration| {
+        let ratio = many.as_secs_f64() / few.as_secs_f64();
+        println!("| {what} | {few:.1?} | {many:.1?} | {ratio:.2} | 2 |");
+    };
+    row("one array", turn_with_waiting(arrays(1_000)), turn_with_waiting(arrays(1_000_000)));
+    row("single jobs", turn_with_waiting(jobs(1_000)), turn_with_waiting(jobs(1_000_000)));
+}
+
+fn main() {
+    recovery();
+    planning();
+}
