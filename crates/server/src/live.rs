@@ -49,6 +49,16 @@ pub struct Threads {
     follower: JoinHandle<()>,
 }
 
+/// Calls something at the end of a thread, also when that is a panic: a server whose engine is gone must not go on
+/// answering.
+struct AtEnd<F: Fn()>(F);
+
+impl<F: Fn()> Drop for AtEnd<F> {
+    fn drop(&mut self) {
+        (self.0)();
+    }
+}
+
 /// The engine has stopped.
 #[derive(Debug, thiserror::Error)]
 #[error("the server is stopping")]
@@ -66,27 +76,29 @@ pub enum CommandError {
 }
 
 impl Live {
-    /// Starts both threads from a state. `ended` is called when the engine's thread ends, for whatever reason.
+    /// Starts both threads from a state. `ended` is called when either ends, for whatever reason.
     pub fn start(
         engine: Engine,
         log: Log,
         follower: Follower,
-        ended: impl FnOnce() + Send + 'static,
+        ended: impl Fn() + Clone + Send + 'static,
     ) -> (Live, Threads) {
         let (asks, asked) = unbounded();
         let (to_follower, for_follower) = unbounded();
         let live = Live { asks, follower: to_follower.clone() };
+        let (engine_ended, follower_ended) = (AtEnd(ended.clone()), AtEnd(ended));
         let turn = move || {
-            let result = Turning::new(engine, log, asked, to_follower).run();
-            ended();
-            result
+            let _told = engine_ended;
+            Turning::new(engine, log, asked, to_follower).run()
+        };
+        let follow = move || {
+            let _told = follower_ended;
+            follower.run(&for_follower);
         };
         let spawn = |name: &str| thread::Builder::new().name(name.into());
         let threads = Threads {
             engine: spawn("engine").spawn(turn).expect("a thread can be started"),
-            follower: spawn("follower")
-                .spawn(move || follower.run(&for_follower))
-                .expect("a thread can be started"),
+            follower: spawn("follower").spawn(follow).expect("a thread can be started"),
         };
         (live, threads)
     }
