@@ -18,6 +18,7 @@
 mod answer;
 mod check;
 mod decompose;
+mod estimate;
 mod filling;
 mod goal;
 mod goals;
@@ -34,6 +35,7 @@ mod total;
 
 pub use answer::{Answer, Bottleneck, Certificate, PairShare, Scarce, Shares, Shortfall, Stage};
 pub use check::{CheckError, Checked, FEASIBLE, OPTIMAL, check};
+pub use estimate::Estimator;
 pub use goal::{GOALS, GoalDef, Options, Sense, SolveError, Types, goal};
 pub use instance::{Entities, GpuType, Instance, InstanceError, Job, Sharing};
 pub use table::{Measured, Profile, ThroughputTable};

@@ -93,9 +93,11 @@ impl Problem {
             }
         }
         let usage = self.usage(x);
+        // A sum over many jobs is only known to so many digits; another order of adding must not find too much either.
+        let rounding = 1.0 - 1e-16 * (self.n + 16) as f64;
         for j in 0..self.k {
-            if usage[j] > self.capacity[j] {
-                let factor = self.capacity[j] / usage[j];
+            if usage[j] > self.capacity[j] * rounding {
+                let factor = self.capacity[j] * rounding / usage[j];
                 x.chunks_exact_mut(self.k).for_each(|row| row[j] *= factor);
             }
         }

@@ -1,7 +1,7 @@
 //! Progressive filling: all levels rise together at rates a tree of entities sets, until some job can rise no more;
 //! it stops, its weight goes to its siblings, and the rest goes on. A job stopped only by its own speed is foreseen
-//! (`tree` says when), so what must be solved for is where the cluster runs out: once per type at most, whatever the
-//! number of jobs.
+//! (`tree` says when), and when a type runs out everyone's further rise is bounded by what the types left can do; so
+//! what must be solved for is where types run out, once per type at most, whatever the number of jobs.
 
 mod tree;
 
@@ -22,7 +22,7 @@ const GAP: f64 = 1e-13;
 /// The part of its targets to which a place must be shown out of reach, and the part that will do where rounding leaves
 /// it open.
 const REACHED: f64 = 1.0 - 1e-11;
-const NEARLY: f64 = 1.0 - 1e-9;
+const NEARLY: f64 = 1.0 - 1e-6;
 
 /// A filling brought to its end.
 #[derive(Debug, Clone)]
@@ -55,10 +55,8 @@ pub(crate) fn fill(problem: &Problem, tree: Tree) -> Result<Filled, SolveError> 
         filling.tree.advance(&course, end.at);
         let levels = filling.tree.levels(&filling.caps);
         let rates = course.rates_at(end.at.piece, &filling.tree, &filling.caps);
-        for m in filling.halted(&prices, &levels, &rates)? {
-            // A crumb of the slack is no level: it would only make the next stages ill-conditioned.
-            let crumb = levels[m] <= CRUMB * filling.caps[m];
-            filling.caps[m] = if crumb { 0.0 } else { levels[m] * (1.0 - SLACK) };
+        for (m, cap) in filling.ceilings(&prices, &levels, &rates)? {
+            filling.caps[m] = cap;
             stopped[m] = Some(stages.len());
         }
         stages.push(Stage { prices, speeds: filling.speeds(&levels) });
@@ -158,27 +156,44 @@ impl Filling<'_> {
         })
     }
 
-    /// The jobs that cannot rise: any more speed for them costs something, and nothing is left to pay with.
-    fn halted(&self, prices: &[f64], levels: &[f64], rates: &[f64]) -> Result<Vec<usize>, SolveError> {
+    /// How far each job can still rise now that all money is spent: as far as types without a price carry it. Types with
+    /// one are used up for good, and whoever uses them cannot rise at all.
+    fn ceilings(
+        &self,
+        prices: &[f64],
+        levels: &[f64],
+        rates: &[f64],
+    ) -> Result<Vec<(usize, f64)>, SolveError> {
         let problem = self.problem;
         let worth: f64 = prices.iter().zip(&problem.capacity).map(|(p, c)| p * c).sum();
-        let share = |(p, c): (&f64, &f64)| if p * c > 1e-9 * worth { *p } else { 0.0 };
-        let prices: Vec<f64> = prices.iter().zip(&problem.capacity).map(share).collect();
-        let price_of_more = |m: usize| {
-            let speed =
-                (levels[m] / problem.level_per_step(m) + 1e-9 * problem.fastest[m]).min(problem.fastest[m]);
-            let slope = cheapest(problem.row(m), &prices, speed).map_or(0.0, |way| way.slope);
-            slope * problem.gpus[m] * problem.fastest[m]
-        };
-        let moving = (0..problem.n).filter(|&m| levels[m] < self.caps[m] * (1.0 - 1e-12));
-        let priced: Vec<(usize, f64)> = moving.map(|m| (m, price_of_more(m))).collect();
-        let enough = 1e-6 * worth / problem.n as f64;
-        let mut halted: Vec<usize> = priced.iter().filter(|(_, p)| *p > enough).map(|(m, _)| *m).collect();
-        if !halted.iter().any(|&m| rates[m] > 0.0) {
-            let rising = priced.iter().filter(|(m, _)| rates[*m] > 0.0);
-            let dearest = rising.max_by(|a, b| a.1.total_cmp(&b.1)).map(|(m, _)| *m);
-            halted.push(dearest.ok_or(SolveError::Stuck { gap: f64::NAN })?);
+        let free: Vec<bool> =
+            prices.iter().zip(&problem.capacity).map(|(p, c)| p * c <= 1e-9 * worth).collect();
+        let mut ceilings = Vec::new();
+        let (mut someone, mut tightest) = (false, None::<(f64, usize)>);
+        for m in (0..problem.n).filter(|&m| levels[m] < self.caps[m] * (1.0 - 1e-12)) {
+            let speeds = problem.row(m).iter().zip(&free).filter(|(_, free)| **free);
+            let reach = speeds.map(|(speed, _)| *speed).fold(0.0, f64::max) * problem.level_per_step(m);
+            let room = self.caps[m].min(reach) / levels[m].max(1e-300);
+            if rates[m] > 0.0 && tightest.is_none_or(|(least, _)| room < least) {
+                tightest = Some((room, m));
+            }
+            if reach < self.caps[m] * (1.0 - 1e-12) {
+                let halted = levels[m] >= reach * (1.0 - 1e-9);
+                someone |= halted && rates[m] > 0.0;
+                ceilings.push((m, if halted { self.halt(m, levels[m]) } else { reach }));
+            }
         }
-        Ok(halted)
+        if !someone && ceilings.is_empty() {
+            // Rounding hides whom the prices stop: it must be whoever has least room.
+            let (_, m) = tightest.ok_or(SolveError::Stuck { gap: f64::NAN })?;
+            ceilings.push((m, self.halt(m, levels[m])));
+        }
+        Ok(ceilings)
+    }
+
+    /// The cap of a job stopped at a level. A crumb of the slack is no level: it would only make the next stages
+    /// ill-conditioned.
+    fn halt(&self, m: usize, level: f64) -> f64 {
+        if level <= CRUMB * self.caps[m] { 0.0 } else { level * (1.0 - SLACK) }
     }
 }

@@ -81,7 +81,7 @@ pub(crate) fn distinct(n: usize, counts: &[u32], seed: u64) -> Instance {
         let row = (0..counts.len()).map(|j| base * (1.0 + j as f64) * (0.5 + 2.0 * random.unit())).collect();
         Job {
             gpus: [1, 1, 1, 2, 4, 8][random.below(6)].min(*counts.iter().max().expect("a type")),
-            weight: [1.0, 1.0, 2.0, 5.0][random.below(4)],
+            weight: [1.0, 1.0, 1.0, 2.0][random.below(4)],
             steps: Some((1e4 + 1e6 * random.unit()).round()),
             age_s: (1e5 * random.unit()).round(),
             ..Job::new(id as u64, row)

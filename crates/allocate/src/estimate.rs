@@ -1,0 +1,130 @@
+//! Throughputs nobody has measured. Speeds of profiles on types form a matrix that is nearly of low rank in its
+//! logarithm: a profile is fast or slow, a type is fast or slow, and a few profiles gain more than others from the
+//! faster types. Known entries are completed to the rest by alternating least squares; a measurement, once there is
+//! one, always takes the estimate's place.
+
+use std::collections::BTreeMap;
+
+/// Known speeds by profile and type, and estimates for the unknown.
+///
+/// ```
+/// use warpyard_allocate::Estimator;
+/// let mut estimator = Estimator::new(2);
+/// estimator.measured("a", 0, 10.0);
+/// estimator.measured("a", 1, 20.0);
+/// estimator.measured("b", 0, 3.0);
+/// let estimate = estimator.speeds("b").unwrap()[1];
+/// assert!((estimate - 6.0).abs() < 0.5);
+/// ```
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Estimator {
+    types: usize,
+    known: BTreeMap<String, Vec<Option<f64>>>,
+}
+
+/// Weight of staying near zero for what a row says beyond its mean speed.
+const RIDGE: f64 = 0.5;
+const SWEEPS: usize = 60;
+
+impl Estimator {
+    /// For so many types.
+    pub fn new(types: usize) -> Self {
+        Self { types, known: BTreeMap::new() }
+    }
+
+    /// Notes a measured speed, in steps a second; 0 says that the profile cannot run there. What is no speed is ignored.
+    pub fn measured(&mut self, profile: &str, gpu_type: usize, speed: f64) {
+        if speed.is_finite() && speed >= 0.0 && gpu_type < self.types {
+            let row = self.known.entry(profile.to_owned()).or_insert_with(|| vec![None; self.types]);
+            row[gpu_type] = Some(speed);
+        }
+    }
+
+    /// The speed that was measured, if it was.
+    pub fn known(&self, profile: &str, gpu_type: usize) -> Option<f64> {
+        self.known.get(profile)?.get(gpu_type).copied().flatten()
+    }
+
+    /// A profile's speed on every type, measured or estimated; `None` for a profile of which nothing is known.
+    pub fn speeds(&self, profile: &str) -> Option<Vec<f64>> {
+        let row = self.known.get(profile)?;
+        row.iter().any(|speed| speed.is_some_and(|s| s > 0.0)).then(|| self.fit().complete(row))
+    }
+
+    /// All profiles completed at once.
+    pub fn all(&self) -> BTreeMap<&str, Vec<f64>> {
+        let fit = self.fit();
+        let any = |row: &&Vec<Option<f64>>| row.iter().any(|speed| speed.is_some_and(|s| s > 0.0));
+        self.known
+            .iter()
+            .filter(|(_, row)| any(row))
+            .map(|(name, row)| (name.as_str(), fit.complete(row)))
+            .collect()
+    }
+
+    fn fit(&self) -> Fit {
+        let rows: Vec<Vec<(usize, f64)>> = self.known.values().map(|row| logs(row)).collect();
+        let mut fit = Fit { level: vec![0.0; self.types], slope: initial_slope(self.types) };
+        for _ in 0..SWEEPS {
+            let factors: Vec<(f64, f64)> = rows.iter().map(|row| fit.factors(row)).collect();
+            fit.refit(&rows, &factors);
+        }
+        fit
+    }
+}
+
+fn logs(row: &[Option<f64>]) -> Vec<(usize, f64)> {
+    let log = |(j, speed): (usize, &Option<f64>)| speed.filter(|s| *s > 0.0).map(|s| (j, s.ln()));
+    row.iter().enumerate().filter_map(log).collect()
+}
+
+/// Log speed of profile p on type j ≈ mean(p) + level(j) + gain(p)·slope(j).
+struct Fit {
+    level: Vec<f64>,
+    slope: Vec<f64>,
+}
+
+/// Any start with a direction in it; the sweeps find the one that matters.
+fn initial_slope(types: usize) -> Vec<f64> {
+    let middle = (types as f64 - 1.0) / 2.0;
+    (0..types).map(|j| (j as f64 - middle) / types.max(1) as f64).collect()
+}
+
+impl Fit {
+    /// A row's mean and gain, by least squares over what is known of it.
+    fn factors(&self, row: &[(usize, f64)]) -> (f64, f64) {
+        let (mut n, mut sx, mut sy, mut sxx, mut sxy) = (0.0, 0.0, 0.0, 0.0, 0.0);
+        for &(j, log) in row {
+            let (x, y) = (self.slope[j], log - self.level[j]);
+            (n, sx, sy, sxx, sxy) = (n + 1.0, sx + x, sy + y, sxx + x * x, sxy + x * y);
+        }
+        if n == 0.0 {
+            return (0.0, 0.0);
+        }
+        let gain = (sxy - sx * sy / n) / (sxx - sx * sx / n + RIDGE);
+        ((sy - gain * sx) / n, gain)
+    }
+
+    /// The types' levels and slopes, by least squares over all rows.
+    fn refit(&mut self, rows: &[Vec<(usize, f64)>], factors: &[(f64, f64)]) {
+        for j in 0..self.level.len() {
+            let (mut n, mut sx, mut sy, mut sxx, mut sxy) = (0.0, 0.0, 0.0, 0.0, 0.0);
+            for (row, (mean, gain)) in rows.iter().zip(factors) {
+                for (_, log) in row.iter().filter(|(i, _)| *i == j) {
+                    let (x, y) = (*gain, log - mean);
+                    (n, sx, sy, sxx, sxy) = (n + 1.0, sx + x, sy + y, sxx + x * x, sxy + x * y);
+                }
+            }
+            if n > 0.0 {
+                self.slope[j] = (sxy - sx * sy / n) / (sxx - sx * sx / n + RIDGE);
+                self.level[j] = (sy - self.slope[j] * sx) / n;
+            }
+        }
+    }
+
+    fn complete(&self, row: &[Option<f64>]) -> Vec<f64> {
+        let (mean, gain) = self.factors(&logs(row));
+        let estimate = |j: usize| (mean + self.level[j] + gain * self.slope[j]).exp();
+        row.iter().enumerate().map(|(j, known)| known.unwrap_or_else(|| estimate(j))).collect()
+    }
+}

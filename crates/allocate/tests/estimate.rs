@@ -1,0 +1,53 @@
+//! Completing the published table from part of it.
+
+mod support;
+
+use warpyard_allocate::{Estimator, ThroughputTable};
+
+#[test]
+fn hidden_entries_of_the_published_table_are_found_again() {
+    let Some(path) = support::data("simulation_throughputs.json") else { return };
+    let table: ThroughputTable =
+        serde_json::from_str(&std::fs::read_to_string(path).expect("readable")).expect("a table");
+    let types = ["k80", "p100", "v100"];
+    let mut random = support::Random(3);
+    let mut estimator = Estimator::new(types.len());
+    let mut hidden = Vec::new();
+    for profile in table.profiles("v100") {
+        let skip = random.below(2 * types.len());
+        for (j, t) in types.iter().enumerate() {
+            let Some(speed) = table.alone(t, profile).filter(|s| *s > 0.0) else { continue };
+            if j == skip {
+                hidden.push((profile.to_string(), j, speed));
+            } else {
+                estimator.measured(&profile.to_string(), j, speed);
+            }
+        }
+    }
+    let all = estimator.all();
+    let mut errors: Vec<f64> = hidden
+        .iter()
+        .filter_map(|(p, j, speed)| Some((all.get(p.as_str())?[*j] / speed).ln().abs()))
+        .collect();
+    errors.sort_by(f64::total_cmp);
+    assert!(errors.len() > 25, "{} hidden", errors.len());
+    let median = errors[errors.len() / 2];
+    eprintln!("{} hidden entries, median error {:.0} %", errors.len(), 100.0 * (median.exp() - 1.0));
+    assert!(median < 0.4_f64, "half of them within 50 %: {median}");
+}
+
+#[test]
+fn a_measurement_takes_the_estimates_place() {
+    let mut estimator = Estimator::new(2);
+    for (profile, speeds) in [("a", [1.0, 2.0]), ("b", [10.0, 21.0])] {
+        speeds.iter().enumerate().for_each(|(j, speed)| estimator.measured(profile, j, *speed));
+    }
+    estimator.measured("c", 0, 5.0);
+    let guess = estimator.speeds("c").expect("known on one type")[1];
+    assert!((8.0..13.0).contains(&guess), "{guess}");
+    estimator.measured("c", 1, 40.0);
+    assert_eq!(estimator.speeds("c"), Some(vec![5.0, 40.0]));
+    assert_eq!(estimator.speeds("d"), None);
+    estimator.measured("d", 0, f64::NAN);
+    assert_eq!(estimator.speeds("d"), None);
+}
