@@ -28,7 +28,7 @@ fn jobs() -> Vec<(&'static str, Value)> {
     vec![
         (
             "ann",
-            json!({"name": "train", "gpus": 2, "timeout": "10m", "expected": "3m",
+            json!({"name": "train", "gpus": 2, "gpu_type": "V100", "timeout": "10m", "expected": "3m",
             "command": "for i in $(seq 1 90); do echo epoch $i; sleep 2; done"}),
         ),
         (

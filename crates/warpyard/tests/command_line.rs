@@ -239,7 +239,8 @@ fn down_leaves_tasks_running_and_the_next_up_finds_them() {
     yard.server = serve(yard.data.path(), &["--gpus", FAKE[1], "--listen", &address]);
     std::fs::write(&gate, "").unwrap();
     out.read_to_string(&mut text).unwrap();
-    assert_eq!(text, "before\nafter\n", "the one that follows goes on where it was");
+    let job = yard.said(&["show", "1", "--json"]);
+    assert_eq!(text, "before\nafter\n", "{job} the one that follows goes on where it was");
     assert_eq!(run.wait().unwrap().code(), Some(0));
     assert_eq!(yard.said(&["logs", "1"]), "before\nafter\n");
 }

@@ -25,7 +25,7 @@ pub(crate) fn table(workers: &[WorkerView], screen: &Screen) -> String {
             worker.gpus.to_string().into(),
             format!("{} / {}", worker.used_cpus, worker.cpus).into(),
             format!("{} / {}", memory(worker.used_memory_bytes), memory(worker.memory_bytes)).into(),
-            worker.seen_at.map_or("never".to_owned(), |seen| format!("{} ago", screen.since(seen))).into(),
+            worker.seen_at.map_or("-".to_owned(), |seen| format!("{} ago", screen.since(seen))).into(),
             (&worker.version).into(),
         ]);
     }
@@ -68,7 +68,7 @@ mod tests {
         insta::assert_snapshot!(table(&workers, &Screen::for_tests(None)), @"
         WORKER  ST    TASKS  GPUS      CPUS            MEMORY    SEEN  VERSION
         gpu1    up        3     4  8.5 / 64  12 GiB / 256 GiB  1s ago  0.1.0
-        gpu2    lost      0     1     0 / 8      0 B / 16 GiB   never  0.1.0
+        gpu2    lost      0     1     0 / 8      0 B / 16 GiB       -  0.1.0
         ");
     }
 }
