@@ -152,12 +152,12 @@ impl Engine {
         PolicyDef::find(self.policies, &choice.name)?.params(choice).map(drop)
     }
 
-    /// Whether a plan could differ from the last one: not where nothing happened, or processes began where they were
-    /// placed.
+    /// Whether a plan could differ from the last one: not where nothing happened, processes began where they were placed,
+    /// or ended jobs left the memory.
     fn worth_planning(&mut self, events: &[Event], now: Time) -> bool {
         let due = !self.planned || self.wake_at.is_some_and(|at| at <= now);
         self.planned = true;
-        due || events.iter().any(|e| !matches!(e.what, What::Started { .. }))
+        due || events.iter().any(|e| !matches!(e.what, What::Started { .. } | What::JobForgotten { .. }))
     }
 
     fn plan(&mut self, now: Time, turned: &mut Turned) {

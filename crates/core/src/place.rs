@@ -101,14 +101,35 @@ impl<'a> Search<'a> {
     }
 
     fn best(self, needs: &Needs, only: impl Fn(DeviceId) -> bool) -> Option<Placement> {
-        let candidates = self.now.candidates(needs.gpus > 0);
-        let mut fitting =
-            candidates.filter_map(|(id, used)| Some((self.on_worker(id, used, needs, &only)?, id)));
-        let (_, worker) = match self.fit {
-            Fit::First => fitting.next(),
-            _ => fitting.min(),
+        let worker = match (self.fit, needs.gpus, needs.gpu_memory) {
+            (Fit::Best, 1.., None) => self.best_with_idle(needs, &only),
+            _ => {
+                let candidates = self.now.candidates(needs.gpus > 0);
+                let mut fitting =
+                    candidates.filter_map(|(id, used)| Some((self.on_worker(id, used, needs, &only)?, id)));
+                let found = if self.fit == Fit::First { fitting.next() } else { fitting.min() };
+                found.map(|(_, id)| id)
+            }
         }?;
         Some(self.take(worker, needs, &only))
+    }
+
+    /// The best worker for a task that wants whole devices. They are looked at by how many idle devices they have, and
+    /// not further than to where none can be better than what was found.
+    fn best_with_idle(self, needs: &Needs, only: &dyn Fn(DeviceId) -> bool) -> Option<WorkerId> {
+        let wanted = usize::from(needs.gpus);
+        let least = self.now.pool().smallest_memory().saturating_mul(wanted as u64);
+        let mut best: Option<(u64, WorkerId)> = None;
+        for (id, used) in self.now.with_idle(wanted) {
+            let at_best = (total(least, used.idle_devices() - wanted), id);
+            if !self.now.is_touched(id) && best.is_some_and(|best| best <= at_best) {
+                break;
+            }
+            if let Some(score) = self.on_worker(id, used, needs, only) {
+                best = Some(best.map_or((score, id), |best| best.min((score, id))));
+            }
+        }
+        best.map(|(_, id)| id)
     }
 
     /// How well a worker suits a task, if it does; smaller is better.
@@ -138,10 +159,9 @@ impl<'a> Search<'a> {
             let mut scores: Vec<u64> = fitting.map(|(score, ..)| score).collect();
             let others = scores.len().checked_sub(wanted)?;
             scores.sort_unstable();
-            (scores[..wanted].iter().sum(), others as u64)
+            (scores[..wanted].iter().sum(), others)
         };
-        // Among workers that suit equally well, the one with the fewest other places left.
-        Some(score.saturating_mul(64).saturating_add(others.min(63)))
+        Some(total(score, others))
     }
 
     /// The devices of a worker that would take a task, with how well each suits it.
@@ -178,4 +198,9 @@ impl<'a> Search<'a> {
         let devices = fitting.into_iter().map(|(_, index, charge)| (index, charge)).collect();
         Placement { worker, devices, cpus: needs.cpus, memory: needs.memory }
     }
+}
+
+/// How well a worker suits: among those that suit equally well, the one with the fewest other places left.
+fn total(score: u64, others: usize) -> u64 {
+    score.saturating_mul(64).saturating_add(others.min(63) as u64)
 }

@@ -256,8 +256,14 @@ pub fn charge_for(info: &DeviceInfo, needs: &Needs) -> Option<Charge> {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Pool {
     workers: Vec<WorkerUse>,
-    /// Workers on which some device could take at least a small share: where a search for devices begins.
+    /// Workers on which some device could take at least a small share: where a search for shares begins.
     spare: BTreeSet<WorkerId>,
+    /// Workers by how many of their devices are idle: where a search for whole devices begins.
+    idle: BTreeSet<(usize, WorkerId)>,
+    /// How each worker is entered there.
+    entered: Vec<Option<usize>>,
+    /// The memory of the smallest device.
+    smallest: u64,
 }
 
 impl Pool {
@@ -291,6 +297,9 @@ impl Pool {
             *old = WorkerUse { uses, cpus_used: old.cpus_used, memory_used: old.memory_used, ..fresh };
         }
         self.workers[at].count_idle();
+        self.entered.resize(self.workers.len(), None);
+        let devices = self.workers.iter().flat_map(|w| w.infos.iter());
+        self.smallest = devices.map(|d| d.memory).min().unwrap_or(0);
         self.refresh(id);
     }
 
@@ -337,6 +346,18 @@ impl Pool {
         } else {
             self.spare.remove(&id);
         }
+        let worker = &self.workers[id.0 as usize];
+        let idle = (worker.open && worker.idle > 0).then_some(worker.idle);
+        let was = std::mem::replace(&mut self.entered[id.0 as usize], idle);
+        if was != idle {
+            was.map(|n| self.idle.remove(&(n, id)));
+            idle.map(|n| self.idle.insert((n, id)));
+        }
+    }
+
+    /// The memory of the smallest device.
+    pub fn smallest_memory(&self) -> u64 {
+        self.smallest
     }
 
     /// Every worker, by number.
@@ -383,12 +404,30 @@ impl<'a> Ledger<'a> {
         self.write_on(p.worker).release(p);
     }
 
-    /// Workers that may have room for a task with or without devices, in order of number.
+    /// Workers that may have room for a task without devices, or for a share of a device, in order of number.
     pub fn candidates(&self, devices: bool) -> impl Iterator<Item = (WorkerId, &WorkerUse)> + '_ {
         let all = (!devices).then(|| self.base.workers().map(|(id, _)| id));
         let spare = devices.then(|| merge(self.base.spare.iter().copied(), self.touched.keys().copied()));
         let ids = all.into_iter().flatten().chain(spare.into_iter().flatten());
         ids.filter_map(|id| self.worker(id).map(|w| (id, w)))
+    }
+
+    /// Workers with at least this many idle devices: those written on, then the others, the fewest idle devices first.
+    pub fn with_idle(&self, devices: usize) -> impl Iterator<Item = (WorkerId, &WorkerUse)> + '_ {
+        let touched = self.touched.iter().filter(move |(_, w)| w.open && w.idle >= devices);
+        let others = self.base.idle.range((devices, WorkerId(0))..).map(|&(_, id)| id);
+        let others = others.filter(|id| !self.touched.contains_key(id));
+        touched.map(|(&id, w)| (id, w)).chain(others.map(|id| (id, &self.base.workers[id.0 as usize])))
+    }
+
+    /// Whether anything was noted of a worker.
+    pub fn is_touched(&self, id: WorkerId) -> bool {
+        self.touched.contains_key(&id)
+    }
+
+    /// The pool under the sheet.
+    pub fn pool(&self) -> &'a Pool {
+        self.base
     }
 
     fn write_on(&mut self, id: WorkerId) -> &mut WorkerUse {

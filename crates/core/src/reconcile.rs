@@ -40,9 +40,10 @@ pub enum Action {
 /// What to do, given what the server wants and what there is.
 pub fn reconcile(desired: &[Desired], local: &BTreeMap<AttemptId, Local>) -> Vec<Action> {
     let mut actions = Vec::new();
-    let wanted: BTreeMap<AttemptId, &Desired> = desired.iter().map(|d| (d.attempt, d)).collect();
+    let mut wanted: Vec<_> = desired.iter().map(|d| (d.attempt, d.want)).collect();
+    wanted.sort_unstable_by_key(|&(attempt, _)| attempt);
     for (&id, &is) in local {
-        let want = wanted.get(&id).map(|d| d.want);
+        let want = wanted.binary_search_by_key(&id, |&(attempt, _)| attempt).ok().map(|at| wanted[at].1);
         match (want, is) {
             (None, Local::Over) => actions.push(Action::Forget(id)),
             (None | Some(Want::Stop), Local::Beginning | Local::Running | Local::Frozen) => {
