@@ -1,7 +1,8 @@
 //! The policy laboratory: the very engine that runs live, under a virtual clock.
 //!
 //! [`Sim`] drives [`Engine::turn`](warpyard_core::engine::Engine::turn) with a heap for time, virtual workers that answer
-//! by the worker's own `reconcile`, and a store in memory. It has no scheduling code of its own.
+//! by the worker's own `reconcile`, and a store in memory. It has no scheduling code of its own. Around it: what is
+//! simulated ([`workload`]), what came out ([`report`]), and published tables ([`mod@reproduce`]).
 //! [`forecast`] and [`sooner`] are what the live server asks: when a task will start, and what would start it now.
 
 mod agenda;
@@ -10,11 +11,15 @@ pub mod forecast;
 mod machine;
 pub mod random;
 pub mod record;
+pub mod report;
+pub mod reproduce;
 mod sim;
 pub mod sooner;
+pub mod workload;
 
 pub use arrival::{Arrival, Course, Runs};
 pub use forecast::{Expected, Limits, forecast};
 pub use record::Record;
+pub use report::SimReport;
 pub use sim::{Setup, Sim};
 pub use sooner::{Change, sooner};

@@ -9,6 +9,8 @@ use warpyard_core::{TaskId, Time};
 pub struct Record {
     /// Which.
     pub task: TaskId,
+    /// Its job's priority when that was submitted.
+    pub priority: i64,
     /// When its job was submitted.
     pub submitted: Time,
     /// When it last waited for nothing but room.
@@ -30,9 +32,10 @@ pub struct Record {
 }
 
 impl Record {
-    pub(crate) fn new(task: TaskId, submitted: Time) -> Record {
+    pub(crate) fn new(task: TaskId, priority: i64, submitted: Time) -> Record {
         Record {
             task,
+            priority,
             submitted,
             ready: None,
             started: None,

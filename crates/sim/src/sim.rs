@@ -339,7 +339,11 @@ impl Sim {
         let job = self.engine.cluster().job(id).expect("a job just taken is known");
         for (node, spec) in job.spec.tasks.iter().enumerate() {
             for index in 0..spec.len() {
-                self.records.push(Record::new(TaskId { job: id, node: node as u32, index }, self.now));
+                self.records.push(Record::new(
+                    TaskId { job: id, node: node as u32, index },
+                    job.priority,
+                    self.now,
+                ));
             }
         }
     }

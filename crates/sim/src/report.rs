@@ -1,0 +1,184 @@
+//! What came out of a simulation, in figures. Wait is from being ready to the first start, response from submission to
+//! the first start, completion from submission to the end; a job of several tasks starts with its first and ends with
+//! its last.
+
+use crate::{Record, Sim};
+use serde::ser::{Serialize, SerializeMap, Serializer};
+use warpyard_core::Time;
+use warpyard_core::event::Outcome;
+
+/// The figures of one simulation.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SimReport {
+    /// The policy, with its parameters.
+    pub policy: String,
+    /// What the workload was made from.
+    pub seed: u64,
+    /// How many jobs were submitted.
+    pub jobs: u64,
+    /// How many of them succeeded.
+    pub finished: u64,
+    /// How many were refused.
+    pub rejected: u64,
+    /// From being ready to the first start.
+    pub wait: Spread,
+    /// From submission to the first start.
+    pub response: Spread,
+    /// From submission to the end.
+    pub completion: Spread,
+    /// From the first submission to the last end, in seconds.
+    pub makespan: f64,
+    /// Running time of devices over the time they were there until the last end.
+    pub utilisation: f64,
+    /// Sum of (priority − lowest priority) × completion, in seconds.
+    pub weighted_turnaround: f64,
+    /// How often something was made to stand still.
+    pub preemptions: u64,
+    /// How often something was begun again.
+    pub restarts: u64,
+    /// How many events there were.
+    pub events: u64,
+    /// How long the simulation took; the only figure that is not the same for the same seed.
+    pub wall_seconds: f64,
+    /// Each job, where asked for.
+    pub per_job: Option<Vec<JobFigures>>,
+}
+
+/// How values are spread, in seconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Spread {
+    /// Their mean.
+    pub average: f64,
+    /// Half are not above this.
+    pub p50: f64,
+    /// 95 in 100 are not above this.
+    pub p95: f64,
+    /// 99 in 100 are not above this.
+    pub p99: f64,
+    /// None is above this.
+    pub max: f64,
+}
+
+/// The figures of one job, in seconds.
+#[derive(Clone, Debug, PartialEq, serde::Serialize)]
+pub struct JobFigures {
+    /// Its number.
+    pub job: u64,
+    /// When it was submitted.
+    pub submitted_s: f64,
+    /// When it first started.
+    pub started_s: Option<f64>,
+    /// When it ended.
+    pub ended_s: Option<f64>,
+    /// How: the worst of its tasks.
+    pub outcome: Option<&'static str>,
+    /// How many attempts its tasks took together.
+    pub attempts: u32,
+    /// Running time times devices.
+    pub gpu_seconds: f64,
+    #[serde(skip)]
+    wait: Option<f64>,
+    #[serde(skip)]
+    priority: i64,
+}
+
+impl Spread {
+    /// How these are spread; the percentile is the smallest value that enough of them do not exceed.
+    pub fn of(mut values: Vec<f64>) -> Spread {
+        values.sort_unstable_by(f64::total_cmp);
+        let n = values.len();
+        let Some(&max) = values.last() else { return Spread::default() };
+        let at = |percent: usize| values[(n * percent).div_ceil(100).max(1) - 1];
+        Spread { average: values.iter().sum::<f64>() / n as f64, p50: at(50), p95: at(95), p99: at(99), max }
+    }
+}
+
+impl SimReport {
+    /// The figures of a simulation that has run.
+    pub fn of(sim: &Sim, seed: u64, wall_seconds: f64, per_job: bool) -> SimReport {
+        let jobs = jobs(sim.records());
+        let ended = || jobs.iter().filter_map(|j| Some((j, j.ended_s?)));
+        let first = jobs.iter().map(|j| j.submitted_s).fold(f64::INFINITY, f64::min);
+        let makespan = ended().map(|(_, end)| end - first).fold(0.0, f64::max);
+        let lowest = jobs.iter().map(|j| j.priority).min().unwrap_or(0);
+        let devices: usize = sim.cluster().workers().map(|(_, w)| w.info.devices.len()).sum();
+        let given = devices as f64 * makespan;
+        let used: f64 = jobs.iter().map(|j| j.gpu_seconds).sum();
+        let rejected = sim.refused().len() as u64;
+        SimReport {
+            policy: sim.cluster().policy().to_string(),
+            seed,
+            jobs: jobs.len() as u64 + rejected,
+            finished: jobs.iter().filter(|j| j.outcome == Some(Outcome::Succeeded.word())).count() as u64,
+            rejected,
+            wait: Spread::of(jobs.iter().filter_map(|j| j.wait).collect()),
+            response: Spread::of(jobs.iter().filter_map(|j| Some(j.started_s? - j.submitted_s)).collect()),
+            completion: Spread::of(ended().map(|(j, end)| end - j.submitted_s).collect()),
+            makespan,
+            utilisation: if given > 0.0 { used / given } else { 0.0 },
+            weighted_turnaround: ended()
+                .map(|(j, end)| (j.priority - lowest) as f64 * (end - j.submitted_s))
+                .sum(),
+            preemptions: sim.records().iter().map(|r| u64::from(r.pauses)).sum(),
+            restarts: sim.records().iter().map(|r| u64::from(r.attempts.saturating_sub(1))).sum(),
+            events: sim.events(),
+            wall_seconds,
+            per_job: per_job.then_some(jobs),
+        }
+    }
+}
+
+/// Tasks of one job follow one another in the records.
+fn jobs(records: &[Record]) -> Vec<JobFigures> {
+    records.chunk_by(|a, b| a.task.job == b.task.job).map(figures).collect()
+}
+
+fn figures(tasks: &[Record]) -> JobFigures {
+    let started = tasks.iter().filter_map(|t| t.started).min();
+    let first = tasks.iter().filter(|t| t.started.is_some()).min_by_key(|t| t.started);
+    let over = tasks.iter().all(|t| t.ended.is_some());
+    let ended = tasks.iter().filter_map(|t| t.ended).max().filter(|_| over);
+    JobFigures {
+        job: tasks[0].task.job.0,
+        submitted_s: tasks[0].submitted.secs(),
+        started_s: started.map(Time::secs),
+        ended_s: ended.map(Time::secs),
+        outcome: tasks.iter().filter_map(|t| t.outcome).max().filter(|_| over).map(Outcome::word),
+        attempts: tasks.iter().map(|t| t.attempts).sum(),
+        gpu_seconds: tasks.iter().map(|t| t.gpu_seconds).sum(),
+        wait: first.and_then(|t| Some(t.started?.since(t.ready?).secs())),
+        priority: tasks[0].priority,
+    }
+}
+
+/// The names others rely on, such as `average_wait_s` and `p95_completion_s`.
+impl Serialize for SimReport {
+    fn serialize<S: Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
+        let mut map = s.serialize_map(None)?;
+        map.serialize_entry("policy", &self.policy)?;
+        map.serialize_entry("seed", &self.seed)?;
+        map.serialize_entry("jobs", &self.jobs)?;
+        map.serialize_entry("finished", &self.finished)?;
+        map.serialize_entry("rejected", &self.rejected)?;
+        for (name, spread) in
+            [("wait", self.wait), ("response", self.response), ("completion", self.completion)]
+        {
+            let Spread { average, p50, p95, p99, max } = spread;
+            for (of, value) in [("average", average), ("p50", p50), ("p95", p95), ("p99", p99), ("max", max)]
+            {
+                map.serialize_entry(&format!("{of}_{name}_s"), &value)?;
+            }
+        }
+        map.serialize_entry("makespan_s", &self.makespan)?;
+        map.serialize_entry("utilisation", &self.utilisation)?;
+        map.serialize_entry("weighted_turnaround_s", &self.weighted_turnaround)?;
+        map.serialize_entry("preemptions", &self.preemptions)?;
+        map.serialize_entry("restarts", &self.restarts)?;
+        map.serialize_entry("events", &self.events)?;
+        map.serialize_entry("wall_seconds", &self.wall_seconds)?;
+        if let Some(per_job) = &self.per_job {
+            map.serialize_entry("per_job", per_job)?;
+        }
+        map.end()
+    }
+}
