@@ -6,7 +6,10 @@ mod support;
 use clarabel::algebra::CscMatrix;
 use clarabel::solver::{DefaultSettingsBuilder, DefaultSolver, IPSolver, NonnegativeConeT, SolverStatus};
 use support::Random;
-use warpyard_allocate::{Answer, Entities, GOALS, Instance, Job, Options, Sharing, check, goal};
+use warpyard_allocate::{
+    Answer, Entities, GOALS, Instance, Job, Options, Profile, Sense, Sharing, ThroughputTable, Types, check,
+    goal,
+};
 
 /// A small instance with whatever makes solvers stumble: few GPUs or many, zeros, wide jobs, identical jobs.
 fn odd(seed: u64) -> Instance {
@@ -83,6 +86,72 @@ fn every_goal_is_feasible_and_proved_on_odd_instances() {
         }
     }
     assert_eq!(wrong, Vec::<String>::new());
+}
+
+#[test]
+fn goals_that_do_not_know_types_are_proved_too() {
+    let blind = Options { types: Types::Blind, ..Options::default() };
+    let names = ["max-min", "max-min-fill", "hierarchical", "finish-time", "makespan", "throughput", "cost"];
+    for seed in 2000..2060 {
+        let instance = odd(seed);
+        for goal in names.map(|name| goal(name).expect("a goal")) {
+            let answer =
+                goal.solve(&instance, blind).unwrap_or_else(|e| panic!("seed {seed}, {}: {e}", goal.name));
+            check(&instance, goal, blind, &answer)
+                .unwrap_or_else(|e| panic!("seed {seed}, {}: {e}", goal.name));
+        }
+    }
+}
+
+/// The instance with profiles and a table of pairs: some gain by sharing, some lose, some cannot.
+fn with_pairs(mut instance: Instance, seed: u64) -> Instance {
+    let mut random = Random(seed ^ 0x5eed);
+    let mut table = ThroughputTable::default();
+    for job in &mut instance.jobs {
+        job.profile = Some(format!("{:?} on {}", job.throughputs, job.gpus));
+        job.deadline_s = None;
+    }
+    for t in 0..instance.types.len() {
+        for (i, one) in instance.jobs.iter().enumerate() {
+            for other in instance.jobs[i..].iter().filter(|other| other.gpus == one.gpus) {
+                let profile =
+                    |job: &Job| Profile { name: job.profile.clone().expect("a profile"), gpus: job.gpus };
+                let [a, b] = if i % 3 == 0 { [0.0, 0.0] } else { [random.unit(), random.unit()] };
+                let both = [
+                    a * one.throughputs[t],
+                    if one.profile == other.profile { a } else { b } * other.throughputs[t],
+                ];
+                let name = &instance.types[t].name;
+                if table.together(name, &profile(one), &profile(other)).is_none() {
+                    table.insert_pair(name, profile(one), profile(other), both);
+                }
+            }
+        }
+    }
+    instance.pairs = Some(table);
+    instance
+}
+
+#[test]
+fn sharing_is_feasible_proved_and_never_worse() {
+    let sharing = Options { sharing: true, ..Options::default() };
+    for seed in 3000..3060 {
+        let instance = with_pairs(odd(seed), seed);
+        for goal in ["max-min", "finish-time", "makespan", "throughput", "cost"]
+            .map(|name| goal(name).expect("a goal"))
+        {
+            let answer =
+                goal.solve(&instance, sharing).unwrap_or_else(|e| panic!("seed {seed}, {}: {e}", goal.name));
+            check(&instance, goal, sharing, &answer)
+                .unwrap_or_else(|e| panic!("seed {seed}, {}: {e}", goal.name));
+            let alone = goal.solve(&instance, Options::default()).expect("an answer").objective;
+            let better = match goal.sense {
+                Sense::Max => answer.objective >= alone * (1.0 - 1e-6),
+                Sense::Min => answer.objective <= alone * (1.0 + 1e-6),
+            };
+            assert!(better, "seed {seed}, {}: {} sharing, {alone} alone", goal.name, answer.objective);
+        }
+    }
 }
 
 #[test]

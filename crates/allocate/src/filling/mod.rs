@@ -96,8 +96,12 @@ impl Filling<'_> {
                 let prices = prices.filter(|_| at.piece < course.pieces());
                 return Ok(End { at, shares: risen.shares, prices });
             }
-            at = self.last_affordable(course, at, &risen.prices);
+            let next = self.last_affordable(course, at, &risen.prices);
             prices = Some(risen.prices);
+            if next == at && risen.theta >= NEARLY {
+                return Ok(End { at, shares: risen.shares, prices });
+            }
+            at = next;
         }
         Err(SolveError::Stuck { gap: f64::NAN })
     }

@@ -126,7 +126,16 @@ impl Ways {
     /// The largest factor by which every class can reach its target speed per job at once, the program that does, and
     /// its prices.
     pub(super) fn scale(&self, targets: &[f64]) -> Result<Scaled, SolveError> {
-        let units: Vec<f64> = targets.iter().map(|t| if *t > 0.0 { *t } else { 1.0 }).collect();
+        // In units in which the hardest target is all a class can do alone, the factor is of the order of 1, and so are
+        // the tolerances of the simplex.
+        let mut fastest = vec![0.0_f64; self.classes.len()];
+        for way in self.ways.iter().filter(|way| !way.pair) {
+            fastest[way.classes[0]] = fastest[way.classes[0]].max(way.speeds[0]);
+        }
+        let hardest =
+            targets.iter().zip(&fastest).map(|(target, fastest)| target / fastest).fold(0.0, f64::max);
+        let measure = if hardest > 0.0 { 1.0 / hardest } else { 1.0 };
+        let units: Vec<f64> = targets.iter().map(|t| if *t > 0.0 { t * measure } else { 1.0 }).collect();
         let mut program = self.program(Some(&units));
         let wanted = self.classes.iter().enumerate().filter(|(c, _)| targets[*c] > 0.0);
         let entries = wanted.map(|(c, class)| (self.speed_row(c), class.jobs.len() as f64)).collect();
@@ -142,7 +151,10 @@ impl Ways {
             Ok(()) => program.solution(),
             Err(_) => return Err(SolveError::Stuck { gap: f64::NAN }),
         };
-        Ok(Scaled { value, solution, duals: self.duals(&prices, Some(&units)) })
+        let mut duals = self.duals(&prices, Some(&units));
+        let all = duals.types.iter_mut().chain(&mut duals.time).chain(&mut duals.speed);
+        all.for_each(|price| *price *= measure);
+        Ok(Scaled { value: value * measure, solution, duals })
     }
 
     /// Sorts a program's prices by what they are of.
