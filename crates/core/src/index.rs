@@ -17,8 +17,10 @@ use std::ops::Range;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "Vec<(u32, u32)>", into = "Vec<(u32, u32)>")]
 pub struct Ranges {
-    /// Start to (exclusive) end.
-    runs: BTreeMap<u32, u32>,
+    /// The first run, start to (exclusive) end; most sets have no other.
+    first: Option<(u32, u32)>,
+    /// The others.
+    rest: BTreeMap<u32, u32>,
     len: u64,
 }
 
@@ -35,17 +37,18 @@ impl Ranges {
 
     /// The smallest position.
     pub fn first(&self) -> Option<u32> {
-        self.runs.keys().next().copied()
+        self.first.map(|(start, _)| start)
     }
 
     /// The smallest position that is not below this one.
     pub fn next_from(&self, at: u32) -> Option<u32> {
-        if self.contains(at) { Some(at) } else { self.runs.range(at..).next().map(|(&start, _)| start) }
+        if self.contains(at) { Some(at) } else { self.run_from(at).map(|(start, _)| start) }
     }
 
     /// How many positions are below this one.
     pub fn below(&self, at: u32) -> u64 {
-        self.runs.range(..at).map(|(&start, &end)| u64::from(end.min(at) - start)).sum()
+        let runs = self.ranges().take_while(|run| run.start < at);
+        runs.map(|run| u64::from(run.end.min(at) - run.start)).sum()
     }
 
     /// Takes the smallest position out.
@@ -64,12 +67,12 @@ impl Ranges {
     pub fn remove(&mut self, at: u32) -> bool {
         let Some((start, end)) = self.run_of(at) else { return false };
         if start == at {
-            self.runs.remove(&start);
+            self.drop_run(start);
         } else {
-            self.runs.insert(start, at);
+            self.put_run(start, at);
         }
         if at + 1 < end {
-            self.runs.insert(at + 1, end);
+            self.put_run(at + 1, end);
         }
         self.len -= 1;
         true
@@ -90,24 +93,25 @@ impl Ranges {
             return;
         }
         let Range { mut start, mut end } = range;
-        if let Some((&before, &before_end)) = self.runs.range(..=start).next_back()
+        if let Some((before, before_end)) = self.run_until(start)
             && before_end >= start
         {
             start = before;
             end = end.max(before_end);
         }
-        while let Some((&next, &next_end)) = self.runs.range(start..=end).next() {
-            self.runs.remove(&next);
+        while let Some((next, next_end)) = self.run_from(start).filter(|&(next, _)| next <= end) {
+            self.drop_run(next);
             self.len -= u64::from(next_end - next);
             end = end.max(next_end);
         }
-        self.runs.insert(start, end);
+        self.put_run(start, end);
         self.len += u64::from(end - start);
     }
 
     /// The ranges, in order.
     pub fn ranges(&self) -> impl Iterator<Item = Range<u32>> + '_ {
-        self.runs.iter().map(|(&s, &e)| s..e)
+        let rest = self.rest.iter().map(|(&start, &end)| (start, end));
+        self.first.into_iter().chain(rest).map(|(start, end)| start..end)
     }
 
     /// Every position, in order.
@@ -115,9 +119,43 @@ impl Ranges {
         self.ranges().flatten()
     }
 
+    /// The run a position is in.
     fn run_of(&self, at: u32) -> Option<(u32, u32)> {
-        let (&start, &end) = self.runs.range(..=at).next_back()?;
-        (at < end).then_some((start, end))
+        self.run_until(at).filter(|&(_, end)| at < end)
+    }
+
+    /// The last run that starts at a position or before it.
+    fn run_until(&self, at: u32) -> Option<(u32, u32)> {
+        let rest = self.rest.range(..=at).next_back().map(|(&start, &end)| (start, end));
+        rest.or(self.first.filter(|&(start, _)| start <= at))
+    }
+
+    /// The first run that starts at a position or after it.
+    fn run_from(&self, at: u32) -> Option<(u32, u32)> {
+        let first = self.first.filter(|&(start, _)| start >= at);
+        first.or_else(|| self.rest.range(at..).next().map(|(&start, &end)| (start, end)))
+    }
+
+    /// Puts a run in, in place of one with the same start.
+    fn put_run(&mut self, start: u32, end: u32) {
+        match self.first {
+            Some((first, _)) if start > first => {
+                self.rest.insert(start, end);
+            }
+            Some((first, first_end)) if start < first => {
+                self.rest.insert(first, first_end);
+                self.first = Some((start, end));
+            }
+            _ => self.first = Some((start, end)),
+        }
+    }
+
+    fn drop_run(&mut self, start: u32) {
+        if self.first() == Some(start) {
+            self.first = self.rest.pop_first();
+        } else {
+            self.rest.remove(&start);
+        }
     }
 }
 
@@ -141,7 +179,7 @@ impl From<Vec<(u32, u32)>> for Ranges {
 
 impl From<Ranges> for Vec<(u32, u32)> {
     fn from(set: Ranges) -> Self {
-        set.runs.into_iter().collect()
+        set.ranges().map(|run| (run.start, run.end)).collect()
     }
 }
 

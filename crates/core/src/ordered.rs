@@ -120,7 +120,7 @@ impl<O: Order> Ordered<O> {
             if view.active() + draft.plan.start.len() >= self.at_most {
                 break;
             }
-            if !draft.has_room(item.task.node_id()) {
+            if !draft.has_room(&item) {
                 walk.skip(item);
                 continue;
             }
@@ -240,9 +240,8 @@ impl<'a> Draft<'a> {
         }
     }
 
-    fn has_room(&mut self, node: NodeId) -> bool {
-        let view = self.view;
-        *self.room.entry(node).or_insert_with(|| view.ready(node).next().map_or(0, |t| t.room)) > 0
+    fn has_room(&mut self, item: &Item) -> bool {
+        *self.room.entry(item.task.node_id()).or_insert(item.room) > 0
     }
 
     fn withheld(&mut self, class: u8, ask: impl FnOnce(u8) -> Vec<DeviceId>) -> Vec<DeviceId> {

@@ -59,6 +59,8 @@ pub struct Waiting {
     pub count: u32,
     /// How long each is taken to run.
     pub expected: Span,
+    /// How many more of the node may be on workers at once.
+    pub room: u32,
 }
 
 /// Tasks with the same needs, in order.
@@ -93,7 +95,7 @@ impl Queue {
         for ready in view.ready(node) {
             let (key, class) = place(&ready);
             let line = self.line_for(&ready.spec.needs, class);
-            let waiting = Waiting { count: ready.count, expected: ready.expected() };
+            let waiting = Waiting { count: ready.count, expected: ready.expected(), room: ready.room };
             self.change(line, |line| {
                 line.insert((key, ready.task), waiting);
             });
@@ -188,6 +190,8 @@ pub struct Item {
     pub task: TaskId,
     /// How long it is taken to run.
     pub expected: Span,
+    /// How many more of its node may be on workers at once.
+    pub room: u32,
 }
 
 /// A way through the queue in order, on which lines can be left and cohorts entered task by task.
@@ -217,7 +221,7 @@ impl<'q> Walk<'q> {
         }
         let &(key, task, line) = self.heads.next()?;
         let waiting = self.queue.lines[line].waiting[&(key, task)];
-        Some(Item { line, key, entry: task, task, expected: waiting.expected })
+        Some(Item { line, key, entry: task, task, expected: waiting.expected, room: waiting.room })
     }
 
     /// Goes on behind an entry in its line.
@@ -225,7 +229,8 @@ impl<'q> Walk<'q> {
         let line = &self.queue.lines[item.line].waiting;
         let next = line.range((Excluded((item.key, item.entry)), Unbounded)).next();
         if let Some((&(key, task), waiting)) = next {
-            self.begin(Item { line: item.line, key, entry: task, task, expected: waiting.expected });
+            let Waiting { expected, room, .. } = *waiting;
+            self.begin(Item { line: item.line, key, entry: task, task, expected, room });
         }
     }
 

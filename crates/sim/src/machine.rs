@@ -3,7 +3,7 @@
 
 use crate::arrival::Fate;
 use std::collections::BTreeMap;
-use warpyard_core::cluster::Desired;
+use warpyard_core::cluster::{Desired, Want};
 use warpyard_core::command::Standing;
 use warpyard_core::event::{End, How, Usage};
 use warpyard_core::reconcile::{Action, Local, reconcile};
@@ -59,7 +59,10 @@ impl Machine {
         mut brief: impl FnMut(AttemptId) -> Brief,
         mut alarm: impl FnMut(Time, AttemptId),
     ) {
-        for action in reconcile(desired, &self.local) {
+        let actions = reconcile(desired, &self.local);
+        // One that is to stand still from the start is begun first, and frozen when it runs.
+        let again = actions.iter().any(|a| matches!(a, Action::Launch(id) if freezes(desired, *id)));
+        for action in actions {
             match action {
                 Action::Launch(id) => self.launch(now, id, brief(id), &mut alarm),
                 Action::Freeze(id) => self.freeze(now, id),
@@ -70,15 +73,25 @@ impl Machine {
                 Action::Forget(id) => self.forget(id),
             }
         }
+        if again {
+            let running = |d: &&Desired| d.want == Want::Freeze && self.local.contains_key(&d.attempt);
+            for id in desired.iter().filter(running).map(|d| d.attempt).collect::<Vec<_>>() {
+                self.freeze(now, id);
+            }
+        }
     }
 
-    /// Something happens to a process by itself: it begins, or ends.
-    pub(crate) fn ring(&mut self, now: Time, id: AttemptId, mut alarm: impl FnMut(Time, AttemptId)) {
-        let Some(process) = self.processes.get_mut(&id).filter(|p| p.alarm == Some(now)) else { return };
+    /// Something happens to a process by itself: it begins, or ends. Says whether it began.
+    pub(crate) fn ring(&mut self, now: Time, id: AttemptId, mut alarm: impl FnMut(Time, AttemptId)) -> bool {
+        let Some(process) = self.processes.get_mut(&id).filter(|p| p.alarm == Some(now)) else {
+            return false;
+        };
+        let is = self.local[&id];
         if process.asked {
-            return self.end(now, id, How::Stopped);
+            self.end(now, id, How::Stopped);
+            return false;
         }
-        match self.local[&id] {
+        match is {
             Local::Beginning => {
                 process.since = now;
                 self.local.insert(id, Local::Running);
@@ -92,6 +105,7 @@ impl Machine {
             }
             Local::Frozen | Local::Over => {}
         }
+        is == Local::Beginning
     }
 
     /// Everything it has, as told after a silence.
@@ -207,4 +221,8 @@ impl Machine {
         self.local.remove(&id);
         self.news.remove(&id);
     }
+}
+
+fn freezes(desired: &[Desired], id: AttemptId) -> bool {
+    desired.iter().any(|d| d.attempt == id && d.want == Want::Freeze)
 }

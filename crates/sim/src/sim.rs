@@ -8,6 +8,7 @@ use crate::record::Record;
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 
+use warpyard_core::command::Standing;
 use warpyard_core::engine::{Engine, Store, Turned};
 use warpyard_core::event::{Event, Then, What, WorkerInfo};
 use warpyard_core::pool::DeviceState;
@@ -46,8 +47,10 @@ pub struct Sim {
     asked: Vec<Command>,
     /// For each command asked that submits, what really happens.
     coming: Vec<(usize, Runs)>,
-    /// Workers with something to do or to say.
+    /// Workers of which something else may be wanted.
     stirred: Vec<WorkerId>,
+    /// Workers with something to say.
+    speaking: Vec<WorkerId>,
     watcher: Option<Watcher>,
 }
 
@@ -101,6 +104,7 @@ impl Sim {
             asked: Vec::new(),
             coming: Vec::new(),
             stirred: Vec::new(),
+            speaking: Vec::new(),
             watcher: None,
         };
         for id in 0..workers as u32 {
@@ -266,8 +270,10 @@ impl Sim {
             Due::Ring(worker, attempt) => {
                 let agenda = &mut self.agenda;
                 let machine = &mut self.machines[worker.0 as usize];
-                machine.ring(self.now, attempt, |at, id| agenda.enter(at, Due::Ring(worker, id)));
-                self.stirred.push(worker);
+                if machine.ring(self.now, attempt, |at, id| agenda.enter(at, Due::Ring(worker, id))) {
+                    self.stirred.push(worker);
+                }
+                self.speaking.push(worker);
             }
             Due::Beat(worker) => {
                 if self.machines[worker.0 as usize].cut.is_none() {
@@ -393,23 +399,30 @@ impl Sim {
     /// Lets every worker that has reason to make what is what should be, and say what became of it.
     fn let_workers_act(&mut self) {
         let mut stirred = std::mem::take(&mut self.stirred);
-        stirred.sort_unstable();
-        stirred.dedup();
-        for &worker in &stirred {
+        sort_out(&mut stirred);
+        for worker in stirred {
             let machine = &mut self.machines[worker.0 as usize];
             if machine.cut.is_some() {
                 continue;
             }
-            let (engine, jobs, setup) = (&self.engine, &self.jobs, &self.setup);
-            let agenda = &mut self.agenda;
+            let (engine, jobs, setup, agenda) = (&self.engine, &self.jobs, &self.setup, &mut self.agenda);
             let desired = engine.cluster().desired(worker);
             let brief = |id| brief(engine.cluster(), jobs, setup, id);
             machine.sync(self.now, &desired, brief, |at, id| agenda.enter(at, Due::Ring(worker, id)));
-            if !machine.news.is_empty() {
-                let attempts = std::mem::take(&mut machine.news);
-                self.asked.push(Command::Report { worker, attempts, devices: BTreeMap::new() });
-                self.stirred.push(worker);
+            self.speaking.push(worker);
+        }
+        let mut speaking = std::mem::take(&mut self.speaking);
+        sort_out(&mut speaking);
+        for worker in speaking {
+            let machine = &mut self.machines[worker.0 as usize];
+            if machine.cut.is_some() || machine.news.is_empty() {
+                continue;
             }
+            let attempts = std::mem::take(&mut machine.news);
+            if attempts.values().any(|standing| matches!(standing, Standing::Over(_))) {
+                self.stirred.push(worker); // the server knows then, and it can be forgotten
+            }
+            self.asked.push(Command::Report { worker, attempts, devices: BTreeMap::new() });
         }
     }
 
@@ -441,6 +454,11 @@ impl Sim {
     fn put_off(&mut self, at: Time, due: Due) {
         self.agenda.enter(at, due);
     }
+}
+
+fn sort_out(workers: &mut Vec<WorkerId>) {
+    workers.sort_unstable();
+    workers.dedup();
 }
 
 fn brief(cluster: &Cluster, jobs: &Jobs, setup: &Setup, id: AttemptId) -> Brief {

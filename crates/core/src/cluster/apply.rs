@@ -239,7 +239,7 @@ impl Cluster {
         if node.fresh.remove(task.index) {
             let phase = Phase::Ready { since: at };
             let live = Live { attempts: node.base, failures: 0, losses: 0, ran: Span::ZERO, phase };
-            node.live.insert(task.index, live);
+            node.live.insert(task.index, Box::new(live));
         } else {
             assert!(node.again.remove(&task.index), "a placed task was waiting");
         }

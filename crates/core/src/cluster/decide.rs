@@ -330,7 +330,7 @@ fn under_way(job: &Job) -> impl Iterator<Item = (AttemptId, &Live, &TaskSpec)> +
         let on_worker = node.live.iter().filter(|(_, live)| live.attempt().is_some());
         on_worker.map(move |(&index, live)| {
             let task = TaskId { job: job.id, node: n as u32, index };
-            (task.attempt(live.attempts), live, &job.spec.tasks[n])
+            (task.attempt(live.attempts), &**live, &job.spec.tasks[n])
         })
     })
 }

@@ -49,8 +49,9 @@ pub struct Node {
     pub ready_since: Time,
     /// Tasks that never started.
     pub fresh: Ranges,
-    /// Tasks that started at least once and are not over.
-    pub live: BTreeMap<u32, Live>,
+    /// Tasks that started at least once and are not over; boxed, because most nodes have one and a tree's leaf has room
+    /// for eleven.
+    pub live: BTreeMap<u32, Box<Live>>,
     /// Tasks that are over.
     pub done: Outcomes,
     /// What ended the wrong way, for a node that was skipped.
