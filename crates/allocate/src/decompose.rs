@@ -71,8 +71,9 @@ pub(crate) struct Start<'a> {
 }
 
 /// The gap at which columns are made anew for the bound reached: answers given to different bounds are all but the same
-/// then, and a basis of such columns is all but singular.
-const POLISH: f64 = 1e-5;
+/// then, and a basis of such columns is all but singular. So many rounds without gain are a sign of that too.
+const POLISH: f64 = 1e-6;
+const STALLED: usize = 5;
 
 /// Runs the loop. `enough(lower, upper)` may end it early.
 pub(crate) fn decompose<R: Respond>(
@@ -101,11 +102,12 @@ pub(crate) fn decompose<R: Respond>(
             upper = bound.value;
             proof = Some(bound.prices);
         }
-        if polishing || gap <= POLISH {
+        let polish = polishing || gap <= POLISH || stalled >= STALLED;
+        if polish {
             columns.truncate(1);
         }
         columns.into_iter().for_each(|answered| master.add(answered));
-        if gap <= POLISH && (!polishing || upper < before.1) {
+        if polish && (!polishing || upper < before.1) {
             polishing = true;
             master.anew(respond, upper);
         }

@@ -29,6 +29,7 @@ pub(crate) fn give_out(problem: &Problem, shares: &mut [f64], level: impl Fn(usi
         }
         passes += 1;
     }
+    problem.trim(shares);
 }
 
 /// Gives job `m` as much as it can use of what is free, fastest type first; time it spends on slower types moves over.

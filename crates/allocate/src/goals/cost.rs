@@ -1,7 +1,7 @@
 //! Cost: as many steps per money as can be, deadlines kept; where they cannot all be, the least total shortfall in
 //! steps a second first, and then as many steps per money as that leaves.
 
-use super::{AIM, Found, close_enough, laid_out};
+use super::{Found, aim, close_enough, laid_out};
 use crate::answer::{Answer, Certificate, Shortfall};
 use crate::goal::{GoalDef, Options, Sense, SolveError};
 use crate::instance::{Instance, Job};
@@ -44,7 +44,7 @@ fn solve(instance: &Instance, options: Options) -> Result<Answer, SolveError> {
     let needed: Vec<Option<f64>> = instance.jobs.iter().map(needed).collect::<Result<_, _>>()?;
     let (totalled, certificate) = if needed.iter().all(Option::is_none) {
         let mut totalling = Totalling { problem: &problem, value: &value, due: &[], kept: Kept::Worth(0.0) };
-        (totalling.solve(None, AIM), Certificate::Prices)
+        (totalling.solve(None, aim(&problem)), Certificate::Prices)
     } else {
         with_deadlines(&problem, &value, &needed)?
     };
@@ -72,18 +72,18 @@ fn with_deadlines(
     let counts: Vec<Due> = needed.iter().map(|need| need.map_or(Due::Never, Due::Counts)).collect();
     let nothing = vec![0.0; value.len()];
     let mut keeping = Totalling { problem, value: &nothing, due: &counts, kept: Kept::Worth(1.0) };
-    let kept = keeping.solve(None, AIM);
+    let kept = keeping.solve(None, aim(problem));
     close_enough(kept.value, kept.bound)?;
     let all: f64 = needed.iter().flatten().sum();
     let missed = |m: usize| needed[m].is_some_and(|n| problem.throughput(m, &kept.shares) < n * (1.0 - KEPT));
     if kept.value >= all * (1.0 - KEPT) && !(0..problem.n).any(missed) {
         let must: Vec<Due> = needed.iter().map(|need| need.map_or(Due::Never, Due::Must)).collect();
         let mut totalling = Totalling { problem, value, due: &must, kept: Kept::Worth(0.0) };
-        return Ok((totalling.solve(Some(&kept.shares), AIM), Certificate::Prices));
+        return Ok((totalling.solve(Some(&kept.shares), aim(problem)), Certificate::Prices));
     }
     let least = kept.value * (1.0 - KEPT);
     let mut totalling = Totalling { problem, value, due: &counts, kept: Kept::AtLeast(least) };
-    let totalled = totalling.solve(Some(&kept.shares), AIM);
+    let totalled = totalling.solve(Some(&kept.shares), aim(problem));
     let certificate = Certificate::Deadlines { kept: totalled.prices[problem.k], prices: kept.prices };
     Ok((totalled, certificate))
 }

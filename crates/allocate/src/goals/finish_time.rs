@@ -1,7 +1,7 @@
 //! Finish-time fairness: nobody's finish, against what it would have been alone on a 1/n share, is later than it must.
 
 use super::isolated::alone;
-use super::{AIM, Found, close_enough, laid_out, steps};
+use super::{Found, aim, close_enough, laid_out, steps};
 use crate::answer::{Answer, Certificate};
 use crate::goal::{GoalDef, Options, Sense, SolveError};
 use crate::instance::Instance;
@@ -76,7 +76,7 @@ fn solve(instance: &Instance, options: Options) -> Result<Answer, SolveError> {
     let unreachable = (0..problem.n).filter(|&m| finish.waits(m));
     let lowest = unreachable.map(|m| finish.ratio(m, problem.fastest[m])).fold(0.0, f64::max);
     let from = From { theta: -worst(&seed), shares: Some(&seed), hints: Vec::new() };
-    let risen = rise(&problem, &finish, from, -lowest, AIM, |_, _| false);
+    let risen = rise(&problem, &finish, from, -lowest, aim(&problem), |_, _| false);
     close_enough(worst(&risen.shares), -risen.bound)?;
     let mut shares = risen.shares;
     give_out(

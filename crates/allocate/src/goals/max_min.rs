@@ -1,6 +1,6 @@
 //! Max-min fairness: the job worst off, by its speed over its mean speed and weight, runs as fast as it can.
 
-use super::{AIM, Found, close_enough, laid_out};
+use super::{Found, aim, close_enough, laid_out};
 use crate::answer::{Answer, Certificate};
 use crate::goal::{GoalDef, Options, Sense, SolveError};
 use crate::instance::Instance;
@@ -43,7 +43,7 @@ pub(crate) fn worst_as_fast_as_can_be(problem: &Problem, rate: Vec<f64>) -> Resu
         return Ok(Found { objective: f64::INFINITY, shares, prices, binding: Vec::new(), certificate });
     }
     let target = Scaled(rate);
-    let risen = rise(problem, &target, From::nothing(), highest, AIM, |_, _| false);
+    let risen = rise(problem, &target, From::nothing(), highest, aim(problem), |_, _| false);
     close_enough(risen.theta, risen.bound)?;
     let rate = target.0;
     let mut shares = risen.shares;

@@ -18,10 +18,13 @@ use crate::goal::{SolveError, Types};
 use crate::instance::Instance;
 use crate::problem::Problem;
 
-/// The gap solvers aim at; what they promise is [`PROMISED`].
-pub(crate) const AIM: f64 = 1e-12;
+/// The gap solvers aim at, no finer than a sum over so many jobs is known; what they promise is [`PROMISED`].
+pub(crate) fn aim(problem: &Problem) -> f64 {
+    1e-12 + 1e-15 * problem.n as f64
+}
+
 /// The largest relative gap an answer may have.
-pub(crate) const PROMISED: f64 = 1e-7;
+pub(crate) const PROMISED: f64 = 5e-7;
 
 /// What a solver found, before it is dressed up.
 pub(crate) struct Found {

@@ -1,6 +1,6 @@
 //! Throughput: as many steps a second as can be, whoever's they are.
 
-use super::{AIM, Found, close_enough, laid_out};
+use super::{Found, aim, close_enough, laid_out};
 use crate::answer::{Answer, Certificate};
 use crate::goal::{GoalDef, Options, Sense, SolveError};
 use crate::instance::Instance;
@@ -23,7 +23,7 @@ fn solve(instance: &Instance, options: Options) -> Result<Answer, SolveError> {
     }
     let mut totalled =
         Totalling { problem: &problem, value: &problem.speed, due: &[], kept: Kept::Worth(0.0) }
-            .solve(None, AIM);
+            .solve(None, aim(&problem));
     close_enough(totalled.value, totalled.bound)?;
     give_out(&problem, &mut totalled.shares, |m, speed| speed * problem.level_per_step(m));
     let objective = (0..problem.n).map(|m| problem.throughput(m, &totalled.shares)).sum();
