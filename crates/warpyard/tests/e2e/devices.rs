@@ -1,0 +1,112 @@
+//! GPUs with a driver: a fake NVML whose world the test changes while the server has it loaded.
+
+use crate::support::{Server, eventually, wait_at};
+use serde_json::{Value, json};
+
+#[path = "../../../worker/tests/fake-nvml/mod.rs"]
+mod fake_nvml;
+use fake_nvml::FakeNvml;
+
+const SIZE: u64 = 16 << 30;
+
+/// A world of GPUs `GPU-0`, `GPU-1` and so on, with more lines for each.
+fn world(gpus: &[&str]) -> String {
+    let gpu = |(at, more): (usize, &&str)| {
+        format!(
+            "gpu GPU-{at}\nname Tesla V100-SXM2-16GB\npci 00000000:{at:02}:00.0\nmemory {SIZE}\nutilisation 0\ntemperature 40\n{more}\n"
+        )
+    };
+    format!("driver 550.54.15\n{}", gpus.iter().enumerate().map(gpu).collect::<String>())
+}
+
+const FREE: &str = "used 0";
+/// A process that is not ours and computes.
+const FOREIGN: &str = "used 3000000000\ncompute 4194303 3000000000";
+
+fn up(fake: &FakeNvml) -> Server {
+    let mut server = Server::down(&["--config", "warpyard.toml"]);
+    server.write("warpyard.toml", &format!("nvml_library = \"{}\"\n", fake.library().display()));
+    server.start();
+    server
+}
+
+fn gpu(server: &Server, at: usize) -> Value {
+    server.json(&["gpus"])[at].clone()
+}
+
+#[test]
+fn nothing_starts_on_a_gpu_someone_else_uses_until_it_is_free() {
+    let fake = FakeNvml::new(&world(&[FREE]));
+    let server = up(&fake);
+    assert_eq!(gpu(&server, 0)["uuid"], "GPU-0");
+    // Before the server looks around again by itself: what counts is the look just before the start.
+    fake.set(&world(&[FOREIGN]));
+    let job = server.script(&["--gpus", "1"], "echo ran >> ran; echo $CUDA_VISIBLE_DEVICES");
+    eventually("it is seen", || gpu(&server, 0)["unavailable"] == "in use by someone else");
+    assert_eq!((server.state(&job).as_str(), server.read("ran").as_str()), ("ready", ""));
+    assert_eq!(gpu(&server, 0)["foreign_bytes"], 3_000_000_000u64);
+    let table = server.said(&["gpus"]);
+    assert!(table.contains("in use by someone else") && table.contains("V100"), "{table}");
+    fake.set(&world(&[FREE]));
+    assert_eq!(server.outcome(&job), "succeeded");
+    assert_eq!((server.read("ran").as_str(), server.said(&["logs", &job]).as_str()), ("ran\n", "GPU-0\n"));
+    assert_eq!(gpu(&server, 0)["unavailable"], Value::Null);
+}
+
+#[test]
+fn memory_and_utilisation_that_are_nobodys_count_too_as_far_as_set() {
+    let fake = FakeNvml::new(&world(&["used 60000000", FREE]));
+    let server = up(&fake);
+    eventually("60 MB of someone's are seen", || gpu(&server, 0)["unavailable"] != Value::Null);
+    let job = server.script(&["--gpus", "1"], "echo $CUDA_VISIBLE_DEVICES");
+    assert_eq!(server.outcome(&job), "succeeded");
+    assert_eq!(server.said(&["logs", &job]), "GPU-1\n");
+    drop(server);
+
+    let mut desktop = Server::down(&["--config", "warpyard.toml"]);
+    let config = format!("nvml_library = \"{}\"\nbusy_memory = \"100MB\"\n", fake.library().display());
+    desktop.write("warpyard.toml", &config);
+    desktop.start();
+    let job = desktop.script(&["--gpus", "2"], "echo $CUDA_VISIBLE_DEVICES");
+    assert_eq!(desktop.outcome(&job), "succeeded");
+    assert_eq!(desktop.said(&["logs", &job]), "GPU-0,GPU-1\n");
+}
+
+#[test]
+fn what_our_own_tasks_use_is_not_foreign_and_is_measured() {
+    let fake = FakeNvml::new(&world(&[FREE]));
+    let server = up(&fake);
+    let gate = server.path("gate");
+    let sharing = ["--gpus", "1", "--gpu-memory", "4GiB"];
+    let job = server.script(&sharing, &format!("echo $$; echo started; {}", wait_at(&gate)));
+    server.printed(&job, "started");
+    let pid = server.said(&["logs", &job]).lines().next().unwrap().to_owned();
+    fake.set(&world(&[&format!("used 3000000000\ncompute {pid} 3000000000\nutilisation 90")]));
+    eventually("its utilisation is read", || gpu(&server, 0)["utilisation_percent"] == 90);
+    let now = gpu(&server, 0);
+    assert_eq!((&now["unavailable"], &now["foreign_bytes"]), (&Value::Null, &json!(0)), "{now}");
+    let beside = server.submit(&[&sharing[..], &["--", "true"]].concat());
+    assert_eq!(server.outcome(&beside), "succeeded", "another may share the device");
+    server.open("gate");
+    assert_eq!(server.outcome(&job), "succeeded");
+    let shown = server.json(&["show", &job]);
+    assert_eq!(shown["tasks"][0]["attempts"][0]["peak_gpu_memory_bytes"], 3_000_000_000u64, "{shown}");
+}
+
+#[test]
+fn a_gpu_that_falls_off_is_not_used() {
+    let fake = FakeNvml::new(&world(&[FREE, FREE]));
+    let server = up(&fake);
+    let gate = server.path("gate");
+    fake.set(&world(&["lost", FREE]));
+    eventually("it is seen", || gpu(&server, 0)["unavailable"] == "the driver no longer knows it");
+    assert!(server.said(&["gpus"]).contains("the driver no longer knows it"));
+    let first = server.script(&["--gpus", "1"], &format!("echo $CUDA_VISIBLE_DEVICES; {}", wait_at(&gate)));
+    let second = server.script(&["--gpus", "1"], "echo $CUDA_VISIBLE_DEVICES");
+    server.printed(&first, "GPU-1");
+    assert_eq!(server.state(&second), "ready", "there is one GPU left");
+    fake.set(&world(&[FREE, FREE]));
+    assert_eq!(server.outcome(&second), "succeeded");
+    assert_eq!(server.said(&["logs", &second]), "GPU-0\n", "it came back");
+    server.open("gate");
+}
