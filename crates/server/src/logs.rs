@@ -24,7 +24,7 @@ const CHUNK: usize = 64 << 10;
 #[derive(Clone, Debug)]
 pub(crate) struct Wanted {
     pub(crate) task: TaskId,
-    /// Which try; all from the first that has any output on, unless one is named.
+    /// Which try; unless one is named the latest, and where it is followed, those after it too.
     pub(crate) attempt: Option<u32>,
     pub(crate) stream: LogStream,
     pub(crate) follow: bool,
@@ -39,48 +39,45 @@ pub(crate) async fn send(
 ) -> Result<(), Stopped> {
     let task = wanted.task;
     let latest = move |f: &mut Follower| latest_attempt(f, task);
-    let (mut number, mut over) = live.read(latest).await?;
-    if wanted.follow && wanted.attempt.is_none() {
-        number = number.max(1);
-    }
-    if let Some(named) = wanted.attempt {
-        number = named;
-    }
+    let (mut at, mut over) = live.read(latest).await?;
+    let newest = if wanted.follow { at.max(1) } else { at };
+    let mut number = wanted.attempt.unwrap_or(newest);
     loop {
         let mut reader = Tail::new(&data, task.attempt(number), wanted.stream);
         let mut looks = 0u32;
+        // Known before the file is read to its end, so that all of it is read.
+        let mut ended = over || at > number;
         loop {
-            let some = reader.next().await;
-            if let Some(chunk) = some {
+            if let Some(chunk) = reader.next().await {
                 if to.send(chunk).await.is_err() {
                     return Ok(());
                 }
                 continue;
             }
-            if !wanted.follow || over {
-                return Ok(());
+            if !wanted.follow || ended {
+                break;
             }
             looks += 1;
             if looks.is_multiple_of(ASK_EVERY) || reader.was_closed() {
-                let (now_at, now_over) = live.read(latest).await?;
-                over = now_over;
-                if now_at > number && wanted.attempt.is_none() {
-                    number = now_at;
-                    break;
-                }
-                if over {
-                    // Whatever was written before the end was known is in the file by now.
+                (at, over) = live.read(latest).await?;
+                ended = over || at > number;
+                if ended {
                     continue;
                 }
             }
             tokio::select! {
                 () = tokio::time::sleep(LOOK_EVERY) => {}
-                ended = live.ended(task.job) => {
-                    ended?;
-                    over = live.read(latest).await?.1;
+                job_ended = live.ended(task.job) => {
+                    job_ended?;
+                    (at, over) = live.read(latest).await?;
+                    ended = over || at > number;
                 }
             }
         }
+        if !wanted.follow || wanted.attempt.is_some() || at <= number {
+            return Ok(());
+        }
+        number += 1;
     }
 }
 

@@ -5,6 +5,7 @@ mod closed;
 mod devices;
 mod keeping;
 mod machine;
+mod running;
 #[expect(dead_code, reason = "other tests use more of it")]
 #[path = "../support/mod.rs"]
 mod support;
