@@ -105,6 +105,8 @@ fn worst(mut outcomes: OutcomeCounts) -> Outcome {
 pub(crate) fn listed(f: &mut Follower, job: &Job, position: Option<u64>) -> JobView {
     let mut view = folded(f.cluster(), job, Target::Job(job.id));
     view.position = position;
+    view.tasks =
+        (0..job.nodes.len() as u32).map(|node| listed_task(f, job, NodeId { job: job.id, node })).collect();
     if view.state == State::Done
         && let Ok(Some(started)) = f.history().first_start(job.id)
     {
@@ -120,7 +122,7 @@ pub(crate) fn whole(f: &mut Follower, job: &Job, target: Target, expand_from: Op
     let unfold = expand_from.is_some() || matches!(target, Target::Task(_));
     let mut shown = Vec::new();
     let mut seen = 0u64;
-    for n in nodes_of(job, target) {
+    'page: for n in nodes_of(job, target) {
         let spec = &job.spec.tasks[n as usize];
         let node = NodeId { job: job.id, node: n };
         if spec.array.is_some() && !unfold {
@@ -137,7 +139,7 @@ pub(crate) fn whole(f: &mut Follower, job: &Job, target: Target, expand_from: Op
             }
             if shown.len() >= TASKS_PER_PAGE {
                 view.next = Some((seen - 1).to_string());
-                break;
+                break 'page;
             }
             shown.push(task(f, job, node.task(index)));
         }
@@ -187,11 +189,7 @@ fn folded(cluster: &Cluster, job: &Job, target: Target) -> JobView {
         position: None,
         expected_start: None,
         why: if many && state == State::Running { Some(progress(counts)) } else { why::of_job(cluster, job) },
-        tasks: if many {
-            nodes.iter().map(|&node| folded_task(cluster, job, NodeId { job: job.id, node })).collect()
-        } else {
-            vec![]
-        },
+        tasks: vec![],
         next: None,
     }
 }
@@ -230,6 +228,14 @@ fn folded_task(cluster: &Cluster, job: &Job, node: NodeId) -> TaskView {
         array,
         counts: is_array.then_some(counts),
         outcomes: is_array.then_some(outcomes),
+    }
+}
+
+/// A task without its attempts, or an array folded.
+fn listed_task(f: &mut Follower, job: &Job, node: NodeId) -> TaskView {
+    match job.spec.tasks[node.node as usize].array {
+        Some(_) => folded_task(f.cluster(), job, node),
+        None => TaskView { attempts: None, ..task(f, job, node.task(0)) },
     }
 }
 

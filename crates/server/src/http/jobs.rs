@@ -22,6 +22,7 @@ use tokio::sync::mpsc;
 use warpyard_api::job::{ReadOptions, read_value};
 use warpyard_api::problem::{Problem, code};
 use warpyard_api::quantity::Micros;
+use warpyard_api::selector::Select;
 use warpyard_api::wire::{
     JobFilter, JobView, LogFilter, Page, StartRange, State as Standing, Submit, Submitted, WhyView,
 };
@@ -89,15 +90,14 @@ pub(super) async fn list(
             Some(selector) => Some(select::find(f.cluster(), selector)?),
             None => None,
         };
+        // Whoever asks for all without saying so again means those that are not over.
+        let by_name = selector.as_ref().is_some_and(|s| !s.parts().contains(&Select::All));
         let wanted = |job: &&Job| {
             let named = |c: &Vec<Target>| c.iter().any(|t| t.job() == job.id);
             chosen.as_ref().is_none_or(named)
                 && filter.user.as_ref().is_none_or(|u| *u == job.user)
                 && filter.project.as_ref().is_none_or(|p| job.spec.project.as_ref() == Some(p))
-                && (filter.all
-                    || chosen.is_some()
-                    || filter.state == Some(Standing::Done)
-                    || job.finished.is_none())
+                && (filter.all || by_name || filter.state == Some(Standing::Done) || job.finished.is_none())
         };
         let jobs: Vec<Job> =
             f.cluster().jobs().after(after).filter(wanted).take(limit + 1).cloned().collect();

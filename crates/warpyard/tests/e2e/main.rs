@@ -3,9 +3,11 @@
 
 mod closed;
 mod devices;
+mod jobs;
 mod keeping;
 mod machine;
 mod running;
+mod shapes;
 #[expect(dead_code, reason = "other tests use more of it")]
 #[path = "../support/mod.rs"]
 mod support;
