@@ -11,10 +11,12 @@ mod gantt;
 mod generate;
 mod insertion;
 mod instance;
+pub mod learned;
 mod random;
 mod rank;
 pub mod read;
 mod schedule;
+mod wide;
 
 pub use bounds::Bounds;
 pub use check::{Violation, check};

@@ -2,6 +2,7 @@
 //! number of machines where they hold means, so that whole-number costs give exact ranks. No scheduling here.
 
 use crate::instance::Instance;
+use crate::wide::widened;
 
 /// Upward rank of every task times the number of machines: mean cost plus the longest way to the end, mean transfers
 /// included (Topcuoglu et al. 2002, equation 9). Exact when costs are whole numbers.
@@ -36,7 +37,11 @@ pub(crate) fn upward_ranks_of(instance: &Instance, sums: Vec<f64>) -> Vec<f64> {
 /// Downward rank of every task times the number of machines: the longest way from an entry, the task itself left
 /// out (Topcuoglu et al. 2002, equation 11).
 pub fn downward_ranks(instance: &Instance) -> Vec<f64> {
-    let sums = cost_sums(instance);
+    downward_ranks_of(instance, &cost_sums(instance))
+}
+
+/// As [`downward_ranks`], from each task's costs added up over the machines.
+pub(crate) fn downward_ranks_of(instance: &Instance, sums: &[f64]) -> Vec<f64> {
     let p = instance.machines() as f64;
     let mut rank = vec![0.0f64; instance.tasks()];
     for &task in instance.topological_order() {
@@ -62,12 +67,7 @@ pub fn optimistic_costs(instance: &Instance) -> Vec<f64> {
         for &(next, data) in instance.successors(task) {
             let next = next as usize;
             let elsewhere = least_own[next] + instance.mean_transfer(data);
-            let left = &table[next * p..(next + 1) * p];
-            for ((row, left), cost) in row.iter_mut().zip(left).zip(instance.costs(next)) {
-                let here = left + cost;
-                let way = if here < elsewhere { here } else { elsewhere };
-                *row = if *row > way { *row } else { way };
-            }
+            follow(&mut row, &table[next * p..(next + 1) * p], instance.costs(next), elsewhere);
         }
         let into = &mut table[task * p..(task + 1) * p];
         into.copy_from_slice(&row);
@@ -77,6 +77,20 @@ pub fn optimistic_costs(instance: &Instance) -> Vec<f64> {
         least_own[task] = least(&row);
     }
     table
+}
+
+widened! {
+    /// Raises each machine's entry of `row` to the way through a successor: run here, or elsewhere.
+    fn follow(row: &mut [f64], left: &[f64], costs: &[f64], elsewhere: f64) = follow_each
+}
+
+#[inline(always)]
+fn follow_each(row: &mut [f64], left: &[f64], costs: &[f64], elsewhere: f64) {
+    for ((row, left), cost) in row.iter_mut().zip(left).zip(costs) {
+        let here = left + cost;
+        let way = if here < elsewhere { here } else { elsewhere };
+        *row = if *row > way { *row } else { way };
+    }
 }
 
 /// Tasks by falling rank; ties by topological position. A task never comes before one it waits for.

@@ -40,7 +40,7 @@ fn instances() -> impl Strategy<Value = Instance> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 100, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn every_schedule_stands_before_the_checker_and_above_the_bounds(instance in instances(), seed in any::<u64>()) {

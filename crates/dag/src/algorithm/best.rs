@@ -1,4 +1,4 @@
-//! The portfolio: HEFT first, so that nothing worse is given back, then leanings from coarse to fine, justification
+//! The portfolio: HEFT first, so that nothing worse is given back, then leanings, the learned planner, justification
 //! of what they find, then climbing and tinkering in turns for as long as there is time, or until the lower bound is
 //! reached.
 
@@ -24,13 +24,36 @@ const LEANINGS: &[(f64, f64)] = &[
     (0.0, 6.0),
 ];
 
+/// The foresight and thrift a search ends with.
+#[cfg(feature = "train")]
+pub(crate) fn search_leanings(instance: &Instance, run: &mut Run<'_>) -> (f64, f64) {
+    let mut bench = Workbench::new(instance, run);
+    let lead = leanings(&mut bench).unwrap_or((bench.best.value, Leaning::NONE));
+    let mut climber = Climber::new(&bench, lead.1, lead.0);
+    while climber.step(&mut bench, "climb") {}
+    (climber.leaning().foresight, climber.leaning().thrift)
+}
+
 fn best(instance: &Instance, run: &mut Run<'_>) -> Plan {
     let mut bench = Workbench::new(instance, run);
+    let Some(lead) = leanings(&mut bench) else { return bench.plan() };
+    if let Some(schedule) = bench.make_learned() {
+        bench.offer(&schedule, "learned");
+    }
+    polish(&mut bench, lead.1);
+    if instance.tasks() > 0 {
+        search(&mut bench, lead);
+    }
+    bench.plan()
+}
+
+/// Tries the leanings; the best value among them and what gave it.
+fn leanings(bench: &mut Workbench<'_, '_, '_>) -> Option<(f64, Leaning)> {
     let order = bench.order.clone();
     let mut lead = (bench.best.value, Leaning::NONE);
     for &(foresight, thrift) in LEANINGS {
         let leaning = Leaning { foresight, thrift };
-        let Some(schedule) = bench.make(&order, leaning) else { return bench.plan() };
+        let schedule = bench.make(&order, leaning)?;
         let by = if foresight == 0.0 {
             "thrift"
         } else if thrift == 0.0 {
@@ -43,11 +66,7 @@ fn best(instance: &Instance, run: &mut Run<'_>) -> Plan {
             lead = (value, leaning);
         }
     }
-    polish(&mut bench, lead.1);
-    if instance.tasks() > 0 {
-        search(&mut bench, lead);
-    }
-    bench.plan()
+    Some(lead)
 }
 
 /// Climbs and tinkers in turns until time is up or nothing can be better.

@@ -14,7 +14,7 @@ const SHARE: f64 = 0.4;
 pub fn blend(instance: &Instance, share: f64) -> Schedule {
     let ranks = upward_ranks(instance);
     let table = optimistic_costs(instance);
-    let lean = Lean { table: &table, foresight: share, thrift: 0.0 };
+    let lean = Lean { table: &table, shares: &[(share, 0.0)] };
     let cheapest = Cheapest::leaning(instance, &lean);
     let mut inserter = Inserter::new(instance, &cheapest);
     inserter.place_all_leaning(&rank_order(instance, &ranks), &lean);

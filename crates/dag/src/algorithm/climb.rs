@@ -25,6 +25,11 @@ impl Climber {
         Self { draw, priority: bench.ranks.clone(), leaning, value, scale: costs / tasks }
     }
 
+    #[cfg(feature = "train")]
+    pub(super) fn leaning(&self) -> Leaning {
+        self.leaning
+    }
+
     /// One try. False when time is up.
     pub(super) fn step(&mut self, bench: &mut Workbench<'_, '_, '_>, by: &'static str) -> bool {
         let mut leaning = self.leaning;

@@ -8,6 +8,7 @@ mod cpop;
 mod genetic;
 mod genome;
 mod heft;
+mod learned;
 mod lookahead;
 mod peft;
 mod ready;
@@ -15,16 +16,28 @@ mod run;
 mod tinker;
 mod workbench;
 
+#[cfg(feature = "train")]
+pub(crate) use best::search_leanings;
 pub use blend::blend;
 pub use cpop::cpop;
 pub use heft::heft;
 pub use lookahead::lookahead;
 pub use peft::peft;
+pub(crate) use ready::by_priority;
 pub use run::{Algorithm, Objective, Plan, Progress, Run};
 
 /// All planners, in the order tables show them.
-pub const ALGORITHMS: &[Algorithm] =
-    &[heft::DEF, cpop::DEF, peft::DEF, blend::DEF, lookahead::DEF, genetic::DEF, climb::DEF, best::DEF];
+pub const ALGORITHMS: &[Algorithm] = &[
+    heft::DEF,
+    cpop::DEF,
+    peft::DEF,
+    blend::DEF,
+    lookahead::DEF,
+    genetic::DEF,
+    climb::DEF,
+    learned::DEF,
+    best::DEF,
+];
 
 /// Finds a planner by name.
 ///

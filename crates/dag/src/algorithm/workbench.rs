@@ -1,11 +1,13 @@
 //! What searches share: schedules made from an order and a leaning, held against the best so far.
 
 use std::rc::Rc;
+use std::sync::Arc;
 
 use super::run::{Objective, Plan, Run};
 use crate::bounds::Bounds;
 use crate::insertion::{Cheapest, Inserter, Lean};
 use crate::instance::Instance;
+use crate::learned::{Groundwork, Network};
 use crate::rank::{optimistic_costs, rank_order, upward_ranks_of};
 use crate::schedule::{Schedule, Slot};
 
@@ -40,7 +42,7 @@ pub(super) struct Workbench<'a, 'r, 's> {
     pub(super) order: Vec<u32>,
     pub(super) best: Best,
     plain: Rc<Cheapest>,
-    table: Option<Rc<Vec<f64>>>,
+    table: Option<Arc<Vec<f64>>>,
     /// The cheapest machines under the leaning used last.
     leaning: Option<(Leaning, Rc<Cheapest>)>,
     mirror: Option<Rc<Instance>>,
@@ -76,8 +78,9 @@ impl<'a, 'r, 's> Workbench<'a, 'r, 's> {
             }
             return Some(inserter.into_schedule());
         }
-        let table = if leaning.foresight == 0.0 { Rc::default() } else { self.table() };
-        let lean = Lean { table: &table, foresight: leaning.foresight, thrift: leaning.thrift };
+        let table = if leaning.foresight == 0.0 { Arc::default() } else { self.table() };
+        let shares = [(leaning.foresight, leaning.thrift)];
+        let lean = Lean { table: &table, shares: &shares };
         let cheapest = self.cheapest(leaning, &lean);
         let mut inserter = Inserter::new(self.instance, &cheapest);
         for part in order.chunks(PART) {
@@ -95,6 +98,15 @@ impl<'a, 'r, 's> Workbench<'a, 'r, 's> {
             return None;
         }
         Some(placed_on(self.instance, &self.plain, order, machines))
+    }
+
+    /// Makes the schedule that the shipped network advises.
+    pub(super) fn make_learned(&mut self) -> Option<Schedule> {
+        if !self.run.go_on() {
+            return None;
+        }
+        let table = self.table();
+        Some(Groundwork::new(self.instance, table).plan(&Network::shipped()))
     }
 
     /// Keeps `schedule` if it is better than the best; gives its value.
@@ -142,8 +154,8 @@ impl<'a, 'r, 's> Workbench<'a, 'r, 's> {
         Plan { schedule: self.best.schedule, winner: Some(self.best.by), iterations: self.run.made() }
     }
 
-    fn table(&mut self) -> Rc<Vec<f64>> {
-        Rc::clone(self.table.get_or_insert_with(|| Rc::new(optimistic_costs(self.instance))))
+    fn table(&mut self) -> Arc<Vec<f64>> {
+        Arc::clone(self.table.get_or_insert_with(|| Arc::new(optimistic_costs(self.instance))))
     }
 
     fn cheapest(&mut self, leaning: Leaning, lean: &Lean<'_>) -> Rc<Cheapest> {

@@ -4,6 +4,7 @@
 
 use super::Lean;
 use crate::instance::Instance;
+use crate::wide::widened;
 
 /// Machines are dealt out to this many lanes, like cards; each lane names its cheapest.
 pub(super) const LANES: usize = 16;
@@ -24,11 +25,37 @@ pub(crate) struct Cheapest {
 impl Cheapest {
     /// The machines where a task costs least.
     pub(crate) fn new(instance: &Instance) -> Self {
-        let p = instance.machines();
-        let indices: Vec<u64> = (0..p as u64).collect();
-        let mut found = Self::empty(instance.tasks(), p);
-        instance.cost_matrix().chunks_exact(p).for_each(|row| found.add(row, &indices));
+        /// From so many costs on a second thread is worth starting.
+        const MANY: usize = 1 << 22;
+        let (costs, p) = (instance.cost_matrix(), instance.machines());
+        if costs.len() < MANY {
+            return Self::of_rows(costs, p, instance.tasks());
+        }
+        let (front, back) = costs.split_at(instance.tasks() / 2 * p);
+        let (mut found, rest) = std::thread::scope(|scope| {
+            let back = scope.spawn(|| Self::of_rows(back, p, 0));
+            (Self::of_rows(front, p, instance.tasks()), back.join())
+        });
+        match rest {
+            Ok(rest) => found.append(rest),
+            Err(panic) => std::panic::resume_unwind(panic),
+        }
         found
+    }
+
+    /// With room for `room` tasks, or for as many as there are.
+    fn of_rows(costs: &[f64], p: usize, room: usize) -> Self {
+        let indices: Vec<u64> = (0..p as u64).collect();
+        let mut found = Self::empty(room.max(costs.len() / p), p);
+        costs.chunks_exact(p).for_each(|row| found.add(row, &indices));
+        found
+    }
+
+    fn append(&mut self, mut rest: Self) {
+        self.keys.append(&mut rest.keys);
+        self.rest.append(&mut rest.rest);
+        self.sums.append(&mut rest.sums);
+        self.exact &= rest.exact;
     }
 
     fn empty(tasks: usize, p: usize) -> Self {
@@ -104,24 +131,8 @@ struct Scan {
     exact: bool,
 }
 
-#[inline]
-#[cfg_attr(
-    target_arch = "x86_64",
-    expect(unsafe_code, reason = "twice the lanes where the processor has them")
-)]
-fn scan_best(row: &[f64], indices: &[u64], index_bits: u64) -> Scan {
-    #[cfg(target_arch = "x86_64")]
-    if std::is_x86_feature_detected!("avx2") {
-        // SAFETY: the processor was just asked.
-        return unsafe { scan_wide(row, indices, index_bits) };
-    }
-    scan(row, indices, index_bits)
-}
-
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx2")]
-fn scan_wide(row: &[f64], indices: &[u64], index_bits: u64) -> Scan {
-    scan(row, indices, index_bits)
+widened! {
+    fn scan_best(row: &[f64], indices: &[u64], index_bits: u64) -> Scan = scan
 }
 
 /// The least key of each lane, the least cost of all others, and the sum of the row.

@@ -2,13 +2,13 @@
 //! machines lives here: it is what a large plan spends its time on.
 
 use super::cheapest::LANES;
+use crate::wide::widened;
 
 /// One hope per machine and the least of each lane; padded with infinity.
 #[derive(Debug, Clone)]
 pub(super) struct Hopes {
     each: Vec<[f64; LANES]>,
     least: [f64; LANES],
-    wide: bool,
 }
 
 /// What hopes are made of: rows over all machines.
@@ -35,27 +35,13 @@ pub(super) enum Start {
 
 impl Hopes {
     pub(super) fn new(machines: usize) -> Self {
-        Self {
-            each: vec![[f64::INFINITY; LANES]; machines.div_ceil(LANES)],
-            least: [f64::INFINITY; LANES],
-            wide: wide_lanes(),
-        }
+        Self { each: vec![[f64::INFINITY; LANES]; machines.div_ceil(LANES)], least: [f64::INFINITY; LANES] }
     }
 
     /// Hopes afresh: start, plus cost, plus bias.
     #[inline]
-    #[cfg_attr(
-        target_arch = "x86_64",
-        expect(unsafe_code, reason = "twice the lanes where the processor has them")
-    )]
-    pub(super) fn fill<const BIASED: bool>(&mut self, start: Start, rows: Rows<'_>) {
-        #[cfg(target_arch = "x86_64")]
-        if self.wide {
-            // SAFETY: `wide` says that the processor has AVX2.
-            self.least = unsafe { fill_wide::<BIASED>(&mut self.each, start, rows) };
-            return;
-        }
-        self.least = fill::<BIASED>(&mut self.each, start, rows);
+    pub(super) fn fill(&mut self, start: Start, rows: Rows<'_>) {
+        self.least = fill_rows(&mut self.each, start, rows);
     }
 
     /// Sets one machine's hope.
@@ -98,43 +84,27 @@ pub(super) fn least_of(lanes: &[f64; LANES]) -> f64 {
     lanes[0]
 }
 
-#[cfg(target_arch = "x86_64")]
-fn wide_lanes() -> bool {
-    std::is_x86_feature_detected!("avx2")
-}
-
-#[cfg(not(target_arch = "x86_64"))]
-fn wide_lanes() -> bool {
-    false
-}
-
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx2")]
-fn fill_wide<const BIASED: bool>(each: &mut [[f64; LANES]], start: Start, rows: Rows<'_>) -> [f64; LANES] {
-    fill::<BIASED>(each, start, rows)
+widened! {
+    fn fill_rows(each: &mut [[f64; LANES]], start: Start, rows: Rows<'_>) -> [f64; LANES] = fill_plainly
 }
 
 #[inline(always)]
-fn fill<const BIASED: bool>(each: &mut [[f64; LANES]], start: Start, rows: Rows<'_>) -> [f64; LANES] {
+fn fill_plainly(each: &mut [[f64; LANES]], start: Start, rows: Rows<'_>) -> [f64; LANES] {
     match start {
-        Start::After(ready) => fill_by::<BIASED>(each, rows, |cost, until| {
+        Start::After(ready) => fill_by(each, rows, |cost, until| {
             let until = if cost > 0.0 { until } else { 0.0 };
             (if until > ready { until } else { ready }) + cost
         }),
-        Start::At(ready) => fill_by::<BIASED>(each, rows, |cost, _| ready + cost),
-        Start::Own => fill_by::<BIASED>(each, rows, |cost, ready| ready + cost),
+        Start::At(ready) => fill_by(each, rows, |cost, _| ready + cost),
+        Start::Own => fill_by(each, rows, |cost, ready| ready + cost),
     }
 }
 
 /// Two plain passes: compilers turn each into wide instructions, but not the two in one.
 #[inline(always)]
-fn fill_by<const BIASED: bool>(
-    each: &mut [[f64; LANES]],
-    rows: Rows<'_>,
-    finish: impl Fn(f64, f64) -> f64,
-) -> [f64; LANES] {
+fn fill_by(each: &mut [[f64; LANES]], rows: Rows<'_>, finish: impl Fn(f64, f64) -> f64) -> [f64; LANES] {
     let hopes = each.as_flattened_mut();
-    if BIASED {
+    if !rows.bias.is_empty() {
         for (((hope, cost), time), bias) in hopes.iter_mut().zip(rows.costs).zip(rows.times).zip(rows.bias) {
             *hope = finish(*cost, *time) + *bias;
         }

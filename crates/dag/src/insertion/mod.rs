@@ -16,6 +16,7 @@ use timeline::Timeline;
 
 use crate::instance::Instance;
 use crate::schedule::{Schedule, Slot};
+use crate::wide::widened;
 
 /// When a task could start on each machine, gaps aside.
 enum Ready {
@@ -251,11 +252,7 @@ impl<'a> Inserter<'a> {
         for &(before, data) in self.instance.predecessors(task) {
             let slot = &self.slots[before as usize];
             let row = slot.machine as usize * p..(slot.machine as usize + 1) * p;
-            let links = pairs.latency[row.clone()].iter().zip(&pairs.bandwidth[row]);
-            for (ready, (latency, bandwidth)) in self.ready.iter_mut().zip(links) {
-                let arrival = slot.finish + (latency + data / bandwidth);
-                *ready = if arrival > *ready { arrival } else { *ready };
-            }
+            arrive(&mut self.ready, &pairs.latency[row.clone()], &pairs.bandwidth[row], slot.finish, data);
         }
         Ready::PerMachine
     }
@@ -318,20 +315,14 @@ impl<'a> Inserter<'a> {
         match ready {
             Ready::Uniform { elsewhere, on, there } => {
                 match self.busy.as_ref().and_then(|busy| busy.row(elsewhere)) {
-                    Some(times) => {
-                        self.hopes.fill::<BIASED>(Start::After(elsewhere), Rows { costs, times, bias })
-                    }
-                    None => {
-                        self.hopes.fill::<BIASED>(Start::At(elsewhere), Rows { costs, times: costs, bias })
-                    }
+                    Some(times) => self.hopes.fill(Start::After(elsewhere), Rows { costs, times, bias }),
+                    None => self.hopes.fill(Start::At(elsewhere), Rows { costs, times: costs, bias }),
                 }
                 if on != usize::MAX {
                     self.hopes.correct(on, there + costs[on] + bias_of(on));
                 }
             }
-            Ready::PerMachine => {
-                self.hopes.fill::<BIASED>(Start::Own, Rows { costs, times: &self.ready, bias })
-            }
+            Ready::PerMachine => self.hopes.fill(Start::Own, Rows { costs, times: &self.ready, bias }),
         }
         loop {
             let (machine, hope) = self.hopes.most_promising();
@@ -377,6 +368,19 @@ impl<'a> Inserter<'a> {
             }
         }
         self.busy = Some(busy);
+    }
+}
+
+widened! {
+    /// Raises each machine's ready time to when data sent at `sent` would arrive there.
+    fn arrive(ready: &mut [f64], latency: &[f64], bandwidth: &[f64], sent: f64, data: f64) = arrive_plainly
+}
+
+#[inline(always)]
+fn arrive_plainly(ready: &mut [f64], latency: &[f64], bandwidth: &[f64], sent: f64, data: f64) {
+    for (ready, (latency, bandwidth)) in ready.iter_mut().zip(latency.iter().zip(bandwidth)) {
+        let arrival = sent + (latency + data / bandwidth);
+        *ready = if arrival > *ready { arrival } else { *ready };
     }
 }
 

@@ -1,11 +1,10 @@
 //! One machine's time: what it is busy with, and where a task fits.
 
-/// What a machine is busy with, in order of time. Slots of no length are kept: a task of no length may stand
-/// between two that touch.
+/// What a machine is busy with: start and finish, in order of time. Slots of no length are kept: a task of no length
+/// may stand between two that touch.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Timeline {
-    starts: Vec<f64>,
-    finishes: Vec<f64>,
+    busy: Vec<(f64, f64)>,
 }
 
 /// New tasks mostly go among the last so many.
@@ -17,8 +16,8 @@ impl Timeline {
     #[inline]
     pub(super) fn fit(&self, ready: f64, cost: f64, limit: f64) -> Option<(f64, usize)> {
         let first = self.first_at(ready + cost);
-        let mut free = if first > 0 { self.finishes[first - 1] } else { ready };
-        for (at, (next, finish)) in self.starts.iter().zip(&self.finishes).enumerate().skip(first) {
+        let mut free = if first > 0 { self.busy[first - 1].1 } else { ready };
+        for (at, (next, finish)) in self.busy.iter().enumerate().skip(first) {
             let start = if free > ready { free } else { ready };
             if start + cost > limit {
                 return None;
@@ -29,41 +28,39 @@ impl Timeline {
             free = *finish;
         }
         let start = if free > ready { free } else { ready };
-        (start + cost <= limit).then_some((start, self.starts.len()))
+        (start + cost <= limit).then_some((start, self.busy.len()))
     }
 
     pub(super) fn insert(&mut self, at: usize, start: f64, finish: f64) {
-        self.starts.insert(at, start);
-        self.finishes.insert(at, finish);
+        self.busy.insert(at, (start, finish));
     }
 
     pub(super) fn remove(&mut self, start: f64, finish: f64) {
         let first = self.first_at(start);
-        let slots = self.starts.iter().zip(&self.finishes).skip(first);
-        if let Some(at) = slots.take_while(|(s, _)| **s == start).position(|(_, f)| *f == finish) {
-            self.starts.remove(first + at);
-            self.finishes.remove(first + at);
+        let slots = self.busy[first..].iter().take_while(|slot| slot.0 == start);
+        if let Some(at) = slots.map(|slot| slot.1).position(|f| f == finish) {
+            self.busy.remove(first + at);
         }
     }
 
     pub(super) fn len(&self) -> usize {
-        self.starts.len()
+        self.busy.len()
     }
 
     /// The busy stretch without a gap that the slot `at` is part of, followed back no further than `reach`.
     pub(super) fn stretch(&self, at: usize, reach: f64) -> (f64, f64) {
-        let (mut from, mut to) = (self.starts[at], self.finishes[at]);
-        for (start, finish) in self.starts.iter().zip(&self.finishes).skip(at + 1) {
-            if *start > to {
+        let (mut from, mut to) = self.busy[at];
+        for next in &self.busy[at + 1..] {
+            if next.0 > to {
                 break;
             }
-            to = *finish;
+            to = next.1;
         }
-        for (start, finish) in self.starts[..at].iter().zip(&self.finishes[..at]).rev() {
-            if *finish < from || from < to - reach {
+        for before in self.busy[..at].iter().rev() {
+            if before.1 < from || from < to - reach {
                 break;
             }
-            from = *start;
+            from = before.0;
         }
         (from, to)
     }
@@ -72,32 +69,31 @@ impl Timeline {
     /// searched.
     #[inline]
     fn first_at(&self, at: f64) -> usize {
-        let starts = self.starts.as_slice();
-        let Some((older, recent)) = starts.split_last_chunk::<RECENT>() else {
-            return starts.iter().map(|start| usize::from(*start < at)).sum();
-        };
-        if recent[0] < at {
-            return older.len() + recent.iter().map(|start| usize::from(*start < at)).sum::<usize>();
+        let busy = self.busy.as_slice();
+        let earlier = |slots: &[(f64, f64)]| slots.iter().map(|slot| usize::from(slot.0 < at)).sum::<usize>();
+        let Some((older, recent)) = busy.split_last_chunk::<RECENT>() else { return earlier(busy) };
+        if recent[0].0 < at {
+            return older.len() + earlier(recent);
         }
-        first_from(older, at, (older.len() as f64 * (at / recent[0])) as usize)
+        first_from(older, at, (older.len() as f64 * (at / recent[0].0)) as usize)
     }
 }
 
-/// The first of sorted `starts` that is `at` or later, looked for around a guess: work is spread evenly enough over
-/// time for a guess to be near.
+/// The first of sorted slots that starts at `at` or later, looked for around a guess: work is spread evenly enough
+/// over time for a guess to be near.
 #[inline]
-fn first_from(starts: &[f64], at: f64, guess: usize) -> usize {
-    let (mut low, mut high) = (guess.min(starts.len()), guess.min(starts.len()));
+fn first_from(busy: &[(f64, f64)], at: f64, guess: usize) -> usize {
+    let (mut low, mut high) = (guess.min(busy.len()), guess.min(busy.len()));
     let mut step = 4;
-    while low > 0 && starts[low - 1] >= at {
+    while low > 0 && busy[low - 1].0 >= at {
         high = low - 1;
         low = low.saturating_sub(step);
         step *= 2;
     }
-    while high < starts.len() && starts[high] < at {
+    while high < busy.len() && busy[high].0 < at {
         low = high + 1;
-        high = (high + step).min(starts.len());
+        high = (high + step).min(busy.len());
         step *= 2;
     }
-    low + starts[low..high].partition_point(|start| *start < at)
+    low + busy[low..high].partition_point(|slot| slot.0 < at)
 }
