@@ -2,8 +2,8 @@
 //!
 //! [`Sim`] drives [`Engine::turn`](warpyard_core::engine::Engine::turn) with a heap for time, virtual workers that answer
 //! by the worker's own `reconcile`, and a store in memory. It has no scheduling code of its own. Around it: what is
-//! simulated ([`workload`]), what came out ([`report`]), and published tables ([`mod@reproduce`]).
-//! [`forecast`] and [`sooner`] are what the live server asks: when a task will start, and what would start it now.
+//! simulated ([`workload`]), what came out ([`report`]), and published tables ([`reproduce`]).
+//! [`forecast()`] and [`sooner()`] are what the live server asks: when a task will start, and what would start it now.
 
 mod agenda;
 pub mod arrival;
