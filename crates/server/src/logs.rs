@@ -15,9 +15,6 @@ use warpyard_worker::agent::log_dir;
 /// How often a file that is being written is looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(25);
 
-/// How often it is asked whether a task has gone on meanwhile.
-const ASK_EVERY: u32 = 8;
-
 const CHUNK: usize = 64 << 10;
 
 /// Which output is wanted.
@@ -30,7 +27,8 @@ pub(crate) struct Wanted {
     pub(crate) follow: bool,
 }
 
-/// Sends the output until there is no more, or nobody listens.
+/// Sends the output until there is no more, or nobody listens. With no try named, it begins with the latest and goes on
+/// with those after it.
 pub(crate) async fn send(
     live: Live,
     data: PathBuf,
@@ -39,42 +37,32 @@ pub(crate) async fn send(
 ) -> Result<(), Stopped> {
     let task = wanted.task;
     let latest = move |f: &mut Follower| latest_attempt(f, task);
-    let (mut at, mut over) = live.read(latest).await?;
-    let newest = if wanted.follow { at.max(1) } else { at };
-    let mut number = wanted.attempt.unwrap_or(newest);
+    let mut number = match wanted.attempt {
+        Some(named) => named,
+        None => live.read(latest).await?.0.max(1),
+    };
     loop {
-        let mut reader = Tail::new(&data, task.attempt(number), wanted.stream);
-        let mut looks = 0u32;
-        // Known before the file is read to its end, so that all of it is read.
-        let mut ended = over || at > number;
-        loop {
-            if let Some(chunk) = reader.next().await {
+        let mut output = Tail::new(&data, task.attempt(number), wanted.stream);
+        let over = loop {
+            // Asked before reading: what an attempt that is over wrote is all in the file.
+            let (newest, over) = live.read(latest).await?;
+            while let Some(chunk) = output.next().await {
                 if to.send(chunk).await.is_err() {
                     return Ok(());
                 }
-                continue;
             }
-            if !wanted.follow || ended {
-                break;
+            if !wanted.follow {
+                return Ok(());
             }
-            looks += 1;
-            if looks.is_multiple_of(ASK_EVERY) || reader.was_closed() {
-                (at, over) = live.read(latest).await?;
-                ended = over || at > number;
-                if ended {
-                    continue;
-                }
+            if over || newest > number {
+                break over && newest <= number;
             }
             tokio::select! {
                 () = tokio::time::sleep(LOOK_EVERY) => {}
-                job_ended = live.ended(task.job) => {
-                    job_ended?;
-                    (at, over) = live.read(latest).await?;
-                    ended = over || at > number;
-                }
+                ended = live.ended(task.job) => ended?,
             }
-        }
-        if !wanted.follow || wanted.attempt.is_some() || at <= number {
+        };
+        if over || wanted.attempt.is_some() {
             return Ok(());
         }
         number += 1;
@@ -111,10 +99,6 @@ impl Tail {
             LogStream::Stderr => "stderr",
         };
         Tail { data: data.to_owned(), attempt, name, file: None }
-    }
-
-    fn was_closed(&self) -> bool {
-        self.file.is_none()
     }
 
     async fn next(&mut self) -> Option<Bytes> {

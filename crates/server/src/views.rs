@@ -107,12 +107,13 @@ pub(crate) fn listed(f: &mut Follower, job: &Job, position: Option<u64>) -> JobV
     view.position = position;
     view.tasks =
         (0..job.nodes.len() as u32).map(|node| listed_task(f, job, NodeId { job: job.id, node })).collect();
-    if view.state == State::Done
-        && let Ok(Some(started)) = f.history().first_start(job.id)
-    {
-        view.started_at = Some(time(started));
-    }
+    view.started_at = first_start(f, job);
     view
+}
+
+/// When a job's first attempt began; only the tables remember, once that attempt is over.
+fn first_start(f: &mut Follower, job: &Job) -> Option<Timestamp> {
+    f.history().first_start(job.id).ok().flatten().map(time)
 }
 
 /// A job (or part of it) whole: with attempts, and arrays unfolded from a task on if asked.
@@ -144,8 +145,7 @@ pub(crate) fn whole(f: &mut Follower, job: &Job, target: Target, expand_from: Op
             shown.push(task(f, job, node.task(index)));
         }
     }
-    view.started_at =
-        shown.iter().filter_map(|t| t.attempts.as_ref()?.first()?.started_at).min().or(view.started_at);
+    view.started_at = first_start(f, job);
     view.tasks = shown;
     view
 }
@@ -167,8 +167,6 @@ fn folded(cluster: &Cluster, job: &Job, target: Target) -> JobView {
     }
     let (counts, outcomes) = sums;
     let state = overall(counts);
-    let started = |n: &&Node| n.live.values().filter_map(|l| l.attempt()?.started).min();
-    let first_start = job.nodes.iter().filter_map(|n| started(&n)).min();
     let gpus = nodes.iter().map(|&n| u32::from(job.spec.tasks[n as usize].needs.gpus)).max().unwrap_or(0);
     let many = job.nodes.len() > 1 || job.spec.tasks[0].array.is_some();
     JobView {
@@ -181,7 +179,7 @@ fn folded(cluster: &Cluster, job: &Job, target: Target) -> JobView {
         project: job.spec.project.clone(),
         held: job.held,
         submitted_at: time(job.submitted),
-        started_at: first_start.map(time),
+        started_at: None,
         ended_at: job.finished.map(time),
         gpus,
         counts,
@@ -427,7 +425,8 @@ pub(crate) fn workers(cluster: &Cluster) -> Vec<WorkerView> {
             gpus: worker.info.devices.len() as u32,
             running: worker.tasks().len() as u64,
             version: env!("CARGO_PKG_VERSION").into(),
-            seen_at: None,
+            // The worker inside the server cannot be out of hearing; when others were last heard is not kept.
+            seen_at: worker.info.lease.is_none().then(|| time(crate::clock::system_now())),
         })
     };
     cluster.pool().workers().filter_map(view).collect()

@@ -299,6 +299,10 @@ impl<L: Link + 'static> Agent<L> {
 
     /// Makes what is here what should be.
     fn act(&mut self) {
+        // Until the server has said what should be here, nothing here is known to be unwanted.
+        if !self.heard && self.leaving.is_none() {
+            return;
+        }
         let desired: Vec<_> = match &self.leaving {
             Some((true, _)) => Vec::new(),
             _ => self.assigned.values().map(Assignment::desired).collect(),
