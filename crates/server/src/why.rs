@@ -134,6 +134,9 @@ pub(crate) fn explain(f: &Follower, task: TaskId, now: Time) -> Option<WhyView> 
     let why = without_policy(view, task).unwrap_or_else(|| f.policy().explain(view, task, now));
     let reason = short(cluster, task, &why).unwrap_or_else(|| state(is).word().to_owned());
     let waiting = matches!(is, TaskState::Ready { .. });
+    // The needs are told beside it; here it is enough that nothing meets them.
+    let reason =
+        if why.reason == Reason::NoRoom { "nothing that is free now is enough".into() } else { reason };
     let mut text = vec![reason];
     if let Reason::Reserved { from, .. } = why.reason {
         let wait = from.since(now).secs();
