@@ -170,7 +170,7 @@ pub struct Agent<L> {
     retired: VecDeque<AttemptId>,
     /// What changed since the last report.
     news: BTreeSet<AttemptId>,
-    /// Whether the server said anything yet: until then nobody knows whose devices are in use.
+    /// Whether the server said anything yet: until then nobody knows what is wanted, or whose devices are in use.
     heard: bool,
     leaving: Option<(bool, Sender<()>)>,
 }
@@ -299,12 +299,10 @@ impl<L: Link + 'static> Agent<L> {
 
     /// Makes what is here what should be.
     fn act(&mut self) {
-        // Until the server has said what should be here, nothing here is known to be unwanted.
-        if !self.heard && self.leaving.is_none() {
-            return;
-        }
         let desired: Vec<_> = match &self.leaving {
             Some((true, _)) => Vec::new(),
+            // What an earlier agent left is not unwanted just because nobody has spoken yet.
+            _ if !self.heard => return,
             _ => self.assigned.values().map(Assignment::desired).collect(),
         };
         let local = self.mine.iter().map(|(&id, mine)| (id, mine.is.local())).collect();

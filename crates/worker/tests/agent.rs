@@ -1,0 +1,142 @@
+//! An agent that starts where another left: what it finds is the server's to decide about.
+
+use crossbeam_channel::{Receiver, Sender, unbounded};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use warpyard_core::cluster::Want;
+use warpyard_core::event::{End, How};
+use warpyard_core::protocol::{Assignment, Assignments, Report, Standing, Work};
+use warpyard_core::{AttemptId, Span};
+use warpyard_worker::agent::{Agent, AgentHandle, DeviceRules, Link, Settings};
+use warpyard_worker::probe::{self, Choice, Places};
+
+/// Longer than anything here takes; a test that waits this long has failed.
+const FOR_EVER: Duration = Duration::from_secs(10);
+
+struct Told(Sender<Report>);
+
+impl Link for Told {
+    fn report(&self, report: Report) {
+        let _nobody_listens = self.0.send(report);
+    }
+}
+
+fn example(name: &str) -> PathBuf {
+    let path =
+        std::env::current_exe().unwrap().parent().unwrap().parent().unwrap().join("examples").join(name);
+    assert!(
+        path.exists(),
+        "{} is missing: run all of this package's tests, or build its examples",
+        path.display()
+    );
+    path
+}
+
+fn agent(data: &Path) -> (AgentHandle, Receiver<Report>) {
+    let (tell, told) = unbounded();
+    let settings = Settings {
+        name: "here".into(),
+        data: data.into(),
+        spawner: (example("spawner"), vec![]),
+        probe: probe::find(&Choice::None, &Places::default()).unwrap(),
+        rules: DeviceRules::default(),
+        cpus: 1000,
+        memory: 1 << 30,
+        lease: None,
+        log_cap: 1 << 20,
+        every: Duration::from_millis(20),
+    };
+    (Agent::start(settings, |_| Ok(Told(tell))).unwrap(), told)
+}
+
+fn attempt() -> AttemptId {
+    "1.0.0.1".parse().unwrap()
+}
+
+/// That the attempt should run, to one who knows how to begin it or to one who need not.
+fn assigned(script: Option<&str>) -> Assignments {
+    let work = script.map(|script| Work {
+        job_name: "job".into(),
+        task_name: "task".into(),
+        array_index: None,
+        user: "tester".into(),
+        command: ["sh", "-c", script].map(str::to_owned).to_vec(),
+        base_env: Arc::default(),
+        env: [].into(),
+        workdir: None,
+        timeout: None,
+        stdout: None,
+        stderr: None,
+        restarted: false,
+    });
+    let one = Assignment {
+        attempt: attempt(),
+        started: script.is_none(),
+        want: Want::Run,
+        grace: Span(1_000_000),
+        devices: vec![],
+        work: work.map(Arc::new),
+    };
+    Assignments { attempts: vec![one] }
+}
+
+/// The next that is told of the attempt.
+fn next(told: &Receiver<Report>) -> Standing {
+    let until = Instant::now() + FOR_EVER;
+    loop {
+        let report = told.recv_deadline(until).expect("an agent that reports");
+        assert!(Instant::now() < until, "it is not told of any more");
+        if let Some((_, standing)) = report.attempts.into_iter().find(|(id, _)| *id == attempt()) {
+            return standing;
+        }
+    }
+}
+
+fn is_success(standing: &Standing) -> bool {
+    matches!(standing, Standing::Over(End { how: How::Exited(0), .. }))
+}
+
+#[test]
+fn what_it_finds_goes_on_until_the_server_says_otherwise() {
+    let data = tempfile::tempdir().unwrap();
+    let gate = data.path().join("gate");
+    let (first, told) = agent(data.path());
+    first.assign(assigned(Some(&format!("until test -e {}; do sleep 0.01; done", gate.display()))));
+    assert_eq!(next(&told), Standing::Running);
+    first.leave(false);
+    let (second, told) = agent(data.path());
+    for _ in 0..5 {
+        assert_eq!(next(&told), Standing::Running, "nobody said anything yet");
+    }
+    second.assign(assigned(None));
+    std::fs::write(gate, "").unwrap();
+    let end = std::iter::repeat_with(|| next(&told)).find(|standing| *standing != Standing::Running).unwrap();
+    assert!(is_success(&end), "{end:?}");
+    second.leave(true);
+}
+
+#[test]
+fn an_end_it_finds_is_kept_until_the_server_knows_it() {
+    let data = tempfile::tempdir().unwrap();
+    let gate = data.path().join("gate");
+    let (first, told) = agent(data.path());
+    first.assign(assigned(Some(&format!("until test -e {}; do sleep 0.01; done", gate.display()))));
+    assert_eq!(next(&told), Standing::Running);
+    first.leave(false);
+    std::fs::write(gate, "").unwrap();
+    let exit = data.path().join("attempts").join(attempt().to_string()).join("exit");
+    let since = Instant::now();
+    while !exit.exists() && since.elapsed() < FOR_EVER {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let (second, told) = agent(data.path());
+    assert!(is_success(&next(&told)));
+    assert!(is_success(&next(&told)), "told again, since nobody has taken note");
+    second.assign(assigned(None));
+    for _ in 0..3 {
+        let standing = next(&told);
+        assert!(is_success(&standing), "not lost: {standing:?}");
+    }
+    second.leave(true);
+}
