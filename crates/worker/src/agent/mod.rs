@@ -7,6 +7,7 @@
 mod begin;
 mod devices;
 mod keep;
+mod records;
 mod run;
 
 pub use devices::{DeviceRules, Watched};

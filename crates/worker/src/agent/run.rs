@@ -1,7 +1,7 @@
 //! The agent's thread.
 
 use super::devices::{DeviceRules, OnDevices, Watched};
-use super::{begin, keep};
+use super::{begin, keep, records};
 use crate::probe::{Probe, ProbeError};
 use crate::supervise::{
     AttemptDir, Cause, Delivery, Exit, Found, LaunchError, PokeListener, RecordError, Spawner, Status, Want,
@@ -189,12 +189,11 @@ impl<L: Link + 'static> Agent<L> {
         join: impl FnOnce(&WorkerInfo) -> Result<L, AgentError>,
     ) -> Result<AgentHandle, AgentError> {
         let Settings { name, data, spawner, probe, rules, cpus, memory, lease, log_cap, every } = settings;
-        let attempts = keep::attempts_dir(&data);
         let unusable = |path: &Path| {
             let path = path.to_owned();
             move |source| AgentError::Io { path, source }
         };
-        std::fs::create_dir_all(&attempts).map_err(unusable(&attempts))?;
+        let attempts = records::prepare(&data).map_err(unusable(&data))?;
         let devices = Watched::new(probe, rules)?;
         let info = WorkerInfo { name, devices: devices.infos(), cpus, memory, lease };
         let link = join(&info)?;
@@ -260,7 +259,8 @@ impl<L: Link + 'static> Agent<L> {
                 self.tidy(last_nudge.elapsed() >= IDLE_AFTER);
             }
             self.report(due);
-            if self.has_left() {
+            if self.may_leave() {
+                self.leave();
                 return;
             }
         }
@@ -486,13 +486,23 @@ impl<L: Link + 'static> Agent<L> {
         self.news.clear();
     }
 
-    fn has_left(&self) -> bool {
-        let Some((kill, left)) = &self.leaving else { return false };
-        let busy = *kill && self.mine.values().any(|m| !matches!(m.is, Is::Over(_)));
-        if !busy {
+    fn may_leave(&self) -> bool {
+        match self.leaving {
+            None => false,
+            Some((kill, _)) => !kill || self.mine.values().all(|m| matches!(m.is, Is::Over(_))),
+        }
+    }
+
+    /// Puts away what there is time for, and tells whoever waits that the agent has left.
+    fn leave(&mut self) {
+        let begun = Instant::now();
+        while !self.retired.is_empty() && begun.elapsed() < self.settings.every {
+            self.tidy(true);
+        }
+        records::give_back(&self.settings.data);
+        if let Some((_, left)) = self.leaving.take() {
             let _nobody_waits = left.send(());
         }
-        !busy
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Watched> {
