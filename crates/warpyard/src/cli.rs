@@ -1,8 +1,8 @@
 //! Every command by name. What each does is in a file of its own under `commands`.
 
 use crate::commands::{
-    act, admin, completions, down, gpus, history, info, logs, policies, policy, priority, ps, resume, retry,
-    run, schema, show, submit, up, wait, why, workers,
+    act, admin, completions, down, gpus, history, info, logs, plan, policies, policy, priority, ps, resume,
+    retry, run, schema, show, submit, up, wait, why, workers,
 };
 use crate::context::Context;
 use crate::exit::Exit;
@@ -95,6 +95,9 @@ pub(crate) enum Command {
     Info(info::Info),
     /// Stop the server; running tasks go on and are found again
     Down(down::Down),
+    /// Plan a workflow on unlike machines: which task where, from when to when
+    #[command(after_help = plan::algorithms())]
+    Plan(plan::Plan),
     /// Print the form of a document as JSON Schema
     Schema(schema::Schema),
     /// Look after the server's own state
@@ -130,6 +133,7 @@ impl Command {
             Self::History(command) => command.run(context),
             Self::Info(command) => command.run(context),
             Self::Down(command) => command.run(context),
+            Self::Plan(command) => command.run(context),
             Self::Schema(command) => command.run(context),
             Self::Admin(command) => command.run(context),
             Self::Completions(command) => command.run(context),

@@ -7,6 +7,7 @@ mod context;
 mod demo;
 mod exit;
 mod follow;
+mod lab;
 mod show;
 mod submission;
 mod usage;

@@ -28,6 +28,40 @@ pub(crate) enum Wrong {
         /// Why not.
         source: io::Error,
     },
+    /// A file that cannot be written.
+    #[error("cannot write {file}")]
+    UnwritableFile {
+        /// The file.
+        file: String,
+        /// Why not.
+        source: io::Error,
+    },
+    /// A file that does not hold what it should.
+    #[error("{file}: {source}")]
+    BadFile {
+        /// The file.
+        file: String,
+        /// What is wrong with it, and where.
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+    /// A name that nothing here has.
+    #[error("no {what} is called '{name}'{near} (there are {known})")]
+    NoSuchName {
+        /// What it would be.
+        what: &'static str,
+        /// The name.
+        name: String,
+        /// What may have been meant.
+        near: String,
+        /// Everything there is.
+        known: String,
+    },
+    /// An option of what is generated, where nothing is.
+    #[error("{0} goes with --generate, and means nothing without it")]
+    OnlyGenerated(&'static str),
+    /// A workflow that says nothing of machines.
+    #[error("{0} names no machines; give them with --machines FILE, or --machines 4 for four alike")]
+    NoMachines(String),
     /// Options of a task beside a file that has its tasks.
     #[error("{0} cannot go with a job file; write it there, in the task it is for")]
     TaskOptionsWithFile(String),

@@ -8,6 +8,7 @@ pub(crate) mod gpus;
 pub(crate) mod history;
 pub(crate) mod info;
 pub(crate) mod logs;
+pub(crate) mod plan;
 pub(crate) mod policies;
 pub(crate) mod policy;
 pub(crate) mod priority;

@@ -1,17 +1,20 @@
 //! What people see: tables, times and colours for every answer of the server. Renderers turn wire types into text and
 //! nothing else; they are told the width, the moment and the time zone, so that a test can fix all three.
 
+mod figure;
 pub(crate) mod gpus;
 pub(crate) mod history;
 pub(crate) mod job;
 pub(crate) mod jobs;
 mod paint;
+pub(crate) mod plan;
 pub(crate) mod policies;
 mod table;
 mod time;
 pub(crate) mod why;
 pub(crate) mod workers;
 
+pub(crate) use figure::{figure, percent, took};
 pub(crate) use paint::Paint;
 pub(crate) use table::{Align, Cell, Table};
 
