@@ -1,8 +1,8 @@
 //! Every command by name. What each does is in a file of its own under `commands`.
 
 use crate::commands::{
-    act, admin, completions, down, gpus, history, info, logs, plan, policies, policy, priority, ps, resume,
-    retry, run, schema, show, submit, up, wait, why, workers,
+    act, admin, allocate, completions, down, gpus, history, info, logs, plan, policies, policy, priority, ps,
+    resume, retry, run, schema, show, submit, up, wait, why, workers,
 };
 use crate::context::Context;
 use crate::exit::Exit;
@@ -98,6 +98,9 @@ pub(crate) enum Command {
     /// Plan a workflow on unlike machines: which task where, from when to when
     #[command(after_help = plan::algorithms())]
     Plan(plan::Plan),
+    /// Share GPUs of unlike types among jobs so that a goal is met
+    #[command(after_help = allocate::goals())]
+    Allocate(allocate::Allocate),
     /// Print the form of a document as JSON Schema
     Schema(schema::Schema),
     /// Look after the server's own state
@@ -134,6 +137,7 @@ impl Command {
             Self::Info(command) => command.run(context),
             Self::Down(command) => command.run(context),
             Self::Plan(command) => command.run(context),
+            Self::Allocate(command) => command.run(context),
             Self::Schema(command) => command.run(context),
             Self::Admin(command) => command.run(context),
             Self::Completions(command) => command.run(context),

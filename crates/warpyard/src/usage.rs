@@ -37,7 +37,11 @@ fn told(error: &clap::Error, verb: Option<&str>) -> String {
             let root = crate::cli::Cli::command();
             let known: Vec<&str> = root.get_subcommands().map(clap::Command::get_name).collect();
             let near = closest(&word, known).map(str::to_owned);
-            let near = near.or_else(|| context(ContextKind::SuggestedSubcommand));
+            // Of a command's own commands clap knows, but it takes much for near.
+            let near = near.or_else(|| {
+                let suggested = context(ContextKind::SuggestedSubcommand);
+                suggested.filter(|near| closest(&word, [near.as_str()]).is_some())
+            });
             match near {
                 Some(near) => format!("error: no such command '{}'; did you mean '{near}'?\n", shown(&word)),
                 None => {

@@ -56,6 +56,14 @@ pub(crate) enum Wrong {
         /// Everything there is.
         known: String,
     },
+    /// A goal that knows nothing of sharing.
+    #[error("--sharing: {goal} does not know sharing; {those} do")]
+    NoSharing {
+        /// The goal.
+        goal: &'static str,
+        /// Goals that do.
+        those: String,
+    },
     /// An option of what is generated, where nothing is.
     #[error("{0} goes with --generate, and means nothing without it")]
     OnlyGenerated(&'static str),

@@ -2,6 +2,7 @@
 
 pub(crate) mod act;
 pub(crate) mod admin;
+pub(crate) mod allocate;
 pub(crate) mod completions;
 pub(crate) mod down;
 pub(crate) mod gpus;

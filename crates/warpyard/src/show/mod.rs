@@ -1,6 +1,7 @@
 //! What people see: tables, times and colours for every answer of the server. Renderers turn wire types into text and
 //! nothing else; they are told the width, the moment and the time zone, so that a test can fix all three.
 
+pub(crate) mod allocate;
 mod figure;
 pub(crate) mod gpus;
 pub(crate) mod history;

@@ -1,0 +1,266 @@
+//! `allocate`: the shares, what they reach, and what keeps it from being more.
+
+use super::{Paint, Screen, counted, figure, percent, took};
+use serde::{Serialize, Serializer};
+use std::fmt::Write;
+use warpyard_allocate::{Answer, Certificate, Checked, GoalDef, Instance, PairShare, Sense, Shortfall};
+use warpyard_api::text::shown;
+
+/// More lines than this are for programs to read.
+const MOST_LINES: usize = 60;
+
+/// Less of a share than this is none to the eye.
+const NOTHING: f64 = 5e-5;
+
+/// An allocation that was made.
+pub(crate) struct Allocated<'a> {
+    pub(crate) goal: &'static GoalDef,
+    pub(crate) instance: &'a Instance,
+    pub(crate) answer: &'a Answer,
+    /// What checking found, where that was asked for.
+    pub(crate) checked: Option<Checked>,
+    /// Whether jobs may share.
+    pub(crate) sharing: bool,
+    /// How long solving took.
+    pub(crate) seconds: f64,
+}
+
+/// The form scripts rely on.
+#[derive(Serialize)]
+struct Form<'a> {
+    policy: &'a str,
+    objective: f64,
+    allocation: &'a warpyard_allocate::Shares,
+    normalised: &'a [f64],
+    prices: &'a [f64],
+    seconds: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pairs: Option<&'a [PairShare]>,
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    shortfalls: &'a [Shortfall],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    check: Option<Verified>,
+}
+
+#[derive(Serialize)]
+struct Verified {
+    feasible: bool,
+    optimal: bool,
+    bound: Option<f64>,
+    gap: f64,
+    excess: f64,
+}
+
+impl Serialize for Allocated<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Answer { objective, allocation, normalised, prices, pairs, shortfalls, .. } = self.answer;
+        let verified = |checked: &Checked| Verified {
+            feasible: true,
+            optimal: checked.bound.is_some(),
+            bound: checked.bound,
+            gap: checked.gap,
+            excess: checked.excess,
+        };
+        let form = Form {
+            policy: self.goal.name,
+            objective: *objective,
+            allocation,
+            normalised,
+            prices,
+            seconds: self.seconds,
+            pairs: self.sharing.then_some(pairs),
+            shortfalls,
+            check: self.checked.as_ref().map(verified),
+        };
+        form.serialize(serializer)
+    }
+}
+
+/// All of it in words.
+pub(crate) fn text(allocated: &Allocated<'_>, screen: &Screen) -> String {
+    let Allocated { goal, instance, answer, .. } = allocated;
+    let types: Vec<_> = instance.types.iter().map(|t| format!("{}x{}", t.count, shown(&t.name))).collect();
+    let mut out = format!(
+        "{}: {} on {} in {}\n  {}\n",
+        screen.paint(goal.name, Paint::Bold),
+        counted(instance.jobs.len() as u64, "job"),
+        types.join(", "),
+        took(allocated.seconds),
+        goal.summary
+    );
+    let better = match goal.sense {
+        Sense::Max => "more is better",
+        Sense::Min => "less is better",
+    };
+    let mut lines = vec![("objective", format!("{} ({better})", figure(answer.objective)))];
+    lines.extend(scarcity(allocated).map(|line| ("bottleneck", line)));
+    lines.extend(binding(allocated).map(|line| ("bound by", line)));
+    lines.extend(prices(allocated).map(|line| ("prices", line)));
+    lines.extend(allocated.checked.as_ref().map(|checked| ("checked", verdict(checked))));
+    for (label, value) in lines {
+        writeln!(out, "  {label:<10}  {value}").expect("a string takes all");
+    }
+    for Shortfall { id, needs, gets, .. } in &answer.shortfalls {
+        let (needs, gets) = (figure(*needs), figure(*gets));
+        writeln!(out, "  job {id} misses its deadline: it needs {needs} steps a second and gets {gets}")
+            .expect("a string takes all");
+    }
+    out.push('\n');
+    out.push_str(&matrix(allocated, screen));
+    out.push_str(&pairs(allocated));
+    out
+}
+
+/// Which type is scarce. A price holds for the first bit of a GPU more; a whole one brings at most that.
+fn scarcity(Allocated { goal, instance, answer, .. }: &Allocated<'_>) -> Option<String> {
+    let scarce = answer.bottleneck.scarce?;
+    let name = shown(&instance.types[scarce.gpu_type].name);
+    // A sum of logarithms has no percentages of its own; the mean of what is under them has.
+    let gain = match goal.name {
+        "strategy-proof" => (scarce.price / instance.jobs.len() as f64).exp_m1(),
+        _ => scarce.gain,
+    };
+    let gain = format!("up to {}", percent(gain));
+    Some(format!("{name} is scarce: one more {name} would {}", gained(goal, &gain)))
+}
+
+/// Whose own constraint binds.
+fn binding(Allocated { instance, answer, .. }: &Allocated<'_>) -> Option<String> {
+    let found = &answer.bottleneck;
+    let named: Vec<String> = found.jobs.iter().map(|m| instance.jobs[*m].id.to_string()).collect();
+    let more = found.binding.saturating_sub(named.len());
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    let noun = if found.binding == 1 { "job" } else { "jobs" };
+    (found.binding > 0).then(|| format!("{noun} {}{more}", named.join(", ")))
+}
+
+/// What one GPU more does, by goal.
+fn gained(goal: &GoalDef, gain: &str) -> String {
+    match goal.name {
+        "max-min" | "max-min-fill" => format!("raise everyone by {gain}"),
+        "hierarchical" => format!("raise the worst-off organisation by {gain}"),
+        "finish-time" => format!("lower the worst finish-time ratio by {gain}"),
+        "makespan" => format!("end the last job sooner by {gain}"),
+        "throughput" => format!("raise the total throughput by {gain}"),
+        "cost" => format!("raise the steps per money by {gain}"),
+        "strategy-proof" => format!("raise the geometric mean of speeds by {gain}"),
+        _ => format!("better the objective by {gain}"),
+    }
+}
+
+fn prices(allocated: &Allocated<'_>) -> Option<String> {
+    if matches!(allocated.answer.certificate, Certificate::Rule) {
+        return None;
+    }
+    let each = allocated.instance.types.iter().zip(&allocated.answer.prices);
+    let each: Vec<String> = each.map(|(t, price)| format!("{} {}", shown(&t.name), figure(*price))).collect();
+    Some(format!("{} (objective per GPU more)", each.join(", ")))
+}
+
+fn verdict(checked: &Checked) -> String {
+    match checked.bound {
+        Some(bound) => format!(
+            "the shares fit (to {:.0e}) and nothing passes {} (gap {:.0e})",
+            checked.excess.max(0.0),
+            figure(bound),
+            checked.gap.max(0.0)
+        ),
+        None => format!(
+            "the shares fit (to {:.0e}); the goal is a rule, there is no optimum to prove",
+            checked.excess.max(0.0)
+        ),
+    }
+}
+
+/// A row per job, a column per type; there are as many types as there are, so that no [`super::Table`] will do.
+fn matrix(allocated: &Allocated<'_>, screen: &Screen) -> String {
+    let Allocated { instance, answer, .. } = allocated;
+    let mut headings = vec!["JOB".to_owned(), "GPUS".to_owned()];
+    headings.extend(instance.types.iter().map(|t| shown(&t.name).into_owned()));
+    headings.push("SPEED".to_owned());
+    let rows = instance.jobs.iter().zip(answer.allocation.rows()).zip(&answer.normalised);
+    let rows = rows.take(MOST_LINES).map(|((job, shares), speed)| {
+        let mut row = vec![job.id.to_string(), job.gpus.to_string()];
+        row.extend(
+            shares.iter().map(|share| if *share < NOTHING { "·".into() } else { format!("{share:.4}") }),
+        );
+        row.push(format!("{speed:.4}"));
+        row
+    });
+    let rows: Vec<Vec<String>> = rows.collect();
+    let width = |column: usize| {
+        let all = std::iter::once(&headings).chain(&rows);
+        all.map(|row| row[column].chars().count()).max().unwrap_or(0)
+    };
+    let widths: Vec<usize> = (0..headings.len()).map(width).collect();
+    let line = |row: &[String]| {
+        let cells: Vec<String> =
+            row.iter().zip(&widths).map(|(cell, width)| format!("{cell:>width$}")).collect();
+        cells.join("  ")
+    };
+    let mut out = screen.paint(&line(&headings), Paint::Dim).into_owned() + "\n";
+    for row in &rows {
+        out.push_str(&line(row));
+        out.push('\n');
+    }
+    more(&mut out, instance.jobs.len(), "job");
+    out
+}
+
+fn pairs(allocated: &Allocated<'_>) -> String {
+    let Allocated { instance, answer, .. } = allocated;
+    let mut out = String::new();
+    for pair in answer.pairs.iter().take(MOST_LINES) {
+        let shares = pair.shares.iter().zip(&instance.types).filter(|(share, _)| **share >= NOTHING);
+        let shares: Vec<String> =
+            shares.map(|(share, t)| format!("{share:.4} on {}", shown(&t.name))).collect();
+        let [a, b] = pair.jobs.map(|m| instance.jobs[m].id);
+        writeln!(out, "jobs {a} and {b} together: {}", shares.join(", ")).expect("a string takes all");
+    }
+    more(&mut out, answer.pairs.len(), "pair");
+    out
+}
+
+fn more(out: &mut String, all: usize, noun: &str) {
+    if all > MOST_LINES {
+        writeln!(out, "… and {} more; --json lists them all", counted((all - MOST_LINES) as u64, noun))
+            .expect("a string takes all");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use warpyard_allocate::{GpuType, Job, Options, goal};
+
+    #[test]
+    fn the_worked_example_is_told_in_words() {
+        let gpu = |name: &str| GpuType { name: name.into(), count: 1, cost_per_hour: None };
+        let jobs = [[40.0, 10.0], [12.0, 4.0], [100.0, 50.0]];
+        let jobs = jobs.iter().zip(0..).map(|(row, id)| Job::new(id, row.to_vec())).collect();
+        let instance = Instance { types: vec![gpu("V100"), gpu("K80")], jobs, pairs: None, entities: None };
+        let goal = goal("max-min").unwrap();
+        let answer = goal.solve(&instance, Options::default()).unwrap();
+        let allocated = Allocated {
+            goal,
+            instance: &instance,
+            answer: &answer,
+            checked: None,
+            sharing: false,
+            seconds: 0.0,
+        };
+        insta::assert_snapshot!(text(&allocated, &Screen::for_tests(None)), @"
+        max-min: 3 jobs on 1xV100, 1xK80 in 0 µs
+          the worst-off job's weighted normalised throughput is as large as it can be
+          objective   0.7273 (more is better)
+          bottleneck  V100 is scarce: one more V100 would raise everyone by up to 60 %
+          bound by    jobs 0, 1, 2
+          prices      V100 0.4364, K80 0.1455 (objective per GPU more)
+
+        JOB  GPUS    V100     K80   SPEED
+          0     1  0.4545       ·  0.7273
+          1     1  0.4545  0.0909  0.7273
+          2     1  0.0909  0.9091  0.7273
+        ");
+    }
+}
