@@ -785,3 +785,24 @@ fn a_spawner_given_noise_leaves() {
     ours.write_all(&[0xff; 64]).unwrap();
     assert_eq!(spawner.wait().unwrap().code(), Some(1));
 }
+
+#[test]
+fn a_launch_that_comes_after_its_attempt_was_put_away_starts_nothing() {
+    let mut yard = Yard::new();
+    let launch = yard.script("echo ran >>$HOME/runs");
+    // A spawner that was given the launch but has not got to it, as when its worker was killed.
+    let mut late = Spawner::start(example("spawner"), Vec::<String>::new()).unwrap();
+    let stopped = Sighting::now(late.pid() as i32);
+    assert!(stopped.signal(libc::SIGSTOP).unwrap());
+    late.launch(&launch).unwrap();
+    yard.run(&launch);
+    fs::remove_dir_all(&launch.dir).unwrap();
+    // What it is given after that shows that it has got past the late launch.
+    let after = yard.script("exit 0");
+    late.launch(&after).unwrap();
+    assert!(stopped.signal(libc::SIGCONT).unwrap());
+    yard.exit(&AttemptDir::new(&after.dir));
+    drop(late);
+    assert!(!launch.dir.exists());
+    assert_eq!(fs::read_to_string(yard.path("runs")).unwrap(), "ran\n");
+}

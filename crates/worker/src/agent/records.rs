@@ -20,11 +20,8 @@ pub(super) fn prepare(data: &Path) -> io::Result<PathBuf> {
     match fs::read_link(&attempts) {
         // After a restart of the machine the link is there and what it led to is not.
         Ok(target) => make(&target)?,
-        Err(e) if e.kind() == io::ErrorKind::NotFound => match place_in_memory() {
-            Some(target) => {
-                make(&target)?;
-                symlink(&target, &attempts)?;
-            }
+        Err(e) if e.kind() == io::ErrorKind::NotFound => match in_memory() {
+            Some(root) => symlink(take_place(root)?, &attempts)?,
             None => fs::create_dir_all(&attempts)?,
         },
         // A directory of its own: an earlier start had no place in memory.
@@ -45,16 +42,31 @@ pub(super) fn give_back(data: &Path) {
 }
 
 fn make(dir: &Path) -> io::Result<()> {
-    fs::DirBuilder::new().recursive(true).mode(0o700).create(dir)
+    private().recursive(true).create(dir)
 }
 
-fn place_in_memory() -> Option<PathBuf> {
-    if !nix::unistd::geteuid().is_root() {
-        return None;
+fn private() -> fs::DirBuilder {
+    let mut builder = fs::DirBuilder::new();
+    builder.mode(0o700);
+    builder
+}
+
+/// The best place in memory, for whoever may use it.
+fn in_memory() -> Option<&'static Path> {
+    let lasts = |dir: &&&str| statfs(**dir).is_ok_and(|fs| fs.filesystem_type() == TMPFS_MAGIC);
+    let root = nix::unistd::geteuid().is_root().then(|| IN_MEMORY.iter().find(lasts)).flatten();
+    root.map(|dir| Path::new(*dir))
+}
+
+/// Makes a directory that nobody else has: two agents that shared one would take each other's attempts for theirs.
+fn take_place(root: &Path) -> io::Result<PathBuf> {
+    let mut number = 0u64;
+    loop {
+        let place = root.join(format!("warpyard-{}-{number}", std::process::id()));
+        match private().create(&place) {
+            Ok(()) => return Ok(place),
+            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => number += 1,
+            Err(e) => return Err(e),
+        }
     }
-    let in_memory = |dir: &&&str| statfs(**dir).is_ok_and(|fs| fs.filesystem_type() == TMPFS_MAGIC);
-    let root = IN_MEMORY.iter().find(in_memory)?;
-    // Two servers never share a data directory, but one may be made anew where another was: hence the process and time.
-    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).ok()?;
-    Some(Path::new(root).join(format!("warpyard-{}-{}", std::process::id(), since.as_micros())))
 }

@@ -28,6 +28,9 @@ const RETIRE_AT_ONCE: usize = 500;
 /// How long nothing must have happened for there to be time.
 const IDLE_AFTER: Duration = Duration::from_secs(3);
 
+/// How long an attempt may take to begin before it is launched again, which is safe: a directory starts at most once.
+const BEGINS_WITHIN: Duration = Duration::from_secs(20);
+
 /// How the agent reaches the server. Telling never waits for an answer: what was not heard is told again.
 pub trait Link: Send {
     /// Tells the server what there is.
@@ -139,7 +142,8 @@ struct Mine {
 }
 
 enum Is {
-    Beginning,
+    /// Launched then; whether its process runs is not known yet.
+    Beginning(Instant),
     Running,
     Frozen,
     Over(End),
@@ -148,7 +152,7 @@ enum Is {
 impl Is {
     fn local(&self) -> Local {
         match self {
-            Is::Beginning => Local::Beginning,
+            Is::Beginning(_) => Local::Beginning,
             Is::Running => Local::Running,
             Is::Frozen => Local::Frozen,
             Is::Over(_) => Local::Over,
@@ -359,7 +363,7 @@ impl<L: Link + 'static> Agent<L> {
         let dir = AttemptDir::new(launch.dir.clone());
         match self.spawner.launch(&launch) {
             Ok(delivery) => {
-                self.mine.insert(id, Mine { dir, is: Is::Beginning, uuids });
+                self.mine.insert(id, Mine { dir, is: Is::Beginning(Instant::now()), uuids });
                 if delivery == Delivery::SentToNewSpawner {
                     self.launch_again();
                 }
@@ -370,7 +374,7 @@ impl<L: Link + 'static> Agent<L> {
 
     /// A spawner died: what it had not begun is not known to be lost, and beginning it twice is impossible.
     fn launch_again(&mut self) {
-        let beginning: Vec<_> = self.mine.iter().filter(|(_, m)| matches!(m.is, Is::Beginning)).collect();
+        let beginning: Vec<_> = self.mine.iter().filter(|(_, m)| matches!(m.is, Is::Beginning(_))).collect();
         let lost: Vec<_> = beginning.into_iter().map(|(&id, _)| id).collect();
         for id in lost {
             self.mine.remove(&id);
@@ -380,7 +384,7 @@ impl<L: Link + 'static> Agent<L> {
     fn want(&mut self, id: AttemptId, want: Want) {
         let Some(mine) = self.mine.get(&id) else { return };
         let unchanged = mine.dir.want().is_ok_and(|w| w == Some(want));
-        if unchanged && !matches!(mine.is, Is::Beginning) {
+        if unchanged && !matches!(mine.is, Is::Beginning(_)) {
             return;
         }
         if let Err(e) = mine.dir.write_want(want) {
@@ -443,6 +447,8 @@ impl<L: Link + 'static> Agent<L> {
         for id in all {
             self.look_at(id);
         }
+        let stuck = |m: &Mine| matches!(m.is, Is::Beginning(at) if at.elapsed() > BEGINS_WITHIN);
+        self.mine.retain(|_, mine| !stuck(mine));
         if self.spawner.has_died() {
             match self.spawner.restart() {
                 Ok(()) => self.launch_again(),
@@ -473,7 +479,7 @@ impl<L: Link + 'static> Agent<L> {
         }
         let told = |(&id, mine): (&AttemptId, &Mine)| {
             let standing = match &mine.is {
-                Is::Beginning => return None,
+                Is::Beginning(_) => return None,
                 Is::Running => Standing::Running,
                 Is::Frozen => Standing::Frozen,
                 Is::Over(end) => Standing::Over(end.clone()),

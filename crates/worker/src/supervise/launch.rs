@@ -27,7 +27,7 @@ pub struct Launch {
     pub v: u32,
     /// Names the attempt in its records and pokes.
     pub key: String,
-    /// Where its records and logs go; absolute. Made if missing.
+    /// Where its records and logs go; absolute. Made by whoever launches, never by the supervisor.
     pub dir: PathBuf,
     /// Where `log`, `stdout` and `stderr` go when not to `dir`; absolute. Made at the first byte, so that a silent task
     /// has none. Records need not survive the machine and do well on a file system in memory; output should.

@@ -31,6 +31,14 @@ pub enum LaunchError {
         /// What the system said.
         source: io::Error,
     },
+    /// The attempt's directory could not be made.
+    #[error("cannot make {}", path.display())]
+    Directory {
+        /// Which.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
     /// The message could not be sent, even to a fresh spawner.
     #[error("cannot send a launch to the spawner")]
     Send(#[source] io::Error),
@@ -72,8 +80,10 @@ impl Spawner {
         Ok(Self { program, args, process })
     }
 
-    /// Hands a launch to the spawner. That the attempt runs is seen in its directory.
+    /// Makes the attempt's directory and hands a launch to the spawner. That the attempt runs is seen in the directory.
     pub fn launch(&mut self, launch: &Launch) -> Result<Delivery, LaunchError> {
+        let unmade = |source| LaunchError::Directory { path: launch.dir.clone(), source };
+        std::fs::create_dir_all(&launch.dir).map_err(unmade)?;
         if launch.write_to(&self.process.stream).is_ok() {
             return Ok(Delivery::Sent);
         }

@@ -92,11 +92,9 @@ pub(super) fn become_supervisor() -> io::Result<()> {
     Ok(())
 }
 
+/// Never makes the directory: one that is gone belonged to an attempt that is over, and this launch comes too late.
 fn enter(dir: &Path) -> io::Result<()> {
-    std::env::set_current_dir(dir).or_else(|_| {
-        std::fs::create_dir_all(dir)?;
-        std::env::set_current_dir(dir)
-    })
+    std::env::set_current_dir(dir)
 }
 
 /// Takes the attempt directory by making `running` in it, complete at once, and fails if there is one. Returns the
