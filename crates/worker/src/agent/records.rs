@@ -5,6 +5,7 @@
 //! such a place that nobody clears while processes still run; for everyone else they stay on the disk.
 
 use super::keep::attempts_dir;
+use crate::supervise::{Found, scan};
 use nix::sys::statfs::{TMPFS_MAGIC, statfs};
 use std::fs;
 use std::io;
@@ -14,6 +15,12 @@ use std::path::{Path, PathBuf};
 /// Places in memory that last until the machine restarts, the best first.
 const IN_MEMORY: [&str; 2] = ["/run", "/dev/shm"];
 
+/// What places in memory are called.
+const PREFIX: &str = "warpyard-";
+
+/// The file in a place that says which link leads to it.
+const OWNER: &str = "owner";
+
 /// Makes the directory of attempts ready, wherever it is.
 pub(super) fn prepare(data: &Path) -> io::Result<PathBuf> {
     let attempts = attempts_dir(data);
@@ -21,7 +28,10 @@ pub(super) fn prepare(data: &Path) -> io::Result<PathBuf> {
         // After a restart of the machine the link is there and what it led to is not.
         Ok(target) => make(&target)?,
         Err(e) if e.kind() == io::ErrorKind::NotFound => match in_memory() {
-            Some(root) => symlink(take_place(root)?, &attempts)?,
+            Some(root) => {
+                sweep(root);
+                symlink(take_place(root, &attempts)?, &attempts)?;
+            }
             None => fs::create_dir_all(&attempts)?,
         },
         // A directory of its own: an earlier start had no place in memory.
@@ -34,10 +44,24 @@ pub(super) fn prepare(data: &Path) -> io::Result<PathBuf> {
 /// Gives the place in memory back, if nothing is left in it.
 pub(super) fn give_back(data: &Path) {
     let attempts = attempts_dir(data);
-    if let Ok(target) = fs::read_link(&attempts)
-        && fs::remove_dir(target).is_ok()
-    {
+    let Ok(place) = fs::read_link(&attempts) else { return };
+    let empty = fs::read_dir(&place)
+        .is_ok_and(|mut entries| entries.all(|e| e.is_ok_and(|e| e.file_name() == OWNER)));
+    if empty && fs::remove_dir_all(&place).is_ok() {
         let _gone_already = fs::remove_file(attempts);
+    }
+}
+
+/// Removes places whose data directory is gone, unless something still runs in them.
+fn sweep(root: &Path) {
+    let entries = fs::read_dir(root).into_iter().flatten().flatten().map(|entry| entry.path());
+    for place in entries.filter(|p| p.file_name().is_some_and(|n| n.to_string_lossy().starts_with(PREFIX))) {
+        let owner = fs::read_to_string(place.join(OWNER)).map(PathBuf::from);
+        let abandoned = owner.is_ok_and(|owner| fs::read_link(owner).ok().as_ref() != Some(&place));
+        let runs = |found: &Found| matches!(found, Found::Running(_) | Found::Frozen(_));
+        if abandoned && scan(&place).is_ok_and(|all| !all.iter().any(|(_, found)| runs(found))) {
+            let _someone_elses = fs::remove_dir_all(&place);
+        }
     }
 }
 
@@ -59,14 +83,44 @@ fn in_memory() -> Option<&'static Path> {
 }
 
 /// Makes a directory that nobody else has: two agents that shared one would take each other's attempts for theirs.
-fn take_place(root: &Path) -> io::Result<PathBuf> {
+fn take_place(root: &Path, attempts: &Path) -> io::Result<PathBuf> {
     let mut number = 0u64;
     loop {
-        let place = root.join(format!("warpyard-{}-{number}", std::process::id()));
+        let place = root.join(format!("{PREFIX}{}-{number}", std::process::id()));
         match private().create(&place) {
-            Ok(()) => return Ok(place),
+            Ok(()) => {
+                fs::write(place.join(OWNER), attempts.as_os_str().as_encoded_bytes())?;
+                return Ok(place);
+            }
             Err(e) if e.kind() == io::ErrorKind::AlreadyExists => number += 1,
             Err(e) => return Err(e),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_goes_when_its_data_directory_has_gone_and_not_before() {
+        let root = tempfile::tempdir().expect("a directory");
+        let (kept, gone) =
+            (tempfile::tempdir().expect("a directory"), tempfile::tempdir().expect("a directory"));
+        let place_for = |data: &Path| {
+            let attempts = attempts_dir(data);
+            let place = take_place(root.path(), &attempts).expect("a place");
+            symlink(&place, &attempts).expect("a link");
+            place
+        };
+        let (first, second) = (place_for(kept.path()), place_for(gone.path()));
+        assert_ne!(first, second);
+        sweep(root.path());
+        assert!(first.exists() && second.exists());
+        drop(gone);
+        sweep(root.path());
+        assert!(first.exists() && !second.exists());
+        give_back(kept.path());
+        assert!(!first.exists() && !attempts_dir(kept.path()).exists());
     }
 }
