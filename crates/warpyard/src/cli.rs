@@ -1,11 +1,12 @@
 //! Every command by name. What each does is in a file of its own under `commands`.
 
 use crate::commands::{
-    act, admin, allocate, completions, down, gpus, history, info, logs, plan, policies, policy, priority, ps,
-    resume, retry, run, schema, show, submit, up, wait, why, workers,
+    act, admin, allocate, compare, completions, down, gpus, history, info, logs, plan, policies, policy,
+    priority, ps, reproduce, resume, retry, run, schema, show, sim, submit, trace, up, wait, why, workers,
 };
 use crate::context::Context;
 use crate::exit::Exit;
+use crate::lab;
 use clap::{Args, Parser, Subcommand};
 use std::path::PathBuf;
 
@@ -101,6 +102,17 @@ pub(crate) enum Command {
     /// Share GPUs of unlike types among jobs so that a goal is met
     #[command(after_help = allocate::goals())]
     Allocate(allocate::Allocate),
+    /// Simulate a workload under a policy
+    #[command(after_help = lab::policies())]
+    Sim(sim::Simulate),
+    /// Simulate the same workloads under several policies
+    #[command(after_help = lab::policies())]
+    Compare(compare::Compare),
+    /// Make traces to simulate, or look at them
+    Trace(trace::Trace),
+    /// Compute published tables anew, ours beside theirs
+    #[command(after_help = reproduce::tables())]
+    Reproduce(reproduce::Reproduce),
     /// Print the form of a document as JSON Schema
     Schema(schema::Schema),
     /// Look after the server's own state
@@ -138,6 +150,10 @@ impl Command {
             Self::Down(command) => command.run(context),
             Self::Plan(command) => command.run(context),
             Self::Allocate(command) => command.run(context),
+            Self::Sim(command) => command.run(context),
+            Self::Compare(command) => command.run(context),
+            Self::Trace(command) => command.run(context),
+            Self::Reproduce(command) => command.run(context),
             Self::Schema(command) => command.run(context),
             Self::Admin(command) => command.run(context),
             Self::Completions(command) => command.run(context),

@@ -2,6 +2,7 @@
 
 use std::io;
 use warpyard_api::wire::NotAPolicy;
+use warpyard_sim::workload::BadCluster;
 
 /// A request that cannot be made. Each says what to do instead.
 #[derive(Debug, thiserror::Error)]
@@ -64,6 +65,37 @@ pub(crate) enum Wrong {
         /// Goals that do.
         those: String,
     },
+    /// A line that describes no cluster.
+    #[error("--cluster: {0}; write such as 12xV100:16GiB,2xK80/8, or name a .toml file")]
+    BadCluster(BadCluster),
+    /// A trace with rows that cannot be read.
+    #[error("{file}: {rows}")]
+    BadTrace {
+        /// The file.
+        file: String,
+        /// The rows, by line.
+        rows: String,
+    },
+    /// A job that no server here could ever run.
+    #[error("{place}: the job can never run here: {why}; --count-rejected goes on without such jobs")]
+    NeverFits {
+        /// Where the job comes from.
+        place: String,
+        /// What it asks too much of.
+        why: String,
+    },
+    /// What the scheduler itself refuses.
+    #[error("{0}")]
+    Refused(String),
+    /// Run times that cannot be read.
+    #[error("--lengths: '{0}' is none; write log-uniform:10,1000, log-normal:300,1.2 or file:PATH")]
+    BadLengths(String),
+    /// A file that holds no run times.
+    #[error("--lengths: {0} does not hold run times in seconds, one a line")]
+    NotLengths(String),
+    /// A timeout below the run time.
+    #[error("--overestimate: {0} is not a finite number of at least 1")]
+    BadOverestimate(f64),
     /// An option of what is generated, where nothing is.
     #[error("{0} goes with --generate, and means nothing without it")]
     OnlyGenerated(&'static str),

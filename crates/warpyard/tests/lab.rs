@@ -263,3 +263,157 @@ mod allocate {
         assert!(found["check"]["gap"].as_f64().unwrap() < 1e-6, "{}", found["check"]);
     }
 }
+
+mod sim {
+    use super::*;
+
+    const COLUMNS: &str = "submitted,runs,timeout,gpus,gpu_memory,priority,user\n";
+
+    /// Three jobs for one GPU: the long one first, then two short ones while it runs.
+    fn three() -> String {
+        format!("{COLUMNS}0,100,100,1,,0,ann\n1,50,50,1,,0,bob\n\n2,10,10,1,,0,bob\n")
+    }
+
+    fn sorted(mut keys: Vec<&str>) -> Vec<&str> {
+        keys.sort_unstable();
+        keys
+    }
+
+    #[test]
+    fn a_report_has_the_shape_scripts_rely_on() {
+        let (_dir, [trace]) = files([("t.csv", &three())]);
+        let args = ["sim", "--cluster", "1xV100:16GiB", "--trace", &trace, "--policy", "sjf", "--json"];
+        let report = ask(&args).json();
+        let mut wanted = vec!["policy", "seed", "jobs", "finished", "rejected", "makespan_s", "utilisation"];
+        wanted.extend(["weighted_turnaround_s", "preemptions", "restarts", "events", "wall_seconds"]);
+        let spreads: Vec<String> = ["wait", "response", "completion"]
+            .iter()
+            .flat_map(|of| ["average", "p50", "p95", "p99", "max"].map(|what| format!("{what}_{of}_s")))
+            .collect();
+        wanted.extend(spreads.iter().map(String::as_str));
+        assert_eq!(keys(&report), sorted(wanted));
+        assert_eq!(
+            (&report["jobs"], &report["finished"], &report["rejected"]),
+            (&json!(3), &json!(3), &json!(0))
+        );
+        assert_eq!(report["makespan_s"], 160.0);
+        // The short one starts at 100, the middle one at 110: they waited 98 and 109 s.
+        assert_eq!(report["average_wait_s"].as_f64(), Some((0.0 + 109.0 + 98.0) / 3.0));
+        let jobs = ask(&[&args[..], &["--per-job"]].concat()).json()["per_job"].clone();
+        assert_eq!(jobs[2]["started_s"], 100.0, "{jobs}");
+        let said = ask(&args[..args.len() - 1]).out;
+        assert!(said.starts_with("sjf: 3 jobs, 3 finished\n"), "{said}");
+    }
+
+    #[test]
+    fn the_same_seed_gives_the_same_bytes() {
+        let dir = tempfile::tempdir().unwrap();
+        let trace = dir.path().join("t.csv");
+        let trace = trace.to_str().unwrap();
+        let generate = ["trace", "generate", "--jobs", "50", "--seed", "5", "--gpus", "1:0.8,2:0.2"];
+        let made = ask(&generate).out;
+        assert_eq!(ask(&[&generate[..], &["--out", trace]].concat()).code, Some(0));
+        assert_eq!(std::fs::read_to_string(trace).unwrap(), made);
+        let stats = ask(&["trace", "stats", trace, "--json"]).json();
+        assert_eq!(stats["jobs"], 50);
+        let jobs: u64 = stats["gpus"].as_object().unwrap().values().map(|n| n.as_u64().unwrap()).sum();
+        assert_eq!(jobs, 50, "{stats}");
+        let report = |source: &[&str]| {
+            let args = [&["sim", "--cluster", "4xV100", "--seed", "5", "--json"], source].concat();
+            let mut report = ask(&args).json();
+            report["wall_seconds"] = Value::Null;
+            report
+        };
+        let (traced, made) =
+            (report(&["--trace", trace]), report(&["--generate", "50", "--gpus", "1:0.8,2:0.2"]));
+        assert_eq!(traced, made, "whether it goes through a file makes no difference");
+    }
+
+    #[test]
+    fn policies_are_compared_with_intervals() {
+        let args = [
+            "compare",
+            "--cluster",
+            "2xV100",
+            "--generate",
+            "20",
+            "--policies",
+            "fifo,short-first:beta=2,sjf",
+        ];
+        let rows = ask(&[&args[..], &["--repeat", "8", "--json"]].concat()).json();
+        let names: Vec<_> =
+            rows.as_array().unwrap().iter().map(|row| row["policy"].as_str().unwrap()).collect();
+        assert_eq!(names, ["fifo", "short-first:beta=2", "sjf"]);
+        for row in rows.as_array().unwrap() {
+            let mean = row["average_completion_s"].as_f64().unwrap();
+            let interval = &row["intervals_95"]["average_completion_s"];
+            let (low, high) = (interval[0].as_f64().unwrap(), interval[1].as_f64().unwrap());
+            assert!(low < mean && mean < high, "{low} {mean} {high}");
+            assert_eq!(row["repeat"], 8);
+        }
+        assert!(rows[2]["average_wait_s"].as_f64() < rows[0]["average_wait_s"].as_f64(), "short ones first");
+        let (_dir, [trace]) = files([("t.csv", &three())]);
+        let args =
+            ["compare", "--cluster", "1xV100", "--trace", &trace, "--policies", "fifo,sjf", "--repeat", "9"];
+        let rows = ask(&[&args[..], &["--json"]].concat()).json();
+        let mean = &rows[0]["average_wait_s"];
+        assert_eq!(
+            rows[0]["intervals_95"]["average_wait_s"],
+            json!([mean, mean]),
+            "nothing is left to chance"
+        );
+        let said = ask(&args);
+        assert!(said.out.starts_with("POLICY") && said.err.starts_with("note: "), "{said:?}");
+    }
+
+    #[test]
+    fn a_cluster_may_be_a_file() {
+        let (_dir, [trace, cluster, empty]) = files([
+            ("t.csv", &three()),
+            ("c.toml", "[[server]]\nname = 'gpu1'\ngpus = '3xV100:16GiB'\n"),
+            ("empty.toml", ""),
+        ]);
+        let report = ask(&["sim", "--cluster", &cluster, "--trace", &trace, "--json"]).json();
+        assert_eq!(report["max_wait_s"], 0.0);
+        ask(&["sim", "--cluster", &empty, "--trace", &trace]).refused(&["empty.toml", "no devices"]);
+    }
+
+    #[test]
+    fn what_cannot_be_simulated_is_said_with_its_line_and_exits_with_2() {
+        let (_dir, [good, text, wide, header]) = files([
+            ("good.csv", &three()),
+            ("text.csv", &format!("{COLUMNS}0,ten,,1,,0,ann\n")),
+            ("wide.csv", &format!("{COLUMNS}0,10,,1,,0,ann\n\n1,10,,5,,0,ann\n")),
+            ("header.csv", "a,b\n1,2\n"),
+        ]);
+        let ask = |trace: &str, more: &[&str]| {
+            let args = ["sim", "--cluster", "4xV100", "--trace", trace];
+            super::ask(&[&args, more].concat())
+        };
+        ask(&good, &["--policy", "short-frist"]).refused(&["did you mean 'short-first'?", "backfill"]);
+        ask(&good, &["--policy", "short-first:delta=1"]).refused(&["'delta'", "alpha"]);
+        ask(&text, &[]).refused(&["text.csv: line 2: runs: 'ten'"]);
+        ask(&wide, &[]).refused(&["wide.csv: line 4", "gpus", "--count-rejected"]);
+        assert_eq!(ask(&wide, &["--count-rejected", "--json"]).json()["rejected"], 1);
+        ask(&header, &[]).refused(&["header.csv: line 1", "submitted,runs"]);
+        ask(&good, &["--users", "3"]).refused(&["--users goes with --generate"]);
+        let ask = super::ask;
+        ask(&["sim", "--cluster", "", "--generate", "3"]).refused(&["--cluster", "no devices"]);
+        ask(&["sim", "--cluster", "4V100", "--generate", "3"]).refused(&["--cluster", "4V100"]);
+        ask(&["sim", "--cluster", "4xV100"]).refused(&["--trace"]);
+        ask(&["trace", "stats", &text]).refused(&["text.csv: line 2"]);
+        ask(&["trace", "generate", "--jobs", "3", "--lengths", "even"])
+            .refused(&["--lengths", "log-uniform"]);
+    }
+
+    #[test]
+    fn a_published_table_is_computed_anew() {
+        let rows = ask(&["reproduce", "short-tasks", "--seeds", "20", "--json"]).json();
+        let first = &rows[0];
+        assert_eq!(keys(first), ["high", "low", "ours", "published", "row", "verdict"]);
+        assert_eq!((&first["row"], &first["published"]), (&json!("fifo response"), &json!(563.989)));
+        let said = ask(&["reproduce", "--seeds", "20"]).out;
+        assert_eq!(said.lines().count(), rows.as_array().unwrap().len() + 1, "{said}");
+        ask(&["reproduce", "hybrid"]).refused(&["no table is called 'hybrid'", "short-tasks"]);
+    }
+}

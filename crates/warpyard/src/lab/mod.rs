@@ -1,10 +1,20 @@
-//! What the commands without a server share: reading the files they are given, finding what is asked for by name, and
-//! saying how far a long computation is.
+//! What the commands without a server share: reading the files they are given, finding what is asked for by name,
+//! clusters and workloads to simulate, and saying how far a long computation is.
 
+mod cluster;
 mod file;
 mod named;
 mod progress;
+mod shape;
+mod simulate;
+mod trace;
+mod workload;
 
+pub(crate) use cluster::cluster;
 pub(crate) use file::{bad_file, keep, text_of};
 pub(crate) use named::{find, listed};
 pub(crate) use progress::Line;
+pub(crate) use shape::Shape;
+pub(crate) use simulate::{Bench, policies, policies_of, policy};
+pub(crate) use trace::{Trace, read_trace};
+pub(crate) use workload::{Source, Workload};

@@ -18,6 +18,11 @@ impl Line {
         Self { watched: std::io::stderr().is_terminal(), said: None }
     }
 
+    /// Whether anyone watches; otherwise nothing need be kept for saying.
+    pub(crate) fn is_watched(&self) -> bool {
+        self.watched
+    }
+
     /// Says how far it is, unless that was said a moment ago.
     pub(crate) fn say(&mut self, text: impl FnOnce() -> String) {
         if !self.watched || self.said.is_some_and(|said| said.elapsed() < EVERY) {

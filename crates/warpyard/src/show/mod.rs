@@ -2,6 +2,7 @@
 //! nothing else; they are told the width, the moment and the time zone, so that a test can fix all three.
 
 pub(crate) mod allocate;
+pub(crate) mod compare;
 mod figure;
 pub(crate) mod gpus;
 pub(crate) mod history;
@@ -10,14 +11,18 @@ pub(crate) mod jobs;
 mod paint;
 pub(crate) mod plan;
 pub(crate) mod policies;
+pub(crate) mod reproduce;
+pub(crate) mod sim;
 mod table;
 mod time;
+pub(crate) mod trace;
 pub(crate) mod why;
 pub(crate) mod workers;
 
 pub(crate) use figure::{figure, percent, took};
 pub(crate) use paint::Paint;
 pub(crate) use table::{Align, Cell, Table};
+pub(crate) use time::span_secs;
 
 use jiff::tz::TimeZone;
 use std::borrow::Cow;

@@ -1,0 +1,81 @@
+//! What a simulation is fed with: a trace from a file, or jobs made from a seed.
+
+use super::{Shape, Trace, read_trace};
+use crate::wrong::Wrong;
+use clap::Args;
+use std::sync::Arc;
+use warpyard_sim::workload::{Generator, TraceJob};
+
+/// Where jobs come from.
+#[derive(Debug, Args)]
+pub(crate) struct Source {
+    /// The jobs: a CSV file, as `warpyard trace generate` writes it; - reads standard input
+    #[arg(long, value_name = "FILE", required_unless_present = "generate", conflicts_with = "generate")]
+    trace: Option<String>,
+    /// Make so many jobs instead
+    #[arg(long, value_name = "JOBS")]
+    generate: Option<u64>,
+    #[command(flatten)]
+    shape: Shape,
+}
+
+/// Jobs to simulate.
+#[derive(Clone)]
+pub(crate) enum Workload {
+    /// The same every time.
+    Traced(Trace),
+    /// Others for every seed.
+    Made(Generator),
+}
+
+impl Source {
+    /// The jobs.
+    pub(crate) fn workload(&self) -> Result<Workload, Wrong> {
+        match (self.generate, &self.trace) {
+            (Some(jobs), _) => self.shape.generator(jobs).map(Workload::Made),
+            (None, file) => match self.shape.given() {
+                Some(option) => Err(Wrong::OnlyGenerated(option)),
+                None => read_trace(file.as_deref().unwrap_or("-")).map(Workload::Traced),
+            },
+        }
+    }
+}
+
+impl Workload {
+    /// How many jobs there are.
+    pub(crate) fn len(&self) -> u64 {
+        match self {
+            Self::Traced(trace) => trace.jobs.len() as u64,
+            Self::Made(generator) => generator.jobs,
+        }
+    }
+
+    /// The jobs in order of submission.
+    pub(crate) fn jobs(&self, seed: u64) -> Box<dyn Iterator<Item = TraceJob>> {
+        match self {
+            Self::Traced(trace) => {
+                let jobs = Arc::clone(&trace.jobs);
+                Box::new((0..jobs.len()).map(move |i| jobs[i].1.clone()))
+            }
+            Self::Made(generator) => Box::new(generator.clone().generate(seed)),
+        }
+    }
+
+    /// One job of each kind there is, with where it comes from. What a job made may ask for is known beforehand.
+    pub(crate) fn kinds(&self) -> Vec<(String, TraceJob)> {
+        match self {
+            Self::Traced(trace) => {
+                let mut seen = std::collections::BTreeSet::new();
+                let new = trace.jobs.iter().filter(|(_, job)| seen.insert((job.gpus, job.gpu_memory)));
+                new.map(|(line, job)| (format!("{}: line {line}", trace.file), job.clone())).collect()
+            }
+            Self::Made(generator) => {
+                let one = Generator { jobs: 1, ..generator.clone() };
+                let mut job = one.generate(0);
+                let Some(job) = job.next() else { return Vec::new() };
+                let of = |&(gpus, _): &(u16, f64)| ("--gpus".to_owned(), TraceJob { gpus, ..job.clone() });
+                generator.gpus.iter().map(of).collect()
+            }
+        }
+    }
+}

@@ -1,0 +1,55 @@
+//! `sim`: the figures of one simulation.
+
+use super::{Align, Paint, Screen, Table, counted, figure, percent, span_secs, took};
+use std::fmt::Write;
+use warpyard_api::text::shown;
+use warpyard_sim::SimReport;
+
+/// The figures in words, then how times are spread.
+pub(crate) fn text(report: &SimReport, screen: &Screen) -> String {
+    let rejected =
+        if report.rejected > 0 { format!(", {} rejected", report.rejected) } else { String::new() };
+    let mut out = format!(
+        "{}: {}, {} finished{rejected}\n",
+        screen.paint(&shown(&report.policy), Paint::Bold),
+        counted(report.jobs, "job"),
+        report.finished
+    );
+    let speed = figure((report.events as f64 / report.wall_seconds.max(1e-9)).round());
+    let lines = [
+        ("makespan", span_secs(report.makespan)),
+        ("utilisation", percent(report.utilisation)),
+        ("weighted turnaround", format!("{} s", figure(report.weighted_turnaround))),
+        ("stood still", counted(report.preemptions, "time")),
+        ("began again", counted(report.restarts, "time")),
+        (
+            "simulated",
+            format!(
+                "{} in {} ({speed} a second)",
+                counted(report.events, "event"),
+                took(report.wall_seconds)
+            ),
+        ),
+    ];
+    for (label, value) in lines {
+        writeln!(out, "  {label:<19}  {value}").expect("a string takes all");
+    }
+    out.push('\n');
+    let right = |heading| (heading, Align::Right);
+    let mut table = Table::new([
+        ("SECONDS", Align::Left),
+        right("MEAN"),
+        right("P50"),
+        right("P95"),
+        right("P99"),
+        right("MAX"),
+    ]);
+    let spreads = [("wait", report.wait), ("response", report.response), ("completion", report.completion)];
+    for (name, spread) in spreads {
+        let [mean, p50, p95, p99, max] =
+            [spread.average, spread.p50, spread.p95, spread.p99, spread.max].map(|s| format!("{s:.1}"));
+        table.row([name.into(), mean.into(), p50.into(), p95.into(), p99.into(), max.into()]);
+    }
+    out.push_str(&table.render(screen));
+    out
+}
