@@ -22,7 +22,8 @@ const IMPURE: &[&str] = &["tokio", "axum", "rusqlite", "nix", "libc", "ureq", "r
 fn dependencies(krate: &str) -> BTreeSet<String> {
     let manifest = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(krate).join("Cargo.toml");
     let text = std::fs::read_to_string(&manifest).unwrap_or_else(|e| panic!("{}: {e}", manifest.display()));
-    let table = text.lines().skip_while(|l| *l != "[dependencies]").skip(1).take_while(|l| !l.starts_with('['));
+    let table =
+        text.lines().skip_while(|l| *l != "[dependencies]").skip(1).take_while(|l| !l.starts_with('['));
     let name = |line: &str| line.split(['.', ' ', '=']).next().map(str::to_owned);
     table.filter(|l| !l.trim().is_empty() && !l.starts_with('#')).filter_map(name).collect()
 }
