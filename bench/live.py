@@ -13,6 +13,7 @@ import json
 import os
 import pathlib
 import shutil
+import sqlite3
 import statistics
 import subprocess
 import sys
@@ -171,6 +172,34 @@ def latencies(binary, rounds):
     return starts, ends
 
 
+def phases(binary, rounds):
+    """Where the time of an empty task goes, from the log and the attempt's own records; medians in milliseconds."""
+    server = Server(binary, "--gpus", "none", "--cpus", "4")
+    spans = {name: [] for name in ("schedule", "send", "start", "run", "report", "tell")}
+    boot_offset = time.time_ns() / 1e3 - time.clock_gettime_ns(time.CLOCK_BOOTTIME) / 1e3
+    try:
+        for _ in range(rounds):
+            begun = time.time_ns() / 1e3
+            job = server.submit(name="empty", command=["/bin/true"])
+            server.wait(job)
+            seen = time.time_ns() / 1e3
+            attempt = pathlib.Path(server.dir, "attempts", f"{job}.0.0.1")
+            exit = json.loads((attempt / "exit").read_text())
+            taken = json.loads((attempt / "running").read_text().splitlines()[0])["supervisor"]["seen_us"] + boot_offset
+            with sqlite3.connect(f"file:{server.dir}/log.db?mode=ro", uri=True) as log:
+                events = [(at, json.loads(body)["what"]) for at, body in log.execute("SELECT at, body FROM event")]
+
+            def moment(kind):
+                return next(at for at, what in reversed(events) if kind in what)
+
+            marks = [begun, moment("placed"), taken, exit["started_at"], exit["ended_at"], moment("ended"), seen]
+            for name, a, b in zip(spans, marks, marks[1:]):
+                spans[name].append((b - a) / 1e3)
+    finally:
+        server.stop()
+    return {name: statistics.median(values) for name, values in spans.items()}
+
+
 def million(binary):
     server = Server(binary, "--gpus", "fake:1xV100:16GiB", "--cpus", "2")
     try:
@@ -240,6 +269,18 @@ def main():
           "| 5 / 25 ms |")
     print(f"| the task's clock to the waiting caller | {statistics.median(ends):.1f} ms | {percentile(ends, .99):.1f} ms "
           "| 25 ms |")
+
+    print("\n| an empty task, median of 100 | ms |\n|---|---|")
+    words = {
+        "schedule": "schedule: from the request to the decision where it runs",
+        "send": "send: decision on disk, worker told, a supervisor has it",
+        "start": "start: until its process runs",
+        "run": "run: until its process and all it left are gone",
+        "report": "report: until the server has it",
+        "tell": "tell: on disk, and the waiting caller has the answer",
+    }
+    for name, ms in phases(binary, 100).items():
+        print(f"| {words[name]} | {ms:.2f} |")
 
     accepted, memory = million(binary)
     print("\n| a million-task array | | target |\n|---|---|---|")

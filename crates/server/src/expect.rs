@@ -8,7 +8,7 @@ use warpyard_api::quantity::{ByteSize, Micros};
 use warpyard_api::wire::{Sooner, StartRange};
 use warpyard_core::{Cluster, NodeId, Span, TaskId, Time};
 use warpyard_policies::POLICIES;
-use warpyard_sim::{Change, Limits, forecast, sooner};
+use warpyard_sim::{Change, Known, Limits, draw, forecast, sooner};
 
 /// How much a forecast may cost: a fraction of a second.
 const LIMITS: Limits = Limits { samples: 20, events: 5_000 };
@@ -25,6 +25,8 @@ pub(crate) struct Outlook {
     now: Time,
     /// How long tasks like those of a node ran before.
     ran: BTreeMap<NodeId, Vec<Span>>,
+    /// What share of their promise tasks of all kinds ran for.
+    kept: Vec<f64>,
 }
 
 impl Outlook {
@@ -45,7 +47,8 @@ impl Outlook {
                 ran.insert(node, before);
             }
         }
-        Outlook { cluster, now, ran }
+        let kept = history.promises_kept().unwrap_or_default();
+        Outlook { cluster, now, ran, kept }
     }
 
     /// When each of these tasks is expected to start; those nothing can be said about are left out.
@@ -85,21 +88,6 @@ impl Outlook {
             running.map_or(Span::ZERO, |a| a.ran + self.now.since(a.started.map_or(self.now, |_| a.since)));
         let promised = spec.expected().unwrap_or(Span::UNKNOWN);
         let before = self.ran.get(&task.node_id()).map(Vec::as_slice).unwrap_or_default();
-        let possible: Vec<Span> = before.iter().copied().filter(|r| *r > so_far).collect();
-        let whole = match possible.len() {
-            0 => promised.max(so_far),
-            n => possible[(scatter(task, sample) % n as u64) as usize],
-        };
-        whole - so_far
+        draw(Known { before, kept: &self.kept, promised }, so_far, task, sample)
     }
-}
-
-/// A number that looks random and is the same for the same task and sample.
-fn scatter(task: TaskId, sample: u32) -> u64 {
-    let mut x =
-        task.job.0 ^ (u64::from(task.node) << 40) ^ (u64::from(task.index) << 20) ^ (u64::from(sample) << 52);
-    for (shift, factor) in [(30, 0xbf58_476d_1ce4_e5b9u64), (27, 0x94d0_49bb_1331_11eb), (31, 1)] {
-        x = (x ^ (x >> shift)).wrapping_mul(factor).wrapping_add(0x9e37_79b9_7f4a_7c15);
-    }
-    x
 }

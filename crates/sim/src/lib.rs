@@ -7,6 +7,7 @@
 
 mod agenda;
 pub mod arrival;
+mod draw;
 pub mod forecast;
 mod machine;
 pub mod random;
@@ -18,6 +19,7 @@ pub mod sooner;
 pub mod workload;
 
 pub use arrival::{Arrival, Course, Runs};
+pub use draw::{Known, draw};
 pub use forecast::{Expected, Limits, forecast};
 pub use record::Record;
 pub use report::SimReport;

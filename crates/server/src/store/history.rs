@@ -172,6 +172,14 @@ impl History {
             .collect()
     }
 
+    /// What share of its timeout each of the latest tasks that succeeded ran for.
+    pub fn promises_kept(&self) -> rusqlite::Result<Vec<f64>> {
+        let sql = "SELECT ran * 1.0 / timeout FROM attempt WHERE outcome = 'succeeded' AND timeout > 0
+                   ORDER BY ended DESC LIMIT 200";
+        let mut query = self.db.prepare_cached(sql)?;
+        query.query_map([], |r| r.get(0))?.collect()
+    }
+
     /// When the first attempt of a job began.
     pub fn first_start(&self, job: JobId) -> rusqlite::Result<Option<Time>> {
         let mut query = self.db.prepare_cached("SELECT min(started) FROM attempt WHERE job = ?1")?;

@@ -1,5 +1,6 @@
 //! `ps`: one line for each job.
 
+use super::why::ordinal;
 use super::{Align, Cell, Paint, Screen, Table};
 use warpyard_api::wire::{JobView, Outcome, State};
 
@@ -61,7 +62,12 @@ fn start(job: &JobView, screen: &Screen) -> String {
 /// Why it waits, or how far it is.
 fn remark(job: &JobView) -> String {
     let progress = progress(job);
-    match (&job.why, progress.is_empty()) {
+    let place = job.position.filter(|_| job.state == State::Ready).map(|position| ordinal(position));
+    let why = match (place, &job.why) {
+        (Some(place), Some(why)) => Some(format!("{place}: {why}")),
+        (place, why) => place.or_else(|| why.clone()),
+    };
+    match (&why, progress.is_empty()) {
         (Some(why), true) => why.clone(),
         (Some(why), false) if job.state < State::Running => format!("{why}; {progress}"),
         (Some(why), false) if job.state == State::Done => format!("{progress}; {why}"),
@@ -149,7 +155,7 @@ pub(crate) mod tests {
     fn ps_looks_like_squeue() {
         insta::assert_snapshot!(table(&several(), &Screen::for_tests(None)), @r"
          ID  NAME        USER  ST         PRI  GPUS  WAIT/RUN  START         WHY
-        412  train       ann   ready        0     2    3m 12s  14:20–14:35   2 GPUs on one worker
+        412  train       ann   ready        0     2    3m 12s  14:20–14:35   4th: 2 GPUs on one worker
         408  sweep       bob   running      3     1   12m 40s                37/100 done, 8 running, 2 failed
           9  train       ann   held         0     2    3m 12s
          10  x\u{1b}[2J  ann   timed-out    0     2    1h 30m  Nov 14 12:00  ran into its timeout of 1h30m
@@ -160,7 +166,7 @@ pub(crate) mod tests {
     fn ps_fits_the_terminal() {
         insta::assert_snapshot!(table(&several(), &Screen::for_tests(Some(80))), @r"
          ID  NAME        USER  ST         PRI  GPUS  WAIT/RUN  START         WHY
-        412  train       ann   ready        0     2    3m 12s  14:20–14:35   2 GPUs on …
+        412  train       ann   ready        0     2    3m 12s  14:20–14:35   4th: 2 GPU…
         408  sweep       bob   running      3     1   12m 40s                37/100 don…
           9  train       ann   held         0     2    3m 12s
          10  x\u{1b}[2J  ann   timed-out    0     2    1h 30m  Nov 14 12:00  ran into i…

@@ -42,7 +42,7 @@ fn head(why: &WhyView, screen: &Screen) -> String {
     out
 }
 
-fn ordinal(number: u64) -> String {
+pub(super) fn ordinal(number: u64) -> String {
     let ending = match (number % 100, number % 10) {
         (11..=13, _) => "th",
         (_, 1) => "st",
