@@ -62,7 +62,7 @@ fn start(job: &JobView, screen: &Screen) -> String {
 /// Why it waits, or how far it is.
 fn remark(job: &JobView) -> String {
     let progress = progress(job);
-    let place = job.position.filter(|_| job.state == State::Ready).map(|position| ordinal(position));
+    let place = job.position.filter(|_| job.state == State::Ready).map(ordinal);
     let why = match (place, &job.why) {
         (Some(place), Some(why)) => Some(format!("{place}: {why}")),
         (place, why) => place.or_else(|| why.clone()),
