@@ -64,6 +64,30 @@ pub enum Reason {
     Skipped(Cause),
 }
 
+impl Reason {
+    /// A stable word for it, for programs.
+    pub fn word(&self) -> &'static str {
+        match self {
+            Reason::Held => "held",
+            Reason::AfterTasks(_) => "after-tasks",
+            Reason::AfterJobs(_) => "after-jobs",
+            Reason::ArrayFull { .. } => "array-full",
+            Reason::NoWorker => "no-worker",
+            Reason::NoRoom => "no-room",
+            Reason::Reserved { .. } => "reserved",
+            Reason::Withheld(_) => "withheld",
+            Reason::NotItsTurn => "not-its-turn",
+            Reason::Next => "next",
+            Reason::Starting => "starting",
+            Reason::Running => "running",
+            Reason::Paused(_) => "paused",
+            Reason::Stopping(_) => "stopping",
+            Reason::Done(_) => "done",
+            Reason::Skipped(_) => "skipped",
+        }
+    }
+}
+
 impl Why {
     /// A reason that has nothing to do with a queue.
     pub fn plain(reason: Reason) -> Why {

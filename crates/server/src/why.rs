@@ -153,7 +153,7 @@ pub(crate) fn explain(f: &Follower, task: TaskId, now: Time) -> Option<WhyView> 
         index: spec.array.as_ref().and_then(|a| a.value(task.index)),
         state: state(is),
         text,
-        code: Some(code(&why.reason).into()),
+        code: Some(why.reason.word().into()),
         needs: Needs {
             gpus: u32::from(spec.needs.gpus),
             gpu_memory_bytes: spec.needs.gpu_memory,
@@ -207,26 +207,4 @@ fn free(cluster: &Cluster) -> Vec<FreeDevice> {
         })
     });
     devices.filter(|d| d.free_bytes > 0).take(64).collect()
-}
-
-/// A stable word for each reason.
-fn code(reason: &Reason) -> &'static str {
-    match reason {
-        Reason::Held => "held",
-        Reason::AfterTasks(_) => "after-tasks",
-        Reason::AfterJobs(_) => "after-jobs",
-        Reason::ArrayFull { .. } => "array-full",
-        Reason::NoWorker => "no-worker",
-        Reason::NoRoom => "no-room",
-        Reason::Reserved { .. } => "reserved",
-        Reason::Withheld(_) => "withheld",
-        Reason::NotItsTurn => "not-its-turn",
-        Reason::Next => "next",
-        Reason::Starting => "starting",
-        Reason::Running => "running",
-        Reason::Paused(_) => "paused",
-        Reason::Stopping(_) => "stopping",
-        Reason::Done(_) => "done",
-        Reason::Skipped(_) => "skipped",
-    }
 }

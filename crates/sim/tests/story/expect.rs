@@ -1,7 +1,7 @@
 //! What a scenario expects, and what is there instead.
 
 use super::{Story, at, read};
-use warpyard_core::explain::{Reason, without_policy};
+use warpyard_core::explain::without_policy;
 use warpyard_core::{DeviceId, TaskId, TaskState};
 
 impl Story {
@@ -108,23 +108,6 @@ impl Story {
         let sim = self.sim()?;
         let view = sim.cluster().view();
         let why = without_policy(view, task).unwrap_or_else(|| sim.policy().explain(view, task, sim.now()));
-        Ok(match why.reason {
-            Reason::Held => "held",
-            Reason::AfterTasks(_) => "after-tasks",
-            Reason::AfterJobs(_) => "after-jobs",
-            Reason::ArrayFull { .. } => "array-full",
-            Reason::NoWorker => "no-worker",
-            Reason::NoRoom => "no-room",
-            Reason::Reserved { .. } => "reserved",
-            Reason::Withheld(_) => "withheld",
-            Reason::NotItsTurn => "not-its-turn",
-            Reason::Next => "next",
-            Reason::Starting => "starting",
-            Reason::Running => "running",
-            Reason::Paused(_) => "paused",
-            Reason::Stopping(_) => "stopping",
-            Reason::Done(_) => "done",
-            Reason::Skipped(_) => "skipped",
-        })
+        Ok(why.reason.word())
     }
 }
