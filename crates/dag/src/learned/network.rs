@@ -43,7 +43,7 @@ pub enum NetworkError {
     NotFinite(&'static str),
 }
 
-/// The trained weights, in the order of [`PARTS`].
+/// The trained weights, in the order of `PARTS`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Network {
     pub(super) weights: Vec<f32>,
