@@ -1,15 +1,19 @@
 //! The one that follows the engine: the same events on a state of its own, for everything that may take a while.
 
 use crate::clock::system_now;
+use crate::events::Notices;
 use crate::store::{History, Log, LogError};
 use crossbeam_channel::{Receiver, RecvTimeoutError};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 use tokio::sync::oneshot;
 use warpyard_core::engine::Engine;
+use warpyard_core::event::What;
 use warpyard_core::policy::Policy;
+use warpyard_core::pool::Placement;
 use warpyard_core::{Cluster, Event, JobId, Span, Time};
 
 /// How many events may lie between two snapshots.
@@ -43,6 +47,7 @@ pub struct Follower {
     snapshot_at: u64,
     snapshot: Option<JoinHandle<()>>,
     waiting: BTreeMap<JobId, Vec<oneshot::Sender<()>>>,
+    notices: Arc<Notices>,
 }
 
 impl Follower {
@@ -57,7 +62,23 @@ impl Follower {
         catch_up(engine.cluster(), &mut history, log)?;
         let snapshot_at = engine.cluster().seq();
         let (pending, snapshot, waiting) = Default::default();
-        Ok(Follower { engine, history, log_path, keep_events, pending, snapshot_at, snapshot, waiting })
+        let notices = Arc::new(Notices::starting_at(snapshot_at));
+        Ok(Follower {
+            engine,
+            history,
+            log_path,
+            keep_events,
+            pending,
+            snapshot_at,
+            snapshot,
+            waiting,
+            notices,
+        })
+    }
+
+    /// Where word of every change is left.
+    pub(crate) fn notices(&self) -> Arc<Notices> {
+        self.notices.clone()
     }
 
     /// The state.
@@ -107,7 +128,14 @@ impl Follower {
     }
 
     fn follow(&mut self, events: Vec<Event>) {
+        let mut left = Vec::new();
         for event in &events {
+            if let What::Ended { attempt, .. } = &event.what
+                && let Some((ending, _)) = self.cluster().view().attempt(attempt.task)
+            {
+                let Placement { worker, devices, .. } = &ending.placement;
+                left.extend(devices.iter().map(|(index, _)| (*worker, *index)));
+            }
             let effects = self.engine.follow(event);
             for job in effects.finished {
                 for waiting in self.waiting.remove(&job).unwrap_or_default() {
@@ -115,6 +143,7 @@ impl Follower {
                 }
             }
         }
+        self.notices.leave(self.engine.cluster(), &events, &left);
         self.pending.extend(events);
         if self.pending.len() >= ENTER_AT_MOST {
             self.enter_pending();

@@ -1,18 +1,21 @@
 //! The server: the engine on a real clock and a real disk, and the HTTP interface to it.
 //!
-//! [`live`] is the engine's thread and its follower, [`store`] the disk, `http` the interface, [`up`] all of it together
+//! [`live`] is the engine's thread and its follower, [`store`] the disk, `http` the interface, `pages` what people see of it, [`up`] all of it together
 //! with the worker inside. Nothing here decides what runs: that is the core's and the policies'.
 
 mod clock;
 pub mod config;
 mod convert;
 mod data;
+mod events;
 mod expect;
 mod follower;
 mod http;
 mod idempotency;
 pub mod live;
 mod logs;
+mod outlooks;
+mod pages;
 mod select;
 pub mod store;
 pub mod up;

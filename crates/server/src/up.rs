@@ -8,6 +8,7 @@ use crate::follower::{Follower, FollowerError};
 use crate::http::{self, App};
 use crate::idempotency::Keys;
 use crate::live::{CommandError, Live};
+use crate::pages::Doors;
 use crate::store::{History, Log, LogError};
 use std::io;
 use std::net::SocketAddr;
@@ -105,6 +106,8 @@ fn refused(why: &Rejected) -> String {
 pub struct Ready {
     /// Where it listens.
     pub url: String,
+    /// An address that lets whoever opens it first into the pages, for ten minutes.
+    pub login: String,
     /// Where its data is.
     pub data: PathBuf,
     /// The policy in force.
@@ -131,11 +134,13 @@ pub fn run(options: Options, ready: impl FnOnce(&Ready)) -> Result<(), UpError> 
     let loaded = log.load(choice.as_ref().unwrap_or(&default_policy()))?;
     let keep = options.config.keep_events.map_or(Span(30 * 24 * 3600 * 1_000_000), |k| Span(k.0));
     let follower = follower(&loaded.cluster, &log, data.path(), &log_path, keep)?;
+    let notices = follower.notices();
     let engine = build(loaded.cluster)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
     let runtime = runtime.map_err(UpError::Runtime)?;
     let listener = runtime.block_on(listen(&options))?;
-    let url = format!("http://{}", listener.local_addr().map_err(UpError::Runtime)?);
+    let address = listener.local_addr().map_err(UpError::Runtime)?;
+    let (url, port) = (format!("http://{address}"), address.port());
 
     let (stop, stopped) = mpsc::unbounded_channel();
     let broke = stop.clone();
@@ -144,9 +149,13 @@ pub fn run(options: Options, ready: impl FnOnce(&Ready)) -> Result<(), UpError> 
     });
     let agent =
         if options.no_worker { None } else { Some(start_worker(&options, data.path(), &live, &runtime)?) };
+    let doors = Doors::new(token, port);
+    let login = format!("{url}/login?once={}", doors.once().map_err(UpError::Runtime)?);
     let app = Arc::new(App {
         live: live.clone(),
-        token,
+        doors,
+        notices,
+        outlooks: Arc::default(),
         data: data.path().to_owned(),
         url: url.clone(),
         defaults: Defaults { timeout: options.config.default_timeout.map(|t| Span(t.0)), workdir: None },
@@ -163,6 +172,7 @@ pub fn run(options: Options, ready: impl FnOnce(&Ready)) -> Result<(), UpError> 
         let (policy, running) = state.map_err(|e| UpError::Runtime(io::Error::other(e)))?;
         ready(&Ready {
             url: url.clone(),
+            login,
             data: data.path().to_owned(),
             policy,
             devices: agent.as_ref().map(|a| a.devices().lock().expect("nobody panics here").describe()),

@@ -36,7 +36,7 @@ pub(crate) fn outcome(ended: Ended) -> Outcome {
     }
 }
 
-fn outcome_of_word(word: &str) -> Option<Outcome> {
+pub(crate) fn outcome_of_word(word: &str) -> Option<Outcome> {
     // An attempt that gave way ended neither well nor badly.
     Outcome::ALL.into_iter().find(|o| o.word() == word)
 }
@@ -58,7 +58,7 @@ pub(crate) fn task_name(cluster: &Cluster, task: TaskId) -> String {
 }
 
 /// How many of a node's tasks are in each state, and how those that ended did.
-fn tally(job: &Job, node: &Node) -> (Counts, OutcomeCounts) {
+pub(crate) fn tally(job: &Job, node: &Node) -> (Counts, OutcomeCounts) {
     let mut counts = Counts::default();
     let mut outcomes = OutcomeCounts::default();
     let waits = job.held || !job.waiting.is_empty() || node.unmet > 0;
@@ -208,7 +208,7 @@ fn one(cluster: &Cluster, task: TaskId) -> (Counts, OutcomeCounts) {
     sums
 }
 
-fn folded_task(cluster: &Cluster, job: &Job, node: NodeId) -> TaskView {
+pub(crate) fn folded_task(cluster: &Cluster, job: &Job, node: NodeId) -> TaskView {
     let spec = &job.spec.tasks[node.node as usize];
     let (counts, outcomes) = tally(job, &job.nodes[node.node as usize]);
     let state = overall(counts);
@@ -230,7 +230,7 @@ fn folded_task(cluster: &Cluster, job: &Job, node: NodeId) -> TaskView {
 }
 
 /// A task without its attempts, or an array folded.
-fn listed_task(f: &mut Follower, job: &Job, node: NodeId) -> TaskView {
+pub(crate) fn listed_task(f: &mut Follower, job: &Job, node: NodeId) -> TaskView {
     match job.spec.tasks[node.node as usize].array {
         Some(_) => folded_task(f.cluster(), job, node),
         None => TaskView { attempts: None, ..task(f, job, node.task(0)) },
@@ -376,6 +376,7 @@ pub(crate) fn gpus(cluster: &Cluster, watched: Option<&Watched>) -> Vec<GpuView>
                 temperature_celsius: reading
                     .and_then(|r| r.temperature_c)
                     .and_then(|t| i16::try_from(t).ok()),
+                power_watts: reading.and_then(|r| r.power_w),
                 unavailable: match (info.state, worker.online, worker.drained) {
                     (DeviceState::Gone, ..) => Some("the driver no longer knows it".into()),
                     (DeviceState::Foreign, ..) => Some("in use by someone else".into()),
@@ -402,6 +403,8 @@ fn tasks_on(cluster: &Cluster, tasks: &std::collections::BTreeSet<TaskId>, devic
                 Charge::Whole => whole,
                 Charge::Share(bytes) => *bytes,
             },
+            name: Some(job.spec.name.clone()),
+            since: Some(time(attempt.started.unwrap_or(attempt.placed))),
         })
     });
     here.collect()

@@ -36,6 +36,9 @@ pub struct GpuView {
     pub utilisation_percent: Option<u8>,
     /// How hot it is, where it tells.
     pub temperature_celsius: Option<i16>,
+    /// The power it draws, where it tells.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub power_watts: Option<u32>,
     /// Why no task starts on it now although it has room, such as a process that is not warpyard's.
     pub unavailable: Option<String>,
 }
@@ -49,6 +52,12 @@ pub struct GpuTask {
     pub user: String,
     /// The memory it was promised here; the whole device where nothing was said.
     pub memory_bytes: u64,
+    /// The job's name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// Since when it is there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub since: Option<Timestamp>,
 }
 
 /// Whether a worker takes tasks.

@@ -3,6 +3,7 @@
 
 mod job;
 mod machine;
+mod notice;
 mod policy;
 mod request;
 mod time;
@@ -10,6 +11,7 @@ mod why;
 
 pub use job::{AttemptView, Counts, HistoryRow, JobView, Outcome, OutcomeCounts, State, TaskView};
 pub use machine::{GpuTask, GpuView, InfoView, WorkerState, WorkerView};
+pub use notice::Notice;
 pub use policy::{NotAPolicy, ParamValue, ParamView, PolicySet, PolicyView};
 pub use request::{
     Acted, HistoryFilter, JobFilter, LogFilter, LogStream, Page, Priority, ProblemBody, Rebuilt, Retry,

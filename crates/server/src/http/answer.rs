@@ -1,11 +1,16 @@
-//! Refusals as `application/problem+json`, and what turns into them.
+//! Refusals as `application/problem+json`, what turns into them, and answers that come bit by bit.
 
 use crate::convert;
 use crate::live::{CommandError, Stopped};
 use axum::Json;
+use axum::body::{Body, Bytes};
 use axum::extract::rejection::{JsonRejection, QueryRejection};
 use axum::http::{HeaderValue, StatusCode, header::CONTENT_TYPE};
 use axum::response::{IntoResponse, Response};
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use tokio::sync::mpsc::Receiver;
 use warpyard_api::problem::{Problem, code};
 use warpyard_api::wire::ProblemBody;
 
@@ -75,5 +80,20 @@ impl From<JsonRejection> for Refusal {
 impl From<QueryRejection> for Refusal {
     fn from(rejection: QueryRejection) -> Refusal {
         Refusal::new(rejection.status().as_u16(), code::BAD_REQUEST, rejection.body_text())
+    }
+}
+
+/// A body of whatever comes, until no more does.
+pub(super) fn as_they_come(from: Receiver<Bytes>) -> Body {
+    Body::from_stream(Coming(from))
+}
+
+struct Coming(Receiver<Bytes>);
+
+impl futures_core::Stream for Coming {
+    type Item = Result<Bytes, Infallible>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        self.0.poll_recv(cx).map(|chunk| chunk.map(Ok))
     }
 }

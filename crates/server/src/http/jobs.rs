@@ -1,6 +1,6 @@
 //! Submitting jobs, listing them, looking at one, why it waits, what it printed.
 
-use super::answer::Refusal;
+use super::answer::{Refusal, as_they_come};
 use super::{App, Shared};
 use crate::clock::system_now;
 use crate::convert::{self, Defaults};
@@ -9,7 +9,7 @@ use crate::idempotency::Known;
 use crate::logs::{self, Wanted};
 use crate::{select, views, why};
 use axum::Json;
-use axum::body::{Body, Bytes};
+use axum::body::Bytes;
 use axum::extract::rejection::{JsonRejection, QueryRejection};
 use axum::extract::{Path, Query, State};
 use axum::http::header::CONTENT_TYPE;
@@ -249,7 +249,7 @@ async fn forecast(outlook: Outlook, tasks: Vec<TaskId>) -> HashMap<String, Start
 }
 
 /// The task a question about a job is about: the first that is not over, or the first of all.
-fn first_open(cluster: &Cluster, target: Target) -> Option<TaskId> {
+pub(crate) fn first_open(cluster: &Cluster, target: Target) -> Option<TaskId> {
     let job = cluster.job(target.job())?;
     let open_in = |node: NodeId| {
         let state = &job.nodes[node.node as usize];
@@ -277,11 +277,10 @@ pub(super) async fn logs(
     let LogFilter { task, index, attempt, stream, follow } = filter;
     let find = move |f: &mut crate::follower::Follower| which_log(f, &selector, task.as_deref(), index);
     let task = app.live.read(find).await??;
-    let (to, mut from) = mpsc::channel::<Bytes>(16);
+    let (to, from) = mpsc::channel::<Bytes>(16);
     let wanted = Wanted { task, attempt, stream, follow };
     tokio::spawn(logs::send(app.live.clone(), app.data.clone(), wanted, to));
-    let stream = futures_core_stream(move |cx| from.poll_recv(cx));
-    Ok(([(CONTENT_TYPE, "text/plain; charset=utf-8")], Body::from_stream(stream)).into_response())
+    Ok(([(CONTENT_TYPE, "text/plain; charset=utf-8")], as_they_come(from)).into_response())
 }
 
 fn which_log(
@@ -338,28 +337,4 @@ fn which_log(
         }
     };
     Ok(TaskId { job: job.id, node, index: at })
-}
-
-/// A stream from something that can be polled.
-fn futures_core_stream<F>(poll: F) -> Polled<F>
-where
-    F: FnMut(&mut std::task::Context<'_>) -> std::task::Poll<Option<Bytes>> + Unpin,
-{
-    Polled(poll)
-}
-
-struct Polled<F>(F);
-
-impl<F> futures_core::Stream for Polled<F>
-where
-    F: FnMut(&mut std::task::Context<'_>) -> std::task::Poll<Option<Bytes>> + Unpin,
-{
-    type Item = Result<Bytes, std::convert::Infallible>;
-
-    fn poll_next(
-        mut self: std::pin::Pin<&mut Self>,
-        cx: &mut std::task::Context<'_>,
-    ) -> std::task::Poll<Option<Self::Item>> {
-        (self.0)(cx).map(|chunk| chunk.map(Ok))
-    }
 }

@@ -1,13 +1,18 @@
-//! The server itself, its devices, workers, policies and history.
+//! The server itself, its devices, workers, policies and history, and word of what changes.
 
 use super::Shared;
-use super::answer::Refusal;
+use super::answer::{Refusal, as_they_come};
 use crate::{convert, views};
 use axum::Json;
+use axum::body::Bytes;
 use axum::extract::rejection::{JsonRejection, QueryRejection};
 use axum::extract::{Path, Query, State};
-use axum::http::StatusCode;
+use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::{IntoResponse, Response};
+use serde::Deserialize;
 use std::collections::HashMap;
+use tokio::sync::mpsc;
 use warpyard_api::problem::{Problem, code};
 use warpyard_api::wire::{
     GpuView, HistoryFilter, HistoryRow, InfoView, Page, PolicySet, PolicyView, Rebuilt, Shutdown, WorkerView,
@@ -133,6 +138,26 @@ pub(super) async fn history(
         Ok::<_, rusqlite::Error>(Page { items, next })
     };
     app.live.read(look).await?.map(Json).map_err(Refusal::internal)
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct EventsQuery {
+    /// The last event the caller knows of; the header `Last-Event-ID` of a stream that was cut goes before it.
+    after: Option<u64>,
+}
+
+pub(super) async fn events(
+    State(app): Shared,
+    headers: HeaderMap,
+    query: Result<Query<EventsQuery>, QueryRejection>,
+) -> Result<Response, Refusal> {
+    let last_seen = headers.get("last-event-id").and_then(|v| v.to_str().ok()).and_then(|v| v.parse().ok());
+    let after = last_seen.or(query?.0.after);
+    let (to, from) = mpsc::channel::<Bytes>(16);
+    tokio::spawn(crate::events::send(app.notices.clone(), after, to));
+    let headers = [(CONTENT_TYPE, "text/event-stream"), (CACHE_CONTROL, "no-store")];
+    Ok((headers, as_they_come(from)).into_response())
 }
 
 pub(super) async fn shutdown(

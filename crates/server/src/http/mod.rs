@@ -1,18 +1,22 @@
 //! The HTTP interface: what can be asked, who may ask, and how refusals look.
 
 mod act;
-mod answer;
-mod jobs;
+pub(crate) mod answer;
+pub(crate) mod jobs;
 mod machine;
 
 use crate::convert::Defaults;
+use crate::events::Notices;
 use crate::idempotency::Keys;
 use crate::live::Live;
+use crate::outlooks::Outlooks;
+use crate::pages::{self, Doors};
 use answer::Refusal;
 use axum::extract::{DefaultBodyLimit, Request, State};
 use axum::http::header::AUTHORIZATION;
+use axum::http::{Method, Uri};
 use axum::middleware::{self, Next};
-use axum::response::Response;
+use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post, put};
 use axum::{Json, Router};
 use std::path::PathBuf;
@@ -28,7 +32,9 @@ const BODY_LIMIT: usize = 16 << 20;
 /// What every request may use.
 pub(crate) struct App {
     pub(crate) live: Live,
-    pub(crate) token: String,
+    pub(crate) doors: Doors,
+    pub(crate) notices: Arc<Notices>,
+    pub(crate) outlooks: Arc<Outlooks>,
     pub(crate) data: PathBuf,
     pub(crate) url: String,
     pub(crate) defaults: Defaults,
@@ -40,9 +46,9 @@ pub(crate) struct App {
     pub(crate) stop: mpsc::UnboundedSender<bool>,
 }
 
-type Shared = State<Arc<App>>;
+pub(crate) type Shared = State<Arc<App>>;
 
-/// The interface, closed to whoever has no token.
+/// The interface and the pages, closed to whoever has no token and has not logged in.
 pub(crate) fn router(app: Arc<App>) -> Router {
     Router::new()
         .route("/v1/info", get(machine::info))
@@ -65,28 +71,32 @@ pub(crate) fn router(app: Arc<App>) -> Router {
         .route("/v1/policies", get(machine::policies))
         .route("/v1/policy", put(machine::set_policy))
         .route("/v1/history", get(machine::history))
+        .route("/v1/events", get(machine::events))
         .route("/v1/shutdown", post(machine::shutdown))
         .route("/v1/admin/rebuild", post(machine::rebuild))
-        .fallback(async || Refusal::new(404, code::NOT_FOUND, "there is nothing at this address"))
+        .merge(pages::router())
+        .fallback(async |uri: Uri| match uri.path().starts_with("/v1/") {
+            true => Refusal::new(404, code::NOT_FOUND, "there is nothing at this address").into_response(),
+            false => pages::nothing_here(),
+        })
         .layer(middleware::from_fn_with_state(app.clone(), let_in))
         .layer(DefaultBodyLimit::max(BODY_LIMIT))
         .with_state(app)
 }
 
-/// Lets in whoever has the token.
-async fn let_in(State(app): Shared, request: Request, next: Next) -> Result<Response, Refusal> {
-    let given = request
-        .headers()
-        .get(AUTHORIZATION)
-        .and_then(|v| v.to_str().ok())
-        .and_then(|v| v.strip_prefix("Bearer "));
-    match given {
-        Some(token) if same(token.trim().as_bytes(), app.token.as_bytes()) => Ok(next.run(request).await),
-        _ => Err(Refusal::new(401, code::UNAUTHORISED, "the token is missing or wrong")),
+/// Lets in whoever has the token or, to look but not to change anything, has logged in. Others are refused, or shown
+/// where to log in.
+async fn let_in(State(app): Shared, request: Request, next: Next) -> Response {
+    let path = request.uri().path();
+    let looks = matches!(*request.method(), Method::GET | Method::HEAD);
+    let given = request.headers().get(AUTHORIZATION).and_then(|v| v.to_str().ok());
+    let has_token = given.and_then(|v| v.strip_prefix("Bearer ")).is_some_and(|t| app.doors.is_token(t));
+    let open = path == "/login" || path.starts_with("/assets/");
+    if open || has_token || (looks && app.doors.knows(request.headers())) {
+        return next.run(request).await;
     }
-}
-
-/// Compares without telling by the time it takes where two texts differ.
-fn same(a: &[u8], b: &[u8]) -> bool {
-    a.len() == b.len() && a.iter().zip(b).fold(0, |d, (x, y)| d | (x ^ y)) == 0
+    if path.starts_with("/v1/") || !looks {
+        return Refusal::new(401, code::UNAUTHORISED, "the token is missing or wrong").into_response();
+    }
+    pages::login_instead(request.uri())
 }

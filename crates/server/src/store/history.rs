@@ -95,6 +95,8 @@ const TABLES: &str = "
         task_name TEXT, array_index INTEGER, user TEXT, worker TEXT, devices TEXT, placed INTEGER, started INTEGER,
         ended INTEGER, outcome TEXT, exit_code INTEGER, signal INTEGER, timeout INTEGER, detail TEXT, ran INTEGER, cpu INTEGER, peak_rss INTEGER,
         peak_gpu_memory INTEGER, PRIMARY KEY (job, node, position, number)) WITHOUT ROWID;
+    CREATE INDEX IF NOT EXISTS job_by_end ON job (finished);
+    CREATE INDEX IF NOT EXISTS job_by_user ON job (user);
     CREATE INDEX IF NOT EXISTS attempt_by_end ON attempt (ended);
     CREATE INDEX IF NOT EXISTS attempt_by_task ON attempt (user, job_name, task_name, ended);";
 
@@ -185,6 +187,35 @@ impl History {
         let mut query = self.db.prepare_cached("SELECT min(started) FROM attempt WHERE job = ?1")?;
         let first = query.query_row([job.0 as i64], |r| r.get::<_, Option<i64>>(0))?;
         Ok(first.map(|t| Time(t as u64)))
+    }
+
+    /// The attempts of a job that matter most now: those under way, then those that ended last.
+    pub fn attempts_lately(&self, job: JobId, most: u32) -> rusqlite::Result<Vec<AttemptRow>> {
+        let sql = "SELECT * FROM attempt WHERE job = ?1 ORDER BY ended IS NOT NULL, ended DESC LIMIT ?2";
+        let mut query = self.db.prepare_cached(sql)?;
+        query.query_map(params![job.0 as i64, most], read_attempt)?.collect()
+    }
+
+    /// Jobs that are over, the last first: of a user, and with a text in their name or as their id.
+    pub fn finished(
+        &self,
+        user: Option<&str>,
+        text: &str,
+        skip: usize,
+        most: usize,
+    ) -> rusqlite::Result<Vec<JobRow>> {
+        let sql = "SELECT id, name, user, submitted, finished, outcome, tasks, priority, project FROM job
+                   WHERE finished IS NOT NULL AND (?1 IS NULL OR user = ?1)
+                   AND (?2 = '' OR instr(lower(name), lower(?2)) > 0 OR CAST(id AS TEXT) = ?2)
+                   ORDER BY finished DESC, id DESC LIMIT ?4 OFFSET ?3";
+        let mut query = self.db.prepare_cached(sql)?;
+        query.query_map(params![user, text, skip as i64, most as i64], read_job)?.collect()
+    }
+
+    /// Everyone who ever submitted a job, the first two hundred by name.
+    pub fn users(&self) -> rusqlite::Result<Vec<String>> {
+        let mut query = self.db.prepare_cached("SELECT DISTINCT user FROM job ORDER BY user LIMIT 200")?;
+        query.query_map([], |r| r.get(0))?.collect()
     }
 
     /// How many attempts the tables have.

@@ -100,6 +100,7 @@ fn said(ready: &Ready) -> String {
     let mut out = format!("warpyard {} at {}\n", env!("CARGO_PKG_VERSION"), ready.url);
     let mut line =
         |label: &str, value: &str| writeln!(out, "  {label:<8} {value}").expect("a string takes all");
+    line("open", &ready.login);
     line("data", &ready.data.display().to_string());
     line("policy", &ready.policy);
     match &ready.devices {
@@ -118,7 +119,7 @@ fn said(ready: &Ready) -> String {
 }
 
 fn as_json(ready: &Ready) -> serde_json::Value {
-    json!({"url": ready.url, "data": ready.data, "policy": ready.policy, "gpus": ready.gpus,
+    json!({"url": ready.url, "login": ready.login, "data": ready.data, "policy": ready.policy, "gpus": ready.gpus,
            "cpus": MilliCpus(ready.cpus), "running": ready.running})
 }
 
@@ -129,6 +130,7 @@ mod tests {
     fn ready() -> Ready {
         Ready {
             url: "http://127.0.0.1:7700".to_owned(),
+            login: "http://127.0.0.1:7700/login?once=5f0c".to_owned(),
             data: "/data".into(),
             policy: "backfill".to_owned(),
             devices: Some("no NVIDIA library, no AMD card".to_owned()),
@@ -143,6 +145,7 @@ mod tests {
     fn a_machine_without_gpus_is_told_so_and_offers_cpus() {
         insta::assert_snapshot!(said(&ready()), @"
         warpyard 0.1.0 at http://127.0.0.1:7700
+          open     http://127.0.0.1:7700/login?once=5f0c
           data     /data
           policy   backfill
           gpus     none (no NVIDIA library, no AMD card); tasks get CPUs

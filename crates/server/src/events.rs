@@ -1,0 +1,263 @@
+//! Word of every change, for whoever shows the state: left by the follower, kept for a while, sent as server-sent events.
+//! It says where something changed and never what, so that it can be small, and bounded however slow a reader is.
+
+use axum::body::Bytes;
+use std::collections::{BTreeSet, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+use tokio::sync::broadcast::{self, error::RecvError};
+use tokio::sync::mpsc;
+use tokio::time::timeout;
+use warpyard_api::wire::Notice;
+use warpyard_core::event::What;
+use warpyard_core::{Cluster, Event, JobId, WorkerId};
+
+/// How many notices are kept for readers that come back.
+const KEPT: usize = 2_048;
+
+/// How far a connected reader may fall behind before it is cut off; it comes back and goes on from what is kept.
+const BEHIND: usize = 256;
+
+/// How many jobs a notice names before it just says that many changed.
+const NAMED: usize = 200;
+
+/// How long nothing is sent before a sign of life is.
+const SIGN_OF_LIFE: Duration = Duration::from_secs(15);
+
+/// How long a reader may take nothing before it is cut off.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// The notices of late, and whoever listens for more.
+pub(crate) struct Notices {
+    kept: Mutex<Kept>,
+    listeners: broadcast::Sender<Arc<Notice>>,
+}
+
+struct Kept {
+    /// Everything after this event is in the list.
+    from: u64,
+    /// The last event there was.
+    last: u64,
+    list: VecDeque<Arc<Notice>>,
+}
+
+/// What a reader finds when it comes.
+struct Welcome {
+    missed: Vec<Arc<Notice>>,
+    /// Where it stands, if what it missed is no longer known.
+    reset: Option<u64>,
+    more: broadcast::Receiver<Arc<Notice>>,
+}
+
+impl Notices {
+    /// None yet, after so many events.
+    pub(crate) fn starting_at(seq: u64) -> Notices {
+        let kept = Kept { from: seq, last: seq, list: VecDeque::new() };
+        Notices { kept: Mutex::new(kept), listeners: broadcast::Sender::new(BEHIND) }
+    }
+
+    /// Leaves word of events that were just applied to the cluster, and of the devices that attempts left by them.
+    pub(crate) fn leave(&self, cluster: &Cluster, events: &[Event], left: &[(WorkerId, u16)]) {
+        if events.is_empty() {
+            return;
+        }
+        let notice = Arc::new(notice(cluster, events, left));
+        let mut kept = self.kept();
+        kept.last = notice.seq;
+        kept.list.push_back(notice.clone());
+        if kept.list.len() > KEPT {
+            kept.from = kept.list.pop_front().map_or(kept.from, |oldest| oldest.seq);
+        }
+        // Sent while the list is held, so that nobody who comes now misses it or has it twice.
+        let _nobody_listens = self.listeners.send(notice);
+    }
+
+    fn welcome(&self, after: Option<u64>) -> Welcome {
+        let kept = self.kept();
+        let more = self.listeners.subscribe();
+        match after {
+            Some(after) if (kept.from..=kept.last).contains(&after) => {
+                let missed = kept.list.iter().filter(|n| n.seq > after).cloned().collect();
+                Welcome { missed, reset: None, more }
+            }
+            _ => Welcome { missed: vec![], reset: Some(kept.last), more },
+        }
+    }
+
+    fn kept(&self) -> MutexGuard<'_, Kept> {
+        self.kept.lock().expect("nobody panics while holding the notices")
+    }
+}
+
+/// Sends notices from an event on until the reader is gone or too slow.
+pub(crate) async fn send(notices: Arc<Notices>, after: Option<u64>, to: mpsc::Sender<Bytes>) {
+    let Welcome { missed, reset, mut more } = notices.welcome(after);
+    let put =
+        async |text: String| timeout(PATIENCE, to.send(text.into())).await.is_ok_and(|sent| sent.is_ok());
+    if let Some(seq) = reset
+        && !put(format!("id: {seq}\nevent: reset\ndata: {{\"seq\":{seq}}}\n\n")).await
+    {
+        return;
+    }
+    for notice in missed {
+        if !put(as_event(&notice)).await {
+            return;
+        }
+    }
+    loop {
+        let text = match timeout(SIGN_OF_LIFE, more.recv()).await {
+            Ok(Ok(notice)) => as_event(&notice),
+            Ok(Err(RecvError::Lagged(_) | RecvError::Closed)) => return,
+            Err(_) => ": still here\n\n".to_owned(),
+        };
+        if !put(text).await {
+            return;
+        }
+    }
+}
+
+fn as_event(notice: &Notice) -> String {
+    let data = serde_json::to_string(notice).expect("a notice is always JSON");
+    format!("id: {}\ndata: {data}\n\n", notice.seq)
+}
+
+fn notice(cluster: &Cluster, events: &[Event], left: &[(WorkerId, u16)]) -> Notice {
+    let (mut jobs, mut all) = (BTreeSet::new(), false);
+    let mut devices: BTreeSet<_> = left.iter().copied().collect();
+    for event in events {
+        jobs.extend(job_of(&event.what));
+        match &event.what {
+            What::WorkerJoined { worker, .. }
+            | What::WorkerLost { worker }
+            | What::WorkerDrained { worker, .. } => {
+                let count = cluster.worker(*worker).map_or(0, |w| w.info.devices.len());
+                devices.extend((0..count as u16).map(|index| (*worker, index)));
+                all = true;
+            }
+            What::DeviceChanged { device, .. } => {
+                devices.insert((device.worker, device.index));
+            }
+            What::Placed { placement, .. } => {
+                devices.extend(placement.devices.iter().map(|(index, _)| (placement.worker, *index)));
+            }
+            What::PolicySet { .. } => all = true,
+            _ => {}
+        }
+    }
+    let device = |(worker, index): (WorkerId, u16)| format!("{}/{index}", cluster.view().worker_name(worker));
+    Notice {
+        seq: cluster.seq(),
+        all: all || jobs.len() > NAMED,
+        jobs: jobs.iter().take(NAMED).map(ToString::to_string).collect(),
+        devices: devices.into_iter().map(device).collect(),
+    }
+}
+
+fn job_of(what: &What) -> Option<JobId> {
+    match what {
+        What::JobSubmitted { job, .. }
+        | What::JobHeld { job, .. }
+        | What::JobPriority { job, .. }
+        | What::Retried { job, .. }
+        | What::JobForgotten { job } => Some(*job),
+        What::Cancelled { node, .. } => Some(node.job),
+        What::Placed { attempt, .. }
+        | What::Started { attempt }
+        | What::PauseAsked { attempt, .. }
+        | What::Paused { attempt }
+        | What::ResumeAsked { attempt }
+        | What::Resumed { attempt }
+        | What::StopAsked { attempt, .. }
+        | What::Ended { attempt, .. } => Some(attempt.task.job),
+        What::WorkerJoined { .. }
+        | What::WorkerLost { .. }
+        | What::WorkerDrained { .. }
+        | What::DeviceChanged { .. }
+        | What::EnvKept { .. }
+        | What::PolicySet { .. } => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use warpyard_core::Time;
+    use warpyard_core::command::Command;
+    use warpyard_core::spec::{JobSpec, TaskSpec};
+    use warpyard_policies::default_policy;
+
+    /// A cluster with one more job, and word of it.
+    fn submit(cluster: &mut Cluster, notices: &Notices) {
+        let tasks = vec![TaskSpec { name: "t".into(), command: vec!["true".into()], ..TaskSpec::default() }];
+        let spec = JobSpec { name: "job".into(), tasks, ..JobSpec::default() };
+        let command = Command::Submit { user: "ann".into(), env: None, spec };
+        let events = cluster.decide(command, Time(1)).expect("a plain job");
+        for event in &events {
+            cluster.apply(event);
+        }
+        notices.leave(cluster, &events, &[]);
+    }
+
+    async fn ids(from: &mut mpsc::Receiver<Bytes>, most: usize) -> Vec<String> {
+        let mut ids = Vec::new();
+        while ids.len() < most
+            && let Some(bytes) = from.recv().await
+        {
+            let text = String::from_utf8(bytes.to_vec()).expect("events are text");
+            let kind = if text.contains("event: reset") { "reset " } else { "" };
+            ids.push(format!("{kind}{}", text.lines().next().expect("a line").trim_start_matches("id: ")));
+        }
+        ids
+    }
+
+    fn read(notices: &Arc<Notices>, after: Option<u64>) -> mpsc::Receiver<Bytes> {
+        let (to, from) = mpsc::channel(1);
+        tokio::spawn(send(notices.clone(), after, to));
+        from
+    }
+
+    #[tokio::test]
+    async fn a_reader_that_comes_back_has_everything_once() {
+        let (mut cluster, notices) = (Cluster::new(default_policy()), Arc::new(Notices::starting_at(0)));
+        for _ in 0..4 {
+            submit(&mut cluster, &notices);
+        }
+        let all = ids(&mut read(&notices, Some(0)), 4).await;
+        let cut: u64 = all[1].parse().expect("a number");
+        let mut again = read(&notices, Some(cut));
+        assert_eq!(ids(&mut again, 2).await, all[2..], "no gap and no repeat");
+        submit(&mut cluster, &notices);
+        assert_eq!(ids(&mut again, 1).await, [cluster.seq().to_string()], "and then what is new");
+    }
+
+    #[tokio::test]
+    async fn who_was_away_too_long_is_told_to_look_at_everything() {
+        let (mut cluster, notices) = (Cluster::new(default_policy()), Arc::new(Notices::starting_at(0)));
+        for _ in 0..KEPT + 2 {
+            submit(&mut cluster, &notices);
+        }
+        let now = format!("reset {}", cluster.seq());
+        assert_eq!(ids(&mut read(&notices, Some(0)), 1).await, [now.as_str()], "pruned");
+        assert_eq!(ids(&mut read(&notices, Some(1 << 40)), 1).await, [now.as_str()], "from another life");
+        assert_eq!(ids(&mut read(&notices, None), 1).await, [now.as_str()], "new");
+    }
+
+    #[tokio::test]
+    async fn a_slow_reader_is_cut_off_and_others_are_not() {
+        let (mut cluster, notices) = (Cluster::new(default_policy()), Arc::new(Notices::starting_at(0)));
+        let (mut slow, mut quick) = (read(&notices, Some(0)), read(&notices, Some(0)));
+        submit(&mut cluster, &notices);
+        let (first, _) = (ids(&mut slow, 1).await, ids(&mut quick, 1).await);
+        let mut seen = 0;
+        for _ in 0..BEHIND + 50 {
+            submit(&mut cluster, &notices);
+            seen += ids(&mut quick, 1).await.len();
+        }
+        assert_eq!(seen, BEHIND + 50);
+        let rest = ids(&mut slow, usize::MAX).await;
+        assert!(rest.len() < BEHIND, "cut off after {}", rest.len());
+        let last: u64 = rest.last().or(first.last()).expect("one").parse().expect("a number");
+        let back = ids(&mut read(&notices, Some(last)), BEHIND + 50 - rest.len()).await;
+        assert_eq!(back.last(), Some(&cluster.seq().to_string()), "what it missed is kept");
+    }
+}

@@ -1,0 +1,407 @@
+//! One job: its graph, its tasks, its attempts over time, what it asked for against what it used, what it printed, and
+//! in words why it waits or how it ended.
+
+use super::graph::{self, Graph, Item};
+use super::rows::Badge;
+use super::words::{Moment, moment, percent, size, span, text};
+use super::{Chrome, NoPage, html, log, wants_part};
+use crate::clock::system_now;
+use crate::follower::Follower;
+use crate::http::Shared;
+use crate::http::jobs::first_open;
+use crate::store::AttemptRow;
+use crate::{select, views, why};
+use askama::Template;
+use axum::extract::{Path, Query, State};
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::Response;
+use serde::Deserialize;
+use std::path::Path as FilePath;
+use warpyard_api::quantity::MilliCpus;
+use warpyard_api::wire::{JobView, Outcome, StartRange, State as Standing, TaskView, Timestamp};
+use warpyard_core::command::Target;
+use warpyard_core::spec::TaskSpec;
+use warpyard_core::{JobId, NodeId, TaskId, Time};
+
+/// How many attempts the page draws.
+const ATTEMPTS: u32 = 40;
+
+/// How many tasks it lists.
+const TASKS: usize = 100;
+
+#[derive(Debug, Default, Deserialize)]
+pub(super) struct Asked {
+    /// Whose output is wanted.
+    task: Option<String>,
+    index: Option<u32>,
+}
+
+#[derive(Template)]
+#[template(path = "job.html")]
+struct JobPage {
+    chrome: Chrome,
+    job: String,
+    name: String,
+    user: String,
+    project: String,
+    priority: i64,
+    badge: Badge,
+    submitted: Moment,
+    ran: Option<Moment>,
+    ended: Option<Moment>,
+    done: u64,
+    total: u64,
+    /// Why it waits, or how it ended, a sentence each.
+    reasons: Vec<String>,
+    went_wrong: bool,
+    expected: Option<Moment>,
+    graph: Option<Graph>,
+    tasks: Vec<Line>,
+    more_tasks: usize,
+    attempts: Vec<Bar>,
+    usage: Vec<Asking>,
+    log: Option<Printed>,
+}
+
+/// A task in the list.
+struct Line {
+    name: String,
+    badge: Badge,
+    counts: String,
+    needs: String,
+    why: String,
+}
+
+/// An attempt on the timeline.
+struct Bar {
+    task: String,
+    number: u32,
+    place: String,
+    badge: Badge,
+    x: f64,
+    width: f64,
+    took: Option<Moment>,
+    how: String,
+}
+
+/// Something asked for, and what was used of it.
+struct Asking {
+    task: String,
+    what: &'static str,
+    asked: String,
+    used: String,
+    meter: Option<f64>,
+    over: bool,
+}
+
+/// The end of a log.
+struct Printed {
+    task: String,
+    number: u32,
+    key: String,
+    from: String,
+    whole: String,
+    live: bool,
+    text: String,
+    cut: bool,
+}
+
+pub(super) async fn page(
+    State(app): Shared,
+    headers: HeaderMap,
+    Path(id): Path<String>,
+    Query(asked): Query<Asked>,
+) -> Result<Response, NoPage> {
+    let (starts, data, part) = (app.outlooks.latest(&app.live), app.data.clone(), wants_part(&headers));
+    let selector = select::parse(&id)?;
+    let look = move |f: &mut Follower| {
+        let number = select::job_number(f.cluster(), &selector)?;
+        let view = whole(f, number)?;
+        let waiting = first_open(f.cluster(), Target::Job(number)).filter(|_| view.state == Standing::Ready);
+        let expected = waiting.and_then(|task| starts.get(&task).copied());
+        let mut attempts = f.history().attempts_lately(number, ATTEMPTS)?;
+        attempts.sort_by_key(|a| (a.placed, a.attempt));
+        Ok::<_, NoPage>(JobPage::of(f, number, view, &attempts, expected, &asked, part, &data))
+    };
+    Ok(html(StatusCode::OK, &app.live.read(look).await??))
+}
+
+fn whole(f: &mut Follower, number: JobId) -> Result<JobView, NoPage> {
+    if let Some(job) = f.cluster().job(number).cloned() {
+        return Ok(views::listed(f, &job, None));
+    }
+    match f.history().job(number)? {
+        Some(row) => Ok(views::remembered(&row, &[])),
+        None => Err(select::unknown_job(number.0).into()),
+    }
+}
+
+impl JobPage {
+    #[expect(clippy::too_many_arguments, reason = "all of it is what one page shows, gathered once")]
+    fn of(
+        f: &Follower,
+        id: JobId,
+        view: JobView,
+        attempts: &[AttemptRow],
+        expected: Option<StartRange>,
+        asked: &Asked,
+        part: bool,
+        data: &FilePath,
+    ) -> JobPage {
+        let at = system_now();
+        let now = moment(at);
+        let job = f.cluster().job(id);
+        let specs = job.map(|j| &j.spec.tasks[..]).unwrap_or_default();
+        let went_wrong = view.outcome.is_some_and(|o| o != Outcome::Succeeded);
+        let started = view.started_at;
+        JobPage {
+            chrome: Chrome::of(f, format!("{} {}", id, text(&view.name)), "job", part),
+            job: id.to_string(),
+            name: text(&view.name),
+            user: text(&view.user),
+            project: text(view.project.as_deref().unwrap_or_default()),
+            priority: view.priority,
+            badge: Badge::of(view.state, view.outcome),
+            submitted: Moment::since(view.submitted_at, now),
+            ran: started.map(|s| match view.ended_at {
+                Some(e) => Moment::lasted(s, e),
+                None => Moment::since(s, now),
+            }),
+            ended: view.ended_at.map(|e| Moment::since(e, now)),
+            done: view.counts.done,
+            total: view.counts.total(),
+            reasons: reasons(f, id, &view, attempts, at),
+            went_wrong,
+            expected: expected.map(|range| Moment::range(range, now)),
+            graph: graph::draw(&items(&view, specs)),
+            more_tasks: view.tasks.len().saturating_sub(TASKS),
+            tasks: view.tasks.iter().take(TASKS).enumerate().map(|(i, t)| line(t, specs.get(i))).collect(),
+            attempts: bars(attempts, now),
+            usage: usage(specs, attempts),
+            log: chosen(attempts, asked).map(|row| printed(row, data)),
+        }
+    }
+}
+
+fn items(view: &JobView, specs: &[TaskSpec]) -> Vec<Item> {
+    let item = |(task, spec): (&TaskView, &TaskSpec)| Item {
+        name: text(&task.name),
+        badge: Badge::of(task.state, task.outcome),
+        done: task.counts.map(|c| (c.done, c.total())),
+        after: spec.after.iter().map(|a| a.node as usize).collect(),
+    };
+    view.tasks.iter().zip(specs).map(item).collect()
+}
+
+fn line(task: &TaskView, spec: Option<&TaskSpec>) -> Line {
+    let counts = task.counts.map(|mut counts| {
+        let parts = Standing::ALL.into_iter().rev().filter_map(|s| {
+            let n = *counts.of(s);
+            (n > 0).then(|| format!("{n} {}", s.word()))
+        });
+        parts.collect::<Vec<_>>().join(", ")
+    });
+    Line {
+        name: text(&task.name),
+        badge: Badge::of(task.state, task.outcome),
+        counts: counts.unwrap_or_default(),
+        needs: spec.map(|s| text(&why::needs_in_words(s))).unwrap_or_default(),
+        why: text(task.why.as_deref().unwrap_or_default()),
+    }
+}
+
+/// Why a job waits, or how it ended.
+fn reasons(f: &Follower, id: JobId, view: &JobView, attempts: &[AttemptRow], now: Time) -> Vec<String> {
+    let cluster = f.cluster();
+    let mut said = Vec::new();
+    if view.held {
+        said.push(format!("It is held; `warpyard release {id}` lets it go on."));
+    }
+    match (view.state, view.outcome) {
+        (Standing::Done, Some(Outcome::Succeeded)) => said.push("Every task succeeded.".into()),
+        (Standing::Done, _) => {
+            let bad = attempts.iter().rev().filter(|a| a.outcome.as_deref() != Some("succeeded"));
+            for row in bad.take(3) {
+                said.push(format!("{} {}.", attempt_name(row), how_ended(row)));
+            }
+            let skipped = view.tasks.iter().filter(|t| t.outcome == Some(Outcome::Skipped)).take(3);
+            said.extend(skipped.map(|t| match &t.why {
+                Some(why) => format!("{} never ran, because {why}.", t.name),
+                None => format!("{} never ran.", t.name),
+            }));
+            if said.is_empty() {
+                let word = view.outcome.map_or("over", Outcome::word);
+                said.push(format!("It is {word}."));
+            }
+        }
+        (Standing::Running, _) => said.extend(view.why.clone().map(|w| format!("Running: {w}."))),
+        _ => {
+            let open = first_open(cluster, Target::Job(id));
+            if let Some(answer) = open.and_then(|task| why::explain(f, task, now)) {
+                said.push(format!("Waiting: {}.", answer.text.join("; ")));
+                if let Some(place) = answer.position {
+                    said.push(format!("Place {place} in line."));
+                }
+                let ahead = answer.ahead.iter().map(|a| format!("{} of {} ({})", a.task, a.user, a.because));
+                let ahead: Vec<_> = ahead.collect();
+                if !ahead.is_empty() {
+                    said.push(format!("Ahead of it: {}.", ahead.join(", ")));
+                }
+            }
+        }
+    }
+    said.iter().map(|s| text(s)).collect()
+}
+
+fn attempt_name(row: &AttemptRow) -> String {
+    match row.array_index {
+        Some(index) => format!("{}[{index}]", row.task_name),
+        None => row.task_name.clone(),
+    }
+}
+
+/// How an attempt ended, as the rest of a sentence.
+fn how_ended(row: &AttemptRow) -> String {
+    match (row.outcome.as_deref(), row.exit_code, row.signal) {
+        (None, ..) if row.started.is_none() => "is being started".into(),
+        (None, ..) => "is running".into(),
+        (Some("timed-out"), ..) => match row.timeout {
+            Some(limit) => format!("ran longer than its timeout of {}", span((limit.0 / 1000) as i64)),
+            None => "ran longer than its timeout".into(),
+        },
+        (Some("cancelled"), ..) => "was cancelled".into(),
+        (Some("requeued"), ..) => "gave way, to run again later".into(),
+        (Some("succeeded"), ..) => "succeeded".into(),
+        (_, _, Some(9)) => "was ended by signal 9 (KILL), as the system does when memory runs out".into(),
+        (_, _, Some(11)) => "was ended by signal 11 (SEGV): it used memory that is not its own".into(),
+        (_, _, Some(signal)) => format!("was ended by signal {signal}"),
+        (_, Some(code), _) => format!("exited with code {code}"),
+        (Some("lost"), ..) => {
+            format!(
+                "was lost with its worker{}",
+                row.detail.as_ref().map(|d| format!(": {d}")).unwrap_or_default()
+            )
+        }
+        (Some(word), ..) => {
+            row.detail.clone().map_or_else(|| word.to_owned(), |d| format!("did not start: {d}"))
+        }
+    }
+}
+
+fn badge_of(row: &AttemptRow) -> Badge {
+    match row.outcome.as_deref() {
+        None if row.started.is_none() => Badge::of(Standing::Placed, None),
+        None => Badge::of(Standing::Running, None),
+        Some(word) => match views::outcome_of_word(word) {
+            Some(outcome) => Badge::ended(outcome),
+            None => Badge { word: "requeued", mark: "↺" },
+        },
+    }
+}
+
+fn bars(attempts: &[AttemptRow], now: Timestamp) -> Vec<Bar> {
+    let begin = attempts.iter().map(|a| a.placed).min().unwrap_or_default();
+    let last = attempts.iter().map(|a| a.ended.map_or(now, moment)).max().unwrap_or(now);
+    let whole = (last.as_millis() - moment(begin).as_millis()).max(1) as u64;
+    let bar = |row: &AttemptRow| {
+        let from = row.started.unwrap_or(row.placed);
+        let to = row.ended.map_or(now, moment);
+        let lead = (moment(from).as_millis() - moment(begin).as_millis()).max(0) as u64;
+        let took = (to.as_millis() - moment(from).as_millis()).max(0) as u64;
+        let x = percent(lead, whole).min(99.0);
+        Bar {
+            task: text(&attempt_name(row)),
+            number: row.attempt.number,
+            place: text(&match row.devices.is_empty() {
+                true => format!("{} CPUs", row.worker),
+                false => {
+                    let ids: Vec<_> = row.devices.iter().map(ToString::to_string).collect();
+                    format!("{}/{}", row.worker, ids.join(","))
+                }
+            }),
+            badge: badge_of(row),
+            x,
+            width: percent(took, whole).clamp(1.0, 100.0 - x),
+            took: row.started.map(|s| match row.ended {
+                Some(e) => Moment::lasted(moment(s), moment(e)),
+                None => Moment::since(moment(s), now),
+            }),
+            how: text(&how_ended(row)),
+        }
+    };
+    attempts.iter().map(bar).collect()
+}
+
+/// What tasks asked for beside the most any of their attempts used.
+fn usage(specs: &[TaskSpec], attempts: &[AttemptRow]) -> Vec<Asking> {
+    let mut all = Vec::new();
+    for (node, spec) in specs.iter().enumerate().take(12) {
+        let rows = || attempts.iter().filter(|a| a.attempt.task.node as usize == node && a.ended.is_some());
+        let mut add = |what, asked: Option<(String, f64)>, used: Option<(String, f64)>| {
+            let Some((used, amount)) = used else { return };
+            let share =
+                asked.as_ref().filter(|(_, limit)| *limit > 0.0).map(|(_, limit)| amount / limit * 100.0);
+            all.push(Asking {
+                task: text(&spec.name),
+                what,
+                asked: asked.map_or_else(|| "not said".into(), |(words, _)| words),
+                used,
+                meter: share.map(|s| (s * 10.0).round().min(1000.0) / 10.0),
+                over: share.is_some_and(|s| s > 100.0),
+            });
+        };
+        let bytes = |b: u64| (size(b), b as f64);
+        let peak = rows().filter_map(|a| a.peak_gpu_memory).max();
+        add("GPU memory", spec.needs.gpu_memory.map(bytes), peak.map(bytes));
+        let rss = rows().filter_map(|a| a.peak_rss).max();
+        add("memory", Some(spec.needs.memory).filter(|m| *m > 0).map(bytes), rss.map(bytes));
+        let time = |t: warpyard_core::Span| (span((t.0 / 1000) as i64), t.secs());
+        add("time", spec.timeout.map(time), rows().map(|a| a.ran).max().map(time));
+        let used_cpus = rows().filter(|a| a.ran.secs() > 0.0).map(|a| a.cpu.secs() / a.ran.secs());
+        let used_cpus = used_cpus.max_by(f64::total_cmp).map(|c| (format!("{c:.2} CPUs"), c));
+        let asked_cpus = Some(spec.needs.cpus).filter(|c| *c > 0);
+        add("CPUs", asked_cpus.map(|c| (format!("{} CPUs", MilliCpus(c)), f64::from(c) / 1000.0)), used_cpus);
+    }
+    all
+}
+
+/// The attempt whose output is shown: of the task that was asked for, else one that went wrong, else one that runs,
+/// else the last.
+fn chosen<'a>(attempts: &'a [AttemptRow], asked: &Asked) -> Option<&'a AttemptRow> {
+    let fits = |a: &&AttemptRow| {
+        asked.task.as_ref().is_none_or(|t| *t == a.task_name)
+            && asked.index.is_none_or(|i| a.array_index == Some(i))
+    };
+    let mine = || attempts.iter().rev().filter(fits);
+    let wrong = |a: &&AttemptRow| matches!(a.outcome.as_deref(), Some("failed" | "timed-out" | "lost"));
+    let runs = |a: &&AttemptRow| a.ended.is_none();
+    mine().find(runs).or_else(|| mine().find(wrong)).or_else(|| mine().next())
+}
+
+fn printed(row: &AttemptRow, data: &FilePath) -> Printed {
+    let TaskId { job, node, index } = row.attempt.task;
+    let (number, live) = (row.attempt.number, row.ended.is_none());
+    let piece =
+        log::tail(data, row.attempt).unwrap_or(log::Piece { text: String::new(), next: 0, cut: false });
+    let spec = NodeId { job, node };
+    let index_part = row.array_index.map(|i| format!("&index={i}")).unwrap_or_default();
+    Printed {
+        task: text(&attempt_name(row)),
+        number,
+        key: format!("{}-{index}-{number}-{live}", spec.node),
+        from: format!("/jobs/{job}/log?node={node}&position={index}&attempt={number}&from={}", piece.next),
+        whole: format!("/v1/jobs/{job}/logs?task={}{index_part}&attempt={number}", encoded(&row.task_name)),
+        live,
+        text: piece.text,
+        cut: piece.cut,
+    }
+}
+
+/// A name as part of an address.
+fn encoded(name: &str) -> String {
+    let byte = |b: u8| match b {
+        b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' => (b as char).to_string(),
+        b => format!("%{b:02X}"),
+    };
+    name.bytes().map(byte).collect()
+}

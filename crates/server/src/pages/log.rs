@@ -1,0 +1,112 @@
+//! The end of what an attempt printed, and what it prints next.
+
+use super::words::text;
+use super::{NoPage, kept_harmless};
+use crate::http::Shared;
+use axum::extract::{Path, Query, State};
+use axum::http::HeaderValue;
+use axum::response::{IntoResponse, Response};
+use serde::Deserialize;
+use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom};
+use std::path::Path as FilePath;
+use warpyard_core::{AttemptId, JobId, TaskId};
+use warpyard_worker::agent::log_dir;
+
+/// How much of a log a page has.
+const TAIL: u64 = 24 << 10;
+
+/// How many of its lines.
+const LINES: usize = 200;
+
+/// How much is sent at once to a page that follows.
+const MORE: u64 = 64 << 10;
+
+/// A piece of a log and where it ends in the file.
+pub(super) struct Piece {
+    pub(super) text: String,
+    pub(super) next: u64,
+    /// Whether something before it is left out.
+    pub(super) cut: bool,
+}
+
+/// The last lines.
+pub(super) fn tail(data: &FilePath, attempt: AttemptId) -> io::Result<Piece> {
+    let mut file = File::open(log_dir(data, attempt).join("log"))?;
+    let end = file.seek(SeekFrom::End(0))?;
+    let from = end.saturating_sub(TAIL);
+    let bytes = read(&mut file, from, TAIL)?;
+    // Where it was cut it begins with a whole line.
+    let begin = if from == 0 { 0 } else { bytes.iter().position(|b| *b == b'\n').map_or(0, |at| at + 1) };
+    let next = from + bytes.len() as u64;
+    let whole = harmless(&bytes[begin..]);
+    let ends: Vec<_> = whole.match_indices('\n').map(|(at, _)| at + 1).collect();
+    let skip = ends.len().saturating_sub(LINES);
+    let begin = if skip == 0 { 0 } else { ends[skip - 1] };
+    Ok(Piece { cut: from > 0 || skip > 0, text: whole[begin..].to_owned(), next })
+}
+
+fn read(file: &mut File, from: u64, most: u64) -> io::Result<Vec<u8>> {
+    file.seek(SeekFrom::Start(from))?;
+    let mut bytes = Vec::new();
+    file.take(most).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// Output as text that nothing obeys, line by line.
+fn harmless(bytes: &[u8]) -> String {
+    let mut out = String::with_capacity(bytes.len());
+    for line in String::from_utf8_lossy(bytes).split_inclusive('\n') {
+        let (line, end) = line.strip_suffix('\n').map_or((line, ""), |line| (line, "\n"));
+        // A progress bar draws over itself; only its last state would be left on a terminal.
+        let line = line.strip_suffix('\r').unwrap_or(line);
+        out.push_str(&text(line.rsplit('\r').next().unwrap_or(line)));
+        out.push_str(end);
+    }
+    out
+}
+
+#[derive(Deserialize)]
+pub(super) struct Asked {
+    node: u32,
+    position: u32,
+    attempt: u32,
+    from: u64,
+}
+
+/// What an attempt printed from a place on, up to a whole line; the header `x-next` says where to go on.
+pub(super) async fn more(
+    State(app): Shared,
+    Path(job): Path<u64>,
+    Query(asked): Query<Asked>,
+) -> Result<Response, NoPage> {
+    let task = TaskId { job: JobId(job), node: asked.node, index: asked.position };
+    let (data, attempt) = (app.data.clone(), task.attempt(asked.attempt));
+    let piece = tokio::task::spawn_blocking(move || {
+        let mut file = File::open(log_dir(&data, attempt).join("log"))?;
+        let mut bytes = read(&mut file, asked.from, MORE)?;
+        if (bytes.len() as u64) < MORE {
+            bytes.truncate(bytes.iter().rposition(|b| *b == b'\n').map_or(0, |at| at + 1));
+        }
+        Ok::<_, io::Error>((harmless(&bytes), asked.from + bytes.len() as u64))
+    });
+    let (text, next) = match piece.await {
+        Ok(Ok(piece)) => piece,
+        Ok(Err(_)) => (String::new(), asked.from),
+        Err(e) => return Err(NoPage::Failed(e.to_string())),
+    };
+    Ok((kept_harmless("text/plain; charset=utf-8"), [("x-next", HeaderValue::from(next))], text)
+        .into_response())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn output_is_shown_and_not_obeyed() {
+        assert_eq!(harmless(b"10 %\r50 %\r100 %\r\nred \x1b[31m\nhalf"), "100 %\nred \\u{1b}[31m\nhalf");
+        assert_eq!(harmless("right\u{202e}left\n".as_bytes()), "right\\u{202e}left\n");
+        assert_eq!(harmless(&[0xff, b'\n']), "\u{fffd}\n");
+    }
+}

@@ -1,0 +1,263 @@
+//! The pages: what people see in a browser. Drawn here from the same state and views the interface has, nothing in them
+//! is decided here, and nothing can be changed from them yet. Every page is whole without its script; the script asks
+//! for it again when a notice concerns it and swaps the parts that are marked live.
+
+mod doors;
+mod finished;
+mod graph;
+mod job;
+mod log;
+mod now;
+mod queue;
+mod rows;
+mod words;
+
+#[cfg(test)]
+mod tests;
+
+pub(crate) use doors::Doors;
+
+use crate::clock::system_now;
+use crate::follower::Follower;
+use crate::http::{App, Shared};
+use crate::live::Stopped;
+use askama::Template;
+use axum::Router;
+use axum::extract::{Form, Path, Query, State};
+use axum::http::header::{
+    CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderName, HeaderValue, LOCATION, REFERRER_POLICY,
+    RETRY_AFTER, SET_COOKIE, X_CONTENT_TYPE_OPTIONS,
+};
+use axum::http::{HeaderMap, Method, StatusCode, Uri};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use doors::Outside;
+use serde::Deserialize;
+use std::sync::Arc;
+use warpyard_api::problem::Problem;
+use warpyard_api::wire::Timestamp;
+
+/// What a browser may do with a page: nothing but show it, with our own style and script.
+const POLICY: &str = "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; \
+    img-src 'self' data:; base-uri 'none'; form-action 'self'; frame-ancestors 'none'";
+
+/// Set by the pages' script when it only wants what changes.
+const PART: &str = "x-warpyard-part";
+
+/// The pages' addresses.
+pub(crate) fn router() -> Router<Arc<App>> {
+    Router::new()
+        .route("/", get(now::page))
+        .route("/queue", get(queue::page))
+        .route("/finished", get(finished::page))
+        .route("/jobs/{id}", get(job::page))
+        .route("/jobs/{id}/log", get(log::more))
+        .route("/login", get(login_page).post(login))
+        .route("/assets/{name}", get(asset))
+}
+
+/// What is around every page.
+struct Chrome {
+    title: String,
+    /// Which entry of the menu it is.
+    here: &'static str,
+    /// Whether only the inside is wanted.
+    part: bool,
+    /// The last event the page knows of.
+    seq: u64,
+    now: Timestamp,
+    host: String,
+    policy: String,
+}
+
+impl Chrome {
+    fn of(f: &Follower, title: impl Into<String>, here: &'static str, part: bool) -> Chrome {
+        let mut workers = f.cluster().workers().map(|(_, w)| words::text(&w.info.name));
+        let host = match (workers.next(), workers.count()) {
+            (None, _) => "no worker".into(),
+            (Some(only), 0) => only,
+            (Some(first), others) => format!("{first} and {others} more"),
+        };
+        let (seq, policy) = (f.cluster().seq(), words::text(&f.cluster().policy().to_string()));
+        Chrome { title: title.into(), here, part, seq, now: words::moment(system_now()), host, policy }
+    }
+}
+
+fn wants_part(headers: &HeaderMap) -> bool {
+    headers.contains_key(PART)
+}
+
+/// Why there is no page.
+enum NoPage {
+    /// There is nothing there; in words.
+    Missing(String),
+    /// The server is stopping.
+    Stopping,
+    /// The server failed.
+    Failed(String),
+}
+
+impl From<Stopped> for NoPage {
+    fn from(_: Stopped) -> NoPage {
+        NoPage::Stopping
+    }
+}
+
+impl From<Problem> for NoPage {
+    fn from(problem: Problem) -> NoPage {
+        NoPage::Missing(problem.message)
+    }
+}
+
+impl From<rusqlite::Error> for NoPage {
+    fn from(error: rusqlite::Error) -> NoPage {
+        NoPage::Failed(error.to_string())
+    }
+}
+
+#[derive(Template)]
+#[template(path = "missing.html")]
+struct Missing {
+    title: &'static str,
+    words: String,
+}
+
+impl IntoResponse for NoPage {
+    fn into_response(self) -> Response {
+        let (status, title, words) = match self {
+            NoPage::Missing(words) => (StatusCode::NOT_FOUND, "Nothing here", words),
+            NoPage::Stopping => {
+                (StatusCode::SERVICE_UNAVAILABLE, "Stopping", "the server is stopping".to_owned())
+            }
+            NoPage::Failed(error) => {
+                eprintln!("warpyard: a page failed: {error}");
+                let words = "the server's output says what went wrong".to_owned();
+                (StatusCode::INTERNAL_SERVER_ERROR, "This went wrong", words)
+            }
+        };
+        html(status, &Missing { title, words: words::text(&words) })
+    }
+}
+
+/// The answer to an address that is none.
+pub(crate) fn nothing_here() -> Response {
+    NoPage::Missing("there is nothing at this address".into()).into_response()
+}
+
+/// A page on its way, with all that keeps it harmless.
+fn html(status: StatusCode, page: &impl Template) -> Response {
+    match page.render() {
+        Ok(text) => (status, kept_harmless("text/html; charset=utf-8"), text).into_response(),
+        Err(e) => {
+            eprintln!("warpyard: a page cannot be drawn: {e}");
+            StatusCode::INTERNAL_SERVER_ERROR.into_response()
+        }
+    }
+}
+
+fn kept_harmless(kind: &'static str) -> [(HeaderName, HeaderValue); 5] {
+    [
+        (CONTENT_TYPE, HeaderValue::from_static(kind)),
+        (CONTENT_SECURITY_POLICY, HeaderValue::from_static(POLICY)),
+        (X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff")),
+        (REFERRER_POLICY, HeaderValue::from_static("no-referrer")),
+        (CACHE_CONTROL, HeaderValue::from_static("no-store")),
+    ]
+}
+
+async fn asset(Path(name): Path<String>) -> Response {
+    let (kind, content) = match name.as_str() {
+        "style.css" => ("text/css; charset=utf-8", include_str!("../../assets/style.css")),
+        "live.js" => ("text/javascript; charset=utf-8", include_str!("../../assets/live.js")),
+        "icon.svg" => ("image/svg+xml", include_str!("../../assets/icon.svg")),
+        _ => return nothing_here(),
+    };
+    let mut response = (kept_harmless(kind), content).into_response();
+    // Named without a version: a browser asks again, at no cost worth naming.
+    response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+    response
+}
+
+#[derive(Template)]
+#[template(path = "login.html")]
+struct Login {
+    next: String,
+    /// What was wrong with the last try.
+    wrong: Option<&'static str>,
+}
+
+#[derive(Template)]
+#[template(path = "entered.html")]
+struct Entered;
+
+/// The way in, shown in place of a page.
+pub(crate) fn login_instead(wanted: &Uri) -> Response {
+    let next = wanted.path_and_query().map_or("/", |p| p.as_str());
+    html(StatusCode::UNAUTHORIZED, &Login { next: own_address(next).to_owned(), wrong: None })
+}
+
+/// The address if it is one of ours, or the first page's.
+fn own_address(next: &str) -> &str {
+    let ours = next.starts_with('/') && !next[1..].starts_with(['/', '\\']) && !next.starts_with("/login");
+    if ours && next.bytes().all(|b| b.is_ascii_graphic()) { next } else { "/" }
+}
+
+#[derive(Deserialize)]
+struct Link {
+    once: Option<String>,
+}
+
+async fn login_page(State(app): Shared, method: Method, Query(link): Query<Link>) -> Response {
+    let plain = |wrong| html(StatusCode::OK, &Login { next: "/".into(), wrong });
+    // Whoever only asks for the headers has not opened it.
+    let Some(link) = link.once.filter(|_| method == Method::GET) else { return plain(None) };
+    match app.doors.enter_once(&link) {
+        // No redirect: a browser that came from elsewhere would not send the strict cookie along one.
+        Ok(Some(cookie)) => with_cookie(html(StatusCode::OK, &Entered), &cookie),
+        Ok(None) => html(
+            StatusCode::FORBIDDEN,
+            &Login {
+                next: "/".into(),
+                wrong: Some("This link was used before, or is more than ten minutes old."),
+            },
+        ),
+        Err(e) => NoPage::Failed(e.to_string()).into_response(),
+    }
+}
+
+#[derive(Deserialize)]
+struct Credentials {
+    token: String,
+    #[serde(default)]
+    next: String,
+}
+
+async fn login(State(app): Shared, Form(given): Form<Credentials>) -> Response {
+    let next = own_address(&given.next).to_owned();
+    match app.doors.enter_by_token(&given.token) {
+        Ok(Ok(cookie)) => {
+            let to = HeaderValue::from_str(&next).unwrap_or(HeaderValue::from_static("/"));
+            with_cookie(
+                (StatusCode::SEE_OTHER, kept_harmless("text/plain"), [(LOCATION, to)]).into_response(),
+                &cookie,
+            )
+        }
+        Ok(Err(Outside::Wrong)) => {
+            html(StatusCode::FORBIDDEN, &Login { next, wrong: Some("This is not the token of this server.") })
+        }
+        Ok(Err(Outside::TooMany)) => {
+            let wrong = Some("Too many wrong tokens. Wait a minute, then try again.");
+            let mut response = html(StatusCode::TOO_MANY_REQUESTS, &Login { next, wrong });
+            response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("60"));
+            response
+        }
+        Err(e) => NoPage::Failed(e.to_string()).into_response(),
+    }
+}
+
+fn with_cookie(mut response: Response, cookie: &str) -> Response {
+    if let Ok(cookie) = HeaderValue::from_str(cookie) {
+        response.headers_mut().insert(SET_COOKIE, cookie);
+    }
+    response
+}

@@ -1,0 +1,226 @@
+//! The rows of tables of tasks: what is on workers, who waits in line, and who waits for something else.
+
+use super::words::{Moment, moment, text};
+use crate::follower::Follower;
+use crate::outlooks::Starts;
+use crate::{views, why};
+use std::collections::{BTreeMap, HashMap};
+use warpyard_api::wire::{Outcome, State, Timestamp};
+use warpyard_core::cluster::Job;
+use warpyard_core::spec::WaitMode;
+use warpyard_core::{Cluster, NodeId, TaskId, Time};
+
+/// How far the line is looked along.
+const LINE: usize = 10_000;
+
+/// A state or an outcome: a word, a shape and a colour that all say the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Badge {
+    pub(super) word: &'static str,
+    pub(super) mark: &'static str,
+}
+
+impl Badge {
+    pub(super) fn of(state: State, outcome: Option<Outcome>) -> Badge {
+        match outcome {
+            Some(outcome) => Badge::ended(outcome),
+            None => Badge {
+                word: state.word(),
+                mark: match state {
+                    State::Blocked => "○",
+                    State::Ready => "◔",
+                    State::Placed => "◑",
+                    State::Running => "▶",
+                    State::Paused => "‖",
+                    State::Stopping => "◌",
+                    State::Done => "■",
+                },
+            },
+        }
+    }
+
+    pub(super) fn ended(outcome: Outcome) -> Badge {
+        let mark = match outcome {
+            Outcome::Succeeded => "✓",
+            Outcome::Failed => "✕",
+            Outcome::TimedOut => "◷",
+            Outcome::Cancelled => "⊘",
+            Outcome::Lost => "?",
+            Outcome::Skipped => "»",
+        };
+        Badge { word: outcome.word(), mark }
+    }
+}
+
+/// Like tasks of a job in one row.
+pub(super) struct Row {
+    /// Its place in line.
+    pub(super) position: Option<u64>,
+    pub(super) badge: Badge,
+    pub(super) job: String,
+    /// The task, as it is selected.
+    pub(super) task: String,
+    pub(super) name: String,
+    pub(super) user: String,
+    /// How many tasks it stands for.
+    pub(super) count: u64,
+    pub(super) needs: String,
+    pub(super) mode: String,
+    /// Where it runs.
+    pub(super) using: String,
+    pub(super) since: Option<Moment>,
+    pub(super) expected: Option<Moment>,
+    pub(super) why: String,
+}
+
+/// What a row will be about; cheap, so that all can be listed and few drawn.
+pub(super) enum Entry {
+    /// These are on workers.
+    On(NodeId, Vec<TaskId>),
+    /// So many from this one on are in line, the first at this place.
+    InLine(TaskId, u64, u64),
+    /// So many wait for something other than room.
+    Blocked(NodeId, u64),
+}
+
+impl Entry {
+    pub(super) fn node(&self) -> NodeId {
+        match self {
+            Entry::On(node, _) | Entry::Blocked(node, _) => *node,
+            Entry::InLine(task, ..) => task.node_id(),
+        }
+    }
+}
+
+/// The tasks on workers, each node once.
+pub(super) fn on_workers(cluster: &Cluster) -> Vec<Entry> {
+    let mut nodes: BTreeMap<NodeId, Vec<TaskId>> = BTreeMap::new();
+    for (_, worker) in cluster.workers() {
+        for &task in worker.tasks() {
+            nodes.entry(task.node_id()).or_default().push(task);
+        }
+    }
+    nodes.into_iter().map(|(node, tasks)| Entry::On(node, tasks)).collect()
+}
+
+/// The line in the order it will be considered, each node where its first task is.
+pub(super) fn in_line(f: &Follower) -> Vec<Entry> {
+    let mut places: HashMap<NodeId, usize> = HashMap::new();
+    let mut entries: Vec<(TaskId, u64, u64)> = Vec::new();
+    for (at, task) in f.policy().line(f.cluster().view(), LINE).into_iter().enumerate() {
+        let place = *places.entry(task.node_id()).or_insert_with(|| {
+            entries.push((task, at as u64 + 1, 0));
+            entries.len() - 1
+        });
+        entries[place].2 += 1;
+    }
+    entries.into_iter().map(|(task, at, count)| Entry::InLine(task, at, count)).collect()
+}
+
+/// What waits for other tasks, other jobs, or someone's hand.
+pub(super) fn blocked(cluster: &Cluster) -> Vec<Entry> {
+    let open = cluster.jobs().iter().filter(|job| job.finished.is_none());
+    let nodes = open.flat_map(|job| {
+        let node = |n: usize| {
+            let (counts, _) = views::tally(job, &job.nodes[n]);
+            (counts.blocked > 0)
+                .then(|| Entry::Blocked(NodeId { job: job.id, node: n as u32 }, counts.blocked))
+        };
+        (0..job.nodes.len()).filter_map(node).collect::<Vec<_>>()
+    });
+    nodes.collect()
+}
+
+/// Draws one.
+pub(super) fn row(f: &Follower, entry: &Entry, starts: &Starts, now: Time) -> Option<Row> {
+    let cluster = f.cluster();
+    let node = entry.node();
+    let job = cluster.job(node.job)?;
+    let spec = &job.spec.tasks[node.node as usize];
+    let at = moment(now);
+    let mut row = Row {
+        position: None,
+        badge: Badge::of(State::Blocked, None),
+        job: job.id.to_string(),
+        task: text(&node_name(job, node)),
+        name: text(&job.spec.name),
+        user: text(&job.user),
+        count: 1,
+        needs: text(&why::needs_in_words(spec)),
+        mode: mode(spec),
+        using: String::new(),
+        since: None,
+        expected: None,
+        why: String::new(),
+    };
+    match entry {
+        Entry::On(_, tasks) => {
+            row.count = tasks.len() as u64;
+            row.badge =
+                tasks.first().and_then(|t| cluster.state(*t)).map(|s| Badge::of(views::state(s), None))?;
+            let attempts = tasks.iter().filter_map(|t| cluster.view().attempt(*t)).map(|(a, _)| a);
+            let first = attempts.clone().map(|a| a.started.unwrap_or(a.placed)).min();
+            row.since = first.map(|t| Moment::since(moment(t), at));
+            row.using = text(&places(cluster, attempts.map(|a| &a.placement)));
+            row.why = tasks.first().and_then(|t| why::of_task(cluster, *t)).unwrap_or_default();
+        }
+        Entry::InLine(task, position, count) => {
+            (row.position, row.count) = (Some(*position), *count);
+            row.badge = Badge::of(State::Ready, None);
+            let answer = why::explain(f, *task, now);
+            row.why = answer.and_then(|a| a.text.into_iter().next()).unwrap_or_default();
+            row.since = ready_since(cluster, *task).map(|t| Moment::since(t, at));
+            row.expected = starts.get(task).map(|range| Moment::range(*range, at));
+        }
+        Entry::Blocked(_, count) => {
+            row.count = *count;
+            row.why = why::of_node(cluster, job, node).unwrap_or_default();
+            row.since = Some(Moment::since(moment(job.submitted), at));
+        }
+    }
+    row.why = text(&row.why);
+    Some(row)
+}
+
+fn ready_since(cluster: &Cluster, task: TaskId) -> Option<Timestamp> {
+    match cluster.state(task)? {
+        warpyard_core::TaskState::Ready { since } => Some(moment(since)),
+        _ => None,
+    }
+}
+
+fn node_name(job: &Job, node: NodeId) -> String {
+    match &job.spec.tasks[..] {
+        [_] => job.id.to_string(),
+        tasks => format!("{}.{}", job.id, tasks[node.node as usize].name),
+    }
+}
+
+fn mode(spec: &warpyard_core::spec::TaskSpec) -> String {
+    match (spec.needs.gpus, spec.needs.wait_mode) {
+        (0, _) => "–".into(),
+        (_, WaitMode::Queue) => "queue".into(),
+        (_, WaitMode::Schedule) => "schedule".into(),
+    }
+}
+
+/// Where attempts are: "host/0, 1 and 4 more".
+fn places<'a>(
+    cluster: &Cluster,
+    placements: impl Iterator<Item = &'a warpyard_core::pool::Placement>,
+) -> String {
+    let mut ids = std::collections::BTreeSet::new();
+    for placement in placements {
+        let worker = cluster.view().worker_name(placement.worker);
+        match placement.devices.is_empty() {
+            true => drop(ids.insert(format!("{worker} CPUs"))),
+            false => ids.extend(placement.devices.iter().map(|(i, _)| format!("{worker}/{i}"))),
+        }
+    }
+    let more = ids.len().saturating_sub(4);
+    let first: Vec<_> = ids.into_iter().take(4).collect();
+    match more {
+        0 => first.join(", "),
+        more => format!("{} and {more} more", first.join(", ")),
+    }
+}

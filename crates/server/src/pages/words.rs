@@ -1,0 +1,134 @@
+//! Moments, lengths of time and sizes as pages say them, always with their unit.
+
+use askama::Template;
+use askama::filters::HtmlSafe;
+use warpyard_api::text::shown;
+use warpyard_api::wire::{StartRange, Timestamp};
+use warpyard_core::Time;
+
+/// A length of time in its two largest units: "3m 12s". The pages' script says it the same way.
+pub(super) fn span(millis: i64) -> String {
+    let seconds = millis.max(0) / 1000;
+    let (days, hours, minutes) = (seconds / 86_400, seconds / 3600 % 24, seconds / 60 % 60);
+    match (days, hours, minutes) {
+        (0, 0, 0) => format!("{seconds}s"),
+        (0, 0, minutes) => format!("{minutes}m {:02}s", seconds % 60),
+        (0, hours, minutes) => format!("{hours}h {minutes:02}m"),
+        (days, hours, _) => format!("{days}d {hours:02}h"),
+    }
+}
+
+/// How long it is since a moment; counts on while the page is open.
+#[derive(Clone, Debug, Template)]
+#[template(
+    source = r#"<time datetime="{{ exact }}" title="{{ exact }}"{% if counts %} data-since="{{ millis }}"{% endif %}>{{ words }}</time>"#,
+    ext = "html"
+)]
+pub(super) struct Moment {
+    exact: String,
+    millis: i64,
+    words: String,
+    counts: bool,
+}
+
+impl HtmlSafe for Moment {}
+
+impl Moment {
+    /// How long ago that was.
+    pub(super) fn since(at: Timestamp, now: Timestamp) -> Moment {
+        let words = span(now.as_millis() - at.as_millis());
+        Moment { exact: at.to_string(), millis: at.as_millis(), words, counts: true }
+    }
+
+    /// A length of time that is over, with the moment it began.
+    pub(super) fn lasted(from: Timestamp, to: Timestamp) -> Moment {
+        let words = span(to.as_millis() - from.as_millis());
+        Moment { exact: from.to_string(), millis: from.as_millis(), words, counts: false }
+    }
+
+    /// Between which lengths of time from now something will likely happen: "in 3–5 min".
+    pub(super) fn range(range: StartRange, now: Timestamp) -> Moment {
+        let (low, high) = (range.low.as_millis() - now.as_millis(), range.high.as_millis() - now.as_millis());
+        Moment {
+            exact: format!("{} to {}", range.low, range.high),
+            millis: range.low.as_millis(),
+            words: in_words(low.max(0) / 1000, high.max(0) / 1000),
+            counts: false,
+        }
+    }
+}
+
+fn in_words(low: i64, high: i64) -> String {
+    let (unit, name) = match high {
+        0..60 => (1, "s"),
+        60..5_400 => (60, "min"),
+        5_400..129_600 => (3_600, "h"),
+        _ => (86_400, "days"),
+    };
+    let (low, high) = ((low + unit / 2) / unit, (high + unit / 2) / unit);
+    match (low, high) {
+        (0, 0) => "now".into(),
+        (low, high) if low == high => format!("in {low} {name}"),
+        (low, high) => format!("in {low}–{high} {name}"),
+    }
+}
+
+/// A size to three figures: "4.5 GiB".
+pub(super) fn size(bytes: u64) -> String {
+    let units = [("TiB", 1u64 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
+    let Some((unit, one)) = units.into_iter().find(|(_, one)| bytes >= *one) else {
+        return format!("{bytes} B");
+    };
+    let amount = bytes as f64 / one as f64;
+    if amount >= 100.0 || bytes.is_multiple_of(one) {
+        format!("{amount:.0} {unit}")
+    } else {
+        format!("{amount:.1} {unit}")
+    }
+}
+
+/// A share of a whole in percent, to place things in pictures with.
+pub(super) fn percent(part: u64, whole: u64) -> f64 {
+    if whole == 0 { 0.0 } else { (part as f64 / whole as f64 * 1000.0).round().min(1000.0) / 10.0 }
+}
+
+/// Text of users, made harmless; escaping is the template's.
+pub(super) fn text(from_user: &str) -> String {
+    shown(from_user).into_owned()
+}
+
+/// The same cut to a length that fits a picture.
+pub(super) fn short_text(from_user: &str, most: usize) -> String {
+    let whole = text(from_user);
+    match whole.char_indices().nth(most) {
+        Some((end, _)) => format!("{}…", &whole[..end]),
+        None => whole,
+    }
+}
+
+/// A moment of the engine's.
+pub(super) fn moment(at: Time) -> Timestamp {
+    crate::views::time(at)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_and_lengths_have_units() {
+        assert_eq!([0, 512, 4 << 30, 9 << 29].map(size), ["0 B", "512 B", "4 GiB", "4.5 GiB"]);
+        assert_eq!(
+            [0, 59_999, 192_000, 3_600_000, 90_061_000].map(span),
+            ["0s", "59s", "3m 12s", "1h 00m", "1d 01h"]
+        );
+    }
+
+    #[test]
+    fn ranges_are_told_in_the_unit_of_their_later_end() {
+        assert_eq!(in_words(0, 0), "now");
+        assert_eq!(in_words(20, 40), "in 20–40 s");
+        assert_eq!(in_words(170, 320), "in 3–5 min");
+        assert_eq!(in_words(7_200, 7_300), "in 2 h");
+    }
+}
