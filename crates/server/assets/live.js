@@ -84,15 +84,26 @@ const concerns = (notice) => {
   return !job || notice.all || notice.jobs.includes(job);
 };
 
-const stream = new EventSource(`/v1/events?after=${main().dataset.seq}`);
-stream.onopen = () => say("on", "connected");
-stream.onerror = () => {
-  say("off", "not connected, trying again");
-  if (stream.readyState === EventSource.CLOSED) setTimeout(() => location.reload(), 10000);
+// A hidden tab lets its stream go: a browser has few connections to one host, and nobody looks.
+let stream = null, seq = main().dataset.seq;
+const listen = () => {
+  stream = new EventSource(`/v1/events?after=${seq}`);
+  stream.onopen = () => say("on", "connected");
+  stream.onerror = () => {
+    say("off", "not connected, trying again");
+    if (stream.readyState === EventSource.CLOSED) setTimeout(refresh, 3000);
+  };
+  stream.onmessage = (event) => {
+    seq = event.lastEventId;
+    if (concerns(JSON.parse(event.data))) soon();
+  };
+  stream.addEventListener("reset", (event) => { seq = event.lastEventId; soon(); });
 };
-stream.onmessage = (event) => { if (concerns(JSON.parse(event.data))) soon(); };
-stream.addEventListener("reset", soon);
-document.addEventListener("visibilitychange", soon);
+document.addEventListener("visibilitychange", () => {
+  if (document.hidden) stream.close();
+  else if (stream.readyState === EventSource.CLOSED) { listen(); soon(); }
+});
+listen();
 setInterval(() => { if (link.dataset.state === "on" && Date.now() - lastUpdate > AT_LEAST_EVERY) soon(); }, 1000);
 setInterval(tick, 1000);
 

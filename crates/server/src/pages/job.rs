@@ -24,7 +24,10 @@ use warpyard_core::spec::TaskSpec;
 use warpyard_core::{JobId, NodeId, TaskId, Time};
 
 /// How many attempts the page draws.
-const ATTEMPTS: u32 = 40;
+const ATTEMPTS: usize = 16;
+
+/// How many it looks at.
+const LOOKED_AT: u32 = 200;
 
 /// How many tasks it lists.
 const TASKS: usize = 100;
@@ -59,6 +62,7 @@ struct JobPage {
     tasks: Vec<Line>,
     more_tasks: usize,
     attempts: Vec<Bar>,
+    more_attempts: usize,
     usage: Vec<Asking>,
     log: Option<Printed>,
 }
@@ -119,7 +123,7 @@ pub(super) async fn page(
         let view = whole(f, number)?;
         let waiting = first_open(f.cluster(), Target::Job(number)).filter(|_| view.state == Standing::Ready);
         let expected = waiting.and_then(|task| starts.get(&task).copied());
-        let mut attempts = f.history().attempts_lately(number, ATTEMPTS)?;
+        let mut attempts = f.history().attempts_lately(number, LOOKED_AT)?;
         attempts.sort_by_key(|a| (a.placed, a.attempt));
         Ok::<_, NoPage>(JobPage::of(f, number, view, &attempts, expected, &asked, part, &data))
     };
@@ -176,7 +180,8 @@ impl JobPage {
             graph: graph::draw(&items(&view, specs)),
             more_tasks: view.tasks.len().saturating_sub(TASKS),
             tasks: view.tasks.iter().take(TASKS).enumerate().map(|(i, t)| line(t, specs.get(i))).collect(),
-            attempts: bars(attempts, now),
+            more_attempts: attempts.len().saturating_sub(ATTEMPTS),
+            attempts: bars(&attempts[attempts.len().saturating_sub(ATTEMPTS)..], now),
             usage: usage(specs, attempts),
             log: chosen(attempts, asked).map(|row| printed(row, data)),
         }
@@ -201,13 +206,11 @@ fn line(task: &TaskView, spec: Option<&TaskSpec>) -> Line {
         });
         parts.collect::<Vec<_>>().join(", ")
     });
-    Line {
-        name: text(&task.name),
-        badge: Badge::of(task.state, task.outcome),
-        counts: counts.unwrap_or_default(),
-        needs: spec.map(|s| text(&why::needs_in_words(s))).unwrap_or_default(),
-        why: text(task.why.as_deref().unwrap_or_default()),
-    }
+    let needs = spec.map(|s| text(&why::needs_in_words(s))).unwrap_or_default();
+    // What only waits for room is said to need what it needs; once is enough.
+    let why = text(task.why.as_deref().filter(|why| *why != needs).unwrap_or_default());
+    let badge = Badge::of(task.state, task.outcome);
+    Line { name: text(&task.name), badge, counts: counts.unwrap_or_default(), needs, why }
 }
 
 /// Why a job waits, or how it ended.
@@ -221,6 +224,7 @@ fn reasons(f: &Follower, id: JobId, view: &JobView, attempts: &[AttemptRow], now
         (Standing::Done, Some(Outcome::Succeeded)) => said.push("Every task succeeded.".into()),
         (Standing::Done, _) => {
             let bad = attempts.iter().rev().filter(|a| a.outcome.as_deref() != Some("succeeded"));
+            let bad = bad.filter(|a| is_last(a, attempts));
             for row in bad.take(3) {
                 said.push(format!("{} {}.", attempt_name(row), how_ended(row)));
             }
@@ -253,6 +257,12 @@ fn reasons(f: &Follower, id: JobId, view: &JobView, attempts: &[AttemptRow], now
     said.iter().map(|s| text(s)).collect()
 }
 
+/// Whether no other try of the same task came after.
+fn is_last(row: &AttemptRow, among: &[AttemptRow]) -> bool {
+    let after = |a: &AttemptRow| a.attempt.task == row.attempt.task && a.attempt.number > row.attempt.number;
+    !among.iter().any(after)
+}
+
 fn attempt_name(row: &AttemptRow) -> String {
     match row.array_index {
         Some(index) => format!("{}[{index}]", row.task_name),
@@ -263,8 +273,8 @@ fn attempt_name(row: &AttemptRow) -> String {
 /// How an attempt ended, as the rest of a sentence.
 fn how_ended(row: &AttemptRow) -> String {
     match (row.outcome.as_deref(), row.exit_code, row.signal) {
-        (None, ..) if row.started.is_none() => "is being started".into(),
-        (None, ..) => "is running".into(),
+        (None, ..) if row.started.is_none() => "starting".into(),
+        (None, ..) => "running".into(),
         (Some("timed-out"), ..) => match row.timeout {
             Some(limit) => format!("ran longer than its timeout of {}", span((limit.0 / 1000) as i64)),
             None => "ran longer than its timeout".into(),
@@ -351,7 +361,7 @@ fn usage(specs: &[TaskSpec], attempts: &[AttemptRow]) -> Vec<Asking> {
             });
         };
         let bytes = |b: u64| (size(b), b as f64);
-        let peak = rows().filter_map(|a| a.peak_gpu_memory).max();
+        let peak = rows().filter_map(|a| a.peak_gpu_memory).max().filter(|b| *b > 0);
         add("GPU memory", spec.needs.gpu_memory.map(bytes), peak.map(bytes));
         let rss = rows().filter_map(|a| a.peak_rss).max();
         add("memory", Some(spec.needs.memory).filter(|m| *m > 0).map(bytes), rss.map(bytes));
@@ -373,7 +383,9 @@ fn chosen<'a>(attempts: &'a [AttemptRow], asked: &Asked) -> Option<&'a AttemptRo
             && asked.index.is_none_or(|i| a.array_index == Some(i))
     };
     let mine = || attempts.iter().rev().filter(fits);
-    let wrong = |a: &&AttemptRow| matches!(a.outcome.as_deref(), Some("failed" | "timed-out" | "lost"));
+    let wrong = |a: &&AttemptRow| {
+        matches!(a.outcome.as_deref(), Some("failed" | "timed-out" | "lost")) && is_last(a, attempts)
+    };
     let runs = |a: &&AttemptRow| a.ended.is_none();
     mine().find(runs).or_else(|| mine().find(wrong)).or_else(|| mine().next())
 }

@@ -124,7 +124,7 @@ pub(super) fn blocked(cluster: &Cluster) -> Vec<Entry> {
         let node = |n: usize| {
             let (counts, _) = views::tally(job, &job.nodes[n]);
             (counts.blocked > 0)
-                .then(|| Entry::Blocked(NodeId { job: job.id, node: n as u32 }, counts.blocked))
+                .then_some(Entry::Blocked(NodeId { job: job.id, node: n as u32 }, counts.blocked))
         };
         (0..job.nodes.len()).filter_map(node).collect::<Vec<_>>()
     });

@@ -1,1 +1,327 @@
+//! The pages over HTTP: who gets in, what they are told, and that nothing of it does harm.
 
+use super::Doors;
+use crate::clock::system_now;
+use crate::convert::Defaults;
+use crate::follower::Follower;
+use crate::http::{App, router};
+use crate::idempotency::Keys;
+use crate::live::{Live, Threads};
+use crate::store::{History, Log};
+use axum::Router;
+use axum::body::{Body, Bytes};
+use axum::http::header::{AUTHORIZATION, CONTENT_SECURITY_POLICY, CONTENT_TYPE, COOKIE, SET_COOKIE};
+use axum::http::{Request, Response, StatusCode};
+use futures_core::Stream;
+use std::future::poll_fn;
+use std::pin::pin;
+use std::sync::Arc;
+use tower::ServiceExt;
+use warpyard_core::engine::Engine;
+use warpyard_core::event::WorkerInfo;
+use warpyard_core::pool::{DeviceInfo, DeviceState};
+use warpyard_core::spec::{AfterNode, Array, JobSpec, Needs, On, TaskSpec};
+use warpyard_core::{Cluster, Command, Span};
+use warpyard_policies::{POLICIES, default_policy};
+
+const TOKEN: &str = "0123456789abcdef";
+
+/// A server without a network, a worker's promise without a worker.
+struct Server {
+    router: Router,
+    app: Arc<App>,
+    live: Live,
+    _threads: Threads,
+    _data: tempfile::TempDir,
+}
+
+fn server() -> Server {
+    let data = tempfile::tempdir().expect("a directory");
+    let log_path = data.path().join("log.db");
+    let log = Log::open(&log_path).expect("a log");
+    let engine = || Engine::new(Cluster::new(default_policy()), POLICIES, system_now()).expect("a policy");
+    let history = History::open(&data.path().join("history.db")).expect("tables");
+    let follower = Follower::new(engine(), history, &log, log_path, Span(u64::MAX / 4)).expect("a follower");
+    let notices = follower.notices();
+    let (live, threads) = Live::start(engine(), log, follower, || {});
+    let app = Arc::new(App {
+        live: live.clone(),
+        doors: Doors::new(TOKEN.into(), 7700),
+        notices,
+        outlooks: Arc::default(),
+        data: data.path().to_owned(),
+        url: "http://127.0.0.1:7700".into(),
+        defaults: Defaults { timeout: None, workdir: None },
+        policies: POLICIES,
+        watched: None,
+        keys: Keys::default(),
+        started: system_now(),
+        stop: tokio::sync::mpsc::unbounded_channel().0,
+    });
+    Server { router: router(app.clone()), app, live, _threads: threads, _data: data }
+}
+
+impl Server {
+    async fn send(&self, request: Request<Body>) -> Response<Body> {
+        self.router.clone().oneshot(request).await.expect("a router always answers")
+    }
+
+    async fn get(&self, path: &str, cookie: Option<&str>) -> Response<Body> {
+        let mut request = Request::get(path);
+        if let Some(cookie) = cookie {
+            request = request.header(COOKIE, cookie);
+        }
+        self.send(request.body(Body::empty()).expect("a request")).await
+    }
+
+    async fn page(&self, path: &str) -> String {
+        let cookie = self.cookie();
+        let answer = self.get(path, Some(&cookie)).await;
+        assert_eq!(answer.status(), StatusCode::OK, "{path}");
+        text(answer).await
+    }
+
+    /// A session's cookie as a browser sends it back.
+    fn cookie(&self) -> String {
+        let set = self.app.doors.enter_by_token(TOKEN).expect("random bytes").expect("the token");
+        set.split(';').next().expect("a pair").to_owned()
+    }
+
+    async fn log_in(&self, token: &str) -> Response<Body> {
+        let form = Request::post("/login").header(CONTENT_TYPE, "application/x-www-form-urlencoded");
+        self.send(form.body(format!("token={token}&next=%2Fqueue").into()).expect("a request")).await
+    }
+
+    async fn join(&self, gpus: usize) {
+        let device = |i| DeviceInfo {
+            uuid: format!("gpu-{i}"),
+            kind: "V100".into(),
+            memory: 16 << 30,
+            budget: 16 << 30,
+            limit: None,
+            overcommit: false,
+            state: DeviceState::Usable,
+        };
+        let devices = (0..gpus).map(device).collect();
+        let info = WorkerInfo { name: "w".into(), devices, cpus: 8_000, memory: 1 << 40, lease: None };
+        self.live.command(Command::Join(info)).await.expect("a worker");
+    }
+
+    async fn submit(&self, user: &str, name: &str, tasks: Vec<TaskSpec>) -> String {
+        let spec = JobSpec { name: name.into(), tasks, ..JobSpec::default() };
+        let command = Command::Submit { user: user.into(), env: None, spec };
+        self.live.command(command).await.expect("a job").job.expect("its number").to_string()
+    }
+}
+
+fn task(name: &str, gpus: u16) -> TaskSpec {
+    let needs = Needs { gpus, ..Needs::default() };
+    TaskSpec { name: name.into(), command: vec!["true".into()], needs, ..TaskSpec::default() }
+}
+
+async fn text(answer: Response<Body>) -> String {
+    let bytes = axum::body::to_bytes(answer.into_body(), usize::MAX).await.expect("a body");
+    String::from_utf8(bytes.to_vec()).expect("text")
+}
+
+const PAGES: [&str; 6] = ["/", "/queue", "/finished", "/jobs/1", "/jobs/99", "/nowhere"];
+
+#[tokio::test]
+async fn nothing_is_readable_without_login() {
+    let server = server();
+    server.join(1).await;
+    server.submit("ann", "secret-name", vec![task("secret-name", 1)]).await;
+    for path in
+        PAGES.into_iter().chain(["/jobs/1/log?node=0&position=0&attempt=1&from=0", "/v1/events", "/v1/jobs"])
+    {
+        for cookie in [None, Some("warpyard-7700=made-up"), Some("other=1; warpyard-7700=")] {
+            let answer = server.get(path, cookie).await;
+            assert_eq!(answer.status(), StatusCode::UNAUTHORIZED, "{path} with {cookie:?}");
+            assert!(!text(answer).await.contains("secret-name"), "{path}");
+        }
+    }
+    for path in ["/login", "/assets/style.css", "/assets/live.js", "/assets/icon.svg"] {
+        assert_eq!(server.get(path, None).await.status(), StatusCode::OK, "{path}");
+    }
+}
+
+#[tokio::test]
+async fn a_session_looks_but_changes_nothing() {
+    let server = server();
+    let cookie = server.cookie();
+    assert_eq!(server.get("/v1/jobs", Some(&cookie)).await.status(), StatusCode::OK);
+    let change = |header, value: &str| {
+        let request =
+            Request::post("/v1/shutdown").header(CONTENT_TYPE, "application/json").header(header, value);
+        server.send(request.body("{}".into()).expect("a request"))
+    };
+    assert_eq!(change(COOKIE, &cookie).await.status(), StatusCode::UNAUTHORIZED);
+    assert_ne!(change(AUTHORIZATION, &format!("Bearer {TOKEN}")).await.status(), StatusCode::UNAUTHORIZED);
+}
+
+#[tokio::test]
+async fn the_link_works_once() {
+    let server = server();
+    let link = format!("/login?once={}", server.app.doors.once().expect("random bytes"));
+    let head = Request::head(&link).body(Body::empty()).expect("a request");
+    assert!(server.send(head).await.headers().get(SET_COOKIE).is_none(), "looking at it is not opening it");
+    let first = server.get(&link, None).await;
+    let set = first.headers()[SET_COOKIE].to_str().expect("text").to_owned();
+    assert!(set.contains("HttpOnly") && set.contains("SameSite=Strict"), "{set}");
+    let cookie = set.split(';').next().expect("a pair");
+    assert_eq!(server.get("/", Some(cookie)).await.status(), StatusCode::OK);
+    let second = server.get(&link, None).await;
+    assert_eq!((second.status(), second.headers().get(SET_COOKIE)), (StatusCode::FORBIDDEN, None));
+}
+
+#[tokio::test]
+async fn the_token_logs_in_and_guessing_is_slow() {
+    let server = server();
+    let answer = server.log_in(TOKEN).await;
+    assert_eq!(
+        (answer.status(), answer.headers()["location"].to_str().ok()),
+        (StatusCode::SEE_OTHER, Some("/queue"))
+    );
+    assert!(answer.headers().contains_key(SET_COOKIE));
+    for _ in 0..10 {
+        assert_eq!(server.log_in("wrong").await.status(), StatusCode::FORBIDDEN);
+    }
+    let answer = server.log_in(TOKEN).await;
+    assert_eq!(answer.status(), StatusCode::TOO_MANY_REQUESTS);
+    assert!(!answer.headers().contains_key(SET_COOKIE));
+}
+
+#[test]
+fn a_login_leads_nowhere_else() {
+    for elsewhere in
+        ["//evil.example", "/\\evil.example", "https://evil.example", "", "/login?once=x", "/a\nb"]
+    {
+        assert_eq!(super::own_address(elsewhere), "/", "{elsewhere}");
+    }
+    assert_eq!(super::own_address("/jobs/3?task=fit"), "/jobs/3?task=fit");
+}
+
+#[tokio::test]
+async fn every_page_forbids_all_but_our_own_style_and_script() {
+    let server = server();
+    server.join(1).await;
+    server.submit("ann", "job", vec![task("t", 1)]).await;
+    let cookie = server.cookie();
+    for path in PAGES.into_iter().chain(["/login", "/login?once=used"]) {
+        for cookie in [None, Some(cookie.as_str())] {
+            let answer = server.get(path, cookie).await;
+            let policy = answer.headers().get(CONTENT_SECURITY_POLICY).and_then(|v| v.to_str().ok());
+            let policy = policy.unwrap_or_else(|| panic!("{path} has no policy")).to_owned();
+            assert!(
+                policy.starts_with("default-src 'none'; style-src 'self'; script-src 'self';"),
+                "{policy}"
+            );
+            assert!(!policy.contains("unsafe"), "{policy}");
+            let page = text(answer).await;
+            assert!(
+                !page.contains(" style=") && !page.contains("<style") && !page.contains(" onclick="),
+                "{path}"
+            );
+            let ours = page.matches("<script src=\"/assets/live.js\" defer></script>").count();
+            assert_eq!(page.matches("<script").count(), ours, "{path}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_users_wrote_is_shown_and_not_obeyed() {
+    let server = server();
+    server.join(1).await;
+    let nasty = "<script>alert(1)</script>\"'\u{202e}\u{1b}[31m";
+    let mut after = task("<img src=x>", 0);
+    after.after = vec![AfterNode { node: 0, on: On::Ok }];
+    let first = server.submit(nasty, nasty, vec![task(nasty, 1), after]).await;
+    server.submit(nasty, nasty, vec![task(nasty, 1)]).await;
+    for path in [
+        "/".into(),
+        "/queue".into(),
+        format!("/queue?user={}", "%3Cscript%3E%E2%80%AE"),
+        format!("/jobs/{first}"),
+    ] {
+        let page = server.page(&path).await;
+        assert!(!page.contains("<script>") && !page.contains("<img"), "{path}");
+        assert!(!page.contains(['\u{202e}', '\u{1b}']), "{path}");
+        assert!(page.contains("&#60;script&#62;") || page.contains("&lt;script&gt;"), "{path} shows it");
+    }
+}
+
+#[tokio::test]
+async fn a_thousand_in_the_queue_stay_a_small_page() {
+    let server = server();
+    server.join(8).await;
+    let array = |n| Some(Array { ranges: vec![(1, n, 1)], at_once: None });
+    for i in 0..500 {
+        server.submit(&format!("user-{}", i % 7), &format!("experiment-{i}"), vec![task("train", 1)]).await;
+    }
+    server.submit("ann", "sweep", vec![TaskSpec { array: array(500), ..task("point", 1) }]).await;
+    let many = (0..200).map(|i| TaskSpec { array: array(5), ..task(&format!("step-{i}"), 1) }).collect();
+    let graph = server.submit("bob", "graph", many).await;
+    let fixed = include_str!("../../assets/style.css").len() + include_str!("../../assets/live.js").len();
+    for path in ["/".to_owned(), "/queue".into(), "/queue?page=7".into(), format!("/jobs/{graph}")] {
+        let page = server.page(&path).await;
+        assert!(page.len() + fixed < 150_000, "{path}: {} bytes and {fixed} of assets", page.len());
+    }
+    assert!(server.page("/queue?q=experiment-499").await.contains("experiment-499"));
+    assert!(!server.page("/queue?user=ann").await.contains("experiment-"));
+}
+
+#[tokio::test]
+async fn pages_say_who_is_where_and_who_is_next() {
+    let server = server();
+    assert!(server.page("/").await.contains("No worker is here"));
+    server.join(1).await;
+    assert!(
+        server.page("/").await.contains("warpyard run --gpus 1 -- env"),
+        "an empty machine says what to do"
+    );
+    server.submit("ann", "holds-it", vec![task("t", 1)]).await;
+    let next = server.submit("bob", "is-next", vec![task("t", 1)]).await;
+    let page = server.page("/").await;
+    let (tile, line) = page.split_once("Next in line").expect("both parts");
+    assert!(tile.contains("holds-it") && !tile.contains("is-next"), "{tile}");
+    assert!(line.contains("is-next") && !line.contains("holds-it"), "{line}");
+    let page = server.page(&format!("/jobs/{next}")).await;
+    assert!(page.contains("nothing that is free now is enough"), "{page}");
+}
+
+/// The next event of a stream.
+async fn event(body: &mut (impl Stream<Item = Result<Bytes, axum::Error>> + Unpin)) -> String {
+    let mut body = pin!(body);
+    let bytes = poll_fn(|cx| body.as_mut().poll_next(cx)).await.expect("an event").expect("whole");
+    String::from_utf8(bytes.to_vec()).expect("text")
+}
+
+fn id(event: &str) -> &str {
+    event.lines().next().and_then(|l| l.strip_prefix("id: ")).expect("an id")
+}
+
+#[tokio::test]
+async fn a_cut_stream_goes_on_where_it_was_cut() {
+    let server = server();
+    let cookie = server.cookie();
+    let mut first = server.get("/v1/events?after=0", Some(&cookie)).await.into_body().into_data_stream();
+    server.join(1).await;
+    let joined = event(&mut first).await;
+    assert!(joined.contains("\"devices\":[\"w/0\"]"), "{joined}");
+    drop(first);
+    let job = server.submit("ann", "one", vec![task("t", 1)]).await;
+    let resume = |last: String| {
+        let request =
+            Request::get("/v1/events?after=0").header(COOKIE, &cookie).header("last-event-id", last);
+        server.send(request.body(Body::empty()).expect("a request"))
+    };
+    let mut again = resume(id(&joined).to_owned()).await.into_body().into_data_stream();
+    let submitted = event(&mut again).await;
+    assert!(submitted.contains(&format!("\"jobs\":[\"{job}\"]")), "{submitted}");
+    assert!(
+        id(&submitted).parse::<u64>().expect("a number") > id(&joined).parse().expect("a number"),
+        "no repeat"
+    );
+    let mut lost = resume("123456789".into()).await.into_body().into_data_stream();
+    assert!(event(&mut lost).await.contains("event: reset"));
+}
