@@ -5,7 +5,7 @@ const main = () => document.getElementById("main");
 const link = document.getElementById("link");
 const word = document.getElementById("link-word");
 const updated = document.getElementById("updated");
-const AT_MOST_EVERY = 400, AT_LEAST_EVERY = 5000;
+const AT_MOST_EVERY = 250, AT_LEAST_EVERY = 5000;
 let ahead = Number(main().dataset.now) - Date.now();
 let lastUpdate = Date.now(), asking = false, again = false, timer = 0;
 
