@@ -35,7 +35,6 @@ fn every_call_needs_the_token_that_only_its_owner_can_read() {
         ("GET", "/v1/info"),
         ("POST", "/v1/jobs"),
         ("POST", "/v1/shutdown"),
-        ("GET", "/"),
         ("GET", "/v1/schema/job"),
     ];
     for (method, path) in calls {
@@ -49,6 +48,15 @@ fn every_call_needs_the_token_that_only_its_owner_can_read() {
         }
     }
     assert_eq!(call(&server, "GET", "/v1/jobs", Some(&token)).0, 200);
+
+    // A person with a browser is shown where to log in, and nothing else.
+    for page in ["/", "/queue", "/finished", "/jobs/1", "/jobs/1/log"] {
+        for token in [None, Some(wrong.as_str())] {
+            let (status, answer) = call(&server, "GET", page, token);
+            assert_eq!(status, 401, "{page}");
+            assert!(answer.contains("<form") && !answer.contains("V100"), "{page}: {answer}");
+        }
+    }
 
     let elsewhere = tempfile::tempdir().unwrap();
     let url = fs::read_to_string(server.data().join("address")).unwrap();
