@@ -261,6 +261,11 @@ mod allocate {
         let found = ask(&["allocate", "--instance", file, "--policy", "max-min", "--check", "--json"]).json();
         assert_eq!(found["allocation"].as_array().map(Vec::len), Some(32));
         assert!(found["check"]["gap"].as_f64().unwrap() < 1e-6, "{}", found["check"]);
+        let Some(oracle) = shared("gavel/oracles/max_min_fairness_perf.n32.json") else { return };
+        let oracle: serde_json::Value = serde_json::from_slice(&std::fs::read(oracle).unwrap()).unwrap();
+        let published = oracle["reference"]["objective"].as_f64().unwrap();
+        let ours = found["objective"].as_f64().unwrap();
+        assert!((ours - published).abs() <= 1e-6 * published, "{ours} against {published}");
     }
 }
 

@@ -38,13 +38,15 @@ fn declared_gpus_are_those_declared() {
 
 #[test]
 fn settings_come_from_the_flag_then_the_environment_then_the_file() {
-    let mut server = Server::down(&["--config", "warpyard.toml", "--policy", "sjf"]);
+    let mut server = Server::down(&["--config", "warpyard.toml", "--policy", "sjf"])
+        .with("WARPYARD_POLICY", "wsjf")
+        .with("WARPYARD_CPUS", "4");
     server.write("warpyard.toml", "policy = \"fifo\"\ngpus = \"fake:3xA100:80GiB\"\ncpus = 5\n");
     server.start();
     let active = server.json(&["policy"]);
     assert_eq!(active["name"], "sjf");
     assert_eq!(server.json(&["gpus"]).as_array().map(Vec::len), Some(3));
-    assert_eq!(server.json(&["workers"])[0]["cpus"], 5);
+    assert_eq!(server.json(&["workers"])[0]["cpus"], 4);
 
     let other = Server::down(&["--config", "wrong.toml"]);
     other.write("wrong.toml", "listen = \"127.0.0.1:0\"\npolciy = \"fifo\"\n");

@@ -27,6 +27,7 @@ pub(crate) struct Server {
     pub(crate) dir: tempfile::TempDir,
     data: PathBuf,
     args: Vec<String>,
+    env: Vec<(&'static str, &'static str)>,
     process: Option<Child>,
     /// What it said on standard error, once it has ended.
     said: Option<thread::JoinHandle<String>>,
@@ -117,13 +118,19 @@ impl Server {
     /// A server whose data is somewhere particular.
     pub(crate) fn at(dir: tempfile::TempDir, data: PathBuf, args: &[&str]) -> Self {
         let args = args.iter().map(ToString::to_string).collect();
-        Self { dir, data, args, process: None, said: None }
+        Self { dir, data, args, env: Vec::new(), process: None, said: None }
+    }
+
+    /// The same with a variable set when it is started.
+    pub(crate) fn with(mut self, name: &'static str, value: &'static str) -> Self {
+        self.env.push((name, value));
+        self
     }
 
     /// `warpyard up` as this server is started.
     pub(crate) fn up_command(&self) -> Command {
         let mut command = warpyard(&self.data, &["up", "--listen", "127.0.0.1:0"]);
-        command.args(&self.args).current_dir(self.dir.path());
+        command.args(&self.args).envs(self.env.iter().copied()).current_dir(self.dir.path());
         command
     }
 
