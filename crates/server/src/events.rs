@@ -3,6 +3,7 @@
 
 use axum::body::Bytes;
 use std::collections::{BTreeSet, VecDeque};
+use std::convert::Infallible;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 use tokio::sync::broadcast::{self, error::RecvError};
@@ -90,10 +91,14 @@ impl Notices {
 }
 
 /// Sends notices from an event on until the reader is gone or too slow.
-pub(crate) async fn send(notices: Arc<Notices>, after: Option<u64>, to: mpsc::Sender<Bytes>) {
+pub(crate) async fn send(
+    notices: Arc<Notices>,
+    after: Option<u64>,
+    to: mpsc::Sender<Result<Bytes, Infallible>>,
+) {
     let Welcome { missed, reset, mut more } = notices.welcome(after);
     let put =
-        async |text: String| timeout(PATIENCE, to.send(text.into())).await.is_ok_and(|sent| sent.is_ok());
+        async |text: String| timeout(PATIENCE, to.send(Ok(text.into()))).await.is_ok_and(|sent| sent.is_ok());
     if let Some(seq) = reset
         && !put(format!("id: {seq}\nevent: reset\ndata: {{\"seq\":{seq}}}\n\n")).await
     {
@@ -198,10 +203,10 @@ mod tests {
         notices.leave(cluster, &events, &[]);
     }
 
-    async fn ids(from: &mut mpsc::Receiver<Bytes>, most: usize) -> Vec<String> {
+    async fn ids(from: &mut mpsc::Receiver<Result<Bytes, Infallible>>, most: usize) -> Vec<String> {
         let mut ids = Vec::new();
         while ids.len() < most
-            && let Some(bytes) = from.recv().await
+            && let Some(Ok(bytes)) = from.recv().await
         {
             let text = String::from_utf8(bytes.to_vec()).expect("events are text");
             let kind = if text.contains("event: reset") { "reset " } else { "" };
@@ -210,7 +215,7 @@ mod tests {
         ids
     }
 
-    fn read(notices: &Arc<Notices>, after: Option<u64>) -> mpsc::Receiver<Bytes> {
+    fn read(notices: &Arc<Notices>, after: Option<u64>) -> mpsc::Receiver<Result<Bytes, Infallible>> {
         let (to, from) = mpsc::channel(1);
         tokio::spawn(send(notices.clone(), after, to));
         from

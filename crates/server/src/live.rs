@@ -173,7 +173,14 @@ impl Turning {
         Turning { engine, log, clock: Clock::default(), asks, follower, mail: BTreeMap::new(), ended }
     }
 
+    /// Turns until it is told to stop or cannot go on; the follower ends with it either way.
     fn run(mut self) -> Result<(), LogError> {
+        let ended = self.turn_until_stopped();
+        let _gone = self.follower.send(ToFollower::Stop);
+        ended
+    }
+
+    fn turn_until_stopped(&mut self) -> Result<(), LogError> {
         let mut stopping = false;
         while !stopping {
             let (commands, replies) = self.gather(&mut stopping);
@@ -195,7 +202,6 @@ impl Turning {
                 }
             }
         }
-        let _stopped = self.follower.send(ToFollower::Stop);
         Ok(())
     }
 

@@ -27,13 +27,22 @@ pub(crate) struct Wanted {
     pub(crate) follow: bool,
 }
 
-/// Sends the output until there is no more, or nobody listens. With no try named, it begins with the latest and goes on
-/// with those after it.
-pub(crate) async fn send(
+/// What comes of following a log; an error breaks the answer off, so that nobody takes a log cut short for a whole one.
+pub(crate) type Chunk = Result<Bytes, Stopped>;
+
+/// Sends the output until there is no more, nobody listens, or the server stops.
+pub(crate) async fn send(live: Live, data: PathBuf, wanted: Wanted, to: mpsc::Sender<Chunk>) {
+    if let Err(stopped) = send_all(live, data, wanted, &to).await {
+        let _gone = to.send(Err(stopped)).await;
+    }
+}
+
+/// With no try named, it begins with the latest and goes on with those after it.
+async fn send_all(
     live: Live,
     data: PathBuf,
     wanted: Wanted,
-    to: mpsc::Sender<Bytes>,
+    to: &mpsc::Sender<Chunk>,
 ) -> Result<(), Stopped> {
     let task = wanted.task;
     let latest = move |f: &mut Follower| latest_attempt(f, task);
@@ -47,7 +56,7 @@ pub(crate) async fn send(
             // Asked before reading: what an attempt that is over wrote is all in the file.
             let (newest, over) = live.read(latest).await?;
             while let Some(chunk) = output.next().await {
-                if to.send(chunk).await.is_err() {
+                if to.send(Ok(chunk)).await.is_err() {
                     return Ok(());
                 }
             }

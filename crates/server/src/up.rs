@@ -18,6 +18,7 @@ use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
 use warpyard_core::engine::Engine;
 use warpyard_core::event::WorkerInfo;
 use warpyard_core::protocol::Report;
@@ -181,23 +182,21 @@ pub fn run(options: Options, ready: impl FnOnce(&Ready)) -> Result<(), UpError> 
             replayed: loaded.replayed,
             running,
         });
-        tidy_logs(data.path(), &options.config);
-        let kill = serve(listener, app, stopped).await;
-        data.withdraw();
-        if let Some(agent) = agent {
-            let (sent, left) = tokio::sync::oneshot::channel();
-            std::thread::spawn(move || {
-                agent.leave(kill);
-                let _gone = sent.send(());
-            });
-            let _left = left.await;
-        }
         Ok::<_, UpError>(())
     })?;
+    tidy_logs(data.path(), &options.config);
+    let serving = runtime.spawn(serve(listener, app));
+    let kill = runtime.block_on(asked_to_end(stopped, serving));
+    // It goes on answering until all is done, so that whoever asked for the end can tell when that is.
+    if let Some(agent) = agent {
+        agent.leave(kill);
+    }
     live.stop();
-    drop(live);
-    runtime.shutdown_timeout(Duration::from_secs(1));
-    Ok(threads.join()?)
+    let ended = threads.join();
+    data.withdraw();
+    drop(data);
+    runtime.shutdown_background();
+    Ok(ended?)
 }
 
 fn chosen_policy(options: &Options) -> Result<Option<PolicyChoice>, UpError> {
@@ -313,29 +312,22 @@ async fn set_policy(live: &Live, choice: Option<PolicyChoice>) -> Result<(), UpE
     Ok(())
 }
 
-/// Answers until someone asks for the end; says whether running tasks should end too.
-async fn serve(listener: TcpListener, app: Arc<App>, mut stopped: mpsc::UnboundedReceiver<bool>) -> bool {
-    let (kill, killed) = tokio::sync::oneshot::channel();
-    let asked = async move {
-        let (mut interrupt, mut terminate) =
-            (signal(SignalKind::interrupt()).ok(), signal(SignalKind::terminate()).ok());
-        let asked_to_kill = tokio::select! {
-            Some(asked) = stopped.recv() => asked,
-            () = caught(&mut interrupt) => false,
-            () = caught(&mut terminate) => false,
-        };
-        let _nobody = kill.send(asked_to_kill);
-    };
-    let router = http::router(app);
-    // Long polls and followed logs would hold a graceful shutdown up for as long as they last.
+/// Answers for as long as the server lives.
+async fn serve(listener: TcpListener, app: Arc<App>) {
+    if let Err(e) = axum::serve(listener, http::router(app)).await {
+        eprintln!("warpyard: the interface failed: {e}");
+    }
+}
+
+/// Waits until someone asks for the end, or nobody is answered any more; says whether running tasks should end too.
+async fn asked_to_end(mut stopped: mpsc::UnboundedReceiver<bool>, serving: JoinHandle<()>) -> bool {
+    let (mut interrupt, mut terminate) =
+        (signal(SignalKind::interrupt()).ok(), signal(SignalKind::terminate()).ok());
     tokio::select! {
-        served = axum::serve(listener, router) => {
-            if let Err(e) = served {
-                eprintln!("warpyard: the interface failed: {e}");
-            }
-            false
-        }
-        () = asked => killed.await.unwrap_or(false),
+        Some(kill) = stopped.recv() => kill,
+        () = caught(&mut interrupt) => false,
+        () = caught(&mut terminate) => false,
+        _ = serving => false,
     }
 }
 

@@ -7,7 +7,6 @@ use axum::body::{Body, Bytes};
 use axum::extract::rejection::{JsonRejection, QueryRejection};
 use axum::http::{HeaderValue, StatusCode, header::CONTENT_TYPE};
 use axum::response::{IntoResponse, Response};
-use std::convert::Infallible;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use tokio::sync::mpsc::Receiver;
@@ -83,17 +82,20 @@ impl From<QueryRejection> for Refusal {
     }
 }
 
-/// A body of whatever comes, until no more does.
-pub(super) fn as_they_come(from: Receiver<Bytes>) -> Body {
+/// A body of whatever comes, until no more does; an error breaks it off.
+pub(super) fn as_they_come<E>(from: Receiver<Result<Bytes, E>>) -> Body
+where
+    E: std::error::Error + Send + Sync + 'static,
+{
     Body::from_stream(Coming(from))
 }
 
-struct Coming(Receiver<Bytes>);
+struct Coming<T>(Receiver<T>);
 
-impl futures_core::Stream for Coming {
-    type Item = Result<Bytes, Infallible>;
+impl<T> futures_core::Stream for Coming<T> {
+    type Item = T;
 
-    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        self.0.poll_recv(cx).map(|chunk| chunk.map(Ok))
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<T>> {
+        self.0.poll_recv(cx)
     }
 }

@@ -6,10 +6,9 @@ use crate::clock::system_now;
 use crate::convert::{self, Defaults};
 use crate::expect::Outlook;
 use crate::idempotency::Known;
-use crate::logs::{self, Wanted};
+use crate::logs::{self, Chunk, Wanted};
 use crate::{select, views, why};
 use axum::Json;
-use axum::body::Bytes;
 use axum::extract::rejection::{JsonRejection, QueryRejection};
 use axum::extract::{Path, Query, State};
 use axum::http::header::CONTENT_TYPE;
@@ -277,7 +276,7 @@ pub(super) async fn logs(
     let LogFilter { task, index, attempt, stream, follow } = filter;
     let find = move |f: &mut crate::follower::Follower| which_log(f, &selector, task.as_deref(), index);
     let task = app.live.read(find).await??;
-    let (to, from) = mpsc::channel::<Bytes>(16);
+    let (to, from) = mpsc::channel::<Chunk>(16);
     let wanted = Wanted { task, attempt, stream, follow };
     tokio::spawn(logs::send(app.live.clone(), app.data.clone(), wanted, to));
     Ok(([(CONTENT_TYPE, "text/plain; charset=utf-8")], as_they_come(from)).into_response())

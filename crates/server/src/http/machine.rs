@@ -4,7 +4,6 @@ use super::Shared;
 use super::answer::{Refusal, as_they_come};
 use crate::{convert, views};
 use axum::Json;
-use axum::body::Bytes;
 use axum::extract::rejection::{JsonRejection, QueryRejection};
 use axum::extract::{Path, Query, State};
 use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
@@ -154,7 +153,7 @@ pub(super) async fn events(
 ) -> Result<Response, Refusal> {
     let last_seen = headers.get("last-event-id").and_then(|v| v.to_str().ok()).and_then(|v| v.parse().ok());
     let after = last_seen.or(query?.0.after);
-    let (to, from) = mpsc::channel::<Bytes>(16);
+    let (to, from) = mpsc::channel(16);
     tokio::spawn(crate::events::send(app.notices.clone(), after, to));
     let headers = [(CONTENT_TYPE, "text/event-stream"), (CACHE_CONTROL, "no-store")];
     Ok((headers, as_they_come(from)).into_response())

@@ -40,7 +40,8 @@ pub(crate) fn follow_task(
         let filter = LogFilter { attempt: Some(attempt), follow: true, ..filter.clone() };
         let ended = match client.logs(ask, &filter) {
             Ok(log) => copy(log, out, copied, &mut copied)?,
-            Err(ClientError::Unreachable { .. }) => Ended::Connection,
+            // Away, or on its way out or in.
+            Err(error) if error.exit_code() == 3 => Ended::Connection,
             Err(error) => return Err(error.into()),
         };
         let job = patiently(|| client.job(ask, false, None))?;

@@ -135,9 +135,13 @@ fn down_can_end_the_tasks_too() {
     server.printed(&job, "started");
     let task: u32 = server.said(&["logs", &job]).lines().next().unwrap().parse().unwrap();
     server.said(&["down", "--kill-tasks"]);
+    // What `down` says is so when it says it: the tasks have ended, and the next server can have the directory.
+    assert!(!is_alive(task));
+    let lock = fs::File::open(server.data().join("lock")).unwrap();
+    assert!(lock.try_lock().is_ok(), "the data directory is still held");
+    drop(lock);
     let (status, _) = server.ended();
     assert!(status.success());
-    assert!(!is_alive(task));
     server.start();
     assert_eq!(server.outcome(&job), "cancelled");
     assert_eq!(server.said(&["logs", &job]), format!("{task}\nstarted\nsaved\n"));
