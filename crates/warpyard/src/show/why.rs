@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use warpyard_api::quantity::ByteSize;
 use warpyard_api::text::shown;
-use warpyard_api::wire::{Ahead, FreeDevice, Needs, StartRange, WhyView};
+use warpyard_api::wire::{Ahead, FreeDevice, Needs, StartRange, State, WhyView};
 
 /// The whole answer.
 pub(crate) fn text(why: &WhyView, screen: &Screen) -> String {
@@ -17,7 +17,7 @@ pub(crate) fn text(why: &WhyView, screen: &Screen) -> String {
     };
     line("why", why.text.join("; "));
     line("needs", needs(&why.needs));
-    if why.needs.gpus > 0 {
+    if why.needs.gpus > 0 && why.state == State::Ready {
         line("now free", free(&why.free));
     }
     line("ahead", ahead(&why.ahead));
