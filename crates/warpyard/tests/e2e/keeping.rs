@@ -201,3 +201,23 @@ fn a_log_that_is_damaged_is_said_to_be() {
     drop(file);
     refused(&server, &["log.db", "is damaged"]);
 }
+
+#[test]
+fn a_clean_end_leaves_a_snapshot_to_go_on_from() {
+    let mut server = Server::up(&FAKE);
+    let job = server.script(&[], "exit 0");
+    server.said(&["wait", &job]);
+    server.said(&["down"]);
+    server.ended();
+    let log = rusqlite::Connection::open(server.data().join("log.db")).unwrap();
+    let number = |sql: &str| log.query_row(sql, [], |row| row.get::<_, i64>(0)).unwrap();
+    let (snapshot, last) = (number("SELECT max(seq) FROM snapshot"), number("SELECT max(seq) FROM event"));
+    assert_eq!(snapshot, last, "the snapshot has every event");
+    // With every event gone, the snapshot alone must be enough.
+    log.execute("DELETE FROM event", []).unwrap();
+    drop(log);
+    server.start();
+    assert_eq!(server.outcome(&job), "succeeded");
+    let next = server.script(&[], "exit 0");
+    assert!(next.parse::<u64>().unwrap() > job.parse::<u64>().unwrap(), "numbers are not used twice");
+}

@@ -54,3 +54,27 @@ fn list(dir: &Path) -> io::Result<Vec<PathBuf>> {
         entries => entries?.map(|entry| Ok(entry?.path())).collect(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use warpyard_core::{JobId, TaskId};
+
+    #[test]
+    fn output_goes_when_it_is_old_and_not_before() {
+        let data = tempfile::tempdir().expect("a directory");
+        let attempt = |job: u64| TaskId { job: JobId(job), node: 0, index: 0 }.attempt(1);
+        let day = Duration::from_secs(24 * 3600);
+        for (job, age) in [(1, 40 * day), (2, 20 * day)] {
+            let dir = log_dir(data.path(), attempt(job));
+            fs::create_dir_all(&dir).expect("made");
+            fs::write(dir.join("log"), "said").expect("written");
+            let then = SystemTime::now() - age;
+            fs::File::open(&dir).and_then(|d| d.set_modified(then)).expect("a directory can be made older");
+        }
+        assert_eq!(prune_logs(data.path(), 30 * day).expect("pruned"), 1);
+        assert!(!data.path().join("logs/1").exists(), "nor is an empty directory left");
+        assert!(log_dir(data.path(), attempt(2)).join("log").exists());
+        assert_eq!(prune_logs(&data.path().join("nowhere"), day).expect("nothing there is fine"), 0);
+    }
+}
