@@ -1,6 +1,6 @@
 //! Empty tasks per second through spawner and supervisor alone, next to a bare spawn loop with the same parallelism
-//! in the same run. Attempts are made in the temporary directory: where that is an ext4 without a journal, removing the
-//! files of one round slows the making of the next one's for minutes, so set `TMPDIR` to a file system in memory.
+//! in the same run. Attempts are made in the temporary directory: on some disks removing the files of
+//! one round slows the making of the next one's for minutes, so set `TMPDIR` to a file system in memory.
 //! `cargo bench -p warpyard-worker --bench spawn [-- TASKS [PARALLEL]]`.
 
 use std::{
