@@ -2,8 +2,10 @@
 
 mod cluster_line;
 mod generate;
+mod openb;
 mod trace;
 
 pub use cluster_line::{BadCluster, cluster};
 pub use generate::{Generator, Lengths};
+pub use openb::{BadOpenb, OpenbNode, OpenbPod, openb_nodes, openb_pods};
 pub use trace::{BadRow, TraceJob, read, write};
