@@ -5,7 +5,7 @@ use crate::cluster::{Cluster, Desired, Want};
 use crate::event::{Env, WorkerInfo};
 use crate::ids::{AttemptId, JobId, WorkerId};
 use crate::pool::DeviceState;
-use crate::spec::TaskSpec;
+use crate::spec::{Origin, TaskSpec};
 use crate::time::Span;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -86,6 +86,9 @@ pub struct Work {
     pub stderr: Option<String>,
     /// Whether an earlier attempt ran.
     pub restarted: bool,
+    /// What else it takes over from the process that submitted it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub origin: Option<Origin>,
 }
 
 impl Cluster {
@@ -127,8 +130,8 @@ impl Cluster {
             timeout: spec.timeout,
             stdout: fill_in(stdout),
             stderr: fill_in(stderr),
-
             restarted: id.number > 1,
+            origin: job.spec.origin.clone(),
         })
     }
 }

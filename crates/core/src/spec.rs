@@ -23,8 +23,22 @@ pub struct JobSpec {
     /// The environment all its tasks start from.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub env: Option<EnvId>,
+    /// What else its tasks take over from the process that submitted it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub origin: Option<Origin>,
     /// The nodes of its graph.
     pub tasks: Vec<TaskSpec>,
+}
+
+/// What a process has beside its environment that those it starts take over, as the kernel of its machine told.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Origin {
+    /// Rights that files it makes do not get.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub umask: Option<u32>,
+    /// Soft and hard limits by the name `ulimit` knows them by, such as `nofile`.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub limits: BTreeMap<String, (u64, u64)>,
 }
 
 /// A dependency on another job.

@@ -15,6 +15,16 @@ use warpyard_api::quantity::{ByteSize, Micros, MilliCpus};
 pub struct Config {
     /// Where to listen; `127.0.0.1:7700` unless set.
     pub listen: Option<String>,
+    /// Whether everyone on this machine is served, each as themselves; needs root.
+    #[serde(default)]
+    pub shared: bool,
+    /// Where people of a shared machine find the server; `/run/warpyard/socket` unless set.
+    pub socket: Option<PathBuf>,
+    /// The Unix group whose members may do everything on a shared machine; `warpyard-admins` unless set.
+    pub admins: Option<String>,
+    /// Whether people of a shared machine see nothing of each other's jobs.
+    #[serde(default)]
+    pub private: bool,
     /// The policy at the first start, such as `short-first:beta=2`; later starts go on with the one last set.
     pub policy: Option<String>,
     /// The GPUs: `auto`, `none`, or declared ones such as `fake:4xV100:16GiB`.

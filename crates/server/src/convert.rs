@@ -48,7 +48,7 @@ pub(crate) fn job_spec(
         return Err(problems);
     }
     let JobDoc { name, priority, project, .. } = doc.clone();
-    Ok(JobSpec { name, priority, project, after, env: None, tasks })
+    Ok(JobSpec { name, priority, project, after, tasks, ..JobSpec::default() })
 }
 
 fn task_spec(

@@ -7,6 +7,7 @@ mod clock;
 pub mod config;
 mod convert;
 mod data;
+mod door;
 mod events;
 mod expect;
 mod follower;
@@ -20,6 +21,7 @@ mod select;
 pub mod store;
 pub mod up;
 mod views;
+mod who;
 mod why;
 
 pub use data::{DataDir, DataError};

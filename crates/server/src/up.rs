@@ -4,12 +4,14 @@ use crate::clock::system_now;
 use crate::config::Config;
 use crate::convert::Defaults;
 use crate::data::{DataDir, DataError};
+use crate::door::Door;
 use crate::follower::{Follower, FollowerError};
 use crate::http::{self, App};
 use crate::idempotency::Keys;
 use crate::live::{CommandError, Live};
 use crate::pages::Doors;
 use crate::store::{History, Log, LogError};
+use crate::who::Sharing;
 use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -19,16 +21,21 @@ use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
+use warpyard_api::client::SYSTEM_SOCKET;
 use warpyard_core::engine::Engine;
 use warpyard_core::event::WorkerInfo;
 use warpyard_core::protocol::Report;
 use warpyard_core::{Cluster, Command, PolicyChoice, PolicyDef, Rejected, Span, WorkerId};
 use warpyard_policies::{POLICIES, default_policy};
 use warpyard_worker::agent::{Agent, AgentError, AgentHandle, DeviceRules, Link, Settings, prune_logs};
+use warpyard_worker::people::is_root;
 use warpyard_worker::probe::{self, Choice, Places, ProbeError, Thresholds};
 
 /// How often the worker inside looks at everything even if nothing seems to happen.
 const LOOK_AROUND_EVERY: Duration = Duration::from_secs(1);
+
+/// The group whose members may do everything, unless another is named.
+const ADMINS: &str = "warpyard-admins";
 
 /// How often old output is removed.
 const TIDY_EVERY: Duration = Duration::from_secs(3600);
@@ -42,6 +49,10 @@ pub struct Options {
     pub config: Config,
     /// Where to listen.
     pub listen: Option<String>,
+    /// Whether to serve everyone on this machine, each as themselves.
+    pub shared: bool,
+    /// Where they find the server.
+    pub socket: Option<PathBuf>,
     /// The policy to put in force.
     pub policy: Option<String>,
     /// The GPUs.
@@ -90,6 +101,9 @@ pub enum UpError {
         /// What the system said.
         source: io::Error,
     },
+    /// Serving others needs to become them.
+    #[error("only root can serve everyone on this machine: without --shared the server serves you alone")]
+    NotRoot,
     /// The runtime.
     #[error("cannot run the server")]
     Runtime(#[source] io::Error),
@@ -107,6 +121,8 @@ fn refused(why: &Rejected) -> String {
 pub struct Ready {
     /// Where it listens.
     pub url: String,
+    /// Where people of this machine find it, where it is shared.
+    pub socket: Option<PathBuf>,
     /// An address that lets whoever opens it first into the pages, for ten minutes.
     pub login: String,
     /// Where its data is.
@@ -127,6 +143,7 @@ pub struct Ready {
 
 /// Runs the server until it is asked to end. `ready` is called once it answers.
 pub fn run(options: Options, ready: impl FnOnce(&Ready)) -> Result<(), UpError> {
+    let sharing = sharing(&options)?;
     let data = DataDir::take(&options.data)?;
     let token = data.token()?;
     let choice = chosen_policy(&options)?;
@@ -142,6 +159,8 @@ pub fn run(options: Options, ready: impl FnOnce(&Ready)) -> Result<(), UpError> 
     let listener = runtime.block_on(listen(&options))?;
     let address = listener.local_addr().map_err(UpError::Runtime)?;
     let (url, port) = (format!("http://{address}"), address.port());
+    let socket = sharing.is_some().then(|| socket_path(&options));
+    let door = socket.as_ref().map(|path| Door::open(path, runtime.handle())).transpose()?;
 
     let (stop, stopped) = mpsc::unbounded_channel();
     let broke = stop.clone();
@@ -164,6 +183,7 @@ pub fn run(options: Options, ready: impl FnOnce(&Ready)) -> Result<(), UpError> 
         watched: agent.as_ref().map(AgentHandle::devices),
         keys: Keys::default(),
         started: system_now(),
+        sharing,
         stop,
     });
     runtime.block_on(async {
@@ -173,6 +193,7 @@ pub fn run(options: Options, ready: impl FnOnce(&Ready)) -> Result<(), UpError> 
         let (policy, running) = state.map_err(|e| UpError::Runtime(io::Error::other(e)))?;
         ready(&Ready {
             url: url.clone(),
+            socket,
             login,
             data: data.path().to_owned(),
             policy,
@@ -185,18 +206,38 @@ pub fn run(options: Options, ready: impl FnOnce(&Ready)) -> Result<(), UpError> 
         Ok::<_, UpError>(())
     })?;
     tidy_logs(data.path(), &options.config);
+    let door = door.map(|door| door.serve(app.clone(), &runtime));
     let serving = runtime.spawn(serve(listener, app));
     let kill = runtime.block_on(asked_to_end(stopped, serving));
     // It goes on answering until all is done, so that whoever asked for the end can tell when that is.
     if let Some(agent) = agent {
         agent.leave(kill);
     }
+    drop(door);
     live.stop();
     let ended = threads.join();
     data.withdraw();
     drop(data);
     runtime.shutdown_background();
     Ok(ended?)
+}
+
+/// How the machine is shared, if it is.
+fn sharing(options: &Options) -> Result<Option<Sharing>, UpError> {
+    let config = &options.config;
+    if !(options.shared || config.shared) {
+        return Ok(None);
+    }
+    if !is_root() {
+        return Err(UpError::NotRoot);
+    }
+    let admins = config.admins.clone().unwrap_or_else(|| ADMINS.to_owned());
+    Ok(Some(Sharing { admins, private: config.private }))
+}
+
+fn socket_path(options: &Options) -> PathBuf {
+    let named = options.socket.clone().or_else(|| options.config.socket.clone());
+    named.unwrap_or_else(|| SYSTEM_SOCKET.into())
 }
 
 fn chosen_policy(options: &Options) -> Result<Option<PolicyChoice>, UpError> {
@@ -281,6 +322,7 @@ fn start_worker(
         cpus: options.cpus.or(config.cpus.map(|c| c.0)).unwrap_or_else(all_cpus),
         memory: config.memory.map_or_else(all_memory, |m| m.0),
         lease: None,
+        as_their_users: options.shared || config.shared,
         log_cap: config.log_cap.map_or(64 << 20, |c| c.0),
         every: LOOK_AROUND_EVERY,
     };

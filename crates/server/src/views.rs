@@ -14,7 +14,7 @@ use warpyard_core::command::Target;
 use warpyard_core::event::Outcome as Ended;
 use warpyard_core::policy::{PolicyDef, Value};
 use warpyard_core::pool::{Charge, DeviceState};
-use warpyard_core::{Cluster, NodeId, TaskId, TaskState, Time};
+use warpyard_core::{Cluster, JobId, NodeId, TaskId, TaskState, Time};
 use warpyard_worker::agent::Watched;
 
 /// How many tasks of an array are shown at once when it is expanded.
@@ -99,6 +99,14 @@ fn overall(mut counts: Counts) -> State {
 fn worst(mut outcomes: OutcomeCounts) -> Outcome {
     let order = [Outcome::Failed, Outcome::TimedOut, Outcome::Lost, Outcome::Cancelled, Outcome::Succeeded];
     order.into_iter().find(|&o| *outcomes.of(o) > 0).unwrap_or(Outcome::Skipped)
+}
+
+/// Whose a job is, whether memory still holds it or only the tables do.
+pub(crate) fn user_of(f: &mut Follower, job: JobId) -> String {
+    match f.cluster().job(job) {
+        Some(job) => job.user.clone(),
+        None => f.history().job(job).ok().flatten().map(|row| row.user).unwrap_or_default(),
+    }
 }
 
 /// A job in a list: no attempts, arrays folded.

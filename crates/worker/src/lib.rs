@@ -1,7 +1,9 @@
 //! A machine's agent: it finds the devices, runs attempts as processes that outlive it, and tells the server.
 //!
-//! [`probe`] looks at devices, [`supervise`] runs processes, [`agent`] ties them to what the server wants.
+//! [`probe`] looks at devices, [`people`] at accounts, [`supervise`] runs processes, [`agent`] ties them to what the
+//! server wants.
 
 pub mod agent;
+pub mod people;
 pub mod probe;
 pub mod supervise;

@@ -44,6 +44,7 @@ fn agent(data: &Path) -> (AgentHandle, Receiver<Report>) {
         cpus: 1000,
         memory: 1 << 30,
         lease: None,
+        as_their_users: false,
         log_cap: 1 << 20,
         every: Duration::from_millis(20),
     };
@@ -69,6 +70,7 @@ fn assigned(script: Option<&str>) -> Assignments {
         stdout: None,
         stderr: None,
         restarted: false,
+        origin: None,
     });
     let one = Assignment {
         attempt: attempt(),

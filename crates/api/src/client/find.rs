@@ -1,5 +1,5 @@
 //! Where the server is and how to be let in: the flag, then the environment, then what a server left in its data
-//! directory.
+//! directory, then the socket of the machine's own server, where nobody needs a token.
 
 use super::ClientError;
 use std::io;
@@ -11,10 +11,13 @@ pub const ADDRESS_FILE: &str = "address";
 /// The file in the data directory that lets its owner in.
 pub const TOKEN_FILE: &str = "token";
 
+/// Where the server of a shared machine listens for its users.
+pub const SYSTEM_SOCKET: &str = "/run/warpyard/socket";
+
 /// A server and the token for it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Target {
-    /// Its address, such as `http://127.0.0.1:7700`.
+    /// Its address, such as `http://127.0.0.1:7700`, or a socket on this machine, such as `unix:/run/warpyard/socket`.
     pub url: String,
     /// The token, where one was found.
     pub token: Option<String>,
@@ -43,8 +46,8 @@ pub fn data_dir(flag: Option<&Path>, env: impl Fn(&str) -> Option<String>) -> Pa
     given.unwrap_or_else(state)
 }
 
-/// Finds the server: the flag, `WARPYARD_SERVER`, or the address in the data directory. The token is `WARPYARD_TOKEN`, or
-/// the one in the data directory.
+/// Finds the server: the flag, `WARPYARD_SERVER`, the address in the data directory, or the machine's own server. The
+/// token is `WARPYARD_TOKEN`, or the one in the data directory.
 pub fn find(
     server_flag: Option<&str>,
     data_flag: Option<&Path>,
@@ -56,11 +59,16 @@ pub fn find(
         Some(url) => url,
         None => {
             let path = data.join(ADDRESS_FILE);
-            read_line(&path)?.ok_or(ClientError::NoAddress { path })?
+            let named = data_flag.is_some() || set("WARPYARD_DATA").is_some();
+            let shared =
+                (!named && Path::new(SYSTEM_SOCKET).exists()).then(|| format!("unix:{SYSTEM_SOCKET}"));
+            read_line(&path)?.or(shared).ok_or(ClientError::NoAddress { path })?
         }
     };
     let token = match set("WARPYARD_TOKEN") {
         Some(token) => Some(token),
+        // Through a socket the kernel says who calls.
+        None if socket_path(&url).is_some() => None,
         None => read_line(&data.join(TOKEN_FILE))?,
     };
     Ok(Target { url: full_url(&url)?, token })
@@ -79,6 +87,15 @@ fn read_line(path: &Path) -> Result<Option<String>, ClientError> {
 
 /// The address with its scheme and without a slash at its end.
 pub(super) fn full_url(text: &str) -> Result<String, ClientError> {
+    if let Some(path) = socket_path(text.trim()) {
+        return match path.starts_with('/') {
+            true => Ok(format!("unix:{path}")),
+            false => Err(ClientError::BadAddress {
+                url: text.to_owned(),
+                fault: "the path of a socket begins with a slash",
+            }),
+        };
+    }
     let bad = |fault| Err(ClientError::BadAddress { url: text.to_owned(), fault });
     let (scheme, rest) = text.trim().split_once("://").unwrap_or(("http", text.trim()));
     let rest = rest.trim_end_matches('/');
@@ -89,6 +106,11 @@ pub(super) fn full_url(text: &str) -> Result<String, ClientError> {
         "https" => bad("https is not spoken"),
         _ => bad("its scheme is not http"),
     }
+}
+
+/// The path of a socket, where the address is one.
+pub(super) fn socket_path(url: &str) -> Option<&str> {
+    url.strip_prefix("unix:").map(|path| path.strip_prefix("//").unwrap_or(path))
 }
 
 /// Whether the address is this machine's own, which no proxy leads to.
@@ -158,8 +180,17 @@ mod tests {
 
     #[test]
     fn addresses_refused() {
-        for wrong in ["", "http://", "https://gpu1:7700", "ftp://gpu1", "gpu1:7700/v1", "ann@gpu1:7700"] {
+        for wrong in
+            ["", "http://", "https://gpu1:7700", "ftp://gpu1", "gpu1:7700/v1", "ann@gpu1:7700", "unix:here"]
+        {
             assert!(matches!(full_url(wrong), Err(ClientError::BadAddress { .. })), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_socket_is_an_address_too() {
+        for text in ["unix:/run/w/socket", "unix:///run/w/socket", " unix:/run/w/socket"] {
+            assert_eq!(full_url(text).unwrap(), "unix:/run/w/socket", "{text}");
         }
     }
 

@@ -3,9 +3,10 @@
 
 mod error;
 mod find;
+mod socket;
 
 pub use error::ClientError;
-pub use find::{ADDRESS_FILE, TOKEN_FILE, Target, data_dir, find};
+pub use find::{ADDRESS_FILE, SYSTEM_SOCKET, TOKEN_FILE, Target, data_dir, find};
 
 use crate::problem::code;
 use crate::quantity::Micros;
@@ -43,6 +44,8 @@ const MAX_ANSWER_BYTES: u64 = 256 << 20;
 #[derive(Debug, Clone)]
 pub struct Client {
     agent: Agent,
+    /// What every address asked for begins with.
+    base: String,
     target: Target,
 }
 
@@ -55,8 +58,12 @@ impl Client {
             .max_redirects(0)
             .timeout_connect(Some(CONNECT_WITHIN))
             .timeout_recv_response(Some(ANSWER_WITHIN));
+        if let Some(path) = find::socket_path(&target.url) {
+            let agent = socket::agent(config.proxy(None).build(), path.into());
+            return Ok(Self { agent, base: "http://localhost".into(), target });
+        }
         let config = if find::is_loopback(&target.url) { config.proxy(None) } else { config };
-        Ok(Self { agent: config.build().new_agent(), target })
+        Ok(Self { agent: config.build().new_agent(), base: target.url.clone(), target })
     }
 
     /// The server's address.
@@ -236,7 +243,7 @@ impl Client {
 
     /// The whole address. A query is any struct of plain values; those that are not there are left out.
     fn address(&self, path: &str, query: &impl Serialize) -> String {
-        let mut address = format!("{}{path}", self.target.url);
+        let mut address = format!("{}{path}", self.base);
         if let Ok(serde_json::Value::Object(fields)) = serde_json::to_value(query) {
             let mut before = '?';
             for (name, value) in fields.iter().filter(|(_, value)| !value.is_null()) {

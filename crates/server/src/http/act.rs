@@ -1,12 +1,14 @@
 //! Changing jobs. A selector may name many; what could be changed is, and only if nothing could is it a refusal.
 
-use super::Shared;
 use super::answer::Refusal;
+use super::{By, Shared};
+use crate::follower::Follower;
 use crate::live::{CommandError, Live};
 use crate::select;
-use axum::Json;
+use crate::who::Caller;
 use axum::extract::rejection::JsonRejection;
 use axum::extract::{Path, State};
+use axum::{Extension, Json};
 use std::collections::BTreeSet;
 use warpyard_api::problem::{Problem, code};
 use warpyard_api::wire::{Acted, Priority, Retry};
@@ -15,42 +17,44 @@ use warpyard_core::{Command, JobId};
 
 type Answer = Result<Json<Acted>, Refusal>;
 
-pub(super) async fn cancel(State(app): Shared, Path(id): Path<String>) -> Answer {
-    each(&app.live, &id, |target| Ok(Command::Cancel(target))).await
+pub(super) async fn cancel(State(app): Shared, Extension(who): By, Path(id): Path<String>) -> Answer {
+    each(&app.live, &who, &id, |target| Ok(Command::Cancel(target))).await
 }
 
 pub(super) async fn retry(
     State(app): Shared,
+    Extension(who): By,
     Path(id): Path<String>,
     body: Result<Json<Retry>, JsonRejection>,
 ) -> Answer {
     let failed_only = body?.0.failed_only;
-    each(&app.live, &id, |target| Ok(Command::Retry { job: whole(target)?, failed_only })).await
+    each(&app.live, &who, &id, |target| Ok(Command::Retry { job: whole(target)?, failed_only })).await
 }
 
-pub(super) async fn hold(State(app): Shared, Path(id): Path<String>) -> Answer {
-    each(&app.live, &id, |target| Ok(Command::Hold(whole(target)?))).await
+pub(super) async fn hold(State(app): Shared, Extension(who): By, Path(id): Path<String>) -> Answer {
+    each(&app.live, &who, &id, |target| Ok(Command::Hold(whole(target)?))).await
 }
 
-pub(super) async fn release(State(app): Shared, Path(id): Path<String>) -> Answer {
-    each(&app.live, &id, |target| Ok(Command::Release(whole(target)?))).await
+pub(super) async fn release(State(app): Shared, Extension(who): By, Path(id): Path<String>) -> Answer {
+    each(&app.live, &who, &id, |target| Ok(Command::Release(whole(target)?))).await
 }
 
-pub(super) async fn pause(State(app): Shared, Path(id): Path<String>) -> Answer {
-    each(&app.live, &id, |target| Ok(Command::Pause(whole(target)?))).await
+pub(super) async fn pause(State(app): Shared, Extension(who): By, Path(id): Path<String>) -> Answer {
+    each(&app.live, &who, &id, |target| Ok(Command::Pause(whole(target)?))).await
 }
 
-pub(super) async fn resume(State(app): Shared, Path(id): Path<String>) -> Answer {
-    each(&app.live, &id, |target| Ok(Command::Resume(whole(target)?))).await
+pub(super) async fn resume(State(app): Shared, Extension(who): By, Path(id): Path<String>) -> Answer {
+    each(&app.live, &who, &id, |target| Ok(Command::Resume(whole(target)?))).await
 }
 
 pub(super) async fn priority(
     State(app): Shared,
+    Extension(who): By,
     Path(id): Path<String>,
     body: Result<Json<Priority>, JsonRejection>,
 ) -> Answer {
     let priority = body?.0.priority;
-    each(&app.live, &id, |target| Ok(Command::SetPriority(whole(target)?, priority))).await
+    each(&app.live, &who, &id, |target| Ok(Command::SetPriority(whole(target)?, priority))).await
 }
 
 /// The job, for what can only be done to whole jobs.
@@ -64,9 +68,25 @@ fn whole(target: Target) -> Result<JobId, Problem> {
 }
 
 /// Does something to everything a selector finds.
-async fn each(live: &Live, id: &str, command: impl Fn(Target) -> Result<Command, Problem>) -> Answer {
+async fn each(
+    live: &Live,
+    who: &Caller,
+    id: &str,
+    command: impl Fn(Target) -> Result<Command, Problem>,
+) -> Answer {
     let selector = select::parse(id)?;
-    let found = live.read(move |f| select::find(f.cluster(), &selector)).await??;
+    let users = move |f: &mut Follower| {
+        let found = select::find(f.cluster(), &selector)?;
+        let user = |target: &Target| f.cluster().job(target.job()).map(|job| job.user.clone());
+        Ok::<_, Problem>(found.into_iter().map(|t| (t, user(&t).unwrap_or_default())).collect::<Vec<_>>())
+    };
+    let mut found = live.read(users).await??;
+    // Of several, those of others are passed over; one alone that is someone else's is a refusal.
+    if let [(_, user)] = &found[..] {
+        who.must_own(user, "change it")?;
+    }
+    found.retain(|(_, user)| who.owns(user));
+    let found: Vec<_> = found.into_iter().map(|(target, _)| target).collect();
     let mut jobs = BTreeSet::new();
     let (mut tasks, mut refused, alone) = (0, None, found.len() == 1);
     for target in found {

@@ -1,18 +1,19 @@
 //! Submitting jobs, listing them, looking at one, why it waits, what it printed.
 
 use super::answer::{Refusal, as_they_come};
-use super::{App, Shared};
+use super::{App, By, Shared};
 use crate::clock::system_now;
 use crate::convert::{self, Defaults};
 use crate::expect::Outlook;
 use crate::idempotency::Known;
 use crate::logs::{self, Chunk, Wanted};
+use crate::who::Caller;
 use crate::{select, views, why};
-use axum::Json;
 use axum::extract::rejection::{JsonRejection, QueryRejection};
 use axum::extract::{Path, Query, State};
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
+use axum::{Extension, Json};
 use serde::Deserialize;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -40,9 +41,13 @@ const LONGEST_POLL: Duration = Duration::from_secs(120);
 
 pub(super) async fn submit(
     State(app): Shared,
+    Extension(who): By,
     body: Result<Json<Submit>, JsonRejection>,
 ) -> Result<Response, Refusal> {
-    let Json(submit) = body?;
+    let Json(mut submit) = body?;
+    let user = who.submits_for(submit.user.take())?;
+    app.must_have_account(&user)?;
+    submit.user = Some(user.clone());
     let content = serde_json::to_vec(&submit).map_err(Refusal::internal)?;
     if let Some(key) = &submit.idempotency_key {
         match app.keys.look(key, &content) {
@@ -54,11 +59,11 @@ pub(super) async fn submit(
             }
         }
     }
-    let Submit { doc, user, workdir, env, idempotency_key } = submit;
+    let Submit { doc, workdir, env, idempotency_key, .. } = submit;
     let checked = read_value(&doc, ReadOptions { default_name: None, accept_user: false })?;
     let defaults = Defaults { workdir, ..app.defaults.clone() };
-    let spec = app.live.read(move |f| convert::job_spec(f.cluster(), &checked.doc, &defaults)).await??;
-    let user = user.unwrap_or_else(|| "unknown".into());
+    let mut spec = app.live.read(move |f| convert::job_spec(f.cluster(), &checked.doc, &defaults)).await??;
+    spec.origin = who.origin();
     let env = (!env.is_empty()).then(|| Arc::new(env));
     let answer = app.live.command(Command::Submit { user, env, spec }).await?;
     let job = answer.job.ok_or_else(|| Refusal::internal("a submission made no job"))?;
@@ -74,6 +79,7 @@ fn created(job: JobId, warnings: Vec<Problem>) -> Response {
 
 pub(super) async fn list(
     State(app): Shared,
+    Extension(who): By,
     filter: Result<Query<JobFilter>, QueryRejection>,
 ) -> Result<Json<Page<JobView>>, Refusal> {
     let Query(filter) = filter?;
@@ -83,6 +89,7 @@ pub(super) async fn list(
         Some(Ok(id)) => JobId(id),
         Some(Err(_)) => return Err(Problem::new(code::BAD_REQUEST, "cursor", "this is not a cursor").into()),
     };
+    let hidden = app.private();
     let look = move |f: &mut crate::follower::Follower| {
         let limit = filter.limit.unwrap_or(JOBS_PER_PAGE).clamp(1, 10_000) as usize;
         let chosen = match &selector {
@@ -94,6 +101,7 @@ pub(super) async fn list(
         let wanted = |job: &&Job| {
             let named = |c: &Vec<Target>| c.iter().any(|t| t.job() == job.id);
             chosen.as_ref().is_none_or(named)
+                && (!hidden || who.owns(&job.user))
                 && filter.user.as_ref().is_none_or(|u| *u == job.user)
                 && filter.project.as_ref().is_none_or(|p| job.spec.project.as_ref() == Some(p))
                 && (filter.all || by_name || filter.state == Some(Standing::Done) || job.finished.is_none())
@@ -138,10 +146,12 @@ pub(super) struct ShowQuery {
 
 pub(super) async fn show(
     State(app): Shared,
+    Extension(who): By,
     Path(id): Path<String>,
     query: Result<Query<ShowQuery>, QueryRejection>,
 ) -> Result<Json<JobView>, Refusal> {
     let Query(query) = query?;
+    must_see(&app, &who, &id).await?;
     if let Some(what) = &query.wait {
         if what != "done" {
             return Err(Problem::new(code::BAD_REQUEST, "wait", "one can wait for 'done' only").into());
@@ -174,6 +184,19 @@ pub(super) async fn show(
         view.expected_start = forecast(outlook, vec![task]).await.get(&view.job).copied();
     }
     Ok(Json(view))
+}
+
+/// Lets nobody look at others' jobs where those are private.
+async fn must_see(app: &App, who: &Caller, id: &str) -> Result<(), Refusal> {
+    if !app.private() || who.is_admin() {
+        return Ok(());
+    }
+    let selector = select::parse(id)?;
+    let user = move |f: &mut crate::follower::Follower| {
+        let job = select::job_number(f.cluster(), &selector)?;
+        Ok::<_, Problem>(views::user_of(f, job))
+    };
+    who.must_own(&app.live.read(user).await??, "look at it")
 }
 
 /// Waits for the end of a job, or of one of its tasks.
@@ -218,7 +241,12 @@ fn is_over(cluster: &Cluster, target: Target) -> bool {
     }
 }
 
-pub(super) async fn why(State(app): Shared, Path(id): Path<String>) -> Result<Json<WhyView>, Refusal> {
+pub(super) async fn why(
+    State(app): Shared,
+    Extension(who): By,
+    Path(id): Path<String>,
+) -> Result<Json<WhyView>, Refusal> {
+    must_see(&app, &who, &id).await?;
     let selector = select::parse(&id)?;
     let look = move |f: &mut crate::follower::Follower| {
         let target = select::find_one(f.cluster(), &selector)?;
@@ -268,14 +296,19 @@ pub(crate) fn first_open(cluster: &Cluster, target: Target) -> Option<TaskId> {
 
 pub(super) async fn logs(
     State(app): Shared,
+    Extension(who): By,
     Path(id): Path<String>,
     filter: Result<Query<LogFilter>, QueryRejection>,
 ) -> Result<Response, Refusal> {
     let Query(filter) = filter?;
     let selector = select::parse(&id)?;
     let LogFilter { task, index, attempt, stream, follow } = filter;
-    let find = move |f: &mut crate::follower::Follower| which_log(f, &selector, task.as_deref(), index);
-    let task = app.live.read(find).await??;
+    let find = move |f: &mut crate::follower::Follower| {
+        let task = which_log(f, &selector, task.as_deref(), index)?;
+        Ok::<_, Problem>((task, views::user_of(f, task.job)))
+    };
+    let (task, user) = app.live.read(find).await??;
+    who.must_own(&user, "read its log")?;
     let (to, from) = mpsc::channel::<Chunk>(16);
     let wanted = Wanted { task, attempt, stream, follow };
     tokio::spawn(logs::send(app.live.clone(), app.data.clone(), wanted, to));

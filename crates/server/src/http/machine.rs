@@ -1,14 +1,14 @@
 //! The server itself, its devices, workers, policies and history, and word of what changes.
 
-use super::Shared;
 use super::answer::{Refusal, as_they_come};
+use super::{By, Shared};
 use crate::{convert, views};
-use axum::Json;
 use axum::extract::rejection::{JsonRejection, QueryRejection};
 use axum::extract::{Path, Query, State};
 use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
+use axum::{Extension, Json};
 use serde::Deserialize;
 use std::collections::HashMap;
 use tokio::sync::mpsc;
@@ -58,14 +58,21 @@ pub(super) async fn workers(State(app): Shared) -> Result<Json<Vec<WorkerView>>,
     Ok(Json(app.live.read(|f| views::workers(f.cluster())).await?))
 }
 
-pub(super) async fn drain(State(app): Shared, Path(name): Path<String>) -> Result<Json<WorkerView>, Refusal> {
+pub(super) async fn drain(
+    State(app): Shared,
+    Extension(who): By,
+    Path(name): Path<String>,
+) -> Result<Json<WorkerView>, Refusal> {
+    who.must_be_admin("drain workers")?;
     set_drained(&app, name, true).await
 }
 
 pub(super) async fn resume(
     State(app): Shared,
+    Extension(who): By,
     Path(name): Path<String>,
 ) -> Result<Json<WorkerView>, Refusal> {
+    who.must_be_admin("resume workers")?;
     set_drained(&app, name, false).await
 }
 
@@ -92,8 +99,10 @@ pub(super) async fn policies(State(app): Shared) -> Result<Json<Vec<PolicyView>>
 
 pub(super) async fn set_policy(
     State(app): Shared,
+    Extension(who): By,
     body: Result<Json<PolicySet>, JsonRejection>,
 ) -> Result<Json<PolicyView>, Refusal> {
+    who.must_be_admin("change the policy")?;
     let choice = convert::policy_choice(&body?.0);
     app.live.command(Command::SetPolicy(choice)).await?;
     let defs = app.policies;
@@ -161,13 +170,16 @@ pub(super) async fn events(
 
 pub(super) async fn shutdown(
     State(app): Shared,
+    Extension(who): By,
     body: Result<Json<Shutdown>, JsonRejection>,
 ) -> Result<StatusCode, Refusal> {
+    who.must_be_admin("stop the server")?;
     let _stopping_already = app.stop.send(body?.0.kill_tasks);
     Ok(StatusCode::ACCEPTED)
 }
 
-pub(super) async fn rebuild(State(app): Shared) -> Result<Json<Rebuilt>, Refusal> {
+pub(super) async fn rebuild(State(app): Shared, Extension(who): By) -> Result<Json<Rebuilt>, Refusal> {
+    who.must_be_admin("rebuild the derived tables")?;
     let look = |f: &mut crate::follower::Follower| {
         f.rebuild()?;
         Ok::<_, crate::follower::FollowerError>(f.history().rows()?)

@@ -11,20 +11,22 @@ use crate::idempotency::Keys;
 use crate::live::Live;
 use crate::outlooks::Outlooks;
 use crate::pages::{self, Doors};
+use crate::who::{Caller, Peer, Sharing};
 use answer::Refusal;
-use axum::extract::{DefaultBodyLimit, Request, State};
+use axum::extract::{ConnectInfo, DefaultBodyLimit, Request, State};
 use axum::http::header::AUTHORIZATION;
 use axum::http::{Method, Uri};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post, put};
-use axum::{Json, Router};
+use axum::{Extension, Json, Router};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use tokio::sync::mpsc;
 use warpyard_api::problem::code;
 use warpyard_core::{PolicyDef, Time};
 use warpyard_worker::agent::Watched;
+use warpyard_worker::people::Person;
 
 /// The largest request that is read: a job document and an environment.
 const BODY_LIMIT: usize = 16 << 20;
@@ -42,11 +44,34 @@ pub(crate) struct App {
     pub(crate) watched: Option<Arc<Mutex<Watched>>>,
     pub(crate) keys: Keys,
     pub(crate) started: Time,
+    /// How the machine is shared; nothing where the server serves its owner alone.
+    pub(crate) sharing: Option<Sharing>,
     /// Asks for the server's end; with `true`, of running tasks too.
     pub(crate) stop: mpsc::UnboundedSender<bool>,
 }
 
+impl App {
+    /// Whether people see nothing of each other's jobs.
+    fn private(&self) -> bool {
+        self.sharing.as_ref().is_some_and(|s| s.private)
+    }
+
+    /// Refuses users whom no task can run as, where tasks run as their users.
+    fn must_have_account(&self, user: &str) -> Result<(), Refusal> {
+        if self.sharing.is_none() {
+            return Ok(());
+        }
+        match Person::to_run_as(user) {
+            Ok(_) => Ok(()),
+            Err(why) => Err(Refusal::new(403, code::NO_ACCOUNT, why.to_string())),
+        }
+    }
+}
+
 pub(crate) type Shared = State<Arc<App>>;
+
+/// Who sends a request, as [`let_in`] found out.
+pub(crate) type By = Extension<Caller>;
 
 /// The interface and the pages, closed to whoever has no token and has not logged in.
 pub(crate) fn router(app: Arc<App>) -> Router {
@@ -84,9 +109,24 @@ pub(crate) fn router(app: Arc<App>) -> Router {
         .with_state(app)
 }
 
-/// Lets in whoever has the token or, to look but not to change anything, has logged in. Others are refused, or shown
-/// where to log in.
-async fn let_in(State(app): Shared, request: Request, next: Next) -> Response {
+/// Lets in whoever has an account here and comes through the socket, has the token or, to look but not to change
+/// anything, has logged in. Others are refused, or shown where to log in.
+async fn let_in(State(app): Shared, mut request: Request, next: Next) -> Response {
+    if let (Some(ConnectInfo(peer)), Some(sharing)) =
+        (request.extensions().get::<ConnectInfo<Peer>>(), &app.sharing)
+    {
+        return match Caller::at(*peer, sharing) {
+            Ok(Some(caller)) => {
+                request.extensions_mut().insert(caller);
+                next.run(request).await
+            }
+            Ok(None) => {
+                Refusal::new(401, code::NO_ACCOUNT, "you have no account on this machine").into_response()
+            }
+            Err(e) => Refusal::internal(e).into_response(),
+        };
+    }
+    request.extensions_mut().insert(Caller::Owner);
     let path = request.uri().path();
     let looks = matches!(*request.method(), Method::GET | Method::HEAD);
     let given = request.headers().get(AUTHORIZATION).and_then(|v| v.to_str().ok());

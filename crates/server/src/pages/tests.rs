@@ -56,6 +56,7 @@ fn server() -> Server {
         watched: None,
         keys: Keys::default(),
         started: system_now(),
+        sharing: None,
         stop: tokio::sync::mpsc::unbounded_channel().0,
     });
     Server { router: router(app.clone()), app, live, _threads: threads, _data: data }

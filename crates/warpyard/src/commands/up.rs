@@ -15,12 +15,21 @@ use warpyard_api::wire::PolicySet;
 use warpyard_server::config::Config;
 use warpyard_server::up::{Options, Ready, run};
 
+/// Where the server of a shared machine keeps everything.
+const SHARED_DATA: &str = "/var/lib/warpyard";
+
 /// Arguments of `up`.
 #[derive(Debug, Args)]
 pub(crate) struct Up {
     /// Where to listen [default: 127.0.0.1:7700]
     #[arg(long, value_name = "ADDR", env = "WARPYARD_LISTEN", hide_env_values = true)]
     listen: Option<String>,
+    /// Serve everyone on this machine, each as themselves (root only; data in /var/lib/warpyard unless --data)
+    #[arg(long, env = "WARPYARD_SHARED", hide_env_values = true)]
+    shared: bool,
+    /// Where people of a shared machine find the server [default: /run/warpyard/socket]
+    #[arg(long, value_name = "PATH", env = "WARPYARD_SOCKET", hide_env_values = true)]
+    socket: Option<PathBuf>,
     /// How tasks are ordered and placed: name, or name:key=value,key=value [default: backfill]
     #[arg(long, value_name = "NAME[:K=V,..]", env = "WARPYARD_POLICY", hide_env_values = true)]
     policy: Option<PolicySet>,
@@ -69,10 +78,18 @@ impl Up {
         let config = self.config.as_deref().map(Config::read).transpose()?.unwrap_or_default();
         let demo_gpus = (self.demo && config.gpus.is_none()).then(|| demo::GPUS.to_owned());
         let itself = std::env::current_exe().context("this program cannot find its own file")?;
+        let shared = self.shared || config.shared;
+        let env = |name: &str| std::env::var(name).ok();
+        let data = match (&context.global.data, env("WARPYARD_DATA")) {
+            (None, None) if shared => SHARED_DATA.into(),
+            (flag, _) => data_dir(flag.as_deref(), env),
+        };
         Ok(Options {
-            data: data_dir(context.global.data.as_deref(), |name| std::env::var(name).ok()),
+            data,
             config,
             listen: self.listen,
+            shared,
+            socket: self.socket,
             policy: self.policy.map(|policy| policy.to_string()),
             gpus: self.gpus.or(demo_gpus),
             cpus: self.cpus.map(|cpus| cpus.0),
@@ -101,6 +118,9 @@ fn said(ready: &Ready) -> String {
     let mut line =
         |label: &str, value: &str| writeln!(out, "  {label:<8} {value}").expect("a string takes all");
     line("open", &ready.login);
+    if let Some(socket) = &ready.socket {
+        line("serves", &format!("everyone on this machine, at {}", socket.display()));
+    }
     line("data", &ready.data.display().to_string());
     line("policy", &ready.policy);
     match &ready.devices {
@@ -119,7 +139,7 @@ fn said(ready: &Ready) -> String {
 }
 
 fn as_json(ready: &Ready) -> serde_json::Value {
-    json!({"url": ready.url, "login": ready.login, "data": ready.data, "policy": ready.policy, "gpus": ready.gpus,
+    json!({"url": ready.url, "socket": ready.socket, "login": ready.login, "data": ready.data, "policy": ready.policy, "gpus": ready.gpus,
            "cpus": MilliCpus(ready.cpus), "running": ready.running})
 }
 
@@ -130,6 +150,7 @@ mod tests {
     fn ready() -> Ready {
         Ready {
             url: "http://127.0.0.1:7700".to_owned(),
+            socket: None,
             login: "http://127.0.0.1:7700/login?once=5f0c".to_owned(),
             data: "/data".into(),
             policy: "backfill".to_owned(),

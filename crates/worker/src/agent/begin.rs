@@ -1,8 +1,9 @@
 //! From what the server wants run to a launch message: directories, environment, devices made visible.
 
 use super::keep;
+use crate::people::{self, Person};
 use crate::probe::{Gpu, VISIBILITY_VARIABLES, Vendor, visible_env};
-use crate::supervise::Launch;
+use crate::supervise::{Launch, User};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use warpyard_core::AttemptId;
@@ -12,22 +13,42 @@ use warpyard_core::protocol::Work;
 const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
 /// The launch of an attempt, but for what is the same for all.
-pub(super) fn launch(data: &Path, attempt: AttemptId, work: &Work, gpus: &[&Gpu], vendor: Vendor) -> Launch {
+pub(super) fn launch(
+    data: &Path,
+    attempt: AttemptId,
+    work: &Work,
+    person: Option<&Person>,
+    gpus: &[&Gpu],
+    vendor: Vendor,
+) -> Launch {
     let dir = keep::attempt_dir(data, attempt);
     let mut launch = Launch::new(attempt.to_string(), dir, work.command.iter().cloned());
     launch.output_dir = Some(keep::log_dir(data, attempt));
-    launch.env = environment(attempt, work, gpus, vendor);
-    launch.workdir = work.workdir.as_ref().map_or_else(|| PathBuf::from("/"), PathBuf::from);
+    launch.env = environment(attempt, work, person, gpus, vendor);
+    let home = person.map_or_else(|| PathBuf::from("/"), |p| p.home.clone());
+    launch.workdir = work.workdir.as_ref().map_or(home, PathBuf::from);
     launch.stdout = work.stdout.as_ref().map(PathBuf::from);
     launch.stderr = work.stderr.as_ref().map(PathBuf::from);
     launch.timeout_ms = work.timeout.map(|t| t.0.div_ceil(1000));
+    launch.user = person.map(|p| User { uid: p.uid, gid: p.gid, groups: p.groups.clone() });
+    if let Some(origin) = &work.origin {
+        launch.umask = origin.umask;
+        launch.limits = people::limits_by_number(&origin.limits);
+    }
     launch
 }
 
-/// What the job was submitted with, what the task adds, what we say of the attempt, and last the devices, so that
+/// What a login gives, what the job was submitted with, what the task adds, what we say of the attempt, and last the devices, so that
 /// nothing inherited makes others visible.
-fn environment(attempt: AttemptId, work: &Work, gpus: &[&Gpu], vendor: Vendor) -> BTreeMap<String, String> {
-    let mut env = (*work.base_env).clone();
+fn environment(
+    attempt: AttemptId,
+    work: &Work,
+    person: Option<&Person>,
+    gpus: &[&Gpu],
+    vendor: Vendor,
+) -> BTreeMap<String, String> {
+    let mut env = person.map(Person::login_environment).unwrap_or_default();
+    env.extend((*work.base_env).clone());
     env.extend(work.env.clone());
     env.entry("PATH".into()).or_insert_with(|| DEFAULT_PATH.into());
     for name in VISIBILITY_VARIABLES {

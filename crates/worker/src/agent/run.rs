@@ -2,6 +2,7 @@
 
 use super::devices::{DeviceRules, OnDevices, Watched};
 use super::{begin, keep, records};
+use crate::people::Person;
 use crate::probe::{Probe, ProbeError};
 use crate::supervise::{
     AttemptDir, Cause, Delivery, Exit, Found, LaunchError, PokeListener, RecordError, Spawner, Status, Want,
@@ -57,6 +58,8 @@ pub struct Settings {
     pub lease: Option<Span>,
     /// How much of each output is kept.
     pub log_cap: u64,
+    /// Whether each task runs as the user it belongs to, and none as root; otherwise all run as the worker.
+    pub as_their_users: bool,
     /// How often everything is looked at and told again even if nothing seems to happen.
     pub every: Duration,
 }
@@ -183,6 +186,7 @@ pub struct Agent<L> {
 struct Settled {
     data: PathBuf,
     log_cap: u64,
+    as_their_users: bool,
     every: Duration,
 }
 
@@ -192,7 +196,19 @@ impl<L: Link + 'static> Agent<L> {
         settings: Settings,
         join: impl FnOnce(&WorkerInfo) -> Result<L, AgentError>,
     ) -> Result<AgentHandle, AgentError> {
-        let Settings { name, data, spawner, probe, rules, cpus, memory, lease, log_cap, every } = settings;
+        let Settings {
+            name,
+            data,
+            spawner,
+            probe,
+            rules,
+            cpus,
+            memory,
+            lease,
+            log_cap,
+            as_their_users,
+            every,
+        } = settings;
         let unusable = |path: &Path| {
             let path = path.to_owned();
             move |source| AgentError::Io { path, source }
@@ -205,7 +221,7 @@ impl<L: Link + 'static> Agent<L> {
         let (nudges, receiver) = unbounded();
         spawn_listener(poked, nudges.clone());
         let mut agent = Agent {
-            settings: Settled { data, log_cap, every },
+            settings: Settled { data, log_cap, as_their_users, every },
             link,
             nudges: receiver,
             spawner: Spawner::start(spawner.0, spawner.1)?,
@@ -352,10 +368,14 @@ impl<L: Link + 'static> Agent<L> {
         if let Some(uuid) = taken {
             return self.over(id, How::Declined(format!("{uuid} is in use by someone else")));
         }
+        let person = match self.settings.as_their_users.then(|| Person::to_run_as(&work.user)).transpose() {
+            Ok(person) => person,
+            Err(why) => return self.over(id, How::NotStarted(why.to_string())),
+        };
         let mut launch = {
             let devices = self.lock();
             let gpus: Vec<_> = devices.gpus().iter().filter(|g| uuids.contains(&g.uuid)).collect();
-            begin::launch(&self.settings.data, id, &work, &gpus, devices.vendor())
+            begin::launch(&self.settings.data, id, &work, person.as_ref(), &gpus, devices.vendor())
         };
         launch.grace_ms = grace.0.div_ceil(1000);
         launch.log_cap_bytes = self.settings.log_cap;

@@ -59,6 +59,9 @@ pub struct Launch {
     /// The task's umask, when not the worker's.
     #[serde(default)]
     pub umask: Option<u32>,
+    /// Limits of the task by the kernel's number for each, soft and hard, when not the worker's.
+    #[serde(default)]
+    pub limits: Vec<(u32, u64, u64)>,
     /// The datagram socket to poke when something changed. Nobody need listen.
     #[serde(default)]
     pub poke: Option<PathBuf>,
@@ -100,6 +103,7 @@ impl Launch {
             log_cap_bytes: 64 << 20,
             user: None,
             umask: None,
+            limits: Vec::new(),
             poke: None,
             freezers: Freezer::all(),
         }

@@ -45,6 +45,7 @@ struct Program<'a> {
     workdir: CString,
     user: Option<&'a User>,
     umask: Option<u32>,
+    limits: &'a [(u32, u64, u64)],
 }
 
 impl<'a> Program<'a> {
@@ -67,6 +68,7 @@ impl<'a> Program<'a> {
             workdir: c_string(launch.workdir.as_os_str().as_bytes())?,
             user: launch.user.as_ref(),
             umask: launch.umask,
+            limits: &launch.limits,
         })
     }
 
@@ -81,6 +83,7 @@ impl<'a> Program<'a> {
             workdir: self.workdir.as_ptr(),
             user: self.user,
             umask: self.umask,
+            limits: self.limits,
             out: ends.out.as_raw_fd(),
             err: ends.err.as_raw_fd(),
             failed: None,
@@ -145,6 +148,7 @@ struct Child<'a> {
     workdir: *const libc::c_char,
     user: Option<&'a User>,
     umask: Option<u32>,
+    limits: &'a [(u32, u64, u64)],
     out: i32,
     err: i32,
     failed: Option<Failed>,
@@ -163,6 +167,7 @@ enum Step {
     Fork,
     Session,
     Streams,
+    Limits,
     Groups,
     Identity,
     Workdir,
@@ -176,6 +181,7 @@ impl Failed {
             Step::Fork => "cannot make a process".to_owned(),
             Step::Session => "cannot make a session".to_owned(),
             Step::Streams => "cannot connect the output".to_owned(),
+            Step::Limits => "cannot set the user's limits".to_owned(),
             Step::Groups => "cannot set the user's groups".to_owned(),
             Step::Identity => "cannot become the user".to_owned(),
             Step::Workdir => format!("cannot enter {}", launch.workdir.display()),
@@ -207,6 +213,20 @@ unsafe fn become_program(child: &Child<'_>) -> Failed {
         }
         if libc::dup2(child.out, 1) < 0 || libc::dup2(child.err, 2) < 0 {
             return failed(Step::Streams);
+        }
+        // Before the change of identity, for a user may not raise what the worker has lower.
+        for &(resource, soft, hard) in child.limits {
+            let limit = libc::rlimit { rlim_cur: soft, rlim_max: hard };
+            if libc::syscall(
+                libc::SYS_prlimit64,
+                0,
+                resource,
+                &raw const limit,
+                ptr::null_mut::<libc::rlimit>(),
+            ) < 0
+            {
+                return failed(Step::Limits);
+            }
         }
         if let Some(user) = child.user {
             if libc::syscall(libc::SYS_setgroups, user.groups.len(), user.groups.as_ptr()) < 0 {

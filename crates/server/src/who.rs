@@ -1,0 +1,148 @@
+//! Who sends a request, and what they may do: the server's owner everything, people of a shared machine what concerns
+//! their own jobs. Who someone is comes from the kernel (a socket's other end) or from a secret only the owner has.
+
+use crate::http::answer::Refusal;
+use axum::extract::connect_info::Connected;
+use axum::serve::IncomingStream;
+use std::io;
+use tokio::net::UnixListener;
+use tokio::net::unix::UCred;
+use warpyard_api::problem::code;
+use warpyard_core::spec::Origin;
+use warpyard_worker::people::{Person, surroundings};
+
+/// How a machine is shared.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Sharing {
+    /// The Unix group whose members may do everything.
+    pub(crate) admins: String,
+    /// Whether people see nothing of each other's jobs.
+    pub(crate) private: bool,
+}
+
+/// Who sends a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Caller {
+    /// Whoever has the server's own token, or logged in with it.
+    Owner,
+    /// Someone with an account on this machine, by the kernel's word.
+    Account {
+        /// Who.
+        person: Person,
+        /// Whether they may do everything.
+        admin: bool,
+        /// The process that calls.
+        pid: Option<i32>,
+    },
+}
+
+impl Caller {
+    /// Whoever is at the other end of a socket.
+    pub(crate) fn at(peer: Peer, sharing: &Sharing) -> io::Result<Option<Caller>> {
+        let Some(credentials) = peer.0 else { return Ok(None) };
+        let Some(person) = Person::of_uid(credentials.uid())? else { return Ok(None) };
+        let admin = person.uid == 0 || person.is_in(&sharing.admins);
+        Ok(Some(Caller::Account { person, admin, pid: credentials.pid() }))
+    }
+
+    /// Whether they may do everything.
+    pub(crate) fn is_admin(&self) -> bool {
+        match self {
+            Caller::Owner => true,
+            Caller::Account { admin, .. } => *admin,
+        }
+    }
+
+    /// Whether this user's jobs are theirs to change and to look into.
+    pub(crate) fn owns(&self, user: &str) -> bool {
+        self.is_admin() || self.name() == Some(user)
+    }
+
+    /// Their login name; the owner's is not known.
+    pub(crate) fn name(&self) -> Option<&str> {
+        match self {
+            Caller::Owner => None,
+            Caller::Account { person, .. } => Some(&person.name),
+        }
+    }
+
+    /// Whose job a submission is: nobody but an admin submits for another.
+    pub(crate) fn submits_for(&self, asked: Option<String>) -> Result<String, Refusal> {
+        match (self.name(), asked) {
+            (None, asked) => Ok(asked.unwrap_or_else(|| "unknown".into())),
+            (Some(name), None) => Ok(name.to_owned()),
+            (Some(name), Some(asked)) if asked == name || self.is_admin() => Ok(asked),
+            (Some(name), Some(asked)) => Err(Refusal::new(
+                403,
+                code::NOT_YOURS,
+                format!("you are {name} and cannot submit for {asked}"),
+            )),
+        }
+    }
+
+    /// What else their tasks take over from the process that calls.
+    pub(crate) fn origin(&self) -> Option<Origin> {
+        let Caller::Account { pid: Some(pid), .. } = self else { return None };
+        let (umask, limits) = surroundings(*pid);
+        Some(Origin { umask, limits })
+    }
+
+    /// Lets nobody but admins go on.
+    pub(crate) fn must_be_admin(&self, to: &str) -> Result<(), Refusal> {
+        match self.is_admin() {
+            true => Ok(()),
+            false => Err(Refusal::new(403, code::ADMINS_ONLY, format!("only admins may {to}"))),
+        }
+    }
+
+    /// Lets nobody but the owner of a job, and admins, go on.
+    pub(crate) fn must_own(&self, user: &str, to: &str) -> Result<(), Refusal> {
+        match self.owns(user) {
+            true => Ok(()),
+            false => Err(Refusal::new(403, code::NOT_YOURS, format!("the job is {user}'s; you cannot {to}"))),
+        }
+    }
+}
+
+/// The other end of a connection through the socket; nothing where the kernel did not tell.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Peer(Option<UCred>);
+
+impl Connected<IncomingStream<'_, UnixListener>> for Peer {
+    fn connect_info(stream: IncomingStream<'_, UnixListener>) -> Peer {
+        Peer(stream.io().peer_cred().ok())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn account(name: &str, admin: bool) -> Caller {
+        let person = Person {
+            name: name.into(),
+            uid: 1000,
+            gid: 1000,
+            groups: vec![1000],
+            home: "/home".into(),
+            shell: "/bin/sh".into(),
+        };
+        Caller::Account { person, admin, pid: None }
+    }
+
+    #[test]
+    fn people_own_their_jobs_and_admins_all() {
+        assert!(account("ann", false).owns("ann") && !account("ann", false).owns("bob"));
+        assert!(account("ann", true).owns("bob") && Caller::Owner.owns("bob"));
+    }
+
+    #[test]
+    fn nobody_but_an_admin_submits_for_another() {
+        let user = |caller: Caller, asked: Option<&str>| caller.submits_for(asked.map(str::to_owned)).ok();
+        assert_eq!(user(account("ann", false), None).as_deref(), Some("ann"));
+        assert_eq!(user(account("ann", false), Some("ann")).as_deref(), Some("ann"));
+        assert_eq!(user(account("ann", false), Some("bob")), None);
+        assert_eq!(user(account("ann", true), Some("bob")).as_deref(), Some("bob"));
+        assert_eq!(user(Caller::Owner, Some("bob")).as_deref(), Some("bob"));
+    }
+}

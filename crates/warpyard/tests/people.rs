@@ -1,0 +1,281 @@
+//! A shared machine with real accounts: tasks run as whoever submitted them, and what is one person's no other may
+//! touch. Accounts are made for each test and removed with it, which takes root; elsewhere these tests say so and stop.
+
+#[expect(dead_code, reason = "other tests use more of it")]
+mod support;
+
+use serde_json::Value;
+use std::fs;
+use std::io::{Read, Write};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use support::{Answer, BINARY, FAKE, Server, eventually, output, wait_at};
+
+/// Runs a tool of the system's that has to succeed.
+#[track_caller]
+fn tool(name: &str, args: &[&str]) {
+    let done = Command::new(name).args(args).output().unwrap_or_else(|e| panic!("{name}: {e}"));
+    assert!(done.status.success(), "{name} {args:?}: {}", String::from_utf8_lossy(&done.stderr));
+}
+
+/// A shared machine: a server of root's, a copy of the program everyone may run, and accounts made for it.
+struct Machine {
+    server: Server,
+    socket: PathBuf,
+    binary: PathBuf,
+    group: String,
+}
+
+impl Machine {
+    /// Starts the server with more settings; nothing where the test cannot make accounts.
+    fn up(settings: &str) -> Option<Machine> {
+        if !nix::unistd::geteuid().is_root() {
+            eprintln!("SKIPPED: only root can make accounts to test with");
+            return None;
+        }
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let group = format!("wyt{}x{number}", std::process::id());
+        tool("groupadd", &[&group]);
+        let dir = tempfile::tempdir().expect("a directory");
+        fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).expect("its rights can be set");
+        let (socket, binary) = (dir.path().join("run/socket"), dir.path().join("warpyard"));
+        fs::copy(BINARY, &binary).expect("the program can be copied");
+        let config = format!("admins = \"{group}\"\nsocket = {socket:?}\n{settings}\n");
+        fs::write(dir.path().join("config.toml"), config).expect("a file can be written");
+        let data = dir.path().join("data");
+        let args = ["--shared", "--config", "config.toml"];
+        let server = Server::at(dir, data, &[&args[..], &FAKE].concat());
+        let mut machine = Machine { server, socket, binary, group };
+        machine.server.start();
+        Some(machine)
+    }
+
+    /// Someone new.
+    fn person(&self, name: &str) -> Person<'_> {
+        let name = format!("{}{name}", self.group);
+        let home = self.server.path(&name);
+        let home_text = home.to_str().expect("text").to_owned();
+        tool(
+            "useradd",
+            &["--user-group", "--no-create-home", "--home-dir", &home_text, "--shell", "/bin/sh", &name],
+        );
+        let account = nix::unistd::User::from_name(&name).expect("accounts").expect("it was made");
+        fs::create_dir(&home).expect("a home");
+        chown(&home, Some(account.uid.as_raw()), Some(account.gid.as_raw())).expect("it can be given");
+        Person { machine: self, name, home, uid: account.uid.as_raw(), gid: account.gid.as_raw() }
+    }
+}
+
+impl Drop for Machine {
+    fn drop(&mut self) {
+        let _still_someones = Command::new("groupdel").arg(&self.group).output();
+    }
+}
+
+/// Someone with an account.
+struct Person<'a> {
+    machine: &'a Machine,
+    name: String,
+    home: PathBuf,
+    uid: u32,
+    gid: u32,
+}
+
+impl Person<'_> {
+    fn command(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(&self.machine.binary);
+        let server = format!("unix:{}", self.machine.socket.display());
+        command.args(args).env_clear().env("PATH", "/usr/bin:/bin").env("WARPYARD_SERVER", server);
+        command.current_dir(&self.home).uid(self.uid).gid(self.gid).stdin(Stdio::null());
+        command
+    }
+
+    fn ask(&self, args: &[&str]) -> Answer {
+        output(&mut self.command(args))
+    }
+
+    #[track_caller]
+    fn json(&self, args: &[&str]) -> Value {
+        let text = self.ask(&[&["--json"], args].concat()).fine();
+        serde_json::from_str(&text).unwrap_or_else(|e| panic!("{args:?}: {e}: {text}"))
+    }
+
+    #[track_caller]
+    fn submit(&self, args: &[&str]) -> String {
+        self.json(&[&["submit"], args].concat())["job"].as_str().expect("a job").to_owned()
+    }
+
+    #[track_caller]
+    fn run(&self, script: &str) -> String {
+        self.ask(&["run", "--", "sh", "-c", script]).fine()
+    }
+
+    fn processes(&self) -> Vec<PathBuf> {
+        let all = fs::read_dir("/proc").expect("a Linux machine").flatten().map(|e| e.path());
+        let theirs = |path: &PathBuf| {
+            fs::metadata(path).is_ok_and(|m| m.uid() == self.uid) && path.join("stat").exists()
+        };
+        all.filter(theirs).collect()
+    }
+}
+
+impl Drop for Person<'_> {
+    fn drop(&mut self) {
+        let _gone = Command::new("userdel").args(["--force", &self.name]).output();
+    }
+}
+
+/// Asks over the socket as root, with a body of its own making.
+fn raw(socket: &Path, body: &str) -> (u16, String) {
+    let mut stream = UnixStream::connect(socket).expect("the server listens");
+    let head = "POST /v1/jobs HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Type: application/json\r\n";
+    write!(stream, "{head}Content-Length: {}\r\n\r\n{body}", body.len()).expect("it can be asked");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("text");
+    (answer.split(' ').nth(1).expect("a status").parse().expect("a number"), answer)
+}
+
+#[test]
+fn tasks_run_as_whoever_submitted_them() {
+    let Some(machine) = Machine::up("") else { return };
+    let ann = machine.person("ann");
+    tool("usermod", &["--append", "--groups", &machine.group, &ann.name]);
+
+    let said = ann.run("id -un; id -Gn; echo $HOME $USER $LOGNAME $SHELL; pwd");
+    let home = ann.home.to_str().expect("text");
+    let expected = format!("{0}\n{0} {1}\n{home} {0} {0} /bin/sh\n{home}\n", ann.name, machine.group);
+    assert_eq!(said, expected);
+
+    // What it makes is theirs, with the umask and the limits of the shell it came from.
+    let script = "umask 027; ulimit -n 321; exec \"$0\" run --name made -- \
+                  sh -c 'umask; ulimit -n; echo kept > made; mkdir dir'";
+    let mut shell = Command::new("sh");
+    shell
+        .args(["-c", script])
+        .arg(&machine.binary)
+        .env("WARPYARD_SERVER", format!("unix:{}", machine.socket.display()));
+    shell.current_dir(&ann.home).uid(ann.uid).gid(ann.gid);
+    assert_eq!(output(&mut shell).fine(), "0027\n321\n");
+    let made = fs::metadata(ann.home.join("made")).expect("it was made");
+    assert_eq!((made.uid(), made.gid(), made.mode() & 0o777), (ann.uid, ann.gid, 0o640));
+
+    // Output that goes to a file of theirs is written as them: where they may not write, it is not.
+    let theirs = ann.submit(&["--stdout", "out.txt", "--", "echo", "said"]);
+    ann.ask(&["wait", &theirs]).fine();
+    assert_eq!(fs::metadata(ann.home.join("out.txt")).expect("it was written").uid(), ann.uid);
+    let roots = machine.server.path("roots.txt");
+    fs::write(&roots, "before").expect("written");
+    let not_theirs = ann.submit(&["--stdout", roots.to_str().expect("text"), "--", "echo", "overwritten"]);
+    assert_eq!(ann.ask(&["wait", &not_theirs]).code, Some(1));
+    assert_eq!(fs::read_to_string(&roots).expect("read"), "before");
+    let why = ann.json(&["show", &not_theirs]).to_string();
+    assert!(why.contains("roots.txt") && why.contains("ermission denied"), "{why}");
+}
+
+#[test]
+fn nobody_can_be_someone_else_and_nothing_runs_as_root() {
+    let Some(machine) = Machine::up("") else { return };
+    let (ann, bob) = (machine.person("ann"), machine.person("bob"));
+    let document = |user: &str| format!(r#"{{"doc": {{"command": ["true"]}}, "user": "{user}"}}"#);
+    // Root, through the socket, may submit for others but not for itself.
+    assert_eq!(raw(&machine.socket, &document(&ann.name)).0, 201);
+    let (status, answer) = raw(&machine.socket, &document("root"));
+    assert_eq!(status, 403, "{answer}");
+    assert!(answer.contains("no-account") && answer.contains("root"), "{answer}");
+    assert_eq!(raw(&machine.socket, &document("nobody-of-that-name")).0, 403);
+
+    // Someone else's command line may say what it likes: the kernel says who calls.
+    let script = format!(
+        r#"printf 'POST /v1/jobs HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s' {} '{}'"#,
+        document(&ann.name).len(),
+        document(&ann.name),
+    );
+    let program = "import socket,sys; s=socket.socket(socket.AF_UNIX); s.connect(sys.argv[1]); \
+                   s.sendall(sys.stdin.buffer.read()); print(s.recv(65536).decode())";
+    let mut forged = Command::new("sh");
+    forged.args(["-c", &format!("{script} | python3 -c '{program}' {}", machine.socket.display())]);
+    forged.uid(bob.uid).gid(bob.gid);
+    let answer = output(&mut forged).fine();
+    assert!(answer.starts_with("HTTP/1.1 403") && answer.contains("not-yours"), "{answer}");
+}
+
+#[test]
+fn what_is_one_persons_no_other_touches() {
+    let Some(machine) = Machine::up("") else { return };
+    let (ann, bob, eve) = (machine.person("ann"), machine.person("bob"), machine.person("eve"));
+    tool("usermod", &["--append", "--groups", &machine.group, &eve.name]);
+    let gate = machine.server.path("gate");
+    let job =
+        ann.submit(&["--name", "secret-plan", "--", "sh", "-c", &format!("echo mine; {}", wait_at(&gate))]);
+    eventually("it runs", || ann.json(&["show", &job])["state"] == "running");
+
+    // Bob sees that it is there, and no more.
+    assert!(bob.ask(&["ps"]).fine().contains("secret-plan"));
+    for args in [["logs", &job], ["cancel", &job], ["hold", &job], ["pause", &job], ["retry", &job]] {
+        let answer = bob.ask(&args);
+        assert_eq!(answer.code, Some(2), "{args:?}: {answer:?}");
+        assert!(answer.err.contains(&ann.name), "{args:?}: {answer:?}");
+    }
+    assert_ne!(bob.ask(&["priority", &job, "5"]).code, Some(0));
+    for args in [&["policy", "set", "fifo"][..], &["down"]] {
+        let answer = bob.ask(args);
+        assert!(answer.code != Some(0) && answer.err.contains("admins"), "{args:?}: {answer:?}");
+    }
+    // Nor does `all` reach further than what is his.
+    let own = bob.submit(&["--", "sleep", "600"]);
+    assert_eq!(bob.json(&["cancel", "all"])["jobs"], serde_json::json!([own]));
+    assert_eq!(ann.json(&["show", &job])["state"], "running");
+    // The kernel keeps him from her processes, and the server's records from both.
+    let pid =
+        ann.processes().first().and_then(|p| p.file_name()?.to_str().map(str::to_owned)).expect("it runs");
+    let mut kill = Command::new("kill");
+    kill.arg(&pid).uid(bob.uid).gid(bob.gid);
+    assert_ne!(output(&mut kill).code, Some(0));
+    let mut look = Command::new("ls");
+    look.arg(machine.server.data()).uid(ann.uid).gid(ann.gid);
+    assert_ne!(output(&mut look).code, Some(0));
+
+    // Ann reads what she wrote, and an admin may do everything.
+    assert_eq!(ann.ask(&["logs", &job]).fine(), "mine\n");
+    assert_eq!(eve.ask(&["logs", &job]).fine(), "mine\n");
+    eve.ask(&["policy", "set", "fifo"]).fine();
+    eve.ask(&["cancel", &job]).fine();
+    eventually("nothing of hers is left", || ann.processes().is_empty());
+}
+
+#[test]
+fn a_task_that_tries_to_escape_ends_with_its_session() {
+    let Some(machine) = Machine::up("") else { return };
+    let ann = machine.person("ann");
+    let escape = "setsid sh -c 'trap \"\" TERM HUP; sleep 600 & sleep 600' & (setsid sleep 601 &) ; echo out; sleep 602";
+    let job = ann.submit(&["--grace", "100ms", "--", "sh", "-c", escape]);
+    eventually("it is out", || ann.ask(&["logs", &job]).out == "out\n" && ann.processes().len() >= 4);
+    ann.ask(&["cancel", &job]).fine();
+    eventually("nothing of hers is left", || ann.processes().is_empty());
+}
+
+#[test]
+fn where_jobs_are_private_others_see_nothing_of_them() {
+    let Some(machine) = Machine::up("private = true") else { return };
+    let (ann, bob) = (machine.person("ann"), machine.person("bob"));
+    let job = ann.submit(&["--name", "secret-plan", "--", "sleep", "600"]);
+    assert!(!bob.ask(&["ps", "--all"]).fine().contains("secret-plan"));
+    for args in [["show", &job], ["why", &job], ["logs", &job]] {
+        assert_ne!(bob.ask(&args).code, Some(0), "{args:?}");
+    }
+    assert!(ann.ask(&["ps"]).fine().contains("secret-plan"));
+}
+
+#[test]
+fn without_root_a_server_serves_its_own_user_and_says_so() {
+    let Some(machine) = Machine::up("") else { return };
+    let ann = machine.person("ann");
+    let answer = ann.ask(&["up", "--shared", "--data", "own"]);
+    assert_eq!(answer.code, Some(2), "{answer:?}");
+    assert!(answer.err.contains("only root") && answer.err.contains("serves you alone"), "{answer:?}");
+}

@@ -1,0 +1,188 @@
+//! People of this machine, as the system itself tells of them: who someone is, which groups they are in, where they
+//! live, and what a process of theirs has. Who may do what is not decided here.
+
+use nix::unistd::{Gid, Group, Uid, User, getgrouplist};
+use std::collections::BTreeMap;
+use std::ffi::CString;
+use std::fs;
+use std::io;
+use std::path::PathBuf;
+
+/// Limits by the name `ulimit` and `limits.conf` know them by, what `/proc` calls them, and the kernel's number.
+const LIMITS: [(&str, &str, u32); 14] = [
+    ("cpu", "Max cpu time", libc::RLIMIT_CPU),
+    ("fsize", "Max file size", libc::RLIMIT_FSIZE),
+    ("data", "Max data size", libc::RLIMIT_DATA),
+    ("stack", "Max stack size", libc::RLIMIT_STACK),
+    ("core", "Max core file size", libc::RLIMIT_CORE),
+    ("rss", "Max resident set", libc::RLIMIT_RSS),
+    ("nproc", "Max processes", libc::RLIMIT_NPROC),
+    ("nofile", "Max open files", libc::RLIMIT_NOFILE),
+    ("memlock", "Max locked memory", libc::RLIMIT_MEMLOCK),
+    ("as", "Max address space", libc::RLIMIT_AS),
+    ("locks", "Max file locks", libc::RLIMIT_LOCKS),
+    ("sigpending", "Max pending signals", libc::RLIMIT_SIGPENDING),
+    ("msgqueue", "Max msgqueue size", libc::RLIMIT_MSGQUEUE),
+    ("rtprio", "Max realtime priority", libc::RLIMIT_RTPRIO),
+];
+
+/// Someone with an account on this machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Person {
+    /// The login name.
+    pub name: String,
+    /// User id.
+    pub uid: u32,
+    /// The group files of theirs get.
+    pub gid: u32,
+    /// All groups they are in.
+    pub groups: Vec<u32>,
+    /// Where they live.
+    pub home: PathBuf,
+    /// What they log in to.
+    pub shell: PathBuf,
+}
+
+/// Why nothing can be run as someone.
+#[derive(Debug, thiserror::Error)]
+pub enum NobodyToRunAs {
+    /// There is no such account.
+    #[error("there is no user '{0}' on this machine")]
+    Unknown(String),
+    /// It is the one account nothing is run as.
+    #[error("tasks do not run as root on a shared machine")]
+    Root,
+    /// The accounts could not be looked up.
+    #[error("cannot look up user '{name}': {source}")]
+    Accounts {
+        /// Whose.
+        name: String,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+impl Person {
+    /// Whoever has that login name.
+    pub fn named(name: &str) -> io::Result<Option<Person>> {
+        User::from_name(name)?.map(Person::of).transpose()
+    }
+
+    /// Whoever has that user id.
+    pub fn of_uid(uid: u32) -> io::Result<Option<Person>> {
+        User::from_uid(Uid::from_raw(uid))?.map(Person::of).transpose()
+    }
+
+    /// Whoever has that login name, if a task may run as them.
+    pub fn to_run_as(name: &str) -> Result<Person, NobodyToRunAs> {
+        let found = Person::named(name)
+            .map_err(|source| NobodyToRunAs::Accounts { name: name.to_owned(), source })?;
+        match found {
+            None => Err(NobodyToRunAs::Unknown(name.to_owned())),
+            Some(Person { uid: 0, .. }) => Err(NobodyToRunAs::Root),
+            Some(person) => Ok(person),
+        }
+    }
+
+    fn of(user: User) -> io::Result<Person> {
+        let login = CString::new(user.name.as_str())?;
+        let groups = getgrouplist(&login, user.gid)?;
+        Ok(Person {
+            name: user.name,
+            uid: user.uid.as_raw(),
+            gid: user.gid.as_raw(),
+            groups: groups.into_iter().map(Gid::as_raw).collect(),
+            home: user.dir,
+            shell: user.shell,
+        })
+    }
+
+    /// Whether they are in a group of that name.
+    pub fn is_in(&self, group: &str) -> bool {
+        matches!(Group::from_name(group), Ok(Some(g)) if self.groups.contains(&g.gid.as_raw()))
+    }
+
+    /// What a login sets before anything of the user's own.
+    pub fn login_environment(&self) -> BTreeMap<String, String> {
+        let path = |p: &PathBuf| p.to_string_lossy().into_owned();
+        let pairs = [
+            ("HOME", path(&self.home)),
+            ("LOGNAME", self.name.clone()),
+            ("SHELL", path(&self.shell)),
+            ("USER", self.name.clone()),
+        ];
+        pairs.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+    }
+}
+
+/// Whether this process may become anyone.
+pub fn is_root() -> bool {
+    nix::unistd::geteuid().is_root()
+}
+
+/// The umask of a process and its limits by name, as far as the kernel tells; soft and hard, the largest number meaning
+/// none.
+pub fn surroundings(pid: i32) -> (Option<u32>, BTreeMap<String, (u64, u64)>) {
+    let read = |file: &str| fs::read_to_string(format!("/proc/{pid}/{file}")).unwrap_or_default();
+    let status = read("status");
+    let umask = status.lines().find_map(|line| line.strip_prefix("Umask:"));
+    let umask = umask.and_then(|text| u32::from_str_radix(text.trim(), 8).ok());
+    (umask, parse_limits(&read("limits")))
+}
+
+fn parse_limits(text: &str) -> BTreeMap<String, (u64, u64)> {
+    let mut limits = BTreeMap::new();
+    for line in text.lines() {
+        let known = LIMITS.iter().find_map(|(name, called, _)| Some((name, line.strip_prefix(called)?)));
+        let Some((name, rest)) = known else { continue };
+        let mut values = rest.split_ascii_whitespace().map(|word| match word {
+            "unlimited" => Some(libc::RLIM_INFINITY),
+            number => number.parse().ok(),
+        });
+        if let (Some(Some(soft)), Some(Some(hard))) = (values.next(), values.next()) {
+            limits.insert((*name).to_owned(), (soft, hard));
+        }
+    }
+    limits
+}
+
+/// Named limits as the kernel numbers them; names it does not have are left out.
+pub(crate) fn limits_by_number(limits: &BTreeMap<String, (u64, u64)>) -> Vec<(u32, u64, u64)> {
+    let number = |name: &str| LIMITS.iter().find(|(known, ..)| *known == name).map(|(.., number)| *number);
+    limits.iter().filter_map(|(name, &(soft, hard))| Some((number(name)?, soft, hard))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn root_is_known_and_nothing_runs_as_it() {
+        let root = Person::of_uid(0).expect("accounts can be read").expect("root is there");
+        assert_eq!(Person::named(&root.name).expect("accounts can be read"), Some(root.clone()));
+        assert!(matches!(Person::to_run_as(&root.name), Err(NobodyToRunAs::Root)));
+        assert!(matches!(Person::to_run_as("no-such-user-here"), Err(NobodyToRunAs::Unknown(_))));
+        assert_eq!(root.login_environment()["HOME"], root.home.to_string_lossy());
+    }
+
+    #[test]
+    fn what_a_process_has_is_what_the_kernel_says() {
+        let (umask, limits) = surroundings(std::process::id() as i32);
+        assert!(umask.is_some_and(|mask| mask <= 0o777));
+        let (soft, hard) = nix::sys::resource::getrlimit(nix::sys::resource::Resource::RLIMIT_NOFILE)
+            .expect("limits can be read");
+        assert_eq!(limits["nofile"], (soft, hard));
+        assert!(limits_by_number(&limits).contains(&(libc::RLIMIT_NOFILE, soft, hard)));
+    }
+
+    #[test]
+    fn limits_without_end_and_lines_of_other_kinds() {
+        let text = "Limit                     Soft Limit           Hard Limit           Units     \n\
+                    Max open files            1024                 1048576              files     \n\
+                    Max core file size        0                    unlimited            bytes     \n\
+                    Max something new         1                    2                    things    \n";
+        let expected = [("core", (0, libc::RLIM_INFINITY)), ("nofile", (1024, 1_048_576))];
+        let expected = expected.into_iter().map(|(name, limit)| (name.to_owned(), limit)).collect();
+        assert_eq!(parse_limits(text), expected);
+    }
+}
