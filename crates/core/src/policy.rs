@@ -28,8 +28,8 @@ pub trait Policy: Send {
     /// Says why a task that is ready does not run.
     fn explain(&self, view: View<'_>, task: TaskId, now: Time) -> Why;
 
-    /// The tasks that are ready, in the order they would be considered, `most` of them.
-    fn line(&self, view: View<'_>, most: usize) -> Vec<TaskId>;
+    /// The tasks that are ready, in the order they would be considered now, `most` of them.
+    fn line(&self, view: View<'_>, most: usize, now: Time) -> Vec<TaskId>;
 
     /// Refuses a job this policy would never run.
     fn accept(&self, view: View<'_>, job: &JobSpec) -> Result<(), Rejected> {

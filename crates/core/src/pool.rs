@@ -77,6 +77,66 @@ impl Placement {
     }
 }
 
+/// How much of machines: of some, of all, or what someone was given.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Held {
+    /// Millionths of a device.
+    pub devices: u64,
+    /// Thousandths of a processor.
+    pub cpus: u64,
+    /// Bytes of main memory.
+    pub memory: u64,
+}
+
+impl Held {
+    /// One device.
+    pub const DEVICE: u64 = 1_000_000;
+
+    /// What a placement is given: of a shared device the share of its memory.
+    pub fn of(pool: &Pool, p: &Placement) -> Held {
+        let infos = pool.worker(p.worker).map(|w| &w.infos[..]).unwrap_or_default();
+        let share = |&(index, charge): &(u16, Charge)| match charge {
+            Charge::Whole => Held::DEVICE,
+            Charge::Share(bytes) => infos.get(usize::from(index)).map_or(0, |info| part(bytes, info.memory)),
+        };
+        let devices = p.devices.iter().map(share).sum();
+        Held { devices, cpus: u64::from(p.cpus), memory: p.memory }
+    }
+
+    /// What a task would be given where devices are the smallest.
+    pub fn wanted(pool: &Pool, needs: &Needs) -> Held {
+        let each = needs.gpu_memory.map_or(Held::DEVICE, |bytes| part(bytes, pool.smallest));
+        Held { devices: u64::from(needs.gpus) * each, cpus: u64::from(needs.cpus), memory: needs.memory }
+    }
+
+    /// The largest of its parts of a whole.
+    pub fn dominant(self, of: Held) -> f64 {
+        let part = |mine: u64, all: u64| if all == 0 { 0.0 } else { mine as f64 / all as f64 };
+        part(self.devices, of.devices).max(part(self.cpus, of.cpus)).max(part(self.memory, of.memory))
+    }
+}
+
+fn part(bytes: u64, memory: u64) -> u64 {
+    let part = u128::from(bytes) * u128::from(Held::DEVICE) / u128::from(memory.max(1));
+    part.min(u128::from(Held::DEVICE)) as u64
+}
+
+impl std::ops::AddAssign for Held {
+    fn add_assign(&mut self, other: Held) {
+        self.devices += other.devices;
+        self.cpus += other.cpus;
+        self.memory += other.memory;
+    }
+}
+
+impl std::ops::SubAssign for Held {
+    fn sub_assign(&mut self, other: Held) {
+        self.devices -= other.devices;
+        self.cpus -= other.cpus;
+        self.memory -= other.memory;
+    }
+}
+
 /// What a device has been given away of.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DeviceUse {
@@ -264,6 +324,8 @@ pub struct Pool {
     entered: Vec<Option<usize>>,
     /// The memory of the smallest device.
     smallest: u64,
+    /// All there is.
+    total: Held,
 }
 
 impl Pool {
@@ -299,7 +361,12 @@ impl Pool {
         self.workers[at].count_idle();
         self.entered.resize(self.workers.len(), None);
         let devices = self.workers.iter().flat_map(|w| w.infos.iter());
-        self.smallest = devices.map(|d| d.memory).min().unwrap_or(0);
+        self.smallest = devices.clone().map(|d| d.memory).min().unwrap_or(0);
+        self.total = Held {
+            devices: devices.count() as u64 * Held::DEVICE,
+            cpus: self.workers.iter().map(|w| u64::from(w.cpus)).sum(),
+            memory: self.workers.iter().map(|w| w.memory).sum(),
+        };
         self.refresh(id);
     }
 
@@ -360,6 +427,11 @@ impl Pool {
         self.smallest
     }
 
+    /// All there is, given away or not.
+    pub fn total(&self) -> Held {
+        self.total
+    }
+
     /// Every worker, by number.
     pub fn workers(&self) -> impl Iterator<Item = (WorkerId, &WorkerUse)> + '_ {
         self.workers.iter().enumerate().map(|(i, w)| (WorkerId(i as u32), w))
@@ -402,6 +474,12 @@ impl<'a> Ledger<'a> {
     /// Notes a placement as given back.
     pub fn release(&mut self, p: &Placement) {
         self.write_on(p.worker).release(p);
+    }
+
+    /// What the sheet says of one worker, on a sheet of its own.
+    pub fn page(&self, worker: WorkerId) -> Ledger<'a> {
+        let touched = self.touched.get_key_value(&worker).map(|(&id, used)| (id, used.clone()));
+        Ledger { base: self.base, touched: touched.into_iter().collect() }
     }
 
     /// Workers that may have room for a task without devices, or for a share of a device, in order of number.

@@ -106,6 +106,11 @@ impl Queue {
         }
     }
 
+    /// Whether nothing waits.
+    pub fn is_empty(&self) -> bool {
+        self.nodes.is_empty()
+    }
+
     /// The line a task stands in and its place in the order.
     pub fn find(&self, task: TaskId) -> Option<(usize, Key)> {
         let entries = self.nodes.get(&task.node_id())?;
@@ -206,6 +211,16 @@ impl<'q> Walk<'q> {
     /// A walk from the start.
     pub fn new(queue: &'q Queue) -> Walk<'q> {
         Walk { queue, heads: queue.heads.iter().peekable(), begun: BTreeMap::new() }
+    }
+
+    /// What [`Walk::next`] would come to, without going there.
+    pub fn peek(&mut self) -> Option<(Key, TaskId)> {
+        let head = self.heads.peek().map(|&&(key, task, _)| (key, task));
+        let begun = self.begun.first_key_value().map(|(&(key, task, _), _)| (key, task));
+        match (head, begun) {
+            (Some(head), Some(begun)) => Some(head.min(begun)),
+            (head, begun) => head.or(begun),
+        }
     }
 
     /// The next item; what happens to its line is then up to the caller: [`Walk::skip`] goes on behind it,

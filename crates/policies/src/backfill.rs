@@ -3,13 +3,17 @@
 //!
 //! The reservation is for the earliest moment at which the head of the line fits if everything running ends when it is
 //! expected to. A task behind it starts if it ends before that moment, or leaves the reserved place alone. A single
-//! reservation is EASY backfilling: D. Lifka, *The ANL/IBM SP Scheduling System* (1995).
+//! reservation is EASY backfilling: D. Lifka, *The ANL/IBM SP Scheduling System* (1995). With `reserve = "conservative"`
+//! each of the first `depth` in line keeps one, and nobody is ever delayed by someone behind: A. W. Mu'alem and
+//! D. G. Feitelson, *Utilization, Predictability, Workloads, and User Runtime Estimates in Scheduling the IBM SP2 with
+//! Backfilling* (2001). Such a plan costs what runs times the places kept, so the depth bounds it.
 
 use crate::FIT;
 use warpyard_core::PolicyDef;
 use warpyard_core::cluster::ReadyTask;
 use warpyard_core::ordered::{Behind, Order, Ordered};
 use warpyard_core::place::Fit;
+use warpyard_core::policy::{number, word};
 use warpyard_core::queue::Key;
 
 /// The more urgent first, then the order of submission.
@@ -25,6 +29,20 @@ pub(crate) const DEF: PolicyDef = PolicyDef {
     name: "backfill",
     summary: "priority, then arrival; short tasks fill gaps without delaying the first in line",
     source: "EASY backfilling: Lifka, The ANL/IBM SP Scheduling System, 1995",
-    params: &[FIT],
-    build: |p| Box::new(Ordered::new(Urgency, Behind::Reserve).fit(Fit::from_word(p.word("fit")))),
+    params: &[
+        word(
+            "reserve",
+            &["easy", "conservative"],
+            "for whom a place is kept: the first in line, or each of many",
+        ),
+        number("depth", 50.0, "for how many in line a place is kept, with reserve=conservative"),
+        FIT,
+    ],
+    build: |p| {
+        let behind = match p.word("reserve") {
+            "conservative" => Behind::ReserveAll { depth: p.number("depth").max(1.0) as u32 },
+            _ => Behind::Reserve,
+        };
+        Box::new(Ordered::new(Urgency, behind).fit(Fit::from_word(p.word("fit"))))
+    },
 };

@@ -6,7 +6,10 @@
 
 mod all_at_once;
 mod backfill;
+mod drf;
+mod fair_share;
 mod fifo;
+mod gmin;
 mod hybrid;
 mod priority_serial;
 mod short_first;
@@ -27,6 +30,9 @@ pub const POLICIES: &[PolicyDef] = &[
     short_first::DEF,
     wsjf::DEF,
     hybrid::DEF,
+    gmin::DEF,
+    drf::DEF,
+    fair_share::DEF,
 ];
 
 /// The policy in force where nobody chose one.

@@ -28,6 +28,12 @@ fn choices() -> Vec<PolicyChoice> {
         "short-first:alpha=3600,beta=0,gamma=1,limit=30,few=4",
         "wsjf:by=ratio",
         "hybrid:fit=fill",
+        "backfill:reserve=conservative",
+        "backfill:reserve=conservative,depth=2",
+        "gmin:load=memory",
+        "drf:behind=anyone",
+        "fair-share:half_life=5",
+        "fair-share:half_life=0,behind=nobody",
     ];
     plain.chain(others.map(str::to_owned)).map(|text| text.parse().unwrap()).collect()
 }
@@ -154,7 +160,8 @@ proptest! {
             let mut new = fresh(&life.choice);
             prop_assert_eq!(&new.plan(life.cluster.view(), life.teller.now), plan, "a fresh {}", &life.choice);
             let many = usize::MAX;
-            let (new, old) = (new.line(life.cluster.view(), many), life.policy.line(life.cluster.view(), many));
+            let (view, now) = (life.cluster.view(), life.teller.now);
+            let (new, old) = (new.line(view, many, now), life.policy.line(view, many, now));
             prop_assert_eq!(new, old, "the line of a fresh {}", &life.choice);
             Ok(())
         })?;
@@ -164,7 +171,7 @@ proptest! {
     fn everything_ready_is_in_line_and_has_a_reason_to_wait(workers in workers(), steps in story()) {
         each(&workers, &steps, |life, plan| {
             let view = life.cluster.view();
-            let line = life.policy.line(view, usize::MAX);
+            let line = life.policy.line(view, usize::MAX, life.teller.now);
             for task in life.ready() {
                 let full = explain::without_policy(view, task).is_some();
                 prop_assert_eq!(line.contains(&task), !full, "{}: {:?} in line", &life.choice, task);
@@ -191,7 +198,7 @@ proptest! {
     fn the_first_in_line_starts_if_it_fits(workers in workers(), steps in story()) {
         each(&workers, &steps, |life, plan| {
             let view = life.cluster.view();
-            let Some(&first) = life.policy.line(view, 1).first() else { return Ok(()) };
+            let Some(&first) = life.policy.line(view, 1, life.teller.now).first() else { return Ok(()) };
             if plan.start.first().is_some_and(|s| s.task == first) {
                 return Ok(());
             }

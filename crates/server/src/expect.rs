@@ -34,7 +34,7 @@ impl Outlook {
     pub(crate) fn of(f: &mut Follower, now: Time) -> Outlook {
         let cluster = f.cluster().clone();
         let running = cluster.workers().flat_map(|(_, w)| w.tasks().iter().map(|t| t.node_id()));
-        let waiting = f.policy().line(cluster.view(), KINDS_ASKED).into_iter().map(TaskId::node_id);
+        let waiting = f.policy().line(cluster.view(), KINDS_ASKED, now).into_iter().map(TaskId::node_id);
         let nodes: BTreeSet<NodeId> = running.chain(waiting).take(KINDS_ASKED).collect();
         let history = f.history();
         let mut ran = BTreeMap::new();

@@ -45,7 +45,7 @@ impl Outlooks {
     async fn make(self: Arc<Self>, live: Live) {
         let copied = live.read(|f| {
             let mut seen = std::collections::BTreeSet::new();
-            let mut line = f.policy().line(f.cluster().view(), AHEAD);
+            let mut line = f.policy().line(f.cluster().view(), AHEAD, system_now());
             line.retain(|task| seen.insert(task.node_id()));
             (Outlook::of(f, system_now()), line)
         });

@@ -4,6 +4,7 @@
 //! Two things follow from an event by arithmetic alone and are therefore not events of their own: a node whose last
 //! dependency ended the right way becomes ready, and one whose dependency ended the wrong way is skipped.
 
+use super::accounts::half_life;
 use super::job::{Attempt, Cause, Job, Live, Phase};
 use super::{Cluster, Effects, KeptEnv, Worker};
 use crate::event::{End, Event, How, Outcome, Then, What, WorkerInfo};
@@ -20,7 +21,7 @@ impl Cluster {
         let at = event.at;
         self.seq += 1;
         match &event.what {
-            What::WorkerJoined { worker, info } => self.worker_joined(*worker, info),
+            What::WorkerJoined { worker, info } => self.worker_joined(*worker, info, at),
             What::WorkerLost { worker } => {
                 self.worker_mut(*worker).online = false;
                 self.describe(*worker);
@@ -50,33 +51,33 @@ impl Cluster {
             What::Retried { job, failed_only } => self.retried(*job, *failed_only, at, &mut fx),
             What::JobForgotten { job } => self.job_forgotten(*job),
             What::Placed { attempt, placement } => self.placed(*attempt, placement, at, &mut fx),
-            What::Started { attempt } => self.advance(*attempt, |phase| match phase {
+            What::Started { attempt } => self.advance(*attempt, at, |phase| match phase {
                 Phase::Placed(a) => Phase::Running(Attempt { started: Some(at), since: at, ..a }),
                 other => unreachable!("started from {other:?}"),
             }),
-            What::PauseAsked { attempt, by } => self.advance(*attempt, |phase| match phase {
+            What::PauseAsked { attempt, by } => self.advance(*attempt, at, |phase| match phase {
                 Phase::Running(a) => Phase::Running(Attempt { pause: Some(*by), ..a }),
                 Phase::Paused(a) => Phase::Paused(Attempt { pause: Some(*by), ..a }),
                 Phase::Placed(a) => Phase::Placed(Attempt { pause: Some(*by), ..a }),
                 other => unreachable!("asked to pause from {other:?}"),
             }),
-            What::ResumeAsked { attempt } => self.advance(*attempt, |phase| match phase {
+            What::ResumeAsked { attempt } => self.advance(*attempt, at, |phase| match phase {
                 Phase::Running(a) => Phase::Running(Attempt { pause: None, ..a }),
                 Phase::Paused(a) => Phase::Paused(Attempt { pause: None, ..a }),
                 Phase::Placed(a) => Phase::Placed(Attempt { pause: None, ..a }),
                 other => unreachable!("asked to go on from {other:?}"),
             }),
-            What::Paused { attempt } => self.advance(*attempt, |phase| match phase {
+            What::Paused { attempt } => self.advance(*attempt, at, |phase| match phase {
                 Phase::Running(a) => {
                     Phase::Paused(Attempt { ran: a.ran + at.since(a.since), since: at, ..a })
                 }
                 other => unreachable!("paused from {other:?}"),
             }),
-            What::Resumed { attempt } => self.advance(*attempt, |phase| match phase {
+            What::Resumed { attempt } => self.advance(*attempt, at, |phase| match phase {
                 Phase::Paused(a) => Phase::Running(Attempt { since: at, ..a }),
                 other => unreachable!("went on from {other:?}"),
             }),
-            What::StopAsked { attempt, why } => self.advance(*attempt, |phase| match phase {
+            What::StopAsked { attempt, why } => self.advance(*attempt, at, |phase| match phase {
                 Phase::Placed(a) | Phase::Running(a) => {
                     Phase::Stopping { attempt: a, why: *why, paused: false }
                 }
@@ -86,6 +87,7 @@ impl Cluster {
             }),
             What::Ended { attempt, end, then } => self.ended(*attempt, end, *then, at, &mut fx),
             What::PolicySet { policy } => {
+                self.accounts.settle_all(at, half_life(&self.policy));
                 self.policy = policy.clone();
                 fx.policy = true;
             }
@@ -93,20 +95,23 @@ impl Cluster {
         fx
     }
 
-    fn worker_joined(&mut self, id: WorkerId, info: &WorkerInfo) {
-        let at = id.0 as usize;
-        match self.workers.get_mut(at) {
+    fn worker_joined(&mut self, id: WorkerId, info: &WorkerInfo, at: Time) {
+        match self.workers.get_mut(id.0 as usize) {
             Some(worker) => {
                 worker.info = info.clone();
                 worker.online = true;
+                self.describe(id);
+                // What shares of its devices are may be something else now.
+                self.accounts.settle_all(at, half_life(&self.policy));
+                self.recount();
             }
             None => {
-                assert_eq!(at, self.workers.len(), "workers are numbered without gaps");
+                assert_eq!(id.0 as usize, self.workers.len(), "workers are numbered without gaps");
                 let tasks = Default::default();
                 self.workers.push(Worker { info: info.clone(), online: true, drained: false, tasks });
+                self.describe(id);
             }
         }
-        self.describe(id);
     }
 
     fn device_changed(&mut self, device: DeviceId, state: DeviceState) {
@@ -259,6 +264,9 @@ impl Cluster {
         let fits = self.derived.pool.worker(placement.worker).is_some_and(|w| w.admits(placement));
         assert!(fits, "{attempt} was placed where it does not fit");
         self.derived.pool.charge(placement);
+        let Cluster { jobs, derived, accounts, policy, .. } = self;
+        let user = &jobs.get(task.job).expect("a placed task has a job").user;
+        accounts.placed(user, &derived.pool, placement, at, half_life(policy));
         self.derived.active += 1;
         self.worker_mut(placement.worker).tasks.insert(task);
         self.expect_end(task);
@@ -266,7 +274,7 @@ impl Cluster {
     }
 
     /// Moves an attempt from one phase to the next, keeping the pool and the expected ends right.
-    fn advance(&mut self, attempt: AttemptId, next: impl FnOnce(Phase) -> Phase) {
+    fn advance(&mut self, attempt: AttemptId, at: Time, next: impl FnOnce(Phase) -> Phase) {
         let task = attempt.task;
         assert!(self.current(attempt).is_some(), "{attempt} is not the attempt in force");
         self.forget_end(task);
@@ -280,6 +288,11 @@ impl Cluster {
             (false, true) => self.derived.pool.pause(&placement),
             (true, false) => self.derived.pool.resume(&placement),
             _ => {}
+        }
+        if was_paused != is_paused {
+            let Cluster { jobs, derived, accounts, policy, .. } = self;
+            let user = &jobs.get(task.job).expect("an attempt has a job").user;
+            accounts.still(user, &derived.pool, &placement, is_paused, at, half_life(policy));
         }
         self.expect_end(task);
     }
@@ -305,6 +318,9 @@ impl Cluster {
             Phase::Ready { .. } => unreachable!("an attempt in force has a place"),
         };
         self.derived.pool.release(&placement, paused);
+        let Cluster { jobs, derived, accounts, policy, .. } = self;
+        let user = &jobs.get(task.job).expect("an attempt has a job").user;
+        accounts.ended(user, &derived.pool, &placement, paused, at, half_life(policy));
         self.derived.active -= 1;
         self.worker_mut(placement.worker).tasks.remove(&task);
         let node = self.node_mut(task.node_id());

@@ -3,6 +3,7 @@
 //! [`Cluster::decide`] turns a command into events or refuses, [`Cluster::admit`] turns a plan into events after
 //! checking it, [`Cluster::apply`] makes an event so. The first two only look.
 
+mod accounts;
 mod admit;
 mod apply;
 mod decide;
@@ -10,6 +11,8 @@ mod feasible;
 mod job;
 mod jobs;
 
+pub(crate) use accounts::rate_of;
+pub use accounts::{Account, HALF_LIFE, HALF_LIFE_PARAM};
 pub use job::{Attempt, Cause, Job, Live, Node, Outcomes, Phase, ReadyTask};
 pub use jobs::Jobs;
 
@@ -34,6 +37,8 @@ pub struct Cluster {
     workers: Vec<Worker>,
     envs: BTreeMap<EnvId, KeptEnv>,
     policy: PolicyChoice,
+    #[serde(default)]
+    accounts: accounts::Accounts,
     /// Everything below follows from what is above.
     #[serde(skip)]
     derived: Derived,
@@ -192,7 +197,18 @@ impl Cluster {
                 }
             }
         }
+        self.recount();
         self
+    }
+
+    /// Counts again what each user has.
+    fn recount(&mut self) {
+        let Cluster { jobs, derived, accounts, .. } = self;
+        let attempts = jobs.iter().flat_map(|job| {
+            let live = job.nodes.iter().flat_map(|node| node.live.values());
+            live.filter_map(|l| Some((job.user.as_str(), l.attempt()?, l.is_paused())))
+        });
+        accounts.recount(&derived.pool, attempts);
     }
 
     /// The cluster as it would be had a node asked for something else, for trying what that would change.
@@ -353,6 +369,17 @@ impl<'a> View<'a> {
     pub fn attempt(self, task: TaskId) -> Option<(&'a Attempt, &'a TaskSpec)> {
         let (node, spec) = self.job(task.job)?.node(task.node)?;
         Some((node.live.get(&task.index)?.attempt()?, spec))
+    }
+
+    /// Device-seconds a user has had, as they count at a moment.
+    pub fn used(self, user: &str, now: Time) -> f64 {
+        let half_life = accounts::half_life(&self.cluster.policy);
+        self.cluster.accounts.get(user).map_or(0.0, |account| account.used(now, half_life))
+    }
+
+    /// What a user has, and has had of late; nothing where nothing of theirs ever started.
+    pub fn account(self, user: &str) -> Account {
+        self.cluster.accounts.get(user).copied().unwrap_or_default()
     }
 
     /// How many attempts are on workers.

@@ -109,7 +109,7 @@ pub(super) async fn list(
         let jobs: Vec<Job> =
             f.cluster().jobs().after(after).filter(wanted).take(limit + 1).cloned().collect();
         let next = (jobs.len() > limit).then(|| jobs[limit - 1].id.to_string());
-        let line = f.policy().line(f.cluster().view(), 10_000);
+        let line = f.policy().line(f.cluster().view(), 10_000, system_now());
         let mut positions: HashMap<JobId, u64> = HashMap::new();
         for (i, task) in line.iter().enumerate() {
             positions.entry(task.job).or_insert(i as u64 + 1);

@@ -1,6 +1,7 @@
 //! The rows of tables of tasks: what is on workers, who waits in line, and who waits for something else.
 
 use super::words::{Moment, moment, text};
+use crate::clock::system_now;
 use crate::follower::Follower;
 use crate::outlooks::Starts;
 use crate::{views, why};
@@ -107,7 +108,7 @@ pub(super) fn on_workers(cluster: &Cluster) -> Vec<Entry> {
 pub(super) fn in_line(f: &Follower) -> Vec<Entry> {
     let mut places: HashMap<NodeId, usize> = HashMap::new();
     let mut entries: Vec<(TaskId, u64, u64)> = Vec::new();
-    for (at, task) in f.policy().line(f.cluster().view(), LINE).into_iter().enumerate() {
+    for (at, task) in f.policy().line(f.cluster().view(), LINE, system_now()).into_iter().enumerate() {
         let place = *places.entry(task.node_id()).or_insert_with(|| {
             entries.push((task, at as u64 + 1, 0));
             entries.len() - 1

@@ -1,19 +1,24 @@
 //! Policies that are an order and a fit: most of them. The order gives each waiting task a key, the fit says where it
 //! goes, and [`Behind`] says what those behind may do while the first in line cannot start.
 
+mod draft;
+mod turns;
+
+pub use turns::{Given, Turns};
+
 use crate::cluster::{Effects, ReadyTask, View};
 use crate::command::Rejected;
 use crate::explain::{self, Reason, Why};
 use crate::ids::{DeviceId, NodeId, TaskId};
-use crate::place::{Fit, Search};
-use crate::plan::{Plan, Start};
+use crate::place::Fit;
+use crate::plan::Plan;
 use crate::policy::{Param, Policy, word};
-use crate::pool::{Ledger, Placement};
-use crate::queue::{Item, Key, Queue, Walk};
-use crate::reserve::{Reservation, reserve};
+use crate::queue::{Key, Queue};
 use crate::spec::JobSpec;
 use crate::time::Time;
+use draft::{Draft, Tried};
 use std::collections::BTreeMap;
+use turns::InTurn;
 
 /// Where a task stands in line. The key must not change while the task waits, unless an event changes it.
 pub trait Order: Send {
@@ -37,6 +42,11 @@ pub trait Order: Send {
         let _ = (view, job);
         Ok(())
     }
+
+    /// An order among users; the key then ranks tasks of one user only.
+    fn turns(&self) -> Option<&dyn Turns> {
+        None
+    }
 }
 
 /// What may start while the first in line cannot.
@@ -48,6 +58,11 @@ pub enum Behind {
     Nobody,
     /// Whatever fits.
     Anyone,
+    /// What delays none of the first in line, each of which is kept a place of its own.
+    ReserveAll {
+        /// How many of them.
+        depth: u32,
+    },
 }
 
 impl Behind {
@@ -77,16 +92,17 @@ pub struct Ordered<O> {
     behind: Behind,
     fit: Fit,
     at_most: usize,
-    queue: Queue,
-    /// Whether the queue has been filled from a view.
+    /// What waits, by user where those take turns.
+    queues: BTreeMap<String, Queue>,
+    /// Whether the queues have been filled from a view.
     filled: bool,
 }
 
 impl<O: Order> Ordered<O> {
     /// A policy with an empty cache.
     pub fn new(order: O, behind: Behind) -> Ordered<O> {
-        let (queue, filled) = (Queue::default(), false);
-        Ordered { order, behind, fit: Fit::default(), at_most: usize::MAX, queue, filled }
+        let (queues, filled) = (BTreeMap::new(), false);
+        Ordered { order, behind, fit: Fit::default(), at_most: usize::MAX, queues, filled }
     }
 
     /// Uses another rule to choose among fitting places.
@@ -101,7 +117,23 @@ impl<O: Order> Ordered<O> {
 
     fn sync(&mut self, view: View<'_>, node: NodeId) {
         let order = &self.order;
-        self.queue.sync(view, node, |t| (order.key(t), order.class(t)));
+        let user = self.user_of(view, node);
+        if !self.queues.contains_key(user) {
+            self.queues.insert(user.to_owned(), Queue::default());
+        }
+        let queue = self.queues.get_mut(user).expect("entered above");
+        queue.sync(view, node, |t| (order.key(t), order.class(t)));
+        if queue.is_empty() && order.turns().is_some() {
+            self.queues.remove(user);
+        }
+    }
+
+    /// In whose line a node's tasks stand; in nobody's where users do not take turns.
+    fn user_of<'v>(&self, view: View<'v>, node: NodeId) -> &'v str {
+        match self.order.turns() {
+            Some(_) => view.job(node.job).map_or("", |job| &job.user),
+            None => "",
+        }
     }
 
     fn fill(&mut self, view: View<'_>) {
@@ -111,12 +143,16 @@ impl<O: Order> Ordered<O> {
         }
     }
 
-    /// Goes through the line, starting what may start; what it finds for the first that cannot is left in the draft.
+    fn in_turn<'v>(&self, view: View<'v>, now: Time) -> InTurn<'_, 'v> {
+        InTurn::new(view, now, &self.queues, self.order.turns())
+    }
+
+    /// Goes through the line, starting what may start; what it finds for those that cannot is left in the draft.
     fn draft<'a>(&self, view: View<'a>, now: Time) -> Draft<'a> {
-        let mut draft = Draft::new(view, now, self.fit);
-        let mut walk = Walk::new(&self.queue);
+        let mut draft = Draft::new(view, now, self.fit, self.behind);
+        let mut walk = self.in_turn(view, now);
         let mut looked = BTreeMap::new();
-        while let Some(item) = walk.next() {
+        while let Some((user, item)) = walk.next() {
             if view.active() + draft.plan.start.len() >= self.at_most {
                 break;
             }
@@ -124,26 +160,40 @@ impl<O: Order> Ordered<O> {
                 walk.skip(item);
                 continue;
             }
-            let line = self.queue.line(item.line);
+            let line = self.queues[user].line(item.line);
             let withheld = draft.withheld(line.class, |class| self.order.withheld(view, class));
             match draft.start(&item, &line.needs, &withheld) {
-                Tried::Started => walk.next_of_cohort(view, item),
+                Tried::Started(given) => {
+                    walk.gave(given);
+                    walk.next_of_cohort(item);
+                }
+                Tried::Kept => walk.next_of_cohort(item),
                 Tried::WouldDelay => {
-                    let depth = looked.entry(item.line).or_insert(0u32);
+                    let depth = looked.entry((user, item.line)).or_insert(0u32);
                     *depth += 1;
                     if *depth < DEPTH {
                         walk.skip(item);
                     }
                 }
-                Tried::NoRoom if draft.kept.is_some() => {}
-                Tried::NoRoom => match self.behind {
-                    Behind::Nobody => break,
-                    Behind::Anyone => {}
-                    Behind::Reserve => draft.reserve(&item, &line.needs, &withheld),
-                },
+                Tried::NoRoom if self.behind == Behind::Nobody => break,
+                Tried::NoRoom => {}
             }
         }
+        if self.behind != Behind::Anyone {
+            draft.plan.wake_at = walk.changes_at();
+        }
         draft
+    }
+
+    /// How many are considered before a task.
+    fn ahead(&self, view: View<'_>, task: TaskId, now: Time) -> Option<u64> {
+        let queue = self.queues.get(self.user_of(view, task.node_id()))?;
+        let (_, key) = queue.find(task)?;
+        if self.order.turns().is_none() {
+            return Some(queue.ahead(view, key, task));
+        }
+        let line = self.line(view, usize::MAX, now);
+        line.iter().position(|t| *t == task).map(|at| at as u64)
     }
 }
 
@@ -168,18 +218,18 @@ impl<O: Order> Policy for Ordered<O> {
         let Some((_, spec)) = view.job(task.job).and_then(|j| j.node(task.node)) else {
             return Why::plain(Reason::NotItsTurn);
         };
-        let found = self.queue.find(task);
-        let ahead = found.map(|(_, key)| self.queue.ahead(view, key, task));
-        let first_ahead = self.line(view, 4).into_iter().take_while(|t| *t != task).collect();
-        let class = found.map_or(0, |(line, _)| self.queue.line(line).class);
+        let ahead = self.ahead(view, task, now);
+        let first_ahead = self.line(view, 4, now).into_iter().take_while(|t| *t != task).collect();
+        let queue = self.queues.get(self.user_of(view, task.node_id()));
+        let class = queue.and_then(|q| q.find(task).map(|(line, _)| q.line(line).class)).unwrap_or(0);
         let withheld = self.order.withheld(view, class);
         let reason = match explain::room(view, &spec.needs, &withheld) {
             Err(reason) => reason,
             Ok(()) => {
                 let draft = self.draft(view, now);
-                match draft.kept {
+                match draft.kept_first {
                     _ if draft.plan.start.iter().any(|s| s.task == task) => Reason::Next,
-                    Some((for_task, kept)) => Reason::Reserved { for_task, from: kept.at },
+                    Some((for_task, from)) => Reason::Reserved { for_task, from },
                     None => Reason::NotItsTurn,
                 }
             }
@@ -187,91 +237,20 @@ impl<O: Order> Policy for Ordered<O> {
         Why { reason, ahead, first_ahead }
     }
 
-    fn line(&self, view: View<'_>, most: usize) -> Vec<TaskId> {
-        let mut walk = Walk::new(&self.queue);
+    fn line(&self, view: View<'_>, most: usize, now: Time) -> Vec<TaskId> {
+        let mut walk = self.in_turn(view, now);
         let mut line = Vec::new();
-        while let Some(item) = walk.next().filter(|_| line.len() < most) {
+        while let Some((user, item)) = walk.next().filter(|_| line.len() < most) {
             line.push(item.task);
-            walk.next_of_cohort(view, item);
+            if self.order.turns().is_some() {
+                walk.gave(Given::wanted(view.pool(), &self.queues[user].line(item.line).needs));
+            }
+            walk.next_of_cohort(item);
         }
         line
     }
 
     fn accept(&self, view: View<'_>, job: &JobSpec) -> Result<(), Rejected> {
         self.order.accept(view, job)
-    }
-}
-
-enum Tried {
-    Started,
-    /// There is room, but it is kept for another by the time this one would end.
-    WouldDelay,
-    NoRoom,
-}
-
-/// A plan in the making.
-struct Draft<'a> {
-    view: View<'a>,
-    now: Time,
-    fit: Fit,
-    plan: Plan,
-    ledger: Ledger<'a>,
-    /// When what this plan starts is expected to end.
-    ends: Vec<(Time, Placement)>,
-    /// How many more of a node may start.
-    room: BTreeMap<NodeId, u32>,
-    withheld: BTreeMap<u8, Vec<DeviceId>>,
-    /// What is kept for the first that cannot start.
-    kept: Option<(TaskId, Reservation<'a>)>,
-}
-
-impl<'a> Draft<'a> {
-    fn new(view: View<'a>, now: Time, fit: Fit) -> Draft<'a> {
-        Draft {
-            view,
-            now,
-            fit,
-            plan: Plan::default(),
-            ledger: Ledger::over(view.pool()),
-            ends: Vec::new(),
-            room: BTreeMap::new(),
-            withheld: BTreeMap::new(),
-            kept: None,
-        }
-    }
-
-    fn has_room(&mut self, item: &Item) -> bool {
-        *self.room.entry(item.task.node_id()).or_insert(item.room) > 0
-    }
-
-    fn withheld(&mut self, class: u8, ask: impl FnOnce(u8) -> Vec<DeviceId>) -> Vec<DeviceId> {
-        self.withheld.entry(class).or_insert_with(|| ask(class)).clone()
-    }
-
-    fn start(&mut self, item: &Item, needs: &crate::spec::Needs, withheld: &[DeviceId]) -> Tried {
-        let end = self.now + item.expected;
-        let later = self.kept.as_ref().filter(|(_, kept)| end > kept.at).map(|(_, kept)| &kept.then);
-        let search = Search { now: &self.ledger, later, withheld, fit: self.fit };
-        let Some(placement) = search.place(needs) else {
-            let blocked_by_reservation =
-                later.is_some() && Search { later: None, ..search }.place(needs).is_some();
-            return if blocked_by_reservation { Tried::WouldDelay } else { Tried::NoRoom };
-        };
-        if let Some((_, kept)) = &mut self.kept
-            && end > kept.at
-        {
-            kept.then.charge(&placement);
-        }
-        self.ledger.charge(&placement);
-        self.ends.push((end, placement.clone()));
-        *self.room.get_mut(&item.task.node_id()).expect("asked before") -= 1;
-        self.plan.start.push(Start { task: item.task, placement });
-        Tried::Started
-    }
-
-    fn reserve(&mut self, item: &Item, needs: &crate::spec::Needs, withheld: &[DeviceId]) {
-        let search = Search { now: &self.ledger, later: None, withheld, fit: self.fit };
-        let kept = reserve(self.view, self.now, &self.ledger, &self.ends, search, needs);
-        self.kept = kept.map(|kept| (item.task, kept));
     }
 }

@@ -1,0 +1,134 @@
+//! A plan in the making: what it starts, what it has taken of the pool for that, and what it keeps for those that wait.
+
+use super::{Behind, Given};
+use crate::cluster::View;
+use crate::ids::{DeviceId, NodeId, TaskId};
+use crate::place::{Fit, Search};
+use crate::plan::{Plan, Start};
+use crate::pool::{Ledger, Placement};
+use crate::profile::{Profile, Wish};
+use crate::queue::Item;
+use crate::reserve::{Reservation, reserve};
+use crate::spec::Needs;
+use crate::time::Time;
+use std::collections::BTreeMap;
+
+/// What came of trying to start a task.
+pub(super) enum Tried {
+    Started(Given),
+    /// A place is kept for it, and others after it may have one too.
+    Kept,
+    /// There is room, but it is kept for another by the time this one would end.
+    WouldDelay,
+    NoRoom,
+}
+
+pub(super) struct Draft<'a> {
+    view: View<'a>,
+    now: Time,
+    fit: Fit,
+    behind: Behind,
+    pub(super) plan: Plan,
+    ledger: Ledger<'a>,
+    /// When what this plan starts is expected to end.
+    ends: Vec<(Time, Placement)>,
+    /// How many more of a node may start.
+    room: BTreeMap<NodeId, u32>,
+    withheld: BTreeMap<u8, Vec<DeviceId>>,
+    /// What is kept for the first that cannot start, where one place is kept.
+    kept: Option<Reservation<'a>>,
+    /// What is free and kept from now on, where many places are; and how many.
+    profile: Option<(Profile<'a>, u32)>,
+    /// For whom the first place is kept, and from when.
+    pub(super) kept_first: Option<(TaskId, Time)>,
+}
+
+impl<'a> Draft<'a> {
+    pub(super) fn new(view: View<'a>, now: Time, fit: Fit, behind: Behind) -> Draft<'a> {
+        let many = matches!(behind, Behind::ReserveAll { .. });
+        Draft {
+            view,
+            now,
+            fit,
+            behind,
+            plan: Plan::default(),
+            ledger: Ledger::over(view.pool()),
+            ends: Vec::new(),
+            room: BTreeMap::new(),
+            withheld: BTreeMap::new(),
+            kept: None,
+            profile: many.then(|| (Profile::new(view, now), 0)),
+            kept_first: None,
+        }
+    }
+
+    pub(super) fn has_room(&mut self, item: &Item) -> bool {
+        *self.room.entry(item.task.node_id()).or_insert(item.room) > 0
+    }
+
+    pub(super) fn withheld(&mut self, class: u8, ask: impl FnOnce(u8) -> Vec<DeviceId>) -> Vec<DeviceId> {
+        self.withheld.entry(class).or_insert_with(|| ask(class)).clone()
+    }
+
+    /// Starts a task if it may, and keeps a place for it if it cannot and is to have one.
+    pub(super) fn start(&mut self, item: &Item, needs: &Needs, withheld: &[DeviceId]) -> Tried {
+        if let Behind::ReserveAll { depth } = self.behind {
+            return self.start_or_keep(item, needs, withheld, depth);
+        }
+        let end = self.now + item.expected;
+        let later = self.kept.as_ref().filter(|kept| end > kept.at).map(|kept| &kept.then);
+        let search = Search { now: &self.ledger, later, withheld, fit: self.fit };
+        let Some(placement) = search.place(needs) else {
+            let blocked_by_reservation =
+                later.is_some() && Search { later: None, ..search }.place(needs).is_some();
+            if blocked_by_reservation {
+                return Tried::WouldDelay;
+            }
+            if self.behind == Behind::Reserve && self.kept.is_none() {
+                self.reserve(item, needs, withheld);
+            }
+            return Tried::NoRoom;
+        };
+        if let Some(kept) = &mut self.kept
+            && end > kept.at
+        {
+            kept.then.charge(&placement);
+        }
+        self.begin(item, placement)
+    }
+
+    fn start_or_keep(&mut self, item: &Item, needs: &Needs, withheld: &[DeviceId], depth: u32) -> Tried {
+        let (profile, keeps) = self.profile.as_mut().expect("many places are kept");
+        let wish = Wish { needs, length: item.expected, withheld, fit: self.fit };
+        if *keeps >= depth {
+            let Some(placement) = profile.at_once(wish) else { return Tried::WouldDelay };
+            profile.take(self.now, item.expected, &placement);
+            return self.begin(item, placement);
+        }
+        let Some((from, placement)) = profile.earliest(wish) else { return Tried::NoRoom };
+        profile.take(from, item.expected, &placement);
+        if from <= self.now {
+            return self.begin(item, placement);
+        }
+        *keeps += 1;
+        self.kept_first.get_or_insert((item.task, from));
+        Tried::Kept
+    }
+
+    fn begin(&mut self, item: &Item, placement: Placement) -> Tried {
+        let given = Given::by(self.view.pool(), &placement);
+        self.ledger.charge(&placement);
+        if self.behind == Behind::Reserve {
+            self.ends.push((self.now + item.expected, placement.clone()));
+        }
+        *self.room.get_mut(&item.task.node_id()).expect("asked before") -= 1;
+        self.plan.start.push(Start { task: item.task, placement });
+        Tried::Started(given)
+    }
+
+    fn reserve(&mut self, item: &Item, needs: &Needs, withheld: &[DeviceId]) {
+        let search = Search { now: &self.ledger, later: None, withheld, fit: self.fit };
+        self.kept = reserve(self.view, self.now, &self.ledger, &self.ends, search, needs);
+        self.kept_first = self.kept.as_ref().map(|kept| (item.task, kept.at));
+    }
+}

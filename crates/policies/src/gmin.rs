@@ -1,0 +1,25 @@
+//! Least loaded device: in order of arrival, whatever fits goes to the device with the least on it.
+//!
+//! The global minimum rule of D. Sengupta et al., *Scheduling Multi-tenant Cloud Workloads on Accelerator-based Systems*
+//! (SC 2014). The load of a device is how many tasks share it, or how much of its memory they were given.
+
+use crate::fifo::Arrival;
+use warpyard_core::PolicyDef;
+use warpyard_core::ordered::{Behind, Ordered};
+use warpyard_core::place::Fit;
+use warpyard_core::policy::word;
+
+pub(crate) const DEF: PolicyDef = PolicyDef {
+    name: "gmin",
+    summary: "order of arrival, each on the least loaded device",
+    source: "Sengupta et al., Scheduling Multi-tenant Cloud Workloads on Accelerator-based Systems, SC 2014",
+    params: &[word(
+        "load",
+        &["tasks", "memory"],
+        "what loads a device: tasks on it, or memory they were given",
+    )],
+    build: |p| {
+        let fit = if p.word("load") == "memory" { Fit::Worst } else { Fit::Spread };
+        Box::new(Ordered::new(Arrival, Behind::Anyone).fit(fit))
+    },
+};
