@@ -2,7 +2,7 @@
 
 use warpyard_core::Span;
 use warpyard_policies::POLICIES;
-use warpyard_sim::workload::{Generator, cluster};
+use warpyard_sim::workload::{Estimate, Generator, cluster};
 use warpyard_sim::{Setup, Sim, SimReport, reproduce};
 
 fn report(policy: &str, seed: u64) -> SimReport {
@@ -13,7 +13,7 @@ fn report(policy: &str, seed: u64) -> SimReport {
         jobs: 300,
         gap: 20.0,
         gpus: vec![(1, 0.7), (2, 0.2), (4, 0.05), (16, 0.05)],
-        overestimate: 2.0,
+        timeouts: Estimate::Even { from: 1.0, to: 2.0 },
         priorities: 3,
         users: 4,
         ..Generator::default()

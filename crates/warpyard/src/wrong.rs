@@ -87,15 +87,33 @@ pub(crate) enum Wrong {
     /// What the scheduler itself refuses.
     #[error("{0}")]
     Refused(String),
-    /// Run times that cannot be read.
-    #[error("--lengths: '{0}' is none; write log-uniform:10,1000, log-normal:300,1.2 or file:PATH")]
-    BadLengths(String),
+    /// An option of what is generated that cannot be read.
+    #[error("{option}: '{text}' is none; write {such}")]
+    BadShape {
+        /// Which option.
+        option: &'static str,
+        /// What was written.
+        text: String,
+        /// What could be.
+        such: &'static str,
+    },
     /// A file that holds no run times.
-    #[error("--lengths: {0} does not hold run times in seconds, one a line")]
+    #[error("--lengths: {0} holds no run times: write one a line, in seconds, or name a trace")]
     NotLengths(String),
-    /// A timeout below the run time.
-    #[error("--overestimate: {0} is not a finite number of at least 1")]
-    BadOverestimate(f64),
+    /// A file of which nobody knows what it is.
+    #[error("{file}: it looks like no format there is; name it with --format (there are {known})")]
+    UnknownFormat {
+        /// The file.
+        file: String,
+        /// All formats.
+        known: String,
+    },
+    /// Steps without their speed.
+    #[error("line 1: Gavel's traces count steps; --throughputs FILE says how many there are in a second")]
+    NoThroughputs,
+    /// Tasks that wait for each other.
+    #[error("the tasks wait for each other in a circle")]
+    Circle,
     /// An option of what is generated, where nothing is.
     #[error("{0} goes with --generate, and means nothing without it")]
     OnlyGenerated(&'static str),

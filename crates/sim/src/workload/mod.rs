@@ -1,11 +1,14 @@
-//! What is simulated: clusters written on one line, workloads made from a seed, and traces in CSV.
+//! What is simulated: clusters written on one line, workloads made from a seed, and traces in files of many formats.
 
 mod cluster_line;
+pub mod format;
 mod generate;
+mod job;
 mod openb;
-mod trace;
+mod reading;
 
 pub use cluster_line::{BadCluster, cluster};
-pub use generate::{Generator, Lengths};
+pub use generate::{Estimate, Generator, Graphs, Lengths, Shape};
+pub use job::{TraceJob, TraceTask};
 pub use openb::{BadOpenb, OpenbNode, OpenbPod, openb_nodes, openb_pods};
-pub use trace::{BadRow, TraceJob, read, write};
+pub use reading::{BadRow, NotATrace, Place, Problem, Reading};

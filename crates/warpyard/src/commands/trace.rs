@@ -1,11 +1,14 @@
-//! `trace`: workloads in files, made and looked at.
+//! `trace`: workloads in files: made, imported, converted and looked at.
 
 use crate::context::Context;
 use crate::exit::Exit;
-use crate::lab::{Shape, keep, read_trace};
+use crate::lab::{FORMATS, Open, Shape, keep, listed, read_text, text_of, told};
 use crate::show;
-use clap::{Args, Subcommand};
-use warpyard_sim::workload::write;
+use crate::wrong::Wrong;
+use clap::{Args, Subcommand, ValueEnum};
+use std::io::{self, Write};
+use warpyard_sim::workload::format::{csv, json, swf};
+use warpyard_sim::workload::{Reading, TraceJob};
 
 /// Arguments of `trace`.
 #[derive(Debug, Args)]
@@ -16,13 +19,32 @@ pub(crate) struct Trace {
 
 #[derive(Debug, Subcommand)]
 enum What {
-    /// Make a workload from a seed
+    /// Make a workload from a seed; the same seed gives the same bytes
     Generate(Generate),
-    /// Say what a trace is like
-    Stats {
-        /// The trace, as CSV; - reads standard input
-        file: String,
-    },
+    /// Read a workload of another format and keep it as a trace; what cannot be read is told by line
+    #[command(after_help = formats())]
+    Import(Import),
+    /// Write a trace in another format
+    #[command(after_help = formats())]
+    Convert(Convert),
+    /// Say what a workload is like, whatever its format
+    #[command(after_help = formats())]
+    Stats(From),
+}
+
+/// A workload in a file.
+#[derive(Debug, Args)]
+struct From {
+    /// The file; - reads standard input
+    file: String,
+    /// What it is [default: what it looks like]
+    #[arg(long, value_name = "NAME")]
+    format: Option<String>,
+    /// Refuse the whole when a row cannot be read, instead of telling of it and going on
+    #[arg(long)]
+    strict: bool,
+    #[command(flatten)]
+    open: Open,
 }
 
 /// Arguments of `trace generate`.
@@ -31,7 +53,7 @@ struct Generate {
     /// How many jobs
     #[arg(long, value_name = "N")]
     jobs: u64,
-    /// What it is made from; the same seed gives the same jobs
+    /// What it is made from
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
     /// Where to; - writes to standard output
@@ -41,18 +63,133 @@ struct Generate {
     shape: Shape,
 }
 
+/// Arguments of `trace import`.
+#[derive(Debug, Args)]
+struct Import {
+    #[command(flatten)]
+    from: From,
+    /// Where to; - writes to standard output
+    #[arg(long, value_name = "FILE", default_value = "-")]
+    out: String,
+}
+
+/// Arguments of `trace convert`.
+#[derive(Debug, Args)]
+struct Convert {
+    #[command(flatten)]
+    from: From,
+    /// What to write [default: by the name of --out, else csv]
+    #[arg(long, value_name = "NAME")]
+    to: Option<To>,
+    /// Where to; - writes to standard output
+    #[arg(long, value_name = "FILE", default_value = "-")]
+    out: String,
+}
+
+/// Formats that are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum To {
+    /// Columns by name, one task a line
+    Csv,
+    /// A list of jobs
+    Json,
+    /// One job a line
+    Jsonl,
+    /// The Standard Workload Format
+    Swf,
+}
+
+fn formats() -> String {
+    listed("Formats", FORMATS.iter().map(|format| (format.name, format.summary.to_owned())))
+}
+
 impl Trace {
     pub(crate) fn run(self, context: &Context) -> anyhow::Result<Exit> {
         match self.what {
-            What::Generate(Generate { jobs, seed, out, shape }) => {
-                let generator = shape.generator(jobs)?;
-                keep(&out, |to| write(to, generator.generate(seed)))?;
-                Ok(Exit::Fine)
+            What::Generate(generate) => generate.run(),
+            What::Import(Import { from, out }) => {
+                let jobs = from.read()?;
+                write_as(To::Csv, &out, &jobs)
             }
-            What::Stats { file } => {
-                let stats = show::trace::Stats::of(&read_trace(&file)?.jobs);
+            What::Convert(Convert { from, to, out }) => {
+                let jobs = from.read()?;
+                write_as(to.or_else(|| by_name(&out)).unwrap_or(To::Csv), &out, &jobs)
+            }
+            What::Stats(from) => {
+                let stats = show::trace::Stats::of(&from.read()?);
                 context.answer(&stats, show::trace::text)
             }
         }
     }
+}
+
+impl Generate {
+    fn run(self) -> anyhow::Result<Exit> {
+        let generator = self.shape.generator(self.jobs)?;
+        // Which columns there are depends on what may be drawn, and one job of each kind would not show it.
+        let mut columns = csv::Columns::default();
+        generator.clone().generate(self.seed).for_each(|job| columns.add(&job));
+        keep(&self.out, |to| csv::write(to, &columns, generator.generate(self.seed)))?;
+        Ok(Exit::Fine)
+    }
+}
+
+impl From {
+    /// The jobs; what else there is to know of them goes to standard error.
+    fn read(&self) -> Result<Vec<TraceJob>, Wrong> {
+        let (format, reading) =
+            read_text(&self.file, &text_of(&self.file)?, self.format.as_deref(), &self.open)?;
+        let useless = self.strict || reading.jobs.is_empty();
+        if useless && !reading.bad.is_empty() {
+            return Err(Wrong::BadTrace { file: self.file.clone(), rows: told(&reading.bad) });
+        }
+        if self.format.is_none() && format.name != "csv" {
+            eprintln!("note: {} looks like {}; --format names another", self.file, format.name);
+        }
+        tell(&self.file, &reading);
+        Ok(reading.jobs.into_iter().map(|(_, job)| job).collect())
+    }
+}
+
+/// Says what was left out and how things were understood.
+fn tell(file: &str, reading: &Reading) {
+    for note in &reading.notes {
+        eprintln!("note: {note}");
+    }
+    for (what, rows) in &reading.left_out {
+        eprintln!("left out: {rows} × {what}");
+    }
+    if !reading.bad.is_empty() {
+        eprintln!("{file}: {}", told(&reading.bad));
+        eprintln!("{} jobs read without them; --strict refuses such a file", reading.jobs.len());
+    }
+}
+
+fn by_name(out: &str) -> Option<To> {
+    let (_, extension) = out.rsplit_once('.')?;
+    To::from_str(extension, true).ok()
+}
+
+fn write_as(to: To, out: &str, jobs: &[TraceJob]) -> anyhow::Result<Exit> {
+    let all = || jobs.iter().cloned();
+    let mut lost = swf::Lost::default();
+    keep(out, |file: &mut dyn Write| -> io::Result<()> {
+        match to {
+            To::Csv => csv::write(file, &csv::Columns::of(jobs.iter()), all()),
+            To::Json => json::write_list(file, all()),
+            To::Jsonl => json::write_lines(file, all()),
+            To::Swf => swf::write(file, all()).map(|what| lost = what),
+        }
+    })?;
+    let swf::Lost { edges, priorities, needs } = lost;
+    for (rows, what) in [
+        (edges, "dependencies; tasks became jobs of their own"),
+        (priorities, "priorities"),
+        (needs, "tasks' GPU memory, GPU types or guesses"),
+    ] {
+        if rows > 0 {
+            eprintln!("note: swf cannot say everything; left out: {rows} {what}");
+        }
+    }
+    Ok(Exit::Fine)
 }

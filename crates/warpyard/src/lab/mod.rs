@@ -3,6 +3,7 @@
 
 mod cluster;
 mod file;
+mod formats;
 mod named;
 mod progress;
 mod shape;
@@ -12,9 +13,10 @@ mod workload;
 
 pub(crate) use cluster::cluster;
 pub(crate) use file::{bad_file, keep, text_of};
+pub(crate) use formats::{FORMATS, Open, read_text};
 pub(crate) use named::{find, listed};
 pub(crate) use progress::Line;
 pub(crate) use shape::Shape;
 pub(crate) use simulate::{Bench, policies, policies_of, policy};
-pub(crate) use trace::{Trace, read_trace};
+pub(crate) use trace::{Trace, read_trace, told};
 pub(crate) use workload::{Source, Workload};

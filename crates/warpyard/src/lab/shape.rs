@@ -1,55 +1,122 @@
 //! What a workload made from a seed is like, as options say it.
 
+use super::formats::{Open, read_text};
 use super::text_of;
 use crate::wrong::Wrong;
-use clap::Args;
+use clap::{Args, ValueEnum};
 use std::str::FromStr;
-use warpyard_api::quantity::Micros;
-use warpyard_sim::workload::{Generator, Lengths};
+use warpyard_api::quantity::{ByteSize, Micros};
+use warpyard_core::spec;
+use warpyard_sim::workload::{Estimate, Generator, Graphs, Lengths, Shape as Form};
 
 /// Options of every workload that is made.
 #[derive(Debug, Clone, Default, Args)]
 #[command(next_help_heading = "Workloads made from a seed")]
 pub(crate) struct Shape {
-    /// Mean time between two submissions, exponential; 0 submits all at once [default: 25s]
+    /// Mean time between two submissions, exponential (a Poisson process); 0 submits all at once [default: 25s]
     #[arg(long, value_name = "TIME")]
     gap: Option<Micros>,
-    /// How long jobs run, in seconds: log-uniform:FROM,TO, log-normal:MEDIAN,DEVIATION or file:PATH with one a line
-    /// [default: log-uniform:10,1000]
+    /// How many jobs come at a time [default: 1]
+    #[arg(long, value_name = "N")]
+    batch: Option<u64>,
+    /// How long tasks run, in seconds: log-uniform:FROM,TO, log-normal:MEDIAN,DEVIATION, or file:PATH to draw from the
+    /// numbers in a file or the run times of a trace [default: log-uniform:10,1000]
     #[arg(long, value_name = "HOW")]
     lengths: Option<String>,
-    /// GPUs of a job, each number with its weight, such as 1:0.7,2:0.2,4:0.1 [default: 1]
+    /// What tasks promise to run at most, as a factor of what they do run: exact, none, even:FROM,TO or
+    /// log-normal:MEDIAN,DEVIATION; below 1 they run out of time [default: exact]
+    #[arg(long, value_name = "HOW")]
+    timeouts: Option<String>,
+    /// What users guess tasks run, in the same way; policies go by it before the timeout [default: none]
+    #[arg(long, value_name = "HOW")]
+    guesses: Option<String>,
+    /// GPUs of a task, each number with its weight, such as 1:0.7,2:0.2,4:0.1 [default: 1]
     #[arg(long, value_name = "N:W,..")]
-    gpus: Option<Mix>,
-    /// The timeout is the run time times something evenly drawn between 1 and this [default: 1]
-    #[arg(long, value_name = "FACTOR")]
-    overestimate: Option<f64>,
-    /// Priorities from 0 up to below this [default: 1]
+    gpus: Option<Mix<u16>>,
+    /// Memory on each GPU, with weights, such as 4GiB:3,whole:1; whole ones are not shared [default: whole]
+    #[arg(long, value_name = "SIZE:W,..")]
+    gpu_memory: Option<Mix<Whole>>,
+    /// Type of GPU, with weights, such as V100:2,any:1 [default: any]
+    #[arg(long, value_name = "TYPE:W,..")]
+    gpu_types: Option<Mix<Any>>,
+    /// Priorities from 0 up to below this, evenly drawn; larger is more urgent [default: 1]
     #[arg(long, value_name = "N")]
     priorities: Option<u64>,
     /// How many users there are [default: 1]
     #[arg(long, value_name = "N")]
     users: Option<u64>,
+    /// How tasks may be made to give way [default: none]
+    #[arg(long, value_name = "HOW")]
+    preempt: Option<GiveWay>,
+    /// Jobs of several tasks: chain:N, fork-join:N or random:N,P, where each of the few tasks before is waited for with
+    /// probability P; N may be a range such as 3-20
+    #[arg(long, value_name = "SHAPE")]
+    graph: Option<String>,
+    /// How many jobs of all are of several tasks, from 0 to 1 [default: 1]
+    #[arg(long, value_name = "SHARE", requires = "graph")]
+    graph_share: Option<f64>,
 }
 
-/// Numbers of GPUs with their weights.
+/// How a task may be made to give way.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum GiveWay {
+    /// It may not
+    None,
+    /// It stands still and keeps its memory
+    Freeze,
+    /// It ends and begins again later
+    Requeue,
+}
+
+/// Values with their weights.
 #[derive(Debug, Clone, PartialEq)]
-struct Mix(Vec<(u16, f64)>);
+struct Mix<T>(Vec<(T, f64)>);
+
+/// Memory of a GPU, or all of it.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Whole(Option<u64>);
+
+/// A type of GPU, or any.
+#[derive(Debug, Clone, PartialEq)]
+struct Any(Option<String>);
 
 /// What is no mix.
 #[derive(Debug, thiserror::Error)]
-#[error("is no mix of GPU counts; write such as 1:0.7,2:0.2,4:0.1")]
+#[error("is no mix; write values with weights, such as 1:0.7,2:0.2,4:0.1")]
 struct NotAMix;
 
-impl FromStr for Mix {
+impl FromStr for Whole {
+    type Err = NotAMix;
+
+    fn from_str(text: &str) -> Result<Self, NotAMix> {
+        match text {
+            "whole" => Ok(Self(None)),
+            size => size.parse::<ByteSize>().map(|size| Self(Some(size.0))).map_err(|_| NotAMix),
+        }
+    }
+}
+
+impl FromStr for Any {
+    type Err = NotAMix;
+
+    fn from_str(text: &str) -> Result<Self, NotAMix> {
+        match text {
+            "" => Err(NotAMix),
+            "any" => Ok(Self(None)),
+            kind => Ok(Self(Some(kind.to_owned()))),
+        }
+    }
+}
+
+impl<T: FromStr> FromStr for Mix<T> {
     type Err = NotAMix;
 
     fn from_str(text: &str) -> Result<Self, NotAMix> {
         let part = |part: &str| {
-            let (count, weight) = part.split_once(':').unwrap_or((part, "1"));
+            let (value, weight) = part.split_once(':').unwrap_or((part, "1"));
             let weight: f64 = weight.trim().parse().map_err(|_| NotAMix)?;
-            let count = count.trim().parse().map_err(|_| NotAMix)?;
-            if weight.is_finite() && weight > 0.0 { Ok((count, weight)) } else { Err(NotAMix) }
+            let value = value.trim().parse().map_err(|_| NotAMix)?;
+            if weight.is_finite() && weight > 0.0 { Ok((value, weight)) } else { Err(NotAMix) }
         };
         text.split(',').map(part).collect::<Result<_, _>>().map(Self)
     }
@@ -60,11 +127,17 @@ impl Shape {
     pub(crate) fn given(&self) -> Option<&'static str> {
         let given = [
             ("--gap", self.gap.is_some()),
+            ("--batch", self.batch.is_some()),
             ("--lengths", self.lengths.is_some()),
+            ("--timeouts", self.timeouts.is_some()),
+            ("--guesses", self.guesses.is_some()),
             ("--gpus", self.gpus.is_some()),
-            ("--overestimate", self.overestimate.is_some()),
+            ("--gpu-memory", self.gpu_memory.is_some()),
+            ("--gpu-types", self.gpu_types.is_some()),
             ("--priorities", self.priorities.is_some()),
             ("--users", self.users.is_some()),
+            ("--preempt", self.preempt.is_some()),
+            ("--graph", self.graph.is_some()),
         ];
         given.into_iter().find(|(_, given)| *given).map(|(option, _)| option)
     }
@@ -72,37 +145,113 @@ impl Shape {
     /// What makes so many jobs like that.
     pub(crate) fn generator(&self, jobs: u64) -> Result<Generator, Wrong> {
         let usual = Generator::default();
-        let overestimate = self.overestimate.unwrap_or(usual.overestimate);
-        if !(overestimate.is_finite() && overestimate >= 1.0) {
-            return Err(Wrong::BadOverestimate(overestimate));
-        }
+        let estimate = |option, text: &Option<String>, usual| {
+            text.as_deref().map_or(Ok(usual), |text| estimate(option, text))
+        };
         Ok(Generator {
             jobs,
             gap: self.gap.map_or(usual.gap, Micros::as_secs_f64),
+            batch: self.batch.unwrap_or(usual.batch).max(1),
             lengths: self.lengths.as_deref().map_or(Ok(usual.lengths), lengths)?,
             gpus: self.gpus.as_ref().map_or(usual.gpus, |mix| mix.0.clone()),
-            overestimate,
+            gpu_memory: self.gpu_memory.as_ref().map_or(usual.gpu_memory, |mix| {
+                mix.0.iter().map(|(memory, weight)| (memory.0, *weight)).collect()
+            }),
+            gpu_types: self.gpu_types.as_ref().map_or(usual.gpu_types, |mix| {
+                mix.0.iter().map(|(kind, weight)| (kind.0.clone(), *weight)).collect()
+            }),
+            timeouts: estimate("--timeouts", &self.timeouts, usual.timeouts)?,
+            guesses: estimate("--guesses", &self.guesses, usual.guesses)?,
             priorities: self.priorities.unwrap_or(usual.priorities),
             users: self.users.unwrap_or(usual.users),
+            preempt: match self.preempt {
+                None | Some(GiveWay::None) => spec::Preempt::None,
+                Some(GiveWay::Freeze) => spec::Preempt::Freeze,
+                Some(GiveWay::Requeue) => spec::Preempt::Requeue,
+            },
+            graphs: self.graph.as_deref().map(|text| graphs(text, self.graph_share)).transpose()?,
         })
     }
 }
 
+const LENGTHS: &str = "log-uniform:10,1000, log-normal:300,1.2 or file:PATH";
+
 fn lengths(text: &str) -> Result<Lengths, Wrong> {
-    let bad = || Wrong::BadLengths(text.to_owned());
+    let bad = || Wrong::BadShape { option: "--lengths", text: text.to_owned(), such: LENGTHS };
     let (how, of) = text.split_once(':').ok_or_else(bad)?;
     if how == "file" {
-        let numbers: Option<Vec<f64>> = text_of(of)?.split_whitespace().map(seconds).collect();
-        let numbers = numbers.filter(|numbers| !numbers.is_empty());
-        return numbers.map(Lengths::Empirical).ok_or_else(|| Wrong::NotLengths(of.to_owned()));
+        return lengths_in(of);
     }
-    let (a, b) = of.split_once(',').ok_or_else(bad)?;
-    let (a, b) = (seconds(a).ok_or_else(bad)?, seconds(b).ok_or_else(bad)?);
+    let (a, b) = pair(of).ok_or_else(bad)?;
     match how {
         "log-uniform" if 0.0 < a && a <= b => Ok(Lengths::LogUniform { from: a.log10(), to: b.log10() }),
         "log-normal" => Ok(Lengths::LogNormal { median: a, deviation: b }),
         _ => Err(bad()),
     }
+}
+
+/// The numbers in a file, or the run times of the trace it is.
+fn lengths_in(file: &str) -> Result<Lengths, Wrong> {
+    let text = text_of(file)?;
+    let numbers: Option<Vec<f64>> = text.split_whitespace().map(seconds).collect();
+    let numbers = match numbers {
+        Some(numbers) => numbers,
+        None => {
+            let read = read_text(file, &text, None, &Open::default());
+            let (_, reading) = read.map_err(|_| Wrong::NotLengths(file.to_owned()))?;
+            reading.jobs.iter().flat_map(|(_, job)| job.tasks.iter().map(|task| task.runs)).collect()
+        }
+    };
+    if numbers.is_empty() { Err(Wrong::NotLengths(file.to_owned())) } else { Ok(Lengths::Empirical(numbers)) }
+}
+
+const ESTIMATES: &str = "exact, none, even:1,3 or log-normal:1.5,0.5";
+
+fn estimate(option: &'static str, text: &str) -> Result<Estimate, Wrong> {
+    let bad = || Wrong::BadShape { option, text: text.to_owned(), such: ESTIMATES };
+    match text {
+        "exact" => return Ok(Estimate::Exact),
+        "none" => return Ok(Estimate::Nothing),
+        _ => {}
+    }
+    let (how, of) = text.split_once(':').ok_or_else(bad)?;
+    let (a, b) = pair(of).ok_or_else(bad)?;
+    match how {
+        "even" if a <= b => Ok(Estimate::Even { from: a, to: b }),
+        "log-normal" if a > 0.0 => Ok(Estimate::LogNormal { median: a, deviation: b }),
+        _ => Err(bad()),
+    }
+}
+
+const GRAPHS: &str = "chain:5, fork-join:8 or random:3-20,0.3";
+
+fn graphs(text: &str, share: Option<f64>) -> Result<Graphs, Wrong> {
+    let bad = || Wrong::BadShape { option: "--graph", text: text.to_owned(), such: GRAPHS };
+    let share = share.unwrap_or(1.0);
+    if !(0.0..=1.0).contains(&share) {
+        let (option, such) = ("--graph-share", "a number from 0 to 1");
+        return Err(Wrong::BadShape { option, text: share.to_string(), such });
+    }
+    let (shape, of) = text.split_once(':').ok_or_else(bad)?;
+    let (tasks, edges) = match of.split_once(',') {
+        Some((tasks, edges)) => (tasks, Some(seconds(edges).filter(|p| *p <= 1.0).ok_or_else(bad)?)),
+        None => (of, None),
+    };
+    let (fewest, most) = tasks.split_once('-').unwrap_or((tasks, tasks));
+    let count = |text: &str| text.trim().parse::<u32>().ok().filter(|n| (1..=100_000).contains(n));
+    let (fewest, most) = (count(fewest).ok_or_else(bad)?, count(most).ok_or_else(bad)?);
+    let shape = match (shape, edges) {
+        ("chain", None) => Form::Chain,
+        ("fork-join", None) => Form::ForkJoin,
+        ("random", edges) => Form::Random(edges.unwrap_or(0.3)),
+        _ => return Err(bad()),
+    };
+    if fewest > most { Err(bad()) } else { Ok(Graphs { shape, fewest, most, share }) }
+}
+
+fn pair(text: &str) -> Option<(f64, f64)> {
+    let (a, b) = text.split_once(',')?;
+    Some((seconds(a)?, seconds(b)?))
 }
 
 fn seconds(text: &str) -> Option<f64> {
@@ -121,16 +270,33 @@ mod tests {
             Lengths::LogNormal { median: 300.0, deviation: 1.2 }
         );
         for wrong in ["", "10", "log-uniform:0,5", "log-uniform:9,5", "log-normal:a,b", "even:1,2"] {
-            assert!(matches!(lengths(wrong), Err(Wrong::BadLengths(_))), "{wrong}");
+            assert!(matches!(lengths(wrong), Err(Wrong::BadShape { .. })), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn estimates_and_graphs_say_what_they_could_be() {
+        assert_eq!(estimate("--timeouts", "even:1,3").unwrap(), Estimate::Even { from: 1.0, to: 3.0 });
+        assert_eq!(estimate("--timeouts", "none").unwrap(), Estimate::Nothing);
+        let graph = graphs("random:3-20,0.5", Some(0.25)).unwrap();
+        assert_eq!((graph.fewest, graph.most, graph.share), (3, 20, 0.25));
+        assert_eq!(graph.shape, Form::Random(0.5));
+        for wrong in ["chain", "chain:0", "chain:5,0.1", "ring:3", "random:9-3", "random:3,2"] {
+            assert!(matches!(graphs(wrong, None), Err(Wrong::BadShape { .. })), "{wrong}");
+        }
+        for wrong in ["even:3,1", "even:1", "often", "log-normal:0,1"] {
+            assert!(matches!(estimate("--timeouts", wrong), Err(Wrong::BadShape { .. })), "{wrong}");
         }
     }
 
     #[test]
     fn a_mix_has_weights_and_may_leave_them_out() {
-        assert_eq!("1:0.7, 2:0.3".parse::<Mix>().unwrap(), Mix(vec![(1, 0.7), (2, 0.3)]));
-        assert_eq!("2".parse::<Mix>().unwrap(), Mix(vec![(2, 1.0)]));
+        assert_eq!("1:0.7, 2:0.3".parse::<Mix<u16>>().unwrap(), Mix(vec![(1, 0.7), (2, 0.3)]));
+        assert_eq!("2".parse::<Mix<u16>>().unwrap(), Mix(vec![(2, 1.0)]));
+        let memory = "4GiB:3,whole".parse::<Mix<Whole>>().unwrap();
+        assert_eq!(memory, Mix(vec![(Whole(Some(4 << 30)), 3.0), (Whole(None), 1.0)]));
         for wrong in ["", "a", "1:-1", "1:nan", "1:0", "1,,2"] {
-            assert!(wrong.parse::<Mix>().is_err(), "{wrong}");
+            assert!(wrong.parse::<Mix<u16>>().is_err(), "{wrong}");
         }
     }
 }

@@ -4,12 +4,12 @@ use super::{Shape, Trace, read_trace};
 use crate::wrong::Wrong;
 use clap::Args;
 use std::sync::Arc;
-use warpyard_sim::workload::{Generator, TraceJob};
+use warpyard_sim::workload::{Generator, TraceJob, TraceTask};
 
 /// Where jobs come from.
 #[derive(Debug, Args)]
 pub(crate) struct Source {
-    /// The jobs: a CSV file, as `warpyard trace generate` writes it; - reads standard input
+    /// The jobs: a file of any format that `warpyard trace import` knows; - reads standard input
     #[arg(long, value_name = "FILE", required_unless_present = "generate", conflicts_with = "generate")]
     trace: Option<String>,
     /// Make so many jobs instead
@@ -66,16 +66,36 @@ impl Workload {
         match self {
             Self::Traced(trace) => {
                 let mut seen = std::collections::BTreeSet::new();
-                let new = trace.jobs.iter().filter(|(_, job)| seen.insert((job.gpus, job.gpu_memory)));
-                new.map(|(line, job)| (format!("{}: line {line}", trace.file), job.clone())).collect()
+                let needs = |job: &TraceJob| job.tasks.iter().map(TraceTask::needs).collect::<Vec<_>>();
+                let new = trace.jobs.iter().filter(|(_, job)| seen.insert(needs(job)));
+                new.map(|(place, job)| (format!("{}: {place}", trace.file), job.clone())).collect()
             }
-            Self::Made(generator) => {
-                let one = Generator { jobs: 1, ..generator.clone() };
-                let mut job = one.generate(0);
-                let Some(job) = job.next() else { return Vec::new() };
-                let of = |&(gpus, _): &(u16, f64)| ("--gpus".to_owned(), TraceJob { gpus, ..job.clone() });
-                generator.gpus.iter().map(of).collect()
+            Self::Made(generator) => kinds_made(generator),
+        }
+    }
+}
+
+/// A job for each number of GPUs, amount of memory and type that may be drawn.
+fn kinds_made(generator: &Generator) -> Vec<(String, TraceJob)> {
+    let Some(job) = Generator { jobs: 1, graphs: None, ..generator.clone() }.generate(0).next() else {
+        return Vec::new();
+    };
+    let with = |option: &str, change: &dyn Fn(&mut TraceTask)| {
+        let mut job = job.clone();
+        change(&mut job.tasks[0]);
+        (option.to_owned(), job)
+    };
+    let mut kinds = Vec::new();
+    for (kind, _) in &generator.gpu_types {
+        for (memory, _) in &generator.gpu_memory {
+            for (gpus, _) in &generator.gpus {
+                kinds.push(with("the options", &|task| {
+                    task.gpus = *gpus;
+                    task.gpu_memory = *memory;
+                    task.gpu_types = kind.iter().cloned().collect();
+                }));
             }
         }
     }
+    kinds
 }

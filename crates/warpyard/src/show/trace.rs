@@ -5,12 +5,16 @@ use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use warpyard_sim::report::Spread;
-use warpyard_sim::workload::TraceJob;
+use warpyard_sim::workload::{TraceJob, TraceTask};
 
 /// The figures of a trace, times in seconds.
 #[derive(Serialize)]
 pub(crate) struct Stats {
     jobs: usize,
+    /// More than jobs where some are of several tasks.
+    tasks: usize,
+    /// Dependencies between tasks.
+    edges: usize,
     users: usize,
     /// From the first submission to the last.
     span_s: f64,
@@ -22,35 +26,40 @@ pub(crate) struct Stats {
     max_run_s: f64,
     gpu_hours: f64,
     without_timeout: usize,
-    /// Jobs that run longer than they promise.
+    /// Tasks that run longer than they promise.
     over_timeout: usize,
-    /// How many jobs ask for each number of GPUs.
+    /// Tasks that share GPUs.
+    sharing: usize,
+    /// How many tasks ask for each number of GPUs.
     gpus: BTreeMap<u16, usize>,
 }
 
 impl Stats {
-    pub(crate) fn of(jobs: &[(usize, TraceJob)]) -> Self {
-        let jobs = || jobs.iter().map(|(_, job)| job);
-        let runs = Spread::of(jobs().map(|job| job.runs).collect());
-        let count = jobs().count();
-        let first = jobs().map(|job| job.submitted).fold(f64::INFINITY, f64::min);
-        let last = jobs().map(|job| job.submitted).fold(f64::NEG_INFINITY, f64::max);
+    pub(crate) fn of(jobs: &[TraceJob]) -> Self {
+        let tasks = || jobs.iter().flat_map(|job| &job.tasks);
+        let runs = Spread::of(tasks().map(|task| task.runs).collect());
+        let first = jobs.iter().map(|job| job.submitted).fold(f64::INFINITY, f64::min);
+        let last = jobs.iter().map(|job| job.submitted).fold(f64::NEG_INFINITY, f64::max);
         let span = (last - first).max(0.0);
         let mut gpus = BTreeMap::new();
-        jobs().for_each(|job| *gpus.entry(job.gpus).or_default() += 1);
+        tasks().for_each(|task| *gpus.entry(task.gpus).or_default() += 1);
+        let count = |is: fn(&TraceTask) -> bool| tasks().filter(|task| is(task)).count();
         Self {
-            jobs: count,
-            users: jobs().map(|job| job.user.as_str()).collect::<BTreeSet<_>>().len(),
+            jobs: jobs.len(),
+            tasks: tasks().count(),
+            edges: tasks().map(|task| task.after.len()).sum(),
+            users: jobs.iter().map(|job| job.user.as_str()).collect::<BTreeSet<_>>().len(),
             span_s: span,
-            mean_gap_s: span / count.saturating_sub(1).max(1) as f64,
+            mean_gap_s: span / jobs.len().saturating_sub(1).max(1) as f64,
             average_run_s: runs.average,
             p50_run_s: runs.p50,
             p95_run_s: runs.p95,
             p99_run_s: runs.p99,
             max_run_s: runs.max,
-            gpu_hours: jobs().map(|job| job.runs * f64::from(job.gpus)).sum::<f64>() / 3600.0,
-            without_timeout: jobs().filter(|job| job.timeout.is_none()).count(),
-            over_timeout: jobs().filter(|job| job.timeout.is_some_and(|timeout| job.runs > timeout)).count(),
+            gpu_hours: jobs.iter().map(TraceJob::gpu_seconds).sum::<f64>() / 3600.0,
+            without_timeout: count(|task| task.timeout.is_none()),
+            over_timeout: count(|task| task.timeout.is_some_and(|timeout| task.runs > timeout)),
+            sharing: count(|task| task.gpus > 0 && task.gpu_memory.is_some()),
             gpus,
         }
     }
@@ -58,7 +67,10 @@ impl Stats {
 
 /// The same in words.
 pub(crate) fn text(stats: &Stats, _: &Screen) -> String {
-    let gpus: Vec<String> = stats.gpus.iter().map(|(gpus, jobs)| format!("{jobs} of {gpus}")).collect();
+    let mut gpus: Vec<String> = stats.gpus.iter().map(|(gpus, tasks)| format!("{tasks} of {gpus}")).collect();
+    if stats.sharing > 0 {
+        gpus.push(format!("{} of them share", stats.sharing));
+    }
     let seconds = |seconds: f64| format!("{} s", figure(seconds));
     let lines = [
         ("submitted", format!("over {}, one every {}", span_secs(stats.span_s), seconds(stats.mean_gap_s))),
@@ -75,7 +87,15 @@ pub(crate) fn text(stats: &Stats, _: &Screen) -> String {
         ),
     ];
     let (jobs, users) = (counted(stats.jobs as u64, "job"), counted(stats.users as u64, "user"));
-    let mut out = format!("{jobs} of {users}\n");
+    let graphs = match stats.tasks > stats.jobs || stats.edges > 0 {
+        true => format!(
+            ", {} with {}",
+            counted(stats.tasks as u64, "task"),
+            counted(stats.edges as u64, "dependency")
+        ),
+        false => String::new(),
+    };
+    let mut out = format!("{jobs} of {users}{}\n", graphs.replace("dependencys", "dependencies"));
     for (label, value) in lines {
         writeln!(out, "  {label:<9}  {value}").expect("a string takes all");
     }

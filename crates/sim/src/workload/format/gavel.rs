@@ -1,0 +1,63 @@
+//! Gavel's traces: tab-separated job type, command, directory, argument, data flag, steps, GPUs, weight, deadline and
+//! arrival. They say how many steps a job has; how fast a step is on the GPUs meant is said when they are read.
+
+use crate::workload::reading::{bad, seconds, whole};
+use crate::workload::{Place, Problem, Reading, TraceJob, TraceTask};
+
+const FIELDS: usize = 10;
+
+/// Whether a text looks like it.
+pub fn looks_like(text: &str) -> bool {
+    let first = text.lines().find(|line| !line.trim().is_empty());
+    first.is_some_and(|line| line.contains("(batch size") && line.split('\t').count() == FIELDS)
+}
+
+/// Reads jobs. `speed` gives the steps a second of a job type on so many GPUs, where that was measured.
+pub fn read(text: &str, speed: impl Fn(&str, u32) -> Option<f64>) -> Reading {
+    let mut reading = Reading::default();
+    let rows = (1..).zip(text.lines()).filter(|(_, row)| !row.trim().is_empty());
+    for (line, text) in rows {
+        reading.enter(Place::Line(line), row(text, &speed));
+    }
+    reading
+        .notes
+        .push("weights and deadlines are left out; a job runs for its steps over its speed".to_owned());
+    reading.count_from_the_first();
+    reading
+}
+
+fn row(text: &str, speed: impl Fn(&str, u32) -> Option<f64>) -> Result<TraceJob, Problem> {
+    let fields: Vec<&str> = text.split('\t').map(str::trim).collect();
+    let [kind, _, _, _, _, steps, gpus, _, _, arrival] = fields[..] else {
+        return Err(Problem::Columns { found: fields.len(), wanted: FIELDS });
+    };
+    let (steps, gpus): (u64, u16) = (whole("total_steps", steps)?, whole("scale_factor", gpus)?);
+    let speed = speed(kind, u32::from(gpus)).filter(|speed| *speed > 0.0);
+    let speed = speed.ok_or_else(|| bad("job_type", kind, "measured on that GPU type and number of GPUs"))?;
+    let task = TraceTask { runs: steps as f64 / speed, gpus, ..TraceTask::default() };
+    Ok(TraceJob::single(seconds("arrival", arrival)?, 0, "", task))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_job_runs_for_its_steps_over_its_speed() {
+        let row = |kind, steps, gpus| format!("{kind}\tpython3 x\tdir\t-n\t1\t{steps}\t{gpus}\t1\t-1\t5.5\n");
+        let text = [
+            row("A (batch size 1)", "100", 2),
+            row("B (batch size 1)", "100", 1),
+            row("A (batch size 1)", "x", 1),
+        ];
+        let reading = read(&text.concat(), |kind, gpus| (kind.starts_with('A') && gpus == 2).then_some(4.0));
+        assert!(looks_like(&text.concat()));
+        assert_eq!((reading.jobs.len(), reading.jobs[0].1.tasks[0].runs), (1, 25.0));
+        let bad: Vec<_> = reading.bad.iter().map(ToString::to_string).collect();
+        assert_eq!(
+            bad[0],
+            "line 2: job_type: 'B (batch size 1)' is not measured on that GPU type and number of GPUs"
+        );
+        assert_eq!(bad[1], "line 3: total_steps: 'x' is not a whole number in its range");
+    }
+}

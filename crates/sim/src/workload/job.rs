@@ -1,0 +1,148 @@
+//! A job of a trace: what it asks for and how long it really runs. What only a live server needs, such as commands and
+//! environments, is not here.
+
+use crate::arrival::Course;
+use crate::{Arrival, Runs};
+use serde::{Deserialize, Serialize};
+use warpyard_core::spec::{AfterNode, JobSpec, Needs, Preempt, TaskSpec, default_grace};
+use warpyard_core::{Span, Time};
+
+/// One job of a trace.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TraceJob {
+    /// What it is called where it comes from; unique where it has several tasks.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub id: String,
+    /// When it was submitted, in seconds from the beginning.
+    pub submitted: f64,
+    /// Larger is more urgent.
+    #[serde(default)]
+    pub priority: i64,
+    /// Whose it is.
+    #[serde(default)]
+    pub user: String,
+    /// Its tasks; each comes after those it waits for, so that nothing can wait for itself.
+    pub tasks: Vec<TraceTask>,
+}
+
+/// One task of a job of a trace.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TraceTask {
+    /// Unique in the job.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub name: String,
+    /// Tasks of the same job that must end first, by position.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub after: Vec<AfterNode>,
+    /// How long it really runs, in seconds.
+    pub runs: f64,
+    /// How long it promises to run at most, in seconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timeout: Option<f64>,
+    /// How long its user guesses it runs, in seconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expected: Option<f64>,
+    /// How many GPUs it wants.
+    #[serde(default)]
+    pub gpus: u16,
+    /// Bytes on each of them; none wants them whole.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gpu_memory: Option<u64>,
+    /// Types of GPU it takes; none named takes any.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub gpu_types: Vec<String>,
+    /// Thousandths of a processor.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub cpus: u32,
+    /// Main memory in bytes.
+    #[serde(default, skip_serializing_if = "is_none_of_it")]
+    pub memory: u64,
+    /// How it may be made to give way.
+    #[serde(default, skip_serializing_if = "may_not")]
+    pub preempt: Preempt,
+    /// What it exits with.
+    #[serde(default, skip_serializing_if = "is_success")]
+    pub exit: i32,
+}
+
+fn is_zero(cpus: &u32) -> bool {
+    *cpus == 0
+}
+
+fn is_none_of_it(memory: &u64) -> bool {
+    *memory == 0
+}
+
+fn may_not(preempt: &Preempt) -> bool {
+    *preempt == Preempt::None
+}
+
+fn is_success(exit: &i32) -> bool {
+    *exit == 0
+}
+
+impl TraceJob {
+    /// A job of one task.
+    pub fn single(submitted: f64, priority: i64, user: impl Into<String>, task: TraceTask) -> TraceJob {
+        TraceJob { id: String::new(), submitted, priority, user: user.into(), tasks: vec![task] }
+    }
+
+    /// Running time times GPUs, in seconds.
+    pub fn gpu_seconds(&self) -> f64 {
+        self.tasks.iter().map(|task| task.runs * f64::from(task.gpus)).sum()
+    }
+}
+
+impl TraceTask {
+    /// What it asks for.
+    pub fn needs(&self) -> Needs {
+        Needs {
+            gpus: self.gpus,
+            gpu_memory: self.gpu_memory,
+            gpu_types: self.gpu_types.clone(),
+            cpus: self.cpus,
+            memory: self.memory,
+            ..Needs::default()
+        }
+    }
+
+    fn spec(&self) -> TaskSpec {
+        TaskSpec {
+            name: if self.name.is_empty() { "task".into() } else { self.name.clone() },
+            after: self.after.clone(),
+            needs: self.needs(),
+            timeout: self.timeout.map(Span::from_secs),
+            expected: self.expected.map(Span::from_secs),
+            grace: default_grace(),
+            preempt: self.preempt,
+            ..TaskSpec::default()
+        }
+    }
+
+    fn course(&self) -> Course {
+        let exits = if self.exit == 0 { Vec::new() } else { vec![self.exit] };
+        Course { lengths: vec![Span::from_secs(self.runs)], exits, stubborn: false }
+    }
+}
+
+impl From<TraceJob> for Arrival {
+    fn from(job: TraceJob) -> Arrival {
+        let runs = match &job.tasks[..] {
+            [one] if one.exit == 0 => Runs::For(Span::from_secs(one.runs)),
+            tasks => Runs::Each(tasks.iter().map(TraceTask::course).collect()),
+        };
+        Arrival {
+            at: Time::from_secs(job.submitted),
+            user: job.user,
+            spec: JobSpec {
+                name: if job.id.is_empty() { "job".into() } else { job.id },
+                priority: job.priority,
+                tasks: job.tasks.iter().map(TraceTask::spec).collect(),
+                ..JobSpec::default()
+            },
+            runs,
+        }
+    }
+}

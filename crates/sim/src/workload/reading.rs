@@ -1,0 +1,181 @@
+//! What reading a workload gives: jobs, rows that are none, what was left out on purpose, and what should be known.
+//! Nothing is dropped without being counted here.
+
+use super::TraceJob;
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// What was read.
+#[derive(Debug, Default)]
+pub struct Reading {
+    /// The jobs, each with where it begins.
+    pub jobs: Vec<(Place, TraceJob)>,
+    /// Rows that could not be read.
+    pub bad: Vec<BadRow>,
+    /// What was left out on purpose: why, and how many rows.
+    pub left_out: BTreeMap<&'static str, u64>,
+    /// How something was understood that could be understood otherwise.
+    pub notes: Vec<String>,
+}
+
+/// Where something is in a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// On this line, counted from 1.
+    Line(usize),
+    /// In a list, the so-manieth, counted from 1.
+    Entry(usize),
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Place::Line(line) => write!(f, "line {line}"),
+            Place::Entry(entry) => write!(f, "entry {entry}"),
+        }
+    }
+}
+
+/// A row that is none.
+#[derive(Debug, thiserror::Error)]
+#[error("{place}: {why}")]
+pub struct BadRow {
+    /// Where.
+    pub place: Place,
+    /// What is wrong with it.
+    #[source]
+    pub why: Problem,
+}
+
+/// What is wrong with a row.
+#[derive(Debug, thiserror::Error)]
+pub enum Problem {
+    /// The file cannot be read there.
+    #[error("cannot be read: {0}")]
+    Unreadable(#[from] csv::Error),
+    /// It is no JSON, or not that of a job.
+    #[error("{0}")]
+    Json(#[from] serde_json::Error),
+    /// It has too few or too many columns.
+    #[error("{found} columns instead of {wanted}")]
+    Columns {
+        /// How many it has.
+        found: usize,
+        /// How many it should have.
+        wanted: usize,
+    },
+    /// A column holds something else than it should.
+    #[error("{column}: '{text}' is not {wanted}")]
+    Value {
+        /// In which column.
+        column: &'static str,
+        /// What stands there.
+        text: String,
+        /// What should.
+        wanted: &'static str,
+    },
+    /// A column that is needed is empty.
+    #[error("{0} is missing")]
+    Missing(&'static str),
+    /// Tasks of one job are not together.
+    #[error("job '{job}' began on line {began} and ended before this one; put its tasks together")]
+    Scattered {
+        /// Which.
+        job: String,
+        /// Where it began.
+        began: usize,
+    },
+    /// A task waits for one that is not there.
+    #[error("after: no task '{0}' stands above in the same job")]
+    NoSuchTask(String),
+    /// Two tasks of a job have the same name.
+    #[error("task: there is a '{0}' in this job already")]
+    SameName(String),
+    /// A job without tasks.
+    #[error("a job with no tasks")]
+    NoTasks,
+}
+
+/// A file that is not of the form it should have.
+#[derive(Debug, thiserror::Error)]
+pub enum NotATrace {
+    /// There is nothing in it.
+    #[error("line 1: nothing is written here")]
+    Empty,
+    /// A column that nothing is known of.
+    #[error("line 1: no column is called '{found}' (there are {known})")]
+    UnknownColumn {
+        /// What was found.
+        found: String,
+        /// What there is.
+        known: String,
+    },
+    /// A column that is needed.
+    #[error("line 1: no column {0}; it is needed")]
+    NoColumn(&'static str),
+    /// The same column twice.
+    #[error("line 1: the column {0} stands there twice")]
+    Twice(String),
+    /// It is not JSON, or not that of such a file.
+    #[error("line {line}: {source}", line = source.line())]
+    Json {
+        /// What is wrong.
+        #[from]
+        source: serde_json::Error,
+    },
+    /// The heading cannot be read.
+    #[error("line 1: {0}")]
+    Heading(#[from] csv::Error),
+}
+
+impl Reading {
+    /// Counts a row that is left out on purpose.
+    pub(crate) fn leave_out(&mut self, why: &'static str) {
+        *self.left_out.entry(why).or_default() += 1;
+    }
+
+    /// Enters a row: a job, or what is wrong with it.
+    pub(crate) fn enter(&mut self, place: Place, row: Result<TraceJob, Problem>) {
+        match row {
+            Ok(job) => self.jobs.push((place, job)),
+            Err(why) => self.bad.push(BadRow { place, why }),
+        }
+    }
+
+    /// Puts jobs in order of submission and counts time from the first of them; gives by how many seconds.
+    pub(crate) fn count_from_the_first(&mut self) -> f64 {
+        self.put_in_order();
+        let first = self.jobs.first().map_or(0.0, |(_, job)| job.submitted);
+        for (_, job) in &mut self.jobs {
+            job.submitted -= first;
+        }
+        first
+    }
+
+    /// Puts jobs in order of submission; those of one moment stay as they were.
+    pub fn put_in_order(&mut self) {
+        self.jobs.sort_by(|(_, a), (_, b)| a.submitted.total_cmp(&b.submitted));
+    }
+}
+
+/// A number of seconds that is not negative.
+pub(crate) fn seconds(column: &'static str, text: &str) -> Result<f64, Problem> {
+    let text = text.trim();
+    let number = text.parse().ok().filter(|s: &f64| s.is_finite() && *s >= 0.0);
+    number.ok_or_else(|| bad(column, text, "a number of seconds"))
+}
+
+/// A whole number.
+pub(crate) fn whole<T: std::str::FromStr>(column: &'static str, text: &str) -> Result<T, Problem> {
+    text.trim().parse().map_err(|_| bad(column, text.trim(), "a whole number in its range"))
+}
+
+pub(crate) fn bad(column: &'static str, text: &str, wanted: &'static str) -> Problem {
+    Problem::Value { column, text: text.to_owned(), wanted }
+}
+
+/// A name that can stand in every format: a list of them is separated by semicolons, conditions follow colons.
+pub(crate) fn plain_name(text: &str) -> String {
+    let plain = |c: char| if c.is_control() || matches!(c, ';' | ':' | ',' | '"') { '_' } else { c };
+    text.trim().chars().map(plain).collect()
+}

@@ -1,0 +1,233 @@
+//! Formats a workload may be in: found by name or by what a file looks like, each with the options it takes.
+
+use super::{bad_file, find, text_of};
+use crate::wrong::Wrong;
+use clap::Args;
+use std::error::Error;
+use warpyard_allocate::{Profile, ThroughputTable};
+use warpyard_api::quantity::{ByteSize, Micros};
+use warpyard_dag::read as dag;
+use warpyard_sim::workload::format::{alibaba, csv, gavel, json, philly, sacct, swf};
+use warpyard_sim::workload::{Place, Reading, TraceJob, TraceTask};
+
+/// What a file does not say and its format leaves open.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "What a file leaves open")]
+pub(crate) struct Open {
+    /// Smaller numbers are more urgent there; they are turned round, the largest becoming 0
+    #[arg(long)]
+    smaller_is_urgent: bool,
+    /// swf: how many processors stand for one GPU
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    processors_per_gpu: u32,
+    /// alibaba-2023: the memory of a whole GPU, of which a share of a GPU is a share
+    #[arg(long, value_name = "SIZE", default_value = "16GiB")]
+    whole_gpu: ByteSize,
+    /// gavel: steps a second of every job type on every GPU type, a JSON file
+    #[arg(long, value_name = "FILE")]
+    throughputs: Option<String>,
+    /// gavel: the GPU type whose speed decides how long a job runs
+    #[arg(long, value_name = "TYPE", default_value = "v100")]
+    on: String,
+    /// philly: mean time between two submissions, which the file does not have
+    #[arg(long = "spread", value_name = "TIME", default_value = "0")]
+    spread: Micros,
+    /// wfcommons: GPUs of each task
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    gpus_per_task: u16,
+}
+
+impl Default for Open {
+    fn default() -> Self {
+        Self {
+            smaller_is_urgent: false,
+            processors_per_gpu: 1,
+            whole_gpu: ByteSize(16 << 30),
+            throughputs: None,
+            on: "v100".to_owned(),
+            spread: Micros(0),
+            gpus_per_task: 1,
+        }
+    }
+}
+
+/// A format.
+pub(crate) struct Format {
+    pub(crate) name: &'static str,
+    pub(crate) summary: &'static str,
+    looks_like: fn(&str) -> bool,
+    read: fn(&str, &Open) -> Result<Reading, Failed>,
+}
+
+type Failed = Box<dyn Error + Send + Sync>;
+
+/// All of them; the first that a file looks like is taken.
+pub(crate) const FORMATS: &[Format] = &[
+    Format {
+        name: "csv",
+        summary: "warpyard's own: columns by name, one task a line (`trace generate` writes it)",
+        looks_like: csv::looks_like,
+        read: |text, _| Ok(csv::read(text)?),
+    },
+    Format {
+        name: "jsonl",
+        summary: "one job a line, in JSON",
+        looks_like: |text| {
+            text.starts_with("{\"") && text.lines().next().is_some_and(|l| l.contains("\"tasks\":"))
+        },
+        read: |text, _| Ok(json::read_lines(text)),
+    },
+    Format {
+        name: "json",
+        summary: "a list of jobs",
+        looks_like: |text| {
+            text.trim_start().strip_prefix('[').is_some_and(|rest| rest.trim_start().starts_with(['{', ']']))
+        },
+        read: |text, _| Ok(json::read_list(text)?),
+    },
+    Format {
+        name: "sacct",
+        summary: "Slurm's `sacct --parsable2` with its heading; columns in any order",
+        looks_like: sacct::looks_like,
+        read: |text, _| Ok(sacct::read(text)?),
+    },
+    Format {
+        name: "swf",
+        summary: "the Standard Workload Format",
+        looks_like: swf::looks_like,
+        read: |text, open| Ok(swf::read(text, open.processors_per_gpu)),
+    },
+    Format {
+        name: "alibaba-2023",
+        summary: "pods of Alibaba's GPU trace of 2023 (openb_pod_list_*.csv)",
+        looks_like: alibaba::looks_like,
+        read: |text, open| Ok(alibaba::read(text, open.whole_gpu.0)?),
+    },
+    Format {
+        name: "philly",
+        summary: "a JSON list of [seconds, GPUs], as distilled from Microsoft's Philly trace",
+        looks_like: philly::looks_like,
+        read: |text, open| Ok(philly::read(text, open.spread.as_secs_f64(), 1)?),
+    },
+    Format {
+        name: "gavel",
+        summary: "Gavel's traces; needs --throughputs",
+        looks_like: gavel::looks_like,
+        read: read_gavel,
+    },
+    Format {
+        name: "wfcommons",
+        summary: "a workflow in WfFormat 1.5, as one job of many tasks",
+        looks_like: |text| {
+            text.trim_start().starts_with('{') && dag::Format::of(text) == dag::Format::WfFormat
+        },
+        read: read_workflow,
+    },
+];
+
+/// Reads a text in the format named, or else in the one it looks like; gives which.
+pub(crate) fn read_text(
+    file: &str,
+    text: &str,
+    format: Option<&str>,
+    open: &Open,
+) -> Result<(&'static Format, Reading), Wrong> {
+    let format = match format {
+        Some(name) => find("format", name, FORMATS, |format| format.name)?,
+        None => guess(text).ok_or_else(|| {
+            let known = FORMATS.iter().map(|format| format.name).collect::<Vec<_>>().join(", ");
+            Wrong::UnknownFormat { file: named(file), known }
+        })?,
+    };
+    let reading = (format.read)(text, open);
+    let mut reading = reading.map_err(|source| Wrong::BadFile { file: named(file), source })?;
+    if open.smaller_is_urgent {
+        let largest = reading.jobs.iter().map(|(_, job)| job.priority).max().unwrap_or(0);
+        reading.jobs.iter_mut().for_each(|(_, job)| job.priority = largest.saturating_sub(job.priority));
+    }
+    reading.put_in_order();
+    Ok((format, reading))
+}
+
+/// What a text looks like. What looks like nothing but has a comma in its first line is taken for our own, so that the
+/// error is about its heading.
+fn guess(text: &str) -> Option<&'static Format> {
+    let looks = FORMATS.iter().find(|format| (format.looks_like)(text));
+    let heading = text.lines().next().unwrap_or("");
+    looks.or_else(|| {
+        (text.trim().is_empty() || heading.contains(',') && !heading.contains('{')).then_some(&FORMATS[0])
+    })
+}
+
+fn named(file: &str) -> String {
+    if file == "-" { "standard input" } else { file }.to_owned()
+}
+
+fn read_gavel(text: &str, open: &Open) -> Result<Reading, Failed> {
+    let file = open.throughputs.as_deref().ok_or(Wrong::NoThroughputs)?;
+    let table: ThroughputTable = serde_json::from_str(&text_of(file)?).map_err(|e| bad_file(file, e))?;
+    let speed = |kind: &str, gpus| table.alone(&open.on, &Profile { name: kind.to_owned(), gpus });
+    let mut reading = gavel::read(text, speed);
+    reading.notes.push(format!("run times are those on {}; --on names another GPU type", open.on));
+    Ok(reading)
+}
+
+/// One job of as many tasks as the workflow has, those first that others wait for.
+fn read_workflow(text: &str, open: &Open) -> Result<Reading, Failed> {
+    let dag::Input::Workflow(workflow) = dag::parse_as(text, dag::Format::WfFormat)? else {
+        unreachable!("a workflow is read as one");
+    };
+    let mut waits: Vec<Vec<usize>> = vec![Vec::new(); workflow.tasks.len()];
+    for edge in &workflow.edges {
+        waits[edge.to as usize].push(edge.from as usize);
+    }
+    let order = in_order(&waits).ok_or(Wrong::Circle)?;
+    let mut place = vec![0u32; order.len()];
+    (0..).zip(&order).for_each(|(at, &task)| place[task] = at);
+    let tasks = order.iter().map(|&at| {
+        let task = &workflow.tasks[at];
+        let mut after: Vec<u32> = waits[at].iter().map(|&from| place[from]).collect();
+        after.sort_unstable();
+        after.dedup();
+        TraceTask {
+            name: task.name.replace([';', ':', ',', '"'], "_"),
+            after: after
+                .into_iter()
+                .map(|node| warpyard_core::spec::AfterNode { node, on: Default::default() })
+                .collect(),
+            runs: task.work.unwrap_or(0.0),
+            gpus: open.gpus_per_task,
+            ..TraceTask::default()
+        }
+    });
+    let job = TraceJob { id: "workflow".into(), tasks: tasks.collect(), ..TraceJob::default() };
+    let mut reading = Reading::default();
+    reading.jobs.push((Place::Entry(1), job));
+    reading.notes.push(format!(
+        "every task asks for {} GPUs (--gpus-per-task) and runs as long as it did; data takes no time",
+        open.gpus_per_task
+    ));
+    Ok(reading)
+}
+
+/// Each after all it waits for, otherwise as they stand; none if they wait in a circle.
+fn in_order(waits: &[Vec<usize>]) -> Option<Vec<usize>> {
+    let mut left: Vec<usize> = waits.iter().map(Vec::len).collect();
+    let mut next: Vec<Vec<usize>> = vec![Vec::new(); waits.len()];
+    for (task, waits) in waits.iter().enumerate() {
+        waits.iter().for_each(|&from| next[from].push(task));
+    }
+    let mut ready: std::collections::BTreeSet<usize> =
+        (0..waits.len()).filter(|&task| left[task] == 0).collect();
+    let mut order = Vec::new();
+    while let Some(task) = ready.pop_first() {
+        order.push(task);
+        for &then in &next[task] {
+            left[then] -= 1;
+            if left[then] == 0 {
+                ready.insert(then);
+            }
+        }
+    }
+    (order.len() == waits.len()).then_some(order)
+}
