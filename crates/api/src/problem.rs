@@ -3,6 +3,7 @@
 
 use crate::job::Source;
 use crate::text::{cut, shown};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::fmt::Write;
@@ -11,7 +12,7 @@ use std::fmt::Write;
 pub const MAX_PROBLEMS: usize = 100;
 
 /// One thing that is wrong: where, what, and what to do.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Problem {
     /// Where in the document, such as `tasks[2].gpu_memory`; empty for the whole of it.
     pub path: String,
@@ -152,6 +153,7 @@ codes! {
     NOT_YOURS "not-yours" Error "The job is someone else's."
     ADMINS_ONLY "admins-only" Error "Only admins may do this."
     NO_ACCOUNT "no-account" Error "The user has no account that tasks can run as on this machine."
+    FORBIDDEN "forbidden" Error "The login does not allow this."
     NOT_FOUND "not-found" Error "There is nothing at this address."
     NOT_READY "not-ready" Error "The server is starting or stopping; ask again."
     INTERNAL "internal" Error "The server failed; its log says why."

@@ -2,11 +2,17 @@
 //! the state, with run times drawn from what similar tasks did before, and from what they promise where none did.
 
 use crate::follower::Follower;
+use crate::http::jobs::first_open;
 use crate::views::time;
+use crate::why::explain_in;
 use std::collections::{BTreeMap, BTreeSet};
 use warpyard_api::quantity::{ByteSize, Micros};
-use warpyard_api::wire::{Sooner, StartRange};
-use warpyard_core::{Cluster, NodeId, Span, TaskId, Time};
+use warpyard_api::wire::{FreeDevice, Sooner, StartRange};
+use warpyard_core::cluster::Effects;
+use warpyard_core::command::Target;
+use warpyard_core::event::What;
+use warpyard_core::spec::{JobSpec, TaskSpec};
+use warpyard_core::{Cluster, Command, NodeId, PolicyDef, Rejected, Span, TaskId, TaskState, Time};
 use warpyard_policies::POLICIES;
 use warpyard_sim::{Change, Known, Limits, draw, forecast, sooner};
 
@@ -27,6 +33,17 @@ pub(crate) struct Outlook {
     ran: BTreeMap<NodeId, Vec<Span>>,
     /// What share of their promise tasks of all kinds ran for.
     kept: Vec<f64>,
+    /// How long tasks like those of a job to come ran before, by place in it.
+    coming: Vec<Vec<Span>>,
+}
+
+/// What would become of a job.
+pub(crate) struct Foreseen {
+    pub(crate) starts_now: bool,
+    pub(crate) position: Option<u64>,
+    pub(crate) expected_start: Option<StartRange>,
+    pub(crate) why: Vec<String>,
+    pub(crate) free: Vec<FreeDevice>,
 }
 
 impl Outlook {
@@ -48,7 +65,7 @@ impl Outlook {
             }
         }
         let kept = history.promises_kept().unwrap_or_default();
-        Outlook { cluster, now, ran, kept }
+        Outlook { cluster, now, ran, kept, coming: vec![] }
     }
 
     /// When each of these tasks is expected to start; those nothing can be said about are left out.
@@ -61,6 +78,49 @@ impl Outlook {
         // A start that is a year off rests on nothing but a task that promised nothing.
         let sure = known.filter(|(_, range)| range.to.since(self.now) < Span(Span::UNKNOWN.0 / 2));
         sure.map(|(task, r)| (task, StartRange { low: time(r.from), high: time(r.to), of: HOLDS })).collect()
+    }
+
+    /// Also takes what is known of how long the tasks of a job that is not there yet ran before.
+    pub(crate) fn recall(&mut self, f: &mut Follower, user: &str, spec: &JobSpec) {
+        let history = f.history();
+        let of = |task: &TaskSpec| history.run_times(user, &spec.name, &task.name).unwrap_or_default();
+        self.coming = spec.tasks.iter().take(KINDS_ASKED).map(of).collect();
+    }
+
+    /// The memory of the largest device there is.
+    pub(crate) fn largest_device(&self) -> u64 {
+        let devices = self.cluster.workers().flat_map(|(_, w)| w.info.devices.iter());
+        devices.map(|d| d.memory).max().unwrap_or(0)
+    }
+
+    /// What would become of a job that was submitted now.
+    pub(crate) fn foresee(&self, user: &str, spec: &JobSpec) -> Result<Foreseen, Rejected> {
+        let mut cluster = self.cluster.clone();
+        let submit = Command::Submit { user: user.to_owned(), env: None, spec: spec.clone() };
+        let mut job = None;
+        for event in cluster.decide(submit, self.now)? {
+            if let What::JobSubmitted { job: number, .. } = &event.what {
+                job = Some(*number);
+            }
+            cluster.apply(&event);
+        }
+        let job = job.expect("a submission that is not refused makes a job");
+        let task = first_open(&cluster, Target::Job(job)).expect("a job has a task");
+        let mut policy = PolicyDef::build_from(POLICIES, cluster.policy())?;
+        policy.observe(cluster.view(), &Effects::default());
+        let starts_now = policy.plan(cluster.view(), self.now).start.iter().any(|s| s.task == task);
+        let answer = explain_in(&cluster, &*policy, task, self.now);
+        let mut ran = self.ran.clone();
+        let known = self.coming.iter().enumerate().filter(|(_, before)| !before.is_empty());
+        ran.extend(known.map(|(node, before)| (NodeId { job, node: node as u32 }, before.clone())));
+        let then = Outlook { cluster, now: self.now, ran, kept: self.kept.clone(), coming: vec![] };
+        let ready = matches!(then.cluster.state(task), Some(TaskState::Ready { .. }));
+        let expected_start = if ready { then.starts(&[task]).remove(&task) } else { None };
+        let (why, free, position) = answer.map(|a| (a.text, a.free, a.position)).unwrap_or_default();
+        // What it says of how long it has waited is of no use before it has.
+        let why = if starts_now { vec!["starts at once".into()] } else { why.into_iter().take(1).collect() };
+        let position = position.filter(|_| !starts_now && ready);
+        Ok(Foreseen { starts_now, position, expected_start, why, free })
     }
 
     /// One change that would start a task now.

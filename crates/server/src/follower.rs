@@ -2,6 +2,7 @@
 
 use crate::clock::system_now;
 use crate::events::Notices;
+use crate::measures::Measures;
 use crate::store::{History, Log, LogError};
 use crossbeam_channel::{Receiver, RecvTimeoutError};
 use std::collections::BTreeMap;
@@ -14,7 +15,7 @@ use warpyard_core::engine::Engine;
 use warpyard_core::event::What;
 use warpyard_core::policy::Policy;
 use warpyard_core::pool::Placement;
-use warpyard_core::{Cluster, Event, JobId, Span, Time};
+use warpyard_core::{Cluster, Event, JobId, Span, TaskState, Time};
 
 /// How many events may lie between two snapshots.
 const SNAPSHOT_EVERY: u64 = 20_000;
@@ -48,6 +49,7 @@ pub struct Follower {
     snapshot: Option<JoinHandle<()>>,
     waiting: BTreeMap<JobId, Vec<oneshot::Sender<()>>>,
     notices: Arc<Notices>,
+    measures: Arc<Measures>,
 }
 
 impl Follower {
@@ -73,12 +75,18 @@ impl Follower {
             snapshot,
             waiting,
             notices,
+            measures: Arc::default(),
         })
     }
 
     /// Where word of every change is left.
     pub(crate) fn notices(&self) -> Arc<Notices> {
         self.notices.clone()
+    }
+
+    /// How long things took.
+    pub(crate) fn measures(&self) -> Arc<Measures> {
+        self.measures.clone()
     }
 
     /// The state.
@@ -136,6 +144,11 @@ impl Follower {
                 let Placement { worker, devices, .. } = &ending.placement;
                 left.extend(devices.iter().map(|(index, _)| (*worker, *index)));
             }
+            if let What::Placed { attempt, .. } = &event.what
+                && let Some(TaskState::Ready { since }) = self.cluster().state(attempt.task)
+            {
+                self.measures.wait.saw(Duration::from_micros(event.at.since(since).0));
+            }
             let effects = self.engine.follow(event);
             for job in effects.finished {
                 for waiting in self.waiting.remove(&job).unwrap_or_default() {
@@ -144,6 +157,9 @@ impl Follower {
             }
         }
         self.notices.leave(self.engine.cluster(), &events, &left);
+        if let Some(last) = events.last() {
+            self.measures.lag.saw(Duration::from_micros(system_now().since(last.at).0));
+        }
         self.pending.extend(events);
         if self.pending.len() >= ENTER_AT_MOST {
             self.enter_pending();

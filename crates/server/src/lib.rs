@@ -15,10 +15,14 @@ mod http;
 mod idempotency;
 pub mod live;
 mod logs;
+mod measures;
 mod outlooks;
 mod pages;
 mod select;
+mod serve;
 pub mod store;
+#[cfg(test)]
+mod testing;
 pub mod up;
 mod views;
 mod who;
@@ -26,3 +30,4 @@ mod why;
 
 pub use data::{DataDir, DataError};
 pub use follower::{Follower, FollowerError};
+pub use http::openapi;

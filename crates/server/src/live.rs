@@ -6,13 +6,15 @@
 
 use crate::clock::{Clock, system_now};
 use crate::follower::{Follower, ToFollower};
+use crate::measures::Measures;
 use crate::store::{Log, LogError};
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, unbounded};
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
-use warpyard_core::engine::{Answer, Engine};
+use warpyard_core::engine::{Answer, Engine, Store};
 use warpyard_core::event::What;
 use warpyard_core::protocol::Assignments;
 use warpyard_core::{Command, Event, JobId, Rejected, WorkerId};
@@ -86,10 +88,11 @@ impl Live {
         let (asks, asked) = unbounded();
         let (to_follower, for_follower) = unbounded();
         let live = Live { asks, follower: to_follower.clone() };
+        let measures = follower.measures();
         let (engine_ended, follower_ended) = (AtEnd(ended.clone()), AtEnd(ended));
         let turn = move || {
             let _told = engine_ended;
-            Turning::new(engine, log, asked, to_follower).run()
+            Turning::new(engine, log, asked, to_follower, measures).run()
         };
         let follow = move || {
             let _told = follower_ended;
@@ -154,6 +157,23 @@ impl Threads {
     }
 }
 
+/// The log, and how long it took to keep something.
+struct Timed<'a> {
+    log: &'a mut Log,
+    took: Option<Duration>,
+}
+
+impl Store for Timed<'_> {
+    type Error = LogError;
+
+    fn append(&mut self, events: &[Event]) -> Result<(), LogError> {
+        let began = Instant::now();
+        let kept = self.log.append(events);
+        self.took = Some(began.elapsed());
+        kept
+    }
+}
+
 /// The engine's thread.
 struct Turning {
     engine: Engine,
@@ -165,12 +185,28 @@ struct Turning {
     mail: BTreeMap<WorkerId, Deliver>,
     /// Ended jobs in memory, the first ended first.
     ended: VecDeque<JobId>,
+    measures: Arc<Measures>,
 }
 
 impl Turning {
-    fn new(engine: Engine, log: Log, asks: Receiver<Ask>, follower: Sender<ToFollower>) -> Turning {
+    fn new(
+        engine: Engine,
+        log: Log,
+        asks: Receiver<Ask>,
+        follower: Sender<ToFollower>,
+        measures: Arc<Measures>,
+    ) -> Turning {
         let ended = engine.cluster().jobs().iter().filter(|j| j.finished.is_some()).map(|j| j.id).collect();
-        Turning { engine, log, clock: Clock::default(), asks, follower, mail: BTreeMap::new(), ended }
+        Turning {
+            engine,
+            log,
+            clock: Clock::default(),
+            asks,
+            follower,
+            mail: BTreeMap::new(),
+            ended,
+            measures,
+        }
     }
 
     /// Turns until it is told to stop or cannot go on; the follower ends with it either way.
@@ -185,7 +221,13 @@ impl Turning {
         while !stopping {
             let (commands, replies) = self.gather(&mut stopping);
             let now = self.clock.now();
-            let turned = self.engine.turn(commands, now, &mut self.log)?;
+            let began = Instant::now();
+            let mut timed = Timed { log: &mut self.log, took: None };
+            let turned = self.engine.turn(commands, now, &mut timed)?;
+            if let Some(took) = timed.took {
+                self.measures.commit.saw(took);
+                self.measures.plan.saw(began.elapsed().saturating_sub(took));
+            }
             self.ended.extend(turned.finished);
             let assigned = turned.events.iter().any(concerns_workers);
             if !turned.events.is_empty() {

@@ -3,10 +3,14 @@
 use crate::follower::Follower;
 use crate::live::{Live, Stopped};
 use axum::body::Bytes;
-use std::path::PathBuf;
+use axum::http::StatusCode;
+use axum::http::header::{CONTENT_RANGE, CONTENT_TYPE};
+use axum::response::{IntoResponse, Response};
+use std::io::SeekFrom;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tokio::fs::File;
-use tokio::io::AsyncReadExt;
+use tokio::io::{AsyncReadExt, AsyncSeekExt};
 use tokio::sync::mpsc;
 use warpyard_api::wire::LogStream;
 use warpyard_core::{AttemptId, TaskId, TaskState};
@@ -16,6 +20,9 @@ use warpyard_worker::agent::log_dir;
 const LOOK_EVERY: Duration = Duration::from_millis(25);
 
 const CHUNK: usize = 64 << 10;
+
+/// The most of a log that one request for a part of it gets.
+const PART: u64 = 8 << 20;
 
 /// Which output is wanted.
 #[derive(Clone, Debug)]
@@ -78,6 +85,59 @@ async fn send_all(
     }
 }
 
+/// A part of what an attempt printed.
+pub(crate) struct Part {
+    bytes: Vec<u8>,
+    from: u64,
+    size: u64,
+}
+
+impl IntoResponse for Part {
+    fn into_response(self) -> Response {
+        let Part { bytes, from, size } = self;
+        let last = (from + bytes.len() as u64).saturating_sub(1);
+        let headers = [
+            (CONTENT_TYPE, "text/plain; charset=utf-8".to_owned()),
+            (CONTENT_RANGE, format!("bytes {from}-{last}/{size}")),
+        ];
+        (StatusCode::PARTIAL_CONTENT, headers, bytes).into_response()
+    }
+}
+
+/// The part of a log that a `Range` asks for, at most [`PART`] of it; none where the log has no such part.
+pub(crate) async fn part(
+    live: &Live,
+    data: &Path,
+    wanted: &Wanted,
+    range: &str,
+) -> Result<Option<Part>, Stopped> {
+    let task = wanted.task;
+    let number = match wanted.attempt {
+        Some(named) => named,
+        None => live.read(move |f| latest_attempt(f, task)).await?.0.max(1),
+    };
+    let path = log_dir(data, task.attempt(number)).join(file_name(wanted.stream));
+    Ok(read_part(&path, range).await)
+}
+
+async fn read_part(path: &Path, range: &str) -> Option<Part> {
+    let mut file = File::open(path).await.ok()?;
+    let size = file.metadata().await.ok()?.len();
+    let (from, to) = range.strip_prefix("bytes=")?.split_once('-')?;
+    let (from, to) = match (from.trim(), to.trim()) {
+        ("", last) => (size.saturating_sub(last.parse().ok()?), size),
+        (from, "") => (from.parse().ok()?, size),
+        (from, last) => (from.parse().ok()?, last.parse::<u64>().ok()?.saturating_add(1).min(size)),
+    };
+    if from >= to {
+        return None;
+    }
+    file.seek(SeekFrom::Start(from)).await.ok()?;
+    let mut bytes = vec![0; (to - from).min(PART) as usize];
+    file.read_exact(&mut bytes).await.ok()?;
+    Some(Part { bytes, from, size })
+}
+
 /// The number of a task's latest attempt, and whether the task is over.
 fn latest_attempt(f: &mut Follower, task: TaskId) -> (u32, bool) {
     let over = !matches!(f.cluster().state(task), Some(s) if !matches!(s, TaskState::Done(_)));
@@ -92,6 +152,14 @@ fn latest_attempt(f: &mut Follower, task: TaskId) -> (u32, bool) {
     (number, over)
 }
 
+fn file_name(stream: LogStream) -> &'static str {
+    match stream {
+        LogStream::Both => "log",
+        LogStream::Stdout => "stdout",
+        LogStream::Stderr => "stderr",
+    }
+}
+
 /// A file that grows, and may not be there yet.
 struct Tail {
     data: PathBuf,
@@ -102,12 +170,7 @@ struct Tail {
 
 impl Tail {
     fn new(data: &std::path::Path, attempt: AttemptId, stream: LogStream) -> Tail {
-        let name = match stream {
-            LogStream::Both => "log",
-            LogStream::Stdout => "stdout",
-            LogStream::Stderr => "stderr",
-        };
-        Tail { data: data.to_owned(), attempt, name, file: None }
+        Tail { data: data.to_owned(), attempt, name: file_name(stream), file: None }
     }
 
     async fn next(&mut self) -> Option<Bytes> {

@@ -6,12 +6,13 @@ use crate::convert::Defaults;
 use crate::data::{DataDir, DataError};
 use crate::door::Door;
 use crate::follower::{Follower, FollowerError};
-use crate::http::{self, App};
+use crate::http::App;
 use crate::idempotency::Keys;
 use crate::live::{CommandError, Live};
 use crate::pages::Doors;
+use crate::serve::serve;
 use crate::store::{History, Log, LogError};
-use crate::who::Sharing;
+use crate::who::{Caller, Sharing};
 use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -170,7 +171,7 @@ pub fn run(options: Options, ready: impl FnOnce(&Ready)) -> Result<(), UpError> 
     let agent =
         if options.no_worker { None } else { Some(start_worker(&options, data.path(), &live, &runtime)?) };
     let doors = Doors::new(token, port);
-    let login = format!("{url}/login?once={}", doors.once().map_err(UpError::Runtime)?);
+    let login = format!("{url}/login?once={}", doors.once(Caller::Owner).map_err(UpError::Runtime)?);
     let app = Arc::new(App {
         live: live.clone(),
         doors,
@@ -352,13 +353,6 @@ async fn set_policy(live: &Live, choice: Option<PolicyChoice>) -> Result<(), UpE
         live.command(Command::SetPolicy(choice)).await.map_err(stopped)?;
     }
     Ok(())
-}
-
-/// Answers for as long as the server lives.
-async fn serve(listener: TcpListener, app: Arc<App>) {
-    if let Err(e) = axum::serve(listener, http::router(app)).await {
-        eprintln!("warpyard: the interface failed: {e}");
-    }
 }
 
 /// Waits until someone asks for the end, or nobody is answered any more; says whether running tasks should end too.

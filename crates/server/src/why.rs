@@ -7,6 +7,7 @@ use warpyard_api::wire::{Ahead, FreeDevice, Needs, WhyView};
 use warpyard_core::cluster::{Cause, Job};
 use warpyard_core::event::{By, Outcome, StopWhy};
 use warpyard_core::explain::{Reason, Why, without_policy};
+use warpyard_core::policy::Policy;
 use warpyard_core::pool::DeviceState;
 use warpyard_core::spec::{TaskSpec, WaitMode};
 use warpyard_core::{Cluster, NodeId, TaskId, TaskState, Time};
@@ -126,12 +127,16 @@ pub(crate) fn of_job(cluster: &Cluster, job: &Job) -> Option<String> {
 
 /// The answer to `warpyard why`, but for what a forecast adds.
 pub(crate) fn explain(f: &Follower, task: TaskId, now: Time) -> Option<WhyView> {
-    let cluster = f.cluster();
+    explain_in(f.cluster(), f.policy(), task, now)
+}
+
+/// The same in any state.
+pub(crate) fn explain_in(cluster: &Cluster, policy: &dyn Policy, task: TaskId, now: Time) -> Option<WhyView> {
     let view = cluster.view();
     let job = cluster.job(task.job)?;
     let (_, spec) = job.node(task.node)?;
     let is = cluster.state(task)?;
-    let why = without_policy(view, task).unwrap_or_else(|| f.policy().explain(view, task, now));
+    let why = without_policy(view, task).unwrap_or_else(|| policy.explain(view, task, now));
     let reason = short(cluster, task, &why).unwrap_or_else(|| state(is).word().to_owned());
     let waiting = matches!(is, TaskState::Ready { .. });
     // The needs are told beside it; here it is enough that nothing meets them.

@@ -1,8 +1,9 @@
 //! Every command by name. What each does is in a file of its own under `commands`.
 
 use crate::commands::{
-    act, admin, allocate, compare, completions, down, gpus, history, info, logs, plan, policies, policy,
-    priority, ps, reproduce, resume, retry, run, schema, show, sim, submit, trace, up, wait, why, workers,
+    act, admin, allocate, compare, completions, down, gpus, history, info, login, logs, plan, policies,
+    policy, priority, ps, reproduce, resume, retry, run, schema, show, sim, submit, trace, up, wait, why,
+    workers,
 };
 use crate::context::Context;
 use crate::exit::Exit;
@@ -94,6 +95,8 @@ pub(crate) enum Command {
     History(history::History),
     /// Say what the server is: its address, data, policy and load
     Info(info::Info),
+    /// Print a link that lets you into the pages, once
+    Login(login::Login),
     /// Stop the server; running tasks go on and are found again
     Down(down::Down),
     /// Plan a workflow on unlike machines: which task where, from when to when
@@ -147,6 +150,7 @@ impl Command {
             Self::Policy(command) => command.run(context),
             Self::History(command) => command.run(context),
             Self::Info(command) => command.run(context),
+            Self::Login(command) => command.run(context),
             Self::Down(command) => command.run(context),
             Self::Plan(command) => command.run(context),
             Self::Allocate(command) => command.run(context),

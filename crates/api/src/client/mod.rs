@@ -11,9 +11,9 @@ pub use find::{ADDRESS_FILE, SYSTEM_SOCKET, TOKEN_FILE, Target, data_dir, find};
 use crate::problem::code;
 use crate::quantity::Micros;
 use crate::wire::{
-    Acted, GpuView, HistoryFilter, HistoryRow, InfoView, JobFilter, JobView, LogFilter, Page, PolicySet,
-    PolicyView, Priority, ProblemBody, Rebuilt, Retry, Shutdown, State, Submit, Submitted, WhyView,
-    WorkerView,
+    Acted, GpuView, HistoryFilter, HistoryRow, InfoView, JobFilter, JobView, LogFilter, LoginView, Page,
+    PolicySet, PolicyView, Preview, Priority, ProblemBody, Rebuilt, Retry, Shutdown, State, Submit,
+    Submitted, WhyView, WorkerView,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -197,6 +197,16 @@ impl Client {
     /// A page of the attempts that ended.
     pub fn history(&self, filter: &HistoryFilter) -> Result<Page<HistoryRow>, ClientError> {
         self.get("/v1/history", filter)
+    }
+
+    /// A link that lets one person into the pages, once, within ten minutes.
+    pub fn login(&self) -> Result<LoginView, ClientError> {
+        self.act("/v1/login")
+    }
+
+    /// What would become of a job if it were submitted now.
+    pub fn preview(&self, submit: &Submit) -> Result<Preview, ClientError> {
+        self.post("/v1/jobs?dry_run=true", submit)
     }
 
     /// Stops the server, and the running tasks too where asked.

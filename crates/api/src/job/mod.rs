@@ -8,6 +8,7 @@ mod schema;
 mod source;
 
 pub use read::{Checked, ReadOptions, read, read_value};
+pub(crate) use schema::AnyJob;
 pub use schema::job_schema;
 pub use source::Format;
 pub(crate) use source::Source;

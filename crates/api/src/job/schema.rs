@@ -24,17 +24,44 @@ pub(super) enum OneOrMany<T> {
 /// ```
 pub fn job_schema() -> Value {
     let mut generator = SchemaSettings::draft2020_12().for_deserialize().into_generator();
-    let job = generator.subschema_for::<JobDoc>();
-    let mut definitions: Map<String, Value> = generator.take_definitions(true);
-    let shorthand = one_task_job(&definitions["JobDoc"], &definitions["TaskDoc"]);
-    definitions.insert("OneTaskJob".to_owned(), shorthand);
-    json!({
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "title": "warpyard job",
-        "description": "A job of several tasks, or of one whose fields stand beside the job's own.",
-        "oneOf": [job, {"$ref": "#/$defs/OneTaskJob"}],
-        "$defs": definitions,
-    })
+    let mut schema = AnyJob::json_schema(&mut generator);
+    let definitions: Map<String, Value> = generator.take_definitions(true);
+    schema.insert("$schema".to_owned(), json!("https://json-schema.org/draft/2020-12/schema"));
+    schema.insert("title".to_owned(), json!("warpyard job"));
+    schema.insert("$defs".to_owned(), definitions.into());
+    schema.into()
+}
+
+/// The job document in either of its forms, where a schema refers to it.
+pub(crate) struct AnyJob;
+
+impl JsonSchema for AnyJob {
+    fn schema_name() -> Cow<'static, str> {
+        Cow::Borrowed("Job")
+    }
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        let job = generator.subschema_for::<JobDoc>();
+        let shorthand = generator.subschema_for::<OneTaskJob>();
+        json_schema!({
+            "description": "A job of several tasks, or of one whose fields stand beside the job's own.",
+            "oneOf": [job, shorthand]
+        })
+    }
+}
+
+/// A job of one task.
+struct OneTaskJob;
+
+impl JsonSchema for OneTaskJob {
+    fn schema_name() -> Cow<'static, str> {
+        Cow::Borrowed("OneTaskJob")
+    }
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        generator.subschema_for::<JobDoc>();
+        let of = |name: &str| generator.definitions().get(name).cloned().unwrap_or_default();
+        let shorthand = one_task_job(&of("JobDoc"), &of("TaskDoc"));
+        Schema::try_from(shorthand).expect("an object is a schema")
+    }
 }
 
 /// The job's fields and its one task's in one table: `name` and `after` stay the job's.

@@ -2,10 +2,11 @@
 
 use super::{StartRange, Timestamp};
 use crate::quantity::ArraySpec;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Where a task is on its way. A job is done once all its tasks are, and until then where the one furthest along is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum State {
     /// Waits for other tasks.
@@ -44,7 +45,7 @@ impl State {
 }
 
 /// How a task or an attempt ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Outcome {
     /// It exited with 0.
@@ -80,7 +81,7 @@ impl Outcome {
 }
 
 /// A job. Where tasks were selected (`412.train`), its `state` and `outcome` are theirs.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct JobView {
     /// Its id; a larger one was submitted later.
     pub job: String,
@@ -126,7 +127,7 @@ pub struct JobView {
 }
 
 /// A task, or a whole array folded to counts.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TaskView {
     /// Its name.
     pub name: String,
@@ -158,7 +159,7 @@ pub struct TaskView {
 }
 
 /// One try of a task.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct AttemptView {
     /// Which try, counted from 1.
     pub number: u32,
@@ -188,7 +189,7 @@ pub struct AttemptView {
 }
 
 /// How many tasks are in each state.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Counts {
     /// Waiting for other tasks.
     pub blocked: u64,
@@ -227,7 +228,7 @@ impl Counts {
 }
 
 /// How many tasks ended in each way.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub struct OutcomeCounts {
     /// Exited with 0.
@@ -264,7 +265,7 @@ impl OutcomeCounts {
 }
 
 /// One attempt that ended, as history lists it.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct HistoryRow {
     /// The job's id.
     pub job: String,

@@ -2,10 +2,11 @@
 
 use super::Timestamp;
 use crate::quantity::MilliCpus;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// A GPU and who is on it.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct GpuView {
     /// Its id, `worker/0`.
     pub id: String,
@@ -44,7 +45,7 @@ pub struct GpuView {
 }
 
 /// A task on a GPU.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct GpuTask {
     /// The task, as it is selected: `412.train[3]`.
     pub task: String,
@@ -61,7 +62,7 @@ pub struct GpuTask {
 }
 
 /// Whether a worker takes tasks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum WorkerState {
     /// It does.
@@ -73,7 +74,7 @@ pub enum WorkerState {
 }
 
 /// A machine's worker.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct WorkerView {
     /// Its name.
     pub id: String,
@@ -98,7 +99,7 @@ pub struct WorkerView {
 }
 
 /// The server.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct InfoView {
     /// Its version of warpyard.
     pub version: String,
@@ -120,4 +121,31 @@ pub struct InfoView {
     pub waiting: u64,
     /// How many tasks run.
     pub running: u64,
+}
+
+/// Whether all of some GPUs are free.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct FreeView {
+    /// Whether every one of them is.
+    pub free: bool,
+    /// Each of them.
+    pub gpus: Vec<FreeGpu>,
+}
+
+/// Whether a GPU is free.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct FreeGpu {
+    /// Its id, `worker/0`.
+    pub id: String,
+    /// Whether nobody is on it and a task could start there.
+    pub free: bool,
+    /// Who or what is there, if it is not free.
+    pub why: Option<String>,
+}
+
+/// A way into the pages.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct LoginView {
+    /// An address that lets whoever opens it first into the pages, for ten minutes.
+    pub login: String,
 }

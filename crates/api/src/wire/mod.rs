@@ -5,14 +5,16 @@ mod job;
 mod machine;
 mod notice;
 mod policy;
+mod preview;
 mod request;
 mod time;
 mod why;
 
 pub use job::{AttemptView, Counts, HistoryRow, JobView, Outcome, OutcomeCounts, State, TaskView};
-pub use machine::{GpuTask, GpuView, InfoView, WorkerState, WorkerView};
+pub use machine::{FreeGpu, FreeView, GpuTask, GpuView, InfoView, LoginView, WorkerState, WorkerView};
 pub use notice::Notice;
 pub use policy::{NotAPolicy, ParamValue, ParamView, PolicySet, PolicyView};
+pub use preview::{Alternative, Preview};
 pub use request::{
     Acted, HistoryFilter, JobFilter, LogFilter, LogStream, Page, Priority, ProblemBody, Rebuilt, Retry,
     Shutdown, Submit, Submitted,

@@ -1,10 +1,11 @@
 //! Word that something changed.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Something changed: not what, only where, so that whoever shows it looks again. The stream `/v1/events` is made of
 /// these.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Notice {
     /// The number of the last event it is about; the id from which a cut stream goes on.
     pub seq: u64,

@@ -1,12 +1,13 @@
 //! Policies as they are listed and chosen.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 
 /// A policy that can be chosen.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PolicyView {
     /// Its name.
     pub name: String,
@@ -21,7 +22,7 @@ pub struct PolicyView {
 }
 
 /// A parameter of a policy.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ParamView {
     /// Its name.
     pub name: String,
@@ -35,7 +36,7 @@ pub struct ParamView {
 }
 
 /// A parameter's value.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum ParamValue {
     /// Yes or no.
@@ -77,7 +78,7 @@ impl fmt::Display for ParamValue {
 /// assert_eq!(policy.to_string(), "short-first:beta=2,keep=1");
 /// # Ok::<(), warpyard_api::wire::NotAPolicy>(())
 /// ```
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PolicySet {
     /// The policy's name.
     pub name: String,

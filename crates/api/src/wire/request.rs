@@ -2,14 +2,16 @@
 
 use super::State;
 use crate::problem::Problem;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// A job to submit.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Submit {
     /// The job document, read by [`crate::job::read_value`] so that all that is wrong is told.
+    #[schemars(with = "crate::job::AnyJob")]
     pub doc: serde_json::Value,
     /// Whose job it is, from the login of the caller.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -26,7 +28,7 @@ pub struct Submit {
 }
 
 /// The job that was submitted.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Submitted {
     /// Its id.
     pub job: String,
@@ -36,7 +38,7 @@ pub struct Submitted {
 }
 
 /// A job's new priority.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Priority {
     /// More is more urgent.
@@ -44,7 +46,7 @@ pub struct Priority {
 }
 
 /// What of a job to run again.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Retry {
     /// Only what did not succeed.
@@ -53,7 +55,7 @@ pub struct Retry {
 }
 
 /// How to stop the server.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Shutdown {
     /// End running tasks too; otherwise they go on and are found again.
@@ -62,7 +64,7 @@ pub struct Shutdown {
 }
 
 /// What a request changed.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Acted {
     /// The jobs it was about.
     pub jobs: Vec<String>,
@@ -71,14 +73,14 @@ pub struct Acted {
 }
 
 /// What recreating the derived tables did.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Rebuilt {
     /// How many rows they have now.
     pub rows: u64,
 }
 
 /// A part of a long list.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Page<T> {
     /// This part.
     pub items: Vec<T>,
@@ -87,7 +89,7 @@ pub struct Page<T> {
 }
 
 /// Which jobs to list.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct JobFilter {
     /// Those of a [`Selector`](crate::selector::Selector): `3-7`, `last`.
@@ -114,7 +116,7 @@ pub struct JobFilter {
 }
 
 /// Which attempts to list.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct HistoryFilter {
     /// Those of a user.
@@ -138,7 +140,7 @@ pub struct HistoryFilter {
 }
 
 /// Which of a task's streams.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum LogStream {
     /// Both, as they came.
@@ -151,7 +153,7 @@ pub enum LogStream {
 }
 
 /// Which log to read.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LogFilter {
     /// The task; may be left out where the job has only one.
@@ -172,7 +174,7 @@ pub struct LogFilter {
 }
 
 /// The body of a refusal: `application/problem+json`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ProblemBody {
     /// The kind of problem, as an address that need not lead anywhere.
     #[serde(rename = "type")]

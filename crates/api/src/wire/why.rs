@@ -2,10 +2,11 @@
 
 use super::{State, Timestamp};
 use crate::quantity::MilliCpus;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Why a task waits, in words and in figures.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct WhyView {
     /// The job's id.
     pub job: String,
@@ -34,7 +35,7 @@ pub struct WhyView {
 }
 
 /// What a task needs to run.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Needs {
     /// GPUs on one worker.
     pub gpus: u32,
@@ -49,7 +50,7 @@ pub struct Needs {
 }
 
 /// A device with room.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct FreeDevice {
     /// Its id, `worker/0`.
     pub device: String,
@@ -63,7 +64,7 @@ pub struct FreeDevice {
 }
 
 /// Someone ahead in line.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Ahead {
     /// The task, as it is selected: `398.train`.
     pub task: String,
@@ -76,7 +77,7 @@ pub struct Ahead {
 }
 
 /// When something will likely happen: between two moments, so many times in all.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct StartRange {
     /// The earlier end.
     pub low: Timestamp,
@@ -87,7 +88,7 @@ pub struct StartRange {
 }
 
 /// A change and what it would bring.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Sooner {
     /// The change, as an option: `--gpu-memory 9GiB`.
     pub change: String,

@@ -1,81 +1,44 @@
-//! Submitting jobs, listing them, looking at one, why it waits, what it printed.
+//! Listing jobs, looking at one, why it waits, what it printed.
 
 use super::answer::{Refusal, as_they_come};
 use super::{App, By, Shared};
 use crate::clock::system_now;
-use crate::convert::{self, Defaults};
 use crate::expect::Outlook;
-use crate::idempotency::Known;
 use crate::logs::{self, Chunk, Wanted};
 use crate::who::Caller;
 use crate::{select, views, why};
-use axum::extract::rejection::{JsonRejection, QueryRejection};
+use axum::extract::rejection::QueryRejection;
 use axum::extract::{Path, Query, State};
-use axum::http::header::CONTENT_TYPE;
+use axum::http::HeaderMap;
+use axum::http::header::{ACCEPT_RANGES, CONTENT_TYPE, RANGE};
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
+use schemars::JsonSchema;
 use serde::Deserialize;
 use std::collections::{HashMap, HashSet};
-use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc;
-use warpyard_api::job::{ReadOptions, read_value};
 use warpyard_api::problem::{Problem, code};
 use warpyard_api::quantity::Micros;
 use warpyard_api::selector::Select;
 use warpyard_api::wire::{
-    JobFilter, JobView, LogFilter, Page, StartRange, State as Standing, Submit, Submitted, WhyView,
+    HistoryRow, JobFilter, JobView, LogFilter, Page, StartRange, State as Standing, TaskView, WhyView,
 };
 use warpyard_core::cluster::Job;
 use warpyard_core::command::Target;
-use warpyard_core::{Cluster, Command, JobId, NodeId, TaskId};
+use warpyard_core::{Cluster, JobId, NodeId, TaskId};
 
 /// How many jobs a page has unless it is said.
 const JOBS_PER_PAGE: u32 = 1_000;
+
+/// How many attempts a page has.
+const ATTEMPTS_PER_PAGE: u32 = 500;
 
 /// How many places in line a list forecasts.
 const FORECAST_AHEAD: usize = 200;
 
 /// How long a long poll lasts at most.
 const LONGEST_POLL: Duration = Duration::from_secs(120);
-
-pub(super) async fn submit(
-    State(app): Shared,
-    Extension(who): By,
-    body: Result<Json<Submit>, JsonRejection>,
-) -> Result<Response, Refusal> {
-    let Json(mut submit) = body?;
-    let user = who.submits_for(submit.user.take())?;
-    app.must_have_account(&user)?;
-    submit.user = Some(user.clone());
-    let content = serde_json::to_vec(&submit).map_err(Refusal::internal)?;
-    if let Some(key) = &submit.idempotency_key {
-        match app.keys.look(key, &content) {
-            Known::New => {}
-            Known::Same(job) => return Ok(created(job, vec![])),
-            Known::Other => {
-                let detail = "this idempotency key was used before for another job";
-                return Err(Problem::new(code::IDEMPOTENCY_MISMATCH, "", detail).into());
-            }
-        }
-    }
-    let Submit { doc, workdir, env, idempotency_key, .. } = submit;
-    let checked = read_value(&doc, ReadOptions { default_name: None, accept_user: false })?;
-    let defaults = Defaults { workdir, ..app.defaults.clone() };
-    let mut spec = app.live.read(move |f| convert::job_spec(f.cluster(), &checked.doc, &defaults)).await??;
-    spec.origin = who.origin();
-    let env = (!env.is_empty()).then(|| Arc::new(env));
-    let answer = app.live.command(Command::Submit { user, env, spec }).await?;
-    let job = answer.job.ok_or_else(|| Refusal::internal("a submission made no job"))?;
-    if let Some(key) = idempotency_key {
-        app.keys.remember(key, content, job);
-    }
-    Ok(created(job, checked.warnings))
-}
-
-fn created(job: JobId, warnings: Vec<Problem>) -> Response {
-    (axum::http::StatusCode::CREATED, Json(Submitted { job: job.to_string(), warnings })).into_response()
-}
 
 pub(super) async fn list(
     State(app): Shared,
@@ -135,13 +98,86 @@ pub(super) async fn list(
     Ok(Json(page))
 }
 
-#[derive(Debug, Deserialize)]
+/// How a job is shown.
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ShowQuery {
+    /// Whether arrays are unfolded.
     expand: Option<bool>,
+    /// Where its tasks go on.
     cursor: Option<String>,
+    /// With `done`, the answer comes when the job has ended.
     wait: Option<String>,
+    /// How long to wait at most; two minutes at the longest.
     timeout: Option<Micros>,
+}
+
+/// Where a list goes on.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Cursor {
+    /// What the list before this one gave as `next`.
+    cursor: Option<String>,
+}
+
+impl Cursor {
+    fn place<T: std::str::FromStr + Default>(&self) -> Result<T, Problem> {
+        let place = self.cursor.as_deref().map(str::parse).transpose();
+        let place = place.map_err(|_| Problem::new(code::BAD_REQUEST, "cursor", "this is not a cursor"))?;
+        Ok(place.unwrap_or_default())
+    }
+}
+
+pub(super) async fn tasks(
+    State(app): Shared,
+    Extension(who): By,
+    Path(id): Path<String>,
+    query: Result<Query<Cursor>, QueryRejection>,
+) -> Result<Json<Page<TaskView>>, Refusal> {
+    must_see(&app, &who, &id).await?;
+    let from: u64 = query?.0.place()?;
+    let selector = select::parse(&id)?;
+    let look = move |f: &mut crate::follower::Follower| {
+        let number = select::job_number(f.cluster(), &selector)?;
+        if f.cluster().job(number).is_none()
+            && let Ok(Some(row)) = f.history().job(number)
+        {
+            let attempts = f.history().attempts_of(number, None).unwrap_or_default();
+            let items: Vec<_> = views::remembered(&row, &attempts).tasks;
+            let next = (items.len() as u64 > from.saturating_add(views::TASKS_PER_PAGE as u64))
+                .then(|| (from + views::TASKS_PER_PAGE as u64).to_string());
+            let items = items.into_iter().skip(from as usize).take(views::TASKS_PER_PAGE).collect();
+            return Ok(Page { items, next });
+        }
+        let target = select::find_one(f.cluster(), &selector)?;
+        let job = f.cluster().job(target.job()).cloned().ok_or_else(|| select::unknown_job(number.0))?;
+        let view = views::whole(f, &job, target, Some(from));
+        Ok::<_, Problem>(Page { items: view.tasks, next: view.next })
+    };
+    Ok(Json(app.live.read(look).await??))
+}
+
+pub(super) async fn attempts(
+    State(app): Shared,
+    Extension(who): By,
+    Path(id): Path<String>,
+    query: Result<Query<Cursor>, QueryRejection>,
+) -> Result<Json<Page<HistoryRow>>, Refusal> {
+    must_see(&app, &who, &id).await?;
+    let skip: u32 = query?.0.place()?;
+    let selector = select::parse(&id)?;
+    let look = move |f: &mut crate::follower::Follower| {
+        let number = select::job_number(f.cluster(), &selector).map_err(Refusal::from)?;
+        let history = f.history();
+        let job = history.job(number).map_err(Refusal::internal)?;
+        let Some(job) = job else { return Err(select::unknown_job(number.0).into()) };
+        let most = ATTEMPTS_PER_PAGE;
+        let rows = history.attempts_from(number, skip, most + 1).map_err(Refusal::internal)?;
+        let next = (rows.len() > most as usize).then(|| skip.saturating_add(most).to_string());
+        let items = rows.iter().take(most as usize).map(|row| views::history_row(row, Some(&job))).collect();
+        Ok::<_, Refusal>(Page { items, next })
+    };
+    Ok(Json(app.live.read(look).await??))
 }
 
 pub(super) async fn show(
@@ -298,6 +334,7 @@ pub(super) async fn logs(
     State(app): Shared,
     Extension(who): By,
     Path(id): Path<String>,
+    headers: HeaderMap,
     filter: Result<Query<LogFilter>, QueryRejection>,
 ) -> Result<Response, Refusal> {
     let Query(filter) = filter?;
@@ -309,10 +346,20 @@ pub(super) async fn logs(
     };
     let (task, user) = app.live.read(find).await??;
     who.must_own(&user, "read its log")?;
-    let (to, from) = mpsc::channel::<Chunk>(16);
     let wanted = Wanted { task, attempt, stream, follow };
+    if let Some(range) = headers.get(RANGE).and_then(|v| v.to_str().ok()).filter(|_| !follow) {
+        match logs::part(&app.live, &app.data, &wanted, range).await? {
+            Some(part) => return Ok(part.into_response()),
+            None => {
+                let detail = "the log has no such part";
+                return Err(Refusal::new(416, code::BAD_REQUEST, detail));
+            }
+        }
+    }
+    let (to, from) = mpsc::channel::<Chunk>(16);
     tokio::spawn(logs::send(app.live.clone(), app.data.clone(), wanted, to));
-    Ok(([(CONTENT_TYPE, "text/plain; charset=utf-8")], as_they_come(from)).into_response())
+    let headers = [(CONTENT_TYPE, "text/plain; charset=utf-8"), (ACCEPT_RANGES, "bytes")];
+    Ok((headers, as_they_come(from)).into_response())
 }
 
 fn which_log(

@@ -9,12 +9,13 @@ use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
+use schemars::JsonSchema;
 use serde::Deserialize;
 use std::collections::HashMap;
 use tokio::sync::mpsc;
 use warpyard_api::problem::{Problem, code};
 use warpyard_api::wire::{
-    GpuView, HistoryFilter, HistoryRow, InfoView, Page, PolicySet, PolicyView, Rebuilt, Shutdown, WorkerView,
+    HistoryFilter, HistoryRow, InfoView, Page, PolicySet, PolicyView, Rebuilt, Shutdown, WorkerView,
 };
 use warpyard_core::{Command, JobId, Time};
 
@@ -41,15 +42,6 @@ pub(super) async fn info(State(app): Shared) -> Result<Json<InfoView>, Refusal> 
             waiting: waiting.sum(),
             running: cluster.view().active() as u64,
         }
-    };
-    Ok(Json(app.live.read(look).await?))
-}
-
-pub(super) async fn gpus(State(app): Shared) -> Result<Json<Vec<GpuView>>, Refusal> {
-    let watched = app.watched.clone();
-    let look = move |f: &mut crate::follower::Follower| {
-        let watched = watched.as_ref().map(|w| w.lock().expect("nobody panics while looking at devices"));
-        views::gpus(f.cluster(), watched.as_deref())
     };
     Ok(Json(app.live.read(look).await?))
 }
@@ -121,16 +113,16 @@ pub(super) async fn history(
         Some(Ok(job)) => Some(JobId(job)),
         Some(Err(_)) => return Err(Problem::new(code::BAD_SELECTOR, "job", "this is not a job's id").into()),
     };
-    let before = match filter.cursor.as_deref().map(str::parse) {
-        None => Time(u64::MAX / 2),
-        Some(Ok(at)) => Time(at),
-        Some(Err(_)) => return Err(Problem::new(code::BAD_REQUEST, "cursor", "this is not a cursor").into()),
+    let (until, skip) = match filter.cursor.as_deref().map(place_in_history) {
+        None => (Time(u64::MAX / 2), 0),
+        Some(Some(place)) => place,
+        Some(None) => return Err(Problem::new(code::BAD_REQUEST, "cursor", "this is not a cursor").into()),
     };
     let look = move |f: &mut crate::follower::Follower| {
         let limit = filter.limit.unwrap_or(HISTORY_PER_PAGE).clamp(1, 10_000);
         let since = Time(filter.since.map_or(0, |t| t.as_millis().max(0) as u64 * 1000));
         let history = f.history();
-        let rows = history.latest(filter.user.as_deref(), job, since, before, limit)?;
+        let rows = history.latest(filter.user.as_deref(), job, since..=until, skip, limit)?;
         let mut jobs = HashMap::new();
         for row in &rows {
             let id = row.attempt.task.job;
@@ -140,7 +132,10 @@ pub(super) async fn history(
         }
         let of = |id: JobId| jobs.get(&id).and_then(Option::as_ref);
         let next = (rows.len() as u32 == limit).then(|| rows.last()).flatten();
-        let next = next.and_then(|r| r.ended).map(|at| at.0.to_string());
+        let next = next.and_then(|r| r.ended).map(|at| {
+            let here = rows.iter().filter(|r| r.ended == Some(at)).count() as u32;
+            format!("{}.{}", at.0, if at == until { here + skip } else { here })
+        });
         let mut items: Vec<_> = rows.iter().map(|r| views::history_row(r, of(r.attempt.task.job))).collect();
         items.retain(|row| filter.project.is_none() || row.project == filter.project);
         Ok::<_, rusqlite::Error>(Page { items, next })
@@ -148,7 +143,15 @@ pub(super) async fn history(
     app.live.read(look).await?.map(Json).map_err(Refusal::internal)
 }
 
-#[derive(Debug, Deserialize)]
+/// A cursor: the moment the last attempt that was given ended, and how many of that very moment were given.
+fn place_in_history(cursor: &str) -> Option<(Time, u32)> {
+    let (at, given) = cursor.split_once('.')?;
+    let at = at.parse().ok().filter(|at| *at < u64::MAX / 2)?;
+    Some((Time(at), given.parse().ok()?))
+}
+
+/// Where the stream goes on.
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct EventsQuery {
     /// The last event the caller knows of; the header `Last-Event-ID` of a stream that was cut goes before it.

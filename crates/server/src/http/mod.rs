@@ -2,8 +2,21 @@
 
 mod act;
 pub(crate) mod answer;
+mod doors;
+mod endpoint;
+mod etag;
+mod gpus;
 pub(crate) mod jobs;
 mod machine;
+mod metrics;
+mod preview;
+mod spec;
+mod table;
+
+#[cfg(test)]
+mod tests;
+
+pub use spec::openapi;
 
 use crate::convert::Defaults;
 use crate::events::Notices;
@@ -15,14 +28,18 @@ use crate::who::{Caller, Peer, Sharing};
 use answer::Refusal;
 use axum::extract::{ConnectInfo, DefaultBodyLimit, Request, State};
 use axum::http::header::AUTHORIZATION;
-use axum::http::{Method, Uri};
+use axum::http::header::CONTENT_TYPE;
+use axum::http::{Extensions, HeaderMap, Method, StatusCode, Uri, Version};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{get, post, put};
-use axum::{Extension, Json, Router};
+use axum::{Extension, Router};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 use tokio::sync::mpsc;
+use tower_http::CompressionLevel;
+use tower_http::compression::CompressionLayer;
+use tower_http::timeout::RequestBodyTimeoutLayer;
 use warpyard_api::problem::code;
 use warpyard_core::{PolicyDef, Time};
 use warpyard_worker::agent::Watched;
@@ -30,6 +47,9 @@ use warpyard_worker::people::Person;
 
 /// The largest request that is read: a job document and an environment.
 const BODY_LIMIT: usize = 16 << 20;
+
+/// How long a request's body may rest while it arrives.
+const BODY_WITHIN: Duration = Duration::from_secs(30);
 
 /// What every request may use.
 pub(crate) struct App {
@@ -52,7 +72,7 @@ pub(crate) struct App {
 
 impl App {
     /// Whether people see nothing of each other's jobs.
-    fn private(&self) -> bool {
+    pub(crate) fn private(&self) -> bool {
         self.sharing.as_ref().is_some_and(|s| s.private)
     }
 
@@ -75,68 +95,84 @@ pub(crate) type By = Extension<Caller>;
 
 /// The interface and the pages, closed to whoever has no token and has not logged in.
 pub(crate) fn router(app: Arc<App>) -> Router {
-    Router::new()
-        .route("/v1/info", get(machine::info))
-        .route("/v1/schema/job", get(|| async { Json(warpyard_api::job::job_schema()) }))
-        .route("/v1/jobs", get(jobs::list).post(jobs::submit))
-        .route("/v1/jobs/{id}", get(jobs::show))
-        .route("/v1/jobs/{id}/why", get(jobs::why))
-        .route("/v1/jobs/{id}/logs", get(jobs::logs))
-        .route("/v1/jobs/{id}/cancel", post(act::cancel))
-        .route("/v1/jobs/{id}/retry", post(act::retry))
-        .route("/v1/jobs/{id}/hold", post(act::hold))
-        .route("/v1/jobs/{id}/release", post(act::release))
-        .route("/v1/jobs/{id}/pause", post(act::pause))
-        .route("/v1/jobs/{id}/resume", post(act::resume))
-        .route("/v1/jobs/{id}/priority", post(act::priority))
-        .route("/v1/gpus", get(machine::gpus))
-        .route("/v1/workers", get(machine::workers))
-        .route("/v1/workers/{id}/drain", post(machine::drain))
-        .route("/v1/workers/{id}/resume", post(machine::resume))
-        .route("/v1/policies", get(machine::policies))
-        .route("/v1/policy", put(machine::set_policy))
-        .route("/v1/history", get(machine::history))
-        .route("/v1/events", get(machine::events))
-        .route("/v1/shutdown", post(machine::shutdown))
-        .route("/v1/admin/rebuild", post(machine::rebuild))
+    let described = table::endpoints()
+        .into_iter()
+        .fold(Router::new(), |router, endpoint| router.route(endpoint.path, endpoint.route));
+    described
         .merge(pages::router())
         .fallback(async |uri: Uri| match uri.path().starts_with("/v1/") {
             true => Refusal::new(404, code::NOT_FOUND, "there is nothing at this address").into_response(),
             false => pages::nothing_here(),
         })
+        .layer(middleware::from_fn(etag::tagged))
         .layer(middleware::from_fn_with_state(app.clone(), let_in))
         .layer(DefaultBodyLimit::max(BODY_LIMIT))
+        .layer(CompressionLayer::new().quality(CompressionLevel::Fastest).compress_when(worth_compressing))
+        .layer(RequestBodyTimeoutLayer::new(BODY_WITHIN))
         .with_state(app)
 }
 
-/// Lets in whoever has an account here and comes through the socket, has the token or, to look but not to change
-/// anything, has logged in. Others are refused, or shown where to log in.
+/// Lets in whoever has an account here and comes through the socket, has the token, or has logged in; a change from a
+/// login must come from one of our pages, which know a secret of that login. Others are refused, or shown where to log
+/// in.
 async fn let_in(State(app): Shared, mut request: Request, next: Next) -> Response {
-    if let (Some(ConnectInfo(peer)), Some(sharing)) =
-        (request.extensions().get::<ConnectInfo<Peer>>(), &app.sharing)
-    {
+    match caller(&app, &request) {
+        Ok(caller) => {
+            request.extensions_mut().insert(caller);
+            next.run(request).await
+        }
+        Err(refusal) => *refusal,
+    }
+}
+
+/// Who sends a request, or why it is not let in.
+fn caller(app: &App, request: &Request) -> Result<Caller, Box<Response>> {
+    let refuse =
+        |status, code, detail: &str| Err(Box::new(Refusal::new(status, code, detail).into_response()));
+    let (path, headers) = (request.uri().path(), request.headers());
+    let looks = matches!(*request.method(), Method::GET | Method::HEAD);
+    let is_page = !path.starts_with("/v1/") && path != "/metrics";
+    let peer = request.extensions().get::<ConnectInfo<Peer>>();
+    if let (Some(ConnectInfo(peer)), Some(sharing)) = (peer, &app.sharing) {
         return match Caller::at(*peer, sharing) {
-            Ok(Some(caller)) => {
-                request.extensions_mut().insert(caller);
-                next.run(request).await
+            Ok(Some(caller)) if is_page && sharing.private && !caller.is_admin() => {
+                refuse(403, code::ADMINS_ONLY, &format!("{} has no pages for you", app.url))
             }
-            Ok(None) => {
-                Refusal::new(401, code::NO_ACCOUNT, "you have no account on this machine").into_response()
-            }
-            Err(e) => Refusal::internal(e).into_response(),
+            Ok(Some(caller)) => Ok(caller),
+            Ok(None) => refuse(401, code::NO_ACCOUNT, "you have no account on this machine"),
+            Err(e) => Err(Box::new(Refusal::internal(e).into_response())),
         };
     }
-    request.extensions_mut().insert(Caller::Owner);
-    let path = request.uri().path();
-    let looks = matches!(*request.method(), Method::GET | Method::HEAD);
-    let given = request.headers().get(AUTHORIZATION).and_then(|v| v.to_str().ok());
+    let given = headers.get(AUTHORIZATION).and_then(|v| v.to_str().ok());
     let has_token = given.and_then(|v| v.strip_prefix("Bearer ")).is_some_and(|t| app.doors.is_token(t));
-    let open = path == "/login" || path.starts_with("/assets/");
-    if open || has_token || (looks && app.doors.knows(request.headers())) {
-        return next.run(request).await;
+    if path == "/login" || path.starts_with("/assets/") || has_token {
+        return Ok(Caller::Owner);
     }
-    if path.starts_with("/v1/") || !looks {
-        return Refusal::new(401, code::UNAUTHORISED, "the token is missing or wrong").into_response();
+    match app.doors.session_of(headers) {
+        Some(session) if looks => Ok(session.caller),
+        // Whoever is in by a link must not make more of them.
+        Some(session) if app.doors.may_change(headers) && path != "/v1/login" => Ok(session.caller),
+        Some(_) => refuse(
+            403,
+            code::FORBIDDEN,
+            "a change from a login needs the secret of its pages; load the page again",
+        ),
+        None if looks && !path.starts_with("/v1/") => Err(Box::new(pages::login_instead(request.uri()))),
+        None => refuse(401, code::UNAUTHORISED, "the token is missing or wrong"),
     }
-    pages::login_instead(request.uri())
+}
+
+/// Whether an answer gains by being compressed: not what comes bit by bit, which would wait in the compressor.
+fn worth_compressing(_: StatusCode, _: Version, headers: &HeaderMap, _: &Extensions) -> bool {
+    let kind = headers.get(CONTENT_TYPE).and_then(|v| v.to_str().ok()).unwrap_or_default();
+    [
+        "application/json",
+        "application/problem+json",
+        "text/html",
+        "text/css",
+        "text/javascript",
+        "image/svg+xml",
+    ]
+    .iter()
+    .any(|k| kind.starts_with(k))
 }

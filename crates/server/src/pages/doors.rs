@@ -1,6 +1,7 @@
 //! Who may look at the pages: links that work once, the token pasted into a form, and the sessions that come of either.
 //! Sessions live in memory: a restarted server asks again.
 
+use crate::who::Caller;
 use axum::http::HeaderMap;
 use axum::http::header::COOKIE;
 use std::collections::HashMap;
@@ -21,6 +22,9 @@ const WRONG_PER_MINUTE: u32 = 10;
 /// How many sessions there may be; the one that ends first makes room.
 const SESSIONS: usize = 1_000;
 
+/// The header with which a page says that a change is its own.
+pub(crate) const CSRF: &str = "x-warpyard-csrf";
+
 /// The ways in.
 pub(crate) struct Doors {
     token: String,
@@ -31,10 +35,20 @@ pub(crate) struct Doors {
 
 #[derive(Default)]
 struct Open {
-    sessions: HashMap<String, Instant>,
-    links: HashMap<String, Instant>,
+    sessions: HashMap<String, Session>,
+    links: HashMap<String, (Instant, Caller)>,
     wrong: u32,
     wrong_since: Option<Instant>,
+}
+
+/// Someone who has logged in.
+#[derive(Clone)]
+pub(crate) struct Session {
+    until: Instant,
+    /// What a page of theirs sends along with a change, and no other page knows.
+    pub(crate) csrf: String,
+    /// Whoever it is.
+    pub(crate) caller: Caller,
 }
 
 /// Why someone stays outside.
@@ -52,18 +66,20 @@ impl Doors {
         Doors { token, cookie: format!("warpyard-{port}"), open: Mutex::default() }
     }
 
-    /// A secret that lets one person in once.
-    pub(crate) fn once(&self) -> io::Result<String> {
-        let link = random()?;
-        self.open().links.insert(link.clone(), Instant::now() + LINK);
+    /// A secret that lets someone in once.
+    pub(crate) fn once(&self, caller: Caller) -> io::Result<String> {
+        let (link, now) = (random()?, Instant::now());
+        let mut open = self.open();
+        open.links.retain(|_, (until, _)| now < *until);
+        open.links.insert(link.clone(), (now + LINK, caller));
         Ok(link)
     }
 
     /// Lets in whoever has a link that was not used; gives the header that sets the cookie.
     pub(crate) fn enter_once(&self, link: &str) -> io::Result<Option<String>> {
-        let until = self.open().links.remove(link);
-        match until {
-            Some(until) if Instant::now() < until => Ok(Some(self.session()?)),
+        let entry = self.open().links.remove(link);
+        match entry {
+            Some((until, caller)) if Instant::now() < until => Ok(Some(self.session(caller)?)),
             _ => Ok(None),
         }
     }
@@ -85,7 +101,7 @@ impl Doors {
                 return Ok(Err(Outside::Wrong));
             }
         }
-        self.session().map(Ok)
+        self.session(Caller::Owner).map(Ok)
     }
 
     /// Whether this is the token.
@@ -93,27 +109,46 @@ impl Doors {
         same(given.trim().as_bytes(), self.token.as_bytes())
     }
 
-    /// Whether a request comes from someone who has logged in.
-    pub(crate) fn knows(&self, headers: &HeaderMap) -> bool {
-        let cookies = headers.get_all(COOKIE).iter().filter_map(|v| v.to_str().ok());
-        let mut pairs = cookies.flat_map(|v| v.split(';')).filter_map(|pair| pair.trim().split_once('='));
+    /// The session a request belongs to.
+    pub(crate) fn session_of(&self, headers: &HeaderMap) -> Option<Session> {
         let open = self.open();
-        pairs.any(|(name, id)| {
-            name == self.cookie && open.sessions.get(id).is_some_and(|until| Instant::now() < *until)
-        })
+        let mut ids = self.cookies(headers);
+        ids.find_map(|id| open.sessions.get(id).filter(|s| Instant::now() < s.until).cloned())
     }
 
-    fn session(&self) -> io::Result<String> {
-        let (id, now) = (random()?, Instant::now());
+    /// Whether a request to change something comes from a page of someone who has logged in.
+    pub(crate) fn may_change(&self, headers: &HeaderMap) -> bool {
+        let given = headers.get(CSRF).map(|v| v.as_bytes()).unwrap_or_default();
+        self.session_of(headers).is_some_and(|session| same(given, session.csrf.as_bytes()))
+    }
+
+    /// Ends a session; gives the header that takes the cookie back.
+    pub(crate) fn leave(&self, headers: &HeaderMap) -> String {
+        let ids: Vec<_> = self.cookies(headers).collect();
         let mut open = self.open();
-        open.sessions.retain(|_, until| now < *until);
+        for id in ids {
+            open.sessions.remove(id);
+        }
+        format!("{}=; Path=/; Max-Age=0; HttpOnly; SameSite=Strict", self.cookie)
+    }
+
+    /// The values of our cookie in a request.
+    fn cookies<'a>(&'a self, headers: &'a HeaderMap) -> impl Iterator<Item = &'a str> {
+        let cookies = headers.get_all(COOKIE).iter().filter_map(|v| v.to_str().ok());
+        let pairs = cookies.flat_map(|v| v.split(';')).filter_map(|pair| pair.trim().split_once('='));
+        pairs.filter(|(name, _)| *name == self.cookie).map(|(_, id)| id)
+    }
+
+    fn session(&self, caller: Caller) -> io::Result<String> {
+        let (id, csrf, now) = (random()?, random()?, Instant::now());
+        let mut open = self.open();
+        open.sessions.retain(|_, s| now < s.until);
         if open.sessions.len() >= SESSIONS
-            && let Some(first) =
-                open.sessions.iter().min_by_key(|(_, until)| **until).map(|(id, _)| id.clone())
+            && let Some(first) = open.sessions.iter().min_by_key(|(_, s)| s.until).map(|(id, _)| id.clone())
         {
             open.sessions.remove(&first);
         }
-        open.sessions.insert(id.clone(), now + SESSION);
+        open.sessions.insert(id.clone(), Session { until: now + SESSION, csrf, caller });
         let age = SESSION.as_secs();
         Ok(format!("{}={id}; Path=/; Max-Age={age}; HttpOnly; SameSite=Strict", self.cookie))
     }

@@ -3,7 +3,7 @@
 use super::queue::Asked;
 use super::rows::Badge;
 use super::words::{Moment, moment, text};
-use super::{Chrome, NoPage, html, wants_part};
+use super::{Chrome, Frame, NoPage, html};
 use crate::clock::system_now;
 use crate::follower::Follower;
 use crate::http::Shared;
@@ -49,13 +49,13 @@ pub(super) async fn page(
     headers: HeaderMap,
     Query(asked): Query<Asked>,
 ) -> Result<Response, NoPage> {
-    let part = wants_part(&headers);
-    let page = app.live.read(move |f| Finished::of(f, asked, part)).await??;
+    let frame = Frame::of(&app, &headers);
+    let page = app.live.read(move |f| Finished::of(f, asked, frame)).await??;
     Ok(html(StatusCode::OK, &page))
 }
 
 impl Finished {
-    fn of(f: &mut Follower, asked: Asked, part: bool) -> rusqlite::Result<Finished> {
+    fn of(f: &mut Follower, asked: Asked, frame: Frame) -> rusqlite::Result<Finished> {
         let (now, at) = (moment(system_now()), asked.page.clamp(1, PAGES));
         let history = f.history();
         let user = Some(asked.user.as_str()).filter(|u| !u.is_empty());
@@ -80,7 +80,7 @@ impl Finished {
         }
         let users = history.users()?;
         Ok(Finished {
-            chrome: Chrome::of(f, "Finished", "finished", part),
+            chrome: Chrome::of(f, "Finished", "finished", frame),
             rows,
             users: users.iter().map(|u| text(u)).collect(),
             filtered: !asked.user.is_empty() || !asked.q.is_empty(),

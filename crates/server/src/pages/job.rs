@@ -4,14 +4,15 @@
 use super::graph::{self, Graph, Item};
 use super::rows::Badge;
 use super::words::{Moment, moment, percent, size, span, text};
-use super::{Chrome, NoPage, html, log, wants_part};
+use super::{Chrome, Frame, NoPage, html, log};
 use crate::clock::system_now;
 use crate::follower::Follower;
-use crate::http::Shared;
 use crate::http::jobs::first_open;
+use crate::http::{By, Shared};
 use crate::store::AttemptRow;
 use crate::{select, views, why};
 use askama::Template;
+use axum::Extension;
 use axum::extract::{Path, Query, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
@@ -112,11 +113,12 @@ struct Printed {
 
 pub(super) async fn page(
     State(app): Shared,
+    Extension(who): By,
     headers: HeaderMap,
     Path(id): Path<String>,
     Query(asked): Query<Asked>,
 ) -> Result<Response, NoPage> {
-    let (starts, data, part) = (app.outlooks.latest(&app.live), app.data.clone(), wants_part(&headers));
+    let (starts, data, frame) = (app.outlooks.latest(&app.live), app.data.clone(), Frame::of(&app, &headers));
     let selector = select::parse(&id)?;
     let look = move |f: &mut Follower| {
         let number = select::job_number(f.cluster(), &selector)?;
@@ -125,7 +127,8 @@ pub(super) async fn page(
         let expected = waiting.and_then(|task| starts.get(&task).copied());
         let mut attempts = f.history().attempts_lately(number, LOOKED_AT)?;
         attempts.sort_by_key(|a| (a.placed, a.attempt));
-        Ok::<_, NoPage>(JobPage::of(f, number, view, &attempts, expected, &asked, part, &data))
+        let mine = who.owns(&view.user);
+        Ok::<_, NoPage>(JobPage::of(f, number, view, &attempts, expected, &asked, frame, &data, mine))
     };
     Ok(html(StatusCode::OK, &app.live.read(look).await??))
 }
@@ -149,8 +152,9 @@ impl JobPage {
         attempts: &[AttemptRow],
         expected: Option<StartRange>,
         asked: &Asked,
-        part: bool,
+        frame: Frame,
         data: &FilePath,
+        mine: bool,
     ) -> JobPage {
         let at = system_now();
         let now = moment(at);
@@ -159,7 +163,7 @@ impl JobPage {
         let went_wrong = view.outcome.is_some_and(|o| o != Outcome::Succeeded);
         let started = view.started_at;
         JobPage {
-            chrome: Chrome::of(f, format!("{} {}", id, text(&view.name)), "job", part),
+            chrome: Chrome::of(f, format!("{} {}", id, text(&view.name)), "job", frame),
             job: id.to_string(),
             name: text(&view.name),
             user: text(&view.user),
@@ -183,7 +187,7 @@ impl JobPage {
             more_attempts: attempts.len().saturating_sub(ATTEMPTS),
             attempts: bars(&attempts[attempts.len().saturating_sub(ATTEMPTS)..], now),
             usage: usage(specs, attempts),
-            log: chosen(attempts, asked).map(|row| printed(row, data)),
+            log: chosen(attempts, asked).filter(|_| mine).map(|row| printed(row, data)),
         }
     }
 }

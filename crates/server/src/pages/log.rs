@@ -2,7 +2,8 @@
 
 use super::words::text;
 use super::{NoPage, kept_harmless};
-use crate::http::Shared;
+use crate::http::{By, Shared};
+use axum::Extension;
 use axum::extract::{Path, Query, State};
 use axum::http::HeaderValue;
 use axum::response::{IntoResponse, Response};
@@ -77,11 +78,16 @@ pub(super) struct Asked {
 /// What an attempt printed from a place on, up to a whole line; the header `x-next` says where to go on.
 pub(super) async fn more(
     State(app): Shared,
+    Extension(who): By,
     Path(job): Path<u64>,
     Query(asked): Query<Asked>,
 ) -> Result<Response, NoPage> {
     let task = TaskId { job: JobId(job), node: asked.node, index: asked.position };
     let (data, attempt) = (app.data.clone(), task.attempt(asked.attempt));
+    let user = app.live.read(move |f| crate::views::user_of(f, task.job)).await?;
+    if !who.owns(&user) {
+        return Err(NoPage::Missing(format!("the job is {user}'s; you cannot read its log")));
+    }
     let piece = tokio::task::spawn_blocking(move || {
         let mut file = File::open(log_dir(&data, attempt).join("log"))?;
         let mut bytes = read(&mut file, asked.from, MORE)?;

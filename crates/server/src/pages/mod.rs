@@ -2,6 +2,7 @@
 //! is decided here, and nothing can be changed from them yet. Every page is whole without its script; the script asks
 //! for it again when a notice concerns it and swaps the parts that are marked live.
 
+mod docs;
 mod doors;
 mod finished;
 mod graph;
@@ -52,7 +53,9 @@ pub(crate) fn router() -> Router<Arc<App>> {
         .route("/finished", get(finished::page))
         .route("/jobs/{id}", get(job::page))
         .route("/jobs/{id}/log", get(log::more))
+        .route("/docs", get(docs::page))
         .route("/login", get(login_page).post(login))
+        .route("/logout", axum::routing::post(logout))
         .route("/assets/{name}", get(asset))
 }
 
@@ -68,10 +71,12 @@ struct Chrome {
     now: Timestamp,
     host: String,
     policy: String,
+    /// Proves that a change was asked for from one of these pages; empty for whoever came with the token.
+    csrf: String,
 }
 
 impl Chrome {
-    fn of(f: &Follower, title: impl Into<String>, here: &'static str, part: bool) -> Chrome {
+    fn of(f: &Follower, title: impl Into<String>, here: &'static str, frame: Frame) -> Chrome {
         let mut workers = f.cluster().workers().map(|(_, w)| words::text(&w.info.name));
         let host = match (workers.next(), workers.count()) {
             (None, _) => "no worker".into(),
@@ -79,12 +84,23 @@ impl Chrome {
             (Some(first), others) => format!("{first} and {others} more"),
         };
         let (seq, policy) = (f.cluster().seq(), words::text(&f.cluster().policy().to_string()));
-        Chrome { title: title.into(), here, part, seq, now: words::moment(system_now()), host, policy }
+        let Frame { part, csrf } = frame;
+        Chrome { title: title.into(), here, part, seq, now: words::moment(system_now()), host, policy, csrf }
     }
 }
 
-fn wants_part(headers: &HeaderMap) -> bool {
-    headers.contains_key(PART)
+/// What a request says of how a page is framed.
+#[derive(Clone, Default)]
+struct Frame {
+    part: bool,
+    csrf: String,
+}
+
+impl Frame {
+    fn of(app: &App, headers: &HeaderMap) -> Frame {
+        let csrf = app.doors.session_of(headers).map(|s| s.csrf).unwrap_or_default();
+        Frame { part: headers.contains_key(PART), csrf }
+    }
 }
 
 /// Why there is no page.
@@ -168,6 +184,7 @@ fn kept_harmless(kind: &'static str) -> [(HeaderName, HeaderValue); 5] {
 async fn asset(Path(name): Path<String>) -> Response {
     let (kind, content) = match name.as_str() {
         "style.css" => ("text/css; charset=utf-8", include_str!("../../assets/style.css")),
+        "act.js" => ("text/javascript; charset=utf-8", include_str!("../../assets/act.js")),
         "live.js" => ("text/javascript; charset=utf-8", include_str!("../../assets/live.js")),
         "icon.svg" => ("image/svg+xml", include_str!("../../assets/icon.svg")),
         _ => return nothing_here(),
@@ -253,6 +270,15 @@ async fn login(State(app): Shared, Form(given): Form<Credentials>) -> Response {
         }
         Err(e) => NoPage::Failed(e.to_string()).into_response(),
     }
+}
+
+async fn logout(State(app): Shared, headers: HeaderMap) -> Response {
+    let expired = app.doors.leave(&headers);
+    let mut response = html(StatusCode::OK, &Login { next: "/".into(), wrong: None });
+    if let Ok(cookie) = HeaderValue::from_str(&expired) {
+        response.headers_mut().insert(SET_COOKIE, cookie);
+    }
+    response
 }
 
 fn with_cookie(mut response: Response, cookie: &str) -> Response {

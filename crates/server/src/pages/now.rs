@@ -2,7 +2,7 @@
 
 use super::rows::{self, Row};
 use super::words::{Moment, moment, percent, size, text};
-use super::{Chrome, NoPage, html, wants_part};
+use super::{Chrome, Frame, NoPage, html};
 use crate::clock::system_now;
 use crate::follower::Follower;
 use crate::http::Shared;
@@ -99,23 +99,24 @@ struct Machine {
 }
 
 pub(super) async fn page(State(app): Shared, headers: HeaderMap) -> Result<Response, NoPage> {
-    let (starts, watched, part) = (app.outlooks.latest(&app.live), app.watched.clone(), wants_part(&headers));
+    let (starts, watched, frame) =
+        (app.outlooks.latest(&app.live), app.watched.clone(), Frame::of(&app, &headers));
     let page = app.live.read(move |f| {
         let watched = watched.as_ref().map(|w| w.lock().expect("nobody panics while looking at devices"));
-        Now::of(f, watched.as_deref(), &starts, part)
+        Now::of(f, watched.as_deref(), &starts, frame)
     });
     Ok(html(StatusCode::OK, &page.await?))
 }
 
 impl Now {
-    fn of(f: &Follower, watched: Option<&Watched>, starts: &Starts, part: bool) -> Now {
+    fn of(f: &Follower, watched: Option<&Watched>, starts: &Starts, frame: Frame) -> Now {
         let (cluster, now) = (f.cluster(), system_now());
         let gpus = views::gpus(cluster, watched);
         let line = rows::in_line(f);
         let ready = line.iter().map(|e| if let rows::Entry::InLine(_, _, n) = e { *n } else { 0 }).sum();
         let drawn = line.iter().take(SHOWN).filter_map(|entry| rows::row(f, entry, starts, now));
         Now {
-            chrome: Chrome::of(f, "Now", "now", part),
+            chrome: Chrome::of(f, "Now", "now", frame),
             free: gpus.iter().filter(|g| g.tasks.is_empty() && g.unavailable.is_none()).count(),
             has_gpus: !gpus.is_empty(),
             tiles: gpus.iter().map(|gpu| tile(gpu, moment(now))).collect(),

@@ -2,7 +2,7 @@
 
 use super::rows::{self, Entry, Row};
 use super::words::text;
-use super::{Chrome, NoPage, html, wants_part};
+use super::{Chrome, Frame, NoPage, html};
 use crate::clock::system_now;
 use crate::follower::Follower;
 use crate::http::Shared;
@@ -51,13 +51,13 @@ pub(super) async fn page(
     headers: HeaderMap,
     Query(asked): Query<Asked>,
 ) -> Result<Response, NoPage> {
-    let (starts, part) = (app.outlooks.latest(&app.live), wants_part(&headers));
-    let page = app.live.read(move |f| Queue::of(f, asked, &starts, part)).await?;
+    let (starts, frame) = (app.outlooks.latest(&app.live), Frame::of(&app, &headers));
+    let page = app.live.read(move |f| Queue::of(f, asked, &starts, frame)).await?;
     Ok(html(StatusCode::OK, &page))
 }
 
 impl Queue {
-    fn of(f: &Follower, asked: Asked, starts: &Starts, part: bool) -> Queue {
+    fn of(f: &Follower, asked: Asked, starts: &Starts, frame: Frame) -> Queue {
         let (cluster, now) = (f.cluster(), system_now());
         let mut entries = rows::on_workers(cluster);
         entries.extend(rows::in_line(f));
@@ -69,7 +69,7 @@ impl Queue {
         let at = asked.page.clamp(1, pages);
         let shown = entries.iter().skip((at - 1) * ROWS).take(ROWS);
         Queue {
-            chrome: Chrome::of(f, "Queue", "queue", part),
+            chrome: Chrome::of(f, "Queue", "queue", frame),
             rows: shown.filter_map(|entry| rows::row(f, entry, starts, now)).collect(),
             users: users.iter().take(USERS).map(|u| text(u)).collect(),
             total: entries.len(),

@@ -1,131 +1,15 @@
 //! The pages over HTTP: who gets in, what they are told, and that nothing of it does harm.
 
-use super::Doors;
-use crate::clock::system_now;
-use crate::convert::Defaults;
-use crate::follower::Follower;
-use crate::http::{App, router};
-use crate::idempotency::Keys;
-use crate::live::{Live, Threads};
-use crate::store::{History, Log};
-use axum::Router;
+use crate::testing::{TOKEN, server, task, text};
 use axum::body::{Body, Bytes};
-use axum::http::header::{AUTHORIZATION, CONTENT_SECURITY_POLICY, CONTENT_TYPE, COOKIE, SET_COOKIE};
-use axum::http::{Request, Response, StatusCode};
+use axum::http::header::{CONTENT_SECURITY_POLICY, CONTENT_TYPE, COOKIE, SET_COOKIE};
+use axum::http::{Request, StatusCode};
 use futures_core::Stream;
 use std::future::poll_fn;
 use std::pin::pin;
-use std::sync::Arc;
-use tower::ServiceExt;
-use warpyard_core::engine::Engine;
-use warpyard_core::event::WorkerInfo;
-use warpyard_core::pool::{DeviceInfo, DeviceState};
-use warpyard_core::spec::{AfterNode, Array, JobSpec, Needs, On, TaskSpec};
-use warpyard_core::{Cluster, Command, Span};
-use warpyard_policies::{POLICIES, default_policy};
+use warpyard_core::spec::{AfterNode, Array, On, TaskSpec};
 
-const TOKEN: &str = "0123456789abcdef";
-
-/// A server without a network, a worker's promise without a worker.
-struct Server {
-    router: Router,
-    app: Arc<App>,
-    live: Live,
-    _threads: Threads,
-    _data: tempfile::TempDir,
-}
-
-fn server() -> Server {
-    let data = tempfile::tempdir().expect("a directory");
-    let log_path = data.path().join("log.db");
-    let log = Log::open(&log_path).expect("a log");
-    let engine = || Engine::new(Cluster::new(default_policy()), POLICIES, system_now()).expect("a policy");
-    let history = History::open(&data.path().join("history.db")).expect("tables");
-    let follower = Follower::new(engine(), history, &log, log_path, Span(u64::MAX / 4)).expect("a follower");
-    let notices = follower.notices();
-    let (live, threads) = Live::start(engine(), log, follower, || {});
-    let app = Arc::new(App {
-        live: live.clone(),
-        doors: Doors::new(TOKEN.into(), 7700),
-        notices,
-        outlooks: Arc::default(),
-        data: data.path().to_owned(),
-        url: "http://127.0.0.1:7700".into(),
-        defaults: Defaults { timeout: None, workdir: None },
-        policies: POLICIES,
-        watched: None,
-        keys: Keys::default(),
-        started: system_now(),
-        sharing: None,
-        stop: tokio::sync::mpsc::unbounded_channel().0,
-    });
-    Server { router: router(app.clone()), app, live, _threads: threads, _data: data }
-}
-
-impl Server {
-    async fn send(&self, request: Request<Body>) -> Response<Body> {
-        self.router.clone().oneshot(request).await.expect("a router always answers")
-    }
-
-    async fn get(&self, path: &str, cookie: Option<&str>) -> Response<Body> {
-        let mut request = Request::get(path);
-        if let Some(cookie) = cookie {
-            request = request.header(COOKIE, cookie);
-        }
-        self.send(request.body(Body::empty()).expect("a request")).await
-    }
-
-    async fn page(&self, path: &str) -> String {
-        let cookie = self.cookie();
-        let answer = self.get(path, Some(&cookie)).await;
-        assert_eq!(answer.status(), StatusCode::OK, "{path}");
-        text(answer).await
-    }
-
-    /// A session's cookie as a browser sends it back.
-    fn cookie(&self) -> String {
-        let set = self.app.doors.enter_by_token(TOKEN).expect("random bytes").expect("the token");
-        set.split(';').next().expect("a pair").to_owned()
-    }
-
-    async fn log_in(&self, token: &str) -> Response<Body> {
-        let form = Request::post("/login").header(CONTENT_TYPE, "application/x-www-form-urlencoded");
-        self.send(form.body(format!("token={token}&next=%2Fqueue").into()).expect("a request")).await
-    }
-
-    async fn join(&self, gpus: usize) {
-        let device = |i| DeviceInfo {
-            uuid: format!("gpu-{i}"),
-            kind: "V100".into(),
-            memory: 16 << 30,
-            budget: 16 << 30,
-            limit: None,
-            overcommit: false,
-            state: DeviceState::Usable,
-        };
-        let devices = (0..gpus).map(device).collect();
-        let info = WorkerInfo { name: "w".into(), devices, cpus: 8_000, memory: 1 << 40, lease: None };
-        self.live.command(Command::Join(info)).await.expect("a worker");
-    }
-
-    async fn submit(&self, user: &str, name: &str, tasks: Vec<TaskSpec>) -> String {
-        let spec = JobSpec { name: name.into(), tasks, ..JobSpec::default() };
-        let command = Command::Submit { user: user.into(), env: None, spec };
-        self.live.command(command).await.expect("a job").job.expect("its number").to_string()
-    }
-}
-
-fn task(name: &str, gpus: u16) -> TaskSpec {
-    let needs = Needs { gpus, ..Needs::default() };
-    TaskSpec { name: name.into(), command: vec!["true".into()], needs, ..TaskSpec::default() }
-}
-
-async fn text(answer: Response<Body>) -> String {
-    let bytes = axum::body::to_bytes(answer.into_body(), usize::MAX).await.expect("a body");
-    String::from_utf8(bytes.to_vec()).expect("text")
-}
-
-const PAGES: [&str; 6] = ["/", "/queue", "/finished", "/jobs/1", "/jobs/99", "/nowhere"];
+const PAGES: [&str; 7] = ["/", "/queue", "/finished", "/jobs/1", "/jobs/99", "/docs", "/nowhere"];
 
 #[tokio::test]
 async fn nothing_is_readable_without_login() {
@@ -141,29 +25,53 @@ async fn nothing_is_readable_without_login() {
             assert!(!text(answer).await.contains("secret-name"), "{path}");
         }
     }
-    for path in ["/login", "/assets/style.css", "/assets/live.js", "/assets/icon.svg"] {
+    for path in ["/login", "/assets/style.css", "/assets/live.js", "/assets/act.js", "/assets/icon.svg"] {
         assert_eq!(server.get(path, None).await.status(), StatusCode::OK, "{path}");
     }
 }
 
 #[tokio::test]
-async fn a_session_looks_but_changes_nothing() {
+async fn a_session_changes_something_only_from_its_own_pages() {
+    let server = server();
+    let (cookie, other) = (server.cookie(), server.cookie());
+    assert_eq!(server.get("/v1/jobs", Some(&cookie)).await.status(), StatusCode::OK);
+    let page = text(server.get("/", Some(&cookie)).await).await;
+    let (_, secret) = page.split_once("<meta name=\"csrf\" content=\"").expect("a secret");
+    let secret = &secret[..secret.find('"').expect("its end")];
+    let change = |cookie: &str, secret: &str| {
+        let request = Request::put("/v1/policy").header(CONTENT_TYPE, "application/json");
+        let request = request.header(COOKIE, cookie).header("x-warpyard-csrf", secret);
+        server.send(request.body("{\"name\":\"fifo\"}".into()).expect("a request"))
+    };
+    assert_eq!(change("", secret).await.status(), StatusCode::UNAUTHORIZED, "not without the cookie");
+    for wrong in ["", "made-up"] {
+        assert_eq!(change(&cookie, wrong).await.status(), StatusCode::FORBIDDEN);
+    }
+    assert_eq!(change(&other, secret).await.status(), StatusCode::FORBIDDEN, "not with another's");
+    assert_eq!(change(&cookie, secret).await.status(), StatusCode::OK);
+    let more = Request::post("/v1/login").header(COOKIE, &cookie).header("x-warpyard-csrf", secret);
+    let more = server.send(more.body(Body::empty()).expect("a request")).await;
+    assert_eq!(more.status(), StatusCode::FORBIDDEN, "a login makes no further logins");
+}
+
+#[tokio::test]
+async fn who_logs_out_is_out() {
     let server = server();
     let cookie = server.cookie();
-    assert_eq!(server.get("/v1/jobs", Some(&cookie)).await.status(), StatusCode::OK);
-    let change = |header, value: &str| {
-        let request =
-            Request::post("/v1/shutdown").header(CONTENT_TYPE, "application/json").header(header, value);
-        server.send(request.body("{}".into()).expect("a request"))
-    };
-    assert_eq!(change(COOKIE, &cookie).await.status(), StatusCode::UNAUTHORIZED);
-    assert_ne!(change(AUTHORIZATION, &format!("Bearer {TOKEN}")).await.status(), StatusCode::UNAUTHORIZED);
+    let page = text(server.get("/", Some(&cookie)).await).await;
+    let (_, secret) = page.split_once("<meta name=\"csrf\" content=\"").expect("a secret");
+    let leave = Request::post("/logout").header(COOKIE, &cookie);
+    let leave = leave.header("x-warpyard-csrf", &secret[..secret.find('"').expect("its end")]);
+    let left = server.send(leave.body(Body::empty()).expect("a request")).await;
+    assert!(left.headers()[SET_COOKIE].to_str().expect("text").contains("Max-Age=0"));
+    assert_eq!(server.get("/v1/jobs", Some(&cookie)).await.status(), StatusCode::UNAUTHORIZED);
 }
 
 #[tokio::test]
 async fn the_link_works_once() {
     let server = server();
-    let link = format!("/login?once={}", server.app.doors.once().expect("random bytes"));
+    let link =
+        format!("/login?once={}", server.app.doors.once(crate::who::Caller::Owner).expect("random bytes"));
     let head = Request::head(&link).body(Body::empty()).expect("a request");
     assert!(server.send(head).await.headers().get(SET_COOKIE).is_none(), "looking at it is not opening it");
     let first = server.get(&link, None).await;
@@ -223,7 +131,7 @@ async fn every_page_forbids_all_but_our_own_style_and_script() {
                 !page.contains(" style=") && !page.contains("<style") && !page.contains(" onclick="),
                 "{path}"
             );
-            let ours = page.matches("<script src=\"/assets/live.js\" defer></script>").count();
+            let ours = page.matches("<script src=\"/assets/").count();
             assert_eq!(page.matches("<script").count(), ours, "{path}");
         }
     }

@@ -4,6 +4,7 @@
 //! last event in it and catches up from the log when it is behind. Rows about events the log has pruned stay.
 
 use rusqlite::{Connection, OptionalExtension, Row, params};
+use std::ops::RangeInclusive;
 use std::path::Path;
 use warpyard_core::event::{How, Outcome, Then, What};
 use warpyard_core::{AttemptId, Cluster, Event, JobId, Span, TaskId, Time};
@@ -148,20 +149,29 @@ impl History {
         rows.collect()
     }
 
-    /// The latest attempts that ended between two moments, newest first.
+    /// The latest attempts that ended between two moments, newest first, without the first `skip`.
     pub fn latest(
         &self,
         user: Option<&str>,
         job: Option<JobId>,
-        since: Time,
-        before: Time,
+        ended: RangeInclusive<Time>,
+        skip: u32,
         most: u32,
     ) -> rusqlite::Result<Vec<AttemptRow>> {
-        let sql = "SELECT * FROM attempt WHERE ended >= ?1 AND ended < ?2 AND (?3 IS NULL OR user = ?3)
-                   AND (?4 IS NULL OR job = ?4) ORDER BY ended DESC LIMIT ?5";
+        let sql = "SELECT * FROM attempt WHERE ended >= ?1 AND ended <= ?2 AND (?3 IS NULL OR user = ?3)
+                   AND (?4 IS NULL OR job = ?4)
+                   ORDER BY ended DESC, job DESC, node DESC, position DESC, number DESC LIMIT ?5 OFFSET ?6";
         let mut query = self.db.prepare_cached(sql)?;
         let job = job.map(|j| j.0 as i64);
-        query.query_map(params![since.0 as i64, before.0 as i64, user, job, most], read_attempt)?.collect()
+        let (since, until) = (ended.start().0 as i64, ended.end().0 as i64);
+        query.query_map(params![since, until, user, job, most, skip], read_attempt)?.collect()
+    }
+
+    /// The attempts of a job, in order, without the first `skip`.
+    pub fn attempts_from(&self, job: JobId, skip: u32, most: u32) -> rusqlite::Result<Vec<AttemptRow>> {
+        let sql = "SELECT * FROM attempt WHERE job = ?1 ORDER BY node, position, number LIMIT ?2 OFFSET ?3";
+        let mut query = self.db.prepare_cached(sql)?;
+        query.query_map(params![job.0 as i64, most, skip], read_attempt)?.collect()
     }
 
     /// How long tasks of that name ran lately: same user, same job and task name, only those that succeeded.

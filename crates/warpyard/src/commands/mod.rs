@@ -9,6 +9,7 @@ pub(crate) mod down;
 pub(crate) mod gpus;
 pub(crate) mod history;
 pub(crate) mod info;
+pub(crate) mod login;
 pub(crate) mod logs;
 pub(crate) mod plan;
 pub(crate) mod policies;

@@ -15,12 +15,17 @@ pub(crate) struct Schema {
 enum What {
     /// The job document
     Job,
+    /// The HTTP interface, as OpenAPI 3.1
+    Openapi,
 }
 
 impl Schema {
     pub(crate) fn run(self, context: &Context) -> anyhow::Result<Exit> {
-        let What::Job = self.what;
-        let text = serde_json::to_string_pretty(&warpyard_api::job::job_schema())?;
+        let schema = match self.what {
+            What::Job => warpyard_api::job::job_schema(),
+            What::Openapi => warpyard_server::openapi(),
+        };
+        let text = serde_json::to_string_pretty(&schema)?;
         context.print(&(text + "\n"))?;
         Ok(Exit::Fine)
     }

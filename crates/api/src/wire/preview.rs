@@ -1,0 +1,41 @@
+//! What would become of a job that was not submitted.
+
+use super::{FreeDevice, StartRange};
+use crate::problem::Problem;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// What would become of a job if it were submitted now; nothing was.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Preview {
+    /// Whether its first task would start at once.
+    pub starts_now: bool,
+    /// Its place in line, counted from 1; nothing where it would start at once or waits for something else than room.
+    pub position: Option<u64>,
+    /// When its first task would likely start.
+    pub expected_start: Option<StartRange>,
+    /// Why it would wait, as lines to print.
+    pub why: Vec<String>,
+    /// What is free now.
+    pub free: Vec<FreeDevice>,
+    /// What would change if it asked for less.
+    pub alternatives: Vec<Alternative>,
+    /// What is odd about it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<Problem>,
+}
+
+/// What would become of a job that asked for something else.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Alternative {
+    /// The task that would ask for something else.
+    pub task: String,
+    /// What it would ask for, as an option: `--timeout 30m`.
+    pub change: String,
+    /// Whether its first task would then start at once.
+    pub starts_now: bool,
+    /// Its place in line then.
+    pub position: Option<u64>,
+    /// When its first task would then likely start.
+    pub expected_start: Option<StartRange>,
+}

@@ -1,0 +1,96 @@
+//! Every GPU, and whether some of them are free; also as plain text, for scripts.
+
+use super::Shared;
+use super::answer::Refusal;
+use crate::http::App;
+use crate::views;
+use axum::Json;
+use axum::extract::{Path, State};
+use axum::http::HeaderMap;
+use axum::http::header::{ACCEPT, CONTENT_TYPE, VARY};
+use axum::response::{IntoResponse, Response};
+use std::fmt::Write;
+use warpyard_api::job::DeviceRef;
+use warpyard_api::problem::{Problem, code};
+use warpyard_api::text::shown;
+use warpyard_api::wire::{FreeGpu, FreeView, GpuView};
+
+pub(crate) async fn all(app: &App) -> Result<Vec<GpuView>, crate::live::Stopped> {
+    let watched = app.watched.clone();
+    let look = move |f: &mut crate::follower::Follower| {
+        let watched = watched.as_ref().map(|w| w.lock().expect("nobody panics while looking at devices"));
+        views::gpus(f.cluster(), watched.as_deref())
+    };
+    app.live.read(look).await
+}
+
+pub(super) async fn list(State(app): Shared, headers: HeaderMap) -> Result<Response, Refusal> {
+    let gpus = all(&app).await?;
+    let accept = headers.get(ACCEPT).and_then(|v| v.to_str().ok()).unwrap_or_default();
+    if accept.trim_start().starts_with("text/plain") {
+        let headers = [(CONTENT_TYPE, "text/plain; charset=utf-8"), (VARY, "accept")];
+        return Ok((headers, as_text(&gpus)).into_response());
+    }
+    Ok(([(VARY, "accept")], Json(gpus)).into_response())
+}
+
+/// One line each: id, type, memory promised of all, and who is there; a tab between.
+fn as_text(gpus: &[GpuView]) -> String {
+    let gib = |bytes: u64| bytes as f64 / (1u64 << 30) as f64;
+    let mut out = String::new();
+    for gpu in gpus {
+        let who: Vec<_> =
+            gpu.tasks.iter().map(|t| format!("{}({})", shown(&t.task), shown(&t.user))).collect();
+        let state = match occupied(gpu) {
+            None => "free".to_owned(),
+            Some(why) if who.is_empty() => why,
+            Some(_) => who.join(" "),
+        };
+        writeln!(
+            out,
+            "{}\t{}\t{:.1}/{:.1} GiB\t{state}",
+            shown(&gpu.id),
+            shown(&gpu.kind),
+            gib(gpu.memory_bytes.saturating_sub(gpu.free_bytes)),
+            gib(gpu.memory_bytes)
+        )
+        .expect("a string takes all");
+    }
+    out
+}
+
+/// Why a GPU is not free.
+fn occupied(gpu: &GpuView) -> Option<String> {
+    let whose = |t: &warpyard_api::wire::GpuTask| format!("{} of {}", shown(&t.task), shown(&t.user));
+    gpu.unavailable.as_deref().map(|why| shown(why).into_owned()).or_else(|| {
+        (!gpu.tasks.is_empty()).then(|| gpu.tasks.iter().map(whose).collect::<Vec<_>>().join(", "))
+    })
+}
+
+pub(super) async fn free(State(app): Shared, Path(ids): Path<String>) -> Result<Json<FreeView>, Refusal> {
+    let gpus = all(&app).await?;
+    let mut found: Vec<FreeGpu> = Vec::new();
+    for id in ids.split(',').map(str::trim).filter(|id| !id.is_empty()) {
+        let wanted: DeviceRef = id.parse().map_err(|_| {
+            Problem::new(code::BAD_DEVICE, "", format!("'{id}' does not name a device"))
+                .with_help("a device is a number, or its worker's name and its number there: gpu1/0")
+        })?;
+        let mine = gpus.iter().filter(|g| {
+            wanted.worker().is_none_or(|w| w == g.worker) && u64::from(g.index) == u64::from(wanted.index())
+        });
+        let before = found.len();
+        for gpu in mine {
+            let why = occupied(gpu);
+            let entry = FreeGpu { id: gpu.id.clone(), free: why.is_none(), why };
+            if !found.contains(&entry) {
+                found.push(entry);
+            }
+        }
+        if found.len() == before && !gpus.iter().any(|g| u64::from(g.index) == u64::from(wanted.index())) {
+            return Err(Problem::new(code::NO_SUCH_DEVICE, "", format!("there is no device {id}"))
+                .with_help("`warpyard gpus` lists the devices with their numbers")
+                .into());
+        }
+    }
+    Ok(Json(FreeView { free: !found.is_empty() && found.iter().all(|g| g.free), gpus: found }))
+}

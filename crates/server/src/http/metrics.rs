@@ -1,0 +1,116 @@
+//! The figures Prometheus asks for, in its text form. `docs/metrics.md` lists the names; a test holds both to it.
+
+use super::answer::Refusal;
+use super::{Shared, gpus};
+use crate::views;
+use axum::extract::State;
+use axum::http::header::CONTENT_TYPE;
+use axum::response::{IntoResponse, Response};
+use std::fmt::{Display, Write};
+use warpyard_api::wire::{Counts, State as Standing, WorkerState};
+
+pub(super) async fn metrics(State(app): Shared) -> Result<Response, Refusal> {
+    let devices = gpus::all(&app).await?;
+    let look = |f: &mut crate::follower::Follower| {
+        let cluster = f.cluster();
+        let mut tasks = Counts::default();
+        for job in cluster.jobs().iter().filter(|j| j.finished.is_none()) {
+            for node in &job.nodes {
+                let (mut counts, _) = views::tally(job, node);
+                Standing::ALL.into_iter().for_each(|s| *tasks.of(s) += *counts.of(s));
+            }
+        }
+        let policy = cluster.policy().name.clone();
+        (tasks, views::workers(cluster), policy, cluster.seq(), f.measures())
+    };
+    let (mut tasks, workers, policy, seq, measures) = app.live.read(look).await?;
+    let mut text = Text::default();
+    text.family("warpyard_info", "gauge", "The server: its version and the policy in force.");
+    text.sample("warpyard_info", &[("version", env!("CARGO_PKG_VERSION")), ("policy", &policy)], 1);
+    text.family(
+        "warpyard_tasks",
+        "gauge",
+        "Tasks of jobs that are not over, by state; ready is the queue's depth.",
+    );
+    for state in Standing::ALL {
+        text.sample("warpyard_tasks", &[("state", state.word())], *tasks.of(state));
+    }
+    text.family("warpyard_workers", "gauge", "Workers by state.");
+    for (state, word) in
+        [(WorkerState::Up, "up"), (WorkerState::Draining, "draining"), (WorkerState::Lost, "lost")]
+    {
+        text.sample(
+            "warpyard_workers",
+            &[("state", word)],
+            workers.iter().filter(|w| w.state == state).count(),
+        );
+    }
+    type Of = fn(&warpyard_api::wire::GpuView) -> Option<f64>;
+    let per_device: [(&str, &str, Of); 6] = [
+        ("warpyard_device_memory_bytes", "Memory a device has.", |g| Some(g.memory_bytes as f64)),
+        ("warpyard_device_used_bytes", "Memory of a device that tasks were promised or have.", |g| {
+            Some(g.used_bytes as f64)
+        }),
+        ("warpyard_device_tasks", "Tasks on a device.", |g| Some(g.tasks.len() as f64)),
+        ("warpyard_device_utilisation_ratio", "How busy a device is, of one; where it tells.", |g| {
+            g.utilisation_percent.map(|p| f64::from(p) / 100.0)
+        }),
+        ("warpyard_device_temperature_celsius", "How hot a device is; where it tells.", |g| {
+            g.temperature_celsius.map(f64::from)
+        }),
+        ("warpyard_device_power_watts", "The power a device draws; where it tells.", |g| {
+            g.power_watts.map(f64::from)
+        }),
+    ];
+    for (name, help, of) in per_device {
+        text.family(name, "gauge", help);
+        for gpu in &devices {
+            if let Some(value) = of(gpu) {
+                text.sample(name, &[("device", &gpu.id), ("type", &gpu.kind)], value);
+            }
+        }
+    }
+    text.family("warpyard_events_total", "counter", "Events there ever were.");
+    text.sample("warpyard_events_total", &[], seq);
+    for (name, help, histogram) in [
+        ("warpyard_wait_seconds", "From being ready to being placed.", &measures.wait),
+        (
+            "warpyard_plan_seconds",
+            "Deciding and planning of one turn of the engine, without the commit.",
+            &measures.plan,
+        ),
+        ("warpyard_commit_seconds", "Bringing the events of one turn to the disk.", &measures.commit),
+        ("warpyard_event_lag_seconds", "From an event to its being answered from and shown.", &measures.lag),
+    ] {
+        text.family(name, "histogram", help);
+        let (buckets, count, sum) = histogram.read();
+        for (le, below) in buckets {
+            text.sample(&format!("{name}_bucket"), &[("le", &le.to_string())], below);
+        }
+        text.sample(&format!("{name}_bucket"), &[("le", "+Inf")], count);
+        text.sample(&format!("{name}_sum"), &[], sum);
+        text.sample(&format!("{name}_count"), &[], count);
+    }
+    Ok(([(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text.0).into_response())
+}
+
+#[derive(Default)]
+struct Text(String);
+
+impl Text {
+    fn family(&mut self, name: &str, kind: &str, help: &str) {
+        writeln!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}").expect("a string takes all");
+    }
+
+    fn sample(&mut self, name: &str, labels: &[(&str, &str)], value: impl Display) {
+        let label = |(key, value): &(&str, &str)| {
+            let value = value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
+            format!("{key}=\"{value}\"")
+        };
+        let labels = match labels {
+            [] => String::new(),
+            some => format!("{{{}}}", some.iter().map(label).collect::<Vec<_>>().join(",")),
+        };
+        writeln!(self.0, "{name}{labels} {value}").expect("a string takes all");
+    }
+}

@@ -1,0 +1,144 @@
+//! Submitting a job, or only saying what would become of it.
+
+use super::answer::Refusal;
+use super::{App, By, Shared};
+use crate::clock::system_now;
+use crate::convert::{self, Defaults};
+use crate::expect::{Foreseen, Outlook};
+use crate::idempotency::Known;
+use axum::extract::rejection::{JsonRejection, QueryRejection};
+use axum::extract::{Query, State};
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use axum::{Extension, Json};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use std::sync::Arc;
+use warpyard_api::job::{ReadOptions, read_value};
+use warpyard_api::problem::{Problem, code};
+use warpyard_api::quantity::{ByteSize, Micros};
+use warpyard_api::wire::{Alternative, Preview, Submit, Submitted};
+use warpyard_core::spec::{JobSpec, TaskSpec};
+use warpyard_core::{Command, JobId, Span};
+
+/// How a submission is meant.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct SubmitQuery {
+    /// Only say what would become of it.
+    #[serde(default)]
+    dry_run: bool,
+}
+
+pub(super) async fn submit(
+    State(app): Shared,
+    Extension(who): By,
+    query: Result<Query<SubmitQuery>, QueryRejection>,
+    body: Result<Json<Submit>, JsonRejection>,
+) -> Result<Response, Refusal> {
+    let Query(SubmitQuery { dry_run }) = query?;
+    let Json(mut submit) = body?;
+    let user = who.submits_for(submit.user.take())?;
+    app.must_have_account(&user)?;
+    submit.user = Some(user.clone());
+    if dry_run {
+        return Ok(Json(preview(&app, user, submit).await?).into_response());
+    }
+    let content = serde_json::to_vec(&submit).map_err(Refusal::internal)?;
+    if let Some(key) = &submit.idempotency_key {
+        match app.keys.look(key, &content) {
+            Known::New => {}
+            Known::Same(job) => return Ok(created(job, vec![])),
+            Known::Other => {
+                let detail = "this idempotency key was used before for another job";
+                return Err(Problem::new(code::IDEMPOTENCY_MISMATCH, "", detail).into());
+            }
+        }
+    }
+    let key = submit.idempotency_key.clone();
+    let env = (!submit.env.is_empty()).then(|| Arc::new(submit.env.clone()));
+    let (mut spec, warnings) = read(&app, submit).await?;
+    spec.origin = who.origin();
+    let answer = app.live.command(Command::Submit { user, env, spec }).await?;
+    let job = answer.job.ok_or_else(|| Refusal::internal("a submission made no job"))?;
+    if let Some(key) = key {
+        app.keys.remember(key, content, job);
+    }
+    Ok(created(job, warnings))
+}
+
+fn created(job: JobId, warnings: Vec<Problem>) -> Response {
+    (StatusCode::CREATED, Json(Submitted { job: job.to_string(), warnings })).into_response()
+}
+
+/// The job as the core takes it, and what is odd about it.
+async fn read(app: &App, submit: Submit) -> Result<(JobSpec, Vec<Problem>), Refusal> {
+    let checked = read_value(&submit.doc, ReadOptions { default_name: None, accept_user: false })?;
+    let defaults = Defaults { workdir: submit.workdir, ..app.defaults.clone() };
+    let warnings = checked.warnings;
+    let spec = app.live.read(move |f| convert::job_spec(f.cluster(), &checked.doc, &defaults)).await??;
+    Ok((spec, warnings))
+}
+
+/// What would become of a job if it were submitted now.
+async fn preview(app: &App, user: String, submit: Submit) -> Result<Preview, Refusal> {
+    let (spec, warnings) = read(app, submit).await?;
+    let look = {
+        let (user, spec) = (user.clone(), spec.clone());
+        move |f: &mut crate::follower::Follower| {
+            f.policy().accept(f.cluster().view(), &spec)?;
+            let mut outlook = Outlook::of(f, system_now());
+            outlook.recall(f, &user, &spec);
+            Ok::<_, warpyard_core::Rejected>(outlook)
+        }
+    };
+    let outlook = app.live.read(look).await?.map_err(convert::problem)?;
+    let foresee = move || {
+        let foreseen = outlook.foresee(&user, &spec)?;
+        let alternatives = if foreseen.starts_now { vec![] } else { lesser(&outlook, &user, &spec) };
+        Ok::<_, warpyard_core::Rejected>((foreseen, alternatives))
+    };
+    let (foreseen, alternatives) =
+        tokio::task::spawn_blocking(foresee).await.map_err(Refusal::internal)?.map_err(convert::problem)?;
+    let Foreseen { starts_now, position, expected_start, why, free } = foreseen;
+    Ok(Preview { starts_now, position, expected_start, why, free, alternatives, warnings })
+}
+
+/// What would become of the job if its first task that could start asked for less.
+fn lesser(outlook: &Outlook, user: &str, spec: &JobSpec) -> Vec<Alternative> {
+    let Some(first) = spec.tasks.iter().position(|t| t.after.is_empty()) else { return vec![] };
+    let mut changes: Vec<(String, TaskSpec)> = Vec::new();
+    let task = &spec.tasks[first];
+    let mut add = |change: String, alter: &dyn Fn(&mut TaskSpec)| {
+        let mut other = task.clone();
+        alter(&mut other);
+        changes.push((change, other));
+    };
+    if let Some(timeout) = task.timeout {
+        for part in [2, 4] {
+            let shorter = Span((timeout.0 / part / 1_000_000).max(1) * 1_000_000);
+            let also = task.expected.map(|e| e.min(shorter));
+            add(format!("--timeout {}", Micros(shorter.0)), &|t| {
+                (t.timeout, t.expected) = (Some(shorter), also);
+            });
+        }
+    }
+    if task.needs.gpus > 0 {
+        let asked = task.needs.gpu_memory.unwrap_or_else(|| outlook.largest_device());
+        let half = ByteSize((asked / 2) >> 20 << 20);
+        if half.0 > 0 {
+            add(format!("--gpu-memory {half}"), &|t| t.needs.gpu_memory = Some(half.0));
+        }
+    }
+    if task.needs.gpus > 1 {
+        let fewer = task.needs.gpus / 2;
+        add(format!("--gpus {fewer}"), &|t| t.needs.gpus = fewer);
+    }
+    let foreseen = changes.into_iter().filter_map(|(change, task)| {
+        let (mut other, name) = (spec.clone(), task.name.clone());
+        other.tasks[first] = task;
+        let Foreseen { starts_now, position, expected_start, .. } = outlook.foresee(user, &other).ok()?;
+        Some(Alternative { task: name, change, starts_now, position, expected_start })
+    });
+    foreseen.collect()
+}

@@ -1,0 +1,113 @@
+//! Everything that can be asked over HTTP, in the order it is described.
+
+use super::endpoint::{Endpoint, get, post, put};
+use super::{act, doors, gpus, jobs, machine, preview, spec};
+use axum::Json;
+use warpyard_api::wire::{
+    Acted, FreeView, GpuView, HistoryFilter, HistoryRow, InfoView, JobFilter, JobView, LogFilter, LoginView,
+    Notice, Page, PolicySet, PolicyView, Preview, Priority, Rebuilt, Retry, Shutdown, Submit, Submitted,
+    TaskView, WhyView, WorkerView,
+};
+
+/// The table.
+pub(super) fn endpoints() -> Vec<Endpoint> {
+    let mut all = jobs_part();
+    all.extend(machine_part());
+    all
+}
+
+fn jobs_part() -> Vec<Endpoint> {
+    vec![
+        get("/v1/jobs", "List jobs, those that are not over unless asked; paged by cursor.", jobs::list)
+            .query::<JobFilter>()
+            .gives::<Page<JobView>>(),
+        post(
+            "/v1/jobs",
+            "Submit a job, or with `dry_run=true` only say what would become of it.",
+            preview::submit,
+        )
+        .query::<preview::SubmitQuery>()
+        .takes::<Submit>()
+        .gives_as::<Submitted>(201, "It was submitted, now or before with the same idempotency key.")
+        .gives_as::<Preview>(200, "With `dry_run=true`: what would become of it; nothing was changed."),
+        get("/v1/jobs/{id}", "A job with its tasks and attempts; can wait for its end.", jobs::show)
+            .query::<jobs::ShowQuery>()
+            .gives::<JobView>(),
+        get("/v1/jobs/{id}/tasks", "The tasks of a job, arrays unfolded; paged by cursor.", jobs::tasks)
+            .query::<jobs::Cursor>()
+            .gives::<Page<TaskView>>(),
+        get("/v1/jobs/{id}/attempts", "Every attempt of a job's tasks; paged by cursor.", jobs::attempts)
+            .query::<jobs::Cursor>()
+            .gives::<Page<HistoryRow>>(),
+        get("/v1/jobs/{id}/why", "Why a job or task waits, and when it will likely start.", jobs::why)
+            .gives::<WhyView>(),
+        get(
+            "/v1/jobs/{id}/logs",
+            "What a task printed, whole, by the header Range, or followed to its end.",
+            jobs::logs,
+        )
+        .query::<LogFilter>()
+        .gives_text("text/plain", "What it printed.")
+        .gives_part(),
+        post("/v1/jobs/{id}/cancel", "Cancel jobs or tasks.", act::cancel).gives::<Acted>(),
+        post("/v1/jobs/{id}/retry", "Run jobs again, or only what of them did not succeed.", act::retry)
+            .takes::<Retry>()
+            .gives::<Acted>(),
+        post("/v1/jobs/{id}/hold", "Hold jobs back.", act::hold).gives::<Acted>(),
+        post("/v1/jobs/{id}/release", "Let held jobs go on.", act::release).gives::<Acted>(),
+        post("/v1/jobs/{id}/pause", "Pause the running tasks of jobs.", act::pause).gives::<Acted>(),
+        post("/v1/jobs/{id}/resume", "Let paused tasks go on.", act::resume).gives::<Acted>(),
+        post("/v1/jobs/{id}/priority", "Change how urgent jobs are.", act::priority)
+            .takes::<Priority>()
+            .gives::<Acted>(),
+        get("/v1/history", "Attempts that ended, the last first; paged by cursor.", machine::history)
+            .query::<HistoryFilter>()
+            .gives::<Page<HistoryRow>>(),
+    ]
+}
+
+fn machine_part() -> Vec<Endpoint> {
+    vec![
+        get("/v1/gpus", "Every GPU and who is on it; as text with `Accept: text/plain`.", gpus::list)
+            .gives::<Vec<GpuView>>()
+            .gives_text("text/plain", "One line for each GPU."),
+        get("/v1/gpus/{ids}/free", "Whether all of some GPUs are free: `0,1`, or `worker/0`.", gpus::free)
+            .gives::<FreeView>(),
+        get("/v1/workers", "Every worker.", machine::workers).gives::<Vec<WorkerView>>(),
+        post(
+            "/v1/workers/{id}/drain",
+            "Let a worker finish what it has and give it no more.",
+            machine::drain,
+        )
+        .gives::<WorkerView>(),
+        post("/v1/workers/{id}/resume", "Give a drained worker tasks again.", machine::resume)
+            .gives::<WorkerView>(),
+        get("/v1/policies", "Every policy, the one in force marked.", machine::policies)
+            .gives::<Vec<PolicyView>>(),
+        put("/v1/policy", "Put another policy, or other parameters, in force.", machine::set_policy)
+            .takes::<PolicySet>()
+            .gives::<PolicyView>(),
+        get(
+            "/v1/events",
+            "Word of every change, as server-sent events; goes on after `Last-Event-ID`.",
+            machine::events,
+        )
+        .query::<machine::EventsQuery>()
+        .gives_as::<Notice>(200, "Each event's data is one of these."),
+        get("/v1/info", "What the server is.", machine::info).gives::<InfoView>(),
+        get("/v1/schema/job", "The form of the job document, as JSON Schema.", async || {
+            Json(warpyard_api::job::job_schema())
+        })
+        .gives::<serde_json::Value>(),
+        get("/v1/openapi.json", "This description.", async || Json(spec::openapi()))
+            .gives::<serde_json::Value>(),
+        get("/metrics", "Figures for Prometheus.", super::metrics::metrics)
+            .gives_text("text/plain", "The figures."),
+        post("/v1/login", "A link that lets one person into the pages.", doors::login).gives::<LoginView>(),
+        post("/v1/shutdown", "Stop the server.", machine::shutdown)
+            .takes::<Shutdown>()
+            .gives_nothing(202, "It is stopping."),
+        post("/v1/admin/rebuild", "Make the derived tables again from the log.", machine::rebuild)
+            .gives::<Rebuilt>(),
+    ]
+}

@@ -1,0 +1,151 @@
+//! The interface over HTTP: what scripts rely on.
+
+use crate::testing::{TOKEN, server, task, text};
+use axum::body::Body;
+use axum::http::header::{
+    ACCEPT, ACCEPT_ENCODING, AUTHORIZATION, CONTENT_ENCODING, CONTENT_RANGE, ETAG, IF_NONE_MATCH, RANGE,
+};
+use axum::http::{Request, StatusCode};
+use serde_json::json;
+use warpyard_core::{AttemptId, JobId, TaskId};
+use warpyard_worker::agent::log_dir;
+
+fn get(path: &str) -> axum::http::request::Builder {
+    Request::get(path).header(AUTHORIZATION, format!("Bearer {TOKEN}"))
+}
+
+fn empty(request: axum::http::request::Builder) -> Request<Body> {
+    request.body(Body::empty()).expect("a request")
+}
+
+#[tokio::test]
+async fn what_did_not_change_is_not_sent_again() {
+    let server = server();
+    server.join(1).await;
+    let first = server.send(empty(get("/v1/policies"))).await;
+    let tag = first.headers()[ETAG].clone();
+    let again =
+        |tag: &axum::http::HeaderValue| server.send(empty(get("/v1/policies").header(IF_NONE_MATCH, tag)));
+    let same = again(&tag).await;
+    assert_eq!(same.status(), StatusCode::NOT_MODIFIED);
+    assert_eq!(text(same).await, "");
+    server.json("PUT", "/v1/policy", Some(json!({"name": "fifo"}))).await;
+    assert_eq!(again(&tag).await.status(), StatusCode::OK, "another policy is in force");
+}
+
+#[tokio::test]
+async fn long_answers_are_compressed_for_whoever_can_read_that() {
+    let server = server();
+    let plain = server.send(empty(get("/v1/openapi.json"))).await;
+    assert!(!plain.headers().contains_key(CONTENT_ENCODING));
+    let plain = text(plain).await.len();
+    let small = server.send(empty(get("/v1/openapi.json").header(ACCEPT_ENCODING, "gzip"))).await;
+    assert_eq!(small.headers()[CONTENT_ENCODING], "gzip");
+    let small = axum::body::to_bytes(small.into_body(), usize::MAX).await.expect("a body").len();
+    assert!(small * 3 < plain, "{small} of {plain}");
+    let stream = server.send(empty(get("/v1/events").header(ACCEPT_ENCODING, "gzip"))).await;
+    assert!(!stream.headers().contains_key(CONTENT_ENCODING), "a stream would wait in the compressor");
+}
+
+#[tokio::test]
+async fn a_dry_run_tells_the_place_and_changes_nothing() {
+    let server = server();
+    server.join(2).await;
+    let doc = |gpus: u32, timeout: &str| json!({"doc": {"name": "try", "command": "true", "gpus": gpus, "timeout": timeout}});
+    let before = server.json("GET", "/v1/info", None).await;
+    let now = server.json("POST", "/v1/jobs?dry_run=true", Some(doc(2, "1h"))).await;
+    assert_eq!((&now["starts_now"], &now["position"]), (&json!(true), &json!(null)), "{now}");
+    server.submit("ann", "holds", vec![task("t", 1)]).await;
+    server.submit("ann", "first", vec![task("t", 2)]).await;
+    let waits = server.json("POST", "/v1/jobs?dry_run=true", Some(doc(2, "1h"))).await;
+    assert_eq!((&waits["starts_now"], &waits["position"]), (&json!(false), &json!(2)), "{waits}");
+    assert_eq!(waits["why"], json!(["nothing that is free now is enough"]));
+    let changes: Vec<_> =
+        waits["alternatives"].as_array().expect("a list").iter().map(|a| a["change"].clone()).collect();
+    assert_eq!(changes, ["--timeout 30m", "--timeout 15m", "--gpu-memory 8GiB", "--gpus 1"]);
+    let wrong = server.ask("POST", "/v1/jobs?dry_run=true", Some(doc(3, "1h"))).await;
+    assert_eq!(wrong.status(), StatusCode::UNPROCESSABLE_ENTITY, "refused as it would be");
+    let after = server.json("GET", "/v1/info", None).await;
+    assert_eq!(before["waiting"], json!(0));
+    assert_eq!((&after["running"], &after["waiting"]), (&json!(1), &json!(1)), "only what was submitted");
+}
+
+#[tokio::test]
+async fn scripts_ask_whether_gpus_are_free() {
+    let server = server();
+    server.join(2).await;
+    server.submit("ann", "holds", vec![task("t", 1)]).await;
+    let free =
+        async |ids: &str| server.json("GET", &format!("/v1/gpus/{ids}/free"), None).await["free"].clone();
+    assert_eq!(
+        [free("0").await, free("1").await, free("0,1").await, free("w%2F1").await],
+        [false, true, false, true]
+    );
+    let none = server.ask("GET", "/v1/gpus/7/free", None).await;
+    assert_eq!(none.status(), StatusCode::UNPROCESSABLE_ENTITY);
+    let table = text(server.send(empty(get("/v1/gpus").header(ACCEPT, "text/plain"))).await).await;
+    assert_eq!(table, "w/0\tV100\t16.0/16.0 GiB\t1(ann)\nw/1\tV100\t0.0/16.0 GiB\tfree\n");
+}
+
+#[tokio::test]
+async fn a_part_of_a_log_can_be_asked_for() {
+    let server = server();
+    server.join(1).await;
+    server.submit("ann", "prints", vec![task("t", 1)]).await;
+    let attempt = AttemptId { task: TaskId { job: JobId(1), node: 0, index: 0 }, number: 1 };
+    let dir = log_dir(&server.app.data, attempt);
+    std::fs::create_dir_all(&dir).expect("a directory");
+    std::fs::write(dir.join("log"), "0123456789").expect("a log");
+    let part = |range: &'static str| server.send(empty(get("/v1/jobs/1/logs").header(RANGE, range)));
+    for (range, says, text_of) in [
+        ("bytes=2-4", "bytes 2-4/10", "234"),
+        ("bytes=8-", "bytes 8-9/10", "89"),
+        ("bytes=-3", "bytes 7-9/10", "789"),
+    ] {
+        let answer = part(range).await;
+        assert_eq!(answer.status(), StatusCode::PARTIAL_CONTENT, "{range}");
+        assert_eq!(answer.headers()[CONTENT_RANGE], says);
+        assert_eq!(text(answer).await, text_of);
+    }
+    for beyond in ["bytes=10-", "bytes=5-2", "lines=1-2"] {
+        assert_eq!(part(beyond).await.status(), StatusCode::RANGE_NOT_SATISFIABLE, "{beyond}");
+    }
+}
+
+#[tokio::test]
+async fn every_figure_is_in_the_documentation_and_the_dashboard_uses_no_other() {
+    let server = server();
+    server.join(1).await;
+    server.submit("ann", "one", vec![task("t", 1)]).await;
+    let figures = text(server.ask("GET", "/metrics", None).await).await;
+    let names: Vec<_> =
+        figures.lines().filter_map(|l| l.strip_prefix("# TYPE ")?.split(' ').next()).collect();
+    let table = include_str!("../../../../docs/metrics.md");
+    for name in &names {
+        assert!(table.contains(&format!("| `{name}` |")), "{name} is not in docs/metrics.md");
+    }
+    assert_eq!(table.matches("| `warpyard_").count(), names.len(), "and no other is");
+    let dashboard = include_str!("../../../../docs/grafana.json");
+    for (at, _) in dashboard.match_indices("warpyard_") {
+        let name: String =
+            dashboard[at..].chars().take_while(|c| c.is_ascii_lowercase() || *c == '_').collect();
+        assert!(names.contains(&name.trim_end_matches("_bucket")), "{name}");
+    }
+    assert!(figures.contains("warpyard_tasks{state=\"placed\"} 1"), "{figures}");
+    assert!(figures.contains("warpyard_wait_seconds_count 1"), "{figures}");
+}
+
+#[tokio::test]
+async fn tasks_and_attempts_come_in_pages() {
+    let server = server();
+    let array = Some(warpyard_core::spec::Array { ranges: vec![(1, 1500, 1)], at_once: None });
+    server.join(1).await;
+    server.submit("ann", "many", vec![warpyard_core::spec::TaskSpec { array, ..task("t", 1) }]).await;
+    let first = server.json("GET", "/v1/jobs/1/tasks", None).await;
+    assert_eq!((first["items"].as_array().map(Vec::len), &first["next"]), (Some(1000), &json!("1000")));
+    let rest = server.json("GET", "/v1/jobs/1/tasks?cursor=1000", None).await;
+    assert_eq!((rest["items"].as_array().map(Vec::len), &rest["next"]), (Some(500), &json!(null)));
+    assert_eq!(rest["items"][0]["index"], 1001);
+    let attempts = server.json("GET", "/v1/jobs/1/attempts", None).await;
+    assert_eq!(attempts["items"].as_array().map(Vec::len), Some(1));
+}

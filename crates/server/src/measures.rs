@@ -1,0 +1,77 @@
+//! How long things take, counted as they happen: what the figures for Prometheus are made of.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+/// Upper ends of the classes of what the engine does, in seconds.
+const QUICK: &[f64] = &[0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0];
+
+/// Upper ends of the classes of what people wait for, in seconds.
+const PATIENT: &[f64] = &[0.1, 1.0, 10.0, 60.0, 300.0, 900.0, 3600.0, 14_400.0, 86_400.0];
+
+/// What is counted.
+pub(crate) struct Measures {
+    /// From being ready to being placed.
+    pub(crate) wait: Histogram,
+    /// A turn of the engine, without its commit.
+    pub(crate) plan: Histogram,
+    /// The commit of a turn.
+    pub(crate) commit: Histogram,
+    /// From an event to when whoever asks is told of it.
+    pub(crate) lag: Histogram,
+}
+
+impl Default for Measures {
+    fn default() -> Measures {
+        let quick = || Histogram::new(QUICK);
+        Measures { wait: Histogram::new(PATIENT), plan: quick(), commit: quick(), lag: quick() }
+    }
+}
+
+/// How often what took how long.
+pub(crate) struct Histogram {
+    ends: &'static [f64],
+    /// How many fell into each class, and beyond the last.
+    counts: Vec<AtomicU64>,
+    micros: AtomicU64,
+}
+
+impl Histogram {
+    fn new(ends: &'static [f64]) -> Histogram {
+        let counts = (0..=ends.len()).map(|_| AtomicU64::new(0)).collect();
+        Histogram { ends, counts, micros: AtomicU64::new(0) }
+    }
+
+    pub(crate) fn saw(&self, took: Duration) {
+        let seconds = took.as_secs_f64();
+        let class = self.ends.partition_point(|end| *end < seconds);
+        self.counts[class].fetch_add(1, Relaxed);
+        self.micros.fetch_add(took.as_micros() as u64, Relaxed);
+    }
+
+    /// For each upper end how many were not above it, how many there were, and their sum in seconds.
+    pub(crate) fn read(&self) -> (Vec<(f64, u64)>, u64, f64) {
+        let mut below = 0;
+        let mut class = |(end, count): (&f64, &AtomicU64)| {
+            below += count.load(Relaxed);
+            (*end, below)
+        };
+        let buckets: Vec<_> = self.ends.iter().zip(&self.counts).map(&mut class).collect();
+        let all = below + self.counts[self.ends.len()].load(Relaxed);
+        (buckets, all, self.micros.load(Relaxed) as f64 / 1e6)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_length_is_in_its_class_and_all_above() {
+        let histogram = Histogram::new(&[0.1, 1.0]);
+        for millis in [50, 100, 500, 2_000] {
+            histogram.saw(Duration::from_millis(millis));
+        }
+        assert_eq!(histogram.read(), (vec![(0.1, 2), (1.0, 3)], 4, 2.65));
+    }
+}

@@ -1,0 +1,150 @@
+//! A server without a network, for tests of what it answers.
+
+use crate::clock::system_now;
+use crate::convert::Defaults;
+use crate::follower::Follower;
+use crate::http::{App, router};
+use crate::idempotency::Keys;
+use crate::live::{Live, Threads};
+use crate::pages::Doors;
+use crate::store::{History, Log};
+use axum::Router;
+use axum::body::Body;
+use axum::http::header::{AUTHORIZATION, CONTENT_TYPE, COOKIE};
+use axum::http::{Request, Response, StatusCode};
+use std::sync::Arc;
+use tower::ServiceExt;
+use warpyard_core::engine::Engine;
+use warpyard_core::event::WorkerInfo;
+use warpyard_core::pool::{DeviceInfo, DeviceState};
+use warpyard_core::spec::{JobSpec, Needs, TaskSpec};
+use warpyard_core::{Cluster, Command, Span};
+use warpyard_policies::{POLICIES, default_policy};
+
+pub(crate) const TOKEN: &str = "0123456789abcdef";
+
+/// A server without a network, a worker's promise without a worker.
+pub(crate) struct Server {
+    router: Router,
+    pub(crate) app: Arc<App>,
+    pub(crate) live: Live,
+    _threads: Threads,
+    _data: tempfile::TempDir,
+}
+
+pub(crate) fn server() -> Server {
+    let data = tempfile::tempdir().expect("a directory");
+    let log_path = data.path().join("log.db");
+    let log = Log::open(&log_path).expect("a log");
+    let engine = || Engine::new(Cluster::new(default_policy()), POLICIES, system_now()).expect("a policy");
+    let history = History::open(&data.path().join("history.db")).expect("tables");
+    let follower = Follower::new(engine(), history, &log, log_path, Span(u64::MAX / 4)).expect("a follower");
+    let notices = follower.notices();
+    let (live, threads) = Live::start(engine(), log, follower, || {});
+    let app = Arc::new(App {
+        live: live.clone(),
+        doors: Doors::new(TOKEN.into(), 7700),
+        notices,
+        outlooks: Arc::default(),
+        data: data.path().to_owned(),
+        url: "http://127.0.0.1:7700".into(),
+        defaults: Defaults { timeout: None, workdir: None },
+        policies: POLICIES,
+        watched: None,
+        keys: Keys::default(),
+        started: system_now(),
+        sharing: None,
+        stop: tokio::sync::mpsc::unbounded_channel().0,
+    });
+    Server { router: router(app.clone()), app, live, _threads: threads, _data: data }
+}
+
+impl Server {
+    pub(crate) async fn send(&self, request: Request<Body>) -> Response<Body> {
+        self.router.clone().oneshot(request).await.expect("a router always answers")
+    }
+
+    pub(crate) async fn get(&self, path: &str, cookie: Option<&str>) -> Response<Body> {
+        let mut request = Request::get(path);
+        if let Some(cookie) = cookie {
+            request = request.header(COOKIE, cookie);
+        }
+        self.send(request.body(Body::empty()).expect("a request")).await
+    }
+
+    pub(crate) async fn page(&self, path: &str) -> String {
+        let cookie = self.cookie();
+        let answer = self.get(path, Some(&cookie)).await;
+        assert_eq!(answer.status(), StatusCode::OK, "{path}");
+        text(answer).await
+    }
+
+    /// Asks with the token.
+    pub(crate) async fn ask(
+        &self,
+        method: &str,
+        path: &str,
+        json: Option<serde_json::Value>,
+    ) -> Response<Body> {
+        let request = Request::builder().method(method).uri(path);
+        let request = request.header(AUTHORIZATION, format!("Bearer {TOKEN}"));
+        let request = request.header(CONTENT_TYPE, "application/json");
+        let body = json.map_or(Body::empty(), |json| json.to_string().into());
+        self.send(request.body(body).expect("a request")).await
+    }
+
+    /// Asks with the token, and expects an answer in JSON.
+    pub(crate) async fn json(
+        &self,
+        method: &str,
+        path: &str,
+        json: Option<serde_json::Value>,
+    ) -> serde_json::Value {
+        let answer = self.ask(method, path, json).await;
+        let (status, text) = (answer.status(), text(answer).await);
+        assert!(status.is_success(), "{method} {path}: {status} {text}");
+        serde_json::from_str(&text).expect("JSON")
+    }
+
+    /// A session's cookie as a browser sends it back.
+    pub(crate) fn cookie(&self) -> String {
+        let set = self.app.doors.enter_by_token(TOKEN).expect("random bytes").expect("the token");
+        set.split(';').next().expect("a pair").to_owned()
+    }
+
+    pub(crate) async fn log_in(&self, token: &str) -> Response<Body> {
+        let form = Request::post("/login").header(CONTENT_TYPE, "application/x-www-form-urlencoded");
+        self.send(form.body(format!("token={token}&next=%2Fqueue").into()).expect("a request")).await
+    }
+
+    pub(crate) async fn join(&self, gpus: usize) {
+        let device = |i| DeviceInfo {
+            uuid: format!("gpu-{i}"),
+            kind: "V100".into(),
+            memory: 16 << 30,
+            budget: 16 << 30,
+            limit: None,
+            overcommit: false,
+            state: DeviceState::Usable,
+        };
+        let devices = (0..gpus).map(device).collect();
+        let info = WorkerInfo { name: "w".into(), devices, cpus: 8_000, memory: 1 << 40, lease: None };
+        self.live.command(Command::Join(info)).await.expect("a worker");
+    }
+
+    pub(crate) async fn submit(&self, user: &str, name: &str, tasks: Vec<TaskSpec>) -> String {
+        let spec = JobSpec { name: name.into(), tasks, ..JobSpec::default() };
+        let command = Command::Submit { user: user.into(), env: None, spec };
+        self.live.command(command).await.expect("a job").job.expect("its number").to_string()
+    }
+}
+
+pub(crate) fn task(name: &str, gpus: u16) -> TaskSpec {
+    let needs = Needs { gpus, ..Needs::default() };
+    TaskSpec { name: name.into(), command: vec!["true".into()], needs, ..TaskSpec::default() }
+}
+
+pub(crate) async fn text(answer: Response<Body>) -> String {
+    let bytes = axum::body::to_bytes(answer.into_body(), usize::MAX).await.expect("a body");
+    String::from_utf8(bytes.to_vec()).expect("text")
+}
