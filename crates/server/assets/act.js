@@ -1,0 +1,191 @@
+// Changes asked for from the pages: buttons marked data-act call the interface with the secret of this login, and say
+// what became of it. What can be taken back is done at once and offered to be undone; what cannot is asked about first.
+"use strict";
+const csrf = document.querySelector("meta[name=csrf]")?.content || "";
+const call = async (method, path, body) => {
+  const headers = { "x-warpyard-csrf": csrf };
+  if (body !== undefined) headers["content-type"] = "application/json";
+  let answer;
+  try {
+    answer = await fetch(path, { method, headers, body: body === undefined ? undefined : JSON.stringify(body) });
+  } catch { throw { detail: "the server cannot be reached; nothing was changed", problems: [] }; }
+  if (answer.status === 401) { location.reload(); throw { detail: "log in again", problems: [] }; }
+  const kind = answer.headers.get("content-type") || "";
+  const said = kind.includes("json") ? await answer.json() : await answer.text();
+  if (!answer.ok) throw said.detail ? said : { detail: String(said).slice(0, 300), problems: [] };
+  return said;
+};
+
+const toast = (text, undo, wrong) => {
+  const box = document.getElementById("toasts");
+  const one = document.createElement("div");
+  one.className = wrong ? "toast wrong" : "toast";
+  one.setAttribute("role", wrong ? "alert" : "status");
+  const words = document.createElement("span");
+  words.textContent = text;
+  one.append(words);
+  const close = () => one.remove();
+  if (undo) {
+    const back = document.createElement("button");
+    back.type = "button";
+    back.textContent = "Undo";
+    back.addEventListener("click", () => { close(); undo(); });
+    one.append(back);
+  }
+  const shut = document.createElement("button");
+  shut.type = "button";
+  shut.className = "plain";
+  shut.setAttribute("aria-label", "Close");
+  shut.textContent = "✕";
+  shut.addEventListener("click", close);
+  one.append(shut);
+  box.append(one);
+  while (box.children.length > 4) box.firstChild.remove();
+  setTimeout(close, wrong ? 20000 : 9000);
+};
+const sorry = (error) => toast(error.detail || String(error), null, true);
+
+const ask = (question, yes) => new Promise((done) => {
+  const dialog = document.getElementById("ask");
+  dialog.querySelector("p").textContent = question;
+  dialog.querySelector("[value=yes]").textContent = yes;
+  dialog.returnValue = "";
+  dialog.addEventListener("close", () => done(dialog.returnValue === "yes"), { once: true });
+  dialog.showModal();
+});
+
+const plural = (n, word) => `${n} ${word}${n === 1 ? "" : "s"}`;
+const named = (ids) => (ids.length === 1 ? `job ${ids[0]}` : plural(ids.length, "job"));
+const jobs = (ids, verb, body) => call("POST", `/v1/jobs/${encodeURIComponent(ids.join(","))}/${verb}`, body);
+
+// Each verb: what it does to these jobs, in words, and how it is taken back.
+const verbs = {
+  cancel: {
+    question: (ids) => `Cancel ${named(ids)}? What runs is ended; it can be run again later.`,
+    yes: "Cancel them", run: (ids) => jobs(ids, "cancel"), said: "cancelled",
+  },
+  retry: { run: (ids) => jobs(ids, "retry", { failed_only: true }), said: "to run again", },
+  "retry-all": {
+    question: (ids) => `Run every task of ${named(ids)} again, also those that succeeded?`,
+    yes: "Run again", run: (ids) => jobs(ids, "retry", { failed_only: false }), said: "to run again",
+  },
+  hold: { run: (ids) => jobs(ids, "hold"), said: "held", undo: "release" },
+  release: { run: (ids) => jobs(ids, "release"), said: "released", undo: "hold" },
+  pause: { run: (ids) => jobs(ids, "pause"), said: "paused", undo: "resume" },
+  resume: { run: (ids) => jobs(ids, "resume"), said: "resumed", undo: "pause" },
+};
+const doVerb = async (verb, ids) => {
+  const known = verbs[verb];
+  if (!ids.length) return;
+  if (known.question && !(await ask(known.question(ids), known.yes))) return;
+  try {
+    const acted = await known.run(ids);
+    toast(`${named(acted.jobs)} ${known.said}`, known.undo && (() => doVerb(known.undo, acted.jobs)));
+    window.warpyardRefresh?.();
+  } catch (error) { sorry(error); }
+};
+const setPriority = async (changes) => {
+  const before = [];
+  try {
+    for (const [id, from, to] of changes) {
+      await jobs([id], "priority", { priority: to });
+      before.push([id, to, from]);
+    }
+    toast(`priority of ${named(changes.map((c) => c[0]))} changed`, () => setPriority(before));
+  } catch (error) { sorry(error); }
+  window.warpyardRefresh?.();
+};
+const drain = async (worker, verb) => {
+  try {
+    await call("POST", `/v1/workers/${encodeURIComponent(worker)}/${verb}`);
+    const back = verb === "drain" ? "resume" : "drain";
+    toast(verb === "drain" ? `${worker} takes no more tasks` : `${worker} takes tasks again`, () => drain(worker, back));
+    window.warpyardRefresh?.();
+  } catch (error) { sorry(error); }
+};
+
+// Several rows at once. The choice outlives a row being drawn again.
+const chosen = new Set();
+const showChosen = () => {
+  const bar = document.getElementById("bulk");
+  if (!bar) return;
+  const present = [...document.querySelectorAll("input[name=pick]")];
+  for (const box of present) box.checked = chosen.has(box.value);
+  const all = document.getElementById("pick-all");
+  if (all) {
+    all.checked = present.length > 0 && present.every((box) => box.checked);
+    all.indeterminate = !all.checked && present.some((box) => box.checked);
+  }
+  document.getElementById("bulk-count").textContent = chosen.size ? `${plural(chosen.size, "job")} selected` : "select rows to change them together";
+  for (const button of bar.querySelectorAll("button, input")) button.disabled = chosen.size === 0;
+};
+document.addEventListener("warpyard:swapped", showChosen);
+document.addEventListener("change", (event) => {
+  const box = event.target;
+  if (box.name === "pick") { if (box.checked) chosen.add(box.value); else chosen.delete(box.value); showChosen(); }
+  if (box.id === "pick-all") {
+    for (const one of document.querySelectorAll("input[name=pick]")) {
+      if (box.checked) chosen.add(one.value); else chosen.delete(one.value);
+    }
+    showChosen();
+  }
+});
+document.addEventListener("click", (event) => {
+  const button = event.target.closest("[data-act]");
+  if (!button) return;
+  const { act, job, worker } = button.dataset;
+  const ids = job ? [job] : [...chosen];
+  if (act === "drain" || act === "undrain") return void drain(worker, act === "drain" ? "drain" : "resume");
+  if (act === "clear") { chosen.clear(); return showChosen(); }
+  if (act === "logout") return void call("POST", "/logout").then(() => location.assign("/"), sorry);
+  if (verbs[act]) void doVerb(act, ids).then(() => { if (!job) { chosen.clear(); showChosen(); } });
+});
+document.addEventListener("submit", (event) => {
+  const form = event.target;
+  if (form.dataset.form !== "priority") return;
+  event.preventDefault();
+  const to = Number(form.elements.priority.value);
+  if (!Number.isSafeInteger(to)) return sorry({ detail: "a priority is a whole number" });
+  const from = (id) => Number(document.querySelector(`[data-priority-of="${id}"]`)?.dataset.priority ?? 0);
+  const ids = form.dataset.job ? [form.dataset.job] : [...chosen];
+  const changes = ids.map((id) => [id, form.dataset.job ? Number(form.dataset.priority) : from(id), to]);
+  void setPriority(changes.filter(([, was]) => was !== to));
+  if (document.activeElement) document.activeElement.blur();
+});
+
+// Search as you type: the address says what is shown, so that it can be kept and shared.
+let typed = 0;
+document.addEventListener("input", (event) => {
+  const form = event.target.closest("form.filter");
+  if (!form) return;
+  clearTimeout(typed);
+  typed = setTimeout(() => {
+    const query = new URLSearchParams(new FormData(form));
+    for (const [key, value] of [...query]) if (!value) query.delete(key);
+    history.replaceState(null, "", `?${query}`);
+    window.warpyardRefresh?.();
+  }, 120);
+});
+document.querySelector("form.filter button")?.classList.add("hidden");
+document.addEventListener("click", (event) => {
+  const link = event.target.closest("a[data-part]");
+  if (!link || event.metaKey || event.ctrlKey || event.shiftKey) return;
+  event.preventDefault();
+  history.pushState(null, "", link.getAttribute("href"));
+  window.warpyardRefresh?.();
+});
+window.addEventListener("popstate", () => window.warpyardRefresh?.());
+
+// Keys: / searches, j and k go through rows, x selects, ? says so.
+document.addEventListener("keydown", (event) => {
+  if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest("input, select, textarea, dialog")) return;
+  const rows = [...document.querySelectorAll("tbody th a")];
+  const at = rows.indexOf(document.activeElement);
+  if (event.key === "/") { const box = document.querySelector("input[type=search]"); if (box) { event.preventDefault(); box.focus(); } }
+  if (event.key === "j" && rows.length) rows[Math.min(at + 1, rows.length - 1)].focus();
+  if (event.key === "k" && rows.length) rows[Math.max(at - 1, 0)].focus();
+  if (event.key === "x" && at >= 0) rows[at].closest("tr").querySelector("input[name=pick]")?.click();
+  if (event.key === "n") location.assign("/new");
+  if (event.key === "?") document.getElementById("keys")?.showModal();
+});
+showChosen();

@@ -1,13 +1,14 @@
-// Keeps an open page current: hears of changes by one stream, asks for the page again when one concerns it, and swaps
-// the parts marked data-live. Without it the page is whole, as of when it was asked for.
+// Keeps an open page current: hears of changes by one stream for all tabs of the browser, asks for the page again when
+// one concerns it, and swaps the parts marked data-live. Without it the page is whole, as of when it was asked for.
 "use strict";
 const main = () => document.getElementById("main");
 const link = document.getElementById("link");
 const word = document.getElementById("link-word");
 const updated = document.getElementById("updated");
-const AT_MOST_EVERY = 250, AT_LEAST_EVERY = 5000;
+const AT_LEAST_EVERY = 5000;
 let ahead = Number(main().dataset.now) - Date.now();
-let lastUpdate = Date.now(), asking = false, again = false, timer = 0;
+let lastUpdate = Date.now(), asking = false, again = false, timer = 0, took = 0;
+let seq = Number(main().dataset.seq), wanted = seq;
 
 const span = (millis) => {
   const s = Math.max(0, Math.floor(millis / 1000));
@@ -37,20 +38,26 @@ const say = (state, text) => {
   word.textContent = text;
 };
 
+// Whoever writes in a part, or has a menu of it open, keeps it as it is for now.
+const busy = (part) => {
+  const focused = document.activeElement;
+  return part.contains(focused) && focused.matches("input:not([type=checkbox]), textarea, select");
+};
 const swap = (fresh) => {
   const focused = document.activeElement;
-  const href = focused && focused.getAttribute && focused.getAttribute("href");
+  const mark = focused && focused.getAttribute && (focused.getAttribute("href") || focused.dataset.focus || focused.value);
   for (const part of fresh.querySelectorAll("[data-live]")) {
     const old = document.querySelector(`[data-live="${part.dataset.live}"]`);
     if (!old) return location.reload();
     if (part.dataset.key !== undefined && part.dataset.key === old.dataset.key) continue;
+    if (busy(old)) continue;
     const scrolled = [...old.querySelectorAll(".scroll")].map((box) => box.scrollLeft);
     const inside = old.contains(focused);
     old.replaceWith(document.importNode(part, true));
     const now = document.querySelector(`[data-live="${part.dataset.live}"]`);
     now.querySelectorAll(".scroll").forEach((box, i) => { box.scrollLeft = scrolled[i] || 0; });
-    if (inside && href) for (const a of now.querySelectorAll("a[href]")) {
-      if (a.getAttribute("href") === href) { a.focus({ preventScroll: true }); break; }
+    if (inside && mark) for (const one of now.querySelectorAll("a[href], button, input")) {
+      if ([one.getAttribute("href"), one.dataset.focus, one.value].includes(mark)) { one.focus({ preventScroll: true }); break; }
     }
   }
   for (const old of document.querySelectorAll("[data-live]")) {
@@ -58,82 +65,74 @@ const swap = (fresh) => {
   }
   localTimes();
   tick();
+  document.dispatchEvent(new Event("warpyard:swapped"));
 };
 const refresh = async () => {
   if (asking) { again = true; return; }
   asking = true;
+  const began = Date.now();
   try {
-    const answer = await fetch(location.href, { headers: { "x-warpyard-part": "1" }, cache: "no-store" });
+    const answer = await fetch(location.href, { headers: { "x-warpyard-part": String(wanted) }, cache: "no-store" });
     if (answer.status === 401) return location.reload();
     if (answer.ok) {
       const fresh = new DOMParser().parseFromString(await answer.text(), "text/html").getElementById("main");
       ahead = Number(fresh.dataset.now) - Date.now();
       lastUpdate = Date.now();
+      seq = Math.max(seq, Number(fresh.dataset.seq));
       swap(fresh);
     }
   } catch { /* the stream says when the server is gone */ }
+  took = Date.now() - began;
   asking = false;
   if (again) { again = false; soon(); }
 };
+// The first change is shown at once; of many in a row as many as leave the browser and the server most of their time.
 const soon = () => {
   if (timer || document.hidden) return;
-  timer = setTimeout(() => { timer = 0; refresh(); }, Math.max(0, AT_MOST_EVERY - (Date.now() - lastUpdate)));
+  const rest = Math.min(500, Math.max(60, 6 * took));
+  timer = setTimeout(() => { timer = 0; refresh(); }, Math.max(0, rest - (Date.now() - lastUpdate)));
 };
+window.warpyardRefresh = () => { clearTimeout(timer); timer = 0; refresh(); };
 const concerns = (notice) => {
   const job = main().dataset.job;
-  return !job || notice.all || notice.jobs.includes(job);
+  return !main().dataset.still && (!job || notice.all || notice.jobs.includes(job));
 };
 
-// A hidden tab lets its stream go: a browser has few connections to one host, and nobody looks.
-let stream = null, seq = main().dataset.seq;
-const listen = () => {
+// One stream for all tabs: whoever holds the lock listens and tells the others; when it goes, the next one takes over.
+const channel = new BroadcastChannel("warpyard");
+const heard = (message) => {
+  if (message.state === "on") say("on", "connected");
+  if (message.state === "off") say("off", "not connected, trying again");
+  if (message.seq === undefined) return;
+  wanted = Math.max(wanted, Number(message.seq));
+  if (message.reset || concerns(message.notice)) soon();
+};
+const tell = (message) => { heard(message); channel.postMessage(message); };
+channel.onmessage = (event) => {
+  if (event.data.hello) { if (stream) channel.postMessage({ state: stream.readyState === EventSource.OPEN ? "on" : "off" }); } else heard(event.data);
+};
+let stream = null;
+const listen = () => new Promise((gone) => {
   stream = new EventSource(`/v1/events?after=${seq}`);
-  stream.onopen = () => say("on", "connected");
+  stream.onopen = () => tell({ state: "on" });
   stream.onerror = () => {
-    say("off", "not connected, trying again");
-    if (stream.readyState === EventSource.CLOSED) setTimeout(refresh, 3000);
+    tell({ state: "off" });
+    if (stream.readyState !== EventSource.CLOSED) return;
+    stream = null;
+    setTimeout(gone, 2000);
   };
-  stream.onmessage = (event) => {
-    seq = event.lastEventId;
-    if (concerns(JSON.parse(event.data))) soon();
-  };
-  stream.addEventListener("reset", (event) => { seq = event.lastEventId; soon(); });
-};
-document.addEventListener("visibilitychange", () => {
-  if (document.hidden) stream.close();
-  else if (stream.readyState === EventSource.CLOSED) { listen(); soon(); }
+  stream.onmessage = (event) => tell({ seq: event.lastEventId, notice: JSON.parse(event.data) });
+  stream.addEventListener("reset", (event) => tell({ seq: event.lastEventId, reset: true }));
 });
-listen();
-setInterval(() => { if (link.dataset.state === "on" && Date.now() - lastUpdate > AT_LEAST_EVERY) soon(); }, 1000);
+const lead = async () => { for (;;) { await listen(); await refresh(); } };
+if (navigator.locks) navigator.locks.request("warpyard-stream", lead); else void lead();
+channel.postMessage({ hello: true });
+document.addEventListener("visibilitychange", () => { if (!document.hidden) soon(); });
+setInterval(() => { if (link.dataset.state === "on" && !main().dataset.still && Date.now() - lastUpdate > AT_LEAST_EVERY) soon(); }, 1000);
 setInterval(tick, 1000);
-
-const follow = async () => {
-  const log = document.getElementById("log");
-  const box = document.getElementById("follow");
-  if (log && box && box.checked && log.dataset.more && !document.hidden) {
-    try {
-      const answer = await fetch(log.dataset.more, { cache: "no-store" });
-      const text = answer.ok ? await answer.text() : "";
-      if (text) {
-        log.append(text);
-        if (log.textContent.length > 400000) log.textContent = log.textContent.slice(-200000);
-        log.dataset.more = log.dataset.more.replace(/from=\d+$/, `from=${answer.headers.get("x-next")}`);
-        document.getElementById("nothing-printed")?.remove();
-        log.scrollTop = log.scrollHeight;
-      }
-    } catch { /* it is asked again */ }
-  }
-  setTimeout(follow, 1000);
-};
-document.addEventListener("change", (event) => {
-  if (event.target.id === "wrap") document.getElementById("log").classList.toggle("wrap", event.target.checked);
-});
 document.addEventListener("click", (event) => {
   const code = event.target.closest(".empty code");
   if (code && navigator.clipboard) navigator.clipboard.writeText(code.textContent);
 });
-const log = document.getElementById("log");
-if (log) log.scrollTop = log.scrollHeight;
-follow();
 localTimes();
 tick();

@@ -14,7 +14,7 @@ pub use job::{AttemptView, Counts, HistoryRow, JobView, Outcome, OutcomeCounts, 
 pub use machine::{FreeGpu, FreeView, GpuTask, GpuView, InfoView, LoginView, WorkerState, WorkerView};
 pub use notice::Notice;
 pub use policy::{NotAPolicy, ParamValue, ParamView, PolicySet, PolicyView};
-pub use preview::{Alternative, Preview};
+pub use preview::{Alternative, DocumentText, DocumentView, Preview};
 pub use request::{
     Acted, HistoryFilter, JobFilter, LogFilter, LogStream, Page, Priority, ProblemBody, Rebuilt, Retry,
     Shutdown, Submit, Submitted,

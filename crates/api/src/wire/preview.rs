@@ -39,3 +39,21 @@ pub struct Alternative {
     /// When its first task would then likely start.
     pub expected_start: Option<StartRange>,
 }
+
+/// A job document as people write it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct DocumentText {
+    /// TOML, or JSON.
+    pub text: String,
+}
+
+/// A job document that was read.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct DocumentView {
+    /// The same in its long form: a job with its tasks.
+    pub doc: serde_json::Value,
+    /// What is odd about it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<Problem>,
+}

@@ -14,10 +14,10 @@ use axum::{Extension, Json};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use std::sync::Arc;
-use warpyard_api::job::{ReadOptions, read_value};
+use warpyard_api::job::{Checked, Format, ReadOptions, read as read_text, read_value};
 use warpyard_api::problem::{Problem, code};
 use warpyard_api::quantity::{ByteSize, Micros};
-use warpyard_api::wire::{Alternative, Preview, Submit, Submitted};
+use warpyard_api::wire::{Alternative, DocumentText, DocumentView, Preview, Submit, Submitted};
 use warpyard_core::spec::{JobSpec, TaskSpec};
 use warpyard_core::{Command, JobId, Span};
 
@@ -65,6 +65,17 @@ pub(super) async fn submit(
         app.keys.remember(key, content, job);
     }
     Ok(created(job, warnings))
+}
+
+/// Reads a document's text, as the command line does.
+pub(super) async fn document(
+    body: Result<Json<DocumentText>, JsonRejection>,
+) -> Result<Json<DocumentView>, Refusal> {
+    let Json(DocumentText { text }) = body?;
+    let options = ReadOptions { default_name: Some("job"), accept_user: false };
+    let Checked { doc, warnings } = read_text(&text, Format::of("", &text), options)?;
+    let doc = serde_json::to_value(doc).map_err(Refusal::internal)?;
+    Ok(Json(DocumentView { doc, warnings }))
 }
 
 fn created(job: JobId, warnings: Vec<Problem>) -> Response {

@@ -4,9 +4,9 @@ use super::endpoint::{Endpoint, get, post, put};
 use super::{act, doors, gpus, jobs, machine, preview, spec};
 use axum::Json;
 use warpyard_api::wire::{
-    Acted, FreeView, GpuView, HistoryFilter, HistoryRow, InfoView, JobFilter, JobView, LogFilter, LoginView,
-    Notice, Page, PolicySet, PolicyView, Preview, Priority, Rebuilt, Retry, Shutdown, Submit, Submitted,
-    TaskView, WhyView, WorkerView,
+    Acted, DocumentText, DocumentView, FreeView, GpuView, HistoryFilter, HistoryRow, InfoView, JobFilter,
+    JobView, LogFilter, LoginView, Notice, Page, PolicySet, PolicyView, Preview, Priority, Rebuilt, Retry,
+    Shutdown, Submit, Submitted, TaskView, WhyView, WorkerView,
 };
 
 /// The table.
@@ -30,6 +30,13 @@ fn jobs_part() -> Vec<Endpoint> {
         .takes::<Submit>()
         .gives_as::<Submitted>(201, "It was submitted, now or before with the same idempotency key.")
         .gives_as::<Preview>(200, "With `dry_run=true`: what would become of it; nothing was changed."),
+        post(
+            "/v1/jobs/document",
+            "Read a job document's text, TOML or JSON, and check it.",
+            preview::document,
+        )
+        .takes::<DocumentText>()
+        .gives::<DocumentView>(),
         get("/v1/jobs/{id}", "A job with its tasks and attempts; can wait for its end.", jobs::show)
             .query::<jobs::ShowQuery>()
             .gives::<JobView>(),

@@ -1,7 +1,7 @@
 //! Jobs that are over, the last first.
 
-use super::queue::Asked;
 use super::rows::Badge;
+use super::table::{Asked, Head};
 use super::words::{Moment, moment, text};
 use super::{Chrome, Frame, NoPage, html};
 use crate::clock::system_now;
@@ -19,13 +19,32 @@ const ROWS: usize = 50;
 /// How far back one can turn pages; further back there is the search.
 const PAGES: usize = 1_000;
 
+/// Name, key to sort by, whether it holds numbers.
+const COLUMNS: [(&str, &str, bool); 10] = [
+    ("ended as", "outcome", false),
+    ("job", "name", false),
+    ("user", "user", false),
+    ("project", "project", false),
+    ("priority", "priority", true),
+    ("tasks", "tasks", true),
+    ("submitted", "submitted", true),
+    ("waited", "", true),
+    ("ran", "", true),
+    ("ended", "ended", true),
+];
+
+/// How something that is over may have ended.
+const STATES: [&str; 6] = ["succeeded", "failed", "timed-out", "cancelled", "lost", "skipped"];
+
 #[derive(Template)]
 #[template(path = "finished.html")]
 struct Finished {
     chrome: Chrome,
     rows: Vec<Over>,
     asked: Asked,
+    heads: Vec<Head>,
     users: Vec<String>,
+    states: &'static [&'static str],
     filtered: bool,
     previous: Option<usize>,
     next: Option<usize>,
@@ -38,7 +57,9 @@ struct Over {
     user: String,
     project: String,
     badge: Badge,
+    priority: i64,
     tasks: u64,
+    registered: Moment,
     waited: Option<Moment>,
     ran: Option<Moment>,
     ended: Option<Moment>,
@@ -59,7 +80,8 @@ impl Finished {
         let (now, at) = (moment(system_now()), asked.page.clamp(1, PAGES));
         let history = f.history();
         let user = Some(asked.user.as_str()).filter(|u| !u.is_empty());
-        let found = history.finished(user, asked.q.trim(), (at - 1) * ROWS, ROWS + 1)?;
+        let found =
+            history.finished(user, &asked.state, asked.q.trim(), asked.order(), (at - 1) * ROWS, ROWS + 1)?;
         let more = found.len() > ROWS;
         let mut rows = Vec::new();
         for job in found.into_iter().take(ROWS) {
@@ -72,7 +94,9 @@ impl Finished {
                 user: text(&job.user),
                 project: text(job.project.as_deref().unwrap_or_default()),
                 badge: Badge::ended(outcome.unwrap_or(Outcome::Lost)),
+                priority: job.priority,
                 tasks: job.tasks,
+                registered: Moment::since(moment(job.submitted), now),
                 waited: started.map(|s| Moment::lasted(moment(job.submitted), s)),
                 ran: started.zip(ended).map(|(s, e)| Moment::lasted(s, e)),
                 ended: ended.map(|e| Moment::since(e, now)),
@@ -83,10 +107,12 @@ impl Finished {
             chrome: Chrome::of(f, "Finished", "finished", frame),
             rows,
             users: users.iter().map(|u| text(u)).collect(),
-            filtered: !asked.user.is_empty() || !asked.q.is_empty(),
+            filtered: asked.is_filtered(),
+            heads: asked.heads(&COLUMNS),
+            states: &STATES,
             previous: (at > 1).then(|| at - 1),
             next: more.then_some(at + 1),
-            asked: Asked { user: text(&asked.user), q: text(&asked.q), page: at },
+            asked: asked.harmless(at),
         })
     }
 }

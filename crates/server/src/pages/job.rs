@@ -3,7 +3,8 @@
 
 use super::graph::{self, Graph, Item};
 use super::rows::Badge;
-use super::words::{Moment, moment, percent, size, span, text};
+use super::table::encoded;
+use super::words::{Moment, masked, moment, percent, short_text, size, span, text};
 use super::{Chrome, Frame, NoPage, html, log};
 use crate::clock::system_now;
 use crate::follower::Follower;
@@ -65,7 +66,31 @@ struct JobPage {
     attempts: Vec<Bar>,
     more_attempts: usize,
     usage: Vec<Asking>,
+    /// What tasks run, and in what environment; nothing of others' jobs.
+    runs: Vec<Runs>,
     log: Option<Printed>,
+    can: Can,
+}
+
+/// What can be done to a job as it is.
+struct Can {
+    cancel: bool,
+    retry: bool,
+    hold: bool,
+    release: bool,
+    pause: bool,
+    resume: bool,
+    prioritise: bool,
+}
+
+/// What a task runs.
+struct Runs {
+    task: String,
+    command: String,
+    workdir: String,
+    env: Vec<(String, String)>,
+    /// What it has of the environment it was submitted from.
+    inherited: Vec<(String, String)>,
 }
 
 /// A task in the list.
@@ -187,9 +212,43 @@ impl JobPage {
             more_attempts: attempts.len().saturating_sub(ATTEMPTS),
             attempts: bars(&attempts[attempts.len().saturating_sub(ATTEMPTS)..], now),
             usage: usage(specs, attempts),
+            runs: if mine { runs(f, id) } else { vec![] },
+            can: can(&view, mine),
             log: chosen(attempts, asked).filter(|_| mine).map(|row| printed(row, data)),
         }
     }
+}
+
+fn can(view: &JobView, mine: bool) -> Can {
+    let open = mine && view.state != Standing::Done;
+    Can {
+        cancel: open,
+        retry: mine && view.outcome.is_some_and(|o| o != Outcome::Succeeded),
+        hold: open && !view.held,
+        release: open && view.held,
+        pause: open && view.counts.running > 0,
+        resume: open && view.counts.paused > 0,
+        prioritise: open,
+    }
+}
+
+/// How many variables of an environment are shown.
+const VARIABLES: usize = 200;
+
+fn runs(f: &Follower, id: JobId) -> Vec<Runs> {
+    let Some(job) = f.cluster().job(id) else { return vec![] };
+    let masked = |(name, value): (&String, &String)| (text(name), short_text(&masked(name, value), 400));
+    let inherited = job.spec.env.and_then(|env| f.cluster().env(env));
+    let inherited: Vec<_> =
+        inherited.map(|env| env.iter().take(VARIABLES).map(masked).collect()).unwrap_or_default();
+    let run = |(i, task): (usize, &TaskSpec)| Runs {
+        task: text(&task.name),
+        command: short_text(&task.command.join(" "), 4_000),
+        workdir: text(task.workdir.as_deref().unwrap_or_default()),
+        env: task.env.iter().take(VARIABLES).map(masked).collect(),
+        inherited: if i == 0 { inherited.clone() } else { vec![] },
+    };
+    job.spec.tasks.iter().take(12).enumerate().map(run).collect()
 }
 
 fn items(view: &JobView, specs: &[TaskSpec]) -> Vec<Item> {
@@ -411,13 +470,4 @@ fn printed(row: &AttemptRow, data: &FilePath) -> Printed {
         text: piece.text,
         cut: piece.cut,
     }
-}
-
-/// A name as part of an address.
-fn encoded(name: &str) -> String {
-    let byte = |b: u8| match b {
-        b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' => (b as char).to_string(),
-        b => format!("%{b:02X}"),
-    };
-    name.bytes().map(byte).collect()
 }

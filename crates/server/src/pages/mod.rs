@@ -1,5 +1,5 @@
 //! The pages: what people see in a browser. Drawn here from the same state and views the interface has, nothing in them
-//! is decided here, and nothing can be changed from them yet. Every page is whole without its script; the script asks
+//! is decided here; what is changed from them is changed through the interface. Every page is whole without its script; the script asks
 //! for it again when a notice concerns it and swaps the parts that are marked live.
 
 mod docs;
@@ -8,9 +8,11 @@ mod finished;
 mod graph;
 mod job;
 mod log;
+mod new;
 mod now;
 mod queue;
 mod rows;
+mod table;
 mod words;
 
 #[cfg(test)]
@@ -45,6 +47,14 @@ const POLICY: &str = "default-src 'none'; style-src 'self'; script-src 'self'; c
 /// Set by the pages' script when it only wants what changes.
 const PART: &str = "x-warpyard-part";
 
+/// The menu: what a page calls itself, its address, its name.
+pub(crate) const MENU: &[(&str, &str, &str)] = &[
+    ("now", "/", "Now"),
+    ("queue", "/queue", "Queue"),
+    ("finished", "/finished", "Finished"),
+    ("new", "/new", "New job"),
+];
+
 /// The pages' addresses.
 pub(crate) fn router() -> Router<Arc<App>> {
     Router::new()
@@ -53,6 +63,7 @@ pub(crate) fn router() -> Router<Arc<App>> {
         .route("/finished", get(finished::page))
         .route("/jobs/{id}", get(job::page))
         .route("/jobs/{id}/log", get(log::more))
+        .route("/new", get(new::page))
         .route("/docs", get(docs::page))
         .route("/login", get(login_page).post(login))
         .route("/logout", axum::routing::post(logout))
@@ -185,6 +196,8 @@ async fn asset(Path(name): Path<String>) -> Response {
     let (kind, content) = match name.as_str() {
         "style.css" => ("text/css; charset=utf-8", include_str!("../../assets/style.css")),
         "act.js" => ("text/javascript; charset=utf-8", include_str!("../../assets/act.js")),
+        "log.js" => ("text/javascript; charset=utf-8", include_str!("../../assets/log.js")),
+        "new.js" => ("text/javascript; charset=utf-8", include_str!("../../assets/new.js")),
         "live.js" => ("text/javascript; charset=utf-8", include_str!("../../assets/live.js")),
         "icon.svg" => ("image/svg+xml", include_str!("../../assets/icon.svg")),
         _ => return nothing_here(),

@@ -1,6 +1,7 @@
 //! Everything that is not over: what runs, who is in line, who waits for something else.
 
 use super::rows::{self, Entry, Row};
+use super::table::{Asked, Head};
 use super::words::text;
 use super::{Chrome, Frame, NoPage, html};
 use crate::clock::system_now;
@@ -11,7 +12,6 @@ use askama::Template;
 use axum::extract::{Query, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
-use serde::Deserialize;
 use std::collections::BTreeSet;
 use warpyard_core::Cluster;
 
@@ -21,16 +21,25 @@ const ROWS: usize = 50;
 /// How many users the filter offers.
 const USERS: usize = 200;
 
-/// What is asked of a table.
-#[derive(Clone, Debug, Default, Deserialize)]
-pub(super) struct Asked {
-    #[serde(default)]
-    pub(super) user: String,
-    #[serde(default)]
-    pub(super) q: String,
-    #[serde(default)]
-    pub(super) page: usize,
-}
+/// Name, key to sort by, whether it holds numbers.
+const COLUMNS: [(&str, &str, bool); 13] = [
+    ("#", "", true),
+    ("state", "state", false),
+    ("job", "name", false),
+    ("user", "user", false),
+    ("priority", "priority", true),
+    ("needs", "gpus", false),
+    ("mode", "", false),
+    ("on", "", false),
+    ("heard", "", true),
+    ("submitted", "submitted", true),
+    ("for", "", true),
+    ("starts", "", true),
+    ("why", "", false),
+];
+
+/// The states something that is not over may be in.
+const STATES: [&str; 6] = ["running", "placed", "paused", "stopping", "ready", "blocked"];
 
 #[derive(Template)]
 #[template(path = "queue.html")]
@@ -38,7 +47,9 @@ struct Queue {
     chrome: Chrome,
     rows: Vec<Row>,
     asked: Asked,
+    heads: Vec<Head>,
     users: Vec<String>,
+    states: &'static [&'static str],
     total: usize,
     filtered: bool,
     first: usize,
@@ -65,6 +76,7 @@ impl Queue {
         let users: BTreeSet<_> =
             entries.iter().filter_map(|e| cluster.job(e.node().job)).map(|j| j.user.clone()).collect();
         entries.retain(|entry| wanted(cluster, entry, &asked));
+        sort(cluster, &mut entries, asked.order());
         let pages = entries.len().div_ceil(ROWS).max(1);
         let at = asked.page.clamp(1, pages);
         let shown = entries.iter().skip((at - 1) * ROWS).take(ROWS);
@@ -73,11 +85,13 @@ impl Queue {
             rows: shown.filter_map(|entry| rows::row(f, entry, starts, now)).collect(),
             users: users.iter().take(USERS).map(|u| text(u)).collect(),
             total: entries.len(),
-            filtered: !asked.user.is_empty() || !asked.q.is_empty(),
+            filtered: asked.is_filtered(),
+            heads: asked.heads(&COLUMNS),
+            states: &STATES,
             first: (at - 1) * ROWS + 1,
             previous: (at > 1).then(|| at - 1),
             next: (at < pages).then_some(at + 1),
-            asked: Asked { user: text(&asked.user), q: text(&asked.q), page: at },
+            asked: asked.harmless(at),
         }
     }
 }
@@ -87,8 +101,30 @@ fn wanted(cluster: &Cluster, entry: &Entry, asked: &Asked) -> bool {
     let Some(job) = cluster.job(node.job) else { return false };
     let has = |text: &str| text.to_lowercase().contains(&asked.q.trim().to_lowercase());
     (asked.user.is_empty() || job.user == asked.user)
+        && (asked.state.is_empty() || entry.state(cluster).word() == asked.state)
         && (asked.q.trim().is_empty()
             || has(&job.spec.name)
             || has(&job.spec.tasks[node.node as usize].name)
             || job.id.to_string() == asked.q.trim())
+}
+
+/// Sorts by a column; by none, or one there is not, leaves all as it is.
+fn sort(cluster: &Cluster, entries: &mut [Entry], (by, down): (&str, bool)) {
+    let job = |e: &Entry| cluster.job(e.node().job);
+    let text = |entries: &mut [Entry], of: &dyn Fn(&Entry) -> String| entries.sort_by_cached_key(|e| of(e));
+    let number = |entries: &mut [Entry], of: &dyn Fn(&Entry) -> i64| entries.sort_by_key(|e| of(e));
+    match by {
+        "user" => text(entries, &|e| job(e).map(|j| j.user.clone()).unwrap_or_default()),
+        "name" => text(entries, &|e| job(e).map(|j| j.spec.name.to_lowercase()).unwrap_or_default()),
+        "state" => text(entries, &|e| e.state(cluster).word().to_owned()),
+        "priority" => number(entries, &|e| job(e).map_or(0, |j| j.priority)),
+        "submitted" => number(entries, &|e| job(e).map_or(0, |j| j.submitted.0 as i64)),
+        "gpus" => number(entries, &|e| {
+            job(e).map_or(0, |j| i64::from(j.spec.tasks[e.node().node as usize].needs.gpus))
+        }),
+        _ => return,
+    }
+    if down {
+        entries.reverse();
+    }
 }

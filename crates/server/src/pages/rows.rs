@@ -63,6 +63,12 @@ pub(super) struct Row {
     pub(super) task: String,
     pub(super) name: String,
     pub(super) user: String,
+    pub(super) priority: i64,
+    pub(super) held: bool,
+    /// When its job was submitted.
+    pub(super) registered: Moment,
+    /// When its worker was last heard.
+    pub(super) heard: Option<Moment>,
     /// How many tasks it stands for.
     pub(super) count: u64,
     pub(super) needs: String,
@@ -85,6 +91,18 @@ pub(super) enum Entry {
 }
 
 impl Entry {
+    /// The word for its state.
+    pub(super) fn state(&self, cluster: &Cluster) -> State {
+        match self {
+            Entry::On(_, tasks) => {
+                let first = tasks.first().and_then(|t| cluster.state(*t));
+                first.map_or(State::Running, views::state)
+            }
+            Entry::InLine(..) => State::Ready,
+            Entry::Blocked(..) => State::Blocked,
+        }
+    }
+
     pub(super) fn node(&self) -> NodeId {
         match self {
             Entry::On(node, _) | Entry::Blocked(node, _) => *node,
@@ -146,6 +164,10 @@ pub(super) fn row(f: &Follower, entry: &Entry, starts: &Starts, now: Time) -> Op
         task: text(&node_name(job, node)),
         name: text(&job.spec.name),
         user: text(&job.user),
+        priority: job.priority,
+        held: job.held,
+        registered: Moment::since(moment(job.submitted), at),
+        heard: None,
         count: 1,
         needs: text(&why::needs_in_words(spec)),
         mode: mode(spec),
@@ -160,6 +182,10 @@ pub(super) fn row(f: &Follower, entry: &Entry, starts: &Starts, now: Time) -> Op
             row.badge =
                 tasks.first().and_then(|t| cluster.state(*t)).map(|s| Badge::of(views::state(s), None))?;
             let attempts = tasks.iter().filter_map(|t| cluster.view().attempt(*t)).map(|(a, _)| a);
+            let worker = attempts.clone().next().and_then(|a| cluster.worker(a.placement.worker));
+            // Only the worker inside is known to be heard all the time.
+            let inside = worker.is_some_and(|w| w.online && w.info.lease.is_none());
+            row.heard = inside.then(|| Moment::since(at, at));
             let first = attempts.clone().map(|a| a.started.unwrap_or(a.placed)).min();
             row.since = first.map(|t| Moment::since(moment(t), at));
             row.using = text(&places(cluster, attempts.map(|a| &a.placement)));
@@ -198,10 +224,17 @@ fn node_name(job: &Job, node: NodeId) -> String {
 }
 
 fn mode(spec: &warpyard_core::spec::TaskSpec) -> String {
-    match (spec.needs.gpus, spec.needs.wait_mode) {
-        (0, _) => "–".into(),
-        (_, WaitMode::Queue) => "queue".into(),
-        (_, WaitMode::Schedule) => "schedule".into(),
+    let mode = match (spec.needs.gpus, spec.needs.wait_mode) {
+        (0, _) => return "–".into(),
+        (_, WaitMode::Queue) => "queue",
+        (_, WaitMode::Schedule) => "schedule",
+    };
+    match &spec.needs.scope[..] {
+        [] => mode.into(),
+        scope => {
+            let ids: Vec<_> = scope.iter().take(8).map(|d| d.index.to_string()).collect();
+            format!("{mode}, GPU {}", ids.join(", "))
+        }
     }
 }
 

@@ -9,7 +9,7 @@ use std::future::poll_fn;
 use std::pin::pin;
 use warpyard_core::spec::{AfterNode, Array, On, TaskSpec};
 
-const PAGES: [&str; 7] = ["/", "/queue", "/finished", "/jobs/1", "/jobs/99", "/docs", "/nowhere"];
+const PAGES: [&str; 8] = ["/", "/queue", "/finished", "/jobs/1", "/jobs/99", "/new", "/docs", "/nowhere"];
 
 #[tokio::test]
 async fn nothing_is_readable_without_login() {
@@ -170,13 +170,76 @@ async fn a_thousand_in_the_queue_stay_a_small_page() {
     server.submit("ann", "sweep", vec![TaskSpec { array: array(500), ..task("point", 1) }]).await;
     let many = (0..200).map(|i| TaskSpec { array: array(5), ..task(&format!("step-{i}"), 1) }).collect();
     let graph = server.submit("bob", "graph", many).await;
-    let fixed = include_str!("../../assets/style.css").len() + include_str!("../../assets/live.js").len();
+    let assets = [
+        include_str!("../../assets/style.css"),
+        include_str!("../../assets/live.js"),
+        include_str!("../../assets/act.js"),
+        include_str!("../../assets/log.js"),
+    ];
+    let fixed: usize = assets.iter().map(|a| a.len()).sum();
     for path in ["/".to_owned(), "/queue".into(), "/queue?page=7".into(), format!("/jobs/{graph}")] {
         let page = server.page(&path).await;
         assert!(page.len() + fixed < 150_000, "{path}: {} bytes and {fixed} of assets", page.len());
     }
     assert!(server.page("/queue?q=experiment-499").await.contains("experiment-499"));
     assert!(!server.page("/queue?user=ann").await.contains("experiment-"));
+}
+
+/// The names of jobs in a table, in the order they stand.
+fn names(page: &str) -> Vec<&str> {
+    page.split("<b>")
+        .skip(1)
+        .filter_map(|rest| rest.split("</b> <span class=\"num\">").next())
+        .filter(|n| n.len() < 9)
+        .collect()
+}
+
+#[tokio::test]
+async fn tables_are_sorted_and_filtered() {
+    let server = server();
+    server.join(1).await;
+    server.submit("zoe", "busy", vec![task("t", 1)]).await;
+    server.submit("zoe", "alpha", vec![task("t", 1)]).await;
+    server.submit("ann", "gamma", vec![task("t", 1)]).await;
+    server.submit("bob", "beta", vec![task("t", 0)]).await;
+    let shown = async |query: &str| {
+        let page = server.page(&format!("/queue{query}")).await;
+        let (_, rows) = page.split_once("<tbody>").expect("a table");
+        names(rows).join(" ")
+    };
+    assert_eq!(shown("").await, "busy beta alpha gamma", "what runs, then the line");
+    assert_eq!(shown("?sort=name").await, "alpha beta busy gamma");
+    assert_eq!(shown("?sort=-user").await, "alpha busy beta gamma");
+    assert_eq!(shown("?state=ready").await, "alpha gamma");
+    assert_eq!(shown("?sort=nonsense").await, "busy beta alpha gamma");
+    for path in ["/finished?sort=-name", "/finished?sort=x;DROP TABLE job".replace(' ', "%20").as_str()] {
+        server.page(path).await;
+    }
+}
+
+#[tokio::test]
+async fn a_document_is_read_and_what_is_wrong_has_its_place() {
+    let server = server();
+    let read = |text: &str| server.ask("POST", "/v1/jobs/document", Some(serde_json::json!({"text": text})));
+    let good = text(read("command = \"true\"\ngpus = 1").await).await;
+    assert!(good.contains("\"tasks\":[{") && good.contains("\"gpus\":1"), "{good}");
+    let bad = text(read("name = \"x\"\n[[tasks]]\ncommand = \"true\"\ngpsu = 1").await).await;
+    assert!(bad.contains("\"path\":\"tasks[0].gpsu\"") && bad.contains("\"line\":4"), "{bad}");
+}
+
+#[tokio::test]
+async fn a_jobs_secrets_are_hidden_and_its_buttons_fit_its_state() {
+    let server = server();
+    server.join(1).await;
+    let mut one = task("t", 1);
+    one.env = [("API_TOKEN".to_owned(), "hunter2".to_owned()), ("EPOCHS".to_owned(), "9".to_owned())].into();
+    let job = server.submit("ann", "job", vec![one]).await;
+    let page = server.page(&format!("/jobs/{job}")).await;
+    assert!(!page.contains("hunter2") && page.contains("EPOCHS=9"), "{page}");
+    assert!(page.contains("data-act=\"cancel\"") && !page.contains("data-act=\"retry\""), "{page}");
+    server.json("POST", &format!("/v1/jobs/{job}/hold"), None).await;
+    let held = server.page(&format!("/jobs/{job}")).await;
+    assert!(held.contains("data-act=\"release\"") && !held.contains("data-act=\"hold\""), "{held}");
 }
 
 #[tokio::test]

@@ -206,20 +206,35 @@ impl History {
         query.query_map(params![job.0 as i64, most], read_attempt)?.collect()
     }
 
-    /// Jobs that are over, the last first: of a user, and with a text in their name or as their id.
+    /// Jobs that are over: of a user, that ended in a way, with a text in their name or as their id. By a column, from
+    /// the largest or not; by none, the last first.
     pub fn finished(
         &self,
         user: Option<&str>,
+        outcome: &str,
         text: &str,
+        (by, down): (&str, bool),
         skip: usize,
         most: usize,
     ) -> rusqlite::Result<Vec<JobRow>> {
-        let sql = "SELECT id, name, user, submitted, finished, outcome, tasks, priority, project FROM job
-                   WHERE finished IS NOT NULL AND (?1 IS NULL OR user = ?1)
-                   AND (?2 = '' OR instr(lower(name), lower(?2)) > 0 OR CAST(id AS TEXT) = ?2)
-                   ORDER BY finished DESC, id DESC LIMIT ?4 OFFSET ?3";
-        let mut query = self.db.prepare_cached(sql)?;
-        query.query_map(params![user, text, skip as i64, most as i64], read_job)?.collect()
+        let column = match by {
+            "outcome" | "name" | "user" | "project" | "priority" | "tasks" | "submitted" => by,
+            "ended" => "finished",
+            _ => "",
+        };
+        let order = match (column, down) {
+            ("", _) => String::new(),
+            (column, false) => format!("{column}, "),
+            (column, true) => format!("{column} DESC, "),
+        };
+        let sql = format!(
+            "SELECT id, name, user, submitted, finished, outcome, tasks, priority, project FROM job
+             WHERE finished IS NOT NULL AND (?1 IS NULL OR user = ?1) AND (?5 = '' OR outcome = ?5)
+             AND (?2 = '' OR instr(lower(name), lower(?2)) > 0 OR CAST(id AS TEXT) = ?2)
+             ORDER BY {order}finished DESC, id DESC LIMIT ?4 OFFSET ?3"
+        );
+        let mut query = self.db.prepare_cached(&sql)?;
+        query.query_map(params![user, text, skip as i64, most as i64, outcome], read_job)?.collect()
     }
 
     /// Everyone who ever submitted a job, the first two hundred by name.

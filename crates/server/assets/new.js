@@ -1,0 +1,302 @@
+// The form of a new job, made from the job document's schema: what the schema has, the form has. The form and the TOML
+// say the same thing; what would become of the job is asked as it is written, and what is wrong is said at its field.
+"use strict";
+const form = document.getElementById("job-form");
+const toml = document.getElementById("toml");
+const seen = { schema: null, doc: { name: "", tasks: [{ name: "main", command: "" }] } };
+const FIRST = ["name", "command", "gpus", "gpu_memory", "timeout", "after"];
+const SECOND = ["gpu_type", "array", "cpus", "memory", "retries", "expected"];
+const HINTS = { gpu_memory: "6GiB", timeout: "2h", expected: "40m", grace: "10s", array: "1-100%8", cpus: "0.5", memory: "4GiB",
+  gpu_type: "V100, A100", gpu_scope: "0, 1", gpu_preferred: "0", command: "python train.py", workdir: "where the server runs",
+  env: "NAME=value, one a line", stdout: "out.txt", stderr: "err.txt" };
+const LISTS = ["gpu_type", "gpu_scope", "gpu_preferred"];
+const el = (tag, attributes, ...children) => {
+  const one = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes || {})) {
+    if (value === true) one.setAttribute(name, ""); else if (value !== false && value !== undefined) one.setAttribute(name, value);
+  }
+  one.append(...children.filter((c) => c !== null));
+  return one;
+};
+const words = (name) => name.replaceAll("_", " ").replace(/\bgpus?\b/, (g) => g.replace("gpu", "GPU"));
+const resolve = (schema) => {
+  let one = schema;
+  for (let i = 0; i < 4; i += 1) {
+    if (one.$ref) one = { ...seen.schema.$defs[one.$ref.split("/").pop()], ...one, $ref: undefined };
+    else if (one.anyOf && one.anyOf.some((s) => s.type === "null")) one = { ...one, ...resolve(one.anyOf.find((s) => s.type !== "null")), anyOf: undefined, description: one.description };
+    else break;
+  }
+  return one;
+};
+const choices = (schema) => schema.enum || (schema.oneOf || []).map((o) => o.const).filter((c) => c !== undefined);
+const types = (schema) => [].concat(schema.type || []);
+
+// A field's value as text, and back; nothing where it is left as it is.
+const show = (name, value) => {
+  if (value === undefined || value === null) return "";
+  if (name === "env") return Object.entries(value).map(([k, v]) => `${k}=${v}`).join("\n");
+  if (Array.isArray(value)) return name === "command" ? JSON.stringify(value) : value.join(", ");
+  return String(value);
+};
+const read = (name, schema, text) => {
+  if (text.trim() === "") return undefined;
+  if (name === "env") return Object.fromEntries(text.split("\n").filter((l) => l.trim()).map((l) => [l.split("=")[0].trim(), l.slice(l.indexOf("=") + 1)]));
+  if (name === "command" && text.trim().startsWith("[")) { try { return JSON.parse(text); } catch { return text; } }
+  if (LISTS.includes(name)) return text.split(",").map((t) => t.trim()).filter(Boolean).map((t) => (/^\d+$/.test(t) && name !== "gpu_type" ? Number(t) : t));
+  if (types(schema).includes("integer")) return /^-?\d+$/.test(text.trim()) ? Number(text) : text.trim();
+  return text;
+};
+
+const changed = (fromText) => {
+  if (!fromText) { toml.value = written(seen.doc); }
+  drawGraph();
+  clearTimeout(changed.timer);
+  changed.timer = setTimeout(preview, 250);
+};
+const field = (owner, path, name, schema) => {
+  const full = resolve(schema), id = `f-${path}${name}`.replace(/[^a-z0-9-]/gi, "-"), options = choices(full);
+  let input;
+  if (types(full).includes("boolean")) {
+    input = el("input", { type: "checkbox", id });
+    input.checked = owner[name] === true;
+    input.addEventListener("change", () => { if (input.checked) owner[name] = true; else delete owner[name]; changed(); });
+  } else if (options.length) {
+    input = el("select", { id }, ...options.map((o) => el("option", { value: o, selected: owner[name] === o }, o)));
+    input.addEventListener("change", () => { if (input.value === options[0]) delete owner[name]; else owner[name] = input.value; changed(); });
+  } else {
+    const long = name === "env";
+    input = el(long ? "textarea" : "input", { id, placeholder: HINTS[name], spellcheck: "false", autocomplete: "off",
+      ...(long ? { rows: "2" } : { inputmode: types(full).includes("integer") ? "numeric" : undefined }) });
+    input.value = show(name, owner[name]);
+    input.addEventListener("input", () => {
+      const value = read(name, full, input.value);
+      if (value === undefined) delete owner[name]; else owner[name] = value;
+      if (name === "name" && path) renamed(owner);
+      changed();
+    });
+  }
+  input.dataset.path = `${path}${name}`;
+  const label = el("label", { for: id, title: full.description }, words(name));
+  return el("div", { class: `field f-${name}` }, label, input, el("p", { class: "wrong-word", id: `${id}-wrong`, hidden: true }));
+};
+
+// What a task waits for: one box for each task before or after it, and how that one must end.
+const afterOf = (task) => [].concat(task.after || []).map((a) => (typeof a === "string" ? { task: a, on: "ok" } : { on: "ok", ...a }));
+const setAfter = (task, list) => {
+  if (!list.length) { delete task.after; return; }
+  task.after = list.map((a) => (a.on === "ok" ? a.task : { task: a.task, on: a.on }));
+};
+const afterField = (task, path) => {
+  const others = seen.doc.tasks.filter((t) => t !== task);
+  const box = el("fieldset", { class: "field f-after" }, el("legend", {}, "starts after"));
+  box.dataset.path = `${path}after`;
+  for (const other of others) {
+    const now = afterOf(task).find((a) => a.task === other.name);
+    const tick = el("input", { type: "checkbox" });
+    tick.checked = Boolean(now);
+    const on = el("select", { "aria-label": `how ${other.name} must end` }, ...[["ok", "succeeded"], ["fail", "failed"], ["any", "ended"]].map(([v, w]) => el("option", { value: v, selected: now && now.on === v }, w)));
+    on.disabled = !now;
+    const put = () => {
+      const rest = afterOf(task).filter((a) => a.task !== other.name);
+      setAfter(task, tick.checked ? [...rest, { task: other.name, on: on.value }] : rest);
+      on.disabled = !tick.checked;
+      changed();
+    };
+    tick.addEventListener("change", put);
+    on.addEventListener("change", put);
+    box.append(el("span", { class: "dep" }, el("label", {}, tick, ` ${other.name || "unnamed"}`), on));
+  }
+  if (!others.length) box.append(el("span", { class: "quiet" }, "there is no other task yet"));
+  box.append(el("p", { class: "wrong-word", hidden: true }));
+  return box;
+};
+let taskNames = new Map();
+const renamed = (task) => {
+  const before = taskNames.get(task);
+  for (const other of seen.doc.tasks) {
+    const list = afterOf(other);
+    if (list.some((a) => a.task === before)) setAfter(other, list.map((a) => (a.task === before ? { ...a, task: task.name || "" } : a)));
+  }
+  taskNames.set(task, task.name);
+  clearTimeout(renamed.timer);
+  renamed.timer = setTimeout(() => {
+    for (const box of form.querySelectorAll(".f-after")) {
+      const path = box.dataset.path.replace(/after$/, ""), at = Number(path.match(/\d+/)[0]);
+      box.replaceWith(afterField(seen.doc.tasks[at], path));
+    }
+  }, 400);
+};
+const draw = () => {
+  const task = resolve({ $ref: "#/$defs/TaskDoc" }).properties, job = resolve({ $ref: "#/$defs/JobDoc" }).properties;
+  const known = Object.keys(task), rest = known.filter((n) => ![...FIRST, ...SECOND].includes(n));
+  const make = (owner, path, names) => names.filter((n) => n !== "after" || path).map((n) => (n === "after" ? afterField(owner, path) : field(owner, path, n, (path ? task : job)[n])));
+  taskNames = new Map(seen.doc.tasks.map((t) => [t, t.name]));
+  const cards = seen.doc.tasks.map((t, i) => {
+    const path = `tasks[${i}].`, one = seen.doc.tasks.length === 1;
+    const remove = el("button", { type: "button", class: "plain", hidden: one }, "Remove");
+    remove.addEventListener("click", () => {
+      seen.doc.tasks.splice(i, 1);
+      for (const other of seen.doc.tasks) setAfter(other, afterOf(other).filter((a) => a.task !== t.name));
+      draw();
+      changed();
+    });
+    const more = rest.some((n) => t[n] !== undefined);
+    return el("section", { class: "card task", "aria-label": `Task ${i + 1}` }, el("div", { class: "title" }, el("h3", {}, `Task ${i + 1}`), remove),
+      el("div", { class: "fields" }, ...make(t, path, [...FIRST, ...SECOND].filter((n) => known.includes(n)))),
+      el("details", { open: more }, el("summary", {}, "Everything else a task can say"), el("div", { class: "fields" }, ...make(t, path, rest))));
+  });
+  const add = el("button", { type: "button", class: "plain", id: "add-task" }, "Add a task");
+  add.addEventListener("click", () => {
+    const names = seen.doc.tasks.map((t) => t.name);
+    let n = names.length + 1;
+    while (names.includes(`task-${n}`)) n += 1;
+    const last = names[names.length - 1];
+    seen.doc.tasks.push({ name: `task-${n}`, command: "", ...(last ? { after: [last] } : {}) });
+    draw();
+    changed();
+    form.querySelectorAll(".task:last-of-type input")[1]?.focus();
+  });
+  const jobNames = Object.keys(job).filter((n) => !["tasks", "user", "after"].includes(n));
+  form.querySelector("#fields").replaceChildren(el("section", { class: "card", "aria-label": "Job" }, el("div", { class: "fields" }, ...make(seen.doc, "", jobNames))), ...cards, add);
+  drawGraph();
+};
+
+// Dependencies drawn as they are added: each task right of all it waits for.
+const NS = "http://www.w3.org/2000/svg";
+const svg = (tag, attributes, text) => {
+  const one = document.createElementNS(NS, tag);
+  for (const [name, value] of Object.entries(attributes)) one.setAttribute(name, value);
+  if (text !== undefined) one.textContent = text;
+  return one;
+};
+const drawGraph = () => {
+  const box = document.getElementById("new-graph"), tasks = seen.doc.tasks;
+  box.hidden = tasks.length < 2 || tasks.length > 60;
+  if (box.hidden) return;
+  const index = new Map(tasks.map((t, i) => [t.name, i])), depth = tasks.map(() => 0);
+  for (let round = 0; round < tasks.length; round += 1) tasks.forEach((t, i) => { for (const a of afterOf(t)) if (index.has(a.task)) depth[i] = Math.min(tasks.length, Math.max(depth[i], depth[index.get(a.task)] + 1)); });
+  const rows = new Map(), at = tasks.map((_, i) => { const r = rows.get(depth[i]) || 0; rows.set(depth[i], r + 1); return [4 + depth[i] * 190, 4 + r * 52]; });
+  const width = 154 + 8 + Math.max(...depth) * 190, height = 40 + 8 + (Math.max(...rows.values()) - 1) * 52;
+  const picture = svg("svg", { width, height, viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": tasks.map((t) => `${t.name}${afterOf(t).length ? ` after ${afterOf(t).map((a) => a.task).join(" and ")}` : ""}`).join("; ") });
+  tasks.forEach((t, i) => { for (const a of afterOf(t)) { const from = index.get(a.task); if (from === undefined) continue;
+    const [x1, y1, x2, y2] = [at[from][0] + 154, at[from][1] + 20, at[i][0], at[i][1] + 20], m = (x1 + x2) / 2;
+    picture.append(svg("path", { class: "edge", d: `M${x1} ${y1}C${m} ${y1} ${m} ${y2} ${x2} ${y2}` })); } });
+  tasks.forEach((t, i) => {
+    const g = svg("g", { class: "node" });
+    const name = (t.name || "unnamed").slice(0, 16) + ((t.name || "").length > 16 ? "…" : "");
+    g.append(svg("rect", { x: at[i][0], y: at[i][1], width: 154, height: 40, rx: 8 }), svg("text", { class: "name", x: at[i][0] + 12, y: at[i][1] + 25 }, name + (t.array ? " ×" : "")));
+    picture.append(g);
+  });
+  box.querySelector("div").replaceChildren(picture);
+};
+
+// The document as TOML.
+const quoted = (text) => JSON.stringify(String(text)).replaceAll("\u007f", "\\u007f");
+const literal = (value) => {
+  if (Array.isArray(value)) return `[${value.map(literal).join(", ")}]`;
+  if (value && typeof value === "object") return `{ ${Object.entries(value).map(([k, v]) => `${key(k)} = ${literal(v)}`).join(", ")} }`;
+  return typeof value === "string" ? quoted(value) : String(value);
+};
+const key = (name) => (/^[A-Za-z0-9_-]+$/.test(name) ? name : quoted(name));
+const written = (doc) => {
+  const lines = [];
+  for (const [name, value] of Object.entries(doc)) if (name !== "tasks" && value !== undefined && value !== "") lines.push(`${key(name)} = ${literal(value)}`);
+  for (const task of doc.tasks) {
+    lines.push("", "[[tasks]]");
+    for (const [name, value] of Object.entries(task)) if (value !== undefined && (value !== "" || name === "command")) lines.push(`${key(name)} = ${literal(value)}`);
+  }
+  return `${lines.join("\n").trim()}\n`;
+};
+
+const wrongAt = (problems) => {
+  for (const old of form.querySelectorAll("[aria-invalid]")) old.removeAttribute("aria-invalid");
+  for (const old of form.querySelectorAll(".field .wrong-word")) { old.hidden = true; old.textContent = ""; }
+  const left = [];
+  for (const problem of problems) {
+    const path = problem.path.replace(/^(command|gpu|timeout|array|env|cpus|memory|retries)/, "tasks[0].$1");
+    const parts = [path, problem.path, path.replace(/[.[][^.[]*$/, "")];
+    const input = parts.map((p) => form.querySelector(`[data-path="${CSS.escape(p)}"]`)).find(Boolean);
+    if (!input) { left.push(problem); continue; }
+    input.setAttribute("aria-invalid", "true");
+    const say = input.closest(".field").querySelector(".wrong-word");
+    say.textContent = problem.help ? `${problem.message}; ${problem.help}` : problem.message;
+    say.hidden = false;
+    if (say.id) input.setAttribute("aria-describedby", say.id);
+    const hidden = input.closest("details");
+    if (hidden) hidden.open = true;
+  }
+  document.getElementById("wrong").replaceChildren(...left.map((p) => el("p", { class: "wrong-word" }, `${p.line ? `line ${p.line}: ` : ""}${p.path ? `${p.path}: ` : ""}${p.message}${p.help ? `; ${p.help}` : ""}`)));
+};
+const submission = () => {
+  const doc = JSON.parse(JSON.stringify(seen.doc));
+  if (!doc.name) delete doc.name;
+  if (doc.tasks.length === 1 && !doc.tasks[0].name) delete doc.tasks[0].name;
+  const user = document.getElementById("user").value.trim(), workdir = document.getElementById("workdir").value.trim();
+  return { doc, user: user || undefined, workdir: workdir || undefined, env: { PATH: "/usr/local/bin:/usr/bin:/bin" } };
+};
+const when = (range) => {
+  if (!range) return "not known: something ahead of it promised no end";
+  const [low, high] = [range.low, range.high].map((t) => Math.max(0, Date.parse(t) - Date.now() - ahead));
+  return high < 1500 ? "now" : low < 1000 ? `within ${span(high)}` : `in ${span(low)} to ${span(high)}`;
+};
+const place = (p) => (p.starts_now ? "starts at once" : p.position ? `place ${p.position} in line` : "waits");
+let asked = 0;
+const preview = async () => {
+  const box = document.getElementById("preview"), mine = (asked += 1);
+  const button = document.getElementById("submit");
+  if (!seen.doc.tasks.some((t) => String(t.command || "").trim())) {
+    box.replaceChildren(el("p", { class: "quiet" }, "Say what to run, and here stands where it would be in line."));
+    wrongAt([]);
+    button.disabled = true;
+    return;
+  }
+  try {
+    const p = await call("POST", "/v1/jobs?dry_run=true", submission());
+    if (mine !== asked) return;
+    wrongAt(p.warnings || []);
+    button.disabled = false;
+    const rows = p.alternatives.map((a) => el("tr", {}, el("th", { scope: "row" }, el("code", {}, a.change)), el("td", {}, place(a)), el("td", { class: "n" }, a.starts_now ? "now" : when(a.expected_start))));
+    box.replaceChildren(
+      el("p", { class: "big" }, el("span", { class: `badge ${p.starts_now ? "succeeded" : "ready"}` }, el("span", { "aria-hidden": "true" }, p.starts_now ? "▶" : "◔"), ` ${place(p)}`)),
+      p.starts_now ? null : el("p", {}, el("span", { class: "quiet" }, "expected start "), el("b", {}, when(p.expected_start))),
+      p.starts_now ? null : el("p", { class: "quiet" }, p.why.join("; ")),
+      rows.length ? el("table", { class: "line tight" }, el("thead", {}, el("tr", {}, el("th", { scope: "col" }, "if it asked for less"), el("th", { scope: "col" }, "place"), el("th", { scope: "col", class: "n" }, "start"))), el("tbody", {}, ...rows)) : "");
+  } catch (error) {
+    if (mine !== asked) return;
+    button.disabled = true;
+    wrongAt(error.problems && error.problems.length ? error.problems : [{ path: "", message: error.detail || String(error) }]);
+    box.replaceChildren(el("p", { class: "wrong-word" }, "It would be refused as it is; what is wrong is said at its field."));
+  }
+};
+toml.addEventListener("input", () => {
+  clearTimeout(changed.timer);
+  changed.timer = setTimeout(async () => {
+    try {
+      const { doc } = await call("POST", "/v1/jobs/document", { text: toml.value });
+      seen.doc = doc;
+      draw();
+      changed(true);
+    } catch (error) { wrongAt((error.problems && error.problems.length ? error.problems : [{ path: "", message: error.detail }])); document.getElementById("submit").disabled = true; }
+  }, 350);
+});
+form.addEventListener("submit", async (event) => {
+  event.preventDefault();
+  const button = document.getElementById("submit");
+  button.disabled = true;
+  try {
+    form.dataset.key ||= crypto.randomUUID();
+    const made = await call("POST", "/v1/jobs", { ...submission(), idempotency_key: form.dataset.key });
+    location.assign(`/jobs/${made.job}`);
+  } catch (error) {
+    delete form.dataset.key;
+    wrongAt(error.problems && error.problems.length ? error.problems : [{ path: "", message: error.detail || String(error) }]);
+    form.querySelector("[aria-invalid]")?.focus();
+    button.disabled = false;
+  }
+});
+for (const id of ["user", "workdir"]) document.getElementById(id).addEventListener("input", () => changed(true));
+(async () => {
+  seen.schema = await call("GET", "/v1/schema/job");
+  draw();
+  changed();
+})();
