@@ -168,6 +168,9 @@ fn a_document_with_every_field_is_read() {
         retry_on_timeout = true
         on_lost = "hold"
         preempt = "requeue"
+        batch_time = "20ms"
+        item_time = "1ms"
+        resume_time = "2s"
         stdout = "out.txt"
         stderr = "err.txt"
     "#;
@@ -200,6 +203,9 @@ fn a_document_with_every_field_is_read() {
         retry_on_timeout: true,
         on_lost: OnLost::Hold,
         preempt: Preempt::Requeue,
+        batch_time: Some(Micros(20_000)),
+        item_time: Some(Micros(1000)),
+        resume_time: Some(Micros::from_secs(2)),
         stdout: Some("out.txt".into()),
         stderr: Some("err.txt".into()),
     };
@@ -399,6 +405,8 @@ prop_compose! {
             retries, retry_on_timeout,
             on_lost: if hold { OnLost::Hold } else { OnLost::Rerun },
             preempt: if requeue { Preempt::Requeue } else { Preempt::Freeze },
+            batch_time: timeout.map(Micros), item_time: grace.filter(|t| *t > 0).map(Micros),
+            resume_time: grace.map(Micros),
             stdout: None, stderr: Some("err".to_owned()),
         }
     }

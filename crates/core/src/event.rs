@@ -5,7 +5,7 @@ use crate::ids::{AttemptId, DeviceId, EnvId, JobId, NodeId, WorkerId};
 use crate::index::Ranges;
 use crate::policy::PolicyChoice;
 use crate::pool::{DeviceInfo, DeviceState, Placement};
-use crate::spec::JobSpec;
+use crate::spec::{Boundary, JobSpec};
 use crate::time::{Span, Time};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -120,6 +120,9 @@ pub enum What {
         attempt: AttemptId,
         /// Who wants it.
         by: By,
+        /// At which moment of its work.
+        #[serde(default, skip_serializing_if = "Boundary::is_any")]
+        at: Boundary,
     },
     /// An attempt stands still.
     Paused {

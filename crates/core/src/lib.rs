@@ -19,6 +19,7 @@ pub mod place;
 pub mod plan;
 pub mod policy;
 pub mod pool;
+pub mod preempt;
 pub mod profile;
 pub mod protocol;
 pub mod queue;

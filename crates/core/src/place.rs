@@ -68,8 +68,8 @@ fn must_prefer(needs: &Needs, id: DeviceId) -> bool {
 pub struct Search<'a> {
     /// What is free now.
     pub now: &'a Ledger<'a>,
-    /// What must also be free, for a task that would still run when a reservation begins.
-    pub later: Option<&'a Ledger<'a>>,
+    /// What must also be free, as for a task that would still run when a reservation begins.
+    pub later: &'a [&'a Ledger<'a>],
     /// Devices withheld from this task.
     pub withheld: &'a [DeviceId],
     /// Which of several fitting places is taken.
@@ -79,7 +79,7 @@ pub struct Search<'a> {
 impl<'a> Search<'a> {
     /// A search among what is free now, by the default rule.
     pub fn over(now: &'a Ledger<'a>) -> Search<'a> {
-        Search { now, later: None, withheld: &[], fit: Fit::default() }
+        Search { now, later: &[], withheld: &[], fit: Fit::default() }
     }
 
     /// The place for a task, if there is one: on the devices it prefers where they have room, else (unless it waits for
@@ -141,7 +141,7 @@ impl<'a> Search<'a> {
         only: &dyn Fn(DeviceId) -> bool,
     ) -> Option<u64> {
         let host = |w: &WorkerUse| w.host_admits(needs.cpus, needs.memory);
-        if !host(used) || !self.later.and_then(|l| l.worker(id)).is_none_or(host) {
+        if !host(used) || !self.later.iter().filter_map(|l| l.worker(id)).all(host) {
             return None;
         }
         let wanted = usize::from(needs.gpus);
@@ -172,12 +172,11 @@ impl<'a> Search<'a> {
         needs: &'a Needs,
         only: &'a dyn Fn(DeviceId) -> bool,
     ) -> impl Iterator<Item = (u64, u16, Charge)> + 'a {
-        let later = self.later.and_then(|l| l.worker(id));
         used.devices().filter_map(move |(index, info, device)| {
             let device_id = DeviceId { worker: id, index };
             let charge = charge_for(info, needs)?;
             let fits = used.device_admits(index, charge)
-                && later.is_none_or(|w| w.device_admits(index, charge))
+                && self.later.iter().filter_map(|l| l.worker(id)).all(|w| w.device_admits(index, charge))
                 && acceptable(needs, device_id, info)
                 && only(device_id)
                 && !self.withheld.contains(&device_id);

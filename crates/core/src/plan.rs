@@ -2,6 +2,7 @@
 
 use crate::ids::{AttemptId, TaskId};
 use crate::pool::Placement;
+use crate::spec::Boundary;
 use crate::time::Time;
 
 /// What should start, pause, go on and stop now.
@@ -11,6 +12,8 @@ pub struct Plan {
     pub start: Vec<Start>,
     /// Attempts to freeze in place.
     pub pause: Vec<AttemptId>,
+    /// At which moments of their work.
+    pub pause_at: Boundary,
     /// Frozen attempts to let go on.
     pub resume: Vec<AttemptId>,
     /// Attempts to ask to save and exit, to be run again later.

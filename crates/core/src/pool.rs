@@ -282,6 +282,27 @@ impl WorkerUse {
         }
     }
 
+    fn pause(&mut self, p: &Placement) {
+        for &(i, _) in shares(p) {
+            self.uses[usize::from(i)].paused += 1;
+        }
+    }
+
+    fn resume(&mut self, p: &Placement) {
+        for &(i, _) in shares(p) {
+            let used = &mut self.uses[usize::from(i)];
+            used.paused = used.paused.checked_sub(1).expect("only a paused attempt goes on");
+        }
+    }
+
+    /// Whether a paused attempt could have its place among the tasks of its devices again.
+    fn admits_resumed(&self, p: &Placement) -> bool {
+        shares(p).all(|&(i, _)| {
+            let (info, used) = (&self.infos[usize::from(i)], self.uses[usize::from(i)]);
+            info.overcommit || info.limit.is_none_or(|limit| used.shares - used.paused < u32::from(limit))
+        })
+    }
+
     fn change(&mut self, index: u16, change: impl FnOnce(&mut DeviceUse)) {
         let at = usize::from(index);
         let (info, used) = (&self.infos[at], &mut self.uses[at]);
@@ -298,6 +319,11 @@ impl WorkerUse {
     fn has_spare_device(&self) -> bool {
         self.open && self.devices().any(|(_, info, used)| used.admits(info, Charge::Share(0)))
     }
+}
+
+/// The devices of a placement that are shared.
+fn shares(p: &Placement) -> impl Iterator<Item = &(u16, Charge)> {
+    p.devices.iter().filter(|(_, charge)| matches!(charge, Charge::Share(_)))
 }
 
 /// How a device would be charged for a task: not at all if it can never hold it.
@@ -385,26 +411,13 @@ impl Pool {
 
     /// A paused attempt keeps its memory but not its place among the tasks of a device.
     pub(crate) fn pause(&mut self, p: &Placement) {
-        for use_ in self.shares_of(p) {
-            use_.paused += 1;
-        }
+        self.workers[p.worker.0 as usize].pause(p);
         self.refresh(p.worker);
     }
 
     pub(crate) fn resume(&mut self, p: &Placement) {
-        for use_ in self.shares_of(p) {
-            use_.paused = use_.paused.checked_sub(1).expect("only a paused attempt goes on");
-        }
+        self.workers[p.worker.0 as usize].resume(p);
         self.refresh(p.worker);
-    }
-
-    fn shares_of<'a>(&'a mut self, p: &'a Placement) -> impl Iterator<Item = &'a mut DeviceUse> {
-        let uses = &mut self.workers[p.worker.0 as usize].uses;
-        let mut shared = vec![false; uses.len()];
-        for &(i, c) in &p.devices {
-            shared[usize::from(i)] = matches!(c, Charge::Share(_));
-        }
-        uses.iter_mut().zip(shared).filter(|(_, s)| *s).map(|(u, _)| u)
     }
 
     fn refresh(&mut self, id: WorkerId) {
@@ -469,6 +482,21 @@ impl<'a> Ledger<'a> {
     /// Notes a placement as given.
     pub fn charge(&mut self, p: &Placement) {
         self.write_on(p.worker).charge(p);
+    }
+
+    /// Notes an attempt as standing still.
+    pub fn pause(&mut self, p: &Placement) {
+        self.write_on(p.worker).pause(p);
+    }
+
+    /// Notes an attempt that stood still as going on.
+    pub fn resume(&mut self, p: &Placement) {
+        self.write_on(p.worker).resume(p);
+    }
+
+    /// Whether an attempt that stands still could go on.
+    pub fn admits_resumed(&self, p: &Placement) -> bool {
+        self.worker(p.worker).is_some_and(|w| w.admits_resumed(p))
     }
 
     /// Notes a placement as given back.

@@ -107,7 +107,7 @@ impl<'a> Profile<'a> {
     ) -> Option<Placement> {
         let mut withheld = wish.withheld.to_vec();
         loop {
-            let search = Search { now: then, later: None, withheld: &withheld, fit: wish.fit };
+            let search = Search { now: then, later: &[], withheld: &withheld, fit: wish.fit };
             let placement = place(search)?;
             let Some(in_the_way) = self.in_the_way(then, from, wish.length, &placement) else {
                 return Some(placement);

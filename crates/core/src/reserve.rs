@@ -39,7 +39,7 @@ pub fn reserve<'a>(
         };
         let (at, released) = if sooner { running.next() } else { started.next() }?;
         then.release(released);
-        let search = Search { now: &then, later: None, ..search };
+        let search = Search { now: &then, later: &[], ..search };
         if let Some(placement) = search.place_on(released.worker, needs) {
             then.charge(&placement);
             return Some(Reservation { at: at.max(now), placement, then });

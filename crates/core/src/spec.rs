@@ -115,6 +115,15 @@ pub struct TaskSpec {
     /// How it may be made to give way.
     #[serde(default)]
     pub preempt: Preempt,
+    /// How long one batch of its work takes, where it can stand still between two.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub batch_time: Option<Span>,
+    /// How long one item of its work takes, where it can stand still between two.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub item_time: Option<Span>,
+    /// What going on after standing still costs it.
+    #[serde(default, skip_serializing_if = "Span::is_zero")]
+    pub resume_time: Span,
     /// Where its standard output goes, beside the log.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stdout: Option<String>,
@@ -142,6 +151,35 @@ impl TaskSpec {
     /// How long one of its tasks is taken to run: its own guess, else what it promised at most.
     pub fn expected(&self) -> Option<Span> {
         self.expected.or(self.timeout)
+    }
+}
+
+/// At which moments of its work an attempt is made to stand still. What a task does not say it can do is done at once.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Boundary {
+    /// At once.
+    #[default]
+    Any,
+    /// Between two batches.
+    Batch,
+    /// Between two items.
+    Item,
+}
+
+impl Boundary {
+    /// Whether it is at once.
+    pub fn is_any(&self) -> bool {
+        *self == Boundary::Any
+    }
+
+    /// How much work there is between two such moments; none where it can be made to stand still at once.
+    pub fn step(self, spec: &TaskSpec) -> Option<Span> {
+        match self {
+            Boundary::Any => None,
+            Boundary::Batch => spec.batch_time.or(spec.item_time),
+            Boundary::Item => spec.item_time.or(spec.batch_time),
+        }
     }
 }
 

@@ -42,6 +42,11 @@ impl Span {
         Span((s * 1e6).round() as u64)
     }
 
+    /// Whether it is no time at all.
+    pub fn is_zero(&self) -> bool {
+        self.0 == 0
+    }
+
     /// The span in seconds.
     pub fn secs(self) -> f64 {
         self.0 as f64 / 1e6

@@ -9,11 +9,14 @@ mod backfill;
 mod drf;
 mod fair_share;
 mod fifo;
+mod giving_way;
 mod gmin;
 mod hybrid;
+mod las;
 mod priority_serial;
 mod short_first;
 mod sjf;
+mod srtf;
 mod wsjf;
 
 use warpyard_core::place::Fit;
@@ -29,6 +32,8 @@ pub const POLICIES: &[PolicyDef] = &[
     sjf::DEF,
     short_first::DEF,
     wsjf::DEF,
+    srtf::DEF,
+    las::DEF,
     hybrid::DEF,
     gmin::DEF,
     drf::DEF,

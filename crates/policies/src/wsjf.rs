@@ -2,9 +2,10 @@
 //!
 //! `by = "class"` never lets a length overturn a priority; `by = "ratio"` is Smith's rule, which has the least weighted
 //! sum of completion times on one machine (W. E. Smith, *Various optimizers for single-stage production*, 1956). Since a
-//! priority may be any integer, the weight of priority p is 1 + p, and 1 / (1 − p) below zero.
+//! priority may be any integer, the weight of priority p is 1 + p, and 1 / (1 − p) below zero. With `granularity` other than
+//! `job` a running task that allows it gives way to a better one after its batch or item, and the length is what remains.
 
-use crate::FIT;
+use crate::{FIT, giving_way};
 use warpyard_core::PolicyDef;
 use warpyard_core::cluster::ReadyTask;
 use warpyard_core::ordered::{Behind, Order, Ordered};
@@ -38,12 +39,14 @@ pub(crate) const DEF: PolicyDef = PolicyDef {
     source: "Smith, Various optimizers for single-stage production, 1956",
     params: &[
         word("by", &["class", "ratio"], "priority before length, or weight divided by length"),
+        word("granularity", &["job", "batch", "item"], giving_way::HELP),
         Behind::PARAM,
         FIT,
     ],
     build: |p| {
         let order = if p.word("by") == "ratio" { Wsjf::ByRatio } else { Wsjf::ByClass };
         let behind = Behind::from_word(p.word("behind"));
-        Box::new(Ordered::new(order, behind).fit(Fit::from_word(p.word("fit"))))
+        let policy = Ordered::new(order, behind).fit(Fit::from_word(p.word("fit")));
+        giving_way::build(policy, p.word("granularity"))
     },
 };

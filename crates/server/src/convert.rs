@@ -101,6 +101,9 @@ fn task_spec(
             doc::Preempt::Freeze => spec::Preempt::Freeze,
             doc::Preempt::Requeue => spec::Preempt::Requeue,
         },
+        batch_time: task.batch_time.map(|t| Span(t.0)),
+        item_time: task.item_time.map(|t| Span(t.0)),
+        resume_time: task.resume_time.map_or(Span::ZERO, |t| Span(t.0)),
         stdout: task.stdout.clone(),
         stderr: task.stderr.clone(),
     })

@@ -53,7 +53,13 @@ fn day(seed: u64, with_history: bool, tally: &mut Tally) {
     let random = &mut Random::new(seed);
     let kinds = kinds(random);
     let workers = workload::cluster("8xV100:16GiB/8").expect("a cluster");
-    let setup = Setup { workers, policy: default_policy(), start_delay: Span::ZERO, forget: false };
+    let setup = Setup {
+        workers,
+        policy: default_policy(),
+        start_delay: Span::ZERO,
+        forget: false,
+        ..Setup::default()
+    };
     let mut sim = Sim::new(setup, POLICIES).expect("the default policy");
     let mean_work: f64 = kinds.iter().map(|k| k.median * f64::from(k.gpus)).sum::<f64>() / kinds.len() as f64;
     let gap = mean_work / 8.0;

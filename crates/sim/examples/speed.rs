@@ -21,6 +21,7 @@ fn main() {
         policy: policy.parse().expect("a policy"),
         start_delay: Span::ZERO,
         forget: true,
+        ..Setup::default()
     };
     let mut sim = Sim::new(setup, POLICIES).expect("the policy exists");
     sim.feed(arrivals(jobs, gpus as f64, load));

@@ -10,6 +10,7 @@ pub mod arrival;
 mod draw;
 pub mod forecast;
 mod machine;
+mod process;
 pub mod random;
 pub mod record;
 pub mod report;

@@ -1,8 +1,8 @@
 //! A virtual worker: what it has changes as virtual time goes on, and what it should have is made so by the worker's own
 //! `reconcile`. Only processes are made up.
 
-use crate::arrival::Fate;
-use std::collections::BTreeMap;
+use crate::process::{Brief, Next, Process, speed_beside};
+use std::collections::{BTreeMap, BTreeSet};
 use warpyard_core::cluster::{Desired, Want};
 use warpyard_core::command::Standing;
 use warpyard_core::event::{End, How, Usage};
@@ -17,55 +17,46 @@ pub(crate) struct Machine {
     pub(crate) news: BTreeMap<AttemptId, Standing>,
     /// Since when nothing gets through.
     pub(crate) cut: Option<Time>,
+    /// Work done by attempts that were asked to end and did.
+    pub(crate) saved: Vec<(AttemptId, Span)>,
+    /// Those that run on to the end of their batch or item, to stand still then.
+    to_stand_still: BTreeSet<AttemptId>,
+    /// How much tasks on one device slow each other.
+    contention: f64,
 }
 
-/// A process that is not there.
-#[derive(Debug)]
-struct Process {
-    /// How it ends by itself.
-    how: How,
-    /// Running time until then, counted from `since`.
-    left: Span,
-    /// Running time until it is ended for running too long, counted from `since`.
-    allowed: Span,
-    /// Up to `since`.
-    ran: Span,
-    since: Time,
-    /// The moment in force at which something happens to it by itself; alarms for others are void.
-    alarm: Option<Time>,
-    /// Being asked to end does not end it before this.
-    grace: Option<Span>,
-    /// Whether it is ended when contact is lost.
-    rerun: bool,
-    asked: bool,
-}
-
-/// What a machine must know of an attempt to begin it.
-pub(crate) struct Brief {
-    pub(crate) fate: Fate,
-    pub(crate) timeout: Option<Span>,
-    pub(crate) grace: Span,
-    pub(crate) rerun: bool,
-    /// From being told to begin it until its process runs.
-    pub(crate) delay: Span,
+/// What the server knows of an attempt and a machine must.
+pub(crate) trait Known {
+    /// What it takes to begin it.
+    fn brief(&self, id: AttemptId) -> Brief;
+    /// Between which steps of its work it stands still, if not at once.
+    fn step(&self, id: AttemptId) -> Option<Span>;
 }
 
 impl Machine {
+    pub(crate) fn new(contention: f64) -> Machine {
+        Machine { contention, ..Machine::default() }
+    }
+
     /// Makes what is what should be. Gives the moments at which [`Machine::ring`] is due.
     pub(crate) fn sync(
         &mut self,
         now: Time,
         desired: &[Desired],
-        mut brief: impl FnMut(AttemptId) -> Brief,
+        known: &impl Known,
         mut alarm: impl FnMut(Time, AttemptId),
     ) {
         let actions = reconcile(desired, &self.local);
         // One that is to stand still from the start is begun first, and frozen when it runs.
         let again = actions.iter().any(|a| matches!(a, Action::Launch(id) if freezes(desired, *id)));
+        for id in self.to_stand_still.iter().copied().filter(|id| !freezes(desired, *id)).collect::<Vec<_>>()
+        {
+            self.take_back_freeze(now, id, &mut alarm);
+        }
         for action in actions {
             match action {
-                Action::Launch(id) => self.launch(now, id, brief(id), &mut alarm),
-                Action::Freeze(id) => self.freeze(now, id),
+                Action::Launch(id) => self.launch(now, id, known.brief(id), &mut alarm),
+                Action::Freeze(id) => self.freeze(now, id, known.step(id), &mut alarm),
                 Action::Thaw(id) => self.thaw(now, id, &mut alarm),
                 Action::Stop(id) => self.stop(now, id, &mut alarm),
                 Action::ReportLost(id) => self.say_over(id, How::Lost("no trace of it".into()), Span::ZERO),
@@ -76,36 +67,28 @@ impl Machine {
         if again {
             let running = |d: &&Desired| d.want == Want::Freeze && self.local.contains_key(&d.attempt);
             for id in desired.iter().filter(running).map(|d| d.attempt).collect::<Vec<_>>() {
-                self.freeze(now, id);
+                self.freeze(now, id, known.step(id), &mut alarm);
             }
         }
+        self.share_speed(now, &mut alarm);
     }
 
-    /// Something happens to a process by itself: it begins, or ends. Says whether it began.
+    /// Something happens to a process by itself: it begins, stands still, or ends. Says whether it began.
     pub(crate) fn ring(&mut self, now: Time, id: AttemptId, mut alarm: impl FnMut(Time, AttemptId)) -> bool {
-        let Some(process) = self.processes.get_mut(&id).filter(|p| p.alarm == Some(now)) else {
-            return false;
-        };
-        let is = self.local[&id];
-        if process.asked {
-            self.end(now, id, How::Stopped);
-            return false;
-        }
-        match is {
-            Local::Beginning => {
-                process.since = now;
-                self.local.insert(id, Local::Running);
-                self.news.insert(id, Standing::Running);
-                self.set_alarm(now, id, &mut alarm);
-            }
-            Local::Running if process.allowed < process.left => self.end(now, id, How::TimedOut),
-            Local::Running => {
-                let how = process.how.clone();
+        let due = self.processes.get(&id).and_then(|p| p.alarm).filter(|(at, _)| *at == now);
+        let Some((_, next)) = due else { return false };
+        match next {
+            Next::Begins => self.run(now, id, &mut alarm),
+            Next::StandsStill => self.stand_still(now, id),
+            Next::Ends => {
+                let how = self.processes[&id].how.clone();
                 self.end(now, id, how);
             }
-            Local::Frozen | Local::Over => {}
+            Next::TimesOut => self.end(now, id, How::TimedOut),
+            Next::IsEnded => self.end(now, id, How::Stopped),
         }
-        is == Local::Beginning
+        self.share_speed(now, &mut alarm);
+        next == Next::Begins
     }
 
     /// Everything it has, as told after a silence.
@@ -120,16 +103,17 @@ impl Machine {
     }
 
     /// Contact has been lost for too long: what may run elsewhere must not go on here.
-    pub(crate) fn end_what_reruns(&mut self, now: Time) {
+    pub(crate) fn end_what_reruns(&mut self, now: Time, mut alarm: impl FnMut(Time, AttemptId)) {
         let reruns = self.processes.iter().filter(|(_, p)| p.rerun).map(|(&id, _)| id);
         for id in reruns.collect::<Vec<_>>() {
             self.end(now, id, How::Lost("contact lost".into()));
         }
+        self.share_speed(now, &mut alarm);
     }
 
     /// The machine went down and came up again: nothing it had is left.
     pub(crate) fn wipe(&mut self) {
-        *self = Machine { cut: self.cut, ..Machine::default() };
+        *self = Machine { cut: self.cut, ..Machine::new(self.contention) };
     }
 
     /// How many processes it has, standing still or not.
@@ -138,79 +122,130 @@ impl Machine {
     }
 
     fn launch(&mut self, now: Time, id: AttemptId, brief: Brief, alarm: &mut impl FnMut(Time, AttemptId)) {
-        let Brief { fate, timeout, grace, rerun, delay } = brief;
-        let begins = now + delay;
-        let process = Process {
-            how: fate.how,
-            left: fate.length,
-            allowed: timeout.unwrap_or(Span(u64::MAX)),
-            ran: Span::ZERO,
-            since: begins,
-            alarm: Some(begins),
-            grace: fate.stubborn.then_some(grace),
-            rerun,
-            asked: false,
-        };
-        self.processes.insert(id, process);
+        let delay = brief.delay;
+        self.processes.insert(id, Process::new(now, brief));
         self.local.insert(id, Local::Beginning);
-        if delay == Span::ZERO {
-            self.ring(now, id, alarm);
+        if delay.is_zero() {
+            self.run(now, id, alarm);
         } else {
-            alarm(begins, id);
+            alarm(now + delay, id);
         }
     }
 
-    fn freeze(&mut self, now: Time, id: AttemptId) {
-        if self.local[&id] == Local::Running {
-            self.stand_still(now, id);
-            self.local.insert(id, Local::Frozen);
-            self.news.insert(id, Standing::Frozen);
+    /// A process that was begun or stood still runs now.
+    fn run(&mut self, now: Time, id: AttemptId, alarm: &mut impl FnMut(Time, AttemptId)) {
+        self.process(id).since = now;
+        self.local.insert(id, Local::Running);
+        self.news.insert(id, Standing::Running);
+        self.foresee(id, alarm);
+    }
+
+    fn freeze(
+        &mut self,
+        now: Time,
+        id: AttemptId,
+        step: Option<Span>,
+        alarm: &mut impl FnMut(Time, AttemptId),
+    ) {
+        if self.local[&id] != Local::Running {
+            return;
         }
+        let process = self.process(id);
+        process.settle(now);
+        if process.stand_still_between(step) {
+            self.stand_still(now, id);
+        } else {
+            self.to_stand_still.insert(id);
+            self.foresee(id, alarm);
+        }
+    }
+
+    fn stand_still(&mut self, now: Time, id: AttemptId) {
+        let process = self.process(id);
+        process.settle(now);
+        process.alarm = None;
+        process.go_on();
+        self.to_stand_still.remove(&id);
+        self.local.insert(id, Local::Frozen);
+        self.news.insert(id, Standing::Frozen);
+    }
+
+    /// One that was to stand still after its batch or item, and no longer is.
+    fn take_back_freeze(&mut self, now: Time, id: AttemptId, alarm: &mut impl FnMut(Time, AttemptId)) {
+        self.to_stand_still.remove(&id);
+        let process = self.process(id);
+        process.go_on();
+        process.settle(now);
+        self.foresee(id, alarm);
     }
 
     fn thaw(&mut self, now: Time, id: AttemptId, alarm: &mut impl FnMut(Time, AttemptId)) {
-        self.processes.get_mut(&id).expect("what is frozen has a process").since = now;
-        self.local.insert(id, Local::Running);
-        self.news.insert(id, Standing::Running);
-        self.set_alarm(now, id, alarm);
+        self.process(id).thaw(now);
+        self.run(now, id, alarm);
     }
 
     fn stop(&mut self, now: Time, id: AttemptId, alarm: &mut impl FnMut(Time, AttemptId)) {
-        let process = self.processes.get_mut(&id).expect("what is not over has a process");
-        match process.grace {
-            _ if process.asked => {}
-            None => self.end(now, id, How::Stopped),
-            Some(grace) => {
-                process.asked = true;
-                process.alarm = Some(now + grace);
+        let running = self.local[&id] == Local::Running;
+        let process = self.process(id);
+        match (process.alarm, process.grace) {
+            (Some((_, Next::IsEnded)), _) => {}
+            (_, None) => self.end(now, id, How::Stopped),
+            (_, Some(grace)) => {
+                if running {
+                    process.settle(now);
+                }
+                process.alarm = Some((now + grace, Next::IsEnded));
                 alarm(now + grace, id);
             }
         }
     }
 
-    fn set_alarm(&mut self, now: Time, id: AttemptId, alarm: &mut impl FnMut(Time, AttemptId)) {
-        let process = self.processes.get_mut(&id).expect("what has an alarm has a process");
-        let at = now + process.left.min(process.allowed);
-        process.alarm = Some(at);
+    fn end(&mut self, now: Time, id: AttemptId, how: How) {
+        if self.local[&id] == Local::Running {
+            self.process(id).settle(now);
+        }
+        let process = self.processes.remove(&id).expect("what ends was there");
+        self.to_stand_still.remove(&id);
+        if how == How::Stopped {
+            self.saved.push((id, process.done()));
+        }
+        self.local.insert(id, Local::Over);
+        self.say_over(id, how, process.ran);
+    }
+
+    /// Has every process that runs go as fast as those beside it let it.
+    fn share_speed(&mut self, now: Time, alarm: &mut impl FnMut(Time, AttemptId)) {
+        if self.contention == 0.0 {
+            return;
+        }
+        let running = |id: &AttemptId| self.local[id] == Local::Running;
+        let mut on: BTreeMap<u16, u32> = BTreeMap::new();
+        for (_, process) in self.processes.iter().filter(|(id, _)| running(id)) {
+            for &device in &process.devices {
+                *on.entry(device).or_default() += 1;
+            }
+        }
+        for (id, process) in self.processes.iter_mut().filter(|(id, _)| self.local[id] == Local::Running) {
+            let beside = process.devices.iter().map(|device| on[device]).max().unwrap_or(1);
+            let speed = speed_beside(self.contention, beside);
+            let asked = matches!(process.alarm, Some((_, Next::IsEnded)));
+            if speed != process.speed {
+                process.settle(now);
+                process.speed = speed;
+                if !asked {
+                    alarm(process.foresee(), *id);
+                }
+            }
+        }
+    }
+
+    fn foresee(&mut self, id: AttemptId, alarm: &mut impl FnMut(Time, AttemptId)) {
+        let at = self.process(id).foresee();
         alarm(at, id);
     }
 
-    fn stand_still(&mut self, now: Time, id: AttemptId) {
-        let running = self.local[&id] == Local::Running;
-        let process = self.processes.get_mut(&id).expect("what is not over has a process");
-        let ran = if running { now.since(process.since) } else { Span::ZERO };
-        process.ran += ran;
-        process.left = process.left - ran;
-        process.allowed = process.allowed - ran;
-        process.since = now;
-        process.alarm = None;
-    }
-
-    fn end(&mut self, now: Time, id: AttemptId, how: How) {
-        self.stand_still(now, id);
-        let process = self.processes.remove(&id).expect("what ends was there");
-        self.local.insert(id, Local::Over);
-        self.say_over(id, how, process.ran);
+    fn process(&mut self, id: AttemptId) -> &mut Process {
+        self.processes.get_mut(&id).expect("what is not over has a process")
     }
 
     fn say_over(&mut self, id: AttemptId, how: How, ran: Span) {

@@ -89,6 +89,7 @@ fn run(policy: &str, seed: u64) -> Result<Run, Rejected> {
         policy: policy.parse()?,
         start_delay: Span::from_secs(OVERHEAD),
         forget: false,
+        ..Setup::default()
     };
     let mut sim = Sim::new(setup, POLICIES)?;
     sim.feed(Generator { jobs: 20, ..Generator::default() }.generate(seed).map(Into::into));

@@ -3,7 +3,8 @@
 
 use crate::agenda::{Agenda, Due};
 use crate::arrival::{Arrival, Runs};
-use crate::machine::{Brief, Machine};
+use crate::machine::{Known, Machine};
+use crate::process::Brief;
 use crate::record::Record;
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -19,7 +20,7 @@ use warpyard_core::{
 };
 
 /// What a simulation begins with.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Setup {
     /// The workers that are there.
     pub workers: Vec<WorkerInfo>,
@@ -29,6 +30,9 @@ pub struct Setup {
     pub start_delay: Span,
     /// Whether ended jobs leave the memory at once. Not with jobs that wait for others by number.
     pub forget: bool,
+    /// How much tasks that run on a device at once slow each other: `n` of them each run at 1 / (1 + contention × (n − 1))
+    /// of the speed they have alone. 0 is not at all; with 1 they together get done what one alone would.
+    pub contention: f64,
 }
 
 /// A simulation.
@@ -52,6 +56,8 @@ pub struct Sim {
     /// Workers with something to say.
     speaking: Vec<WorkerId>,
     watcher: Option<Watcher>,
+    /// Work that attempts saved when they were asked to give way.
+    saved: BTreeMap<TaskId, Span>,
 }
 
 type Watcher = Box<dyn FnMut(&Event)>;
@@ -89,13 +95,14 @@ impl Sim {
 
     fn from_engine(engine: Engine, kept: Count, setup: Setup, now: Time) -> Sim {
         let workers = engine.cluster().workers().count();
+        let contention = setup.contention;
         let nothing: Box<dyn Iterator<Item = Arrival>> = Box::new(std::iter::empty());
         let mut sim = Sim {
             engine,
             kept,
             now,
             setup,
-            machines: (0..workers).map(|_| Machine::default()).collect(),
+            machines: (0..workers).map(|_| Machine::new(contention)).collect(),
             agenda: Agenda::default(),
             source: nothing.peekable(),
             jobs: Vec::new(),
@@ -106,6 +113,7 @@ impl Sim {
             stirred: Vec::new(),
             speaking: Vec::new(),
             watcher: None,
+            saved: BTreeMap::new(),
         };
         for id in 0..workers as u32 {
             sim.beat_later(WorkerId(id));
@@ -286,7 +294,8 @@ impl Sim {
                 let lease = self.lease(worker).unwrap_or_default();
                 let machine = &mut self.machines[worker.0 as usize];
                 if machine.cut.is_some_and(|since| since + Span(lease.0 * 2 / 3) <= self.now) {
-                    machine.end_what_reruns(self.now);
+                    let agenda = &mut self.agenda;
+                    machine.end_what_reruns(self.now, |at, id| agenda.enter(at, Due::Ring(worker, id)));
                 }
             }
         }
@@ -405,16 +414,22 @@ impl Sim {
             if machine.cut.is_some() {
                 continue;
             }
-            let (engine, jobs, setup, agenda) = (&self.engine, &self.jobs, &self.setup, &mut self.agenda);
-            let desired = engine.cluster().desired(worker);
-            let brief = |id| brief(engine.cluster(), jobs, setup, id);
-            machine.sync(self.now, &desired, brief, |at, id| agenda.enter(at, Due::Ring(worker, id)));
+            let agenda = &mut self.agenda;
+            let desired = self.engine.cluster().desired(worker);
+            let known = Truth {
+                cluster: self.engine.cluster(),
+                jobs: &self.jobs,
+                saved: &self.saved,
+                delay: self.setup.start_delay,
+            };
+            machine.sync(self.now, &desired, &known, |at, id| agenda.enter(at, Due::Ring(worker, id)));
             self.speaking.push(worker);
         }
         let mut speaking = std::mem::take(&mut self.speaking);
         sort_out(&mut speaking);
         for worker in speaking {
             let machine = &mut self.machines[worker.0 as usize];
+            self.saved.extend(machine.saved.drain(..).map(|(id, work)| (id.task, work)));
             if machine.cut.is_some() || machine.news.is_empty() {
                 continue;
             }
@@ -461,15 +476,36 @@ fn sort_out(workers: &mut Vec<WorkerId>) {
     workers.dedup();
 }
 
-fn brief(cluster: &Cluster, jobs: &Jobs, setup: &Setup, id: AttemptId) -> Brief {
-    let job = cluster.job(id.task.job).expect("what a worker should have has a job");
-    let spec = &job.spec.tasks[id.task.node as usize];
-    let taken = jobs[id.task.job.0 as usize].as_ref().expect("a job that was taken is remembered");
-    Brief {
-        fate: taken.runs.fate(id.task, id.number),
-        timeout: spec.timeout,
-        grace: spec.grace,
-        rerun: spec.on_lost == OnLost::Rerun,
-        delay: setup.start_delay,
+/// What the simulation knows of attempts.
+struct Truth<'a> {
+    cluster: &'a Cluster,
+    jobs: &'a Jobs,
+    saved: &'a BTreeMap<TaskId, Span>,
+    delay: Span,
+}
+
+impl Known for Truth<'_> {
+    fn brief(&self, id: AttemptId) -> Brief {
+        let job = self.cluster.job(id.task.job).expect("what a worker should have has a job");
+        let (node, spec) = job.node(id.task.node).expect("a task has a node");
+        let live = &node.live[&id.task.index];
+        let taken = self.jobs[id.task.job.0 as usize].as_ref().expect("a job that was taken is remembered");
+        let saved = if live.saved.is_zero() { None } else { self.saved.get(&id.task).copied() };
+        let placement = &live.attempt().expect("what a worker should have has a place").placement;
+        Brief {
+            fate: taken.runs.fate(id.task, id.number),
+            saved: saved.unwrap_or_default(),
+            timeout: spec.timeout,
+            grace: spec.grace,
+            rerun: spec.on_lost == OnLost::Rerun,
+            resume_time: spec.resume_time,
+            devices: placement.devices.iter().map(|(index, _)| *index).collect(),
+            delay: self.delay,
+        }
+    }
+
+    fn step(&self, id: AttemptId) -> Option<Span> {
+        let (attempt, spec) = self.cluster.view().attempt(id.task)?;
+        attempt.pause_at.step(spec)
     }
 }

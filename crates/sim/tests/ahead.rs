@@ -22,7 +22,8 @@ fn yard(policy: &str, devices: &[(&str, u64)], lease: Option<Span>) -> Sim {
     let devices = devices.iter().enumerate().map(device).collect();
     let worker = WorkerInfo { name: "w".into(), devices, cpus: 8000, memory: 64 * GIB, lease };
     let policy = policy.parse().unwrap();
-    let setup = Setup { workers: vec![worker], policy, start_delay: Span::ZERO, forget: false };
+    let setup =
+        Setup { workers: vec![worker], policy, start_delay: Span::ZERO, forget: false, ..Setup::default() };
     Sim::new(setup, POLICIES).unwrap()
 }
 

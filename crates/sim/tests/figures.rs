@@ -7,7 +7,13 @@ use warpyard_sim::{Setup, Sim, SimReport, reproduce};
 
 fn report(policy: &str, seed: u64) -> SimReport {
     let workers = cluster("12xV100:16GiB,8xK80/8").unwrap();
-    let setup = Setup { workers, policy: policy.parse().unwrap(), start_delay: Span::ZERO, forget: true };
+    let setup = Setup {
+        workers,
+        policy: policy.parse().unwrap(),
+        start_delay: Span::ZERO,
+        forget: true,
+        ..Setup::default()
+    };
     let mut sim = Sim::new(setup, POLICIES).unwrap();
     let generator = Generator {
         jobs: 300,

@@ -29,6 +29,9 @@ fn task() -> impl Strategy<Value = TraceTask> {
             memory,
             preempt,
             exit,
+            batch_time: timeout,
+            item_time: expected,
+            resume_time: timeout,
             ..TraceTask::default()
         },
     )

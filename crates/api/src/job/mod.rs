@@ -129,6 +129,15 @@ pub struct TaskDoc {
     #[serde(skip_serializing_if = "is_default")]
     #[schemars(default)]
     pub preempt: Preempt,
+    /// How long one batch of its work takes, for simulations in which it gives way between two.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub batch_time: Option<Micros>,
+    /// How long one item of its work takes, for simulations in which it gives way between two.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub item_time: Option<Micros>,
+    /// What going on again after giving way in place costs it; nobody is asked to for less.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub resume_time: Option<Micros>,
     /// A file for what it prints, beside the log that is kept anyway.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stdout: Option<String>,

@@ -9,7 +9,7 @@ use crate::ids::{AttemptId, DeviceId, NodeId};
 use crate::place::acceptable;
 use crate::plan::{Plan, Start};
 use crate::pool::{Charge, DeviceInfo, Ledger, charge_for};
-use crate::spec::{Needs, Preempt, TaskSpec};
+use crate::spec::{Boundary, Needs, Preempt, TaskSpec};
 use crate::time::Time;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -24,14 +24,14 @@ impl Cluster {
         };
         let mut ledger = Ledger::over(self.pool());
         let mut started = BTreeMap::new();
+        for &attempt in &plan.resume {
+            note(self.admit_resume(attempt, &mut ledger));
+        }
         for start in &plan.start {
             note(self.admit_start(start, &mut ledger, &mut started));
         }
         for &attempt in &plan.pause {
-            note(self.admit_pause(attempt));
-        }
-        for &attempt in &plan.resume {
-            note(self.admit_resume(attempt));
+            note(self.admit_pause(attempt, plan.pause_at));
         }
         for &attempt in &plan.requeue {
             note(self.admit_requeue(attempt));
@@ -71,19 +71,25 @@ impl Cluster {
         Ok(What::Placed { attempt: task.attempt(before + 1), placement: placement.clone() })
     }
 
-    fn admit_pause(&self, attempt: AttemptId) -> Result<What, Rejected> {
+    fn admit_pause(&self, attempt: AttemptId, at: Boundary) -> Result<What, Rejected> {
         let spec = self.preemptible(attempt)?;
         match &self.current(attempt).expect("seen above").phase {
             Phase::Running(a) if spec.preempt == Preempt::Freeze && a.pause.is_none() => {
-                Ok(What::PauseAsked { attempt, by: By::Policy })
+                Ok(What::PauseAsked { attempt, by: By::Policy, at })
             }
             _ => Err(stale_attempt(attempt, "it cannot be frozen now")),
         }
     }
 
-    fn admit_resume(&self, attempt: AttemptId) -> Result<What, Rejected> {
+    /// One that stands still needs its place among the tasks of its devices again; one that was only asked to has it.
+    fn admit_resume(&self, attempt: AttemptId, ledger: &mut Ledger<'_>) -> Result<What, Rejected> {
         match self.current(attempt).map(|l| &l.phase) {
-            Some(Phase::Running(a) | Phase::Paused(a)) if a.pause == Some(By::Policy) => {
+            Some(Phase::Running(a)) if a.pause == Some(By::Policy) => Ok(What::ResumeAsked { attempt }),
+            Some(Phase::Paused(a)) if a.pause == Some(By::Policy) => {
+                if !ledger.admits_resumed(&a.placement) {
+                    return Err(stale_attempt(attempt, "others have its place"));
+                }
+                ledger.resume(&a.placement);
                 Ok(What::ResumeAsked { attempt })
             }
             _ => Err(stale_attempt(attempt, "no policy made it stand still")),

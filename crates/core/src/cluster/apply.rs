@@ -7,11 +7,11 @@
 use super::accounts::half_life;
 use super::job::{Attempt, Cause, Job, Live, Phase};
 use super::{Cluster, Effects, KeptEnv, Worker};
-use crate::event::{End, Event, How, Outcome, Then, What, WorkerInfo};
+use crate::event::{End, Event, How, Outcome, StopWhy, Then, What, WorkerInfo};
 use crate::ids::{AttemptId, DeviceId, JobId, NodeId, TaskId, WorkerId};
 use crate::index::Ranges;
 use crate::pool::{DeviceState, Placement};
-use crate::spec::AfterNode;
+use crate::spec::{AfterNode, Boundary};
 use crate::time::{Span, Time};
 
 impl Cluster {
@@ -55,12 +55,14 @@ impl Cluster {
                 Phase::Placed(a) => Phase::Running(Attempt { started: Some(at), since: at, ..a }),
                 other => unreachable!("started from {other:?}"),
             }),
-            What::PauseAsked { attempt, by } => self.advance(*attempt, at, |phase| match phase {
-                Phase::Running(a) => Phase::Running(Attempt { pause: Some(*by), ..a }),
-                Phase::Paused(a) => Phase::Paused(Attempt { pause: Some(*by), ..a }),
-                Phase::Placed(a) => Phase::Placed(Attempt { pause: Some(*by), ..a }),
-                other => unreachable!("asked to pause from {other:?}"),
-            }),
+            What::PauseAsked { attempt, by, at: pause_at } => {
+                self.advance(*attempt, at, |phase| match phase {
+                    Phase::Running(a) => Phase::Running(a.asked_to_pause(*by, *pause_at)),
+                    Phase::Paused(a) => Phase::Paused(a.asked_to_pause(*by, *pause_at)),
+                    Phase::Placed(a) => Phase::Placed(a.asked_to_pause(*by, *pause_at)),
+                    other => unreachable!("asked to pause from {other:?}"),
+                })
+            }
             What::ResumeAsked { attempt } => self.advance(*attempt, at, |phase| match phase {
                 Phase::Running(a) => Phase::Running(Attempt { pause: None, ..a }),
                 Phase::Paused(a) => Phase::Paused(Attempt { pause: None, ..a }),
@@ -81,7 +83,10 @@ impl Cluster {
                 Phase::Placed(a) | Phase::Running(a) => {
                     Phase::Stopping { attempt: a, why: *why, paused: false }
                 }
-                Phase::Paused(a) => Phase::Stopping { attempt: a, why: *why, paused: true },
+                Phase::Paused(a) => {
+                    let paused = a.pause.is_some();
+                    Phase::Stopping { attempt: a, why: *why, paused }
+                }
                 Phase::Stopping { attempt, paused, .. } => Phase::Stopping { attempt, why: *why, paused },
                 other @ Phase::Ready { .. } => unreachable!("asked to stop from {other:?}"),
             }),
@@ -243,7 +248,8 @@ impl Cluster {
         let node = self.node_mut(task.node_id());
         if node.fresh.remove(task.index) {
             let phase = Phase::Ready { since: at };
-            let live = Live { attempts: node.base, failures: 0, losses: 0, ran: Span::ZERO, phase };
+            let (ran, saved) = (Span::ZERO, Span::ZERO);
+            let live = Live { attempts: node.base, failures: 0, losses: 0, ran, saved, phase };
             node.live.insert(task.index, Box::new(live));
         } else {
             assert!(node.again.remove(&task.index), "a placed task was waiting");
@@ -258,6 +264,7 @@ impl Cluster {
             ran: Span::ZERO,
             since: at,
             pause: None,
+            pause_at: Boundary::Any,
         });
         node.top = node.top.max(number);
         node.active += 1;
@@ -284,6 +291,11 @@ impl Cluster {
         live.phase = next(phase);
         let is_paused = live.is_paused();
         let placement = live.attempt().expect("an attempt in force has a place").placement.clone();
+        if live.is_unsettled() {
+            self.derived.unsettled.insert(task);
+        } else {
+            self.derived.unsettled.remove(&task);
+        }
         match (was_paused, is_paused) {
             (false, true) => self.derived.pool.pause(&placement),
             (true, false) => self.derived.pool.resume(&placement),
@@ -305,6 +317,9 @@ impl Cluster {
         let paused = live.is_paused();
         let phase = std::mem::replace(&mut live.phase, Phase::Ready { since: at });
         live.ran += end.usage.ran;
+        if matches!((&phase, then), (Phase::Stopping { why: StopWhy::Requeued, .. }, Then::Again)) {
+            live.saved += end.usage.ran;
+        }
         match end.how {
             How::Lost(_) => live.losses += 1,
             How::Declined(_) => {}
@@ -322,6 +337,7 @@ impl Cluster {
         let user = &jobs.get(task.job).expect("an attempt has a job").user;
         accounts.ended(user, &derived.pool, &placement, paused, at, half_life(policy));
         self.derived.active -= 1;
+        self.derived.unsettled.remove(&task);
         self.worker_mut(placement.worker).tasks.remove(&task);
         let node = self.node_mut(task.node_id());
         node.active -= 1;
@@ -454,7 +470,7 @@ impl Cluster {
     fn expected_end(&self, task: TaskId) -> Option<Time> {
         let (node, spec) = self.job(task.job)?.node(task.node)?;
         let live = node.live.get(&task.index)?;
-        live.attempt().filter(|_| !live.is_paused()).map(|a| a.expected_end(spec))
+        if live.is_paused() { None } else { live.expected_end(spec) }
     }
 
     fn worker_mut(&mut self, id: WorkerId) -> &mut Worker {

@@ -8,7 +8,7 @@ use crate::event::{By, End, Env, Event, How, Outcome, StopWhy, Then, Usage, What
 use crate::ids::{AttemptId, DeviceId, EnvId, JobId, NodeId, TaskId, WorkerId};
 use crate::index::Ranges;
 use crate::pool::DeviceState;
-use crate::spec::{JobSpec, OnLost, Preempt, TaskSpec};
+use crate::spec::{Boundary, JobSpec, OnLost, Preempt, TaskSpec};
 use crate::time::{Span, Time};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -174,7 +174,8 @@ impl Cluster {
                     events.push(What::StopAsked { attempt, why: StopWhy::Requeued });
                 }
                 Phase::Placed(a) | Phase::Running(a) | Phase::Paused(a) if a.pause != Some(By::User) => {
-                    events.push(What::PauseAsked { attempt, by: By::User });
+                    let (by, at) = (By::User, Boundary::Any);
+                    events.push(What::PauseAsked { attempt, by, at });
                 }
                 _ => {}
             }

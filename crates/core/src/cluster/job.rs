@@ -5,7 +5,7 @@ use crate::event::{By, Outcome, StopWhy};
 use crate::ids::{JobId, NodeId, TaskId};
 use crate::index::Ranges;
 use crate::pool::Placement;
-use crate::spec::{AfterJob, JobSpec, On, TaskSpec};
+use crate::spec::{AfterJob, Boundary, JobSpec, On, TaskSpec};
 use crate::time::{Span, Time};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -115,6 +115,9 @@ pub struct Live {
     pub losses: u32,
     /// Running time of all earlier attempts.
     pub ran: Span,
+    /// Running time of those that saved what they had done, because they were asked to give way.
+    #[serde(default, skip_serializing_if = "Span::is_zero")]
+    pub saved: Span,
     /// Where it stands.
     pub phase: Phase,
 }
@@ -160,12 +163,14 @@ pub struct Attempt {
     pub since: Time,
     /// Who wants it to stand still, if anyone does.
     pub pause: Option<By>,
+    /// At which moment of its work.
+    #[serde(default, skip_serializing_if = "Boundary::is_any")]
+    pub pause_at: Boundary,
 }
 
 impl Attempt {
-    /// When it is expected to end if it goes on.
-    pub fn expected_end(&self, spec: &TaskSpec) -> Time {
-        self.since + (spec.expected().unwrap_or(Span::UNKNOWN) - self.ran)
+    pub(super) fn asked_to_pause(self, by: By, at: Boundary) -> Attempt {
+        Attempt { pause: Some(by), pause_at: at, ..self }
     }
 }
 
@@ -180,9 +185,35 @@ impl Live {
         }
     }
 
-    /// Whether its process stands still.
+    /// Whether its process stands still and is to stay so: one that is to go on needs its place among the tasks of its
+    /// devices from then on.
     pub fn is_paused(&self) -> bool {
-        matches!(&self.phase, Phase::Paused(_) | Phase::Stopping { paused: true, .. })
+        match &self.phase {
+            Phase::Paused(a) => a.pause.is_some(),
+            Phase::Stopping { paused, .. } => *paused,
+            _ => false,
+        }
+    }
+
+    /// Whether it has been asked for something that has yet to happen to it, or stands still.
+    pub(super) fn is_unsettled(&self) -> bool {
+        matches!(self.phase, Phase::Stopping { .. }) || self.attempt().is_some_and(|a| a.pause.is_some())
+    }
+
+    /// When its attempt is expected to end if it goes on.
+    pub(super) fn expected_end(&self, spec: &TaskSpec) -> Option<Time> {
+        let left = spec.expected().unwrap_or(Span::UNKNOWN) - self.saved;
+        self.attempt().map(|a| a.since + (left - a.ran))
+    }
+
+    /// Running time of the attempt up to now.
+    fn running_time(&self, now: Time) -> Span {
+        match &self.phase {
+            Phase::Running(a) | Phase::Stopping { attempt: a, paused: false, .. } if a.started.is_some() => {
+                a.ran + now.since(a.since)
+            }
+            _ => self.attempt().map_or(Span::ZERO, |a| a.ran),
+        }
     }
 }
 
@@ -301,13 +332,14 @@ impl Job {
         let room =
             spec.array.as_ref().and_then(|a| a.at_once).map_or(u32::MAX, |n| n.saturating_sub(state.active));
         let id = NodeId { job: self.id, node };
-        let make = move |task: TaskId, count: u32, since: Time, attempts: u32, ran: Span| ReadyTask {
+        let make = move |task: TaskId, count: u32, since: Time, attempts: u32| ReadyTask {
             task,
             count,
             room,
             since,
             attempts,
-            ran,
+            ran: Span::ZERO,
+            saved: Span::ZERO,
             job: self,
             spec,
         };
@@ -316,18 +348,52 @@ impl Job {
             let Phase::Ready { since } = live.phase else {
                 unreachable!("only tasks that wait are to be tried again")
             };
-            make(id.task(i), 1, since, live.attempts, live.ran)
+            let Live { attempts, ran, saved, .. } = **live;
+            ReadyTask { ran, saved, ..make(id.task(i), 1, since, attempts) }
         });
-        let fresh = state.fresh.first().map(move |i| {
-            make(id.task(i), state.fresh.len() as u32, state.ready_since, state.base, Span::ZERO)
-        });
+        let fresh = state
+            .fresh
+            .first()
+            .map(move |i| make(id.task(i), state.fresh.len() as u32, state.ready_since, state.base));
         again.chain(fresh).filter(move |_| open && room > 0)
+    }
+
+    /// A task that is on a worker, ranked as those that wait are: as it would be if it waited from now on, having saved
+    /// what it did.
+    pub(super) fn under_way(&self, task: TaskId, now: Time) -> Option<UnderWay<'_>> {
+        let (node, spec) = self.node(task.node)?;
+        let live = node.live.get(&task.index)?;
+        let attempt = live.attempt()?;
+        let ran = live.running_time(now);
+        let as_ready = ReadyTask {
+            task,
+            count: 1,
+            room: 1,
+            since: attempt.placed,
+            attempts: live.attempts,
+            ran: live.ran + ran,
+            saved: live.saved + ran,
+            job: self,
+            spec,
+        };
+        Some(UnderWay { as_ready, attempt, phase: &live.phase })
     }
 
     /// Whether any of the node's tasks could start now.
     pub(super) fn has_ready(&self, node: u32) -> bool {
         self.ready(node).next().is_some()
     }
+}
+
+/// A task that is on a worker.
+#[derive(Clone, Copy, Debug)]
+pub struct UnderWay<'a> {
+    /// As those that wait are seen.
+    pub as_ready: ReadyTask<'a>,
+    /// Its attempt.
+    pub attempt: &'a Attempt,
+    /// Where it stands.
+    pub phase: &'a Phase,
 }
 
 /// Tasks that wait only for room: one that was tried before, or all those of a node that never started.
@@ -345,6 +411,8 @@ pub struct ReadyTask<'a> {
     pub attempts: u32,
     /// Running time of earlier attempts.
     pub ran: Span,
+    /// Running time of those of them that saved what they had done.
+    pub saved: Span,
     /// Its job.
     pub job: &'a Job,
     /// What it asks for.
@@ -352,9 +420,9 @@ pub struct ReadyTask<'a> {
 }
 
 impl ReadyTask<'_> {
-    /// How long it is taken to run; a year where nobody said.
+    /// How long it is taken to run from here on; a year in all where nobody said.
     pub fn expected(&self) -> Span {
-        self.spec.expected().unwrap_or(Span::UNKNOWN)
+        self.spec.expected().unwrap_or(Span::UNKNOWN) - self.saved
     }
 
     /// How long it may run at most; a year where nobody said.

@@ -13,7 +13,7 @@ mod jobs;
 
 pub(crate) use accounts::rate_of;
 pub use accounts::{Account, HALF_LIFE, HALF_LIFE_PARAM};
-pub use job::{Attempt, Cause, Job, Live, Node, Outcomes, Phase, ReadyTask};
+pub use job::{Attempt, Cause, Job, Live, Node, Outcomes, Phase, ReadyTask, UnderWay};
 pub use jobs::Jobs;
 
 use crate::event::{Env, Outcome, StopWhy, WorkerInfo};
@@ -51,6 +51,8 @@ struct Derived {
     ready: BTreeSet<NodeId>,
     /// When attempts on workers are expected to end; those that stand still are not among them.
     ends: BTreeSet<(Time, TaskId)>,
+    /// Attempts that stand still, or were asked for something that has yet to happen to them.
+    unsettled: BTreeSet<TaskId>,
     /// Who waits for each job.
     waiters: BTreeMap<JobId, BTreeSet<JobId>>,
     /// How many attempts are on workers.
@@ -189,10 +191,14 @@ impl Cluster {
                     self.workers[a.placement.worker.0 as usize].tasks.insert(id.task(i));
                     self.derived.active += 1;
                     self.derived.pool.charge(&a.placement);
+                    if live.is_unsettled() {
+                        self.derived.unsettled.insert(id.task(i));
+                    }
                     if live.is_paused() {
                         self.derived.pool.pause(&a.placement);
                     } else {
-                        self.derived.ends.insert((a.expected_end(spec), id.task(i)));
+                        let end = live.expected_end(spec).expect("it has an attempt");
+                        self.derived.ends.insert((end, id.task(i)));
                     }
                 }
             }
@@ -369,6 +375,16 @@ impl<'a> View<'a> {
     pub fn attempt(self, task: TaskId) -> Option<(&'a Attempt, &'a TaskSpec)> {
         let (node, spec) = self.job(task.job)?.node(task.node)?;
         Some((node.live.get(&task.index)?.attempt()?, spec))
+    }
+
+    /// Attempts that stand still, or were asked for something that has yet to happen to them.
+    pub fn unsettled(self) -> impl Iterator<Item = TaskId> + 'a {
+        self.cluster.derived.unsettled.iter().copied()
+    }
+
+    /// A task that is on a worker, as those that wait are seen.
+    pub fn under_way(self, task: TaskId, now: Time) -> Option<UnderWay<'a>> {
+        self.job(task.job)?.under_way(task, now)
     }
 
     /// Device-seconds a user has had, as they count at a moment.

@@ -1,5 +1,6 @@
 //! A plan in the making: what it starts, what it has taken of the pool for that, and what it keeps for those that wait.
 
+use super::giving_way::GivingWay;
 use super::{Behind, Given};
 use crate::cluster::View;
 use crate::ids::{DeviceId, NodeId, TaskId};
@@ -25,18 +26,20 @@ pub(super) enum Tried {
 
 pub(super) struct Draft<'a> {
     view: View<'a>,
-    now: Time,
-    fit: Fit,
+    pub(super) now: Time,
+    pub(super) fit: Fit,
     behind: Behind,
     pub(super) plan: Plan,
-    ledger: Ledger<'a>,
+    pub(super) ledger: Ledger<'a>,
+    /// Who gives way to whom, where anyone does.
+    pub(super) giving_way: Option<GivingWay<'a>>,
     /// When what this plan starts is expected to end.
     ends: Vec<(Time, Placement)>,
     /// How many more of a node may start.
-    room: BTreeMap<NodeId, u32>,
+    pub(super) room: BTreeMap<NodeId, u32>,
     withheld: BTreeMap<u8, Vec<DeviceId>>,
     /// What is kept for the first that cannot start, where one place is kept.
-    kept: Option<Reservation<'a>>,
+    pub(super) kept: Option<Reservation<'a>>,
     /// What is free and kept from now on, where many places are; and how many.
     profile: Option<(Profile<'a>, u32)>,
     /// For whom the first place is kept, and from when.
@@ -53,6 +56,7 @@ impl<'a> Draft<'a> {
             behind,
             plan: Plan::default(),
             ledger: Ledger::over(view.pool()),
+            giving_way: None,
             ends: Vec::new(),
             room: BTreeMap::new(),
             withheld: BTreeMap::new(),
@@ -76,13 +80,28 @@ impl<'a> Draft<'a> {
             return self.start_or_keep(item, needs, withheld, depth);
         }
         let end = self.now + item.expected;
-        let later = self.kept.as_ref().filter(|kept| end > kept.at).map(|kept| &kept.then);
+        let kept = self.kept.as_ref().filter(|kept| end > kept.at).map(|kept| &kept.then);
+        let soon = self.giving_way.as_ref().map(|giving_way| &giving_way.soon);
+        let (both, one);
+        let later: &[&Ledger<'_>] = match (kept, soon) {
+            (Some(kept), Some(soon)) => {
+                both = [kept, soon];
+                &both
+            }
+            _ => {
+                one = kept.or(soon);
+                one.as_slice()
+            }
+        };
         let search = Search { now: &self.ledger, later, withheld, fit: self.fit };
         let Some(placement) = search.place(needs) else {
-            let blocked_by_reservation =
-                later.is_some() && Search { later: None, ..search }.place(needs).is_some();
-            if blocked_by_reservation {
+            let without: &[&Ledger<'_>] = soon.as_slice();
+            let would_delay = kept.is_some() && Search { later: without, ..search }.place(needs).is_some();
+            if would_delay {
                 return Tried::WouldDelay;
+            }
+            if let Some(promised) = self.promise(item, needs, withheld) {
+                return promised;
             }
             if self.behind == Behind::Reserve && self.kept.is_none() {
                 self.reserve(item, needs, withheld);
@@ -118,6 +137,9 @@ impl<'a> Draft<'a> {
     fn begin(&mut self, item: &Item, placement: Placement) -> Tried {
         let given = Given::by(self.view.pool(), &placement);
         self.ledger.charge(&placement);
+        if let Some(giving_way) = &mut self.giving_way {
+            giving_way.soon.charge(&placement);
+        }
         if self.behind == Behind::Reserve {
             self.ends.push((self.now + item.expected, placement.clone()));
         }
@@ -127,7 +149,7 @@ impl<'a> Draft<'a> {
     }
 
     fn reserve(&mut self, item: &Item, needs: &Needs, withheld: &[DeviceId]) {
-        let search = Search { now: &self.ledger, later: None, withheld, fit: self.fit };
+        let search = Search { now: &self.ledger, later: &[], withheld, fit: self.fit };
         self.kept = reserve(self.view, self.now, &self.ledger, &self.ends, search, needs);
         self.kept_first = self.kept.as_ref().map(|kept| (item.task, kept.at));
     }

@@ -2,6 +2,7 @@
 //! goes, and [`Behind`] says what those behind may do while the first in line cannot start.
 
 mod draft;
+mod giving_way;
 mod turns;
 
 pub use turns::{Given, Turns};
@@ -14,9 +15,10 @@ use crate::place::Fit;
 use crate::plan::Plan;
 use crate::policy::{Param, Policy, word};
 use crate::queue::{Key, Queue};
-use crate::spec::JobSpec;
-use crate::time::Time;
+use crate::spec::{Boundary, JobSpec};
+use crate::time::{Span, Time};
 use draft::{Draft, Tried};
+use giving_way::{GivingWay, Still};
 use std::collections::BTreeMap;
 use turns::InTurn;
 
@@ -41,6 +43,17 @@ pub trait Order: Send {
     fn accept(&self, view: View<'_>, job: &JobSpec) -> Result<(), Rejected> {
         let _ = (view, job);
         Ok(())
+    }
+
+    /// The key of one that runs, to be compared with the keys of those that wait: it gives way to smaller ones.
+    fn kept_running(&self, task: &ReadyTask<'_>) -> Key {
+        self.key(task)
+    }
+
+    /// After how much more running a task's key is another, if that only grows.
+    fn sinks_after(&self, task: &ReadyTask<'_>) -> Option<Span> {
+        let _ = task;
+        None
     }
 
     /// An order among users; the key then ranks tasks of one user only.
@@ -92,6 +105,8 @@ pub struct Ordered<O> {
     behind: Behind,
     fit: Fit,
     at_most: usize,
+    /// Whether the less urgent give way to the more urgent, and at which moments of their work.
+    gives_way: Option<Boundary>,
     /// What waits, by user where those take turns.
     queues: BTreeMap<String, Queue>,
     /// Whether the queues have been filled from a view.
@@ -102,12 +117,18 @@ impl<O: Order> Ordered<O> {
     /// A policy with an empty cache.
     pub fn new(order: O, behind: Behind) -> Ordered<O> {
         let (queues, filled) = (BTreeMap::new(), false);
-        Ordered { order, behind, fit: Fit::default(), at_most: usize::MAX, queues, filled }
+        let (fit, at_most, gives_way) = (Fit::default(), usize::MAX, None);
+        Ordered { order, behind, fit, at_most, gives_way, queues, filled }
     }
 
     /// Uses another rule to choose among fitting places.
     pub fn fit(self, fit: Fit) -> Ordered<O> {
         Ordered { fit, ..self }
+    }
+
+    /// Has the less urgent give way to the more urgent, at these moments of their work. Not for an order among users.
+    pub fn giving_way(self, at: Boundary) -> Ordered<O> {
+        Ordered { gives_way: Some(at), ..self }
     }
 
     /// Has at most this many attempts on workers at any time.
@@ -151,8 +172,16 @@ impl<O: Order> Ordered<O> {
     fn draft<'a>(&self, view: View<'a>, now: Time) -> Draft<'a> {
         let mut draft = Draft::new(view, now, self.fit, self.behind);
         let mut walk = self.in_turn(view, now);
+        let mut still = self.weigh(&mut draft, view, now).into_iter().peekable();
         let mut looked = BTreeMap::new();
-        while let Some((user, item)) = walk.next() {
+        loop {
+            // One that stands still comes before its equals that wait.
+            let next = walk.peek();
+            if let Some(one) = still.next_if(|one| next.is_none_or(|key| one.key <= key)) {
+                draft.go_on(one);
+                continue;
+            }
+            let Some((user, item)) = walk.next() else { break };
             if view.active() + draft.plan.start.len() >= self.at_most {
                 break;
             }
@@ -179,10 +208,28 @@ impl<O: Order> Ordered<O> {
                 Tried::NoRoom => {}
             }
         }
+        // Whoever waits for what these hold would wait for ever if they did not go on.
+        still.for_each(|one| draft.go_on(one));
         if self.behind != Behind::Anyone {
             draft.plan.wake_at = walk.changes_at();
         }
+        if let Some(giving_way) = &draft.giving_way {
+            draft.plan.wake_at = draft.plan.wake_at.into_iter().chain(giving_way.sinks_at(now)).min();
+        }
         draft
+    }
+
+    /// Looks at those that run, if they may have to give way; gives those that stand still, the most urgent first.
+    fn weigh<'a>(&self, draft: &mut Draft<'a>, view: View<'a>, now: Time) -> Vec<Still<'a>> {
+        let waits = self.queues.values().any(|queue| !queue.is_empty());
+        match self.gives_way {
+            Some(at) if waits || view.unsettled().next().is_some() => {
+                let (giving_way, still) = GivingWay::new(self, at, view, now);
+                draft.giving_way = Some(giving_way);
+                still
+            }
+            _ => Vec::new(),
+        }
     }
 
     /// How many are considered before a task.

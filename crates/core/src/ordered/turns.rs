@@ -91,6 +91,11 @@ impl<'q, 'v> InTurn<'q, 'v> {
         user.walk.next().map(|item| (user.name, item))
     }
 
+    /// The key of what comes next, where there is but one line to go through.
+    pub(super) fn peek(&mut self) -> Option<Key> {
+        self.users.first_mut()?.walk.peek().map(|(key, _)| key)
+    }
+
     /// Goes on behind the entry given last.
     pub(super) fn skip(&mut self, item: Item) {
         self.users[self.on].walk.skip(item);

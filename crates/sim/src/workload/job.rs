@@ -62,6 +62,15 @@ pub struct TraceTask {
     /// How it may be made to give way.
     #[serde(default, skip_serializing_if = "may_not")]
     pub preempt: Preempt,
+    /// How long one batch of its work takes, in seconds, where it can give way between two.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub batch_time: Option<f64>,
+    /// How long one item of its work takes, in seconds, where it can give way between two.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub item_time: Option<f64>,
+    /// What going on after standing still costs it, in seconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resume_time: Option<f64>,
     /// What it exits with.
     #[serde(default, skip_serializing_if = "is_success")]
     pub exit: i32,
@@ -117,6 +126,9 @@ impl TraceTask {
             expected: self.expected.map(Span::from_secs),
             grace: default_grace(),
             preempt: self.preempt,
+            batch_time: self.batch_time.map(Span::from_secs),
+            item_time: self.item_time.map(Span::from_secs),
+            resume_time: self.resume_time.map_or(Span::ZERO, Span::from_secs),
             ..TaskSpec::default()
         }
     }

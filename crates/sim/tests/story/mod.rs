@@ -28,6 +28,7 @@ struct Story {
     workers: Vec<warpyard_core::event::WorkerInfo>,
     policy: Option<String>,
     start_delay: Span,
+    contention: f64,
     sim: Option<Sim>,
     jobs: BTreeMap<String, JobId>,
 }
@@ -43,6 +44,7 @@ impl Story {
         match verb {
             "cluster" => self.workers = read::cluster(rest)?,
             "policy" if self.sim.is_none() => self.policy = Some(rest.to_owned()),
+            "contention" => self.contention = rest.parse().map_err(|_| format!("'{rest}' is no number"))?,
             "start-delay" => self.start_delay = span(rest)?,
             "submit" => self.submit(rest)?.map_err(|r| r.to_string())?,
             "refuse" => {
@@ -70,6 +72,7 @@ impl Story {
                 workers: self.workers.clone(),
                 policy: policy.parse().map_err(|e: Rejected| e.to_string())?,
                 start_delay: self.start_delay,
+                contention: self.contention,
                 forget: false,
             };
             self.sim = Some(Sim::new(setup, POLICIES).map_err(|e| e.to_string())?);

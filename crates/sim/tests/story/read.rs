@@ -183,6 +183,9 @@ const FIELDS: &[&str] = &[
     "retry_on_timeout",
     "on_lost",
     "preempt",
+    "batch",
+    "item",
+    "resume",
     "array",
     "after",
     "stubborn",
@@ -224,6 +227,9 @@ fn task(
             Some("requeue") => Preempt::Requeue,
             _ => Preempt::None,
         },
+        batch_time: get("batch").map(span).transpose()?,
+        item_time: get("item").map(span).transpose()?,
+        resume_time: get("resume").map_or(Ok(Span::ZERO), span)?,
         ..TaskSpec::default()
     };
     let course = Course {

@@ -64,6 +64,7 @@ impl Bench {
             policy: policy.clone(),
             start_delay: self.start_delay,
             forget: true,
+            ..Setup::default()
         };
         Sim::new(setup, POLICIES).map_err(refused)
     }

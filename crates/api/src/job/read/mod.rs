@@ -12,7 +12,7 @@ use found::Problems;
 use values::{ARRAY, CPUS, DURATION, SIZE, task_name_fault};
 
 const JOB_FIELDS: [&str; 6] = ["name", "priority", "user", "project", "after", "tasks"];
-const TASK_FIELDS: [&str; 23] = [
+const TASK_FIELDS: [&str; 26] = [
     "name",
     "command",
     "env",
@@ -34,6 +34,9 @@ const TASK_FIELDS: [&str; 23] = [
     "retry_on_timeout",
     "on_lost",
     "preempt",
+    "batch_time",
+    "item_time",
+    "resume_time",
     "stdout",
     "stderr",
 ];
@@ -324,6 +327,9 @@ impl<'a> Reader<'a> {
                 );
             }
             "preempt" => set(&mut task.preempt, self.preempt(at, node)),
+            "batch_time" => task.batch_time = self.more_than_zero(at, node, DURATION, |t: &Micros| t.0),
+            "item_time" => task.item_time = self.more_than_zero(at, node, DURATION, |t: &Micros| t.0),
+            "resume_time" => task.resume_time = self.quantity(at, node, DURATION),
             "stdout" => task.stdout = self.path(at, node),
             "stderr" => task.stderr = self.path(at, node),
             _ => return false,

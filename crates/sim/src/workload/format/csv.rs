@@ -39,6 +39,9 @@ columns! {
     Priority = "priority",
     User = "user",
     Preempt = "preempt",
+    BatchTime = "batch_time",
+    ItemTime = "item_time",
+    ResumeTime = "resume_time",
     Exit = "exit",
 }
 
@@ -77,6 +80,9 @@ impl Columns {
             add(Column::Cpus, task.cpus > 0);
             add(Column::Memory, task.memory > 0);
             add(Column::Preempt, task.preempt != Preempt::None);
+            add(Column::BatchTime, task.batch_time.is_some());
+            add(Column::ItemTime, task.item_time.is_some());
+            add(Column::ResumeTime, task.resume_time.is_some());
             add(Column::Exit, task.exit != 0);
         }
     }
@@ -181,6 +187,9 @@ fn text(column: Column, id: &str, job: &TraceJob, task: &TraceTask) -> String {
         Column::Priority => job.priority.to_string(),
         Column::User => job.user.clone(),
         Column::Preempt => word_of(task.preempt).to_owned(),
+        Column::BatchTime => if_any(task.batch_time),
+        Column::ItemTime => if_any(task.item_time),
+        Column::ResumeTime => if_any(task.resume_time),
         Column::Exit => {
             if task.exit == 0 {
                 String::new()
@@ -269,6 +278,9 @@ impl Row<'_> {
             cpus: number(self, Column::Cpus)?,
             memory: number(self, Column::Memory)?,
             preempt: preempt.1,
+            batch_time: optional(Column::BatchTime, seconds)?,
+            item_time: optional(Column::ItemTime, seconds)?,
+            resume_time: optional(Column::ResumeTime, seconds)?,
             exit: number(self, Column::Exit)?,
         })
     }

@@ -1,0 +1,91 @@
+//! Least attained service: what has had the least device time goes first, and what has had more gives way to it.
+//!
+//! Needs no lengths: short tasks end before they have sunk, long ones sink and fill what is left. Service is running time
+//! times devices. It is not compared as it is, or equals would take turns without end, but by levels: a task sinks to the
+//! next after `quantum` device-seconds, then after `factor` times as much, and so on; within a level the order of
+//! submission counts and nobody gives way. The discretised form is from J. Gu et al., *Tiresias: A GPU Cluster Manager for
+//! Distributed Deep Learning* (NSDI 2019). A plan while something waits costs what runs.
+
+use crate::{FIT, giving_way};
+use warpyard_core::cluster::ReadyTask;
+use warpyard_core::ordered::{Behind, Order, Ordered};
+use warpyard_core::place::Fit;
+use warpyard_core::policy::{number, word};
+use warpyard_core::queue::Key;
+use warpyard_core::{PolicyDef, Span};
+
+/// Nothing sinks further than this.
+const LOWEST: u32 = 40;
+
+struct Las {
+    quantum: f64,
+    factor: f64,
+}
+
+impl Las {
+    /// The level of a task that has had so much service, and with how much it sinks to the next.
+    fn level(&self, attained: f64) -> (u32, f64) {
+        let (mut level, mut until) = (0, self.quantum);
+        while attained >= until && level < LOWEST {
+            level += 1;
+            until *= self.factor;
+        }
+        (level, until)
+    }
+}
+
+fn devices(task: &ReadyTask<'_>) -> f64 {
+    f64::from(task.spec.needs.gpus.max(1))
+}
+
+fn attained(task: &ReadyTask<'_>) -> f64 {
+    task.ran.secs() * devices(task)
+}
+
+impl Order for Las {
+    fn key(&self, task: &ReadyTask<'_>) -> Key {
+        Key::ascending(f64::from(self.level(attained(task)).0)).then(task.job.submitted.secs())
+    }
+
+    /// Before everything of its own level, so that it gives way to better levels only.
+    fn kept_running(&self, task: &ReadyTask<'_>) -> Key {
+        Key::ascending(f64::from(self.level(attained(task)).0))
+    }
+
+    fn sinks_after(&self, task: &ReadyTask<'_>) -> Option<Span> {
+        let (level, until) = self.level(attained(task));
+        let after = (until - attained(task)) / devices(task);
+        (level < LOWEST).then(|| Span::from_secs(after) + Span(1))
+    }
+}
+
+pub(crate) const DEF: PolicyDef = PolicyDef {
+    name: "las",
+    summary: "least attained service first; what has had more gives way",
+    source: "Gu et al., Tiresias: A GPU Cluster Manager for Distributed Deep Learning, NSDI 2019",
+    params: &[
+        number("quantum", 600.0, "device-seconds after which a task sinks to the second level"),
+        number("factor", 4.0, "how many times as much each further level takes"),
+        word("granularity", &["item", "batch", "job"], giving_way::HELP),
+        Behind::PARAM,
+        FIT,
+    ],
+    build: |p| {
+        let order = Las { quantum: p.number("quantum").max(1e-3), factor: p.number("factor").max(1.1) };
+        let policy = Ordered::new(order, Behind::from_word(p.word("behind")));
+        giving_way::build(policy.fit(Fit::from_word(p.word("fit"))), p.word("granularity"))
+    },
+};
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_level_takes_a_factor_longer() {
+        let las = Las { quantum: 10.0, factor: 4.0 };
+        let levels = [0.0, 9.9, 10.0, 39.9, 40.0, 160.0].map(|attained| las.level(attained).0);
+        assert_eq!(levels, [0, 0, 1, 1, 2, 3]);
+        assert_eq!(las.level(12.0).1, 40.0);
+    }
+}

@@ -1,0 +1,143 @@
+//! What holds of every policy in which the less urgent give way: everything gets done, no work is lost or done twice, and
+//! nobody takes turns.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+use warpyard_core::event::{By, Outcome, What};
+use warpyard_core::spec::{JobSpec, Needs, Preempt, TaskSpec, default_grace};
+use warpyard_core::{AttemptId, Span, Time};
+use warpyard_policies::POLICIES;
+use warpyard_sim::random::Random;
+use warpyard_sim::workload::cluster;
+use warpyard_sim::{Arrival, Runs, Setup, Sim};
+
+const JOBS: u64 = 40;
+
+fn arrivals(seed: u64) -> Vec<Arrival> {
+    let mut random = Random::new(seed);
+    let mut at = 0.0;
+    let whole = |seconds: f64| Span::from_secs(seconds.round());
+    let one = |_| {
+        at += random.exponential(12.0);
+        let length = whole(2.0 + random.exponential(25.0));
+        let shares = random.below(3) > 0;
+        let needs =
+            Needs { gpus: 1, gpu_memory: shares.then(|| (1 + random.below(6)) << 30), ..Needs::default() };
+        // What holds a whole device frees nothing by standing still.
+        let preempt = match random.below(4) {
+            0 => Preempt::None,
+            1 | 2 if shares => Preempt::Freeze,
+            _ => Preempt::Requeue,
+        };
+        let task = TaskSpec {
+            name: "task".into(),
+            needs,
+            expected: Some(length),
+            preempt,
+            batch_time: Some(Span::from_secs(4.0)),
+            item_time: Some(Span::from_secs(1.0)),
+            grace: default_grace(),
+            ..TaskSpec::default()
+        };
+        let priority = random.below(4) as i64;
+        let spec = JobSpec { name: "job".into(), priority, tasks: vec![task], ..JobSpec::default() };
+        Arrival { at: Time::from_secs(at), user: "ann".into(), spec, runs: Runs::For(length) }
+    };
+    (0..JOBS).map(one).collect()
+}
+
+/// What was asked of attempts by the policy.
+#[derive(Default)]
+struct Asked {
+    now: Time,
+    paused: BTreeSet<AttemptId>,
+    resumed: BTreeSet<AttemptId>,
+    /// How many were asked to give way.
+    gave_way: u64,
+}
+
+impl Asked {
+    fn hear(&mut self, at: Time, what: &What) {
+        if at != self.now {
+            *self = Asked { now: at, gave_way: self.gave_way, ..Asked::default() };
+        }
+        match what {
+            What::PauseAsked { attempt, by: By::Policy, .. } => {
+                self.gave_way += 1;
+                assert!(
+                    !self.resumed.contains(attempt),
+                    "{attempt} was to go on and to stand still at {at:?}"
+                );
+                self.paused.insert(*attempt);
+            }
+            What::ResumeAsked { attempt } => {
+                assert!(
+                    !self.paused.contains(attempt),
+                    "{attempt} was to stand still and to go on at {at:?}"
+                );
+                self.resumed.insert(*attempt);
+            }
+            What::StopAsked { .. } => self.gave_way += 1,
+            _ => {}
+        }
+    }
+}
+
+/// Runs a workload; gives how many were asked to give way.
+fn run(policy: &str, seed: u64) -> u64 {
+    let mut workers = cluster("2xV100:16GiB/1").unwrap();
+    for worker in &mut workers {
+        worker.devices[0].limit = Some(1 + (seed % 2) as u16);
+    }
+    let setup = Setup { workers, policy: policy.parse().unwrap(), ..Setup::default() };
+    let mut sim = Sim::new(setup, POLICIES).unwrap();
+    let arrivals = arrivals(seed);
+    let lengths: BTreeMap<u64, f64> = (1..).zip(&arrivals).map(|(job, a)| (job, length(a))).collect();
+    let asked = Rc::new(RefCell::new(Asked::default()));
+    let hears = asked.clone();
+    sim.watch(move |event| hears.borrow_mut().hear(event.at, &event.what));
+    sim.feed(arrivals.into_iter());
+    sim.run();
+    assert_eq!(sim.records().len() as u64, JOBS);
+    for record in sim.records() {
+        assert_eq!(record.outcome, Some(Outcome::Succeeded), "{policy} seed {seed}: {record:?}");
+        let length = lengths[&record.task.job.0];
+        assert!((record.gpu_seconds - length).abs() < 1e-4, "{policy} seed {seed}: {length} s in {record:?}");
+    }
+    drop(sim);
+    Rc::into_inner(asked).expect("the simulation is gone").into_inner().gave_way
+}
+
+fn length(arrival: &Arrival) -> f64 {
+    match &arrival.runs {
+        Runs::For(length) => length.secs(),
+        Runs::Each(_) => unreachable!("every job here has one length"),
+    }
+}
+
+/// Each arrival makes room for itself at most once, by having at most as many give way as share a device.
+#[test]
+fn nobody_takes_turns_and_nothing_is_lost() {
+    let mut most = 0;
+    for policy in ["srtf", "srtf:behind=nobody", "wsjf:granularity=batch", "wsjf:by=ratio,granularity=item"] {
+        for seed in 0..25 {
+            let gave_way = run(policy, seed);
+            assert!(gave_way <= JOBS * (1 + seed % 2), "{policy} seed {seed}: {gave_way} gave way");
+            most = most.max(gave_way);
+        }
+    }
+    assert!(most > 5, "hardly anyone gave way: {most}");
+}
+
+/// A task sinks a few levels in its life, and only then, or for an arrival, does anyone give way.
+#[test]
+fn sinking_is_bounded_by_levels() {
+    let mut most = 0;
+    for seed in 0..25 {
+        let gave_way = run("las:quantum=5,factor=3", seed);
+        assert!(gave_way <= JOBS * 5 * (1 + seed % 2), "seed {seed}: {gave_way} gave way");
+        most = most.max(gave_way);
+    }
+    assert!(most > 5, "hardly anyone gave way: {most}");
+}
