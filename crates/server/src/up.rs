@@ -150,7 +150,8 @@ pub fn run(options: Options, ready: impl FnOnce(&Ready)) -> Result<(), UpError> 
     let choice = chosen_policy(&options)?;
     let log_path = data.path().join("log.db");
     let log = Log::open(&log_path)?;
-    let loaded = log.load(choice.as_ref().unwrap_or(&default_policy()))?;
+    // A policy that was chosen is set below, as an event, so that the log says which one ran from the beginning.
+    let loaded = log.load(&default_policy())?;
     let keep = options.config.keep_events.map_or(Span(30 * 24 * 3600 * 1_000_000), |k| Span(k.0));
     let follower = follower(&loaded.cluster, &log, data.path(), &log_path, keep)?;
     let notices = follower.notices();

@@ -1,8 +1,11 @@
 //! A job to come, and what really happens when its tasks run: what only the simulator knows.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use warpyard_core::command::Target;
 use warpyard_core::event::How;
 use warpyard_core::spec::JobSpec;
-use warpyard_core::{Span, TaskId, Time};
+use warpyard_core::{Command, JobId, NodeId, Span, TaskId, Time};
 
 /// A job to come.
 #[derive(Clone, Debug)]
@@ -17,6 +20,47 @@ pub struct Arrival {
     pub runs: Runs,
 }
 
+/// What comes from outside, in order of time.
+#[derive(Clone, Debug)]
+pub enum Coming {
+    /// A job, and the number by which later commands mean it, where they do.
+    Job(Arrival, Option<JobId>),
+    /// Something is asked for at this moment. Jobs in it are meant by the numbers they came with.
+    Ask(Time, Command),
+}
+
+/// A command that means jobs by the numbers they have here; none where one is not here.
+pub(crate) fn translated(command: Command, numbers: &BTreeMap<JobId, JobId>) -> Option<Command> {
+    let here = |job: JobId| numbers.get(&job).copied();
+    Some(match command {
+        Command::Hold(job) => Command::Hold(here(job)?),
+        Command::Release(job) => Command::Release(here(job)?),
+        Command::Pause(job) => Command::Pause(here(job)?),
+        Command::Resume(job) => Command::Resume(here(job)?),
+        Command::Forget(job) => Command::Forget(here(job)?),
+        Command::SetPriority(job, priority) => Command::SetPriority(here(job)?, priority),
+        Command::Retry { job, failed_only } => Command::Retry { job: here(job)?, failed_only },
+        Command::Cancel(Target::Job(job)) => Command::Cancel(Target::Job(here(job)?)),
+        Command::Cancel(Target::Node(node)) => {
+            Command::Cancel(Target::Node(NodeId { job: here(node.job)?, ..node }))
+        }
+        Command::Cancel(Target::Task(task)) => {
+            Command::Cancel(Target::Task(TaskId { job: here(task.job)?, ..task }))
+        }
+        other => other,
+    })
+}
+
+impl Coming {
+    /// When.
+    pub fn at(&self) -> Time {
+        match self {
+            Coming::Job(arrival, _) => arrival.at,
+            Coming::Ask(at, _) => *at,
+        }
+    }
+}
+
 /// What really happens when the tasks of a job run.
 #[derive(Clone, Debug)]
 pub enum Runs {
@@ -24,6 +68,30 @@ pub enum Runs {
     For(Span),
     /// The attempts of each node have a course of their own.
     Each(Vec<Course>),
+    /// Every attempt goes as one went before.
+    Recorded(Arc<Tries>),
+}
+
+/// How attempts of a job went.
+#[derive(Clone, Debug, Default)]
+pub struct Tries {
+    /// By node and position: each attempt in turn; more of them go like the last.
+    pub tried: BTreeMap<(u32, u32), Vec<Try>>,
+    /// By node: how long tasks run that were never seen to.
+    pub otherwise: Vec<Span>,
+}
+
+/// How one attempt went.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Try {
+    /// From being placed until it ran.
+    pub delay: Span,
+    /// From then until its end was known, pauses left out.
+    pub length: Span,
+    /// How it ended by itself.
+    pub how: How,
+    /// How long it took to end when it was asked to.
+    pub linger: Option<Span>,
 }
 
 /// What really happens when the tasks of one node run.
@@ -43,19 +111,57 @@ pub(crate) struct Fate {
     pub(crate) length: Span,
     pub(crate) how: How,
     pub(crate) stubborn: bool,
+    /// Where it is as it went before.
+    pub(crate) seen: Option<Seen>,
+}
+
+/// What is known of an attempt that went before.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Seen {
+    /// Whether it was seen of an earlier attempt, this one never having been.
+    pub(crate) of_another: bool,
+    pub(crate) delay: Span,
+    pub(crate) linger: Option<Span>,
 }
 
 impl Runs {
     pub(crate) fn fate(&self, task: TaskId, attempt: u32) -> Fate {
         match self {
-            Runs::For(length) => Fate { length: *length, how: How::Exited(0), stubborn: false },
+            Runs::For(length) => Fate::plain(*length),
+            Runs::Recorded(tries) => tries.fate(task, attempt),
             Runs::Each(courses) => {
                 let Course { lengths, exits, stubborn } = &courses[task.node as usize];
                 let length = lengths.get(task.index as usize % lengths.len().max(1)).copied();
                 let exit = exits.get(attempt as usize - 1).or(exits.last()).copied().unwrap_or(0);
                 let how = How::Exited(exit);
-                Fate { length: length.unwrap_or_default(), how, stubborn: *stubborn }
+                Fate { length: length.unwrap_or_default(), how, stubborn: *stubborn, seen: None }
             }
+        }
+    }
+}
+
+impl Fate {
+    fn plain(length: Span) -> Fate {
+        Fate { length, how: How::Exited(0), stubborn: false, seen: None }
+    }
+}
+
+impl Tries {
+    fn fate(&self, task: TaskId, attempt: u32) -> Fate {
+        let tried = self.tried.get(&(task.node, task.index));
+        let one = tried.and_then(|tried| tried.get(attempt as usize - 1).or(tried.last()));
+        match one {
+            Some(Try { delay, length, how, linger }) => Fate {
+                length: *length,
+                how: how.clone(),
+                stubborn: linger.is_some(),
+                seen: Some(Seen {
+                    of_another: tried.is_some_and(|tried| tried.len() < attempt as usize),
+                    delay: *delay,
+                    linger: *linger,
+                }),
+            },
+            None => Fate::plain(self.otherwise.get(task.node as usize).copied().unwrap_or_default()),
         }
     }
 }

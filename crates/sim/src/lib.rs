@@ -2,7 +2,8 @@
 //!
 //! [`Sim`] drives [`Engine::turn`](warpyard_core::engine::Engine::turn) with a heap for time, virtual workers that answer
 //! by the worker's own `reconcile`, and a store in memory. It has no scheduling code of its own. Around it: what is
-//! simulated ([`workload`]), what came out ([`report`]), and published tables ([`reproduce`]).
+//! simulated ([`workload`]), what came out ([`report`]), published tables ([`reproduce`]),
+//! and what really happened, simulated again ([`replay`]).
 //! [`forecast()`] and [`sooner()`] are what the live server asks: when a task will start, and what would start it now.
 
 mod agenda;
@@ -13,16 +14,18 @@ mod machine;
 mod process;
 pub mod random;
 pub mod record;
+pub mod replay;
 pub mod report;
 pub mod reproduce;
 mod sim;
 pub mod sooner;
+mod truth;
 pub mod workload;
 
-pub use arrival::{Arrival, Course, Runs};
+pub use arrival::{Arrival, Coming, Course, Runs, Tries, Try};
 pub use draw::{Known, draw};
 pub use forecast::{Expected, Limits, forecast};
 pub use record::Record;
 pub use report::SimReport;
-pub use sim::{Setup, Sim};
+pub use sim::{Setup, Sim, Watcher};
 pub use sooner::{Change, sooner};

@@ -38,6 +38,17 @@ impl Machine {
         Machine { contention, ..Machine::default() }
     }
 
+    /// It has an attempt that was begun before all this.
+    pub(crate) fn adopt(
+        &mut self,
+        now: Time,
+        id: AttemptId,
+        brief: Brief,
+        mut alarm: impl FnMut(Time, AttemptId),
+    ) {
+        self.launch(now, id, brief, &mut alarm);
+    }
+
     /// Makes what is what should be. Gives the moments at which [`Machine::ring`] is due.
     pub(crate) fn sync(
         &mut self,

@@ -156,7 +156,7 @@ mod tests {
     use super::*;
 
     fn process(length: f64) -> Process {
-        let fate = Fate { length: Span::from_secs(length), how: How::Exited(0), stubborn: false };
+        let fate = Fate { length: Span::from_secs(length), how: How::Exited(0), stubborn: false, seen: None };
         let (resume_time, devices) = (Span::from_secs(2.0), vec![0]);
         let (saved, timeout, grace, delay) = (Span::ZERO, None, Span::ZERO, Span::ZERO);
         Process::new(Time(0), Brief { fate, saved, timeout, grace, rerun: true, resume_time, devices, delay })

@@ -1,6 +1,7 @@
 //! What became of each task, as far as figures need it.
 
 use serde::Serialize;
+use warpyard_core::cluster::Job;
 use warpyard_core::event::Outcome;
 use warpyard_core::{TaskId, Time};
 
@@ -32,6 +33,14 @@ pub struct Record {
 }
 
 impl Record {
+    /// Its job has ended: a task that never ran was cancelled or skipped.
+    pub(crate) fn close(&mut self, job: &Job, at: Time) {
+        if self.ended.is_none() {
+            self.ended = Some(at);
+            self.outcome = job.nodes[self.task.node as usize].done.of(self.task.index);
+        }
+    }
+
     pub(crate) fn new(task: TaskId, priority: i64, submitted: Time) -> Record {
         Record {
             task,

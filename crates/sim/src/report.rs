@@ -96,18 +96,39 @@ impl Spread {
 impl SimReport {
     /// The figures of a simulation that has run.
     pub fn of(sim: &Sim, seed: u64, wall_seconds: f64, per_job: bool) -> SimReport {
-        let jobs = jobs(sim.records());
+        let devices = sim.cluster().workers().map(|(_, w)| w.info.devices.len()).sum();
+        SimReport {
+            seed,
+            wall_seconds,
+            events: sim.events(),
+            ..SimReport::of_records(
+                sim.cluster().policy().to_string(),
+                sim.records(),
+                devices,
+                sim.refused().len() as u64,
+                per_job,
+            )
+        }
+    }
+
+    /// The figures of tasks, those of one job together, on so many devices.
+    pub fn of_records(
+        policy: String,
+        records: &[Record],
+        devices: usize,
+        rejected: u64,
+        per_job: bool,
+    ) -> SimReport {
+        let jobs = jobs(records);
         let ended = || jobs.iter().filter_map(|j| Some((j, j.ended_s?)));
         let first = jobs.iter().map(|j| j.submitted_s).fold(f64::INFINITY, f64::min);
         let makespan = ended().map(|(_, end)| end - first).fold(0.0, f64::max);
         let lowest = jobs.iter().map(|j| j.priority).min().unwrap_or(0);
-        let devices: usize = sim.cluster().workers().map(|(_, w)| w.info.devices.len()).sum();
         let given = devices as f64 * makespan;
         let used: f64 = jobs.iter().map(|j| j.gpu_seconds).sum();
-        let rejected = sim.refused().len() as u64;
         SimReport {
-            policy: sim.cluster().policy().to_string(),
-            seed,
+            policy,
+            seed: 0,
             jobs: jobs.len() as u64 + rejected,
             finished: jobs.iter().filter(|j| j.outcome == Some(Outcome::Succeeded.word())).count() as u64,
             rejected,
@@ -119,10 +140,10 @@ impl SimReport {
             weighted_turnaround: ended()
                 .map(|(j, end)| (j.priority - lowest) as f64 * (end - j.submitted_s))
                 .sum(),
-            preemptions: sim.records().iter().map(|r| u64::from(r.pauses)).sum(),
-            restarts: sim.records().iter().map(|r| u64::from(r.attempts.saturating_sub(1))).sum(),
-            events: sim.events(),
-            wall_seconds,
+            preemptions: records.iter().map(|r| u64::from(r.pauses)).sum(),
+            restarts: records.iter().map(|r| u64::from(r.attempts.saturating_sub(1))).sum(),
+            events: 0,
+            wall_seconds: 0.0,
             per_job: per_job.then_some(jobs),
         }
     }

@@ -2,18 +2,19 @@
 //! then wants. Everything due at one moment goes into one turn.
 
 use crate::agenda::{Agenda, Due};
-use crate::arrival::{Arrival, Runs};
+use crate::arrival::{Arrival, Coming, Runs, translated};
 use crate::machine::{Known, Machine};
-use crate::process::Brief;
 use crate::record::Record;
+use crate::truth::{Jobs, Taken, Truth};
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 
+use warpyard_core::cluster::Want;
 use warpyard_core::command::Standing;
 use warpyard_core::engine::{Engine, Store, Turned};
 use warpyard_core::event::{Event, Then, What, WorkerInfo};
 use warpyard_core::pool::DeviceState;
-use warpyard_core::spec::OnLost;
+use warpyard_core::spec::AfterJob;
 use warpyard_core::{
     AttemptId, Cluster, Command, JobId, Policy, PolicyChoice, PolicyDef, Rejected, Span, TaskId, Time,
     WorkerId,
@@ -43,14 +44,18 @@ pub struct Sim {
     setup: Setup,
     machines: Vec<Machine>,
     agenda: Agenda,
-    source: std::iter::Peekable<Box<dyn Iterator<Item = Arrival>>>,
+    source: std::iter::Peekable<Box<dyn Iterator<Item = Coming>>>,
     jobs: Jobs,
     records: Vec<Record>,
     refused: Vec<(Time, Rejected)>,
     /// What is asked at the present moment.
     asked: Vec<Command>,
-    /// For each command asked that submits, what really happens.
-    coming: Vec<(usize, Runs)>,
+    /// For each command asked that submits, what really happens, and the number it came with.
+    coming: Vec<(usize, Runs, Option<JobId>)>,
+    /// Numbers that jobs came with, and those they have here.
+    came_as: BTreeMap<JobId, JobId>,
+    /// How many commands meant a job that is not here or were refused.
+    unheard: u64,
     /// Workers of which something else may be wanted.
     stirred: Vec<WorkerId>,
     /// Workers with something to say.
@@ -60,15 +65,8 @@ pub struct Sim {
     saved: BTreeMap<TaskId, Span>,
 }
 
-type Watcher = Box<dyn FnMut(&Event)>;
-
-/// Jobs by number: where their records begin, and what really happens to them.
-type Jobs = Vec<Option<Taken>>;
-
-struct Taken {
-    first: usize,
-    runs: Runs,
-}
+/// Whoever is told of every event.
+pub type Watcher = Box<dyn FnMut(&Event)>;
 
 /// The store of a simulation: it only counts.
 #[derive(Default)]
@@ -96,7 +94,7 @@ impl Sim {
     fn from_engine(engine: Engine, kept: Count, setup: Setup, now: Time) -> Sim {
         let workers = engine.cluster().workers().count();
         let contention = setup.contention;
-        let nothing: Box<dyn Iterator<Item = Arrival>> = Box::new(std::iter::empty());
+        let nothing: Box<dyn Iterator<Item = Coming>> = Box::new(std::iter::empty());
         let mut sim = Sim {
             engine,
             kept,
@@ -110,6 +108,8 @@ impl Sim {
             refused: Vec::new(),
             asked: Vec::new(),
             coming: Vec::new(),
+            came_as: BTreeMap::new(),
+            unheard: 0,
             stirred: Vec::new(),
             speaking: Vec::new(),
             watcher: None,
@@ -121,10 +121,68 @@ impl Sim {
         sim
     }
 
+    /// A simulation that goes on from a state: `runs` says what really happens to the jobs in it. Of those no records are
+    /// kept. Nobody is missed in it: workers have no leases.
+    pub fn going_on(
+        cluster: Cluster,
+        setup: Setup,
+        policies: &'static [PolicyDef],
+        now: Time,
+        runs: impl Fn(JobId) -> Runs,
+    ) -> Result<Sim, Rejected> {
+        let engine = Engine::new(cluster, policies, now)?;
+        let mut sim = Sim::from_engine(engine, Count::default(), setup, now);
+        for job in sim.engine.cluster().jobs().iter() {
+            let at = job.id.0 as usize;
+            if sim.jobs.len() <= at {
+                sim.jobs.resize_with(at + 1, || None);
+            }
+            sim.jobs[at] = Some(Taken { first: None, runs: runs(job.id) });
+            sim.came_as.insert(job.id, job.id);
+        }
+        for worker in (0..sim.machines.len() as u32).map(WorkerId) {
+            let known = Truth {
+                cluster: sim.engine.cluster(),
+                jobs: &sim.jobs,
+                saved: &sim.saved,
+                delay: sim.setup.start_delay,
+            };
+            let (engine, agenda) = (&sim.engine, &mut sim.agenda);
+            for begun in engine.cluster().desired(worker).iter().filter(|d| d.started || d.want == Want::Run)
+            {
+                let brief = known.brief(begun.attempt);
+                let alarm = |at, id| agenda.enter(at, Due::Ring(worker, id));
+                sim.machines[worker.0 as usize].adopt(now, begun.attempt, brief, alarm);
+            }
+            sim.stirred.push(worker);
+            let mut info = engine.cluster().worker(worker).expect("a worker by number").info.clone();
+            if info.lease.take().is_some() {
+                sim.asked.push(Command::Join(info));
+            }
+        }
+        sim.let_workers_act(); // what stands still does so from the first moment
+        Ok(sim)
+    }
+
     /// Jobs to come, in order of time; taken one by one, so that there may be more of them than memory.
     pub fn feed(&mut self, arrivals: impl Iterator<Item = Arrival> + 'static) {
-        let arrivals: Box<dyn Iterator<Item = Arrival>> = Box::new(arrivals);
-        self.source = arrivals.peekable();
+        self.feed_all(arrivals.map(|arrival| Coming::Job(arrival, None)));
+    }
+
+    /// Everything to come, in order of time.
+    pub fn feed_all(&mut self, coming: impl Iterator<Item = Coming> + 'static) {
+        let coming: Box<dyn Iterator<Item = Coming>> = Box::new(coming);
+        self.source = coming.peekable();
+    }
+
+    /// How many commands that were to come meant a job that was not there, or were refused.
+    pub fn unheard(&self) -> u64 {
+        self.unheard
+    }
+
+    /// The number that a job has here, by the number it came with.
+    pub fn job_that_came_as(&self, number: JobId) -> Option<JobId> {
+        self.came_as.get(&number).copied()
     }
 
     /// Calls this with every event, once it is kept.
@@ -139,7 +197,7 @@ impl Sim {
         spec: warpyard_core::spec::JobSpec,
         runs: Runs,
     ) -> Result<JobId, Rejected> {
-        self.put(Arrival { at: self.now, user: user.to_owned(), spec, runs });
+        self.put(Arrival { at: self.now, user: user.to_owned(), spec, runs }, None);
         let answer = self.turn().pop().expect("what is asked is answered");
         self.settle();
         answer.map(|job| job.expect("a job that was taken has a number"))
@@ -191,12 +249,17 @@ impl Sim {
 
     /// Goes on until nothing more is due, or only what goes on for ever.
     pub fn run(&mut self) {
-        while let Some(at) = self.next_moment() {
-            if self.agenda.alarms == 0 && self.source.peek().is_none() && !self.someone_is_missed() {
-                break;
-            }
-            self.go_to(at);
+        while self.step() {}
+    }
+
+    /// Goes on to the next moment at which something is due; says whether there was one.
+    pub fn step(&mut self) -> bool {
+        let Some(at) = self.next_moment() else { return false };
+        if self.agenda.alarms == 0 && self.source.peek().is_none() && !self.someone_is_missed() {
+            return false;
         }
+        self.go_to(at);
+        true
     }
 
     /// Whether a worker is cut off that the engine still hopes to hear of.
@@ -257,7 +320,7 @@ impl Sim {
 
     fn next_moment(&mut self) -> Option<Time> {
         let agenda = self.agenda.next();
-        let arrival = self.source.peek().map(|a| a.at.max(self.now));
+        let arrival = self.source.peek().map(|coming| coming.at().max(self.now));
         [agenda, arrival, self.engine.next_deadline()].into_iter().flatten().min()
     }
 
@@ -267,8 +330,14 @@ impl Sim {
         while let Some(due) = self.agenda.take(self.now) {
             self.happen(due);
         }
-        while let Some(arrival) = self.source.next_if(|a| a.at <= self.now) {
-            self.put(arrival);
+        while let Some(coming) = self.source.next_if(|coming| coming.at() <= self.now) {
+            match coming {
+                Coming::Job(arrival, number) => self.put(arrival, number),
+                Coming::Ask(_, command) => match translated(command, &self.came_as) {
+                    Some(command) => self.asked.push(command),
+                    None => self.unheard += 1,
+                },
+            }
         }
         self.settle();
     }
@@ -301,9 +370,13 @@ impl Sim {
         }
     }
 
-    fn put(&mut self, arrival: Arrival) {
-        let Arrival { user, spec, runs, .. } = arrival;
-        self.coming.push((self.asked.len(), runs));
+    fn put(&mut self, arrival: Arrival, number: Option<JobId>) {
+        let Arrival { user, mut spec, runs, .. } = arrival;
+        if number.is_some() {
+            let here = |after: AfterJob| Some(AfterJob { job: *self.came_as.get(&after.job)?, ..after });
+            spec.after = std::mem::take(&mut spec.after).into_iter().filter_map(here).collect();
+        }
+        self.coming.push((self.asked.len(), runs, number));
         self.asked.push(Command::Submit { user, env: None, spec });
     }
 
@@ -332,14 +405,25 @@ impl Sim {
             turned.stale
         );
         let Turned { answers, events, finished, .. } = turned;
-        for (at, runs) in std::mem::take(&mut self.coming) {
+        let coming = std::mem::take(&mut self.coming);
+        let refused = answers.iter().filter(|answer| answer.is_err()).count();
+        let jobs_refused = self.refused.len();
+        for (at, runs, number) in coming {
             match &answers[at] {
-                Ok(answer) => self.take(answer.job.expect("a job that was taken has a number"), runs),
+                Ok(answer) => {
+                    let id = answer.job.expect("a job that was taken has a number");
+                    self.came_as.extend(number.map(|number| (number, id)));
+                    self.take(id, runs);
+                }
                 Err(why) => self.refused.push((self.now, why.clone())),
             }
         }
+        self.unheard += (refused - (self.refused.len() - jobs_refused)) as u64;
         for event in &events {
             self.note(event);
+        }
+        for id in &finished {
+            self.close(*id);
         }
         if self.setup.forget {
             self.asked.extend(finished.into_iter().map(Command::Forget));
@@ -350,7 +434,7 @@ impl Sim {
     fn take(&mut self, id: JobId, runs: Runs) {
         let at = id.0 as usize;
         self.jobs.resize_with(at + 1, || None);
-        self.jobs[at] = Some(Taken { first: self.records.len(), runs });
+        self.jobs[at] = Some(Taken { first: Some(self.records.len()), runs });
         let job = self.engine.cluster().job(id).expect("a job just taken is known");
         for (node, spec) in job.spec.tasks.iter().enumerate() {
             for index in 0..spec.len() {
@@ -363,6 +447,15 @@ impl Sim {
         }
     }
 
+    /// A job has ended, also those of its tasks that never ran.
+    fn close(&mut self, id: JobId) {
+        let first = self.jobs.get(id.0 as usize).and_then(|taken| taken.as_ref()?.first);
+        let (Some(first), Some(job)) = (first, self.engine.cluster().job(id)) else { return };
+        for record in self.records[first..].iter_mut().take_while(|record| record.task.job == id) {
+            record.close(job, self.now);
+        }
+    }
+
     /// Follows an event in the records, and notes whom it concerns.
     fn note(&mut self, event: &Event) {
         if let Some(watcher) = &mut self.watcher {
@@ -370,6 +463,11 @@ impl Sim {
         }
         let (now, cluster) = (event.at, self.engine.cluster());
         match &event.what {
+            What::WorkerJoined { worker, .. } => {
+                let known = self.machines.len().max(worker.0 as usize + 1);
+                let contention = self.setup.contention;
+                self.machines.resize_with(known, || Machine::new(contention));
+            }
             What::Placed { attempt, placement } => {
                 self.stirred.push(placement.worker);
                 let task = attempt.task;
@@ -442,13 +540,12 @@ impl Sim {
     }
 
     fn record_at(&self, task: TaskId) -> Option<usize> {
-        let taken = self.jobs.get(task.job.0 as usize)?.as_ref()?;
+        let first = self.jobs.get(task.job.0 as usize)?.as_ref()?.first?;
         if task.node == 0 {
-            return Some(taken.first + task.index as usize);
+            return Some(first + task.index as usize);
         }
-        let first = &self.records[taken.first..];
-        let node = first.iter().position(|r| r.task.node == task.node)?;
-        Some(taken.first + node + task.index as usize)
+        let node = self.records[first..].iter().position(|r| r.task.node == task.node)?;
+        Some(first + node + task.index as usize)
     }
 
     fn record_mut(&mut self, task: TaskId) -> Option<&mut Record> {
@@ -474,38 +571,4 @@ impl Sim {
 fn sort_out(workers: &mut Vec<WorkerId>) {
     workers.sort_unstable();
     workers.dedup();
-}
-
-/// What the simulation knows of attempts.
-struct Truth<'a> {
-    cluster: &'a Cluster,
-    jobs: &'a Jobs,
-    saved: &'a BTreeMap<TaskId, Span>,
-    delay: Span,
-}
-
-impl Known for Truth<'_> {
-    fn brief(&self, id: AttemptId) -> Brief {
-        let job = self.cluster.job(id.task.job).expect("what a worker should have has a job");
-        let (node, spec) = job.node(id.task.node).expect("a task has a node");
-        let live = &node.live[&id.task.index];
-        let taken = self.jobs[id.task.job.0 as usize].as_ref().expect("a job that was taken is remembered");
-        let saved = if live.saved.is_zero() { None } else { self.saved.get(&id.task).copied() };
-        let placement = &live.attempt().expect("what a worker should have has a place").placement;
-        Brief {
-            fate: taken.runs.fate(id.task, id.number),
-            saved: saved.unwrap_or_default(),
-            timeout: spec.timeout,
-            grace: spec.grace,
-            rerun: spec.on_lost == OnLost::Rerun,
-            resume_time: spec.resume_time,
-            devices: placement.devices.iter().map(|(index, _)| *index).collect(),
-            delay: self.delay,
-        }
-    }
-
-    fn step(&self, id: AttemptId) -> Option<Span> {
-        let (attempt, spec) = self.cluster.view().attempt(id.task)?;
-        attempt.pause_at.step(spec)
-    }
 }

@@ -2,8 +2,8 @@
 
 use crate::commands::{
     act, admin, allocate, compare, completions, down, gpus, history, info, login, logs, plan, policies,
-    policy, priority, ps, reproduce, resume, retry, run, schema, show, sim, submit, trace, up, wait, why,
-    workers,
+    policy, priority, ps, replay, reproduce, resume, retry, run, schema, show, sim, submit, trace, up, wait,
+    why, workers,
 };
 use crate::context::Context;
 use crate::exit::Exit;
@@ -113,6 +113,9 @@ pub(crate) enum Command {
     Compare(compare::Compare),
     /// Make traces to simulate, or look at them
     Trace(trace::Trace),
+    /// Simulate this server's own history again, under other policies
+    #[command(after_help = lab::policies())]
+    Replay(replay::Replay),
     /// Compute published tables anew, ours beside theirs
     #[command(after_help = reproduce::tables())]
     Reproduce(reproduce::Reproduce),
@@ -157,6 +160,7 @@ impl Command {
             Self::Sim(command) => command.run(context),
             Self::Compare(command) => command.run(context),
             Self::Trace(command) => command.run(context),
+            Self::Replay(command) => command.run(context),
             Self::Reproduce(command) => command.run(context),
             Self::Schema(command) => command.run(context),
             Self::Admin(command) => command.run(context),

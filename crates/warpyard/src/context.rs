@@ -5,7 +5,8 @@ use crate::exit::Exit;
 use crate::show::Screen;
 use serde::Serialize;
 use std::io::{self, IsTerminal, Write};
-use warpyard_api::client::{Client, ClientError, find};
+use std::path::PathBuf;
+use warpyard_api::client::{Client, ClientError, data_dir, find};
 
 /// The surroundings of a command.
 pub(crate) struct Context {
@@ -22,6 +23,11 @@ impl Context {
     pub(crate) fn client(&self) -> Result<Client, ClientError> {
         let (server, data) = (self.global.server.as_deref(), self.global.data.as_deref());
         Client::new(find(server, data, |name| std::env::var(name).ok())?)
+    }
+
+    /// Where a server on this machine keeps everything.
+    pub(crate) fn data_dir(&self) -> PathBuf {
+        data_dir(self.global.data.as_deref(), |name| std::env::var(name).ok())
     }
 
     /// Prints an answer: as JSON where that is asked for, otherwise as `human` shows it.

@@ -111,6 +111,12 @@ pub(crate) enum Wrong {
     /// Steps without their speed.
     #[error("line 1: Gavel's traces count steps; --throughputs FILE says how many there are in a second")]
     NoThroughputs,
+    /// There is no log.
+    #[error("there is no log {0}; name one with --log, or its directory with --data")]
+    NoLog(String),
+    /// Nothing happened since then.
+    #[error("{0}: no job was submitted in that time; --since goes further back")]
+    NothingRecorded(String),
     /// Tasks that wait for each other.
     #[error("the tasks wait for each other in a circle")]
     Circle,

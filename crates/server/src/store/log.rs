@@ -3,11 +3,12 @@
 //!
 //! Recovery is the latest snapshot and the events after it; a snapshot makes what is before it prunable.
 
-use rusqlite::{Connection, ErrorCode, OptionalExtension, params};
+use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension, params};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use warpyard_core::engine::Store;
 use warpyard_core::{Cluster, Event, PolicyChoice, Time};
+use warpyard_sim::replay::{Recorder, Recording};
 
 /// The form of the tables; a newer one is refused.
 const SCHEMA: i64 = 1;
@@ -108,6 +109,31 @@ impl Log {
         let last = "SELECT max(coalesce((SELECT max(seq) FROM event), 0), coalesce((SELECT max(seq) FROM snapshot), 0))";
         let seq: i64 = db.query_row(last, [], |r| r.get(0)).map_err(named)?;
         Ok(Log { seq: seq as u64, path, db })
+    }
+
+    /// Opens a log that a server may be writing to, to read it and nothing else.
+    pub fn open_to_read(path: &Path) -> Result<Log, LogError> {
+        let path = path.to_owned();
+        let named = |source| name(&path, source);
+        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let db = Connection::open_with_flags(&path, flags).map_err(named)?;
+        db.busy_timeout(Duration::from_secs(10)).map_err(named)?;
+        let found: i64 = db.pragma_query_value(None, "user_version", |r| r.get(0)).map_err(named)?;
+        if found > SCHEMA {
+            return Err(LogError::Newer { path, found });
+        }
+        Ok(Log { seq: 0, path, db })
+    }
+
+    /// What a log recorded from a moment on, to be simulated again. Of a log that was pruned, what is left.
+    pub fn recording(&self, since: Time, policy: PolicyChoice) -> Result<Recording, LogError> {
+        let whole = self.first_seq()?.is_none_or(|first| first == 1);
+        let mut recorder = match self.latest_snapshot()? {
+            Some(later) if !whole => Recorder::from_what_is_left(&later, since),
+            _ => Recorder::from_the_beginning(policy, since),
+        };
+        self.each_event(0, |_, event| recorder.enter(&event))?;
+        Ok(recorder.finish())
     }
 
     /// The state the log amounts to: a fresh one with the given policy if the log is empty.

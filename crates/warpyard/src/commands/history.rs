@@ -55,7 +55,7 @@ impl History {
 }
 
 /// A moment, or one so long before now.
-fn moment(text: &str, now: Timestamp) -> Result<Timestamp, Wrong> {
+pub(super) fn moment(text: &str, now: Timestamp) -> Result<Timestamp, Wrong> {
     if let Ok(moment) = text.parse() {
         return Ok(moment);
     }

@@ -16,6 +16,7 @@ pub(crate) mod policies;
 pub(crate) mod policy;
 pub(crate) mod priority;
 pub(crate) mod ps;
+pub(crate) mod replay;
 pub(crate) mod reproduce;
 pub(crate) mod resume;
 pub(crate) mod retry;

@@ -6,8 +6,8 @@ use crate::lab::{FORMATS, Open, Shape, keep, listed, read_text, text_of, told};
 use crate::show;
 use crate::wrong::Wrong;
 use clap::{Args, Subcommand, ValueEnum};
-use std::io::{self, Write};
-use warpyard_sim::workload::format::{csv, json, swf};
+use std::io::{self, Read, Write};
+use warpyard_sim::workload::format::{csv, json, own, swf};
 use warpyard_sim::workload::{Reading, TraceJob};
 
 /// Arguments of `trace`.
@@ -99,8 +99,22 @@ enum To {
     Swf,
 }
 
+/// The name of a server's own log among the formats.
+const OWN: &str = "warpyard";
+
 fn formats() -> String {
-    listed("Formats", FORMATS.iter().map(|format| (format.name, format.summary.to_owned())))
+    let own = (OWN, "a server's own history: its data directory, or log.db in it".to_owned());
+    listed("Formats", FORMATS.iter().map(|format| (format.name, format.summary.to_owned())).chain([own]))
+}
+
+/// Whether it is a data directory or an SQLite file.
+fn is_log(file: &str) -> bool {
+    let magic = || {
+        let mut start = [0; 16];
+        std::fs::File::open(file)?.read_exact(&mut start)?;
+        io::Result::Ok(start == *b"SQLite format 3\0")
+    };
+    std::path::Path::new(file).join("log.db").exists() || magic().unwrap_or(false)
 }
 
 impl Trace {
@@ -108,15 +122,15 @@ impl Trace {
         match self.what {
             What::Generate(generate) => generate.run(),
             What::Import(Import { from, out }) => {
-                let jobs = from.read()?;
+                let jobs = from.read(context)?;
                 write_as(To::Csv, &out, &jobs)
             }
             What::Convert(Convert { from, to, out }) => {
-                let jobs = from.read()?;
+                let jobs = from.read(context)?;
                 write_as(to.or_else(|| by_name(&out)).unwrap_or(To::Csv), &out, &jobs)
             }
             What::Stats(from) => {
-                let stats = show::trace::Stats::of(&from.read()?);
+                let stats = show::trace::Stats::of(&from.read(context)?);
                 context.answer(&stats, show::trace::text)
             }
         }
@@ -135,16 +149,26 @@ impl Generate {
 }
 
 impl From {
+    /// What is in the file. A server's own log is no text and so not among the other formats.
+    fn open(&self, context: &Context) -> anyhow::Result<(&'static str, Reading)> {
+        if self.format.as_deref().map_or_else(|| is_log(&self.file), |name| name == OWN) {
+            let recording = super::replay::recording(context, Some(self.file.clone().into()), None)?;
+            return Ok((OWN, own::read(&recording)));
+        }
+        let text = text_of(&self.file)?;
+        let (format, reading) = read_text(&self.file, &text, self.format.as_deref(), &self.open)?;
+        Ok((format.name, reading))
+    }
+
     /// The jobs; what else there is to know of them goes to standard error.
-    fn read(&self) -> Result<Vec<TraceJob>, Wrong> {
-        let (format, reading) =
-            read_text(&self.file, &text_of(&self.file)?, self.format.as_deref(), &self.open)?;
+    fn read(&self, context: &Context) -> anyhow::Result<Vec<TraceJob>> {
+        let (format, reading) = self.open(context)?;
         let useless = self.strict || reading.jobs.is_empty();
         if useless && !reading.bad.is_empty() {
-            return Err(Wrong::BadTrace { file: self.file.clone(), rows: told(&reading.bad) });
+            return Err(Wrong::BadTrace { file: self.file.clone(), rows: told(&reading.bad) }.into());
         }
-        if self.format.is_none() && format.name != "csv" {
-            eprintln!("note: {} looks like {}; --format names another", self.file, format.name);
+        if self.format.is_none() && format != "csv" {
+            eprintln!("note: {} looks like {format}; --format names another", self.file);
         }
         tell(&self.file, &reading);
         Ok(reading.jobs.into_iter().map(|(_, job)| job).collect())

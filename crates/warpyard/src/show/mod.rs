@@ -11,6 +11,7 @@ pub(crate) mod jobs;
 mod paint;
 pub(crate) mod plan;
 pub(crate) mod policies;
+pub(crate) mod replay;
 pub(crate) mod reproduce;
 pub(crate) mod sim;
 mod table;

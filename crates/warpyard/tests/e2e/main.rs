@@ -6,6 +6,7 @@ mod devices;
 mod jobs;
 mod keeping;
 mod machine;
+mod replaying;
 mod running;
 mod shapes;
 #[expect(dead_code, reason = "other tests use more of it")]

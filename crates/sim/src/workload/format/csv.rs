@@ -290,10 +290,12 @@ impl Row<'_> {
 #[derive(Default)]
 struct Open {
     reading: Reading,
-    /// The job, the line it began on, and whether a row of it was bad.
+    /// The line it began on, and what is read of it.
     job: Option<(usize, TraceJob)>,
-    /// Jobs of which a row is bad: the rest of them cannot be taken either.
+    /// Whether a row of it is bad: the rest of it cannot be taken either.
     spoilt: bool,
+    /// Where its tasks stand, by name.
+    names: BTreeMap<String, u32>,
     began: BTreeMap<String, usize>,
 }
 
@@ -326,15 +328,16 @@ impl Open {
             row.get(Column::Priority).map_or(Ok(0), |text| whole(Column::Priority.word(), text))?;
         if let Some(after) = row.get(Column::After) {
             task.after =
-                after.split(';').map(|name| waits_for(name.trim(), &job.tasks)).collect::<Result<_, _>>()?;
+                after.split(';').map(|name| waits_for(name.trim(), &self.names)).collect::<Result<_, _>>()?;
         }
-        if job.tasks.iter().any(|other| other.name == task.name) {
+        if self.names.contains_key(&task.name) {
             return Err(Problem::SameName(task.name));
         }
         if job.tasks.is_empty() {
             (job.submitted, job.priority) = (submitted, priority);
             job.user = row.get(Column::User).unwrap_or("").to_owned();
         }
+        self.names.insert(task.name.clone(), job.tasks.len() as u32);
         job.tasks.push(task);
         Ok(())
     }
@@ -342,6 +345,7 @@ impl Open {
     /// Ends the job being read.
     fn close(&mut self) {
         let spoilt = std::mem::take(&mut self.spoilt);
+        self.names.clear();
         let Some((line, job)) = self.job.take() else { return };
         if !spoilt {
             self.reading.jobs.push((Place::Line(line), job));
@@ -353,16 +357,15 @@ impl Open {
     }
 }
 
-fn waits_for(text: &str, above: &[TraceTask]) -> Result<AfterNode, Problem> {
+fn waits_for(text: &str, above: &BTreeMap<String, u32>) -> Result<AfterNode, Problem> {
     let (name, on) = match text.rsplit_once(':') {
         Some((name, "ok")) => (name, On::Ok),
         Some((name, "fail")) => (name, On::Fail),
         Some((name, "any")) => (name, On::Any),
         _ => (text, On::Ok),
     };
-    let node = above.iter().position(|task| task.name == name);
-    let node = node.ok_or_else(|| Problem::NoSuchTask(name.to_owned()))?;
-    Ok(AfterNode { node: node as u32, on })
+    let node = *above.get(name).ok_or_else(|| Problem::NoSuchTask(name.to_owned()))?;
+    Ok(AfterNode { node, on })
 }
 
 #[cfg(test)]

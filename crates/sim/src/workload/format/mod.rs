@@ -4,6 +4,7 @@ pub mod alibaba;
 pub mod csv;
 pub mod gavel;
 pub mod json;
+pub mod own;
 pub mod philly;
 pub mod sacct;
 pub mod swf;

@@ -1,0 +1,330 @@
+//! From the events of a log to a recording: who came when, what people asked for, and how every attempt went.
+
+use super::tries::Attempts;
+use super::{Recording, Told};
+use crate::{Arrival, Coming, Record, Runs};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use warpyard_core::command::Target;
+use warpyard_core::event::{By, StopWhy, Then, What};
+use warpyard_core::spec::JobSpec;
+use warpyard_core::{Cluster, Command, Event, JobId, PolicyChoice, TaskId, Time};
+
+/// Takes the events of a log in order.
+pub struct Recorder {
+    state: Cluster,
+    /// Whether the state is right: it is where the log begins at the very beginning.
+    whole: bool,
+    since: Time,
+    begun: bool,
+    /// Whether there was an event at all.
+    any: bool,
+    last: Time,
+    attempts: Attempts,
+    jobs: BTreeMap<JobId, Came>,
+    coming: Vec<Coming>,
+    records: BTreeMap<TaskId, Record>,
+    /// Where tasks have become ready, by the state that follows all events.
+    now: Cluster,
+    told: Told,
+}
+
+/// A job that came.
+struct Came {
+    at: Time,
+    user: String,
+    spec: Arc<JobSpec>,
+}
+
+impl Recorder {
+    /// Records what happened from a moment on, from a log that begins at the very beginning, under this policy.
+    pub fn from_the_beginning(policy: PolicyChoice, since: Time) -> Recorder {
+        Recorder::new(Cluster::new(policy), true, since)
+    }
+
+    /// Records what happened from a moment on, from a log whose beginning is gone: `later` is a state from after it, of
+    /// which workers and policy are taken to have been so all along.
+    pub fn from_what_is_left(later: &Cluster, since: Time) -> Recorder {
+        let mut state = Cluster::new(later.policy().clone());
+        for (_, worker) in later.workers() {
+            let joined = state.decide(Command::Join(worker.info.clone()), Time(0)).unwrap_or_default();
+            joined.iter().for_each(|event| drop(state.apply(event)));
+        }
+        Recorder::new(state, false, since)
+    }
+
+    fn new(state: Cluster, whole: bool, since: Time) -> Recorder {
+        Recorder {
+            now: state.clone(),
+            state,
+            whole,
+            since,
+            begun: false,
+            any: false,
+            last: since,
+            attempts: Attempts::default(),
+            jobs: BTreeMap::new(),
+            coming: Vec::new(),
+            records: BTreeMap::new(),
+            told: Told::default(),
+        }
+    }
+
+    /// Takes one event.
+    pub fn enter(&mut self, event: &Event) {
+        if !self.begun && event.at >= self.since {
+            if !self.any {
+                self.since = event.at;
+            }
+            self.begin();
+        }
+        self.any = true;
+        self.last = event.at;
+        if !self.known(event) {
+            self.told.unknown += u64::from(matches!(event.what, What::Placed { .. }));
+            return;
+        }
+        if self.begun {
+            self.note(event);
+        }
+        self.follow(event);
+        let finished = self.now.apply(event).finished;
+        for job in finished.into_iter().filter_map(|job| self.now.job(job)) {
+            let (from, to) = (JobId(job.id.0), JobId(job.id.0 + 1));
+            let first = |job| TaskId { job, node: 0, index: 0 };
+            for record in self.records.range_mut(first(from)..first(to)).map(|(_, record)| record) {
+                record.close(job, event.at);
+            }
+        }
+    }
+
+    /// What was recorded.
+    pub fn finish(mut self) -> Recording {
+        if !self.begun {
+            self.begin();
+        }
+        let there_before: Vec<(JobId, Arc<JobSpec>)> = self
+            .state
+            .jobs()
+            .iter()
+            .filter(|job| job.finished.is_none())
+            .map(|job| (job.id, job.spec.clone()))
+            .collect();
+        let usual = self.attempts.mean_length();
+        self.attempts.close(self.last);
+        let before =
+            there_before.iter().map(|(job, spec)| (*job, Arc::new(self.attempts.of(*job, spec, usual))));
+        let before: BTreeMap<_, _> = before.collect();
+        for coming in &mut self.coming {
+            if let Coming::Job(arrival, Some(number)) = coming {
+                let came = &self.jobs[number];
+                arrival.runs = Runs::Recorded(Arc::new(self.attempts.of(*number, &came.spec, usual)));
+            }
+        }
+        let over = |job: &JobId| self.now.job(*job).is_none_or(|job| job.finished.is_some());
+        let ended: BTreeSet<JobId> = self.jobs.keys().filter(|job| over(job)).copied().collect();
+        self.told.jobs = self.jobs.len() as u64;
+        self.told.there_before = there_before.len() as u64;
+        self.told.unfinished = (self.jobs.len() - ended.len()) as u64;
+        Recording {
+            from: self.since,
+            to: self.last,
+            state: self.state,
+            coming: self.coming.into(),
+            before,
+            records: self.records.into_values().collect(),
+            ended,
+            told: self.told,
+        }
+    }
+
+    /// From here on it is recorded.
+    fn begin(&mut self) {
+        self.begun = true;
+        self.state = self.now.clone();
+        self.attempts.count_from(self.since);
+    }
+
+    /// Whether the state knows what an event is about; it always does where the log is whole.
+    fn known(&self, event: &Event) -> bool {
+        let job = match &event.what {
+            _ if self.whole => return true,
+            What::Placed { attempt, .. }
+            | What::Started { attempt }
+            | What::PauseAsked { attempt, .. }
+            | What::Paused { attempt }
+            | What::ResumeAsked { attempt }
+            | What::Resumed { attempt }
+            | What::StopAsked { attempt, .. }
+            | What::Ended { attempt, .. } => attempt.task.job,
+            What::JobHeld { job, .. }
+            | What::JobPriority { job, .. }
+            | What::Retried { job, .. }
+            | What::JobForgotten { job } => *job,
+            What::Cancelled { node, .. } => node.job,
+            _ => return true,
+        };
+        self.now.job(job).is_some()
+    }
+
+    /// How attempts go, before the beginning too.
+    fn follow(&mut self, event: &Event) {
+        match &event.what {
+            What::Placed { attempt, .. } => self.attempts.placed(*attempt, event.at),
+            What::Started { attempt } => self.attempts.started(*attempt, event.at),
+            What::Paused { attempt } => self.attempts.paused(*attempt, event.at),
+            What::Resumed { attempt } => self.attempts.resumed(*attempt, event.at),
+            What::StopAsked { attempt, .. } => self.attempts.asked_to_stop(*attempt, event.at),
+            What::Ended { attempt, end, .. } => {
+                self.attempts.ended(*attempt, end, event.at);
+            }
+            _ => {}
+        }
+    }
+
+    /// What came, what was asked for, and what became of tasks.
+    fn note(&mut self, event: &Event) {
+        let at = event.at;
+        match &event.what {
+            What::JobSubmitted { job, user, spec } => self.came(*job, user, spec, at),
+            What::Placed { attempt, placement } => {
+                let ready = self
+                    .now
+                    .job(attempt.task.job)
+                    .map(|job| job.nodes[attempt.task.node as usize].ready_since);
+                if let Some(record) = self.records.get_mut(&attempt.task) {
+                    record.attempts += 1;
+                    record.devices = placement.devices.len() as u16;
+                    record.ready = ready;
+                }
+            }
+            What::Started { attempt } => {
+                if let Some(record) = self.records.get_mut(&attempt.task) {
+                    record.started.get_or_insert(at);
+                }
+            }
+            What::Paused { attempt } => {
+                if let Some(record) = self.records.get_mut(&attempt.task) {
+                    record.pauses += 1;
+                }
+            }
+            What::Ended { attempt, end, then } => {
+                if let Some(record) = self.records.get_mut(&attempt.task) {
+                    record.gpu_seconds += end.usage.ran.secs() * f64::from(record.devices);
+                    if let Then::Done(outcome) = then {
+                        (record.ended, record.outcome) = (Some(at), Some(*outcome));
+                    }
+                }
+            }
+            _ => {}
+        }
+        self.asked(event);
+    }
+
+    fn came(&mut self, job: JobId, user: &str, spec: &Arc<JobSpec>, at: Time) {
+        for (node, task) in (0..).zip(&spec.tasks) {
+            for index in 0..task.len() {
+                let id = TaskId { job, node, index };
+                self.records.insert(id, Record::new(id, spec.priority, at));
+            }
+        }
+        self.jobs.insert(job, Came { at, user: user.to_owned(), spec: spec.clone() });
+        // Environments are of no use where nothing runs.
+        let plain = JobSpec { env: None, ..JobSpec::clone(spec) };
+        let came = &self.jobs[&job];
+        let runs = Runs::For(warpyard_core::Span::ZERO);
+        let arrival = Arrival { at: came.at, user: came.user.clone(), spec: plain, runs };
+        self.coming.push(Coming::Job(arrival, Some(job)));
+    }
+
+    /// The command behind an event, where one from outside is.
+    fn asked(&mut self, event: &Event) {
+        let at = event.at;
+        let (command, by_people) = match &event.what {
+            What::PolicySet { policy } => {
+                self.told.policy_changes.push(policy.to_string());
+                self.coming.push(Coming::Ask(at, Command::SetPolicy(policy.clone())));
+                return;
+            }
+            What::WorkerJoined { info, .. } => {
+                let mut info = info.clone();
+                info.lease = None;
+                (Command::Join(info), false)
+            }
+            What::WorkerLost { worker } => (Command::GiveUp(*worker), false),
+            What::WorkerDrained { worker, drained } => {
+                (Command::Drain { worker: *worker, drained: *drained }, false)
+            }
+            What::DeviceChanged { device, state } => {
+                let Some(worker) = self.now.worker(device.worker) else { return };
+                let Some(info) = worker.info.devices.get(usize::from(device.index)) else { return };
+                let devices = BTreeMap::from([(info.uuid.clone(), *state)]);
+                (Command::Report { worker: device.worker, attempts: BTreeMap::new(), devices }, false)
+            }
+            What::JobHeld { job, held: true } => (Command::Hold(*job), true),
+            What::JobHeld { job, held: false } => (Command::Release(*job), true),
+            What::JobPriority { job, priority } => (Command::SetPriority(*job, *priority), true),
+            What::Retried { job, failed_only } => {
+                (Command::Retry { job: *job, failed_only: *failed_only }, true)
+            }
+            What::Cancelled { node, tasks } => {
+                let one = (tasks.len() == 1).then(|| tasks.iter().next()).flatten();
+                (
+                    Command::Cancel(one.map_or(Target::Node(*node), |index| Target::Task(node.task(index)))),
+                    true,
+                )
+            }
+            What::StopAsked { attempt, why: StopWhy::Cancelled } => {
+                (Command::Cancel(Target::Task(attempt.task)), true)
+            }
+            What::StopAsked { attempt, why: StopWhy::Requeued } => {
+                return self.was_a_pause(at, attempt.task.job);
+            }
+            What::PauseAsked { attempt, by: By::User, .. } => {
+                let job = attempt.task.job;
+                let paused = matches!(self.coming.last(), Some(Coming::Ask(when, Command::Pause(last))) if *when == at && *last == job);
+                if !paused && !self.last_was(at, &Command::Hold(job)) {
+                    self.told.by_people += 1;
+                    self.coming.push(Coming::Ask(at, Command::Pause(job)));
+                }
+                return self.was_a_pause(at, job);
+            }
+            What::ResumeAsked { attempt } => {
+                let job = attempt.task.job;
+                if self.last_was(at, &Command::Release(job)) {
+                    self.replace_last(at, Command::Resume(job));
+                }
+                return;
+            }
+            _ => return,
+        };
+        // A retry also lets go of what was held.
+        if let Command::Release(job) = command
+            && matches!(self.coming.last(), Some(Coming::Ask(when, Command::Retry { job: retried, .. })) if *when == at && *retried == job)
+        {
+            return;
+        }
+        if by_people {
+            self.told.by_people += 1;
+        } else {
+            self.told.of_machines += 1;
+        }
+        self.coming.push(Coming::Ask(at, command));
+    }
+
+    /// Holding a job and making its attempts stand still in one moment is what pausing it does.
+    fn was_a_pause(&mut self, at: Time, job: JobId) {
+        if self.last_was(at, &Command::Hold(job)) {
+            self.replace_last(at, Command::Pause(job));
+        }
+    }
+
+    fn last_was(&self, at: Time, command: &Command) -> bool {
+        matches!(self.coming.last(), Some(Coming::Ask(when, last)) if *when == at && last == command)
+    }
+
+    fn replace_last(&mut self, at: Time, command: Command) {
+        self.coming.pop();
+        self.coming.push(Coming::Ask(at, command));
+    }
+}

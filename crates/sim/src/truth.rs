@@ -1,0 +1,55 @@
+//! What only the simulation knows: what really happens to the attempts of each job.
+
+use crate::arrival::Runs;
+use crate::machine::Known;
+use crate::process::Brief;
+use std::collections::BTreeMap;
+use warpyard_core::spec::OnLost;
+use warpyard_core::{AttemptId, Cluster, Span, TaskId};
+
+/// Jobs by number: where their records begin, and what really happens to them.
+pub(crate) type Jobs = Vec<Option<Taken>>;
+
+pub(crate) struct Taken {
+    /// None for jobs that were there before, of which no records are kept.
+    pub(crate) first: Option<usize>,
+    pub(crate) runs: Runs,
+}
+
+/// What the simulation knows of attempts.
+pub(crate) struct Truth<'a> {
+    pub(crate) cluster: &'a Cluster,
+    pub(crate) jobs: &'a Jobs,
+    pub(crate) saved: &'a BTreeMap<TaskId, Span>,
+    pub(crate) delay: Span,
+}
+
+impl Known for Truth<'_> {
+    fn brief(&self, id: AttemptId) -> Brief {
+        let job = self.cluster.job(id.task.job).expect("what a worker should have has a job");
+        let (node, spec) = job.node(id.task.node).expect("a task has a node");
+        let live = &node.live[&id.task.index];
+        let taken = self.jobs[id.task.job.0 as usize].as_ref().expect("a job that was taken is remembered");
+        let saved = if live.saved.is_zero() { None } else { self.saved.get(&id.task).copied() };
+        let placement = &live.attempt().expect("what a worker should have has a place").placement;
+        let fate = taken.runs.fate(id.task, id.number);
+        // What was seen goes before what is assumed; a timeout that struck is in how it ended, and what was saved in how
+        // long it took.
+        let seen = fate.seen;
+        Brief {
+            fate,
+            saved: saved.filter(|_| seen.is_none_or(|seen| seen.of_another)).unwrap_or_default(),
+            timeout: spec.timeout.filter(|_| seen.is_none()),
+            grace: seen.and_then(|seen| seen.linger).unwrap_or(spec.grace),
+            rerun: spec.on_lost == OnLost::Rerun,
+            resume_time: spec.resume_time,
+            devices: placement.devices.iter().map(|(index, _)| *index).collect(),
+            delay: seen.map_or(self.delay, |seen| seen.delay),
+        }
+    }
+
+    fn step(&self, id: AttemptId) -> Option<Span> {
+        let (attempt, spec) = self.cluster.view().attempt(id.task)?;
+        attempt.pause_at.step(spec)
+    }
+}

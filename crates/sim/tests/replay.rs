@@ -1,0 +1,157 @@
+//! What happened is simulated again from its events alone, and comes out as it was.
+
+use std::cell::RefCell;
+use std::ops::ControlFlow;
+use std::rc::Rc;
+use warpyard_core::command::Target;
+use warpyard_core::{Command, Event, JobId, Span, Time};
+use warpyard_policies::POLICIES;
+use warpyard_sim::replay::{Agreement, Recorder, Recording, ReplayError, Under};
+use warpyard_sim::workload::{Estimate, Generator, Graphs, Shape, cluster};
+use warpyard_sim::{Arrival, Coming, Setup, Sim};
+
+/// A simulation stands in for what really happened: its events are all that is kept.
+fn happened(policy: &str, asked: Vec<(f64, Command)>) -> Vec<Event> {
+    let setup = Setup {
+        workers: cluster("4xV100:16GiB,2xK80").unwrap(),
+        policy: policy.parse().unwrap(),
+        start_delay: Span::from_secs(0.7),
+        ..Setup::default()
+    };
+    let workload = Generator {
+        jobs: 120,
+        gap: 40.0,
+        gpus: vec![(1, 0.7), (2, 0.3)],
+        gpu_memory: vec![(None, 2.0), (Some(5 << 30), 1.0)],
+        timeouts: Estimate::LogNormal { median: 1.5, deviation: 0.5 },
+        guesses: Estimate::Even { from: 0.5, to: 2.0 },
+        priorities: 3,
+        users: 3,
+        preempt: warpyard_core::spec::Preempt::Freeze,
+        graphs: Some(Graphs { shape: Shape::Random(0.3), fewest: 2, most: 4, share: 0.3 }),
+        ..Generator::default()
+    };
+    let mut coming: Vec<Coming> =
+        workload.generate(11).map(|job| Coming::Job(Arrival::from(job), None)).collect();
+    // A simulation has no other numbers than its own, from 1 on.
+    for (number, coming) in (1..).zip(&mut coming) {
+        if let Coming::Job(_, id) = coming {
+            *id = Some(JobId(number));
+        }
+    }
+    coming.extend(asked.into_iter().map(|(at, command)| Coming::Ask(Time::from_secs(at), command)));
+    coming.sort_by_key(Coming::at);
+    let mut sim = Sim::new(setup, POLICIES).unwrap();
+    let events = Rc::new(RefCell::new(Vec::new()));
+    let kept = events.clone();
+    sim.watch(move |event| kept.borrow_mut().push(event.clone()));
+    sim.feed_all(coming.into_iter());
+    sim.run();
+    // Workers had joined before anyone watched.
+    let mut all: Vec<Event> = Vec::new();
+    let mut state = warpyard_core::Cluster::new(policy.parse().unwrap());
+    for worker in cluster("4xV100:16GiB,2xK80").unwrap() {
+        for event in state.decide(Command::Join(worker), Time(0)).unwrap() {
+            state.apply(&event);
+            all.push(event);
+        }
+    }
+    drop(sim);
+    all.extend(Rc::try_unwrap(events).unwrap().into_inner());
+    all
+}
+
+fn recorded(policy: &str, events: &[Event], since: f64) -> Recording {
+    let mut recorder = Recorder::from_the_beginning(policy.parse().unwrap(), Time::from_secs(since));
+    events.iter().for_each(|event| recorder.enter(event));
+    recorder.finish()
+}
+
+fn agreement(recording: &Recording) -> Agreement {
+    let go_on = |_| ControlFlow::Continue(());
+    recording.replay(&Under::WhatRan, POLICIES, false, None, go_on).unwrap().agreement
+}
+
+#[track_caller]
+fn exact(recording: &Recording) {
+    let found = agreement(recording);
+    assert!(found.starts > 50, "{found:?}");
+    let wanted = Agreement { starts: found.starts, same_place: found.starts, ..Agreement::default() };
+    assert_eq!(found, wanted);
+}
+
+/// What people do: hold, pause, cancel, change priorities, run again, drain, change the policy.
+fn interventions() -> Vec<(f64, Command)> {
+    vec![
+        (2300.0, Command::Hold(JobId(60))),
+        (2900.0, Command::Release(JobId(60))),
+        (2350.0, Command::Cancel(Target::Job(JobId(61)))),
+        (2360.0, Command::SetPriority(JobId(59), 9)),
+        (2400.0, Command::Pause(JobId(58))),
+        (3100.0, Command::Resume(JobId(58))),
+        (1000.0, Command::SetPolicy("sjf".parse().unwrap())),
+        (1500.0, Command::Drain { worker: warpyard_core::WorkerId(1), drained: true }),
+        (2500.0, Command::Drain { worker: warpyard_core::WorkerId(1), drained: false }),
+        (2600.0, Command::SetPolicy("short-first:beta=2".parse().unwrap())),
+    ]
+}
+
+#[test]
+fn every_policy_that_ran_starts_everything_when_it_did() {
+    for policy in POLICIES.iter().map(|policy| policy.name) {
+        let recording = recorded(policy, &happened(policy, Vec::new()), 0.0);
+        assert_eq!((policy, agreement(&recording).max_error_s), (policy, 0.0));
+        exact(&recording);
+    }
+}
+
+#[test]
+fn what_people_did_meanwhile_is_done_again() {
+    let events = happened("backfill", interventions());
+    let recording = recorded("backfill", &events, 0.0);
+    exact(&recording);
+    assert_eq!(recording.told().policy_changes, ["sjf", "short-first:beta=2"]);
+    assert!(recording.told().by_people >= 6, "{:?}", recording.told());
+    assert_eq!(recording.told().of_machines, 4, "two workers came, one was drained and taken back");
+}
+
+#[test]
+fn it_may_begin_in_the_middle() {
+    let events = happened("backfill", interventions());
+    for since in [310.0, 1200.0, 2000.3, 2450.0, 2700.0] {
+        let recording = recorded("backfill", &events, since);
+        assert!(recording.told().there_before > 0, "{since}");
+        exact(&recording);
+    }
+}
+
+#[test]
+fn another_policy_gives_other_figures_of_the_same_jobs() {
+    let events = happened("fifo", Vec::new());
+    let recording = recorded("fifo", &events, 0.0);
+    let under = Under::Policy("sjf".parse().unwrap());
+    let replayed = recording.replay(&under, POLICIES, false, None, |_| ControlFlow::Continue(())).unwrap();
+    let as_it_was = recording.recorded(false);
+    assert_eq!((replayed.report.jobs, replayed.report.finished), (as_it_was.jobs, as_it_was.finished));
+    assert!(replayed.report.wait.average < as_it_was.wait.average, "short ones first");
+    assert!(replayed.agreement.same_place < replayed.agreement.starts);
+}
+
+#[test]
+fn a_log_whose_beginning_is_gone_is_replayed_as_far_as_it_goes() {
+    let events = happened("backfill", Vec::new());
+    let mut later = warpyard_core::Cluster::new("backfill".parse().unwrap());
+    events.iter().for_each(|event| drop(later.apply(event)));
+    let mut recorder = Recorder::from_what_is_left(&later, Time(0));
+    events.iter().skip(events.len() / 3).for_each(|event| recorder.enter(event));
+    let recording = recorder.finish();
+    assert!(recording.told().unknown > 0, "{:?}", recording.told());
+    assert!(agreement(&recording).starts > 50);
+}
+
+#[test]
+fn whoever_has_seen_enough_stops_it() {
+    let recording = recorded("fifo", &happened("fifo", Vec::new()), 0.0);
+    let stopped = recording.replay(&Under::WhatRan, POLICIES, false, None, |_| ControlFlow::Break(()));
+    assert!(matches!(stopped, Err(ReplayError::Stopped)), "it goes on");
+}

@@ -1,0 +1,72 @@
+//! `replay`: my own history, simulated again under other policies.
+
+use super::history::moment;
+use crate::context::Context;
+use crate::exit::Exit;
+use crate::lab::{Line, policies_of};
+use crate::show;
+use crate::show::replay::Answer;
+use crate::wrong::Wrong;
+use clap::Args;
+use std::ops::ControlFlow;
+use std::path::PathBuf;
+use warpyard_core::Time;
+use warpyard_policies::{POLICIES, default_policy};
+use warpyard_server::store::Log;
+use warpyard_sim::replay::{Progress, Recording, Under};
+
+/// Arguments of `replay`.
+#[derive(Debug, Args)]
+pub(crate) struct Replay {
+    /// The policies that might have run instead, such as sjf,wsjf
+    #[arg(long, visible_alias = "policies", value_name = "A,B,..")]
+    policy: Option<String>,
+    /// From when on: 30d (ago), or 2026-11-15T20:00:00Z [default: the beginning of the log]
+    #[arg(long, value_name = "WHEN")]
+    since: Option<String>,
+    /// The log [default: log.db in the data directory]; a server may be writing to it
+    #[arg(long, value_name = "FILE")]
+    log: Option<PathBuf>,
+    /// Also the figures of each job (JSON)
+    #[arg(long)]
+    per_job: bool,
+}
+
+impl Replay {
+    pub(crate) fn run(self, context: &Context) -> anyhow::Result<Exit> {
+        let policies = self.policy.as_deref().map(policies_of).transpose()?.unwrap_or_default();
+        let recording = recording(context, self.log, self.since.as_deref())?;
+        let unders = std::iter::once(Under::WhatRan).chain(policies.into_iter().map(Under::Policy));
+        let mut answer = Answer::of(&recording, recording.recorded(self.per_job));
+        let mut line = Line::of_stderr();
+        for under in unders {
+            let progress = |progress: Progress| {
+                line.say(|| show::replay::progress(&under, progress));
+                ControlFlow::Continue(())
+            };
+            answer.add(&under, recording.replay(&under, POLICIES, self.per_job, None, progress)?);
+        }
+        drop(line);
+        context.answer(&answer, show::replay::text)
+    }
+}
+
+/// What a server's log recorded.
+pub(crate) fn recording(
+    context: &Context,
+    log: Option<PathBuf>,
+    since: Option<&str>,
+) -> anyhow::Result<Recording> {
+    let since = since.map(|text| moment(text, context.screen.now)).transpose()?;
+    let since = since.map_or(Time(0), |since| Time(since.as_millis().max(0) as u64 * 1000));
+    let path = log.unwrap_or_else(|| context.data_dir().join("log.db"));
+    let path = if path.is_dir() { path.join("log.db") } else { path };
+    if !path.exists() {
+        return Err(Wrong::NoLog(path.display().to_string()).into());
+    }
+    let recording = Log::open_to_read(&path)?.recording(since, default_policy())?;
+    if recording.is_empty() {
+        return Err(Wrong::NothingRecorded(path.display().to_string()).into());
+    }
+    Ok(recording)
+}

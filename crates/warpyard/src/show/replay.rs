@@ -1,0 +1,138 @@
+//! `replay`: what was recorded beside what would have been, and how far that can be trusted.
+
+use super::compare::{self, Repeated, Sample};
+use super::{Screen, counted, figure, percent, span_secs};
+use serde::{Serialize, Serializer};
+use serde_json::json;
+use std::fmt::Write;
+use warpyard_sim::SimReport;
+use warpyard_sim::replay::{Agreement, Progress, Recording, Replayed, Told, Under};
+
+/// What is answered.
+pub(crate) struct Answer {
+    span_s: f64,
+    policy: String,
+    told: Told,
+    agreement: Agreement,
+    recorded: SimReport,
+    /// Under what ran first, then under each policy asked for.
+    replays: Vec<SimReport>,
+}
+
+impl Answer {
+    pub(crate) fn of(recording: &Recording, recorded: SimReport) -> Self {
+        let (from, to) = recording.span();
+        Self {
+            span_s: to.since(from).secs(),
+            policy: recording.policy().to_string(),
+            told: recording.told().clone(),
+            agreement: Agreement::default(),
+            recorded,
+            replays: Vec::new(),
+        }
+    }
+
+    pub(crate) fn add(&mut self, under: &Under, replayed: Replayed) {
+        if *under == Under::WhatRan {
+            self.agreement = replayed.agreement;
+        }
+        self.replays.push(replayed.report);
+    }
+
+    /// How many starts of all stand where they stood.
+    fn same_order(&self) -> f64 {
+        self.agreement.same_place as f64 / self.agreement.starts.max(1) as f64
+    }
+}
+
+impl Serialize for Answer {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Agreement { starts, missing, same_place, mean_error_s, max_error_s } = self.agreement;
+        json!({
+            "recording": {"span_s": self.span_s, "policy": self.policy, "told": self.told},
+            "agreement": {"starts": starts, "missing": missing, "same_place": same_place,
+                "same_order": self.same_order(), "mean_start_error_s": mean_error_s, "max_start_error_s": max_error_s},
+            "recorded": self.recorded,
+            "replays": self.replays,
+        })
+        .serialize(serializer)
+    }
+}
+
+/// How far it is.
+pub(crate) fn progress(under: &Under, progress: Progress) -> String {
+    let name = match under {
+        Under::WhatRan => "as it ran".to_owned(),
+        Under::Policy(policy) => policy.to_string(),
+    };
+    let Progress { events, simulated_s, share } = progress;
+    format!(
+        "{name}: {} of the history, {} simulated, {events} events",
+        percent(share),
+        span_secs(simulated_s)
+    )
+}
+
+/// A table, and what must be known to read it.
+pub(crate) fn text(answer: &Answer, screen: &Screen) -> String {
+    let all = std::iter::once(&answer.recorded).chain(&answer.replays);
+    let rows: Result<Vec<_>, _> =
+        all.map(|report| Repeated::of(std::slice::from_ref(report), Sample::Everything)).collect();
+    let rows = rows.expect("figures are always JSON");
+    let mut out = compare::table(&rows, screen);
+    let Agreement { starts, missing, same_place, mean_error_s, max_error_s } = answer.agreement;
+    let same = if same_place == starts { "all".to_owned() } else { same_place.to_string() };
+    writeln!(
+        out,
+        "as it ran: {same} of {} in the recorded order; off by {} s on average, {} s at most",
+        counted(starts, "start"),
+        figure(mean_error_s),
+        figure(max_error_s)
+    )
+    .expect("a string takes all");
+    for line in told(answer, missing) {
+        writeln!(out, "  {line}").expect("a string takes all");
+    }
+    out
+}
+
+fn told(answer: &Answer, missing: u64) -> Vec<String> {
+    let Told { jobs, there_before, unfinished, unknown, policy_changes, by_people, of_machines } =
+        &answer.told;
+    let policy = match &policy_changes[..] {
+        [] => format!("{} ran", answer.policy),
+        changes => format!("{} ran at first, then {}", answer.policy, changes.join(", ")),
+    };
+    let mut lines = vec![format!("{} over {}; {policy}", counted(*jobs, "job"), span_secs(answer.span_s))];
+    let counts = [
+        (*there_before, "job was there before", "jobs were there before", "simulated, and in no figure"),
+        (
+            *unfinished,
+            "job had not ended",
+            "jobs had not ended",
+            "simulated for as long as promised, and in no figure",
+        ),
+        (
+            *unknown,
+            "attempt is of a job",
+            "attempts are of jobs",
+            "submitted before the log begins: left out",
+        ),
+        (missing, "start does not happen", "starts do not happen", "in the simulation as it ran"),
+        (
+            *by_people,
+            "thing was asked",
+            "things were asked",
+            "by people (holds, pauses, cancellations, …) and is asked at the same moment again",
+        ),
+        (
+            *of_machines,
+            "change of workers or GPUs",
+            "changes of workers or GPUs",
+            "happens at the same moment again",
+        ),
+    ];
+    let worth = counts.into_iter().filter(|(n, ..)| *n > 0);
+    lines.extend(worth.map(|(n, one, many, so)| format!("{n} {}: {so}", if n == 1 { one } else { many })));
+    lines
+}
