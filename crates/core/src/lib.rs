@@ -12,6 +12,7 @@ pub mod command;
 pub mod engine;
 pub mod event;
 pub mod explain;
+pub mod fragment;
 pub mod ids;
 pub mod index;
 pub mod ordered;

@@ -1,5 +1,6 @@
 //! Where a task goes: devices of one worker that are acceptable, have room, and suit the rule best.
 
+use crate::fragment::Workload;
 use crate::ids::{DeviceId, WorkerId};
 use crate::pool::{Charge, DeviceInfo, DeviceUse, Ledger, Placement, WorkerUse, charge_for};
 use crate::spec::{Needs, WaitMode};
@@ -18,11 +19,13 @@ pub enum Fit {
     Fill,
     /// On the devices with the fewest tasks.
     Spread,
+    /// Where what is free, but of no use to the tasks there are, grows least.
+    Gradient,
 }
 
 impl Fit {
     /// The words for the rules, the default first.
-    pub const WORDS: &'static [&'static str] = &["best", "first", "worst", "fill", "spread"];
+    pub const WORDS: &'static [&'static str] = &["best", "first", "worst", "fill", "spread", "gradient"];
 
     /// The rule of that name; the default for any other word.
     pub fn from_word(word: &str) -> Fit {
@@ -31,6 +34,7 @@ impl Fit {
             "worst" => Fit::Worst,
             "fill" => Fit::Fill,
             "spread" => Fit::Spread,
+            "gradient" => Fit::Gradient,
             _ => Fit::Best,
         }
     }
@@ -43,7 +47,7 @@ impl Fit {
         };
         match self {
             Fit::First => 0,
-            Fit::Best => left,
+            Fit::Best | Fit::Gradient => left,
             Fit::Worst => u64::MAX / 64 - left.min(u64::MAX / 64),
             Fit::Fill => u64::from(used.attempts() == 0),
             Fit::Spread => u64::from(used.attempts()),
@@ -74,12 +78,14 @@ pub struct Search<'a> {
     pub withheld: &'a [DeviceId],
     /// Which of several fitting places is taken.
     pub fit: Fit,
+    /// The tasks there are, to which what is left may be of use or not.
+    pub workload: &'a Workload,
 }
 
 impl<'a> Search<'a> {
     /// A search among what is free now, by the default rule.
     pub fn over(now: &'a Ledger<'a>) -> Search<'a> {
-        Search { now, later: &[], withheld: &[], fit: Fit::default() }
+        Search { now, later: &[], withheld: &[], fit: Fit::default(), workload: Workload::NONE }
     }
 
     /// The place for a task, if there is one: on the devices it prefers where they have room, else (unless it waits for
@@ -96,11 +102,20 @@ impl<'a> Search<'a> {
 
     /// The place for a task on one worker.
     pub fn place_on(self, worker: WorkerId, needs: &Needs) -> Option<Placement> {
-        self.on_worker(worker, self.now.worker(worker)?, needs, &|_| true)?;
+        let used = self.now.worker(worker)?;
+        self.on_worker(worker, used, needs, &|_| true)?;
+        if self.fit == Fit::Gradient {
+            return self.descent(worker, used, needs, &|_| true).map(|(_, placement)| placement);
+        }
         Some(self.take(worker, needs, &|_| true))
     }
 
     fn best(self, needs: &Needs, only: impl Fn(DeviceId) -> bool) -> Option<Placement> {
+        if self.fit == Fit::Gradient {
+            let candidates = self.now.candidates(needs.gpus > 0);
+            let found = candidates.filter_map(|(id, used)| self.descent(id, used, needs, &only));
+            return found.min_by_key(|(growth, placement)| (*growth, placement.worker)).map(|(_, p)| p);
+        }
         let worker = match (self.fit, needs.gpus, needs.gpu_memory) {
             (Fit::Best, 1.., None) => self.best_with_idle(needs, &only),
             _ => {
@@ -130,6 +145,37 @@ impl<'a> Search<'a> {
             }
         }
         best.map(|(_, id)| id)
+    }
+
+    /// The place on a worker where what is free and of no use grows least, and by how much.
+    fn descent(
+        self,
+        id: WorkerId,
+        used: &WorkerUse,
+        needs: &Needs,
+        only: &dyn Fn(DeviceId) -> bool,
+    ) -> Option<(i64, Placement)> {
+        self.on_worker(id, used, needs, only)?;
+        let before = self.workload.unusable(id, used) as i64;
+        let after = |placement: Placement| {
+            let mut then = used.clone();
+            then.charge(&placement);
+            (self.workload.unusable(id, &then) as i64 - before, placement)
+        };
+        if needs.gpus != 1 {
+            return Some(after(self.take(id, needs, only)));
+        }
+        // Devices with equally much left are as good as each other: the first of them is tried.
+        let mut fitting: Vec<_> = self.fitting(id, used, needs, only).collect();
+        fitting.sort_unstable_by_key(|&(left, index, _)| (left, index));
+        fitting.dedup_by_key(|(left, ..)| *left);
+        let place = |(_, index, charge)| Placement {
+            worker: id,
+            devices: vec![(index, charge)],
+            cpus: needs.cpus,
+            memory: needs.memory,
+        };
+        fitting.into_iter().map(|found| after(place(found))).min_by_key(|(growth, _)| *growth)
     }
 
     /// How well a worker suits a task, if it does; smaller is better.

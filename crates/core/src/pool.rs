@@ -162,6 +162,11 @@ impl DeviceUse {
         self.whole > 0
     }
 
+    /// Whether one more task may share it, memory apart.
+    pub(crate) fn has_slot(self, info: &DeviceInfo) -> bool {
+        info.limit.is_none_or(|limit| self.shares - self.paused < u32::from(limit))
+    }
+
     fn admits(self, info: &DeviceInfo, charge: Charge) -> bool {
         if info.state != DeviceState::Usable {
             return false;
@@ -174,7 +179,7 @@ impl DeviceUse {
             Charge::Share(bytes) => {
                 self.whole == 0
                     && self.bytes.checked_add(bytes).is_some_and(|sum| sum <= info.budget)
-                    && info.limit.is_none_or(|limit| self.shares - self.paused < u32::from(limit))
+                    && self.has_slot(info)
             }
         }
     }
@@ -266,7 +271,7 @@ impl WorkerUse {
         self.host_admits(p.cpus, p.memory) && p.devices.iter().all(|&(i, c)| self.device_admits(i, c))
     }
 
-    fn charge(&mut self, p: &Placement) {
+    pub(crate) fn charge(&mut self, p: &Placement) {
         self.cpus_used += p.cpus;
         self.memory_used += p.memory;
         for &(i, c) in &p.devices {
@@ -299,7 +304,7 @@ impl WorkerUse {
     fn admits_resumed(&self, p: &Placement) -> bool {
         shares(p).all(|&(i, _)| {
             let (info, used) = (&self.infos[usize::from(i)], self.uses[usize::from(i)]);
-            info.overcommit || info.limit.is_none_or(|limit| used.shares - used.paused < u32::from(limit))
+            info.overcommit || used.has_slot(info)
         })
     }
 

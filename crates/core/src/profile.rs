@@ -2,6 +2,7 @@
 //! reservation each, none of which may be delayed.
 
 use crate::cluster::View;
+use crate::fragment::Workload;
 use crate::ids::{DeviceId, WorkerId};
 use crate::place::{Fit, Search};
 use crate::pool::{Ledger, Placement};
@@ -35,6 +36,8 @@ pub struct Wish<'a> {
     pub withheld: &'a [DeviceId],
     /// Which of several fitting places is taken.
     pub fit: Fit,
+    /// The tasks there are.
+    pub workload: &'a Workload,
 }
 
 impl<'a> Profile<'a> {
@@ -107,7 +110,8 @@ impl<'a> Profile<'a> {
     ) -> Option<Placement> {
         let mut withheld = wish.withheld.to_vec();
         loop {
-            let search = Search { now: then, later: &[], withheld: &withheld, fit: wish.fit };
+            let Wish { fit, workload, .. } = wish;
+            let search = Search { now: then, later: &[], withheld: &withheld, fit, workload };
             let placement = place(search)?;
             let Some(in_the_way) = self.in_the_way(then, from, wish.length, &placement) else {
                 return Some(placement);

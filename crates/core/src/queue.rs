@@ -71,6 +71,24 @@ pub struct Line {
     /// What else sets them apart in the eyes of the policy.
     pub class: u8,
     waiting: BTreeMap<(Key, TaskId), Waiting>,
+    /// How many tasks that is.
+    count: u64,
+}
+
+impl Line {
+    /// How many tasks stand in it.
+    pub fn count(&self) -> u64 {
+        self.count
+    }
+
+    fn enter(&mut self, at: (Key, TaskId), waiting: Waiting) {
+        self.count += u64::from(waiting.count);
+        self.waiting.insert(at, waiting);
+    }
+
+    fn leave(&mut self, at: (Key, TaskId)) {
+        self.count -= self.waiting.remove(&at).map_or(0, |waiting| u64::from(waiting.count));
+    }
 }
 
 /// All lines.
@@ -87,18 +105,14 @@ impl Queue {
     /// Brings a node's entries up to date.
     pub fn sync(&mut self, view: View<'_>, node: NodeId, place: impl Fn(&ReadyTask<'_>) -> (Key, u8)) {
         for (line, key, task) in self.nodes.remove(&node).unwrap_or_default() {
-            self.change(line, |waiting| {
-                waiting.remove(&(key, task));
-            });
+            self.change(line, |line| line.leave((key, task)));
         }
         let mut entries = Vec::new();
         for ready in view.ready(node) {
             let (key, class) = place(&ready);
             let line = self.line_for(&ready.spec.needs, class);
             let waiting = Waiting { count: ready.count, expected: ready.expected(), room: ready.room };
-            self.change(line, |line| {
-                line.insert((key, ready.task), waiting);
-            });
+            self.change(line, |line| line.enter((key, ready.task), waiting));
             entries.push((line, key, ready.task));
         }
         if !entries.is_empty() {
@@ -138,11 +152,16 @@ impl Queue {
         &self.lines[at]
     }
 
+    /// All lines in which someone stands.
+    pub fn lines(&self) -> impl Iterator<Item = &Line> {
+        self.lines.iter().filter(|line| line.count > 0)
+    }
+
     fn line_for(&mut self, needs: &Needs, class: u8) -> usize {
         if let Some(&at) = self.by_needs.get(&(needs.clone(), class)) {
             return at;
         }
-        let line = Line { needs: needs.clone(), class, waiting: BTreeMap::new() };
+        let line = Line { needs: needs.clone(), class, waiting: BTreeMap::new(), count: 0 };
         let at = match self.idle_lines.pop() {
             Some(at) => {
                 self.lines[at] = line;
@@ -158,10 +177,10 @@ impl Queue {
     }
 
     /// Changes a line and keeps the set of heads right; a line that became empty is given up.
-    fn change(&mut self, at: usize, change: impl FnOnce(&mut BTreeMap<(Key, TaskId), Waiting>)) {
+    fn change(&mut self, at: usize, change: impl FnOnce(&mut Line)) {
         let line = &mut self.lines[at];
         let before = line.waiting.first_key_value().map(|(&k, _)| k);
-        change(&mut line.waiting);
+        change(line);
         let after = line.waiting.first_key_value().map(|(&k, _)| k);
         if before == after {
             return;

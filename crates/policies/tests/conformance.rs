@@ -35,7 +35,8 @@ fn choices() -> Vec<PolicyChoice> {
         "wsjf:by=ratio,granularity=item,behind=anyone",
         "srtf:behind=nobody",
         "las:quantum=5,factor=2",
-        "drf:behind=anyone",
+        "drf:behind=anyone,fit=gradient",
+        "backfill:fit=gradient",
         "fair-share:half_life=5",
         "fair-share:half_life=0,behind=nobody",
     ];

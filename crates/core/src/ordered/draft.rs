@@ -3,6 +3,7 @@
 use super::giving_way::GivingWay;
 use super::{Behind, Given};
 use crate::cluster::View;
+use crate::fragment::Workload;
 use crate::ids::{DeviceId, NodeId, TaskId};
 use crate::place::{Fit, Search};
 use crate::plan::{Plan, Start};
@@ -28,6 +29,8 @@ pub(super) struct Draft<'a> {
     view: View<'a>,
     pub(super) now: Time,
     pub(super) fit: Fit,
+    /// The tasks there are, where what is left should be of use to them.
+    pub(super) workload: Workload,
     behind: Behind,
     pub(super) plan: Plan,
     pub(super) ledger: Ledger<'a>,
@@ -47,12 +50,13 @@ pub(super) struct Draft<'a> {
 }
 
 impl<'a> Draft<'a> {
-    pub(super) fn new(view: View<'a>, now: Time, fit: Fit, behind: Behind) -> Draft<'a> {
+    pub(super) fn new(view: View<'a>, now: Time, fit: Fit, behind: Behind, workload: Workload) -> Draft<'a> {
         let many = matches!(behind, Behind::ReserveAll { .. });
         Draft {
             view,
             now,
             fit,
+            workload,
             behind,
             plan: Plan::default(),
             ledger: Ledger::over(view.pool()),
@@ -93,7 +97,7 @@ impl<'a> Draft<'a> {
                 one.as_slice()
             }
         };
-        let search = Search { now: &self.ledger, later, withheld, fit: self.fit };
+        let search = Search { now: &self.ledger, later, withheld, fit: self.fit, workload: &self.workload };
         let Some(placement) = search.place(needs) else {
             let without: &[&Ledger<'_>] = soon.as_slice();
             let would_delay = kept.is_some() && Search { later: without, ..search }.place(needs).is_some();
@@ -118,7 +122,8 @@ impl<'a> Draft<'a> {
 
     fn start_or_keep(&mut self, item: &Item, needs: &Needs, withheld: &[DeviceId], depth: u32) -> Tried {
         let (profile, keeps) = self.profile.as_mut().expect("many places are kept");
-        let wish = Wish { needs, length: item.expected, withheld, fit: self.fit };
+        let (fit, workload) = (self.fit, &self.workload);
+        let wish = Wish { needs, length: item.expected, withheld, fit, workload };
         if *keeps >= depth {
             let Some(placement) = profile.at_once(wish) else { return Tried::WouldDelay };
             profile.take(self.now, item.expected, &placement);
@@ -149,7 +154,8 @@ impl<'a> Draft<'a> {
     }
 
     fn reserve(&mut self, item: &Item, needs: &Needs, withheld: &[DeviceId]) {
-        let search = Search { now: &self.ledger, later: &[], withheld, fit: self.fit };
+        let (fit, workload) = (self.fit, &self.workload);
+        let search = Search { now: &self.ledger, later: &[], withheld, fit, workload };
         self.kept = reserve(self.view, self.now, &self.ledger, &self.ends, search, needs);
         self.kept_first = self.kept.as_ref().map(|kept| (item.task, kept.at));
     }

@@ -128,19 +128,19 @@ impl<'a> Draft<'a> {
         let end = self.now + item.expected;
         let kept = self.kept.as_ref().filter(|kept| end > kept.at).map(|kept| &kept.then);
         let later: Vec<&Ledger<'_>> = kept.into_iter().collect();
-        let fit = self.fit;
-        let search = Search { now: &giving_way.soon, later: &later, withheld, fit };
+        let (fit, workload) = (self.fit, &self.workload);
+        let search = Search { now: &giving_way.soon, later: &later, withheld, fit, workload };
         let placement = match search.place(needs) {
             Some(placement) => placement,
             None => {
                 let fits = |page: &Ledger<'_>, worker| {
-                    let search = Search { now: page, later: &later, withheld, fit };
+                    let search = Search { now: page, later: &later, withheld, fit, workload };
                     search.place_on(worker, needs).is_some()
                 };
                 if !giving_way.make_room(&mut self.plan, item.key, fits) {
                     return None;
                 }
-                let search = Search { now: &giving_way.soon, later: &later, withheld, fit };
+                let search = Search { now: &giving_way.soon, later: &later, withheld, fit, workload };
                 search.place(needs).expect("room was made")
             }
         };

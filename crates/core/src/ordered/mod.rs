@@ -10,6 +10,7 @@ pub use turns::{Given, Turns};
 use crate::cluster::{Effects, ReadyTask, View};
 use crate::command::Rejected;
 use crate::explain::{self, Reason, Why};
+use crate::fragment::Workload;
 use crate::ids::{DeviceId, NodeId, TaskId};
 use crate::place::Fit;
 use crate::plan::Plan;
@@ -170,7 +171,7 @@ impl<O: Order> Ordered<O> {
 
     /// Goes through the line, starting what may start; what it finds for those that cannot is left in the draft.
     fn draft<'a>(&self, view: View<'a>, now: Time) -> Draft<'a> {
-        let mut draft = Draft::new(view, now, self.fit, self.behind);
+        let mut draft = Draft::new(view, now, self.fit, self.behind, self.workload(view));
         let mut walk = self.in_turn(view, now);
         let mut still = self.weigh(&mut draft, view, now).into_iter().peekable();
         let mut looked = BTreeMap::new();
@@ -217,6 +218,16 @@ impl<O: Order> Ordered<O> {
             draft.plan.wake_at = draft.plan.wake_at.into_iter().chain(giving_way.sinks_at(now)).min();
         }
         draft
+    }
+
+    /// The tasks that wait and run, if it matters where they would fit.
+    fn workload(&self, view: View<'_>) -> Workload {
+        if self.fit != Fit::Gradient {
+            return Workload::default();
+        }
+        let waiting = self.queues.values().flat_map(Queue::lines).map(|line| (&line.needs, line.count()));
+        let running = view.ends().filter_map(|(_, task, _)| Some((&view.attempt(task)?.1.needs, 1)));
+        Workload::of(waiting.chain(running))
     }
 
     /// Looks at those that run, if they may have to give way; gives those that stand still, the most urgent first.

@@ -1,0 +1,116 @@
+//! How much of what is free on devices the tasks there are could not use, and where a task adds least to that.
+//!
+//! The fragmentation of a worker for a class of tasks is the share of its devices that is free and that such a task cannot
+//! use: all of it where the worker cannot take the task at all (or the task uses no device), else what is free on devices
+//! too full for it. Over the classes of a workload, each weighted by how common it is, this is an expectation; a task goes
+//! where it grows least. Q. Weng et al., *Beware of Fragmentation: Scheduling GPU-Sharing Workloads with Fragmentation
+//! Gradient Descent* (USENIX ATC 2023).
+
+use crate::ids::{DeviceId, WorkerId};
+use crate::place::acceptable;
+use crate::pool::{DeviceInfo, DeviceState, DeviceUse, Held, Pool, WorkerUse};
+use crate::spec::{Needs, WaitMode};
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+/// Classes looked at: the most common ones.
+const CLASSES: usize = 64;
+
+/// What kinds of tasks there are, and how many of each.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Workload {
+    classes: Vec<Class>,
+    tasks: u64,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+struct Class {
+    needs: Needs,
+    count: u64,
+    /// Whether it is particular about its devices beyond how much of them is free.
+    particular: bool,
+}
+
+impl Workload {
+    /// No tasks at all: nothing is ever fragmented.
+    pub const NONE: &'static Workload = &Workload { classes: Vec::new(), tasks: 0 };
+
+    /// The workload with so many tasks of each kind, of which the most common kinds are kept.
+    pub fn of<'n>(tasks: impl IntoIterator<Item = (&'n Needs, u64)>) -> Workload {
+        let mut counts: BTreeMap<&Needs, u64> = BTreeMap::new();
+        for (needs, count) in tasks {
+            *counts.entry(needs).or_default() += count;
+        }
+        let mut common: Vec<_> = counts.into_iter().collect();
+        common.sort_by_key(|&(needs, count)| (Reverse(count), needs));
+        common.truncate(CLASSES);
+        let class = |(needs, count): (&Needs, u64)| {
+            let waits_for = needs.wait_mode == WaitMode::Queue && !needs.preferred.is_empty();
+            let particular = waits_for || !needs.gpu_types.is_empty() || !needs.scope.is_empty();
+            Class { needs: needs.clone(), count, particular }
+        };
+        let classes: Vec<_> = common.into_iter().map(class).collect();
+        Workload { tasks: classes.iter().map(|class| class.count).sum(), classes }
+    }
+
+    /// How many devices' worth of what is free a task of this workload cannot use, on the average.
+    pub fn fragmentation(&self, pool: &Pool) -> f64 {
+        let sum: f64 = pool.workers().map(|(id, used)| self.unusable(id, used) as f64).sum();
+        sum / (self.tasks.max(1) as f64 * Held::DEVICE as f64)
+    }
+
+    /// Over all its tasks, what is free on a worker's devices and each cannot use, in millionths of a device.
+    pub(crate) fn unusable(&self, id: WorkerId, used: &WorkerUse) -> u64 {
+        let devices: Vec<Free<'_>> = used.devices().map(|(_, info, used)| Free::of(info, used)).collect();
+        let all: u64 = devices.iter().map(|d| d.share).sum();
+        if all == 0 {
+            return 0;
+        }
+        self.classes.iter().map(|class| class.count * class.unusable(id, used, &devices, all)).sum()
+    }
+}
+
+/// What is free of a device.
+struct Free<'a> {
+    info: &'a DeviceInfo,
+    bytes: u64,
+    /// In millionths of it.
+    share: u64,
+    idle: bool,
+}
+
+impl<'a> Free<'a> {
+    fn of(info: &'a DeviceInfo, used: DeviceUse) -> Free<'a> {
+        let usable = info.state == DeviceState::Usable && !used.is_whole() && used.has_slot(info);
+        let bytes = if usable { info.budget.saturating_sub(used.shared_bytes()) } else { 0 };
+        let share = (u128::from(bytes) * u128::from(Held::DEVICE) / u128::from(info.budget.max(1))) as u64;
+        Free { info, bytes, share, idle: usable && used.attempts() == 0 }
+    }
+
+    fn takes(&self, needs: &Needs) -> bool {
+        match needs.gpu_memory {
+            None => self.idle,
+            Some(bytes) if bytes <= self.info.budget => self.bytes >= bytes && self.share > 0,
+            Some(bytes) => bytes <= self.info.memory && self.idle,
+        }
+    }
+}
+
+impl Class {
+    fn unusable(&self, worker: WorkerId, used: &WorkerUse, devices: &[Free<'_>], all: u64) -> u64 {
+        let needs = &self.needs;
+        if needs.gpus == 0 || !used.host_admits(needs.cpus, needs.memory) {
+            return all;
+        }
+        let (mut lost, mut taking) = (0, 0);
+        for (index, device) in (0..).zip(devices) {
+            let suits = || acceptable(needs, DeviceId { worker, index }, device.info);
+            if device.takes(needs) && (!self.particular || suits()) {
+                taking += 1;
+            } else {
+                lost += device.share;
+            }
+        }
+        if taking >= needs.gpus { lost } else { all }
+    }
+}
