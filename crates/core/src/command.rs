@@ -1,10 +1,11 @@
 //! What is asked of the cluster, and how it refuses.
 
 use crate::event::{End, Env, WorkerInfo};
-use crate::ids::{AttemptId, JobId, NodeId, TaskId, WorkerId};
+use crate::ids::{AttemptId, DeviceId, JobId, NodeId, TaskId, WorkerId};
 use crate::policy::PolicyChoice;
 use crate::pool::DeviceState;
 use crate::spec::JobSpec;
+use crate::time::Span;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -47,6 +48,24 @@ pub enum Command {
         worker: WorkerId,
         /// Whether to drain it.
         drained: bool,
+    },
+    /// Accept a claim for a process that uses devices already, and give it those at once.
+    Adopt {
+        /// Whose it is.
+        user: String,
+        /// The claim.
+        spec: JobSpec,
+        /// The devices it uses, all of one worker.
+        devices: Vec<DeviceId>,
+    },
+    /// Whoever holds a claim is still there.
+    Heard(JobId),
+    /// Let a claim last longer.
+    Extend {
+        /// Which.
+        job: JobId,
+        /// By how much.
+        by: Span,
     },
     /// Put another policy in force.
     SetPolicy(PolicyChoice),
@@ -181,6 +200,10 @@ codes! {
     AlreadyHeld = "wrong-state",
     /// The job is not held.
     NotHeld = "wrong-state",
+    /// This can be done to claims only, or to anything but claims.
+    Claims = "wrong-state",
+    /// The device is given to others already.
+    DeviceTaken = "wrong-state",
     /// No device here is of an acceptable type.
     NoDeviceOfType = "no-such-gpu-type",
     /// No device here has so much memory.

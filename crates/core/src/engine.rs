@@ -2,8 +2,8 @@
 //! The live server and the simulator both run exactly this; they differ in where commands come from and what the store
 //! is.
 
-use crate::cluster::{Cluster, Effects, Node};
-use crate::command::{Command, Rejected};
+use crate::cluster::{Cluster, Effects, Job, Node};
+use crate::command::{Command, Rejected, Target};
 use crate::event::{Event, Outcome, What};
 use crate::ids::{JobId, WorkerId};
 use crate::policy::{Policy, PolicyChoice, PolicyDef};
@@ -26,6 +26,8 @@ pub struct Engine {
     policies: &'static [PolicyDef],
     /// When each worker with a lease is given up. Not state: leases start afresh when the engine does.
     leases: BTreeMap<WorkerId, Time>,
+    /// When each claim whose holder must be heard of is given up; afresh in the same way.
+    claims: BTreeMap<JobId, Time>,
     wake_at: Option<Time>,
     /// Whether it has planned at all since it was made.
     planned: bool,
@@ -57,12 +59,24 @@ impl Engine {
     /// An engine that goes on from a state, with the policy that state names.
     pub fn new(cluster: Cluster, policies: &'static [PolicyDef], now: Time) -> Result<Engine, Rejected> {
         let policy = PolicyDef::build_from(policies, cluster.policy())?;
-        let mut engine =
-            Engine { cluster, policy, policies, leases: BTreeMap::new(), wake_at: None, planned: false };
+        let mut engine = Engine {
+            cluster,
+            policy,
+            policies,
+            leases: BTreeMap::new(),
+            claims: BTreeMap::new(),
+            wake_at: None,
+            planned: false,
+        };
         engine.policy.observe(engine.cluster.view(), &Effects::default());
         let leased: Vec<_> = engine.cluster.workers().filter(|(_, w)| w.online).map(|(id, _)| id).collect();
         for worker in leased {
             engine.heard_from(worker, now);
+        }
+        let claims: Vec<_> =
+            engine.cluster.jobs().iter().filter(|j| j.spec.claim().is_some()).map(|j| j.id).collect();
+        for job in claims {
+            engine.heard_of(job, now);
         }
         Ok(engine)
     }
@@ -93,6 +107,10 @@ impl Engine {
         for silent in self.lapsed(now) {
             self.obey(silent, now, &mut turned).expect("a silent worker can be given up");
         }
+        while let Some(job) = self.lapsed_claim(now) {
+            self.claims.remove(&job);
+            self.obey(Command::Cancel(Target::Job(job)), now, &mut turned).expect("a claim in force can end");
+        }
         if self.worth_planning(&turned.events, now) {
             self.plan(now, &mut turned); // 2. what should start, pause, stop: admitted, applied
         }
@@ -104,7 +122,8 @@ impl Engine {
 
     /// When a turn is due even if nothing is asked.
     pub fn next_deadline(&self) -> Option<Time> {
-        self.leases.values().copied().chain(self.wake_at).min()
+        let lapse = self.cluster.next_lapse().map(|(at, _)| at);
+        self.leases.values().chain(self.claims.values()).copied().chain(lapse).chain(self.wake_at).min()
     }
 
     /// Applies events that were decided elsewhere: recovery, and copies that follow another engine.
@@ -130,7 +149,11 @@ impl Engine {
             }
             _ => {}
         }
+        let heard = if let Command::Heard(job) = command { Some(job) } else { None };
         let decided = self.cluster.decide(command, now)?;
+        if let Some(job) = heard {
+            self.heard_of(job, now);
+        }
         let mut answer = Answer::default();
         for event in decided {
             match &event.what {
@@ -140,8 +163,10 @@ impl Engine {
             }
             answer.tasks += tasks_changed(&self.cluster, &event.what);
             self.make_so(&event, turned);
-            if let What::WorkerJoined { worker, .. } = event.what {
-                self.heard_from(worker, now);
+            match event.what {
+                What::WorkerJoined { worker, .. } => self.heard_from(worker, now),
+                What::JobSubmitted { job, .. } => self.heard_of(job, now),
+                _ => {}
             }
             turned.events.push(event);
         }
@@ -176,6 +201,12 @@ impl Engine {
 
     fn make_so(&mut self, event: &Event, turned: &mut Turned) {
         let effects = self.follow(event);
+        if let What::Placed { attempt, .. } = event.what {
+            self.watched_from_here(attempt.task.job);
+        }
+        for job in &effects.finished {
+            self.claims.remove(job);
+        }
         turned.finished.extend(effects.finished);
     }
 
@@ -185,6 +216,29 @@ impl Engine {
             Some(lease) => self.leases.insert(worker, now + lease),
             None => self.leases.remove(&worker),
         };
+    }
+
+    /// Notes that whoever holds a claim is still there, as long as that must be told.
+    fn heard_of(&mut self, id: JobId, now: Time) {
+        let Some(job) = self.cluster.job(id).filter(|job| job.finished.is_none()) else { return };
+        let Some(claim) = job.spec.claim() else { return };
+        let granted = job.nodes.iter().flat_map(|n| n.live.values()).any(|live| live.attempt().is_some());
+        if claim.process.is_none() || !granted {
+            self.claims.insert(id, now + claim.lease);
+        }
+    }
+
+    /// From its grant on, a claim for a process ends with that process, and its holder need not say anything.
+    fn watched_from_here(&mut self, id: JobId) {
+        let watched = |job: &Job| job.spec.claim().is_some_and(|claim| claim.process.is_some());
+        if !self.claims.is_empty() && self.cluster.job(id).is_some_and(watched) {
+            self.claims.remove(&id);
+        }
+    }
+
+    fn lapsed_claim(&self, now: Time) -> Option<JobId> {
+        let over = self.cluster.next_lapse().filter(|(at, _)| *at <= now).map(|(_, job)| job);
+        over.or_else(|| self.claims.iter().find(|(_, until)| **until <= now).map(|(&job, _)| job))
     }
 
     fn lapsed(&self, now: Time) -> Vec<Command> {

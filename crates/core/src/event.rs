@@ -155,6 +155,13 @@ pub enum What {
         /// What becomes of the task.
         then: Then,
     },
+    /// A claim lasts until then.
+    ClaimExtended {
+        /// Which.
+        job: JobId,
+        /// When it ends unless extended again.
+        until: Time,
+    },
     /// Another policy is in force.
     PolicySet {
         /// Which, with its parameters.

@@ -271,6 +271,11 @@ impl WorkerUse {
         self.host_admits(p.cpus, p.memory) && p.devices.iter().all(|&(i, c)| self.device_admits(i, c))
     }
 
+    /// Whether anything of a device is given away, or there is no such device.
+    pub fn is_given(&self, index: u16) -> bool {
+        self.uses.get(usize::from(index)).is_none_or(|used| *used != DeviceUse::default())
+    }
+
     pub(crate) fn charge(&mut self, p: &Placement) {
         self.cpus_used += p.cpus;
         self.memory_used += p.memory;

@@ -5,7 +5,7 @@ use crate::cluster::{Cluster, Desired, Want};
 use crate::event::{Env, WorkerInfo};
 use crate::ids::{AttemptId, JobId, WorkerId};
 use crate::pool::DeviceState;
-use crate::spec::{Origin, TaskSpec};
+use crate::spec::{Claim, Held, Origin, TaskSpec};
 use crate::time::Span;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -44,6 +44,9 @@ pub struct Assignment {
     pub want: Want,
     /// Between asking it to end and ending it.
     pub grace: Span,
+    /// The process a claim is for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub holds_for: Option<Held>,
     /// The devices it is given, by the driver's name.
     #[serde(default)]
     pub devices: Vec<String>,
@@ -86,6 +89,9 @@ pub struct Work {
     pub stderr: Option<String>,
     /// Whether an earlier attempt ran.
     pub restarted: bool,
+    /// Present where nothing is run but devices are held for someone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub claim: Option<Claim>,
     /// What else it takes over from the process that submitted it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub origin: Option<Origin>,
@@ -104,6 +110,7 @@ impl Cluster {
                 started: d.started,
                 want: d.want,
                 grace: spec.grace,
+                holds_for: spec.claim.and_then(|claim| claim.process),
                 devices: devices.collect(),
                 work: if d.started { None } else { self.work(d.attempt).map(Arc::new) },
             }
@@ -131,6 +138,7 @@ impl Cluster {
             stdout: fill_in(stdout),
             stderr: fill_in(stderr),
             restarted: id.number > 1,
+            claim: spec.claim,
             origin: job.spec.origin.clone(),
         })
     }

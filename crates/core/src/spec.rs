@@ -124,6 +124,9 @@ pub struct TaskSpec {
     /// What going on after standing still costs it.
     #[serde(default, skip_serializing_if = "Span::is_zero")]
     pub resume_time: Span,
+    /// Present where nothing is run but devices are held for someone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub claim: Option<Claim>,
     /// Where its standard output goes, beside the log.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stdout: Option<String>,
@@ -132,9 +135,38 @@ pub struct TaskSpec {
     pub stderr: Option<String>,
 }
 
+/// Devices held for work that warpyard did not start: a notebook, a debugger, a program elsewhere.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Claim {
+    /// The process it is for, whose end ends it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub process: Option<Held>,
+    /// How long its holder may be silent while it waits; and after that, where there is no process to watch.
+    pub lease: Span,
+    /// How long it lasts from when it was granted, unless extended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lasts: Option<Span>,
+}
+
+/// A process as its machine knows it: numbers are used again, so it counts only if it began before it was seen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Held {
+    /// Its number.
+    pub pid: i32,
+    /// When it was seen, in microseconds since the machine started.
+    pub seen_us: u64,
+}
+
 /// The grace period of a task that names none.
 pub fn default_grace() -> Span {
     Span(10_000_000)
+}
+
+impl JobSpec {
+    /// The claim it is, if it is one.
+    pub fn claim(&self) -> Option<&Claim> {
+        self.tasks.first().and_then(|task| task.claim.as_ref())
+    }
 }
 
 impl TaskSpec {

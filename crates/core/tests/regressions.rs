@@ -1,104 +1,15 @@
 //! Things that once went wrong, each told in a few commands.
 
+#[path = "support/yard.rs"]
+mod yard;
+
 use std::collections::BTreeMap;
-use std::convert::Infallible;
-use warpyard_core::cluster::ReadyTask;
 use warpyard_core::command::{Standing, Target};
-use warpyard_core::engine::{Engine, Store};
-use warpyard_core::event::{End, How, Outcome, Usage, WorkerInfo};
-use warpyard_core::ordered::{Behind, Order, Ordered};
-use warpyard_core::pool::{DeviceInfo, DeviceState};
-use warpyard_core::queue::Key;
-use warpyard_core::spec::{AfterJob, JobSpec, Needs, On, TaskSpec};
-use warpyard_core::{
-    Cluster, Command, Event, JobId, PolicyChoice, PolicyDef, Span, TaskId, TaskState, Time, WorkerId,
-};
+use warpyard_core::event::{How, Outcome};
+use warpyard_core::spec::{AfterJob, JobSpec, On, TaskSpec};
+use warpyard_core::{Command, Span, TaskState, WorkerId};
 
-struct Arrival;
-
-impl Order for Arrival {
-    fn key(&self, _: &ReadyTask<'_>) -> Key {
-        Key::ARRIVAL
-    }
-}
-
-const POLICIES: &[PolicyDef] = &[PolicyDef {
-    name: "arrival",
-    summary: "",
-    source: "",
-    params: &[],
-    build: |_| Box::new(Ordered::new(Arrival, Behind::Anyone)),
-}];
-
-/// Keeps nothing.
-struct Nowhere;
-
-impl Store for Nowhere {
-    type Error = Infallible;
-
-    fn append(&mut self, _: &[Event]) -> Result<(), Infallible> {
-        Ok(())
-    }
-}
-
-struct Yard(Engine);
-
-impl Yard {
-    fn with(info: WorkerInfo) -> Yard {
-        let policy = PolicyChoice { name: "arrival".into(), ..PolicyChoice::default() };
-        let mut yard = Yard(Engine::new(Cluster::new(policy), POLICIES, Time(0)).unwrap());
-        yard.ask(0.0, vec![Command::Join(info)]);
-        yard
-    }
-
-    fn ask(&mut self, at: f64, batch: Vec<Command>) -> Option<JobId> {
-        let turned = self.0.turn(batch, Time::from_secs(at), &mut Nowhere).unwrap();
-        turned.answers.into_iter().next_back().and_then(|a| a.expect("refused").job)
-    }
-
-    fn submit(&mut self, at: f64, needs: Needs, after: Vec<AfterJob>) -> JobId {
-        let task = TaskSpec { name: "t".into(), needs, ..TaskSpec::default() };
-        let spec = JobSpec { name: "j".into(), after, tasks: vec![task], ..JobSpec::default() };
-        self.ask(at, vec![Command::Submit { user: "ann".into(), env: None, spec }]).unwrap()
-    }
-
-    fn over(&mut self, at: f64, job: JobId, number: u32, how: How) {
-        let standing = Standing::Over(End { how, usage: Usage::default() });
-        let attempts = BTreeMap::from([(task(job).attempt(number), standing)]);
-        self.ask(at, vec![Command::Report { worker: WorkerId(0), attempts, devices: BTreeMap::new() }]);
-    }
-
-    fn state(&self, job: JobId) -> TaskState<'_> {
-        self.0.cluster().state(task(job)).unwrap()
-    }
-}
-
-fn task(job: JobId) -> TaskId {
-    TaskId { job, node: 0, index: 0 }
-}
-
-fn worker(devices: usize, lease: Option<Span>) -> WorkerInfo {
-    let device = |i: usize| DeviceInfo {
-        uuid: format!("GPU-{i}"),
-        kind: "V100".into(),
-        memory: 16,
-        budget: 16,
-        limit: None,
-        overcommit: false,
-        state: DeviceState::Usable,
-    };
-    WorkerInfo {
-        name: "w".into(),
-        devices: (0..devices).map(device).collect(),
-        cpus: 4000,
-        memory: 64,
-        lease,
-    }
-}
-
-fn one_gpu() -> Needs {
-    Needs { gpus: 1, ..Needs::default() }
-}
+use yard::{Yard, one_gpu, task, worker};
 
 #[test]
 fn a_job_skipped_because_of_another_can_be_retried_once_that_succeeded() {

@@ -4,6 +4,7 @@
 //! server wants.
 
 pub mod agent;
+pub mod hold;
 pub mod people;
 pub mod probe;
 pub mod supervise;

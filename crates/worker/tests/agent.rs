@@ -71,8 +71,10 @@ fn assigned(script: Option<&str>) -> Assignments {
         stderr: None,
         restarted: false,
         origin: None,
+        claim: None,
     });
     let one = Assignment {
+        holds_for: None,
         attempt: attempt(),
         started: script.is_none(),
         want: Want::Run,

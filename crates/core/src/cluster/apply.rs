@@ -79,18 +79,22 @@ impl Cluster {
                 Phase::Paused(a) => Phase::Running(Attempt { since: at, ..a }),
                 other => unreachable!("went on from {other:?}"),
             }),
-            What::StopAsked { attempt, why } => self.advance(*attempt, at, |phase| match phase {
-                Phase::Placed(a) | Phase::Running(a) => {
-                    Phase::Stopping { attempt: a, why: *why, paused: false }
-                }
-                Phase::Paused(a) => {
-                    let paused = a.pause.is_some();
-                    Phase::Stopping { attempt: a, why: *why, paused }
-                }
-                Phase::Stopping { attempt, paused, .. } => Phase::Stopping { attempt, why: *why, paused },
-                other @ Phase::Ready { .. } => unreachable!("asked to stop from {other:?}"),
-            }),
+            What::StopAsked { attempt, why } => {
+                self.lasts_until(attempt.task.job, None);
+                self.advance(*attempt, at, |phase| match phase {
+                    Phase::Placed(a) | Phase::Running(a) => {
+                        Phase::Stopping { attempt: a, why: *why, paused: false }
+                    }
+                    Phase::Paused(a) => {
+                        let paused = a.pause.is_some();
+                        Phase::Stopping { attempt: a, why: *why, paused }
+                    }
+                    Phase::Stopping { attempt, paused, .. } => Phase::Stopping { attempt, why: *why, paused },
+                    other @ Phase::Ready { .. } => unreachable!("asked to stop from {other:?}"),
+                });
+            }
             What::Ended { attempt, end, then } => self.ended(*attempt, end, *then, at, &mut fx),
+            What::ClaimExtended { job, until } => self.lasts_until(*job, Some(*until)),
             What::PolicySet { policy } => {
                 self.accounts.settle_all(at, half_life(&self.policy));
                 self.policy = policy.clone();
@@ -277,7 +281,24 @@ impl Cluster {
         self.derived.active += 1;
         self.worker_mut(placement.worker).tasks.insert(task);
         self.expect_end(task);
+        if let Some(lasts) = self.job_mut(task.job).spec.claim().and_then(|claim| claim.lasts) {
+            self.lasts_until(task.job, Some(at + lasts));
+        }
         self.touch(task.node_id(), fx);
+    }
+
+    /// Notes until when a claim lasts, or that it is ending.
+    fn lasts_until(&mut self, id: JobId, until: Option<Time>) {
+        if until.is_none() && self.derived.lapses.is_empty() {
+            return;
+        }
+        let before = std::mem::replace(&mut self.job_mut(id).until, until);
+        if let Some(before) = before {
+            self.derived.lapses.remove(&(before, id));
+        }
+        if let Some(until) = until {
+            self.derived.lapses.insert((until, id));
+        }
     }
 
     /// Moves an attempt from one phase to the next, keeping the pool and the expected ends right.
@@ -339,6 +360,7 @@ impl Cluster {
         self.derived.active -= 1;
         self.derived.unsettled.remove(&task);
         self.worker_mut(placement.worker).tasks.remove(&task);
+        self.lasts_until(task.job, None);
         let node = self.node_mut(task.node_id());
         node.active -= 1;
         match then {

@@ -7,8 +7,8 @@ use crate::command::{Code, Command, Rejected, Standing, Target};
 use crate::event::{By, End, Env, Event, How, Outcome, StopWhy, Then, Usage, What, WorkerInfo};
 use crate::ids::{AttemptId, DeviceId, EnvId, JobId, NodeId, TaskId, WorkerId};
 use crate::index::Ranges;
-use crate::pool::DeviceState;
-use crate::spec::{Boundary, JobSpec, OnLost, Preempt, TaskSpec};
+use crate::pool::{Charge, DeviceState, Placement};
+use crate::spec::{Boundary, JobSpec, Needs, OnLost, Preempt, TaskSpec};
 use crate::time::{Span, Time};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -33,6 +33,8 @@ impl Cluster {
             },
             Command::Release(job) => match self.known(job)?.held {
                 true => Ok(vec![What::JobHeld { job, held: false }]),
+                // What is given back when a claim is released is its devices.
+                false if self.claimed(job).is_ok() => self.cancel(Target::Job(job)),
                 false => Err(Rejected::new(Code::NotHeld, format!("job {job} is not held"))),
             },
             Command::SetPriority(job, priority) => match self.known(job)? {
@@ -47,6 +49,9 @@ impl Cluster {
                 Some(w) if w.drained == drained => Ok(vec![]),
                 Some(_) => Ok(vec![What::WorkerDrained { worker, drained }]),
             },
+            Command::Adopt { user, spec, devices } => self.adopt(user, spec, &devices),
+            Command::Heard(job) => self.claimed(job).map(|_| vec![]),
+            Command::Extend { job, by } => self.extend(job, by, now),
             Command::SetPolicy(policy) => Ok(vec![What::PolicySet { policy }]),
             Command::Join(info) => Ok(self.join(info)),
             Command::Report { worker, attempts, devices } => Ok(self.report(worker, attempts, devices)),
@@ -80,6 +85,53 @@ impl Cluster {
         }
         events.push(What::JobSubmitted { job: JobId(self.next_job), user, spec: Arc::new(spec) });
         Ok(events)
+    }
+
+    /// The device was someone else's until now, and is the claim's from here on.
+    fn adopt(&self, user: String, spec: JobSpec, devices: &[DeviceId]) -> Decision {
+        let (Some(first), Some(task)) = (devices.first(), spec.tasks.first()) else {
+            return Err(Rejected::new(Code::NoSuchDevice, "the process uses no device"));
+        };
+        let worker = first.worker;
+        let taken = |device: &DeviceId| {
+            self.pool().worker(worker).is_none_or(|w| w.is_given(device.index)) || device.worker != worker
+        };
+        if let Some(device) = devices.iter().find(|d| taken(d)) {
+            let message = format!("device {} is given to others already", device.index);
+            return Err(Rejected::new(Code::DeviceTaken, message));
+        }
+        let charges = devices.iter().map(|d| (d.index, Charge::Whole)).collect();
+        let Needs { cpus, memory, .. } = task.needs;
+        let placement = Placement { worker, devices: charges, cpus, memory };
+        let job = JobId(self.next_job);
+        let attempt = TaskId { job, node: 0, index: 0 }.attempt(1);
+        let mut events: Vec<_> = devices
+            .iter()
+            .map(|&device| What::DeviceChanged { device, state: DeviceState::Usable })
+            .collect();
+        events.push(What::JobSubmitted { job, user, spec: Arc::new(spec) });
+        events.push(What::Placed { attempt, placement });
+        Ok(events)
+    }
+
+    fn extend(&self, id: JobId, by: Span, now: Time) -> Decision {
+        let job = self.claimed(id)?;
+        if job.finished.is_some() {
+            return Err(already_done(id));
+        }
+        let Some(until) = job.until else {
+            let message = format!("claim {id} was not granted for a time, so there is none to extend");
+            return Err(Rejected::new(Code::Claims, message));
+        };
+        Ok(vec![What::ClaimExtended { job: id, until: until.max(now) + by }])
+    }
+
+    fn claimed(&self, id: JobId) -> Result<&Job, Rejected> {
+        let job = self.known(id)?;
+        match job.spec.claim() {
+            Some(_) => Ok(job),
+            None => Err(Rejected::new(Code::Claims, format!("job {id} is not a claim"))),
+        }
     }
 
     /// Children come before their parents, so that none of them is skipped by a parent's end on the way.
@@ -152,6 +204,9 @@ impl Cluster {
         if failed_only && outcome == Outcome::Succeeded {
             return Err(Rejected::new(Code::NothingToRetry, format!("nothing of job {id} failed")));
         }
+        if job.spec.claim().is_some() {
+            return Err(Rejected::new(Code::Claims, format!("claim {id} is over; claim anew")));
+        }
         let mut events = vec![What::Retried { job: id, failed_only }];
         if job.held {
             events.push(What::JobHeld { job: id, held: false });
@@ -163,6 +218,10 @@ impl Cluster {
         let job = self.known(id)?;
         if job.finished.is_some() {
             return Err(already_done(id));
+        }
+        if job.spec.claim().is_some() {
+            let message = format!("job {id} is a claim: what it is for is not ours to pause");
+            return Err(Rejected::new(Code::Claims, message));
         }
         let mut events = Vec::new();
         if !job.held {
@@ -313,6 +372,9 @@ fn then(live: &Live, spec: &TaskSpec, how: &How) -> Then {
     };
     match (how, asked) {
         (How::Exited(0), _) => Then::Done(Outcome::Succeeded),
+        // Letting go is how a claim ends well; and what holds it cannot be run elsewhere.
+        (How::Stopped, _) if spec.claim.is_some() => Then::Done(Outcome::Succeeded),
+        (How::Lost(_), _) if spec.claim.is_some() => Then::Done(Outcome::Lost),
         (_, Some(StopWhy::Cancelled)) | (How::Stopped, None) => Then::Done(Outcome::Cancelled),
         (How::Declined(_), _) => Then::Again,
         (How::Lost(_), _) if spec.on_lost == OnLost::Hold => Then::Hold,

@@ -32,6 +32,9 @@ pub struct Job {
     pub nodes: Vec<Node>,
     /// When its last task ended.
     pub finished: Option<Time>,
+    /// Until when a claim lasts, once it was granted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub until: Option<Time>,
     /// Which nodes wait for each node; empty where none does.
     #[serde(skip)]
     pub(super) children: Vec<Vec<(u32, On)>>,
@@ -270,6 +273,7 @@ impl Job {
             waiting,
             nodes,
             finished: None,
+            until: None,
             children: Vec::new(),
             open: 0,
         };

@@ -55,6 +55,8 @@ struct Derived {
     unsettled: BTreeSet<TaskId>,
     /// Who waits for each job.
     waiters: BTreeMap<JobId, BTreeSet<JobId>>,
+    /// When claims end that were granted for a time.
+    lapses: BTreeSet<(Time, JobId)>,
     /// How many attempts are on workers.
     active: usize,
     /// Kept environments by content.
@@ -178,6 +180,9 @@ impl Cluster {
             self.derived.env_ids.insert(env.vars.clone(), id);
         }
         for job in self.jobs.iter() {
+            if let Some(until) = job.until {
+                self.derived.lapses.insert((until, job.id));
+            }
             for after in &job.waiting {
                 self.derived.waiters.entry(after.job).or_default().insert(job.id);
             }
@@ -296,6 +301,11 @@ impl Cluster {
             });
         }
         node.done.of(task.index).map(TaskState::Done)
+    }
+
+    /// The claim that ends first, and when.
+    pub fn next_lapse(&self) -> Option<(Time, JobId)> {
+        self.derived.lapses.first().copied()
     }
 
     /// What a worker should have on it.

@@ -1,6 +1,7 @@
 //! From what the server wants run to a launch message: directories, environment, devices made visible.
 
 use super::keep;
+use crate::hold;
 use crate::people::{self, Person};
 use crate::probe::{Gpu, VISIBILITY_VARIABLES, Vendor, visible_env};
 use crate::supervise::{Launch, User};
@@ -12,17 +13,31 @@ use warpyard_core::protocol::Work;
 /// Where programs are looked for when the job says nothing.
 const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
+/// Where attempts are begun, and as whom.
+#[derive(Clone, Copy)]
+pub(super) struct Place<'a> {
+    pub(super) data: &'a Path,
+    /// This program.
+    pub(super) program: &'a Path,
+    /// Whom the task runs as, when not as the worker.
+    pub(super) person: Option<&'a Person>,
+}
+
 /// The launch of an attempt, but for what is the same for all.
 pub(super) fn launch(
-    data: &Path,
+    place: Place<'_>,
     attempt: AttemptId,
     work: &Work,
-    person: Option<&Person>,
     gpus: &[&Gpu],
     vendor: Vendor,
 ) -> Launch {
+    let Place { data, program, person } = place;
     let dir = keep::attempt_dir(data, attempt);
-    let mut launch = Launch::new(attempt.to_string(), dir, work.command.iter().cloned());
+    let argv = match &work.claim {
+        Some(claim) => hold::command(program, claim),
+        None => work.command.clone(),
+    };
+    let mut launch = Launch::new(attempt.to_string(), dir, argv);
     launch.output_dir = Some(keep::log_dir(data, attempt));
     launch.env = environment(attempt, work, person, gpus, vendor);
     let home = person.map_or_else(|| PathBuf::from("/"), |p| p.home.clone());
@@ -30,7 +45,12 @@ pub(super) fn launch(
     launch.stdout = work.stdout.as_ref().map(PathBuf::from);
     launch.stderr = work.stderr.as_ref().map(PathBuf::from);
     launch.timeout_ms = work.timeout.map(|t| t.0.div_ceil(1000));
-    launch.user = person.map(|p| User { uid: p.uid, gid: p.gid, groups: p.groups.clone() });
+    // Holding devices runs nothing of the user's, and this program may be where the user cannot read.
+    launch.user = person.filter(|_| work.claim.is_none()).map(|p| User {
+        uid: p.uid,
+        gid: p.gid,
+        groups: p.groups.clone(),
+    });
     if let Some(origin) = &work.origin {
         launch.umask = origin.umask;
         launch.limits = people::limits_by_number(&origin.limits);

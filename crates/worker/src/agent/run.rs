@@ -5,8 +5,8 @@ use super::{begin, keep, records};
 use crate::people::Person;
 use crate::probe::{Probe, ProbeError};
 use crate::supervise::{
-    AttemptDir, Cause, Delivery, Exit, Found, LaunchError, PokeListener, RecordError, Spawner, Status, Want,
-    scan,
+    AttemptDir, Cause, Delivery, Exit, Found, LaunchError, PokeListener, RecordError, Sighting, Spawner,
+    Status, Want, scan,
 };
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, unbounded};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -18,6 +18,7 @@ use std::time::{Duration, Instant};
 use warpyard_core::event::{End, How, Usage, WorkerInfo};
 use warpyard_core::protocol::{Assignment, Assignments, Report, Standing};
 use warpyard_core::reconcile::{Action, Local, reconcile};
+use warpyard_core::spec::Held;
 use warpyard_core::{AttemptId, Span};
 
 /// How many ended attempts' records may wait to be removed.
@@ -142,6 +143,8 @@ struct Mine {
     dir: AttemptDir,
     is: Is,
     uuids: Vec<String>,
+    /// The process a claim is for, which with its descendants is ours to the devices.
+    holds_for: Option<Held>,
 }
 
 enum Is {
@@ -188,6 +191,8 @@ struct Settled {
     log_cap: u64,
     as_their_users: bool,
     every: Duration,
+    /// This program, which also holds devices for claims.
+    program: PathBuf,
 }
 
 impl<L: Link + 'static> Agent<L> {
@@ -221,7 +226,7 @@ impl<L: Link + 'static> Agent<L> {
         let (nudges, receiver) = unbounded();
         spawn_listener(poked, nudges.clone());
         let mut agent = Agent {
-            settings: Settled { data, log_cap, as_their_users, every },
+            settings: Settled { data, log_cap, as_their_users, every, program: spawner.0.clone() },
             link,
             nudges: receiver,
             spawner: Spawner::start(spawner.0, spawner.1)?,
@@ -248,7 +253,7 @@ impl<L: Link + 'static> Agent<L> {
             // What no supervisor took may be launched again: the directory starts at most once.
             if found != Found::NotStarted {
                 let is = self.see(id, &dir, found)?;
-                self.mine.insert(id, Mine { dir, is, uuids: Vec::new() });
+                self.mine.insert(id, Mine { dir, is, uuids: Vec::new(), holds_for: None });
                 self.news.insert(id);
             }
         }
@@ -305,6 +310,7 @@ impl<L: Link + 'static> Agent<L> {
                 for (id, assignment) in &self.assigned {
                     if let Some(mine) = self.mine.get_mut(id) {
                         mine.uuids.clone_from(&assignment.devices);
+                        mine.holds_for = assignment.holds_for;
                     }
                 }
             }
@@ -356,13 +362,19 @@ impl<L: Link + 'static> Agent<L> {
     }
 
     fn launch(&mut self, id: AttemptId) {
-        let Some(Assignment { work: Some(work), devices: uuids, grace, .. }) =
+        let Some(Assignment { work: Some(work), devices: uuids, grace, holds_for, .. }) =
             self.assigned.get(&id).cloned()
         else {
             return;
         };
         let taken = {
-            let ours = self.on_devices();
+            let mut ours = self.on_devices();
+            // What a claim is for may be on the device already.
+            ours.extend(holds_for.map(|held| OnDevices {
+                attempt: id,
+                uuids: &uuids,
+                pids: with_descendants(held),
+            }));
             self.lock().check(&uuids, &ours).map(str::to_owned)
         };
         if let Some(uuid) = taken {
@@ -375,7 +387,12 @@ impl<L: Link + 'static> Agent<L> {
         let mut launch = {
             let devices = self.lock();
             let gpus: Vec<_> = devices.gpus().iter().filter(|g| uuids.contains(&g.uuid)).collect();
-            begin::launch(&self.settings.data, id, &work, person.as_ref(), &gpus, devices.vendor())
+            let at = begin::Place {
+                data: &self.settings.data,
+                program: &self.settings.program,
+                person: person.as_ref(),
+            };
+            begin::launch(at, id, &work, &gpus, devices.vendor())
         };
         launch.grace_ms = grace.0.div_ceil(1000);
         launch.log_cap_bytes = self.settings.log_cap;
@@ -383,7 +400,8 @@ impl<L: Link + 'static> Agent<L> {
         let dir = AttemptDir::new(launch.dir.clone());
         match self.spawner.launch(&launch) {
             Ok(delivery) => {
-                self.mine.insert(id, Mine { dir, is: Is::Beginning(Instant::now()), uuids });
+                let is = Is::Beginning(Instant::now());
+                self.mine.insert(id, Mine { dir, is, uuids, holds_for });
                 if delivery == Delivery::SentToNewSpawner {
                     self.launch_again();
                 }
@@ -423,7 +441,7 @@ impl<L: Link + 'static> Agent<L> {
             tell(format_args!("cannot call attempt {id} off: {e}"));
         }
         let is = Is::Over(End { how, usage: Usage::default() });
-        self.mine.insert(id, Mine { dir, is, uuids: Vec::new() });
+        self.mine.insert(id, Mine { dir, is, uuids: Vec::new(), holds_for: None });
         self.news.insert(id);
     }
 
@@ -484,12 +502,13 @@ impl<L: Link + 'static> Agent<L> {
     fn on_devices(&self) -> Vec<OnDevices<'_>> {
         let with_devices =
             self.mine.iter().filter(|(_, m)| !m.uuids.is_empty() && !matches!(m.is, Is::Over(_)));
-        let pids = |mine: &Mine| mine.dir.running().ok().flatten().map(|r| r.processes()).unwrap_or_default();
-        let on = with_devices.map(|(&attempt, mine)| OnDevices {
-            attempt,
-            uuids: &mine.uuids,
-            pids: pids(mine).into_iter().map(|p| p as u32).collect(),
-        });
+        let processes = |mine: &Mine| mine.dir.running().ok().flatten().map(|r| r.processes());
+        let pids = |mine: &Mine| match mine.holds_for {
+            Some(held) => with_descendants(held),
+            None => processes(mine).unwrap_or_default().into_iter().map(|p| p as u32).collect(),
+        };
+        let on =
+            with_devices.map(|(&attempt, mine)| OnDevices { attempt, uuids: &mine.uuids, pids: pids(mine) });
         on.collect()
     }
 
@@ -534,6 +553,12 @@ impl<L: Link + 'static> Agent<L> {
     fn lock(&self) -> std::sync::MutexGuard<'_, Watched> {
         self.devices.lock().expect("nobody panics while looking at devices")
     }
+}
+
+/// A process and everything below it; nothing if it has ended.
+fn with_descendants(held: Held) -> BTreeSet<u32> {
+    let seen = Sighting { pid: held.pid, seen_us: held.seen_us };
+    seen.family().into_iter().map(|pid| pid as u32).collect()
 }
 
 /// How an attempt ended, in the words of the log.

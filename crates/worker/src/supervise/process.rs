@@ -5,10 +5,11 @@
 use std::{
     collections::BTreeSet,
     fs, io,
-    os::fd::{AsRawFd, FromRawFd, OwnedFd},
+    os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd},
     sync::OnceLock,
 };
 
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::unistd::{SysconfVar, sysconf};
 use serde::{Deserialize, Serialize};
 
@@ -35,6 +36,36 @@ impl Sighting {
     /// Whether the process that was seen is still there and not a zombie.
     pub fn is_alive(self) -> bool {
         ProcessStat::read(self.pid).is_ok_and(|stat| stat.alive && stat.began_us <= self.seen_us)
+    }
+
+    /// The process that was seen and all that descend from it; nobody if it is gone.
+    pub fn family(self) -> Vec<i32> {
+        if !self.is_alive() {
+            return Vec::new();
+        }
+        let below = descendants(self.pid).into_iter().map(|process| process.pid);
+        std::iter::once(self.pid).chain(below).collect()
+    }
+
+    /// Waits until the process that was seen is gone, however long that takes.
+    pub fn wait(self) -> io::Result<()> {
+        // SAFETY: the call takes two integers and returns a new descriptor or -1.
+        let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, self.pid, 0) };
+        if fd < 0 {
+            return gone_is_false(io::Error::last_os_error()).map(drop);
+        }
+        // SAFETY: the descriptor was just made and belongs to nobody else.
+        let held = unsafe { OwnedFd::from_raw_fd(fd as i32) };
+        // Looked at once it is held: from here on the number cannot come to mean another.
+        if !self.is_alive() {
+            return Ok(());
+        }
+        loop {
+            match poll(&mut [PollFd::new(held.as_fd(), PollFlags::POLLIN)], PollTimeout::NONE) {
+                Err(nix::errno::Errno::EINTR) => {}
+                waited => return waited.map(drop).map_err(Into::into),
+            }
+        }
     }
 
     /// Sends a signal to the process that was seen, and to no other; `false` if it is gone.

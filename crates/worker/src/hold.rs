@@ -1,0 +1,54 @@
+//! Holding devices for a process that is not ours: a program that waits for that process to end, run like any task, so
+//! that a claim has a supervisor, a timeout and a record as every attempt has.
+
+use crate::supervise::Sighting;
+use std::io;
+use std::path::Path;
+use warpyard_core::spec::{Claim, Held};
+
+/// The word that makes this program hold.
+pub const HOLD: &str = "hold";
+
+/// What is run for a claim.
+pub(crate) fn command(program: &Path, claim: &Claim) -> Vec<String> {
+    let mut argv = vec![program.to_string_lossy().into_owned(), HOLD.to_owned()];
+    if let Some(Held { pid, seen_us }) = claim.process {
+        argv.extend([pid.to_string(), seen_us.to_string()]);
+    }
+    argv
+}
+
+/// A process of this machine, for a claim to be for.
+pub fn held(pid: i32) -> Option<Held> {
+    let seen = Sighting::now(pid);
+    seen.is_alive().then_some(Held { pid, seen_us: seen.seen_us })
+}
+
+/// Waits for the end of a process; without one, for ever.
+pub fn hold(process: Option<Held>) -> io::Result<()> {
+    match process {
+        Some(Held { pid, seen_us }) => Sighting { pid, seen_us }.wait(),
+        None => loop {
+            nix::unistd::pause();
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::{Command, Stdio};
+
+    #[test]
+    fn holding_lasts_as_long_as_the_process() {
+        let mut child = Command::new("cat").stdin(Stdio::piped()).spawn().expect("cat runs");
+        let process = held(child.id() as i32).expect("it is alive");
+        let holder = std::thread::spawn(move || hold(Some(process)));
+        assert!(!holder.is_finished());
+        drop(child.stdin.take());
+        child.wait().expect("it ends");
+        holder.join().expect("no panic").expect("it could be watched");
+        assert_eq!(held(process.pid), None);
+        hold(Some(process)).expect("one that is gone is not waited for");
+    }
+}
