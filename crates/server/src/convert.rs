@@ -104,6 +104,7 @@ fn task_spec(
         batch_time: task.batch_time.map(|t| Span(t.0)),
         item_time: task.item_time.map(|t| Span(t.0)),
         resume_time: task.resume_time.map_or(Span::ZERO, |t| Span(t.0)),
+        claim: None,
         stdout: task.stdout.clone(),
         stderr: task.stderr.clone(),
     })

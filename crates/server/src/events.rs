@@ -73,6 +73,11 @@ impl Notices {
         let _nobody_listens = self.listeners.send(notice);
     }
 
+    /// Word of every change from here on, without what it was.
+    pub(crate) fn listen(&self) -> Changes {
+        Changes(self.listeners.subscribe())
+    }
+
     fn welcome(&self, after: Option<u64>) -> Welcome {
         let kept = self.kept();
         let more = self.listeners.subscribe();
@@ -87,6 +92,18 @@ impl Notices {
 
     fn kept(&self) -> MutexGuard<'_, Kept> {
         self.kept.lock().expect("nobody panics while holding the notices")
+    }
+}
+
+/// Tells that something changed.
+pub(crate) struct Changes(broadcast::Receiver<Arc<Notice>>);
+
+impl Changes {
+    /// Waits for the next change. Having missed some is a change too.
+    pub(crate) async fn changed(&mut self) {
+        if let Err(RecvError::Closed) = self.0.recv().await {
+            std::future::pending().await
+        }
     }
 }
 
@@ -164,6 +181,7 @@ fn job_of(what: &What) -> Option<JobId> {
         | What::JobHeld { job, .. }
         | What::JobPriority { job, .. }
         | What::Retried { job, .. }
+        | What::ClaimExtended { job, .. }
         | What::JobForgotten { job } => Some(*job),
         What::Cancelled { node, .. } => Some(node.job),
         What::Placed { attempt, .. }

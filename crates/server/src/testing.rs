@@ -53,6 +53,7 @@ pub(crate) fn server() -> Server {
         watched: None,
         keys: Keys::default(),
         started: system_now(),
+        heard: Default::default(),
         sharing: None,
         stop: tokio::sync::mpsc::unbounded_channel().0,
     });

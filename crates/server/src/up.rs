@@ -185,6 +185,7 @@ pub fn run(options: Options, ready: impl FnOnce(&Ready)) -> Result<(), UpError> 
         watched: agent.as_ref().map(AgentHandle::devices),
         keys: Keys::default(),
         started: system_now(),
+        heard: Default::default(),
         sharing,
         stop,
     });

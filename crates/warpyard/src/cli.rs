@@ -1,9 +1,9 @@
 //! Every command by name. What each does is in a file of its own under `commands`.
 
 use crate::commands::{
-    act, admin, allocate, compare, completions, down, gpus, history, info, login, logs, plan, policies,
-    policy, priority, ps, replay, reproduce, resume, retry, run, schema, show, sim, submit, trace, up, wait,
-    why, workers,
+    act, admin, allocate, claim, compare, completions, down, gpus, history, info, login, logs, plan,
+    policies, policy, priority, ps, replay, reproduce, resume, retry, run, schema, show, sim, submit, trace,
+    up, wait, why, workers,
 };
 use crate::context::Context;
 use crate::exit::Exit;
@@ -72,7 +72,7 @@ pub(crate) enum Command {
     Retry(retry::Retry),
     /// Hold jobs back
     Hold(act::Hold),
-    /// Let held jobs go on
+    /// Let held jobs go on, or let a claim go
     Release(act::Release),
     /// Pause running tasks
     Pause(act::Pause),
@@ -81,6 +81,14 @@ pub(crate) enum Command {
     Resume(resume::Resume),
     /// Change how urgent jobs are
     Priority(priority::Priority),
+    /// Wait for GPUs, then run a command here, or this shell, with just those
+    Claim(claim::Claim),
+    /// List claims; `release` lets one go
+    Claims(claim::Claims),
+    /// Let a claim last longer
+    Extend(claim::Extend),
+    /// Make a process that uses GPUs without a claim hold one
+    Adopt(claim::Adopt),
     /// List GPUs and who is on them
     Gpus(gpus::Gpus),
     /// List workers
@@ -146,6 +154,10 @@ impl Command {
             Self::Pause(command) => command.run(context),
             Self::Resume(command) => command.run(context),
             Self::Priority(command) => command.run(context),
+            Self::Claim(command) => command.run(context),
+            Self::Claims(command) => command.run(context),
+            Self::Extend(command) => command.run(context),
+            Self::Adopt(command) => command.run(context),
             Self::Gpus(command) => command.run(context),
             Self::Workers(command) => command.run(context),
             Self::Drain(command) => command.run(context),

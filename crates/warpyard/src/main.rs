@@ -16,11 +16,15 @@ mod wrong;
 use clap::Parser;
 use std::os::fd::AsFd;
 use std::process::ExitCode;
+use warpyard_core::spec::Held;
 
 fn main() -> ExitCode {
     // The spawner forks for the rest of its life, so nothing else may have begun in its process.
     if std::env::args_os().nth(1).is_some_and(|word| word == "spawner") {
         spawner();
+    }
+    if std::env::args_os().nth(1).is_some_and(|word| word == warpyard_worker::hold::HOLD) {
+        return hold();
     }
     let cli = match cli::Cli::try_parse() {
         Ok(cli) => cli,
@@ -30,6 +34,21 @@ fn main() -> ExitCode {
     match cli.command.run(&context) {
         Ok(exit) => exit.into(),
         Err(error) => exit::report(&error),
+    }
+}
+
+/// What is run for a claim: it waits for the process whose number and sighting it is given.
+fn hold() -> ExitCode {
+    let mut numbers = std::env::args().skip(2);
+    let pid = numbers.next().and_then(|n| n.parse().ok());
+    let seen_us = numbers.next().and_then(|n| n.parse().ok());
+    let process = pid.zip(seen_us).map(|(pid, seen_us)| Held { pid, seen_us });
+    match warpyard_worker::hold::hold(process) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(e) => {
+            eprintln!("cannot watch the process a claim is for: {e}");
+            ExitCode::FAILURE
+        }
     }
 }
 

@@ -7,6 +7,12 @@ use warpyard_sim::workload::BadCluster;
 /// A request that cannot be made. Each says what to do instead.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Wrong {
+    /// A claim for nothing.
+    #[error("nothing to claim for; write a command after --, or use --export in a shell")]
+    NothingToClaimFor,
+    /// A claim that was let go before it was granted.
+    #[error("claim {0} was released before it was granted")]
+    ClaimEnded(String),
     /// Neither a file nor a command.
     #[error("nothing to submit; name a job file, or write a command after --")]
     NothingToSubmit,

@@ -2,6 +2,7 @@
 //! that a claim has a supervisor, a timeout and a record as every attempt has.
 
 use crate::supervise::Sighting;
+use std::collections::BTreeSet;
 use std::io;
 use std::path::Path;
 use warpyard_core::spec::{Claim, Held};
@@ -22,6 +23,12 @@ pub(crate) fn command(program: &Path, claim: &Claim) -> Vec<String> {
 pub fn held(pid: i32) -> Option<Held> {
     let seen = Sighting::now(pid);
     seen.is_alive().then_some(Held { pid, seen_us: seen.seen_us })
+}
+
+/// A process and everything below it; nobody if it has ended.
+pub fn family(process: Held) -> BTreeSet<u32> {
+    let Held { pid, seen_us } = process;
+    Sighting { pid, seen_us }.family().into_iter().map(|pid| pid as u32).collect()
 }
 
 /// Waits for the end of a process; without one, for ever.

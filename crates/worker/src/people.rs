@@ -115,6 +115,12 @@ impl Person {
     }
 }
 
+/// Whose a process is.
+pub fn owner_of(pid: i32) -> Option<u32> {
+    use std::os::unix::fs::MetadataExt;
+    fs::metadata(format!("/proc/{pid}")).ok().map(|m| m.uid())
+}
+
 /// Whether this process may become anyone.
 pub fn is_root() -> bool {
     nix::unistd::geteuid().is_root()

@@ -11,9 +11,9 @@ pub use find::{ADDRESS_FILE, SYSTEM_SOCKET, TOKEN_FILE, Target, data_dir, find};
 use crate::problem::code;
 use crate::quantity::Micros;
 use crate::wire::{
-    Acted, GpuView, HistoryFilter, HistoryRow, InfoView, JobFilter, JobView, LogFilter, LoginView, Page,
-    PolicySet, PolicyView, Preview, Priority, ProblemBody, Rebuilt, Retry, Shutdown, State, Submit,
-    Submitted, WhyView, WorkerView,
+    Acted, Adopt, ClaimRequest, ClaimView, Extend, GpuView, HistoryFilter, HistoryRow, InfoView, JobFilter,
+    JobView, LogFilter, LoginView, Page, PolicySet, PolicyView, Preview, Priority, ProblemBody, Rebuilt,
+    Retry, Shutdown, State, Submit, Submitted, WhyView, WorkerView,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -162,6 +162,36 @@ impl Client {
     /// Why a job or task waits.
     pub fn why(&self, id: &str) -> Result<WhyView, ClientError> {
         self.get(&job_path(id, "/why"), &())
+    }
+
+    /// Asks for devices to hold.
+    pub fn claim(&self, request: &ClaimRequest) -> Result<ClaimView, ClientError> {
+        self.post("/v1/claims", request)
+    }
+
+    /// Gives a process that uses devices already a claim on them.
+    pub fn adopt(&self, pid: i32) -> Result<ClaimView, ClientError> {
+        self.post("/v1/claims/adopt", &Adopt { pid })
+    }
+
+    /// Every claim that is not over.
+    pub fn claims(&self) -> Result<Vec<ClaimView>, ClientError> {
+        self.get("/v1/claims", &())
+    }
+
+    /// A claim, once it has its devices or a while later without.
+    pub fn claim_granted(&self, id: &str) -> Result<ClaimView, ClientError> {
+        self.get(&format!("/v1/claims/{}", escaped(id)), &serde_json::json!({"wait": "granted"}))
+    }
+
+    /// Lets a claim's devices go.
+    pub fn claim_release(&self, id: &str) -> Result<ClaimView, ClientError> {
+        self.act(&format!("/v1/claims/{}/release", escaped(id)))
+    }
+
+    /// Lets a claim last longer.
+    pub fn claim_extend(&self, id: &str, by: Micros) -> Result<ClaimView, ClientError> {
+        self.post(&format!("/v1/claims/{}/extend", escaped(id)), &Extend { by })
     }
 
     /// Every GPU.

@@ -1,6 +1,7 @@
 //! What the HTTP interface asks and answers, one type for each JSON shape. Others rely on these: fields are only ever
 //! added. Events and stored state have types of their own elsewhere, so that neither holds the other back.
 
+mod claim;
 mod job;
 mod machine;
 mod notice;
@@ -10,6 +11,7 @@ mod request;
 mod time;
 mod why;
 
+pub use claim::{Adopt, ClaimRequest, ClaimState, ClaimView, Extend};
 pub use job::{AttemptView, Counts, HistoryRow, JobView, Outcome, OutcomeCounts, State, TaskView};
 pub use machine::{FreeGpu, FreeView, GpuTask, GpuView, InfoView, LoginView, WorkerState, WorkerView};
 pub use notice::Notice;

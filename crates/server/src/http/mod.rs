@@ -2,6 +2,7 @@
 
 mod act;
 pub(crate) mod answer;
+mod claims;
 mod doors;
 mod endpoint;
 mod etag;
@@ -18,6 +19,7 @@ mod tests;
 
 pub use spec::openapi;
 
+use crate::clock::system_now;
 use crate::convert::Defaults;
 use crate::events::Notices;
 use crate::idempotency::Keys;
@@ -33,6 +35,7 @@ use axum::http::{Extensions, HeaderMap, Method, StatusCode, Uri, Version};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Router};
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -41,7 +44,7 @@ use tower_http::CompressionLevel;
 use tower_http::compression::CompressionLayer;
 use tower_http::timeout::RequestBodyTimeoutLayer;
 use warpyard_api::problem::code;
-use warpyard_core::{PolicyDef, Time};
+use warpyard_core::{JobId, PolicyDef, Time};
 use warpyard_worker::agent::Watched;
 use warpyard_worker::people::Person;
 
@@ -50,6 +53,9 @@ const BODY_LIMIT: usize = 16 << 20;
 
 /// How long a request's body may rest while it arrives.
 const BODY_WITHIN: Duration = Duration::from_secs(30);
+
+/// How many claims' holders are remembered as heard of.
+const HEARD_OF: usize = 10_000;
 
 /// What every request may use.
 pub(crate) struct App {
@@ -63,6 +69,8 @@ pub(crate) struct App {
     pub(crate) policies: &'static [PolicyDef],
     pub(crate) watched: Option<Arc<Mutex<Watched>>>,
     pub(crate) keys: Keys,
+    /// When holders of claims were last heard of.
+    pub(crate) heard: Mutex<BTreeMap<JobId, Time>>,
     pub(crate) started: Time,
     /// How the machine is shared; nothing where the server serves its owner alone.
     pub(crate) sharing: Option<Sharing>,
@@ -71,6 +79,20 @@ pub(crate) struct App {
 }
 
 impl App {
+    /// Notes that whoever holds a claim was heard of now.
+    fn heard(&self, job: JobId) {
+        let mut heard = self.heard.lock().expect("nobody panics while noting");
+        heard.insert(job, system_now());
+        // Claims are few; those long gone need not be kept.
+        while heard.len() > HEARD_OF {
+            heard.pop_first();
+        }
+    }
+
+    fn last_heard(&self, job: JobId) -> Option<Time> {
+        self.heard.lock().expect("nobody panics while noting").get(&job).copied()
+    }
+
     /// Whether people see nothing of each other's jobs.
     pub(crate) fn private(&self) -> bool {
         self.sharing.as_ref().is_some_and(|s| s.private)

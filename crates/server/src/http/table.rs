@@ -1,17 +1,19 @@
 //! Everything that can be asked over HTTP, in the order it is described.
 
 use super::endpoint::{Endpoint, get, post, put};
-use super::{act, doors, gpus, jobs, machine, preview, spec};
+use super::{act, claims, doors, gpus, jobs, machine, preview, spec};
 use axum::Json;
 use warpyard_api::wire::{
-    Acted, DocumentText, DocumentView, FreeView, GpuView, HistoryFilter, HistoryRow, InfoView, JobFilter,
-    JobView, LogFilter, LoginView, Notice, Page, PolicySet, PolicyView, Preview, Priority, Rebuilt, Retry,
-    Shutdown, Submit, Submitted, TaskView, WhyView, WorkerView,
+    Acted, Adopt, ClaimRequest, ClaimView, DocumentText, DocumentView, Extend, FreeView, GpuView,
+    HistoryFilter, HistoryRow, InfoView, JobFilter, JobView, LogFilter, LoginView, Notice, Page, PolicySet,
+    PolicyView, Preview, Priority, Rebuilt, Retry, Shutdown, Submit, Submitted, TaskView, WhyView,
+    WorkerView,
 };
 
 /// The table.
 pub(super) fn endpoints() -> Vec<Endpoint> {
     let mut all = jobs_part();
+    all.extend(claims_part());
     all.extend(machine_part());
     all
 }
@@ -70,6 +72,27 @@ fn jobs_part() -> Vec<Endpoint> {
         get("/v1/history", "Attempts that ended, the last first; paged by cursor.", machine::history)
             .query::<HistoryFilter>()
             .gives::<Page<HistoryRow>>(),
+    ]
+}
+
+fn claims_part() -> Vec<Endpoint> {
+    vec![
+        get("/v1/claims", "Claims that are not over.", claims::list).gives::<Vec<ClaimView>>(),
+        post("/v1/claims", "Ask for devices to hold.", claims::make)
+            .takes::<ClaimRequest>()
+            .gives_as::<ClaimView>(201, "It stands in line, or has them already."),
+        post("/v1/claims/adopt", "Give a process that uses devices already a claim on them.", claims::adopt)
+            .takes::<Adopt>()
+            .gives_as::<ClaimView>(201, "It has them."),
+        get("/v1/claims/{id}", "A claim; can wait until it has its devices.", claims::show)
+            .query::<claims::ShowQuery>()
+            .gives::<ClaimView>(),
+        post("/v1/claims/{id}/heartbeat", "Say that its holder is still there.", claims::heartbeat)
+            .gives::<ClaimView>(),
+        post("/v1/claims/{id}/release", "Let its devices go.", claims::release).gives::<ClaimView>(),
+        post("/v1/claims/{id}/extend", "Let it last longer.", claims::extend)
+            .takes::<Extend>()
+            .gives::<ClaimView>(),
     ]
 }
 

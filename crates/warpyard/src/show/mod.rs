@@ -2,6 +2,7 @@
 //! nothing else; they are told the width, the moment and the time zone, so that a test can fix all three.
 
 pub(crate) mod allocate;
+pub(crate) mod claims;
 pub(crate) mod compare;
 mod figure;
 pub(crate) mod gpus;

@@ -5,12 +5,12 @@ use serde_json::{Value, json};
 
 #[path = "../../../worker/tests/fake-nvml/mod.rs"]
 mod fake_nvml;
-use fake_nvml::FakeNvml;
+pub(crate) use fake_nvml::FakeNvml;
 
 const SIZE: u64 = 16 << 30;
 
 /// A world of GPUs `GPU-0`, `GPU-1` and so on, with more lines for each.
-fn world(gpus: &[&str]) -> String {
+pub(crate) fn world(gpus: &[&str]) -> String {
     let gpu = |(at, more): (usize, &&str)| {
         format!(
             "gpu GPU-{at}\nname Tesla V100-SXM2-16GB\npci 00000000:{at:02}:00.0\nmemory {SIZE}\nutilisation 0\ntemperature 40\n{more}\n"
@@ -19,18 +19,18 @@ fn world(gpus: &[&str]) -> String {
     format!("driver 550.54.15\n{}", gpus.iter().enumerate().map(gpu).collect::<String>())
 }
 
-const FREE: &str = "used 0";
+pub(crate) const FREE: &str = "used 0";
 /// A process that is not ours and computes.
-const FOREIGN: &str = "used 3000000000\ncompute 4194303 3000000000";
+pub(crate) const FOREIGN: &str = "used 3000000000\ncompute 4194303 3000000000";
 
-fn up(fake: &FakeNvml) -> Server {
+pub(crate) fn up(fake: &FakeNvml) -> Server {
     let mut server = Server::down(&["--config", "warpyard.toml"]);
     server.write("warpyard.toml", &format!("nvml_library = \"{}\"\n", fake.library().display()));
     server.start();
     server
 }
 
-fn gpu(server: &Server, at: usize) -> Value {
+pub(crate) fn gpu(server: &Server, at: usize) -> Value {
     server.json(&["gpus"])[at].clone()
 }
 

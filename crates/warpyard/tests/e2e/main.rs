@@ -1,6 +1,7 @@
 //! What a user of the real binary sees, one server per test: each behaviour the first issue promises that shows from
 //! outside. How the command line itself reads and prints is in `command_line.rs`, being killed in `kills.rs`.
 
+mod claims;
 mod closed;
 mod devices;
 mod jobs;

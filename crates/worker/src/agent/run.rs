@@ -2,11 +2,12 @@
 
 use super::devices::{DeviceRules, OnDevices, Watched};
 use super::{begin, keep, records};
+use crate::hold;
 use crate::people::Person;
 use crate::probe::{Probe, ProbeError};
 use crate::supervise::{
-    AttemptDir, Cause, Delivery, Exit, Found, LaunchError, PokeListener, RecordError, Sighting, Spawner,
-    Status, Want, scan,
+    AttemptDir, Cause, Delivery, Exit, Found, LaunchError, PokeListener, RecordError, Spawner, Status, Want,
+    scan,
 };
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, unbounded};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -373,7 +374,7 @@ impl<L: Link + 'static> Agent<L> {
             ours.extend(holds_for.map(|held| OnDevices {
                 attempt: id,
                 uuids: &uuids,
-                pids: with_descendants(held),
+                pids: hold::family(held),
             }));
             self.lock().check(&uuids, &ours).map(str::to_owned)
         };
@@ -504,7 +505,7 @@ impl<L: Link + 'static> Agent<L> {
             self.mine.iter().filter(|(_, m)| !m.uuids.is_empty() && !matches!(m.is, Is::Over(_)));
         let processes = |mine: &Mine| mine.dir.running().ok().flatten().map(|r| r.processes());
         let pids = |mine: &Mine| match mine.holds_for {
-            Some(held) => with_descendants(held),
+            Some(held) => hold::family(held),
             None => processes(mine).unwrap_or_default().into_iter().map(|p| p as u32).collect(),
         };
         let on =
@@ -553,12 +554,6 @@ impl<L: Link + 'static> Agent<L> {
     fn lock(&self) -> std::sync::MutexGuard<'_, Watched> {
         self.devices.lock().expect("nobody panics while looking at devices")
     }
-}
-
-/// A process and everything below it; nothing if it has ended.
-fn with_descendants(held: Held) -> BTreeSet<u32> {
-    let seen = Sighting { pid: held.pid, seen_us: held.seen_us };
-    seen.family().into_iter().map(|pid| pid as u32).collect()
 }
 
 /// How an attempt ended, in the words of the log.

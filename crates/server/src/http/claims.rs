@@ -1,0 +1,303 @@
+//! Claims: asking for devices, waiting for them, keeping them, letting them go.
+
+use super::answer::Refusal;
+use super::{App, By, Shared};
+use crate::clock::system_now;
+use crate::convert::{self, Defaults};
+use crate::expect::Outlook;
+use crate::follower::Follower;
+use crate::who::Caller;
+use crate::{select, views};
+use axum::extract::rejection::{JsonRejection, QueryRejection};
+use axum::extract::{Path, Query, State};
+use axum::http::StatusCode;
+use axum::{Extension, Json};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use std::time::Duration;
+use warpyard_api::job::{ReadOptions, read_value};
+use warpyard_api::problem::{Problem, code};
+use warpyard_api::quantity::Micros;
+use warpyard_api::wire::{Adopt, ClaimRequest, ClaimState, ClaimView, Extend};
+use warpyard_core::cluster::{Job, Phase};
+use warpyard_core::command::Target;
+use warpyard_core::spec::{Claim, Held, JobSpec};
+use warpyard_core::{Command, DeviceId, JobId, Span, TaskId, WorkerId};
+use warpyard_worker::hold::held;
+use warpyard_worker::people::{Person, owner_of};
+use warpyard_worker::probe::visible_env;
+
+/// How long a holder may be silent unless it says.
+const LEASE: Span = Span(60_000_000);
+
+/// How long one request waits for a grant at most.
+const LONGEST_POLL: Duration = Duration::from_secs(30);
+
+type Answer = Result<Json<ClaimView>, Refusal>;
+
+pub(super) async fn make(
+    State(app): Shared,
+    Extension(who): By,
+    body: Result<Json<ClaimRequest>, JsonRejection>,
+) -> Result<(StatusCode, Json<ClaimView>), Refusal> {
+    let Json(ClaimRequest { mut needs, user, pid, lease, lasts }) = body?;
+    let user = who.submits_for(user)?;
+    app.must_have_account(&user)?;
+    let process = pid.map(|pid| process_of(&who, pid)).transpose()?;
+    let claim = Claim { process, lease: lease.map_or(LEASE, |l| Span(l.0)), lasts: lasts.map(|l| Span(l.0)) };
+    needs.entry("name").or_insert_with(|| "claim".into());
+    needs.entry("gpus").or_insert_with(|| 1.into());
+    // A document needs a command; a claim runs none.
+    if needs.insert("command".into(), serde_json::json!(["claim"])).is_some() {
+        return Err(Problem::new(code::UNKNOWN_FIELD, "needs.command", "a claim runs no command").into());
+    }
+    let read = read_value(&needs.into(), ReadOptions { default_name: None, accept_user: false })?;
+    let spec = app.live.read(move |f| convert::job_spec(f.cluster(), &read.doc, &Defaults::default()));
+    let spec = claiming(spec.await??, claim);
+    let answer = app.live.command(Command::Submit { user, env: None, spec }).await?;
+    let job = answer.job.ok_or_else(|| Refusal::internal("a claim made no job"))?;
+    view(&app, &who, job).await.map(|Json(view)| (StatusCode::CREATED, Json(view)))
+}
+
+/// A job that runs nothing and holds devices.
+fn claiming(mut spec: JobSpec, claim: Claim) -> JobSpec {
+    for task in &mut spec.tasks {
+        task.command.clear();
+        task.claim = Some(claim);
+        // What it is for decides when it ends.
+        task.timeout = None;
+        task.expected = task.expected.or(claim.lasts);
+    }
+    spec
+}
+
+/// The process a claim is for: one that is there, and the caller's own.
+fn process_of(who: &Caller, pid: i32) -> Result<Held, Refusal> {
+    let unknown = || Problem::new(code::BAD_REQUEST, "pid", format!("there is no process {pid} here"));
+    let owner = owner_of(pid).ok_or_else(unknown)?;
+    if let Caller::Account { person, admin: false, .. } = who
+        && owner != person.uid
+    {
+        return Err(Refusal::new(403, code::NOT_YOURS, format!("process {pid} is not yours")));
+    }
+    Ok(held(pid).ok_or_else(unknown)?)
+}
+
+pub(super) async fn adopt(
+    State(app): Shared,
+    Extension(who): By,
+    body: Result<Json<Adopt>, JsonRejection>,
+) -> Result<(StatusCode, Json<ClaimView>), Refusal> {
+    let Json(Adopt { pid }) = body?;
+    let process = process_of(&who, pid)?;
+    let uid = owner_of(pid).unwrap_or_default();
+    let user = Person::of_uid(uid).ok().flatten().map_or_else(|| uid.to_string(), |p| p.name);
+    app.must_have_account(&user)?;
+    let uuids = app.devices_used_by(process);
+    let find = move |f: &mut Follower| {
+        let used = |(id, worker): (WorkerId, &warpyard_core::cluster::Worker)| {
+            let known = worker.info.devices.iter().enumerate().filter(|(_, d)| uuids.contains(&d.uuid));
+            known.map(|(index, _)| DeviceId { worker: id, index: index as u16 }).collect::<Vec<_>>()
+        };
+        f.cluster().workers().map(used).find(|found| !found.is_empty()).unwrap_or_default()
+    };
+    let devices = app.live.read(find).await?;
+    let document = serde_json::json!({"name": "adopted", "gpus": devices.len().max(1), "command": ["claim"]});
+    let read = read_value(&document, ReadOptions { default_name: None, accept_user: false })?;
+    let spec = app.live.read(move |f| convert::job_spec(f.cluster(), &read.doc, &Defaults::default()));
+    let claim = Claim { process: Some(process), lease: LEASE, lasts: None };
+    let spec = claiming(spec.await??, claim);
+    let answer = app.live.command(Command::Adopt { user, spec, devices }).await?;
+    let job = answer.job.ok_or_else(|| Refusal::internal("a claim made no job"))?;
+    view(&app, &who, job).await.map(|Json(view)| (StatusCode::CREATED, Json(view)))
+}
+
+pub(super) async fn list(State(app): Shared, Extension(who): By) -> Result<Json<Vec<ClaimView>>, Refusal> {
+    let hidden = app.private();
+    let owner = who.clone();
+    let claims = move |f: &mut Follower| {
+        let open = f.cluster().jobs().iter().filter(|j| j.spec.claim().is_some() && j.finished.is_none());
+        open.filter(|j| !hidden || owner.owns(&j.user)).map(|j| j.id).collect::<Vec<_>>()
+    };
+    let mut views = Vec::new();
+    for job in app.live.read(claims).await? {
+        views.push(view(&app, &who, job).await?.0);
+    }
+    Ok(Json(views))
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ShowQuery {
+    wait: Option<String>,
+    timeout: Option<Micros>,
+}
+
+/// A claim; asked by its holder, that also says that they are still there.
+pub(super) async fn show(
+    State(app): Shared,
+    Extension(who): By,
+    Path(id): Path<String>,
+    query: Result<Query<ShowQuery>, QueryRejection>,
+) -> Answer {
+    let Query(ShowQuery { wait, timeout }) = query?;
+    let job = find(&app, &who, &id).await?;
+    match wait.as_deref() {
+        None => {}
+        Some("granted") => {
+            app.live.command(Command::Heard(job)).await?;
+            app.heard(job);
+            let longest = timeout.map_or(LONGEST_POLL, |t| Duration::from_micros(t.0)).min(LONGEST_POLL);
+            let _still_waiting = tokio::time::timeout(longest, granted(&app, job)).await;
+        }
+        Some(_) => {
+            return Err(Problem::new(code::BAD_REQUEST, "wait", "one can wait for 'granted' only").into());
+        }
+    }
+    view(&app, &who, job).await
+}
+
+/// Waits until a claim has its devices, or is over.
+async fn granted(app: &App, job: JobId) -> Result<(), Refusal> {
+    let mut changes = app.notices.listen();
+    let waits = move |f: &mut Follower| f.cluster().job(job).is_some_and(|j| state(j) == ClaimState::Waiting);
+    while app.live.read(waits).await? {
+        changes.changed().await;
+    }
+    Ok(())
+}
+
+pub(super) async fn heartbeat(State(app): Shared, Extension(who): By, Path(id): Path<String>) -> Answer {
+    let job = find(&app, &who, &id).await?;
+    app.live.command(Command::Heard(job)).await?;
+    app.heard(job);
+    view(&app, &who, job).await
+}
+
+pub(super) async fn release(State(app): Shared, Extension(who): By, Path(id): Path<String>) -> Answer {
+    let job = find(&app, &who, &id).await?;
+    app.live.command(Command::Cancel(Target::Job(job))).await?;
+    view(&app, &who, job).await
+}
+
+pub(super) async fn extend(
+    State(app): Shared,
+    Extension(who): By,
+    Path(id): Path<String>,
+    body: Result<Json<Extend>, JsonRejection>,
+) -> Answer {
+    let by = Span(body?.0.by.0);
+    let job = find(&app, &who, &id).await?;
+    app.live.command(Command::Extend { job, by }).await?;
+    view(&app, &who, job).await
+}
+
+/// A claim of the caller's.
+async fn find(app: &App, who: &Caller, id: &str) -> Result<JobId, Refusal> {
+    let selector = select::parse(id)?;
+    let look = move |f: &mut Follower| {
+        let job = select::job_number(f.cluster(), &selector)?;
+        match f.cluster().job(job) {
+            Some(found) if found.spec.claim().is_some() => Ok((job, found.user.clone())),
+            _ => Err(Problem::new(code::UNKNOWN_JOB, "", format!("there is no claim {job}"))
+                .with_help("`warpyard claims` lists them")),
+        }
+    };
+    let (job, user) = app.live.read(look).await??;
+    who.must_own(&user, "change it")?;
+    Ok(job)
+}
+
+async fn view(app: &App, who: &Caller, id: JobId) -> Answer {
+    let look = move |f: &mut Follower| {
+        let job = f.cluster().job(id).cloned()?;
+        let waits = state(&job) == ClaimState::Waiting;
+        let line = if waits { f.policy().line(f.cluster().view(), 10_000, system_now()) } else { vec![] };
+        let position = line.iter().position(|t| t.job == id).map(|at| at as u64 + 1);
+        let view = described(f, &job, position);
+        let uuids = uuids_of(f, &job);
+        Some((view, uuids, waits.then(|| Outlook::of(f, system_now()))))
+    };
+    let Some((mut view, uuids, outlook)) = app.live.read(look).await? else {
+        return Err(select::unknown_job(id.0).into());
+    };
+    view.last_heard_at = match view.state {
+        ClaimState::Held if view.pid.is_some() => Some(views::time(system_now())),
+        _ => app.last_heard(id).map(views::time),
+    };
+    if who.owns(&view.user) && view.state == ClaimState::Held {
+        view.env = app.visible(&uuids);
+    }
+    if let Some(outlook) = outlook {
+        let task = TaskId { job: id, node: 0, index: 0 };
+        let starts = tokio::task::spawn_blocking(move || outlook.starts(&[task])).await;
+        view.expected_start = starts.map_err(Refusal::internal)?.remove(&task);
+    }
+    Ok(Json(view))
+}
+
+fn described(f: &Follower, job: &Job, position: Option<u64>) -> ClaimView {
+    let task = TaskId { job: job.id, node: 0, index: 0 };
+    let placement = f.cluster().view().attempt(task).map(|(a, _)| a.placement.clone());
+    let devices = placement.map_or_else(Vec::new, |p| {
+        let worker = f.cluster().view().worker_name(p.worker);
+        p.devices.iter().map(|(index, _)| format!("{worker}/{index}")).collect()
+    });
+    ClaimView {
+        claim: job.id.to_string(),
+        name: job.spec.name.clone(),
+        user: job.user.clone(),
+        state: state(job),
+        gpus: job.spec.tasks.first().map_or(0, |t| u32::from(t.needs.gpus)),
+        devices,
+        env: Default::default(),
+        pid: job.spec.claim().and_then(|c| c.process).map(|p| p.pid),
+        registered_at: views::time(job.submitted),
+        last_heard_at: None,
+        until: job.until.map(views::time),
+        position,
+        expected_start: None,
+        why: (state(job) == ClaimState::Waiting).then(|| crate::why::of_job(f.cluster(), job)).flatten(),
+    }
+}
+
+fn uuids_of(f: &Follower, job: &Job) -> Vec<String> {
+    let task = TaskId { job: job.id, node: 0, index: 0 };
+    let Some((attempt, _)) = f.cluster().view().attempt(task) else { return vec![] };
+    let Some(worker) = f.cluster().worker(attempt.placement.worker) else { return vec![] };
+    let uuid = |&(i, _): &(u16, _)| worker.info.devices[usize::from(i)].uuid.clone();
+    attempt.placement.devices.iter().map(uuid).collect()
+}
+
+fn state(job: &Job) -> ClaimState {
+    let live = job.nodes.first().and_then(|node| node.live.values().next());
+    match live.map(|live| &live.phase) {
+        _ if job.finished.is_some() => ClaimState::Ended,
+        // A place is a grant once the worker holds it.
+        None | Some(Phase::Ready { .. } | Phase::Placed(_)) => ClaimState::Waiting,
+        Some(Phase::Running(_) | Phase::Paused(_)) => ClaimState::Held,
+        Some(Phase::Stopping { .. }) => ClaimState::Ending,
+    }
+}
+
+impl App {
+    /// The variables that show a program just these devices.
+    fn visible(&self, uuids: &[String]) -> std::collections::BTreeMap<String, String> {
+        let Some(watched) = &self.watched else { return Default::default() };
+        let watched = watched.lock().expect("nobody panics while looking at devices");
+        let gpus: Vec<_> = watched.gpus().iter().filter(|g| uuids.contains(&g.uuid)).collect();
+        visible_env(&gpus, watched.vendor()).into_iter().collect()
+    }
+
+    /// The devices a process or one of its descendants is on.
+    fn devices_used_by(&self, process: Held) -> Vec<String> {
+        let Some(watched) = &self.watched else { return vec![] };
+        let watched = watched.lock().expect("nobody panics while looking at devices");
+        let family = warpyard_worker::hold::family(process);
+        let uses = |uuid: &str| {
+            let reading = watched.reading(uuid);
+            reading.is_some_and(|r| r.processes.iter().any(|p| family.contains(&p.pid)))
+        };
+        watched.gpus().iter().filter(|g| uses(&g.uuid)).map(|g| g.uuid.clone()).collect()
+    }
+}

@@ -1,0 +1,219 @@
+//! `claim`, `claims`, `extend`, `adopt`: devices for work that the server does not start.
+
+use crate::context::Context;
+use crate::exit::Exit;
+use crate::show;
+use crate::wrong::Wrong;
+use anyhow::Context as _;
+use clap::Args;
+use serde_json::{Map, Value, json};
+use std::io::{self, IsTerminal};
+use std::os::unix::process::{CommandExt, parent_id};
+use std::process::Command;
+use warpyard_api::client::Client;
+use warpyard_api::quantity::Micros;
+use warpyard_api::text::shown;
+use warpyard_api::wire::{ClaimRequest, ClaimState, ClaimView};
+
+/// How long the server may miss us while we wait: we ask again well within it.
+const LEASE: Micros = Micros(60_000_000);
+
+/// Arguments of `claim`.
+#[derive(Debug, Args)]
+pub(crate) struct Claim {
+    /// How many GPUs, or which: 2, or 0,2
+    #[arg(long, value_name = "N|I,J", default_value = "1")]
+    gpus: String,
+    /// Memory on each GPU, such as 6GiB; the device may then be shared
+    #[arg(long, value_name = "SIZE")]
+    gpu_memory: Option<String>,
+    /// Acceptable types of GPU
+    #[arg(long, value_name = "TYPE", value_delimiter = ',')]
+    gpu_type: Vec<String>,
+    /// Devices it would rather have
+    #[arg(long, value_name = "DEVICE", value_delimiter = ',')]
+    prefer: Vec<String>,
+    /// Wait for the preferred devices only (queue), or take others when they are busy (schedule)
+    #[arg(long, value_name = "MODE", value_parser = ["schedule", "queue"])]
+    wait_mode: Option<String>,
+    /// How urgent it is; a larger number is more urgent [default: 0]
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    priority: Option<i64>,
+    /// What it is called [default: the program's name]
+    #[arg(long)]
+    name: Option<String>,
+    /// How long it lasts once granted, such as 2h; `extend` adds to it [default: as long as the process]
+    #[arg(long = "for", value_name = "TIME")]
+    lasts: Option<Micros>,
+    /// Print what to set for this shell, which then holds the claim: eval "$(warpyard claim --export)"
+    #[arg(long, conflicts_with = "command")]
+    export: bool,
+    /// The process whose end ends the claim [default: the command, or the shell]
+    #[arg(long, value_name = "PID", conflicts_with = "command")]
+    pid: Option<i32>,
+    /// What to run here once the devices are granted
+    #[arg(last = true, value_name = "COMMAND")]
+    command: Vec<String>,
+}
+
+impl Claim {
+    pub(crate) fn run(self, context: &Context) -> anyhow::Result<Exit> {
+        if self.command.is_empty() && !self.export && self.pid.is_none() {
+            return Err(Wrong::NothingToClaimFor.into());
+        }
+        let client = context.client()?;
+        // A command takes the place of this very process, and so keeps its number.
+        let own = std::process::id() as i32;
+        let pid = self.pid.unwrap_or(if self.export { parent_id() as i32 } else { own });
+        let claim = client.claim(&self.request(pid))?;
+        let granted = wait(&client, claim)?;
+        if self.export {
+            return Ok(context.print(&exports(&granted)).map(|()| Exit::Fine)?);
+        }
+        let Some((program, arguments)) = self.command.split_first() else {
+            return context.answer(&granted, |granted, screen| {
+                show::claims::table(std::slice::from_ref(granted), screen)
+            });
+        };
+        if io::stderr().is_terminal() {
+            eprintln!("claim {}: {}", granted.claim, granted.devices.join(", "));
+        }
+        let failed = Command::new(program).args(arguments).envs(&granted.env).exec();
+        // Still here, so there is nothing to hold devices for.
+        let _ends_with_us_anyway = client.claim_release(&granted.claim);
+        Err(failed).with_context(|| format!("cannot run {}", shown(program)))
+    }
+
+    fn request(&self, pid: i32) -> ClaimRequest {
+        let mut needs = Map::new();
+        let mut give = |field: &str, value: Option<Value>| {
+            if let Some(value) = value {
+                needs.insert(field.to_owned(), value);
+            }
+        };
+        let listed: Vec<&str> = self.gpus.split(',').collect();
+        let (count, named) = match &listed[..] {
+            [one] => (one.parse::<u64>().map_or_else(|_| json!(one), |n| json!(n)), vec![]),
+            several => (json!(several.len()), several.iter().map(|d| device(d)).collect()),
+        };
+        give("gpus", Some(count));
+        let preferred: Vec<Value> = named.into_iter().chain(self.prefer.iter().map(|d| device(d))).collect();
+        give("gpu_preferred", (!preferred.is_empty()).then(|| json!(preferred)));
+        give("gpu_memory", self.gpu_memory.as_ref().map(|m| json!(m)));
+        give("gpu_type", (!self.gpu_type.is_empty()).then(|| json!(self.gpu_type)));
+        give("wait_mode", self.wait_mode.as_ref().map(|m| json!(m)));
+        give("priority", self.priority.map(|p| json!(p)));
+        let program = self.command.first().and_then(|program| program.rsplit('/').next());
+        let name = self.name.as_deref().or(program).unwrap_or("shell");
+        give("name", Some(json!(name)));
+        ClaimRequest { needs, user: None, pid: Some(pid), lease: Some(LEASE), lasts: self.lasts }
+    }
+}
+
+/// A number alone is a number in a document too.
+fn device(text: &str) -> Value {
+    text.parse::<u32>().map_or_else(|_| json!(text), |index| json!(index))
+}
+
+/// Waits for the devices; says once why that takes a while.
+fn wait(client: &Client, mut claim: ClaimView) -> anyhow::Result<ClaimView> {
+    let mut told = !io::stderr().is_terminal();
+    loop {
+        match claim.state {
+            ClaimState::Held => return Ok(claim),
+            ClaimState::Ending | ClaimState::Ended => return Err(Wrong::ClaimEnded(claim.claim).into()),
+            ClaimState::Waiting => {}
+        }
+        if !told && let Some(why) = &claim.why {
+            eprintln!("claim {0} waits: {1}; `warpyard why {0}` says more", claim.claim, shown(why));
+            told = true;
+        }
+        claim = client.claim_granted(&claim.claim)?;
+    }
+}
+
+/// What a shell sets.
+fn exports(claim: &ClaimView) -> String {
+    let mut out = String::new();
+    for (name, value) in claim
+        .env
+        .iter()
+        .map(|(n, v)| (n.as_str(), v.as_str()))
+        .chain([("WARPYARD_CLAIM", claim.claim.as_str())])
+    {
+        out += &format!("export {name}='{}'\n", value.replace('\'', r"'\''"));
+    }
+    out
+}
+
+/// Arguments of `claims`.
+#[derive(Debug, Args)]
+pub(crate) struct Claims {}
+
+impl Claims {
+    pub(crate) fn run(self, context: &Context) -> anyhow::Result<Exit> {
+        let claims = context.client()?.claims()?;
+        context.answer(claims.as_slice(), show::claims::table)
+    }
+}
+
+/// Arguments of `extend`.
+#[derive(Debug, Args)]
+pub(crate) struct Extend {
+    /// The claim
+    #[arg(value_name = "C")]
+    claim: String,
+    /// How much longer, such as 1h
+    #[arg(value_name = "TIME")]
+    by: Micros,
+}
+
+impl Extend {
+    pub(crate) fn run(self, context: &Context) -> anyhow::Result<Exit> {
+        let claim = context.client()?.claim_extend(&self.claim, self.by)?;
+        context.answer(&claim, |claim, screen| show::claims::table(std::slice::from_ref(claim), screen))
+    }
+}
+
+/// Arguments of `adopt`.
+#[derive(Debug, Args)]
+pub(crate) struct Adopt {
+    /// The process that uses GPUs without a claim
+    #[arg(value_name = "PID")]
+    pid: i32,
+}
+
+impl Adopt {
+    pub(crate) fn run(self, context: &Context) -> anyhow::Result<Exit> {
+        let claim = context.client()?.adopt(self.pid)?;
+        context.answer(&claim, |claim, screen| show::claims::table(std::slice::from_ref(claim), screen))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn claim(args: &[&str]) -> Claim {
+        use clap::FromArgMatches;
+        let matches =
+            Claim::augment_args(clap::Command::new("claim")).get_matches_from([&["claim"], args].concat());
+        Claim::from_arg_matches(&matches).expect("it is understood")
+    }
+
+    #[test]
+    fn gpus_are_counted_or_named() {
+        let needs = |args: &[&str]| Value::Object(claim(args).request(7).needs);
+        assert_eq!(needs(&["--gpus", "2", "--", "/usr/bin/jupyter"]), json!({"gpus": 2, "name": "jupyter"}));
+        let named = json!({"gpus": 2, "gpu_preferred": [0, 2], "wait_mode": "queue", "name": "shell"});
+        assert_eq!(needs(&["--gpus", "0,2", "--wait-mode", "queue", "--export"]), named);
+    }
+
+    #[test]
+    fn what_a_shell_is_told_to_set_cannot_break_out_of_its_quotes() {
+        let view = json!({"claim": "7", "name": "shell", "user": "ann", "state": "held", "gpus": 1,
+                          "env": {"CUDA_VISIBLE_DEVICES": "it's"}, "registered_at": "2026-01-01T00:00:00Z"});
+        let view: ClaimView = serde_json::from_value(view).expect("a claim");
+        assert_eq!(exports(&view), "export CUDA_VISIBLE_DEVICES='it'\\''s'\nexport WARPYARD_CLAIM='7'\n");
+    }
+}
