@@ -29,6 +29,10 @@ pub struct Report {
 /// Everything a worker should have.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Assignments {
+    /// How many events the server knew of when it said so: a worker that has heard a later word ignores an earlier one,
+    /// which may only be late. Told is what is kept, so no server that starts again counts back.
+    #[serde(default)]
+    pub as_of: u64,
     /// Its attempts.
     pub attempts: Vec<Assignment>,
 }
@@ -115,7 +119,7 @@ impl Cluster {
                 work: if d.started { None } else { self.work(d.attempt).map(Arc::new) },
             }
         });
-        Assignments { attempts: attempts.collect() }
+        Assignments { as_of: self.seq(), attempts: attempts.collect() }
     }
 
     fn work(&self, id: AttemptId) -> Option<Work> {

@@ -3,6 +3,7 @@
 
 use crate::cluster::{Desired, Want};
 use crate::ids::AttemptId;
+use crate::time::Span;
 use std::collections::BTreeMap;
 
 /// What a worker has of an attempt.
@@ -37,6 +38,12 @@ pub enum Action {
     Forget(AttemptId),
 }
 
+/// How long a worker with a lease bears the server's silence: then it ends what may run elsewhere, so that it is gone
+/// when the lease lapses and the server gives it up.
+pub fn patience(lease: Span) -> Span {
+    Span(lease.0 * 2 / 3)
+}
+
 /// What to do, given what the server wants and what there is.
 pub fn reconcile(desired: &[Desired], local: &BTreeMap<AttemptId, Local>) -> Vec<Action> {
     let mut actions = Vec::new();
@@ -54,12 +61,33 @@ pub fn reconcile(desired: &[Desired], local: &BTreeMap<AttemptId, Local>) -> Vec
             (Some(_), _) => {}
         }
     }
+    // What the server gave up and what is still here may be on the devices that something new was given.
+    let unwanted = |id: &AttemptId| wanted.binary_search_by_key(id, |&(attempt, _)| attempt).is_err();
+    let lingers = local.iter().any(|(id, is)| *is != Local::Over && unwanted(id));
     for d in desired.iter().filter(|d| !local.contains_key(&d.attempt)) {
-        actions.push(match d.want {
-            _ if d.started => Action::ReportLost(d.attempt),
-            Want::Stop => Action::ReportStopped(d.attempt),
-            Want::Run | Want::Freeze => Action::Launch(d.attempt),
-        });
+        match d.want {
+            _ if d.started => actions.push(Action::ReportLost(d.attempt)),
+            Want::Stop => actions.push(Action::ReportStopped(d.attempt)),
+            Want::Run | Want::Freeze if lingers => {}
+            Want::Run | Want::Freeze => actions.push(Action::Launch(d.attempt)),
+        }
     }
     actions
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ids::{JobId, TaskId};
+
+    #[test]
+    fn nothing_begins_while_what_was_given_up_still_runs() {
+        let [old, new] = [1, 2].map(|job| TaskId { job: JobId(job), node: 0, index: 0 }.attempt(1));
+        let desired = [Desired { attempt: new, started: false, want: Want::Run }];
+        let having = |is| BTreeMap::from([(old, is)]);
+        for is in [Local::Beginning, Local::Running, Local::Frozen] {
+            assert_eq!(reconcile(&desired, &having(is)), [Action::Stop(old)], "{is:?}");
+        }
+        assert_eq!(reconcile(&desired, &having(Local::Over)), [Action::Forget(old), Action::Launch(new)]);
+    }
 }

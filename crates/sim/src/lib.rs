@@ -4,11 +4,13 @@
 //! by the worker's own `reconcile`, and a store in memory. It has no scheduling code of its own. Around it: what is
 //! simulated ([`workload`]), what came out ([`report`]), published tables ([`reproduce`]),
 //! and what really happened, simulated again ([`replay`]).
+//! [`faults`] is the same engine among failures of every kind.
 //! [`forecast()`] and [`sooner()`] are what the live server asks: when a task will start, and what would start it now.
 
 mod agenda;
 pub mod arrival;
 mod draw;
+pub mod faults;
 pub mod forecast;
 mod machine;
 mod process;

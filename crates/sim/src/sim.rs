@@ -14,6 +14,7 @@ use warpyard_core::command::Standing;
 use warpyard_core::engine::{Engine, Store, Turned};
 use warpyard_core::event::{Event, Then, What, WorkerInfo};
 use warpyard_core::pool::DeviceState;
+use warpyard_core::reconcile::patience;
 use warpyard_core::spec::AfterJob;
 use warpyard_core::{
     AttemptId, Cluster, Command, JobId, Policy, PolicyChoice, PolicyDef, Rejected, Span, TaskId, Time,
@@ -215,7 +216,7 @@ impl Sim {
     pub fn cut(&mut self, worker: WorkerId) {
         self.machines[worker.0 as usize].cut = Some(self.now);
         if let Some(lease) = self.lease(worker) {
-            self.put_off(self.now + Span(lease.0 * 2 / 3), Due::Alone(worker));
+            self.put_off(self.now + patience(lease), Due::Alone(worker));
         }
     }
 
@@ -362,7 +363,7 @@ impl Sim {
             Due::Alone(worker) => {
                 let lease = self.lease(worker).unwrap_or_default();
                 let machine = &mut self.machines[worker.0 as usize];
-                if machine.cut.is_some_and(|since| since + Span(lease.0 * 2 / 3) <= self.now) {
+                if machine.cut.is_some_and(|since| since + patience(lease) <= self.now) {
                     let agenda = &mut self.agenda;
                     machine.end_what_reruns(self.now, |at, id| agenda.enter(at, Due::Ring(worker, id)));
                 }

@@ -10,6 +10,7 @@ use warpyard_core::protocol::{Assignment, Assignments, Report, Standing, Work};
 use warpyard_core::{AttemptId, Span};
 use warpyard_worker::agent::{Agent, AgentHandle, DeviceRules, Link, Settings};
 use warpyard_worker::probe::{self, Choice, Places};
+use warpyard_worker::supervise::{AttemptDir, Want as CalledOff};
 
 /// Longer than anything here takes; a test that waits this long has failed.
 const FOR_EVER: Duration = Duration::from_secs(10);
@@ -82,7 +83,7 @@ fn assigned(script: Option<&str>) -> Assignments {
         devices: vec![],
         work: work.map(Arc::new),
     };
-    Assignments { attempts: vec![one] }
+    Assignments { as_of: 0, attempts: vec![one] }
 }
 
 /// The next that is told of the attempt.
@@ -143,4 +144,36 @@ fn an_end_it_finds_is_kept_until_the_server_knows_it() {
         assert!(is_success(&standing), "not lost: {standing:?}");
     }
     second.leave(true);
+}
+
+#[test]
+fn what_an_earlier_agent_called_off_runs_if_the_server_still_wants_it() {
+    let data = tempfile::tempdir().unwrap();
+    let (agent, told) = agent(data.path());
+    // As it is left by an agent that declined the attempt and died before the server heard of it.
+    let dir = data.path().join("attempts").join(attempt().to_string());
+    std::fs::create_dir_all(&dir).unwrap();
+    AttemptDir::new(dir).write_want(CalledOff::Stop { grace_ms: 0 }).unwrap();
+    agent.assign(assigned(Some("true")));
+    let end = std::iter::repeat_with(|| next(&told)).find(|standing| *standing != Standing::Running).unwrap();
+    assert!(is_success(&end), "{end:?}");
+    agent.leave(true);
+}
+
+#[test]
+fn an_earlier_word_that_comes_late_changes_nothing() {
+    let data = tempfile::tempdir().unwrap();
+    let gate = data.path().join("gate");
+    let (agent, told) = agent(data.path());
+    let wait = format!("until test -e {}; do sleep 0.01; done", gate.display());
+    agent.assign(Assignments { as_of: 7, ..assigned(Some(&wait)) });
+    assert_eq!(next(&told), Standing::Running);
+    agent.assign(Assignments { as_of: 6, attempts: vec![] });
+    for _ in 0..5 {
+        assert_eq!(next(&told), Standing::Running, "what is wanted was said later");
+    }
+    std::fs::write(gate, "").unwrap();
+    let end = std::iter::repeat_with(|| next(&told)).find(|standing| *standing != Standing::Running).unwrap();
+    assert!(is_success(&end), "{end:?}");
+    agent.leave(true);
 }

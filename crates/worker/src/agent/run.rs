@@ -181,8 +181,8 @@ pub struct Agent<L> {
     retired: VecDeque<AttemptId>,
     /// What changed since the last report.
     news: BTreeSet<AttemptId>,
-    /// Whether the server said anything yet: until then nobody knows what is wanted, or whose devices are in use.
-    heard: bool,
+    /// How much the server knew when it last spoke; until it did, nobody knows what is wanted, or whose devices are in use.
+    heard: Option<u64>,
     leaving: Option<(bool, Sender<()>)>,
 }
 
@@ -237,7 +237,7 @@ impl<L: Link + 'static> Agent<L> {
             mine: BTreeMap::new(),
             retired: VecDeque::new(),
             news: BTreeSet::new(),
-            heard: false,
+            heard: None,
             leaving: None,
         };
         agent.find_again(&attempts)?;
@@ -305,9 +305,10 @@ impl<L: Link + 'static> Agent<L> {
 
     fn take(&mut self, nudge: Nudge) {
         match nudge {
+            Nudge::Assigned(late) if Some(late.as_of) < self.heard => {}
             Nudge::Assigned(all) => {
+                self.heard = Some(all.as_of);
                 self.assigned = all.attempts.into_iter().map(|a| (a.attempt, a)).collect();
-                self.heard = true;
                 for (id, assignment) in &self.assigned {
                     if let Some(mine) = self.mine.get_mut(id) {
                         mine.uuids.clone_from(&assignment.devices);
@@ -329,7 +330,7 @@ impl<L: Link + 'static> Agent<L> {
         let desired: Vec<_> = match &self.leaving {
             Some((true, _)) => Vec::new(),
             // What an earlier agent left is not unwanted just because nobody has spoken yet.
-            _ if !self.heard => return,
+            _ if self.heard.is_none() => return,
             _ => self.assigned.values().map(Assignment::desired).collect(),
         };
         let local = self.mine.iter().map(|(&id, mine)| (id, mine.is.local())).collect();
@@ -399,6 +400,12 @@ impl<L: Link + 'static> Agent<L> {
         launch.log_cap_bytes = self.settings.log_cap;
         launch.poke = Some(self.poke.clone());
         let dir = AttemptDir::new(launch.dir.clone());
+        // An earlier agent may have called it off and died before the server heard of that.
+        if dir.want().is_ok_and(|want| matches!(want, Some(Want::Stop { .. })))
+            && let Err(e) = dir.write_want(Want::Run)
+        {
+            tell(format_args!("cannot say that attempt {id} is wanted again: {e}"));
+        }
         match self.spawner.launch(&launch) {
             Ok(delivery) => {
                 let is = Is::Beginning(Instant::now());
@@ -494,7 +501,7 @@ impl<L: Link + 'static> Agent<L> {
                 Err(e) => tell(format_args!("cannot start the spawner again: {e}")),
             }
         }
-        if self.heard {
+        if self.heard.is_some() {
             let ours = self.on_devices();
             self.lock().look(&ours);
         }

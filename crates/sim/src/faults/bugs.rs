@@ -1,0 +1,48 @@
+//! Deliberate mistakes, to know that the simulator finds such. They exist only in a build with the feature `bugs`, which
+//! nothing but the test of the simulator itself asks for.
+
+use super::disk::Disk;
+use warpyard_core::Cluster;
+
+/// A mistake made on purpose.
+#[cfg(feature = "bugs")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bug {
+    /// A report counts whichever attempt of its task it names.
+    SkipTheFence,
+    /// Callers, workers and watchers hear of events before the disk has them.
+    AnswerBeforeCommit,
+    /// What an ended attempt had is given back twice.
+    FreeTwice,
+}
+
+/// The mistake of a run; in any build without the feature, none.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Flaw {
+    #[cfg(feature = "bugs")]
+    pub(super) bug: Option<Bug>,
+}
+
+impl Flaw {
+    /// Puts the mistake into a state.
+    pub(super) fn infect(self, cluster: Cluster) -> Cluster {
+        #[cfg(feature = "bugs")]
+        return match self.bug {
+            Some(Bug::SkipTheFence) => cluster.with_bug(warpyard_core::cluster::Bug::SkipTheFence),
+            Some(Bug::FreeTwice) => cluster.with_bug(warpyard_core::cluster::Bug::FreeTwice),
+            Some(Bug::AnswerBeforeCommit) | None => cluster,
+        };
+        #[cfg(not(feature = "bugs"))]
+        cluster
+    }
+
+    /// Puts the mistake into a disk.
+    pub(super) fn infect_disk(self, disk: &mut Disk) {
+        #[cfg(feature = "bugs")]
+        {
+            disk.lazy = self.bug == Some(Bug::AnswerBeforeCommit);
+        }
+        #[cfg(not(feature = "bugs"))]
+        let _ = disk;
+    }
+}

@@ -1,0 +1,220 @@
+//! What must hold after every step, each rule a function of its own.
+
+use super::Broken;
+use super::ledger::{Ledger, broken};
+use super::machine::Machine;
+use std::collections::{BTreeMap, BTreeSet};
+use warpyard_core::cluster::Live;
+use warpyard_core::pool::{Charge, Placement};
+use warpyard_core::{AttemptId, Cluster, DeviceId, Policy, PolicyDef, TaskId, WorkerId};
+
+/// Rules of the state alone.
+pub(super) fn of_the_state(cluster: &Cluster) -> Result<(), Broken> {
+    let given = Given::count(cluster);
+    no_device_is_given_twice(cluster, &given)?;
+    the_pool_is_the_sum_of_the_placements(cluster, &given)?;
+    a_task_is_in_one_place(cluster, &given)?;
+    no_task_is_lost_or_gained(cluster)?;
+    what_is_derived_follows_from_the_rest(cluster)
+}
+
+/// What is given away, counted from the attempts themselves rather than from what the pool says.
+#[derive(Default)]
+struct Given {
+    whole: BTreeMap<DeviceId, u32>,
+    shares: BTreeMap<DeviceId, (u32, u64)>,
+    hosts: BTreeMap<WorkerId, (u32, u64)>,
+    tasks: BTreeMap<WorkerId, BTreeSet<TaskId>>,
+}
+
+impl Given {
+    fn count(cluster: &Cluster) -> Given {
+        let mut given = Given::default();
+        for (task, live) in under_way(cluster) {
+            let Some(attempt) = live.attempt() else { continue };
+            given.add(task, &attempt.placement);
+        }
+        given
+    }
+
+    fn add(&mut self, task: TaskId, placement: &Placement) {
+        let host = self.hosts.entry(placement.worker).or_default();
+        *host = (host.0 + placement.cpus, host.1 + placement.memory);
+        self.tasks.entry(placement.worker).or_default().insert(task);
+        for (device, &(_, charge)) in placement.device_ids().zip(&placement.devices) {
+            match charge {
+                Charge::Whole => *self.whole.entry(device).or_default() += 1,
+                Charge::Share(bytes) => {
+                    let shares = self.shares.entry(device).or_default();
+                    *shares = (shares.0 + 1, shares.1 + bytes);
+                }
+            }
+        }
+    }
+
+    fn of(&self, device: DeviceId) -> (u32, u32, u64) {
+        let (shares, bytes) = self.shares.get(&device).copied().unwrap_or_default();
+        (self.whole.get(&device).copied().unwrap_or_default(), shares, bytes)
+    }
+}
+
+fn under_way(cluster: &Cluster) -> impl Iterator<Item = (TaskId, &Live)> + '_ {
+    cluster.jobs().iter().flat_map(|job| {
+        job.nodes.iter().enumerate().flat_map(move |(n, node)| {
+            let task = move |index| TaskId { job: job.id, node: n as u32, index };
+            node.live.iter().map(move |(&index, live)| (task(index), &**live))
+        })
+    })
+}
+
+fn no_device_is_given_twice(cluster: &Cluster, given: &Given) -> Result<(), Broken> {
+    for (worker, w) in cluster.workers() {
+        for (index, info) in w.info.devices.iter().enumerate() {
+            let device = DeviceId { worker, index: index as u16 };
+            let (whole, shares, bytes) = given.of(device);
+            let fits = whole + u32::from(shares > 0) <= 1 && bytes <= info.budget;
+            if !fits && !info.overcommit {
+                return broken("no device is given twice", || {
+                    format!("{device} is given whole {whole} times and in {shares} shares of {bytes} bytes")
+                });
+            }
+        }
+        let (cpus, memory) = given.hosts.get(&worker).copied().unwrap_or_default();
+        if cpus > w.info.cpus || memory > w.info.memory {
+            return broken("no device is given twice", || {
+                format!(
+                    "{worker} gives {cpus} of {} processors, {memory} of {} bytes",
+                    w.info.cpus, w.info.memory
+                )
+            });
+        }
+    }
+    Ok(())
+}
+
+fn the_pool_is_the_sum_of_the_placements(cluster: &Cluster, given: &Given) -> Result<(), Broken> {
+    const RULE: &str = "the pool is the sum of the placements";
+    for (worker, w) in cluster.workers() {
+        let Some(pool) = cluster.pool().worker(worker) else {
+            return broken(RULE, || format!("{worker} is not in the pool"));
+        };
+        let (cpus, memory) = given.hosts.get(&worker).copied().unwrap_or_default();
+        let left = (pool.cpus_free(), pool.memory_free());
+        if left != (w.info.cpus - cpus, w.info.memory - memory) {
+            return broken(RULE, || format!("{worker} has {left:?} left, but gave {:?}", (cpus, memory)));
+        }
+        for (index, _, used) in pool.devices() {
+            let device = DeviceId { worker, index };
+            let (whole, shares, bytes) = given.of(device);
+            if (used.attempts(), used.shared_bytes()) != (whole + shares, bytes) {
+                return broken(RULE, || {
+                    format!(
+                        "{device} counts {used:?}, but gave {whole} whole and {shares} shares of {bytes} bytes"
+                    )
+                });
+            }
+        }
+    }
+    Ok(())
+}
+
+fn a_task_is_in_one_place(cluster: &Cluster, given: &Given) -> Result<(), Broken> {
+    for (worker, w) in cluster.workers() {
+        let counted = given.tasks.get(&worker);
+        let same = counted.map_or(w.tasks().is_empty(), |tasks| tasks == w.tasks());
+        if !same {
+            return broken("a task is in one place", || {
+                format!("{worker} lists {:?}, but has {counted:?}", w.tasks())
+            });
+        }
+    }
+    Ok(())
+}
+
+fn no_task_is_lost_or_gained(cluster: &Cluster) -> Result<(), Broken> {
+    for job in cluster.jobs().iter() {
+        for (n, node) in job.nodes.iter().enumerate() {
+            let total = node.fresh.len() + node.live.len() as u64 + node.done.total();
+            if total != u64::from(job.spec.tasks[n].len()) {
+                return broken("no task is lost or gained", || format!("job {} node {n}: {node:?}", job.id));
+            }
+        }
+        let over = job.nodes.iter().all(|n| n.is_done());
+        if over != job.finished.is_some() {
+            return broken("a job is over when its tasks are", || format!("job {}: {over}", job.id));
+        }
+    }
+    Ok(())
+}
+
+fn what_is_derived_follows_from_the_rest(cluster: &Cluster) -> Result<(), Broken> {
+    same("what is derived follows from the rest", cluster, &cluster.clone().restored())
+}
+
+/// Two states are the same; if not, shows the first place where they differ rather than both whole.
+pub(super) fn same(rule: &'static str, a: &Cluster, b: &Cluster) -> Result<(), Broken> {
+    if a == b {
+        return Ok(());
+    }
+    let (a, b) = (format!("{a:?}"), format!("{b:?}"));
+    let at = a.bytes().zip(b.bytes()).take_while(|(x, y)| x == y).count();
+    let near = |s: &str| s.chars().skip(at.saturating_sub(120)).take(240).collect::<String>();
+    broken(rule, || format!("they differ:\n    {}\n    {}", near(&a), near(&b)))
+}
+
+/// A policy built afresh lines tasks up as the one that lived through the events does, and says why each waits.
+pub(super) fn a_fresh_policy_sees_the_same(
+    cluster: &Cluster,
+    lived: &dyn Policy,
+    policies: &[PolicyDef],
+    now: warpyard_core::Time,
+) -> Result<(), Broken> {
+    let mut fresh = PolicyDef::build_from(policies, cluster.policy()).expect("it is in force");
+    fresh.observe(cluster.view(), &warpyard_core::Effects::default());
+    let lines = [&*fresh, lived].map(|policy| policy.line(cluster.view(), 1000));
+    if lines[0] != lines[1] {
+        return broken("a fresh policy sees the same", || {
+            format!("{}: afresh {:?}, lived {:?}", cluster.policy(), lines[0], lines[1])
+        });
+    }
+    for task in lines[1].iter().take(5) {
+        let _asked = lived.explain(cluster.view(), *task, now);
+    }
+    Ok(())
+}
+
+/// Rules of what is really there.
+pub(super) fn of_the_machines(machines: &[Machine], ledger: &Ledger, truth: &Cluster) -> Result<(), Broken> {
+    a_task_has_one_process(machines, ledger)?;
+    machines.iter().try_for_each(|machine| no_device_is_used_twice(machine, ledger, truth))
+}
+
+fn a_task_has_one_process(machines: &[Machine], ledger: &Ledger) -> Result<(), Broken> {
+    let mut seen: BTreeMap<TaskId, AttemptId> = BTreeMap::new();
+    let all = machines.iter().flat_map(Machine::processes);
+    for attempt in all.filter(|a| !ledger.is_stray(*a)) {
+        if let Some(other) = seen.insert(attempt.task, attempt) {
+            return broken("a task has one process", || format!("{other} and {attempt} both run"));
+        }
+    }
+    Ok(())
+}
+
+fn no_device_is_used_twice(machine: &Machine, ledger: &Ledger, truth: &Cluster) -> Result<(), Broken> {
+    let mut given = Given::default();
+    let mut on: BTreeMap<DeviceId, Vec<AttemptId>> = BTreeMap::new();
+    for attempt in machine.processes() {
+        let Some(placement) = ledger.placement(attempt) else { continue };
+        given.add(attempt.task, placement);
+        placement.device_ids().for_each(|device| on.entry(device).or_default().push(attempt));
+    }
+    for (device, attempts) in on {
+        let (whole, shares, bytes) = given.of(device);
+        let budget =
+            truth.worker(device.worker).map_or(0, |w| w.info.devices[usize::from(device.index)].budget);
+        if whole + u32::from(shares > 0) > 1 || bytes > budget {
+            return broken("no device is used twice", || format!("{attempts:?} are all on {device}"));
+        }
+    }
+    Ok(())
+}

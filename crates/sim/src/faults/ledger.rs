@@ -1,0 +1,189 @@
+//! What was kept, event by event, beside what really happened: enough to tell whether the one is true of the other.
+
+use super::Broken;
+use std::collections::{BTreeMap, BTreeSet};
+use warpyard_core::event::{How, Outcome, StopWhy, Then};
+use warpyard_core::pool::Placement;
+use warpyard_core::spec::AfterNode;
+use warpyard_core::{AttemptId, Cluster, Event, JobId, TaskId, TaskState, What};
+
+#[derive(Default)]
+pub(super) struct Ledger {
+    /// The latest attempt of each task and whether it has ended.
+    latest: BTreeMap<TaskId, (u32, bool)>,
+    placed: BTreeMap<AttemptId, Placement>,
+    /// On which machine, at which of its boots, an attempt's process began.
+    begun: BTreeMap<AttemptId, Vec<(usize, u32)>>,
+    /// How an attempt's processes ended.
+    ends: BTreeMap<AttemptId, Vec<How>>,
+    done: BTreeMap<TaskId, Outcome>,
+    /// Processes that outlived their attempt where nothing could be done about it: nobody watched over the lease, the
+    /// clock jumped, or the machine ran the attempt twice because it forgot the first time.
+    strays: BTreeSet<AttemptId>,
+    /// How many events there were.
+    pub(super) events: u64,
+}
+
+impl Ledger {
+    /// Learns of an event that is kept, before it is applied.
+    pub(super) fn learn(&mut self, before: &Cluster, event: &Event) -> Result<(), Broken> {
+        self.events += 1;
+        match &event.what {
+            What::Placed { attempt, placement } => {
+                self.attempts_are_numbered_one_after_another(*attempt)?;
+                dependencies_ended_first(before, attempt.task)?;
+                self.latest.insert(attempt.task, (attempt.number, false));
+                self.placed.insert(*attempt, placement.clone());
+            }
+            What::Started { attempt }
+            | What::PauseAsked { attempt, .. }
+            | What::Paused { attempt }
+            | What::ResumeAsked { attempt }
+            | What::Resumed { attempt }
+            | What::StopAsked { attempt, .. } => self.only_the_attempt_in_force_is_spoken_of(*attempt)?,
+            What::Ended { attempt, end, then } => {
+                self.only_the_attempt_in_force_is_spoken_of(*attempt)?;
+                only_what_was_cancelled_ends_cancelled(before, *attempt, *then)?;
+                self.an_end_is_one_that_happened(*attempt, &end.how)?;
+                self.latest.insert(attempt.task, (attempt.number, true));
+            }
+            What::Retried { job, .. } | What::JobForgotten { job } => self.forget_done(*job),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn attempts_are_numbered_one_after_another(&self, attempt: AttemptId) -> Result<(), Broken> {
+        match self.latest.get(&attempt.task) {
+            Some((_, false)) => {
+                broken("one attempt at a time", || format!("{attempt} placed beside another"))
+            }
+            Some((number, true)) if *number >= attempt.number => {
+                broken("attempts are numbered upwards", || format!("{attempt} placed after {number}"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn only_the_attempt_in_force_is_spoken_of(&self, attempt: AttemptId) -> Result<(), Broken> {
+        match self.latest.get(&attempt.task) {
+            Some(&(number, false)) if number == attempt.number => Ok(()),
+            latest => broken("attempts are fences", || {
+                format!("{attempt} changed something while {latest:?} (number, ended) is the latest")
+            }),
+        }
+    }
+
+    fn an_end_is_one_that_happened(&self, attempt: AttemptId, how: &How) -> Result<(), Broken> {
+        let of_a_process = matches!(how, How::Exited(_) | How::Signalled(_) | How::TimedOut);
+        let really = self.ends.get(&attempt).is_some_and(|ends| ends.contains(how));
+        if of_a_process && !really {
+            return broken("an end is one that happened", || {
+                format!("{attempt} ended by {how:?}, so it says")
+            });
+        }
+        Ok(())
+    }
+
+    fn forget_done(&mut self, job: JobId) {
+        self.done.retain(|task, _| task.job != job);
+    }
+
+    /// Done stays done, until someone asks for it again.
+    pub(super) fn done_stays_done(&mut self, after: &Cluster) -> Result<(), Broken> {
+        for (task, outcome) in &self.done {
+            let is = after.job(task.job).and_then(|j| j.nodes[task.node as usize].done.of(task.index));
+            if is != Some(*outcome) {
+                return broken("done stays done", || format!("{task:?} was {outcome:?} and is {is:?}"));
+            }
+        }
+        for job in after.jobs().iter() {
+            for (n, node) in job.nodes.iter().enumerate() {
+                for (&outcome, at) in &node.done.0 {
+                    let task = |index| TaskId { job: job.id, node: n as u32, index };
+                    self.done.extend(at.iter().map(|index| (task(index), outcome)));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// A process began.
+    pub(super) fn began(&mut self, attempt: AttemptId, machine: usize, boot: u32) -> Result<(), Broken> {
+        if !self.placed.contains_key(&attempt) {
+            return broken("nothing is said before it is kept", || {
+                format!("{attempt} began, and no event that was kept placed it")
+            });
+        }
+        let begun = self.begun.entry(attempt).or_default();
+        if begun.contains(&(machine, boot)) || begun.iter().any(|(m, _)| *m != machine) {
+            return broken("an attempt begins once", || {
+                format!("{attempt} began again on machine {machine}")
+            });
+        }
+        begun.push((machine, boot));
+        Ok(())
+    }
+
+    pub(super) fn ended(&mut self, attempt: AttemptId, how: How) {
+        self.ends.entry(attempt).or_default().push(how);
+        self.strays.remove(&attempt);
+    }
+
+    /// Whether the attempt is over, as far as was kept.
+    pub(super) fn is_over(&self, attempt: AttemptId) -> bool {
+        self.latest.get(&attempt.task).is_none_or(|&(number, over)| number != attempt.number || over)
+    }
+
+    /// Whether a machine ran an attempt more than once, having forgotten the first time.
+    pub(super) fn ran_twice(&self, attempt: AttemptId) -> bool {
+        self.begun.get(&attempt).is_some_and(|b| b.len() > 1)
+    }
+
+    pub(super) fn stray(&mut self, attempt: AttemptId) {
+        self.strays.insert(attempt);
+    }
+
+    pub(super) fn is_stray(&self, attempt: AttemptId) -> bool {
+        self.strays.contains(&attempt)
+    }
+
+    /// Where an attempt was placed.
+    pub(super) fn placement(&self, attempt: AttemptId) -> Option<&Placement> {
+        self.placed.get(&attempt)
+    }
+}
+
+fn dependencies_ended_first(before: &Cluster, task: TaskId) -> Result<(), Broken> {
+    let Some(job) = before.job(task.job) else {
+        return broken("what is placed is known", || format!("{task:?} has no job"));
+    };
+    let unmet = |dep: &&AfterNode| job.nodes[dep.node as usize].satisfies(dep.on) != Some(true);
+    let first_unmet = job.spec.tasks[task.node as usize].after.iter().find(unmet);
+    if let Some(dep) = first_unmet {
+        return broken("dependencies end first", || format!("{task:?} placed before {dep:?} was met"));
+    }
+    if !job.waiting.is_empty() {
+        return broken("dependencies end first", || format!("{task:?} placed while {:?}", job.waiting));
+    }
+    if job.held {
+        return broken("a held job starts nothing", || format!("{task:?} placed"));
+    }
+    Ok(())
+}
+
+fn only_what_was_cancelled_ends_cancelled(
+    before: &Cluster,
+    attempt: AttemptId,
+    then: Then,
+) -> Result<(), Broken> {
+    let asked = matches!(before.state(attempt.task), Some(TaskState::Stopping(_, StopWhy::Cancelled)));
+    if then == Then::Done(Outcome::Cancelled) && !asked {
+        return broken("only what was cancelled ends cancelled", || format!("nobody cancelled {attempt}"));
+    }
+    Ok(())
+}
+
+pub(super) fn broken<T>(rule: &'static str, what: impl FnOnce() -> String) -> Result<T, Broken> {
+    Err(Broken { rule, what: what() })
+}

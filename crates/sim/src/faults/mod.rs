@@ -1,0 +1,104 @@
+//! The fault simulator: the engine's own [`turn`](warpyard_core::engine::Engine::turn) and the worker's own
+//! [`reconcile`](warpyard_core::reconcile::reconcile) among lost, doubled and late messages, dying servers, agents and
+//! machines, torn writes, vanishing devices and jumping clocks. Only the store, the transport, devices and the clock are
+//! replaced. After every step all rules are checked; once the faults stop, everything must finish. One seed is one run,
+//! always the same.
+//!
+//! [`world`] takes the steps; [`machine`], [`disk`] and [`people`] are what it is made of; [`ledger`], [`promises`] and
+//! [`invariants`] are the rules.
+
+mod bugs;
+mod disk;
+mod invariants;
+mod ledger;
+mod level;
+mod machine;
+mod people;
+mod promises;
+mod server;
+mod story;
+mod trouble;
+mod world;
+
+#[cfg(feature = "bugs")]
+pub use bugs::Bug;
+pub use level::{Level, NoSuchLevel};
+
+use bugs::Flaw;
+use serde::Serialize;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use story::Story;
+use world::World;
+
+/// A run that held.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Held {
+    /// Steps taken, after each of which all rules were checked.
+    pub steps: u64,
+    /// Events kept.
+    pub events: u64,
+    /// Jobs that were accepted.
+    pub jobs: u64,
+    /// How often the server died and recovered.
+    pub restarts: u64,
+    /// Other troubles: agents and machines that died, cuts, devices, clocks.
+    pub troubles: u64,
+}
+
+/// A run in which a rule was broken.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Failure {
+    /// What the run was made from.
+    pub seed: u64,
+    /// After which step.
+    pub step: u64,
+    /// The rule.
+    pub rule: String,
+    /// What was seen instead.
+    pub what: String,
+    /// The last things that happened.
+    pub story: Vec<String>,
+}
+
+/// A rule that does not hold.
+#[derive(Debug)]
+struct Broken {
+    rule: &'static str,
+    what: String,
+}
+
+/// One run. Gives what was broken, with the story that led there.
+pub fn run(seed: u64, level: Level) -> Result<Held, Box<Failure>> {
+    run_flawed(seed, level, Flaw::default())
+}
+
+/// One run of a program with a mistake in it.
+#[cfg(feature = "bugs")]
+pub fn run_with(seed: u64, level: Level, bug: Bug) -> Result<Held, Box<Failure>> {
+    run_flawed(seed, level, Flaw { bug: Some(bug) })
+}
+
+fn run_flawed(seed: u64, level: Level, flaw: Flaw) -> Result<Held, Box<Failure>> {
+    attempt(seed, level, flaw, Story::default()).or_else(|silent| {
+        // The same again, told: lines are costly, and few runs fail.
+        let told = attempt(seed, level, flaw, Story::told());
+        Err(Box::new(told.err().unwrap_or(silent)))
+    })
+}
+
+fn attempt(seed: u64, level: Level, flaw: Flaw, story: Story) -> Result<Held, Failure> {
+    let mut world = World::new(seed, level, flaw, story);
+    let broken = match catch_unwind(AssertUnwindSafe(|| world.run())) {
+        Ok(Ok(held)) => return Ok(held),
+        Ok(Err(broken)) => broken,
+        Err(panic) => Broken { rule: "nothing asserted is false", what: said(&*panic) },
+    };
+    let (rule, what) = (broken.rule.to_owned(), broken.what);
+    Err(Failure { seed, step: world.step(), rule, what, story: world.story().lines() })
+}
+
+/// What a panic said.
+fn said(panic: &(dyn std::any::Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(|s| (*s).to_owned());
+    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "a panic".to_owned())
+}

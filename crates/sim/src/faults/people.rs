@@ -1,0 +1,207 @@
+//! People: the jobs they submit, what really happens when those run, and what else they ask for.
+
+use crate::arrival::{Course, Fate, Runs};
+use crate::random::Random;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use warpyard_core::command::Target;
+use warpyard_core::policy::Value;
+use warpyard_core::protocol::Assignment;
+use warpyard_core::spec::{
+    AfterJob, AfterNode, Array, JobSpec, Needs, On, OnLost, Preempt, TaskSpec, WaitMode,
+};
+use warpyard_core::{
+    AttemptId, Cluster, Command, DeviceId, JobId, NodeId, PolicyChoice, PolicyDef, Span, TaskId, WorkerId,
+};
+
+const GIB: u64 = 1 << 30;
+
+/// What people have asked for so far.
+pub(super) struct People {
+    seed: u64,
+    policies: &'static [PolicyDef],
+    /// Jobs by name: numbers are the server's, and one that it lost before it said it may be given again.
+    book: BTreeMap<String, (JobSpec, Runs)>,
+}
+
+/// What a supervisor must know of an attempt to run it, and what only fate knows.
+#[derive(Clone, Debug)]
+pub(super) struct Brief {
+    pub(super) fate: Fate,
+    pub(super) timeout: Option<Span>,
+    /// Whether it is ended when contact is lost.
+    pub(super) rerun: bool,
+    /// From being launched until it runs; never, if the launch is lost.
+    pub(super) begins_after: Option<Span>,
+    /// How long it takes to end when asked.
+    pub(super) dies_after: Span,
+}
+
+impl People {
+    pub(super) fn new(seed: u64, policies: &'static [PolicyDef]) -> People {
+        People { seed, policies, book: BTreeMap::new() }
+    }
+
+    /// How many jobs were thought of.
+    pub(super) fn jobs(&self) -> usize {
+        self.book.len()
+    }
+
+    /// What was asked for under a name.
+    pub(super) fn spec(&self, name: &str) -> Option<&JobSpec> {
+        self.book.get(name).map(|(spec, _)| spec)
+    }
+
+    /// What happens to an attempt.
+    pub(super) fn brief(&self, assignment: &Assignment, launch_lost: f64) -> Brief {
+        let id = assignment.attempt;
+        let work = assignment.work.as_ref().expect("what is launched says how");
+        let (spec, runs) = &self.book[&work.job_name];
+        let task = &spec.tasks[id.task.node as usize];
+        let mut random = Random::new(self.seed ^ scatter(id));
+        let at_most = if random.unit() < 0.2 { 3_000_000 } else { 50_000 };
+        let begins_after = Span(random.below(at_most));
+        Brief {
+            fate: runs.fate(id.task, id.number),
+            timeout: task.timeout,
+            rerun: task.on_lost == OnLost::Rerun,
+            begins_after: (random.unit() >= launch_lost).then_some(begins_after),
+            dies_after: Span(random.below(2_000_000)),
+        }
+    }
+
+    /// Something to ask for.
+    pub(super) fn ask(&mut self, random: &mut Random, cluster: &Cluster) -> Command {
+        let jobs: Vec<JobId> = cluster.jobs().iter().map(|j| j.id).collect();
+        if jobs.is_empty() || random.unit() < 0.45 {
+            return self.submit(random, cluster, &jobs);
+        }
+        // Mostly about a recent one: old ones have ended.
+        let at_most = random.below(jobs.len() as u64) + 1;
+        let back = random.below(at_most) as usize;
+        let job = jobs[jobs.len() - 1 - back];
+        let worker = WorkerId(random.below(cluster.workers().count().max(1) as u64) as u32);
+        match random.below(20) {
+            0..=3 => Command::Cancel(target(random, cluster, job)),
+            4 | 5 => Command::Hold(job),
+            6 | 7 => Command::Release(job),
+            8 => Command::SetPriority(job, random.below(7) as i64 - 3),
+            9..=11 => Command::Retry { job, failed_only: random.unit() < 0.5 },
+            12 | 13 => Command::Pause(job),
+            14 | 15 => Command::Resume(job),
+            16 | 17 => Command::Drain { worker, drained: random.unit() < 0.4 },
+            _ => Command::SetPolicy(self.policy(random)),
+        }
+    }
+
+    /// Any policy, sometimes with one of its words set.
+    pub(super) fn policy(&self, random: &mut Random) -> PolicyChoice {
+        let def = &self.policies[random.below(self.policies.len() as u64) as usize];
+        let mut choice = PolicyChoice { name: def.name.to_owned(), params: BTreeMap::new() };
+        for param in def.params {
+            if let Value::Word(words) = param.default
+                && random.unit() < 0.3
+            {
+                let word = words[random.below(words.len() as u64) as usize];
+                choice.params.insert(param.name.to_owned(), word.to_owned());
+            }
+        }
+        choice
+    }
+
+    fn submit(&mut self, random: &mut Random, cluster: &Cluster, jobs: &[JobId]) -> Command {
+        let name = format!("j{}", self.book.len() + 1);
+        let nodes = if random.unit() < 0.35 { 2 + random.below(4) } else { 1 } as u32;
+        let (tasks, courses) = (0..nodes).map(|n| node(random, cluster, n)).unzip();
+        let on = [On::Ok, On::Fail, On::Any][random.below(3) as usize];
+        let after = (!jobs.is_empty() && random.unit() < 0.15)
+            .then(|| AfterJob { job: jobs[random.below(jobs.len() as u64) as usize], on });
+        let spec = JobSpec {
+            name: name.clone(),
+            priority: random.below(5) as i64 - 2,
+            after: after.into_iter().collect(),
+            tasks,
+            ..JobSpec::default()
+        };
+        self.book.insert(name, (spec.clone(), Runs::Each(courses)));
+        let user = random.below(3);
+        let env = (user > 0).then(|| Arc::new(BTreeMap::from([("WHO".to_owned(), user.to_string())])));
+        Command::Submit { user: format!("u{user}"), env, spec }
+    }
+}
+
+/// A node that may wait for earlier ones.
+fn node(random: &mut Random, cluster: &Cluster, number: u32) -> (TaskSpec, Course) {
+    let mut after = Vec::new();
+    for dep in 0..number {
+        if random.unit() < 1.2 / f64::from(number) {
+            let on = [On::Ok, On::Ok, On::Ok, On::Any, On::Fail][random.below(5) as usize];
+            after.push(AfterNode { node: dep, on });
+        }
+    }
+    let array = (random.unit() < 0.25).then(|| {
+        let at_once = (random.unit() < 0.5).then(|| 1 + random.below(3) as u32);
+        Array { ranges: vec![(0, 1 + random.below(5) as u32, 1)], at_once }
+    });
+    let lengths: Vec<_> = (0..3).map(|_| Span::from_secs(10f64.powf(random.unit() * 1.8 - 0.3))).collect();
+    let longest = lengths.iter().max().expect("there are three").secs();
+    let exits = match random.below(10) {
+        0..=5 => vec![],
+        6 | 7 => vec![1, 0],
+        8 => vec![1, 2, 0],
+        _ => vec![3],
+    };
+    let spec = TaskSpec {
+        name: format!("n{number}"),
+        command: vec!["work".into(), "%{job}".into()],
+        after,
+        array,
+        needs: needs(random, cluster),
+        timeout: (random.unit() < 0.7).then(|| Span::from_secs(longest * (0.6 + 2.0 * random.unit()))),
+        grace: Span(random.below(5_000_000)),
+        expected: (random.unit() < 0.3).then(|| Span::from_secs(longest * 2.0 * random.unit())),
+        retries: random.below(3) as u32,
+        retry_on_timeout: random.unit() < 0.3,
+        on_lost: if random.unit() < 0.8 { OnLost::Rerun } else { OnLost::Hold },
+        preempt: [Preempt::None, Preempt::Freeze, Preempt::Requeue][random.below(3) as usize],
+        ..TaskSpec::default()
+    };
+    (spec, Course { lengths, exits, stubborn: random.unit() < 0.3 })
+}
+
+fn needs(random: &mut Random, cluster: &Cluster) -> Needs {
+    let gpus = [0, 1, 1, 1, 1, 2, 2, 3][random.below(8) as usize];
+    let device = |random: &mut Random| {
+        let worker = WorkerId(random.below(cluster.workers().count().max(1) as u64) as u32);
+        DeviceId { worker, index: random.below(2) as u16 }
+    };
+    let preferred = if gpus == 1 && random.unit() < 0.1 { vec![device(random)] } else { vec![] };
+    Needs {
+        gpus,
+        gpu_memory: (gpus > 0 && random.unit() < 0.5).then(|| (1 + random.below(12)) * GIB),
+        gpu_types: if random.unit() < 0.1 { vec!["V100".into()] } else { vec![] },
+        wait_mode: if random.unit() < 0.5 { WaitMode::Schedule } else { WaitMode::Queue },
+        preferred,
+        cpus: random.below(4) as u32 * 1000,
+        memory: random.below(3) * GIB,
+        ..Needs::default()
+    }
+}
+
+fn target(random: &mut Random, cluster: &Cluster, job: JobId) -> Target {
+    let spec = &cluster.job(job).expect("one of those there are").spec;
+    let node = NodeId { job, node: random.below(spec.tasks.len() as u64) as u32 };
+    let index = random.below(u64::from(spec.tasks[node.node as usize].len())) as u32;
+    match random.below(3) {
+        0 => Target::Job(job),
+        1 => Target::Node(node),
+        _ => Target::Task(node.task(index)),
+    }
+}
+
+/// A number of its own for every attempt.
+fn scatter(id: AttemptId) -> u64 {
+    let TaskId { job, node, index } = id.task;
+    let mixed = (job.0 << 24) ^ (u64::from(node) << 16) ^ (u64::from(index) << 8) ^ u64::from(id.number);
+    mixed.wrapping_mul(0x9E37_79B9_7F4A_7C15)
+}

@@ -1,0 +1,116 @@
+//! What people were told. It stays true until they ask for something else, whatever dies in between.
+
+use super::Broken;
+use super::ledger::broken;
+use super::people::People;
+use std::collections::BTreeMap;
+use warpyard_core::command::Target;
+use warpyard_core::engine::Answer;
+use warpyard_core::event::StopWhy;
+use warpyard_core::{Cluster, Command, JobId, PolicyChoice, TaskId, TaskState, WorkerId};
+
+#[derive(Default)]
+pub(super) struct Promises {
+    /// The number a job was given.
+    accepted: BTreeMap<JobId, String>,
+    held: BTreeMap<JobId, ()>,
+    priorities: BTreeMap<JobId, i64>,
+    cancelled: BTreeMap<JobId, Vec<Target>>,
+    drained: BTreeMap<WorkerId, bool>,
+    policy: Option<PolicyChoice>,
+}
+
+impl Promises {
+    /// A command was carried out and its caller told so.
+    pub(super) fn said(&mut self, command: &Command, answer: Answer) {
+        self.unsaid(command);
+        match command {
+            Command::Submit { spec, .. } => {
+                let job = answer.job.expect("a job that was taken has a number");
+                self.accepted.insert(job, spec.name.clone());
+            }
+            Command::Cancel(target) => self.cancelled.entry(target.job()).or_default().push(*target),
+            Command::Hold(job) | Command::Pause(job) => drop(self.held.insert(*job, ())),
+            Command::SetPriority(job, priority) => drop(self.priorities.insert(*job, *priority)),
+            Command::Drain { worker, drained } => drop(self.drained.insert(*worker, *drained)),
+            Command::SetPolicy(choice) => self.policy = Some(choice.clone()),
+            _ => {}
+        }
+    }
+
+    /// A command may have been carried out: what was said before of the same thing need no longer hold.
+    pub(super) fn unsaid(&mut self, command: &Command) {
+        match command {
+            Command::Hold(job) | Command::Pause(job) | Command::Release(job) | Command::Resume(job) => {
+                self.held.remove(job);
+            }
+            Command::Retry { job, .. } => {
+                self.held.remove(job);
+                self.cancelled.remove(job);
+            }
+            Command::SetPriority(job, _) => drop(self.priorities.remove(job)),
+            Command::Drain { worker, .. } => drop(self.drained.remove(worker)),
+            Command::SetPolicy(_) => self.policy = None,
+            Command::Forget(job) => {
+                self.accepted.remove(job);
+                self.held.remove(job);
+                self.priorities.remove(job);
+                self.cancelled.remove(job);
+            }
+            _ => {}
+        }
+    }
+
+    /// Everything said still holds.
+    pub(super) fn hold(&self, cluster: &Cluster, people: &People) -> Result<(), Broken> {
+        const RULE: &str = "what was said stays true";
+        for (job, name) in &self.accepted {
+            let is = cluster.job(*job);
+            if is.is_none_or(|j| j.spec.name != *name) {
+                return broken(RULE, || format!("{name} was accepted as job {job}, which is now {is:?}"));
+            }
+            let asked = people.spec(name).map(|spec| &spec.tasks);
+            if asked != is.map(|j| &j.spec.tasks) {
+                return broken(RULE, || format!("job {job} is not what {name} asked for"));
+            }
+        }
+        if let Some(job) = self.held.keys().find(|job| cluster.job(**job).is_some_and(|j| !j.held)) {
+            return broken(RULE, || format!("job {job} was held and is not"));
+        }
+        for (job, priority) in &self.priorities {
+            if cluster.job(*job).is_some_and(|j| j.priority != *priority) {
+                return broken(RULE, || format!("job {job} was given priority {priority} and has another"));
+            }
+        }
+        for target in self.cancelled.values().flatten() {
+            if let Some(task) = goes_on(cluster, *target) {
+                return broken(RULE, || format!("{target:?} was cancelled, but {task:?} goes on"));
+            }
+        }
+        for (worker, drained) in &self.drained {
+            if cluster.worker(*worker).is_none_or(|w| w.drained != *drained) {
+                return broken(RULE, || format!("{worker} was to be drained: {drained}"));
+            }
+        }
+        match &self.policy {
+            Some(policy) if policy != cluster.policy() => {
+                broken(RULE, || format!("policy {policy} was put in force, not {}", cluster.policy()))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// A task that was cancelled and is neither over nor asked to end.
+fn goes_on(cluster: &Cluster, target: Target) -> Option<TaskId> {
+    let job = cluster.job(target.job())?;
+    let tasks = job.spec.tasks.iter().enumerate().flat_map(|(n, spec)| {
+        (0..spec.len()).map(move |index| TaskId { job: job.id, node: n as u32, index })
+    });
+    tasks.filter(|t| target.contains(*t)).find(|task| {
+        !matches!(
+            cluster.state(*task),
+            None | Some(TaskState::Done(_) | TaskState::Stopping(_, StopWhy::Cancelled))
+        )
+    })
+}

@@ -1,0 +1,689 @@
+//! The steps of a run: what is due next happens, and all rules are checked.
+
+use super::bugs::Flaw;
+use super::disk::{Disk, Next, Stop};
+use super::ledger::{Ledger, broken};
+use super::level::{Level, Odds};
+use super::machine::{Due, Machine, Out};
+use super::people::People;
+use super::promises::Promises;
+use super::server::{Address, Asked, Said, Server, Up};
+use super::story::{Story, words};
+use super::trouble::{Trouble, jump, lasting};
+use super::{Broken, Held, invariants};
+use crate::random::Random;
+use std::collections::BTreeMap;
+use warpyard_core::command::Target;
+use warpyard_core::event::{How, WorkerInfo};
+use warpyard_core::pool::{DeviceInfo, DeviceState};
+use warpyard_core::protocol::Assignments;
+use warpyard_core::{AttemptId, Cluster, Command, Event, PolicyChoice, Span, TaskId, Time, What, WorkerId};
+use warpyard_policies::POLICIES;
+
+/// What the server's clock shows at the beginning, so that it can be set back.
+const EPOCH: u64 = 1_700_000_000_000_000;
+
+/// How many steps a run may take before it is said never to end.
+const TOO_MANY: u64 = 300_000;
+
+/// How long after the faults have stopped everything must have finished.
+const PATIENCE: Span = Span(20_000_000_000);
+
+pub(super) struct World {
+    random: Random,
+    odds: Odds,
+    flaw: Flaw,
+    now: Time,
+    step: u64,
+    agenda: BTreeMap<(Time, u64), Happening>,
+    entered: u64,
+    /// When the faults stop.
+    storm_until: Time,
+    calm: bool,
+    disk: Disk,
+    first_policy: PolicyChoice,
+    server: Option<Server>,
+    servers: u32,
+    /// How far the server's clock is off.
+    clock_off: i64,
+    /// When it was last set ahead.
+    jumped: Time,
+    /// The state all events that were kept amount to.
+    truth: Cluster,
+    /// Whether the truth has changed in this step.
+    turned: bool,
+    machines: Vec<Machine>,
+    people: People,
+    ledger: Ledger,
+    promises: Promises,
+    ended_kept: usize,
+    held: Held,
+    story: Story,
+}
+
+/// Something due.
+enum Happening {
+    /// A message reaches the server.
+    Asked(Asked),
+    /// The server takes a turn: for its inbox, or because its deadline came.
+    Turn {
+        server: u32,
+        deadline_of: Option<u64>,
+    },
+    /// The server starts again.
+    ServerStarts,
+    /// The server's word reaches an agent.
+    Told {
+        to: Address,
+        word: Assignments,
+    },
+    /// Something due on a machine.
+    OnMachine {
+        machine: usize,
+        boot: u32,
+        due: Due,
+    },
+    /// An agent looks around and reports.
+    Look(usize),
+    AgentStarts(usize),
+    MachineStarts(usize),
+    Healed(usize),
+    DeviceReturns {
+        machine: usize,
+        index: usize,
+    },
+    Trouble,
+    /// Somebody asks for something.
+    Person,
+    /// A snapshot is taken beside the loop.
+    Snapshot,
+    /// The faults stop.
+    Calm,
+    /// After the faults: people let go of what they hold.
+    Tidy,
+}
+
+impl World {
+    pub(super) fn new(seed: u64, level: Level, flaw: Flaw, story: Story) -> World {
+        let mut random = Random::new(seed.wrapping_mul(0x2545_F491_4F6C_DD1D) ^ level as u64);
+        let people = People::new(seed, POLICIES);
+        let first_policy = people.policy(&mut random);
+        let mut disk = Disk::default();
+        flaw.infect_disk(&mut disk);
+        let empty = || flaw.infect(Cluster::new(first_policy.clone()));
+        let machines: Vec<_> =
+            (0..1 + random.below(4)).map(|i| Machine::new(worker(&mut random, i))).collect();
+        let mut world = World {
+            odds: level.odds(),
+            flaw,
+            now: Time(0),
+            step: 0,
+            agenda: BTreeMap::new(),
+            entered: 0,
+            storm_until: Time::from_secs(10f64.powf(1.0 + random.unit() * 1.5)),
+            calm: false,
+            disk,
+            server: Some(Server::new(empty(), POLICIES, 0, Time(EPOCH))),
+            servers: 0,
+            clock_off: 0,
+            jumped: Time(0),
+            truth: empty(),
+            turned: false,
+            machines,
+            people,
+            ledger: Ledger::default(),
+            promises: Promises::default(),
+            ended_kept: random.below(12) as usize,
+            held: Held::default(),
+            story,
+            first_policy,
+            random,
+        };
+        for machine in 0..world.machines.len() {
+            world.enter(Span(1000 * machine as u64), Happening::Look(machine));
+        }
+        world.enter(Span::from_secs(0.5), Happening::Person);
+        world.enter(Span::from_secs(1.0), Happening::Trouble);
+        world.enter(Span::from_secs(2.0), Happening::Snapshot);
+        world.enter(world.storm_until.since(Time(0)), Happening::Calm);
+        world
+    }
+
+    pub(super) fn step(&self) -> u64 {
+        self.step
+    }
+
+    pub(super) fn story(&self) -> &Story {
+        &self.story
+    }
+
+    /// Takes steps until everything has finished.
+    pub(super) fn run(&mut self) -> Result<Held, Broken> {
+        while let Some(((at, _), happening)) = self.agenda.pop_first() {
+            (self.now, self.step, self.turned) = (at, self.step + 1, false);
+            self.happen(happening)?;
+            self.check()?;
+            if self.calm && self.has_finished() {
+                self.held.steps = self.step;
+                self.held.events = self.ledger.events;
+                return Ok(self.held);
+            }
+            if self.calm && self.now > self.storm_until + PATIENCE || self.step > TOO_MANY {
+                break;
+            }
+        }
+        broken("once faults stop, everything finishes", || self.what_waits())
+    }
+
+    /// What has not finished, and why.
+    fn what_waits(&self) -> String {
+        let mut waits = vec![format!("policy {}, {} s", self.truth.policy(), self.now.secs())];
+        for (m, machine) in self.machines.iter().enumerate().filter(|(_, m)| !m.is_idle()) {
+            let processes: Vec<_> = machine.processes().map(|id| id.to_string()).collect();
+            waits.push(format!("m{m} still has something, processes [{}]", processes.join(" ")));
+        }
+        for job in self.truth.jobs().iter().filter(|j| j.finished.is_none()) {
+            for (n, node) in job.nodes.iter().enumerate().filter(|(_, n)| !n.is_done()) {
+                let index = node.fresh.first().or(node.live.keys().next().copied()).unwrap_or_default();
+                let task = TaskId { job: job.id, node: n as u32, index };
+                let why = self
+                    .server
+                    .as_ref()
+                    .map(|s| s.engine.policy().explain(self.truth.view(), task, self.system_clock()).reason);
+                let state = self.truth.state(task).map_or("unknown", |s| s.word());
+                waits.push(format!("{}.{n}.{index} is {state}: {why:?}", job.id));
+            }
+        }
+        waits.join("\n    ")
+    }
+
+    fn has_finished(&self) -> bool {
+        self.truth.jobs().iter().all(|j| j.finished.is_some()) && self.machines.iter().all(Machine::is_idle)
+    }
+
+    fn check(&mut self) -> Result<(), Broken> {
+        if self.turned {
+            invariants::of_the_state(&self.truth)?;
+            self.ledger.done_stays_done(&self.truth)?;
+            self.promises.hold(&self.truth, &self.people)?;
+            if let Some(server) = &mut self.server {
+                let now = server.clock(Time((EPOCH + self.now.0).saturating_add_signed(self.clock_off)));
+                let cluster = server.engine.cluster();
+                invariants::same("the store amounts to the state", cluster, &self.truth)?;
+                if self.step.is_multiple_of(8) {
+                    invariants::a_fresh_policy_sees_the_same(cluster, server.engine.policy(), POLICIES, now)?;
+                }
+            }
+        }
+        invariants::of_the_machines(&self.machines, &self.ledger, &self.truth)
+    }
+
+    fn happen(&mut self, happening: Happening) -> Result<(), Broken> {
+        match happening {
+            Happening::Asked(asked) => self.hear(asked),
+            Happening::Turn { server, deadline_of } => return self.turn(server, deadline_of),
+            Happening::ServerStarts => return self.start_server(),
+            Happening::Told { to, word } => return self.tell(to, &word),
+            Happening::OnMachine { machine, boot, due } => {
+                if self.machines[machine].boot == boot {
+                    return self.on(machine, |m, now, book, out| m.happen(now, &due, book, out));
+                }
+            }
+            Happening::Look(machine) => {
+                self.on(machine, |m, now, book, out| m.look(now, book, out))?;
+                self.report(machine);
+                let every = if self.calm { 8.0 } else { 1.0 + 3.0 * self.random.unit() };
+                self.enter(Span::from_secs(every), Happening::Look(machine));
+            }
+            Happening::AgentStarts(machine) => {
+                self.line(|| format!("m{machine}: its agent starts again"));
+                self.machines[machine].start_agent(self.now);
+                self.report(machine);
+            }
+            Happening::MachineStarts(machine) => {
+                self.line(|| format!("m{machine}: the machine is up again"));
+                self.machines[machine].come_up(self.now);
+                self.report(machine);
+            }
+            Happening::Healed(machine) => {
+                self.line(|| format!("m{machine}: messages get through again"));
+                self.machines[machine].cut = false;
+            }
+            Happening::DeviceReturns { machine, index } => {
+                self.line(|| format!("m{machine}: device {index} is usable again"));
+                self.machines[machine].device(index).state = DeviceState::Usable;
+            }
+            Happening::Trouble => self.trouble()?,
+            Happening::Person => self.person(),
+            Happening::Snapshot => self.snapshot(),
+            Happening::Calm => self.settle_down()?,
+            Happening::Tidy => self.tidy(),
+        }
+        Ok(())
+    }
+
+    // ---- the server
+
+    fn system_clock(&self) -> Time {
+        Time((EPOCH + self.now.0).saturating_add_signed(self.clock_off))
+    }
+
+    fn hear(&mut self, asked: Asked) {
+        let pause = Span(self.random.below(20_000));
+        let Some(server) = &mut self.server else { return };
+        server.hear(asked);
+        if !std::mem::replace(&mut server.stirred, true) {
+            let number = server.number;
+            self.enter(pause, Happening::Turn { server: number, deadline_of: None });
+        }
+    }
+
+    fn turn(&mut self, number: u32, deadline_of: Option<u64>) -> Result<(), Broken> {
+        let system = self.system_clock();
+        let Some(server) = self.server.as_mut().filter(|s| s.number == number) else { return Ok(()) };
+        if deadline_of.is_some_and(|turn| turn != server.turns) {
+            return Ok(());
+        }
+        let turned = server.turn(system, &mut self.disk, self.ended_kept);
+        self.learn()?;
+        match turned {
+            Ok(said) => {
+                self.say(said)?;
+                self.wait_for_deadline();
+            }
+            Err((stop, commands)) => {
+                let kept = stop == Stop::Unsaid;
+                self.line(|| {
+                    format!(
+                        "server dies in its turn, batch {}",
+                        if kept { "kept, nobody told" } else { "not kept" }
+                    )
+                });
+                if kept {
+                    commands.iter().for_each(|c| self.promises.unsaid(c));
+                }
+                self.server_is_gone();
+            }
+        }
+        Ok(())
+    }
+
+    /// Follows what was kept.
+    fn learn(&mut self) -> Result<(), Broken> {
+        for event in std::mem::take(&mut self.disk.fresh) {
+            self.line(|| format!("  {}", words(&event)));
+            self.turned = true;
+            self.ledger.learn(&self.truth, &event)?;
+            self.truth.apply(&event);
+            if let What::Ended { attempt, end, .. } = &event.what {
+                self.an_ended_attempt_has_no_process(*attempt, &end.how)?;
+            }
+            self.held.jobs += u64::from(matches!(event.what, What::JobSubmitted { .. }));
+        }
+        Ok(())
+    }
+
+    /// Where an attempt is over its process is gone; or it is a stray, which the worker will end when it hears of it.
+    fn an_ended_attempt_has_no_process(&mut self, attempt: AttemptId, how: &How) -> Result<(), Broken> {
+        let Some(at) = self.machines.iter().position(|m| m.processes().any(|id| id == attempt)) else {
+            return Ok(());
+        };
+        let given_up = matches!(how, How::Lost(_));
+        if self.ledger.ran_twice(attempt) || given_up && self.was_unwatched(at) {
+            self.ledger.stray(attempt);
+            return Ok(());
+        }
+        broken("an ended attempt has no process", || {
+            format!("{attempt} ended by {how:?}, and its process goes on on m{at}")
+        })
+    }
+
+    /// Whether nobody could have ended in time what a lapsed lease gave up.
+    fn was_unwatched(&self, machine: usize) -> bool {
+        let m = &self.machines[machine];
+        m.unwatched || m.agent.as_ref().is_none_or(|a| self.jumped >= a.confirmed)
+    }
+
+    fn say(&mut self, said: Said) -> Result<(), Broken> {
+        let Said { commands, turned, heard } = said;
+        Server::a_plan_fits(&turned)?;
+        for (command, answer) in commands.iter().zip(&turned.answers) {
+            if let Ok(answer) = answer {
+                self.promises.said(command, *answer);
+            }
+        }
+        let server = self.server.as_ref().expect("it has just turned");
+        let cluster = server.engine.cluster();
+        let mut letters: Vec<(Address, Assignments)> = Vec::new();
+        let mut write = |to: Address, worker: WorkerId| letters.push((to, cluster.assignments(worker)));
+        if turned.events.iter().any(concerns_workers) {
+            server.mail.iter().for_each(|(&worker, &to)| write(to, worker));
+        }
+        for to in heard {
+            if let Some(worker) = cluster.worker_named(&self.machines[to.machine].info.name) {
+                write(to, worker);
+            }
+        }
+        for (to, word) in letters {
+            self.send(Some(to.machine), || Happening::Told { to, word: word.clone() });
+        }
+        Ok(())
+    }
+
+    fn wait_for_deadline(&mut self) {
+        let system = self.system_clock();
+        let server = self.server.as_ref().expect("it has just turned");
+        if let Some(at) = server.engine.next_deadline() {
+            let (number, turns) = (server.number, server.turns);
+            // A moment more, as a timer is never early.
+            let wait = at.since(system) + Span(1);
+            self.enter(wait, Happening::Turn { server: number, deadline_of: Some(turns) });
+        }
+    }
+
+    fn server_is_gone(&mut self) {
+        self.server = None;
+        let down = if self.calm { Span(1000) } else { lasting(&mut self.random) };
+        self.enter(down, Happening::ServerStarts);
+    }
+
+    fn start_server(&mut self) -> Result<(), Broken> {
+        if self.server.is_some() {
+            return Ok(());
+        }
+        self.line(|| "server starts from its disk".to_owned());
+        let cluster = self.flaw.infect(self.disk.recover(&self.first_policy));
+        self.promises.hold(&cluster, &self.people)?;
+        invariants::same("a snapshot and the rest are the state", &cluster, &self.truth)?;
+        self.servers += 1;
+        self.held.restarts += 1;
+        self.server = Some(Server::new(cluster, POLICIES, self.servers, self.system_clock()));
+        self.turned = true;
+        self.wait_for_deadline();
+        Ok(())
+    }
+
+    fn snapshot(&mut self) {
+        if self.calm {
+            return;
+        }
+        if self.random.unit() < 0.5 {
+            self.line(|| "a snapshot is taken".to_owned());
+            self.disk.save(&self.truth);
+        }
+        let next = Span::from_secs(self.random.exponential(8.0));
+        self.enter(next, Happening::Snapshot);
+    }
+
+    // ---- the machines
+
+    /// Lets a machine do something, and follows what comes of it.
+    fn on(
+        &mut self,
+        machine: usize,
+        act: impl FnOnce(
+            &mut Machine,
+            Time,
+            &dyn Fn(&warpyard_core::protocol::Assignment) -> super::people::Brief,
+            &mut Out,
+        ),
+    ) -> Result<(), Broken> {
+        let mut out = Out::default();
+        let launch_lost = if self.calm { 0.0 } else { self.odds.lost / 2.0 };
+        let people = &self.people;
+        act(&mut self.machines[machine], self.now, &|a| people.brief(a, launch_lost), &mut out);
+        let boot = self.machines[machine].boot;
+        for (at, due) in out.later {
+            self.enter(at.since(self.now), Happening::OnMachine { machine, boot, due });
+        }
+        for attempt in out.began {
+            self.line(|| format!("m{machine}: the process of {attempt} begins"));
+            self.ledger.began(attempt, machine, boot)?;
+            if self.ledger.is_over(attempt) {
+                if !self.ledger.ran_twice(attempt) && !self.was_unwatched(machine) {
+                    return broken("only what is in force begins", || {
+                        format!("{attempt} began after it had ended")
+                    });
+                }
+                self.ledger.stray(attempt);
+            }
+        }
+        for (attempt, how) in out.ended {
+            self.line(|| format!("m{machine}: the process of {attempt} ends: {how:?}"));
+            self.ledger.ended(attempt, how);
+        }
+        if out.news && (self.calm || self.random.unit() >= self.odds.lost) {
+            self.report(machine);
+        }
+        Ok(())
+    }
+
+    fn tell(&mut self, to: Address, word: &Assignments) -> Result<(), Broken> {
+        if self.machines[to.machine].session != to.session {
+            return Ok(());
+        }
+        self.line(|| {
+            let all: Vec<_> = word.attempts.iter().map(|a| format!("{}:{:?}", a.attempt, a.want)).collect();
+            format!("m{}: told [{}]", to.machine, all.join(" "))
+        });
+        self.on(to.machine, |m, now, book, out| m.told(now, word, to.sent, book, out))
+    }
+
+    fn report(&mut self, machine: usize) {
+        let m = &self.machines[machine];
+        let Some(attempts) = m.standings() else { return };
+        let from = Address { machine, session: m.session, sent: self.now };
+        let up = Up { from, info: m.info.clone(), attempts, devices: m.device_states() };
+        self.send(Some(machine), || Happening::Asked(Asked::ByWorker(up.clone())));
+    }
+
+    // ---- messages
+
+    /// Sends a message: it may be lost, come twice, or come after others sent later.
+    fn send(&mut self, machine: Option<usize>, message: impl Fn() -> Happening) {
+        if machine.is_some_and(|m| self.machines[m].cut) {
+            return;
+        }
+        let copies = match self.random.unit() {
+            x if x < self.odds.lost => 0,
+            x if x < self.odds.lost + self.odds.doubled => 2,
+            _ => 1,
+        };
+        for _ in 0..copies {
+            let mut takes = self.random.exponential(0.01);
+            if self.random.unit() < self.odds.late {
+                takes += self.random.exponential(4.0);
+            }
+            self.enter(Span::from_secs(takes), message());
+        }
+    }
+
+    // ---- people
+
+    fn person(&mut self) {
+        if self.calm {
+            return;
+        }
+        let command = self.people.ask(&mut self.random, &self.truth);
+        self.line(|| format!("somebody asks: {}", asked_in_words(&command)));
+        self.send(None, || Happening::Asked(Asked::ByPeople(command.clone())));
+        let next = Span::from_secs(self.random.exponential(if self.people.jobs() < 4 { 1.0 } else { 4.0 }));
+        self.enter(next, Happening::Person);
+    }
+
+    /// The faults stop: everything that is down comes up, everything that was taken is given back.
+    fn settle_down(&mut self) -> Result<(), Broken> {
+        self.line(|| "the faults stop".to_owned());
+        (self.calm, self.odds, self.disk.next) = (true, Odds::NONE, Next::Kept);
+        if self.server.is_none() {
+            self.start_server()?;
+        }
+        for machine in &mut self.machines {
+            machine.cut = false;
+            machine.come_up(self.now);
+            machine.info.devices.append(&mut machine.taken_out);
+            machine.info.devices.iter_mut().for_each(|d| d.state = DeviceState::Usable);
+        }
+        self.enter(Span(1000), Happening::Tidy);
+        Ok(())
+    }
+
+    fn tidy(&mut self) {
+        let unfinished = self.truth.jobs().iter().filter(|j| j.finished.is_none());
+        // What was taken before any worker was known may be more than any of them has.
+        let unfinished = unfinished.map(|job| match self.truth.feasible(&job.spec) {
+            Ok(()) => Command::Resume(job.id),
+            Err(_) => Command::Cancel(Target::Job(job.id)),
+        });
+        let drained = self.truth.workers().filter(|(_, w)| w.drained);
+        let undrain = drained.map(|(worker, _)| Command::Drain { worker, drained: false });
+        for command in unfinished.chain(undrain).collect::<Vec<_>>() {
+            self.hear(Asked::ByPeople(command));
+        }
+        self.enter(Span::from_secs(30.0), Happening::Tidy);
+    }
+
+    // ---- trouble
+
+    fn trouble(&mut self) -> Result<(), Broken> {
+        if self.calm {
+            return Ok(());
+        }
+        let trouble = Trouble::any(&mut self.random);
+        let machine = self.random.below(self.machines.len() as u64) as usize;
+        self.held.troubles += 1;
+        self.line(|| format!("trouble: {trouble:?} (m{machine}, if it is about a machine)"));
+        match trouble {
+            Trouble::ServerDies if self.server.is_some() => self.server_is_gone(),
+            Trouble::ServerDies => {}
+            Trouble::DiesBeforeCommit => self.disk.next = Next::Refused,
+            Trouble::TornWrite => self.disk.next = Next::Torn,
+            Trouble::DiesAfterCommit => self.disk.next = Next::KeptUnsaid,
+            Trouble::AgentDies => {
+                self.machines[machine].kill_agent();
+                let lasts = lasting(&mut self.random);
+                self.enter(lasts, Happening::AgentStarts(machine));
+            }
+            Trouble::MachineDies => {
+                self.machines[machine].go_down();
+                let lasts = lasting(&mut self.random);
+                self.enter(lasts, Happening::MachineStarts(machine));
+            }
+            Trouble::Cut => {
+                self.machines[machine].cut = true;
+                let lasts = lasting(&mut self.random);
+                self.enter(lasts, Happening::Healed(machine));
+            }
+            Trouble::Device(state) => self.lose_device(machine, state)?,
+            Trouble::NewDevice => self.change_device(machine)?,
+            Trouble::ClockJumps => {
+                let by = jump(&mut self.random);
+                self.clock_off += by;
+                if by > 0 {
+                    self.jumped = self.now;
+                }
+                self.line(|| format!("the server's clock is set by {} s", by as f64 / 1e6));
+            }
+        }
+        let next = Span::from_secs(self.random.exponential(self.odds.trouble.secs()));
+        self.enter(next, Happening::Trouble);
+        Ok(())
+    }
+
+    fn lose_device(&mut self, machine: usize, state: DeviceState) -> Result<(), Broken> {
+        let index = self.random.below(self.machines[machine].info.devices.len() as u64) as usize;
+        self.machines[machine].device(index).state = state;
+        if state == DeviceState::Gone {
+            self.fail_on(machine, index)?;
+        }
+        let lasts = lasting(&mut self.random);
+        self.enter(lasts, Happening::DeviceReturns { machine, index });
+        Ok(())
+    }
+
+    /// What ran on a device that is gone fails.
+    fn fail_on(&mut self, machine: usize, index: usize) -> Result<(), Broken> {
+        let uuid = self.machines[machine].info.devices[index].uuid.clone();
+        let on_it = |attempt: &AttemptId| {
+            let placement = self.ledger.placement(*attempt)?;
+            let infos = &self.truth.worker(placement.worker)?.info.devices;
+            let mut uuids = placement.devices.iter().map(|&(i, _)| &infos[usize::from(i)].uuid);
+            uuids.any(|u| *u == uuid).then_some(())
+        };
+        let ids: Vec<_> = self.machines[machine].processes().filter(|id| on_it(id).is_some()).collect();
+        self.on(machine, |m, now, _, out| m.fail_on(now, &ids, out))
+    }
+
+    /// A device is taken out and another put in.
+    fn change_device(&mut self, machine: usize) -> Result<(), Broken> {
+        if self.machines[machine].info.devices.len() >= 6 {
+            return Ok(());
+        }
+        self.fail_on(machine, 0)?;
+        let m = &mut self.machines[machine];
+        let old = m.info.devices.remove(0);
+        let uuid = format!("{}'", old.uuid);
+        m.info.devices.push(DeviceInfo { uuid, state: DeviceState::Usable, ..old.clone() });
+        m.taken_out.push(old);
+        Ok(())
+    }
+
+    // ---- time
+
+    fn enter(&mut self, after: Span, happening: Happening) {
+        self.entered += 1;
+        self.agenda.insert((self.now + after, self.entered), happening);
+    }
+
+    fn line(&mut self, what: impl FnOnce() -> String) {
+        self.story.line(self.step, self.now, what);
+    }
+}
+
+/// Whether an event changes what should be on a worker, as the live server sees it.
+fn concerns_workers(event: &Event) -> bool {
+    matches!(
+        event.what,
+        What::Placed { .. }
+            | What::PauseAsked { .. }
+            | What::ResumeAsked { .. }
+            | What::StopAsked { .. }
+            | What::Ended { .. }
+            | What::WorkerJoined { .. }
+    )
+}
+
+fn worker(random: &mut Random, number: u64) -> WorkerInfo {
+    let kinds = [("V100", 16u64 << 30), ("K80", 12 << 30), ("A100", 40 << 30)];
+    let (kind, memory) = kinds[random.below(3) as usize];
+    let limit = (random.unit() < 0.3).then(|| 1 + random.below(3) as u16);
+    let device = |i: u64| DeviceInfo {
+        uuid: format!("GPU-{number}-{i}"),
+        kind: kind.to_owned(),
+        memory,
+        budget: memory - (memory >> 3),
+        limit,
+        overcommit: false,
+        state: DeviceState::Usable,
+    };
+    WorkerInfo {
+        name: format!("m{number}"),
+        devices: (0..1 + random.below(4)).map(device).collect(),
+        cpus: 4_000 + 1_000 * random.below(8) as u32,
+        memory: 8 << 30,
+        // The first is sometimes the one inside the server, which has no lease.
+        lease: (number > 0 || random.unit() < 0.5).then(|| Span::from_secs(12.0 + 12.0 * random.unit())),
+    }
+}
+
+fn asked_in_words(command: &Command) -> String {
+    match command {
+        Command::Submit { user, spec, .. } => {
+            let nodes: Vec<_> =
+                spec.tasks.iter().map(|t| format!("{}x{} GPUs", t.len(), t.needs.gpus)).collect();
+            format!("{user} submits {} ({})", spec.name, nodes.join(", "))
+        }
+        Command::SetPolicy(choice) => format!("policy {choice}"),
+        other => format!("{other:?}"),
+    }
+}

@@ -1,0 +1,46 @@
+//! The fault simulator over many seeds: nothing it checks is ever broken.
+
+use warpyard_sim::faults::{Failure, Held, Level, run};
+
+/// How many runs of each level; lengths vary with the seed.
+const LIGHT: u64 = 400;
+const HEAVY: u64 = 800;
+
+#[test]
+fn light_faults_break_nothing() {
+    hold(Level::Light, LIGHT);
+}
+
+#[test]
+fn heavy_faults_break_nothing() {
+    hold(Level::Heavy, HEAVY);
+}
+
+#[test]
+fn the_same_seed_is_the_same_run() {
+    for seed in 0..20 {
+        assert_eq!(run(seed, Level::Heavy), run(seed, Level::Heavy));
+    }
+}
+
+fn hold(level: Level, seeds: u64) {
+    let mut all = Held::default();
+    for seed in 0..seeds {
+        let held = run(seed, level).unwrap_or_else(|failure| panic!("{}", told(&failure, level)));
+        all.steps += held.steps;
+        all.events += held.events;
+        all.jobs += held.jobs;
+        all.restarts += held.restarts;
+        all.troubles += held.troubles;
+    }
+    println!("{seeds} seeds: {all:?}");
+    // Runs in which nothing goes on, or nothing goes wrong, would prove nothing.
+    assert!(all.jobs > 5 * seeds && all.restarts > seeds / 4 && all.events > 50 * seeds, "{all:?}");
+}
+
+fn told(failure: &Failure, level: Level) -> String {
+    let Failure { seed, step, rule, what, story } = failure;
+    let story = story.join("\n");
+    let again = format!("warpyard sim --faults {} --seed {seed}", level.word());
+    format!("{story}\nseed {seed}, step {step}: {rule}: {what}\nreproduce with: {again}")
+}
