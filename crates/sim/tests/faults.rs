@@ -26,12 +26,7 @@ fn the_same_seed_is_the_same_run() {
 fn hold(level: Level, seeds: u64) {
     let mut all = Held::default();
     for seed in 0..seeds {
-        let held = run(seed, level).unwrap_or_else(|failure| panic!("{}", told(&failure, level)));
-        all.steps += held.steps;
-        all.events += held.events;
-        all.jobs += held.jobs;
-        all.restarts += held.restarts;
-        all.troubles += held.troubles;
+        all += run(seed, level).unwrap_or_else(|failure| panic!("{}", told(&failure, level)));
     }
     println!("{seeds} seeds: {all:?}");
     // Runs in which nothing goes on, or nothing goes wrong, would prove nothing.

@@ -115,6 +115,8 @@ pub(crate) enum Command {
     Allocate(allocate::Allocate),
     /// Simulate a workload under a policy
     #[command(after_help = lab::policies())]
+    #[command(mut_arg("cluster", |cluster| cluster.required(false).required_unless_present("faults")))]
+    #[command(mut_arg("trace", |trace| trace.required_unless_present_any(["generate", "faults"])))]
     Sim(sim::Simulate),
     /// Simulate the same workloads under several policies
     #[command(after_help = lab::policies())]

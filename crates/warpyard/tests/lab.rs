@@ -513,3 +513,19 @@ mod sim {
         ask(&["reproduce", "hybrid"]).refused(&["no table is called 'hybrid'", "short-tasks"]);
     }
 }
+
+#[test]
+fn faults_are_simulated_and_the_same_seeds_are_the_same_runs() {
+    let args = ["sim", "--faults", "heavy", "--seed", "7", "--seeds", "3", "--json"];
+    let report = ask(&args).json();
+    assert_eq!(
+        (&report["level"], &report["first_seed"], &report["runs"]),
+        (&json!("heavy"), &json!(7), &json!(3))
+    );
+    assert_eq!((&report["failure"], &report["reproduce"]), (&Value::Null, &Value::Null));
+    assert!(report["steps"].as_u64() > Some(100), "{report}");
+    assert_eq!(ask(&args).json(), report);
+    ask(&["sim", "--faults", "hevy"]).refused(&["'hevy'", "heavy"]);
+    ask(&["sim", "--faults", "heavy", "--cluster", "2xV100"]).refused(&["--cluster"]);
+    ask(&["sim"]).refused(&["--cluster"]);
+}

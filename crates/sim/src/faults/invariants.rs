@@ -171,7 +171,7 @@ pub(super) fn a_fresh_policy_sees_the_same(
 ) -> Result<(), Broken> {
     let mut fresh = PolicyDef::build_from(policies, cluster.policy()).expect("it is in force");
     fresh.observe(cluster.view(), &warpyard_core::Effects::default());
-    let lines = [&*fresh, lived].map(|policy| policy.line(cluster.view(), 1000));
+    let lines = [&*fresh, lived].map(|policy| policy.line(cluster.view(), 1000, now));
     if lines[0] != lines[1] {
         return broken("a fresh policy sees the same", || {
             format!("{}: afresh {:?}, lived {:?}", cluster.policy(), lines[0], lines[1])

@@ -30,7 +30,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use story::Story;
 use world::World;
 
-/// A run that held.
+/// What happened in runs that held.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Held {
     /// Steps taken, after each of which all rules were checked.
@@ -43,6 +43,16 @@ pub struct Held {
     pub restarts: u64,
     /// Other troubles: agents and machines that died, cuts, devices, clocks.
     pub troubles: u64,
+}
+
+impl std::ops::AddAssign for Held {
+    fn add_assign(&mut self, other: Held) {
+        self.steps += other.steps;
+        self.events += other.events;
+        self.jobs += other.jobs;
+        self.restarts += other.restarts;
+        self.troubles += other.troubles;
+    }
 }
 
 /// A run in which a rule was broken.

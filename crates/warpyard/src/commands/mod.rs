@@ -7,6 +7,7 @@ pub(crate) mod claim;
 pub(crate) mod compare;
 pub(crate) mod completions;
 pub(crate) mod down;
+pub(crate) mod faults;
 pub(crate) mod gpus;
 pub(crate) mod history;
 pub(crate) mod info;

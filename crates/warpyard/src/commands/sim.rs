@@ -1,5 +1,6 @@
 //! `sim`: a workload under a policy, on a virtual clock.
 
+use super::faults::Faults;
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::lab::{Bench, Line, Source, cluster, policy};
@@ -13,8 +14,8 @@ use warpyard_core::Span;
 #[derive(Debug, Args)]
 pub(crate) struct Scene {
     /// The cluster: a line such as 12xV100:16GiB,2xK80 (servers of 4 unless /8), or a TOML file
-    #[arg(long, value_name = "LINE|FILE")]
-    cluster: String,
+    #[arg(long, value_name = "LINE|FILE", required = true)]
+    cluster: Option<String>,
     /// What a workload is made from
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) seed: u64,
@@ -39,12 +40,14 @@ pub(crate) struct Simulate {
     per_job: bool,
     #[command(flatten)]
     scene: Scene,
+    #[command(flatten)]
+    faults: Faults,
 }
 
 impl Scene {
     pub(crate) fn bench(&self) -> Result<Bench, Wrong> {
         Ok(Bench {
-            workers: cluster(&self.cluster)?,
+            workers: cluster(self.cluster.as_deref().expect("an argument that is required"))?,
             workload: self.source.workload()?,
             start_delay: Span(self.start_delay.0),
             count_rejected: self.count_rejected,
@@ -54,6 +57,9 @@ impl Scene {
 
 impl Simulate {
     pub(crate) fn run(self, context: &Context) -> anyhow::Result<Exit> {
+        if let Some(level) = self.faults.level() {
+            return self.faults.run(level, self.scene.seed, context);
+        }
         let policy = policy(&self.policy)?;
         let bench = self.scene.bench()?;
         bench.check(&policy)?;

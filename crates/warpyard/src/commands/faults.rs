@@ -1,0 +1,82 @@
+//! `sim --faults`: the engine among failures of every kind, one run for each seed, until a rule is broken.
+
+use crate::context::Context;
+use crate::exit::Exit;
+use crate::lab::Line;
+use crate::show;
+use clap::Args;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use serde::Serialize;
+use std::panic;
+use warpyard_sim::faults::{Failure, Held, Level, run};
+
+/// Arguments of `sim` that are about faults.
+#[derive(Debug, Args)]
+pub(crate) struct Faults {
+    /// Instead of a workload, simulate failures: messages, server, machines, disk, clock; every rule is checked after
+    /// every step
+    #[arg(long, value_name = "LEVEL", value_parser = level(), conflicts_with_all = ["cluster", "trace", "generate"])]
+    faults: Option<Level>,
+    /// How many runs with faults, the first with --seed, each with the next seed
+    #[arg(long, value_name = "N", default_value_t = 1, requires = "faults")]
+    seeds: u64,
+}
+
+fn level() -> impl TypedValueParser<Value = Level> {
+    let words = PossibleValuesParser::new(Level::ALL.map(Level::word));
+    words.map(|word| word.parse().expect("one of the words"))
+}
+
+/// What came of some runs.
+#[derive(Debug, Serialize)]
+pub(crate) struct FaultsReport {
+    level: &'static str,
+    first_seed: u64,
+    /// How many runs there were; fewer than asked for if one failed.
+    pub(crate) runs: u64,
+    #[serde(flatten)]
+    pub(crate) held: Held,
+    pub(crate) failure: Option<Box<Failure>>,
+    /// How to have the failure again.
+    pub(crate) reproduce: Option<String>,
+}
+
+impl Faults {
+    /// How much is to go wrong, if anything is.
+    pub(crate) fn level(&self) -> Option<Level> {
+        self.faults
+    }
+
+    /// Runs until one fails or all have held.
+    pub(crate) fn run(&self, level: Level, first_seed: u64, context: &Context) -> anyhow::Result<Exit> {
+        let mut line = Line::of_stderr();
+        let mut report = FaultsReport {
+            level: level.word(),
+            first_seed,
+            runs: 0,
+            held: Held::default(),
+            failure: None,
+            reproduce: None,
+        };
+        // An assertion of the core that fails is one of the findings, and told as such.
+        let hook = panic::take_hook();
+        panic::set_hook(Box::new(|_| {}));
+        for seed in (first_seed..=u64::MAX).take(usize::try_from(self.seeds).unwrap_or(usize::MAX)) {
+            line.say(|| format!("{} of {} runs, {} steps", report.runs, self.seeds, report.held.steps));
+            report.runs += 1;
+            match run(seed, level) {
+                Ok(held) => report.held += held,
+                Err(failure) => {
+                    report.reproduce = Some(format!("warpyard sim --faults {} --seed {seed}", level.word()));
+                    report.failure = Some(failure);
+                    break;
+                }
+            }
+        }
+        panic::set_hook(hook);
+        drop(line);
+        let failed = report.failure.is_some();
+        context.answer(&report, show::faults::text)?;
+        Ok(if failed { Exit::WorkFailed } else { Exit::Fine })
+    }
+}
