@@ -36,6 +36,8 @@ impl Turns for FairShare {
 
     /// The first moment at which someone's use overtakes that of the user right after them.
     fn changes_at(&self, view: View<'_>, users: &[(&str, Given)], now: Time) -> Option<Time> {
+        // No use grows until a clock that was set back has caught up.
+        let now = users.iter().map(|(user, _)| view.account(user).at()).fold(now, Time::max);
         let course =
             |&(user, given): &(&str, Given)| (view.used(user, now), view.account(user).rate() + given.rate);
         let courses: Vec<_> = users.iter().map(course).collect();

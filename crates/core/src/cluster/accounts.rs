@@ -38,6 +38,11 @@ impl Account {
         self.held
     }
 
+    /// When it was last brought up to date: later than now only if the clock was set back since.
+    pub fn at(&self) -> Time {
+        self.at
+    }
+
     /// Devices in use now.
     pub fn rate(&self) -> f64 {
         self.rate as f64 / Held::DEVICE as f64

@@ -60,8 +60,8 @@ pub(super) fn words(event: &Event) -> String {
             format!("{attempt} placed on {} [{}]", placement.worker, devices.join(","))
         }
         What::Started { attempt } => format!("{attempt} started"),
-        What::PauseAsked { attempt, by: By::Policy } => format!("{attempt} to pause for the policy"),
-        What::PauseAsked { attempt, by: By::User } => format!("{attempt} to pause"),
+        What::PauseAsked { attempt, by: By::Policy, .. } => format!("{attempt} to pause for the policy"),
+        What::PauseAsked { attempt, by: By::User, .. } => format!("{attempt} to pause"),
         What::Paused { attempt } => format!("{attempt} stands still"),
         What::ResumeAsked { attempt } => format!("{attempt} to go on"),
         What::Resumed { attempt } => format!("{attempt} goes on"),
