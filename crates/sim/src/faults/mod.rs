@@ -89,10 +89,10 @@ pub fn run_with(seed: u64, level: Level, bug: Bug) -> Result<Held, Box<Failure>>
 }
 
 fn run_flawed(seed: u64, level: Level, flaw: Flaw) -> Result<Held, Box<Failure>> {
-    attempt(seed, level, flaw, Story::default()).or_else(|silent| {
+    attempt(seed, level, flaw, Story::default()).map_err(|silent| {
         // The same again, told: lines are costly, and few runs fail.
         let told = attempt(seed, level, flaw, Story::told());
-        Err(Box::new(told.err().unwrap_or(silent)))
+        Box::new(told.err().unwrap_or(silent))
     })
 }
 
