@@ -419,6 +419,24 @@ impl Pool {
         self.refresh(p.worker);
     }
 
+    /// Gives back without looking whether it was given: the deliberate mistake.
+    #[cfg(feature = "bugs")]
+    pub(crate) fn release_carelessly(&mut self, p: &Placement) {
+        let worker = &mut self.workers[p.worker.0 as usize];
+        worker.cpus_used = worker.cpus_used.saturating_sub(p.cpus);
+        worker.memory_used = worker.memory_used.saturating_sub(p.memory);
+        for &(index, charge) in &p.devices {
+            worker.change(index, |used| match charge {
+                Charge::Whole => used.whole = used.whole.saturating_sub(1),
+                Charge::Share(bytes) => {
+                    used.shares = used.shares.saturating_sub(1);
+                    used.bytes = used.bytes.saturating_sub(bytes);
+                }
+            });
+        }
+        self.refresh(p.worker);
+    }
+
     /// A paused attempt keeps its memory but not its place among the tasks of a device.
     pub(crate) fn pause(&mut self, p: &Placement) {
         self.workers[p.worker.0 as usize].pause(p);

@@ -354,6 +354,8 @@ impl Cluster {
             Phase::Ready { .. } => unreachable!("an attempt in force has a place"),
         };
         self.derived.pool.release(&placement, paused);
+        #[cfg(feature = "bugs")]
+        self.free_again(&placement);
         let Cluster { jobs, derived, accounts, policy, .. } = self;
         let user = &jobs.get(task.job).expect("an attempt has a job").user;
         accounts.ended(user, &derived.pool, &placement, paused, at, half_life(policy));
