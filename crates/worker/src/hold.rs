@@ -8,7 +8,7 @@ use std::path::Path;
 use warpyard_core::spec::{Claim, Held};
 
 /// The word that makes this program hold.
-pub const HOLD: &str = "hold";
+pub const HOLD: &str = "holder";
 
 /// What is run for a claim.
 pub(crate) fn command(program: &Path, claim: &Claim) -> Vec<String> {

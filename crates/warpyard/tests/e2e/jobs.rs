@@ -28,16 +28,22 @@ fn an_array_runs_so_many_at_once_and_each_index_once() {
     server.printed(&format!("{job}[2]"), "started");
     let task = &server.json(&["show", &job])["tasks"][0];
     let counts = |task: &Value| {
-        ["running", "placed", "ready", "done"].map(|state| task["counts"][state].as_u64().unwrap_or(99))
+        ["under way", "ready", "done"].map(|state| match (state, &task["counts"]) {
+            // That a process prints is known before its supervisor has told that it runs.
+            ("under way", counts) => {
+                counts["running"].as_u64().zip(counts["placed"].as_u64()).map_or(99, |(r, p)| r + p)
+            }
+            (state, counts) => counts[state].as_u64().unwrap_or(99),
+        })
     };
-    assert_eq!(counts(task), [2, 0, 4, 0], "room is for 16, the array says two: {task}");
+    assert_eq!(counts(task), [2, 4, 0], "room is for 16, the array says two: {task}");
     server.open("gate");
     assert_eq!(server.outcome(&job), "succeeded");
     let mut ran: Vec<u32> = server.read("ran").lines().map(|line| line.parse().unwrap()).collect();
     ran.sort_unstable();
     assert_eq!(ran, [1, 2, 3, 4, 5, 8]);
     let folded = &server.json(&["show", &job])["tasks"];
-    assert_eq!((folded.as_array().map(Vec::len), counts(&folded[0])), (Some(1), [0, 0, 0, 6]));
+    assert_eq!((folded.as_array().map(Vec::len), counts(&folded[0])), (Some(1), [0, 0, 6]));
     let expanded = server.json(&["show", "--expand", &job]);
     let indices: Vec<_> = expanded["tasks"].as_array().unwrap().iter().map(|task| &task["index"]).collect();
     assert_eq!(indices, [1, 2, 3, 4, 5, 8]);
