@@ -7,6 +7,7 @@
 pub mod algorithm;
 mod bounds;
 mod check;
+mod foresight;
 mod gantt;
 mod generate;
 mod insertion;

@@ -11,6 +11,7 @@ mod fair_share;
 mod fifo;
 mod giving_way;
 mod gmin;
+mod heft;
 mod hybrid;
 mod las;
 mod priority_serial;
@@ -38,6 +39,7 @@ pub const POLICIES: &[PolicyDef] = &[
     gmin::DEF,
     drf::DEF,
     fair_share::DEF,
+    heft::DEF,
 ];
 
 /// The policy in force where nobody chose one.

@@ -1,7 +1,7 @@
 //! Every command by name. What each does is in a file of its own under `commands`.
 
 use crate::commands::{
-    act, admin, allocate, claim, compare, completions, down, gpus, history, info, login, logs, plan,
+    act, admin, allocate, claim, compare, completions, down, gpus, history, info, learn, login, logs, plan,
     policies, policy, priority, ps, replay, reproduce, resume, retry, run, schema, show, sim, submit, trace,
     up, wait, why, workers,
 };
@@ -110,6 +110,8 @@ pub(crate) enum Command {
     /// Plan a workflow on unlike machines: which task where, from when to when
     #[command(after_help = plan::algorithms())]
     Plan(plan::Plan),
+    /// Train the network of the learned planner
+    Learn(learn::Learn),
     /// Share GPUs of unlike types among jobs so that a goal is met
     #[command(after_help = allocate::goals())]
     Allocate(allocate::Allocate),
@@ -170,6 +172,7 @@ impl Command {
             Self::Login(command) => command.run(context),
             Self::Down(command) => command.run(context),
             Self::Plan(command) => command.run(context),
+            Self::Learn(command) => command.run(context),
             Self::Allocate(command) => command.run(context),
             Self::Sim(command) => command.run(context),
             Self::Compare(command) => command.run(context),

@@ -129,6 +129,19 @@ pub(crate) enum Wrong {
     /// An option of what is generated, where nothing is.
     #[error("{0} goes with --generate, and means nothing without it")]
     OnlyGenerated(&'static str),
+    /// Training, in a program built without it.
+    #[error(
+        "this warpyard was built without training; build one with it: \
+         cargo install --path crates/warpyard --features learn"
+    )]
+    NoTraining,
+    /// A network that is finished.
+    #[cfg(feature = "learn")]
+    #[error("{0} holds a finished network; name another file, or remove it to begin anew")]
+    AlreadyLearned(String),
+    /// A trained network for a planner that asks none.
+    #[error("--model is for --algorithm learned, not for {0}")]
+    NoModel(&'static str),
     /// A workflow that says nothing of machines.
     #[error("{0} names no machines; give them with --machines FILE, or --machines 4 for four alike")]
     NoMachines(String),

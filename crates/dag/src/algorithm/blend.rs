@@ -2,9 +2,10 @@
 //! share of the optimistic cost is least. HEFT is the share 0; PEFT's choice of machine is the share 1.
 
 use super::run::{Algorithm, Plan};
+use crate::foresight::Foresight;
 use crate::insertion::{Cheapest, Inserter, Lean};
 use crate::instance::Instance;
-use crate::rank::{optimistic_costs, rank_order, upward_ranks};
+use crate::rank::{rank_order, upward_ranks};
 use crate::schedule::Schedule;
 
 /// The share that did best over the layered instances of the bench.
@@ -13,7 +14,7 @@ const SHARE: f64 = 0.4;
 /// Plans with HEFT's order and a share of the optimistic cost table.
 pub fn blend(instance: &Instance, share: f64) -> Schedule {
     let ranks = upward_ranks(instance);
-    let table = optimistic_costs(instance);
+    let table = Foresight::new(instance);
     let lean = Lean { table: &table, shares: &[(share, 0.0)] };
     let cheapest = Cheapest::leaning(instance, &lean);
     let mut inserter = Inserter::new(instance, &cheapest);

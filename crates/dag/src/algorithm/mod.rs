@@ -23,6 +23,7 @@ pub use cpop::cpop;
 pub use heft::heft;
 pub use lookahead::lookahead;
 pub use peft::peft;
+#[cfg(feature = "train")]
 pub(crate) use ready::by_priority;
 pub use run::{Algorithm, Objective, Plan, Progress, Run};
 

@@ -5,10 +5,11 @@ use std::sync::Arc;
 
 use super::run::{Objective, Plan, Run};
 use crate::bounds::Bounds;
+use crate::foresight::Foresight;
 use crate::insertion::{Cheapest, Inserter, Lean};
 use crate::instance::Instance;
-use crate::learned::{Groundwork, Network};
-use crate::rank::{optimistic_costs, rank_order, upward_ranks_of};
+use crate::learned::{self, Groundwork, Network};
+use crate::rank::{rank_order, upward_ranks_of};
 use crate::schedule::{Schedule, Slot};
 
 /// So many tasks are placed before the clock is looked at again.
@@ -42,7 +43,7 @@ pub(super) struct Workbench<'a, 'r, 's> {
     pub(super) order: Vec<u32>,
     pub(super) best: Best,
     plain: Rc<Cheapest>,
-    table: Option<Arc<Vec<f64>>>,
+    table: Option<Arc<Foresight>>,
     /// The cheapest machines under the leaning used last.
     leaning: Option<(Leaning, Rc<Cheapest>)>,
     mirror: Option<Rc<Instance>>,
@@ -100,13 +101,13 @@ impl<'a, 'r, 's> Workbench<'a, 'r, 's> {
         Some(placed_on(self.instance, &self.plain, order, machines))
     }
 
-    /// Makes the schedule that the shipped network advises.
+    /// Makes the schedule that the shipped network advises, where it is worth trying.
     pub(super) fn make_learned(&mut self) -> Option<Schedule> {
-        if !self.run.go_on() {
+        if !learned::is_promising(self.instance, &self.plain) || !self.run.go_on() {
             return None;
         }
         let table = self.table();
-        Some(Groundwork::new(self.instance, table).plan(&Network::shipped()))
+        Some(Groundwork::new(self.instance, &self.plain, table).plan(&Network::shipped()))
     }
 
     /// Keeps `schedule` if it is better than the best; gives its value.
@@ -154,8 +155,8 @@ impl<'a, 'r, 's> Workbench<'a, 'r, 's> {
         Plan { schedule: self.best.schedule, winner: Some(self.best.by), iterations: self.run.made() }
     }
 
-    fn table(&mut self) -> Arc<Vec<f64>> {
-        Arc::clone(self.table.get_or_insert_with(|| Arc::new(optimistic_costs(self.instance))))
+    fn table(&mut self) -> Arc<Foresight> {
+        Arc::clone(self.table.get_or_insert_with(|| Arc::new(Foresight::new(self.instance))))
     }
 
     fn cheapest(&mut self, leaning: Leaning, lean: &Lean<'_>) -> Rc<Cheapest> {

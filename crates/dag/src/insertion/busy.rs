@@ -17,11 +17,7 @@ pub(super) struct BusyTable {
 
 impl BusyTable {
     pub(super) fn new(instance: &Instance) -> Self {
-        let costs = instance.cost_matrix();
-        let sample = costs.iter().step_by((costs.len() / 4096).max(1));
-        let (sum, count) = sample.fold((0.0, 0usize), |(sum, count), cost| (sum + cost, count + 1));
-        let mean = sum / count.max(1) as f64;
-        let tick = if mean > 0.0 { (mean / 4.0).log2().floor().exp2() } else { 1.0 };
+        let tick = instance.mean_cost_about(0.25);
         let machines = instance.machines();
         let most_rows = (instance.tasks() / 4).max(4096);
         Self { machines, tick, until: Vec::new(), most_rows }

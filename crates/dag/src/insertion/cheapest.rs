@@ -2,20 +2,45 @@
 //! ready everywhere at once (but for one machine), so the cheapest machines are the ones to look at, and the row of
 //! costs itself is seldom read again.
 
+use std::array::from_fn;
+use std::ops::Range;
+
 use super::Lean;
 use crate::instance::Instance;
 use crate::wide::widened;
 
-/// Machines are dealt out to this many lanes, like cards; each lane names its cheapest.
-pub(super) const LANES: usize = 16;
+/// Machines are dealt out to this many lanes, like cards; each lane names its two cheapest.
+const LANES: usize = 8;
 
-/// Per task the cheapest machine of each lane, and what all machines not named cost at least.
+/// The cheapest machines of one task that are still to be looked at.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Keys {
+    first: [f64; LANES],
+    second: [f64; LANES],
+}
+
+impl Keys {
+    /// The least key.
+    #[inline(always)]
+    pub(super) fn least(&self) -> f64 {
+        least_of(self.first)
+    }
+
+    /// Leaves out the least key of the lane that `machine` is in.
+    #[inline(always)]
+    pub(super) fn pass(&mut self, machine: usize) {
+        let lane = machine % LANES;
+        self.first[lane] = std::mem::replace(&mut self.second[lane], f64::INFINITY);
+    }
+}
+
+/// Per task the two cheapest machines of each lane, and what all machines not named cost at least.
 ///
 /// A key is a cost whose lowest bits are replaced by the machine's index: it sorts as the cost does, and without
 /// those bits it is a lower bound of the cost.
 #[derive(Debug, Clone)]
 pub(crate) struct Cheapest {
-    keys: Vec<[f64; LANES]>,
+    keys: Vec<Keys>,
     rest: Vec<f64>,
     sums: Vec<f64>,
     index_bits: u64,
@@ -25,16 +50,24 @@ pub(crate) struct Cheapest {
 impl Cheapest {
     /// The machines where a task costs least.
     pub(crate) fn new(instance: &Instance) -> Self {
+        Self::of(instance, None)
+    }
+
+    /// The machines where a task costs least, leaning included.
+    pub(crate) fn leaning(instance: &Instance, lean: &Lean<'_>) -> Self {
+        Self::of(instance, Some(lean))
+    }
+
+    fn of(instance: &Instance, lean: Option<&Lean<'_>>) -> Self {
         /// From so many costs on a second thread is worth starting.
         const MANY: usize = 1 << 22;
-        let (costs, p) = (instance.cost_matrix(), instance.machines());
-        if costs.len() < MANY {
-            return Self::of_rows(costs, p, instance.tasks());
+        let tasks = instance.tasks();
+        if instance.cost_matrix().len() < MANY {
+            return Self::of_tasks(instance, lean, 0..tasks, tasks);
         }
-        let (front, back) = costs.split_at(instance.tasks() / 2 * p);
         let (mut found, rest) = std::thread::scope(|scope| {
-            let back = scope.spawn(|| Self::of_rows(back, p, 0));
-            (Self::of_rows(front, p, instance.tasks()), back.join())
+            let back = scope.spawn(|| Self::of_tasks(instance, lean, tasks / 2..tasks, 0));
+            (Self::of_tasks(instance, lean, 0..tasks / 2, tasks), back.join())
         });
         match rest {
             Ok(rest) => found.append(rest),
@@ -44,10 +77,20 @@ impl Cheapest {
     }
 
     /// With room for `room` tasks, or for as many as there are.
-    fn of_rows(costs: &[f64], p: usize, room: usize) -> Self {
+    fn of_tasks(instance: &Instance, lean: Option<&Lean<'_>>, tasks: Range<usize>, room: usize) -> Self {
+        let p = instance.machines();
         let indices: Vec<u64> = (0..p as u64).collect();
-        let mut found = Self::empty(room.max(costs.len() / p), p);
-        costs.chunks_exact(p).for_each(|row| found.add(row, &indices));
+        let mut found = Self::empty(room.max(tasks.len()), p);
+        let mut row = vec![0.0; p];
+        for task in tasks {
+            match lean {
+                None => found.add(instance.costs(task), &indices),
+                Some(lean) => {
+                    lean.cost_and_bias(instance, task, &mut row);
+                    found.add(&row, &indices);
+                }
+            }
+        }
         found
     }
 
@@ -77,29 +120,19 @@ impl Cheapest {
         self.exact &= scanned.exact;
     }
 
-    /// The machines where a task costs least, leaning included.
-    pub(crate) fn leaning(instance: &Instance, lean: &Lean<'_>) -> Self {
-        let p = instance.machines();
-        let mut row = vec![0.0; p];
-        let mut found = Self::empty(instance.tasks(), p);
-        let indices: Vec<u64> = (0..p as u64).collect();
-        for task in 0..instance.tasks() {
-            lean.bias(instance, task, &mut row);
-            for (bias, cost) in row.iter_mut().zip(instance.costs(task)) {
-                *bias += cost;
-            }
-            found.add(&row, &indices);
-        }
-        found
-    }
-
     /// Each task's costs added up over the machines.
     pub(crate) fn sums(&self) -> &[f64] {
         &self.sums
     }
 
+    /// The cheapest machine of a task, and the least it can cost there.
     #[inline]
-    pub(super) fn keys(&self, task: usize) -> &[f64; LANES] {
+    pub(crate) fn first(&self, task: usize) -> (usize, f64) {
+        self.read(self.keys[task].least())
+    }
+
+    #[inline]
+    pub(super) fn keys(&self, task: usize) -> &Keys {
         &self.keys[task]
     }
 
@@ -125,7 +158,7 @@ impl Cheapest {
 
 /// What one pass over a row finds.
 struct Scan {
-    keys: [f64; LANES],
+    keys: Keys,
     rest: f64,
     sum: f64,
     exact: bool,
@@ -135,36 +168,80 @@ widened! {
     fn scan_best(row: &[f64], indices: &[u64], index_bits: u64) -> Scan = scan
 }
 
-/// The least key of each lane, the least cost of all others, and the sum of the row.
+/// The two least keys of each lane, the least cost of all others, and the sum of the row.
 #[inline(always)]
 fn scan(row: &[f64], indices: &[u64], index_bits: u64) -> Scan {
-    let key = |cost: f64, index: u64| f64::from_bits((cost.to_bits() & !index_bits) | index);
-    let less = |a: f64, b: f64| if b < a { b } else { a };
-    let more = |a: f64, b: f64| if b > a { b } else { a };
-    let mut first = [f64::INFINITY; LANES];
-    let mut second = [f64::INFINITY; LANES];
-    let mut sums = [0.0; LANES];
-    let mut lost = [0; LANES];
+    let mut lanes = Lanes::EMPTY;
     let (rows, row_rest) = row.as_chunks::<LANES>();
     let (index_rows, index_rest) = indices.as_chunks::<LANES>();
     for (costs, indices) in rows.iter().zip(index_rows) {
-        for lane in 0..LANES {
-            let key = key(costs[lane], indices[lane]);
-            sums[lane] += costs[lane];
-            lost[lane] |= costs[lane].to_bits();
-            second[lane] = less(second[lane], more(first[lane], key));
-            first[lane] = less(first[lane], key);
+        lanes = lanes.with(*costs, *indices, index_bits);
+    }
+    let mut costs = [f64::INFINITY; LANES];
+    costs[..row_rest.len()].copy_from_slice(row_rest);
+    let mut indices = [0; LANES];
+    indices[..index_rest.len()].copy_from_slice(index_rest);
+    let sum = lanes.sums.iter().chain(row_rest).sum();
+    let bits = lanes.bits.iter().fold(0, |a, b| a | b) | row_rest.iter().fold(0, |a, b| a | b.to_bits());
+    let lanes = lanes.with(costs, indices, index_bits);
+    let rest = f64::from_bits(least_of(lanes.third).to_bits() & !index_bits);
+    Scan { keys: lanes.keys, rest, sum, exact: bits & index_bits == 0 }
+}
+
+/// A scan under way.
+#[derive(Clone, Copy)]
+struct Lanes {
+    keys: Keys,
+    third: [f64; LANES],
+    sums: [f64; LANES],
+    /// All bits that occur.
+    bits: [u64; LANES],
+}
+
+impl Lanes {
+    const EMPTY: Self = Self {
+        keys: Keys { first: [f64::INFINITY; LANES], second: [f64::INFINITY; LANES] },
+        third: [f64::INFINITY; LANES],
+        sums: [0.0; LANES],
+        bits: [0; LANES],
+    };
+
+    /// Whole arrays at a time: compilers turn that into wide registers.
+    #[inline(always)]
+    fn with(self, costs: [f64; LANES], indices: [u64; LANES], index_bits: u64) -> Self {
+        let Self { keys: Keys { first, second }, third, sums, bits } = self;
+        let key: [f64; LANES] = from_fn(|i| f64::from_bits((costs[i].to_bits() & !index_bits) | indices[i]));
+        let beside_first: [f64; LANES] = from_fn(|i| more(first[i], key[i]));
+        let beside_second: [f64; LANES] = from_fn(|i| more(second[i], beside_first[i]));
+        Self {
+            keys: Keys {
+                first: from_fn(|i| less(first[i], key[i])),
+                second: from_fn(|i| less(second[i], beside_first[i])),
+            },
+            third: from_fn(|i| less(third[i], beside_second[i])),
+            sums: from_fn(|i| sums[i] + costs[i]),
+            bits: from_fn(|i| bits[i] | costs[i].to_bits()),
         }
     }
-    for (lane, (cost, index)) in row_rest.iter().zip(index_rest).enumerate() {
-        let key = key(*cost, *index);
-        sums[lane] += *cost;
-        lost[lane] |= cost.to_bits();
-        second[lane] = less(second[lane], more(first[lane], key));
-        first[lane] = less(first[lane], key);
+}
+
+/// Halves the lanes until one is left, which is faster than going along them.
+#[inline(always)]
+fn least_of(mut lanes: [f64; LANES]) -> f64 {
+    for half in [4, 2, 1] {
+        for lane in 0..half {
+            lanes[lane] = less(lanes[lane], lanes[lane + half]);
+        }
     }
-    let rest = second.iter().fold(f64::INFINITY, |a, b| less(a, *b));
-    let rest = f64::from_bits(rest.to_bits() & !index_bits);
-    let exact = lost.iter().fold(0, |a, b| a | b) & index_bits == 0;
-    Scan { keys: first, rest, sum: sums.iter().sum(), exact }
+    lanes[0]
+}
+
+#[inline(always)]
+fn less(a: f64, b: f64) -> f64 {
+    if b < a { b } else { a }
+}
+
+#[inline(always)]
+fn more(a: f64, b: f64) -> f64 {
+    if b > a { b } else { a }
 }

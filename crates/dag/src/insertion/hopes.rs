@@ -1,8 +1,10 @@
 //! The least score each machine could have for one task, and which machine to look at next. The pass over all
 //! machines lives here: it is what a large plan spends its time on.
 
-use super::cheapest::LANES;
 use crate::wide::widened;
+
+/// Machines are dealt out to this many lanes.
+const LANES: usize = 16;
 
 /// One hope per machine and the least of each lane; padded with infinity.
 #[derive(Debug, Clone)]
@@ -74,7 +76,7 @@ impl Hopes {
 
 /// Halves the lanes until one is left, which is faster than going along them.
 #[inline(always)]
-pub(super) fn least_of(lanes: &[f64; LANES]) -> f64 {
+fn least_of(lanes: &[f64; LANES]) -> f64 {
     let mut lanes = *lanes;
     for half in [8, 4, 2, 1] {
         for lane in 0..half {

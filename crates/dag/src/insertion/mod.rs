@@ -9,7 +9,6 @@ mod timeline;
 
 use busy::BusyTable;
 pub(crate) use cheapest::Cheapest;
-use cheapest::LANES;
 use hopes::{Hopes, Rows, Start};
 pub(crate) use lean::Lean;
 use timeline::Timeline;
@@ -20,11 +19,53 @@ use crate::wide::widened;
 
 /// When a task could start on each machine, gaps aside.
 enum Ready {
-    /// The same everywhere but on one machine, where it is sooner.
-    Uniform { elsewhere: f64, on: usize, there: f64 },
+    Uniform(Arrival),
     /// One moment per machine, in the scratch row.
     PerMachine,
 }
+
+/// When a task's data arrives over uniform links: the same moment everywhere but on one machine, where it is sooner.
+#[derive(Clone, Copy)]
+struct Arrival {
+    elsewhere: f64,
+    on: usize,
+    there: f64,
+}
+
+impl Arrival {
+    const UNKNOWN: Self = Self { elsewhere: f64::INFINITY, on: usize::MAX, there: f64::INFINITY };
+
+    /// Not while a task that is waited for has no place yet.
+    fn is_known(&self) -> bool {
+        self.elsewhere < f64::INFINITY
+    }
+}
+
+/// So many tasks ahead it is looked up when a task is ready, and what placing it will read is asked for.
+const AHEAD: usize = 8;
+
+/// What is known of a task that is about to be placed: when it is ready and where it will likely be looked for.
+#[derive(Clone, Copy)]
+struct Soon {
+    arrival: Arrival,
+    likely: [(u32, f64); 3],
+}
+
+impl Soon {
+    const UNKNOWN: Self = Self { arrival: Arrival::UNKNOWN, likely: [(0, f64::INFINITY); 3] };
+
+    #[inline]
+    fn ask_for_slots(&self, lanes: &[Timeline]) {
+        if self.arrival.is_known() {
+            for (machine, end) in self.likely {
+                lanes[machine as usize].ask_for_slots(end);
+            }
+        }
+    }
+}
+
+/// A task that has no place yet ends at no time.
+const NOWHERE: Slot = Slot { machine: 0, start: 0.0, finish: f64::INFINITY };
 
 /// The best place found so far for a task.
 struct Place {
@@ -89,10 +130,10 @@ impl<'a> Inserter<'a> {
         Self {
             instance,
             cheapest,
-            lanes: vec![Timeline::default(); p],
+            lanes: vec![Timeline::new(instance.mean_cost_about(2.0)); p],
             busy: None,
             crowd: Crowd::default(),
-            slots: vec![Slot::default(); instance.tasks()],
+            slots: vec![NOWHERE; instance.tasks()],
             ready: vec![0.0; p],
             bias: vec![0.0; p],
             hopes: Hopes::new(p),
@@ -105,25 +146,36 @@ impl<'a> Inserter<'a> {
 
     /// Places all tasks in `order`, each where it finishes first.
     pub(crate) fn place_all(&mut self, order: &[u32]) {
-        for (at, &task) in order.iter().enumerate() {
-            self.foresee(order, at);
-            self.place(task as usize);
-        }
+        self.place_each(order, None);
     }
 
     /// Places all tasks in `order`, each where finish and leaning together are least.
     pub(crate) fn place_all_leaning(&mut self, order: &[u32], lean: &Lean<'_>) {
+        self.place_each(order, Some(lean));
+    }
+
+    fn place_each(&mut self, order: &[u32], lean: Option<&Lean<'_>>) {
+        let mut soon = [Soon::UNKNOWN; AHEAD];
         for (at, &task) in order.iter().enumerate() {
-            self.foresee(order, at);
-            self.place_leaning(task as usize, lean);
+            self.ask_for_predecessors(order, at + AHEAD);
+            let next = soon[at % AHEAD];
+            if let Some(&later) = order.get(at + AHEAD) {
+                soon[at % AHEAD] = self.foresee(later as usize);
+            }
+            soon[(at + AHEAD / 2) % AHEAD].ask_for_slots(&self.lanes);
+            if !self.looks_at_cheapest() {
+                self.place_anywhere(task as usize, lean, Place::NONE);
+                continue;
+            }
+            let arrival = if next.arrival.is_known() { next.arrival } else { self.arrival(task as usize) };
+            self.place_cheaply(task as usize, arrival, lean);
         }
     }
 
     /// Places `task` where it finishes first; the lower machine wins a tie.
-    #[inline]
     pub(crate) fn place(&mut self, task: usize) -> Slot {
         if self.looks_at_cheapest() {
-            self.place_cheaply(task, None)
+            self.place_cheaply(task, self.arrival(task), None)
         } else {
             self.place_by::<false>(task, &[], Place::NONE)
         }
@@ -134,18 +186,9 @@ impl<'a> Inserter<'a> {
         self.place_by::<true>(task, bias, Place::NONE)
     }
 
-    /// Places `task` where finish and leaning together are least. This inserter's cheapest machines must be those of
-    /// the same leaning.
-    #[inline]
-    pub(crate) fn place_leaning(&mut self, task: usize, lean: &Lean<'_>) -> Slot {
-        if self.looks_at_cheapest() {
-            self.place_cheaply(task, Some(lean))
-        } else {
-            self.place_by_lean(task, lean, Place::NONE)
-        }
-    }
-
-    fn place_by_lean(&mut self, task: usize, lean: &Lean<'_>, best: Place) -> Slot {
+    /// Places `task` where finish and leaning together are least, whichever machine that is, or at `best`.
+    fn place_anywhere(&mut self, task: usize, lean: Option<&Lean<'_>>, best: Place) -> Slot {
+        let Some(lean) = lean else { return self.place_by::<false>(task, &[], best) };
         let mut bias = std::mem::take(&mut self.bias);
         lean.bias(self.instance, task, &mut bias);
         let slot = self.place_by::<true>(task, &bias, best);
@@ -168,7 +211,7 @@ impl<'a> Inserter<'a> {
 
     /// Takes back the placement of `task`, which must be placed and be the last placed of those that are.
     pub(crate) fn remove(&mut self, task: usize) {
-        let slot = self.slots[task];
+        let slot = std::mem::replace(&mut self.slots[task], NOWHERE);
         self.lanes[slot.machine as usize].remove(slot.start, slot.finish);
         // The table knows no way back; it is made anew where it is needed.
         self.busy = None;
@@ -181,33 +224,50 @@ impl<'a> Inserter<'a> {
         self.lanes[machine].fit(ready, cost, f64::INFINITY).map_or(f64::INFINITY, |(start, _)| start + cost)
     }
 
-    /// Asks for what the tasks after `at` will read, in the order in which one thing leads to the next.
+    /// Asks for what tells when the tasks after `at` are ready, in the order in which one thing leads to the next.
     #[inline]
-    pub(crate) fn foresee(&self, order: &[u32], at: usize) {
-        if let Some(&task) = order.get(at + 32) {
+    fn ask_for_predecessors(&self, order: &[u32], at: usize) {
+        if let Some(&task) = order.get(at + 24) {
             self.instance.predecessors.foresee(task as usize);
         }
-        if let Some(&task) = order.get(at + 24) {
+        if let Some(&task) = order.get(at + 16) {
             prefetch(self.instance.predecessors(task as usize));
         }
-        if let Some(&task) = order.get(at + 16) {
+        if let Some(&task) = order.get(at + 8) {
+            prefetch(std::slice::from_ref(self.cheapest.keys(task as usize)));
             for &(before, _) in self.instance.predecessors(task as usize) {
-                prefetch(std::slice::from_ref(&self.slots[before as usize]));
+                prefetch(std::slice::from_ref(&self.slots[before as usize].finish));
             }
         }
-        if let Some(&task) = order.get(at + 6) {
-            let task = task as usize;
-            let costs = self.instance.costs(task);
-            if !self.looks_at_cheapest() {
-                return prefetch(costs);
-            }
-            prefetch(self.cheapest.keys(task));
-            if let Ready::Uniform { on, .. } = self.ready_uniform(task)
-                && let Some(cost) = costs.get(on)
-            {
-                prefetch(std::slice::from_ref(cost));
-            }
+    }
+
+    /// Asks for what placing `task` will read. Says when it is ready if that is certain by now.
+    #[inline]
+    fn foresee(&self, task: usize) -> Soon {
+        let costs = self.instance.costs(task);
+        if !self.looks_at_cheapest() {
+            prefetch(costs);
+            return Soon::UNKNOWN;
         }
+        let arrival = self.arrival(task);
+        if !arrival.is_known() {
+            return Soon::UNKNOWN;
+        }
+        if let Some(cost) = costs.get(arrival.on) {
+            prefetch(std::slice::from_ref(cost));
+        }
+        let mut keys = *self.cheapest.keys(task);
+        let likely = std::array::from_fn(|_| {
+            let (machine, cost) = self.cheapest.read(keys.least());
+            if machine >= self.lanes.len() {
+                return (0, 0.0);
+            }
+            keys.pass(machine);
+            let end = arrival.elsewhere + cost;
+            self.lanes[machine].ask_for_ticks(end);
+            (machine as u32, end)
+        });
+        Soon { arrival, likely }
     }
 
     #[inline]
@@ -230,7 +290,7 @@ impl<'a> Inserter<'a> {
     /// With uniform links only the machine of the predecessor whose data would arrive last can be ready sooner than
     /// the rest: everywhere else that arrival counts.
     #[inline]
-    fn ready_uniform(&self, task: usize) -> Ready {
+    fn arrival(&self, task: usize) -> Arrival {
         let mut elsewhere = self.instance.release(task);
         let mut on = usize::MAX;
         for &(before, data) in self.instance.predecessors(task) {
@@ -241,12 +301,12 @@ impl<'a> Inserter<'a> {
             }
         }
         let there = if on == usize::MAX { elsewhere } else { self.ready_on(task, on) };
-        Ready::Uniform { elsewhere, on, there }
+        Arrival { elsewhere, on, there }
     }
 
     #[inline]
     fn ready(&mut self, task: usize) -> Ready {
-        let Some(pairs) = &self.instance.pairs else { return self.ready_uniform(task) };
+        let Some(pairs) = &self.instance.pairs else { return Ready::Uniform(self.arrival(task)) };
         let p = self.instance.machines();
         self.ready.fill(self.instance.release(task));
         for &(before, data) in self.instance.predecessors(task) {
@@ -260,13 +320,10 @@ impl<'a> Inserter<'a> {
     /// Looks for gaps on the cheapest machines, one by one, until the next could not be better than the best found.
     /// Uniform links only.
     #[inline]
-    fn place_cheaply(&mut self, task: usize, lean: Option<&Lean<'_>>) -> Slot {
-        let Ready::Uniform { elsewhere, on, there } = self.ready_uniform(task) else {
-            unreachable!("links are uniform")
-        };
+    fn place_cheaply(&mut self, task: usize, arrival: Arrival, lean: Option<&Lean<'_>>) -> Slot {
+        let Arrival { elsewhere, on, there } = arrival;
         let costs = self.instance.costs(task);
-        let p = costs.len();
-        let bias_of = |machine: usize, cost: f64| lean.map_or(0.0, |lean| lean.at(task, machine, p, cost));
+        let bias_of = |machine: usize, cost: f64| lean.map_or(0.0, |lean| lean.at(task, machine, cost));
         let mut best = Place::NONE;
         if on != usize::MAX {
             self.look(on, there, costs[on], bias_of(on, costs[on]), &mut best);
@@ -274,19 +331,16 @@ impl<'a> Inserter<'a> {
         let mut keys = *self.cheapest.keys(task);
         let rest = self.cheapest.rest(task);
         loop {
-            let key = hopes::least_of(&keys);
+            let key = keys.least();
             let (machine, cost) = self.cheapest.read(key);
             let next = if cost > rest { rest } else { cost };
             if elsewhere + next > best.score || next == f64::INFINITY {
                 break;
             }
             if cost > rest {
-                return match lean {
-                    None => self.place_by::<false>(task, &[], best),
-                    Some(lean) => self.place_by_lean(task, lean, best),
-                };
+                return self.place_anywhere(task, lean, best);
             }
-            keys[machine % LANES] = f64::INFINITY;
+            keys.pass(machine);
             if machine != on {
                 // The row itself is far away in memory.
                 let cost = if self.cheapest.is_exact() && lean.is_none() { cost } else { costs[machine] };
@@ -313,7 +367,7 @@ impl<'a> Inserter<'a> {
         let bias_of = |machine: usize| if BIASED { bias[machine] } else { 0.0 };
         let ready = self.ready(task);
         match ready {
-            Ready::Uniform { elsewhere, on, there } => {
+            Ready::Uniform(Arrival { elsewhere, on, there }) => {
                 match self.busy.as_ref().and_then(|busy| busy.row(elsewhere)) {
                     Some(times) => self.hopes.fill(Start::After(elsewhere), Rows { costs, times, bias }),
                     None => self.hopes.fill(Start::At(elsewhere), Rows { costs, times: costs, bias }),
@@ -331,8 +385,8 @@ impl<'a> Inserter<'a> {
             }
             self.hopes.correct(machine, f64::INFINITY);
             let ready = match ready {
-                Ready::Uniform { on, there, .. } if machine == on => there,
-                Ready::Uniform { elsewhere, .. } => elsewhere,
+                Ready::Uniform(Arrival { on, there, .. }) if machine == on => there,
+                Ready::Uniform(Arrival { elsewhere, .. }) => elsewhere,
                 Ready::PerMachine => self.ready[machine],
             };
             self.look(machine, ready, costs[machine], bias_of(machine), &mut best);
@@ -390,10 +444,13 @@ fn arrive_plainly(ready: &mut [f64], latency: &[f64], bandwidth: &[f64], sent: f
 #[cfg_attr(target_arch = "x86_64", expect(unsafe_code, reason = "prefetching has no safe form"))]
 pub(crate) fn prefetch<T>(soon: &[T]) {
     #[cfg(target_arch = "x86_64")]
-    for line in soon.chunks((64 / size_of::<T>()).max(1)) {
+    {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        // SAFETY: the address is that of a live element; a prefetch reads nothing and changes nothing.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(line.as_ptr().cast()) };
+        let first: *const i8 = soon.as_ptr().cast();
+        for at in (0..size_of_val(soon)).step_by(64) {
+            // SAFETY: a prefetch reads nothing and changes nothing, wherever it points.
+            unsafe { _mm_prefetch::<_MM_HINT_T0>(first.wrapping_add(at)) };
+        }
     }
     #[cfg(not(target_arch = "x86_64"))]
     let _ = soon;

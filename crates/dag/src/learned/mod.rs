@@ -6,16 +6,19 @@
 mod features;
 mod network;
 #[cfg(feature = "train")]
+pub mod published;
+mod tensors;
+#[cfg(feature = "train")]
 pub mod train;
 
 pub use network::{Network, NetworkError};
 
 use std::sync::Arc;
 
-use crate::algorithm::by_priority;
+use crate::foresight::Foresight;
 use crate::insertion::{Cheapest, Inserter, Lean};
 use crate::instance::Instance;
-use crate::rank::{downward_ranks_of, optimistic_costs, upward_ranks_of};
+use crate::rank::{downward_ranks_of, rank_order, upward_ranks_of};
 use crate::schedule::Schedule;
 use features::Features;
 
@@ -24,41 +27,59 @@ pub(crate) struct Groundwork<'a> {
     instance: &'a Instance,
     features: Features,
     ranks: Vec<f64>,
-    table: Arc<Vec<f64>>,
+    table: Arc<Foresight>,
     scale: f64,
 }
 
 impl<'a> Groundwork<'a> {
-    /// `table` holds the optimistic costs of the instance.
-    pub(crate) fn new(instance: &'a Instance, table: Arc<Vec<f64>>) -> Self {
-        let sums = crate::rank::cost_sums(instance);
-        let down = downward_ranks_of(instance, &sums);
+    /// From the instance's cheapest machines and from what each task leaves to do.
+    pub(crate) fn new(instance: &'a Instance, cheapest: &Cheapest, table: Arc<Foresight>) -> Self {
+        let sums = cheapest.sums();
+        let down = downward_ranks_of(instance, sums);
         let scale = sums.iter().sum::<f64>() / sums.len().max(1) as f64;
-        let ranks = upward_ranks_of(instance, sums.clone());
-        let features = Features::new(instance, &sums, &ranks, &down);
+        let ranks = upward_ranks_of(instance, sums.to_vec());
+        let features = Features::new(instance, cheapest, &ranks, &down);
         Self { instance, features, ranks, table, scale }
     }
 
     /// The schedule the network's advice leads to.
     pub(crate) fn plan(&self, network: &Network) -> Schedule {
         let advice = network.advise(self.instance, &self.features);
-        let priority: Vec<f64> = self
-            .ranks
-            .iter()
-            .zip(&advice)
-            .map(|(rank, a)| rank + f64::from(a.urgency) * self.scale)
-            .collect();
+        let corrected =
+            self.ranks.iter().zip(&advice).map(|(rank, a)| rank + f64::from(a.urgency) * self.scale);
+        let order = rank_order(self.instance, &above_what_follows(self.instance, corrected.collect()));
         let shares: Vec<(f64, f64)> =
             advice.iter().map(|a| (f64::from(a.foresight), f64::from(a.thrift))).collect();
         let lean = Lean { table: &self.table, shares: &shares };
         let cheapest = Cheapest::leaning(self.instance, &lean);
         let mut inserter = Inserter::new(self.instance, &cheapest);
-        inserter.place_all_leaning(&by_priority(self.instance, &priority), &lean);
+        inserter.place_all_leaning(&order, &lean);
         inserter.into_schedule()
     }
 }
 
+/// Lifts every priority to at least that of what follows, and to 0, so that sorting by it respects the edges.
+fn above_what_follows(instance: &Instance, mut priority: Vec<f64>) -> Vec<f64> {
+    for &task in instance.topological_order().iter().rev() {
+        let after = instance.successors(task as usize).iter().map(|next| priority[next.0 as usize]);
+        let most = after.fold(0.0, |a, b| if b > a { b } else { a });
+        if most > priority[task as usize] || priority[task as usize].is_nan() {
+            priority[task as usize] = most;
+        }
+    }
+    priority
+}
+
+/// Whether the shipped network is worth asking. Where machines differ by speed alone all tasks want the same one, and
+/// there it loses to HEFT more often than it wins.
+pub(crate) fn is_promising(instance: &Instance, cheapest: &Cheapest) -> bool {
+    let mut sought = vec![0usize; instance.machines()];
+    (0..instance.tasks()).for_each(|task| sought[cheapest.first(task).0] += 1);
+    2 * sought.iter().copied().max().unwrap_or(0) <= instance.tasks()
+}
+
 /// Plans with a given network in a single pass.
 pub fn plan_with(instance: &Instance, network: &Network) -> Schedule {
-    Groundwork::new(instance, Arc::new(optimistic_costs(instance))).plan(network)
+    let cheapest = Cheapest::new(instance);
+    Groundwork::new(instance, &cheapest, Arc::new(Foresight::new(instance))).plan(network)
 }

@@ -1,8 +1,10 @@
 //! The network: each task's features go through one layer, then twice a task hears the mean of those that follow it
-//! and of those it follows, then three numbers come out. A few thousand weights, in the safetensors format.
+//! and of those it follows, then three numbers come out. A few thousand weights.
 
-use super::features::{COUNT, Features};
+use super::features::{Features, OF_TASK, OF_WHOLE};
+use super::tensors::Tensors;
 use crate::instance::Instance;
+use crate::wide::widened;
 
 /// Numbers a task carries between layers.
 pub(super) const HIDDEN: usize = 16;
@@ -50,8 +52,9 @@ pub struct Network {
 }
 
 /// Name, rows and columns of each part.
-pub(super) const PARTS: [(&str, usize, usize); 12] = [
-    ("in.weight", COUNT, HIDDEN),
+pub(super) const PARTS: [(&str, usize, usize); 13] = [
+    ("in.weight", OF_TASK, HIDDEN),
+    ("in.whole", OF_WHOLE, HIDDEN),
     ("in.bias", 1, HIDDEN),
     ("sweep0.self", HIDDEN, HIDDEN),
     ("sweep0.after", HIDDEN, HIDDEN),
@@ -64,13 +67,11 @@ pub(super) const PARTS: [(&str, usize, usize); 12] = [
     ("out.weight", HIDDEN, OUT),
     ("out.bias", 1, OUT),
 ];
+/// Where the first sweep's parts begin, and the output's.
+pub(super) const FIRST_SWEEP: usize = 3;
+pub(super) const OUTPUT: usize = FIRST_SWEEP + 4 * SWEEPS;
 
 impl Network {
-    /// How many weights there are.
-    pub(super) fn size() -> usize {
-        PARTS.iter().map(|(_, rows, columns)| rows * columns).sum()
-    }
-
     /// The network that ships with the program.
     ///
     /// # Panics
@@ -84,52 +85,31 @@ impl Network {
     /// # Errors
     /// When a tensor is missing, has another shape or holds a number that is not finite.
     pub fn from_safetensors(bytes: &[u8]) -> Result<Self, NetworkError> {
-        let (length, rest) = bytes.split_first_chunk::<8>().ok_or(NetworkError::TooShort)?;
-        let length = usize::try_from(u64::from_le_bytes(*length)).map_err(|_| NetworkError::TooShort)?;
-        let header: serde_json::Value =
-            serde_json::from_slice(rest.get(..length).ok_or(NetworkError::TooShort)?)?;
-        let data = &rest[length..];
-        let mut weights = Vec::with_capacity(Self::size());
+        Self::of_tensors(&Tensors::read(bytes)?)
+    }
+
+    pub(super) fn of_tensors(tensors: &Tensors) -> Result<Self, NetworkError> {
+        let mut weights = Vec::new();
         for (name, rows, columns) in PARTS {
-            let tensor = &header[name];
-            let offset =
-                |at: usize| tensor["data_offsets"][at].as_u64().and_then(|o| usize::try_from(o).ok());
-            let (Some(start), Some(end)) = (offset(0), offset(1)) else {
-                return Err(NetworkError::Tensor(name));
-            };
-            if tensor["dtype"] != "F32" || end.checked_sub(start) != Some(4 * rows * columns) {
-                return Err(NetworkError::Tensor(name));
-            }
-            let tensor = data.get(start..end).ok_or(NetworkError::TooShort)?;
-            weights.extend(tensor.as_chunks::<4>().0.iter().map(|b| f32::from_le_bytes(*b)));
-            if weights.iter().any(|w| !w.is_finite()) {
-                return Err(NetworkError::NotFinite(name));
-            }
+            weights.extend(tensors.part(name, rows, columns)?);
         }
         Ok(Self { weights })
     }
 
     /// Writes a safetensors file.
     pub fn to_safetensors(&self) -> Vec<u8> {
-        let mut header = serde_json::Map::new();
-        let mut at = 0;
-        for (name, rows, columns) in PARTS {
-            let end = at + 4 * rows * columns;
-            let tensor =
-                serde_json::json!({"dtype": "F32", "shape": [rows, columns], "data_offsets": [at, end]});
-            header.insert(name.to_owned(), tensor);
-            at = end;
-        }
-        let mut header = serde_json::Value::Object(header).to_string().into_bytes();
-        header.resize(header.len().next_multiple_of(8), b' ');
-        let mut bytes = (header.len() as u64).to_le_bytes().to_vec();
-        bytes.extend(header);
-        bytes.extend(self.weights.iter().flat_map(|w| w.to_le_bytes()));
-        bytes
+        self.to_tensors().write()
+    }
+
+    pub(super) fn to_tensors(&self) -> Tensors {
+        let named = PARTS.iter().zip(self.parts());
+        let parts =
+            named.map(|((name, rows, columns), part)| ((*name).to_owned(), *rows, *columns, part.to_vec()));
+        Tensors { parts: parts.collect(), ..Tensors::default() }
     }
 
     /// The parts one after another.
-    fn parts(&self) -> impl Iterator<Item = &[f32]> {
+    pub(super) fn parts(&self) -> impl Iterator<Item = &[f32]> {
         let mut rest = self.weights.as_slice();
         PARTS.iter().map(move |(_, rows, columns)| {
             let (part, after) = rest.split_at(rows * columns);
@@ -140,50 +120,83 @@ impl Network {
 
     pub(super) fn advise(&self, instance: &Instance, features: &Features) -> Vec<Advice> {
         let parts: Vec<&[f32]> = self.parts().collect();
-        let mut state: Vec<[f32; HIDDEN]> = Vec::with_capacity(features.rows.len());
-        for row in &features.rows {
-            let mut sum = bias(parts[1]);
-            multiply_add(row, parts[0], &mut sum);
-            state.push(sum.map(rectify));
-        }
+        let mut base = bias(parts[2]);
+        multiply_add(&features.whole, parts[1], &mut base);
+        let mut state = enter(&features.rows, parts[0], base);
         for sweep in 0..SWEEPS {
-            let part = |k: usize| parts[2 + 4 * sweep + k];
-            state = (0..state.len())
-                .map(|task| {
-                    let mut sum = bias(part(3));
-                    multiply_add(&state[task], part(0), &mut sum);
-                    multiply_add(&mean(&state, instance.successors(task)), part(1), &mut sum);
-                    multiply_add(&mean(&state, instance.predecessors(task)), part(2), &mut sum);
-                    sum.map(rectify)
-                })
-                .collect();
+            let first = FIRST_SWEEP + 4 * sweep;
+            state = hear(instance, &state, &parts[first..first + 4]);
         }
-        let out = |task: &[f32; HIDDEN], column: usize| {
-            let products = task.iter().zip(parts[10].chunks_exact(OUT)).map(|(x, w)| x * w[column]);
-            parts[11][column] + products.sum::<f32>()
-        };
-        let sigmoid = |x: f32| 1.0 / (1.0 + (-x).exp());
-        let advice = |task: &[f32; HIDDEN]| Advice {
-            urgency: MOST_URGENCY * out(task, 0).tanh(),
-            foresight: MOST_FORESIGHT * sigmoid(out(task, 1)),
-            thrift: MOST_THRIFT * sigmoid(out(task, 2)),
-        };
-        state.iter().map(advice).collect()
+        state.iter().map(|task| speak(task, parts[OUTPUT], parts[OUTPUT + 1])).collect()
     }
 }
 
+type State = [f32; HIDDEN];
+
+widened! {
+    fn enter(rows: &[[f32; OF_TASK]], weights: &[f32], base: State) -> Vec<State> = enter_plainly
+}
+
+#[inline(always)]
+fn enter_plainly(rows: &[[f32; OF_TASK]], weights: &[f32], base: State) -> Vec<State> {
+    let mut state = Vec::with_capacity(rows.len());
+    for row in rows {
+        let mut sum = base;
+        multiply_add(row, weights, &mut sum);
+        state.push(sum.map(rectify));
+    }
+    state
+}
+
+widened! {
+    /// What each task makes of itself, of what follows it and of what it follows.
+    fn hear(instance: &Instance, state: &[State], parts: &[&[f32]]) -> Vec<State> = hear_plainly
+}
+
+#[inline(always)]
+fn hear_plainly(instance: &Instance, state: &[State], parts: &[&[f32]]) -> Vec<State> {
+    let mut heard = Vec::with_capacity(state.len());
+    for (task, own) in state.iter().enumerate() {
+        let mut sum = bias(parts[3]);
+        multiply_add(own, parts[0], &mut sum);
+        multiply_add(&mean(state, instance.successors(task)), parts[1], &mut sum);
+        multiply_add(&mean(state, instance.predecessors(task)), parts[2], &mut sum);
+        heard.push(sum.map(rectify));
+    }
+    heard
+}
+
+fn speak(task: &State, weights: &[f32], bias: &[f32]) -> Advice {
+    let out = |column: usize| {
+        let products = task.iter().zip(weights.chunks_exact(OUT)).map(|(x, w)| x * w[column]);
+        squash(bias[column] + products.sum::<f32>())
+    };
+    Advice {
+        urgency: MOST_URGENCY * out(0),
+        foresight: MOST_FORESIGHT * 0.5 * (1.0 + out(1)),
+        thrift: MOST_THRIFT * 0.5 * (1.0 + out(2)),
+    }
+}
+
+/// Between -1 and 1.
+fn squash(x: f32) -> f32 {
+    x / (1.0 + x.abs())
+}
+
+#[inline(always)]
 fn rectify(x: f32) -> f32 {
     if x > 0.0 { x } else { 0.0 }
 }
 
-fn bias(part: &[f32]) -> [f32; HIDDEN] {
+#[inline(always)]
+fn bias(part: &[f32]) -> State {
     let mut sum = [0.0; HIDDEN];
     sum.copy_from_slice(part);
     sum
 }
 
-#[inline]
-fn multiply_add<const N: usize>(x: &[f32; N], weights: &[f32], sum: &mut [f32; HIDDEN]) {
+#[inline(always)]
+fn multiply_add<const N: usize>(x: &[f32; N], weights: &[f32], sum: &mut State) {
     for (x, row) in x.iter().zip(weights.as_chunks::<HIDDEN>().0) {
         for (sum, weight) in sum.iter_mut().zip(row) {
             *sum += x * weight;
@@ -191,8 +204,8 @@ fn multiply_add<const N: usize>(x: &[f32; N], weights: &[f32], sum: &mut [f32; H
     }
 }
 
-#[inline]
-fn mean(state: &[[f32; HIDDEN]], edges: &[(u32, f64)]) -> [f32; HIDDEN] {
+#[inline(always)]
+fn mean(state: &[State], edges: &[(u32, f64)]) -> State {
     let mut sum = [0.0; HIDDEN];
     for &(other, _) in edges {
         for (sum, x) in sum.iter_mut().zip(&state[other as usize]) {

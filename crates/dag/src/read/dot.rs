@@ -4,7 +4,7 @@
 
 use std::collections::HashMap;
 
-use super::workflow::{Amount, Task, Workflow};
+use super::workflow::{Amount, Command, Task, Workflow};
 use super::{LineProblem, ReadError, at_line};
 use crate::instance::Edge;
 
@@ -248,6 +248,9 @@ fn describe(task: &mut Task, attributes: &Attributes) -> Result<(), ReadError> {
     }
     if let Some(release) = number(attributes, &["release"])? {
         task.release = release;
+    }
+    if let Some((_, _, command)) = attributes.iter().rev().find(|(_, key, _)| key == "command") {
+        task.command = Some(Command::Shell(command.clone()));
     }
     if let Some((line, _, list)) = attributes.iter().find(|(_, key, _)| key == "costs") {
         let words = list.split([',', ' ']).filter(|w| !w.is_empty());

@@ -9,7 +9,7 @@ mod wfformat;
 mod workflow;
 
 pub use machines::{Machine, Machines, PerLink};
-pub use workflow::{Amount, Task, Workflow};
+pub use workflow::{Amount, Command, Task, Workflow};
 
 use crate::instance::{Instance, InstanceError};
 
@@ -23,6 +23,14 @@ pub enum Input {
 }
 
 impl Input {
+    /// What each task runs, where the text says so.
+    pub fn commands(&self) -> Vec<Option<Command>> {
+        match self {
+            Self::Complete(instance) => vec![None; instance.tasks()],
+            Self::Workflow(workflow) => workflow.tasks.iter().map(|task| task.command.clone()).collect(),
+        }
+    }
+
     /// Brings the tasks onto machines: those given, else those the text names itself.
     ///
     /// # Errors

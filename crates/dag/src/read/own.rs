@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, HashMap};
 use serde::Deserialize;
 
 use super::machines::{Machine, Machines, PerLink};
-use super::workflow::{Amount, Task, Workflow, index_of_names};
+use super::workflow::{Amount, Command, Task, Workflow, index_of_names};
 use super::{Input, ReadError};
 use crate::instance::{Edge, Instance};
 
@@ -42,6 +42,8 @@ enum OwnTask {
         costs: BTreeMap<String, f64>,
         #[serde(default)]
         release: f64,
+        #[serde(default)]
+        command: Option<Command>,
     },
 }
 
@@ -133,8 +135,9 @@ fn machine(machine: OwnMachine) -> Machine {
 fn task((at, task): (usize, OwnTask)) -> Task {
     match task {
         OwnTask::Name(name) => Task { name, ..Task::default() },
-        OwnTask::Full { name, work, costs, release } => {
-            Task { name: name.unwrap_or_else(|| at.to_string()), work, costs, each: Vec::new(), release }
+        OwnTask::Full { name, work, costs, release, command } => {
+            let name = name.unwrap_or_else(|| at.to_string());
+            Task { name, work, costs, each: Vec::new(), release, command }
         }
     }
 }

@@ -7,7 +7,7 @@ use serde::Deserialize;
 
 use super::ReadError;
 use super::machines::{Machine, Machines};
-use super::workflow::{Amount, Task, Workflow, index_of_names};
+use super::workflow::{Amount, Command, Task, Workflow, index_of_names};
 use crate::instance::Edge;
 
 #[derive(Deserialize)]
@@ -65,6 +65,23 @@ struct Execution {
 struct Executed {
     id: String,
     runtime_in_seconds: f64,
+    #[serde(default)]
+    command: Option<WfCommand>,
+}
+
+#[derive(Deserialize)]
+struct WfCommand {
+    #[serde(default)]
+    program: Option<String>,
+    #[serde(default)]
+    arguments: Vec<String>,
+}
+
+impl WfCommand {
+    fn words(&self) -> Option<Command> {
+        let program = self.program.clone().filter(|program| !program.is_empty())?;
+        Some(Command::Words(std::iter::once(program).chain(self.arguments.iter().cloned()).collect()))
+    }
 }
 
 #[derive(Deserialize)]
@@ -79,13 +96,14 @@ pub(super) fn parse(text: &str) -> Result<Workflow, ReadError> {
         return Err(ReadError::Version(file.schema_version));
     }
     let (spec, execution) = (file.workflow.specification, file.workflow.execution);
-    let run_time: HashMap<&str, f64> =
-        execution.tasks.iter().map(|t| (t.id.as_str(), t.runtime_in_seconds)).collect();
-    let tasks: Vec<Task> = spec
-        .tasks
-        .iter()
-        .map(|t| Task { name: t.id.clone(), work: run_time.get(t.id.as_str()).copied(), ..Task::default() })
-        .collect();
+    let ran: HashMap<&str, &Executed> = execution.tasks.iter().map(|t| (t.id.as_str(), t)).collect();
+    let task = |t: &WfTask| {
+        let ran = ran.get(t.id.as_str());
+        let (work, command) =
+            (ran.map(|r| r.runtime_in_seconds), ran.and_then(|r| r.command.as_ref()?.words()));
+        Task { name: t.id.clone(), work, command, ..Task::default() }
+    };
+    let tasks: Vec<Task> = spec.tasks.iter().map(task).collect();
     let edges = edges(&spec, &tasks)?;
     let named = |m: WfMachine| Machine { name: m.node_name, speed: 1.0, kind: None, count: 1 };
     let machines: Vec<Machine> = execution.machines.into_iter().map(named).collect();

@@ -2,6 +2,8 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use serde::Deserialize;
+
 use super::ReadError;
 use super::machines::Machines;
 use crate::instance::{Edge, Instance, Links};
@@ -13,6 +15,16 @@ pub enum Amount {
     Time,
     /// Bytes: without a bandwidth they take no time.
     Bytes,
+}
+
+/// What a task runs, where its file says so. Planning does not look at it.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(untagged)]
+pub enum Command {
+    /// A program and its arguments.
+    Words(Vec<String>),
+    /// A text for a shell.
+    Shell(String),
 }
 
 /// One task, before machines.
@@ -28,6 +40,8 @@ pub struct Task {
     pub each: Vec<f64>,
     /// The earliest it may start.
     pub release: f64,
+    /// What it runs.
+    pub command: Option<Command>,
 }
 
 /// Tasks and edges, before machines.

@@ -11,6 +11,7 @@ pub(crate) mod faults;
 pub(crate) mod gpus;
 pub(crate) mod history;
 pub(crate) mod info;
+pub(crate) mod learn;
 pub(crate) mod login;
 pub(crate) mod logs;
 pub(crate) mod plan;

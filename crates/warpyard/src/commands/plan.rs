@@ -1,5 +1,8 @@
 //! `plan`: a schedule for a workflow on unlike machines.
 
+mod job;
+
+use self::job::Outline;
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::lab::{Line, bad_file, find, keep, listed, text_of};
@@ -13,7 +16,8 @@ use std::str::FromStr;
 use std::time::{Duration, Instant};
 use warpyard_api::quantity::Micros;
 use warpyard_dag::algorithm::{ALGORITHMS, Algorithm, Objective, Progress, Run};
-use warpyard_dag::read::{Format, Machines, ReadError, parse, parse_as};
+use warpyard_dag::learned::{Network, plan_with};
+use warpyard_dag::read::{Command, Format, Machines, ReadError, parse, parse_as};
 use warpyard_dag::{Bounds, Instance, Layered, check, gantt_svg};
 
 /// How long a search goes on where nobody says.
@@ -31,8 +35,11 @@ pub(crate) struct Plan {
     /// How to plan
     #[arg(long, value_name = "NAME", default_value = "best")]
     algorithm: String,
+    /// A trained network for the learned planner, instead of the one that ships with the program
+    #[arg(long, value_name = "FILE.safetensors")]
+    model: Option<String>,
     /// Plan with several algorithms and compare them: all, or such as heft,peft
-    #[arg(long, value_name = "ALL|A,B", conflicts_with_all = ["algorithm", "gantt"])]
+    #[arg(long, value_name = "ALL|A,B", conflicts_with_all = ["algorithm", "gantt", "as_job", "model"])]
     compare: Option<String>,
     /// What a search makes small
     #[arg(long, value_parser = ["makespan", "mean-turnaround", "mean-wait"], default_value = "makespan")]
@@ -49,6 +56,9 @@ pub(crate) struct Plan {
     /// Draw the schedule
     #[arg(long, value_name = "FILE.svg")]
     gantt: Option<String>,
+    /// Write the plan as a job to submit: its tasks, what they wait for, and the machines as preferences
+    #[arg(long, value_name = "FILE.toml|FILE.json")]
+    as_job: Option<String>,
     #[command(flatten)]
     generated: Generated,
 }
@@ -148,11 +158,12 @@ impl Plan {
             Some(all) if all == "all" => ALGORITHMS.iter().collect(),
             Some(some) => some.split(',').map(|name| named(name.trim())).collect::<Result<_, _>>()?,
         };
-        let instance = self.instance()?;
+        let network = self.network(chosen[0])?;
+        let (instance, commands) = self.instance()?;
         let bound = bound(&instance);
         let mut planned = Vec::new();
         for algorithm in &chosen {
-            planned.push(self.plan(algorithm, &instance, bound)?);
+            planned.push(self.plan(algorithm, network.as_ref(), &instance, bound)?);
         }
         if self.compare.is_some() {
             let rows: Vec<_> = planned.iter().map(Planned::figures).collect();
@@ -163,12 +174,17 @@ impl Plan {
             let svg = gantt_svg(&instance, &planned.schedule);
             keep(file, |out| out.write_all(svg.as_bytes()))?;
         }
+        if let Some(file) = &self.as_job {
+            let outline = Outline { instance: &instance, schedule: &planned.schedule, commands: &commands };
+            outline.keep(file)?.iter().for_each(|note| eprintln!("note: {file}: {note}"));
+        }
         context.answer(&planned.figures_and_schedule(), |_, screen| show::plan::detail(planned, screen))
     }
 
     fn plan<'a>(
         &self,
         algorithm: &'static Algorithm,
+        network: Option<&Network>,
         instance: &'a Instance,
         bound: f64,
     ) -> anyhow::Result<Planned<'a>> {
@@ -187,17 +203,37 @@ impl Plan {
                 format!("{}: {best} by {by} after {iterations} schedules, {took}", algorithm.name)
             });
         });
-        let plan = algorithm.plan(instance, &mut run);
+        let (schedule, winner) = match network {
+            Some(network) => (plan_with(instance, network), None),
+            None => {
+                let plan = algorithm.plan(instance, &mut run);
+                (plan.schedule, plan.winner)
+            }
+        };
         let seconds = began.elapsed().as_secs_f64();
-        check(instance, &plan.schedule)
+        check(instance, &schedule)
             .with_context(|| format!("{} made a schedule that is none, a defect in it", algorithm.name))?;
-        let winner = plan.winner.unwrap_or(algorithm.name);
-        Ok(Planned { algorithm: algorithm.name, winner, instance, bound, seconds, schedule: plan.schedule })
+        let winner = winner.unwrap_or(algorithm.name);
+        Ok(Planned { algorithm: algorithm.name, winner, instance, bound, seconds, schedule })
     }
 
-    fn instance(&self) -> Result<Instance, Wrong> {
+    /// The trained network to plan with, where one is named.
+    fn network(&self, algorithm: &Algorithm) -> Result<Option<Network>, Wrong> {
+        let Some(file) = &self.model else { return Ok(None) };
+        if algorithm.name != "learned" {
+            return Err(Wrong::NoModel(algorithm.name));
+        }
+        let unreadable = |source| Wrong::UnreadableFile { file: file.clone(), source };
+        let bytes = std::fs::read(file).map_err(unreadable)?;
+        Network::from_safetensors(&bytes).map(Some).map_err(|e| bad_file(file, e))
+    }
+
+    /// The instance, and what its tasks run where that is known.
+    fn instance(&self) -> Result<(Instance, Vec<Option<Command>>), Wrong> {
         match self.generated.layered(self.seed)? {
-            Some(layered) => layered.generate().map_err(|e| bad_file("--generate", e)),
+            Some(layered) => {
+                layered.generate().map(|i| (i, Vec::new())).map_err(|e| bad_file("--generate", e))
+            }
             None => read(self.workflow.as_deref().unwrap_or("-"), self.machines.as_deref()),
         }
     }
@@ -223,14 +259,18 @@ fn named(name: &str) -> Result<&'static Algorithm, Wrong> {
 }
 
 /// A workflow in a file, on its machines.
-fn read(file: &str, machines: Option<&str>) -> Result<Instance, Wrong> {
+fn read(file: &str, machines: Option<&str>) -> Result<(Instance, Vec<Option<Command>>), Wrong> {
     let machines = machines.map(read_machines).transpose()?;
     let text = text_of(file)?;
     let input = match format_of(file, &text) {
         Some(format) => parse_as(&text, format),
         None => parse(&text),
     };
-    input.and_then(|input| input.on(machines.as_ref())).map_err(|error| match error {
+    let read = input.and_then(|input| {
+        let commands = input.commands();
+        Ok((input.on(machines.as_ref())?, commands))
+    });
+    read.map_err(|error| match error {
         ReadError::NoMachines => Wrong::NoMachines(file.to_owned()),
         error => bad_file(file, error),
     })

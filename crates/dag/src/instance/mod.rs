@@ -2,10 +2,18 @@
 //! Everything is checked once, when an [`Instance`] is made; planners may rely on it. Reading files lives in
 //! [`crate::read`], planning in [`crate::algorithm`].
 
+mod error;
+mod graph;
+mod links;
+
+pub use error::InstanceError;
+pub use links::Links;
+
 use std::borrow::Cow;
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
 use std::sync::Arc;
+
+use graph::{Adjacency, topological};
+use links::PairTable;
 
 /// One dependency: `to` starts after `from` has finished and its data has arrived.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -17,179 +25,6 @@ pub struct Edge {
     /// With [`Links::Uniform`] the time the transfer takes between different machines; with [`Links::Pairs`] the
     /// amount of data.
     pub data: f64,
-}
-
-/// How data travels between machines. Within one machine it costs nothing.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Links {
-    /// Every pair of machines is alike: an edge's `data` already is its transfer time.
-    Uniform,
-    /// A transfer from machine `a` to machine `b` takes `latency[a * p + b] + data / bandwidth[a * p + b]`.
-    Pairs {
-        /// Row-major, one row per sending machine; the diagonal is ignored.
-        latency: Vec<f64>,
-        /// Row-major, one row per sending machine; the diagonal is ignored.
-        bandwidth: Vec<f64>,
-    },
-}
-
-/// Why something is no instance. Tasks and machines are named where they have names, else numbered from 0.
-#[derive(Debug, Clone, PartialEq, thiserror::Error)]
-#[non_exhaustive]
-pub enum InstanceError {
-    /// There is nothing to run on.
-    #[error("there are no machines")]
-    NoMachines,
-    /// More tasks, edges or machines than a 32-bit index reaches.
-    #[error("too large: {tasks} tasks, {edges} edges, {machines} machines")]
-    TooLarge {
-        /// Number of tasks.
-        tasks: usize,
-        /// Number of edges.
-        edges: usize,
-        /// Number of machines.
-        machines: usize,
-    },
-    /// The last task with costs has fewer costs than there are machines.
-    #[error("task {task}: has {found} costs, but there are {machines} machines")]
-    MissingCosts {
-        /// The task.
-        task: String,
-        /// How many costs it has.
-        found: usize,
-        /// How many it needs.
-        machines: usize,
-    },
-    /// A cost is negative, infinite or not a number.
-    #[error("task {task}: cost {value} on machine {machine} is not a finite number of at least 0")]
-    BadCost {
-        /// The task.
-        task: String,
-        /// The machine.
-        machine: String,
-        /// What was given.
-        value: f64,
-    },
-    /// A release time is negative, infinite or not a number.
-    #[error("task {task}: release time {value} is not a finite number of at least 0")]
-    BadRelease {
-        /// The task.
-        task: String,
-        /// What was given.
-        value: f64,
-    },
-    /// Not one release time per task.
-    #[error("{found} release times for {tasks} tasks")]
-    ReleaseCount {
-        /// How many were given.
-        found: usize,
-        /// How many are needed.
-        tasks: usize,
-    },
-    /// Not one name per task or machine.
-    #[error("{found} names for {expected} {what}")]
-    NameCount {
-        /// What is named.
-        what: &'static str,
-        /// How many names were given.
-        found: usize,
-        /// How many are needed.
-        expected: usize,
-    },
-    /// An edge names a task that is not there.
-    #[error("edge {edge} ({from} to {to}): there is no task {missing}")]
-    UnknownTask {
-        /// Position among the edges.
-        edge: usize,
-        /// Its start.
-        from: u32,
-        /// Its end.
-        to: u32,
-        /// Which of the two is missing.
-        missing: u32,
-    },
-    /// An edge's data or cost is negative, infinite or not a number.
-    #[error("edge {from} to {to}: {value} is not a finite number of at least 0")]
-    BadData {
-        /// Its start.
-        from: String,
-        /// Its end.
-        to: String,
-        /// What was given.
-        value: f64,
-    },
-    /// The tasks wait for one another in a circle.
-    #[error("tasks wait for one another in a circle: {}", .0.join(" -> "))]
-    Cycle(Vec<String>),
-    /// A link table is not machines x machines.
-    #[error("{table} has {found} entries, but {machines} machines need {}", machines * machines)]
-    LinkShape {
-        /// `latency` or `bandwidth`.
-        table: &'static str,
-        /// How many entries it has.
-        found: usize,
-        /// Number of machines.
-        machines: usize,
-    },
-    /// A link's latency or bandwidth cannot be.
-    #[error("{table} {value} from machine {from} to machine {to} cannot be")]
-    BadLink {
-        /// `latency` or `bandwidth`.
-        table: &'static str,
-        /// The sending machine.
-        from: String,
-        /// The receiving machine.
-        to: String,
-        /// What was given.
-        value: f64,
-    },
-}
-
-/// Edges grouped by one of their ends.
-#[derive(Debug, Clone, PartialEq, Default)]
-pub(crate) struct Adjacency {
-    offset: Vec<u32>,
-    edges: Vec<(u32, f64)>,
-}
-
-impl Adjacency {
-    fn group(tasks: usize, edges: &[Edge], key: impl Fn(&Edge) -> u32, other: impl Fn(&Edge) -> u32) -> Self {
-        let mut offset = vec![0u32; tasks + 1];
-        for e in edges {
-            offset[key(e) as usize + 1] += 1;
-        }
-        for i in 0..tasks {
-            offset[i + 1] += offset[i];
-        }
-        let mut next = offset.clone();
-        let mut grouped = vec![(0u32, 0.0); edges.len()];
-        for e in edges {
-            let slot = &mut next[key(e) as usize];
-            grouped[*slot as usize] = (other(e), e.data);
-            *slot += 1;
-        }
-        Self { offset, edges: grouped }
-    }
-
-    /// Asks for the place where the edges of `task` are noted.
-    #[inline]
-    pub(crate) fn foresee(&self, task: usize) {
-        crate::insertion::prefetch(&self.offset[task..=task]);
-    }
-
-    #[inline]
-    pub(crate) fn of(&self, task: usize) -> &[(u32, f64)] {
-        &self.edges[self.offset[task] as usize..self.offset[task + 1] as usize]
-    }
-}
-
-/// Link tables as planners use them: the diagonal costs nothing by construction.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) struct PairTable {
-    pub(crate) latency: Vec<f64>,
-    pub(crate) bandwidth: Vec<f64>,
-    mean_latency: f64,
-    mean_bandwidth: f64,
 }
 
 /// Tasks, machines and what binds them, checked.
@@ -387,6 +222,14 @@ impl Instance {
         }
     }
 
+    /// About `share` of a mean cost: a power of two, so that multiples of it are exact.
+    pub(crate) fn mean_cost_about(&self, share: f64) -> f64 {
+        let sample = self.costs.iter().step_by((self.costs.len() / 4096).max(1));
+        let (sum, count) = sample.fold((0.0, 0usize), |(sum, count), cost| (sum + cost, count + 1));
+        let about = (share * sum / count.max(1) as f64).log2().floor().exp2();
+        if about.is_normal() && (1.0 / about).is_normal() { about } else { 1.0 }
+    }
+
     /// The least `data` can take between different machines.
     pub(crate) fn least_transfer(&self) -> impl Fn(f64) -> f64 + '_ {
         let p = self.machines;
@@ -460,42 +303,6 @@ impl Instance {
     }
 }
 
-impl PairTable {
-    fn new(links: Links, machines: usize, names: &[String]) -> Result<Option<Self>, InstanceError> {
-        let Links::Pairs { mut latency, mut bandwidth } = links else { return Ok(None) };
-        for (table, entries) in [("latency", &latency), ("bandwidth", &bandwidth)] {
-            if entries.len() != machines * machines {
-                return Err(InstanceError::LinkShape { table, found: entries.len(), machines });
-            }
-        }
-        let (mut sum_latency, mut sum_bandwidth) = (0.0, 0.0);
-        for at in 0..machines * machines {
-            let (from, to) = (at / machines, at % machines);
-            if from == to {
-                (latency[at], bandwidth[at]) = (0.0, f64::INFINITY);
-                continue;
-            }
-            let bad = |table, value| InstanceError::BadLink {
-                table,
-                from: name(names, from).into_owned(),
-                to: name(names, to).into_owned(),
-                value,
-            };
-            if !is_amount(latency[at]) {
-                return Err(bad("latency", latency[at]));
-            }
-            if bandwidth[at].is_nan() || bandwidth[at] <= 0.0 {
-                return Err(bad("bandwidth", bandwidth[at]));
-            }
-            sum_latency += latency[at];
-            sum_bandwidth += bandwidth[at];
-        }
-        let pairs = (machines * (machines - 1)).max(1) as f64;
-        let mean_bandwidth = if machines == 1 { f64::INFINITY } else { sum_bandwidth / pairs };
-        Ok(Some(Self { latency, bandwidth, mean_latency: sum_latency / pairs, mean_bandwidth }))
-    }
-}
-
 fn check_edges(edges: &[Edge], tasks: usize, task: &impl Fn(usize) -> String) -> Result<(), InstanceError> {
     for (at, e) in edges.iter().enumerate() {
         if let Some(missing) = [e.from, e.to].into_iter().find(|t| *t as usize >= tasks) {
@@ -510,49 +317,6 @@ fn check_edges(edges: &[Edge], tasks: usize, task: &impl Fn(usize) -> String) ->
         }
     }
     Ok(())
-}
-
-/// The first of all topological orders, and each task's place in it; or one circle, its first task repeated at the
-/// end.
-fn topological(
-    successors: &Adjacency,
-    predecessors: &Adjacency,
-    tasks: usize,
-) -> Result<(Vec<u32>, Vec<u32>), Vec<u32>> {
-    let mut unmet: Vec<u32> = (0..tasks).map(|t| predecessors.of(t).len() as u32).collect();
-    let entries = (0..tasks as u32).filter(|t| unmet[*t as usize] == 0);
-    let mut ready: BinaryHeap<Reverse<u32>> = entries.map(Reverse).collect();
-    let mut order = Vec::with_capacity(tasks);
-    let mut position = vec![0u32; tasks];
-    while let Some(Reverse(task)) = ready.pop() {
-        position[task as usize] = order.len() as u32;
-        order.push(task);
-        for &(next, _) in successors.of(task as usize) {
-            unmet[next as usize] -= 1;
-            if unmet[next as usize] == 0 {
-                ready.push(Reverse(next));
-            }
-        }
-    }
-    if order.len() < tasks { Err(circle(predecessors, &unmet)) } else { Ok((order, position)) }
-}
-
-/// Walks back from a task that never became ready until one comes up twice.
-fn circle(predecessors: &Adjacency, unmet: &[u32]) -> Vec<u32> {
-    let stuck = |t: &u32| unmet[*t as usize] > 0;
-    let Some(mut at) = (0..unmet.len() as u32).find(stuck) else { return Vec::new() };
-    let mut seen = vec![usize::MAX; unmet.len()];
-    let mut path = Vec::new();
-    while seen[at as usize] == usize::MAX {
-        seen[at as usize] = path.len();
-        path.push(at);
-        let Some(before) = predecessors.of(at as usize).iter().map(|e| e.0).find(stuck) else { return path };
-        at = before;
-    }
-    let mut circle = path.split_off(seen[at as usize]);
-    circle.push(at);
-    circle.reverse();
-    circle
 }
 
 fn name_count(what: &'static str, names: &[String], expected: usize) -> Result<(), InstanceError> {

@@ -1,6 +1,8 @@
 //! Prints the tables of planning: time against streaming over the costs, makespans against HEFT, mean turnaround by
 //! size. Every figure is measured in the same run. `cargo bench -p warpyard-dag [-- part...]`, parts being `time`,
-//! `quality`, `stg`, `turnaround`, `workflows`.
+//! `quality`, `learned`, `stg`, `turnaround`, `workflows`; with `--features train` also `seen` and `published`.
+
+mod chart;
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -11,14 +13,22 @@ use warpyard_dag::{Bounds, Edge, Instance, Layered, Links, check};
 
 const HEADLINE: (usize, usize) = (84_654, 188);
 
+/// Nothing was trained, set or chosen by looking at these.
+const FRESH: std::ops::RangeInclusive<u64> = 7001..=7020;
+
 fn main() {
     let wanted: Vec<String> = std::env::args().skip(1).filter(|a| !a.starts_with('-')).collect();
-    let parts: [(&str, fn()); 5] = [
+    let parts: &[(&str, fn())] = &[
         ("time", time),
         ("quality", quality),
+        ("learned", learned),
         ("stg", standard_task_graphs),
         ("workflows", workflows),
         ("turnaround", turnaround),
+        #[cfg(feature = "train")]
+        ("seen", seen),
+        #[cfg(feature = "train")]
+        ("published", published),
     ];
     for (name, part) in parts {
         if wanted.is_empty() || wanted.iter().any(|w| w == name) {
@@ -73,6 +83,14 @@ fn time() {
         "  heft, uniform links                  {uniform:8.1} ms  {:5.2}x (at most 3x)",
         uniform / passes
     );
+    if let Some(peak) = peak_memory() {
+        let matrix = size_of_val(instance.cost_matrix()) as f64;
+        println!(
+            "  most memory held so far              {:8.0} MB  {:5.2}x the costs (under 3x)",
+            peak / 1e6,
+            peak / matrix
+        );
+    }
     let pairs = with_pairs(&instance);
     let general = shortest(5, || drop(black_box(heft(&pairs))));
     println!(
@@ -98,6 +116,13 @@ fn time() {
     );
 }
 
+/// The most memory the process has held, where the system tells.
+fn peak_memory() -> Option<f64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find(|line| line.starts_with("VmHWM:"))?;
+    line.split_whitespace().nth(1)?.parse::<f64>().ok().map(|kib| kib * 1024.0)
+}
+
 /// The same instance with links that differ by up to a factor of three.
 fn with_pairs(instance: &Instance) -> Instance {
     let p = instance.machines();
@@ -110,11 +135,11 @@ fn with_pairs(instance: &Instance) -> Instance {
 }
 
 fn quality() {
-    println!("makespan as a share of heft's, mean over 20 seeds (searches: 1 s each)");
+    println!("makespan as a share of heft's, mean over 20 fresh seeds (searches: 1 s each)");
     println!("  {:<12} {:>12} {:>12} {:>12}", "", "1000x188", "1000x32", "1000x8");
     for algorithm in ALGORITHMS.iter().filter(|a| a.name != "heft") {
         let cells = [188, 32, 8].map(|machines| {
-            let shares = (1..=20).map(|seed| {
+            let shares = FRESH.map(|seed| {
                 let instance = layered(1000, machines, seed);
                 let plan = for_seconds(algorithm.name, &instance, 1.0, Objective::Makespan);
                 plan.schedule.makespan() / heft(&instance).makespan()
@@ -179,15 +204,96 @@ fn workflows() {
 
 fn turnaround() {
     println!("mean turnaround by size on 188 machines (genetic: 1 s for mean turnaround)");
-    let names: Vec<&str> = ["heft", "genetic", "learned"].into_iter().filter(|n| find(n).is_some()).collect();
+    let names = ["heft", "genetic", "learned"];
     println!("  {:>8} {}", "tasks", names.iter().map(|n| format!("{n:>12}")).collect::<String>());
-    for tasks in [486, 1_000, 10_000, 50_000, HEADLINE.0] {
-        let instance = layered(tasks, HEADLINE.1, 1);
-        let mean = |n: &&str| {
-            let plan = for_seconds(n, &instance, 1.0, Objective::MeanTurnaround);
-            plan.schedule.mean_turnaround(&instance)
-        };
-        let cells: String = names.iter().map(|n| format!("{:12.1}", mean(n))).collect();
-        println!("  {tasks:>8} {cells}");
+    let sizes = [486, 1_000, 10_000, 50_000, HEADLINE.0];
+    let mut lines: Vec<chart::Line<'_>> =
+        names.iter().map(|name| chart::Line { name, values: Vec::new() }).collect();
+    for tasks in sizes {
+        let instance = layered(tasks, HEADLINE.1, *FRESH.start());
+        print!("  {tasks:>8} ");
+        for line in &mut lines {
+            let plan = for_seconds(line.name, &instance, 1.0, Objective::MeanTurnaround);
+            line.values.push(plan.schedule.mean_turnaround(&instance));
+            print!("{:12.1}", line.values[line.values.len() - 1]);
+        }
+        println!();
+    }
+    let at = sizes.map(|tasks| tasks as f64);
+    let svg = chart::svg("Mean turnaround on 188 machines", "tasks", "mean turnaround", &at, &lines);
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../bench/turnaround.svg");
+    std::fs::write(path, svg).expect("the chart can be written");
+    println!("  drawn in bench/turnaround.svg");
+}
+
+/// Single passes on shapes and sizes that training did not have.
+fn learned() {
+    println!("single passes: makespan as a share of heft's, mean over 20 fresh seeds");
+    println!("  {:<34} {:>8} {:>8} {:>8}", "", "peft", "blend", "learned");
+    let usual = Layered { mean_cost: 1000, ..Layered::default() };
+    let shapes = [
+        ("1,000 x 188", Layered { tasks: 1000, machines: 188, ..usual }),
+        ("1,000 x 32", Layered { tasks: 1000, machines: 32, ..usual }),
+        ("1,000 x 8", Layered { tasks: 1000, machines: 8, ..usual }),
+        ("300 x 100", Layered { tasks: 300, machines: 100, ..usual }),
+        ("10,000 x 188", Layered { tasks: 10_000, machines: 188, ..usual }),
+        ("1,000 x 20, wide (alpha 400)", Layered { tasks: 1000, machines: 20, alpha: 400, ..usual }),
+        ("1,000 x 20, narrow (alpha 30)", Layered { tasks: 1000, machines: 20, alpha: 30, ..usual }),
+        ("1,000 x 20, much data (ccr 1000)", Layered { tasks: 1000, machines: 20, ccr: 1000, ..usual }),
+        ("1,000 x 20, little data (ccr 5)", Layered { tasks: 1000, machines: 20, ccr: 5, ..usual }),
+        ("1,000 x 20, nearly alike (beta 20)", Layered { tasks: 1000, machines: 20, beta: 20, ..usual }),
+    ];
+    for (name, shape) in shapes {
+        let mut sums = [0.0; 3];
+        for seed in FRESH {
+            let instance = Layered { seed, ..shape }.generate().expect("the generator makes instances");
+            let base = heft(&instance).makespan();
+            for (sum, name) in sums.iter_mut().zip(["peft", "blend", "learned"]) {
+                *sum += for_seconds(name, &instance, 1.0, Objective::Makespan).schedule.makespan() / base;
+            }
+        }
+        let count = FRESH.count() as f64;
+        println!("  {name:<34} {}", sums.map(|sum| format!("{:8.4}", sum / count)).join(" "));
+    }
+}
+
+#[cfg(feature = "train")]
+fn seen() {
+    use warpyard_dag::learned::train::{Training, instances};
+    let training = Training { seed: 1, instances: 2000, search: 40, imitate: 3, improve: 5000 };
+    let all = instances(&training);
+    let shares = all.iter().map(|instance| {
+        let plan = for_seconds("learned", instance, 1.0, Objective::Makespan);
+        plan.schedule.makespan() / heft(instance).makespan()
+    });
+    let mean = shares.sum::<f64>() / all.len() as f64;
+    println!("learned on the {} instances it was trained on: {mean:.4} of heft", all.len());
+}
+
+#[cfg(feature = "train")]
+fn published() {
+    use warpyard_dag::learned::published::Published;
+    println!(
+        "the published form of the network, small: trained on heft's schedules of 200 instances of 100 tasks"
+    );
+    println!("  {:<14} {:>10} {:>10} {:>12} {:>14}", "", "inference", "heft", "agreement", "makespan/heft");
+    for machines in [8, 188] {
+        let lessons: Vec<Instance> = (1..=200).map(|seed| layered(100, machines, seed)).collect();
+        let network = Published::train(&lessons, 4, 1).expect("candle trains");
+        for tasks in [100, 1000, 10_000] {
+            let instance = layered(tasks, machines, *FRESH.start());
+            let mut prediction = None;
+            let took = shortest(3, || prediction = network.predict(&instance).ok());
+            let prediction = prediction.expect("candle predicts");
+            let by_heft = shortest(3, || drop(black_box(heft(&instance))));
+            let (schedule, base) = (prediction.repaired(&instance), heft(&instance));
+            assert_eq!(check(&instance, &schedule), Ok(()));
+            println!(
+                "  {:<14} {took:7.1} ms {by_heft:7.2} ms {:12.3} {:14.3}",
+                format!("{tasks} x {machines}"),
+                prediction.agreement(&base),
+                schedule.makespan() / base.makespan()
+            );
+        }
     }
 }

@@ -1,0 +1,96 @@
+//! What most else waits for goes first: upward rank decides the order, the earliest finish the device.
+//!
+//! The upward rank of a task is how long it is expected to run plus the longest way from there to the end of its job
+//! (Topcuoglu, Hariri and Wu, *Performance-effective and low-complexity task scheduling for heterogeneous computing*,
+//! 2002); a job that is no graph has the length of its tasks for a rank. Priorities come before ranks. How fast a GPU
+//! type is for a task is not known here, so all count as equal, and a task finishes first wherever it starts first: on
+//! a device that is free now. Nothing is planned ahead of time: every plan looks at what runs and for how long still,
+//! so that a task which ends early or late is taken as it is.
+
+use crate::FIT;
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Weak};
+use warpyard_core::cluster::ReadyTask;
+use warpyard_core::ordered::{Behind, Order, Ordered};
+use warpyard_core::place::Fit;
+use warpyard_core::queue::Key;
+use warpyard_core::spec::JobSpec;
+use warpyard_core::{JobId, PolicyDef, Span};
+use warpyard_dag::{Edge, Instance, Links, upward_ranks};
+
+/// Jobs whose ranks are kept; when there are more, all are found anew.
+const KEPT: usize = 4096;
+
+#[derive(Default)]
+struct UpwardRank {
+    /// A cache.
+    known: RefCell<BTreeMap<JobId, Ranks>>,
+}
+
+struct Ranks {
+    /// The very specification they were found from.
+    of: Weak<JobSpec>,
+    each: Vec<f64>,
+}
+
+impl UpwardRank {
+    fn of(&self, task: &ReadyTask<'_>) -> f64 {
+        let (job, node) = (task.task.job, task.task.node as usize);
+        let spec = &task.job.spec;
+        if spec.tasks.len() == 1 {
+            return task.expected().secs();
+        }
+        let mut known = self.known.borrow_mut();
+        match known.get(&job) {
+            Some(ranks) if ranks.of.as_ptr() == Arc::as_ptr(spec) => ranks.each[node],
+            _ => {
+                if known.len() >= KEPT {
+                    known.clear();
+                }
+                let each = ranks(spec);
+                let rank = each[node];
+                known.insert(job, Ranks { of: Arc::downgrade(spec), each });
+                rank
+            }
+        }
+    }
+}
+
+impl Order for UpwardRank {
+    fn key(&self, task: &ReadyTask<'_>) -> Key {
+        Key::urgent(task.job.priority).then(-self.of(task))
+    }
+}
+
+/// The ranks of a job's tasks, in seconds. A task nobody said a length of is taken to be as long as the mean of those
+/// of which somebody did.
+fn ranks(job: &JobSpec) -> Vec<f64> {
+    let tasks = &job.tasks;
+    let said: Vec<f64> = tasks.iter().filter_map(|t| t.expected()).map(Span::secs).collect();
+    let usual = match said.len() {
+        0 => Span::UNKNOWN.secs(),
+        count => said.iter().sum::<f64>() / count as f64,
+    };
+    let lengths = tasks.iter().map(|t| t.expected().map_or(usual, Span::secs)).collect();
+    let edges: Vec<Edge> = (0u32..)
+        .zip(tasks)
+        .flat_map(|(to, task)| task.after.iter().map(move |after| Edge { from: after.node, to, data: 0.0 }))
+        .collect();
+    match Instance::new(1, lengths, &edges, Links::Uniform) {
+        Ok(instance) => upward_ranks(&instance),
+        // No job that was accepted has a circle; if one had, its order would not matter.
+        Err(_) => vec![0.0; tasks.len()],
+    }
+}
+
+pub(crate) const DEF: PolicyDef = PolicyDef {
+    name: "heft",
+    summary: "priority, then what the longest way to the end of its job begins with",
+    source: "Topcuoglu, Hariri and Wu, Performance-effective and low-complexity task scheduling, 2002",
+    params: &[Behind::PARAM, FIT],
+    build: |p| {
+        let behind = Behind::from_word(p.word("behind"));
+        Box::new(Ordered::new(UpwardRank::default(), behind).fit(Fit::from_word(p.word("fit"))))
+    },
+};

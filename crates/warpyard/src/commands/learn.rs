@@ -1,0 +1,172 @@
+//! `learn`: trains the network of the learned planner. Training needs a framework, so it is built in only where asked
+//! for; the rest of the program does without.
+
+use crate::context::Context;
+use crate::exit::Exit;
+use clap::Args;
+
+/// Arguments of `learn`.
+#[derive(Debug, Args)]
+pub(crate) struct Learn {
+    /// How many random workflows to learn from
+    #[arg(long, value_name = "N", default_value_t = 2000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    instances: u32,
+    /// How many steps of improvement to make
+    #[arg(long, value_name = "N", default_value_t = 5000, value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
+    steps: u32,
+    /// Stop after so long, done or not; the same command then goes on
+    #[arg(long, value_name = "N", default_value_t = 30.0)]
+    minutes: f64,
+    /// What everything is drawn from: the same seed, instances and steps give the same network
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    /// Where the network is kept; if training stopped there before, it goes on
+    #[arg(long, value_name = "FILE.safetensors")]
+    out: String,
+}
+
+#[cfg(not(feature = "learn"))]
+impl Learn {
+    #[expect(clippy::unused_self, reason = "as where training is built in")]
+    pub(crate) fn run(self, _: &Context) -> anyhow::Result<Exit> {
+        Err(crate::wrong::Wrong::NoTraining.into())
+    }
+}
+
+#[cfg(feature = "learn")]
+mod training {
+    use super::{Context, Exit, Learn};
+    use crate::lab::{Line, bad_file};
+    use crate::show::took;
+    use crate::wrong::Wrong;
+    use serde::Serialize;
+    use std::path::Path;
+    use std::time::{Duration, Instant};
+    use warpyard_dag::learned::train::{Lesson, Lessons, LessonsError, Stage, Training, train};
+
+    /// How often what was learned is kept, in case all ends.
+    const KEEP: Duration = Duration::from_secs(10);
+
+    /// What became of it.
+    #[derive(Serialize)]
+    struct Learned {
+        out: String,
+        /// Steps of improvement done, of those asked for.
+        steps: usize,
+        of: usize,
+        /// Of this run.
+        seconds: f64,
+        /// Mean makespan as a share of HEFT's over the last steps, on what was learned from.
+        share_of_heft: Option<f64>,
+    }
+
+    impl Learn {
+        pub(crate) fn run(self, context: &Context) -> anyhow::Result<Exit> {
+            let began = Instant::now();
+            let training = self.training();
+            let start = self.begun(&training)?;
+            let limit = Duration::try_from_secs_f64(self.minutes * 60.0).unwrap_or(Duration::MAX);
+            let mut keeper = Keeper { out: &self.out, kept: began, failed: None };
+            let (mut line, mut share) = (Line::of_stderr(), None);
+            let learned = train(
+                &training,
+                start,
+                || began.elapsed() >= limit,
+                |lesson, lessons| {
+                    if let (Stage::Improve, Some(value)) = (lesson.stage, lesson.value) {
+                        let before = share.unwrap_or(value);
+                        share = Some(before + 0.02 * (value - before));
+                    }
+                    line.say(|| told(lesson, share, began.elapsed()));
+                    if let Some(lessons) = lessons {
+                        keeper.keep_now_and_then(|| lessons.to_bytes(&training));
+                    }
+                },
+            )?;
+            drop(line);
+            let steps = learned.as_ref().map_or(0, Lessons::steps);
+            if let Some(learned) = &learned {
+                let done = learned.steps() >= training.improve;
+                let bytes =
+                    if done { learned.network().to_safetensors() } else { learned.to_bytes(&training) };
+                keeper.keep(&bytes);
+            }
+            if let Some(source) = keeper.failed {
+                return Err(Wrong::UnwritableFile { file: self.out, source }.into());
+            }
+            let seconds = began.elapsed().as_secs_f64();
+            let result =
+                Learned { out: self.out, steps, of: training.improve, seconds, share_of_heft: share };
+            context.answer(&result, |result, _| summary(result))
+        }
+
+        fn training(&self) -> Training {
+            let count = |n: u32| n as usize;
+            Training {
+                seed: self.seed,
+                instances: count(self.instances),
+                search: 40,
+                imitate: 3,
+                improve: count(self.steps),
+            }
+        }
+
+        /// What was learned before, if anything.
+        fn begun(&self, training: &Training) -> Result<Option<Lessons>, Wrong> {
+            if !Path::new(&self.out).exists() {
+                return Ok(None);
+            }
+            let unreadable = |source| Wrong::UnreadableFile { file: self.out.clone(), source };
+            let bytes = std::fs::read(&self.out).map_err(unreadable)?;
+            match Lessons::from_bytes(&bytes, training) {
+                Ok(lessons) => Ok(Some(lessons)),
+                Err(LessonsError::Finished) => Err(Wrong::AlreadyLearned(self.out.clone())),
+                Err(other) => Err(bad_file(&self.out, other)),
+            }
+        }
+    }
+
+    /// Keeps the file up to date; a file half written is never seen.
+    struct Keeper<'a> {
+        out: &'a str,
+        kept: Instant,
+        failed: Option<std::io::Error>,
+    }
+
+    impl Keeper<'_> {
+        fn keep_now_and_then(&mut self, bytes: impl FnOnce() -> Vec<u8>) {
+            if self.kept.elapsed() >= KEEP {
+                self.keep(&bytes());
+            }
+        }
+
+        fn keep(&mut self, bytes: &[u8]) {
+            let beside = format!("{}.new", self.out);
+            let written = std::fs::write(&beside, bytes).and_then(|()| std::fs::rename(&beside, self.out));
+            self.failed = written.err();
+            self.kept = Instant::now();
+        }
+    }
+
+    fn told(lesson: Lesson, share: Option<f64>, elapsed: Duration) -> String {
+        let Lesson { stage, step, of, .. } = lesson;
+        let what = match stage {
+            Stage::Search => "searching what to imitate".to_owned(),
+            Stage::Imitate => "imitating".to_owned(),
+            Stage::Improve => format!("improving: {:.4} of heft", share.unwrap_or(1.0)),
+        };
+        format!("{what}, {step} of {of}, {}", took(elapsed.as_secs_f64()))
+    }
+
+    fn summary(result: &Learned) -> String {
+        let Learned { out, steps, of, seconds, share_of_heft } = result;
+        let time = took(*seconds);
+        if steps < of {
+            return format!(
+                "stopped after {steps} of {of} steps, {time}; the same command goes on from {out}\n"
+            );
+        }
+        let share = share_of_heft.map_or(String::new(), |share| format!(", {share:.4} of heft's makespan"));
+        format!("learned in {time}{share}; use it with: warpyard plan --algorithm learned --model {out}\n")
+    }
+}
