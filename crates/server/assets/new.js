@@ -4,7 +4,7 @@
 const form = document.getElementById("job-form");
 const toml = document.getElementById("toml");
 const seen = { schema: null, doc: { name: "", tasks: [{ name: "main", command: "" }] } };
-const FIRST = ["name", "command", "gpus", "gpu_memory", "timeout", "after"];
+const FIRST = ["name", "gpus", "gpu_memory", "timeout", "command", "after"];
 const SECOND = ["gpu_type", "array", "cpus", "memory", "retries", "expected"];
 const HINTS = { gpu_memory: "6GiB", timeout: "2h", expected: "40m", grace: "10s", array: "1-100%8", cpus: "0.5", memory: "4GiB",
   gpu_type: "V100, A100", gpu_scope: "0, 1", gpu_preferred: "0", command: "python train.py", workdir: "where the server runs",
@@ -154,7 +154,7 @@ const draw = () => {
     seen.doc.tasks.push({ name: `task-${n}`, command: "", ...(last ? { after: [last] } : {}) });
     draw();
     changed();
-    form.querySelectorAll(".task:last-of-type input")[1]?.focus();
+    [...form.querySelectorAll(".f-command input")].pop()?.focus();
   });
   const jobNames = Object.keys(job).filter((n) => !["tasks", "user", "after"].includes(n));
   form.querySelector("#fields").replaceChildren(el("section", { class: "card", "aria-label": "Job" }, el("div", { class: "fields" }, ...make(seen.doc, "", jobNames))), ...cards, add);
@@ -250,9 +250,11 @@ const preview = async () => {
     button.disabled = true;
     return;
   }
+  box.setAttribute("aria-busy", "true");
   try {
     const p = await call("POST", "/v1/jobs?dry_run=true", submission());
     if (mine !== asked) return;
+    box.removeAttribute("aria-busy");
     wrongAt(p.warnings || []);
     button.disabled = false;
     const rows = p.alternatives.map((a) => el("tr", {}, el("th", { scope: "row" }, el("code", {}, a.change)), el("td", {}, place(a)), el("td", { class: "n" }, a.starts_now ? "now" : when(a.expected_start))));
@@ -263,6 +265,7 @@ const preview = async () => {
       rows.length ? el("table", { class: "line tight" }, el("thead", {}, el("tr", {}, el("th", { scope: "col" }, "if it asked for less"), el("th", { scope: "col" }, "place"), el("th", { scope: "col", class: "n" }, "start"))), el("tbody", {}, ...rows)) : "");
   } catch (error) {
     if (mine !== asked) return;
+    box.removeAttribute("aria-busy");
     button.disabled = true;
     wrongAt(error.problems && error.problems.length ? error.problems : [{ path: "", message: error.detail || String(error) }]);
     box.replaceChildren(el("p", { class: "wrong-word" }, "It would be refused as it is; what is wrong is said at its field."));

@@ -78,6 +78,11 @@ impl Notices {
         Changes(self.listeners.subscribe())
     }
 
+    /// The last event there was word of.
+    pub(crate) fn last(&self) -> u64 {
+        self.kept().last
+    }
+
     fn welcome(&self, after: Option<u64>) -> Welcome {
         let kept = self.kept();
         let more = self.listeners.subscribe();

@@ -6,7 +6,7 @@ use crate::follower::Follower;
 use crate::http::{App, router};
 use crate::idempotency::Keys;
 use crate::live::{Live, Threads};
-use crate::pages::Doors;
+use crate::pages::{Doors, Parts};
 use crate::store::{History, Log};
 use axum::Router;
 use axum::body::Body;
@@ -46,6 +46,7 @@ pub(crate) fn server() -> Server {
         doors: Doors::new(TOKEN.into(), 7700),
         notices,
         outlooks: Arc::default(),
+        parts: Parts::default(),
         data: data.path().to_owned(),
         url: "http://127.0.0.1:7700".into(),
         defaults: Defaults { timeout: None, workdir: None },

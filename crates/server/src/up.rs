@@ -9,7 +9,8 @@ use crate::follower::{Follower, FollowerError};
 use crate::http::App;
 use crate::idempotency::Keys;
 use crate::live::{CommandError, Live};
-use crate::pages::Doors;
+use crate::pages::{Doors, Parts};
+use crate::samples;
 use crate::serve::serve;
 use crate::store::{History, Log, LogError};
 use crate::who::{Caller, Sharing};
@@ -178,6 +179,7 @@ pub fn run(options: Options, ready: impl FnOnce(&Ready)) -> Result<(), UpError> 
         doors,
         notices,
         outlooks: Arc::default(),
+        parts: Parts::default(),
         data: data.path().to_owned(),
         url: url.clone(),
         defaults: Defaults { timeout: options.config.default_timeout.map(|t| Span(t.0)), workdir: None },
@@ -210,6 +212,7 @@ pub fn run(options: Options, ready: impl FnOnce(&Ready)) -> Result<(), UpError> 
     })?;
     tidy_logs(data.path(), &options.config);
     let door = door.map(|door| door.serve(app.clone(), &runtime));
+    runtime.spawn(samples::take(live.clone(), app.watched.clone()));
     let serving = runtime.spawn(serve(listener, app));
     let kill = runtime.block_on(asked_to_end(stopped, serving));
     // It goes on answering until all is done, so that whoever asked for the end can tell when that is.

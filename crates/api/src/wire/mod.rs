@@ -15,7 +15,7 @@ pub use claim::{Adopt, ClaimRequest, ClaimState, ClaimView, Extend};
 pub use job::{AttemptView, Counts, HistoryRow, JobView, Outcome, OutcomeCounts, State, TaskView};
 pub use machine::{FreeGpu, FreeView, GpuTask, GpuView, InfoView, LoginView, WorkerState, WorkerView};
 pub use notice::Notice;
-pub use policy::{NotAPolicy, ParamValue, ParamView, PolicySet, PolicyView};
+pub use policy::{Moved, NotAPolicy, ParamValue, ParamView, PolicyPreview, PolicySet, PolicyView};
 pub use preview::{Alternative, DocumentText, DocumentView, Preview};
 pub use request::{
     Acted, HistoryFilter, JobFilter, LogFilter, LogStream, Page, Priority, ProblemBody, Rebuilt, Retry,

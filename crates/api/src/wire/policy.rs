@@ -21,6 +21,32 @@ pub struct PolicyView {
     pub active: bool,
 }
 
+/// The line as it would stand under a policy.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct PolicyPreview {
+    /// The policy, with its parameters.
+    pub policy: String,
+    /// The first of the line, in its new order.
+    pub order: Vec<Moved>,
+}
+
+/// A task in line, before and after.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Moved {
+    /// The task, as it is selected: `412.train[3]`.
+    pub task: String,
+    /// The job's name.
+    pub name: String,
+    /// Whose it is.
+    pub user: String,
+    /// Its place in line now, counted from 1.
+    pub before: Option<u64>,
+    /// Its place under the policy.
+    pub after: Option<u64>,
+    /// Whether the policy would start it at once.
+    pub starts_now: bool,
+}
+
 /// A parameter of a policy.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ParamView {

@@ -10,6 +10,7 @@ mod gpus;
 pub(crate) mod jobs;
 mod machine;
 mod metrics;
+mod policy;
 mod preview;
 mod spec;
 mod table;
@@ -25,7 +26,7 @@ use crate::events::Notices;
 use crate::idempotency::Keys;
 use crate::live::Live;
 use crate::outlooks::Outlooks;
-use crate::pages::{self, Doors};
+use crate::pages::{self, Doors, Parts};
 use crate::who::{Caller, Peer, Sharing};
 use answer::Refusal;
 use axum::extract::{ConnectInfo, DefaultBodyLimit, Request, State};
@@ -63,6 +64,7 @@ pub(crate) struct App {
     pub(crate) doors: Doors,
     pub(crate) notices: Arc<Notices>,
     pub(crate) outlooks: Arc<Outlooks>,
+    pub(crate) parts: Parts,
     pub(crate) data: PathBuf,
     pub(crate) url: String,
     pub(crate) defaults: Defaults,
@@ -121,7 +123,7 @@ pub(crate) fn router(app: Arc<App>) -> Router {
         .into_iter()
         .fold(Router::new(), |router, endpoint| router.route(endpoint.path, endpoint.route));
     described
-        .merge(pages::router())
+        .merge(pages::router(app.clone()))
         .fallback(async |uri: Uri| match uri.path().starts_with("/v1/") {
             true => Refusal::new(404, code::NOT_FOUND, "there is nothing at this address").into_response(),
             false => pages::nothing_here(),

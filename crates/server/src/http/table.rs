@@ -1,13 +1,10 @@
 //! Everything that can be asked over HTTP, in the order it is described.
 
 use super::endpoint::{Endpoint, get, post, put};
-use super::{act, claims, doors, gpus, jobs, machine, preview, spec};
+use super::{act, claims, doors, gpus, jobs, machine, policy, preview, spec};
 use axum::Json;
 use warpyard_api::wire::{
-    Acted, Adopt, ClaimRequest, ClaimView, DocumentText, DocumentView, Extend, FreeView, GpuView,
-    HistoryFilter, HistoryRow, InfoView, JobFilter, JobView, LogFilter, LoginView, Notice, Page, PolicySet,
-    PolicyView, Preview, Priority, Rebuilt, Retry, Shutdown, Submit, Submitted, TaskView, WhyView,
-    WorkerView,
+    Acted, Adopt, ClaimRequest, ClaimView, DocumentText, DocumentView, Extend, FreeView, GpuView, HistoryFilter, HistoryRow, InfoView, JobFilter, JobView, LogFilter, LoginView, Notice, Page, PolicyPreview, PolicySet, PolicyView, Preview, Priority, Rebuilt, Retry, Shutdown, Submit, Submitted, TaskView, WhyView, WorkerView,
 };
 
 /// The table.
@@ -117,6 +114,13 @@ fn machine_part() -> Vec<Endpoint> {
         put("/v1/policy", "Put another policy, or other parameters, in force.", machine::set_policy)
             .takes::<PolicySet>()
             .gives::<PolicyView>(),
+        post(
+            "/v1/policy/preview",
+            "The line as it would stand under another policy; changes nothing.",
+            policy::preview,
+        )
+        .takes::<PolicySet>()
+        .gives::<PolicyPreview>(),
         get(
             "/v1/events",
             "Word of every change, as server-sent events; goes on after `Last-Event-ID`.",

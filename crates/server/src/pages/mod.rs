@@ -2,6 +2,8 @@
 //! is decided here; what is changed from them is changed through the interface. Every page is whole without its script; the script asks
 //! for it again when a notice concerns it and swaps the parts that are marked live.
 
+mod chart;
+mod cluster;
 mod docs;
 mod doors;
 mod finished;
@@ -10,6 +12,8 @@ mod job;
 mod log;
 mod new;
 mod now;
+mod parts;
+mod policies;
 mod queue;
 mod rows;
 mod table;
@@ -19,6 +23,7 @@ mod words;
 mod tests;
 
 pub(crate) use doors::Doors;
+pub(crate) use parts::Parts;
 
 use crate::clock::system_now;
 use crate::follower::Follower;
@@ -26,12 +31,14 @@ use crate::http::{App, Shared};
 use crate::live::Stopped;
 use askama::Template;
 use axum::Router;
+use axum::body::Bytes;
 use axum::extract::{Form, Path, Query, State};
 use axum::http::header::{
     CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderName, HeaderValue, LOCATION, REFERRER_POLICY,
     RETRY_AFTER, SET_COOKIE, X_CONTENT_TYPE_OPTIONS,
 };
 use axum::http::{HeaderMap, Method, StatusCode, Uri};
+use axum::middleware;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use doors::Outside;
@@ -44,7 +51,9 @@ use warpyard_api::wire::Timestamp;
 const POLICY: &str = "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; \
     img-src 'self' data:; base-uri 'none'; form-action 'self'; frame-ancestors 'none'";
 
-/// Set by the pages' script when it only wants what changes.
+const HTML: &str = "text/html; charset=utf-8";
+
+/// Set by the pages' script when it only wants what changes: to the last event it has heard of.
 const PART: &str = "x-warpyard-part";
 
 /// The menu: what a page calls itself, its address, its name.
@@ -53,18 +62,24 @@ pub(crate) const MENU: &[(&str, &str, &str)] = &[
     ("queue", "/queue", "Queue"),
     ("finished", "/finished", "Finished"),
     ("new", "/new", "New job"),
+    ("cluster", "/cluster", "Cluster"),
+    ("policies", "/policies", "Policies"),
 ];
 
 /// The pages' addresses.
-pub(crate) fn router() -> Router<Arc<App>> {
-    Router::new()
+pub(crate) fn router(app: Arc<App>) -> Router<Arc<App>> {
+    let shown = Router::new()
         .route("/", get(now::page))
         .route("/queue", get(queue::page))
         .route("/finished", get(finished::page))
         .route("/jobs/{id}", get(job::page))
-        .route("/jobs/{id}/log", get(log::more))
         .route("/new", get(new::page))
+        .route("/cluster", get(cluster::page))
+        .route("/policies", get(policies::page))
         .route("/docs", get(docs::page))
+        .layer(middleware::from_fn_with_state(app, parts::shared));
+    shown
+        .route("/jobs/{id}/log", get(log::more))
         .route("/login", get(login_page).post(login))
         .route("/logout", axum::routing::post(logout))
         .route("/assets/{name}", get(asset))
@@ -174,12 +189,17 @@ pub(crate) fn nothing_here() -> Response {
 /// A page on its way, with all that keeps it harmless.
 fn html(status: StatusCode, page: &impl Template) -> Response {
     match page.render() {
-        Ok(text) => (status, kept_harmless("text/html; charset=utf-8"), text).into_response(),
+        Ok(text) => (status, kept_harmless(HTML), text).into_response(),
         Err(e) => {
             eprintln!("warpyard: a page cannot be drawn: {e}");
             StatusCode::INTERNAL_SERVER_ERROR.into_response()
         }
     }
+}
+
+/// A page that was drawn before.
+fn page(body: Bytes) -> Response {
+    (kept_harmless(HTML), body).into_response()
 }
 
 fn kept_harmless(kind: &'static str) -> [(HeaderName, HeaderValue); 5] {
@@ -196,6 +216,8 @@ async fn asset(Path(name): Path<String>) -> Response {
     let (kind, content) = match name.as_str() {
         "style.css" => ("text/css; charset=utf-8", include_str!("../../assets/style.css")),
         "act.js" => ("text/javascript; charset=utf-8", include_str!("../../assets/act.js")),
+        "chart.js" => ("text/javascript; charset=utf-8", include_str!("../../assets/chart.js")),
+        "policy.js" => ("text/javascript; charset=utf-8", include_str!("../../assets/policy.js")),
         "log.js" => ("text/javascript; charset=utf-8", include_str!("../../assets/log.js")),
         "new.js" => ("text/javascript; charset=utf-8", include_str!("../../assets/new.js")),
         "live.js" => ("text/javascript; charset=utf-8", include_str!("../../assets/live.js")),

@@ -9,7 +9,8 @@ use std::future::poll_fn;
 use std::pin::pin;
 use warpyard_core::spec::{AfterNode, Array, On, TaskSpec};
 
-const PAGES: [&str; 8] = ["/", "/queue", "/finished", "/jobs/1", "/jobs/99", "/new", "/docs", "/nowhere"];
+const PAGES: [&str; 10] =
+    ["/", "/queue", "/finished", "/jobs/1", "/jobs/99", "/new", "/cluster", "/policies", "/docs", "/nowhere"];
 
 #[tokio::test]
 async fn nothing_is_readable_without_login() {
@@ -225,6 +226,55 @@ async fn a_document_is_read_and_what_is_wrong_has_its_place() {
     assert!(good.contains("\"tasks\":[{") && good.contains("\"gpus\":1"), "{good}");
     let bad = text(read("name = \"x\"\n[[tasks]]\ncommand = \"true\"\ngpsu = 1").await).await;
     assert!(bad.contains("\"path\":\"tasks[0].gpsu\"") && bad.contains("\"line\":4"), "{bad}");
+}
+
+#[tokio::test]
+async fn a_policy_is_tried_before_it_is_put_in_force() {
+    let server = server();
+    server.join(1).await;
+    let timed = |secs| vec![TaskSpec { timeout: Some(warpyard_core::Span::from_secs(secs)), ..task("t", 1) }];
+    server.submit("ann", "holds", timed(100.0)).await;
+    server.submit("ann", "long", timed(900.0)).await;
+    server.submit("bob", "short", timed(60.0)).await;
+    let choice = serde_json::json!({"name": "short-first", "params": {"gamma": 0}});
+    let seen = server.json("POST", "/v1/policy/preview", Some(choice.clone())).await;
+    let places: Vec<_> = seen["order"]
+        .as_array()
+        .expect("a list")
+        .iter()
+        .map(|m| (m["name"].as_str(), m["before"].as_u64(), m["after"].as_u64()))
+        .collect();
+    assert_eq!(places, [(Some("short"), Some(2), Some(1)), (Some("long"), Some(1), Some(2))]);
+    assert!(server.page("/policies").await.contains("In force: <code>backfill</code>"), "nothing changed");
+    server.json("PUT", "/v1/policy", Some(choice)).await;
+    let page = server.page("/policies").await;
+    assert!(page.contains("P = 1e9·0 − 1·60 − 0·"), "the formula with its numbers: {page}");
+    let wrong = server
+        .ask(
+            "POST",
+            "/v1/policy/preview",
+            Some(serde_json::json!({"name": "short-first", "params": {"x": 1}})),
+        )
+        .await;
+    assert_eq!(wrong.status(), StatusCode::UNPROCESSABLE_ENTITY);
+}
+
+#[tokio::test]
+async fn a_part_is_drawn_once_for_all_who_heard_of_the_same() {
+    let server = server();
+    server.join(1).await;
+    let cookie = server.cookie();
+    let part = async |heard: u64| {
+        let request =
+            Request::get("/queue").header(COOKIE, &cookie).header("x-warpyard-part", heard.to_string());
+        text(server.send(request.body(Body::empty()).expect("a request")).await).await
+    };
+    let first = part(0).await;
+    server.submit("ann", "came-later", vec![task("t", 1)]).await;
+    assert_eq!(part(0).await, first, "whoever has not heard of it is not owed it yet");
+    let heard = server.live.read(|f| f.cluster().seq()).await.expect("a state");
+    assert!(part(heard).await.contains("came-later"), "whoever has is");
+    assert!(part(0).await.contains("came-later"), "and then all are");
 }
 
 #[tokio::test]

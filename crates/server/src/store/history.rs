@@ -3,6 +3,7 @@
 //! They live in a file of their own, so that writing them never holds up the log. The file remembers the number of the
 //! last event in it and catches up from the log when it is behind. Rows about events the log has pruned stay.
 
+use crate::samples::{self, Sample};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use std::ops::RangeInclusive;
 use std::path::Path;
@@ -109,6 +110,7 @@ impl History {
         // Derived: what a crash loses is made again from the log.
         db.pragma_update(None, "synchronous", "OFF")?;
         db.execute_batch(TABLES)?;
+        db.execute_batch(samples::TABLE)?;
         let seq: Option<i64> =
             db.query_row("SELECT value FROM meta WHERE key = 'seq'", [], |r| r.get(0)).optional()?;
         Ok(History { db, seq: seq.unwrap_or(0) as u64 })
@@ -241,6 +243,21 @@ impl History {
     pub fn users(&self) -> rusqlite::Result<Vec<String>> {
         let mut query = self.db.prepare_cached("SELECT DISTINCT user FROM job ORDER BY user LIMIT 200")?;
         query.query_map([], |r| r.get(0))?.collect()
+    }
+
+    /// Keeps a sample of how everything is.
+    pub(crate) fn keep_sample(&self, at: Time, sample: &Sample) -> rusqlite::Result<()> {
+        samples::keep(&self.db, at, sample)
+    }
+
+    /// The samples of the last so many seconds, about `most` of them.
+    pub(crate) fn samples(
+        &self,
+        now: Time,
+        seconds: u64,
+        most: usize,
+    ) -> rusqlite::Result<Vec<(Time, Sample)>> {
+        samples::last(&self.db, now, seconds, most)
     }
 
     /// How many attempts the tables have.

@@ -1,0 +1,36 @@
+// Values read off a chart: under the pointer, a line at the nearest sample and what each line is there.
+"use strict";
+const readOff = (event) => {
+  const chart = event.target.closest?.(".chart");
+  for (const other of document.querySelectorAll(".chart.read")) if (other !== chart) leaveChart(other);
+  const plot = event.target.closest?.(".plot svg");
+  if (!chart || !plot) return;
+  const moments = chart.dataset.moments.split(" ").map(Number), box = plot.getBoundingClientRect();
+  if (moments.length < 2) return;
+  const [first, last] = [moments[0], moments[moments.length - 1]];
+  const wanted = first + ((event.clientX - box.left) / box.width) * (last - first);
+  let at = 0;
+  moments.forEach((m, i) => { if (Math.abs(m - wanted) < Math.abs(moments[at] - wanted)) at = i; });
+  chart.classList.add("read");
+  const x = ((moments[at] - first) / (last - first)) * 600;
+  plot.querySelector(".cursor").setAttribute("d", `M${x} 0V120`);
+  chart.querySelectorAll(".legend li").forEach((item, i) => {
+    const line = plot.querySelectorAll("[data-values]")[i], said = item.querySelector("b");
+    item.dataset.now ??= said.textContent;
+    said.textContent = line.dataset.values.split(" ")[at] || "–";
+  });
+  const top = chart.querySelector(".times span:last-child");
+  top.dataset.now ??= top.textContent;
+  top.textContent = new Date(moments[at] * 1000).toLocaleTimeString();
+};
+const leaveChart = (chart) => {
+  chart.classList.remove("read");
+  chart.querySelector(".cursor")?.setAttribute("d", "");
+  for (const item of chart.querySelectorAll("[data-now]")) {
+    const said = item.matches("li") ? item.querySelector("b") : item;
+    said.textContent = item.dataset.now;
+    delete item.dataset.now;
+  }
+};
+document.addEventListener("pointermove", readOff);
+document.addEventListener("pointerdown", readOff);

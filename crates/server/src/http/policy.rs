@@ -1,0 +1,50 @@
+//! What another policy would change: the line as it would stand, without putting it in force.
+
+use super::Shared;
+use super::answer::Refusal;
+use crate::clock::system_now;
+use crate::convert;
+use crate::views;
+use axum::Json;
+use axum::extract::State;
+use axum::extract::rejection::JsonRejection;
+use std::collections::HashMap;
+use warpyard_api::wire::{Moved, PolicyPreview, PolicySet};
+use warpyard_core::cluster::Effects;
+use warpyard_core::{PolicyDef, Rejected, TaskId};
+
+/// How much of the line is told.
+const TOLD: usize = 50;
+
+/// How far along the line places are looked up.
+const LOOKED: usize = 10_000;
+
+pub(super) async fn preview(
+    State(app): Shared,
+    body: Result<Json<PolicySet>, JsonRejection>,
+) -> Result<Json<PolicyPreview>, Refusal> {
+    let (choice, defs) = (convert::policy_choice(&body?.0), app.policies);
+    let look = move |f: &mut crate::follower::Follower| {
+        let cluster = f.cluster();
+        let mut other = PolicyDef::build_from(defs, &choice)?;
+        other.observe(cluster.view(), &Effects::default());
+        let before = f.policy().line(cluster.view(), LOOKED, system_now());
+        let after = other.line(cluster.view(), LOOKED, system_now());
+        let starts = other.plan(cluster.view(), system_now()).start;
+        let places = |line: &[TaskId]| -> HashMap<TaskId, u64> {
+            line.iter().enumerate().map(|(at, task)| (*task, at as u64 + 1)).collect()
+        };
+        let (was, is) = (places(&before), places(&after));
+        let moved = |task: &TaskId| Moved {
+            task: views::task_name(cluster, *task),
+            name: cluster.job(task.job).map(|j| j.spec.name.clone()).unwrap_or_default(),
+            user: cluster.job(task.job).map(|j| j.user.clone()).unwrap_or_default(),
+            before: was.get(task).copied(),
+            after: is.get(task).copied(),
+            starts_now: starts.iter().any(|s| s.task == *task),
+        };
+        let order = after.iter().take(TOLD).map(moved).collect();
+        Ok::<_, Rejected>(PolicyPreview { policy: choice.to_string(), order })
+    };
+    Ok(Json(app.live.read(look).await?.map_err(convert::problem)?))
+}
