@@ -19,7 +19,7 @@ const readOff = (event) => {
     item.dataset.now ??= said.textContent;
     said.textContent = line.dataset.values.split(" ")[at] || "–";
   });
-  const top = chart.querySelector(".times span:last-child");
+  const top = chart.querySelector(".ends span:last-child");
   top.dataset.now ??= top.textContent;
   top.textContent = new Date(moments[at] * 1000).toLocaleTimeString();
 };

@@ -18,6 +18,7 @@ mod logs;
 mod measures;
 mod outlooks;
 mod pages;
+mod replays;
 mod samples;
 mod select;
 mod serve;

@@ -47,6 +47,7 @@ pub(crate) fn server() -> Server {
         notices,
         outlooks: Arc::default(),
         parts: Parts::default(),
+        replays: Arc::default(),
         data: data.path().to_owned(),
         url: "http://127.0.0.1:7700".into(),
         defaults: Defaults { timeout: None, workdir: None },

@@ -180,6 +180,7 @@ pub fn run(options: Options, ready: impl FnOnce(&Ready)) -> Result<(), UpError> 
         notices,
         outlooks: Arc::default(),
         parts: Parts::default(),
+        replays: Arc::default(),
         data: data.path().to_owned(),
         url: url.clone(),
         defaults: Defaults { timeout: options.config.default_timeout.map(|t| Span(t.0)), workdir: None },

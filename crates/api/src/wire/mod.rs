@@ -7,6 +7,7 @@ mod machine;
 mod notice;
 mod policy;
 mod preview;
+mod replay;
 mod request;
 mod time;
 mod why;
@@ -17,6 +18,9 @@ pub use machine::{FreeGpu, FreeView, GpuTask, GpuView, InfoView, LoginView, Work
 pub use notice::Notice;
 pub use policy::{Moved, NotAPolicy, ParamValue, ParamView, PolicyPreview, PolicySet, PolicyView};
 pub use preview::{Alternative, DocumentText, DocumentView, Preview};
+pub use replay::{
+    Agreement, ReplayAsk, ReplayResult, ReplayState, ReplayTold, ReplayView, ResultKind, Spread,
+};
 pub use request::{
     Acted, HistoryFilter, JobFilter, LogFilter, LogStream, Page, Priority, ProblemBody, Rebuilt, Retry,
     Shutdown, Submit, Submitted,

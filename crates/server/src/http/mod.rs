@@ -12,6 +12,7 @@ mod machine;
 mod metrics;
 mod policy;
 mod preview;
+mod replays;
 mod spec;
 mod table;
 
@@ -27,6 +28,7 @@ use crate::idempotency::Keys;
 use crate::live::Live;
 use crate::outlooks::Outlooks;
 use crate::pages::{self, Doors, Parts};
+use crate::replays::Replays;
 use crate::who::{Caller, Peer, Sharing};
 use answer::Refusal;
 use axum::extract::{ConnectInfo, DefaultBodyLimit, Request, State};
@@ -65,6 +67,7 @@ pub(crate) struct App {
     pub(crate) notices: Arc<Notices>,
     pub(crate) outlooks: Arc<Outlooks>,
     pub(crate) parts: Parts,
+    pub(crate) replays: Arc<Replays>,
     pub(crate) data: PathBuf,
     pub(crate) url: String,
     pub(crate) defaults: Defaults,

@@ -1,10 +1,10 @@
 //! Everything that can be asked over HTTP, in the order it is described.
 
 use super::endpoint::{Endpoint, get, post, put};
-use super::{act, claims, doors, gpus, jobs, machine, policy, preview, spec};
+use super::{act, claims, doors, gpus, jobs, machine, policy, preview, replays, spec};
 use axum::Json;
 use warpyard_api::wire::{
-    Acted, Adopt, ClaimRequest, ClaimView, DocumentText, DocumentView, Extend, FreeView, GpuView, HistoryFilter, HistoryRow, InfoView, JobFilter, JobView, LogFilter, LoginView, Notice, Page, PolicyPreview, PolicySet, PolicyView, Preview, Priority, Rebuilt, Retry, Shutdown, Submit, Submitted, TaskView, WhyView, WorkerView,
+    Acted, Adopt, ClaimRequest, ClaimView, DocumentText, DocumentView, Extend, FreeView, GpuView, HistoryFilter, HistoryRow, InfoView, JobFilter, JobView, LogFilter, LoginView, Notice, Page, PolicyPreview, PolicySet, PolicyView, Preview, Priority, Rebuilt, ReplayAsk, ReplayView, Retry, Shutdown, Submit, Submitted, TaskView, WhyView, WorkerView,
 };
 
 /// The table.
@@ -121,6 +121,13 @@ fn machine_part() -> Vec<Endpoint> {
         )
         .takes::<PolicySet>()
         .gives::<PolicyPreview>(),
+        get("/v1/replays", "Replays of what happened under other policies, the last first.", replays::list)
+            .gives::<Vec<ReplayView>>(),
+        post("/v1/replays", "Replay what happened under other policies; one at a time.", replays::begin)
+            .takes::<ReplayAsk>()
+            .gives_as::<ReplayView>(202, "It has begun."),
+        get("/v1/replays/{id}", "A replay: how far it is, and what came out.", replays::one)
+            .gives::<ReplayView>(),
         get(
             "/v1/events",
             "Word of every change, as server-sent events; goes on after `Last-Event-ID`.",

@@ -17,6 +17,7 @@ mod policies;
 mod queue;
 mod rows;
 mod table;
+mod what_if;
 mod words;
 
 #[cfg(test)]
@@ -64,6 +65,7 @@ pub(crate) const MENU: &[(&str, &str, &str)] = &[
     ("new", "/new", "New job"),
     ("cluster", "/cluster", "Cluster"),
     ("policies", "/policies", "Policies"),
+    ("what-if", "/what-if", "What if"),
 ];
 
 /// The pages' addresses.
@@ -76,6 +78,7 @@ pub(crate) fn router(app: Arc<App>) -> Router<Arc<App>> {
         .route("/new", get(new::page))
         .route("/cluster", get(cluster::page))
         .route("/policies", get(policies::page))
+        .route("/what-if", get(what_if::page))
         .route("/docs", get(docs::page))
         .layer(middleware::from_fn_with_state(app, parts::shared));
     shown
@@ -218,6 +221,7 @@ async fn asset(Path(name): Path<String>) -> Response {
         "act.js" => ("text/javascript; charset=utf-8", include_str!("../../assets/act.js")),
         "chart.js" => ("text/javascript; charset=utf-8", include_str!("../../assets/chart.js")),
         "policy.js" => ("text/javascript; charset=utf-8", include_str!("../../assets/policy.js")),
+        "what-if.js" => ("text/javascript; charset=utf-8", include_str!("../../assets/what-if.js")),
         "log.js" => ("text/javascript; charset=utf-8", include_str!("../../assets/log.js")),
         "new.js" => ("text/javascript; charset=utf-8", include_str!("../../assets/new.js")),
         "live.js" => ("text/javascript; charset=utf-8", include_str!("../../assets/live.js")),

@@ -90,6 +90,8 @@ impl Policies {
                 numbers: fill(cluster, task, &params).unwrap_or_default(),
             })
         };
+        let mut all: Vec<_> = views.iter().zip(defs).map(|(view, def)| chosen(view, def)).collect();
+        all.sort_by_key(|choice| !choice.active);
         let line = f.policy().line(cluster.view(), SHOWN, system_now()).into_iter().enumerate();
         Policies {
             in_force: text(&choice.to_string()),
@@ -97,7 +99,7 @@ impl Policies {
             source: now.map(|p| p.source.clone()).unwrap_or_default(),
             formula,
             line: line.filter_map(place).collect(),
-            all: views.iter().zip(defs).map(|(view, def)| chosen(view, def)).collect(),
+            all,
             chrome: Chrome::of(f, "Policies", "policies", frame),
             admin,
         }

@@ -9,8 +9,19 @@ use std::future::poll_fn;
 use std::pin::pin;
 use warpyard_core::spec::{AfterNode, Array, On, TaskSpec};
 
-const PAGES: [&str; 10] =
-    ["/", "/queue", "/finished", "/jobs/1", "/jobs/99", "/new", "/cluster", "/policies", "/docs", "/nowhere"];
+const PAGES: [&str; 11] = [
+    "/",
+    "/queue",
+    "/finished",
+    "/jobs/1",
+    "/jobs/99",
+    "/new",
+    "/cluster",
+    "/policies",
+    "/what-if",
+    "/docs",
+    "/nowhere",
+];
 
 #[tokio::test]
 async fn nothing_is_readable_without_login() {
@@ -275,6 +286,36 @@ async fn a_part_is_drawn_once_for_all_who_heard_of_the_same() {
     let heard = server.live.read(|f| f.cluster().seq()).await.expect("a state");
     assert!(part(heard).await.contains("came-later"), "whoever has is");
     assert!(part(0).await.contains("came-later"), "and then all are");
+}
+
+#[tokio::test]
+async fn what_happened_is_replayed_under_other_policies() {
+    let server = server();
+    server.join(1).await;
+    let begin = |policies: &[&str]| {
+        server.ask("POST", "/v1/replays", Some(serde_json::json!({"policies": policies, "back": "1h"})))
+    };
+    assert_eq!(begin(&["no-such"]).await.status(), StatusCode::UNPROCESSABLE_ENTITY);
+    let ended = async |id: u64| loop {
+        let view = server.json("GET", &format!("/v1/replays/{id}"), None).await;
+        if view["state"] != "running" {
+            return view;
+        }
+        tokio::task::yield_now().await;
+    };
+    assert_eq!(begin(&["fifo"]).await.status(), StatusCode::ACCEPTED);
+    let empty = ended(1).await;
+    assert!(empty["why"].as_str().is_some_and(|w| w.starts_with("nothing was submitted")), "{empty}");
+    for i in 0..3 {
+        let job = server.submit("ann", &format!("job-{i}"), vec![task("t", 1)]).await;
+        server.json("POST", &format!("/v1/jobs/{job}/cancel"), None).await;
+    }
+    assert_eq!(begin(&["fifo", "short-first:beta=2"]).await.status(), StatusCode::ACCEPTED);
+    let view = ended(2).await;
+    let kinds: Vec<_> =
+        view["results"].as_array().expect("a list").iter().map(|r| r["kind"].as_str()).collect();
+    assert_eq!(kinds, [Some("recorded"), Some("as-it-ran"), Some("policy"), Some("policy")], "{view}");
+    assert_eq!((&view["progress"], &view["told"]["jobs"]), (&serde_json::json!(1.0), &serde_json::json!(3)));
 }
 
 #[tokio::test]

@@ -1,0 +1,55 @@
+//! Asking for replays, and how they stand.
+
+use super::answer::Refusal;
+use super::{By, Shared};
+use crate::clock::system_now;
+use crate::convert;
+use axum::extract::rejection::JsonRejection;
+use axum::extract::{Path, State};
+use axum::http::StatusCode;
+use axum::{Extension, Json};
+use warpyard_api::problem::{Problem, code};
+use warpyard_api::wire::{ReplayAsk, ReplayView};
+use warpyard_core::{PolicyChoice, PolicyDef, Rejected, Span};
+
+/// How many policies one replay compares.
+const POLICIES_AT_ONCE: usize = 12;
+
+/// How far back it goes unless it is said: as far as there is anything.
+const ALL: Span = Span(u64::MAX / 4);
+
+pub(super) async fn begin(
+    State(app): Shared,
+    Extension(who): By,
+    body: Result<Json<ReplayAsk>, JsonRejection>,
+) -> Result<(StatusCode, Json<ReplayView>), Refusal> {
+    let Json(ReplayAsk { policies, back }) = body?;
+    if app.private() {
+        who.must_be_admin("replay everyone's jobs")?;
+    }
+    if policies.len() > POLICIES_AT_ONCE {
+        let message = format!("at most {POLICIES_AT_ONCE} policies are compared at once");
+        return Err(Problem::new(code::TOO_LARGE, "policies", message).into());
+    }
+    let defs = app.policies;
+    let checked = |text: &String| {
+        let choice: PolicyChoice = text.parse()?;
+        PolicyDef::build_from(defs, &choice)?;
+        Ok::<_, Rejected>(choice)
+    };
+    let choices = policies.iter().map(checked).collect::<Result<Vec<_>, _>>().map_err(convert::problem)?;
+    let now = system_now();
+    let back = back.map_or(ALL, |b| Span(b.0)).min(Span(now.0));
+    let begun = app.replays.begin(app.data.join("log.db"), choices, back, now);
+    let view = begun.map_err(|busy| Problem::new(code::WRONG_STATE, "", busy.to_string()))?;
+    Ok((StatusCode::ACCEPTED, Json(view)))
+}
+
+pub(super) async fn list(State(app): Shared) -> Json<Vec<ReplayView>> {
+    Json(app.replays.all())
+}
+
+pub(super) async fn one(State(app): Shared, Path(id): Path<String>) -> Result<Json<ReplayView>, Refusal> {
+    let found = id.parse().ok().and_then(|id| app.replays.one(id));
+    found.map(Json).ok_or_else(|| Refusal::new(404, code::NOT_FOUND, format!("there is no replay {id}")))
+}
