@@ -126,7 +126,7 @@ impl Run {
             };
             let Replayed { report, agreement, .. } =
                 recording.replay(&under, POLICIES, false, None, progress).map_err(|e| e.to_string())?;
-            let agreement = (kind == ResultKind::AsItRan).then(|| Agreement {
+            let agreement = (kind == ResultKind::AsItRan).then_some(Agreement {
                 starts: agreement.starts,
                 missing: agreement.missing,
                 same_place: agreement.same_place,

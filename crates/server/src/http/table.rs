@@ -4,7 +4,10 @@ use super::endpoint::{Endpoint, get, post, put};
 use super::{act, claims, doors, gpus, jobs, machine, policy, preview, replays, spec};
 use axum::Json;
 use warpyard_api::wire::{
-    Acted, Adopt, ClaimRequest, ClaimView, DocumentText, DocumentView, Extend, FreeView, GpuView, HistoryFilter, HistoryRow, InfoView, JobFilter, JobView, LogFilter, LoginView, Notice, Page, PolicyPreview, PolicySet, PolicyView, Preview, Priority, Rebuilt, ReplayAsk, ReplayView, Retry, Shutdown, Submit, Submitted, TaskView, WhyView, WorkerView,
+    Acted, Adopt, ClaimRequest, ClaimView, DocumentText, DocumentView, Extend, FreeView, GpuView,
+    HistoryFilter, HistoryRow, InfoView, JobFilter, JobView, LogFilter, LoginView, Notice, Page,
+    PolicyPreview, PolicySet, PolicyView, Preview, Priority, Rebuilt, ReplayAsk, ReplayView, Retry, Shutdown,
+    Submit, Submitted, TaskView, WhyView, WorkerView,
 };
 
 /// The table.
