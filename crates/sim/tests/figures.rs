@@ -88,3 +88,23 @@ fn short_tasks_come_out_as_published() {
         assert_eq!(row.verdict, "holds", "{row:?}");
     }
 }
+
+#[test]
+fn the_hybrid_experiments_come_out_as_published() {
+    let rows = reproduce::hybrid().unwrap();
+    assert_eq!(rows.len(), 9);
+    for row in rows {
+        assert_eq!(row.verdict, "holds", "{row:?}");
+    }
+}
+
+#[test]
+fn model_scheduling_is_fitted_to_two_rows_and_predicts_three() {
+    let (rows, notes) = reproduce::model_scheduling().unwrap();
+    assert_eq!(rows.len(), 10);
+    assert!(notes.iter().any(|note| note.contains("polled")), "it is said where they part: {notes:?}");
+    for (row, published) in [(0, 101.7), (2, 36.1)] {
+        assert_eq!(rows[row].verdict, "holds (fitted to this row)");
+        assert!((rows[row].ours - published).abs() < 0.01, "{:?}", rows[row]);
+    }
+}

@@ -71,6 +71,23 @@ pub(crate) enum Wrong {
         /// Goals that do.
         those: String,
     },
+    /// The files of a trace are not there.
+    #[error(
+        "cannot read {file}; get the files from https://github.com/alibaba/clusterdata (cluster-trace-gpu-v2023) and say where \
+         they are with --data DIR"
+    )]
+    NoTraceData {
+        /// The file.
+        file: String,
+        /// Why not.
+        source: io::Error,
+    },
+    /// A table that is not drawn.
+    #[error("--plot: only {has} is drawn")]
+    NoPicture {
+        /// The one that is.
+        has: &'static str,
+    },
     /// A line that describes no cluster.
     #[error("--cluster: {0}; write such as 12xV100:16GiB,2xK80/8, or name a .toml file")]
     BadCluster(BadCluster),

@@ -508,9 +508,31 @@ mod sim {
         let first = &rows[0];
         assert_eq!(keys(first), ["high", "low", "ours", "published", "row", "verdict"]);
         assert_eq!((&first["row"], &first["published"]), (&json!("fifo response"), &json!(563.989)));
-        let said = ask(&["reproduce", "--seeds", "20"]).out;
+        let said = ask(&["reproduce", "short-tasks", "--seeds", "20"]).out;
         assert_eq!(said.lines().count(), rows.as_array().unwrap().len() + 1, "{said}");
-        ask(&["reproduce", "hybrid"]).refused(&["no table is called 'hybrid'", "short-tasks"]);
+        ask(&["reproduce", "hybird"]).refused(&["did you mean 'hybrid'?", "short-tasks"]);
+        let hybrid = ask(&["reproduce", "hybrid", "--json"]).json();
+        assert_eq!(hybrid[0]["verdict"], "holds");
+        ask(&["reproduce", "hybrid", "--plot", "x.svg"]).refused(&["only alibaba-2023 is drawn"]);
+    }
+
+    #[test]
+    fn the_nodes_of_a_trace_are_filled_and_drawn() {
+        ask(&["reproduce", "alibaba-2023", "--data", "/nowhere"]).refused(&["/nowhere/openb_", "--data DIR"]);
+        let nodes = "sn,cpu_milli,memory_mib,gpu,model\nn1,64000,262144,4,T4\nn2,96000,262144,4,T4\n";
+        let pods = "name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,qos,pod_phase,creation_time,deletion_time,scheduled_time\n\
+                    p1,4000,1024,1,470,,LS,Running,0,1,0\np2,4000,1024,1,1000,,LS,Running,0,1,0\np3,1000,1024,1,230,,BE,Running,0,1,0\n";
+        let (dir, [..]) =
+            files([("openb_node_list_gpu_node.csv", nodes), ("openb_pod_list_default.csv", pods)]);
+        let (data, svg) = (dir.path().to_str().unwrap(), dir.path().join("p.svg"));
+        let args = ["reproduce", "alibaba-2023", "--data", data, "--shuffles", "2", "--json"];
+        let rows = ask(&[&args[..], &["--plot", svg.to_str().unwrap()]].concat()).json();
+        assert_eq!(rows[0]["row"], "first allocated at 90 %");
+        assert!(std::fs::read_to_string(svg).unwrap().starts_with("<svg"));
+        let (dir, [..]) =
+            files([("openb_node_list_gpu_node.csv", "sn,cpu_milli,memory_mib,gpu,model\nn1,many,1,1,T4\n")]);
+        ask(&["reproduce", "alibaba-2023", "--data", dir.path().to_str().unwrap()])
+            .refused(&["openb_node_list_gpu_node.csv: line 2: cpu_milli: 'many'"]);
     }
 }
 

@@ -2,34 +2,85 @@
 
 use crate::context::Context;
 use crate::exit::Exit;
-use crate::lab::{Line, find, listed};
+use crate::lab::{Line, bad_file, find, keep, listed};
 use crate::show;
+use crate::wrong::Wrong;
 use clap::Args;
-use warpyard_core::Rejected;
-use warpyard_sim::reproduce::{Row, short_tasks};
+use std::fs::File;
+use std::io::BufReader;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use warpyard_sim::reproduce::{Row, alibaba, hybrid, model_scheduling, short_tasks};
+use warpyard_sim::workload::{openb_nodes, openb_pods};
 
 /// Arguments of `reproduce`.
 #[derive(Debug, Args)]
 pub(crate) struct Reproduce {
     /// Which table [default: all of them]
     name: Option<String>,
-    /// How many seeds our figures are over
+    /// How many seeds the figures of short-tasks are over
     #[arg(long, value_name = "N", default_value_t = 5000, value_parser = clap::value_parser!(u64).range(1..))]
     seeds: u64,
+    /// How many orders of the pods the figures of alibaba-2023 are over
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..))]
+    shuffles: u64,
+    /// Where the files of the Alibaba GPU trace of 2023 are
+    #[arg(long, value_name = "DIR", default_value = "../shared/data/traces")]
+    data: PathBuf,
+    /// Keep the picture of alibaba-2023 in this SVG file
+    #[arg(long, value_name = "FILE")]
+    plot: Option<String>,
 }
 
 /// A published table.
 struct Published {
     name: &'static str,
     summary: &'static str,
-    rows: fn(u64) -> Result<Vec<Row>, Rejected>,
+    make: fn(&Reproduce, &mut Line) -> anyhow::Result<Made>,
 }
 
-const TABLES: &[Published] = &[Published {
-    name: "short-tasks",
-    summary: "GPU Scheduling for Short Tasks in Private Cloud (2019): fifo, sjf and short-first",
-    rows: short_tasks,
-}];
+/// A table made anew.
+#[derive(Default)]
+struct Made {
+    rows: Vec<Row>,
+    /// What is to be said about it.
+    notes: Vec<String>,
+    plot: Option<String>,
+}
+
+const TABLES: &[Published] = &[
+    Published {
+        name: "short-tasks",
+        summary: "GPU Scheduling for Short Tasks in Private Cloud (2019): fifo, sjf and short-first",
+        make: |asked, line| {
+            line.say(|| format!("short-tasks: simulating {} seeds", asked.seeds));
+            Ok(Made { rows: short_tasks(asked.seeds)?, ..Made::default() })
+        },
+    },
+    Published {
+        name: "model-scheduling",
+        summary: "inference on one GPU: serial, all at once, and wsjf by job, batch and item",
+        make: |_, line| {
+            line.say(|| "model-scheduling: fitting to the first two rows".to_owned());
+            let (rows, notes) = model_scheduling()?;
+            Ok(Made { rows, notes, plot: None })
+        },
+    },
+    Published {
+        name: "hybrid",
+        summary: "the hybrid scheduler's two experiments: a busy GPU, and one with its most tasks",
+        make: |_, _| Ok(Made { rows: hybrid()?, ..Made::default() }),
+    },
+    Published {
+        name: ALIBABA,
+        summary: "Beware of Fragmentation (2023): filling the GPU nodes of the Alibaba trace",
+        make: filled,
+    },
+];
+
+const ALIBABA: &str = "alibaba-2023";
+const NODES: &str = "openb_node_list_gpu_node.csv";
+const PODS: &str = "openb_pod_list_default.csv";
 
 /// The list of tables, for the help.
 pub(crate) fn tables() -> String {
@@ -42,13 +93,63 @@ impl Reproduce {
             Some(name) => std::slice::from_ref(find("table", name, TABLES, |table| table.name)?),
             None => TABLES,
         };
+        if self.plot.is_some() && !wanted.iter().any(|table| table.name == ALIBABA) {
+            return Err(Wrong::NoPicture { has: ALIBABA }.into());
+        }
         let mut line = Line::of_stderr();
-        let mut rows = Vec::new();
+        let mut all = Made::default();
         for table in wanted {
-            line.say(|| format!("{}: simulating {} seeds", table.name, self.seeds));
-            rows.extend((table.rows)(self.seeds)?);
+            let made = match (table.make)(&self, &mut line) {
+                // Asked for everything, what can be made is made.
+                Err(missing) if self.name.is_none() && is_missing(&missing) => {
+                    drop(std::mem::replace(&mut line, Line::of_stderr()));
+                    eprintln!("{}: left out: {missing}", table.name);
+                    continue;
+                }
+                made => made?,
+            };
+            all.rows.extend(made.rows);
+            all.notes.extend(made.notes.into_iter().map(|note| format!("{}: {note}", table.name)));
+            all.plot = all.plot.or(made.plot);
         }
         drop(line);
-        context.answer(rows.as_slice(), show::reproduce::table)
+        if let (Some(file), Some(plot)) = (&self.plot, &all.plot) {
+            keep(file, |out| out.write_all(plot.as_bytes()))?;
+        }
+        context.answer(all.rows.as_slice(), |rows, screen| show::reproduce::table(rows, &all.notes, screen))
     }
+}
+
+fn is_missing(error: &anyhow::Error) -> bool {
+    matches!(error.downcast_ref(), Some(Wrong::NoTraceData { .. }))
+}
+
+fn filled(asked: &Reproduce, line: &mut Line) -> anyhow::Result<Made> {
+    let nodes = rows_of(&asked.data, NODES, |from| openb_nodes(from).collect())?;
+    let pods = rows_of(&asked.data, PODS, |from| openb_pods(from).collect())?;
+    line.say(|| format!("{ALIBABA}: filling {} nodes with {} pods", nodes.len(), pods.len()));
+    let line = Mutex::new(line);
+    let courses = alibaba::fill(&nodes, &pods, asked.shuffles, |done, of| {
+        let mut line = line.lock().expect("nobody panics here");
+        line.say(|| format!("{ALIBABA}: {done} of {of} fillings"));
+    });
+    let notes = vec![
+        "in hundredths of all GPUs: allocated, and free but of no use to a pod of the trace in expectation, with so much asked \
+         for; low and high are the least and most of the shuffles"
+            .to_owned(),
+    ];
+    let plot = asked.plot.as_ref().map(|_| show::plot::fillings(&courses));
+    Ok(Made { rows: alibaba::rows(&courses), notes, plot })
+}
+
+/// All rows of a file of the trace; a bad one is told with its line.
+fn rows_of<T, E: std::error::Error + Send + Sync + 'static>(
+    data: &Path,
+    name: &'static str,
+    read: impl FnOnce(BufReader<File>) -> Result<Vec<T>, E>,
+) -> Result<Vec<T>, Wrong> {
+    let path = data.join(name);
+    let file = File::open(&path)
+        .map_err(|source| Wrong::NoTraceData { file: path.display().to_string(), source })?;
+    read(BufReader::new(file)).map_err(|e| bad_file(&path.display().to_string(), e))
 }

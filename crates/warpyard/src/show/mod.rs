@@ -12,6 +12,7 @@ pub(crate) mod job;
 pub(crate) mod jobs;
 mod paint;
 pub(crate) mod plan;
+pub(crate) mod plot;
 pub(crate) mod policies;
 pub(crate) mod replay;
 pub(crate) mod reproduce;

@@ -3,8 +3,8 @@
 use super::{Align, Cell, Paint, Screen, Table};
 use warpyard_sim::reproduce::Row;
 
-/// The table with its verdicts.
-pub(crate) fn table(rows: &[Row], screen: &Screen) -> String {
+/// The table with its verdicts, and what is to be said about it.
+pub(crate) fn table(rows: &[Row], notes: &[String], screen: &Screen) -> String {
     let right = |heading| (heading, Align::Right);
     let mut table = Table::new([
         ("ROW", Align::Left),
@@ -16,7 +16,7 @@ pub(crate) fn table(rows: &[Row], screen: &Screen) -> String {
     ]);
     let number = |value: f64| format!("{value:.3}");
     for row in rows {
-        let paint = if row.verdict == "holds" { Paint::Green } else { Paint::Red };
+        let paint = if row.verdict.starts_with("holds") { Paint::Green } else { Paint::Red };
         table.row([
             (&row.row).into(),
             row.published.map(number).unwrap_or_default().into(),
@@ -26,5 +26,7 @@ pub(crate) fn table(rows: &[Row], screen: &Screen) -> String {
             Cell::new(&row.verdict, paint),
         ]);
     }
-    table.render(screen)
+    let notes = notes.iter().map(|note| format!("- {note}\n")).collect::<String>();
+    let apart = if notes.is_empty() { "" } else { "\n" };
+    table.render(screen) + apart + &notes
 }

@@ -1,27 +1,10 @@
-//! Published tables, ours beside theirs.
+//! Short tasks in a private cloud: three orders on two GPUs.
 
+use super::Row;
 use crate::workload::{Generator, cluster};
 use crate::{Setup, Sim};
-use serde::Serialize;
 use warpyard_core::{Rejected, Span};
 use warpyard_policies::POLICIES;
-
-/// One row of a table.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Row {
-    /// What it is about.
-    pub row: String,
-    /// What was published, if a figure was.
-    pub published: Option<f64>,
-    /// Our mean.
-    pub ours: f64,
-    /// One in twenty of ours is below this; of a ratio, the least it may be.
-    pub low: f64,
-    /// One in twenty of ours is above this; of a ratio, the most it may be.
-    pub high: f64,
-    /// `holds`, or what does not.
-    pub verdict: String,
-}
 
 /// Mean response (start − submission) and finish (completion − submission) as published, in seconds.
 const SHORT_TASKS: [(&str, f64, f64); 3] =
