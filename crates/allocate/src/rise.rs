@@ -45,18 +45,20 @@ pub(crate) fn cheapest(speed: &[f64], prices: &[f64], target: f64) -> Option<Che
         if fast <= 0.0 || fast * REACH < target {
             continue;
         }
+        // Past the kink by rounding is at it; there every mix costs the same, and the steepest is the one below it.
+        let target = target.min(fast);
         let slope = dear / fast;
         if better(slope * target, slope, &best) {
             best = Cheapest {
                 cost: slope * target,
                 slope,
-                first: (j, (target / fast).min(1.0)),
+                first: (j, target / fast),
                 second: (j, 0.0),
             };
         }
         for (i, (&slow, &cheap)) in speed.iter().zip(prices).enumerate() {
             if slow > 0.0 && slow < target && cheap < dear && slow < fast {
-                let share = ((target - slow) / (fast - slow)).min(1.0);
+                let share = (target - slow) / (fast - slow);
                 let cost = cheap + (dear - cheap) * share;
                 let slope = (dear - cheap) / (fast - slow);
                 if better(cost, slope, &best) {

@@ -73,7 +73,8 @@ fn organisations(instance: &Instance, random: &mut Random) -> Entities {
 #[test]
 fn every_goal_is_feasible_and_proved_on_odd_instances() {
     let mut wrong = Vec::new();
-    for seed in 0..150 {
+    // In 1999 a type ran out within the slack of those stopped before; in 5118 a job stood a rounding past a kink.
+    for seed in (0..150).chain([1999, 5118]) {
         let instance = odd(seed);
         for goal in GOALS {
             let options = Options::default();

@@ -21,8 +21,11 @@ const CRUMB: f64 = 1e-6;
 const GAP: f64 = 1e-13;
 /// The part of its targets to which a place must be shown out of reach, and the part that will do where rounding leaves
 /// it open.
-const REACHED: f64 = 1.0 - 1e-11;
+const REACHED: f64 = 1.0 - 1e-9;
 const NEARLY: f64 = 1.0 - 1e-6;
+/// The part of its targets below which a place is out of reach for more than the slack of those stopped before, so that
+/// the prices that show it say something about those who still rise.
+const OUT_OF_REACH: f64 = 1.0 - 2e-9;
 
 /// A filling brought to its end.
 #[derive(Debug, Clone)]
@@ -156,7 +159,7 @@ impl Filling<'_> {
         let highest = (0..self.problem.n).map(factor).fold(2.0, f64::min);
         let from = From { theta: 0.0, shares: None, hints: self.hints.clone() };
         rise(self.problem, &Scaled(target.to_vec()), from, highest, GAP, |low, high| {
-            low >= 1.0 || high < 1.0 - 1e-10
+            low >= 1.0 || high < OUT_OF_REACH
         })
     }
 
