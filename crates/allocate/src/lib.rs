@@ -37,5 +37,6 @@ pub use answer::{Answer, Bottleneck, Certificate, PairShare, Scarce, Shares, Sho
 pub use check::{CheckError, Checked, FEASIBLE, OPTIMAL, check};
 pub use estimate::Estimator;
 pub use goal::{GOALS, GoalDef, Options, Sense, SolveError, Types, goal};
+pub use goals::isolated::alone_speeds;
 pub use instance::{Entities, GpuType, Instance, InstanceError, Job, Sharing};
 pub use table::{Measured, Profile, ThroughputTable};

@@ -49,12 +49,7 @@ pub(crate) fn cheapest(speed: &[f64], prices: &[f64], target: f64) -> Option<Che
         let target = target.min(fast);
         let slope = dear / fast;
         if better(slope * target, slope, &best) {
-            best = Cheapest {
-                cost: slope * target,
-                slope,
-                first: (j, target / fast),
-                second: (j, 0.0),
-            };
+            best = Cheapest { cost: slope * target, slope, first: (j, target / fast), second: (j, 0.0) };
         }
         for (i, (&slow, &cheap)) in speed.iter().zip(prices).enumerate() {
             if slow > 0.0 && slow < target && cheap < dear && slow < fast {

@@ -125,6 +125,8 @@ fn bad_json_documents_are_told_apart() {
         ("far too deep", "{\"command\": \"x\", \"env\": {\"A\":\n[[[[[[[[[[[[[[[[[[1]]]]]]]]]]]]]]]]]]}}"),
         ("an empty name", "{\"command\": [\"a\", \"\\\"quoted\\\\\"], \"\": 1, \"project\": \"x\\ny\"}"),
         ("numbers beyond all", "{\"command\": \"x\", \"priority\": 99999999999999999999, \"gpus\": 1e400}"),
+        ("no weight", "{\"command\": \"x\", \"weight\": 0,\n\"steps\": 0, \"deadline\": \"0s\"}"),
+        ("a weight below nothing", "{\"command\": \"x\", \"weight\": -1.5}"),
         ("half a character", "{\"command\": \"\\ud800\"}"),
         (
             "an unknown task",
@@ -140,6 +142,8 @@ fn a_document_with_every_field_is_read() {
         name = "sweep"
         priority = 5
         project = "vision"
+        weight = 2.5
+        deadline = "6h"
         after = [398, "401", {job = "405", on = "any"}]
 
         [[tasks]]
@@ -171,6 +175,8 @@ fn a_document_with_every_field_is_read() {
         batch_time = "20ms"
         item_time = "1ms"
         resume_time = "2s"
+        profile = "ResNet-18 (batch size 64)"
+        steps = 50000
         stdout = "out.txt"
         stderr = "err.txt"
     "#;
@@ -206,11 +212,14 @@ fn a_document_with_every_field_is_read() {
         batch_time: Some(Micros(20_000)),
         item_time: Some(Micros(1000)),
         resume_time: Some(Micros::from_secs(2)),
+        profile: Some("ResNet-18 (batch size 64)".into()),
+        steps: Some(50_000),
         stdout: Some("out.txt".into()),
         stderr: Some("err.txt".into()),
     };
     assert_eq!(doc.tasks[1], train);
     assert_eq!((doc.name.as_str(), doc.priority, doc.project.as_deref()), ("sweep", 5, Some("vision")));
+    assert_eq!((doc.weight, doc.deadline), (Some(2.5), Some(Micros::from_secs(6 * 3600))));
 }
 
 #[test]
@@ -407,6 +416,7 @@ prop_compose! {
             preempt: if requeue { Preempt::Requeue } else { Preempt::Freeze },
             batch_time: timeout.map(Micros), item_time: grace.filter(|t| *t > 0).map(Micros),
             resume_time: grace.map(Micros),
+            profile: requeue.then(|| "p".to_owned()), steps: timeout,
             stdout: None, stderr: Some("err".to_owned()),
         }
     }
@@ -417,6 +427,7 @@ prop_compose! {
         name in names(),
         priority in any::<i64>(),
         project in prop::option::of(names()),
+        (weight, deadline) in (prop::option::of(0.001..1e6), prop::option::of(1u64..1 << 50)),
         after in prop::collection::btree_set(0u64..1000, 0..3),
         mut tasks in prop::collection::vec(tasks(), 1..4),
     ) -> JobDoc {
@@ -426,7 +437,7 @@ prop_compose! {
             tasks[i].after = (0..i).map(|before| TaskAfter { task: format!("task {before}"), on }).collect();
         }
         let after = after.into_iter().map(|job| JobAfter { job: job.to_string(), on: On::Any }).collect();
-        JobDoc { name, priority, user: None, project, after, tasks }
+        JobDoc { name, priority, user: None, project, weight, deadline: deadline.map(Micros), after, tasks }
     }
 }
 

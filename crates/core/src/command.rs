@@ -4,6 +4,7 @@ use crate::event::{End, Env, WorkerInfo};
 use crate::ids::{AttemptId, DeviceId, JobId, NodeId, TaskId, WorkerId};
 use crate::policy::PolicyChoice;
 use crate::pool::DeviceState;
+use crate::shares::{Allocation, NoTarget, Speed};
 use crate::spec::JobSpec;
 use crate::time::Span;
 use serde::{Deserialize, Serialize};
@@ -69,6 +70,23 @@ pub enum Command {
     },
     /// Put another policy in force.
     SetPolicy(PolicyChoice),
+    /// Speeds of profiles, and what an hour of each type costs, as said or measured.
+    SetSpeeds {
+        /// Speeds.
+        speeds: Vec<Speed>,
+        /// Costs by type.
+        costs: BTreeMap<String, f64>,
+    },
+    /// A task is so far.
+    Progress {
+        /// The attempt that says so.
+        attempt: AttemptId,
+        /// Steps done since the task first began.
+        steps: u64,
+    },
+    /// A target allocation was found, or was not. It may come late: what has ended meanwhile is left out, and one asked
+    /// for by another policy is ignored.
+    SetTarget(Result<Allocation, NoTarget>),
     /// A worker presents itself.
     Join(WorkerInfo),
     /// A worker says what happened to attempts and devices.
@@ -222,6 +240,8 @@ codes! {
     BadParameter = "bad-parameter",
     /// The policy in force does not take such a job.
     RefusedByPolicy = "refused-by-policy",
+    /// A speed or cost is no such number.
+    BadSpeed = "bad-speed",
     /// A plan asked for something that is no longer so.
     StalePlan = "stale-plan",
 }

@@ -6,7 +6,7 @@ use crate::cluster::{Cluster, Effects, Job, Node};
 use crate::command::{Command, Rejected, Target};
 use crate::event::{Event, Outcome, What};
 use crate::ids::{JobId, WorkerId};
-use crate::policy::{Policy, PolicyChoice, PolicyDef};
+use crate::policy::{Errand, Policy, PolicyChoice, PolicyDef};
 use crate::time::Time;
 use std::collections::BTreeMap;
 
@@ -31,6 +31,8 @@ pub struct Engine {
     wake_at: Option<Time>,
     /// Whether it has planned at all since it was made.
     planned: bool,
+    /// Whether an errand is under way. Not state: after a restart it is run again.
+    errand_out: bool,
 }
 
 /// What a turn made happen. Everything in it is durable.
@@ -67,6 +69,7 @@ impl Engine {
             claims: BTreeMap::new(),
             wake_at: None,
             planned: false,
+            errand_out: false,
         };
         engine.policy.observe(engine.cluster.view(), &Effects::default());
         let leased: Vec<_> = engine.cluster.workers().filter(|(_, w)| w.online).map(|(id, _)| id).collect();
@@ -120,6 +123,17 @@ impl Engine {
         Ok(turned) // 4. only now may anything be said
     }
 
+    /// Work for whoever drives the engine to have done beside it, if there is any and none is under way; the command that
+    /// comes of it must be given to a later turn, also where it failed.
+    pub fn errand(&mut self, now: Time) -> Option<Errand> {
+        if self.errand_out {
+            return None;
+        }
+        let errand = self.policy.errand(self.cluster.view(), now)?;
+        self.errand_out = true;
+        Some(errand)
+    }
+
     /// When a turn is due even if nothing is asked.
     pub fn next_deadline(&self) -> Option<Time> {
         let lapse = self.cluster.next_lapse().map(|(at, _)| at);
@@ -141,6 +155,7 @@ impl Engine {
         match &command {
             Command::Report { worker, .. } => self.heard_from(*worker, now),
             Command::SetPolicy(choice) => self.check_policy(choice)?,
+            Command::SetTarget(_) => self.errand_out = false,
             Command::Submit { spec, .. } => self.policy.accept(self.cluster.view(), spec)?,
             Command::Join(info) => {
                 if let Some(worker) = self.cluster.worker_named(&info.name) {

@@ -1,10 +1,11 @@
 //! What happened. Events are the log on disk: they are facts, they carry every decision that was taken, and their types
 //! only ever grow.
 
-use crate::ids::{AttemptId, DeviceId, EnvId, JobId, NodeId, WorkerId};
+use crate::ids::{AttemptId, DeviceId, EnvId, JobId, NodeId, TaskId, WorkerId};
 use crate::index::Ranges;
 use crate::policy::PolicyChoice;
 use crate::pool::{DeviceInfo, DeviceState, Placement};
+use crate::shares::{Allocation, NoTarget, Speed};
 use crate::spec::{Boundary, JobSpec};
 use crate::time::{Span, Time};
 use serde::{Deserialize, Serialize};
@@ -160,6 +161,36 @@ pub enum What {
         /// Which.
         job: JobId,
         /// When it ends unless extended again.
+        until: Time,
+    },
+    /// Speeds of profiles on types of device, and what those cost, as said or measured.
+    SpeedsSet {
+        /// Those that changed.
+        speeds: Vec<Speed>,
+        /// What an hour of a device of each type costs, where that changed.
+        #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+        costs: BTreeMap<String, f64>,
+    },
+    /// A task said how far it is. Kept now and then only, for plans to go by.
+    Progressed {
+        /// Which.
+        task: TaskId,
+        /// Steps done since it first began.
+        steps: u64,
+    },
+    /// Another target allocation is in force.
+    TargetSet {
+        /// Which.
+        target: Arc<Allocation>,
+    },
+    /// No target allocation was found; the one in force stays.
+    TargetFailed {
+        /// Why.
+        failed: NoTarget,
+    },
+    /// A round of the policy in force began.
+    RoundBegun {
+        /// When it ends.
         until: Time,
     },
     /// Another policy is in force.

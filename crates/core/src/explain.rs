@@ -46,6 +46,8 @@ pub enum Reason {
     },
     /// There is room, but the policy keeps these devices for others.
     Withheld(Vec<DeviceId>),
+    /// Its time comes in rounds.
+    Round(Box<InRounds>),
     /// There is room, but others go first.
     NotItsTurn,
     /// It would start at the next plan.
@@ -64,6 +66,19 @@ pub enum Reason {
     Skipped(Cause),
 }
 
+/// How a task stands that gets shares of time.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct InRounds {
+    /// By type: its target share of time, and the share it has had.
+    pub shares: Vec<(String, f64, f64)>,
+    /// When the round that runs ends.
+    pub next: Option<Time>,
+    /// Whether devices are being freed for it.
+    pub freeing: bool,
+    /// Why there is no newer target, if finding one failed.
+    pub failed: Option<String>,
+}
+
 impl Reason {
     /// A stable word for it, for programs.
     pub fn word(&self) -> &'static str {
@@ -76,6 +91,7 @@ impl Reason {
             Reason::NoRoom => "no-room",
             Reason::Reserved { .. } => "reserved",
             Reason::Withheld(_) => "withheld",
+            Reason::Round(_) => "round",
             Reason::NotItsTurn => "not-its-turn",
             Reason::Next => "next",
             Reason::Starting => "starting",

@@ -26,6 +26,7 @@ pub mod protocol;
 pub mod queue;
 pub mod reconcile;
 pub mod reserve;
+pub mod shares;
 pub mod spec;
 pub mod time;
 

@@ -18,6 +18,8 @@ pub struct Plan {
     pub resume: Vec<AttemptId>,
     /// Attempts to ask to save and exit, to be run again later.
     pub requeue: Vec<AttemptId>,
+    /// A round begins now and ends then.
+    pub round: Option<Time>,
     /// When to plan again even if nothing happens.
     pub wake_at: Option<Time>,
 }
@@ -34,6 +36,10 @@ pub struct Start {
 impl Plan {
     /// Whether nothing is to happen.
     pub fn is_empty(&self) -> bool {
-        self.start.is_empty() && self.pause.is_empty() && self.resume.is_empty() && self.requeue.is_empty()
+        self.start.is_empty()
+            && self.pause.is_empty()
+            && self.resume.is_empty()
+            && self.requeue.is_empty()
+            && self.round.is_none()
     }
 }

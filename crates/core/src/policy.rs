@@ -4,7 +4,7 @@
 //! must plan exactly what one that lived through the events plans; the conformance suite holds all of them to it.
 
 use crate::cluster::{Effects, View};
-use crate::command::{Code, Rejected};
+use crate::command::{Code, Command, Rejected};
 use crate::explain::Why;
 use crate::ids::TaskId;
 use crate::plan::Plan;
@@ -31,12 +31,22 @@ pub trait Policy: Send {
     /// The tasks that are ready, in the order they would be considered now, `most` of them.
     fn line(&self, view: View<'_>, most: usize, now: Time) -> Vec<TaskId>;
 
+    /// Something that takes too long to be done while everyone waits, to be done beside the loop on a copy of what it
+    /// needs. None where there is nothing, or the view already has what would come of it.
+    fn errand(&self, view: View<'_>, now: Time) -> Option<Errand> {
+        let _ = (view, now);
+        None
+    }
+
     /// Refuses a job this policy would never run.
     fn accept(&self, view: View<'_>, job: &JobSpec) -> Result<(), Rejected> {
         let _ = (view, job);
         Ok(())
     }
 }
+
+/// Work to be done beside the loop: what comes of it is a command like any other, however late it comes.
+pub type Errand = Box<dyn FnOnce() -> Command + Send>;
 
 /// A policy as the registry lists it.
 pub struct PolicyDef {

@@ -17,6 +17,12 @@ pub struct JobSpec {
     /// Whom the work is for, beside the user.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub project: Option<String>,
+    /// Its weight where time is shared out: twice the weight, twice the share. Absent: 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub weight: Option<f64>,
+    /// How long after its submission it should have ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deadline: Option<Span>,
     /// Jobs that must end first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub after: Vec<AfterJob>,
@@ -127,6 +133,12 @@ pub struct TaskSpec {
     /// Present where nothing is run but devices are held for someone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub claim: Option<Claim>,
+    /// The name under which its speed on each type of device is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub profile: Option<String>,
+    /// How many steps it has to do.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub steps: Option<u64>,
     /// Where its standard output goes, beside the log.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stdout: Option<String>,

@@ -6,6 +6,7 @@
 
 mod all_at_once;
 mod backfill;
+mod by_goal;
 mod drf;
 mod fair_share;
 mod fifo;
@@ -40,6 +41,18 @@ pub const POLICIES: &[PolicyDef] = &[
     drf::DEF,
     fair_share::DEF,
     heft::DEF,
+    by_goal::MAX_MIN,
+    by_goal::MAX_MIN_FILL,
+    by_goal::HIERARCHICAL,
+    by_goal::FINISH_TIME,
+    by_goal::MAKESPAN,
+    by_goal::THROUGHPUT,
+    by_goal::COST,
+    by_goal::STRATEGY_PROOF,
+    by_goal::ALLOX,
+    by_goal::GANDIVA,
+    by_goal::FIFO_HETERO,
+    by_goal::ISOLATED,
 ];
 
 /// The policy in force where nobody chose one.

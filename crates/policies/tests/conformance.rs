@@ -39,6 +39,9 @@ fn choices() -> Vec<PolicyChoice> {
         "backfill:fit=gradient",
         "fair-share:half_life=5",
         "fair-share:half_life=0,behind=nobody",
+        "max-min:types=blind,round=20,restart=5",
+        "finish-time:round=10",
+        "hierarchical:inside=fifo,round=15",
     ];
     plain.chain(others.map(str::to_owned)).map(|text| text.parse().unwrap()).collect()
 }
@@ -119,6 +122,12 @@ fn each(
             life.carry_out(&plan)?;
             let more = life.plan();
             prop_assert!(more.is_empty(), "{} left {:?} after {:?}", choice, more, plan);
+            let errand = life.policy.errand(life.cluster.view(), life.now());
+            if let Some(errand) = errand {
+                life.obey(errand());
+                let again = life.policy.errand(life.cluster.view(), life.now()).is_some();
+                prop_assert!(!again, "{} asks again what was answered", choice);
+            }
         }
     }
     Ok(())
@@ -143,7 +152,7 @@ fn steady_story() -> impl Strategy<Value = Vec<Step>> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 150, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 80, failure_persistence: None, ..ProptestConfig::default() })]
 
     /// Over-committing is left to devices marked so; scope, arrays and dependencies are respected by all.
     #[test]
@@ -185,7 +194,7 @@ proptest! {
                 let reason_to_wait = matches!(
                     why.reason,
                     Reason::ArrayFull { .. } | Reason::NoWorker | Reason::NoRoom | Reason::Reserved { .. }
-                        | Reason::Withheld(_) | Reason::NotItsTurn
+                        | Reason::Withheld(_) | Reason::NotItsTurn | Reason::Round(_)
                 );
                 prop_assert_eq!(starts, why.reason == Reason::Next, "{}: {:?} {:?}", &life.choice, task, why);
                 prop_assert!(starts || reason_to_wait, "{}: {:?} {:?}", &life.choice, task, why);
@@ -198,7 +207,8 @@ proptest! {
         })?;
     }
 
-    /// The first in line waits only for want of room (or of its turn, where one task runs at a time).
+    /// The first in line waits only for want of room (or of its turn, where one task runs at a time, or for better devices
+    /// that are being freed for it).
     #[test]
     fn the_first_in_line_starts_if_it_fits(workers in workers(), steps in story()) {
         each(&workers, &steps, |life, plan| {
@@ -210,7 +220,11 @@ proptest! {
             let serial = life.choice.name == "priority-serial" && view.active() > 0;
             let ledger = Ledger::over(view.pool());
             let needs = &view.job(first.job).unwrap().node(first.node).unwrap().1.needs;
-            let withheld = matches!(life.policy.explain(view, first, life.teller.now).reason, Reason::Withheld(_));
+            let withheld = match life.policy.explain(view, first, life.teller.now).reason {
+                Reason::Withheld(_) => true,
+                Reason::Round(standing) => standing.freeing,
+                _ => false,
+            };
             let fits = Search::over(&ledger).place(needs).is_some();
             // What was asked of others may be promised to someone before it, and one that stands still may go on.
             let others = !plan.resume.is_empty() || view.unsettled().next().is_some();

@@ -47,8 +47,9 @@ pub(crate) fn job_spec(
     if !problems.is_empty() {
         return Err(problems);
     }
-    let JobDoc { name, priority, project, .. } = doc.clone();
-    Ok(JobSpec { name, priority, project, after, tasks, ..JobSpec::default() })
+    let JobDoc { name, priority, project, weight, .. } = doc.clone();
+    let deadline = doc.deadline.map(|deadline| Span(deadline.0));
+    Ok(JobSpec { name, priority, project, weight, deadline, after, tasks, ..JobSpec::default() })
 }
 
 fn task_spec(
@@ -105,6 +106,8 @@ fn task_spec(
         item_time: task.item_time.map(|t| Span(t.0)),
         resume_time: task.resume_time.map_or(Span::ZERO, |t| Span(t.0)),
         claim: None,
+        profile: task.profile.clone(),
+        steps: task.steps,
         stdout: task.stdout.clone(),
         stderr: task.stderr.clone(),
     })

@@ -197,11 +197,16 @@ fn job_of(what: &What) -> Option<JobId> {
         | What::Resumed { attempt }
         | What::StopAsked { attempt, .. }
         | What::Ended { attempt, .. } => Some(attempt.task.job),
+        What::Progressed { task, .. } => Some(task.job),
         What::WorkerJoined { .. }
         | What::WorkerLost { .. }
         | What::WorkerDrained { .. }
         | What::DeviceChanged { .. }
         | What::EnvKept { .. }
+        | What::SpeedsSet { .. }
+        | What::TargetSet { .. }
+        | What::TargetFailed { .. }
+        | What::RoundBegun { .. }
         | What::PolicySet { .. } => None,
     }
 }

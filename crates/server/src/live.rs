@@ -8,7 +8,7 @@ use crate::clock::{Clock, system_now};
 use crate::follower::{Follower, ToFollower};
 use crate::measures::Measures;
 use crate::store::{Log, LogError};
-use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, unbounded};
+use crossbeam_channel::{Receiver, Sender, after, never, select, unbounded};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
@@ -17,7 +17,7 @@ use tokio::sync::oneshot;
 use warpyard_core::engine::{Answer, Engine, Store};
 use warpyard_core::event::What;
 use warpyard_core::protocol::Assignments;
-use warpyard_core::{Command, Event, JobId, Rejected, WorkerId};
+use warpyard_core::{Command, Event, JobId, Rejected, Time, WorkerId};
 
 /// How many commands one turn takes at most: bounds how long the first of them waits for its answer.
 const BATCH: usize = 2_000;
@@ -186,6 +186,8 @@ struct Turning {
     /// Ended jobs in memory, the first ended first.
     ended: VecDeque<JobId>,
     measures: Arc<Measures>,
+    /// What came of errands run beside the loop, and where it is left.
+    done: (Sender<Command>, Receiver<Command>),
 }
 
 impl Turning {
@@ -197,16 +199,8 @@ impl Turning {
         measures: Arc<Measures>,
     ) -> Turning {
         let ended = engine.cluster().jobs().iter().filter(|j| j.finished.is_some()).map(|j| j.id).collect();
-        Turning {
-            engine,
-            log,
-            clock: Clock::default(),
-            asks,
-            follower,
-            mail: BTreeMap::new(),
-            ended,
-            measures,
-        }
+        let (clock, mail, done) = (Clock::default(), BTreeMap::new(), unbounded());
+        Turning { engine, log, clock, asks, follower, mail, ended, measures, done }
     }
 
     /// Turns until it is told to stop or cannot go on; the follower ends with it either way.
@@ -229,6 +223,9 @@ impl Turning {
                 self.measures.plan.saw(began.elapsed().saturating_sub(took));
             }
             self.ended.extend(turned.finished);
+            if !turned.events.is_empty() {
+                self.send_on_errand(now);
+            }
             let assigned = turned.events.iter().any(concerns_workers);
             if !turned.events.is_empty() {
                 let _stopped = self.follower.send(ToFollower::Events(turned.events));
@@ -245,6 +242,18 @@ impl Turning {
             }
         }
         Ok(())
+    }
+
+    /// Has what takes long done on a thread of its own; what comes of it is a command for a later turn.
+    fn send_on_errand(&mut self, now: Time) {
+        if let Some(errand) = self.engine.errand(now) {
+            let done = self.done.0.clone();
+            let run = move || {
+                // It only fails when the engine has stopped, and then nobody waits for it.
+                let _stopped = done.send(errand());
+            };
+            thread::Builder::new().name("errand".into()).spawn(run).expect("a thread can be started");
+        }
     }
 
     /// Waits for something to do, then takes all there is.
@@ -266,14 +275,15 @@ impl Turning {
             }
             Ask::Stop => *stopping = true,
         };
-        let first = match self.engine.next_deadline() {
-            Some(at) => self.asks.recv_timeout(Duration::from_micros(at.since(system_now()).0)),
-            None => self.asks.recv().map_err(|_| RecvTimeoutError::Disconnected),
-        };
-        match first {
-            Ok(ask) => take(ask),
-            Err(RecvTimeoutError::Timeout) => {}
-            Err(RecvTimeoutError::Disconnected) => take(Ask::Stop),
+        let due = self.engine.next_deadline();
+        let wait = due.map_or_else(never, |at| after(Duration::from_micros(at.since(system_now()).0)));
+        select! {
+            recv(self.asks) -> ask => take(ask.unwrap_or(Ask::Stop)),
+            recv(self.done.1) -> command => {
+                let command = command.expect("a sender is kept here");
+                take(Ask::Command(Box::new(command), None));
+            }
+            recv(wait) -> _ => {}
         }
         for ask in self.asks.try_iter().take(BATCH) {
             take(ask);

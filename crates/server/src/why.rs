@@ -6,7 +6,7 @@ use warpyard_api::quantity::{ByteSize, MilliCpus};
 use warpyard_api::wire::{Ahead, FreeDevice, Needs, WhyView};
 use warpyard_core::cluster::{Cause, Job};
 use warpyard_core::event::{By, Outcome, StopWhy};
-use warpyard_core::explain::{Reason, Why, without_policy};
+use warpyard_core::explain::{InRounds, Reason, Why, without_policy};
 use warpyard_core::policy::Policy;
 use warpyard_core::pool::DeviceState;
 use warpyard_core::spec::{TaskSpec, WaitMode};
@@ -32,6 +32,7 @@ fn short(cluster: &Cluster, task: TaskId, why: &Why) -> Option<String> {
         Reason::NoRoom => needs_in_words(spec()?),
         Reason::Reserved { for_task, .. } => format!("room is kept for {}", task_name(cluster, *for_task)),
         Reason::Withheld(_) => "free GPUs are kept for shorter tasks".into(),
+        Reason::Round(standing) => in_rounds(standing),
         Reason::NotItsTurn => "others go first".into(),
         Reason::Next => "starts next".into(),
         Reason::Starting => "starting".into(),
@@ -54,6 +55,23 @@ fn short(cluster: &Cluster, task: TaskId, why: &Why) -> Option<String> {
             format!("job {job} ended {ended}")
         }
     })
+}
+
+/// How a task stands that gets shares of time: "aims at 45 % of v100, had 40 %".
+fn in_rounds(standing: &InRounds) -> String {
+    let part = |share: f64| format!("{:.0} %", 100.0 * share);
+    let aimed = standing.shares.iter().filter(|(_, target, had)| *target > 5e-4 || *had > 5e-4);
+    let each: Vec<_> = aimed
+        .map(|(kind, target, had)| format!("{} of {kind} (had {})", part(*target), part(*had)))
+        .collect();
+    let mut words = match &each[..] {
+        [] => "has no share yet".to_owned(),
+        each => format!("its share is {}", each.join(" and ")),
+    };
+    if standing.freeing {
+        words += "; a GPU is being freed for it";
+    }
+    words
 }
 
 /// What a task needs, in words: "2 GPUs with 10 GiB each on one worker".
@@ -146,6 +164,14 @@ pub(crate) fn explain_in(cluster: &Cluster, policy: &dyn Policy, task: TaskId, n
     if let Reason::Reserved { from, .. } = why.reason {
         let wait = from.since(now).secs();
         text.push(format!("by the times tasks promised, that room is needed in {}", seconds(wait)));
+    }
+    if let Reason::Round(standing) = &why.reason {
+        if let Some(next) = standing.next.filter(|next| *next > now) {
+            text.push(format!("the next round begins in {}", seconds(next.since(now).secs())));
+        }
+        if let Some(failed) = &standing.failed {
+            text.push(format!("the shares in force are the last that could be found: {failed}"));
+        }
     }
     if let Some(since) = since(is) {
         text.push(format!("{} for {}", state(is).word(), seconds(now.since(since).secs())));

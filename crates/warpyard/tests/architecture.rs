@@ -9,7 +9,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("allocate", &[]),
     ("dag", &[]),
     ("api", &[]),
-    ("policies", &["core", "dag"]),
+    ("policies", &["core", "allocate", "dag"]),
     ("sim", &["core", "policies"]),
     ("worker", &["core"]),
     ("server", &["core", "policies", "sim", "api", "worker"]),

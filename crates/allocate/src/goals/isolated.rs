@@ -38,6 +38,13 @@ pub(crate) fn alone(problem: &Problem) -> Vec<f64> {
     shares
 }
 
+/// How fast each job would be alone on its 1/n share.
+pub fn alone_speeds(instance: &Instance) -> Vec<f64> {
+    let problem = laid_out(instance, crate::Types::Aware);
+    let shares = alone(&problem);
+    (0..problem.n).map(|m| problem.throughput(m, &shares)).collect()
+}
+
 /// The answer of a goal that is a rule: its objective is the worst-off job's level, as for max-min, so that rules and
 /// optima can be compared.
 pub(crate) fn by_rule(instance: &Instance, problem: &Problem, shares: Vec<f64>) -> Answer {

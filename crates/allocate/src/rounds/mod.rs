@@ -72,35 +72,52 @@ impl Rounds {
 
     /// Who runs where in the round that begins: highest priority first, never more than fits, jobs that run stay where
     /// they are when they can, a job's GPUs on as few servers as possible, and what is left goes to whoever can use it.
+    pub fn next(&self, servers: &[Server], candidates: &[Candidate]) -> Vec<Option<Placement>> {
+        let types =
+            candidates.iter().map(|c| c.speeds.len()).chain(servers.iter().map(|s| s.gpu_type + 1)).max();
+        let mut totals = Totals { free: vec![0; types.unwrap_or(0)], candidates };
+        servers.iter().for_each(|server| totals.free[server.gpu_type] += server.gpus);
+        for candidate in candidates.iter().filter(|candidate| !candidate.movable) {
+            if let Some(running) = &candidate.running {
+                totals.free[running.gpu_type] -= candidate.gpus;
+            }
+        }
+        let chosen = self.choose(candidates, &mut totals);
+        Servers::new(servers).place(candidates, &chosen)
+    }
+
+    /// The type each job gets in the round that begins, as far as there is room. What those hold that may not be moved is
+    /// no longer part of the room; what the others hold is.
     ///
     /// A job's priority on a type is what it is owed there over what it has received: under a steady target its share
     /// over its share of time received. A job that would have to start counts for the part of the round its restart
     /// leaves it, so that it takes over only where that is worth the restart.
-    pub fn next(&self, servers: &[Server], candidates: &[Candidate]) -> Vec<Option<Placement>> {
-        let types =
-            candidates.iter().map(|c| c.speeds.len()).chain(servers.iter().map(|s| s.gpu_type + 1)).max();
-        let types = types.unwrap_or(0);
-        let mut free = vec![0; types];
-        servers.iter().for_each(|server| free[server.gpu_type] += server.gpus);
+    pub fn choose(&self, candidates: &[Candidate], room: &mut impl Room) -> Vec<Option<usize>> {
         let mut chosen: Vec<Option<usize>> = vec![None; candidates.len()];
         for (candidate, chosen) in candidates.iter().zip(&mut chosen) {
-            if let Some(running) = candidate.running.as_ref().filter(|_| !candidate.movable) {
-                free[running.gpu_type] -= candidate.gpus;
-                *chosen = Some(running.gpu_type);
-            }
+            *chosen =
+                candidate.running.as_ref().filter(|_| !candidate.movable).map(|running| running.gpu_type);
         }
         for (_, i, j) in self.by_priority(candidates) {
-            if chosen[i].is_none() && candidates[i].gpus <= free[j] {
-                free[j] -= candidates[i].gpus;
+            if chosen[i].is_none() && room.take(i, j) {
                 chosen[i] = Some(j);
             }
         }
         // Whoever moves up leaves room for others; every move makes a job faster, so this ends.
-        self.fill(candidates, &mut free, &mut chosen);
-        while self.upgrade(candidates, &mut free, &mut chosen) {
-            self.fill(candidates, &mut free, &mut chosen);
+        let order = self.order(candidates);
+        self.fill(candidates, &order, room, &mut chosen);
+        while self.upgrade(candidates, room, &mut chosen) {
+            self.fill(candidates, &order, room, &mut chosen);
         }
-        Servers::new(servers).place(candidates, &chosen)
+        chosen
+    }
+
+    /// The jobs in the order they are considered.
+    pub fn order(&self, candidates: &[Candidate]) -> Vec<usize> {
+        let mut seen = vec![false; candidates.len()];
+        let by_priority = self.by_priority(candidates).into_iter().map(|(_, i, _)| i);
+        let everyone = self.by_need(candidates);
+        by_priority.chain(everyone).filter(|&i| !std::mem::replace(&mut seen[i], true)).collect()
     }
 
     /// Jobs and types by falling priority; on a tie those that run there, then the earlier job.
@@ -120,48 +137,94 @@ impl Rounds {
         order.into_iter().map(|(priority, i, j, _)| (priority, i, j)).collect()
     }
 
-    /// Gives what is left to jobs that were not chosen, those who got least of what they are owed first.
-    fn fill(&self, candidates: &[Candidate], free: &mut [u32], chosen: &mut [Option<usize>]) {
-        let mut rest: Vec<(f64, usize)> = (0..candidates.len())
-            .filter(|&i| chosen[i].is_none())
-            .map(|i| (candidates[i].served(self.round_s), i))
-            .collect();
-        rest.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
-        for (_, i) in rest {
+    /// Those who got least of what they are owed first.
+    fn by_need(&self, candidates: &[Candidate]) -> Vec<usize> {
+        let served: Vec<f64> = candidates.iter().map(|candidate| candidate.served(self.round_s)).collect();
+        let mut who: Vec<usize> = (0..candidates.len()).collect();
+        who.sort_by(|&a, &b| served[a].total_cmp(&served[b]).then(a.cmp(&b)));
+        who
+    }
+
+    /// Gives what is left to jobs that were not chosen.
+    fn fill(
+        &self,
+        candidates: &[Candidate],
+        order: &[usize],
+        room: &mut impl Room,
+        chosen: &mut [Option<usize>],
+    ) {
+        for &i in order {
+            if chosen[i].is_some() {
+                continue;
+            }
             let candidate = &candidates[i];
-            let fits = |&j: &usize| candidate.speeds[j] > 0.0 && candidate.gpus <= free[j];
             let worth = |j: usize| {
                 candidate.speeds[j] * if candidate.runs_on(j) { 1.0 } else { self.after_restart() }
             };
-            let best = (0..free.len()).filter(fits).max_by(|&a, &b| worth(a).total_cmp(&worth(b)));
-            if let Some(j) = best {
-                free[j] -= candidate.gpus;
-                chosen[i] = Some(j);
-            }
+            chosen[i] = best_first(&candidate.speeds, |j| candidate.speeds[j] > 0.0, worth)
+                .into_iter()
+                .find(|&j| room.take(i, j));
         }
     }
 
     /// Moves jobs to faster types that would stand idle, where the restart is worth it; says whether any moved.
-    fn upgrade(&self, candidates: &[Candidate], free: &mut [u32], chosen: &mut [Option<usize>]) -> bool {
+    fn upgrade(&self, candidates: &[Candidate], room: &mut impl Room, chosen: &mut [Option<usize>]) -> bool {
         let mut moved = false;
-        for (candidate, chosen) in candidates.iter().zip(chosen) {
+        for (i, (candidate, chosen)) in candidates.iter().zip(chosen).enumerate() {
             let Some(j) = *chosen else { continue };
             if candidate.running.is_some() && !candidate.movable {
                 continue;
             }
-            let speed = candidate.speeds[j];
+            let speeds = &candidate.speeds;
             let keeps = if candidate.runs_on(j) { self.after_restart() } else { 1.0 };
-            let faster = (0..candidate.speeds.len())
-                .filter(|&i| candidate.gpus <= free[i] && candidate.speeds[i] * keeps > speed)
-                .max_by(|&a, &b| candidate.speeds[a].total_cmp(&candidate.speeds[b]));
-            if let Some(i) = faster {
-                free[i] -= candidate.gpus;
-                free[j] += candidate.gpus;
-                *chosen = Some(i);
+            let faster = best_first(speeds, |to| speeds[to] * keeps > speeds[j], |to| speeds[to]);
+            if let Some(to) = faster.into_iter().find(|&to| room.shift(i, j, to)) {
+                *chosen = Some(to);
                 moved = true;
             }
         }
         moved
+    }
+}
+
+/// The types that qualify, the one worth most first, on a tie the later one.
+fn best_first(speeds: &[f64], qualifies: impl Fn(usize) -> bool, worth: impl Fn(usize) -> f64) -> Vec<usize> {
+    let mut types: Vec<usize> = (0..speeds.len()).rev().filter(|&j| qualifies(j)).collect();
+    types.sort_by(|&a, &b| worth(b).total_cmp(&worth(a)));
+    types
+}
+
+/// What a choice of types is made over.
+pub trait Room {
+    /// Gives a job GPUs of a type, if it has them.
+    fn take(&mut self, candidate: usize, gpu_type: usize) -> bool;
+
+    /// Gives a job GPUs of another type for those it was given, if it has them.
+    fn shift(&mut self, candidate: usize, from: usize, to: usize) -> bool;
+}
+
+/// So many free GPUs of each type, wherever they are.
+struct Totals<'a> {
+    free: Vec<u32>,
+    candidates: &'a [Candidate],
+}
+
+impl Room for Totals<'_> {
+    fn take(&mut self, candidate: usize, gpu_type: usize) -> bool {
+        let gpus = self.candidates[candidate].gpus;
+        let fits = gpus <= self.free[gpu_type];
+        if fits {
+            self.free[gpu_type] -= gpus;
+        }
+        fits
+    }
+
+    fn shift(&mut self, candidate: usize, from: usize, to: usize) -> bool {
+        let fits = self.take(candidate, to);
+        if fits {
+            self.free[from] += self.candidates[candidate].gpus;
+        }
+        fits
     }
 }
 

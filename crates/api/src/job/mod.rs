@@ -28,7 +28,7 @@ pub const MAX_DOCUMENT_BYTES: usize = 8 << 20;
 pub const MAX_TASK_ENTRIES: usize = 100_000;
 
 /// A job: one task, an array, or tasks that depend on each other.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub struct JobDoc {
     /// What the job is called. Where it is absent, the file's or the program's name.
@@ -44,6 +44,13 @@ pub struct JobDoc {
     /// What the job is counted towards.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub project: Option<String>,
+    /// Its weight where time on GPUs is shared out: twice the weight, twice the share. Where it is absent, 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("exclusiveMinimum" = 0))]
+    pub weight: Option<f64>,
+    /// How long after its submission it should have ended.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub deadline: Option<Micros>,
     /// Jobs that must end before this one starts: their ids, or `{job = "412", on = "ok|fail|any"}`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(default, with = "OneOrMany<JobAfter>")]
@@ -138,6 +145,13 @@ pub struct TaskDoc {
     /// What going on again after giving way in place costs it; nobody is asked to for less.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resume_time: Option<Micros>,
+    /// The name under which its speed on each type of GPU is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub profile: Option<String>,
+    /// How many steps it has to do.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("minimum" = 1))]
+    pub steps: Option<u64>,
     /// A file for what it prints, beside the log that is kept anyway.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stdout: Option<String>,

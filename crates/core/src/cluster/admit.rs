@@ -22,6 +22,9 @@ impl Cluster {
             Ok(what) => events.push(Event { at: now, what }),
             Err(why) => rejected.push(why),
         };
+        if let Some(until) = plan.round {
+            note(Ok(What::RoundBegun { until }));
+        }
         let mut ledger = Ledger::over(self.pool());
         let mut started = BTreeMap::new();
         for &attempt in &plan.resume {

@@ -95,8 +95,20 @@ impl Cluster {
             }
             What::Ended { attempt, end, then } => self.ended(*attempt, end, *then, at, &mut fx),
             What::ClaimExtended { job, until } => self.lasts_until(*job, Some(*until)),
+            What::SpeedsSet { speeds, costs } => self.shares.set_speeds(speeds, costs),
+            What::Progressed { task, steps } => self.live_mut(*task).steps = Some(*steps),
+            What::TargetSet { target } => {
+                let mut shares = std::mem::take(&mut self.shares);
+                shares.set_target(target.clone(), at, |task, kind| self.had(task, kind, at));
+                self.shares = shares;
+            }
+            What::TargetFailed { failed } => self.shares.set_failed(failed.clone()),
+            What::RoundBegun { until } => self.shares.begin_round(*until),
             What::PolicySet { policy } => {
                 self.accounts.settle_all(at, half_life(&self.policy));
+                if self.policy != *policy {
+                    self.shares.another_policy();
+                }
                 self.policy = policy.clone();
                 fx.policy = true;
             }
@@ -252,9 +264,7 @@ impl Cluster {
         let node = self.node_mut(task.node_id());
         if node.fresh.remove(task.index) {
             let phase = Phase::Ready { since: at };
-            let (ran, saved) = (Span::ZERO, Span::ZERO);
-            let live = Live { attempts: node.base, failures: 0, losses: 0, ran, saved, phase };
-            node.live.insert(task.index, Box::new(live));
+            node.live.insert(task.index, Box::new(Live::new(node.base, phase)));
         } else {
             assert!(node.again.remove(&task.index), "a placed task was waiting");
         }
@@ -334,8 +344,13 @@ impl Cluster {
         let task = attempt.task;
         assert!(self.current(attempt).is_some(), "{attempt} is not the attempt in force");
         self.forget_end(task);
+        let kind = self.kind_given(task);
         let live = self.live_mut(task);
         let paused = live.is_paused();
+        if let Some(kind) = kind.filter(|_| !matches!(then, Then::Done(_))) {
+            let more = live.running_time(at);
+            *live.had.entry(kind).or_default() += more;
+        }
         let phase = std::mem::replace(&mut live.phase, Phase::Ready { since: at });
         live.ran += end.usage.ran;
         if matches!((&phase, then), (Phase::Stopping { why: StopWhy::Requeued, .. }, Then::Again)) {

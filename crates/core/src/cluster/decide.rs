@@ -8,6 +8,7 @@ use crate::event::{By, End, Env, Event, How, Outcome, StopWhy, Then, Usage, What
 use crate::ids::{AttemptId, DeviceId, EnvId, JobId, NodeId, TaskId, WorkerId};
 use crate::index::Ranges;
 use crate::pool::{Charge, DeviceState, Placement};
+use crate::shares::{Allocation, NoTarget, Speed};
 use crate::spec::{Boundary, JobSpec, Needs, OnLost, Preempt, TaskSpec};
 use crate::time::{Span, Time};
 use std::collections::BTreeMap;
@@ -53,6 +54,9 @@ impl Cluster {
             Command::Heard(job) => self.claimed(job).map(|_| vec![]),
             Command::Extend { job, by } => self.extend(job, by, now),
             Command::SetPolicy(policy) => Ok(vec![What::PolicySet { policy }]),
+            Command::SetSpeeds { speeds, costs } => self.set_speeds(speeds, costs),
+            Command::Progress { attempt, steps } => Ok(self.progress(attempt, steps)),
+            Command::SetTarget(found) => Ok(self.set_target(found)),
             Command::Join(info) => Ok(self.join(info)),
             Command::Report { worker, attempts, devices } => Ok(self.report(worker, attempts, devices)),
             Command::GiveUp(worker) => Ok(self.give_up(worker, now)),
@@ -260,6 +264,53 @@ impl Cluster {
             return Err(Rejected::new(Code::NotHeld, format!("job {id} is not paused")));
         }
         Ok(events)
+    }
+
+    /// What is said again changes nothing; what someone said gives way to what was measured, not the other way.
+    fn set_speeds(&self, mut speeds: Vec<Speed>, mut costs: BTreeMap<String, f64>) -> Decision {
+        for speed in &speeds {
+            if !(speed.steps_per_second.is_finite() && speed.steps_per_second >= 0.0) {
+                let Speed { profile, kind, steps_per_second, .. } = speed;
+                let message =
+                    format!("{steps_per_second} steps a second of '{profile}' on {kind} are no speed");
+                return Err(Rejected::new(Code::BadSpeed, message)
+                    .at("throughputs")
+                    .help("a speed is 0 or more; 0 says that it cannot run there"));
+            }
+        }
+        if let Some((kind, cost)) = costs.iter().find(|(_, cost)| !(cost.is_finite() && **cost > 0.0)) {
+            let message = format!("{cost} an hour of {kind} is no cost");
+            return Err(Rejected::new(Code::BadSpeed, message).at("costs").help("a cost is above 0"));
+        }
+        speeds.retain(|new| match self.shares.speed(&new.profile, new.gpus, &new.kind) {
+            Some(old) if old.measured && !new.measured => false,
+            Some(old) => (old.steps_per_second, old.measured) != (new.steps_per_second, new.measured),
+            None => true,
+        });
+        costs.retain(|kind, cost| self.shares.cost_per_hour(kind) != Some(*cost));
+        let nothing = speeds.is_empty() && costs.is_empty();
+        Ok(if nothing { vec![] } else { vec![What::SpeedsSet { speeds, costs }] })
+    }
+
+    fn progress(&self, attempt: AttemptId, steps: u64) -> Vec<What> {
+        match self.current(attempt) {
+            Some(live) if live.steps != Some(steps) => {
+                vec![What::Progressed { task: attempt.task, steps }]
+            }
+            _ => vec![],
+        }
+    }
+
+    fn set_target(&self, found: Result<Allocation, NoTarget>) -> Vec<What> {
+        let asked_by = self.policy.to_string();
+        match found {
+            Ok(mut target) if target.policy == asked_by => {
+                target.rows.retain(|row| self.job(row.task.job).is_some_and(|job| job.finished.is_none()));
+                vec![What::TargetSet { target: Arc::new(target) }]
+            }
+            Err(failed) if failed.policy == asked_by => vec![What::TargetFailed { failed }],
+            _ => vec![],
+        }
     }
 
     fn join(&self, mut info: WorkerInfo) -> Vec<What> {

@@ -121,6 +121,12 @@ pub struct Live {
     /// Running time of those that saved what they had done, because they were asked to give way.
     #[serde(default, skip_serializing_if = "Span::is_zero")]
     pub saved: Span,
+    /// How long earlier attempts had devices, by type in small letters.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub had: BTreeMap<String, Span>,
+    /// Steps it said to have done.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub steps: Option<u64>,
     /// Where it stands.
     pub phase: Phase,
 }
@@ -178,6 +184,12 @@ impl Attempt {
 }
 
 impl Live {
+    /// A task about to be tried for the first time.
+    pub(super) fn new(attempts: u32, phase: Phase) -> Live {
+        let (ran, saved, had, steps) = Default::default();
+        Live { attempts, failures: 0, losses: 0, ran, saved, had, steps, phase }
+    }
+
     /// The attempt that is on a worker, if one is.
     pub fn attempt(&self) -> Option<&Attempt> {
         match &self.phase {
@@ -210,7 +222,7 @@ impl Live {
     }
 
     /// Running time of the attempt up to now.
-    fn running_time(&self, now: Time) -> Span {
+    pub fn running_time(&self, now: Time) -> Span {
         match &self.phase {
             Phase::Running(a) | Phase::Stopping { attempt: a, paused: false, .. } if a.started.is_some() => {
                 a.ran + now.since(a.since)

@@ -24,8 +24,9 @@ use crate::event::{Env, Outcome, StopWhy, WorkerInfo};
 use crate::ids::{AttemptId, EnvId, JobId, NodeId, TaskId, WorkerId};
 use crate::policy::PolicyChoice;
 use crate::pool::{Placement, Pool};
+use crate::shares::Shares;
 use crate::spec::{JobSpec, TaskSpec};
-use crate::time::Time;
+use crate::time::{Span, Time};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -43,6 +44,9 @@ pub struct Cluster {
     policy: PolicyChoice,
     #[serde(default)]
     accounts: accounts::Accounts,
+    /// Speeds, and the target in force.
+    #[serde(default)]
+    shares: Shares,
     /// Everything below follows from what is above.
     #[serde(skip)]
     derived: Derived,
@@ -336,6 +340,31 @@ impl Cluster {
             .collect()
     }
 
+    /// Speeds, and the target in force.
+    pub fn shares(&self) -> &Shares {
+        &self.shares
+    }
+
+    /// How long a task has had devices of a type.
+    fn had(&self, task: TaskId, kind: &str, now: Time) -> Span {
+        let job = self.job(task.job).and_then(|job| job.nodes.get(task.node as usize));
+        let Some(live) = job.and_then(|node| node.live.get(&task.index)) else { return Span::ZERO };
+        let before = live.had.get(&kind.to_ascii_lowercase()).copied().unwrap_or_default();
+        match self.kind_given(task) {
+            Some(given) if given.eq_ignore_ascii_case(kind) => before + live.running_time(now),
+            _ => before,
+        }
+    }
+
+    /// The type of the (first) device a task has, in small letters.
+    fn kind_given(&self, task: TaskId) -> Option<String> {
+        let live = self.job(task.job)?.nodes.get(task.node as usize)?.live.get(&task.index)?;
+        let placement = &live.attempt()?.placement;
+        let info = &self.worker(placement.worker)?.info;
+        let (index, _) = placement.devices.first()?;
+        Some(info.devices[usize::from(*index)].kind.to_ascii_lowercase())
+    }
+
     /// What policies see of it.
     pub fn view(&self) -> View<'_> {
         View { cluster: self }
@@ -417,6 +446,31 @@ impl<'a> View<'a> {
     /// What a user has, and has had of late; nothing where nothing of theirs ever started.
     pub fn account(self, user: &str) -> Account {
         self.cluster.accounts.get(user).copied().unwrap_or_default()
+    }
+
+    /// Speeds, and the target in force.
+    pub fn shares(self) -> &'a Shares {
+        &self.cluster.shares
+    }
+
+    /// The policy in force.
+    pub fn policy(self) -> &'a PolicyChoice {
+        &self.cluster.policy
+    }
+
+    /// How long a task has had devices of a type.
+    pub fn had(self, task: TaskId, kind: &str, now: Time) -> Span {
+        self.cluster.had(task, kind, now)
+    }
+
+    /// The type of the (first) device a task has, in small letters.
+    pub fn kind_given(self, task: TaskId) -> Option<String> {
+        self.cluster.kind_given(task)
+    }
+
+    /// Tasks with an attempt on a worker, in order of worker and task.
+    pub fn on_workers(self) -> impl Iterator<Item = TaskId> + 'a {
+        self.cluster.workers.iter().flat_map(|w| w.tasks.iter().copied())
     }
 
     /// How many attempts are on workers.

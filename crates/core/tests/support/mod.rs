@@ -6,6 +6,7 @@ use warpyard_core::command::{Standing, Target};
 use warpyard_core::event::{End, How, Usage, WorkerInfo};
 use warpyard_core::place::acceptable;
 use warpyard_core::pool::{Charge, DeviceInfo, DeviceState};
+use warpyard_core::shares::{Allocation, Row, Speed};
 use warpyard_core::spec::*;
 use warpyard_core::{Cluster, Command, DeviceId, NodeId, Span, TaskId, Time, WorkerId};
 
@@ -38,6 +39,11 @@ pub(crate) enum Step {
     Echo(u8),
     GiveUp(u8),
     Forget(u8),
+    /// Profile `p0` or `p1` is this fast on each type.
+    Speeds(u8, u8),
+    Progress(u8, u8),
+    /// Shares of time for the tasks on workers and those that wait.
+    Target(Vec<u8>),
     Wait(u32),
 }
 
@@ -113,19 +119,24 @@ fn task() -> impl Strategy<Value = TaskSpec> {
     let times = (prop::option::of(1..60u64), prop::option::of(1..60u64));
     let on_lost = prop::sample::select(vec![OnLost::Rerun, OnLost::Hold]);
     let preempt = prop::sample::select(vec![Preempt::None, Preempt::Freeze, Preempt::Requeue]);
-    (needs(), array, times, 0..=2u32, any::<bool>(), on_lost, preempt).prop_map(
-        |(needs, array, (timeout, expected), retries, retry_on_timeout, on_lost, preempt)| TaskSpec {
-            command: vec!["true".into()],
-            needs,
-            array,
-            timeout: timeout.map(|s| Span(s * 1_000_000)),
-            expected: expected.map(|s| Span(s * 1_000_000)),
-            retries,
-            retry_on_timeout,
-            on_lost,
-            preempt,
-            grace: default_grace(),
-            ..TaskSpec::default()
+    let profile = prop::sample::select(vec![None, Some("p0".to_owned()), Some("p1".to_owned())]);
+    (needs(), array, times, 0..=2u32, any::<bool>(), on_lost, (preempt, profile)).prop_map(
+        |(needs, array, (timeout, expected), retries, retry_on_timeout, on_lost, (preempt, profile))| {
+            TaskSpec {
+                command: vec!["true".into()],
+                needs,
+                array,
+                timeout: timeout.map(|s| Span(s * 1_000_000)),
+                expected: expected.map(|s| Span(s * 1_000_000)),
+                retries,
+                retry_on_timeout,
+                on_lost,
+                preempt,
+                steps: profile.as_ref().map(|_| 1_000),
+                profile,
+                grace: default_grace(),
+                ..TaskSpec::default()
+            }
         },
     )
 }
@@ -172,6 +183,9 @@ pub(crate) fn step() -> impl Strategy<Value = Step> {
         2 => any::<u8>().prop_map(Step::Echo),
         1 => any::<u8>().prop_map(Step::GiveUp),
         1 => any::<u8>().prop_map(Step::Forget),
+        1 => (any::<u8>(), any::<u8>()).prop_map(|(p, s)| Step::Speeds(p, s)),
+        1 => (any::<u8>(), any::<u8>()).prop_map(|(t, s)| Step::Progress(t, s)),
+        2 => prop::collection::vec(any::<u8>(), 1..=6).prop_map(Step::Target),
         6 => (0..40_000_000u32).prop_map(Step::Wait),
     ]
 }
@@ -225,12 +239,48 @@ impl Teller {
             Step::Echo(n) => self.sent.get(usize::from(*n) % self.sent.len().max(1))?.clone(),
             Step::GiveUp(w) => Command::GiveUp(worker(*w)),
             Step::Forget(n) => Command::Forget(job(*n)?),
+            Step::Speeds(profile, speed) => {
+                let of = |kind: &str, factor: f64| Speed {
+                    profile: format!("p{}", profile % 2),
+                    gpus: u16::from(speed % 3) + 1,
+                    kind: kind.to_owned(),
+                    steps_per_second: f64::from(*speed) * factor,
+                    measured: profile % 4 > 1,
+                };
+                let speeds = vec![of("K80", 1.0), of("V100", 0.37 * f64::from(profile / 32))];
+                Command::SetSpeeds { speeds, costs: BTreeMap::from([("k80".to_owned(), 0.45)]) }
+            }
+            Step::Progress(n, steps) => {
+                let all: Vec<_> = cluster.workers().flat_map(|(w, _)| cluster.desired(w)).collect();
+                let attempt = all.get(usize::from(*n) % all.len().max(1))?.attempt;
+                Command::Progress { attempt, steps: u64::from(*steps) }
+            }
+            Step::Target(parts) => Command::SetTarget(Ok(Allocation {
+                policy: cluster.policy().to_string(),
+                question: u64::from(parts[0]),
+                kinds: vec!["k80".into(), "v100".into()],
+                rows: rows(cluster, parts),
+            })),
             Step::Wait(by) => {
                 self.now = self.now + Span(u64::from(*by));
                 return None;
             }
         })
     }
+}
+
+fn rows(cluster: &Cluster, parts: &[u8]) -> Vec<Row> {
+    let waits = cluster.view().ready_nodes().map(|node| node.task(0));
+    let tasks: BTreeSet<TaskId> = cluster.view().on_workers().chain(waits).collect();
+    let share = |i: usize| f64::from(parts[i % parts.len()]) / 600.0;
+    let row = |(i, task)| Row {
+        task,
+        shares: vec![share(i), share(i + 1)],
+        left: 10.0,
+        alone: 0.3,
+        isolated_s: 1.1,
+    };
+    tasks.into_iter().enumerate().map(row).collect()
 }
 
 /// The number that stands for a frozen attempt in a report, modulo 16.

@@ -7,6 +7,7 @@ use clap::builder::PossibleValue;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use warpyard_api::job::JobDoc;
+use warpyard_api::quantity::Micros;
 
 /// What can be said of a whole job, also beside a file.
 #[derive(Debug, Default, Args)]
@@ -21,6 +22,12 @@ pub(crate) struct JobOptions {
     /// What it is counted towards
     #[arg(long)]
     project: Option<String>,
+    /// Its weight where time on GPUs is shared out: twice the weight, twice the share [default: 1]
+    #[arg(long, value_name = "W")]
+    weight: Option<f64>,
+    /// How long after its submission it should have ended, such as 6h
+    #[arg(long, value_name = "TIME")]
+    deadline: Option<Micros>,
     /// Jobs that must end before it starts: 412, 412,413 or 412:fail (ok, fail or any)
     #[arg(long, value_name = "J[,K][:ON]")]
     pub(super) after: Vec<String>,
@@ -33,6 +40,8 @@ impl JobOptions {
             ("name", self.name.as_ref().map(|name| json!(name))),
             ("priority", self.priority.map(|priority| json!(priority))),
             ("project", self.project.as_ref().map(|project| json!(project))),
+            ("weight", self.weight.map(|weight| json!(weight))),
+            ("deadline", self.deadline.map(|deadline| json!(deadline.to_string()))),
         ];
         given.into_iter().filter_map(|(field, value)| Some((field.to_owned(), value?))).collect()
     }
@@ -48,6 +57,8 @@ impl JobOptions {
         if let Some(project) = &self.project {
             doc.project = Some(project.clone());
         }
+        doc.weight = self.weight.or(doc.weight);
+        doc.deadline = self.deadline.or(doc.deadline);
     }
 }
 
@@ -100,6 +111,12 @@ pub(crate) struct TaskOptions {
     /// How it may be made to give way
     #[arg(long, value_name = "HOW", value_parser = preemptions())]
     preempt: Option<String>,
+    /// The name under which its speed on each type of GPU is known
+    #[arg(long, value_name = "NAME")]
+    profile: Option<String>,
+    /// How many steps it has to do
+    #[arg(long, value_name = "N")]
+    steps: Option<u64>,
     /// Run it once for each index: 1-100%8 is a hundred tasks, at most eight at once
     #[arg(long, value_name = "INDICES")]
     array: Option<String>,
@@ -130,6 +147,7 @@ impl TaskOptions {
             ("expected", &self.expected),
             ("on_lost", &self.on_lost),
             ("preempt", &self.preempt),
+            ("profile", &self.profile),
             ("array", &self.array),
             ("stdout", &self.stdout),
             ("stderr", &self.stderr),
@@ -143,6 +161,7 @@ impl TaskOptions {
                 fields.insert(field.to_owned(), value);
             }
         };
+        give("steps", self.steps.map(|steps| json!(steps)));
         give("gpus", self.gpus.map(|gpus| json!(gpus)));
         give("retries", self.retries.map(|retries| json!(retries)));
         give("retry_on_timeout", self.retry_on_timeout.then_some(json!(true)));

@@ -11,8 +11,8 @@ use crate::text::{closest, name_fault};
 use found::Problems;
 use values::{ARRAY, CPUS, DURATION, SIZE, task_name_fault};
 
-const JOB_FIELDS: [&str; 6] = ["name", "priority", "user", "project", "after", "tasks"];
-const TASK_FIELDS: [&str; 26] = [
+const JOB_FIELDS: [&str; 8] = ["name", "priority", "user", "project", "weight", "deadline", "after", "tasks"];
+const TASK_FIELDS: [&str; 28] = [
     "name",
     "command",
     "env",
@@ -37,6 +37,8 @@ const TASK_FIELDS: [&str; 26] = [
     "batch_time",
     "item_time",
     "resume_time",
+    "profile",
+    "steps",
     "stdout",
     "stderr",
 ];
@@ -53,7 +55,7 @@ pub struct ReadOptions<'a> {
 }
 
 /// A document with nothing wrong, and what is odd about it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Checked {
     /// The job.
     pub doc: JobDoc,
@@ -180,6 +182,10 @@ impl<'a> Reader<'a> {
                 "priority" => set(&mut job.priority, self.whole(&at, node)),
                 "user" => job.user = self.user(&at, entry),
                 "project" => job.project = self.name(&at, node),
+                "weight" => job.weight = self.weight(&at, node),
+                "deadline" => {
+                    job.deadline = self.more_than_zero(&at, node, DURATION, |length: &Micros| length.0);
+                }
                 "after" => job.after = self.one_or_many(&at, node, Self::job_after),
                 "tasks" => job.tasks = self.tasks(&at, node),
                 key if many && TASK_FIELDS.contains(&key) => {
@@ -276,7 +282,7 @@ impl<'a> Reader<'a> {
             match entry.key.as_str() {
                 "name" => set(&mut task.name, self.task_name(&at, &entry.node)),
                 "after" => task.after = self.one_or_many(&at, &entry.node, Self::task_after),
-                "priority" | "user" | "project" => {
+                "priority" | "user" | "project" | "weight" | "deadline" => {
                     let message = (code::MISPLACED_FIELD, "belongs to the job, not to a task".to_owned());
                     self.wrong(&at, entry.key_start, message, Some("move it above the tasks".to_owned()));
                 }
@@ -330,6 +336,8 @@ impl<'a> Reader<'a> {
             "batch_time" => task.batch_time = self.more_than_zero(at, node, DURATION, |t: &Micros| t.0),
             "item_time" => task.item_time = self.more_than_zero(at, node, DURATION, |t: &Micros| t.0),
             "resume_time" => task.resume_time = self.quantity(at, node, DURATION),
+            "profile" => task.profile = self.text(at, node, "a name").map(str::to_owned),
+            "steps" => task.steps = self.steps(at, node),
             "stdout" => task.stdout = self.path(at, node),
             "stderr" => task.stderr = self.path(at, node),
             _ => return false,

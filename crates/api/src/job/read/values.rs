@@ -127,6 +127,38 @@ impl Reader<'_> {
         fitting
     }
 
+    pub(super) fn steps(&mut self, at: &At<'_>, node: &Node) -> Option<u64> {
+        let steps = self.whole(at, node)?;
+        if steps == 0 {
+            self.wrong(at, node.start, (code::ZERO, "must be more than zero".to_owned()), None);
+            return None;
+        }
+        Some(steps)
+    }
+
+    pub(super) fn weight(&mut self, at: &At<'_>, node: &Node) -> Option<f64> {
+        let weight = match node.value {
+            Value::Whole(number) => number as f64,
+            Value::Decimal(number) => number,
+            _ => {
+                self.wrong_type(at, node, "a number");
+                return None;
+            }
+        };
+        let problem = match weight {
+            _ if weight > 0.0 && weight.is_finite() => return Some(weight),
+            0.0 => (code::ZERO, "must be more than zero".to_owned()),
+            _ => (code::NEGATIVE, format!("{weight} is not a number above zero")),
+        };
+        self.wrong(
+            at,
+            node.start,
+            problem,
+            Some("a job of weight 2 gets twice the share of one of weight 1".to_owned()),
+        );
+        None
+    }
+
     pub(super) fn truth(&mut self, at: &At<'_>, node: &Node) -> Option<bool> {
         let Value::Truth(truth) = node.value else {
             self.wrong_type(at, node, "true or false");

@@ -1,0 +1,136 @@
+//! A plan in the making: the choice of the round, and what of it can be done now. Who waits for devices that are being
+//! freed has them kept; what nobody was given goes to whoever else is there.
+
+use super::scene::{Scene, Standing};
+use super::sheet::Sheet;
+use warpyard_allocate::rounds::{Candidate, Rounds};
+use warpyard_core::place::Search;
+use warpyard_core::plan::Start;
+use warpyard_core::pool::{Ledger, Placement};
+use warpyard_core::spec::Needs;
+use warpyard_core::{DeviceId, Plan, Span, TaskId};
+
+/// A plan in the making.
+pub(super) struct Draft<'a> {
+    pub(super) scene: Scene<'a>,
+    /// Members that are not fixed, in the order they are considered.
+    order: Vec<usize>,
+    /// The place each member was given.
+    pub(super) given: Vec<Option<Placement>>,
+    start: Vec<Start>,
+}
+
+impl<'a> Draft<'a> {
+    pub(super) fn make(scene: Scene<'a>, rounds: &Rounds) -> Draft<'a> {
+        let free: Vec<usize> = (0..scene.members.len())
+            .filter(|&i| !matches!(scene.members[i].standing, Standing::Fixed))
+            .collect();
+        let candidates: Vec<Candidate> = free.iter().map(|&i| scene.members[i].candidate.clone()).collect();
+        let order: Vec<usize> = rounds.order(&candidates).into_iter().map(|c| free[c]).collect();
+        let mut sheet = Sheet::new(&scene, &order);
+        rounds.choose(&candidates, &mut Among { sheet: &mut sheet, free: &free });
+        let Sheet { ledger: promised, given, .. } = sheet;
+        let mut draft = Draft { order, given, start: Vec::new(), scene };
+        draft.start_now(promised);
+        draft
+    }
+
+    /// Starts what was given a place that is free now, and then whoever fits into what nobody was given.
+    fn start_now(&mut self, mut promised: Ledger<'a>) {
+        let mut now = Ledger::over(self.scene.view.pool());
+        let waiting =
+            self.order.iter().filter(|&&i| matches!(self.scene.members[i].standing, Standing::Waits));
+        let waiting: Vec<usize> = waiting.copied().collect();
+        for &i in &waiting {
+            if let Some(placement) = self.given[i].clone().filter(|placement| now.admits(placement)) {
+                now.charge(&placement);
+                self.start.push(Start { task: self.scene.members[i].task, placement });
+            }
+        }
+        let left_out =
+            waiting.iter().filter(|&&i| self.given[i].is_none()).map(|&i| self.scene.members[i].task);
+        for task in left_out.chain(self.scene.plain.iter().copied()).collect::<Vec<_>>() {
+            let Some(needs) = self.needs(task) else { continue };
+            let withheld = self.useless_to(task);
+            let search = Search { later: &[&promised], withheld: &withheld, ..Search::over(&now) };
+            if let Some(placement) = search.place(needs) {
+                now.charge(&placement);
+                promised.charge(&placement);
+                self.start.push(Start { task, placement });
+            }
+        }
+    }
+
+    fn needs(&self, task: TaskId) -> Option<&'a Needs> {
+        let (_, spec) = self.scene.view.job(task.job)?.node(task.node)?;
+        Some(&spec.needs)
+    }
+
+    /// Devices of types a member is known not to run on.
+    fn useless_to(&self, task: TaskId) -> Vec<DeviceId> {
+        let Some(i) = self.scene.member(task) else { return Vec::new() };
+        let barred = &self.scene.members[i].barred;
+        if barred.is_empty() {
+            return Vec::new();
+        }
+        let workers = self.scene.view.pool().workers();
+        let devices = workers.flat_map(|(worker, w)| {
+            w.devices()
+                .map(move |(index, info, _)| (DeviceId { worker, index }, info.kind.to_ascii_lowercase()))
+        });
+        let useless = |kind: &String| {
+            self.scene.kinds.iter().position(|k| k == kind).is_some_and(|j| barred.contains(&j))
+        };
+        devices.filter(|(_, kind)| useless(kind)).map(|(id, _)| id).collect()
+    }
+
+    /// Whether it starts a task.
+    pub(super) fn starts(&self, task: TaskId) -> bool {
+        self.start.iter().any(|start| start.task == task)
+    }
+
+    /// Every ready task, in the order they are considered.
+    pub(super) fn line(&self) -> Vec<TaskId> {
+        let member = |&i: &usize| {
+            let member = &self.scene.members[i];
+            matches!(member.standing, Standing::Waits).then_some(member.task)
+        };
+        let members = self.order.iter().filter_map(member);
+        members.chain(self.scene.plain.iter().copied()).chain(self.scene.later.iter().copied()).collect()
+    }
+
+    pub(super) fn plan(self, rounds: &Rounds) -> Plan {
+        let gives_way = |(i, placement): (usize, &Option<Placement>)| match self.scene.members[i].standing {
+            Standing::Movable(attempt, own) if placement.as_ref() != Some(own) => Some(attempt),
+            _ => None,
+        };
+        let requeue = self.given.iter().enumerate().filter_map(gives_way).collect();
+        let shares_time = !self.scene.members.is_empty();
+        let begins =
+            (shares_time && self.scene.boundary).then(|| self.scene.now + Span::from_secs(rounds.round_s));
+        let until = begins.or(self.scene.view.shares().round_until());
+        Plan {
+            start: self.start,
+            requeue,
+            round: begins,
+            wake_at: until.filter(|_| shares_time),
+            ..Plan::default()
+        }
+    }
+}
+
+/// The sheet as the choice sees it, which knows only those who are not fixed.
+struct Among<'s, 'a, 'b> {
+    sheet: &'s mut Sheet<'a, 'b>,
+    free: &'s [usize],
+}
+
+impl warpyard_allocate::rounds::Room for Among<'_, '_, '_> {
+    fn take(&mut self, candidate: usize, gpu_type: usize) -> bool {
+        self.sheet.take(self.free[candidate], gpu_type)
+    }
+
+    fn shift(&mut self, candidate: usize, from: usize, to: usize) -> bool {
+        self.sheet.shift(self.free[candidate], from, to)
+    }
+}

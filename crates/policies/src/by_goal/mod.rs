@@ -1,0 +1,179 @@
+//! Goals of allocation as policies. How fast each task runs on each type of GPU is part of the state; a solver beside
+//! the loop turns it into shares of time that meet the goal, and those shares are carried out in rounds: at a round's
+//! end whoever got least of what was promised goes first, tasks that allow it make way, and within a round only what is
+//! free is given out. The goals and the choice of a round are `warpyard-allocate`'s; here they meet the cluster.
+//!
+//! Tasks that do not take whole GPUs of one type have no share: they go, first come first served, where the rounds
+//! leave room.
+
+mod draft;
+mod question;
+mod scene;
+mod sheet;
+mod speeds;
+
+use draft::Draft;
+use scene::{Scene, Standing};
+use speeds::Speeds;
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+use warpyard_allocate::rounds::Rounds;
+use warpyard_allocate::{GOALS, GoalDef, Options, Sharing, Types};
+use warpyard_core::cluster::View;
+use warpyard_core::explain::{self, InRounds, Reason, Why};
+use warpyard_core::policy::{Errand, Param, Params, Policy, number, word};
+use warpyard_core::{Plan, PolicyDef, TaskId, Time};
+
+const TYPES: Param =
+    word("types", &["aware", "blind"], "whether it knows that tasks are faster on some types than on others");
+const ROUND: Param = number("round", 360.0, "a round's length in seconds");
+const RESTART: Param =
+    number("restart", 0.0, "seconds a restart costs a task; it is moved only for more than that is worth");
+const INSIDE: Param = word(
+    "inside",
+    &["fair", "fifo"],
+    "how a project shares its part among its tasks: evenly, or first come first served",
+);
+
+macro_rules! goals {
+    ($($name:ident = $i:literal, $params:expr;)*) => {
+        $(pub(crate) const $name: PolicyDef = PolicyDef {
+            name: GOALS[$i].name,
+            summary: GOALS[$i].summary,
+            source: GOALS[$i].source,
+            params: $params,
+            build: |params| Box::new(ByGoal::new(&GOALS[$i], params)),
+        };)*
+    };
+}
+
+goals! {
+    MAX_MIN = 0, &[TYPES, ROUND, RESTART];
+    MAX_MIN_FILL = 1, &[TYPES, ROUND, RESTART];
+    HIERARCHICAL = 2, &[TYPES, ROUND, RESTART, INSIDE];
+    FINISH_TIME = 3, &[TYPES, ROUND, RESTART];
+    MAKESPAN = 4, &[TYPES, ROUND, RESTART];
+    THROUGHPUT = 5, &[TYPES, ROUND, RESTART];
+    COST = 6, &[TYPES, ROUND, RESTART];
+    STRATEGY_PROOF = 7, &[TYPES, ROUND, RESTART];
+    ALLOX = 8, &[TYPES, ROUND, RESTART];
+    GANDIVA = 9, &[TYPES, ROUND, RESTART];
+    FIFO_HETERO = 10, &[TYPES, ROUND, RESTART];
+    ISOLATED = 11, &[TYPES, ROUND, RESTART];
+}
+
+/// The shortest round: anything shorter would be all switching.
+const SHORTEST_ROUND: f64 = 0.1;
+
+/// A policy that follows a goal.
+struct ByGoal {
+    goal: &'static GoalDef,
+    options: Options,
+    rounds: Rounds,
+    inside: Sharing,
+    /// Speeds completed for the types there are; only a cache.
+    speeds: RefCell<Speeds>,
+}
+
+impl ByGoal {
+    fn new(goal: &'static GoalDef, params: &Params) -> ByGoal {
+        let types = if params.word("types") == "blind" { Types::Blind } else { Types::Aware };
+        let rounds = Rounds {
+            round_s: params.number("round").max(SHORTEST_ROUND),
+            restart_s: params.number("restart").max(0.0),
+            priced: true,
+        };
+        let fifo = goal.name == "hierarchical" && params.word("inside") == "fifo";
+        let inside = if fifo { Sharing::Fifo } else { Sharing::Fair };
+        ByGoal {
+            goal,
+            options: Options { types, sharing: false },
+            rounds,
+            inside,
+            speeds: RefCell::default(),
+        }
+    }
+
+    fn scene<'a>(&self, view: View<'a>, now: Time) -> Scene<'a> {
+        let boundary = view.shares().round_until().is_none_or(|until| until <= now);
+        Scene::of(view, now, boundary, self.options.types, &mut self.speeds.borrow_mut())
+    }
+
+    fn draft<'a>(&self, view: View<'a>, now: Time) -> Draft<'a> {
+        Draft::make(self.scene(view, now), &self.rounds)
+    }
+}
+
+impl Policy for ByGoal {
+    fn plan(&mut self, view: View<'_>, now: Time) -> Plan {
+        self.draft(view, now).plan(&self.rounds)
+    }
+
+    fn explain(&self, view: View<'_>, task: TaskId, now: Time) -> Why {
+        if let Some(why) = explain::without_policy(view, task) {
+            return why;
+        }
+        let draft = self.draft(view, now);
+        let line = draft.line();
+        let place = line.iter().position(|t| *t == task);
+        let reason = match draft.scene.member(task) {
+            _ if draft.starts(task) => Reason::Next,
+            _ if !view.pool().workers().any(|(_, w)| w.is_open()) => Reason::NoWorker,
+            Some(i) => Reason::Round(Box::new(in_rounds(&draft, i))),
+            None => {
+                let needs =
+                    view.job(task.job).and_then(|job| job.node(task.node)).map(|(_, spec)| &spec.needs);
+                needs.and_then(|needs| explain::room(view, needs, &[]).err()).unwrap_or(Reason::NotItsTurn)
+            }
+        };
+        let first_ahead = line.into_iter().take(4).take_while(|t| *t != task).collect();
+        Why { reason, ahead: place.map(|n| n as u64), first_ahead }
+    }
+
+    fn line(&self, view: View<'_>, most: usize, now: Time) -> Vec<TaskId> {
+        let mut line = self.draft(view, now).line();
+        line.truncate(most);
+        line
+    }
+
+    fn errand(&self, view: View<'_>, now: Time) -> Option<Errand> {
+        question::errand(self, &self.scene(view, now))
+    }
+}
+
+/// How a task that has a share stands.
+fn in_rounds(draft: &Draft<'_>, i: usize) -> InRounds {
+    let scene = &draft.scene;
+    let (view, now, member) = (scene.view, scene.now, &scene.members[i]);
+    let waited = now.since(member.job.submitted).secs().max(1e-6);
+    let share = |(kind, target): (&String, &f64)| {
+        (kind.clone(), *target, view.had(member.task, kind, now).secs() / waited)
+    };
+    InRounds {
+        shares: scene.kinds.iter().zip(&member.candidate.shares).map(share).collect(),
+        next: view.shares().round_until(),
+        freeing: draft.given[i].is_some() && matches!(member.standing, Standing::Waits),
+        failed: view.shares().failed().map(|failed| failed.why.clone()),
+    }
+}
+
+/// Types of device in small letters, in order.
+fn kinds_of(view: View<'_>) -> BTreeSet<String> {
+    let open = view.pool().workers().filter(|(_, w)| w.is_open());
+    let usable = open.flat_map(|(_, w)| w.devices().filter(|(_, info, _)| info.state == Default::default()));
+    usable.map(|(_, info, _)| info.kind.to_ascii_lowercase()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::POLICIES;
+
+    #[test]
+    fn every_goal_is_a_policy() {
+        for goal in GOALS {
+            let policy = POLICIES.iter().find(|policy| policy.name == goal.name);
+            assert_eq!(policy.map(|p| p.summary), Some(goal.summary), "{}", goal.name);
+        }
+    }
+}

@@ -1,0 +1,175 @@
+//! The question to the solver: the instance a scene amounts to, a number that tells it from others, and the errand that
+//! answers it beside the loop.
+
+use super::ByGoal;
+use super::scene::{Member, Scene};
+use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use warpyard_allocate::{
+    Entities, GoalDef, GpuType, Instance, Job, Options, Sharing, SolveError, alone_speeds,
+};
+use warpyard_core::policy::Errand;
+use warpyard_core::shares::{Allocation, NoTarget, Row};
+use warpyard_core::{Command, TaskId};
+
+/// How long a task of unknown length is taken for, in seconds.
+const UNKNOWN_LENGTH: f64 = 3600.0;
+
+/// The part of its steps a task that still runs is taken to have left at least.
+const LEAST_LEFT: f64 = 1e-3;
+
+/// The errand that finds a target for this scene; none where the view has the answer, or that there is none.
+pub(super) fn errand(policy: &ByGoal, scene: &Scene<'_>) -> Option<Errand> {
+    if scene.members.is_empty() {
+        return None;
+    }
+    let shares = scene.view.shares();
+    let question = number(scene);
+    let answered = shares.target().is_some_and(|target| target.question == question);
+    if answered || shares.failed().is_some_and(|failed| failed.question == question) {
+        return None;
+    }
+    let asked_by = scene.view.policy().to_string();
+    let rows: Vec<Asked> = scene.members.iter().map(|member| Asked::of(scene, member)).collect();
+    let instance = instance(policy, scene, &rows);
+    let (goal, options, kinds) = (policy.goal, policy.options, scene.kinds.clone());
+    Some(Box::new(move || {
+        let solved = catch_unwind(AssertUnwindSafe(|| solve(goal, options, &instance, &rows)));
+        let failed = |why: String| NoTarget { policy: asked_by.clone(), question, why };
+        Command::SetTarget(match solved {
+            Ok(Ok(rows)) => Ok(Allocation { policy: asked_by, question, kinds, rows }),
+            Ok(Err(why)) => Err(failed(why.to_string())),
+            Err(_) => Err(failed("the solver broke off".to_owned())),
+        })
+    }))
+}
+
+fn solve(
+    goal: &GoalDef,
+    options: Options,
+    instance: &Instance,
+    asked: &[Asked],
+) -> Result<Vec<Row>, SolveError> {
+    let answer = goal.solve(instance, options)?;
+    let alone = alone_speeds(instance);
+    let rows = asked.iter().zip(answer.allocation.rows()).zip(alone).map(|((asked, shares), alone)| Row {
+        task: asked.task,
+        shares: shares.to_vec(),
+        left: asked.left,
+        alone,
+        isolated_s: asked.isolated_s,
+    });
+    Ok(rows.collect())
+}
+
+/// What is asked of one task, beyond its speeds.
+struct Asked {
+    task: TaskId,
+    left: f64,
+    isolated_s: f64,
+}
+
+impl Asked {
+    fn of(scene: &Scene<'_>, member: &Member<'_>) -> Asked {
+        let left = steps_left(scene, member);
+        let isolated_s = scene.view.shares().row(member.task).map_or(0.0, |row| {
+            let more = if row.alone > 0.0 { (row.left - left).max(0.0) / row.alone } else { 0.0 };
+            row.isolated_s + more
+        });
+        Asked { task: member.task, left, isolated_s }
+    }
+}
+
+/// Steps a task has left: as it reported, else as its speeds and the time it had let expect.
+fn steps_left(scene: &Scene<'_>, member: &Member<'_>) -> f64 {
+    let speeds = &member.candidate.speeds;
+    let able = speeds.iter().filter(|speed| **speed > 0.0);
+    let mean = able.clone().sum::<f64>() / able.count().max(1) as f64;
+    let total = member.spec.steps.map_or_else(
+        || mean * member.spec.expected().map_or(UNKNOWN_LENGTH, |expected| expected.secs().max(1.0)),
+        |steps| (steps as f64).max(1.0),
+    );
+    let had = |(kind, speed): (&String, &f64)| speed * scene.view.had(member.task, kind, scene.now).secs();
+    let reported = || member.job.node(member.task.node)?.0.live.get(&member.task.index)?.steps;
+    let done = reported().map_or_else(|| scene.kinds.iter().zip(speeds).map(had).sum(), |steps| steps as f64);
+    (total - done).max(total * LEAST_LEFT)
+}
+
+fn instance(policy: &ByGoal, scene: &Scene<'_>, rows: &[Asked]) -> Instance {
+    let shares = scene.view.shares();
+    let types = scene.kinds.iter().zip(&scene.counts).map(|(name, &count)| GpuType {
+        name: name.clone(),
+        count,
+        cost_per_hour: Some(shares.cost_per_hour(name).unwrap_or(1.0)),
+    });
+    let jobs = scene.members.iter().zip(rows).enumerate().map(|(i, (member, asked))| {
+        let due = member.job.spec.deadline.map(|deadline| member.job.submitted + deadline);
+        Job {
+            profile: member.spec.profile.clone(),
+            gpus: member.candidate.gpus,
+            weight: member.job.spec.weight.unwrap_or(1.0),
+            steps: Some(asked.left),
+            age_s: scene.now.since(member.job.submitted).secs(),
+            isolated_time_s: asked.isolated_s,
+            deadline_s: due.map(|due| due.since(scene.now).secs().max(1.0)),
+            ..Job::new(i as u64, member.candidate.speeds.clone())
+        }
+    });
+    let entities = (policy.goal.name == "hierarchical").then(|| entities(scene, policy.inside));
+    Instance { types: types.collect(), jobs: jobs.collect(), pairs: None, entities }
+}
+
+/// Projects (or users, for jobs without one) of equal weight, each sharing inside as the policy says.
+fn entities(scene: &Scene<'_>, inside: Sharing) -> Entities {
+    let mut jobs: BTreeMap<String, Vec<u64>> = BTreeMap::new();
+    for (i, member) in scene.members.iter().enumerate() {
+        let whose = member.job.spec.project.as_ref().unwrap_or(&member.job.user);
+        jobs.entry(whose.clone()).or_default().push(i as u64);
+    }
+    let each = |value| jobs.keys().map(move |name| (name.clone(), value));
+    Entities {
+        weights: each(1.0).collect(),
+        policies: jobs.keys().map(|name| (name.clone(), inside)).collect(),
+        jobs: jobs.clone(),
+        entities: BTreeMap::new(),
+    }
+}
+
+/// A number for all that makes a new target worth finding: who there is, how fast they are, and what there is to give.
+fn number(scene: &Scene<'_>) -> u64 {
+    let mut hash = Fnv::default();
+    for (kind, count) in scene.kinds.iter().zip(&scene.counts) {
+        hash.bytes(kind.as_bytes());
+        hash.word(u64::from(*count));
+        hash.word(scene.view.shares().cost_per_hour(kind).unwrap_or(1.0).to_bits());
+    }
+    for member in &scene.members {
+        hash.word(member.task.job.0);
+        hash.word(u64::from(member.task.node) << 32 | u64::from(member.task.index));
+        hash.word(u64::from(member.candidate.gpus));
+        hash.word(member.job.spec.weight.unwrap_or(1.0).to_bits());
+        member.candidate.speeds.iter().for_each(|speed| hash.word(speed.to_bits()));
+    }
+    hash.0
+}
+
+/// FNV-1a: the same on every machine and in every release, as a number that is kept must be.
+struct Fnv(u64);
+
+impl Default for Fnv {
+    fn default() -> Fnv {
+        Fnv(0xcbf2_9ce4_8422_2325)
+    }
+}
+
+impl Fnv {
+    fn bytes(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.0 = (self.0 ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
+        }
+    }
+
+    fn word(&mut self, word: u64) {
+        self.bytes(&word.to_le_bytes());
+    }
+}

@@ -1,0 +1,267 @@
+//! What a round is decided over: the types of GPU, the tasks that get shares of time on them, and how each stands. Built
+//! from the view whenever it is needed; nothing is kept.
+
+use super::kinds_of;
+use super::speeds::Speeds;
+use std::collections::BTreeMap;
+use warpyard_allocate::Types;
+use warpyard_allocate::rounds::{Candidate, Placement as OnType};
+use warpyard_core::cluster::{Job, Phase, View};
+use warpyard_core::event::StopWhy;
+use warpyard_core::place::acceptable;
+use warpyard_core::pool::{DeviceState, Ledger, Placement};
+use warpyard_core::spec::{Needs, Preempt, TaskSpec};
+use warpyard_core::{AttemptId, DeviceId, TaskId, Time};
+
+/// How many waiting tasks of one array a plan looks at: the others are like them and come later.
+const OF_AN_ARRAY: usize = 2_000;
+
+/// How a task that gets shares stands.
+pub(super) enum Standing<'a> {
+    /// Waits for room only.
+    Waits,
+    /// Runs, and may be made to give way.
+    Movable(AttemptId, &'a Placement),
+    /// Has a place it stays on.
+    Fixed,
+    /// Was asked to save and exit, and will wait again.
+    Leaves(&'a Placement),
+}
+
+/// A task that gets shares of time.
+pub(super) struct Member<'a> {
+    pub(super) task: TaskId,
+    pub(super) job: &'a Job,
+    pub(super) spec: &'a TaskSpec,
+    pub(super) standing: Standing<'a>,
+    pub(super) candidate: Candidate,
+    /// Types it is known not to run on, rather than that too few of them are on one worker.
+    pub(super) barred: Vec<usize>,
+}
+
+/// How fast a task is on each type that could hold it, and the types it is known not to run on.
+#[derive(Clone)]
+struct Pace {
+    speeds: Vec<f64>,
+    barred: Vec<usize>,
+}
+
+/// Everything a round is decided over.
+pub(super) struct Scene<'a> {
+    pub(super) view: View<'a>,
+    pub(super) now: Time,
+    /// Whether a round begins.
+    pub(super) boundary: bool,
+    /// Types in small letters, in order.
+    pub(super) kinds: Vec<String>,
+    /// How many devices of each may be used.
+    pub(super) counts: Vec<u32>,
+    /// By task.
+    pub(super) members: Vec<Member<'a>>,
+    /// Ready tasks without a share, first come first served.
+    pub(super) plain: Vec<TaskId>,
+    /// Ready tasks of arrays of which as many as may are looked at already.
+    pub(super) later: Vec<TaskId>,
+    /// Places of attempts that are being ended for good.
+    pub(super) ending: Vec<&'a Placement>,
+}
+
+impl<'a> Scene<'a> {
+    pub(super) fn of(
+        view: View<'a>,
+        now: Time,
+        boundary: bool,
+        types: Types,
+        speeds: &mut Speeds,
+    ) -> Scene<'a> {
+        let kinds: Vec<String> = kinds_of(view).into_iter().collect();
+        speeds.refresh(view.shares(), &kinds);
+        let counts = vec![0; kinds.len()];
+        let (members, plain, later, ending) = Default::default();
+        let mut scene = Scene { view, now, boundary, kinds, counts, members, plain, later, ending };
+        scene.count();
+        let mut fits = Fits { view, kinds: scene.kinds.clone(), known: BTreeMap::new() };
+        let mut pace = |spec: &TaskSpec| {
+            let mut row = speeds.of(spec);
+            let barred = (0..row.len()).filter(|&j| row[j] <= 0.0).collect();
+            for (speed, fits) in row.iter_mut().zip(fits.of(&spec.needs)) {
+                *speed = if fits { *speed } else { 0.0 };
+            }
+            if types == Types::Blind {
+                blind(&mut row);
+            }
+            row.iter().any(|speed| *speed > 0.0).then_some(Pace { speeds: row, barred })
+        };
+        scene.add_ready(&mut pace);
+        scene.add_placed(&mut pace);
+        scene.members.sort_by_key(|member| member.task);
+        scene
+    }
+
+    /// Where a task is among the members.
+    pub(super) fn member(&self, task: TaskId) -> Option<usize> {
+        self.members.binary_search_by_key(&task, |member| member.task).ok()
+    }
+
+    fn count(&mut self) {
+        for (_, worker) in self.view.pool().workers().filter(|(_, w)| w.is_open()) {
+            for (_, info, _) in worker.devices().filter(|(_, info, _)| info.state == DeviceState::Usable) {
+                let kind = info.kind.to_ascii_lowercase();
+                let at = self.kinds.iter().position(|k| *k == kind).expect("a usable device has a kind");
+                self.counts[at] += 1;
+            }
+        }
+    }
+
+    fn add_ready(&mut self, pace: &mut impl FnMut(&TaskSpec) -> Option<Pace>) {
+        for node in self.view.ready_nodes() {
+            let Some(job) = self.view.job(node.job) else { continue };
+            let Some((state, spec)) = job.node(node.node) else { continue };
+            let pace = if whole(&spec.needs) { pace(spec) } else { None };
+            let mut room = OF_AN_ARRAY;
+            for ready in self.view.ready(node) {
+                room = room.min(ready.room as usize);
+                let first = std::iter::once(ready.task.index);
+                let rest = state.fresh.ranges().flatten().filter(|i| *i != ready.task.index);
+                let more = ready.count as usize - 1;
+                for index in first.chain(rest.take(more)) {
+                    let task = node.task(index);
+                    if room == 0 {
+                        self.later.push(task);
+                    } else if let Some(pace) = &pace {
+                        room -= 1;
+                        self.add(task, job, spec, Standing::Waits, pace.clone());
+                    } else {
+                        room -= 1;
+                        self.plain.push(task);
+                    }
+                }
+            }
+        }
+    }
+
+    fn add_placed(&mut self, pace: &mut impl FnMut(&TaskSpec) -> Option<Pace>) {
+        let ledger = Ledger::over(self.view.pool());
+        for task in self.view.on_workers() {
+            let Some(job) = self.view.job(task.job) else { continue };
+            let Some((node, spec)) = job.node(task.node) else { continue };
+            let Some(live) = node.live.get(&task.index) else { continue };
+            let standing = match &live.phase {
+                Phase::Stopping { attempt, why: StopWhy::Requeued, .. } => {
+                    Standing::Leaves(&attempt.placement)
+                }
+                Phase::Stopping { attempt, .. } => {
+                    self.ending.push(&attempt.placement);
+                    continue;
+                }
+                Phase::Running(a) if self.boundary && may_move(spec, a.pause.is_some()) => {
+                    // One whose device was taken out of use meanwhile would only lose it.
+                    let mut without = ledger.clone();
+                    without.release(&a.placement);
+                    match without.admits(&a.placement) {
+                        true => Standing::Movable(task.attempt(live.attempts), &a.placement),
+                        false => Standing::Fixed,
+                    }
+                }
+                _ => Standing::Fixed,
+            };
+            let pace = if whole(&spec.needs) { pace(spec) } else { None };
+            match (pace, standing) {
+                (Some(pace), standing) => self.add(task, job, spec, standing, pace),
+                (None, Standing::Leaves(placement)) => self.ending.push(placement),
+                (None, _) => {}
+            }
+        }
+    }
+
+    fn add(
+        &mut self,
+        task: TaskId,
+        job: &'a Job,
+        spec: &'a TaskSpec,
+        standing: Standing<'a>,
+        Pace { speeds, barred }: Pace,
+    ) {
+        let shares = self.view.shares();
+        let kinds = shares.target().map(|target| &target.kinds[..]).unwrap_or_default();
+        let place = |kind: &String| kinds.iter().position(|k| k == kind);
+        let places: Vec<Option<usize>> = self.kinds.iter().map(place).collect();
+        let row = shares.row(task);
+        let promised = shares.promised(task, self.now);
+        let at = |j: usize, of: &dyn Fn(usize) -> f64| places[j].map_or(0.0, of);
+        let types = 0..self.kinds.len();
+        let target = types.clone().map(|j| at(j, &|p| row.map_or(0.0, |row| row.shares[p])));
+        let owed =
+            types.clone().map(|j| at(j, &|p| promised.as_ref().map_or(0.0, |(owed, _)| owed[p].secs())));
+        let received = types.map(|j| {
+            let had = self.view.had(task, &self.kinds[j], self.now).secs();
+            had - at(j, &|p| promised.as_ref().map_or(0.0, |(_, before)| before[p].secs()))
+        });
+        let given = || self.kinds.iter().position(|kind| self.view.kind_given(task).as_ref() == Some(kind));
+        let running = match standing {
+            Standing::Movable(..) => given().map(|gpu_type| OnType { gpu_type, servers: Vec::new() }),
+            _ => None,
+        };
+        let candidate = Candidate {
+            gpus: u32::from(spec.needs.gpus),
+            spread_speeds: None,
+            shares: target.collect(),
+            owed_s: owed.collect(),
+            received_s: received.map(|s| s.max(0.0)).collect(),
+            running,
+            movable: true,
+            speeds,
+        };
+        self.members.push(Member { task, job, spec, standing, candidate, barred });
+    }
+}
+
+/// Whether a task takes whole devices, so that their time can be shared out.
+fn whole(needs: &Needs) -> bool {
+    needs.gpus > 0 && needs.gpu_memory.is_none()
+}
+
+fn may_move(spec: &TaskSpec, paused: bool) -> bool {
+    spec.preempt == Preempt::Requeue && !paused
+}
+
+/// The same mean speed wherever it runs at all.
+fn blind(row: &mut [f64]) {
+    let able: Vec<f64> = row.iter().copied().filter(|speed| *speed > 0.0).collect();
+    let mean = able.iter().sum::<f64>() / able.len().max(1) as f64;
+    row.iter_mut().filter(|speed| **speed > 0.0).for_each(|speed| *speed = mean);
+}
+
+/// Which types could hold tasks with given needs, were they idle: some open worker has that many acceptable devices.
+struct Fits<'a> {
+    view: View<'a>,
+    kinds: Vec<String>,
+    known: BTreeMap<Needs, Vec<bool>>,
+}
+
+impl Fits<'_> {
+    fn of(&mut self, needs: &Needs) -> Vec<bool> {
+        if let Some(known) = self.known.get(needs) {
+            return known.clone();
+        }
+        let mut fits = vec![false; self.kinds.len()];
+        for (id, worker) in self.view.pool().workers().filter(|(_, w)| w.is_open()) {
+            if worker.cpus() < needs.cpus || worker.memory() < needs.memory {
+                continue;
+            }
+            let mut of_kind = vec![0; self.kinds.len()];
+            for (index, info, _) in worker.devices() {
+                let usable = info.state == DeviceState::Usable;
+                if usable && acceptable(needs, DeviceId { worker: id, index }, info) {
+                    let kind = info.kind.to_ascii_lowercase();
+                    of_kind[self.kinds.iter().position(|k| *k == kind).expect("counted above")] += 1;
+                }
+            }
+            for (fits, n) in fits.iter_mut().zip(of_kind) {
+                *fits |= n >= needs.gpus;
+            }
+        }
+        self.known.insert(needs.clone(), fits.clone());
+        fits
+    }
+}
