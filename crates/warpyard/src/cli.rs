@@ -1,9 +1,9 @@
 //! Every command by name. What each does is in a file of its own under `commands`.
 
 use crate::commands::{
-    act, admin, allocate, claim, compare, completions, down, gpus, history, info, learn, login, logs, plan,
-    policies, policy, priority, ps, replay, reproduce, resume, retry, run, schema, show, sim, submit, trace,
-    up, wait, why, workers,
+    act, admin, allocate, claim, compare, completions, doctor, down, gpus, history, info, install, learn,
+    login, logs, plan, policies, policy, priority, ps, replay, reproduce, resume, retry, run, schema, show,
+    sim, submit, trace, up, wait, why, workers,
 };
 use crate::context::Context;
 use crate::exit::Exit;
@@ -133,6 +133,12 @@ pub(crate) enum Command {
     Reproduce(reproduce::Reproduce),
     /// Print the form of a document as JSON Schema
     Schema(schema::Schema),
+    /// Make warpyard a service: the program, a systemd unit, manual pages, completions
+    Install(install::Install),
+    /// Take back what `install` wrote
+    Uninstall(install::Uninstall),
+    /// Look the installation over: GPUs, permissions, disk, clock, claims
+    Doctor(doctor::Doctor),
     /// Look after the server's own state
     Admin(admin::Admin),
     /// Print completions for a shell
@@ -180,6 +186,9 @@ impl Command {
             Self::Replay(command) => command.run(context),
             Self::Reproduce(command) => command.run(context),
             Self::Schema(command) => command.run(context),
+            Self::Install(command) => command.run(context),
+            Self::Uninstall(command) => command.run(context),
+            Self::Doctor(command) => command.run(context),
             Self::Admin(command) => command.run(context),
             Self::Completions(command) => command.run(context),
         }

@@ -3,17 +3,20 @@
 
 mod cli;
 mod commands;
+mod complete;
 mod context;
 mod demo;
+mod doctor;
 mod exit;
 mod follow;
+mod install;
 mod lab;
 mod show;
 mod submission;
 mod usage;
 mod wrong;
 
-use clap::Parser;
+use clap::{CommandFactory, Parser};
 use std::os::fd::AsFd;
 use std::process::ExitCode;
 use warpyard_core::spec::Held;
@@ -26,6 +29,8 @@ fn main() -> ExitCode {
     if std::env::args_os().nth(1).is_some_and(|word| word == warpyard_worker::hold::HOLD) {
         return hold();
     }
+    // Where a shell asks for the rest of a half-typed word, that is all that happens.
+    clap_complete::CompleteEnv::with_factory(cli::Cli::command).complete();
     let cli = match cli::Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => return usage::report(&error),

@@ -7,6 +7,12 @@ use warpyard_sim::workload::BadCluster;
 /// A request that cannot be made. Each says what to do instead.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Wrong {
+    /// No home to install in.
+    #[error("HOME is not set to a directory, so there is nowhere to install for you")]
+    NoHome,
+    /// Nothing to take back.
+    #[error("nothing is installed here, or it was not installed by `warpyard install`")]
+    NotInstalled,
     /// A claim for nothing.
     #[error("nothing to claim for; write a command after --, or use --export in a shell")]
     NothingToClaimFor,

@@ -4,8 +4,8 @@
 //! replaced. After every step all rules are checked; once the faults stop, everything must finish. One seed is one run,
 //! always the same.
 //!
-//! [`world`] takes the steps; [`machine`], [`disk`] and [`people`] are what it is made of; [`ledger`], [`promises`] and
-//! [`invariants`] are the rules.
+//! `world` takes the steps; `machine`, `disk` and `people` are what it is made of; `ledger`, `promises` and `invariants`
+//! are the rules.
 
 mod bugs;
 mod disk;

@@ -1,10 +1,12 @@
 //! `cancel`, `hold`, `release`, `pause`: commands that do one thing to whatever is selected.
 
+use crate::complete;
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::show::counted;
 use crate::wrong::Wrong;
 use clap::Args;
+use clap_complete::ArgValueCompleter;
 use std::io::{self, BufRead, IsTerminal, Write};
 use warpyard_api::client::{Client, ClientError};
 use warpyard_api::selector::{Select, Selector};
@@ -15,7 +17,7 @@ use warpyard_api::wire::Acted;
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Selected {
     /// Jobs or tasks: 412, 412.train[3], 3-7, last, all
-    #[arg(required = true, value_name = "J")]
+    #[arg(required = true, value_name = "J", add = ArgValueCompleter::new(complete::jobs))]
     jobs: Vec<String>,
 }
 

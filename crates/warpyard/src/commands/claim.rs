@@ -1,11 +1,13 @@
 //! `claim`, `claims`, `extend`, `adopt`: devices for work that the server does not start.
 
+use crate::complete;
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::show;
 use crate::wrong::Wrong;
 use anyhow::Context as _;
 use clap::Args;
+use clap_complete::ArgValueCompleter;
 use serde_json::{Map, Value, json};
 use std::io::{self, IsTerminal};
 use std::os::unix::process::{CommandExt, parent_id};
@@ -161,7 +163,7 @@ impl Claims {
 #[derive(Debug, Args)]
 pub(crate) struct Extend {
     /// The claim
-    #[arg(value_name = "C")]
+    #[arg(value_name = "C", add = ArgValueCompleter::new(complete::claims))]
     claim: String,
     /// How much longer, such as 1h
     #[arg(value_name = "TIME")]

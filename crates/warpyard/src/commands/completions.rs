@@ -1,23 +1,21 @@
 //! `completions`: what a shell needs to complete our words.
 
-use crate::cli::Cli;
 use crate::context::Context;
 use crate::exit::Exit;
-use clap::{Args, CommandFactory};
-use clap_complete::Shell;
+use crate::install;
+use clap::Args;
 
 /// Arguments of `completions`.
 #[derive(Debug, Args)]
 pub(crate) struct Completions {
     /// The shell
-    shell: Shell,
+    #[arg(value_parser = ["bash", "elvish", "fish", "powershell", "zsh"])]
+    shell: String,
 }
 
 impl Completions {
     pub(crate) fn run(self, context: &Context) -> anyhow::Result<Exit> {
-        let mut script = Vec::new();
-        clap_complete::generate(self.shell, &mut Cli::command(), "warpyard", &mut script);
-        context.print(&String::from_utf8(script)?)?;
+        context.print(&String::from_utf8(install::completions(&self.shell))?)?;
         Ok(Exit::Fine)
     }
 }

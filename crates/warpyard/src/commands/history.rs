@@ -1,10 +1,12 @@
 //! `history`: attempts that ended.
 
+use crate::complete;
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::show;
 use crate::wrong::Wrong;
 use clap::Args;
+use clap_complete::ArgValueCompleter;
 use warpyard_api::quantity::Micros;
 use warpyard_api::wire::{HistoryFilter, HistoryRow, Timestamp};
 
@@ -18,7 +20,7 @@ pub(crate) struct History {
     #[arg(long)]
     project: Option<String>,
     /// Only those of a job
-    #[arg(long, value_name = "J")]
+    #[arg(long, value_name = "J", add = ArgValueCompleter::new(complete::jobs))]
     job: Option<String>,
     /// Only those that ended since: 2h (ago), or 2026-11-15T20:00:00Z
     #[arg(long, value_name = "WHEN")]

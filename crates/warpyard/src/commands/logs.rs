@@ -1,9 +1,11 @@
 //! `logs`: what a task printed.
 
+use crate::complete;
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::follow;
 use clap::{Args, ValueEnum};
+use clap_complete::ArgValueCompleter;
 use std::io::{self, BufRead, BufReader, Write};
 use warpyard_api::wire::{LogFilter, LogStream};
 
@@ -11,7 +13,7 @@ use warpyard_api::wire::{LogFilter, LogStream};
 #[derive(Debug, Args)]
 pub(crate) struct Logs {
     /// The job, or one of its tasks: 412, 412.train[3], last
-    #[arg(value_name = "J", default_value = "last")]
+    #[arg(value_name = "J", add = ArgValueCompleter::new(complete::jobs), default_value = "last")]
     job: String,
     /// Go on until the task ends
     #[arg(long, short)]

@@ -1,16 +1,18 @@
 //! `ps`: the jobs there are.
 
+use crate::complete;
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::show;
 use clap::Args;
+use clap_complete::ArgValueCompleter;
 use warpyard_api::wire::{JobFilter, JobView, State};
 
 /// Arguments of `ps`.
 #[derive(Debug, Args)]
 pub(crate) struct Ps {
     /// Only these: 412, 3-7, last
-    #[arg(value_name = "J")]
+    #[arg(value_name = "J", add = ArgValueCompleter::new(complete::jobs))]
     jobs: Vec<String>,
     /// Also those that are done
     #[arg(long, short)]

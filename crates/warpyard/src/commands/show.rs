@@ -1,15 +1,17 @@
 //! `show`: one job in full.
 
+use crate::complete;
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::show::job;
 use clap::Args;
+use clap_complete::ArgValueCompleter;
 
 /// Arguments of `show`.
 #[derive(Debug, Args)]
 pub(crate) struct Show {
     /// The job, or one of its tasks: 412, 412.train, last
-    #[arg(value_name = "J", default_value = "last")]
+    #[arg(value_name = "J", add = ArgValueCompleter::new(complete::jobs), default_value = "last")]
     job: String,
     /// List every task of an array
     #[arg(long)]

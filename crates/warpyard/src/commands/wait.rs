@@ -1,10 +1,12 @@
 //! `wait`: until jobs are done.
 
+use crate::complete;
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::show::Screen;
 use crate::submission::find_jobs;
 use clap::Args;
+use clap_complete::ArgValueCompleter;
 use std::time::{Duration, Instant};
 use warpyard_api::client::Client;
 use warpyard_api::quantity::Micros;
@@ -16,7 +18,7 @@ use warpyard_api::wire::{JobView, Outcome, State};
 #[derive(Debug, Args)]
 pub(crate) struct Wait {
     /// Jobs or tasks: 412, 412.train, 3-7, last; all waits for those there are now
-    #[arg(required = true, value_name = "J")]
+    #[arg(required = true, value_name = "J", add = ArgValueCompleter::new(complete::jobs))]
     jobs: Vec<String>,
     /// Give up after so long, such as 10m; exits with 1 then
     #[arg(long, value_name = "TIME")]

@@ -1,15 +1,17 @@
 //! `why`: what a job waits for.
 
+use crate::complete;
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::show;
 use clap::Args;
+use clap_complete::ArgValueCompleter;
 
 /// Arguments of `why`.
 #[derive(Debug, Args)]
 pub(crate) struct Why {
     /// The job, or one of its tasks: 412, 412.train[3], last
-    #[arg(value_name = "J", default_value = "last")]
+    #[arg(value_name = "J", add = ArgValueCompleter::new(complete::jobs), default_value = "last")]
     job: String,
 }
 

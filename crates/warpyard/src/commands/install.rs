@@ -1,0 +1,154 @@
+//! `install` and `uninstall`: warpyard as a service of this machine, or of one user.
+
+use crate::context::Context;
+use crate::exit::Exit;
+use crate::install::{For, Installed, Layout};
+use crate::wrong::Wrong;
+use anyhow::Context as _;
+use clap::Args;
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// Where and for whom.
+#[derive(Debug, Args)]
+struct Whose {
+    /// As a service of yours, without root [default: of the machine where you are root]
+    #[arg(long)]
+    user: bool,
+    /// Below this directory, for packages; nothing is started then
+    #[arg(long, value_name = "DIR")]
+    root: Option<PathBuf>,
+}
+
+impl Whose {
+    fn layout(&self) -> anyhow::Result<(Layout, For)> {
+        let is_root = nix::unistd::geteuid().is_root();
+        let whom = if self.user || (!is_root && self.root.is_none()) { For::User } else { For::System };
+        let home = std::env::var_os("HOME").map(PathBuf::from);
+        let home = home.filter(|h| h.is_absolute()).ok_or(Wrong::NoHome)?;
+        let root = match &self.root {
+            Some(root) => std::path::absolute(root)?,
+            None => "/".into(),
+        };
+        Ok((Layout::new(root, whom, home), whom))
+    }
+}
+
+/// Arguments of `install`.
+#[derive(Debug, Args)]
+pub(crate) struct Install {
+    #[command(flatten)]
+    whose: Whose,
+    /// Write everything, start nothing
+    #[arg(long)]
+    no_start: bool,
+}
+
+impl Install {
+    pub(crate) fn run(self, context: &Context) -> anyhow::Result<Exit> {
+        let (layout, whom) = self.whose.layout()?;
+        let itself = std::env::current_exe().context("this program cannot find its own file")?;
+        let program = std::fs::read(&itself).with_context(|| format!("cannot read {}", itself.display()))?;
+        let installed = layout.install(program)?;
+        let starts = !self.no_start && self.whose.root.is_none();
+        let mut did = Vec::new();
+        if whom == For::System && self.whose.root.is_none() {
+            did.push(step("groupadd", &["--system", "--force", "warpyard-admins"]));
+        }
+        if starts && is_systemd_here() {
+            did.push(systemctl(whom, &["daemon-reload"]));
+            did.push(systemctl(whom, &["enable", "--now", "warpyard.service"]));
+        }
+        context.answer(&installed, |installed, _| said(installed, &did, next(whom, starts)))
+    }
+}
+
+/// Arguments of `uninstall`.
+#[derive(Debug, Args)]
+pub(crate) struct Uninstall {
+    #[command(flatten)]
+    whose: Whose,
+}
+
+impl Uninstall {
+    pub(crate) fn run(self, context: &Context) -> anyhow::Result<Exit> {
+        let (layout, whom) = self.whose.layout()?;
+        let installed = layout.installed()?.ok_or(Wrong::NotInstalled)?;
+        let mut did = Vec::new();
+        if self.whose.root.is_none() && is_systemd_here() {
+            did.push(systemctl(whom, &["disable", "--now", "warpyard.service"]));
+        }
+        layout.uninstall(&installed)?;
+        if self.whose.root.is_none() && is_systemd_here() {
+            did.push(systemctl(whom, &["daemon-reload"]));
+        }
+        context.answer(&installed, |installed, _| {
+            let mut out = String::new();
+            for line in &did {
+                writeln!(out, "{line}").expect("a string takes all");
+            }
+            for file in &installed.files {
+                writeln!(out, "removed  {}", file.display()).expect("a string takes all");
+            }
+            out + "data stays where it is; tasks that run go on\n"
+        })
+    }
+}
+
+fn said(installed: &Installed, did: &[String], next: &str) -> String {
+    let mut out = String::new();
+    // Manual pages are many and alike.
+    let is_page = |file: &&PathBuf| file.extension().is_some_and(|e| e == "1");
+    let pages = installed.files.iter().filter(is_page).count();
+    let mut line = |what: &str, file: &str| writeln!(out, "{what:<8} {file}").expect("a string takes all");
+    for file in installed.files.iter().filter(|file| !is_page(file)) {
+        line("wrote", &file.display().to_string());
+    }
+    if let Some(page) = installed.files.iter().find(is_page) {
+        line(
+            "wrote",
+            &format!("{pages} manual pages in {}", page.parent().unwrap_or(Path::new("/")).display()),
+        );
+    }
+    for file in &installed.kept {
+        line("kept", &format!("{}, which was changed", file.display()));
+    }
+    for did in did {
+        writeln!(out, "{did}").expect("a string takes all");
+    }
+    out + next
+}
+
+fn next(whom: For, started: bool) -> &'static str {
+    match (whom, started && is_systemd_here()) {
+        (For::System, true) => {
+            "people use it as `warpyard run --gpus 1 -- …`; `warpyard doctor` looks it over\n"
+        }
+        (For::System, false) => {
+            "start it with `systemctl enable --now warpyard`, or `warpyard up --shared`\n"
+        }
+        (For::User, true) => "`warpyard doctor` looks it over\n",
+        (For::User, false) => "start it with `systemctl --user enable --now warpyard`, or `warpyard up`\n",
+    }
+}
+
+fn is_systemd_here() -> bool {
+    Path::new("/run/systemd/system").exists()
+}
+
+fn systemctl(whom: For, args: &[&str]) -> String {
+    let own: &[&str] = if whom == For::User { &["--user"] } else { &[] };
+    step("systemctl", &[own, args].concat())
+}
+
+/// Runs a tool of the system's, and says what came of it.
+fn step(tool: &str, args: &[&str]) -> String {
+    let ran = Command::new(tool).args(args).stdin(Stdio::null()).output();
+    let line = format!("{tool} {}", args.join(" "));
+    match ran {
+        Ok(done) if done.status.success() => format!("did      {line}"),
+        Ok(done) => format!("failed   {line}: {}", String::from_utf8_lossy(&done.stderr).trim()),
+        Err(e) => format!("failed   {line}: {e}"),
+    }
+}

@@ -1,0 +1,54 @@
+//! The systemd unit and the configuration beside it.
+
+use super::For;
+use std::path::Path;
+
+/// A configuration that changes nothing and says what could be.
+pub(super) const CONFIG: &str = "\
+# warpyard: every line is the default; take the # away to change it.
+
+# listen = \"127.0.0.1:7700\"
+# policy = \"backfill\"          # `warpyard policies` lists them
+# gpus = \"auto\"
+# gpu_budget = \"14GiB\"         # of each GPU's memory, what tasks may have
+# tasks_per_gpu = 4
+# default_timeout = \"24h\"
+# admins = \"warpyard-admins\"   # the Unix group whose members may do everything
+# private = false              # whether people see nothing of each other's jobs
+# keep_events = \"30d\"
+# log_cap = \"64MiB\"
+# log_age = \"30d\"
+";
+
+/// The unit. Hardening stops where it would reach into tasks, which inherit it: they may use the home directories, the
+/// devices and the network as their users may.
+pub(super) fn text(whom: For, program: &Path, config: &Path) -> String {
+    let (program, config) = (program.display(), config.display());
+    let (shared, target, places) = match whom {
+        For::System => (
+            " --shared",
+            "multi-user.target",
+            "StateDirectory=warpyard\nStateDirectoryMode=0700\nRuntimeDirectory=warpyard\nRuntimeDirectoryMode=0755\n\
+             RuntimeDirectoryPreserve=yes\nLimitNOFILE=1048576\nTasksMax=infinity\nOOMPolicy=continue\n\
+             LockPersonality=yes\nProtectClock=yes\nProtectHostname=yes\nProtectKernelLogs=yes\n\
+             ProtectKernelModules=yes\nRestrictRealtime=yes\n",
+        ),
+        For::User => ("", "default.target", ""),
+    };
+    format!(
+        "[Unit]\n\
+         Description=warpyard, a scheduler for shared GPUs\n\
+         Documentation=man:warpyard(1)\n\
+         After=network.target\n\n\
+         [Service]\n\
+         ExecStart={program} up{shared} --config {config}\n\
+         Restart=on-failure\n\
+         RestartSec=1\n\
+         # Tasks outlive the server: stopping it ends nobody's work, and the next start finds it again.\n\
+         KillMode=process\n\
+         Delegate=yes\n\
+         {places}\n\
+         [Install]\n\
+         WantedBy={target}\n"
+    )
+}
