@@ -37,7 +37,7 @@ const ROWS: [usize; 4] = [90, 100, 110, 130];
 /// What came of one rule, for each hundredth of all GPUs asked for in steps, over the shuffles. All in hundredths of all
 /// GPUs.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Course {
+pub struct Curve {
     /// The rule.
     pub rule: &'static str,
     /// At each point, what was given away in each shuffle.
@@ -46,7 +46,7 @@ pub struct Course {
     pub fragmented: Vec<Vec<f64>>,
 }
 
-/// Where the courses are looked at, in hundredths of all GPUs asked for.
+/// Where the curves are looked at, in hundredths of all GPUs asked for.
 pub fn points() -> impl Iterator<Item = usize> {
     (STEP..=UNTIL).step_by(STEP)
 }
@@ -57,7 +57,7 @@ pub fn fill(
     pods: &[OpenbPod],
     shuffles: u64,
     told: impl Fn(usize, usize) + Sync,
-) -> Vec<Course> {
+) -> Vec<Curve> {
     let needs: Vec<Needs> = pods.iter().map(needs).collect();
     let empty = empty(nodes);
     let workload = Workload::of(needs.iter().map(|needs| (needs, 1)));
@@ -78,43 +78,43 @@ pub fn fill(
         threads.into_iter().flat_map(|thread| thread.join().expect("a filling does not fail")).collect()
     });
     found.sort_by_key(|((_, seed), _)| *seed);
-    let course = |&(rule, fit): &(&'static str, Fit)| {
+    let curve = |&(rule, fit): &(&'static str, Fit)| {
         let of_rule: Vec<_> =
             found.iter().filter(|((f, _), _)| *f == fit).map(|(_, points)| points).collect();
         let column = |pick: fn(&Point) -> f64| {
             (0..points().count()).map(|at| of_rule.iter().map(|p| pick(&p[at])).collect()).collect()
         };
-        Course { rule, allocated: column(|p| p.allocated), fragmented: column(|p| p.fragmented) }
+        Curve { rule, allocated: column(|p| p.allocated), fragmented: column(|p| p.fragmented) }
     };
-    RULES.iter().map(course).collect()
+    RULES.iter().map(curve).collect()
 }
 
 /// The table: at some points, the mean over the shuffles and the least and most of them. No figures were published for this
 /// setting that could be compared one by one; a row of the last rule holds if no other gives away more (at the end: if all
 /// others give away less) or leaves less of no use, and a row of another if the last is no worse.
-pub fn rows(courses: &[Course]) -> Vec<Row> {
+pub fn rows(curves: &[Curve]) -> Vec<Row> {
     let mut rows = Vec::new();
-    let Some((last, others)) = courses.split_last() else { return rows };
+    let Some((last, others)) = curves.split_last() else { return rows };
     for (at, point) in points().enumerate().filter(|(_, point)| ROWS.contains(point)) {
         let best = mean(&last.allocated[at]);
         let strictly = point == UNTIL;
-        let beaten = |other: &Course| {
+        let beaten = |other: &Curve| {
             let theirs = mean(&other.allocated[at]);
             if strictly { best > theirs } else { best >= theirs - 1e-9 }
         };
-        for course in courses {
-            let fair = if course.rule == last.rule { others.iter().all(beaten) } else { beaten(course) };
-            let row = format!("{} allocated at {point} %", course.rule);
-            rows.push(row_of(row, &course.allocated[at], fair, "gradient does not allocate the most"));
+        for curve in curves {
+            let fair = if curve.rule == last.rule { others.iter().all(beaten) } else { beaten(curve) };
+            let row = format!("{} allocated at {point} %", curve.rule);
+            rows.push(row_of(row, &curve.allocated[at], fair, "gradient does not allocate the most"));
         }
     }
     for (at, point) in points().enumerate().filter(|(_, point)| ROWS.contains(point)) {
         let least = mean(&last.fragmented[at]);
-        let beaten = |other: &Course| least <= mean(&other.fragmented[at]) + 1e-9;
-        for course in courses {
-            let fair = if course.rule == last.rule { others.iter().all(beaten) } else { beaten(course) };
-            let row = format!("{} fragmented at {point} %", course.rule);
-            rows.push(row_of(row, &course.fragmented[at], fair, "gradient does not fragment the least"));
+        let beaten = |other: &Curve| least <= mean(&other.fragmented[at]) + 1e-9;
+        for curve in curves {
+            let fair = if curve.rule == last.rule { others.iter().all(beaten) } else { beaten(curve) };
+            let row = format!("{} fragmented at {point} %", curve.rule);
+            rows.push(row_of(row, &curve.fragmented[at], fair, "gradient does not fragment the least"));
         }
     }
     rows
@@ -289,15 +289,15 @@ mod tests {
             .collect();
         let mix = [pod(1, 470), pod(1, 320), pod(1, 810), pod(1, 1000), pod(2, 1000), pod(1, 230)];
         let pods: Vec<_> = (0..60).map(|i| mix[i % mix.len()].clone()).collect();
-        let courses = fill(&nodes, &pods, 3, |_, _| {});
-        assert_eq!(courses.len(), RULES.len());
-        for course in &courses {
-            let end = course.allocated.last().unwrap();
-            assert!(end.iter().all(|share| (50.0..=100.0).contains(share)), "{}: {end:?}", course.rule);
+        let curves = fill(&nodes, &pods, 3, |_, _| {});
+        assert_eq!(curves.len(), RULES.len());
+        for curve in &curves {
+            let end = curve.allocated.last().unwrap();
+            assert!(end.iter().all(|share| (50.0..=100.0).contains(share)), "{}: {end:?}", curve.rule);
             assert!(end.windows(2).any(|pair| pair[0] != pair[1]), "shuffles differ");
         }
-        let end = |at: usize| mean(courses[at].allocated.last().unwrap());
+        let end = |at: usize| mean(curves[at].allocated.last().unwrap());
         assert!(end(3) >= end(0).max(end(1)) && end(3) > end(2), "{:?}", (0..4).map(end).collect::<Vec<_>>());
-        assert_eq!(fill(&nodes, &pods, 3, |_, _| {}), courses, "the same seeds, the same courses");
+        assert_eq!(fill(&nodes, &pods, 3, |_, _| {}), curves, "the same seeds, the same curves");
     }
 }

@@ -19,12 +19,12 @@ pub struct Row {
     pub row: String,
     /// What was published, if a figure was.
     pub published: Option<f64>,
-    /// Our mean.
+    /// Our figure, or the mean of ours.
     pub ours: f64,
-    /// One in twenty of ours is below this; of a ratio, the least it may be.
+    /// The least of ours as the study says: one seed in twenty below it, the least of a few, or the least it may be.
     pub low: f64,
-    /// One in twenty of ours is above this; of a ratio, the most it may be.
+    /// The most of ours, likewise.
     pub high: f64,
-    /// `holds`, or what does not.
+    /// Begins with `holds`, or says what does not.
     pub verdict: String,
 }

@@ -129,7 +129,7 @@ fn filled(asked: &Reproduce, line: &mut Line) -> anyhow::Result<Made> {
     let pods = rows_of(&asked.data, PODS, |from| openb_pods(from).collect())?;
     line.say(|| format!("{ALIBABA}: filling {} nodes with {} pods", nodes.len(), pods.len()));
     let line = Mutex::new(line);
-    let courses = alibaba::fill(&nodes, &pods, asked.shuffles, |done, of| {
+    let curves = alibaba::fill(&nodes, &pods, asked.shuffles, |done, of| {
         let mut line = line.lock().expect("nobody panics here");
         line.say(|| format!("{ALIBABA}: {done} of {of} fillings"));
     });
@@ -138,8 +138,8 @@ fn filled(asked: &Reproduce, line: &mut Line) -> anyhow::Result<Made> {
          for; low and high are the least and most of the shuffles"
             .to_owned(),
     ];
-    let plot = asked.plot.as_ref().map(|_| show::plot::fillings(&courses));
-    Ok(Made { rows: alibaba::rows(&courses), notes, plot })
+    let plot = asked.plot.as_ref().map(|_| show::plot::fillings(&curves));
+    Ok(Made { rows: alibaba::rows(&curves), notes, plot })
 }
 
 /// All rows of a file of the trace; a bad one is told with its line.
