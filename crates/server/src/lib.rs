@@ -22,6 +22,7 @@ mod replays;
 mod samples;
 mod select;
 mod serve;
+pub mod simulated;
 pub mod store;
 #[cfg(test)]
 mod testing;

@@ -8,7 +8,7 @@ use crate::clock::{Clock, system_now};
 use crate::follower::{Follower, ToFollower};
 use crate::measures::Measures;
 use crate::store::{Log, LogError};
-use crossbeam_channel::{Receiver, Sender, after, never, select, unbounded};
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, after, never, select, unbounded};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
@@ -106,6 +106,34 @@ impl Live {
         (live, threads)
     }
 
+    /// Starts the follower, and `play` in place of the engine.
+    pub(crate) fn staged(
+        follower: Follower,
+        ended: impl Fn() + Clone + Send + 'static,
+        play: impl FnOnce(Stage) + Send + 'static,
+    ) -> (Live, Threads) {
+        let (asks, asked) = unbounded();
+        let (to_follower, for_follower) = unbounded();
+        let live = Live { asks, follower: to_follower.clone() };
+        let (played, follower_ended) = (AtEnd(ended.clone()), AtEnd(ended));
+        let play = move || {
+            let _told = played;
+            play(Stage { asks: asked, follower: to_follower.clone() });
+            let _gone = to_follower.send(ToFollower::Stop);
+            Ok(())
+        };
+        let follow = move || {
+            let _told = follower_ended;
+            follower.run(&for_follower);
+        };
+        let spawn = |name: &str| thread::Builder::new().name(name.into());
+        let threads = Threads {
+            engine: spawn("simulation").spawn(play).expect("a thread can be started"),
+            follower: spawn("follower").spawn(follow).expect("a thread can be started"),
+        };
+        (live, threads)
+    }
+
     /// Has a command carried out. What the answer says is on disk.
     pub async fn command(&self, command: Command) -> Result<Answer, CommandError> {
         let (reply, answer) = oneshot::channel();
@@ -145,6 +173,45 @@ impl Live {
     /// Ends the engine after what was asked before, and then the follower.
     pub fn stop(&self) {
         let _already = self.asks.send(Ask::Stop);
+    }
+}
+
+/// What something that plays the engine has of it: those who ask, and the one that follows.
+pub(crate) struct Stage {
+    asks: Receiver<Ask>,
+    follower: Sender<ToFollower>,
+}
+
+impl Stage {
+    /// Tells the follower what happened.
+    pub(crate) fn publish(&self, events: Vec<Event>) {
+        let _stopped = self.follower.send(ToFollower::Events(events));
+    }
+
+    /// Has what is asked within a while carried out; says whether to go on.
+    pub(crate) fn attend(
+        &self,
+        wait: Duration,
+        mut obey: impl FnMut(Command) -> Result<Answer, Rejected>,
+    ) -> bool {
+        let first = match self.asks.recv_timeout(wait) {
+            Ok(ask) => Some(ask),
+            Err(RecvTimeoutError::Timeout) => None,
+            Err(RecvTimeoutError::Disconnected) => return false,
+        };
+        for ask in first.into_iter().chain(self.asks.try_iter()) {
+            match ask {
+                Ask::Stop => return false,
+                Ask::Deliver(..) => {}
+                Ask::Command(command, reply) => {
+                    let answer = obey(*command);
+                    if let Some(reply) = reply {
+                        let _gone = reply.send(answer);
+                    }
+                }
+            }
+        }
+        true
     }
 }
 

@@ -254,7 +254,7 @@ fn chosen_policy(options: &Options) -> Result<Option<PolicyChoice>, UpError> {
     Ok(Some(choice))
 }
 
-fn build(cluster: Cluster) -> Result<Engine, UpError> {
+pub(crate) fn build(cluster: Cluster) -> Result<Engine, UpError> {
     Engine::new(cluster, POLICIES, system_now()).map_err(UpError::Policy)
 }
 
@@ -279,7 +279,10 @@ fn follower(
 
 async fn listen(options: &Options) -> Result<TcpListener, UpError> {
     let address = options.listen.clone().or_else(|| options.config.listen.clone());
-    let address = address.unwrap_or_else(|| "127.0.0.1:7700".into());
+    listen_on(address.unwrap_or_else(|| "127.0.0.1:7700".into())).await
+}
+
+pub(crate) async fn listen_on(address: String) -> Result<TcpListener, UpError> {
     let bound = match address.parse::<SocketAddr>() {
         Ok(exact) => TcpListener::bind(exact).await,
         Err(_) => TcpListener::bind(&address).await,
@@ -362,7 +365,10 @@ async fn set_policy(live: &Live, choice: Option<PolicyChoice>) -> Result<(), UpE
 }
 
 /// Waits until someone asks for the end, or nobody is answered any more; says whether running tasks should end too.
-async fn asked_to_end(mut stopped: mpsc::UnboundedReceiver<bool>, serving: JoinHandle<()>) -> bool {
+pub(crate) async fn asked_to_end(
+    mut stopped: mpsc::UnboundedReceiver<bool>,
+    serving: JoinHandle<()>,
+) -> bool {
     let (mut interrupt, mut terminate) =
         (signal(SignalKind::interrupt()).ok(), signal(SignalKind::terminate()).ok());
     tokio::select! {

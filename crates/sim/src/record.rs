@@ -3,7 +3,7 @@
 use serde::Serialize;
 use warpyard_core::cluster::Job;
 use warpyard_core::event::Outcome;
-use warpyard_core::{TaskId, Time};
+use warpyard_core::{Span, TaskId, Time};
 
 /// What became of one task.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -26,6 +26,8 @@ pub struct Record {
     pub attempts: u32,
     /// How often it was made to stand still.
     pub pauses: u32,
+    /// Running time of its latest attempt, pauses left out.
+    pub ran: Span,
     /// Running time of all its attempts times the devices each had, in seconds.
     pub gpu_seconds: f64,
     /// Devices of its latest attempt.
@@ -52,6 +54,7 @@ impl Record {
             outcome: None,
             attempts: 0,
             pauses: 0,
+            ran: Span::ZERO,
             gpu_seconds: 0.0,
             devices: 0,
         }

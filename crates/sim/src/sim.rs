@@ -495,6 +495,7 @@ impl Sim {
             }
             What::Ended { attempt, end, then } => {
                 let Some(record) = self.record_mut(attempt.task) else { return };
+                record.ran = end.usage.ran;
                 record.gpu_seconds += end.usage.ran.secs() * f64::from(record.devices);
                 if let Then::Done(outcome) = then {
                     (record.ended, record.outcome) = (Some(now), Some(*outcome));

@@ -146,6 +146,12 @@ pub(crate) enum Wrong {
     /// Nothing happened since then.
     #[error("{0}: no job was submitted in that time; --since goes further back")]
     NothingRecorded(String),
+    /// Time that does not pass.
+    #[error("--speed: {0} is not a number above 0")]
+    BadSpeed(f64),
+    /// A picture without a size.
+    #[error("the plot {0} has nothing in it")]
+    EmptyPlot(String),
     /// Tasks that wait for each other.
     #[error("the tasks wait for each other in a circle")]
     Circle,

@@ -503,6 +503,58 @@ mod sim {
     }
 
     #[test]
+    fn a_study_leaves_a_page_tables_and_pictures_behind() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
+        let mut args =
+            vec!["compare", "--cluster", "4xV100", "--generate", "40", "--users", "3", "--gpus", "1:2,2:1"];
+        args.extend(["--policies", "fifo,short-first:beta=2", "--repeat", "3", "--json"]);
+        let plain = ask(&args).json();
+        let (page, csv, plots) = (path("out.html"), path("csv"), path("plots"));
+        args.extend(["--report", &page, "--csv", &csv, "--plots", &plots]);
+        let mut with = ask(&args).json();
+        for (row, before) in with.as_array_mut().unwrap().iter_mut().zip(plain.as_array().unwrap()) {
+            row["wall_seconds"] = before["wall_seconds"].clone();
+            row["intervals_95"]["wall_seconds"] = before["intervals_95"]["wall_seconds"].clone();
+        }
+        assert_eq!(with, plain, "watching changes nothing");
+        let page = std::fs::read_to_string(page).unwrap();
+        for wanted in [
+            "Waiting time",
+            "Completion time",
+            "Slowdown",
+            "Utilisation over time",
+            "Jain",
+            "GPUs under fifo",
+            "3 simulations",
+        ] {
+            assert!(page.contains(wanted), "{wanted}");
+        }
+        for asked in ["src=", "href=", "url(", "@import", "fetch("] {
+            assert!(!page.contains(asked), "nothing is asked for: {asked}");
+        }
+        let rows =
+            |name: &str| std::fs::read_to_string(dir.path().join("csv").join(name)).unwrap().lines().count();
+        assert_eq!(rows("policies.csv"), 1 + 2);
+        assert_eq!(rows("users.csv"), 1 + 2 * 3);
+        assert_eq!(rows("jobs-1-fifo.csv"), 1 + 3 * 40);
+        assert_eq!(rows("utilisation-2-short-first_beta_2.csv"), 1 + 1000);
+        for name in ["waiting", "utilisation", "slowdown-by-user", "gantt-1-fifo"] {
+            let file =
+                |end: &str| std::fs::read(dir.path().join("plots").join(format!("{name}.{end}"))).unwrap();
+            assert!(file("svg").starts_with(b"<svg"), "{name}");
+            assert!(file("png").starts_with(b"\x89PNG") && file("png").len() > 3000, "{name}");
+        }
+        let (_dir, [trace]) = files([("t.csv", &three())]);
+        let out = path("one.html");
+        let said = ask(&["sim", "--cluster", "1xV100", "--trace", &trace, "--report", &out]);
+        assert_eq!(said.code, Some(0), "{said:?}");
+        assert!(std::fs::read_to_string(out).unwrap().contains("GPUs under backfill"));
+        ask(&["sim", "--cluster", "1xV100", "--trace", &trace, "--report", "/no/such/dir/x.html"])
+            .refused(&["cannot write"]);
+    }
+
+    #[test]
     fn a_published_table_is_computed_anew() {
         let rows = ask(&["reproduce", "short-tasks", "--seeds", "20", "--json"]).json();
         let first = &rows[0];

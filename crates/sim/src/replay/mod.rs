@@ -7,11 +7,13 @@ mod tries;
 
 pub use recorder::Recorder;
 
+use crate::report::timeline::Timeline;
 use crate::{Coming, Record, Runs, Setup, Sim, SimReport, Tries, Watcher};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Instant;
+use warpyard_core::event::WorkerInfo;
 use warpyard_core::{Cluster, JobId, PolicyChoice, PolicyDef, Rejected, Span, TaskId, Time};
 
 /// Steps between two reports of progress.
@@ -141,6 +143,21 @@ impl Recording {
         })
     }
 
+    /// A timeline of the workers there are, for whoever watches a replay.
+    pub fn timeline(&self) -> Timeline {
+        let mut joined: Vec<&WorkerInfo> = self.state.workers().map(|(_, worker)| &worker.info).collect();
+        for coming in self.coming.iter() {
+            if let Coming::Ask(_, warpyard_core::Command::Join(info)) = coming {
+                match joined.iter_mut().find(|known| known.name == info.name) {
+                    Some(known) if known.devices.len() < info.devices.len() => *known = info,
+                    Some(_) => {}
+                    None => joined.push(info),
+                }
+            }
+        }
+        Timeline::of(joined)
+    }
+
     /// What was recorded, in figures.
     pub fn recorded(&self, per_job: bool) -> SimReport {
         let counted: Vec<Record> = self.counted(self.records.iter().cloned());
@@ -238,7 +255,7 @@ impl Recording {
     }
 
     fn devices(&self) -> usize {
-        self.state.workers().map(|(_, worker)| worker.info.devices.len()).sum()
+        self.timeline().devices.len()
     }
 }
 

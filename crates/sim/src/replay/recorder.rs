@@ -210,6 +210,7 @@ impl Recorder {
             }
             What::Ended { attempt, end, then } => {
                 if let Some(record) = self.records.get_mut(&attempt.task) {
+                    record.ran = end.usage.ran;
                     record.gpu_seconds += end.usage.ran.secs() * f64::from(record.devices);
                     if let Then::Done(outcome) = then {
                         (record.ended, record.outcome) = (Some(at), Some(*outcome));

@@ -3,12 +3,12 @@
 use super::sim::Scene;
 use crate::context::Context;
 use crate::exit::Exit;
-use crate::lab::{Bench, Line, Workload, policies_of};
+use crate::lab::{Bench, Outputs, Ran, Tally, Wanted, Workload, policies_of, study};
 use crate::show;
 use crate::show::compare::{Repeated, Sample};
 use crate::wrong::Wrong;
 use clap::Args;
-use std::sync::Mutex;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use warpyard_core::PolicyChoice;
 use warpyard_sim::SimReport;
@@ -24,6 +24,8 @@ pub(crate) struct Compare {
     repeat: u64,
     #[command(flatten)]
     scene: Scene,
+    #[command(flatten)]
+    outputs: Outputs,
 }
 
 impl Compare {
@@ -41,26 +43,35 @@ impl Compare {
         if repeat < self.repeat {
             eprintln!("note: the same trace gives the same figures every time; simulated once");
         }
-        let reports = simulate(&bench, &policies, self.scene.seed, repeat)?;
-        let rows = reports
-            .chunks(repeat as usize)
-            .map(|runs| Repeated::of(runs, sample))
-            .collect::<Result<Vec<_>, _>>()?;
+        let runs = simulate(&bench, &policies, self.scene.seed, repeat, self.outputs.wanted())?;
+        let rows = runs.iter().map(|runs| {
+            let reports: Vec<_> =
+                runs.iter().map(|ran| SimReport { per_job: None, ..ran.report.clone() }).collect();
+            Repeated::of(&reports, sample)
+        });
+        let rows = rows.collect::<Result<Vec<_>, _>>()?;
+        if self.outputs.wanted() {
+            let title = format!("{} policies on {} jobs", policies.len(), bench.workload.len());
+            let named = policies.iter().map(ToString::to_string).zip(runs).collect();
+            self.outputs.write(&study(title, self.scene.about(repeat), named, sample)?)?;
+        }
         context.answer(rows.as_slice(), show::compare::table)
     }
 }
 
-/// Every policy with every seed, as many at once as there are processors; by policy, then by seed.
+/// Every policy with every seed, as many at once as there are processors; by policy, then by seed. Only the first of each
+/// policy is watched.
 fn simulate(
     bench: &Bench,
     policies: &[PolicyChoice],
     seed: u64,
     repeat: u64,
-) -> Result<Vec<SimReport>, Wrong> {
+    kept: bool,
+) -> Result<Vec<Vec<Ran>>, Wrong> {
     let repeat = repeat as usize;
     let total = policies.len() * repeat;
     let next = AtomicUsize::new(0);
-    let done = Mutex::new((0usize, Line::of_stderr()));
+    let tally = Arc::new(Tally::of(total as u64, bench.workload.len()));
     let work = || {
         let mut mine = Vec::new();
         loop {
@@ -68,18 +79,18 @@ fn simulate(
             if at >= total {
                 return mine;
             }
-            let seed = seed.wrapping_add((at % repeat) as u64);
-            mine.push((at, bench.run(&policies[at / repeat], seed, false, None)));
-            let (count, line) = &mut *done.lock().expect("nobody panics while counting");
-            *count += 1;
-            line.say(|| format!("{count} of {total} simulations"));
+            let number = at % repeat;
+            let wanted = Wanted { per_job: kept, timeline: kept && number == 0 };
+            let seed = seed.wrapping_add(number as u64);
+            mine.push((at, bench.run(&policies[at / repeat], seed, wanted, &tally)));
         }
     };
     let threads = std::thread::available_parallelism().map_or(1, Into::into).min(total);
-    let mut reports: Vec<_> = std::thread::scope(|scope| {
+    let mut runs: Vec<_> = std::thread::scope(|scope| {
         let running: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
         running.into_iter().flat_map(|thread| thread.join().expect("a simulation does not panic")).collect()
     });
-    reports.sort_by_key(|(at, _)| *at);
-    reports.into_iter().map(|(_, report)| report).collect()
+    runs.sort_by_key(|(at, _)| *at);
+    let mut all = runs.into_iter().map(|(_, ran)| ran);
+    policies.iter().map(|_| all.by_ref().take(repeat).collect()).collect()
 }

@@ -3,16 +3,20 @@
 use super::history::moment;
 use crate::context::Context;
 use crate::exit::Exit;
-use crate::lab::{Line, policies_of};
+use crate::lab::{Line, Outputs, Ran, policies_of, study};
 use crate::show;
+use crate::show::compare::Sample;
 use crate::show::replay::Answer;
 use crate::wrong::Wrong;
 use clap::Args;
+use std::cell::RefCell;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
-use warpyard_core::Time;
+use std::rc::Rc;
+use warpyard_core::{Event, Time};
 use warpyard_policies::{POLICIES, default_policy};
 use warpyard_server::store::Log;
+use warpyard_sim::Watcher;
 use warpyard_sim::replay::{Progress, Recording, Under};
 
 /// Arguments of `replay`.
@@ -30,6 +34,8 @@ pub(crate) struct Replay {
     /// Also the figures of each job (JSON)
     #[arg(long)]
     per_job: bool,
+    #[command(flatten)]
+    outputs: Outputs,
 }
 
 impl Replay {
@@ -37,16 +43,35 @@ impl Replay {
         let policies = self.policy.as_deref().map(policies_of).transpose()?.unwrap_or_default();
         let recording = recording(context, self.log, self.since.as_deref())?;
         let unders = std::iter::once(Under::WhatRan).chain(policies.into_iter().map(Under::Policy));
+        let (per_job, kept) = (self.per_job || self.outputs.wanted(), self.outputs.wanted());
         let mut answer = Answer::of(&recording, recording.recorded(self.per_job));
+        let mut studied = Vec::new();
         let mut line = Line::of_stderr();
         for under in unders {
             let progress = |progress: Progress| {
                 line.say(|| show::replay::progress(&under, progress));
                 ControlFlow::Continue(())
             };
-            answer.add(&under, recording.replay(&under, POLICIES, self.per_job, None, progress)?);
+            let timeline = kept.then(|| recording.timeline().shared());
+            let watch = timeline.clone().map(|timeline| -> Watcher {
+                Box::new(move |event: &Event| timeline.borrow_mut().enter(event))
+            });
+            let mut replayed = recording.replay(&under, POLICIES, per_job, watch, progress)?;
+            if kept {
+                let timeline = timeline.and_then(Rc::into_inner).map(RefCell::into_inner);
+                studied.push((
+                    replayed.report.policy.clone(),
+                    vec![Ran { report: replayed.report.clone(), timeline }],
+                ));
+            }
+            replayed.report.per_job = replayed.report.per_job.filter(|_| self.per_job);
+            answer.add(&under, replayed);
         }
         drop(line);
+        if kept {
+            let title = format!("{} jobs of this server, simulated again", recording.told().jobs);
+            self.outputs.write(&study(title, show::replay::about(&answer), studied, Sample::Everything)?)?;
+        }
         context.answer(&answer, show::replay::text)
     }
 }

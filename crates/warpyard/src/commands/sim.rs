@@ -3,12 +3,17 @@
 use super::faults::Faults;
 use crate::context::Context;
 use crate::exit::Exit;
-use crate::lab::{Bench, Line, Source, cluster, policy};
+use crate::lab::{Bench, Outputs, Source, Tally, Wanted, cluster, policy, study};
 use crate::show;
+use crate::show::compare::Sample;
 use crate::wrong::Wrong;
 use clap::Args;
+use serde_json::json;
+use std::sync::Arc;
 use warpyard_api::quantity::Micros;
-use warpyard_core::Span;
+use warpyard_core::{PolicyChoice, Span};
+use warpyard_server::simulated::{self, Show};
+use warpyard_sim::{Setup, SimReport};
 
 /// Where a simulation takes place and what of.
 #[derive(Debug, Args)]
@@ -41,10 +46,78 @@ pub(crate) struct Simulate {
     #[command(flatten)]
     scene: Scene,
     #[command(flatten)]
+    outputs: Outputs,
+    #[command(flatten)]
+    serve: Serve,
+    #[command(flatten)]
     faults: Faults,
 }
 
+/// Showing a simulation as it runs.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Watching it run")]
+struct Serve {
+    /// Show it in the same pages as the live server, as it runs, until Ctrl-C
+    #[arg(long, conflicts_with_all = ["report", "csv", "plots", "per_job"])]
+    serve: bool,
+    /// How many seconds of it pass in one
+    #[arg(long, value_name = "X", default_value_t = 60.0, requires = "serve")]
+    speed: f64,
+    /// Where the pages are [default: a free port of this machine]
+    #[arg(long, value_name = "ADDRESS", requires = "serve")]
+    listen: Option<String>,
+}
+
+impl Serve {
+    fn run(self, bench: Bench, policy: PolicyChoice, seed: u64, context: &Context) -> anyhow::Result<Exit> {
+        if !(self.speed.is_finite() && self.speed > 0.0) {
+            return Err(Wrong::BadSpeed(self.speed).into());
+        }
+        let workload = bench.workload.clone();
+        let (json, data) = (context.global.json, format!("warpyard-sim-{}", std::process::id()));
+        let show = Show {
+            setup: Setup {
+                workers: bench.workers,
+                policy,
+                start_delay: bench.start_delay,
+                ..Setup::default()
+            },
+            workload: Box::new(move || Box::new(workload.jobs(seed).map(Into::into))),
+            speed: self.speed,
+            listen: self.listen,
+            data: std::env::temp_dir().join(data),
+        };
+        simulated::show(show, |ready| match json {
+            true => println!("{}", json!({"url": ready.url, "login": ready.login, "speed": self.speed})),
+            false => println!(
+                "simulating at {} times the speed\n  open  {}\nCtrl-C ends it",
+                self.speed, ready.login
+            ),
+        })?;
+        Ok(Exit::Fine)
+    }
+}
+
 impl Scene {
+    /// What is simulated, for a page.
+    pub(crate) fn about(&self, repeat: u64) -> Vec<(String, String)> {
+        let seeds = match repeat {
+            1 => self.seed.to_string(),
+            n => format!("{} to {}", self.seed, self.seed.wrapping_add(n - 1)),
+        };
+        let mut about = vec![
+            ("cluster".to_owned(), self.cluster.clone().unwrap_or_default()),
+            ("workload".to_owned(), self.source.told()),
+            ("seed".to_owned(), seeds),
+        ];
+        if self.start_delay.0 > 0 {
+            about.push(("start delay".to_owned(), self.start_delay.to_string()));
+        }
+        let words: Vec<String> = std::env::args().skip(1).collect();
+        about.push(("command".to_owned(), format!("warpyard {}", words.join(" "))));
+        about
+    }
+
     pub(crate) fn bench(&self) -> Result<Bench, Wrong> {
         Ok(Bench {
             workers: cluster(self.cluster.as_deref().expect("an argument that is required"))?,
@@ -63,7 +136,21 @@ impl Simulate {
         let policy = policy(&self.policy)?;
         let bench = self.scene.bench()?;
         bench.check(&policy)?;
-        let report = bench.run(&policy, self.scene.seed, self.per_job, Some(Line::of_stderr()))?;
+        if self.serve.serve {
+            return self.serve.run(bench, policy, self.scene.seed, context);
+        }
+        let wanted =
+            Wanted { per_job: self.per_job || self.outputs.wanted(), timeline: self.outputs.wanted() };
+        let tally = Arc::new(Tally::of(1, bench.workload.len()));
+        let ran = bench.run(&policy, self.scene.seed, wanted, &tally)?;
+        drop(tally);
+        let per_job = ran.report.per_job.clone().filter(|_| self.per_job);
+        let report = SimReport { per_job, ..ran.report.clone() };
+        if self.outputs.wanted() {
+            let title = format!("{} jobs under {policy}", bench.workload.len());
+            let runs = vec![(policy.to_string(), vec![ran])];
+            self.outputs.write(&study(title, self.scene.about(1), runs, Sample::Everything)?)?;
+        }
         context.answer(&report, show::sim::text)
     }
 }

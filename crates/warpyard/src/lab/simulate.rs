@@ -1,17 +1,18 @@
 //! One simulation after another on the same cluster: policies by name, jobs that can never fit refused beforehand, and
 //! how far it is.
 
-use super::{Line, Workload, find, listed};
-use crate::show::{figure, percent, span_secs};
+use super::tally::{Part, Tally};
+use super::{Workload, find, listed};
 use crate::wrong::Wrong;
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Instant;
 use warpyard_core::event::WorkerInfo;
-use warpyard_core::{Event, PolicyChoice, Rejected, Span, What};
+use warpyard_core::{Event, PolicyChoice, Rejected, Span};
 use warpyard_policies::POLICIES;
+use warpyard_sim::report::timeline::Timeline;
 use warpyard_sim::{Arrival, Setup, Sim, SimReport};
-
-/// Events between two looks at whether there is something to say.
-const NOW_AND_THEN: u64 = 4096;
 
 /// What simulations of one kind have in common.
 pub(crate) struct Bench {
@@ -85,44 +86,50 @@ impl Bench {
         Ok(())
     }
 
-    /// Simulates and says what came out. Only `line` hears of it while it runs.
+    /// Simulates and says what came out.
     pub(crate) fn run(
         &self,
         policy: &PolicyChoice,
         seed: u64,
-        per_job: bool,
-        line: Option<Line>,
-    ) -> Result<SimReport, Wrong> {
+        wanted: Wanted,
+        tally: &Arc<Tally>,
+    ) -> Result<Ran, Wrong> {
         let mut sim = self.sim(policy)?;
         sim.feed(self.workload.jobs(seed).map(Into::into));
-        let began = Instant::now();
-        if let Some(line) = line.filter(Line::is_watched) {
-            sim.watch(follow(line, self.workload.len(), began));
+        let timeline = wanted.timeline.then(|| Timeline::of(&self.workers).shared());
+        let part = Rc::new(RefCell::new(Part::default()));
+        if tally.is_watched() || timeline.is_some() {
+            let (tally, part, timeline) = (Arc::clone(tally), Rc::clone(&part), timeline.clone());
+            sim.watch(move |event: &Event| {
+                tally.count(&mut part.borrow_mut(), event);
+                if let Some(timeline) = &timeline {
+                    timeline.borrow_mut().enter(event);
+                }
+            });
         }
+        let began = Instant::now();
         sim.run();
-        Ok(SimReport::of(&sim, seed, began.elapsed().as_secs_f64(), per_job))
+        let report = SimReport::of(&sim, seed, began.elapsed().as_secs_f64(), wanted.per_job);
+        drop(sim);
+        tally.end(&part.borrow());
+        let timeline = timeline.and_then(Rc::into_inner).map(RefCell::into_inner);
+        Ok(Ran { report, timeline })
     }
 }
 
-/// Says how far a simulation is: events, simulated time, speed, and how long it will take for all jobs to have come.
-fn follow(mut line: Line, jobs: u64, began: Instant) -> impl FnMut(&Event) {
-    let (mut events, mut come) = (0u64, 0u64);
-    move |event| {
-        events += 1;
-        come += u64::from(matches!(event.what, What::JobSubmitted { .. }));
-        if events.is_multiple_of(NOW_AND_THEN) {
-            line.say(|| {
-                let took = began.elapsed().as_secs_f64();
-                let done = come as f64 / jobs.max(1) as f64;
-                let left = if done > 0.0 { span_secs(took / done - took) } else { "?".to_owned() };
-                let (at, speed) = (span_secs(event.at.secs()), figure((events as f64 / took).round()));
-                format!(
-                    "{} of jobs, {at} simulated, {events} events, {speed} a second, {left} left",
-                    percent(done)
-                )
-            });
-        }
-    }
+/// What is kept of a simulation beside its figures.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Wanted {
+    /// The figures of each job.
+    pub(crate) per_job: bool,
+    /// Who was where.
+    pub(crate) timeline: bool,
+}
+
+/// What came out of a simulation.
+pub(crate) struct Ran {
+    pub(crate) report: SimReport,
+    pub(crate) timeline: Option<Timeline>,
 }
 
 #[cfg(test)]

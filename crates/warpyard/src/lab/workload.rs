@@ -29,6 +29,15 @@ pub(crate) enum Workload {
 }
 
 impl Source {
+    /// Where they come from, in words.
+    pub(crate) fn told(&self) -> String {
+        match (self.generate, &self.trace) {
+            (Some(jobs), _) => format!("{jobs} jobs made from the seed"),
+            (None, Some(file)) => format!("the trace {file}"),
+            (None, None) => "a trace".to_owned(),
+        }
+    }
+
     /// The jobs.
     pub(crate) fn workload(&self) -> Result<Workload, Wrong> {
         match (self.generate, &self.trace) {

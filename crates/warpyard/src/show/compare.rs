@@ -1,6 +1,6 @@
 //! `compare`: means over several simulations with how sure they are, and policies side by side.
 
-use super::{Align, Screen, Table, percent};
+use super::{Align, Screen, Table, figure, percent};
 use serde::{Serialize, Serializer};
 use serde_json::{Map, Value, json};
 use warpyard_sim::SimReport;
@@ -51,6 +51,17 @@ impl Repeated {
 
     fn number(&self, key: &str) -> f64 {
         self.means.get(key).and_then(Value::as_f64).unwrap_or(f64::NAN)
+    }
+
+    /// A figure with how sure it is, and the number it is.
+    pub(crate) fn cell(&self, key: &str) -> (String, Option<f64>) {
+        let number = self.number(key);
+        let text = match key {
+            "utilisation" => percent(number),
+            _ if key.ends_with("_s") => self.seconds(key),
+            _ => figure(number),
+        };
+        (text, Some(number))
     }
 
     /// Seconds with how sure they are.

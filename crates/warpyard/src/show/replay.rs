@@ -96,6 +96,18 @@ pub(crate) fn text(answer: &Answer, screen: &Screen) -> String {
     out
 }
 
+/// What was replayed, for a page.
+pub(crate) fn about(answer: &Answer) -> Vec<(String, String)> {
+    let lines = told(answer, answer.agreement.missing).into_iter().map(|line| ("history".to_owned(), line));
+    let Agreement { starts, same_place, mean_error_s, max_error_s, .. } = answer.agreement;
+    let agreement = format!(
+        "as it ran, {same_place} of {starts} starts stand where they stood; off by {} s on average, {} s at most",
+        figure(mean_error_s),
+        figure(max_error_s)
+    );
+    lines.chain([("agreement".to_owned(), agreement)]).collect()
+}
+
 fn told(answer: &Answer, missing: u64) -> Vec<String> {
     let Told { jobs, there_before, unfinished, unknown, policy_changes, by_people, of_machines } =
         &answer.told;

@@ -2,6 +2,10 @@
 //! the first start, completion from submission to the end; a job of several tasks starts with its first and ends with
 //! its last.
 
+pub mod page;
+pub mod plot;
+pub mod timeline;
+
 use crate::{Record, Sim};
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use warpyard_core::Time;
@@ -76,10 +80,27 @@ pub struct JobFigures {
     pub attempts: u32,
     /// Running time times devices.
     pub gpu_seconds: f64,
-    #[serde(skip)]
-    wait: Option<f64>,
-    #[serde(skip)]
-    priority: i64,
+    /// From being ready to the first start.
+    pub wait_s: Option<f64>,
+    /// Completion over the job's own time, at least 1; see [`slowdown`].
+    pub slowdown: Option<f64>,
+    /// Larger is more urgent.
+    pub priority: i64,
+}
+
+/// Jobs that take less than this do not count as slowed down by a factor of hundreds for having waited a moment.
+pub const SHORTEST: f64 = 10.0;
+
+/// How much longer a job took than it would have alone: from submission to end over its own time, or over 10 s where that
+/// is longer (the *bounded slowdown* of Feitelson and Rudolph, 1998); at least 1.
+pub fn slowdown(completion: f64, own: f64) -> f64 {
+    (completion / own.max(SHORTEST)).max(1.0)
+}
+
+/// Jain's index of fairness: 1 where all values are equal, 1/n where one has everything.
+pub fn jain(values: &[f64]) -> f64 {
+    let (sum, squares) = values.iter().fold((0.0, 0.0), |(sum, squares), x| (sum + x, squares + x * x));
+    if squares == 0.0 { 1.0 } else { sum * sum / (values.len() as f64 * squares) }
 }
 
 impl Spread {
@@ -132,7 +153,7 @@ impl SimReport {
             jobs: jobs.len() as u64 + rejected,
             finished: jobs.iter().filter(|j| j.outcome == Some(Outcome::Succeeded.word())).count() as u64,
             rejected,
-            wait: Spread::of(jobs.iter().filter_map(|j| j.wait).collect()),
+            wait: Spread::of(jobs.iter().filter_map(|j| j.wait_s).collect()),
             response: Spread::of(jobs.iter().filter_map(|j| Some(j.started_s? - j.submitted_s)).collect()),
             completion: Spread::of(ended().map(|(j, end)| end - j.submitted_s).collect()),
             makespan,
@@ -167,7 +188,12 @@ fn figures(tasks: &[Record]) -> JobFigures {
         outcome: tasks.iter().filter_map(|t| t.outcome).max().filter(|_| over).map(Outcome::word),
         attempts: tasks.iter().map(|t| t.attempts).sum(),
         gpu_seconds: tasks.iter().map(|t| t.gpu_seconds).sum(),
-        wait: first.and_then(|t| Some(t.started?.since(t.ready?).secs())),
+        wait_s: first.and_then(|t| Some(t.started?.since(t.ready?).secs())),
+        slowdown: ended.zip(started).map(|(ended, started)| {
+            // Of several tasks, what runs beside what is the policy's doing too; from first start to end comes closest.
+            let own = if let [one] = tasks { one.ran } else { ended.since(started) };
+            slowdown(ended.since(tasks[0].submitted).secs(), own.secs())
+        }),
         priority: tasks[0].priority,
     }
 }

@@ -1,0 +1,159 @@
+//! A simulation behind the same interface and pages as the live server: the follower is fed with simulated events, and the
+//! process's clock goes as fast as the simulation does. Nothing is kept; jobs come from the workload alone.
+
+use crate::clock::{set_pace, system_now};
+use crate::convert::Defaults;
+use crate::data::DataDir;
+use crate::follower::{Follower, FollowerError};
+use crate::http::App;
+use crate::idempotency::Keys;
+use crate::live::{Live, Stage};
+use crate::pages::Doors;
+use crate::serve::serve;
+use crate::store::{History, Log};
+use crate::up::{Ready, UpError, asked_to_end, build, listen_on};
+use crate::who::Caller;
+use std::cell::RefCell;
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::mpsc;
+use warpyard_core::command::Code;
+use warpyard_core::engine::Answer;
+use warpyard_core::{Cluster, Command, Rejected, Span, Time};
+use warpyard_policies::POLICIES;
+use warpyard_sim::{Arrival, Setup, Sim};
+
+/// How often the simulation is brought up to the clock.
+const EVERY: Duration = Duration::from_millis(40);
+
+/// Makes the jobs to come; moments in them count from the beginning of the simulation.
+pub type Workload = Box<dyn FnOnce() -> Box<dyn Iterator<Item = Arrival>> + Send>;
+
+/// A simulation to show.
+pub struct Show {
+    /// The workers, the policy and how long starts take.
+    pub setup: Setup,
+    /// The jobs to come.
+    pub workload: Workload,
+    /// How many seconds of it pass in one.
+    pub speed: f64,
+    /// Where to listen; a free port of this machine unless said.
+    pub listen: Option<String>,
+    /// Where to keep what pages ask for while it is shown; it is taken away in the end.
+    pub data: PathBuf,
+}
+
+/// Shows a simulation until asked to end. `ready` is called once it answers.
+pub fn show(show: Show, ready: impl FnOnce(&Ready)) -> Result<(), UpError> {
+    let data = DataDir::take(&show.data)?;
+    let began = set_pace(show.speed);
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+    let runtime = runtime.map_err(UpError::Runtime)?;
+    let listener = runtime.block_on(listen_on(show.listen.unwrap_or_else(|| "127.0.0.1:0".into())))?;
+    let address = listener.local_addr().map_err(UpError::Runtime)?;
+    let (url, port) = (format!("http://{address}"), address.port());
+    // The policy is built and refused here, where someone hears of it, before it is built where it is used.
+    let sim = Sim::new(show.setup.clone(), POLICIES).map_err(UpError::Policy)?;
+    let (cluster, gpus) = (sim.cluster().clone(), show.setup.workers.iter().map(|w| w.devices.len()).sum());
+    drop(sim);
+    let (policy, cpus) = (cluster.policy().to_string(), show.setup.workers.iter().map(|w| w.cpus).sum());
+    let follower = follower(cluster, &data)?;
+    let notices = follower.notices();
+    let (stop, stopped) = mpsc::unbounded_channel();
+    let broke = stop.clone();
+    let (setup, workload) = (show.setup, show.workload);
+    let (live, threads) = Live::staged(
+        follower,
+        move || {
+            let _ending_already = broke.send(false);
+        },
+        move |stage| play(&stage, setup, workload, began),
+    );
+    let doors = Doors::new(data.token()?, port);
+    let login = format!("{url}/login?once={}", doors.once(Caller::Owner).map_err(UpError::Runtime)?);
+    let app = Arc::new(App {
+        live: live.clone(),
+        doors,
+        notices,
+        outlooks: Arc::default(),
+        parts: Default::default(),
+        replays: Arc::default(),
+        data: data.path().to_owned(),
+        url: url.clone(),
+        defaults: Defaults { timeout: None, workdir: None },
+        policies: POLICIES,
+        watched: None,
+        keys: Keys::default(),
+        started: system_now(),
+        heard: Default::default(),
+        sharing: None,
+        stop,
+    });
+    data.announce(&url)?;
+    let place = data.path().to_owned();
+    ready(&Ready {
+        url,
+        socket: None,
+        login,
+        data: place.clone(),
+        policy,
+        devices: None,
+        gpus,
+        cpus,
+        replayed: 0,
+        running: 0,
+    });
+    let serving = runtime.spawn(serve(listener, app));
+    runtime.block_on(asked_to_end(stopped, serving));
+    live.stop();
+    let ended = threads.join();
+    drop(data);
+    let _gone_already = std::fs::remove_dir_all(place);
+    runtime.shutdown_background();
+    Ok(ended?)
+}
+
+fn follower(cluster: Cluster, data: &DataDir) -> Result<Follower, UpError> {
+    let path = data.path().join("log.db");
+    let log = Log::open(&path)?;
+    let history = History::open(&data.path().join("history.db")).map_err(FollowerError::from)?;
+    Ok(Follower::new(build(cluster)?, history, &log, path, Span(u64::MAX / 4))?)
+}
+
+/// Plays the engine's part: brings the simulation up to the clock again and again, and tells what happened.
+fn play(stage: &Stage, setup: Setup, workload: Workload, began: Time) {
+    let mut sim = Sim::new(setup, POLICIES).expect("a policy that was built before");
+    let happened = Rc::new(RefCell::new(Vec::new()));
+    let kept = happened.clone();
+    sim.watch(move |event| kept.borrow_mut().push(event.clone()));
+    let later = move |arrival: Arrival| Arrival { at: began + arrival.at.since(Time(0)), ..arrival };
+    sim.feed(workload().map(later));
+    loop {
+        sim.run_until(system_now());
+        let events = happened.take();
+        if !events.is_empty() {
+            stage.publish(events);
+        }
+        let go_on = stage.attend(EVERY, |command| {
+            let answer = obey(&mut sim, command);
+            stage.publish(happened.take());
+            answer
+        });
+        if !go_on {
+            break;
+        }
+    }
+}
+
+/// People may do to it what they may do to the real one, except give it work.
+fn obey(sim: &mut Sim, command: Command) -> Result<Answer, Rejected> {
+    match command {
+        Command::Submit { .. } | Command::Join(_) | Command::Report { .. } | Command::Forget(_) => {
+            let message = "this is a simulation; its jobs and machines are those it was given";
+            Err(Rejected::new(Code::RefusedByPolicy, message))
+        }
+        command => sim.ask(command).map(|()| Answer::default()),
+    }
+}

@@ -1,0 +1,132 @@
+//! What simulations leave behind in files: a page, tables as CSV, and every plot as SVG and PNG.
+
+use super::keep;
+use crate::wrong::Wrong;
+use clap::Args;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use warpyard_sim::report::page::{Studied, Study, file_name};
+use warpyard_sim::report::plot::{Plot, Theme};
+use warpyard_sim::report::timeline::Timeline;
+
+/// Files to write beside the answer.
+#[derive(Debug, Clone, Default, Args)]
+#[command(next_help_heading = "Files")]
+pub(crate) struct Outputs {
+    /// Write a page with distributions, utilisation, fairness and who was on which GPU: one HTML file, nothing else
+    #[arg(long, value_name = "FILE")]
+    report: Option<String>,
+    /// Write the figures of policies, users, jobs and utilisation as CSV files
+    #[arg(long, value_name = "DIR")]
+    csv: Option<PathBuf>,
+    /// Write every plot as SVG and PNG
+    #[arg(long, value_name = "DIR")]
+    plots: Option<PathBuf>,
+}
+
+/// A picture is drawn at this many pixels for each of its units.
+const SCALE: f32 = 2.0;
+
+/// Latin letters, digits and a few signs of DejaVu Sans, so that a picture has its words wherever it is drawn.
+const FONT: &[u8] = include_bytes!("../../assets/DejaVuSans-subset.ttf");
+
+impl Outputs {
+    /// Whether any are.
+    pub(crate) fn wanted(&self) -> bool {
+        self.report.is_some() || self.csv.is_some() || self.plots.is_some()
+    }
+
+    /// Writes them.
+    pub(crate) fn write(&self, study: &Study) -> anyhow::Result<()> {
+        if let Some(file) = &self.report {
+            keep(file, |to| to.write_all(study.html().as_bytes()))?;
+        }
+        if let Some(dir) = &self.csv {
+            make(dir)?;
+            tables(dir, study)?;
+        }
+        if let Some(dir) = &self.plots {
+            make(dir)?;
+            for plot in study.plots(Theme::Picture) {
+                draw(dir, &plot)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn make(dir: &Path) -> Result<(), Wrong> {
+    std::fs::create_dir_all(dir)
+        .map_err(|source| Wrong::UnwritableFile { file: dir.display().to_string(), source })
+}
+
+fn path_of(dir: &Path, name: &str) -> String {
+    dir.join(name).display().to_string()
+}
+
+fn tables(dir: &Path, study: &Study) -> anyhow::Result<()> {
+    keep(&path_of(dir, "policies.csv"), |to| study.summary.csv(to))?;
+    keep(&path_of(dir, "fairness.csv"), |to| study.fairness_table().csv(to))?;
+    if let Some(users) = study.user_table() {
+        keep(&path_of(dir, "users.csv"), |to| users.csv(to))?;
+    }
+    for (number, policy) in (1..).zip(&study.policies) {
+        let name = format!("{number}-{}", file_name(&policy.name));
+        keep(&path_of(dir, &format!("jobs-{name}.csv")), |to| jobs(policy, to))?;
+        if let Some(timeline) = &policy.timeline {
+            keep(&path_of(dir, &format!("utilisation-{name}.csv")), |to| utilisation(timeline, to))?;
+        }
+    }
+    Ok(())
+}
+
+fn jobs(policy: &Studied, to: &mut dyn std::io::Write) -> std::io::Result<()> {
+    writeln!(to, "job,submitted_s,started_s,ended_s,wait_s,slowdown,gpu_seconds,attempts,priority,outcome")?;
+    let maybe = |value: Option<f64>| value.map_or_else(String::new, |value| value.to_string());
+    for job in &policy.jobs {
+        writeln!(
+            to,
+            "{},{},{},{},{},{},{},{},{},{}",
+            job.job,
+            job.submitted_s,
+            maybe(job.started_s),
+            maybe(job.ended_s),
+            maybe(job.wait_s),
+            maybe(job.slowdown),
+            job.gpu_seconds,
+            job.attempts,
+            job.priority,
+            job.outcome.unwrap_or("")
+        )?;
+    }
+    Ok(())
+}
+
+fn utilisation(timeline: &Timeline, to: &mut dyn std::io::Write) -> std::io::Result<()> {
+    const PARTS: usize = 1000;
+    writeln!(to, "from_s,utilisation")?;
+    let Some((from, until)) = timeline.span() else { return Ok(()) };
+    let part = until.since(from).secs() / PARTS as f64;
+    for (at, share) in timeline.utilisation(from, until, PARTS).into_iter().enumerate() {
+        writeln!(to, "{},{share}", from.secs() + at as f64 * part)?;
+    }
+    Ok(())
+}
+
+/// A plot as it is, and as pixels.
+fn draw(dir: &Path, plot: &Plot) -> anyhow::Result<()> {
+    use resvg::{tiny_skia, usvg};
+    keep(&path_of(dir, &format!("{}.svg", plot.name)), |to| to.write_all(plot.svg.as_bytes()))?;
+    let mut options = usvg::Options { font_family: "DejaVu Sans".into(), ..usvg::Options::default() };
+    let fonts = Arc::make_mut(&mut options.fontdb);
+    fonts.load_font_data(FONT.to_vec());
+    fonts.set_sans_serif_family("DejaVu Sans");
+    let tree = usvg::Tree::from_str(&plot.svg, &options)?;
+    let size = tree.size();
+    let (width, height) = ((size.width() * SCALE).ceil() as u32, (size.height() * SCALE).ceil() as u32);
+    let mut pixels =
+        tiny_skia::Pixmap::new(width, height).ok_or_else(|| Wrong::EmptyPlot(plot.name.clone()))?;
+    resvg::render(&tree, tiny_skia::Transform::from_scale(SCALE, SCALE), &mut pixels.as_mut());
+    let png = pixels.encode_png()?;
+    keep(&path_of(dir, &format!("{}.png", plot.name)), |to| to.write_all(&png))
+}

@@ -1,0 +1,69 @@
+//! Simulations put together into a study for the page.
+
+use super::Ran;
+use crate::show::compare::{Repeated, Sample};
+use warpyard_sim::SimReport;
+use warpyard_sim::report::page::{Studied, Study, Table};
+
+/// Columns of the summary: heading, figure, and what it means.
+const COLUMNS: [(&str, &str, &str); 13] = [
+    ("jobs", "jobs", "jobs submitted"),
+    ("finished", "finished", "jobs all of whose tasks succeeded"),
+    ("mean wait", "average_wait_s", "from being ready to the first start, in seconds"),
+    ("mean response", "average_response_s", "from submission to the first start, in seconds"),
+    ("mean completion", "average_completion_s", "from submission to the end, in seconds"),
+    ("median completion", "p50_completion_s", "half of the jobs are not above it"),
+    ("95 % completion", "p95_completion_s", "95 in 100 jobs are not above it"),
+    ("longest wait", "max_wait_s", "in seconds"),
+    ("makespan", "makespan_s", "from the first submission to the last end, in seconds"),
+    ("utilisation", "utilisation", "running time of GPUs over the time they were there until the last end"),
+    (
+        "weighted turnaround",
+        "weighted_turnaround_s",
+        "sum of (priority − lowest priority) × completion, in seconds",
+    ),
+    ("pauses", "preemptions", "how often something was made to stand still"),
+    ("restarts", "restarts", "how often something was begun again"),
+];
+
+/// A study of what ran under each policy, the simulations of one policy together. Of each policy the first must have been
+/// watched for the page to show who was where.
+pub(crate) fn study(
+    title: String,
+    about: Vec<(String, String)>,
+    policies: Vec<(String, Vec<Ran>)>,
+    sample: Sample,
+) -> Result<Study, serde_json::Error> {
+    let mut summary = Table {
+        how: match sample {
+            Sample::Everything => "Times in seconds, of one simulation each.".to_owned(),
+            Sample::Seeds => {
+                let runs = policies.first().map_or(0, |(_, runs)| runs.len());
+                format!(
+                    "Times in seconds; means over {runs} simulations from as many seeds, the same for every policy, with Student's 95 % interval of the mean where there are several."
+                )
+            }
+        },
+        headings: vec![("policy".to_owned(), "how tasks were ordered and placed".to_owned())],
+        rows: Vec::new(),
+    };
+    summary.headings.extend(COLUMNS.map(|(heading, _, means)| (heading.to_owned(), means.to_owned())));
+    let mut studied = Vec::new();
+    for (name, runs) in policies {
+        let (mut jobs, mut timeline, mut first, mut reports) = (Vec::new(), None, 0, Vec::new());
+        for (at, Ran { report, timeline: watched }) in runs.into_iter().enumerate() {
+            let SimReport { per_job, .. } = &report;
+            let own = per_job.clone().unwrap_or_default();
+            if at == 0 {
+                (first, timeline) = (own.len(), watched);
+            }
+            jobs.extend(own);
+            reports.push(SimReport { per_job: None, ..report });
+        }
+        let repeated = Repeated::of(&reports, sample)?;
+        let cells = COLUMNS.map(|(_, key, _)| repeated.cell(key));
+        summary.rows.push([(name.clone(), None)].into_iter().chain(cells).collect());
+        studied.push(Studied { name, jobs, first, timeline });
+    }
+    Ok(Study { title, about, summary, policies: studied })
+}
