@@ -43,12 +43,19 @@ const busy = (part) => {
   const focused = document.activeElement;
   return part.contains(focused) && focused.matches("input:not([type=checkbox]), textarea, select");
 };
+// A part that was not there before goes behind the one it stands behind.
+const putIn = (part) => {
+  let before = part.previousElementSibling;
+  while (before && !before.dataset.live) before = before.previousElementSibling;
+  const here = before && document.querySelector(`[data-live="${before.dataset.live}"]`);
+  if (here) here.after(document.importNode(part, true)); else main().prepend(document.importNode(part, true));
+};
 const swap = (fresh) => {
   const focused = document.activeElement;
   const mark = focused && focused.getAttribute && (focused.getAttribute("href") || focused.dataset.focus || focused.value);
   for (const part of fresh.querySelectorAll("[data-live]")) {
     const old = document.querySelector(`[data-live="${part.dataset.live}"]`);
-    if (!old) return location.reload();
+    if (!old) { putIn(part); continue; }
     if (part.dataset.key !== undefined && part.dataset.key === old.dataset.key) continue;
     if (busy(old)) continue;
     const scrolled = [...old.querySelectorAll(".scroll")].map((box) => box.scrollLeft);

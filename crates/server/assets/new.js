@@ -43,6 +43,7 @@ const read = (name, schema, text) => {
   if (name === "env") return Object.fromEntries(text.split("\n").filter((l) => l.trim()).map((l) => [l.split("=")[0].trim(), l.slice(l.indexOf("=") + 1)]));
   if (name === "command" && text.trim().startsWith("[")) { try { return JSON.parse(text); } catch { return text; } }
   if (LISTS.includes(name)) return text.split(",").map((t) => t.trim()).filter(Boolean).map((t) => (/^\d+$/.test(t) && name !== "gpu_type" ? Number(t) : t));
+  if (name === "cpus" && isFinite(Number(text))) return Number(text);
   if (types(schema).includes("integer")) return /^-?\d+$/.test(text.trim()) ? Number(text) : text.trim();
   return text;
 };
@@ -258,11 +259,12 @@ const preview = async () => {
     wrongAt(p.warnings || []);
     button.disabled = false;
     const rows = p.alternatives.map((a) => el("tr", {}, el("th", { scope: "row" }, el("code", {}, a.change)), el("td", {}, place(a)), el("td", { class: "n" }, a.starts_now ? "now" : when(a.expected_start))));
-    box.replaceChildren(
+    const parts = [
       el("p", { class: "big" }, el("span", { class: `badge ${p.starts_now ? "succeeded" : "ready"}` }, el("span", { "aria-hidden": "true" }, p.starts_now ? "▶" : "◔"), ` ${place(p)}`)),
       p.starts_now ? null : el("p", {}, el("span", { class: "quiet" }, "expected start "), el("b", {}, when(p.expected_start))),
       p.starts_now ? null : el("p", { class: "quiet" }, p.why.join("; ")),
-      rows.length ? el("table", { class: "line tight" }, el("thead", {}, el("tr", {}, el("th", { scope: "col" }, "if it asked for less"), el("th", { scope: "col" }, "place"), el("th", { scope: "col", class: "n" }, "start"))), el("tbody", {}, ...rows)) : "");
+      rows.length ? el("table", { class: "line tight" }, el("thead", {}, el("tr", {}, el("th", { scope: "col" }, "if it asked for less"), el("th", { scope: "col" }, "place"), el("th", { scope: "col", class: "n" }, "start"))), el("tbody", {}, ...rows)) : null];
+    box.replaceChildren(...parts.filter(Boolean));
   } catch (error) {
     if (mine !== asked) return;
     box.removeAttribute("aria-busy");

@@ -9,8 +9,8 @@ use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 
-/// How many policies beside the one in force are chosen to begin with.
-const CHOSEN: usize = 4;
+/// The policies that are chosen to begin with: the plain ones that differ most.
+const CHOSEN: [&str; 4] = ["backfill", "fifo", "sjf", "short-first"];
 
 #[derive(Template)]
 #[template(path = "what_if.html")]
@@ -26,7 +26,13 @@ pub(super) async fn page(State(app): Shared, headers: HeaderMap) -> Result<Respo
     let page = app.live.read(move |f| {
         let all = views::policies(f.cluster(), defs);
         WhatIf {
-            policies: all.into_iter().enumerate().map(|(i, p)| (p.name, p.summary, i < CHOSEN)).collect(),
+            policies: all
+                .into_iter()
+                .map(|p| {
+                    let on = CHOSEN.contains(&&*p.name);
+                    (p.name, p.summary, on)
+                })
+                .collect(),
             spans: [
                 ("1h", "1 hour"),
                 ("24h", "24 hours"),

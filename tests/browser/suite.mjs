@@ -1,0 +1,305 @@
+// The pages in a real browser: a server with fake GPUs, a person who submits, watches and changes things. Each story
+// stands alone but for the server they share. `node suite.mjs WARPYARD [PICTURES]`; with a folder for pictures it leaves
+// one of each page there.
+import { spawn } from "node:child_process";
+import { mkdtempSync, mkdirSync, rmSync } from "node:fs";
+import { createRequire } from "node:module";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import assert from "node:assert/strict";
+
+const [, , warpyard, pictures] = process.argv;
+if (!warpyard) { console.error("usage: node suite.mjs WARPYARD [PICTURES]"); process.exit(2); }
+const { chromium } = createRequire(join(process.env.WARPYARD_BROWSER ?? ".", "x.js"))("playwright-core");
+const PATIENCE = 20_000;
+
+const data = mkdtempSync(join(tmpdir(), "warpyard-browser-"));
+let server;
+const up = (address) => new Promise((ready, failed) => {
+  const args = ["up", "--demo", "--json", "--data", data, "--listen", address ?? "127.0.0.1:0", "--cpus", "8"];
+  server = spawn(warpyard, args, { stdio: ["ignore", "pipe", "inherit"], env: { ...process.env, USER: "ann" } });
+  let said = "";
+  server.stdout.on("data", (chunk) => { said += chunk; if (said.includes("\n")) ready(JSON.parse(said)); });
+  server.on("exit", (code) => failed(new Error(`the server ended with ${code}`)));
+});
+const down = () => new Promise((ended) => { server.removeAllListeners("exit"); server.on("exit", ended); server.kill("SIGTERM"); });
+
+const { url, login } = await up();
+const browser = await chromium.launch({ executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium", args: ["--no-sandbox"] });
+const context = await browser.newContext({ viewport: { width: 1440, height: 900 } });
+context.setDefaultTimeout(PATIENCE);
+const wrong = [];
+const opened = async (from = context) => {
+  const page = await from.newPage();
+  page.on("pageerror", (error) => wrong.push(`${page.url()}: ${error.message}`));
+  page.on("console", (message) => {
+    if (message.type() === "error" && !/status of 4|ERR_CONNECTION|ERR_INCOMPLETE|ERR_EMPTY/.test(message.text())) wrong.push(`${page.url()}: ${message.text()}`);
+  });
+  page.on("request", (request) => { if (!request.url().startsWith(url)) wrong.push(`asked elsewhere: ${request.url()}`); });
+  return page;
+};
+const page = await opened();
+const token = (await import("node:fs")).readFileSync(join(data, "token"), "utf8").trim();
+const api = async (method, path, body) => {
+  const answer = await fetch(url + path, { method, headers: { authorization: `Bearer ${token}`, "content-type": "application/json" }, body: body && JSON.stringify(body) });
+  assert.ok(answer.ok, `${method} ${path}: ${answer.status} ${await answer.clone().text()}`);
+  return answer.json();
+};
+const submit = async (doc, user = "ann") => (await api("POST", "/v1/jobs", { doc, user, workdir: "/", env: { PATH: "/usr/local/bin:/usr/bin:/bin" } })).job;
+const picture = async (name, of = page) => { if (pictures) { mkdirSync(pictures, { recursive: true }); await of.screenshot({ path: join(pictures, `${name}.png`), fullPage: true, animations: "disabled" }); } };
+const until = async (what, seen) => {
+  const end = Date.now() + PATIENCE;
+  while (Date.now() < end) { if (await seen()) return; await page.waitForTimeout(40); }
+  assert.fail(`waited too long for ${what}`);
+};
+
+const stories = {
+  async "the link lets one person in"() {
+    await page.goto(login);
+    await page.waitForURL(`${url}/`);
+    const stranger = await opened(await browser.newContext());
+    const answer = await stranger.goto(`${url}/queue`);
+    assert.equal(answer.status(), 401);
+    assert.equal((await stranger.goto(login)).status(), 403, "the link was used");
+    await stranger.context().close();
+    await page.getByText("connected", { exact: true }).waitFor();
+  },
+  async "every GPU is a tile and the line stands beneath"() {
+    await page.goto(url);
+    assert.equal(await page.locator(".tiles .tile.busy, .tiles .tile.free, .tiles .tile.foreign").count(), 7, "six GPUs and a worker");
+    await page.locator("[data-live=tiles] .who li").nth(3).waitFor();
+    await page.locator("[data-live=line] tbody tr").first().waitFor();
+    await page.locator("[data-live=line] td[data-label=starts] time").first().waitFor();
+    await picture("now");
+  },
+  async "a job is written in the form, previewed, submitted and watched"() {
+    await page.goto(`${url}/new`);
+    await page.locator(".task").first().waitFor();
+    await page.fill("#f-name", "from-the-form");
+    await page.fill("[data-path='tasks[0].name']", "prepare");
+    await page.fill("[data-path='tasks[0].command']", "echo prepared; sleep 1");
+    await page.fill("[data-path='tasks[0].cpus']", "0.5");
+    await page.click("#add-task");
+    await page.fill("[data-path='tasks[1].name']", "fit");
+    await page.fill("[data-path='tasks[1].command']", "for i in 1 2 3 4 5 6; do echo step $i; sleep 0.5; done");
+    await page.fill("[data-path='tasks[1].cpus']", "0.5");
+    await page.fill("[data-path='tasks[1].gpus']", "99");
+    const said = page.locator(".f-gpus .wrong-word:visible");
+    await said.waitFor();
+    assert.match(await said.textContent(), /99 GPUs/);
+    assert.ok(await page.locator("#submit").isDisabled(), "what is wrong is not submitted");
+    await page.fill("[data-path='tasks[1].gpus']", "");
+    await page.locator("#preview .badge").getByText("starts at once").waitFor();
+    assert.doesNotMatch(await page.textContent("#preview"), /null|undefined/);
+    assert.equal(await page.locator("#new-graph .edge").count(), 1, "the dependency is drawn");
+    assert.match(await page.locator("#toml").inputValue(), /after = \["prepare"\]/);
+    await picture("new");
+    await page.fill("#toml", (await page.locator("#toml").inputValue()).replace("from-the-form", "from-the-toml"));
+    await until("the form to follow the TOML", async () => (await page.inputValue("#f-name")) === "from-the-toml");
+    await until("a preview", () => page.locator("#submit").isEnabled());
+    await page.click("#submit");
+    await page.waitForURL(/\/jobs\/\d+$/);
+    const state = (task) => page.locator(".graph .node", { hasText: task }).getAttribute("class");
+    await until("prepare to succeed and fit to run", async () => (await state("prepare")).includes("succeeded") && (await state("fit")).includes("running"));
+    await page.locator("#log", { hasText: "step 2" }).waitFor();
+    await page.fill("#log-search", "step");
+    await until("matches", async () => /found|of/.test(await page.textContent("#log-count")));
+    await page.locator(".badge.big.succeeded").waitFor();
+    assert.match(await state("fit"), /succeeded/);
+  },
+  async "a job is held, released, made urgent and cancelled, and each can be taken back"() {
+    const job = await submit({ name: "changed", gpus: 6, command: "sleep 60", timeout: "5m" });
+    await page.goto(`${url}/jobs/${job}`);
+    await page.click("[data-act=hold]");
+    await page.locator("[data-act=release]").waitFor();
+    await page.locator(".toast button", { hasText: "Undo" }).click();
+    await page.locator("[data-act=hold]").waitFor();
+    await page.fill("input[name=priority]", "7");
+    await page.locator("form[data-form=priority] button").click();
+    await until("the priority", async () => (await page.locator(".job-head .facts").textContent()).includes("priority7"));
+    await page.click("[data-act=cancel]");
+    await page.locator("dialog[open] [value=no]").click();
+    assert.equal(await page.locator(".badge.big.cancelled").count(), 0, "a question unanswered changes nothing");
+    await page.click("[data-act=cancel]");
+    await page.locator("dialog[open] [value=yes]").click();
+    await page.locator(".badge.big.cancelled").waitFor();
+  },
+  async "what failed says so and is run again"() {
+    const job = await submit({ name: "fails", cpus: 0.1, command: "echo about to fail; exit 3", timeout: "1m" });
+    await page.goto(`${url}/jobs/${job}`);
+    await page.getByText("exited with code 3").first().waitFor();
+    await page.locator("#log", { hasText: "about to fail" }).waitFor();
+    await picture("job-failed");
+    await page.click("[data-act=retry]");
+    await page.locator("table.attempts tbody tr").nth(1).waitFor();
+  },
+  async "several rows are found, selected and cancelled together"() {
+    for (let i = 0; i < 3; i += 1) await submit({ name: `batch-${i}`, gpus: 6, command: "sleep 60", timeout: "9m" }, "carl");
+    await page.goto(`${url}/queue`);
+    await picture("queue");
+    await page.fill("input[type=search]", "batch-");
+    await until("three rows", async () => (await page.locator("tbody tr").count()) === 3);
+    assert.match(page.url(), /q=batch-/, "the address says what is shown");
+    await page.check("#pick-all");
+    await page.locator("#bulk [data-act=cancel]").click();
+    await page.locator("dialog[open] [value=yes]").click();
+    await page.getByText("Nothing that is not over fits this filter.").waitFor();
+    await page.goto(`${url}/finished?state=cancelled`);
+    await page.locator("tbody tr", { hasText: "batch-0" }).waitFor();
+    await picture("finished");
+  },
+  async "a graph is drawn with its states"() {
+    await page.goto(`${url}/jobs/3`);
+    await page.locator(".graph .node").nth(2).waitFor();
+    await picture("job");
+  },
+  async "another policy is tried, put in force and taken back"() {
+    for (const [name, timeout] of [["long", "2h"], ["short", "2m"]]) await submit({ name, gpus: 6, command: "sleep 50", timeout });
+    await page.goto(`${url}/policies`);
+    await page.locator("form[data-policy=short-first] [data-preview]").click();
+    await page.locator("#order tbody tr", { hasText: "short" }).first().waitFor();
+    const order = await page.locator("#order tbody th b").allTextContents();
+    assert.ok(order.indexOf("short") < order.indexOf("long"), order.join());
+    assert.match(await page.textContent("#h-force"), /backfill/, "a preview changes nothing");
+    await page.locator("form[data-policy=short-first] button", { hasText: "Put in force" }).click();
+    await page.locator("#h-force", { hasText: "short-first" }).waitFor();
+    await page.locator("code", { hasText: "P = 1e9·0 − 1·120 − 1·" }).waitFor();
+    await page.locator("form[data-policy=short-first] [data-preview]").click();
+    await page.locator("#order tbody tr").first().waitFor();
+    await picture("policies");
+    await page.locator(".toast button", { hasText: "Undo" }).click();
+    await page.locator("#h-force", { hasText: "backfill" }).waitFor();
+  },
+  async "the cluster is drawn over time and a worker is drained"() {
+    await page.goto(`${url}/cluster`);
+    await page.locator(".chart").first().waitFor();
+    await until("enough samples for a line", async () => ((await page.locator(".chart path.l0").first().getAttribute("d")) ?? "").includes("L"));
+    const plot = page.locator(".plot svg").first();
+    await plot.hover();
+    await page.locator(".chart.read").waitFor();
+    await page.mouse.move(5, 5);
+    await picture("cluster");
+    await page.click("[data-act=drain]");
+    await page.locator("[data-act=undrain]").click();
+    await page.locator("[data-act=drain]").waitFor();
+  },
+  async "the past is replayed under other policies"() {
+    await page.goto(`${url}/what-if`);
+    await page.selectOption("[name=back]", "1h");
+    await page.getByRole("button", { name: "Replay" }).click();
+    await page.locator("#replay-charts .bars").nth(5).waitFor();
+    await until("the end of the replay", () => page.locator("#replay-progress").isHidden());
+    assert.match(await page.textContent("#replay-trust"), /start at the same place/);
+    assert.equal(await page.locator("#replay-charts li").first().locator("tbody tr").count(), 6, "recorded, simulated, four policies");
+    await picture("what-if");
+  },
+  async "what people wrote is shown and not obeyed"() {
+    const nasty = "<img src=x onerror=alert(1)>\"'</script><script>alert(2)</script>";
+    const job = await submit({ name: nasty, cpus: 0.1, command: "printf '<script>alert(3)</script>\\033[31mred \\342\\200\\256rtl\\n'; sleep 1", timeout: "1m", env: { API_TOKEN: "hunter2" } });
+    let alerted = false;
+    page.once("dialog", (dialog) => { alerted = true; dialog.dismiss(); });
+    for (const path of ["/", "/queue", `/jobs/${job}`, "/finished"]) {
+      await page.goto(url + path);
+      await page.waitForTimeout(150);
+      assert.equal(await page.locator("img[src=x]").count(), 0, path);
+    }
+    await page.goto(`${url}/jobs/${job}`);
+    await page.locator("#log", { hasText: "<script>alert(3)</script>\\u{1b}[31mred \\u{202e}rtl" }).waitFor();
+    assert.ok(!(await page.content()).includes("hunter2"), "a secret of the environment is hidden");
+    assert.equal(alerted, false);
+    for (const name of ["a\u0007b", "a\u202eb", "x".repeat(1 << 20)]) {
+      const answer = await fetch(`${url}/v1/jobs`, { method: "POST", headers: { authorization: `Bearer ${token}`, "content-type": "application/json" }, body: JSON.stringify({ doc: { name, command: "true" } }) });
+      assert.equal(answer.status, 422, "a name that cannot be shown is refused");
+    }
+  },
+  async "the tabs of a browser share one stream"() {
+    const other = await opened(), streams = { here: 0 };
+    other.on("request", (request) => { if (request.url().includes("/v1/events")) streams.here += 1; });
+    await page.goto(`${url}/queue`);
+    await page.locator("#link[data-state=on]").waitFor();
+    await other.goto(`${url}/queue`);
+    await other.locator("#link[data-state=on]").waitFor();
+    const job = await submit({ name: "seen-in-both", gpus: 6, command: "sleep 50", timeout: "4m" });
+    for (const tab of [page, other]) await tab.locator("tbody tr", { hasText: "seen-in-both" }).waitFor();
+    assert.equal(streams.here, 0, "the second tab opened no stream of its own");
+    await page.goto("about:blank");
+    await other.bringToFront();
+    await until("the second tab to take over", () => streams.here > 0);
+    await api("POST", `/v1/jobs/${job}/cancel`);
+    await other.locator("tbody tr", { hasText: "seen-in-both" }).waitFor({ state: "detached" });
+    await other.close();
+    await page.goto(`${url}/queue`);
+  },
+  async "a keyboard is enough"() {
+    await page.goto(`${url}/queue`);
+    await page.locator("tbody tr").first().waitFor();
+    await page.keyboard.press("Tab");
+    assert.equal(await page.evaluate(() => document.activeElement.className), "skip", "the first stop leads to the content");
+    await page.keyboard.press("j");
+    await page.keyboard.press("x");
+    assert.match(await page.textContent("#bulk-count"), /1 job selected/);
+    await page.keyboard.press("/");
+    assert.equal(await page.evaluate(() => document.activeElement.type), "search");
+    await page.keyboard.type("nobody-has-this-name");
+    await page.getByText("Nothing that is not over fits this filter.").waitFor();
+    const outline = await page.evaluate(() => getComputedStyle(document.activeElement).outlineStyle);
+    assert.notEqual(outline, "none", "what has the focus shows it");
+  },
+  async "a phone is wide enough"() {
+    const phone = await browser.newContext({ viewport: { width: 390, height: 844 }, storageState: await context.storageState() });
+    const small = await opened(phone);
+    for (const [name, path] of [["now", "/"], ["queue", "/queue"], ["finished", "/finished"], ["job", "/jobs/3"], ["new", "/new"], ["cluster", "/cluster"], ["policies", "/policies"], ["what-if", "/what-if"], ["docs", "/docs"]]) {
+      await small.goto(url + path);
+      await small.locator("h1").waitFor();
+      const over = await small.evaluate(() => document.documentElement.scrollWidth - innerWidth);
+      assert.ok(over <= 0, `${path} is ${over} px too wide`);
+      await picture(`${name}-phone`, small);
+    }
+    await phone.close();
+  },
+  async "it is dark where that is asked for"() {
+    const night = await browser.newContext({ viewport: { width: 1440, height: 900 }, colorScheme: "dark", storageState: await context.storageState() });
+    const dark = await opened(night);
+    for (const [name, path] of [["now", "/"], ["queue", "/queue"], ["job", "/jobs/3"], ["new", "/new"], ["cluster", "/cluster"], ["policies", "/policies"], ["what-if", "/what-if"]]) {
+      await dark.goto(url + path);
+      await dark.locator("h1").waitFor();
+      const [back, ink] = await dark.evaluate(() => [getComputedStyle(document.body).backgroundColor, getComputedStyle(document.body).color]);
+      const light = (rgb) => rgb.match(/\d+/g).slice(0, 3).reduce((sum, n) => sum + Number(n), 0);
+      assert.ok(light(back) < 150 && light(ink) > 500, `${path}: ${ink} on ${back}`);
+      await picture(`${name}-dark`, dark);
+    }
+    await night.close();
+  },
+  async "a connection that is lost is said to be, and comes back"() {
+    await page.goto(url);
+    await page.locator("#link[data-state=on]").waitFor();
+    await down();
+    await page.locator("#link[data-state=off]").waitFor();
+    await page.getByText("not connected, trying again").waitFor();
+    const again = await up(new URL(url).host);
+    // Sessions live in memory: whoever comes back is asked to log in again, and is shown where.
+    await page.getByRole("heading", { name: "Log in" }).waitFor();
+    await page.goto(again.login);
+    await page.waitForURL(`${url}/`);
+    await page.locator("#link[data-state=on]").waitFor();
+  },
+};
+
+let failed = 0;
+for (const [name, story] of Object.entries(stories)) {
+  const began = Date.now();
+  try {
+    await story();
+    console.log(`ok    ${name} (${((Date.now() - began) / 1000).toFixed(1)} s)`);
+  } catch (error) {
+    failed += 1;
+    console.log(`WRONG ${name}\n${error.stack}`);
+    await page.screenshot({ path: join(tmpdir(), "warpyard-browser-wrong.png") }).catch(() => {});
+  }
+}
+if (wrong.length) { failed += 1; console.log(`WRONG something went wrong in a page\n${[...new Set(wrong)].join("\n")}`); }
+await browser.close();
+await new Promise((ended) => { server.removeAllListeners("exit"); server.on("exit", ended); void api("POST", "/v1/shutdown", { kill_tasks: true }).catch(() => {}); });
+rmSync(data, { recursive: true, force: true });
+console.log(failed ? `${failed} went wrong` : "all as it should be");
+process.exit(failed ? 1 : 0);
