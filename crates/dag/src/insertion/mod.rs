@@ -41,29 +41,6 @@ impl Arrival {
     }
 }
 
-/// So many tasks ahead it is looked up when a task is ready, and what placing it will read is asked for.
-const AHEAD: usize = 8;
-
-/// What is known of a task that is about to be placed: when it is ready and where it will likely be looked for.
-#[derive(Clone, Copy)]
-struct Soon {
-    arrival: Arrival,
-    likely: [(u32, f64); 3],
-}
-
-impl Soon {
-    const UNKNOWN: Self = Self { arrival: Arrival::UNKNOWN, likely: [(0, f64::INFINITY); 3] };
-
-    #[inline]
-    fn ask_for_slots(&self, lanes: &[Timeline]) {
-        if self.arrival.is_known() {
-            for (machine, end) in self.likely {
-                lanes[machine as usize].ask_for_slots(end);
-            }
-        }
-    }
-}
-
 /// A task that has no place yet ends at no time.
 const NOWHERE: Slot = Slot { machine: 0, start: 0.0, finish: f64::INFINITY };
 
@@ -130,7 +107,7 @@ impl<'a> Inserter<'a> {
         Self {
             instance,
             cheapest,
-            lanes: vec![Timeline::new(instance.mean_cost_about(2.0)); p],
+            lanes: vec![Timeline::default(); p],
             busy: None,
             crowd: Crowd::default(),
             slots: vec![NOWHERE; instance.tasks()],
@@ -155,19 +132,19 @@ impl<'a> Inserter<'a> {
     }
 
     fn place_each(&mut self, order: &[u32], lean: Option<&Lean<'_>>) {
-        let mut soon = [Soon::UNKNOWN; AHEAD];
+        /// So many tasks ahead it is looked up when a task is ready, and what placing it will read is asked for.
+        const AHEAD: usize = 8;
+        let mut soon = [Arrival::UNKNOWN; AHEAD];
         for (at, &task) in order.iter().enumerate() {
-            self.ask_for_predecessors(order, at + AHEAD);
-            let next = soon[at % AHEAD];
+            let arrival = soon[at % AHEAD];
             if let Some(&later) = order.get(at + AHEAD) {
                 soon[at % AHEAD] = self.foresee(later as usize);
             }
-            soon[(at + AHEAD / 2) % AHEAD].ask_for_slots(&self.lanes);
             if !self.looks_at_cheapest() {
                 self.place_anywhere(task as usize, lean, Place::NONE);
                 continue;
             }
-            let arrival = if next.arrival.is_known() { next.arrival } else { self.arrival(task as usize) };
+            let arrival = if arrival.is_known() { arrival } else { self.arrival(task as usize) };
             self.place_cheaply(task as usize, arrival, lean);
         }
     }
@@ -224,50 +201,20 @@ impl<'a> Inserter<'a> {
         self.lanes[machine].fit(ready, cost, f64::INFINITY).map_or(f64::INFINITY, |(start, _)| start + cost)
     }
 
-    /// Asks for what tells when the tasks after `at` are ready, in the order in which one thing leads to the next.
-    #[inline]
-    fn ask_for_predecessors(&self, order: &[u32], at: usize) {
-        if let Some(&task) = order.get(at + 24) {
-            self.instance.predecessors.foresee(task as usize);
-        }
-        if let Some(&task) = order.get(at + 16) {
-            prefetch(self.instance.predecessors(task as usize));
-        }
-        if let Some(&task) = order.get(at + 8) {
-            prefetch(std::slice::from_ref(self.cheapest.keys(task as usize)));
-            for &(before, _) in self.instance.predecessors(task as usize) {
-                prefetch(std::slice::from_ref(&self.slots[before as usize].finish));
-            }
-        }
-    }
-
     /// Asks for what placing `task` will read. Says when it is ready if that is certain by now.
     #[inline]
-    fn foresee(&self, task: usize) -> Soon {
+    fn foresee(&self, task: usize) -> Arrival {
         let costs = self.instance.costs(task);
         if !self.looks_at_cheapest() {
             prefetch(costs);
-            return Soon::UNKNOWN;
+            return Arrival::UNKNOWN;
         }
+        prefetch(std::slice::from_ref(self.cheapest.keys(task)));
         let arrival = self.arrival(task);
-        if !arrival.is_known() {
-            return Soon::UNKNOWN;
-        }
         if let Some(cost) = costs.get(arrival.on) {
             prefetch(std::slice::from_ref(cost));
         }
-        let mut keys = *self.cheapest.keys(task);
-        let likely = std::array::from_fn(|_| {
-            let (machine, cost) = self.cheapest.read(keys.least());
-            if machine >= self.lanes.len() {
-                return (0, 0.0);
-            }
-            keys.pass(machine);
-            let end = arrival.elsewhere + cost;
-            self.lanes[machine].ask_for_ticks(end);
-            (machine as u32, end)
-        });
-        Soon { arrival, likely }
+        arrival
     }
 
     #[inline]

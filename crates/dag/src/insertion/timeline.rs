@@ -2,22 +2,15 @@
 
 /// What a machine is busy with: start and finish, in order of time. Slots of no length are kept: a task of no length
 /// may stand between two that touch.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Timeline {
     busy: Vec<(f64, f64)>,
-    /// How many slots start before each tick: where to look, without searching.
-    before: Vec<u32>,
-    ticks_per_time: f64,
 }
 
+/// New tasks mostly go among the last so many.
+const RECENT: usize = 4;
+
 impl Timeline {
-    /// Far-off times must not cost memory: what starts after so many ticks is searched for.
-    const MOST_TICKS: usize = 1 << 16;
-
-    pub(super) fn new(tick: f64) -> Self {
-        Self { busy: Vec::new(), before: Vec::new(), ticks_per_time: 1.0 / tick }
-    }
-
     /// The first moment from `ready` on at which `cost` fits, and the place in line it would take; nothing when it
     /// would finish after `limit`. A gap exactly as long as the task is long enough.
     #[inline]
@@ -39,11 +32,6 @@ impl Timeline {
     }
 
     pub(super) fn insert(&mut self, at: usize, start: f64, finish: f64) {
-        let tick = self.tick(start);
-        if tick >= self.before.len() {
-            self.before.resize(tick + 1, self.busy.len() as u32);
-        }
-        self.before[tick + 1..].iter_mut().for_each(|before| *before += 1);
         self.busy.insert(at, (start, finish));
     }
 
@@ -51,8 +39,6 @@ impl Timeline {
         let first = self.first_at(start);
         let slots = self.busy[first..].iter().take_while(|slot| slot.0 == start);
         if let Some(at) = slots.map(|slot| slot.1).position(|f| f == finish) {
-            let after = self.tick(start) + 1;
-            self.before[after..].iter_mut().for_each(|before| *before -= 1);
             self.busy.remove(first + at);
         }
     }
@@ -79,43 +65,35 @@ impl Timeline {
         (from, to)
     }
 
-    #[inline]
-    fn tick(&self, at: f64) -> usize {
-        ((at * self.ticks_per_time) as usize).min(Self::MOST_TICKS)
-    }
-
-    /// Asks for what tells where a task that ends at `at` might go.
-    #[inline]
-    pub(super) fn ask_for_ticks(&self, at: f64) {
-        if let Some(before) = self.before.get(self.tick(at)) {
-            super::prefetch(std::slice::from_ref(before));
-        }
-    }
-
-    /// Asks for the slots around `at`.
-    #[inline]
-    pub(super) fn ask_for_slots(&self, at: f64) {
-        let tick = self.tick(at);
-        let low = self.before.get(tick).map_or(self.busy.len(), |before| *before as usize);
-        if let Some(slot) = self.busy.get(low.saturating_sub(1)) {
-            super::prefetch(std::slice::from_ref(slot));
-        }
-    }
-
-    /// The first slot that starts at `at` or later.
+    /// The first slot that starts at `at` or later: counted among the last ones, which needs no branches, else
+    /// searched.
     #[inline]
     fn first_at(&self, at: f64) -> usize {
-        /// So few are counted, which needs no branches.
-        const FEW: usize = 8;
-        let tick = self.tick(at);
-        let low = self.before.get(tick).map_or(self.busy.len(), |before| *before as usize);
-        let high = self.before.get(tick + 1).map_or(self.busy.len(), |before| *before as usize);
-        let among = &self.busy[low..high];
-        let earlier = if among.len() <= FEW {
-            among.iter().map(|slot| usize::from(slot.0 < at)).sum()
-        } else {
-            among.partition_point(|slot| slot.0 < at)
-        };
-        low + earlier
+        let busy = self.busy.as_slice();
+        let earlier = |slots: &[(f64, f64)]| slots.iter().map(|slot| usize::from(slot.0 < at)).sum::<usize>();
+        let Some((older, recent)) = busy.split_last_chunk::<RECENT>() else { return earlier(busy) };
+        if recent[0].0 < at {
+            return older.len() + earlier(recent);
+        }
+        first_from(older, at, (older.len() as f64 * (at / recent[0].0)) as usize)
     }
+}
+
+/// The first of sorted slots that starts at `at` or later, looked for around a guess: work is spread evenly enough
+/// over time for a guess to be near.
+#[inline]
+fn first_from(busy: &[(f64, f64)], at: f64, guess: usize) -> usize {
+    let (mut low, mut high) = (guess.min(busy.len()), guess.min(busy.len()));
+    let mut step = 4;
+    while low > 0 && busy[low - 1].0 >= at {
+        high = low - 1;
+        low = low.saturating_sub(step);
+        step *= 2;
+    }
+    while high < busy.len() && busy[high].0 < at {
+        low = high + 1;
+        high = (high + step).min(busy.len());
+        step *= 2;
+    }
+    low + busy[low..high].partition_point(|slot| slot.0 < at)
 }

@@ -36,12 +36,6 @@ impl Adjacency {
         Self { offset, edges: grouped }
     }
 
-    /// Asks for the place where the edges of `task` are noted.
-    #[inline]
-    pub(crate) fn foresee(&self, task: usize) {
-        crate::insertion::prefetch(&self.offset[task..=task]);
-    }
-
     #[inline]
     pub(crate) fn of(&self, task: usize) -> &[(u32, f64)] {
         &self.edges[self.offset[task] as usize..self.offset[task + 1] as usize]
