@@ -159,6 +159,7 @@ pub(crate) enum Wrong {
     #[error("{0} goes with --generate, and means nothing without it")]
     OnlyGenerated(&'static str),
     /// Training, in a program built without it.
+    #[cfg(not(feature = "learn"))]
     #[error(
         "this warpyard was built without training; build one with it: \
          cargo install --path crates/warpyard --features learn"
