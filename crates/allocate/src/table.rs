@@ -88,6 +88,11 @@ impl ThroughputTable {
         (both[0] > 0.0 || both[1] > 0.0).then_some(both)
     }
 
+    /// The types anything was measured on.
+    pub fn types(&self) -> impl Iterator<Item = &str> {
+        self.types.keys().map(String::as_str)
+    }
+
     /// The profiles measured on a type.
     pub fn profiles(&self, gpu_type: &str) -> impl Iterator<Item = &Profile> {
         self.types.get(gpu_type).into_iter().flat_map(BTreeMap::keys)

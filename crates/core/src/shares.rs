@@ -132,6 +132,11 @@ impl Shares {
         self.costs.get(&kind.to_ascii_lowercase()).copied()
     }
 
+    /// What an hour of each type costs, where anyone said.
+    pub fn costs(&self) -> impl Iterator<Item = (&str, f64)> + '_ {
+        self.costs.iter().map(|(kind, cost)| (kind.as_str(), *cost))
+    }
+
     /// The target in force.
     pub fn target(&self) -> Option<&Arc<Allocation>> {
         self.in_force.as_ref().map(|f| &f.target)

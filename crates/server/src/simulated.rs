@@ -86,6 +86,7 @@ pub fn show(show: Show, ready: impl FnOnce(&Ready)) -> Result<(), UpError> {
         policies: POLICIES,
         watched: None,
         keys: Keys::default(),
+        meters: Default::default(),
         started: system_now(),
         heard: Default::default(),
         sharing: None,

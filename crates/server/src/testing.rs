@@ -3,7 +3,7 @@
 use crate::clock::system_now;
 use crate::convert::Defaults;
 use crate::follower::Follower;
-use crate::http::{App, router};
+use crate::http::{App, Meters, router};
 use crate::idempotency::Keys;
 use crate::live::{Live, Threads};
 use crate::pages::{Doors, Parts};
@@ -54,6 +54,7 @@ pub(crate) fn server() -> Server {
         policies: POLICIES,
         watched: None,
         keys: Keys::default(),
+        meters: Meters::default(),
         started: system_now(),
         heard: Default::default(),
         sharing: None,

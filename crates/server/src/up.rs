@@ -6,7 +6,7 @@ use crate::convert::Defaults;
 use crate::data::{DataDir, DataError};
 use crate::door::Door;
 use crate::follower::{Follower, FollowerError};
-use crate::http::App;
+use crate::http::{App, Meters};
 use crate::idempotency::Keys;
 use crate::live::{CommandError, Live};
 use crate::pages::{Doors, Parts};
@@ -187,6 +187,7 @@ pub fn run(options: Options, ready: impl FnOnce(&Ready)) -> Result<(), UpError> 
         policies: POLICIES,
         watched: agent.as_ref().map(AgentHandle::devices),
         keys: Keys::default(),
+        meters: Meters::default(),
         started: system_now(),
         heard: Default::default(),
         sharing,

@@ -70,6 +70,17 @@ pub enum Runs {
     Each(Vec<Course>),
     /// Every attempt goes as one went before.
     Recorded(Arc<Tries>),
+    /// Each node has so many steps to do, and does them as fast as the type of device it is given lets it.
+    Steps(Vec<Steps>),
+}
+
+/// Steps to do, and how fast they go.
+#[derive(Clone, Debug, Default)]
+pub struct Steps {
+    /// How many.
+    pub steps: f64,
+    /// Steps a second by type of device in small letters; on any other it gets nowhere.
+    pub per_second: Arc<BTreeMap<String, f64>>,
 }
 
 /// How attempts of a job went.
@@ -105,6 +116,9 @@ pub struct Course {
     pub stubborn: bool,
 }
 
+/// Steps a second of a task that gets nowhere; a little, so that lengths stay numbers.
+const NOWHERE: f64 = 1e-9;
+
 /// How one attempt goes if nothing comes between.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Fate {
@@ -125,8 +139,23 @@ pub(crate) struct Seen {
 }
 
 impl Runs {
-    pub(crate) fn fate(&self, task: TaskId, attempt: u32) -> Fate {
+    /// How much of its work gets done in a second on a type of device, where that differs between types.
+    pub(crate) fn pace(&self, task: TaskId, kind: Option<&str>) -> f64 {
         match self {
+            Runs::Steps(nodes) => {
+                let Steps { per_second, .. } = &nodes[task.node as usize];
+                kind.and_then(|kind| per_second.get(kind)).copied().unwrap_or(0.0).max(NOWHERE)
+            }
+            Runs::For(_) | Runs::Each(_) | Runs::Recorded(_) => 1.0,
+        }
+    }
+
+    pub(crate) fn fate(&self, task: TaskId, attempt: u32, kind: Option<&str>) -> Fate {
+        match self {
+            Runs::Steps(nodes) => {
+                let steps = nodes[task.node as usize].steps;
+                Fate::plain(Span::from_secs(steps / self.pace(task, kind)))
+            }
             Runs::For(length) => Fate::plain(*length),
             Runs::Recorded(tries) => tries.fate(task, attempt),
             Runs::Each(courses) => {

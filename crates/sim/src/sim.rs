@@ -13,6 +13,7 @@ use warpyard_core::cluster::Want;
 use warpyard_core::command::Standing;
 use warpyard_core::engine::{Engine, Store, Turned};
 use warpyard_core::event::{Event, Then, What, WorkerInfo};
+use warpyard_core::policy::Errand;
 use warpyard_core::pool::DeviceState;
 use warpyard_core::reconcile::patience;
 use warpyard_core::spec::AfterJob;
@@ -35,6 +36,10 @@ pub struct Setup {
     /// How much tasks that run on a device at once slow each other: `n` of them each run at 1 / (1 + contention × (n − 1))
     /// of the speed they have alone. 0 is not at all; with 1 they together get done what one alone would.
     pub contention: f64,
+    /// What starting again costs a task before it gets anywhere.
+    pub restart: Span,
+    /// How long what the policy has done beside the loop takes. A stated time, so that the same seed gives the same run.
+    pub errand: Span,
 }
 
 /// A simulation.
@@ -43,6 +48,8 @@ pub struct Sim {
     kept: Count,
     now: Time,
     setup: Setup,
+    /// What the policy has done beside the loop, and when it is done.
+    errand: Option<(Time, Errand)>,
     machines: Vec<Machine>,
     agenda: Agenda,
     source: std::iter::Peekable<Box<dyn Iterator<Item = Coming>>>,
@@ -62,8 +69,8 @@ pub struct Sim {
     /// Workers with something to say.
     speaking: Vec<WorkerId>,
     watcher: Option<Watcher>,
-    /// Work that attempts saved when they were asked to give way.
-    saved: BTreeMap<TaskId, Span>,
+    /// Work that attempts saved when they were asked to give way: seconds, or steps where those are told apart.
+    saved: BTreeMap<TaskId, f64>,
 }
 
 /// Whoever is told of every event.
@@ -101,6 +108,7 @@ impl Sim {
             kept,
             now,
             setup,
+            errand: None,
             machines: (0..workers).map(|_| Machine::new(contention)).collect(),
             agenda: Agenda::default(),
             source: nothing.peekable(),
@@ -147,6 +155,7 @@ impl Sim {
                 jobs: &sim.jobs,
                 saved: &sim.saved,
                 delay: sim.setup.start_delay,
+                restart: sim.setup.restart,
             };
             let (engine, agenda) = (&sim.engine, &mut sim.agenda);
             for begun in engine.cluster().desired(worker).iter().filter(|d| d.started || d.want == Want::Run)
@@ -256,7 +265,8 @@ impl Sim {
     /// Goes on to the next moment at which something is due; says whether there was one.
     pub fn step(&mut self) -> bool {
         let Some(at) = self.next_moment() else { return false };
-        if self.agenda.alarms == 0 && self.source.peek().is_none() && !self.someone_is_missed() {
+        let idle = self.agenda.alarms == 0 && self.errand.is_none() && self.source.peek().is_none();
+        if idle && !self.someone_is_missed() {
             return false;
         }
         self.go_to(at);
@@ -322,12 +332,16 @@ impl Sim {
     fn next_moment(&mut self) -> Option<Time> {
         let agenda = self.agenda.next();
         let arrival = self.source.peek().map(|coming| coming.at().max(self.now));
-        [agenda, arrival, self.engine.next_deadline()].into_iter().flatten().min()
+        let errand = self.errand.as_ref().map(|(at, _)| *at);
+        [agenda, arrival, errand, self.engine.next_deadline()].into_iter().flatten().min()
     }
 
     /// Does all that is due at a moment.
     fn go_to(&mut self, at: Time) {
         self.now = self.now.max(at);
+        if let Some((_, errand)) = self.errand.take_if(|(at, _)| *at <= self.now) {
+            self.asked.push(errand());
+        }
         while let Some(due) = self.agenda.take(self.now) {
             self.happen(due);
         }
@@ -406,6 +420,11 @@ impl Sim {
             turned.stale
         );
         let Turned { answers, events, finished, .. } = turned;
+        if !events.is_empty()
+            && let Some(errand) = self.engine.errand(self.now)
+        {
+            self.errand = Some((self.now + self.setup.errand, errand));
+        }
         let coming = std::mem::take(&mut self.coming);
         let refused = answers.iter().filter(|answer| answer.is_err()).count();
         let jobs_refused = self.refused.len();
@@ -521,6 +540,7 @@ impl Sim {
                 jobs: &self.jobs,
                 saved: &self.saved,
                 delay: self.setup.start_delay,
+                restart: self.setup.restart,
             };
             machine.sync(self.now, &desired, &known, |at, id| agenda.enter(at, Due::Ring(worker, id)));
             self.speaking.push(worker);
@@ -529,7 +549,13 @@ impl Sim {
         sort_out(&mut speaking);
         for worker in speaking {
             let machine = &mut self.machines[worker.0 as usize];
-            self.saved.extend(machine.saved.drain(..).map(|(id, work)| (id.task, work)));
+            for (id, work) in machine.saved.drain(..) {
+                let kind = self.engine.cluster().view().kind_given(id.task);
+                let runs =
+                    self.jobs.get(id.task.job.0 as usize).and_then(|taken| Some(&taken.as_ref()?.runs));
+                let pace = runs.map_or(1.0, |runs| runs.pace(id.task, kind.as_deref()));
+                self.saved.insert(id.task, work.secs() * pace);
+            }
             if machine.cut.is_some() || machine.news.is_empty() {
                 continue;
             }

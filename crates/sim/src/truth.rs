@@ -20,8 +20,11 @@ pub(crate) struct Taken {
 pub(crate) struct Truth<'a> {
     pub(crate) cluster: &'a Cluster,
     pub(crate) jobs: &'a Jobs,
-    pub(crate) saved: &'a BTreeMap<TaskId, Span>,
+    /// Work that was saved: seconds, or steps where those are told apart.
+    pub(crate) saved: &'a BTreeMap<TaskId, f64>,
     pub(crate) delay: Span,
+    /// What an attempt after the first costs before it gets anywhere.
+    pub(crate) restart: Span,
 }
 
 impl Known for Truth<'_> {
@@ -30,12 +33,16 @@ impl Known for Truth<'_> {
         let (node, spec) = job.node(id.task.node).expect("a task has a node");
         let live = &node.live[&id.task.index];
         let taken = self.jobs[id.task.job.0 as usize].as_ref().expect("a job that was taken is remembered");
-        let saved = if live.saved.is_zero() { None } else { self.saved.get(&id.task).copied() };
+        let kind = self.cluster.view().kind_given(id.task);
+        let pace = taken.runs.pace(id.task, kind.as_deref());
+        let saved = if live.saved.is_zero() { None } else { self.saved.get(&id.task) };
+        let saved = saved.map(|work| Span::from_secs(work / pace));
         let placement = &live.attempt().expect("what a worker should have has a place").placement;
-        let fate = taken.runs.fate(id.task, id.number);
+        let fate = taken.runs.fate(id.task, id.number, kind.as_deref());
         // What was seen goes before what is assumed; a timeout that struck is in how it ended, and what was saved in how
         // long it took.
         let seen = fate.seen;
+        let restart = if id.number > 1 { self.restart } else { Span::ZERO };
         Brief {
             fate,
             saved: saved.filter(|_| seen.is_none_or(|seen| seen.of_another)).unwrap_or_default(),
@@ -44,7 +51,7 @@ impl Known for Truth<'_> {
             rerun: spec.on_lost == OnLost::Rerun,
             resume_time: spec.resume_time,
             devices: placement.devices.iter().map(|(index, _)| *index).collect(),
-            delay: seen.map_or(self.delay, |seen| seen.delay),
+            delay: seen.map_or(self.delay + restart, |seen| seen.delay),
         }
     }
 

@@ -2,8 +2,8 @@
 
 use crate::commands::{
     act, admin, allocate, claim, compare, completions, doctor, down, gpus, history, info, install, learn,
-    login, logs, plan, policies, policy, priority, ps, replay, reproduce, resume, retry, run, schema, show,
-    sim, submit, trace, up, wait, why, workers,
+    login, logs, plan, policies, policy, priority, progress, ps, replay, reproduce, resume, retry, run,
+    schema, show, sim, submit, throughputs, trace, up, wait, why, workers,
 };
 use crate::context::Context;
 use crate::exit::Exit;
@@ -81,6 +81,10 @@ pub(crate) enum Command {
     Resume(resume::Resume),
     /// Change how urgent jobs are
     Priority(priority::Priority),
+    /// From inside a task: how many steps it has done
+    Progress(progress::Progress),
+    /// How fast profiles run on types of GPU, as said and as measured
+    Throughputs(throughputs::Throughputs),
     /// Wait for GPUs, then run a command here, or this shell, with just those
     Claim(claim::Claim),
     /// List claims; `release` lets one go
@@ -164,6 +168,8 @@ impl Command {
             Self::Pause(command) => command.run(context),
             Self::Resume(command) => command.run(context),
             Self::Priority(command) => command.run(context),
+            Self::Progress(command) => command.run(context),
+            Self::Throughputs(command) => command.run(context),
             Self::Claim(command) => command.run(context),
             Self::Claims(command) => command.run(context),
             Self::Extend(command) => command.run(context),

@@ -19,6 +19,9 @@ pub(crate) enum Wrong {
     /// A claim that was let go before it was granted.
     #[error("claim {0} was released before it was granted")]
     ClaimEnded(String),
+    /// `progress` outside a task.
+    #[error("{0} is not set: only a running task can say how far it is; call it from inside one")]
+    NotInATask(String),
     /// Neither a file nor a command.
     #[error("nothing to submit; name a job file, or write a command after --")]
     NothingToSubmit,

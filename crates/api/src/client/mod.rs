@@ -12,8 +12,8 @@ use crate::problem::code;
 use crate::quantity::Micros;
 use crate::wire::{
     Acted, Adopt, ClaimRequest, ClaimView, Extend, GpuView, HistoryFilter, HistoryRow, InfoView, JobFilter,
-    JobView, LogFilter, LoginView, Page, PolicySet, PolicyView, Preview, Priority, ProblemBody, Rebuilt,
-    Retry, Shutdown, State, Submit, Submitted, WhyView, WorkerView,
+    JobView, LogFilter, LoginView, Page, PolicySet, PolicyView, Preview, Priority, ProblemBody, Progress,
+    Rebuilt, Retry, Shutdown, State, Submit, Submitted, Throughputs, WhyView, WorkerView,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -127,6 +127,21 @@ impl Client {
     /// Holds jobs back.
     pub fn hold(&self, id: &str) -> Result<Acted, ClientError> {
         self.act(&job_path(id, "/hold"))
+    }
+
+    /// Says how far a task is.
+    pub fn progress(&self, job: &str, progress: &Progress) -> Result<Acted, ClientError> {
+        self.post(&job_path(job, "/progress"), progress)
+    }
+
+    /// What is known of how fast profiles run on types of GPU.
+    pub fn throughputs(&self) -> Result<Throughputs, ClientError> {
+        self.get("/v1/throughputs", &())
+    }
+
+    /// Says how fast profiles run on types of GPU.
+    pub fn throughputs_set(&self, throughputs: &Throughputs) -> Result<Throughputs, ClientError> {
+        self.read(self.send(self.agent.put(self.address("/v1/throughputs", &())), throughputs))
     }
 
     /// Lets held jobs go on.

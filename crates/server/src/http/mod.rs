@@ -14,10 +14,13 @@ mod policy;
 mod preview;
 mod replays;
 mod spec;
+mod speeds;
 mod table;
 
 #[cfg(test)]
 mod tests;
+
+pub(crate) use speeds::Meters;
 
 pub use spec::openapi;
 
@@ -74,6 +77,7 @@ pub(crate) struct App {
     pub(crate) policies: &'static [PolicyDef],
     pub(crate) watched: Option<Arc<Mutex<Watched>>>,
     pub(crate) keys: Keys,
+    pub(crate) meters: Meters,
     /// When holders of claims were last heard of.
     pub(crate) heard: Mutex<BTreeMap<JobId, Time>>,
     pub(crate) started: Time,

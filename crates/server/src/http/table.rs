@@ -1,13 +1,13 @@
 //! Everything that can be asked over HTTP, in the order it is described.
 
 use super::endpoint::{Endpoint, get, post, put};
-use super::{act, claims, doors, gpus, jobs, machine, policy, preview, replays, spec};
+use super::{act, claims, doors, gpus, jobs, machine, policy, preview, replays, spec, speeds};
 use axum::Json;
 use warpyard_api::wire::{
     Acted, Adopt, ClaimRequest, ClaimView, DocumentText, DocumentView, Extend, FreeView, GpuView,
     HistoryFilter, HistoryRow, InfoView, JobFilter, JobView, LogFilter, LoginView, Notice, Page,
-    PolicyPreview, PolicySet, PolicyView, Preview, Priority, Rebuilt, ReplayAsk, ReplayView, Retry, Shutdown,
-    Submit, Submitted, TaskView, WhyView, WorkerView,
+    PolicyPreview, PolicySet, PolicyView, Preview, Priority, Progress, Rebuilt, ReplayAsk, ReplayView, Retry,
+    Shutdown, Submit, Submitted, TaskView, Throughputs, WhyView, WorkerView,
 };
 
 /// The table.
@@ -69,6 +69,9 @@ fn jobs_part() -> Vec<Endpoint> {
         post("/v1/jobs/{id}/priority", "Change how urgent jobs are.", act::priority)
             .takes::<Priority>()
             .gives::<Acted>(),
+        post("/v1/jobs/{id}/progress", "Say how far a task of a job is.", speeds::progress)
+            .takes::<Progress>()
+            .gives::<Acted>(),
         get("/v1/history", "Attempts that ended, the last first; paged by cursor.", machine::history)
             .query::<HistoryFilter>()
             .gives::<Page<HistoryRow>>(),
@@ -114,6 +117,10 @@ fn machine_part() -> Vec<Endpoint> {
             .gives::<WorkerView>(),
         get("/v1/policies", "Every policy, the one in force marked.", machine::policies)
             .gives::<Vec<PolicyView>>(),
+        get("/v1/throughputs", "How fast profiles run on types of GPU.", speeds::list).gives::<Throughputs>(),
+        put("/v1/throughputs", "Say how fast profiles run on types of GPU.", speeds::set)
+            .takes::<Throughputs>()
+            .gives::<Throughputs>(),
         put("/v1/policy", "Put another policy, or other parameters, in force.", machine::set_policy)
             .takes::<PolicySet>()
             .gives::<PolicyView>(),

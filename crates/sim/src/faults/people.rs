@@ -62,7 +62,7 @@ impl People {
         let at_most = if random.unit() < 0.2 { 3_000_000 } else { 50_000 };
         let begins_after = Span(random.below(at_most));
         Brief {
-            fate: runs.fate(id.task, id.number),
+            fate: runs.fate(id.task, id.number, None),
             timeout: task.timeout,
             rerun: task.on_lost == OnLost::Rerun,
             begins_after: (random.unit() >= launch_lost).then_some(begins_after),

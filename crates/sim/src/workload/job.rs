@@ -1,9 +1,11 @@
 //! A job of a trace: what it asks for and how long it really runs. What only a live server needs, such as commands and
 //! environments, is not here.
 
-use crate::arrival::Course;
+use crate::arrival::{Course, Steps};
 use crate::{Arrival, Runs};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::sync::Arc;
 use warpyard_core::spec::{AfterNode, JobSpec, Needs, Preempt, TaskSpec, default_grace};
 use warpyard_core::{Span, Time};
 
@@ -22,6 +24,9 @@ pub struct TraceJob {
     /// Whose it is.
     #[serde(default)]
     pub user: String,
+    /// Its weight where time is shared out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub weight: Option<f64>,
     /// Its tasks; each comes after those it waits for, so that nothing can wait for itself.
     pub tasks: Vec<TraceTask>,
 }
@@ -71,6 +76,12 @@ pub struct TraceTask {
     /// What going on after standing still costs it, in seconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resume_time: Option<f64>,
+    /// The name under which its speed on each type of GPU is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub profile: Option<String>,
+    /// How many steps it has to do.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub steps: Option<u64>,
     /// What it exits with.
     #[serde(default, skip_serializing_if = "is_success")]
     pub exit: i32,
@@ -95,12 +106,29 @@ fn is_success(exit: &i32) -> bool {
 impl TraceJob {
     /// A job of one task.
     pub fn single(submitted: f64, priority: i64, user: impl Into<String>, task: TraceTask) -> TraceJob {
-        TraceJob { id: String::new(), submitted, priority, user: user.into(), tasks: vec![task] }
+        TraceJob { submitted, priority, user: user.into(), tasks: vec![task], ..TraceJob::default() }
     }
 
     /// Running time times GPUs, in seconds.
     pub fn gpu_seconds(&self) -> f64 {
         self.tasks.iter().map(|task| task.runs * f64::from(task.gpus)).sum()
+    }
+}
+
+/// Steps a second by type of GPU in small letters.
+pub type PerSecond = Arc<BTreeMap<String, f64>>;
+
+impl TraceJob {
+    /// The job as it comes where speeds are known: `speeds` gives them for a profile on so many GPUs. A task that says its
+    /// profile and its steps runs as long as those take where it is placed.
+    pub fn at_speeds(self, speeds: impl Fn(&str, u16) -> Option<PerSecond>) -> Arrival {
+        let steps = |task: &TraceTask| {
+            let per_second = speeds(task.profile.as_ref()?, task.gpus)?;
+            Some(Steps { steps: task.steps? as f64, per_second })
+        };
+        let steps: Option<Vec<Steps>> = self.tasks.iter().map(steps).collect();
+        let arrival = Arrival::from(self);
+        Arrival { runs: steps.map_or(arrival.runs, Runs::Steps), ..arrival }
     }
 }
 
@@ -126,6 +154,8 @@ impl TraceTask {
             expected: self.expected.map(Span::from_secs),
             grace: default_grace(),
             preempt: self.preempt,
+            profile: self.profile.clone(),
+            steps: self.steps,
             batch_time: self.batch_time.map(Span::from_secs),
             item_time: self.item_time.map(Span::from_secs),
             resume_time: self.resume_time.map_or(Span::ZERO, Span::from_secs),
@@ -151,6 +181,7 @@ impl From<TraceJob> for Arrival {
             spec: JobSpec {
                 name: if job.id.is_empty() { "job".into() } else { job.id },
                 priority: job.priority,
+                weight: job.weight,
                 tasks: job.tasks.iter().map(TraceTask::spec).collect(),
                 ..JobSpec::default()
             },

@@ -27,6 +27,9 @@ pub(crate) struct Scene {
     /// From choosing a task until it runs
     #[arg(long, value_name = "TIME", default_value = "0")]
     start_delay: Micros,
+    /// What starting again costs a task that was made to save and exit
+    #[arg(long, value_name = "TIME", default_value = "0")]
+    restart_cost: Micros,
     /// Count jobs that can never fit as rejected, instead of refusing the whole
     #[arg(long)]
     count_rejected: bool,
@@ -122,6 +125,8 @@ impl Scene {
         Ok(Bench {
             workers: cluster(self.cluster.as_deref().expect("an argument that is required"))?,
             workload: self.source.workload()?,
+            throughputs: self.source.throughputs()?,
+            restart: Span(self.restart_cost.0),
             start_delay: Span(self.start_delay.0),
             count_rejected: self.count_rejected,
         })

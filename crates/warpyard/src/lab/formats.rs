@@ -51,6 +51,13 @@ impl Default for Open {
     }
 }
 
+impl Open {
+    /// Nothing said but where speeds are.
+    pub(crate) fn with_throughputs(throughputs: Option<String>) -> Self {
+        Self { throughputs, ..Self::default() }
+    }
+}
+
 /// A format.
 pub(crate) struct Format {
     pub(crate) name: &'static str,

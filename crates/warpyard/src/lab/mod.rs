@@ -11,6 +11,7 @@ mod shape;
 mod simulate;
 mod study;
 mod tally;
+mod throughputs;
 mod trace;
 mod workload;
 
@@ -24,5 +25,6 @@ pub(crate) use shape::Shape;
 pub(crate) use simulate::{Bench, Ran, Wanted, policies, policies_of, policy};
 pub(crate) use study::study;
 pub(crate) use tally::Tally;
+pub(crate) use throughputs::Throughputs;
 pub(crate) use trace::{Trace, read_trace, told};
 pub(crate) use workload::{Source, Workload};

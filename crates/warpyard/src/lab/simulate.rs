@@ -2,7 +2,7 @@
 //! how far it is.
 
 use super::tally::{Part, Tally};
-use super::{Workload, find, listed};
+use super::{Throughputs, Workload, find, listed};
 use crate::wrong::Wrong;
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -12,12 +12,21 @@ use warpyard_core::event::WorkerInfo;
 use warpyard_core::{Event, PolicyChoice, Rejected, Span};
 use warpyard_policies::POLICIES;
 use warpyard_sim::report::timeline::Timeline;
+use warpyard_sim::workload::TraceJob;
 use warpyard_sim::{Arrival, Setup, Sim, SimReport};
+
+/// How long a solver beside the loop is taken to need: more than any does for some thousand jobs, and always the same, so
+/// that the same seed gives the same run.
+const SOLVING: Span = Span(100_000);
 
 /// What simulations of one kind have in common.
 pub(crate) struct Bench {
     pub(crate) workers: Vec<WorkerInfo>,
     pub(crate) workload: Workload,
+    /// How fast profiles are.
+    pub(crate) throughputs: Throughputs,
+    /// What starting again costs a task.
+    pub(crate) restart: Span,
     /// From being told to begin until a process runs.
     pub(crate) start_delay: Span,
     /// Whether jobs that can never fit are counted instead of refused beforehand.
@@ -65,9 +74,19 @@ impl Bench {
             policy: policy.clone(),
             start_delay: self.start_delay,
             forget: true,
+            restart: self.restart,
+            errand: SOLVING,
             ..Setup::default()
         };
-        Sim::new(setup, POLICIES).map_err(refused)
+        let mut sim = Sim::new(setup, POLICIES).map_err(refused)?;
+        if let Some(speeds) = self.throughputs.command() {
+            sim.ask(speeds).map_err(refused)?;
+        }
+        Ok(sim)
+    }
+
+    fn arrival(throughputs: &Throughputs, job: TraceJob) -> Arrival {
+        job.at_speeds(|profile, gpus| throughputs.of(profile, gpus))
     }
 
     /// Refuses a workload with a job that could never run, with where that job is.
@@ -77,7 +96,7 @@ impl Bench {
         }
         let mut sim = self.sim(policy)?;
         for (place, job) in self.workload.kinds() {
-            let Arrival { user, spec, runs, .. } = job.into();
+            let Arrival { user, spec, runs, .. } = Self::arrival(&self.throughputs, job);
             sim.submit(&user, spec, runs).map_err(|rejected| {
                 let field = rejected.path.map(|path| format!("{path}: ")).unwrap_or_default();
                 Wrong::NeverFits { place, why: format!("{field}{}", rejected.message) }
@@ -95,7 +114,8 @@ impl Bench {
         tally: &Arc<Tally>,
     ) -> Result<Ran, Wrong> {
         let mut sim = self.sim(policy)?;
-        sim.feed(self.workload.jobs(seed).map(Into::into));
+        let throughputs = self.throughputs.clone();
+        sim.feed(self.workload.jobs(seed).map(move |job| Self::arrival(&throughputs, job)));
         let timeline = wanted.timeline.then(|| Timeline::of(&self.workers).shared());
         let part = Rc::new(RefCell::new(Part::default()));
         if tally.is_watched() || timeline.is_some() {

@@ -20,8 +20,8 @@ pub(crate) struct Trace {
 
 /// Reads a trace to be simulated: a row that cannot be read is an error, because figures without it would be of another
 /// workload.
-pub(crate) fn read_trace(file: &str) -> Result<Trace, Wrong> {
-    let (_, reading) = read_text(file, &text_of(file)?, None, &Open::default())?;
+pub(crate) fn read_trace(file: &str, open: &Open) -> Result<Trace, Wrong> {
+    let (_, reading) = read_text(file, &text_of(file)?, None, open)?;
     if !reading.bad.is_empty() {
         let rows = told(&reading.bad);
         return Err(Wrong::BadTrace { file: file.to_owned(), rows });

@@ -1,6 +1,7 @@
 //! What a simulation is fed with: a trace from a file, or jobs made from a seed.
 
-use super::{Shape, Trace, read_trace};
+use super::formats::Open;
+use super::{Shape, Throughputs, Trace, read_trace};
 use crate::wrong::Wrong;
 use clap::Args;
 use std::sync::Arc;
@@ -12,6 +13,10 @@ pub(crate) struct Source {
     /// The jobs: a file of any format that `warpyard trace import` knows; - reads standard input
     #[arg(long, value_name = "FILE", required_unless_present = "generate", conflicts_with = "generate")]
     trace: Option<String>,
+    /// Steps a second of every profile on every GPU type, a JSON file: tasks that say their profile and steps run that
+    /// fast, and policies know it
+    #[arg(long, value_name = "FILE")]
+    throughputs: Option<String>,
     /// Make so many jobs instead
     #[arg(long, value_name = "JOBS")]
     generate: Option<u64>,
@@ -44,9 +49,19 @@ impl Source {
             (Some(jobs), _) => self.shape.generator(jobs).map(Workload::Made),
             (None, file) => match self.shape.given() {
                 Some(option) => Err(Wrong::OnlyGenerated(option)),
-                None => read_trace(file.as_deref().unwrap_or("-")).map(Workload::Traced),
+                None => {
+                    let open = Open::with_throughputs(self.throughputs.clone());
+                    read_trace(file.as_deref().unwrap_or("-"), &open).map(Workload::Traced)
+                }
             },
         }
+    }
+}
+
+impl Source {
+    /// How fast profiles are, where that was said.
+    pub(crate) fn throughputs(&self) -> Result<Throughputs, Wrong> {
+        self.throughputs.as_deref().map_or_else(|| Ok(Throughputs::default()), Throughputs::read)
     }
 }
 

@@ -18,6 +18,7 @@ pub(crate) mod replay;
 pub(crate) mod reproduce;
 pub(crate) mod sim;
 mod table;
+pub(crate) mod throughputs;
 mod time;
 pub(crate) mod trace;
 pub(crate) mod why;

@@ -10,6 +10,7 @@ mod machine;
 mod replaying;
 mod running;
 mod shapes;
+mod shares;
 mod simulated;
 #[expect(dead_code, reason = "other tests use more of it")]
 #[path = "../support/mod.rs"]

@@ -40,6 +40,8 @@ pub(super) fn launch(
     let mut launch = Launch::new(attempt.to_string(), dir, argv);
     launch.output_dir = Some(keep::log_dir(data, attempt));
     launch.env = environment(attempt, work, person, gpus, vendor);
+    // Where a task finds the server, unless whoever submitted it said so.
+    launch.env.entry("WARPYARD_DATA".into()).or_insert_with(|| data.display().to_string());
     let home = person.map_or_else(|| PathBuf::from("/"), |p| p.home.clone());
     launch.workdir = work.workdir.as_ref().map_or(home, PathBuf::from);
     launch.stdout = work.stdout.as_ref().map(PathBuf::from);

@@ -282,6 +282,7 @@ impl Row<'_> {
             item_time: optional(Column::ItemTime, seconds)?,
             resume_time: optional(Column::ResumeTime, seconds)?,
             exit: number(self, Column::Exit)?,
+            ..TraceTask::default()
         })
     }
 }

@@ -2,6 +2,8 @@
 //! arrival. They say how many steps a job has; how fast a step is on the GPUs meant is said when they are read.
 
 use crate::workload::reading::{bad, seconds, whole};
+use warpyard_core::spec::Preempt;
+
 use crate::workload::{Place, Problem, Reading, TraceJob, TraceTask};
 
 const FIELDS: usize = 10;
@@ -19,23 +21,36 @@ pub fn read(text: &str, speed: impl Fn(&str, u32) -> Option<f64>) -> Reading {
     for (line, text) in rows {
         reading.enter(Place::Line(line), row(text, &speed));
     }
-    reading
-        .notes
-        .push("weights and deadlines are left out; a job runs for its steps over its speed".to_owned());
+    reading.notes.push(
+        "deadlines are left out; a job runs for its steps over its speed, and saves and exits when asked"
+            .to_owned(),
+    );
     reading.count_from_the_first();
     reading
 }
 
 fn row(text: &str, speed: impl Fn(&str, u32) -> Option<f64>) -> Result<TraceJob, Problem> {
     let fields: Vec<&str> = text.split('\t').map(str::trim).collect();
-    let [kind, _, _, _, _, steps, gpus, _, _, arrival] = fields[..] else {
+    let [kind, _, _, _, _, steps, gpus, weight, _, arrival] = fields[..] else {
         return Err(Problem::Columns { found: fields.len(), wanted: FIELDS });
     };
     let (steps, gpus): (u64, u16) = (whole("total_steps", steps)?, whole("scale_factor", gpus)?);
     let speed = speed(kind, u32::from(gpus)).filter(|speed| *speed > 0.0);
     let speed = speed.ok_or_else(|| bad("job_type", kind, "measured on that GPU type and number of GPUs"))?;
-    let task = TraceTask { runs: steps as f64 / speed, gpus, ..TraceTask::default() };
-    Ok(TraceJob::single(seconds("arrival", arrival)?, 0, "", task))
+    let weight: f64 = weight.parse().map_err(|_| bad("weight", weight, "a number above 0"))?;
+    if !(weight.is_finite() && weight > 0.0) {
+        return Err(bad("weight", &weight.to_string(), "a number above 0"));
+    }
+    let task = TraceTask {
+        runs: steps as f64 / speed,
+        gpus,
+        profile: Some(kind.to_owned()),
+        steps: Some(steps),
+        preempt: Preempt::Requeue,
+        ..TraceTask::default()
+    };
+    let job = TraceJob::single(seconds("arrival", arrival)?, 0, "", task);
+    Ok(TraceJob { weight: (weight != 1.0).then_some(weight), ..job })
 }
 
 #[cfg(test)]

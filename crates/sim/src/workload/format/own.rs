@@ -36,6 +36,7 @@ fn job(arrival: &Arrival, number: JobId, again: &mut u64) -> TraceJob {
         submitted: arrival.at.secs(),
         priority: spec.priority,
         user: plain_name(&arrival.user),
+        weight: spec.weight,
         tasks: Vec::new(),
     };
     // A node may wait for one that stands after it, and an array becomes as many tasks as it has.
@@ -58,13 +59,13 @@ fn job(arrival: &Arrival, number: JobId, again: &mut u64) -> TraceJob {
         for index in 0..task.len() {
             let tried = match &arrival.runs {
                 Runs::Recorded(tries) => tries.tried.get(&(node as u32, index)),
-                Runs::For(_) | Runs::Each(_) => None,
+                Runs::For(_) | Runs::Each(_) | Runs::Steps(_) => None,
             };
             *again += tried.map_or(0, |tried| tried.len() as u64 - 1);
             let otherwise = match &arrival.runs {
                 Runs::Recorded(tries) => tries.otherwise[node],
                 Runs::For(length) => *length,
-                Runs::Each(_) => Span::ZERO,
+                Runs::Each(_) | Runs::Steps(_) => Span::ZERO,
             };
             let single = spec.tasks.len() == 1 && task.len() == 1;
             let name = match &task.array {
@@ -105,6 +106,8 @@ fn one(
         batch_time: spec.batch_time.map(Span::secs),
         item_time: spec.item_time.map(Span::secs),
         resume_time: Some(spec.resume_time.secs()).filter(|seconds| *seconds > 0.0),
+        profile: spec.profile.clone(),
+        steps: spec.steps,
         exit,
     }
 }

@@ -1,0 +1,156 @@
+//! How fast profiles run on types of GPU: said by people, and measured from how far tasks say they are. What tasks say is
+//! kept in memory; only now and then does it become an event, for plans to go by.
+
+use super::answer::Refusal;
+use super::{By, Shared};
+use crate::clock::system_now;
+use crate::follower::Follower;
+use axum::extract::rejection::JsonRejection;
+use axum::extract::{Path, State};
+use axum::{Extension, Json};
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+use warpyard_api::problem::{Problem, code};
+use warpyard_api::wire::{Acted, Progress, Throughput, Throughputs};
+use warpyard_core::shares::{Shares, Speed};
+use warpyard_core::{AttemptId, Command, JobId, Span, TaskId, TaskState, Time};
+
+/// How long a task must have run between two words of it for its speed to be taken.
+const LONG_ENOUGH: Span = Span(2_000_000);
+
+/// How often what one task says becomes an event at most.
+const NOW_AND_THEN: Span = Span(30_000_000);
+
+/// How many tasks are followed at once.
+const FOLLOWED: usize = 10_000;
+
+/// What tasks said of themselves.
+#[derive(Default)]
+pub(crate) struct Meters(Mutex<BTreeMap<TaskId, Meter>>);
+
+/// What one attempt said first, and what was last told of it.
+struct Meter {
+    attempt: u32,
+    first: (u64, Span),
+    told: Option<Time>,
+}
+
+impl Meters {
+    /// Takes a task's word; gives its steps a second where enough time has passed to tell of it.
+    fn take(&self, attempt: AttemptId, steps: u64, ran: Span, now: Time) -> Option<Option<f64>> {
+        let mut meters = self.0.lock().expect("nobody panics while measuring");
+        while meters.len() >= FOLLOWED {
+            meters.pop_first();
+        }
+        let new = || Meter { attempt: attempt.number, first: (steps, ran), told: None };
+        let meter = meters.entry(attempt.task).or_insert_with(new);
+        if meter.attempt != attempt.number {
+            *meter = new();
+        }
+        if meter.told.is_some_and(|told| now.since(told) < NOW_AND_THEN) {
+            return None;
+        }
+        let (done, took) = (steps.saturating_sub(meter.first.0), ran - meter.first.1);
+        let speed = (took >= LONG_ENOUGH && done > 0).then(|| done as f64 / took.secs());
+        if speed.is_some() {
+            meter.told = Some(now);
+        }
+        Some(speed)
+    }
+}
+
+pub(super) async fn list(State(app): Shared) -> Result<Json<Throughputs>, Refusal> {
+    Ok(Json(app.live.read(|f| view(f.cluster().shares())).await?))
+}
+
+pub(super) async fn set(
+    State(app): Shared,
+    Extension(who): By,
+    body: Result<Json<Throughputs>, JsonRejection>,
+) -> Result<Json<Throughputs>, Refusal> {
+    who.must_be_admin("say how fast profiles are")?;
+    let Throughputs { throughputs, cost_per_hour } = body?.0;
+    let speed = |t: Throughput| Speed {
+        profile: t.profile,
+        gpus: t.gpus,
+        kind: t.gpu_type,
+        steps_per_second: t.steps_per_second,
+        measured: false,
+    };
+    let speeds = throughputs.into_iter().map(speed).collect();
+    app.live.command(Command::SetSpeeds { speeds, costs: cost_per_hour }).await?;
+    list(State(app)).await
+}
+
+fn view(shares: &Shares) -> Throughputs {
+    let row = |(profile, gpus, kind, known): (&str, u16, &str, warpyard_core::shares::Known)| Throughput {
+        profile: profile.to_owned(),
+        gpus,
+        gpu_type: kind.to_owned(),
+        steps_per_second: known.steps_per_second,
+        measured: known.measured,
+    };
+    Throughputs {
+        throughputs: shares.speeds().map(row).collect(),
+        cost_per_hour: shares.costs().map(|(kind, cost)| (kind.to_owned(), cost)).collect(),
+    }
+}
+
+/// What is known of an attempt that says how far it is.
+struct Found {
+    user: String,
+    attempt: AttemptId,
+    ran: Span,
+    /// Its profile, GPUs and type, where it has a profile.
+    pace: Option<(String, u16, String)>,
+}
+
+pub(super) async fn progress(
+    State(app): Shared,
+    Extension(who): By,
+    Path(id): Path<String>,
+    body: Result<Json<Progress>, JsonRejection>,
+) -> Result<Json<Acted>, Refusal> {
+    let progress = body?.0;
+    let steps = progress.steps;
+    let found = app.live.read(move |f| find(f, &id, &progress, system_now())).await??;
+    who.must_own(&found.user, "speak for it")?;
+    let now = system_now();
+    if let Some(speed) = app.meters.take(found.attempt, steps, found.ran, now) {
+        app.live.command(Command::Progress { attempt: found.attempt, steps }).await?;
+        if let (Some(steps_per_second), Some((profile, gpus, kind))) = (speed, found.pace) {
+            let speeds = vec![Speed { profile, gpus, kind, steps_per_second, measured: true }];
+            app.live.command(Command::SetSpeeds { speeds, costs: BTreeMap::new() }).await?;
+        }
+    }
+    let job = found.attempt.task.job.to_string();
+    Ok(Json(Acted { jobs: vec![job], tasks: 1 }))
+}
+
+fn find(f: &mut Follower, id: &str, progress: &Progress, now: Time) -> Result<Found, Problem> {
+    let cluster = f.cluster();
+    let unknown = |what: &str| Problem::new(code::UNKNOWN_TASK, "", format!("there is no {what}"));
+    let job = id.parse().ok().and_then(|n| cluster.job(JobId(n)));
+    let job = job.ok_or_else(|| unknown(&format!("job {id}")))?;
+    let node = job.spec.tasks.iter().position(|task| task.name == progress.task);
+    let node = node.ok_or_else(|| unknown(&format!("task '{}' in job {id}", progress.task)))?;
+    let spec = &job.spec.tasks[node];
+    let index = match (progress.index, &spec.array) {
+        (Some(value), Some(array)) => array.position(value).ok_or_else(|| unknown("such index"))?,
+        _ => 0,
+    };
+    let task = TaskId { job: job.id, node: node as u32, index };
+    let live = job.nodes[node].live.get(&index).filter(|live| live.attempts == progress.attempt);
+    let runs = matches!(
+        cluster.state(task),
+        Some(TaskState::Running(_) | TaskState::Placed(_) | TaskState::Stopping(..))
+    );
+    let live = live.filter(|_| runs).ok_or_else(|| {
+        let message = format!("attempt {} of {} does not run", progress.attempt, progress.task);
+        Problem::new(code::WRONG_STATE, "attempt", message)
+    })?;
+    let kind = cluster.view().kind_given(task);
+    let pace = spec.profile.clone().zip(kind).map(|(profile, kind)| (profile, spec.needs.gpus, kind));
+    let attempt = task.attempt(progress.attempt);
+    Ok(Found { user: job.user.clone(), attempt, ran: live.running_time(now), pace })
+}

@@ -1,0 +1,31 @@
+//! `progress`: from inside a task, how far it is.
+
+use crate::context::Context;
+use crate::exit::Exit;
+use crate::wrong::Wrong;
+use clap::Args;
+use warpyard_api::wire;
+
+/// Arguments of `progress`.
+#[derive(Debug, Args)]
+pub(crate) struct Progress {
+    /// Steps done since the task first began
+    #[arg(value_name = "STEPS")]
+    steps: u64,
+}
+
+impl Progress {
+    pub(crate) fn run(self, context: &Context) -> anyhow::Result<Exit> {
+        let said = |name: &str| std::env::var(name).map_err(|_| Wrong::NotInATask(name.to_owned()));
+        let number = |name: &str| said(name)?.parse().map_err(|_| Wrong::NotInATask(name.to_owned()));
+        let job = said("WARPYARD_JOB_ID")?;
+        let progress = wire::Progress {
+            task: said("WARPYARD_TASK")?,
+            index: std::env::var("WARPYARD_ARRAY_INDEX").ok().and_then(|index| index.parse().ok()),
+            attempt: number("WARPYARD_ATTEMPT")?,
+            steps: self.steps,
+        };
+        context.client()?.progress(&job, &progress)?;
+        Ok(Exit::Fine)
+    }
+}

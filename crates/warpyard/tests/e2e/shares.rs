@@ -1,0 +1,71 @@
+//! Shares of time, carried out on real processes: three tasks that save and exit when asked, on two types of GPU, with the
+//! server killed midway.
+
+use crate::support::{Server, eventually};
+use nix::sys::signal::Signal;
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// How fast each profile is on each type, and the shares that make the worst off as fast as can be.
+const TABLE: &str = r#"{
+    "v100": {"('a', 1)": {"null": 40}, "('b', 1)": {"null": 12}, "('c', 1)": {"null": 100}},
+    "k80": {"('a', 1)": {"null": 10}, "('b', 1)": {"null": 4}, "('c', 1)": {"null": 50}}
+}"#;
+const SHARES: [(&str, [f64; 2]); 3] = [("a", [0.455, 0.0]), ("b", [0.455, 0.091]), ("c", [0.091, 0.909])];
+
+const ROUND: Duration = Duration::from_millis(1500);
+const ROUNDS: u32 = 20;
+
+/// Counts, and when it is asked to end notes where it ran from when to when, saves its count, and exits.
+const COUNTS: &str = r#"
+    began=$(date +%s.%N); n=$(cat "$WARPYARD_TASK.count" 2>/dev/null || echo 0)
+    trap 'echo "$WARPYARD_GPUS $began $(date +%s.%N)" >> "$WARPYARD_TASK.times"; echo $n > "$WARPYARD_TASK.count"; exit 3' TERM
+    while :; do sleep 0.02; n=$((n + 1)); done"#;
+
+/// Seconds a task had on each type, by its own notes.
+fn had(server: &Server, task: &str) -> [f64; 2] {
+    let mut had = [0.0, 0.0];
+    for line in server.read(&format!("{task}.times")).lines() {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let [gpu, began, ended] = words[..] else { panic!("{line}") };
+        let at = |text: &str| text.parse::<f64>().expect("a moment");
+        had[usize::from(gpu.contains("K80"))] += at(ended) - at(began);
+    }
+    had
+}
+
+#[test]
+fn shares_of_time_are_kept_over_a_killed_server() {
+    let policy = format!("max-min:round={}", ROUND.as_secs_f64());
+    let args = ["--gpus", "fake:1xV100:16GiB,1xK80:12GiB", "--policy", &policy];
+    let mut server = Server::up(&args);
+    let table = server.write("table.json", TABLE);
+    server.said(&["throughputs", "--set", &table]);
+    let began = Instant::now();
+    for (name, _) in SHARES {
+        let options = ["--name", name, "--profile", name, "--gpus", "1", "--preempt", "requeue"];
+        server.script(&options, COUNTS);
+    }
+    thread::sleep(ROUND * (ROUNDS / 2));
+    server.end_by(Signal::SIGKILL);
+    server.start();
+    thread::sleep((ROUND * ROUNDS).saturating_sub(began.elapsed()));
+    eventually("whoever waits is told its share", || {
+        let jobs = server.json(&["ps"]);
+        let ready = jobs.as_array().into_iter().flatten().filter(|job| job["state"] == "ready");
+        let mut why = ready.map(|job| server.ask(&["why", job["job"].as_str().expect("an id")]).out);
+        why.any(|text| text.contains("its share is"))
+    });
+    let took = began.elapsed().as_secs_f64();
+    server.said(&["cancel", "all"]);
+    eventually("all have ended", || server.json(&["ps"]).as_array().is_some_and(Vec::is_empty));
+    for (name, target) in SHARES {
+        let shares = had(&server, name).map(|seconds| seconds / took);
+        eprintln!("{name}: aimed at {target:.3?}, had {shares:.3?}");
+        for (share, target) in shares.into_iter().zip(target) {
+            assert!((share - target).abs() <= 0.1, "{name} had {shares:.3?} of {took:.1} s");
+        }
+        let count: u64 = server.read(&format!("{name}.count")).trim().parse().expect("it saved its count");
+        assert!(count > 0, "{name} got somewhere");
+    }
+}
