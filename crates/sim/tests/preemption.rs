@@ -112,7 +112,7 @@ fn run(policy: &str, seed: u64) -> u64 {
 fn length(arrival: &Arrival) -> f64 {
     match &arrival.runs {
         Runs::For(length) => length.secs(),
-        Runs::Each(_) | Runs::Recorded(_) => unreachable!("every job here has one length"),
+        Runs::Each(_) | Runs::Recorded(_) | Runs::Steps(_) => unreachable!("every job here has one length"),
     }
 }
 

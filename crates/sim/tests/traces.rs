@@ -43,7 +43,7 @@ fn job() -> impl Strategy<Value = TraceJob> {
     let tasks = prop::collection::vec((task(), edges, on), 1..6);
     (name(), seconds(), any::<i64>(), name(), tasks).prop_map(|(id, submitted, priority, user, tasks)| {
         let several = tasks.len() > 1;
-        let mut job = TraceJob { id, submitted, priority, user, tasks: Vec::new() };
+        let mut job = TraceJob { id, submitted, priority, user, tasks: Vec::new(), ..TraceJob::default() };
         for (at, (mut task, edges, on)) in tasks.into_iter().enumerate() {
             if several {
                 task.name = format!("t{at}");

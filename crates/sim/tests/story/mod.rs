@@ -74,6 +74,7 @@ impl Story {
                 start_delay: self.start_delay,
                 contention: self.contention,
                 forget: false,
+                ..Setup::default()
             };
             self.sim = Some(Sim::new(setup, POLICIES).map_err(|e| e.to_string())?);
         }
