@@ -18,7 +18,7 @@ until [ -s "$data/up" ]; do sleep 0.1; done
 url=$(python3 -c "import json,sys; print(json.load(open('$data/up'))['url'])")
 token=$(cat "$data/d/token")
 for name in one two; do
-  ask "$url/v1/jobs" -d "{\"doc\":{\"name\":\"$name\",\"command\":\"echo hello; sleep 600\",\"gpus\":1,\"timeout\":\"1h\"}}" >/dev/null
+  ask "$url/v1/jobs" -d "{\"doc\":{\"name\":\"$name\",\"command\":\"echo hello; sleep 8\",\"gpus\":1,\"timeout\":\"1h\"}}" >/dev/null
 done
 until ask "$url/v1/info" | grep -q '"running":2'; do sleep 0.1; done
 # Nothing that is made up may run: the worker takes no more tasks, and is not told to again.
@@ -26,7 +26,7 @@ worker=$(ask "$url/v1/workers" | python3 -c 'import json,sys; print(json.load(sy
 ask -X POST "$url/v1/workers/$worker/drain" >/dev/null
 # Left out: the stream, which does not end, and the requests that end the server or let a worker take tasks.
 (cd "$data" && "$cache/schemathesis/bin/st" run "$here/docs/openapi.json" --url "$url" -H "Authorization: Bearer $token" \
-  --checks not_a_server_error --max-examples "$examples" --phases coverage,fuzzing --mode all --request-timeout 150 \
+  --checks not_a_server_error --max-examples "$examples" --phases coverage,fuzzing --mode all --request-timeout 20 \
   --exclude-path /v1/shutdown --exclude-path /v1/events --exclude-path "/v1/workers/{id}/resume" --seed 1 --continue-on-failure) || failed=1
 kill -0 $pid || { echo 'the server ended'; cat "$data/err"; exit 1; }
 ask "$url/v1/info" >/dev/null || { echo 'the server no longer answers'; exit 1; }

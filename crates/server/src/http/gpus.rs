@@ -1,10 +1,11 @@
 //! Every GPU, and whether some of them are free; also as plain text, for scripts.
 
-use super::Shared;
+use super::{By, Shared};
 use super::answer::Refusal;
 use crate::http::App;
 use crate::views;
-use axum::Json;
+use crate::who::Caller;
+use axum::{Extension, Json};
 use axum::extract::{Path, State};
 use axum::http::HeaderMap;
 use axum::http::header::{ACCEPT, CONTENT_TYPE, VARY};
@@ -15,7 +16,7 @@ use warpyard_api::problem::{Problem, code};
 use warpyard_api::text::shown;
 use warpyard_api::wire::{FreeGpu, FreeView, GpuView};
 
-pub(crate) async fn all(app: &App) -> Result<Vec<GpuView>, crate::live::Stopped> {
+async fn all(app: &App) -> Result<Vec<GpuView>, crate::live::Stopped> {
     let watched = app.watched.clone();
     let look = move |f: &mut crate::follower::Follower| {
         let watched = watched.as_ref().map(|w| w.lock().expect("nobody panics while looking at devices"));
@@ -24,8 +25,24 @@ pub(crate) async fn all(app: &App) -> Result<Vec<GpuView>, crate::live::Stopped>
     app.live.read(look).await
 }
 
-pub(super) async fn list(State(app): Shared, headers: HeaderMap) -> Result<Response, Refusal> {
-    let gpus = all(&app).await?;
+/// Every GPU as the caller may see it: where jobs are private, others' are there without a name.
+pub(crate) async fn seen(app: &App, who: &Caller) -> Result<Vec<GpuView>, crate::live::Stopped> {
+    let mut gpus = all(app).await?;
+    if app.private() {
+        let others = gpus.iter_mut().flat_map(|gpu| &mut gpu.tasks).filter(|task| !who.owns(&task.user));
+        for task in others {
+            (task.task, task.user, task.name) = ("private".into(), "someone".into(), None);
+        }
+    }
+    Ok(gpus)
+}
+
+pub(super) async fn list(
+    State(app): Shared,
+    Extension(who): By,
+    headers: HeaderMap,
+) -> Result<Response, Refusal> {
+    let gpus = seen(&app, &who).await?;
     let accept = headers.get(ACCEPT).and_then(|v| v.to_str().ok()).unwrap_or_default();
     if accept.trim_start().starts_with("text/plain") {
         let headers = [(CONTENT_TYPE, "text/plain; charset=utf-8"), (VARY, "accept")];

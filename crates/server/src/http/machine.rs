@@ -105,9 +105,13 @@ pub(super) async fn set_policy(
 
 pub(super) async fn history(
     State(app): Shared,
+    Extension(who): By,
     filter: Result<Query<HistoryFilter>, QueryRejection>,
 ) -> Result<Json<Page<HistoryRow>>, Refusal> {
-    let Query(filter) = filter?;
+    let Query(mut filter) = filter?;
+    if app.private() && !who.is_admin() {
+        filter.user = who.name().map(str::to_owned);
+    }
     let job = match filter.job.as_deref().map(str::parse) {
         None => None,
         Some(Ok(job)) => Some(JobId(job)),
