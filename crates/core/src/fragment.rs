@@ -70,6 +70,11 @@ impl Workload {
     }
 }
 
+/// What is free on a worker's devices, in millionths of a device.
+pub(crate) fn free(used: &WorkerUse) -> u64 {
+    used.devices().map(|(_, info, used)| Free::of(info, used).share).sum()
+}
+
 /// What is free of a device.
 struct Free<'a> {
     info: &'a DeviceInfo,

@@ -1,6 +1,6 @@
 //! Where a task goes: devices of one worker that are acceptable, have room, and suit the rule best.
 
-use crate::fragment::Workload;
+use crate::fragment::{self, Workload};
 use crate::ids::{DeviceId, WorkerId};
 use crate::pool::{Charge, DeviceInfo, DeviceUse, Ledger, Placement, WorkerUse, charge_for};
 use crate::spec::{Needs, WaitMode};
@@ -113,8 +113,12 @@ impl<'a> Search<'a> {
     fn best(self, needs: &Needs, only: impl Fn(DeviceId) -> bool) -> Option<Placement> {
         if self.fit == Fit::Gradient {
             let candidates = self.now.candidates(needs.gpus > 0);
-            let found = candidates.filter_map(|(id, used)| self.descent(id, used, needs, &only));
-            return found.min_by_key(|(growth, placement)| (*growth, placement.worker)).map(|(_, p)| p);
+            let found = candidates.filter_map(|(id, used)| {
+                let (growth, placement) = self.descent(id, used, needs, &only)?;
+                // Where it grows equally, the fullest worker: an emptier one still suits more of what may come.
+                Some(((growth, fragment::free(used), id), placement))
+            });
+            return found.min_by_key(|(harm, _)| *harm).map(|(_, placement)| placement);
         }
         let worker = match (self.fit, needs.gpus, needs.gpu_memory) {
             (Fit::Best, 1.., None) => self.best_with_idle(needs, &only),

@@ -1,22 +1,22 @@
 //! Every GPU, and whether some of them are free; also as plain text, for scripts.
 
-use super::{By, Shared};
 use super::answer::Refusal;
+use super::{By, Shared};
 use crate::http::App;
 use crate::views;
 use crate::who::Caller;
-use axum::{Extension, Json};
 use axum::extract::{Path, State};
 use axum::http::HeaderMap;
 use axum::http::header::{ACCEPT, CONTENT_TYPE, VARY};
 use axum::response::{IntoResponse, Response};
+use axum::{Extension, Json};
 use std::fmt::Write;
 use warpyard_api::job::DeviceRef;
 use warpyard_api::problem::{Problem, code};
 use warpyard_api::text::shown;
 use warpyard_api::wire::{FreeGpu, FreeView, GpuView};
 
-async fn all(app: &App) -> Result<Vec<GpuView>, crate::live::Stopped> {
+pub(super) async fn all(app: &App) -> Result<Vec<GpuView>, crate::live::Stopped> {
     let watched = app.watched.clone();
     let look = move |f: &mut crate::follower::Follower| {
         let watched = watched.as_ref().map(|w| w.lock().expect("nobody panics while looking at devices"));

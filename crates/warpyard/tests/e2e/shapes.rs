@@ -132,6 +132,10 @@ fn the_schema_and_completions_need_no_server() {
     }
     for shell in ["bash", "zsh", "fish"] {
         let script = output(&mut warpyard(dir.path(), &["completions", shell])).fine();
-        assert!(script.contains("warpyard") && script.contains("submit"), "{shell}");
+        assert!(script.contains("warpyard") && script.contains("COMPLETE"), "{shell}");
     }
+    // The script asks us back, with the words typed so far.
+    let mut half_typed = warpyard(dir.path(), &["--", "warpyard", "subm"]);
+    half_typed.env("COMPLETE", "bash").env("_CLAP_COMPLETE_INDEX", "1").env("_CLAP_IFS", "\n");
+    assert_eq!(output(&mut half_typed).fine().trim(), "submit");
 }
