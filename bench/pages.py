@@ -2,10 +2,9 @@
 """How fast the pages are: the first byte and the size of each with 1,000 tasks queued; how soon a change reaches an open
 page; what 200 open pages with 100 changes a second cost the server, and whether they slow planning.
 
-usage: bench/pages.py WARPYARD [--playwright DIR]
+usage: bench/pages.py WARPYARD
 Pages are played by a client of its own that does what their script does (one stream, and the part asked for again when
-something changed, as often as the script does). With a folder that has playwright-core, the time until a change shows is
-also measured in a real browser."""
+something changed, as often as the script does)."""
 import argparse, asyncio, http.client, json, os, re, statistics, subprocess, tempfile, time, urllib.request
 
 PAGES = ["/", "/queue", "/finished", "/jobs/1", "/new", "/cluster", "/policies", "/what-if", "/docs"]
