@@ -5,6 +5,7 @@ const form = document.getElementById("job-form");
 const toml = document.getElementById("toml");
 const seen = { schema: null, doc: { name: "", tasks: [{ name: "main", command: "" }] } };
 const FIRST = ["name", "gpus", "gpu_memory", "timeout", "command", "after"];
+const JOB_FIRST = ["name", "priority", "project"];
 const SECOND = ["gpu_type", "array", "cpus", "memory", "retries", "expected"];
 const HINTS = { gpu_memory: "6GiB", timeout: "2h", expected: "40m", grace: "10s", array: "1-100%8", cpus: "0.5", memory: "4GiB",
   gpu_type: "V100, A100", gpu_scope: "0, 1", gpu_preferred: "0", command: "python train.py", workdir: "where the server runs",
@@ -157,7 +158,8 @@ const draw = () => {
     changed();
     [...form.querySelectorAll(".f-command input")].pop()?.focus();
   });
-  const jobNames = Object.keys(job).filter((n) => !["tasks", "user", "after"].includes(n));
+  const said = Object.keys(job).filter((n) => !["tasks", "user", "after"].includes(n));
+  const jobNames = [...JOB_FIRST.filter((n) => said.includes(n)), ...said.filter((n) => !JOB_FIRST.includes(n))];
   form.querySelector("#fields").replaceChildren(el("section", { class: "card", "aria-label": "Job" }, el("div", { class: "fields" }, ...make(seen.doc, "", jobNames))), ...cards, add);
   drawGraph();
 };
