@@ -5,6 +5,7 @@ use crate::ids::{AttemptId, DeviceId, JobId, NodeId, TaskId, WorkerId};
 use crate::policy::PolicyChoice;
 use crate::pool::DeviceState;
 use crate::shares::{Allocation, NoTarget, Speed};
+use crate::small::SmallMap;
 use crate::spec::JobSpec;
 use crate::time::Span;
 use serde::{Deserialize, Serialize};
@@ -94,7 +95,7 @@ pub enum Command {
         /// Who says it.
         worker: WorkerId,
         /// Where attempts stand.
-        attempts: BTreeMap<AttemptId, Standing>,
+        attempts: SmallMap<AttemptId, Standing>,
         /// How its devices are, by the driver's name.
         devices: BTreeMap<String, DeviceState>,
     },

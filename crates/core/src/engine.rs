@@ -48,6 +48,16 @@ pub struct Turned {
     pub stale: Vec<Rejected>,
 }
 
+impl Turned {
+    fn clear(&mut self) {
+        let Turned { answers, events, finished, stale } = self;
+        answers.clear();
+        events.clear();
+        finished.clear();
+        stale.clear();
+    }
+}
+
 /// What a command did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Answer {
@@ -103,24 +113,37 @@ impl Engine {
         store: &mut S,
     ) -> Result<Turned, S::Error> {
         let mut turned = Turned::default();
+        self.turn_into(batch, now, store, &mut turned)?;
+        Ok(turned)
+    }
+
+    /// The same, with what it made happen put in place of what an earlier turn did, for who turns all the time.
+    pub fn turn_into<S: Store>(
+        &mut self,
+        batch: impl IntoIterator<Item = Command>,
+        now: Time,
+        store: &mut S,
+        turned: &mut Turned,
+    ) -> Result<(), S::Error> {
+        turned.clear();
         for command in batch {
-            let answer = self.obey(command, now, &mut turned); // 1. decide and apply each command, in order
+            let answer = self.obey(command, now, turned); // 1. decide and apply each command, in order
             turned.answers.push(answer);
         }
         for silent in self.lapsed(now) {
-            self.obey(silent, now, &mut turned).expect("a silent worker can be given up");
+            self.obey(silent, now, turned).expect("a silent worker can be given up");
         }
         while let Some(job) = self.lapsed_claim(now) {
             self.claims.remove(&job);
-            self.obey(Command::Cancel(Target::Job(job)), now, &mut turned).expect("a claim in force can end");
+            self.obey(Command::Cancel(Target::Job(job)), now, turned).expect("a claim in force can end");
         }
         if self.worth_planning(&turned.events, now) {
-            self.plan(now, &mut turned); // 2. what should start, pause, stop: admitted, applied
+            self.plan(now, turned); // 2. what should start, pause, stop: admitted, applied
         }
         if !turned.events.is_empty() {
             store.append(&turned.events)?; // 3. durable
         }
-        Ok(turned) // 4. only now may anything be said
+        Ok(()) // 4. only now may anything be said
     }
 
     /// Work for whoever drives the engine to have done beside it, if there is any and none is under way; the command that
@@ -165,12 +188,13 @@ impl Engine {
             _ => {}
         }
         let heard = if let Command::Heard(job) = command { Some(job) } else { None };
-        let decided = self.cluster.decide(command, now)?;
+        let decided = self.cluster.decide_what(command, now)?;
         if let Some(job) = heard {
             self.heard_of(job, now);
         }
         let mut answer = Answer::default();
-        for event in decided {
+        for what in decided {
+            let event = Event { at: now, what };
             match &event.what {
                 What::JobSubmitted { job, .. } => answer.job = Some(*job),
                 What::WorkerLost { worker } => drop(self.leases.remove(worker)),

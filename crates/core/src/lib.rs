@@ -27,6 +27,7 @@ pub mod queue;
 pub mod reconcile;
 pub mod reserve;
 pub mod shares;
+pub mod small;
 pub mod spec;
 pub mod time;
 

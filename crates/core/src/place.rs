@@ -4,6 +4,7 @@ use crate::fragment::{self, Workload};
 use crate::ids::{DeviceId, WorkerId};
 use crate::pool::{Charge, DeviceInfo, DeviceUse, Ledger, Placement, WorkerUse, charge_for};
 use crate::spec::{Needs, WaitMode};
+use smallvec::{SmallVec, smallvec};
 
 /// Which of several fitting places is taken.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -175,7 +176,7 @@ impl<'a> Search<'a> {
         fitting.dedup_by_key(|(left, ..)| *left);
         let place = |(_, index, charge)| Placement {
             worker: id,
-            devices: vec![(index, charge)],
+            devices: smallvec![(index, charge)],
             cpus: needs.cpus,
             memory: needs.memory,
         };
@@ -206,7 +207,7 @@ impl<'a> Search<'a> {
             let best = fitting.next()?.0;
             fitting.fold((best, 0), |(best, n), (score, ..)| (best.min(score), n + 1))
         } else {
-            let mut scores: Vec<u64> = fitting.map(|(score, ..)| score).collect();
+            let mut scores: SmallVec<[u64; 8]> = fitting.map(|(score, ..)| score).collect();
             let others = scores.len().checked_sub(wanted)?;
             scores.sort_unstable();
             (scores[..wanted].iter().sum(), others)
@@ -237,14 +238,21 @@ impl<'a> Search<'a> {
     /// The best devices of a worker that is known to have enough of them.
     fn take(self, worker: WorkerId, needs: &Needs, only: &dyn Fn(DeviceId) -> bool) -> Placement {
         let used = self.now.worker(worker).expect("a worker that suits is there");
-        let mut fitting: Vec<_> = match needs.gpus {
-            0 => Vec::new(),
-            _ => self.fitting(worker, used, needs, only).collect(),
+        let order = |&(score, index, _): &(u64, u16, Charge)| (score, index);
+        let devices = match needs.gpus {
+            0 => SmallVec::new(),
+            1 => {
+                let best = self.fitting(worker, used, needs, only).min_by_key(order);
+                best.into_iter().map(|(_, index, charge)| (index, charge)).collect()
+            }
+            wanted => {
+                let mut fitting: SmallVec<[_; 8]> = self.fitting(worker, used, needs, only).collect();
+                fitting.sort_unstable_by_key(order);
+                fitting.truncate(usize::from(wanted));
+                fitting.sort_unstable_by_key(|&(_, index, _)| index);
+                fitting.into_iter().map(|(_, index, charge)| (index, charge)).collect()
+            }
         };
-        fitting.sort_unstable_by_key(|&(score, index, _)| (score, index));
-        fitting.truncate(usize::from(needs.gpus));
-        fitting.sort_unstable_by_key(|&(_, index, _)| index);
-        let devices = fitting.into_iter().map(|(_, index, charge)| (index, charge)).collect();
         Placement { worker, devices, cpus: needs.cpus, memory: needs.memory }
     }
 }

@@ -6,6 +6,7 @@
 use crate::ids::{DeviceId, WorkerId};
 use crate::spec::Needs;
 use serde::{Deserialize, Serialize};
+use smallvec::SmallVec;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -60,8 +61,8 @@ pub struct Placement {
     /// The machine.
     pub worker: WorkerId,
     /// Devices of it, by index.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub devices: Vec<(u16, Charge)>,
+    #[serde(default, skip_serializing_if = "SmallVec::is_empty")]
+    pub devices: SmallVec<[(u16, Charge); 2]>,
     /// Thousandths of a processor.
     #[serde(default)]
     pub cpus: u32,
@@ -356,12 +357,19 @@ pub struct Pool {
     spare: BTreeSet<WorkerId>,
     /// Workers by how many of their devices are idle: where a search for whole devices begins.
     idle: BTreeSet<(usize, WorkerId)>,
-    /// How each worker is entered there.
-    entered: Vec<Option<usize>>,
+    /// How each worker is entered in these two.
+    entered: Vec<Entered>,
     /// The memory of the smallest device.
     smallest: u64,
     /// All there is.
     total: Held,
+}
+
+/// Where a search may begin with a worker.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Entered {
+    spare: bool,
+    idle: Option<usize>,
 }
 
 impl Pool {
@@ -395,7 +403,7 @@ impl Pool {
             *old = WorkerUse { uses, cpus_used: old.cpus_used, memory_used: old.memory_used, ..fresh };
         }
         self.workers[at].count_idle();
-        self.entered.resize(self.workers.len(), None);
+        self.entered.resize(self.workers.len(), Entered::default());
         let devices = self.workers.iter().flat_map(|w| w.infos.iter());
         self.smallest = devices.clone().map(|d| d.memory).min().unwrap_or(0);
         self.total = Held {
@@ -449,16 +457,18 @@ impl Pool {
     }
 
     fn refresh(&mut self, id: WorkerId) {
-        if self.workers[id.0 as usize].has_spare_device() {
-            self.spare.insert(id);
-        } else {
-            self.spare.remove(&id);
-        }
         let worker = &self.workers[id.0 as usize];
         let idle = (worker.open && worker.idle > 0).then_some(worker.idle);
-        let was = std::mem::replace(&mut self.entered[id.0 as usize], idle);
-        if was != idle {
-            was.map(|n| self.idle.remove(&(n, id)));
+        // A device that would be given away whole would also be shared.
+        let entered = Entered { spare: idle.is_some() || worker.has_spare_device(), idle };
+        let was = std::mem::replace(&mut self.entered[id.0 as usize], entered);
+        match (was.spare, entered.spare) {
+            (false, true) => drop(self.spare.insert(id)),
+            (true, false) => drop(self.spare.remove(&id)),
+            _ => {}
+        }
+        if was.idle != idle {
+            was.idle.map(|n| self.idle.remove(&(n, id)));
             idle.map(|n| self.idle.insert((n, id)));
         }
     }

@@ -105,7 +105,7 @@ impl Cluster {
     /// What a worker should have, with all it needs to begin what it does not have yet.
     pub fn assignments(&self, worker: WorkerId) -> Assignments {
         let infos = self.worker(worker).map(|w| &w.info.devices[..]).unwrap_or_default();
-        let attempts = self.desired(worker).into_iter().map(|d| {
+        let attempts = self.desired(worker).map(|d| {
             let (attempt, spec) =
                 self.view().attempt(d.attempt.task).expect("what is desired has an attempt");
             let devices = attempt.placement.devices.iter().map(|&(i, _)| infos[usize::from(i)].uuid.clone());

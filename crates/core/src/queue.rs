@@ -5,9 +5,11 @@
 
 use crate::cluster::{ReadyTask, View};
 use crate::ids::{NodeId, TaskId};
+use crate::small::SmallMap;
 use crate::spec::Needs;
 use crate::time::Span;
-use std::collections::{BTreeMap, BTreeSet};
+use smallvec::SmallVec;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Bound::{Excluded, Unbounded};
 
 /// Where a task stands in the order; smaller goes first. Ties go to the task submitted earlier.
@@ -73,6 +75,8 @@ pub struct Line {
     waiting: BTreeMap<(Key, TaskId), Waiting>,
     /// How many tasks that is.
     count: u64,
+    /// Whether it is among those that became empty.
+    left: bool,
 }
 
 impl Line {
@@ -91,13 +95,21 @@ impl Line {
     }
 }
 
+/// So many empty lines are kept for the next with the same needs: one who comes when nobody waits costs little then.
+const LINES_KEPT: usize = 64;
+
+/// Where the tasks of a node stand: in which line, and where in it.
+type Entries = SmallVec<[(usize, Key, TaskId); 1]>;
+
 /// All lines.
 #[derive(Clone, Debug, Default)]
 pub struct Queue {
     lines: Vec<Line>,
-    by_needs: BTreeMap<(Needs, u8), usize>,
-    idle_lines: Vec<usize>,
-    nodes: BTreeMap<NodeId, Vec<(usize, Key, TaskId)>>,
+    /// Lines by needs and class.
+    by_needs: BTreeMap<Needs, SmallMap<u8, usize>>,
+    /// Lines that became empty, the longest ago first; someone may stand in them again.
+    left: VecDeque<usize>,
+    nodes: BTreeMap<NodeId, Entries>,
     heads: BTreeSet<(Key, TaskId, usize)>,
 }
 
@@ -107,7 +119,10 @@ impl Queue {
         for (line, key, task) in self.nodes.remove(&node).unwrap_or_default() {
             self.change(line, |line| line.leave((key, task)));
         }
-        let mut entries = Vec::new();
+        if !view.has_ready(node) {
+            return;
+        }
+        let mut entries = Entries::new();
         for ready in view.ready(node) {
             let (key, class) = place(&ready);
             let line = self.line_for(&ready.spec.needs, class);
@@ -158,11 +173,11 @@ impl Queue {
     }
 
     fn line_for(&mut self, needs: &Needs, class: u8) -> usize {
-        if let Some(&at) = self.by_needs.get(&(needs.clone(), class)) {
+        if let Some(&at) = self.by_needs.get(needs).and_then(|classes| classes.get(&class)) {
             return at;
         }
-        let line = Line { needs: needs.clone(), class, waiting: BTreeMap::new(), count: 0 };
-        let at = match self.idle_lines.pop() {
+        let line = Line { needs: needs.clone(), class, waiting: BTreeMap::new(), count: 0, left: false };
+        let at = match self.give_up_a_line() {
             Some(at) => {
                 self.lines[at] = line;
                 at
@@ -172,11 +187,29 @@ impl Queue {
                 self.lines.len() - 1
             }
         };
-        self.by_needs.insert((needs.clone(), class), at);
+        self.by_needs.entry(needs.clone()).or_default().insert(class, at);
         at
     }
 
-    /// Changes a line and keeps the set of heads right; a line that became empty is given up.
+    /// Gives up an empty line, if there are more than enough.
+    fn give_up_a_line(&mut self) -> Option<usize> {
+        while self.left.len() > LINES_KEPT {
+            let at = self.left.pop_front()?;
+            let line = &mut self.lines[at];
+            line.left = false;
+            if line.waiting.is_empty() {
+                let classes = self.by_needs.get_mut(&line.needs)?;
+                classes.remove(&line.class);
+                if classes.is_empty() {
+                    self.by_needs.remove(&line.needs);
+                }
+                return Some(at);
+            }
+        }
+        None
+    }
+
+    /// Changes a line and keeps the set of heads right.
     fn change(&mut self, at: usize, change: impl FnOnce(&mut Line)) {
         let line = &mut self.lines[at];
         let before = line.waiting.first_key_value().map(|(&k, _)| k);
@@ -193,9 +226,9 @@ impl Queue {
                 self.heads.insert((key, task, at));
             }
             None => {
-                let line = &self.lines[at];
-                self.by_needs.remove(&(line.needs.clone(), line.class));
-                self.idle_lines.push(at);
+                if !std::mem::replace(&mut self.lines[at].left, true) {
+                    self.left.push_back(at);
+                }
             }
         }
     }

@@ -4,6 +4,8 @@
 use crate::cluster::{Desired, Want};
 use crate::ids::AttemptId;
 use crate::time::Span;
+use smallvec::SmallVec;
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 /// What a worker has of an attempt.
@@ -45,12 +47,22 @@ pub fn patience(lease: Span) -> Span {
 }
 
 /// What to do, given what the server wants and what there is.
-pub fn reconcile(desired: &[Desired], local: &BTreeMap<AttemptId, Local>) -> Vec<Action> {
-    let mut actions = Vec::new();
-    let mut wanted: Vec<_> = desired.iter().map(|d| (d.attempt, d.want)).collect();
-    wanted.sort_unstable_by_key(|&(attempt, _)| attempt);
+pub fn reconcile(desired: &[Desired], local: &BTreeMap<AttemptId, Local>) -> SmallVec<[Action; 2]> {
+    let mut actions = SmallVec::new();
+    // The server tells it in order; whoever does not is borne with.
+    let mut wanted = Cow::Borrowed(desired);
+    if !desired.is_sorted_by_key(|d| d.attempt) {
+        wanted.to_mut().sort_unstable_by_key(|d| d.attempt);
+    }
+    let want = |id: &AttemptId| {
+        let at = wanted.binary_search_by_key(id, |d| d.attempt).ok()?;
+        Some(wanted[at].want)
+    };
+    // What the server gave up and what is still here may be on the devices that something new was given.
+    let mut lingers = false;
     for (&id, &is) in local {
-        let want = wanted.binary_search_by_key(&id, |&(attempt, _)| attempt).ok().map(|at| wanted[at].1);
+        let want = want(&id);
+        lingers |= want.is_none() && is != Local::Over;
         match (want, is) {
             (None, Local::Over) => actions.push(Action::Forget(id)),
             (None | Some(Want::Stop), Local::Beginning | Local::Running | Local::Frozen) => {
@@ -61,9 +73,6 @@ pub fn reconcile(desired: &[Desired], local: &BTreeMap<AttemptId, Local>) -> Vec
             (Some(_), _) => {}
         }
     }
-    // What the server gave up and what is still here may be on the devices that something new was given.
-    let unwanted = |id: &AttemptId| wanted.binary_search_by_key(id, |&(attempt, _)| attempt).is_err();
-    let lingers = local.iter().any(|(id, is)| *is != Local::Over && unwanted(id));
     for d in desired.iter().filter(|d| !local.contains_key(&d.attempt)) {
         match d.want {
             _ if d.started => actions.push(Action::ReportLost(d.attempt)),
@@ -86,8 +95,8 @@ mod tests {
         let desired = [Desired { attempt: new, started: false, want: Want::Run }];
         let having = |is| BTreeMap::from([(old, is)]);
         for is in [Local::Beginning, Local::Running, Local::Frozen] {
-            assert_eq!(reconcile(&desired, &having(is)), [Action::Stop(old)], "{is:?}");
+            assert_eq!(reconcile(&desired, &having(is))[..], [Action::Stop(old)], "{is:?}");
         }
-        assert_eq!(reconcile(&desired, &having(Local::Over)), [Action::Forget(old), Action::Launch(new)]);
+        assert_eq!(reconcile(&desired, &having(Local::Over))[..], [Action::Forget(old), Action::Launch(new)]);
     }
 }

@@ -6,8 +6,8 @@ mod yard;
 use std::collections::BTreeMap;
 use warpyard_core::command::{Standing, Target};
 use warpyard_core::event::{How, Outcome};
-use warpyard_core::spec::{AfterJob, JobSpec, On, TaskSpec};
-use warpyard_core::{Command, Span, TaskState, WorkerId};
+use warpyard_core::spec::{AfterJob, JobSpec, Needs, On, TaskSpec};
+use warpyard_core::{Command, Span, TaskState, Time, WorkerId};
 
 use yard::{Yard, one_gpu, task, worker};
 
@@ -43,7 +43,7 @@ fn both_conditions_on_the_same_job_count() {
 fn a_worker_heard_from_in_the_same_turn_is_not_given_up() {
     let mut yard = Yard::with(worker(1, Some(Span::from_secs(15.0))));
     let job = yard.submit(0.0, one_gpu(), vec![]);
-    let attempts = BTreeMap::from([(task(job).attempt(1), Standing::Running)]);
+    let attempts = [(task(job).attempt(1), Standing::Running)].into();
     // The server stood still for longer than the lease, and the worker's report waited for it.
     yard.ask(20.0, vec![Command::Report { worker: WorkerId(0), attempts, devices: BTreeMap::new() }]);
     assert!(matches!(yard.state(job), TaskState::Running(_)));
@@ -78,4 +78,20 @@ fn a_device_without_a_limit_takes_more_than_a_counter_of_sixteen_bits_holds() {
     let job = yard.ask(0.0, vec![Command::Submit { user: "ann".into(), env: None, spec }]).unwrap();
     assert_eq!(yard.0.cluster().job(job).unwrap().nodes[0].active(), 70_000);
     yard.ask(1.0, vec![Command::Cancel(Target::Job(job))]);
+}
+
+/// More lines than are kept empty, and the same ones again: each task is started once, in order.
+#[test]
+fn lines_given_up_and_made_anew_lose_nobody() {
+    let mut yard = Yard::with(worker(1, None));
+    for round in 0..3 {
+        let needs = |cpus| Needs { cpus, ..one_gpu() };
+        let jobs: Vec<_> = (0..200).map(|cpus| yard.submit(f64::from(round), needs(cpus), vec![])).collect();
+        for &job in &jobs {
+            assert!(matches!(yard.state(job), TaskState::Placed(_)), "job {job} of round {round}");
+            yard.over(f64::from(round), job, 1, How::Exited(0));
+        }
+        let line = yard.0.policy().line(yard.0.cluster().view(), usize::MAX, Time(0));
+        assert_eq!(line, [], "nobody is left in line");
+    }
 }

@@ -138,10 +138,10 @@ proptest! {
         tell(workers, &steps, |engine, _| {
             for (worker, attempt) in old_attempts(engine.cluster()) {
                 for standing in [Standing::Running, Standing::Frozen, over(How::Exited(0)), over(How::TimedOut)] {
-                    let attempts = BTreeMap::from([(attempt, standing)]);
+                    let attempts = [(attempt, standing)].into();
                     let report = Command::Report { worker, attempts, devices: BTreeMap::new() };
                     let events = engine.cluster().decide(report, Time(u64::MAX / 2)).unwrap();
-                    assert_eq!(events, [], "{attempt} is not in force on {worker}");
+                    assert_eq!(events[..], [], "{attempt} is not in force on {worker}");
                 }
             }
         });
@@ -159,7 +159,7 @@ proptest! {
             let Some(command) = teller.command(engine.cluster(), step) else { continue };
             engine.turn(vec![command.clone()], teller.now, &mut log).unwrap();
             if matches!(step, Step::Report { .. }) {
-                prop_assert_eq!(engine.cluster().decide(command, teller.now).unwrap(), []);
+                prop_assert_eq!(engine.cluster().decide(command, teller.now).unwrap().len(), 0);
             }
         }
     }

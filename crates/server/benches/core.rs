@@ -54,7 +54,7 @@ fn engine() -> Engine {
 fn all_ended(cluster: &Cluster) -> Command {
     let over = Standing::Over(End { how: How::Exited(0), usage: Usage::default() });
     let on_worker = cluster.desired(WorkerId(0));
-    let attempts = on_worker.iter().map(|d| (d.attempt, over.clone())).collect();
+    let attempts = on_worker.map(|d| (d.attempt, over.clone())).collect();
     Command::Report { worker: WorkerId(0), attempts, devices: Default::default() }
 }
 
@@ -91,7 +91,7 @@ fn turn_with_waiting(fill: impl Fn(&mut Engine)) -> Duration {
     fill(&mut engine);
     let mut samples: Vec<Duration> = Vec::new();
     for n in 0..400u64 {
-        let first = engine.cluster().desired(WorkerId(0)).first().map(|d| d.attempt);
+        let first = engine.cluster().desired(WorkerId(0)).next().map(|d| d.attempt);
         let ended = first.map(one_ended).expect("something runs");
         let begun = Instant::now();
         let Ok(_) = engine.turn(vec![ended], Time(n + 1), &mut Nowhere);

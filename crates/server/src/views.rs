@@ -73,7 +73,7 @@ pub(crate) fn tally(job: &Job, node: &Node) -> (Counts, OutcomeCounts) {
             Phase::Stopping { .. } => State::Stopping,
         }) += 1;
     }
-    for (&ended, at) in &node.done.0 {
+    for (&ended, at) in node.done.0.iter() {
         *outcomes.of(outcome(ended)) += at.len();
         counts.done += at.len();
     }

@@ -144,7 +144,10 @@ impl Runs {
         match self {
             Runs::Steps(nodes) => {
                 let Steps { per_second, .. } = &nodes[task.node as usize];
-                kind.and_then(|kind| per_second.get(kind)).copied().unwrap_or(0.0).max(NOWHERE)
+                kind.and_then(|kind| per_second.get(&kind.to_ascii_lowercase()))
+                    .copied()
+                    .unwrap_or(0.0)
+                    .max(NOWHERE)
             }
             Runs::For(_) | Runs::Each(_) | Runs::Recorded(_) => 1.0,
         }

@@ -144,7 +144,7 @@ impl<F: FnMut(TaskId) -> Span> Ahead<F> {
         while let Some(&Reverse((_, attempt, worker))) = self.ends.peek().filter(|e| e.0.0 <= self.now) {
             self.ends.pop();
             let over = Standing::Over(End { how: How::Exited(0), usage: Usage::default() });
-            let (attempts, devices) = (BTreeMap::from([(attempt, over)]), BTreeMap::new());
+            let (attempts, devices) = ([(attempt, over)].into(), BTreeMap::new());
             batch.push(Command::Report { worker, attempts, devices });
         }
         batch

@@ -7,6 +7,7 @@ use warpyard_core::cluster::{Desired, Want};
 use warpyard_core::command::Standing;
 use warpyard_core::event::{End, How, Usage};
 use warpyard_core::reconcile::{Action, Local, reconcile};
+use warpyard_core::small::SmallMap;
 use warpyard_core::{AttemptId, Span, Time};
 
 #[derive(Debug, Default)]
@@ -14,7 +15,7 @@ pub(crate) struct Machine {
     local: BTreeMap<AttemptId, Local>,
     processes: BTreeMap<AttemptId, Process>,
     /// What it has to say.
-    pub(crate) news: BTreeMap<AttemptId, Standing>,
+    pub(crate) news: SmallMap<AttemptId, Standing>,
     /// Since when nothing gets through.
     pub(crate) cut: Option<Time>,
     /// Work done by attempts that were asked to end and did.

@@ -9,13 +9,13 @@ use crate::truth::{Jobs, Taken, Truth};
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 
-use warpyard_core::cluster::Want;
-use warpyard_core::command::Standing;
-use warpyard_core::engine::{Engine, Store, Turned};
+use warpyard_core::cluster::{Desired, Want};
+use warpyard_core::engine::{Answer, Engine, Store, Turned};
 use warpyard_core::event::{Event, Then, What, WorkerInfo};
 use warpyard_core::policy::Errand;
 use warpyard_core::pool::DeviceState;
 use warpyard_core::reconcile::patience;
+use warpyard_core::small::SmallMap;
 use warpyard_core::spec::AfterJob;
 use warpyard_core::{
     AttemptId, Cluster, Command, JobId, Policy, PolicyChoice, PolicyDef, Rejected, Span, TaskId, Time,
@@ -31,7 +31,7 @@ pub struct Setup {
     pub policy: PolicyChoice,
     /// From being told to begin an attempt until its process runs.
     pub start_delay: Span,
-    /// Whether ended jobs leave the memory at once. Not with jobs that wait for others by number.
+    /// Whether ended jobs leave the memory. Not with jobs that wait for others by number.
     pub forget: bool,
     /// How much tasks that run on a device at once slow each other: `n` of them each run at 1 / (1 + contention × (n − 1))
     /// of the speed they have alone. 0 is not at all; with 1 they together get done what one alone would.
@@ -58,6 +58,10 @@ pub struct Sim {
     refused: Vec<(Time, Rejected)>,
     /// What is asked at the present moment.
     asked: Vec<Command>,
+    /// What the last turn made happen.
+    turned: Turned,
+    /// Jobs that ended, to leave the memory with the next turn.
+    ended: Vec<JobId>,
     /// For each command asked that submits, what really happens, and the number it came with.
     coming: Vec<(usize, Runs, Option<JobId>)>,
     /// Numbers that jobs came with, and those they have here.
@@ -68,6 +72,8 @@ pub struct Sim {
     stirred: Vec<WorkerId>,
     /// Workers with something to say.
     speaking: Vec<WorkerId>,
+    /// What the worker looked at should have on it.
+    desired: Vec<Desired>,
     watcher: Option<Watcher>,
     /// Work that attempts saved when they were asked to give way: seconds, or steps where those are told apart.
     saved: BTreeMap<TaskId, f64>,
@@ -116,11 +122,14 @@ impl Sim {
             records: Vec::new(),
             refused: Vec::new(),
             asked: Vec::new(),
+            turned: Turned::default(),
+            ended: Vec::new(),
             coming: Vec::new(),
             came_as: BTreeMap::new(),
             unheard: 0,
             stirred: Vec::new(),
             speaking: Vec::new(),
+            desired: Vec::new(),
             watcher: None,
             saved: BTreeMap::new(),
         };
@@ -158,8 +167,7 @@ impl Sim {
                 restart: sim.setup.restart,
             };
             let (engine, agenda) = (&sim.engine, &mut sim.agenda);
-            for begun in engine.cluster().desired(worker).iter().filter(|d| d.started || d.want == Want::Run)
-            {
+            for begun in engine.cluster().desired(worker).filter(|d| d.started || d.want == Want::Run) {
                 let brief = known.brief(begun.attempt);
                 let alarm = |at, id| agenda.enter(at, Due::Ring(worker, id));
                 sim.machines[worker.0 as usize].adopt(now, begun.attempt, brief, alarm);
@@ -208,17 +216,23 @@ impl Sim {
         runs: Runs,
     ) -> Result<JobId, Rejected> {
         self.put(Arrival { at: self.now, user: user.to_owned(), spec, runs }, None);
-        let answer = self.turn().pop().expect("what is asked is answered");
-        self.settle();
-        answer.map(|job| job.expect("a job that was taken has a number"))
+        let answer = self.answer()?;
+        Ok(answer.job.expect("a job that was taken has a number"))
     }
 
     /// Asks for something now.
     pub fn ask(&mut self, command: Command) -> Result<(), Rejected> {
         self.asked.push(command);
-        let answer = self.turn().pop().expect("what is asked is answered");
+        self.answer().map(drop)
+    }
+
+    /// Does what is asked; gives the answer to the last of it.
+    fn answer(&mut self) -> Result<Answer, Rejected> {
+        let asked = self.asked.len();
+        self.turn();
+        let answer = self.turned.answers.swap_remove(asked - 1);
         self.settle();
-        answer.map(drop)
+        answer
     }
 
     /// Nothing gets through between the server and a worker any more.
@@ -253,7 +267,7 @@ impl Sim {
         let info = &self.engine.cluster().worker(worker).expect("the worker is known").info;
         let uuid = info.devices[usize::from(index)].uuid.clone();
         let devices = BTreeMap::from([(uuid, state)]);
-        self.asked.push(Command::Report { worker, attempts: BTreeMap::new(), devices });
+        self.asked.push(Command::Report { worker, attempts: SmallMap::new(), devices });
         self.settle();
     }
 
@@ -264,13 +278,24 @@ impl Sim {
 
     /// Goes on to the next moment at which something is due; says whether there was one.
     pub fn step(&mut self) -> bool {
-        let Some(at) = self.next_moment() else { return false };
+        let Some(at) = self.next_moment() else {
+            self.forget_the_ended();
+            return false;
+        };
         let idle = self.agenda.alarms == 0 && self.errand.is_none() && self.source.peek().is_none();
         if idle && !self.someone_is_missed() {
+            self.forget_the_ended();
             return false;
         }
         self.go_to(at);
         true
+    }
+
+    /// Those that ended last are forgotten too, though nothing more happens.
+    fn forget_the_ended(&mut self) {
+        if !self.ended.is_empty() {
+            self.turn();
+        }
     }
 
     /// Whether a worker is cut off that the engine still hopes to hear of.
@@ -369,7 +394,7 @@ impl Sim {
             }
             Due::Beat(worker) => {
                 if self.machines[worker.0 as usize].cut.is_none() {
-                    let (attempts, devices) = (BTreeMap::new(), BTreeMap::new());
+                    let (attempts, devices) = (SmallMap::new(), BTreeMap::new());
                     self.asked.push(Command::Report { worker, attempts, devices });
                     self.beat_later(worker);
                 }
@@ -411,25 +436,26 @@ impl Sim {
     }
 
     /// One turn of the engine with all that is asked.
-    fn turn(&mut self) -> Vec<Result<Option<JobId>, Rejected>> {
-        let batch = std::mem::take(&mut self.asked);
-        let Ok(turned) = self.engine.turn(batch, self.now, &mut self.kept);
+    fn turn(&mut self) {
+        // Taken out while they are read, and put back for the next turn to use their memory.
+        let mut turned = std::mem::take(&mut self.turned);
+        let batch = self.asked.drain(..).chain(self.ended.drain(..).map(Command::Forget));
+        let Ok(()) = self.engine.turn_into(batch, self.now, &mut self.kept, &mut turned);
         assert!(
             turned.stale.is_empty(),
             "a plan made and carried out in one turn is not stale: {:?}",
             turned.stale
         );
-        let Turned { answers, events, finished, .. } = turned;
-        if !events.is_empty()
+        if !turned.events.is_empty()
             && let Some(errand) = self.engine.errand(self.now)
         {
             self.errand = Some((self.now + self.setup.errand, errand));
         }
-        let coming = std::mem::take(&mut self.coming);
-        let refused = answers.iter().filter(|answer| answer.is_err()).count();
+        let refused = turned.answers.iter().filter(|answer| answer.is_err()).count();
         let jobs_refused = self.refused.len();
-        for (at, runs, number) in coming {
-            match &answers[at] {
+        let mut coming = std::mem::take(&mut self.coming);
+        for (at, runs, number) in coming.drain(..) {
+            match &turned.answers[at] {
                 Ok(answer) => {
                     let id = answer.job.expect("a job that was taken has a number");
                     self.came_as.extend(number.map(|number| (number, id)));
@@ -438,17 +464,18 @@ impl Sim {
                 Err(why) => self.refused.push((self.now, why.clone())),
             }
         }
+        self.coming = coming;
         self.unheard += (refused - (self.refused.len() - jobs_refused)) as u64;
-        for event in &events {
+        for event in &turned.events {
             self.note(event);
         }
-        for id in &finished {
-            self.close(*id);
+        for &id in &turned.finished {
+            self.close(id);
         }
         if self.setup.forget {
-            self.asked.extend(finished.into_iter().map(Command::Forget));
+            self.ended.extend(&turned.finished);
         }
-        answers.into_iter().map(|a| a.map(|a| a.job)).collect()
+        self.turned = turned;
     }
 
     fn take(&mut self, id: JobId, runs: Runs) {
@@ -528,13 +555,14 @@ impl Sim {
     fn let_workers_act(&mut self) {
         let mut stirred = std::mem::take(&mut self.stirred);
         sort_out(&mut stirred);
-        for worker in stirred {
+        for worker in stirred.drain(..) {
             let machine = &mut self.machines[worker.0 as usize];
             if machine.cut.is_some() {
                 continue;
             }
             let agenda = &mut self.agenda;
-            let desired = self.engine.cluster().desired(worker);
+            self.desired.clear();
+            self.desired.extend(self.engine.cluster().desired(worker));
             let known = Truth {
                 cluster: self.engine.cluster(),
                 jobs: &self.jobs,
@@ -542,29 +570,28 @@ impl Sim {
                 delay: self.setup.start_delay,
                 restart: self.setup.restart,
             };
-            machine.sync(self.now, &desired, &known, |at, id| agenda.enter(at, Due::Ring(worker, id)));
+            machine.sync(self.now, &self.desired, &known, |at, id| agenda.enter(at, Due::Ring(worker, id)));
             self.speaking.push(worker);
         }
+        self.stirred = stirred;
         let mut speaking = std::mem::take(&mut self.speaking);
         sort_out(&mut speaking);
-        for worker in speaking {
+        for worker in speaking.drain(..) {
             let machine = &mut self.machines[worker.0 as usize];
             for (id, work) in machine.saved.drain(..) {
                 let kind = self.engine.cluster().view().kind_given(id.task);
                 let runs =
                     self.jobs.get(id.task.job.0 as usize).and_then(|taken| Some(&taken.as_ref()?.runs));
-                let pace = runs.map_or(1.0, |runs| runs.pace(id.task, kind.as_deref()));
+                let pace = runs.map_or(1.0, |runs| runs.pace(id.task, kind));
                 self.saved.insert(id.task, work.secs() * pace);
             }
             if machine.cut.is_some() || machine.news.is_empty() {
                 continue;
             }
             let attempts = std::mem::take(&mut machine.news);
-            if attempts.values().any(|standing| matches!(standing, Standing::Over(_))) {
-                self.stirred.push(worker); // the server knows then, and it can be forgotten
-            }
             self.asked.push(Command::Report { worker, attempts, devices: BTreeMap::new() });
         }
+        self.speaking = speaking;
     }
 
     fn record_at(&self, task: TaskId) -> Option<usize> {

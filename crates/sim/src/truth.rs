@@ -34,11 +34,11 @@ impl Known for Truth<'_> {
         let live = &node.live[&id.task.index];
         let taken = self.jobs[id.task.job.0 as usize].as_ref().expect("a job that was taken is remembered");
         let kind = self.cluster.view().kind_given(id.task);
-        let pace = taken.runs.pace(id.task, kind.as_deref());
+        let pace = taken.runs.pace(id.task, kind);
         let saved = if live.saved.is_zero() { None } else { self.saved.get(&id.task) };
         let saved = saved.map(|work| Span::from_secs(work / pace));
         let placement = &live.attempt().expect("what a worker should have has a place").placement;
-        let fate = taken.runs.fate(id.task, id.number, kind.as_deref());
+        let fate = taken.runs.fate(id.task, id.number, kind);
         // What was seen goes before what is assumed; a timeout that struck is in how it ended, and what was saved in how
         // long it took.
         let seen = fate.seen;

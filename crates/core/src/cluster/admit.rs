@@ -5,13 +5,13 @@ use super::Cluster;
 use super::job::Phase;
 use crate::command::{Code, Rejected};
 use crate::event::{By, Event, StopWhy, What};
-use crate::ids::{AttemptId, DeviceId, NodeId};
+use crate::ids::{AttemptId, DeviceId, NodeId, TaskId};
 use crate::place::acceptable;
 use crate::plan::{Plan, Start};
 use crate::pool::{Charge, DeviceInfo, Ledger, charge_for};
 use crate::spec::{Boundary, Needs, Preempt, TaskSpec};
 use crate::time::Time;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 impl Cluster {
     /// What of a plan can be carried out, as events, and what cannot, with the reason.
@@ -26,12 +26,20 @@ impl Cluster {
             note(Ok(What::RoundBegun { until }));
         }
         let mut ledger = Ledger::over(self.pool());
-        let mut started = BTreeMap::new();
+        let mut started = Started::default();
         for &attempt in &plan.resume {
             note(self.admit_resume(attempt, &mut ledger));
         }
+        let mut last: Option<&Start> = None;
         for start in &plan.start {
-            note(self.admit_start(start, &mut ledger, &mut started));
+            // Most plans start one task, and need no note of what it takes from others.
+            if let Some(Start { task, placement }) = last.take() {
+                ledger.charge(placement);
+                started.insert(*task);
+            }
+            let admitted = self.admit_start(start, &ledger, &started);
+            last = admitted.is_ok().then_some(start);
+            note(admitted);
         }
         for &attempt in &plan.pause {
             note(self.admit_pause(attempt, plan.pause_at));
@@ -42,23 +50,16 @@ impl Cluster {
         (events, rejected)
     }
 
-    fn admit_start(
-        &self,
-        start: &Start,
-        ledger: &mut Ledger<'_>,
-        started: &mut BTreeMap<NodeId, BTreeSet<u32>>,
-    ) -> Result<What, Rejected> {
+    fn admit_start(&self, start: &Start, ledger: &Ledger<'_>, started: &Started) -> Result<What, Rejected> {
         let Start { task, placement } = start;
         let stale = |why: &str| Rejected::new(Code::StalePlan, format!("{task:?} cannot start: {why}"));
         let job = self.job(task.job).ok_or_else(|| stale("its job is gone"))?;
-        let (_, spec) = job.node(task.node).ok_or_else(|| stale("its job has no such node"))?;
+        let (node, spec) = job.node(task.node).ok_or_else(|| stale("its job has no such node"))?;
         let ready = job.ready(task.node).next().ok_or_else(|| stale("it is not ready"))?;
-        let of_node = started.entry(task.node_id()).or_default();
-        if of_node.contains(&task.index) || !matches!(self.state(*task), Some(super::TaskState::Ready { .. }))
-        {
+        if started.contains(task) || !matches!(self.state(*task), Some(super::TaskState::Ready { .. })) {
             return Err(stale("it is not ready"));
         }
-        if of_node.len() as u32 >= ready.room {
+        if ready.room < u32::MAX && count_of(started, task.node_id()) >= ready.room as usize {
             return Err(stale("as many of its array run as may"));
         }
         if !meets(self.worker(placement.worker).map(|w| &w.info.devices[..]), start, &spec.needs) {
@@ -67,9 +68,6 @@ impl Cluster {
         if !ledger.admits(placement) {
             return Err(stale("there is no room"));
         }
-        ledger.charge(placement);
-        of_node.insert(task.index);
-        let (node, _) = job.node(task.node).expect("seen above");
         let before = node.live.get(&task.index).map_or(node.base, |l| l.attempts);
         Ok(What::Placed { attempt: task.attempt(before + 1), placement: placement.clone() })
     }
@@ -116,6 +114,13 @@ impl Cluster {
     }
 }
 
+/// Tasks that a plan starts.
+type Started = BTreeSet<TaskId>;
+
+fn count_of(started: &Started, node: NodeId) -> usize {
+    started.range(node.task(0)..=node.task(u32::MAX)).count()
+}
+
 fn stale_attempt(attempt: AttemptId, why: &str) -> Rejected {
     Rejected::new(Code::StalePlan, format!("attempt {attempt}: {why}"))
 }
@@ -124,15 +129,16 @@ fn stale_attempt(attempt: AttemptId, why: &str) -> Rejected {
 fn meets(devices: Option<&[DeviceInfo]>, start: &Start, needs: &Needs) -> bool {
     let Some(devices) = devices else { return false };
     let p = &start.placement;
-    let mut seen = BTreeSet::new();
     let right_device = |&(index, charge): &(u16, Charge)| {
         devices.get(usize::from(index)).is_some_and(|info| {
             charge_for(info, needs) == Some(charge)
                 && acceptable(needs, DeviceId { worker: p.worker, index }, info)
         })
     };
+    let given_once = |at: usize| p.devices[..at].iter().all(|other| other.0 != p.devices[at].0);
     p.devices.len() == usize::from(needs.gpus)
         && p.cpus == needs.cpus
         && p.memory == needs.memory
-        && p.devices.iter().all(|d| seen.insert(d.0) && right_device(d))
+        && p.devices.iter().all(right_device)
+        && (0..p.devices.len()).all(given_once)
 }

@@ -6,13 +6,14 @@
 
 use super::accounts::half_life;
 use super::job::{Attempt, Cause, Job, Live, Phase};
-use super::{Cluster, Effects, KeptEnv, Worker};
+use super::{Cluster, Derived, Effects, KeptEnv, Worker};
 use crate::event::{End, Event, How, Outcome, StopWhy, Then, What, WorkerInfo};
 use crate::ids::{AttemptId, DeviceId, JobId, NodeId, TaskId, WorkerId};
 use crate::index::Ranges;
 use crate::pool::{DeviceState, Placement};
 use crate::spec::{AfterNode, Boundary};
 use crate::time::{Span, Time};
+use smallvec::{SmallVec, smallvec};
 
 impl Cluster {
     /// Makes an event so, and says what else changed with it.
@@ -217,7 +218,9 @@ impl Cluster {
         for node in &mut job.nodes {
             assert!(node.is_done(), "only an ended job is retried");
             let keep = if failed_only { node.done.0.remove(&Outcome::Succeeded) } else { None };
-            for range in std::mem::take(&mut node.done.0).into_values().flat_map(Vec::from) {
+            for range in
+                std::mem::take(&mut node.done.0).into_iter().flat_map(|(_, ranges)| Vec::from(ranges))
+            {
                 node.fresh.insert_range(range.0..range.1);
             }
             if let Some(succeeded) = keep {
@@ -290,7 +293,8 @@ impl Cluster {
         accounts.placed(user, &derived.pool, placement, at, half_life(policy));
         self.derived.active += 1;
         self.worker_mut(placement.worker).tasks.insert(task);
-        self.expect_end(task);
+        let expected = self.expected_end(task);
+        self.derived.ends.extend(expected.map(|end| (end, task)));
         if let Some(lasts) = self.job_mut(task.job).spec.claim().and_then(|claim| claim.lasts) {
             self.lasts_until(task.job, Some(at + lasts));
         }
@@ -315,39 +319,53 @@ impl Cluster {
     fn advance(&mut self, attempt: AttemptId, at: Time, next: impl FnOnce(Phase) -> Phase) {
         let task = attempt.task;
         assert!(self.current(attempt).is_some(), "{attempt} is not the attempt in force");
-        self.forget_end(task);
+        let expected = self.expected_end(task);
         let live = self.live_mut(task);
         let was_paused = live.is_paused();
         let phase = std::mem::replace(&mut live.phase, Phase::Ready { since: Time(0) });
         live.phase = next(phase);
         let is_paused = live.is_paused();
-        let placement = live.attempt().expect("an attempt in force has a place").placement.clone();
         if live.is_unsettled() {
             self.derived.unsettled.insert(task);
         } else {
             self.derived.unsettled.remove(&task);
         }
-        match (was_paused, is_paused) {
-            (false, true) => self.derived.pool.pause(&placement),
-            (true, false) => self.derived.pool.resume(&placement),
-            _ => {}
-        }
         if was_paused != is_paused {
-            let Cluster { jobs, derived, accounts, policy, .. } = self;
-            let user = &jobs.get(task.job).expect("an attempt has a job").user;
-            accounts.still(user, &derived.pool, &placement, is_paused, at, half_life(policy));
+            self.stands_still(task, is_paused, at);
         }
-        self.expect_end(task);
+        let expected_now = self.expected_end(task);
+        if expected != expected_now {
+            self.derived.forget_end(expected, task);
+            self.derived.ends.extend(expected_now.map(|end| (end, task)));
+        }
+    }
+
+    /// Notes in the pool and the user's account that an attempt stands still, or no longer does.
+    fn stands_still(&mut self, task: TaskId, still: bool, at: Time) {
+        let Cluster { jobs, derived, accounts, policy, .. } = self;
+        let job = jobs.get(task.job).expect("an attempt has a job");
+        let live = &job.nodes[task.node as usize].live[&task.index];
+        let placement = &live.attempt().expect("an attempt in force has a place").placement;
+        if still {
+            derived.pool.pause(placement);
+        } else {
+            derived.pool.resume(placement);
+        }
+        accounts.still(&job.user, &derived.pool, placement, still, at, half_life(policy));
     }
 
     fn ended(&mut self, attempt: AttemptId, end: &End, then: Then, at: Time, fx: &mut Effects) {
         let task = attempt.task;
         assert!(self.current(attempt).is_some(), "{attempt} is not the attempt in force");
-        self.forget_end(task);
-        let kind = self.kind_given(task);
+        let expected = self.expected_end(task);
+        self.derived.forget_end(expected, task);
+        let kind = match then {
+            Then::Done(_) => None,
+            Then::Again | Then::Hold => self.kind_given(task).map(str::to_ascii_lowercase),
+        };
         let live = self.live_mut(task);
         let paused = live.is_paused();
-        if let Some(kind) = kind.filter(|_| !matches!(then, Then::Done(_))) {
+        if let Some(kind) = kind {
             let more = live.running_time(at);
             *live.had.entry(kind).or_default() += more;
         }
@@ -403,7 +421,7 @@ impl Cluster {
         if !self.node_mut(node).is_done() {
             return;
         }
-        let mut ended = vec![node];
+        let mut ended: SmallVec<[NodeId; 2]> = smallvec![node];
         while let Some(node) = ended.pop() {
             self.tell_children(node, at, &mut ended, fx);
             let job = self.job_mut(node.job);
@@ -421,7 +439,13 @@ impl Cluster {
         }
     }
 
-    fn tell_children(&mut self, node: NodeId, at: Time, skipped: &mut Vec<NodeId>, fx: &mut Effects) {
+    fn tell_children(
+        &mut self,
+        node: NodeId,
+        at: Time,
+        skipped: &mut SmallVec<[NodeId; 2]>,
+        fx: &mut Effects,
+    ) {
         let children = self.job_mut(node.job).children.get(node.node as usize).cloned().unwrap_or_default();
         for (child, on) in children {
             let id = NodeId { job: node.job, node: child };
@@ -494,18 +518,6 @@ impl Cluster {
         }
     }
 
-    fn expect_end(&mut self, task: TaskId) {
-        if let Some(end) = self.expected_end(task) {
-            self.derived.ends.insert((end, task));
-        }
-    }
-
-    fn forget_end(&mut self, task: TaskId) {
-        if let Some(end) = self.expected_end(task) {
-            assert!(self.derived.ends.remove(&(end, task)), "every attempt on a worker has an expected end");
-        }
-    }
-
     fn expected_end(&self, task: TaskId) -> Option<Time> {
         let (node, spec) = self.job(task.job)?.node(task.node)?;
         let live = node.live.get(&task.index)?;
@@ -526,5 +538,13 @@ impl Cluster {
 
     fn live_mut(&mut self, task: TaskId) -> &mut Live {
         self.node_mut(task.node_id()).live.get_mut(&task.index).expect("the task is under way")
+    }
+}
+
+impl Derived {
+    fn forget_end(&mut self, expected: Option<Time>, task: TaskId) {
+        if let Some(end) = expected {
+            assert!(self.ends.remove(&(end, task)), "every attempt on a worker has an expected end");
+        }
     }
 }

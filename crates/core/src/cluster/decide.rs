@@ -9,20 +9,31 @@ use crate::ids::{AttemptId, DeviceId, EnvId, JobId, NodeId, TaskId, WorkerId};
 use crate::index::Ranges;
 use crate::pool::{Charge, DeviceState, Placement};
 use crate::shares::{Allocation, NoTarget, Speed};
+use crate::small::SmallMap;
 use crate::spec::{Boundary, JobSpec, Needs, OnLost, Preempt, TaskSpec};
 use crate::time::{Span, Time};
+use smallvec::{SmallVec, smallvec};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// How often a task may lose its machine before it is given up.
 const LOSSES_BORNE: u32 = 10;
 
-type Decision = Result<Vec<What>, Rejected>;
+/// What a command makes happen: nearly always one thing.
+pub(crate) type Whats = SmallVec<[What; 1]>;
+
+pub(crate) type Decision = Result<Whats, Rejected>;
 
 impl Cluster {
     /// What a command makes happen, or why it is refused. Nothing changes until the events are applied.
-    pub fn decide(&self, command: Command, now: Time) -> Result<Vec<Event>, Rejected> {
-        let whats = match command {
+    pub fn decide(&self, command: Command, now: Time) -> Result<SmallVec<[Event; 1]>, Rejected> {
+        let whats = self.decide_what(command, now)?;
+        Ok(whats.into_iter().map(|what| Event { at: now, what }).collect())
+    }
+
+    /// The same, for whoever says when.
+    pub(crate) fn decide_what(&self, command: Command, now: Time) -> Decision {
+        match command {
             Command::Submit { user, env, spec } => self.submit(user, env, spec),
             Command::Cancel(target) => self.cancel(target),
             Command::Hold(job) => match self.known(job)? {
@@ -30,30 +41,30 @@ impl Cluster {
                     Err(Rejected::new(Code::AlreadyHeld, format!("job {job} is held already")))
                 }
                 Job { finished: Some(_), .. } => Err(already_done(job)),
-                _ => Ok(vec![What::JobHeld { job, held: true }]),
+                _ => Ok(smallvec![What::JobHeld { job, held: true }]),
             },
             Command::Release(job) => match self.known(job)?.held {
-                true => Ok(vec![What::JobHeld { job, held: false }]),
+                true => Ok(smallvec![What::JobHeld { job, held: false }]),
                 // What is given back when a claim is released is its devices.
                 false if self.claimed(job).is_ok() => self.cancel(Target::Job(job)),
                 false => Err(Rejected::new(Code::NotHeld, format!("job {job} is not held"))),
             },
             Command::SetPriority(job, priority) => match self.known(job)? {
                 Job { finished: Some(_), .. } => Err(already_done(job)),
-                _ => Ok(vec![What::JobPriority { job, priority }]),
+                _ => Ok(smallvec![What::JobPriority { job, priority }]),
             },
             Command::Retry { job, failed_only } => self.retry(job, failed_only),
             Command::Pause(job) => self.pause(job),
             Command::Resume(job) => self.resume(job),
             Command::Drain { worker, drained } => match self.worker(worker) {
                 None => Err(Rejected::new(Code::NoSuchWorker, format!("there is no worker {worker}"))),
-                Some(w) if w.drained == drained => Ok(vec![]),
-                Some(_) => Ok(vec![What::WorkerDrained { worker, drained }]),
+                Some(w) if w.drained == drained => Ok(Whats::new()),
+                Some(_) => Ok(smallvec![What::WorkerDrained { worker, drained }]),
             },
             Command::Adopt { user, spec, devices } => self.adopt(user, spec, &devices),
-            Command::Heard(job) => self.claimed(job).map(|_| vec![]),
+            Command::Heard(job) => self.claimed(job).map(|_| Whats::new()),
             Command::Extend { job, by } => self.extend(job, by, now),
-            Command::SetPolicy(policy) => Ok(vec![What::PolicySet { policy }]),
+            Command::SetPolicy(policy) => Ok(smallvec![What::PolicySet { policy }]),
             Command::SetSpeeds { speeds, costs } => self.set_speeds(speeds, costs),
             Command::Progress { attempt, steps } => Ok(self.progress(attempt, steps)),
             Command::SetTarget(found) => Ok(self.set_target(found)),
@@ -61,11 +72,10 @@ impl Cluster {
             Command::Report { worker, attempts, devices } => Ok(self.report(worker, attempts, devices)),
             Command::GiveUp(worker) => Ok(self.give_up(worker, now)),
             Command::Forget(job) => match self.known(job)?.finished {
-                Some(_) => Ok(vec![What::JobForgotten { job }]),
+                Some(_) => Ok(smallvec![What::JobForgotten { job }]),
                 None => Err(Rejected::new(Code::NotDone, format!("job {job} has not ended"))),
             },
-        };
-        Ok(whats?.into_iter().map(|what| Event { at: now, what }).collect())
+        }
     }
 
     fn submit(&self, user: String, env: Option<Arc<Env>>, mut spec: JobSpec) -> Decision {
@@ -78,7 +88,7 @@ impl Cluster {
             }
         }
         self.feasible(&spec)?;
-        let mut events = Vec::new();
+        let mut events = Whats::new();
         if let Some(vars) = env {
             let kept = self.derived.env_ids.get(&vars).copied();
             spec.env = Some(kept.unwrap_or_else(|| {
@@ -109,7 +119,7 @@ impl Cluster {
         let placement = Placement { worker, devices: charges, cpus, memory };
         let job = JobId(self.next_job);
         let attempt = TaskId { job, node: 0, index: 0 }.attempt(1);
-        let mut events: Vec<_> = devices
+        let mut events: Whats = devices
             .iter()
             .map(|&device| What::DeviceChanged { device, state: DeviceState::Usable })
             .collect();
@@ -127,7 +137,7 @@ impl Cluster {
             let message = format!("claim {id} was not granted for a time, so there is none to extend");
             return Err(Rejected::new(Code::Claims, message));
         };
-        Ok(vec![What::ClaimExtended { job: id, until: until.max(now) + by }])
+        Ok(smallvec![What::ClaimExtended { job: id, until: until.max(now) + by }])
     }
 
     fn claimed(&self, id: JobId) -> Result<&Job, Rejected> {
@@ -142,7 +152,7 @@ impl Cluster {
     fn cancel(&self, target: Target) -> Decision {
         let job = self.known(target.job())?;
         self.check_target(job, target)?;
-        let mut events = Vec::new();
+        let mut events = Whats::new();
         for node in children_first(&job.spec) {
             let id = NodeId { job: job.id, node };
             let state = &job.nodes[node as usize];
@@ -211,7 +221,7 @@ impl Cluster {
         if job.spec.claim().is_some() {
             return Err(Rejected::new(Code::Claims, format!("claim {id} is over; claim anew")));
         }
-        let mut events = vec![What::Retried { job: id, failed_only }];
+        let mut events = smallvec![What::Retried { job: id, failed_only }];
         if job.held {
             events.push(What::JobHeld { job: id, held: false });
         }
@@ -227,7 +237,7 @@ impl Cluster {
             let message = format!("job {id} is a claim: what it is for is not ours to pause");
             return Err(Rejected::new(Code::Claims, message));
         }
-        let mut events = Vec::new();
+        let mut events = Whats::new();
         if !job.held {
             events.push(What::JobHeld { job: id, held: true });
         }
@@ -248,7 +258,7 @@ impl Cluster {
 
     fn resume(&self, id: JobId) -> Decision {
         let job = self.known(id)?;
-        let mut events = Vec::new();
+        let mut events = Whats::new();
         if job.held {
             events.push(What::JobHeld { job: id, held: false });
         }
@@ -289,31 +299,31 @@ impl Cluster {
         });
         costs.retain(|kind, cost| self.shares.cost_per_hour(kind) != Some(*cost));
         let nothing = speeds.is_empty() && costs.is_empty();
-        Ok(if nothing { vec![] } else { vec![What::SpeedsSet { speeds, costs }] })
+        Ok(if nothing { Whats::new() } else { smallvec![What::SpeedsSet { speeds, costs }] })
     }
 
-    fn progress(&self, attempt: AttemptId, steps: u64) -> Vec<What> {
+    fn progress(&self, attempt: AttemptId, steps: u64) -> Whats {
         match self.current(attempt) {
             Some(live) if live.steps != Some(steps) => {
-                vec![What::Progressed { task: attempt.task, steps }]
+                smallvec![What::Progressed { task: attempt.task, steps }]
             }
-            _ => vec![],
+            _ => Whats::new(),
         }
     }
 
-    fn set_target(&self, found: Result<Allocation, NoTarget>) -> Vec<What> {
+    fn set_target(&self, found: Result<Allocation, NoTarget>) -> Whats {
         let asked_by = self.policy.to_string();
         match found {
             Ok(mut target) if target.policy == asked_by => {
                 target.rows.retain(|row| self.job(row.task.job).is_some_and(|job| job.finished.is_none()));
-                vec![What::TargetSet { target: Arc::new(target) }]
+                smallvec![What::TargetSet { target: Arc::new(target) }]
             }
-            Err(failed) if failed.policy == asked_by => vec![What::TargetFailed { failed }],
-            _ => vec![],
+            Err(failed) if failed.policy == asked_by => smallvec![What::TargetFailed { failed }],
+            _ => Whats::new(),
         }
     }
 
-    fn join(&self, mut info: WorkerInfo) -> Vec<What> {
+    fn join(&self, mut info: WorkerInfo) -> Whats {
         let known = self.worker_named(&info.name);
         let worker = known.unwrap_or(WorkerId(self.workers.len() as u32));
         if let Some(old) = known.and_then(|w| self.worker(w)) {
@@ -327,19 +337,19 @@ impl Cluster {
             }
             info.devices = devices;
             if old.info == info && old.online {
-                return vec![];
+                return Whats::new();
             }
         }
-        vec![What::WorkerJoined { worker, info }]
+        smallvec![What::WorkerJoined { worker, info }]
     }
 
     fn report(
         &self,
         worker: WorkerId,
-        attempts: BTreeMap<AttemptId, Standing>,
+        attempts: SmallMap<AttemptId, Standing>,
         devices: BTreeMap<String, DeviceState>,
-    ) -> Vec<What> {
-        let mut events = Vec::new();
+    ) -> Whats {
+        let mut events = Whats::new();
         let known = self.worker(worker).into_iter().flat_map(|w| w.info.devices.iter().enumerate());
         for (i, info) in known {
             if let Some(&state) = devices.get(&info.uuid).filter(|state| **state != info.state) {
@@ -355,7 +365,7 @@ impl Cluster {
         events
     }
 
-    fn stands(&self, attempt: AttemptId, live: &Live, standing: Standing, events: &mut Vec<What>) {
+    fn stands(&self, attempt: AttemptId, live: &Live, standing: Standing, events: &mut Whats) {
         let began = !matches!(
             &standing,
             Standing::Over(End { how: How::NotStarted(_) | How::Declined(_) | How::Lost(_), .. })
@@ -378,9 +388,9 @@ impl Cluster {
         What::Ended { attempt, end, then }
     }
 
-    fn give_up(&self, worker: WorkerId, now: Time) -> Vec<What> {
-        let Some(state) = self.worker(worker).filter(|w| w.online) else { return vec![] };
-        let mut events = vec![What::WorkerLost { worker }];
+    fn give_up(&self, worker: WorkerId, now: Time) -> Whats {
+        let Some(state) = self.worker(worker).filter(|w| w.online) else { return Whats::new() };
+        let mut events = smallvec![What::WorkerLost { worker }];
         for &task in state.tasks() {
             let job = self.job(task.job).expect("a worker's task has a job");
             let live = &job.nodes[task.node as usize].live[&task.index];

@@ -5,6 +5,7 @@ use crate::event::{By, Outcome, StopWhy};
 use crate::ids::{JobId, NodeId, TaskId};
 use crate::index::Ranges;
 use crate::pool::Placement;
+use crate::small::SmallMap;
 use crate::spec::{AfterJob, Boundary, JobSpec, On, TaskSpec};
 use crate::time::{Span, Time};
 use serde::{Deserialize, Serialize};
@@ -74,7 +75,7 @@ pub struct Node {
 /// Positions by outcome.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(transparent)]
-pub struct Outcomes(pub BTreeMap<Outcome, Ranges>);
+pub struct Outcomes(pub SmallMap<Outcome, Ranges>);
 
 impl Outcomes {
     /// How many ended so.
@@ -93,7 +94,7 @@ impl Outcomes {
     }
 
     pub(super) fn add(&mut self, outcome: Outcome, range: std::ops::Range<u32>) {
-        self.0.entry(outcome).or_default().insert_range(range);
+        self.0.or_default(outcome).insert_range(range);
     }
 }
 
@@ -344,9 +345,7 @@ impl Job {
     /// together.
     pub(super) fn ready(&self, node: u32) -> impl Iterator<Item = ReadyTask<'_>> + '_ {
         let (state, spec) = self.node(node).expect("the node is one of the job's");
-        let open = !self.held && self.waiting.is_empty() && state.unmet == 0;
-        let room =
-            spec.array.as_ref().and_then(|a| a.at_once).map_or(u32::MAX, |n| n.saturating_sub(state.active));
+        let room = self.room(node);
         let id = NodeId { job: self.id, node };
         let make = move |task: TaskId, count: u32, since: Time, attempts: u32| ReadyTask {
             task,
@@ -371,7 +370,7 @@ impl Job {
             .fresh
             .first()
             .map(move |i| make(id.task(i), state.fresh.len() as u32, state.ready_since, state.base));
-        again.chain(fresh).filter(move |_| open && room > 0)
+        again.chain(fresh).filter(move |_| room > 0)
     }
 
     /// A task that is on a worker, ranked as those that wait are: as it would be if it waited from now on, having saved
@@ -395,9 +394,18 @@ impl Job {
         Some(UnderWay { as_ready, attempt, phase: &live.phase })
     }
 
-    /// Whether any of the node's tasks could start now.
+    /// Whether any of the node's tasks could start now, were there room.
     pub(super) fn has_ready(&self, node: u32) -> bool {
-        self.ready(node).next().is_some()
+        let state = &self.nodes[node as usize];
+        !(state.again.is_empty() && state.fresh.is_empty()) && self.room(node) > 0
+    }
+
+    /// How many more of a node's tasks may be on workers; none while it waits for something else than room there.
+    fn room(&self, node: u32) -> u32 {
+        let (state, spec) = self.node(node).expect("the node is one of the job's");
+        let open = !self.held && self.waiting.is_empty() && state.unmet == 0;
+        let at_once = spec.array.as_ref().and_then(|array| array.at_once);
+        if open { at_once.map_or(u32::MAX, |n| n.saturating_sub(state.active)) } else { 0 }
     }
 }
 

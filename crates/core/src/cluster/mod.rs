@@ -28,6 +28,7 @@ use crate::shares::Shares;
 use crate::spec::{JobSpec, TaskSpec};
 use crate::time::{Span, Time};
 use serde::{Deserialize, Serialize};
+use smallvec::SmallVec;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -106,9 +107,9 @@ struct KeptEnv {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Effects {
     /// Nodes whose ready tasks may be others now.
-    pub nodes: Vec<NodeId>,
+    pub nodes: SmallVec<[NodeId; 2]>,
     /// Jobs whose last task ended.
-    pub finished: Vec<JobId>,
+    pub finished: SmallVec<[JobId; 1]>,
     /// Whether another policy (or other parameters) is in force.
     pub policy: bool,
 }
@@ -320,24 +321,20 @@ impl Cluster {
         self.derived.lapses.first().copied()
     }
 
-    /// What a worker should have on it.
-    pub fn desired(&self, worker: WorkerId) -> Vec<Desired> {
+    /// What a worker should have on it, in order of attempt.
+    pub fn desired(&self, worker: WorkerId) -> impl Iterator<Item = Desired> {
         let tasks = self.worker(worker).into_iter().flat_map(|w| &w.tasks);
-        tasks
-            .map(|&task| {
-                let live = &self.job(task.job).expect("a worker's task has a job").nodes[task.node as usize]
-                    .live[&task.index];
-                let want = match &live.phase {
-                    Phase::Stopping { .. } => Want::Stop,
-                    Phase::Placed(a) | Phase::Running(a) | Phase::Paused(a) if a.pause.is_some() => {
-                        Want::Freeze
-                    }
-                    _ => Want::Run,
-                };
-                let started = live.attempt().is_some_and(|a| a.started.is_some());
-                Desired { attempt: task.attempt(live.attempts), started, want }
-            })
-            .collect()
+        tasks.map(|&task| {
+            let job = self.job(task.job).expect("a worker's task has a job");
+            let live = &job.nodes[task.node as usize].live[&task.index];
+            let want = match &live.phase {
+                Phase::Stopping { .. } => Want::Stop,
+                Phase::Placed(a) | Phase::Running(a) | Phase::Paused(a) if a.pause.is_some() => Want::Freeze,
+                _ => Want::Run,
+            };
+            let started = live.attempt().is_some_and(|a| a.started.is_some());
+            Desired { attempt: task.attempt(live.attempts), started, want }
+        })
     }
 
     /// Speeds, and the target in force.
@@ -356,13 +353,13 @@ impl Cluster {
         }
     }
 
-    /// The type of the (first) device a task has, in small letters.
-    fn kind_given(&self, task: TaskId) -> Option<String> {
+    /// The type of the (first) device a task has.
+    fn kind_given(&self, task: TaskId) -> Option<&str> {
         let live = self.job(task.job)?.nodes.get(task.node as usize)?.live.get(&task.index)?;
         let placement = &live.attempt()?.placement;
         let info = &self.worker(placement.worker)?.info;
         let (index, _) = placement.devices.first()?;
-        Some(info.devices[usize::from(*index)].kind.to_ascii_lowercase())
+        Some(&info.devices[usize::from(*index)].kind)
     }
 
     /// What policies see of it.
@@ -406,6 +403,11 @@ impl<'a> View<'a> {
     /// Nodes with a task that could start, were there room.
     pub fn ready_nodes(self) -> impl Iterator<Item = NodeId> + 'a {
         self.cluster.derived.ready.iter().copied()
+    }
+
+    /// Whether a node has a task that could start, were there room.
+    pub fn has_ready(self, node: NodeId) -> bool {
+        self.cluster.derived.ready.contains(&node)
     }
 
     /// The tasks of a node that could start, were there room.
@@ -463,8 +465,8 @@ impl<'a> View<'a> {
         self.cluster.had(task, kind, now)
     }
 
-    /// The type of the (first) device a task has, in small letters.
-    pub fn kind_given(self, task: TaskId) -> Option<String> {
+    /// The type of the (first) device a task has.
+    pub fn kind_given(self, task: TaskId) -> Option<&'a str> {
         self.cluster.kind_given(task)
     }
 

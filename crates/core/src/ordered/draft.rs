@@ -11,6 +11,7 @@ use crate::pool::{Ledger, Placement};
 use crate::profile::{Profile, Wish};
 use crate::queue::Item;
 use crate::reserve::{Reservation, reserve};
+use crate::small::SmallMap;
 use crate::spec::Needs;
 use crate::time::Time;
 use std::collections::BTreeMap;
@@ -34,13 +35,15 @@ pub(super) struct Draft<'a> {
     behind: Behind,
     pub(super) plan: Plan,
     pub(super) ledger: Ledger<'a>,
+    /// How many of those it starts are noted on the ledger: the last is when something else is tried.
+    noted: usize,
     /// Who gives way to whom, where anyone does.
     pub(super) giving_way: Option<GivingWay<'a>>,
     /// When what this plan starts is expected to end.
     ends: Vec<(Time, Placement)>,
-    /// How many more of a node may start.
-    pub(super) room: BTreeMap<NodeId, u32>,
-    withheld: BTreeMap<u8, Vec<DeviceId>>,
+    /// How many of each node this plan starts, of nodes that may not all be on workers at once.
+    begun: BTreeMap<NodeId, u32>,
+    withheld: SmallMap<u8, Vec<DeviceId>>,
     /// What is kept for the first that cannot start, where one place is kept.
     pub(super) kept: Option<Reservation<'a>>,
     /// What is free and kept from now on, where many places are; and how many.
@@ -60,26 +63,38 @@ impl<'a> Draft<'a> {
             behind,
             plan: Plan::default(),
             ledger: Ledger::over(view.pool()),
+            noted: 0,
             giving_way: None,
             ends: Vec::new(),
-            room: BTreeMap::new(),
-            withheld: BTreeMap::new(),
+            begun: BTreeMap::new(),
+            withheld: SmallMap::new(),
             kept: None,
             profile: many.then(|| (Profile::new(view, now), 0)),
             kept_first: None,
         }
     }
 
-    pub(super) fn has_room(&mut self, item: &Item) -> bool {
-        *self.room.entry(item.task.node_id()).or_insert(item.room) > 0
+    pub(super) fn has_room(&self, item: &Item) -> bool {
+        item.room > self.begun.get(&item.task.node_id()).copied().unwrap_or(0)
+    }
+
+    /// Counts one more of its node, where not all of them may be on workers at once.
+    pub(super) fn count(&mut self, item: &Item) {
+        if item.room < u32::MAX {
+            *self.begun.entry(item.task.node_id()).or_default() += 1;
+        }
     }
 
     pub(super) fn withheld(&mut self, class: u8, ask: impl FnOnce(u8) -> Vec<DeviceId>) -> Vec<DeviceId> {
-        self.withheld.entry(class).or_insert_with(|| ask(class)).clone()
+        if self.withheld.get(&class).is_none() {
+            self.withheld.insert(class, ask(class));
+        }
+        self.withheld.get(&class).cloned().unwrap_or_default()
     }
 
     /// Starts a task if it may, and keeps a place for it if it cannot and is to have one.
     pub(super) fn start(&mut self, item: &Item, needs: &Needs, withheld: &[DeviceId]) -> Tried {
+        self.note_what_started();
         if let Behind::ReserveAll { depth } = self.behind {
             return self.start_or_keep(item, needs, withheld, depth);
         }
@@ -139,16 +154,22 @@ impl<'a> Draft<'a> {
         Tried::Kept
     }
 
+    pub(super) fn note_what_started(&mut self) {
+        for Start { placement, .. } in &self.plan.start[self.noted..] {
+            self.ledger.charge(placement);
+            if let Some(giving_way) = &mut self.giving_way {
+                giving_way.soon.charge(placement);
+            }
+        }
+        self.noted = self.plan.start.len();
+    }
+
     fn begin(&mut self, item: &Item, placement: Placement) -> Tried {
         let given = Given::by(self.view.pool(), &placement);
-        self.ledger.charge(&placement);
-        if let Some(giving_way) = &mut self.giving_way {
-            giving_way.soon.charge(&placement);
-        }
         if self.behind == Behind::Reserve {
             self.ends.push((self.now + item.expected, placement.clone()));
         }
-        *self.room.get_mut(&item.task.node_id()).expect("asked before") -= 1;
+        self.count(item);
         self.plan.start.push(Start { task: item.task, placement });
         Tried::Started(given)
     }

@@ -150,12 +150,13 @@ impl<'a> Draft<'a> {
         {
             kept.then.charge(&placement);
         }
-        *self.room.get_mut(&item.task.node_id()).expect("asked before") -= 1;
+        self.count(item);
         Some(Tried::Kept)
     }
 
     /// Lets one that stands still go on, or has the less urgent give way to it.
     pub(super) fn go_on(&mut self, still: Still<'a>) {
+        self.note_what_started();
         let Some(giving_way) = self.giving_way.as_mut() else { return };
         let Still { key, attempt, placement, runs } = still;
         if !giving_way.soon.admits_resumed(placement) {

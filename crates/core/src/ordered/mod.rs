@@ -158,6 +158,10 @@ impl<O: Order> Ordered<O> {
         }
     }
 
+    fn anyone_waits(&self) -> bool {
+        self.queues.values().any(|queue| !queue.is_empty())
+    }
+
     fn fill(&mut self, view: View<'_>) {
         if !self.filled {
             self.filled = true;
@@ -232,9 +236,8 @@ impl<O: Order> Ordered<O> {
 
     /// Looks at those that run, if they may have to give way; gives those that stand still, the most urgent first.
     fn weigh<'a>(&self, draft: &mut Draft<'a>, view: View<'a>, now: Time) -> Vec<Still<'a>> {
-        let waits = self.queues.values().any(|queue| !queue.is_empty());
         match self.gives_way {
-            Some(at) if waits || view.unsettled().next().is_some() => {
+            Some(at) if self.anyone_waits() || view.unsettled().next().is_some() => {
                 let (giving_way, still) = GivingWay::new(self, at, view, now);
                 draft.giving_way = Some(giving_way);
                 still
@@ -266,6 +269,9 @@ impl<O: Order> Policy for Ordered<O> {
 
     fn plan(&mut self, view: View<'_>, now: Time) -> Plan {
         self.fill(view);
+        if !self.anyone_waits() && (self.gives_way.is_none() || view.unsettled().next().is_none()) {
+            return Plan::default();
+        }
         self.draft(view, now).plan
     }
 

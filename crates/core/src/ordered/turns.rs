@@ -8,6 +8,7 @@ use crate::pool::{Held, Placement, Pool};
 use crate::queue::{Item, Key, Queue, Walk};
 use crate::spec::Needs;
 use crate::time::Time;
+use smallvec::SmallVec;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// An order among users that changes with what they are given and as time goes on.
@@ -48,7 +49,7 @@ pub(super) struct InTurn<'q, 'v> {
     view: View<'v>,
     now: Time,
     turns: Option<&'q dyn Turns>,
-    users: Vec<User<'q>>,
+    users: SmallVec<[User<'q>; 1]>,
     /// Who is next: rank, the head of the user's line, and the user's place in the list.
     next: BTreeSet<(Key, Key, TaskId, usize)>,
     /// Whose item was given last.

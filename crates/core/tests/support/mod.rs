@@ -287,7 +287,7 @@ fn rows(cluster: &Cluster, parts: &[u8]) -> Vec<Row> {
 pub(crate) const FROZEN: u8 = 12;
 
 fn report(cluster: &Cluster, worker: WorkerId, standings: &[u8], devices: &[u8]) -> Command {
-    let desired = cluster.desired(worker);
+    let desired: Vec<_> = cluster.desired(worker).collect();
     let attempts = desired.iter().enumerate().filter_map(|(i, d)| {
         let over = |how| Standing::Over(End { how, usage: Usage { ran: Span(5), ..Usage::default() } });
         let standing = match standings[i % standings.len()] % 16 {

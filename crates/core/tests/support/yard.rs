@@ -64,7 +64,7 @@ impl Yard {
 
     pub(crate) fn over(&mut self, at: f64, job: JobId, number: u32, how: How) {
         let standing = Standing::Over(End { how, usage: Usage::default() });
-        let attempts = BTreeMap::from([(task(job).attempt(number), standing)]);
+        let attempts = [(task(job).attempt(number), standing)].into();
         self.ask(at, vec![Command::Report { worker: WorkerId(0), attempts, devices: BTreeMap::new() }]);
     }
 

@@ -197,7 +197,10 @@ impl<'a> Scene<'a> {
             let had = self.view.had(task, &self.kinds[j], self.now).secs();
             had - at(j, &|p| promised.as_ref().map_or(0.0, |(_, before)| before[p].secs()))
         });
-        let given = || self.kinds.iter().position(|kind| self.view.kind_given(task).as_ref() == Some(kind));
+        let given = || {
+            let given = self.view.kind_given(task)?;
+            self.kinds.iter().position(|kind| kind.eq_ignore_ascii_case(given))
+        };
         let running = match standing {
             Standing::Movable(..) => given().map(|gpu_type| OnType { gpu_type, servers: Vec::new() }),
             _ => None,

@@ -149,7 +149,7 @@ fn find(f: &mut Follower, id: &str, progress: &Progress, now: Time) -> Result<Fo
         let message = format!("attempt {} of {} does not run", progress.attempt, progress.task);
         Problem::new(code::WRONG_STATE, "attempt", message)
     })?;
-    let kind = cluster.view().kind_given(task);
+    let kind = cluster.view().kind_given(task).map(str::to_ascii_lowercase);
     let pace = spec.profile.clone().zip(kind).map(|(profile, kind)| (profile, spec.needs.gpus, kind));
     let attempt = task.attempt(progress.attempt);
     Ok(Found { user: job.user.clone(), attempt, ran: live.running_time(now), pace })

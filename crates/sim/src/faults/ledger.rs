@@ -99,7 +99,7 @@ impl Ledger {
         }
         for job in after.jobs().iter() {
             for (n, node) in job.nodes.iter().enumerate() {
-                for (&outcome, at) in &node.done.0 {
+                for (&outcome, at) in node.done.0.iter() {
                     let task = |index| TaskId { job: job.id, node: n as u32, index };
                     self.done.extend(at.iter().map(|index| (task(index), outcome)));
                 }

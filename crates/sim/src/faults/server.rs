@@ -103,7 +103,7 @@ impl Server {
                     let known = self.engine.cluster().worker_named(&up.info.name);
                     commands.push(Command::Join(up.info));
                     if let Some(worker) = known {
-                        let (attempts, devices) = (up.attempts, up.devices);
+                        let (attempts, devices) = (up.attempts.into_iter().collect(), up.devices);
                         commands.push(Command::Report { worker, attempts, devices });
                         self.note_address(worker, up.from);
                     }

@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use warpyard_core::command::Target;
 use warpyard_core::event::{By, StopWhy, Then, What};
+use warpyard_core::small::SmallMap;
 use warpyard_core::spec::JobSpec;
 use warpyard_core::{Cluster, Command, Event, JobId, PolicyChoice, TaskId, Time};
 
@@ -260,7 +261,7 @@ impl Recorder {
                 let Some(worker) = self.now.worker(device.worker) else { return };
                 let Some(info) = worker.info.devices.get(usize::from(device.index)) else { return };
                 let devices = BTreeMap::from([(info.uuid.clone(), *state)]);
-                (Command::Report { worker: device.worker, attempts: BTreeMap::new(), devices }, false)
+                (Command::Report { worker: device.worker, attempts: SmallMap::new(), devices }, false)
             }
             What::JobHeld { job, held: true } => (Command::Hold(*job), true),
             What::JobHeld { job, held: false } => (Command::Release(*job), true),
