@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
 """How fast the pages are: the first byte and the size of each with 1,000 tasks queued; how soon a change reaches an open
-page; what 200 open pages with 100 changes a second cost the server, and whether they slow planning.
+page; what 200 open pages with 100 changes a second cost the server, and whether they slow planning; and the same first
+bytes with 10,000 jobs queued and 10,000 ended, with what that costs a browser (bench/pages.mjs, where WARPYARD_BROWSER
+says where playwright-core is).
 
-usage: bench/pages.py WARPYARD
+usage: bench/pages.py WARPYARD [--seconds S] [--many N]
 Pages are played by a client of its own that does what their script does (one stream, and the part asked for again when
 something changed, as often as the script does)."""
 import argparse, asyncio, http.client, json, os, re, statistics, subprocess, tempfile, time, urllib.request
@@ -43,9 +45,9 @@ class Server:
         self.process.wait()
 
 
-def first_bytes(server):
+def first_bytes(server, pages=PAGES):
     print("page          first byte (median, worst of 20)   page      with assets (gzip)")
-    for page in PAGES:
+    for page in pages:
         times, size, sent = [], 0, 0
         for _ in range(20):
             connection = http.client.HTTPConnection(server.host, server.port)
@@ -157,10 +159,29 @@ async def reached(server, jobs):
     print(f"a change reaches an open page: median {statistics.median(times) * 1e3:.0f} ms, worst of 30 {max(times) * 1e3:.0f} ms (asked for, committed, told, fetched)")
 
 
+def many(server, count):
+    """So many queued and so many that are over."""
+    connection = http.client.HTTPConnection(server.host, server.port)
+    headers = {"Authorization": f"Bearer {server.token}", "Content-Type": "application/json"}
+    jobs = []
+    for i in range(2 * count):
+        doc = {"name": f"sweep-{i}", "command": "sleep 3600", "gpus": 1, "timeout": "2h", "priority": -1}
+        connection.request("POST", "/v1/jobs", json.dumps({"doc": doc, "user": ["ann", "bob", "carl"][i % 3], "workdir": "/"}), headers)
+        jobs.append(json.loads(connection.getresponse().read())["job"])
+    for at in range(0, count, 500):
+        server.ask("POST", f"/v1/jobs/{jobs[at]}-{jobs[min(at + 499, count - 1)]}/cancel")
+    print(f"{count} queued and {count} ended:")
+    first_bytes(server, ["/", "/queue", "/queue?q=sweep-1", "/queue?sort=-name&page=100", "/finished", "/finished?q=sweep-1", "/finished?page=200", "/policies"])
+    if os.environ.get("WARPYARD_BROWSER"):
+        script = os.path.join(os.path.dirname(os.path.abspath(__file__)), "pages.mjs")
+        subprocess.run(["node", script, server.url, server.token], check=True)
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("program")
     parser.add_argument("--seconds", type=float, default=15)
+    parser.add_argument("--many", type=int, default=10_000)
     given = parser.parse_args()
     server = Server(given.program)
     try:
@@ -171,6 +192,8 @@ def main():
         alone = asyncio.run(load(server, jobs[-1], 0, given.seconds))
         crowd = asyncio.run(load(server, jobs[-1], 200, given.seconds))
         print(f"plan latency ratio {crowd / alone:.2f}; load {os.getloadavg()[0]:.1f}")
+        if given.many:
+            many(server, given.many)
     finally:
         server.stop()
 

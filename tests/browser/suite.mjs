@@ -2,7 +2,7 @@
 // stands alone but for the server they share. `node suite.mjs WARPYARD [PICTURES]`; with a folder for pictures it leaves
 // one of each page there.
 import { spawn } from "node:child_process";
-import { mkdtempSync, mkdirSync, rmSync } from "node:fs";
+import { mkdtempSync, mkdirSync, readFileSync, rmSync } from "node:fs";
 import { createRequire } from "node:module";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -29,17 +29,17 @@ const browser = await chromium.launch({ executablePath: process.env.CHROMIUM ?? 
 const context = await browser.newContext({ viewport: { width: 1440, height: 900 } });
 context.setDefaultTimeout(PATIENCE);
 const wrong = [];
-const opened = async (from = context) => {
+const opened = async (from = context, home = url) => {
   const page = await from.newPage();
   page.on("pageerror", (error) => wrong.push(`${page.url()}: ${error.message}`));
   page.on("console", (message) => {
     if (message.type() === "error" && !/status of 4|ERR_CONNECTION|ERR_INCOMPLETE|ERR_EMPTY/.test(message.text())) wrong.push(`${page.url()}: ${message.text()}`);
   });
-  page.on("request", (request) => { if (!request.url().startsWith(url)) wrong.push(`asked elsewhere: ${request.url()}`); });
+  page.on("request", (request) => { if (!request.url().startsWith(home)) wrong.push(`asked elsewhere: ${request.url()}`); });
   return page;
 };
 const page = await opened();
-const token = (await import("node:fs")).readFileSync(join(data, "token"), "utf8").trim();
+const token = readFileSync(join(data, "token"), "utf8").trim();
 const api = async (method, path, body) => {
   const answer = await fetch(url + path, { method, headers: { authorization: `Bearer ${token}`, "content-type": "application/json" }, body: body && JSON.stringify(body) });
   assert.ok(answer.ok, `${method} ${path}: ${answer.status} ${await answer.clone().text()}`);
@@ -106,6 +106,30 @@ const stories = {
     await until("matches", async () => /found|of/.test(await page.textContent("#log-count")));
     await page.locator(".badge.big.succeeded").waitFor();
     assert.match(await state("fit"), /succeeded/);
+  },
+  async "the form has everything the schema has, and says what is wrong where it is wrong"() {
+    await page.goto(`${url}/new`);
+    await page.locator(".task").first().waitFor();
+    const { $defs } = await api("GET", "/v1/schema/job");
+    const fields = [...Object.keys($defs.JobDoc.properties).filter((n) => n !== "tasks"), ...Object.keys($defs.TaskDoc.properties).map((n) => `tasks[0].${n}`)];
+    for (const name of fields.filter((n) => n !== "user")) assert.equal(await page.locator(`[data-path="${name}"]`).count(), 1, name);
+    assert.equal(await page.locator("#user").count(), 1);
+    await page.fill("[data-path='tasks[0].command']", "true");
+    await page.fill("[data-path='weight']", "2.5");
+    await page.click("#add-job-after");
+    await page.fill("[data-path='after[0]']", "999999");
+    await page.locator(".f-job-after .wrong-word:visible", { hasText: "999999" }).waitFor();
+    const first = await submit({ name: "first", cpus: 0.1, command: "sleep 1", timeout: "1m" });
+    await page.fill("[data-path='after[0]']", first);
+    await page.locator(".f-job-after select").selectOption("any");
+    await page.fill("[data-path='tasks[0].gpu_memory']", "lots");
+    await page.locator(".f-gpu_memory .wrong-word:visible").waitFor();
+    await page.fill("[data-path='tasks[0].gpu_memory']", "");
+    await until("nothing wrong", () => page.locator("#submit").isEnabled());
+    assert.match(await page.locator("#toml").inputValue(), new RegExp(`weight = 2.5\nafter = \\[\\{ job = "${first}", on = "any" \\}\\]`));
+    await page.click("#submit");
+    await page.waitForURL(/\/jobs\/\d+$/);
+    await page.locator(".badge.big.succeeded").waitFor();
   },
   async "a job is held, released, made urgent and cancelled, and each can be taken back"() {
     const job = await submit({ name: "changed", gpus: 6, command: "sleep 60", timeout: "5m" });
@@ -269,6 +293,46 @@ const stories = {
       await picture(`${name}-dark`, dark);
     }
     await night.close();
+  },
+  async "a simulation has a clock that is stopped, slowed and sped up"() {
+    const args = ["sim", "--cluster", "6xV100:16GiB,2xA100:40GiB", "--generate", "600", "--gap", "40s", "--serve", "--speed", "60", "--json"];
+    const shown = spawn(warpyard, args, { stdio: ["ignore", "pipe", "inherit"], env: { ...process.env, TMPDIR: data } });
+    const own = await browser.newContext({ viewport: { width: 1440, height: 900 } });
+    try {
+      const ready = await new Promise((told) => { let said = ""; shown.stdout.on("data", (chunk) => { said += chunk; if (said.includes("\n")) told(JSON.parse(said)); }); });
+      const key = readFileSync(join(data, `warpyard-sim-${shown.pid}`, "token"), "utf8").trim();
+      const ask = async (method, body) => (await fetch(`${ready.url}/v1/simulation`, { method, headers: { authorization: `Bearer ${key}`, "content-type": "application/json" }, body: body && JSON.stringify(body) })).json();
+      const first = await opened(own, ready.url), second = await opened(own, ready.url);
+      await first.goto(ready.login);
+      await first.waitForURL(`${ready.url}/`);
+      const clock = () => first.textContent(".sim-clock");
+      const began = await clock();
+      await until("its clock to go on", async () => (await clock()) !== began);
+      await until("tasks to run", async () => (await first.locator(".tiles .who li").count()) > 3);
+      await second.goto(`${ready.url}/queue`);
+      await first.getByRole("button", { name: "Pause" }).click();
+      for (const tab of [first, second]) await tab.getByText("stands still").waitFor();
+      const stopped = await ask("GET");
+      assert.equal(stopped.paused, true);
+      await first.waitForTimeout(400);
+      assert.equal((await ask("GET")).now, stopped.now, "nothing happens while it stands still");
+      await first.getByRole("button", { name: "Faster" }).click();
+      await first.locator(".sim-speed", { hasText: "120×" }).waitFor();
+      await ask("PUT", { paused: false, speed: 3600 });
+      await first.getByText("1 h a second").waitFor();
+      await picture("simulation", first);
+      await first.bringToFront();
+      await first.keyboard.press("p");
+      await first.getByText("stands still").waitFor();
+      await ask("PUT", { paused: false, speed: 604800 });
+      await first.getByText("every job has ended").waitFor();
+      assert.equal((await ask("GET")).over, true);
+      await first.goto(`${ready.url}/finished`);
+      await first.locator("tbody tr").nth(20).waitFor();
+    } finally {
+      await own.close();
+      shown.kill("SIGTERM");
+    }
   },
   async "a connection that is lost is said to be, and comes back"() {
     await page.goto(url);

@@ -239,6 +239,8 @@ codes! {
     NoSuchPolicy = "unknown-policy",
     /// The policy has no such parameter, or the value is not one it takes.
     BadParameter = "bad-parameter",
+    /// The key of a submission was used before for something else.
+    KeyUsed = "idempotency-mismatch",
     /// The policy in force does not take such a job.
     RefusedByPolicy = "refused-by-policy",
     /// A speed or cost is no such number.

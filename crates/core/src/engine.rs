@@ -179,7 +179,13 @@ impl Engine {
             Command::Report { worker, .. } => self.heard_from(*worker, now),
             Command::SetPolicy(choice) => self.check_policy(choice)?,
             Command::SetTarget(_) => self.errand_out = false,
-            Command::Submit { spec, .. } => self.policy.accept(self.cluster.view(), spec)?,
+            Command::Submit { user, spec, .. } => {
+                // Sent again, because its answer was lost or was not waited for: the answer is the same.
+                if let Some(job) = self.cluster.submitted_before(user, spec.key.as_deref())? {
+                    return Ok(Answer { job: Some(job), ..Answer::default() });
+                }
+                self.policy.accept(self.cluster.view(), spec)?;
+            }
             Command::Join(info) => {
                 if let Some(worker) = self.cluster.worker_named(&info.name) {
                     self.heard_from(worker, now);

@@ -31,6 +31,12 @@ pub trait Policy: Send {
     /// The tasks that are ready, in the order they would be considered now, `most` of them.
     fn line(&self, view: View<'_>, most: usize, now: Time) -> Vec<TaskId>;
 
+    /// What places in line go by, in a line: "P = priority − timeout; the largest P goes first".
+    fn formula(&self) -> &'static str;
+
+    /// The same with the numbers of a task that is ready filled in: "P = 3 − 600 = −597".
+    fn numbers(&self, view: View<'_>, task: TaskId, now: Time) -> Option<String>;
+
     /// Something that takes too long to be done while everyone waits, to be done beside the loop on a copy of what it
     /// needs. None where there is nothing, or the view already has what would come of it.
     fn errand(&self, view: View<'_>, now: Time) -> Option<Errand> {

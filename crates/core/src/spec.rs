@@ -32,8 +32,20 @@ pub struct JobSpec {
     /// What else its tasks take over from the process that submitted it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub origin: Option<Origin>,
+    /// What its submission is known by, where one that is sent again must not make another job.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<Box<SubmitKey>>,
     /// The nodes of its graph.
     pub tasks: Vec<TaskSpec>,
+}
+
+/// What a submission is known by. Part of the job, so that it is known for as long as the job is, also after a restart.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SubmitKey {
+    /// What the sender calls it; each user's are apart.
+    pub name: String,
+    /// A digest of all that was sent, which tells the same sent again from something else under the same name.
+    pub digest: u64,
 }
 
 /// What a process has beside its environment that those it starts take over, as the kernel of its machine told.

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 use support::{Step, Teller, assert_sound, step, workers};
-use warpyard_core::cluster::ReadyTask;
+use warpyard_core::cluster::{ReadyTask, View};
 use warpyard_core::command::Standing;
 use warpyard_core::engine::{Engine, Store};
 use warpyard_core::event::{End, How, Usage, WorkerInfo};
@@ -20,6 +20,14 @@ struct Urgency;
 impl Order for Urgency {
     fn key(&self, task: &ReadyTask<'_>) -> Key {
         Key::urgent(task.job.priority)
+    }
+
+    fn formula(&self) -> &'static str {
+        ""
+    }
+
+    fn numbers(&self, _: &ReadyTask<'_>, _: View<'_>, _: Time) -> String {
+        String::new()
     }
 }
 

@@ -9,12 +9,12 @@
 //! Backfilling* (2001). Such a plan costs what runs times the places kept, so the depth bounds it.
 
 use crate::FIT;
-use warpyard_core::PolicyDef;
-use warpyard_core::cluster::ReadyTask;
+use warpyard_core::cluster::{ReadyTask, View};
 use warpyard_core::ordered::{Behind, Order, Ordered};
 use warpyard_core::place::Fit;
 use warpyard_core::policy::{number, word};
 use warpyard_core::queue::Key;
+use warpyard_core::{PolicyDef, Time};
 
 /// The more urgent first, then the order of submission.
 pub(crate) struct Urgency;
@@ -22,6 +22,14 @@ pub(crate) struct Urgency;
 impl Order for Urgency {
     fn key(&self, task: &ReadyTask<'_>) -> Key {
         Key::urgent(task.job.priority)
+    }
+
+    fn formula(&self) -> &'static str {
+        "(p, t): the largest priority p goes first, then the earliest submission t in seconds"
+    }
+
+    fn numbers(&self, task: &ReadyTask<'_>, _: View<'_>, _: Time) -> String {
+        format!("p = {}, t = {:.0}", task.job.priority, task.job.submitted.secs())
     }
 }
 

@@ -21,6 +21,23 @@ impl Order for Drf {
         Urgency.key(task)
     }
 
+    fn formula(&self) -> &'static str {
+        "S = max(GPUs, CPUs, memory of the user, each as a part of all); the smallest S goes first, then (p, t)"
+    }
+
+    fn numbers(&self, task: &ReadyTask<'_>, view: View<'_>, now: Time) -> String {
+        let (held, all) = (view.account(&task.job.user).held(), view.pool().total());
+        let part = |mine: u64, all: u64| if all == 0 { 0.0 } else { 100.0 * mine as f64 / all as f64 };
+        format!(
+            "S = max({:.0} %, {:.0} %, {:.0} %) = {:.0} %, {}",
+            part(held.devices, all.devices),
+            part(held.cpus, all.cpus),
+            part(held.memory, all.memory),
+            100.0 * held.dominant(all),
+            Urgency.numbers(task, view, now)
+        )
+    }
+
     fn turns(&self) -> Option<&dyn Turns> {
         Some(self)
     }

@@ -24,6 +24,14 @@ impl Order for FairShare {
         Urgency.key(task)
     }
 
+    fn formula(&self) -> &'static str {
+        "U, what the user has used in GPU-seconds, halved with every half-life; the smallest U goes first, then (p, t)"
+    }
+
+    fn numbers(&self, task: &ReadyTask<'_>, view: View<'_>, now: Time) -> String {
+        format!("U = {:.0}, {}", view.used(&task.job.user, now), Urgency.numbers(task, view, now))
+    }
+
     fn turns(&self) -> Option<&dyn Turns> {
         Some(self)
     }

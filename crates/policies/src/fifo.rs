@@ -4,11 +4,11 @@
 //! leaves devices idle that small ones behind it could use. Priorities and lengths are ignored.
 
 use crate::FIT;
-use warpyard_core::PolicyDef;
-use warpyard_core::cluster::ReadyTask;
+use warpyard_core::cluster::{ReadyTask, View};
 use warpyard_core::ordered::{Behind, Order, Ordered};
 use warpyard_core::place::Fit;
 use warpyard_core::queue::Key;
+use warpyard_core::{PolicyDef, Time};
 
 /// The order of submission; `hybrid` and `all-at-once` stand on it too.
 pub(crate) struct Arrival;
@@ -16,6 +16,14 @@ pub(crate) struct Arrival;
 impl Order for Arrival {
     fn key(&self, _: &ReadyTask<'_>) -> Key {
         Key::ARRIVAL
+    }
+
+    fn formula(&self) -> &'static str {
+        "t, the moment of submission in seconds; the smallest t goes first"
+    }
+
+    fn numbers(&self, task: &ReadyTask<'_>, _: View<'_>, _: Time) -> String {
+        format!("t = {:.0}", task.job.submitted.secs())
     }
 }
 

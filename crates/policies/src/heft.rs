@@ -11,12 +11,12 @@ use crate::FIT;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
-use warpyard_core::cluster::ReadyTask;
+use warpyard_core::cluster::{ReadyTask, View};
 use warpyard_core::ordered::{Behind, Order, Ordered};
 use warpyard_core::place::Fit;
 use warpyard_core::queue::Key;
 use warpyard_core::spec::JobSpec;
-use warpyard_core::{JobId, PolicyDef, Span};
+use warpyard_core::{JobId, PolicyDef, Span, Time};
 use warpyard_dag::{Edge, Instance, Links, upward_ranks};
 
 /// Jobs whose ranks are kept; when there are more, all are found anew.
@@ -60,6 +60,17 @@ impl UpwardRank {
 impl Order for UpwardRank {
     fn key(&self, task: &ReadyTask<'_>) -> Key {
         Key::urgent(task.job.priority).then(-self.of(task))
+    }
+
+    fn formula(&self) -> &'static str {
+        "(p, r): the largest priority p goes first, then the largest r, its own seconds and the longest way after it"
+    }
+
+    fn numbers(&self, task: &ReadyTask<'_>, _: View<'_>, _: Time) -> String {
+        let rank = self.of(task);
+        // A task nobody said a length of counts as long as its job's others; what it is itself is then the smaller part.
+        let own = task.expected().secs().min(rank);
+        format!("p = {}, r = {own:.0} + {:.0} = {rank:.0}", task.job.priority, rank - own)
     }
 }
 

@@ -7,12 +7,12 @@
 //! Distributed Deep Learning* (NSDI 2019). A plan while something waits costs what runs.
 
 use crate::{FIT, giving_way};
-use warpyard_core::cluster::ReadyTask;
+use warpyard_core::cluster::{ReadyTask, View};
 use warpyard_core::ordered::{Behind, Order, Ordered};
 use warpyard_core::place::Fit;
 use warpyard_core::policy::{number, word};
 use warpyard_core::queue::Key;
-use warpyard_core::{PolicyDef, Span};
+use warpyard_core::{PolicyDef, Span, Time};
 
 /// Nothing sinks further than this.
 const LOWEST: u32 = 40;
@@ -45,6 +45,17 @@ fn attained(task: &ReadyTask<'_>) -> f64 {
 impl Order for Las {
     fn key(&self, task: &ReadyTask<'_>) -> Key {
         Key::ascending(f64::from(self.level(attained(task)).0)).then(task.job.submitted.secs())
+    }
+
+    fn formula(&self) -> &'static str {
+        "(L, t): the smallest level L goes first, then the earliest submission t; L grows with s = ran · GPUs in seconds"
+    }
+
+    fn numbers(&self, task: &ReadyTask<'_>, _: View<'_>, _: Time) -> String {
+        let (ran, devices, attained) = (task.ran.secs(), devices(task), attained(task));
+        let (level, until) = self.level(attained);
+        let t = task.job.submitted.secs();
+        format!("s = {ran:.0}·{devices} = {attained:.0} < {until:.0}, so L = {level}, t = {t:.0}")
     }
 
     /// Before everything of its own level, so that it gives way to better levels only.

@@ -21,6 +21,7 @@ mod sjf;
 mod srtf;
 mod wsjf;
 
+use warpyard_core::cluster::ReadyTask;
 use warpyard_core::place::Fit;
 use warpyard_core::policy::{Param, word};
 use warpyard_core::{PolicyChoice, PolicyDef};
@@ -62,6 +63,16 @@ pub const POLICIES: &[PolicyDef] = &[
 /// ```
 pub fn default_policy() -> PolicyChoice {
     PolicyChoice { name: POLICIES[0].name.to_owned(), ..PolicyChoice::default() }
+}
+
+/// The length an order goes by, where some of it was done already with that written out.
+fn expected_words(task: &ReadyTask<'_>) -> String {
+    let (left, saved) = (task.expected().secs(), task.saved.secs());
+    match task.spec.expected() {
+        None => "T = a year, because nobody said".into(),
+        Some(_) if saved == 0.0 => format!("T = {left:.0}"),
+        Some(all) => format!("T = {:.0} − {saved:.0} = {left:.0}", all.secs()),
+    }
 }
 
 /// The parameter of every policy that leaves open which of several fitting places is taken.

@@ -17,7 +17,7 @@ use warpyard_core::policy::{Params, number};
 use warpyard_core::pool::{DeviceInfo, DeviceState, charge_for};
 use warpyard_core::queue::Key;
 use warpyard_core::spec::{JobSpec, Needs, TaskSpec};
-use warpyard_core::{DeviceId, PolicyDef, Rejected, Span};
+use warpyard_core::{DeviceId, PolicyDef, Rejected, Span, Time};
 
 /// Tasks that promise to be short may use every device.
 const SHORT: u8 = 0;
@@ -94,6 +94,17 @@ impl Order for ShortFirst {
     fn key(&self, task: &ReadyTask<'_>) -> Key {
         let (priority, submitted) = (task.job.priority as f64, task.job.submitted.secs());
         Key::descending(self.alpha * priority - self.beta * task.timeout().secs() - self.gamma * submitted)
+    }
+
+    fn formula(&self) -> &'static str {
+        "P = α·p − β·T − γ·t, of priority p, timeout T and submission t in seconds; the largest P goes first"
+    }
+
+    fn numbers(&self, task: &ReadyTask<'_>, _: View<'_>, _: Time) -> String {
+        let ShortFirst { alpha, beta, gamma, .. } = self;
+        let (p, length, t) = (task.job.priority, task.timeout().secs(), task.job.submitted.secs());
+        let total = alpha * p as f64 - beta * length - gamma * t;
+        format!("P = {alpha:e}·{p} − {beta}·{length:.0} − {gamma}·{t:.0} = {total:.0}")
     }
 
     fn class(&self, task: &ReadyTask<'_>) -> u8 {

@@ -4,18 +4,26 @@
 //! that never interrupt anything on one machine (W. E. Smith, *Various optimizers for single-stage production*, 1956), and
 //! lets a long task wait for as long as shorter ones keep coming. Priorities are ignored.
 
-use crate::FIT;
-use warpyard_core::PolicyDef;
-use warpyard_core::cluster::ReadyTask;
+use crate::{FIT, expected_words};
+use warpyard_core::cluster::{ReadyTask, View};
 use warpyard_core::ordered::{Behind, Order, Ordered};
 use warpyard_core::place::Fit;
 use warpyard_core::queue::Key;
+use warpyard_core::{PolicyDef, Time};
 
 struct Shortest;
 
 impl Order for Shortest {
     fn key(&self, task: &ReadyTask<'_>) -> Key {
         Key::ascending(task.expected().secs())
+    }
+
+    fn formula(&self) -> &'static str {
+        "T, the expected running time in seconds; the smallest T goes first"
+    }
+
+    fn numbers(&self, task: &ReadyTask<'_>, _: View<'_>, _: Time) -> String {
+        expected_words(task)
     }
 }
 

@@ -5,19 +5,27 @@
 //! Shortest Remaining Processing Time Discipline*, 1968). Nobody gives way for less than what going on again costs. What
 //! runs only comes closer to its end, so two tasks never take turns. A plan while something waits costs what runs.
 
-use crate::{FIT, giving_way};
-use warpyard_core::PolicyDef;
-use warpyard_core::cluster::ReadyTask;
+use crate::{FIT, expected_words, giving_way};
+use warpyard_core::cluster::{ReadyTask, View};
 use warpyard_core::ordered::{Behind, Order, Ordered};
 use warpyard_core::place::Fit;
 use warpyard_core::policy::word;
 use warpyard_core::queue::Key;
+use warpyard_core::{PolicyDef, Time};
 
 struct Srtf;
 
 impl Order for Srtf {
     fn key(&self, task: &ReadyTask<'_>) -> Key {
         Key::ascending(task.expected().secs())
+    }
+
+    fn formula(&self) -> &'static str {
+        "T = expected − saved, the running time that remains in seconds; the smallest T goes first"
+    }
+
+    fn numbers(&self, task: &ReadyTask<'_>, _: View<'_>, _: Time) -> String {
+        expected_words(task)
     }
 
     fn kept_running(&self, task: &ReadyTask<'_>) -> Key {

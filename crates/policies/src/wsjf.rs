@@ -5,13 +5,13 @@
 //! priority may be any integer, the weight of priority p is 1 + p, and 1 / (1 − p) below zero. With `granularity` other than
 //! `job` a running task that allows it gives way to a better one after its batch or item, and the length is what remains.
 
-use crate::{FIT, giving_way};
-use warpyard_core::PolicyDef;
-use warpyard_core::cluster::ReadyTask;
+use crate::{FIT, expected_words, giving_way};
+use warpyard_core::cluster::{ReadyTask, View};
 use warpyard_core::ordered::{Behind, Order, Ordered};
 use warpyard_core::place::Fit;
 use warpyard_core::policy::word;
 use warpyard_core::queue::Key;
+use warpyard_core::{PolicyDef, Time};
 
 enum Wsjf {
     ByClass,
@@ -24,6 +24,28 @@ impl Order for Wsjf {
         match self {
             Wsjf::ByClass => Key::urgent(task.job.priority).then(length),
             Wsjf::ByRatio => Key::ascending(length / weight(task.job.priority)),
+        }
+    }
+
+    fn formula(&self) -> &'static str {
+        match self {
+            Wsjf::ByClass => {
+                "(p, T): the largest priority p goes first, then the smallest T, the expected seconds"
+            }
+            Wsjf::ByRatio => {
+                "R = T / w, T the expected seconds, w = 1 + p (1 / (1 − p) below 0); the smallest R first"
+            }
+        }
+    }
+
+    fn numbers(&self, task: &ReadyTask<'_>, _: View<'_>, _: Time) -> String {
+        let (priority, length) = (task.job.priority, task.expected().secs());
+        match self {
+            Wsjf::ByClass => format!("p = {priority}, {}", expected_words(task)),
+            Wsjf::ByRatio => {
+                let weight = weight(priority);
+                format!("R = {length:.0} / {weight} = {:.1}", length / weight)
+            }
         }
     }
 }

@@ -189,6 +189,9 @@ proptest! {
             for task in life.ready() {
                 let full = explain::without_policy(view, task).is_some();
                 prop_assert_eq!(line.contains(&task), !full, "{}: {:?} in line", &life.choice, task);
+                let numbers = life.policy.numbers(view, task, life.teller.now);
+                let told = numbers.is_some_and(|numbers| !numbers.is_empty());
+                prop_assert!(full || told, "{}: {:?} stands in line and nobody can say by what", &life.choice, task);
                 let why = life.policy.explain(view, task, life.teller.now);
                 let starts = plan.start.iter().any(|s| s.task == task);
                 let reason_to_wait = matches!(

@@ -104,6 +104,13 @@ const drain = async (worker, verb) => {
   } catch (error) { sorry(error); }
 };
 
+const simulate = async ({ paused, speed }) => {
+  try {
+    await call("PUT", "/v1/simulation", { paused: paused && paused === "true", speed: speed && Number(speed) });
+    window.warpyardRefresh?.();
+  } catch (error) { sorry(error); }
+};
+
 // Several rows at once. The choice outlives a row being drawn again.
 const chosen = new Set();
 const showChosen = () => {
@@ -136,6 +143,7 @@ document.addEventListener("click", (event) => {
   const { act, job, worker } = button.dataset;
   const ids = job ? [job] : [...chosen];
   if (act === "drain" || act === "undrain") return void drain(worker, act === "drain" ? "drain" : "resume");
+  if (act === "simulate") return void simulate(button.dataset);
   if (act === "clear") { chosen.clear(); return showChosen(); }
   if (act === "logout") return void call("POST", "/logout").then(() => location.assign("/"), sorry);
   if (verbs[act]) void doVerb(act, ids).then(() => { if (!job) { chosen.clear(); showChosen(); } });
@@ -185,6 +193,7 @@ document.addEventListener("keydown", (event) => {
   if (event.key === "j" && rows.length) rows[Math.min(at + 1, rows.length - 1)].focus();
   if (event.key === "k" && rows.length) rows[Math.max(at - 1, 0)].focus();
   if (event.key === "x" && at >= 0) rows[at].closest("tr").querySelector("input[name=pick]")?.click();
+  if (event.key === "p") document.querySelector("[data-focus=sim-pause]")?.click();
   if (event.key === "n") location.assign("/new");
   if (event.key === "?") document.getElementById("keys")?.showModal();
 });

@@ -6,7 +6,11 @@ const link = document.getElementById("link");
 const word = document.getElementById("link-word");
 const updated = document.getElementById("updated");
 const AT_LEAST_EVERY = 5000;
-let ahead = Number(main().dataset.now) - Date.now();
+// The server's clock, which goes at another pace where a simulation is shown.
+let clock = { shown: 0, at: 0, pace: 1 };
+const setClock = (from) => { clock = { shown: Number(from.dataset.now), at: Date.now(), pace: Number(from.dataset.pace) }; };
+const shownNow = () => clock.shown + (Date.now() - clock.at) * clock.pace;
+setClock(main());
 let lastUpdate = Date.now(), asking = false, again = false, timer = 0, took = 0;
 let seq = Number(main().dataset.seq), wanted = seq;
 
@@ -20,11 +24,19 @@ const span = (millis) => {
 };
 const tick = () => {
   for (const t of document.querySelectorAll("time[data-since]")) {
-    const said = span(Date.now() + ahead - Number(t.dataset.since));
+    const said = span(shownNow() - Number(t.dataset.since));
     if (t.textContent !== said) t.textContent = said;
   }
   updated.textContent = `updated ${span(Date.now() - lastUpdate)} ago`;
   updated.title = new Date(lastUpdate).toLocaleString();
+};
+const showSimulation = () => {
+  const t = document.querySelector("[data-clock]");
+  if (!t) return;
+  const s = Math.max(0, Math.floor((shownNow() - Number(t.dataset.clock)) / 1000)), days = Math.floor(s / 86400);
+  const said = (days ? `${days}d ` : "") + [Math.floor(s / 3600) % 24, Math.floor(s / 60) % 60, s % 60].map((n) => String(n).padStart(2, "0")).join(":");
+  if (t.textContent !== said) t.textContent = said;
+  t.title = new Date(shownNow()).toLocaleString();
 };
 const localTimes = () => {
   for (const t of document.querySelectorAll("main time[datetime]")) {
@@ -50,6 +62,12 @@ const putIn = (part) => {
   const here = before && document.querySelector(`[data-live="${before.dataset.live}"]`);
   if (here) here.after(document.importNode(part, true)); else main().prepend(document.importNode(part, true));
 };
+// A click is a press and a release on the same thing: between the two, nothing is drawn anew.
+let released = null, letGo = () => {};
+document.addEventListener("pointerdown", () => { released ||= new Promise((done) => { letGo = done; }); }, true);
+for (const end of ["pointerup", "pointercancel", "blur"]) {
+  window.addEventListener(end, () => setTimeout(() => { letGo(); released = null; }, 0), true);
+}
 const swap = (fresh) => {
   const focused = document.activeElement;
   const mark = focused && focused.getAttribute && (focused.getAttribute("href") || focused.dataset.focus || focused.value);
@@ -83,7 +101,8 @@ const refresh = async () => {
     if (answer.status === 401) return location.reload();
     if (answer.ok) {
       const fresh = new DOMParser().parseFromString(await answer.text(), "text/html").getElementById("main");
-      ahead = Number(fresh.dataset.now) - Date.now();
+      if (released) await released;
+      setClock(fresh);
       lastUpdate = Date.now();
       seq = Math.max(seq, Number(fresh.dataset.seq));
       swap(fresh);
@@ -137,6 +156,7 @@ channel.postMessage({ hello: true });
 document.addEventListener("visibilitychange", () => { if (!document.hidden) soon(); });
 setInterval(() => { if (link.dataset.state === "on" && !main().dataset.still && Date.now() - lastUpdate > AT_LEAST_EVERY) soon(); }, 1000);
 setInterval(tick, 1000);
+if (document.querySelector("[data-clock]")) setInterval(showSimulation, 100);
 document.addEventListener("click", (event) => {
   const code = event.target.closest(".empty code");
   if (code && navigator.clipboard) navigator.clipboard.writeText(code.textContent);

@@ -45,6 +45,7 @@ const read = (name, schema, text) => {
   if (name === "command" && text.trim().startsWith("[")) { try { return JSON.parse(text); } catch { return text; } }
   if (LISTS.includes(name)) return text.split(",").map((t) => t.trim()).filter(Boolean).map((t) => (/^\d+$/.test(t) && name !== "gpu_type" ? Number(t) : t));
   if (name === "cpus" && isFinite(Number(text))) return Number(text);
+  if (types(schema).includes("number")) return isFinite(Number(text)) ? Number(text) : text.trim();
   if (types(schema).includes("integer")) return /^-?\d+$/.test(text.trim()) ? Number(text) : text.trim();
   return text;
 };
@@ -82,6 +83,8 @@ const field = (owner, path, name, schema) => {
   return el("div", { class: `field f-${name}` }, label, input, el("p", { class: "wrong-word", id: `${id}-wrong`, hidden: true }));
 };
 
+// How what is waited for must end.
+const ENDS = [["ok", "succeeded"], ["fail", "failed"], ["any", "ended"]];
 // What a task waits for: one box for each task before or after it, and how that one must end.
 const afterOf = (task) => [].concat(task.after || []).map((a) => (typeof a === "string" ? { task: a, on: "ok" } : { on: "ok", ...a }));
 const setAfter = (task, list) => {
@@ -96,7 +99,7 @@ const afterField = (task, path) => {
     const now = afterOf(task).find((a) => a.task === other.name);
     const tick = el("input", { type: "checkbox" });
     tick.checked = Boolean(now);
-    const on = el("select", { "aria-label": `how ${other.name} must end` }, ...[["ok", "succeeded"], ["fail", "failed"], ["any", "ended"]].map(([v, w]) => el("option", { value: v, selected: now && now.on === v }, w)));
+    const on = el("select", { "aria-label": `how ${other.name} must end` }, ...ENDS.map(([v, w]) => el("option", { value: v, selected: now && now.on === v }, w)));
     on.disabled = !now;
     const put = () => {
       const rest = afterOf(task).filter((a) => a.task !== other.name);
@@ -112,6 +115,40 @@ const afterField = (task, path) => {
   box.append(el("p", { class: "wrong-word", hidden: true }));
   return box;
 };
+// Jobs that must end first: a row for each, its number chosen among those that are not over or typed in.
+const jobsAfter = (doc) => [].concat(doc.after || []).map((a) => (typeof a === "object" ? { on: "ok", ...a } : { job: String(a), on: "ok" }));
+const setJobsAfter = (doc, list) => {
+  if (!list.length) { delete doc.after; return; }
+  doc.after = list.map((a) => (a.on === "ok" ? a.job : { job: a.job, on: a.on }));
+};
+const jobAfterField = (doc) => {
+  const box = el("fieldset", { class: "field f-after f-job-after" }, el("legend", { title: "Jobs that must end before this one starts" }, "starts after jobs"));
+  box.dataset.path = "after";
+  const again = () => { box.replaceWith(jobAfterField(doc)); changed(); };
+  const list = jobsAfter(doc);
+  list.forEach((one, i) => {
+    const number = el("input", { "aria-label": "number of the job", list: "open-jobs", value: one.job, inputmode: "numeric", autocomplete: "off" });
+    number.dataset.path = `after[${i}]`;
+    number.addEventListener("input", () => { list[i] = { ...list[i], job: number.value.trim() }; setJobsAfter(doc, list); changed(); });
+    const on = el("select", { "aria-label": `how job ${one.job} must end` }, ...ENDS.map(([v, w]) => el("option", { value: v, selected: one.on === v }, w)));
+    on.addEventListener("change", () => { list[i] = { ...list[i], on: on.value }; setJobsAfter(doc, list); changed(); });
+    const remove = el("button", { type: "button", class: "plain", "aria-label": `do not wait for job ${one.job}` }, "✕");
+    remove.addEventListener("click", () => { setJobsAfter(doc, list.filter((_, at) => at !== i)); again(); });
+    box.append(el("span", { class: "dep" }, number, on, remove));
+  });
+  const add = el("button", { type: "button", class: "plain", id: "add-job-after" }, list.length ? "Another job" : "Wait for a job");
+  add.addEventListener("click", () => {
+    setJobsAfter(doc, [...list, { job: "", on: "ok" }]);
+    again();
+    [...form.querySelectorAll(".f-job-after input")].pop()?.focus();
+  });
+  box.append(add, el("p", { class: "wrong-word", hidden: true }));
+  return box;
+};
+const listOpenJobs = async () => {
+  const known = await call("GET", "/v1/jobs?limit=200");
+  document.getElementById("open-jobs").replaceChildren(...known.items.map((j) => el("option", { value: j.job }, `${j.name} (${j.user}, ${j.state})`)));
+};
 let taskNames = new Map();
 const renamed = (task) => {
   const before = taskNames.get(task);
@@ -122,7 +159,7 @@ const renamed = (task) => {
   taskNames.set(task, task.name);
   clearTimeout(renamed.timer);
   renamed.timer = setTimeout(() => {
-    for (const box of form.querySelectorAll(".f-after")) {
+    for (const box of form.querySelectorAll(".task .f-after")) {
       const path = box.dataset.path.replace(/after$/, ""), at = Number(path.match(/\d+/)[0]);
       box.replaceWith(afterField(seen.doc.tasks[at], path));
     }
@@ -131,7 +168,7 @@ const renamed = (task) => {
 const draw = () => {
   const task = resolve({ $ref: "#/$defs/TaskDoc" }).properties, job = resolve({ $ref: "#/$defs/JobDoc" }).properties;
   const known = Object.keys(task), rest = known.filter((n) => ![...FIRST, ...SECOND].includes(n));
-  const make = (owner, path, names) => names.filter((n) => n !== "after" || path).map((n) => (n === "after" ? afterField(owner, path) : field(owner, path, n, (path ? task : job)[n])));
+  const make = (owner, path, names) => names.map((n) => (n === "after" ? (path ? afterField(owner, path) : jobAfterField(owner)) : field(owner, path, n, (path ? task : job)[n])));
   taskNames = new Map(seen.doc.tasks.map((t) => [t, t.name]));
   const cards = seen.doc.tasks.map((t, i) => {
     const path = `tasks[${i}].`, one = seen.doc.tasks.length === 1;
@@ -158,7 +195,7 @@ const draw = () => {
     changed();
     [...form.querySelectorAll(".f-command input")].pop()?.focus();
   });
-  const said = Object.keys(job).filter((n) => !["tasks", "user", "after"].includes(n));
+  const said = Object.keys(job).filter((n) => !["tasks", "user"].includes(n));
   const jobNames = [...JOB_FIRST.filter((n) => said.includes(n)), ...said.filter((n) => !JOB_FIRST.includes(n))];
   form.querySelector("#fields").replaceChildren(el("section", { class: "card", "aria-label": "Job" }, el("div", { class: "fields" }, ...make(seen.doc, "", jobNames))), ...cards, add);
   drawGraph();
@@ -217,7 +254,8 @@ const wrongAt = (problems) => {
   const left = [];
   for (const problem of problems) {
     const path = problem.path.replace(/^(command|gpu|timeout|array|env|cpus|memory|retries)/, "tasks[0].$1");
-    const parts = [path, problem.path, path.replace(/[.[][^.[]*$/, "")];
+    const parts = [path, problem.path];
+    for (let part = path; /[.[]/.test(part);) { part = part.replace(/[.[][^.[]*$/, ""); parts.push(part); }
     const input = parts.map((p) => form.querySelector(`[data-path="${CSS.escape(p)}"]`)).find(Boolean);
     if (!input) { left.push(problem); continue; }
     input.setAttribute("aria-invalid", "true");
@@ -239,7 +277,7 @@ const submission = () => {
 };
 const when = (range) => {
   if (!range) return "not known: something ahead of it promised no end";
-  const [low, high] = [range.low, range.high].map((t) => Math.max(0, Date.parse(t) - Date.now() - ahead));
+  const [low, high] = [range.low, range.high].map((t) => Math.max(0, Date.parse(t) - shownNow()));
   return high < 1500 ? "now" : low < 1000 ? `within ${span(high)}` : `in ${span(low)} to ${span(high)}`;
 };
 const place = (p) => (p.starts_now ? "starts at once" : p.position ? `place ${p.position} in line` : "waits");
@@ -306,4 +344,5 @@ for (const id of ["user", "workdir"]) document.getElementById(id).addEventListen
   seen.schema = await call("GET", "/v1/schema/job");
   draw();
   changed();
+  await listOpenJobs();
 })();

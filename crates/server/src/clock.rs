@@ -1,6 +1,6 @@
 //! The engine's clock: the system's, but never backwards.
 
-use std::sync::OnceLock;
+use std::sync::{Mutex, MutexGuard, OnceLock};
 use std::time::{SystemTime, UNIX_EPOCH};
 use warpyard_core::{Span, Time};
 
@@ -18,23 +18,86 @@ impl Clock {
     }
 }
 
-/// How fast this process's time goes, where it is not that of the world: a simulation is shown.
-static PACE: OnceLock<(Time, f64)> = OnceLock::new();
+/// How time goes where a simulation is shown: from a moment of the world on, so many seconds pass in one.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Pace {
+    /// How many seconds pass in one while it goes on.
+    pub(crate) speed: f64,
+    /// Whether it stands still.
+    pub(crate) paused: bool,
+    world: Time,
+    shown: Time,
+}
 
-/// From now on, for as long as the process lives, so many seconds pass in one; gives the moment. Only the first call counts.
+impl Pace {
+    fn new(speed: f64, world: Time) -> Pace {
+        Pace { speed, paused: false, world, shown: world }
+    }
+
+    /// The moment shown at a moment of the world.
+    fn at(&self, world: Time) -> Time {
+        let rate = if self.paused { 0.0 } else { self.speed };
+        self.shown + Span((world.since(self.world).0 as f64 * rate) as u64)
+    }
+
+    /// Goes on from the moment shown, otherwise.
+    fn changed(&self, speed: Option<f64>, paused: Option<bool>, world: Time) -> Pace {
+        let (speed, paused) = (speed.unwrap_or(self.speed), paused.unwrap_or(self.paused));
+        Pace { speed, paused, world, shown: self.at(world) }
+    }
+}
+
+/// How this process's time goes, where it is not the world's: a simulation is shown.
+static PACE: OnceLock<Mutex<Pace>> = OnceLock::new();
+
+/// From now on, for as long as the process lives, time goes at a pace of its own; gives the moment. Only the first call
+/// counts.
 pub(crate) fn set_pace(speed: f64) -> Time {
-    PACE.get_or_init(|| (world_now(), speed)).0
+    let pace = PACE.get_or_init(|| Mutex::new(Pace::new(speed, world_now())));
+    held(pace).shown
+}
+
+/// How time goes, where it is not the world's.
+pub(crate) fn pace() -> Option<Pace> {
+    PACE.get().map(|pace| *held(pace))
+}
+
+/// Changes how fast time goes, where it is not the world's, or has it stand still. What is shown goes on from where it is.
+pub(crate) fn change_pace(speed: Option<f64>, paused: Option<bool>) {
+    if let Some(pace) = PACE.get() {
+        let mut pace = held(pace);
+        *pace = pace.changed(speed, paused, world_now());
+    }
+}
+
+fn held(pace: &Mutex<Pace>) -> MutexGuard<'_, Pace> {
+    pace.lock().expect("nobody panics while looking at the clock")
 }
 
 /// The system's clock, or that of the simulation that is shown.
 pub(crate) fn system_now() -> Time {
     let now = world_now();
-    match PACE.get() {
-        None => now,
-        Some((from, speed)) => *from + Span((now.since(*from).0 as f64 * speed) as u64),
-    }
+    PACE.get().map_or(now, |pace| held(pace).at(now))
 }
 
 fn world_now() -> Time {
     Time(SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_micros() as u64))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_shown_goes_on_from_where_it_is_however_the_pace_changes() {
+        let second = |s: u64| Time(s * 1_000_000);
+        let begun = Pace::new(60.0, second(1_000));
+        assert_eq!(begun.at(second(1_002)), second(1_120));
+        let paused = begun.changed(None, Some(true), second(1_002));
+        assert_eq!(paused.at(second(5_000)), second(1_120), "it stands still");
+        let faster = paused.changed(Some(100.0), None, second(5_000));
+        assert_eq!(faster.at(second(6_000)), second(1_120), "another speed does not wake it");
+        let on = faster.changed(None, Some(false), second(6_000));
+        assert_eq!(on.at(second(6_001)), second(1_220));
+    }
 }

@@ -1,8 +1,8 @@
 //! The socket through which people of a shared machine come in. Anyone may connect; the kernel says who they are.
 
-use crate::http::{self, App};
+use crate::http::App;
+use crate::serve::serve;
 use crate::up::UpError;
-use crate::who::Peer;
 use std::fs::{self, Permissions};
 use std::io;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
@@ -29,12 +29,7 @@ impl Door {
     /// Answers for as long as the server lives.
     pub(crate) fn serve(mut self, app: Arc<App>, runtime: &Runtime) -> Door {
         if let Some(listener) = self.listener.take() {
-            let service = http::router(app).into_make_service_with_connect_info::<Peer>();
-            runtime.spawn(async move {
-                if let Err(e) = axum::serve(listener, service).await {
-                    eprintln!("warpyard: the socket failed: {e}");
-                }
-            });
+            runtime.spawn(serve(listener, app));
         }
         self
     }

@@ -73,6 +73,12 @@ impl Notices {
         let _nobody_listens = self.listeners.send(notice);
     }
 
+    /// Has every reader look at everything again, because of something that is no event.
+    pub(crate) fn look_again(&self) {
+        let notice = Notice { seq: self.kept().last, jobs: vec![], devices: vec![], all: true };
+        let _nobody_listens = self.listeners.send(Arc::new(notice));
+    }
+
     /// Word of every change from here on, without what it was.
     pub(crate) fn listen(&self) -> Changes {
         Changes(self.listeners.subscribe())

@@ -12,7 +12,6 @@ mod events;
 mod expect;
 mod follower;
 mod http;
-mod idempotency;
 pub mod live;
 mod logs;
 mod measures;

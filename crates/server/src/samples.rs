@@ -15,6 +15,9 @@ use warpyard_worker::agent::Watched;
 /// How far apart samples are, in seconds, and how many of that distance are kept.
 const STEPS: [(u64, u64); 3] = [(5, 720), (60, 1_440), (900, 2_880)];
 
+/// How often one is taken of a live server.
+pub(crate) const EVERY: Duration = Duration::from_secs(STEPS[0].0);
+
 pub(crate) const TABLE: &str = "CREATE TABLE IF NOT EXISTS sample (step INTEGER, at INTEGER, body TEXT, PRIMARY KEY (step, at)) WITHOUT ROWID;";
 
 /// How everything was at a moment.
@@ -130,8 +133,8 @@ pub(crate) fn last(
 }
 
 /// Takes samples for as long as the server lives.
-pub(crate) async fn take(live: Live, watched: Option<Arc<Mutex<Watched>>>) {
-    let mut every = tokio::time::interval(Duration::from_secs(STEPS[0].0));
+pub(crate) async fn take(live: Live, watched: Option<Arc<Mutex<Watched>>>, every: Duration) {
+    let mut every = tokio::time::interval(every);
     every.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Skip);
     loop {
         every.tick().await;

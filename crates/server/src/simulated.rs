@@ -1,22 +1,25 @@
 //! A simulation behind the same interface and pages as the live server: the follower is fed with simulated events, and the
 //! process's clock goes as fast as the simulation does. Nothing is kept; jobs come from the workload alone.
 
-use crate::clock::{set_pace, system_now};
+use crate::clock::{change_pace, set_pace, system_now};
 use crate::convert::Defaults;
 use crate::data::DataDir;
+use crate::events::Notices;
 use crate::follower::{Follower, FollowerError};
 use crate::http::App;
-use crate::idempotency::Keys;
 use crate::live::{Live, Stage};
 use crate::pages::Doors;
+use crate::samples;
 use crate::serve::serve;
 use crate::store::{History, Log};
 use crate::up::{Ready, UpError, asked_to_end, build, listen_on};
 use crate::who::Caller;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
+use std::iter;
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::sync::mpsc;
 use warpyard_core::command::Code;
@@ -27,6 +30,9 @@ use warpyard_sim::{Arrival, Setup, Sim};
 
 /// How often the simulation is brought up to the clock.
 const EVERY: Duration = Duration::from_millis(40);
+
+/// How often it is sampled for the charts; its own time passes much faster.
+const SAMPLE_EVERY: Duration = Duration::from_millis(500);
 
 /// Makes the jobs to come; moments in them count from the beginning of the simulation.
 pub type Workload = Box<dyn FnOnce() -> Box<dyn Iterator<Item = Arrival>> + Send>;
@@ -43,6 +49,21 @@ pub struct Show {
     pub listen: Option<String>,
     /// Where to keep what pages ask for while it is shown; it is taken away in the end.
     pub data: PathBuf,
+}
+
+/// What is known of the simulation that is shown, beside what any server knows.
+#[derive(Clone)]
+pub(crate) struct Simulation {
+    /// When it began, by its own clock.
+    pub(crate) began: Time,
+    over: Arc<AtomicBool>,
+}
+
+impl Simulation {
+    /// Whether every job has come and ended.
+    pub(crate) fn is_over(&self) -> bool {
+        self.over.load(Ordering::Relaxed)
+    }
 }
 
 /// Shows a simulation until asked to end. `ready` is called once it answers.
@@ -64,12 +85,14 @@ pub fn show(show: Show, ready: impl FnOnce(&Ready)) -> Result<(), UpError> {
     let (stop, stopped) = mpsc::unbounded_channel();
     let broke = stop.clone();
     let (setup, workload) = (show.setup, show.workload);
+    let simulation = Simulation { began, over: Arc::default() };
+    let (played, notices_of_it) = (simulation.clone(), notices.clone());
     let (live, threads) = Live::staged(
         follower,
         move || {
             let _ending_already = broke.send(false);
         },
-        move |stage| play(&stage, setup, workload, began),
+        move |stage| play(&stage, setup, workload, &played, &notices_of_it),
     );
     let doors = Doors::new(data.token()?, port);
     let login = format!("{url}/login?once={}", doors.once(Caller::Owner).map_err(UpError::Runtime)?);
@@ -85,10 +108,10 @@ pub fn show(show: Show, ready: impl FnOnce(&Ready)) -> Result<(), UpError> {
         defaults: Defaults { timeout: None, workdir: None },
         policies: POLICIES,
         watched: None,
-        keys: Keys::default(),
         meters: Default::default(),
         started: system_now(),
         heard: Default::default(),
+        simulation: Some(simulation),
         sharing: None,
         stop,
     });
@@ -106,6 +129,7 @@ pub fn show(show: Show, ready: impl FnOnce(&Ready)) -> Result<(), UpError> {
         replayed: 0,
         running: 0,
     });
+    runtime.spawn(samples::take(live.clone(), None, SAMPLE_EVERY));
     let serving = runtime.spawn(serve(listener, app));
     runtime.block_on(asked_to_end(stopped, serving));
     live.stop();
@@ -123,19 +147,31 @@ fn follower(cluster: Cluster, data: &DataDir) -> Result<Follower, UpError> {
     Ok(Follower::new(build(cluster)?, history, &log, path, Span(u64::MAX / 4))?)
 }
 
-/// Plays the engine's part: brings the simulation up to the clock again and again, and tells what happened.
-fn play(stage: &Stage, setup: Setup, workload: Workload, began: Time) {
+/// Plays the engine's part: brings the simulation up to the clock again and again, and tells what happened. When all is
+/// over the clock stops, so that what came of it can be looked at.
+fn play(stage: &Stage, setup: Setup, workload: Workload, simulation: &Simulation, notices: &Notices) {
+    let began = simulation.began;
     let mut sim = Sim::new(setup, POLICIES).expect("a policy that was built before");
     let happened = Rc::new(RefCell::new(Vec::new()));
     let kept = happened.clone();
     sim.watch(move |event| kept.borrow_mut().push(event.clone()));
     let later = move |arrival: Arrival| Arrival { at: began + arrival.at.since(Time(0)), ..arrival };
-    sim.feed(workload().map(later));
+    let all_came = Rc::new(Cell::new(false));
+    let last = all_came.clone();
+    sim.feed(workload().map(later).chain(iter::from_fn(move || {
+        last.set(true);
+        None
+    })));
     loop {
         sim.run_until(system_now());
         let events = happened.take();
         if !events.is_empty() {
             stage.publish(events);
+        }
+        let over = all_came.get() && sim.cluster().jobs().iter().all(|job| job.finished.is_some());
+        if over != simulation.over.swap(over, Ordering::Relaxed) && over {
+            change_pace(None, Some(true));
+            notices.look_again();
         }
         let go_on = stage.attend(EVERY, |command| {
             let answer = obey(&mut sim, command);

@@ -4,7 +4,6 @@ use crate::clock::system_now;
 use crate::convert::Defaults;
 use crate::follower::Follower;
 use crate::http::{App, Meters, router};
-use crate::idempotency::Keys;
 use crate::live::{Live, Threads};
 use crate::pages::{Doors, Parts};
 use crate::store::{History, Log};
@@ -18,7 +17,7 @@ use warpyard_core::engine::Engine;
 use warpyard_core::event::WorkerInfo;
 use warpyard_core::pool::{DeviceInfo, DeviceState};
 use warpyard_core::spec::{JobSpec, Needs, TaskSpec};
-use warpyard_core::{Cluster, Command, Span};
+use warpyard_core::{Command, Span};
 use warpyard_policies::{POLICIES, default_policy};
 
 pub(crate) const TOKEN: &str = "0123456789abcdef";
@@ -33,10 +32,15 @@ pub(crate) struct Server {
 }
 
 pub(crate) fn server() -> Server {
-    let data = tempfile::tempdir().expect("a directory");
+    server_in(tempfile::tempdir().expect("a directory"))
+}
+
+/// A server that goes on from what is in a directory.
+fn server_in(data: tempfile::TempDir) -> Server {
     let log_path = data.path().join("log.db");
     let log = Log::open(&log_path).expect("a log");
-    let engine = || Engine::new(Cluster::new(default_policy()), POLICIES, system_now()).expect("a policy");
+    let cluster = log.load(&default_policy()).expect("what was kept").cluster;
+    let engine = || Engine::new(cluster.clone(), POLICIES, system_now()).expect("a policy");
     let history = History::open(&data.path().join("history.db")).expect("tables");
     let follower = Follower::new(engine(), history, &log, log_path, Span(u64::MAX / 4)).expect("a follower");
     let notices = follower.notices();
@@ -53,10 +57,10 @@ pub(crate) fn server() -> Server {
         defaults: Defaults { timeout: None, workdir: None },
         policies: POLICIES,
         watched: None,
-        keys: Keys::default(),
         meters: Meters::default(),
         started: system_now(),
         heard: Default::default(),
+        simulation: None,
         sharing: None,
         stop: tokio::sync::mpsc::unbounded_channel().0,
     });
@@ -64,6 +68,15 @@ pub(crate) fn server() -> Server {
 }
 
 impl Server {
+    /// Stops it and starts it again from what it kept.
+    pub(crate) fn restarted(self) -> Server {
+        let Server { router, app, live, _threads: threads, _data: data } = self;
+        live.stop();
+        threads.join().expect("an engine that stops in peace");
+        drop((router, app, live));
+        server_in(data)
+    }
+
     pub(crate) async fn send(&self, request: Request<Body>) -> Response<Body> {
         self.router.clone().oneshot(request).await.expect("a router always answers")
     }

@@ -7,7 +7,6 @@ use crate::data::{DataDir, DataError};
 use crate::door::Door;
 use crate::follower::{Follower, FollowerError};
 use crate::http::{App, Meters};
-use crate::idempotency::Keys;
 use crate::live::{CommandError, Live};
 use crate::pages::{Doors, Parts};
 use crate::samples;
@@ -186,10 +185,10 @@ pub fn run(options: Options, ready: impl FnOnce(&Ready)) -> Result<(), UpError> 
         defaults: Defaults { timeout: options.config.default_timeout.map(|t| Span(t.0)), workdir: None },
         policies: POLICIES,
         watched: agent.as_ref().map(AgentHandle::devices),
-        keys: Keys::default(),
         meters: Meters::default(),
         started: system_now(),
         heard: Default::default(),
+        simulation: None,
         sharing,
         stop,
     });
@@ -214,7 +213,7 @@ pub fn run(options: Options, ready: impl FnOnce(&Ready)) -> Result<(), UpError> 
     })?;
     tidy_logs(data.path(), &options.config);
     let door = door.map(|door| door.serve(app.clone(), &runtime));
-    runtime.spawn(samples::take(live.clone(), app.watched.clone()));
+    runtime.spawn(samples::take(live.clone(), app.watched.clone(), samples::EVERY));
     let serving = runtime.spawn(serve(listener, app));
     let kill = runtime.block_on(asked_to_end(stopped, serving));
     // It goes on answering until all is done, so that whoever asked for the end can tell when that is.

@@ -2,10 +2,8 @@
 //! their own jobs. Who someone is comes from the kernel (a socket's other end) or from a secret only the owner has.
 
 use crate::http::answer::Refusal;
-use axum::extract::connect_info::Connected;
-use axum::serve::IncomingStream;
 use std::io;
-use tokio::net::UnixListener;
+use tokio::net::UnixStream;
 use tokio::net::unix::UCred;
 use warpyard_api::problem::code;
 use warpyard_core::spec::Origin;
@@ -108,9 +106,15 @@ impl Caller {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Peer(Option<UCred>);
 
-impl Connected<IncomingStream<'_, UnixListener>> for Peer {
-    fn connect_info(stream: IncomingStream<'_, UnixListener>) -> Peer {
-        Peer(stream.io().peer_cred().ok())
+impl Peer {
+    /// Whoever is at the other end of a stream.
+    pub(crate) fn of(stream: &UnixStream) -> Peer {
+        Peer(stream.peer_cred().ok())
+    }
+
+    /// The number of their account.
+    pub(crate) fn uid(self) -> Option<u32> {
+        self.0.map(|credentials| credentials.uid())
     }
 }
 

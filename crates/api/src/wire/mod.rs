@@ -9,6 +9,7 @@ mod policy;
 mod preview;
 mod replay;
 mod request;
+mod simulation;
 mod speeds;
 mod time;
 mod why;
@@ -26,6 +27,7 @@ pub use request::{
     Acted, HistoryFilter, JobFilter, LogFilter, LogStream, Page, Priority, ProblemBody, Rebuilt, Retry,
     Shutdown, Submit, Submitted,
 };
+pub use simulation::{SimulationSet, SimulationView};
 pub use speeds::{Progress, Throughput, Throughputs};
 pub use time::Timestamp;
 pub use why::{Ahead, FreeDevice, Needs, Sooner, StartRange, WhyView};

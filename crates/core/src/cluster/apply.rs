@@ -153,6 +153,9 @@ impl Cluster {
         if let Some(env) = job.spec.env {
             self.envs.get_mut(&env).expect("an environment is kept before it is used").jobs += 1;
         }
+        if let Some(key) = &job.spec.key {
+            self.derived.keys.insert((job.user.clone(), key.name.clone()), id);
+        }
         self.jobs.insert(job);
         self.touch_job(id, fx);
         self.await_jobs(id, at, fx);
@@ -186,6 +189,9 @@ impl Cluster {
     fn job_forgotten(&mut self, id: JobId) {
         let job = self.jobs.remove(id).expect("a forgotten job was known");
         assert!(job.finished.is_some(), "only an ended job is forgotten");
+        if let Some(key) = &job.spec.key {
+            self.derived.keys.remove(&(job.user.clone(), key.name.clone()));
+        }
         if let Some(env) = job.spec.env {
             let kept = self.envs.get_mut(&env).expect("an environment stays while it is used");
             kept.jobs -= 1;

@@ -10,7 +10,7 @@ use crate::index::Ranges;
 use crate::pool::{Charge, DeviceState, Placement};
 use crate::shares::{Allocation, NoTarget, Speed};
 use crate::small::SmallMap;
-use crate::spec::{Boundary, JobSpec, Needs, OnLost, Preempt, TaskSpec};
+use crate::spec::{Boundary, JobSpec, Needs, OnLost, Preempt, SubmitKey, TaskSpec};
 use crate::time::{Span, Time};
 use smallvec::{SmallVec, smallvec};
 use std::collections::BTreeMap;
@@ -75,6 +75,20 @@ impl Cluster {
                 Some(_) => Ok(smallvec![What::JobForgotten { job }]),
                 None => Err(Rejected::new(Code::NotDone, format!("job {job} has not ended"))),
             },
+        }
+    }
+
+    /// The job that a submission with this key made already, as long as it is known; refuses the key if that was
+    /// something else.
+    pub fn submitted_before(&self, user: &str, key: Option<&SubmitKey>) -> Result<Option<JobId>, Rejected> {
+        let Some(key) = key else { return Ok(None) };
+        let Some(&id) = self.derived.keys.get(&(user.to_owned(), key.name.clone())) else { return Ok(None) };
+        match self.job(id).and_then(|job| job.spec.key.as_deref()) {
+            Some(before) if before.digest == key.digest => Ok(Some(id)),
+            _ => {
+                let message = format!("this idempotency key was used before for another job, {id}");
+                Err(Rejected::new(Code::KeyUsed, message).at("idempotency_key"))
+            }
         }
     }
 

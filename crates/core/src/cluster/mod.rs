@@ -74,6 +74,8 @@ struct Derived {
     active: usize,
     /// Kept environments by content.
     env_ids: BTreeMap<Arc<Env>, EnvId>,
+    /// Jobs by user and the name of the key they were submitted with.
+    keys: BTreeMap<(String, String), JobId>,
 }
 
 /// A worker and what is on it.
@@ -195,6 +197,9 @@ impl Cluster {
         for job in self.jobs.iter() {
             if let Some(until) = job.until {
                 self.derived.lapses.insert((until, job.id));
+            }
+            if let Some(key) = &job.spec.key {
+                self.derived.keys.insert((job.user.clone(), key.name.clone()), job.id);
             }
             for after in &job.waiting {
                 self.derived.waiters.entry(after.job).or_default().insert(job.id);

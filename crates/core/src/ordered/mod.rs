@@ -28,6 +28,12 @@ pub trait Order: Send {
     /// Smaller goes first.
     fn key(&self, task: &ReadyTask<'_>) -> Key;
 
+    /// What the key is, in a line: "P = priority − timeout; the largest P goes first".
+    fn formula(&self) -> &'static str;
+
+    /// The same with a task's numbers filled in: "P = 3 − 600 = −597".
+    fn numbers(&self, task: &ReadyTask<'_>, view: View<'_>, now: Time) -> String;
+
     /// Sets tasks apart that are not treated alike even with equal needs.
     fn class(&self, task: &ReadyTask<'_>) -> u8 {
         let _ = task;
@@ -312,6 +318,17 @@ impl<O: Order> Policy for Ordered<O> {
             walk.next_of_cohort(item);
         }
         line
+    }
+
+    fn formula(&self) -> &'static str {
+        self.order.formula()
+    }
+
+    fn numbers(&self, view: View<'_>, task: TaskId, now: Time) -> Option<String> {
+        // Those to be tried again stand for themselves, the rest of an array for one another.
+        let mut ready = view.ready(task.node_id());
+        let own = ready.find(|r| r.task == task || r.count > 1)?;
+        Some(self.order.numbers(&own, view, now))
     }
 
     fn accept(&self, view: View<'_>, job: &JobSpec) -> Result<(), Rejected> {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
-use warpyard_core::cluster::ReadyTask;
+use warpyard_core::cluster::{ReadyTask, View};
 use warpyard_core::command::Standing;
 use warpyard_core::engine::{Engine, Store};
 use warpyard_core::event::{End, How, Usage, WorkerInfo};
@@ -19,6 +19,14 @@ struct Arrival;
 impl Order for Arrival {
     fn key(&self, _: &ReadyTask<'_>) -> Key {
         Key::ARRIVAL
+    }
+
+    fn formula(&self) -> &'static str {
+        ""
+    }
+
+    fn numbers(&self, _: &ReadyTask<'_>, _: View<'_>, _: Time) -> String {
+        String::new()
     }
 }
 

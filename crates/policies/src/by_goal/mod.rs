@@ -136,6 +136,26 @@ impl Policy for ByGoal {
         line
     }
 
+    fn formula(&self) -> &'static str {
+        "for each type its promised share / its share so far; whoever was promised most of what it did not get goes first"
+    }
+
+    fn numbers(&self, view: View<'_>, task: TaskId, now: Time) -> Option<String> {
+        let draft = self.draft(view, now);
+        let Some(member) = draft.scene.member(task) else {
+            let submitted = view.job(task.job)?.submitted;
+            return Some(format!(
+                "no share of its own: first come, first served, t = {:.0}",
+                submitted.secs()
+            ));
+        };
+        let InRounds { shares, .. } = in_rounds(&draft, member);
+        let each = |(kind, promised, had): &(String, f64, f64)| {
+            format!("{kind}: {:.0} % / {:.0} %", 100.0 * promised, 100.0 * had)
+        };
+        Some(shares.iter().map(each).collect::<Vec<_>>().join(", "))
+    }
+
     fn errand(&self, view: View<'_>, now: Time) -> Option<Errand> {
         question::errand(self, &self.scene(view, now))
     }

@@ -13,6 +13,7 @@ mod metrics;
 mod policy;
 mod preview;
 mod replays;
+mod simulation;
 mod spec;
 mod speeds;
 mod table;
@@ -27,11 +28,11 @@ pub use spec::openapi;
 use crate::clock::system_now;
 use crate::convert::Defaults;
 use crate::events::Notices;
-use crate::idempotency::Keys;
 use crate::live::Live;
 use crate::outlooks::Outlooks;
 use crate::pages::{self, Doors, Parts};
 use crate::replays::Replays;
+use crate::simulated::Simulation;
 use crate::who::{Caller, Peer, Sharing};
 use answer::Refusal;
 use axum::extract::{ConnectInfo, DefaultBodyLimit, Request, State};
@@ -57,8 +58,8 @@ use warpyard_worker::people::Person;
 /// The largest request that is read: a job document and an environment.
 const BODY_LIMIT: usize = 16 << 20;
 
-/// How long a request's body may rest while it arrives.
-const BODY_WITHIN: Duration = Duration::from_secs(30);
+/// How long a request's body may rest while it arrives; tests do not wait that long.
+const BODY_WITHIN: Duration = if cfg!(test) { Duration::from_millis(200) } else { Duration::from_secs(30) };
 
 /// How many claims' holders are remembered as heard of.
 const HEARD_OF: usize = 10_000;
@@ -76,11 +77,12 @@ pub(crate) struct App {
     pub(crate) defaults: Defaults,
     pub(crate) policies: &'static [PolicyDef],
     pub(crate) watched: Option<Arc<Mutex<Watched>>>,
-    pub(crate) keys: Keys,
     pub(crate) meters: Meters,
     /// When holders of claims were last heard of.
     pub(crate) heard: Mutex<BTreeMap<JobId, Time>>,
     pub(crate) started: Time,
+    /// The simulation that is shown, where this is no live server.
+    pub(crate) simulation: Option<Simulation>,
     /// How the machine is shared; nothing where the server serves its owner alone.
     pub(crate) sharing: Option<Sharing>,
     /// Asks for the server's end; with `true`, of running tasks too.
@@ -100,6 +102,12 @@ impl App {
 
     fn last_heard(&self, job: JobId) -> Option<Time> {
         self.heard.lock().expect("nobody panics while noting").get(&job).copied()
+    }
+
+    /// Has every open page drawn again, because of something that is no event.
+    fn look_again(&self) {
+        self.parts.let_go();
+        self.notices.look_again();
     }
 
     /// Whether people see nothing of each other's jobs.

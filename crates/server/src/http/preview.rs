@@ -5,7 +5,6 @@ use super::{App, By, Shared};
 use crate::clock::system_now;
 use crate::convert::{self, Defaults};
 use crate::expect::{Foreseen, Outlook};
-use crate::idempotency::Known;
 use axum::extract::rejection::{JsonRejection, QueryRejection};
 use axum::extract::{Query, State};
 use axum::http::StatusCode;
@@ -18,8 +17,11 @@ use warpyard_api::job::{Checked, Format, ReadOptions, read as read_text, read_va
 use warpyard_api::problem::{Problem, code};
 use warpyard_api::quantity::{ByteSize, Micros};
 use warpyard_api::wire::{Alternative, DocumentText, DocumentView, Preview, Submit, Submitted};
-use warpyard_core::spec::{JobSpec, TaskSpec};
+use warpyard_core::spec::{JobSpec, SubmitKey, TaskSpec};
 use warpyard_core::{Command, JobId, Span};
+
+/// The longest idempotency key: it is kept with the job.
+const LONGEST_KEY: usize = 255;
 
 /// How a submission is meant.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
@@ -44,27 +46,48 @@ pub(super) async fn submit(
     if dry_run {
         return Ok(Json(preview(&app, user, submit).await?).into_response());
     }
-    let content = serde_json::to_vec(&submit).map_err(Refusal::internal)?;
-    if let Some(key) = &submit.idempotency_key {
-        match app.keys.look(key, &content) {
-            Known::New => {}
-            Known::Same(job) => return Ok(created(job, vec![])),
-            Known::Other => {
-                let detail = "this idempotency key was used before for another job";
-                return Err(Problem::new(code::IDEMPOTENCY_MISMATCH, "", detail).into());
-            }
-        }
+    let key = submit_key(&submit)?.map(Box::new);
+    // Asked before it is read: what the job was checked against then may be gone by now.
+    if let Some(job) = submitted_before(&app, user.clone(), key.clone()).await? {
+        return Ok(created(job, vec![]));
     }
-    let key = submit.idempotency_key.clone();
     let env = (!submit.env.is_empty()).then(|| Arc::new(submit.env.clone()));
     let (mut spec, warnings) = read(&app, submit).await?;
     spec.origin = who.origin();
+    spec.key = key;
     let answer = app.live.command(Command::Submit { user, env, spec }).await?;
     let job = answer.job.ok_or_else(|| Refusal::internal("a submission made no job"))?;
-    if let Some(key) = key {
-        app.keys.remember(key, content, job);
-    }
     Ok(created(job, warnings))
+}
+
+/// What a submission is known by, if its sender gave it a key.
+fn submit_key(submit: &Submit) -> Result<Option<SubmitKey>, Refusal> {
+    let Some(name) = submit.idempotency_key.clone() else { return Ok(None) };
+    if name.is_empty() || name.len() > LONGEST_KEY {
+        let message = format!("an idempotency key has between 1 and {LONGEST_KEY} bytes");
+        return Err(Problem::new(code::BAD_REQUEST, "idempotency_key", message).into());
+    }
+    let content = serde_json::to_vec(submit).map_err(Refusal::internal)?;
+    Ok(Some(SubmitKey { name, digest: digest(&content) }))
+}
+
+async fn submitted_before(
+    app: &App,
+    user: String,
+    key: Option<Box<SubmitKey>>,
+) -> Result<Option<JobId>, Refusal> {
+    if key.is_none() {
+        return Ok(None);
+    }
+    let look = move |f: &mut crate::follower::Follower| f.cluster().submitted_before(&user, key.as_deref());
+    Ok(app.live.read(look).await?.map_err(convert::problem)?)
+}
+
+/// FNV-1a: the same in every version, which the standard library's hashes do not promise.
+fn digest(content: &[u8]) -> u64 {
+    content.iter().fold(0xcbf2_9ce4_8422_2325, |hash, &byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+    })
 }
 
 /// Reads a document's text, as the command line does.

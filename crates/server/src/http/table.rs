@@ -1,13 +1,13 @@
 //! Everything that can be asked over HTTP, in the order it is described.
 
 use super::endpoint::{Endpoint, get, post, put};
-use super::{act, claims, doors, gpus, jobs, machine, policy, preview, replays, spec, speeds};
+use super::{act, claims, doors, gpus, jobs, machine, policy, preview, replays, simulation, spec, speeds};
 use axum::Json;
 use warpyard_api::wire::{
     Acted, Adopt, ClaimRequest, ClaimView, DocumentText, DocumentView, Extend, FreeView, GpuView,
     HistoryFilter, HistoryRow, InfoView, JobFilter, JobView, LogFilter, LoginView, Notice, Page,
     PolicyPreview, PolicySet, PolicyView, Preview, Priority, Progress, Rebuilt, ReplayAsk, ReplayView, Retry,
-    Shutdown, Submit, Submitted, TaskView, Throughputs, WhyView, WorkerView,
+    Shutdown, SimulationSet, SimulationView, Submit, Submitted, TaskView, Throughputs, WhyView, WorkerView,
 };
 
 /// The table.
@@ -138,6 +138,11 @@ fn machine_part() -> Vec<Endpoint> {
             .gives_as::<ReplayView>(202, "It has begun."),
         get("/v1/replays/{id}", "A replay: how far it is, and what came out.", replays::one)
             .gives::<ReplayView>(),
+        get("/v1/simulation", "How the simulation that is shown goes on.", simulation::show)
+            .gives::<SimulationView>(),
+        put("/v1/simulation", "Change how fast it goes, or have it stand still.", simulation::set)
+            .takes::<SimulationSet>()
+            .gives::<SimulationView>(),
         get(
             "/v1/events",
             "Word of every change, as server-sent events; goes on after `Last-Event-ID`.",

@@ -149,3 +149,87 @@ async fn tasks_and_attempts_come_in_pages() {
     let attempts = server.json("GET", "/v1/jobs/1/attempts", None).await;
     assert_eq!(attempts["items"].as_array().map(Vec::len), Some(1));
 }
+
+fn keyed(key: &str, command: &str) -> serde_json::Value {
+    json!({"idempotency_key": key, "doc": {"name": "once", "command": command}})
+}
+
+#[tokio::test]
+async fn a_submission_sent_twice_is_one_job_also_after_a_restart() {
+    let server = server();
+    server.join(1).await;
+    let first = server.json("POST", "/v1/jobs", Some(keyed("k", "true"))).await["job"].clone();
+    let server = server.restarted();
+    let again = server.json("POST", "/v1/jobs", Some(keyed("k", "true"))).await["job"].clone();
+    assert_eq!(again, first);
+    let other = server.ask("POST", "/v1/jobs", Some(keyed("k", "false"))).await;
+    assert_eq!(other.status(), StatusCode::CONFLICT);
+    assert!(text(other).await.contains("idempotency-mismatch"));
+    let new = server.json("POST", "/v1/jobs", Some(keyed("l", "true"))).await["job"].clone();
+    assert_ne!(new, first, "another key is another job");
+    let long = server.ask("POST", "/v1/jobs", Some(keyed(&"k".repeat(256), "true"))).await;
+    assert_eq!(long.status(), StatusCode::UNPROCESSABLE_ENTITY);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_submission_sent_by_many_at_once_is_one_job() {
+    let server = std::sync::Arc::new(server());
+    server.join(1).await;
+    for round in 0..20 {
+        let send = |_| {
+            let server = server.clone();
+            tokio::spawn(async move {
+                server.json("POST", "/v1/jobs", Some(keyed(&format!("k{round}"), "true"))).await["job"]
+                    .clone()
+            })
+        };
+        let sent: Vec<_> = (0..8).map(send).collect();
+        let mut jobs = Vec::new();
+        for one in sent {
+            jobs.push(one.await.expect("an answer"));
+        }
+        assert!(jobs.iter().all(|job| *job == jobs[0]), "{jobs:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_live_server_has_no_clock_to_stop() {
+    let server = server();
+    for (method, body) in [("GET", None), ("PUT", Some(json!({"paused": true})))] {
+        let answer = server.ask(method, "/v1/simulation", body).await;
+        assert_eq!(answer.status(), StatusCode::NOT_FOUND, "{method}");
+        assert!(text(answer).await.contains("it simulates none"));
+    }
+}
+
+#[tokio::test]
+async fn a_body_that_is_too_large_is_refused() {
+    let server = server();
+    let large = Request::post("/v1/jobs").header(AUTHORIZATION, format!("Bearer {TOKEN}"));
+    let large = large.header("content-type", "application/json");
+    let answer = server.send(large.body(Body::from(vec![b' '; (16 << 20) + 1])).expect("a request")).await;
+    assert_eq!(answer.status(), StatusCode::PAYLOAD_TOO_LARGE);
+}
+
+/// A body that never comes.
+struct Never;
+
+impl futures_core::Stream for Never {
+    type Item = Result<axum::body::Bytes, std::io::Error>;
+
+    fn poll_next(
+        self: std::pin::Pin<&mut Self>,
+        _: &mut std::task::Context<'_>,
+    ) -> std::task::Poll<Option<Self::Item>> {
+        std::task::Poll::Pending
+    }
+}
+
+#[tokio::test]
+async fn a_body_that_does_not_arrive_is_not_waited_for() {
+    let server = server();
+    let slow = Request::post("/v1/jobs").header(AUTHORIZATION, format!("Bearer {TOKEN}"));
+    let slow = slow.header("content-type", "application/json");
+    let answer = server.send(slow.body(Body::from_stream(Never)).expect("a request")).await;
+    assert!(answer.status().is_client_error(), "{}", answer.status());
+}

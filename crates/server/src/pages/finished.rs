@@ -1,17 +1,21 @@
 //! Jobs that are over, the last first.
 
-use super::rows::Badge;
+use super::rows::{Badge, mode};
 use super::table::{Asked, Head};
 use super::words::{Moment, moment, text};
 use super::{Chrome, Frame, NoPage, html};
 use crate::clock::system_now;
 use crate::follower::Follower;
 use crate::http::Shared;
+use crate::store::AttemptRow;
+use crate::why::needs_in_words;
 use askama::Template;
 use axum::extract::{Query, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
+use std::collections::BTreeSet;
 use warpyard_api::wire::Outcome;
+use warpyard_core::spec::JobSpec;
 
 /// How many rows a page has.
 const ROWS: usize = 50;
@@ -20,13 +24,16 @@ const ROWS: usize = 50;
 const PAGES: usize = 1_000;
 
 /// Name, key to sort by, whether it holds numbers.
-const COLUMNS: [(&str, &str, bool); 10] = [
+const COLUMNS: [(&str, &str, bool); 13] = [
     ("ended as", "outcome", false),
     ("job", "name", false),
     ("user", "user", false),
     ("project", "project", false),
     ("priority", "priority", true),
     ("tasks", "tasks", true),
+    ("needed", "", false),
+    ("mode", "", false),
+    ("on", "", false),
     ("submitted", "submitted", true),
     ("waited", "", true),
     ("ran", "", true),
@@ -59,6 +66,11 @@ struct Over {
     badge: Badge,
     priority: i64,
     tasks: u64,
+    /// What its tasks asked for, as long as that is in memory.
+    needs: String,
+    mode: String,
+    /// Where its last attempts were.
+    on: String,
     registered: Moment,
     waited: Option<Moment>,
     ran: Option<Moment>,
@@ -85,7 +97,10 @@ impl Finished {
         let more = found.len() > ROWS;
         let mut rows = Vec::new();
         for job in found.into_iter().take(ROWS) {
+            let history = f.history();
             let started = history.first_start(job.job)?.map(moment);
+            let on = places(&history.attempts_lately(job.job, 4)?);
+            let spec = f.cluster().job(job.job).map(|job| job.spec.clone());
             let ended = job.finished.map(moment);
             let outcome = job.outcome.as_deref().and_then(crate::views::outcome_of_word);
             rows.push(Over {
@@ -96,13 +111,16 @@ impl Finished {
                 badge: Badge::ended(outcome.unwrap_or(Outcome::Lost)),
                 priority: job.priority,
                 tasks: job.tasks,
+                needs: spec.as_deref().map(needs).unwrap_or_default(),
+                mode: spec.and_then(|spec| spec.tasks.first().map(mode)).unwrap_or_default(),
+                on,
                 registered: Moment::since(moment(job.submitted), now),
                 waited: started.map(|s| Moment::lasted(moment(job.submitted), s)),
                 ran: started.zip(ended).map(|(s, e)| Moment::lasted(s, e)),
                 ended: ended.map(|e| Moment::since(e, now)),
             });
         }
-        let users = history.users()?;
+        let users = f.history().users()?;
         Ok(Finished {
             chrome: Chrome::of(f, "Finished", "finished", frame),
             rows,
@@ -115,4 +133,35 @@ impl Finished {
             asked: asked.harmless(at),
         })
     }
+}
+
+/// What the tasks of a job asked for: the first kinds of it.
+fn needs(job: &JobSpec) -> String {
+    let mut kinds: Vec<String> = Vec::new();
+    for words in job.tasks.iter().map(needs_in_words) {
+        if !kinds.contains(&words) {
+            kinds.push(words);
+        }
+        if kinds.len() > 2 {
+            kinds[2] = "…".into();
+            break;
+        }
+    }
+    text(&kinds.join("; "))
+}
+
+/// Where attempts were.
+fn places(attempts: &[AttemptRow]) -> String {
+    let places: BTreeSet<String> = attempts
+        .iter()
+        .map(|a| match &a.devices[..] {
+            [] => format!("{} CPUs", a.worker),
+            devices => {
+                let numbers: Vec<_> = devices.iter().take(4).map(ToString::to_string).collect();
+                let more = if devices.len() > 4 { ", …" } else { "" };
+                format!("{}/{}{more}", a.worker, numbers.join(", "))
+            }
+        })
+        .collect();
+    text(&places.into_iter().collect::<Vec<_>>().join("; "))
 }

@@ -3,8 +3,9 @@
 
 use super::graph::{self, Graph, Item};
 use super::rows::Badge;
+use super::secrets::{masked, masked_command};
 use super::table::encoded;
-use super::words::{Moment, masked, moment, percent, short_text, size, span, text};
+use super::words::{Moment, moment, percent, short_text, size, span, text};
 use super::{Chrome, Frame, NoPage, html, log};
 use crate::clock::system_now;
 use crate::follower::Follower;
@@ -243,7 +244,7 @@ fn runs(f: &Follower, id: JobId) -> Vec<Runs> {
         inherited.map(|env| env.iter().take(VARIABLES).map(masked).collect()).unwrap_or_default();
     let run = |(i, task): (usize, &TaskSpec)| Runs {
         task: text(&task.name),
-        command: short_text(&task.command.join(" "), 4_000),
+        command: short_text(&masked_command(&task.command), 4_000),
         workdir: text(task.workdir.as_deref().unwrap_or_default()),
         env: task.env.iter().take(VARIABLES).map(masked).collect(),
         inherited: if i == 0 { inherited.clone() } else { vec![] },

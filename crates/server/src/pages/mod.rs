@@ -16,6 +16,8 @@ mod parts;
 mod policies;
 mod queue;
 mod rows;
+mod secrets;
+mod simulation;
 mod table;
 mod what_if;
 mod words;
@@ -44,6 +46,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use doors::Outside;
 use serde::Deserialize;
+use simulation::SimulationBar;
 use std::sync::Arc;
 use warpyard_api::problem::Problem;
 use warpyard_api::wire::Timestamp;
@@ -102,6 +105,10 @@ struct Chrome {
     policy: String,
     /// Proves that a change was asked for from one of these pages; empty for whoever came with the token.
     csrf: String,
+    /// Where a simulation is shown.
+    simulation: Option<SimulationBar>,
+    /// How many seconds pass in one of the world's.
+    pace: f64,
 }
 
 impl Chrome {
@@ -113,8 +120,10 @@ impl Chrome {
             (Some(first), others) => format!("{first} and {others} more"),
         };
         let (seq, policy) = (f.cluster().seq(), words::text(&f.cluster().policy().to_string()));
-        let Frame { part, csrf } = frame;
-        Chrome { title: title.into(), here, part, seq, now: words::moment(system_now()), host, policy, csrf }
+        let Frame { part, csrf, simulation } = frame;
+        let pace = simulation.as_ref().map_or(1.0, |s| if s.paused { 0.0 } else { s.speed });
+        let (title, now) = (title.into(), words::moment(system_now()));
+        Chrome { title, here, part, seq, now, host, policy, csrf, simulation, pace }
     }
 }
 
@@ -123,12 +132,14 @@ impl Chrome {
 struct Frame {
     part: bool,
     csrf: String,
+    simulation: Option<SimulationBar>,
 }
 
 impl Frame {
     fn of(app: &App, headers: &HeaderMap) -> Frame {
         let csrf = app.doors.session_of(headers).map(|s| s.csrf).unwrap_or_default();
-        Frame { part: headers.contains_key(PART), csrf }
+        let simulation = app.simulation.as_ref().and_then(SimulationBar::of);
+        Frame { part: headers.contains_key(PART), csrf, simulation }
     }
 }
 

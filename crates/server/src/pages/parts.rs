@@ -34,6 +34,11 @@ struct Drawing {
 }
 
 impl Parts {
+    /// Lets all drawings go, because of something that is no event.
+    pub(crate) fn let_go(&self) {
+        self.0.lock().expect("nobody panics here").clear();
+    }
+
     fn slot(&self, key: String) -> Arc<Slot> {
         let mut slots = self.0.lock().expect("nobody panics here");
         if slots.len() >= KEPT {

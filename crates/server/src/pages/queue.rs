@@ -22,7 +22,7 @@ const ROWS: usize = 50;
 const USERS: usize = 200;
 
 /// Name, key to sort by, whether it holds numbers.
-const COLUMNS: [(&str, &str, bool); 13] = [
+const COLUMNS: [(&str, &str, bool); 14] = [
     ("#", "", true),
     ("state", "state", false),
     ("job", "name", false),
@@ -33,7 +33,8 @@ const COLUMNS: [(&str, &str, bool); 13] = [
     ("on", "", false),
     ("heard", "", true),
     ("submitted", "submitted", true),
-    ("for", "", true),
+    ("waited", "", true),
+    ("ran", "", true),
     ("starts", "", true),
     ("why", "", false),
 ];

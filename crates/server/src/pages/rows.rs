@@ -5,7 +5,7 @@ use crate::clock::system_now;
 use crate::follower::Follower;
 use crate::outlooks::Starts;
 use crate::{views, why};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashSet};
 use warpyard_api::wire::{Outcome, State, Timestamp};
 use warpyard_core::cluster::Job;
 use warpyard_core::spec::WaitMode;
@@ -75,7 +75,10 @@ pub(super) struct Row {
     pub(super) mode: String,
     /// Where it runs.
     pub(super) using: String,
-    pub(super) since: Option<Moment>,
+    /// How long it waited, or has waited.
+    pub(super) waited: Option<Moment>,
+    /// How long it has run.
+    pub(super) ran: Option<Moment>,
     pub(super) expected: Option<Moment>,
     pub(super) why: String,
 }
@@ -84,8 +87,8 @@ pub(super) struct Row {
 pub(super) enum Entry {
     /// These are on workers.
     On(NodeId, Vec<TaskId>),
-    /// So many from this one on are in line, the first at this place.
-    InLine(TaskId, u64, u64),
+    /// So many from this one on are in line, the first at this place, if it is not too far back to say.
+    InLine(TaskId, Option<u64>, u64),
     /// So many wait for something other than room.
     Blocked(NodeId, u64),
 }
@@ -122,18 +125,26 @@ pub(super) fn on_workers(cluster: &Cluster) -> Vec<Entry> {
     nodes.into_iter().map(|(node, tasks)| Entry::On(node, tasks)).collect()
 }
 
-/// The line in the order it will be considered, each node where its first task is.
+/// The line in the order it will be considered, each node where its first task is; behind it, without a place, those that
+/// stand too far back in it.
 pub(super) fn in_line(f: &Follower) -> Vec<Entry> {
-    let mut places: HashMap<NodeId, usize> = HashMap::new();
-    let mut entries: Vec<(TaskId, u64, u64)> = Vec::new();
-    for (at, task) in f.policy().line(f.cluster().view(), LINE, system_now()).into_iter().enumerate() {
-        let place = *places.entry(task.node_id()).or_insert_with(|| {
-            entries.push((task, at as u64 + 1, 0));
-            entries.len() - 1
-        });
-        entries[place].2 += 1;
+    let view = f.cluster().view();
+    let line = f.policy().line(view, LINE, system_now());
+    let whole = line.len() < LINE;
+    let count = |node: NodeId| view.ready(node).map(|ready| u64::from(ready.count)).sum();
+    let mut seen = HashSet::new();
+    let mut entries = Vec::new();
+    for (at, task) in (1u64..).zip(line) {
+        if seen.insert(task.node_id()) {
+            entries.push(Entry::InLine(task, Some(at), count(task.node_id())));
+        }
     }
-    entries.into_iter().map(|(task, at, count)| Entry::InLine(task, at, count)).collect()
+    if !whole {
+        let far_back = view.ready_nodes().filter(|node| !seen.contains(node));
+        let first = |node: NodeId| view.ready(node).next().map(|ready| ready.task);
+        entries.extend(far_back.filter_map(|node| Some(Entry::InLine(first(node)?, None, count(node)))));
+    }
+    entries
 }
 
 /// What waits for other tasks, other jobs, or someone's hand.
@@ -172,7 +183,8 @@ pub(super) fn row(f: &Follower, entry: &Entry, starts: &Starts, now: Time) -> Op
         needs: text(&why::needs_in_words(spec)),
         mode: mode(spec),
         using: String::new(),
-        since: None,
+        waited: None,
+        ran: None,
         expected: None,
         why: String::new(),
     };
@@ -186,23 +198,25 @@ pub(super) fn row(f: &Follower, entry: &Entry, starts: &Starts, now: Time) -> Op
             // Only the worker inside is known to be heard all the time.
             let inside = worker.is_some_and(|w| w.online && w.info.lease.is_none());
             row.heard = inside.then(|| Moment::since(at, at));
-            let first = attempts.clone().map(|a| a.started.unwrap_or(a.placed)).min();
-            row.since = first.map(|t| Moment::since(moment(t), at));
+            let started = attempts.clone().filter_map(|a| a.started).min();
+            row.ran = started.map(|t| Moment::since(moment(t), at));
+            let placed = attempts.clone().map(|a| a.placed).min();
+            row.waited = placed.map(|t| Moment::lasted(moment(job.submitted), moment(t)));
             row.using = text(&places(cluster, attempts.map(|a| &a.placement)));
             row.why = tasks.first().and_then(|t| why::of_task(cluster, *t)).unwrap_or_default();
         }
         Entry::InLine(task, position, count) => {
-            (row.position, row.count) = (Some(*position), *count);
+            (row.position, row.count) = (*position, *count);
             row.badge = Badge::of(State::Ready, None);
             let answer = why::explain(f, *task, now);
             row.why = answer.and_then(|a| a.text.into_iter().next()).unwrap_or_default();
-            row.since = ready_since(cluster, *task).map(|t| Moment::since(t, at));
+            row.waited = ready_since(cluster, *task).map(|t| Moment::since(t, at));
             row.expected = starts.get(task).map(|range| Moment::range(*range, at));
         }
         Entry::Blocked(_, count) => {
             row.count = *count;
             row.why = why::of_node(cluster, job, node).unwrap_or_default();
-            row.since = Some(Moment::since(moment(job.submitted), at));
+            row.waited = Some(Moment::since(moment(job.submitted), at));
         }
     }
     row.why = text(&row.why);
@@ -223,7 +237,7 @@ fn node_name(job: &Job, node: NodeId) -> String {
     }
 }
 
-fn mode(spec: &warpyard_core::spec::TaskSpec) -> String {
+pub(super) fn mode(spec: &warpyard_core::spec::TaskSpec) -> String {
     let mode = match (spec.needs.gpus, spec.needs.wait_mode) {
         (0, _) => return "–".into(),
         (_, WaitMode::Queue) => "queue",

@@ -106,29 +106,6 @@ pub(super) fn short_text(from_user: &str, most: usize) -> String {
     }
 }
 
-/// Parts of names whose values are not shown.
-const SECRET: [&str; 9] =
-    ["SECRET", "TOKEN", "PASS", "KEY", "CREDENTIAL", "AUTH", "COOKIE", "PRIVATE", "DSN"];
-
-/// What is shown in place of a secret.
-const MASK: &str = "••••••";
-
-/// A variable's value, unless its name or form says that it is a secret.
-pub(super) fn masked(name: &str, value: &str) -> String {
-    let name = name.to_uppercase();
-    if SECRET.iter().any(|part| name.contains(part)) {
-        return MASK.into();
-    }
-    // An address with a password in it: scheme://user:password@host.
-    match value.split_once("://").and_then(|(scheme, rest)| Some((scheme, rest.split_once('@')?))) {
-        Some((scheme, (who, host))) if who.contains(':') && !who.contains('/') => {
-            let user = who.split(':').next().unwrap_or_default();
-            format!("{scheme}://{user}:{MASK}@{host}")
-        }
-        _ => value.to_owned(),
-    }
-}
-
 /// A moment of the engine's.
 pub(super) fn moment(at: Time) -> Timestamp {
     crate::views::time(at)
@@ -145,16 +122,6 @@ mod tests {
             [0, 59_999, 192_000, 3_600_000, 90_061_000].map(span),
             ["0s", "59s", "3m 12s", "1h 00m", "1d 01h"]
         );
-    }
-
-    #[test]
-    fn secrets_are_not_shown() {
-        for name in ["API_KEY", "wandb_api_key", "HF_TOKEN", "DB_PASSWORD", "AWS_SECRET_ACCESS_KEY"] {
-            assert_eq!(masked(name, "hunter2"), MASK, "{name}");
-        }
-        assert_eq!(masked("URL", "postgres://ann:hunter2@db/x"), "postgres://ann:••••••@db/x");
-        assert_eq!(masked("PATH", "/usr/bin:/bin"), "/usr/bin:/bin");
-        assert_eq!(masked("URL", "https://host/a:b@c"), "https://host/a:b@c");
     }
 
     #[test]

@@ -1,0 +1,48 @@
+//! How a simulation that is shown goes on: its clock, its speed, and whether it stands still.
+
+use super::answer::Refusal;
+use super::{App, By, Shared};
+use crate::clock::{change_pace, pace, system_now};
+use crate::views;
+use axum::extract::State;
+use axum::extract::rejection::JsonRejection;
+use axum::{Extension, Json};
+use warpyard_api::problem::{Problem, code};
+use warpyard_api::wire::{SimulationSet, SimulationView};
+
+/// The speeds it may have.
+const SPEEDS: std::ops::RangeInclusive<f64> = 1e-3..=1e6;
+
+pub(super) async fn show(State(app): Shared) -> Result<Json<SimulationView>, Refusal> {
+    view(&app).map(Json)
+}
+
+pub(super) async fn set(
+    State(app): Shared,
+    Extension(who): By,
+    body: Result<Json<SimulationSet>, JsonRejection>,
+) -> Result<Json<SimulationView>, Refusal> {
+    who.must_be_admin("change how fast the simulation goes")?;
+    view(&app)?;
+    let Json(SimulationSet { speed, paused }) = body?;
+    if let Some(speed) = speed.filter(|speed| !SPEEDS.contains(speed)) {
+        let message = format!("{speed} is not a speed between {} and {}", SPEEDS.start(), SPEEDS.end());
+        return Err(Problem::new(code::BAD_PARAMETER, "speed", message).into());
+    }
+    change_pace(speed, paused);
+    app.look_again();
+    view(&app).map(Json)
+}
+
+fn view(app: &App) -> Result<SimulationView, Refusal> {
+    let (Some(simulation), Some(pace)) = (&app.simulation, pace()) else {
+        return Err(Refusal::new(404, code::NOT_FOUND, "this server runs jobs, it simulates none"));
+    };
+    Ok(SimulationView {
+        now: views::time(system_now()),
+        began: views::time(simulation.began),
+        speed: pace.speed,
+        paused: pace.paused,
+        over: simulation.is_over(),
+    })
+}

@@ -1,0 +1,83 @@
+//! The clock of a simulation that is shown, on every page, with what slows it down, speeds it up and stops it.
+
+use super::words::moment;
+use crate::clock::{pace, system_now};
+use crate::simulated::Simulation;
+use askama::Template;
+use askama::filters::HtmlSafe;
+use warpyard_api::wire::Timestamp;
+
+/// The speeds that buttons lead to; the interface takes any.
+const LADDER: [f64; 13] =
+    [1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 900.0, 3_600.0, 14_400.0, 86_400.0, 604_800.0];
+
+/// What the bar shows.
+#[derive(Clone, Template)]
+#[template(path = "simulation.html")]
+pub(super) struct SimulationBar {
+    now: Timestamp,
+    began: Timestamp,
+    clock: String,
+    pub(super) speed: f64,
+    /// What the speed is in words.
+    per_second: String,
+    pub(super) paused: bool,
+    over: bool,
+    slower: Option<f64>,
+    faster: Option<f64>,
+}
+
+impl HtmlSafe for SimulationBar {}
+
+impl SimulationBar {
+    /// The bar of a simulation, as it is now.
+    pub(super) fn of(simulation: &Simulation) -> Option<SimulationBar> {
+        let pace = pace()?;
+        let (now, began) = (moment(system_now()), moment(simulation.began));
+        Some(SimulationBar {
+            clock: clock(now.as_millis() - began.as_millis()),
+            now,
+            began,
+            speed: pace.speed,
+            per_second: in_words(pace.speed),
+            paused: pace.paused,
+            over: simulation.is_over(),
+            slower: LADDER.into_iter().rev().find(|step| *step < pace.speed),
+            faster: LADDER.into_iter().find(|step| *step > pace.speed),
+        })
+    }
+}
+
+/// How long it has gone on: "2d 03:04:05". The pages' script says it the same way.
+fn clock(millis: i64) -> String {
+    let seconds = millis.max(0) / 1000;
+    let (days, rest) = (seconds / 86_400, seconds % 86_400);
+    let time = format!("{:02}:{:02}:{:02}", rest / 3600, rest / 60 % 60, rest % 60);
+    if days > 0 { format!("{days}d {time}") } else { time }
+}
+
+/// How much of it passes in a second.
+fn in_words(speed: f64) -> String {
+    let (amount, unit) = match speed {
+        s if s >= 86_400.0 => (s / 86_400.0, "d"),
+        s if s >= 3_600.0 => (s / 3_600.0, "h"),
+        s if s >= 60.0 => (s / 60.0, "min"),
+        s => (s, "s"),
+    };
+    let digits = if amount.fract() == 0.0 { 0 } else { 1 };
+    format!("{amount:.digits$} {unit} a second")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clocks_and_speeds_have_units() {
+        assert_eq!([0, 3_723_000, 90_061_999].map(clock), ["00:00:00", "01:02:03", "1d 01:01:01"]);
+        assert_eq!(
+            [1.0, 60.0, 90.0, 3_600.0, 172_800.0].map(in_words),
+            ["1 s a second", "1 min a second", "1.5 min a second", "1 h a second", "2 d a second"]
+        );
+    }
+}
