@@ -2,7 +2,7 @@
 // stands alone but for the server they share. `node suite.mjs WARPYARD [PICTURES]`; with a folder for pictures it leaves
 // one of each page there.
 import { spawn } from "node:child_process";
-import { mkdtempSync, mkdirSync, readFileSync, rmSync } from "node:fs";
+import { mkdtempSync, mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -75,13 +75,14 @@ const stories = {
   async "a job is written in the form, previewed, submitted and watched"() {
     await page.goto(`${url}/new`);
     await page.locator(".task").first().waitFor();
+    const gate = join(data, "gate");
     await page.fill("#f-name", "from-the-form");
     await page.fill("[data-path='tasks[0].name']", "prepare");
     await page.fill("[data-path='tasks[0].command']", "echo prepared; sleep 1");
     await page.fill("[data-path='tasks[0].cpus']", "0.5");
     await page.click("#add-task");
     await page.fill("[data-path='tasks[1].name']", "fit");
-    await page.fill("[data-path='tasks[1].command']", "for i in 1 2 3 4 5 6; do echo step $i; sleep 0.5; done");
+    await page.fill("[data-path='tasks[1].command']", `for i in 1 2 3; do echo step $i; sleep 0.2; done; until [ -e ${gate} ]; do sleep 0.05; done`);
     await page.fill("[data-path='tasks[1].cpus']", "0.5");
     await page.fill("[data-path='tasks[1].gpus']", "99");
     const said = page.locator(".f-gpus .wrong-word:visible");
@@ -104,6 +105,7 @@ const stories = {
     await page.locator("#log", { hasText: "step 2" }).waitFor();
     await page.fill("#log-search", "step");
     await until("matches", async () => /found|of/.test(await page.textContent("#log-count")));
+    writeFileSync(gate, "");
     await page.locator(".badge.big.succeeded").waitFor();
     assert.match(await state("fit"), /succeeded/);
   },
@@ -170,6 +172,8 @@ const stories = {
     await page.getByText("Nothing that is not over fits this filter.").waitFor();
     await page.goto(`${url}/finished?state=cancelled`);
     await page.locator("tbody tr", { hasText: "batch-0" }).waitFor();
+    await page.goto(`${url}/finished`);
+    await page.locator("tbody tr").nth(4).waitFor();
     await picture("finished");
   },
   async "a graph is drawn with its states"() {

@@ -9,7 +9,8 @@ const JOB_FIRST = ["name", "priority", "project"];
 const SECOND = ["gpu_type", "array", "cpus", "memory", "retries", "expected"];
 const HINTS = { gpu_memory: "6GiB", timeout: "2h", expected: "40m", grace: "10s", array: "1-100%8", cpus: "0.5", memory: "4GiB",
   gpu_type: "V100, A100", gpu_scope: "0, 1", gpu_preferred: "0", command: "python train.py", workdir: "where the server runs",
-  env: "NAME=value, one a line", stdout: "out.txt", stderr: "err.txt" };
+  env: "NAME=value, one a line", stdout: "out.txt", stderr: "err.txt", gpus: "0", priority: "0", weight: "1", deadline: "24h", retries: "0",
+  batch_time: "2s", item_time: "100ms", resume_time: "5s", profile: "resnet50", steps: "10000", project: "vision" };
 const LISTS = ["gpu_type", "gpu_scope", "gpu_preferred"];
 const el = (tag, attributes, ...children) => {
   const one = document.createElement(tag);
@@ -19,7 +20,7 @@ const el = (tag, attributes, ...children) => {
   one.append(...children.filter((c) => c !== null));
   return one;
 };
-const words = (name) => name.replaceAll("_", " ").replace(/\bgpus?\b/, (g) => g.replace("gpu", "GPU"));
+const words = (name) => name.replaceAll("_", " ").replace(/\b[gc]pus?\b/, (unit) => unit.slice(0, 3).toUpperCase() + unit.slice(3));
 const resolve = (schema) => {
   let one = schema;
   for (let i = 0; i < 4; i += 1) {
@@ -196,8 +197,8 @@ const draw = () => {
     [...form.querySelectorAll(".f-command input")].pop()?.focus();
   });
   const said = Object.keys(job).filter((n) => !["tasks", "user"].includes(n));
-  const jobNames = [...JOB_FIRST.filter((n) => said.includes(n)), ...said.filter((n) => !JOB_FIRST.includes(n))];
-  form.querySelector("#fields").replaceChildren(el("section", { class: "card", "aria-label": "Job" }, el("div", { class: "fields" }, ...make(seen.doc, "", jobNames))), ...cards, add);
+  const jobNames = [...JOB_FIRST.filter((n) => said.includes(n)), ...said.filter((n) => ![...JOB_FIRST, "after"].includes(n)), "after"];
+  form.querySelector("#fields").replaceChildren(el("section", { class: "card", "aria-label": "Job" }, el("h3", {}, "Job"), el("div", { class: "fields" }, ...make(seen.doc, "", jobNames))), ...cards, add);
   drawGraph();
 };
 

@@ -13,7 +13,7 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 use warpyard_api::wire::PolicyView;
 use warpyard_core::TaskId;
-use warpyard_core::policy::{PolicyDef, Value};
+use warpyard_core::policy::{PolicyChoice, PolicyDef, Value};
 
 /// How much of the line is shown.
 const SHOWN: usize = 12;
@@ -46,6 +46,7 @@ struct Choice {
     name: String,
     summary: String,
     source: String,
+    formula: &'static str,
     active: bool,
     params: Vec<Setting>,
 }
@@ -88,7 +89,7 @@ impl Policies {
                 numbers: policy.numbers(cluster.view(), task, clock).unwrap_or_default(),
             })
         };
-        let mut all: Vec<_> = views.iter().zip(defs).map(|(view, def)| chosen(view, def)).collect();
+        let mut all: Vec<_> = views.iter().zip(defs).map(|(view, def)| chosen(view, def, choice)).collect();
         all.sort_by_key(|choice| !choice.active);
         let line = policy.line(cluster.view(), SHOWN, clock).into_iter().enumerate();
         Policies {
@@ -104,7 +105,9 @@ impl Policies {
     }
 }
 
-fn chosen(view: &PolicyView, def: &PolicyDef) -> Choice {
+fn chosen(view: &PolicyView, def: &PolicyDef, in_force: &PolicyChoice) -> Choice {
+    let plain = PolicyChoice { name: def.name.into(), ..PolicyChoice::default() };
+    let choice = if view.active { in_force } else { &plain };
     let setting = |(shown, param): (&warpyard_api::wire::ParamView, &warpyard_core::policy::Param)| Setting {
         name: shown.name.clone(),
         help: shown.summary.clone(),
@@ -119,6 +122,7 @@ fn chosen(view: &PolicyView, def: &PolicyDef) -> Choice {
         name: view.name.clone(),
         summary: view.summary.clone(),
         source: view.source.clone(),
+        formula: def.params(choice).map_or("", |params| (def.build)(&params).formula()),
         active: view.active,
         params: view.params.iter().zip(def.params).map(setting).collect(),
     }
