@@ -299,7 +299,7 @@ const stories = {
     await night.close();
   },
   async "a simulation has a clock that is stopped, slowed and sped up"() {
-    const args = ["sim", "--cluster", "6xV100:16GiB,2xA100:40GiB", "--generate", "600", "--gap", "40s", "--serve", "--speed", "60", "--json"];
+    const args = ["sim", "--cluster", "6xV100:16GiB,2xA100:40GiB", "--generate", "600", "--gap", "15s", "--serve", "--speed", "60", "--json"];
     const shown = spawn(warpyard, args, { stdio: ["ignore", "pipe", "inherit"], env: { ...process.env, TMPDIR: data } });
     const own = await browser.newContext({ viewport: { width: 1440, height: 900 } });
     try {
@@ -316,6 +316,7 @@ const stories = {
       await second.goto(`${ready.url}/queue`);
       await first.getByRole("button", { name: "Pause" }).click();
       for (const tab of [first, second]) await tab.getByText("stands still").waitFor();
+      await picture("simulation", first);
       const stopped = await ask("GET");
       assert.equal(stopped.paused, true);
       await first.waitForTimeout(400);
@@ -324,7 +325,6 @@ const stories = {
       await first.locator(".sim-speed", { hasText: "120×" }).waitFor();
       await ask("PUT", { paused: false, speed: 3600 });
       await first.getByText("1 h a second").waitFor();
-      await picture("simulation", first);
       await first.bringToFront();
       await first.keyboard.press("p");
       await first.getByText("stands still").waitFor();

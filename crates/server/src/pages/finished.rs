@@ -112,7 +112,7 @@ impl Finished {
                 priority: job.priority,
                 tasks: job.tasks,
                 needs: spec.as_deref().map(needs).unwrap_or_default(),
-                mode: spec.and_then(|spec| spec.tasks.first().map(mode)).unwrap_or_default(),
+                mode: spec.as_deref().and_then(mode_of).unwrap_or_default(),
                 on,
                 registered: Moment::since(moment(job.submitted), now),
                 waited: started.map(|s| Moment::lasted(moment(job.submitted), s)),
@@ -148,6 +148,11 @@ fn needs(job: &JobSpec) -> String {
         }
     }
     text(&kinds.join("; "))
+}
+
+/// How its first task with a GPU waited for one.
+fn mode_of(job: &JobSpec) -> Option<String> {
+    job.tasks.iter().find(|task| task.needs.gpus > 0).or(job.tasks.first()).map(mode)
 }
 
 /// Where attempts were.
