@@ -140,6 +140,7 @@ codes! {
     TOO_FEW_CPUS "too-few-cpus" Error "No worker has as many CPUs as the task asks for."
     TOO_LITTLE_MEMORY "too-little-memory" Error "No worker has as much memory as the task asks for."
     TIMEOUT_TOO_LONG "timeout-too-long" Error "The policy refuses a timeout this long."
+    OVER_LIMIT "over-limit" Error "It would be more than its user may have."
     UNKNOWN_JOB "unknown-job" Error "No job has this id."
     UNKNOWN_WORKER "unknown-worker" Error "No worker has this name."
     UNKNOWN_POLICY "unknown-policy" Error "No policy has this name."

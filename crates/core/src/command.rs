@@ -2,6 +2,7 @@
 
 use crate::event::{End, Env, WorkerInfo};
 use crate::ids::{AttemptId, DeviceId, JobId, NodeId, TaskId, WorkerId};
+use crate::limits::Limits;
 use crate::policy::PolicyChoice;
 use crate::pool::DeviceState;
 use crate::shares::{Allocation, NoTarget, Speed};
@@ -71,6 +72,15 @@ pub enum Command {
     },
     /// Put another policy in force.
     SetPolicy(PolicyChoice),
+    /// Put other limits in force.
+    SetLimits(Arc<Limits>),
+    /// Say in which groups a user is, of those that have limits.
+    TellGroups {
+        /// Who.
+        user: String,
+        /// Their names.
+        groups: Vec<String>,
+    },
     /// Speeds of profiles, and what an hour of each type costs, as said or measured.
     SetSpeeds {
         /// Speeds.
@@ -243,6 +253,8 @@ codes! {
     KeyUsed = "idempotency-mismatch",
     /// The policy in force does not take such a job.
     RefusedByPolicy = "refused-by-policy",
+    /// It would be more than its user may have.
+    OverLimit = "over-limit",
     /// A speed or cost is no such number.
     BadSpeed = "bad-speed",
     /// A plan asked for something that is no longer so.

@@ -232,7 +232,7 @@ impl Engine {
 
     fn plan(&mut self, now: Time, turned: &mut Turned) {
         let plan = self.policy.plan(self.cluster.view(), now);
-        self.wake_at = plan.wake_at;
+        self.wake_at = plan.wake_at.into_iter().chain(self.cluster.next_opening(now)).min();
         if plan.is_empty() {
             return;
         }

@@ -3,6 +3,7 @@
 
 use crate::ids::{AttemptId, DeviceId, EnvId, JobId, NodeId, TaskId, WorkerId};
 use crate::index::Ranges;
+use crate::limits::Limits;
 use crate::policy::PolicyChoice;
 use crate::pool::{DeviceInfo, DeviceState, Placement};
 use crate::shares::{Allocation, NoTarget, Speed};
@@ -197,6 +198,18 @@ pub enum What {
     PolicySet {
         /// Which, with its parameters.
         policy: PolicyChoice,
+    },
+    /// Other limits are in force.
+    LimitsSet {
+        /// All of them.
+        limits: Arc<Limits>,
+    },
+    /// A user is in these of the groups that have limits.
+    GroupsTold {
+        /// Who.
+        user: String,
+        /// Their names.
+        groups: Vec<String>,
     },
 }
 

@@ -3,6 +3,7 @@
 use crate::cluster::{Cause, View};
 use crate::event::{By, Outcome, StopWhy};
 use crate::ids::{DeviceId, JobId, TaskId};
+use crate::limits::AtLimit;
 use crate::place::Search;
 use crate::pool::Ledger;
 use crate::spec::Needs;
@@ -33,6 +34,8 @@ pub enum Reason {
         /// At most this many at once.
         at_once: u32,
     },
+    /// Its user has as much as they may have.
+    AtLimit(Box<AtLimit>),
     /// No worker takes new work.
     NoWorker,
     /// Nothing that is free now is enough.
@@ -87,6 +90,7 @@ impl Reason {
             Reason::AfterTasks(_) => "after-tasks",
             Reason::AfterJobs(_) => "after-jobs",
             Reason::ArrayFull { .. } => "array-full",
+            Reason::AtLimit(_) => "at-limit",
             Reason::NoWorker => "no-worker",
             Reason::NoRoom => "no-room",
             Reason::Reserved { .. } => "reserved",
@@ -113,7 +117,7 @@ impl Why {
 
 /// The reason for anything but a ready task, for which only the policy knows. `None` for that, and for a task there is
 /// not.
-pub fn without_policy(view: View<'_>, task: TaskId) -> Option<Why> {
+pub fn without_policy(view: View<'_>, task: TaskId, now: Time) -> Option<Why> {
     let job = view.job(task.job)?;
     let (node, spec) = job.node(task.node)?;
     let reason = match view.state(task)? {
@@ -127,11 +131,11 @@ pub fn without_policy(view: View<'_>, task: TaskId) -> Option<Why> {
             Reason::AfterTasks(unmet.map(|d| d.node).collect())
         }
         TaskState::Ready { .. } => {
-            let at_once = spec.array.as_ref().and_then(|a| a.at_once)?;
-            if node.active() < at_once {
-                return None;
+            let full = |at_once: &u32| node.active() >= *at_once;
+            match spec.array.as_ref().and_then(|a| a.at_once).filter(full) {
+                Some(at_once) => Reason::ArrayFull { at_once },
+                None => Reason::AtLimit(Box::new(view.allowance(now).lets(job, spec).err()?)),
             }
-            Reason::ArrayFull { at_once }
         }
         TaskState::Placed(_) => Reason::Starting,
         TaskState::Running(_) => Reason::Running,

@@ -99,6 +99,9 @@ pub struct Work {
     /// What else it takes over from the process that submitted it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub origin: Option<Origin>,
+    /// Bytes of its output that are kept, where that is less than usual.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub log_size: Option<u64>,
 }
 
 impl Cluster {
@@ -144,6 +147,7 @@ impl Cluster {
             restarted: id.number > 1,
             claim: spec.claim,
             origin: job.spec.origin.clone(),
+            log_size: spec.log_size,
         })
     }
 }

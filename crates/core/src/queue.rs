@@ -72,6 +72,8 @@ pub struct Line {
     pub needs: Needs,
     /// What else sets them apart in the eyes of the policy.
     pub class: u8,
+    /// Whose limits hold for them, where any do.
+    pub limited: Option<Box<str>>,
     waiting: BTreeMap<(Key, TaskId), Waiting>,
     /// How many tasks that is.
     count: u64,
@@ -101,12 +103,15 @@ const LINES_KEPT: usize = 64;
 /// Where the tasks of a node stand: in which line, and where in it.
 type Entries = SmallVec<[(usize, Key, TaskId); 1]>;
 
+/// What sets lines of equal needs apart: the class, and whose limits hold.
+type Kind = (u8, Option<Box<str>>);
+
 /// All lines.
 #[derive(Clone, Debug, Default)]
 pub struct Queue {
     lines: Vec<Line>,
-    /// Lines by needs and class.
-    by_needs: BTreeMap<Needs, SmallMap<u8, usize>>,
+    /// Lines by needs, and by class and whose limits hold.
+    by_needs: BTreeMap<Needs, SmallMap<Kind, usize>>,
     /// Lines that became empty, the longest ago first; someone may stand in them again.
     left: VecDeque<usize>,
     nodes: BTreeMap<NodeId, Entries>,
@@ -122,10 +127,11 @@ impl Queue {
         if !view.has_ready(node) {
             return;
         }
+        let limited = view.limited(node.job);
         let mut entries = Entries::new();
         for ready in view.ready(node) {
             let (key, class) = place(&ready);
-            let line = self.line_for(&ready.spec.needs, class);
+            let line = self.line_for(&ready.spec.needs, class, limited);
             let waiting = Waiting { count: ready.count, expected: ready.expected(), room: ready.room };
             self.change(line, |line| line.enter((key, ready.task), waiting));
             entries.push((line, key, ready.task));
@@ -172,11 +178,14 @@ impl Queue {
         self.lines.iter().filter(|line| line.count > 0)
     }
 
-    fn line_for(&mut self, needs: &Needs, class: u8) -> usize {
-        if let Some(&at) = self.by_needs.get(needs).and_then(|classes| classes.get(&class)) {
+    fn line_for(&mut self, needs: &Needs, class: u8, limited: Option<&str>) -> usize {
+        let kind: Kind = (class, limited.map(Box::from));
+        if let Some(&at) = self.by_needs.get(needs).and_then(|kinds| kinds.get(&kind)) {
             return at;
         }
-        let line = Line { needs: needs.clone(), class, waiting: BTreeMap::new(), count: 0, left: false };
+        let limited = kind.1.clone();
+        let line =
+            Line { needs: needs.clone(), class, limited, waiting: BTreeMap::new(), count: 0, left: false };
         let at = match self.give_up_a_line() {
             Some(at) => {
                 self.lines[at] = line;
@@ -187,7 +196,7 @@ impl Queue {
                 self.lines.len() - 1
             }
         };
-        self.by_needs.entry(needs.clone()).or_default().insert(class, at);
+        self.by_needs.entry(needs.clone()).or_default().insert(kind, at);
         at
     }
 
@@ -198,9 +207,9 @@ impl Queue {
             let line = &mut self.lines[at];
             line.left = false;
             if line.waiting.is_empty() {
-                let classes = self.by_needs.get_mut(&line.needs)?;
-                classes.remove(&line.class);
-                if classes.is_empty() {
+                let kinds = self.by_needs.get_mut(&line.needs)?;
+                kinds.remove(&(line.class, line.limited.clone()));
+                if kinds.is_empty() {
                     self.by_needs.remove(&line.needs);
                 }
                 return Some(at);

@@ -157,6 +157,9 @@ pub struct TaskSpec {
     /// Where its standard error goes, beside the log.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stderr: Option<String>,
+    /// Bytes of its output that are kept, where its user may not have as much as everyone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub log_size: Option<u64>,
 }
 
 /// Devices held for work that warpyard did not start: a notebook, a debugger, a program elsewhere.

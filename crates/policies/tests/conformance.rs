@@ -187,7 +187,7 @@ proptest! {
             let view = life.cluster.view();
             let line = life.policy.line(view, usize::MAX, life.teller.now);
             for task in life.ready() {
-                let full = explain::without_policy(view, task).is_some();
+                let full = explain::without_policy(view, task, life.teller.now).is_some();
                 prop_assert_eq!(line.contains(&task), !full, "{}: {:?} in line", &life.choice, task);
                 let numbers = life.policy.numbers(view, task, life.teller.now);
                 let told = numbers.is_some_and(|numbers| !numbers.is_empty());
@@ -196,7 +196,7 @@ proptest! {
                 let starts = plan.start.iter().any(|s| s.task == task);
                 let reason_to_wait = matches!(
                     why.reason,
-                    Reason::ArrayFull { .. } | Reason::NoWorker | Reason::NoRoom | Reason::Reserved { .. }
+                    Reason::ArrayFull { .. } | Reason::AtLimit(_) | Reason::NoWorker | Reason::NoRoom | Reason::Reserved { .. }
                         | Reason::Withheld(_) | Reason::NotItsTurn | Reason::Round(_)
                 );
                 prop_assert_eq!(starts, why.reason == Reason::Next, "{}: {:?} {:?}", &life.choice, task, why);

@@ -1,8 +1,11 @@
 //! What can be set, in one TOML file. A flag goes before an environment variable, and that before the file.
 
 use serde::Deserialize;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use warpyard_api::quantity::{ByteSize, Micros, MilliCpus};
+use warpyard_core::Span;
+use warpyard_core::limits::{Caps, GpuTime, GroupCaps, Limits};
 
 /// The configuration file. Every field may be left out.
 ///
@@ -54,6 +57,106 @@ pub struct Config {
     pub busy_memory: Option<ByteSize>,
     /// Where NVIDIA's library is, if not where the system looks.
     pub nvml_library: Option<PathBuf>,
+    /// How much people may have.
+    #[serde(default)]
+    pub limits: LimitsConfig,
+}
+
+/// How much people may have: a user's own limits go before those of their groups, and those before everyone's.
+///
+/// ```
+/// let config: warpyard_server::config::Config = toml::from_str("
+///     [limits.everyone]
+///     gpus = 2
+///     timeout = \"24h\"
+///     gpu_hours = 100
+///     priority = 10
+///     [limits.users.ann]
+///     gpus = 4
+///     [limits.groups.students.together]
+///     gpus = 4
+/// ").unwrap();
+/// let limits = config.limits.limits();
+/// assert_eq!(limits.everyone.gpus, Some(2));
+/// assert_eq!(limits.groups["students"].together.gpus, Some(4));
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LimitsConfig {
+    /// For each user.
+    #[serde(default)]
+    pub everyone: CapsConfig,
+    /// For some users instead.
+    #[serde(default)]
+    pub users: BTreeMap<String, CapsConfig>,
+    /// For members of Unix groups.
+    #[serde(default)]
+    pub groups: BTreeMap<String, GroupConfig>,
+}
+
+/// What members of a group may have.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct GroupConfig {
+    /// Each of them.
+    #[serde(default)]
+    pub each: CapsConfig,
+    /// All of them together.
+    #[serde(default)]
+    pub together: CapsConfig,
+}
+
+/// How much someone may have; what is left out has no limit.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CapsConfig {
+    /// GPUs at once; a share of one counts as one.
+    pub gpus: Option<u32>,
+    /// Tasks running at once.
+    pub running: Option<u32>,
+    /// Tasks waiting.
+    pub queued: Option<u64>,
+    /// The longest timeout; tasks that name none get it.
+    pub timeout: Option<Micros>,
+    /// GPU-hours in `window`. Tasks count with all they promised while they run, and with what they used afterwards.
+    pub gpu_hours: Option<f64>,
+    /// The window of `gpu_hours`; 7 days unless set.
+    pub window: Option<Micros>,
+    /// How much of each task's output is kept.
+    pub log_size: Option<ByteSize>,
+    /// The highest priority.
+    pub priority: Option<i64>,
+}
+
+/// In what time GPU-hours are counted where nothing is said: a week.
+const WINDOW: Span = Span(7 * 24 * 3600 * 1_000_000);
+
+impl LimitsConfig {
+    /// The limits as they are put in force.
+    pub fn limits(&self) -> Limits {
+        let group =
+            |group: &GroupConfig| GroupCaps { each: group.each.caps(), together: group.together.caps() };
+        Limits {
+            everyone: self.everyone.caps(),
+            users: self.users.iter().map(|(name, caps)| (name.clone(), caps.caps())).collect(),
+            groups: self.groups.iter().map(|(name, caps)| (name.clone(), group(caps))).collect(),
+        }
+    }
+}
+
+impl CapsConfig {
+    fn caps(&self) -> Caps {
+        let window = self.window.map_or(WINDOW, |window| Span(window.0));
+        Caps {
+            gpus: self.gpus,
+            running: self.running,
+            queued: self.queued,
+            timeout: self.timeout.map(|timeout| Span(timeout.0)),
+            gpu_time: self.gpu_hours.map(|hours| GpuTime { most: Span::from_secs(hours * 3600.0), window }),
+            log_size: self.log_size.map(|size| size.0),
+            priority: self.priority,
+        }
+    }
 }
 
 /// Why a configuration file cannot be used.

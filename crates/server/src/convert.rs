@@ -110,6 +110,7 @@ fn task_spec(
         steps: task.steps,
         stdout: task.stdout.clone(),
         stderr: task.stderr.clone(),
+        log_size: None,
     })
 }
 

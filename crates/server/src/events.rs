@@ -173,7 +173,7 @@ fn notice(cluster: &Cluster, events: &[Event], left: &[(WorkerId, u16)]) -> Noti
             What::Placed { placement, .. } => {
                 devices.extend(placement.devices.iter().map(|(index, _)| (placement.worker, *index)));
             }
-            What::PolicySet { .. } => all = true,
+            What::PolicySet { .. } | What::LimitsSet { .. } => all = true,
             _ => {}
         }
     }
@@ -213,6 +213,8 @@ fn job_of(what: &What) -> Option<JobId> {
         | What::TargetSet { .. }
         | What::TargetFailed { .. }
         | What::RoundBegun { .. }
+        | What::LimitsSet { .. }
+        | What::GroupsTold { .. }
         | What::PolicySet { .. } => None,
     }
 }

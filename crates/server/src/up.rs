@@ -194,6 +194,7 @@ pub fn run(options: Options, ready: impl FnOnce(&Ready)) -> Result<(), UpError> 
     });
     runtime.block_on(async {
         set_policy(&live, choice).await?;
+        set_limits(&live, &options.config).await?;
         data.announce(&url)?;
         let state = live.read(|f| (f.cluster().policy().to_string(), f.cluster().view().active())).await;
         let (policy, running) = state.map_err(|e| UpError::Runtime(io::Error::other(e)))?;
@@ -362,6 +363,13 @@ async fn set_policy(live: &Live, choice: Option<PolicyChoice>) -> Result<(), UpE
         live.command(Command::SetPolicy(choice)).await.map_err(stopped)?;
     }
     Ok(())
+}
+
+/// Puts the limits in force that the configuration names, or none.
+async fn set_limits(live: &Live, config: &Config) -> Result<(), UpError> {
+    let limits = Arc::new(config.limits.limits());
+    let set = live.command(Command::SetLimits(limits)).await;
+    set.map(drop).map_err(|e| UpError::Runtime(io::Error::other(e)))
 }
 
 /// Waits until someone asks for the end, or nobody is answered any more; says whether running tasks should end too.

@@ -1,5 +1,6 @@
 //! Why something does not run, in words and numbers.
 
+use crate::clock::system_now;
 use crate::follower::Follower;
 use crate::views::{state, task_name};
 use warpyard_api::quantity::{ByteSize, MilliCpus};
@@ -7,6 +8,7 @@ use warpyard_api::wire::{Ahead, FreeDevice, Needs, WhyView};
 use warpyard_core::cluster::{Cause, Job};
 use warpyard_core::event::{By, Outcome, StopWhy};
 use warpyard_core::explain::{InRounds, Reason, Why, without_policy};
+use warpyard_core::limits::Limited;
 use warpyard_core::policy::Policy;
 use warpyard_core::pool::DeviceState;
 use warpyard_core::spec::{TaskSpec, WaitMode};
@@ -28,6 +30,7 @@ fn short(cluster: &Cluster, task: TaskId, why: &Why) -> Option<String> {
             format!("after job {}", ids.join(", "))
         }
         Reason::ArrayFull { at_once } => format!("{at_once} of its array run at once"),
+        Reason::AtLimit(at) => at.to_string(),
         Reason::NoWorker => "no worker takes new tasks".into(),
         Reason::NoRoom => needs_in_words(spec()?),
         Reason::Reserved { for_task, .. } => format!("room is kept for {}", task_name(cluster, *for_task)),
@@ -122,7 +125,7 @@ fn numbers(devices: &[warpyard_core::DeviceId]) -> String {
 
 /// Why a task does not run, without asking the policy: nothing for one that runs, is over, or waits for room only.
 pub(crate) fn of_task(cluster: &Cluster, task: TaskId) -> Option<String> {
-    let why = without_policy(cluster.view(), task).or_else(|| {
+    let why = without_policy(cluster.view(), task, system_now()).or_else(|| {
         matches!(cluster.state(task), Some(TaskState::Ready { .. })).then(|| Why::plain(Reason::NoRoom))
     })?;
     short(cluster, task, &why)
@@ -154,7 +157,7 @@ pub(crate) fn explain_in(cluster: &Cluster, policy: &dyn Policy, task: TaskId, n
     let job = cluster.job(task.job)?;
     let (_, spec) = job.node(task.node)?;
     let is = cluster.state(task)?;
-    let why = without_policy(view, task).unwrap_or_else(|| policy.explain(view, task, now));
+    let why = without_policy(view, task, now).unwrap_or_else(|| policy.explain(view, task, now));
     let reason = short(cluster, task, &why).unwrap_or_else(|| state(is).word().to_owned());
     let waiting = matches!(is, TaskState::Ready { .. });
     // The needs are told beside it; here it is enough that nothing meets them.
@@ -164,6 +167,12 @@ pub(crate) fn explain_in(cluster: &Cluster, policy: &dyn Policy, task: TaskId, n
     if let Reason::Reserved { from, .. } = why.reason {
         let wait = from.since(now).secs();
         text.push(format!("by the times tasks promised, that room is needed in {}", seconds(wait)));
+    }
+    if let Reason::AtLimit(at) = &why.reason
+        && let Limited::GpuTime { until: Some(until), .. } = at.what
+    {
+        let wait = seconds(until.since(now).secs());
+        text.push(format!("some of what was used no longer counts in {wait}, or when a task ends"));
     }
     if let Reason::Round(standing) = &why.reason {
         if let Some(next) = standing.next.filter(|next| *next > now) {

@@ -2,8 +2,8 @@
 
 use crate::commands::{
     act, admin, allocate, claim, compare, completions, doctor, down, gpus, history, info, install, learn,
-    login, logs, plan, policies, policy, priority, progress, ps, replay, reproduce, resume, retry, run,
-    schema, show, sim, submit, throughputs, trace, up, wait, why, workers,
+    limits, login, logs, plan, policies, policy, priority, progress, ps, replay, reproduce, resume, retry,
+    run, schema, show, sim, submit, throughputs, trace, up, wait, why, workers,
 };
 use crate::context::Context;
 use crate::exit::Exit;
@@ -93,6 +93,8 @@ pub(crate) enum Command {
     Extend(claim::Extend),
     /// Make a process that uses GPUs without a claim hold one
     Adopt(claim::Adopt),
+    /// Show what you may have, and have
+    Limits(limits::Limits),
     /// List GPUs and who is on them
     Gpus(gpus::Gpus),
     /// List workers
@@ -174,6 +176,7 @@ impl Command {
             Self::Claims(command) => command.run(context),
             Self::Extend(command) => command.run(context),
             Self::Adopt(command) => command.run(context),
+            Self::Limits(command) => command.run(context),
             Self::Gpus(command) => command.run(context),
             Self::Workers(command) => command.run(context),
             Self::Drain(command) => command.run(context),

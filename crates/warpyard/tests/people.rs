@@ -45,6 +45,7 @@ impl Machine {
         fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).expect("its rights can be set");
         let (socket, binary) = (dir.path().join("run/socket"), dir.path().join("warpyard"));
         fs::copy(BINARY, &binary).expect("the program can be copied");
+        let settings = settings.replace("GROUP", &group);
         let config = format!("admins = \"{group}\"\nsocket = {socket:?}\n{settings}\n");
         fs::write(dir.path().join("config.toml"), config).expect("a file can be written");
         let data = dir.path().join("data");
@@ -269,6 +270,48 @@ fn where_jobs_are_private_others_see_nothing_of_them() {
         assert_ne!(bob.ask(&args).code, Some(0), "{args:?}");
     }
     assert!(ann.ask(&["ps"]).fine().contains("secret-plan"));
+}
+
+#[test]
+fn nobody_has_more_than_they_may_and_they_are_told() {
+    let settings = "[limits.everyone]\ngpus = 1\nqueued = 3\ntimeout = \"1h\"\npriority = 5\nlog_size = \"2KiB\"\n\
+                    [limits.groups.GROUP.each]\ngpus = 2\npriority = 100\n";
+    let Some(machine) = Machine::up(settings) else { return };
+    let (ann, bob, eve) = (machine.person("ann"), machine.person("bob"), machine.person("eve"));
+    tool("usermod", &["--append", "--groups", &machine.group, &eve.name]);
+
+    // What could never start is refused with the limit, what was asked, and what to do.
+    let refused = |person: &Person<'_>, args: &[&str]| {
+        let answer = person.ask(&[&["submit"], args, &["--", "true"]].concat());
+        assert_eq!(answer.code, Some(2), "{answer:?}");
+        assert!(answer.err.contains("over-limit") && answer.err.contains("help:"), "{answer:?}");
+        answer.err
+    };
+    assert!(refused(&ann, &["--gpus", "2"]).contains("may have 1 GPUs at once"));
+    assert!(refused(&ann, &["--timeout", "2h"]).contains("1h at the longest; this asks for 2h"));
+    assert!(refused(&ann, &["--array", "1-4"]).contains("3 tasks waiting and has 0; this adds 4"));
+    assert!(refused(&ann, &["--priority", "6"]).contains("up to 5"));
+
+    // What is too much for now waits, says why, and holds up nobody else.
+    let first = ann.submit(&["--gpus", "1", "--", "sleep", "600"]);
+    let second = ann.submit(&["--gpus", "1", "--", "sleep", "600"]);
+    let others = bob.submit(&["--gpus", "1", "--", "true"]);
+    bob.ask(&["wait", &others]).fine();
+    let why = ann.ask(&["why", &second]).fine();
+    assert!(why.contains("may have 1 GPUs at once and has 1"), "{why}");
+    assert_ne!(ann.ask(&["priority", &second, "6"]).code, Some(0));
+    let limits = ann.ask(&["limits"]).fine();
+    assert!(limits.contains("GPUs at once") && !limits.contains(&bob.name), "{limits}");
+    ann.ask(&["cancel", &first]).fine();
+    eventually("it starts", || ann.json(&["show", &second])["state"] == "running");
+    ann.ask(&["cancel", &second]).fine();
+
+    // Members of a group may have more, and no more output is kept than may be.
+    let urgent = eve.submit(&["--gpus", "2", "--priority", "100", "--", "seq", "20000"]);
+    eve.ask(&["wait", &urgent]).fine();
+    let kept = eve.ask(&["logs", &urgent]).fine().len();
+    assert!(kept < 8 << 10, "{kept} bytes were kept");
+    assert!(refused(&eve, &["--gpus", "3"]).contains("may have 2 GPUs"));
 }
 
 #[test]

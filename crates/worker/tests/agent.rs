@@ -72,6 +72,7 @@ fn assigned(script: Option<&str>) -> Assignments {
         stderr: None,
         restarted: false,
         origin: None,
+        log_size: None,
         claim: None,
     });
     let one = Assignment {

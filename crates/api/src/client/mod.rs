@@ -12,8 +12,8 @@ use crate::problem::code;
 use crate::quantity::Micros;
 use crate::wire::{
     Acted, Adopt, ClaimRequest, ClaimView, Extend, GpuView, HistoryFilter, HistoryRow, InfoView, JobFilter,
-    JobView, LogFilter, LoginView, Page, PolicySet, PolicyView, Preview, Priority, ProblemBody, Progress,
-    Rebuilt, Retry, Shutdown, State, Submit, Submitted, Throughputs, WhyView, WorkerView,
+    JobView, LimitView, LogFilter, LoginView, Page, PolicySet, PolicyView, Preview, Priority, ProblemBody,
+    Progress, Rebuilt, Retry, Shutdown, State, Submit, Submitted, Throughputs, WhyView, WorkerView,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -252,6 +252,11 @@ impl Client {
     /// What would become of a job if it were submitted now.
     pub fn preview(&self, submit: &Submit) -> Result<Preview, ClientError> {
         self.post("/v1/jobs?dry_run=true", submit)
+    }
+
+    /// What the caller may have, and has.
+    pub fn limits(&self) -> Result<Vec<LimitView>, ClientError> {
+        self.get("/v1/limits", &())
     }
 
     /// Stops the server, and the running tasks too where asked.

@@ -3,6 +3,7 @@
 
 mod claim;
 mod job;
+mod limits;
 mod machine;
 mod notice;
 mod policy;
@@ -16,6 +17,7 @@ mod why;
 
 pub use claim::{Adopt, ClaimRequest, ClaimState, ClaimView, Extend};
 pub use job::{AttemptView, Counts, HistoryRow, JobView, Outcome, OutcomeCounts, State, TaskView};
+pub use limits::LimitView;
 pub use machine::{FreeGpu, FreeView, GpuTask, GpuView, InfoView, LoginView, WorkerState, WorkerView};
 pub use notice::Notice;
 pub use policy::{Moved, NotAPolicy, ParamValue, ParamView, PolicyPreview, PolicySet, PolicyView};

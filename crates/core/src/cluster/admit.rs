@@ -1,8 +1,8 @@
 //! Turning a plan into events. Every placement is checked again here, so that a policy with a mistake, or a plan made
 //! from yesterday's view, can waste a turn but never book anything twice.
 
-use super::Cluster;
 use super::job::Phase;
+use super::{Allowance, Cluster};
 use crate::command::{Code, Rejected};
 use crate::event::{By, Event, StopWhy, What};
 use crate::ids::{AttemptId, DeviceId, NodeId, TaskId};
@@ -27,6 +27,7 @@ impl Cluster {
         }
         let mut ledger = Ledger::over(self.pool());
         let mut started = Started::default();
+        let mut allowance = self.allowance(now);
         for &attempt in &plan.resume {
             note(self.admit_resume(attempt, &mut ledger));
         }
@@ -37,8 +38,11 @@ impl Cluster {
                 ledger.charge(placement);
                 started.insert(*task);
             }
-            let admitted = self.admit_start(start, &ledger, &started);
-            last = admitted.is_ok().then_some(start);
+            let admitted = self.admit_start(start, &ledger, &started, &allowance);
+            if admitted.is_ok() {
+                last = Some(start);
+                allowance.give_task(self.view(), start.task);
+            }
             note(admitted);
         }
         for &attempt in &plan.pause {
@@ -50,7 +54,13 @@ impl Cluster {
         (events, rejected)
     }
 
-    fn admit_start(&self, start: &Start, ledger: &Ledger<'_>, started: &Started) -> Result<What, Rejected> {
+    fn admit_start(
+        &self,
+        start: &Start,
+        ledger: &Ledger<'_>,
+        started: &Started,
+        allowance: &Allowance<'_>,
+    ) -> Result<What, Rejected> {
         let Start { task, placement } = start;
         let stale = |why: &str| Rejected::new(Code::StalePlan, format!("{task:?} cannot start: {why}"));
         let job = self.job(task.job).ok_or_else(|| stale("its job is gone"))?;
@@ -68,6 +78,7 @@ impl Cluster {
         if !ledger.admits(placement) {
             return Err(stale("there is no room"));
         }
+        allowance.lets(job, spec).map_err(|at| stale(&at.to_string()))?;
         let before = node.live.get(&task.index).map_or(node.base, |l| l.attempts);
         Ok(What::Placed { attempt: task.attempt(before + 1), placement: placement.clone() })
     }

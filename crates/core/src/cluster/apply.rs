@@ -95,7 +95,10 @@ impl Cluster {
                 });
             }
             What::Ended { attempt, end, then } => self.ended(*attempt, end, *then, at, &mut fx),
-            What::ClaimExtended { job, until } => self.lasts_until(*job, Some(*until)),
+            What::ClaimExtended { job, until } => {
+                self.lasts_until(*job, Some(*until));
+                self.count_taken(TaskId { job: *job, node: 0, index: 0 });
+            }
             What::SpeedsSet { speeds, costs } => self.shares.set_speeds(speeds, costs),
             What::Progressed { task, steps } => self.live_mut(*task).steps = Some(*steps),
             What::TargetSet { target } => {
@@ -113,6 +116,11 @@ impl Cluster {
                 self.policy = policy.clone();
                 fx.policy = true;
             }
+            What::LimitsSet { limits } => {
+                self.set_limits(limits.clone());
+                fx.nodes.extend(self.derived.ready.iter().copied());
+            }
+            What::GroupsTold { user, groups } => self.set_groups(user, groups.clone()),
         }
         fx
     }
@@ -304,6 +312,7 @@ impl Cluster {
         if let Some(lasts) = self.job_mut(task.job).spec.claim().and_then(|claim| claim.lasts) {
             self.lasts_until(task.job, Some(at + lasts));
         }
+        self.count_taken(task);
         self.touch(task.node_id(), fx);
     }
 
@@ -402,6 +411,7 @@ impl Cluster {
         self.derived.unsettled.remove(&task);
         self.worker_mut(placement.worker).tasks.remove(&task);
         self.lasts_until(task.job, None);
+        self.count_ended(task, end.usage.ran, at);
         let node = self.node_mut(task.node_id());
         node.active -= 1;
         match then {
@@ -515,6 +525,7 @@ impl Cluster {
         } else {
             self.derived.ready.remove(&node);
         }
+        self.count_waiting(node);
         fx.nodes.push(node);
     }
 

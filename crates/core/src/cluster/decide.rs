@@ -2,7 +2,7 @@
 //! which number a job gets) is made here and written into the event.
 
 use super::Cluster;
-use super::job::{Job, Live, Phase};
+use super::job::{Job, Live, Node, Phase};
 use crate::command::{Code, Command, Rejected, Standing, Target};
 use crate::event::{By, End, Env, Event, How, Outcome, StopWhy, Then, Usage, What, WorkerInfo};
 use crate::ids::{AttemptId, DeviceId, EnvId, JobId, NodeId, TaskId, WorkerId};
@@ -65,6 +65,14 @@ impl Cluster {
             Command::Heard(job) => self.claimed(job).map(|_| Whats::new()),
             Command::Extend { job, by } => self.extend(job, by, now),
             Command::SetPolicy(policy) => Ok(smallvec![What::PolicySet { policy }]),
+            Command::SetLimits(limits) => Ok(match *self.limits() == limits {
+                true => smallvec![],
+                false => smallvec![What::LimitsSet { limits }],
+            }),
+            Command::TellGroups { user, groups } => Ok(match self.groups_of(&user) == groups {
+                true => smallvec![],
+                false => smallvec![What::GroupsTold { user, groups }],
+            }),
             Command::SetSpeeds { speeds, costs } => self.set_speeds(speeds, costs),
             Command::Progress { attempt, steps } => Ok(self.progress(attempt, steps)),
             Command::SetTarget(found) => Ok(self.set_target(found)),
@@ -102,6 +110,7 @@ impl Cluster {
             }
         }
         self.feasible(&spec)?;
+        self.within_limits(&user, &mut spec)?;
         let mut events = Whats::new();
         if let Some(vars) = env {
             let kept = self.derived.env_ids.get(&vars).copied();
@@ -151,7 +160,9 @@ impl Cluster {
             let message = format!("claim {id} was not granted for a time, so there is none to extend");
             return Err(Rejected::new(Code::Claims, message));
         };
-        Ok(smallvec![What::ClaimExtended { job: id, until: until.max(now) + by }])
+        let until = until.max(now) + by;
+        self.may_extend(job, until, now)?;
+        Ok(smallvec![What::ClaimExtended { job: id, until }])
     }
 
     fn claimed(&self, id: JobId) -> Result<&Job, Rejected> {
@@ -235,6 +246,8 @@ impl Cluster {
         if job.spec.claim().is_some() {
             return Err(Rejected::new(Code::Claims, format!("claim {id} is over; claim anew")));
         }
+        let kept = |node: &Node| if failed_only { node.done.count(Outcome::Succeeded) } else { 0 };
+        self.may_wait(&job.user, job.nodes.iter().map(|node| node.done.total() - kept(node)).sum())?;
         let mut events = smallvec![What::Retried { job: id, failed_only }];
         if job.held {
             events.push(What::JobHeld { job: id, held: false });

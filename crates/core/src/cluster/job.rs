@@ -254,6 +254,11 @@ impl Node {
         self.fresh.is_empty() && self.live.is_empty()
     }
 
+    /// How many tasks are neither over nor on a worker.
+    pub fn waiting(&self) -> u64 {
+        self.fresh.len() + self.again.len() as u64
+    }
+
     /// How many tasks are on a worker.
     pub fn active(&self) -> u32 {
         self.active

@@ -12,6 +12,7 @@ mod decide;
 mod feasible;
 mod job;
 mod jobs;
+mod quotas;
 
 pub(crate) use accounts::rate_of;
 pub use accounts::{Account, HALF_LIFE, HALF_LIFE_PARAM};
@@ -19,6 +20,7 @@ pub use accounts::{Account, HALF_LIFE, HALF_LIFE_PARAM};
 pub use bugs::Bug;
 pub use job::{Attempt, Cause, Job, Live, Node, Outcomes, Phase, ReadyTask, UnderWay};
 pub use jobs::Jobs;
+pub use quotas::{Allowance, Quota};
 
 use crate::event::{Env, Outcome, StopWhy, WorkerInfo};
 use crate::ids::{AttemptId, EnvId, JobId, NodeId, TaskId, WorkerId};
@@ -48,6 +50,9 @@ pub struct Cluster {
     /// Speeds, and the target in force.
     #[serde(default)]
     shares: Shares,
+    /// The limits in force, and what they are held against.
+    #[serde(default)]
+    quotas: quotas::Quotas,
     /// Everything below follows from what is above.
     #[serde(skip)]
     derived: Derived,
@@ -227,6 +232,7 @@ impl Cluster {
             }
         }
         self.recount();
+        self.count_quotas();
         self
     }
 
@@ -400,6 +406,12 @@ impl<'a> View<'a> {
         self.cluster.job(id)
     }
 
+    /// A task's job, and what it asks for.
+    pub fn spec(self, task: TaskId) -> Option<(&'a Job, &'a TaskSpec)> {
+        let job = self.job(task.job)?;
+        job.node(task.node).map(|(_, spec)| (job, spec))
+    }
+
     /// Where a task stands.
     pub fn state(self, task: TaskId) -> Option<TaskState<'a>> {
         self.cluster.state(task)
@@ -453,6 +465,16 @@ impl<'a> View<'a> {
     /// What a user has, and has had of late; nothing where nothing of theirs ever started.
     pub fn account(self, user: &str) -> Account {
         self.cluster.accounts.get(user).copied().unwrap_or_default()
+    }
+
+    /// What may start as far as limits go, beside what a plan starts already.
+    pub fn allowance(self, now: Time) -> Allowance<'a> {
+        self.cluster.allowance(now)
+    }
+
+    /// Whose limits hold for a job, if any do.
+    pub fn limited(self, job: JobId) -> Option<&'a str> {
+        self.cluster.quotas.in_force().then(|| self.job(job).map(|job| job.user.as_str())).flatten()
     }
 
     /// Speeds, and the target in force.

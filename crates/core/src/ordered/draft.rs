@@ -2,14 +2,15 @@
 
 use super::giving_way::GivingWay;
 use super::{Behind, Given};
-use crate::cluster::View;
+use crate::cluster::{Allowance, View};
 use crate::fragment::Workload;
 use crate::ids::{DeviceId, NodeId, TaskId};
+use crate::limits::AtLimit;
 use crate::place::{Fit, Search};
 use crate::plan::{Plan, Start};
 use crate::pool::{Ledger, Placement};
 use crate::profile::{Profile, Wish};
-use crate::queue::Item;
+use crate::queue::{Item, Line};
 use crate::reserve::{Reservation, reserve};
 use crate::small::SmallMap;
 use crate::spec::Needs;
@@ -41,6 +42,8 @@ pub(super) struct Draft<'a> {
     pub(super) giving_way: Option<GivingWay<'a>>,
     /// When what this plan starts is expected to end.
     ends: Vec<(Time, Placement)>,
+    /// What users may have beside what this plan gives them.
+    allowance: Allowance<'a>,
     /// How many of each node this plan starts, of nodes that may not all be on workers at once.
     begun: BTreeMap<NodeId, u32>,
     withheld: SmallMap<u8, Vec<DeviceId>>,
@@ -66,6 +69,7 @@ impl<'a> Draft<'a> {
             noted: 0,
             giving_way: None,
             ends: Vec::new(),
+            allowance: view.allowance(now),
             begun: BTreeMap::new(),
             withheld: SmallMap::new(),
             kept: None,
@@ -90,6 +94,14 @@ impl<'a> Draft<'a> {
             self.withheld.insert(class, ask(class));
         }
         self.withheld.get(&class).cloned().unwrap_or_default()
+    }
+
+    /// Whether a task's user may have it too, beside what this plan gives them already.
+    pub(super) fn allows(&self, line: &Line, item: &Item) -> Result<(), AtLimit> {
+        match self.view.spec(item.task).filter(|_| line.limited.is_some()) {
+            Some((job, spec)) => self.allowance.lets(job, spec),
+            None => Ok(()),
+        }
     }
 
     /// Starts a task if it may, and keeps a place for it if it cannot and is to have one.
@@ -170,6 +182,7 @@ impl<'a> Draft<'a> {
             self.ends.push((self.now + item.expected, placement.clone()));
         }
         self.count(item);
+        self.allowance.give_task(self.view, item.task);
         self.plan.start.push(Start { task: item.task, placement });
         Tried::Started(given)
     }

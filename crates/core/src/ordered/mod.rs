@@ -12,6 +12,7 @@ use crate::command::Rejected;
 use crate::explain::{self, Reason, Why};
 use crate::fragment::Workload;
 use crate::ids::{DeviceId, NodeId, TaskId};
+use crate::limits::Limited;
 use crate::place::Fit;
 use crate::plan::Plan;
 use crate::policy::{Param, Policy, word};
@@ -201,6 +202,15 @@ impl<O: Order> Ordered<O> {
                 continue;
             }
             let line = self.queues[user].line(item.line);
+            if let Err(at) = draft.allows(line, &item) {
+                let depth = looked.entry((user, item.line)).or_insert(0u32);
+                *depth += 1;
+                // Another of the line may promise less time; of all else they ask for the same.
+                if matches!(at.what, Limited::GpuTime { .. }) && *depth < DEPTH {
+                    walk.skip(item);
+                }
+                continue;
+            }
             let withheld = draft.withheld(line.class, |class| self.order.withheld(view, class));
             match draft.start(&item, &line.needs, &withheld) {
                 Tried::Started(given) => {
@@ -256,7 +266,8 @@ impl<O: Order> Ordered<O> {
     fn ahead(&self, view: View<'_>, task: TaskId, now: Time) -> Option<u64> {
         let queue = self.queues.get(self.user_of(view, task.node_id()))?;
         let (_, key) = queue.find(task)?;
-        if self.order.turns().is_none() {
+        let limited = view.limited(task.job).is_some();
+        if self.order.turns().is_none() && !limited {
             return Some(queue.ahead(view, key, task));
         }
         let line = self.line(view, usize::MAX, now);
@@ -282,7 +293,7 @@ impl<O: Order> Policy for Ordered<O> {
     }
 
     fn explain(&self, view: View<'_>, task: TaskId, now: Time) -> Why {
-        if let Some(why) = explain::without_policy(view, task) {
+        if let Some(why) = explain::without_policy(view, task, now) {
             return why;
         }
         let Some((_, spec)) = view.job(task.job).and_then(|j| j.node(task.node)) else {
@@ -310,7 +321,13 @@ impl<O: Order> Policy for Ordered<O> {
     fn line(&self, view: View<'_>, most: usize, now: Time) -> Vec<TaskId> {
         let mut walk = self.in_turn(view, now);
         let mut line = Vec::new();
+        let allowance = view.allowance(now);
         while let Some((user, item)) = walk.next().filter(|_| line.len() < most) {
+            let limited = self.queues[user].line(item.line).limited.is_some();
+            if limited && view.spec(item.task).is_some_and(|(job, spec)| allowance.lets(job, spec).is_err()) {
+                walk.skip(item);
+                continue;
+            }
             line.push(item.task);
             if self.order.turns().is_some() {
                 walk.gave(Given::wanted(view.pool(), &self.queues[user].line(item.line).needs));

@@ -4,6 +4,7 @@ use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 use warpyard_core::command::{Standing, Target};
 use warpyard_core::event::{End, How, Usage, WorkerInfo};
+use warpyard_core::limits::{Caps, GpuTime, GroupCaps, Limits};
 use warpyard_core::place::acceptable;
 use warpyard_core::pool::{Charge, DeviceInfo, DeviceState};
 use warpyard_core::shares::{Allocation, Row, Speed};
@@ -42,6 +43,10 @@ pub(crate) enum Step {
     /// Profile `p0` or `p1` is this fast on each type.
     Speeds(u8, u8),
     Progress(u8, u8),
+    /// Of everyone, of user `u0`, of each in group `g` and of it together; sometimes none at all.
+    Limits(Option<Box<[Caps; 4]>>),
+    /// Whether a user is in that group.
+    Groups(u8, bool),
     /// Shares of time for the tasks on workers and those that wait.
     Target(Vec<u8>),
     Wait(u32),
@@ -159,6 +164,24 @@ fn job() -> impl Strategy<Value = JobSpec> {
     })
 }
 
+fn caps() -> impl Strategy<Value = Caps> {
+    let few = || prop::option::of(0..6u32);
+    let time = prop::option::of((1..200u64, 1..100u64));
+    (few(), few(), prop::option::of(0..12u64), prop::option::of(1..60u64), time).prop_map(
+        |(gpus, running, queued, timeout, time)| Caps {
+            gpus,
+            running,
+            queued,
+            timeout: timeout.map(|s| Span(s * 1_000_000)),
+            gpu_time: time.map(|(most, window)| GpuTime {
+                most: Span(most * 1_000_000),
+                window: Span(window * 1_000_000),
+            }),
+            ..Caps::default()
+        },
+    )
+}
+
 /// A step of a story.
 pub(crate) fn step() -> impl Strategy<Value = Step> {
     let on = prop::sample::select(vec![On::Ok, On::Fail, On::Any]);
@@ -185,6 +208,8 @@ pub(crate) fn step() -> impl Strategy<Value = Step> {
         1 => any::<u8>().prop_map(Step::Forget),
         1 => (any::<u8>(), any::<u8>()).prop_map(|(p, s)| Step::Speeds(p, s)),
         1 => (any::<u8>(), any::<u8>()).prop_map(|(t, s)| Step::Progress(t, s)),
+        1 => prop::option::weighted(0.8, [caps(), caps(), caps(), caps()]).prop_map(|caps| Step::Limits(caps.map(Box::new))),
+        1 => (any::<u8>(), any::<bool>()).prop_map(|(user, is_in)| Step::Groups(user, is_in)),
         2 => prop::collection::vec(any::<u8>(), 1..=6).prop_map(Step::Target),
         6 => (0..40_000_000u32).prop_map(Step::Wait),
     ]
@@ -249,6 +274,18 @@ impl Teller {
                 };
                 let speeds = vec![of("K80", 1.0), of("V100", 0.37 * f64::from(profile / 32))];
                 Command::SetSpeeds { speeds, costs: BTreeMap::from([("k80".to_owned(), 0.45)]) }
+            }
+            Step::Limits(caps) => {
+                let limits = caps.as_deref().map(|&[everyone, user, each, together]| Limits {
+                    everyone,
+                    users: BTreeMap::from([("u0".to_owned(), user)]),
+                    groups: BTreeMap::from([("g".to_owned(), GroupCaps { each, together })]),
+                });
+                Command::SetLimits(std::sync::Arc::new(limits.unwrap_or_default()))
+            }
+            Step::Groups(user, is_in) => {
+                let groups = if *is_in { vec!["g".to_owned()] } else { vec![] };
+                Command::TellGroups { user: format!("u{}", user % 3), groups }
             }
             Step::Progress(n, steps) => {
                 let all: Vec<_> = cluster.workers().flat_map(|(w, _)| cluster.desired(w)).collect();

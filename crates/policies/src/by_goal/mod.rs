@@ -110,7 +110,7 @@ impl Policy for ByGoal {
     }
 
     fn explain(&self, view: View<'_>, task: TaskId, now: Time) -> Why {
-        if let Some(why) = explain::without_policy(view, task) {
+        if let Some(why) = explain::without_policy(view, task, now) {
             return why;
         }
         let draft = self.draft(view, now);

@@ -114,6 +114,9 @@ impl<'a> Scene<'a> {
     }
 
     fn add_ready(&mut self, pace: &mut impl FnMut(&TaskSpec) -> Option<Pace>) {
+        // Of those whose user has limits, as many take part as might start.
+        let mut allowance = self.view.allowance(self.now);
+        let waits = self.view.allowance(self.now);
         for node in self.view.ready_nodes() {
             let Some(job) = self.view.job(node.job) else { continue };
             let Some((state, spec)) = job.node(node.node) else { continue };
@@ -126,13 +129,18 @@ impl<'a> Scene<'a> {
                 let more = ready.count as usize - 1;
                 for index in first.chain(rest.take(more)) {
                     let task = node.task(index);
-                    if room == 0 {
+                    if waits.lets(job, spec).is_err() {
+                        break;
+                    }
+                    if room == 0 || allowance.lets(job, spec).is_err() {
                         self.later.push(task);
                     } else if let Some(pace) = &pace {
                         room -= 1;
+                        allowance.give(job, spec);
                         self.add(task, job, spec, Standing::Waits, pace.clone());
                     } else {
                         room -= 1;
+                        allowance.give(job, spec);
                         self.plain.push(task);
                     }
                 }

@@ -54,6 +54,7 @@ pub(super) async fn priority(
     body: Result<Json<Priority>, JsonRejection>,
 ) -> Answer {
     let priority = body?.0.priority;
+    app.may_give(&who, priority).await?;
     each(&app.live, &who, &id, |target| Ok(Command::SetPriority(whole(target)?, priority))).await
 }
 

@@ -43,6 +43,7 @@ pub(super) async fn make(
     let Json(ClaimRequest { mut needs, user, pid, lease, lasts }) = body?;
     let user = who.submits_for(user)?;
     app.must_have_account(&user)?;
+    app.tell_groups(&user).await?;
     let process = pid.map(|pid| process_of(&who, pid)).transpose()?;
     let claim = Claim { process, lease: lease.map_or(LEASE, |l| Span(l.0)), lasts: lasts.map(|l| Span(l.0)) };
     needs.entry("name").or_insert_with(|| "claim".into());

@@ -8,6 +8,7 @@ mod endpoint;
 mod etag;
 mod gpus;
 pub(crate) mod jobs;
+mod limits;
 mod machine;
 mod metrics;
 mod policy;

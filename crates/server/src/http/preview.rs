@@ -42,6 +42,7 @@ pub(super) async fn submit(
     let Json(mut submit) = body?;
     let user = who.submits_for(submit.user.take())?;
     app.must_have_account(&user)?;
+    app.tell_groups(&user).await?;
     submit.user = Some(user.clone());
     if dry_run {
         return Ok(Json(preview(&app, user, submit).await?).into_response());

@@ -1,11 +1,13 @@
 //! Everything that can be asked over HTTP, in the order it is described.
 
 use super::endpoint::{Endpoint, get, post, put};
-use super::{act, claims, doors, gpus, jobs, machine, policy, preview, replays, simulation, spec, speeds};
+use super::{
+    act, claims, doors, gpus, jobs, limits, machine, policy, preview, replays, simulation, spec, speeds,
+};
 use axum::Json;
 use warpyard_api::wire::{
     Acted, Adopt, ClaimRequest, ClaimView, DocumentText, DocumentView, Extend, FreeView, GpuView,
-    HistoryFilter, HistoryRow, InfoView, JobFilter, JobView, LogFilter, LoginView, Notice, Page,
+    HistoryFilter, HistoryRow, InfoView, JobFilter, JobView, LimitView, LogFilter, LoginView, Notice, Page,
     PolicyPreview, PolicySet, PolicyView, Preview, Priority, Progress, Rebuilt, ReplayAsk, ReplayView, Retry,
     Shutdown, SimulationSet, SimulationView, Submit, Submitted, TaskView, Throughputs, WhyView, WorkerView,
 };
@@ -115,6 +117,8 @@ fn machine_part() -> Vec<Endpoint> {
         .gives::<WorkerView>(),
         post("/v1/workers/{id}/resume", "Give a drained worker tasks again.", machine::resume)
             .gives::<WorkerView>(),
+        get("/v1/limits", "What the caller may have, and has; for admins, everyone.", limits::list)
+            .gives::<Vec<LimitView>>(),
         get("/v1/policies", "Every policy, the one in force marked.", machine::policies)
             .gives::<Vec<PolicyView>>(),
         get("/v1/throughputs", "How fast profiles run on types of GPU.", speeds::list).gives::<Throughputs>(),

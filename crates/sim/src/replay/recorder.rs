@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use warpyard_core::command::Target;
 use warpyard_core::event::{By, StopWhy, Then, What};
+use warpyard_core::limits::Limits;
 use warpyard_core::small::SmallMap;
 use warpyard_core::spec::JobSpec;
 use warpyard_core::{Cluster, Command, Event, JobId, PolicyChoice, TaskId, Time};
@@ -248,6 +249,10 @@ impl Recorder {
                 self.coming.push(Coming::Ask(at, Command::SetPolicy(policy.clone())));
                 return;
             }
+            What::LimitsSet { limits } => (Command::SetLimits(without_refusals(limits)), false),
+            What::GroupsTold { user, groups } => {
+                (Command::TellGroups { user: user.clone(), groups: groups.clone() }, false)
+            }
             What::WorkerJoined { info, .. } => {
                 let mut info = info.clone();
                 info.lease = None;
@@ -329,4 +334,14 @@ impl Recorder {
         self.coming.pop();
         self.coming.push(Coming::Ask(at, command));
     }
+}
+
+/// Limits without how many tasks may wait: what was taken then is taken again, however long the line is now.
+fn without_refusals(limits: &Limits) -> Arc<Limits> {
+    let mut limits = limits.clone();
+    let groups = limits.groups.values_mut().flat_map(|group| [&mut group.each, &mut group.together]);
+    for caps in limits.users.values_mut().chain(groups).chain([&mut limits.everyone]) {
+        caps.queued = None;
+    }
+    Arc::new(limits)
 }

@@ -107,7 +107,8 @@ impl Story {
         let task = self.task(name)?;
         let sim = self.sim()?;
         let view = sim.cluster().view();
-        let why = without_policy(view, task).unwrap_or_else(|| sim.policy().explain(view, task, sim.now()));
+        let why = without_policy(view, task, sim.now())
+            .unwrap_or_else(|| sim.policy().explain(view, task, sim.now()));
         Ok(why.reason.word())
     }
 }

@@ -14,6 +14,7 @@ pub(crate) mod history;
 pub(crate) mod info;
 pub(crate) mod install;
 pub(crate) mod learn;
+pub(crate) mod limits;
 pub(crate) mod login;
 pub(crate) mod logs;
 pub(crate) mod plan;

@@ -397,7 +397,8 @@ impl<L: Link + 'static> Agent<L> {
             begin::launch(at, id, &work, &gpus, devices.vendor())
         };
         launch.grace_ms = grace.0.div_ceil(1000);
-        launch.log_cap_bytes = self.settings.log_cap;
+        launch.log_cap_bytes =
+            work.log_size.map_or(self.settings.log_cap, |size| size.min(self.settings.log_cap));
         launch.poke = Some(self.poke.clone());
         let dir = AttemptDir::new(launch.dir.clone());
         // An earlier agent may have called it off and died before the server heard of that.

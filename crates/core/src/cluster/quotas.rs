@@ -1,0 +1,502 @@
+//! What people have of what they may have. Nothing is counted while no limits are in force, so that they cost nothing
+//! where there are none.
+//!
+//! A task takes its GPUs, and the GPU time it promised, when it is placed; when it ends, what it used takes the
+//! promise's place and counts until the window has passed. So nobody can have more GPU time in a window than they may,
+//! and nothing that runs is ever ended for it.
+
+use super::job::{Attempt, Job};
+use super::{Cluster, View};
+use crate::command::{Code, Rejected};
+use crate::ids::{NodeId, TaskId};
+use crate::limits::{AtLimit, Caps, Limited, Limits, Party};
+use crate::spec::{JobSpec, TaskSpec};
+use crate::time::{Span, Time};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Into how many parts a window is divided: what was used leaves it a part at a time.
+const PARTS: u64 = 64;
+
+/// The limits in force, and what must be remembered for them.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(super) struct Quotas {
+    #[serde(default)]
+    pub(super) limits: Arc<Limits>,
+    /// The groups of each user, as last told.
+    #[serde(default)]
+    groups: BTreeMap<String, Vec<String>>,
+    /// GPU time of ended attempts, by user and the end of the part of the window it fell into.
+    #[serde(default)]
+    used: BTreeMap<String, BTreeMap<Time, Span>>,
+    /// What each user has now; follows from the attempts and tasks there are.
+    #[serde(skip)]
+    books: BTreeMap<String, Book>,
+    /// Whether anyone is limited.
+    #[serde(skip)]
+    in_force: bool,
+    /// How many tasks of each node wait, for those that count.
+    #[serde(skip)]
+    waiting: BTreeMap<NodeId, u64>,
+}
+
+/// What a user has.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct Book {
+    live: BTreeMap<TaskId, Taken>,
+    /// The sum of those.
+    taken: Taken,
+    queued: u64,
+}
+
+/// What attempts take of what may be had.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Taken {
+    running: u32,
+    gpus: u32,
+    /// Promised, if it runs as long as it may.
+    time: Span,
+}
+
+impl Taken {
+    fn plus(self, other: Taken) -> Taken {
+        Taken {
+            running: self.running + other.running,
+            gpus: self.gpus + other.gpus,
+            time: self.time + other.time,
+        }
+    }
+
+    fn minus(self, other: Taken) -> Taken {
+        Taken {
+            running: self.running - other.running,
+            gpus: self.gpus - other.gpus,
+            time: self.time - other.time,
+        }
+    }
+}
+
+/// GPUs times a length.
+fn gpu_time(gpus: u32, length: Span) -> Span {
+    Span(length.0.saturating_mul(u64::from(gpus)))
+}
+
+/// What a task takes once it is placed.
+fn wanted(spec: &TaskSpec) -> Taken {
+    let gpus = u32::from(spec.needs.gpus);
+    let length = spec.claim.map_or(spec.timeout, |claim| claim.lasts).unwrap_or_default();
+    Taken { running: 1, gpus, time: gpu_time(gpus, length) }
+}
+
+/// What an attempt takes: a claim may last longer than it first asked for.
+fn taken(job: &Job, spec: &TaskSpec, attempt: &Attempt) -> Taken {
+    let asked = wanted(spec);
+    match job.until {
+        Some(until) => Taken { time: gpu_time(asked.gpus, until.since(attempt.placed)), ..asked },
+        None => asked,
+    }
+}
+
+impl Quotas {
+    /// Whether anyone is limited.
+    pub(super) fn in_force(&self) -> bool {
+        self.in_force
+    }
+
+    fn groups_of(&self, user: &str) -> &[String] {
+        self.groups.get(user).map(Vec::as_slice).unwrap_or_default()
+    }
+
+    fn caps_of(&self, user: &str) -> Caps {
+        self.limits.caps_of(user, self.groups_of(user))
+    }
+
+    fn longest_window(&self) -> Option<Span> {
+        self.limits.windows().max()
+    }
+
+    fn take(&mut self, user: &str, task: TaskId, taken: Taken) {
+        let book = self.books.entry(user.to_owned()).or_default();
+        if let Some(before) = book.live.insert(task, taken) {
+            book.taken = book.taken.minus(before);
+        }
+        book.taken = book.taken.plus(taken);
+    }
+
+    /// An attempt ended after this much running.
+    fn give_back(&mut self, user: &str, task: TaskId, ran: Span, now: Time) {
+        let Some(book) = self.books.get_mut(user) else { return };
+        let Some(before) = book.live.remove(&task) else { return };
+        book.taken = book.taken.minus(before);
+        let longest = self.longest_window();
+        let Some(longest) = longest.filter(|_| before.gpus > 0 && !ran.is_zero()) else { return };
+        let part = (longest.0 / PARTS).max(1);
+        let end = Time(now.0.div_ceil(part).saturating_mul(part));
+        let used = self.used.entry(user.to_owned()).or_default();
+        *used.entry(end).or_default() += gpu_time(before.gpus, ran);
+        used.retain(|end, _| *end + longest > now);
+    }
+
+    fn wait(&mut self, user: &str, node: NodeId, now_waiting: u64) {
+        let before = match now_waiting {
+            0 => self.waiting.remove(&node),
+            n => self.waiting.insert(node, n),
+        };
+        let book = self.books.entry(user.to_owned()).or_default();
+        book.queued = book.queued + now_waiting - before.unwrap_or(0);
+    }
+
+    /// Users whose sum a limit holds for, and whose limit it is.
+    fn parties<'a>(&'a self, user: &'a str) -> Vec<(Party, Caps, Vec<&'a str>)> {
+        let mut parties = vec![(Party::User(user.to_owned()), self.caps_of(user), vec![user])];
+        for name in self.groups_of(user) {
+            let Some(caps) = self.limits.groups.get(name).map(|g| g.together) else { continue };
+            if caps != Caps::default() {
+                let members = self.groups.iter().filter(|(_, groups)| groups.contains(name));
+                let members = members.map(|(user, _)| user.as_str()).collect();
+                parties.push((Party::Group(name.clone()), caps, members));
+            }
+        }
+        parties
+    }
+
+    fn taken_by(&self, user: &str) -> Taken {
+        self.books.get(user).map(|book| book.taken).unwrap_or_default()
+    }
+
+    fn used_in(&self, user: &str, window: Span, now: Time) -> (Span, Option<Time>) {
+        let counts = |end: &Time| *end + window > now;
+        let used = self.used.get(user).into_iter().flatten().filter(|(end, _)| counts(end));
+        used.fold((Span::ZERO, None), |(sum, first), (end, time)| {
+            (sum + *time, first.or(Some(*end + window)))
+        })
+    }
+
+    /// Whether a user may have this much more, beside what others are given in the same plan.
+    fn allows(
+        &self,
+        user: &str,
+        asks: Taken,
+        given: &BTreeMap<String, Taken>,
+        now: Time,
+    ) -> Result<(), AtLimit> {
+        for (of, caps, members) in self.parties(user) {
+            let with = |user: &str| self.taken_by(user).plus(given.get(user).copied().unwrap_or_default());
+            let has = members.iter().fold(Taken::default(), |sum, user| sum.plus(with(user)));
+            let over = |what, most: u64, has: u64, asks: u64| match has.saturating_add(asks) > most {
+                true => Err(AtLimit { of: of.clone(), what, most, has, asks }),
+                false => Ok(()),
+            };
+            if let Some(most) = caps.running {
+                over(Limited::Running, most.into(), has.running.into(), asks.running.into())?;
+            }
+            if asks.gpus == 0 {
+                continue;
+            }
+            if let Some(most) = caps.gpus {
+                over(Limited::Gpus, most.into(), has.gpus.into(), asks.gpus.into())?;
+            }
+            if let Some(cap) = caps.gpu_time {
+                let (used, until) = members.iter().fold((Span::ZERO, None::<Time>), |(sum, first), user| {
+                    let (used, until) = self.used_in(user, cap.window, now);
+                    (sum + used, first.into_iter().chain(until).min())
+                });
+                let what = Limited::GpuTime { window: cap.window, until };
+                over(what, cap.most.0, (used + has.time).0, asks.time.0)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What may still start in a plan under way: nobody is given more than they may have.
+pub struct Allowance<'a> {
+    quotas: &'a Quotas,
+    given: BTreeMap<String, Taken>,
+    now: Time,
+}
+
+impl Allowance<'_> {
+    /// Whether anyone is limited.
+    pub fn is_limited(&self) -> bool {
+        self.quotas.in_force()
+    }
+
+    /// Whether a task may start as far as limits go.
+    pub fn lets(&self, job: &Job, spec: &TaskSpec) -> Result<(), AtLimit> {
+        if !self.is_limited() {
+            return Ok(());
+        }
+        self.quotas.allows(&job.user, wanted(spec), &self.given, self.now)
+    }
+
+    /// Notes that a task starts.
+    pub(crate) fn give_task(&mut self, view: View<'_>, task: TaskId) {
+        if !self.is_limited() {
+            return;
+        }
+        if let Some((job, spec)) = view.spec(task) {
+            self.give(job, spec);
+        }
+    }
+
+    /// The same, where its job is at hand.
+    pub fn give(&mut self, job: &Job, spec: &TaskSpec) {
+        if self.is_limited() {
+            let given = self.given.entry(job.user.clone()).or_default();
+            *given = given.plus(wanted(spec));
+        }
+    }
+}
+
+/// What someone may have and has.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Quota {
+    /// What they may have.
+    pub caps: Caps,
+    /// Tasks on workers.
+    pub running: u32,
+    /// GPUs those have.
+    pub gpus: u32,
+    /// Tasks that wait.
+    pub queued: u64,
+    /// GPU time used in the window, and promised to what runs.
+    pub gpu_time: Option<Span>,
+}
+
+impl Cluster {
+    /// The limits in force.
+    pub fn limits(&self) -> &Arc<Limits> {
+        &self.quotas.limits
+    }
+
+    /// The groups of a user, as last told.
+    pub fn groups_of(&self, user: &str) -> &[String] {
+        self.quotas.groups_of(user)
+    }
+
+    /// Users that anything is known of, where limits are in force.
+    pub fn limited_users(&self) -> impl Iterator<Item = &str> + '_ {
+        self.quotas.books.keys().map(String::as_str)
+    }
+
+    /// What a user, and each of their groups together, may have and has.
+    pub fn quotas(&self, user: &str, now: Time) -> Vec<(Party, Quota)> {
+        let sum = |(of, caps, members): (Party, Caps, Vec<&str>)| {
+            let taken =
+                members.iter().fold(Taken::default(), |sum, user| sum.plus(self.quotas.taken_by(user)));
+            let queued =
+                members.iter().map(|user| self.quotas.books.get(*user).map_or(0, |b| b.queued)).sum();
+            let used = |window| members.iter().map(move |u| self.quotas.used_in(u, window, now).0);
+            let gpu_time = caps.gpu_time.map(|cap| used(cap.window).fold(taken.time, |sum, used| sum + used));
+            (of, Quota { caps, running: taken.running, gpus: taken.gpus, queued, gpu_time })
+        };
+        self.quotas.parties(user).into_iter().map(sum).collect()
+    }
+
+    /// What may start from here on.
+    pub(crate) fn allowance(&self, now: Time) -> Allowance<'_> {
+        Allowance { quotas: &self.quotas, given: BTreeMap::new(), now }
+    }
+
+    /// When something that was used no longer counts.
+    pub(crate) fn next_opening(&self, now: Time) -> Option<Time> {
+        let quotas = &self.quotas;
+        if quotas.used.is_empty() {
+            return None;
+        }
+        let opens = |window| quotas.used.keys().filter_map(move |user| quotas.used_in(user, window, now).1);
+        quotas.limits.windows().flat_map(opens).min()
+    }
+
+    pub(super) fn set_limits(&mut self, limits: Arc<Limits>) {
+        self.quotas.limits = limits;
+        if self.quotas.longest_window().is_none() {
+            self.quotas.used.clear();
+        }
+        self.count_quotas();
+    }
+
+    pub(super) fn set_groups(&mut self, user: &str, groups: Vec<String>) {
+        match groups.is_empty() {
+            true => self.quotas.groups.remove(user),
+            false => self.quotas.groups.insert(user.to_owned(), groups),
+        };
+    }
+
+    /// Counts from the start what everyone has.
+    pub(super) fn count_quotas(&mut self) {
+        let Cluster { jobs, quotas, .. } = self;
+        quotas.books.clear();
+        quotas.waiting.clear();
+        quotas.in_force = !quotas.limits.is_empty();
+        if !quotas.in_force() {
+            return;
+        }
+        for job in jobs.iter() {
+            for (n, (node, spec)) in job.nodes.iter().zip(&job.spec.tasks).enumerate() {
+                let id = NodeId { job: job.id, node: n as u32 };
+                quotas.wait(&job.user, id, node.waiting());
+                for (&i, live) in &node.live {
+                    if let Some(attempt) = live.attempt() {
+                        quotas.take(&job.user, id.task(i), taken(job, spec, attempt));
+                    }
+                }
+            }
+        }
+    }
+
+    /// Brings up to date how many tasks of a node wait.
+    pub(super) fn count_waiting(&mut self, id: NodeId) {
+        if !self.quotas.in_force() {
+            return;
+        }
+        let Cluster { jobs, quotas, .. } = self;
+        if let Some(job) = jobs.get(id.job) {
+            quotas.wait(&job.user, id, job.nodes[id.node as usize].waiting());
+        }
+    }
+
+    /// Brings up to date what an attempt takes.
+    pub(super) fn count_taken(&mut self, task: TaskId) {
+        if !self.quotas.in_force() {
+            return;
+        }
+        let Cluster { jobs, quotas, .. } = self;
+        let Some(job) = jobs.get(task.job) else { return };
+        let Some((node, spec)) = job.node(task.node) else { return };
+        if let Some(attempt) = node.live.get(&task.index).and_then(|live| live.attempt()) {
+            quotas.take(&job.user, task, taken(job, spec, attempt));
+        }
+    }
+
+    /// Notes that an attempt is over.
+    pub(super) fn count_ended(&mut self, task: TaskId, ran: Span, now: Time) {
+        if !self.quotas.in_force() {
+            return;
+        }
+        let Cluster { jobs, quotas, .. } = self;
+        if let Some(job) = jobs.get(task.job) {
+            quotas.give_back(&job.user, task, ran, now);
+        }
+    }
+
+    /// Refuses a job its user could never run, or may not have waiting; what it does not say is set to what is allowed.
+    pub(super) fn within_limits(&self, user: &str, spec: &mut JobSpec) -> Result<(), Rejected> {
+        if !self.quotas.in_force() {
+            return Ok(());
+        }
+        let own = self.quotas.caps_of(user);
+        if let Some(most) = own.priority.filter(|most| spec.priority > *most) {
+            let (most, asks) = (most as u64, spec.priority as u64);
+            let at =
+                AtLimit { of: Party::User(user.to_owned()), what: Limited::Priority, most, has: 0, asks };
+            return Err(refused(&at).at("priority"));
+        }
+        let parties = self.quotas.parties(user);
+        for (i, task) in spec.tasks.iter_mut().enumerate() {
+            let caps = || parties.iter().map(|(_, caps, _)| *caps);
+            fill(task, caps());
+            for (of, caps, _) in &parties {
+                let refused = |(at, field)| refused(&at).at(format!("tasks[{i}].{field}"));
+                task_within(of, *caps, task).map_err(refused)?;
+            }
+        }
+        let more = spec.tasks.iter().map(|task| u64::from(task.len())).sum();
+        self.may_wait(user, more)
+    }
+
+    /// Refuses more waiting tasks than a user may have.
+    pub(super) fn may_wait(&self, user: &str, more: u64) -> Result<(), Rejected> {
+        if !self.quotas.in_force() {
+            return Ok(());
+        }
+        for (of, caps, members) in self.quotas.parties(user) {
+            let queued = |user: &&str| self.quotas.books.get(*user).map_or(0, |book| book.queued);
+            let has: u64 = members.iter().map(queued).sum();
+            if let Some(most) = caps.queued.filter(|most| has + more > *most) {
+                return Err(refused(&AtLimit { of, what: Limited::Queued, most, has, asks: more }));
+            }
+        }
+        Ok(())
+    }
+
+    /// Refuses a claim more time than its user may have.
+    pub(super) fn may_extend(&self, job: &Job, until: Time, now: Time) -> Result<(), Rejected> {
+        let id = NodeId { job: job.id, node: 0 };
+        let (Some((node, spec)), true) = (job.node(0), self.quotas.in_force()) else { return Ok(()) };
+        let live = node.live.iter().find_map(|(&i, live)| Some((id.task(i), live.attempt()?)));
+        let Some((task, attempt)) = live else { return Ok(()) };
+        let length = until.since(attempt.placed);
+        let caps = self.quotas.caps_of(&job.user);
+        if let Some(most) = caps.timeout.filter(|most| length > *most) {
+            let of = Party::User(job.user.clone());
+            let at = AtLimit { of, what: Limited::Timeout, most: most.0, has: 0, asks: length.0 };
+            return Err(refused(&at));
+        }
+        let book = self.quotas.books.get(&job.user).and_then(|book| book.live.get(&task));
+        let before = book.copied().unwrap_or_default();
+        let time = gpu_time(wanted(spec).gpus, length) - before.time;
+        let asks = Taken { running: 0, gpus: 0, time };
+        // It has its GPUs already, so only the time is asked for.
+        for (of, caps, members) in self.quotas.parties(&job.user) {
+            let Some(cap) = caps.gpu_time else { continue };
+            let used = members
+                .iter()
+                .map(|user| self.quotas.used_in(user, cap.window, now).0 + self.quotas.taken_by(user).time);
+            let has = used.fold(Span::ZERO, |sum, used| sum + used);
+            if has + asks.time > cap.most {
+                let what = Limited::GpuTime { window: cap.window, until: None };
+                return Err(refused(&AtLimit { of, what, most: cap.most.0, has: has.0, asks: time.0 }));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Sets what a task does not say to the most that is allowed.
+fn fill(task: &mut TaskSpec, caps: impl Iterator<Item = Caps> + Clone) {
+    let gpus = u64::from(task.needs.gpus);
+    let share = |caps: Caps| Some(Span(caps.gpu_time?.most.0.checked_div(gpus)?));
+    let longest = caps.clone().flat_map(|caps| caps.timeout.into_iter().chain(share(caps))).min();
+    let length = match &mut task.claim {
+        Some(claim) => &mut claim.lasts,
+        None => &mut task.timeout,
+    };
+    *length = length.or(longest);
+    task.log_size = task.log_size.into_iter().chain(caps.filter_map(|caps| caps.log_size)).min();
+}
+
+/// Whether a task could ever start within these limits.
+fn task_within(of: &Party, caps: Caps, task: &TaskSpec) -> Result<(), (AtLimit, &'static str)> {
+    let over = |what, most: u64, asks: u64| AtLimit { of: of.clone(), what, most, has: 0, asks };
+    let gpus = u32::from(task.needs.gpus);
+    if let Some(most) = caps.gpus.filter(|most| gpus > *most) {
+        return Err((over(Limited::Gpus, most.into(), gpus.into()), "gpus"));
+    }
+    if caps.running == Some(0) {
+        return Err((over(Limited::Running, 0, 1), "command"));
+    }
+    let asks = task.claim.map_or(task.timeout, |claim| claim.lasts).unwrap_or_default();
+    if let Some(most) = caps.timeout.filter(|most| asks > *most) {
+        return Err((over(Limited::Timeout, most.0, asks.0), "timeout"));
+    }
+    if let Some(cap) = caps.gpu_time.filter(|cap| gpu_time(gpus, asks) > cap.most) {
+        let what = Limited::GpuTime { window: cap.window, until: None };
+        return Err((over(what, cap.most.0, gpu_time(gpus, asks).0), "timeout"));
+    }
+    Ok(())
+}
+
+fn refused(at: &AtLimit) -> Rejected {
+    let help = match at.what {
+        Limited::Gpus => "ask for fewer; `warpyard limits` shows what you may have",
+        Limited::Running => "you may run nothing here; ask an admin",
+        Limited::Queued => "wait for some of them (`warpyard wait`), or submit an array with fewer tasks",
+        Limited::Timeout => "ask for less time (--timeout), and save now and then so as to go on later",
+        Limited::GpuTime { .. } => "ask for less time or fewer GPUs; `warpyard limits` shows what is left",
+        Limited::Priority => "ask for a lower one, or someone who may give it to raise it",
+    };
+    Rejected::new(Code::OverLimit, at.to_string()).help(help)
+}

@@ -1,0 +1,276 @@
+//! How much people may have: at once, in a while, and for how long. Here are the limits themselves, which of them hold
+//! for whom, and how one that is reached is told. What people have is counted in [`crate::cluster`].
+//!
+//! A user's own limits go before those of their groups (the most generous of several), and those before everyone's.
+//! What a group may have together holds for all its members at the same time.
+
+use crate::time::{Span, Time};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// All limits in force.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Limits {
+    /// For each user.
+    #[serde(default)]
+    pub everyone: Caps,
+    /// For some users instead.
+    #[serde(default)]
+    pub users: BTreeMap<String, Caps>,
+    /// For members of groups.
+    #[serde(default)]
+    pub groups: BTreeMap<String, GroupCaps>,
+}
+
+/// What holds for a group.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct GroupCaps {
+    /// For each of its members.
+    #[serde(default)]
+    pub each: Caps,
+    /// For all of them together.
+    #[serde(default)]
+    pub together: Caps,
+}
+
+/// The limits of someone; what is absent has none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Caps {
+    /// GPUs at once; a share of one counts as one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gpus: Option<u32>,
+    /// Tasks on workers at once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub running: Option<u32>,
+    /// Tasks that wait.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub queued: Option<u64>,
+    /// How long a task may run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timeout: Option<Span>,
+    /// How much GPU time there is in a while.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gpu_time: Option<GpuTime>,
+    /// Bytes of output kept of each task.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub log_size: Option<u64>,
+    /// The highest priority.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub priority: Option<i64>,
+}
+
+/// So much GPU time in every window of this length. Tasks count with all they promised while they run, and with what
+/// they used from when they ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct GpuTime {
+    /// GPUs times running time.
+    pub most: Span,
+    /// The length of the window.
+    pub window: Span,
+}
+
+impl Limits {
+    /// Whether nobody is limited.
+    pub fn is_empty(&self) -> bool {
+        *self == Limits::default()
+    }
+
+    /// What holds for a user who is in these groups.
+    pub fn caps_of(&self, user: &str, groups: &[String]) -> Caps {
+        let own = self.users.get(user).copied().unwrap_or_default();
+        let by_group = groups.iter().filter_map(|name| Some(self.groups.get(name)?.each));
+        own.or(by_group.fold(Caps::default(), Caps::larger)).or(self.everyone)
+    }
+
+    /// All windows there are.
+    pub(crate) fn windows(&self) -> impl Iterator<Item = Span> + '_ {
+        let groups = self.groups.values().flat_map(|group| [group.each, group.together]);
+        let all = std::iter::once(self.everyone).chain(self.users.values().copied()).chain(groups);
+        all.filter_map(|caps| Some(caps.gpu_time?.window))
+    }
+}
+
+impl Caps {
+    fn or(self, other: Caps) -> Caps {
+        Caps {
+            gpus: self.gpus.or(other.gpus),
+            running: self.running.or(other.running),
+            queued: self.queued.or(other.queued),
+            timeout: self.timeout.or(other.timeout),
+            gpu_time: self.gpu_time.or(other.gpu_time),
+            log_size: self.log_size.or(other.log_size),
+            priority: self.priority.or(other.priority),
+        }
+    }
+
+    /// None is smaller than any.
+    fn larger(self, other: Caps) -> Caps {
+        Caps {
+            gpus: self.gpus.max(other.gpus),
+            running: self.running.max(other.running),
+            queued: self.queued.max(other.queued),
+            timeout: self.timeout.max(other.timeout),
+            gpu_time: self.gpu_time.max(other.gpu_time),
+            log_size: self.log_size.max(other.log_size),
+            priority: self.priority.max(other.priority),
+        }
+    }
+}
+
+/// A limit that is reached: what is asked would be too much.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AtLimit {
+    /// Whose it is.
+    pub of: Party,
+    /// Which.
+    pub what: Limited,
+    /// How much there may be.
+    pub most: u64,
+    /// How much there is.
+    pub has: u64,
+    /// How much is asked for.
+    pub asks: u64,
+}
+
+/// Whose limit it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Party {
+    /// A user's.
+    User(String),
+    /// That of all members of a group together.
+    Group(String),
+}
+
+/// What is limited. Numbers are counts, and microseconds of time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Limited {
+    /// GPUs at once.
+    Gpus,
+    /// Tasks on workers.
+    Running,
+    /// Tasks that wait.
+    Queued,
+    /// The length of a task.
+    Timeout,
+    /// GPU time in a while.
+    GpuTime {
+        /// How long that is.
+        window: Span,
+        /// When some of what was used no longer counts.
+        until: Option<Time>,
+    },
+    /// How urgent a job is.
+    Priority,
+}
+
+impl Limited {
+    /// The limit's name in a configuration.
+    pub fn word(self) -> &'static str {
+        match self {
+            Limited::Gpus => "gpus",
+            Limited::Running => "running",
+            Limited::Queued => "queued",
+            Limited::Timeout => "timeout",
+            Limited::GpuTime { .. } => "gpu_hours",
+            Limited::Priority => "priority",
+        }
+    }
+}
+
+impl fmt::Display for Party {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Party::User(name) => f.write_str(name),
+            Party::Group(name) => write!(f, "all of group {name} together"),
+        }
+    }
+}
+
+impl fmt::Display for AtLimit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let AtLimit { of, what, most, has, asks } = self;
+        match what {
+            Limited::Gpus => {
+                write!(f, "{of} may have {most} GPUs at once and has {has}; this takes {asks}")
+            }
+            Limited::Running => write!(f, "{of} may have {most} tasks running at once and has {has}"),
+            Limited::Queued => {
+                write!(f, "{of} may have {most} tasks waiting and has {has}; this adds {asks}")
+            }
+            Limited::Timeout => {
+                let (most, asks) = (length(Span(*most)), length(Span(*asks)));
+                write!(f, "{of} may run a task for {most} at the longest; this asks for {asks}")
+            }
+            Limited::GpuTime { window, .. } => {
+                let [most, has, asks] = [most, has, asks].map(|us| hours(Span(*us)));
+                let window = length(*window);
+                write!(
+                    f,
+                    "{of} may have {most} GPU-hours in {window}; {has} are used or promised to what runs, and \
+                     this promises {asks}"
+                )
+            }
+            Limited::Priority => {
+                let (most, asks) = (*most as i64, *asks as i64);
+                write!(f, "{of} may give priorities up to {most}; this asks for {asks}")
+            }
+        }
+    }
+}
+
+fn hours(span: Span) -> String {
+    let text = format!("{:.2}", span.secs() / 3600.0);
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
+/// A length in its largest whole unit.
+fn length(span: Span) -> String {
+    const UNITS: [(u64, &str); 4] = [(86_400, "d"), (3600, "h"), (60, "m"), (1, "s")];
+    let seconds = span.0 / 1_000_000;
+    let whole = UNITS.iter().find(|(unit, _)| seconds >= *unit && seconds.is_multiple_of(*unit));
+    match whole {
+        Some((unit, name)) => format!("{}{name}", seconds / unit),
+        None => format!("{}s", span.secs()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn gpus(n: u32) -> Caps {
+        Caps { gpus: Some(n), ..Caps::default() }
+    }
+
+    #[test]
+    fn ones_own_limit_goes_before_ones_groups_and_those_before_everyones() {
+        let caps = |each| GroupCaps { each, together: Caps::default() };
+        let limits = Limits {
+            everyone: Caps { running: Some(9), ..gpus(1) },
+            users: BTreeMap::from([("ann".into(), gpus(7))]),
+            groups: BTreeMap::from([("a".into(), caps(gpus(2))), ("b".into(), caps(gpus(3)))]),
+        };
+        let of = |user: &str, groups: &[&str]| {
+            limits.caps_of(user, &groups.iter().map(|g| (*g).to_owned()).collect::<Vec<_>>())
+        };
+        assert_eq!(of("ann", &["a"]).gpus, Some(7));
+        assert_eq!(of("bob", &["a", "b", "unknown"]).gpus, Some(3));
+        assert_eq!((of("bob", &["a"]).running, of("eve", &[]).gpus), (Some(9), Some(1)));
+    }
+
+    #[test]
+    fn a_limit_is_told_with_its_numbers() {
+        let of = Party::User("ann".into());
+        let day = Span(86_400_000_000);
+        let what = Limited::GpuTime { window: Span(7 * day.0), until: None };
+        let (most, has, asks) = (day.0, day.0 / 2, 13 * 3_600_000_000);
+        let at = AtLimit { of: of.clone(), what, most, has, asks };
+        assert_eq!(
+            at.to_string(),
+            "ann may have 24 GPU-hours in 7d; 12 are used or promised to what runs, and this promises 13"
+        );
+        let at = AtLimit { of, what: Limited::Timeout, most: day.0, has: 0, asks: 90_000_000 };
+        assert_eq!(at.to_string(), "ann may run a task for 1d at the longest; this asks for 90s");
+    }
+}

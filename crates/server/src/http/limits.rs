@@ -1,0 +1,103 @@
+//! What people may have, and have: told to whom it concerns.
+
+use super::answer::Refusal;
+use super::{App, By, Shared};
+use crate::clock::system_now;
+use crate::follower::Follower;
+use crate::who::Caller;
+use axum::extract::State;
+use axum::{Extension, Json};
+use warpyard_api::problem::{Problem, code};
+use warpyard_api::wire::LimitView;
+use warpyard_core::cluster::Quota;
+use warpyard_core::limits::Party;
+use warpyard_core::{Command, Span};
+use warpyard_worker::people::Person;
+
+/// The caller's limits; for admins those of everyone who has or had anything.
+pub(super) async fn list(State(app): Shared, Extension(who): By) -> Result<Json<Vec<LimitView>>, Refusal> {
+    if let Some(name) = who.name() {
+        app.tell_groups(name).await?;
+    }
+    let look = move |f: &mut Follower| {
+        let cluster = f.cluster();
+        let mut users: Vec<&str> = who.name().into_iter().collect();
+        if who.is_admin() {
+            users.extend(cluster.limited_users().filter(|user| who.name() != Some(user)));
+        }
+        let mut parties: Vec<(Party, Quota)> = Vec::new();
+        for party in users.into_iter().flat_map(|user| cluster.quotas(user, system_now())) {
+            if !parties.iter().any(|(known, _)| *known == party.0) {
+                parties.push(party);
+            }
+        }
+        parties.iter().flat_map(|(of, quota)| rows(of, quota)).collect::<Vec<_>>()
+    };
+    Ok(Json(app.live.read(look).await?))
+}
+
+fn rows(of: &Party, quota: &Quota) -> Vec<LimitView> {
+    let (name, together) = match of {
+        Party::User(name) => (name, false),
+        Party::Group(name) => (name, true),
+    };
+    let caps = quota.caps;
+    let hours = |span: Span| span.secs() / 3600.0;
+    let row = |limit: &str, most: Option<f64>, has: Option<f64>, window: Option<Span>| {
+        let (of, limit, window_s) = (name.clone(), limit.to_owned(), window.map(Span::secs));
+        most.map(|most| LimitView { of, together, limit, most, has, window_s })
+    };
+    let rows = [
+        row("gpus", caps.gpus.map(f64::from), Some(f64::from(quota.gpus)), None),
+        row("running", caps.running.map(f64::from), Some(f64::from(quota.running)), None),
+        row("queued", caps.queued.map(|n| n as f64), Some(quota.queued as f64), None),
+        row("timeout_s", caps.timeout.map(Span::secs), None, None),
+        row(
+            "gpu_hours",
+            caps.gpu_time.map(|cap| hours(cap.most)),
+            quota.gpu_time.map(hours),
+            caps.gpu_time.map(|cap| cap.window),
+        ),
+        row("log_bytes", caps.log_size.map(|n| n as f64), None, None),
+        row("priority", caps.priority.map(|n| n as f64), None, None),
+    ];
+    rows.into_iter().flatten().collect()
+}
+
+impl App {
+    /// Tells the engine in which groups with limits someone is, if that is news.
+    pub(super) async fn tell_groups(&self, user: &str) -> Result<(), Refusal> {
+        let name = user.to_owned();
+        let known = self.live.read(move |f| {
+            let limits = f.cluster().limits().clone();
+            (!limits.groups.is_empty()).then(|| (limits, f.cluster().groups_of(&name).to_vec()))
+        });
+        let Some((limits, before)) = known.await? else { return Ok(()) };
+        let person = Person::named(user).map_err(Refusal::internal)?;
+        let is_in = |group: &&String| person.as_ref().is_some_and(|person| person.is_in(group));
+        let groups: Vec<String> = limits.groups.keys().filter(is_in).cloned().collect();
+        if groups != before {
+            self.live.command(Command::TellGroups { user: user.to_owned(), groups }).await?;
+        }
+        Ok(())
+    }
+
+    /// Refuses a priority that whoever asks may not give; admins may give any.
+    pub(super) async fn may_give(&self, who: &Caller, priority: i64) -> Result<(), Refusal> {
+        let Some(name) = who.name().filter(|_| !who.is_admin()) else { return Ok(()) };
+        self.tell_groups(name).await?;
+        let user = name.to_owned();
+        let caps = move |f: &mut Follower| {
+            let cluster = f.cluster();
+            cluster.limits().caps_of(&user, cluster.groups_of(&user)).priority
+        };
+        match self.live.read(caps).await? {
+            Some(most) if priority > most => {
+                let said = format!("{name} may give priorities up to {most}; this asks for {priority}");
+                let help = "ask for a lower one, or someone who may give it to raise it";
+                Err(Problem::new(code::OVER_LIMIT, "priority", said).with_help(help).into())
+            }
+            _ => Ok(()),
+        }
+    }
+}
