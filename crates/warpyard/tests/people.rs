@@ -311,7 +311,7 @@ fn nobody_has_more_than_they_may_and_they_are_told() {
     eve.ask(&["wait", &urgent]).fine();
     let kept = eve.ask(&["logs", &urgent]).fine().len();
     assert!(kept < 8 << 10, "{kept} bytes were kept");
-    assert!(refused(&eve, &["--gpus", "3"]).contains("may have 2 GPUs"));
+    assert!(refused(&eve, &["--priority", "101"]).contains("up to 100"));
 }
 
 #[test]
