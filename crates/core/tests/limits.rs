@@ -10,6 +10,7 @@ use warpyard_core::command::{Code, Rejected, Standing};
 use warpyard_core::event::{End, How, Usage};
 use warpyard_core::explain::{Reason, without_policy};
 use warpyard_core::limits::{Caps, GpuTime, GroupCaps, Limited, Limits};
+use warpyard_core::small::SmallMap;
 use warpyard_core::spec::{Array, Claim, JobSpec, TaskSpec};
 use warpyard_core::{Cluster, Command, JobId, Span, TaskId, TaskState, Time, WorkerId};
 use yard::{Nowhere, Yard, one_gpu, task, worker};
@@ -49,7 +50,7 @@ impl Yard {
     fn over_after(&mut self, at: f64, job: JobId, ran: Span) {
         let usage = Usage { ran, ..Usage::default() };
         let standing = Standing::Over(End { how: How::Exited(0), usage });
-        let attempts = BTreeMap::from([(task(job).attempt(1), standing)]);
+        let attempts = SmallMap::from([(task(job).attempt(1), standing)]);
         self.ask(at, vec![Command::Report { worker: WorkerId(0), attempts, devices: BTreeMap::new() }]);
     }
 
