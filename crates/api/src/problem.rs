@@ -141,6 +141,8 @@ codes! {
     TOO_LITTLE_MEMORY "too-little-memory" Error "No worker has as much memory as the task asks for."
     TIMEOUT_TOO_LONG "timeout-too-long" Error "The policy refuses a timeout this long."
     OVER_LIMIT "over-limit" Error "It would be more than its user may have."
+    NO_SNAPSHOT "no-snapshot" Error "There is no such snapshot, or not all of it has arrived."
+    BAD_SNAPSHOT "bad-snapshot" Error "The snapshot cannot be kept."
     UNKNOWN_JOB "unknown-job" Error "No job has this id."
     UNKNOWN_WORKER "unknown-worker" Error "No worker has this name."
     UNKNOWN_POLICY "unknown-policy" Error "No policy has this name."

@@ -124,6 +124,7 @@ fn every_call_has_its_address_and_the_token() {
         user: Some("ann".into()),
         workdir: None,
         env: [].into(),
+        snapshot: None,
         idempotency_key: Some("k1".into()),
     };
     assert_eq!(client.submit(&submit).unwrap().job, "412");

@@ -437,7 +437,7 @@ prop_compose! {
             tasks[i].after = (0..i).map(|before| TaskAfter { task: format!("task {before}"), on }).collect();
         }
         let after = after.into_iter().map(|job| JobAfter { job: job.to_string(), on: On::Any }).collect();
-        JobDoc { name, priority, user: None, project, weight, deadline: deadline.map(Micros), after, tasks }
+        JobDoc { name, priority, user: None, project, weight, deadline: deadline.map(Micros), snapshot: priority > 0, after, tasks }
     }
 }
 

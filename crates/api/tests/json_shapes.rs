@@ -44,6 +44,7 @@ fn job() -> JobView {
         position: None,
         expected_start: None,
         why: None,
+        snapshot: None,
         tasks: vec![
             TaskView {
                 name: "prep".into(),

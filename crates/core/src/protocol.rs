@@ -5,7 +5,7 @@ use crate::cluster::{Cluster, Desired, Want};
 use crate::event::{Env, WorkerInfo};
 use crate::ids::{AttemptId, JobId, WorkerId};
 use crate::pool::DeviceState;
-use crate::spec::{Claim, Held, Origin, TaskSpec};
+use crate::spec::{Claim, Held, Origin, Snapshot, TaskSpec};
 use crate::time::Span;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -99,6 +99,9 @@ pub struct Work {
     /// What else it takes over from the process that submitted it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub origin: Option<Origin>,
+    /// The directory it was submitted from, as it was then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub snapshot: Option<Box<Snapshot>>,
     /// Bytes of its output that are kept, where that is less than usual.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub log_size: Option<u64>,
@@ -148,6 +151,7 @@ impl Cluster {
             claim: spec.claim,
             origin: job.spec.origin.clone(),
             log_size: spec.log_size,
+            snapshot: job.spec.snapshot.clone(),
         })
     }
 }

@@ -35,8 +35,29 @@ pub struct JobSpec {
     /// What its submission is known by, where one that is sent again must not make another job.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<Box<SubmitKey>>,
+    /// The directory it was submitted from, as it was then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub snapshot: Option<Box<Snapshot>>,
     /// The nodes of its graph.
     pub tasks: Vec<TaskSpec>,
+}
+
+/// A directory kept as it was at submission.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Snapshot {
+    /// What it is kept under.
+    pub id: String,
+    /// Under whose name it is kept: that of whoever sent it.
+    #[serde(default)]
+    pub of: String,
+    /// Where the directory was.
+    pub from: String,
+    /// How many files it has.
+    #[serde(default)]
+    pub files: u64,
+    /// Their bytes together.
+    #[serde(default)]
+    pub bytes: u64,
 }
 
 /// What a submission is known by. Part of the job, so that it is known for as long as the job is, also after a restart.

@@ -49,6 +49,8 @@ pub struct Config {
     pub log_cap: Option<ByteSize>,
     /// How long output is kept; 30 days unless set.
     pub log_age: Option<Micros>,
+    /// The most bytes a snapshot of a working directory may hold; 1 GiB unless set.
+    pub snapshot_limit: Option<ByteSize>,
     /// How long events are kept for replay; 30 days unless set.
     pub keep_events: Option<Micros>,
     /// A GPU with more utilisation than this, and none of ours on it, counts as someone else's; 10 unless set.

@@ -110,6 +110,7 @@ pub fn show(show: Show, ready: impl FnOnce(&Ready)) -> Result<(), UpError> {
         watched: None,
         meters: Default::default(),
         started: system_now(),
+        snapshot_limit: crate::up::SNAPSHOT_LIMIT,
         heard: Default::default(),
         simulation: Some(simulation),
         sharing: None,

@@ -59,6 +59,7 @@ fn server_in(data: tempfile::TempDir) -> Server {
         watched: None,
         meters: Meters::default(),
         started: system_now(),
+        snapshot_limit: crate::up::SNAPSHOT_LIMIT,
         heard: Default::default(),
         simulation: None,
         sharing: None,

@@ -13,22 +13,29 @@ use crate::samples;
 use crate::serve::serve;
 use crate::store::{History, Log, LogError};
 use crate::who::{Caller, Sharing};
+use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::TcpListener;
+use tokio::runtime::Handle;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use warpyard_api::client::SYSTEM_SOCKET;
+use warpyard_core::cluster::Job;
 use warpyard_core::engine::Engine;
 use warpyard_core::event::WorkerInfo;
 use warpyard_core::protocol::Report;
 use warpyard_core::{Cluster, Command, PolicyChoice, PolicyDef, Rejected, Span, WorkerId};
 use warpyard_policies::{POLICIES, default_policy};
-use warpyard_worker::agent::{Agent, AgentError, AgentHandle, DeviceRules, Link, Settings, prune_logs};
+use warpyard_snapshot::Store;
+use warpyard_worker::agent::{
+    Agent, AgentError, AgentHandle, DeviceRules, Link, Settings, prune_logs, prune_work, snapshots_dir,
+    work_dir,
+};
 use warpyard_worker::people::is_root;
 use warpyard_worker::probe::{self, Choice, Places, ProbeError, Thresholds};
 
@@ -37,6 +44,12 @@ const LOOK_AROUND_EVERY: Duration = Duration::from_secs(1);
 
 /// The group whose members may do everything, unless another is named.
 const ADMINS: &str = "warpyard-admins";
+
+/// The most bytes a snapshot may hold, unless something else is said.
+pub(crate) const SNAPSHOT_LIMIT: u64 = 1 << 30;
+
+/// How long a snapshot may be there before a job has it.
+const SNAPSHOT_YOUNG: Duration = Duration::from_secs(3600);
 
 /// How often old output is removed.
 const TIDY_EVERY: Duration = Duration::from_secs(3600);
@@ -188,6 +201,7 @@ pub fn run(options: Options, ready: impl FnOnce(&Ready)) -> Result<(), UpError> 
         meters: Meters::default(),
         started: system_now(),
         heard: Default::default(),
+        snapshot_limit: options.config.snapshot_limit.map_or(SNAPSHOT_LIMIT, |limit| limit.0),
         simulation: None,
         sharing,
         stop,
@@ -212,7 +226,7 @@ pub fn run(options: Options, ready: impl FnOnce(&Ready)) -> Result<(), UpError> 
         });
         Ok::<_, UpError>(())
     })?;
-    tidy_logs(data.path(), &options.config);
+    tidy(data.path(), &options, &live, runtime.handle().clone());
     let door = door.map(|door| door.serve(app.clone(), &runtime));
     runtime.spawn(samples::take(live.clone(), app.watched.clone(), samples::EVERY));
     let serving = runtime.spawn(serve(listener, app));
@@ -396,19 +410,35 @@ async fn caught(signal: &mut Option<tokio::signal::unix::Signal>) {
     }
 }
 
-/// Removes old output, beside everything else, now and once an hour.
-fn tidy_logs(data: &Path, config: &Config) {
-    let age = Duration::from_micros(config.log_age.map_or(30 * 24 * 3600 * 1_000_000, |a| a.0));
-    let data = data.to_owned();
+/// Removes old output, and snapshots no job needs, beside everything else, now and once an hour.
+fn tidy(data: &Path, options: &Options, live: &Live, runtime: Handle) {
+    let age = Duration::from_micros(options.config.log_age.map_or(30 * 24 * 3600 * 1_000_000, |a| a.0));
+    let work = work_dir(data, options.shared || options.config.shared);
+    let (data, live) = (data.to_owned(), live.clone());
     let tidy = move || {
         loop {
             if let Err(e) = prune_logs(&data, age) {
                 eprintln!("warpyard: old output cannot be removed: {e}");
             }
+            let Ok(needed) = runtime.block_on(live.read(move |f| with_snapshots(f, age))) else { return };
+            let ids = needed.values().cloned().collect();
+            let pruned = Store::prune(&snapshots_dir(&data), &ids, SNAPSHOT_YOUNG)
+                .and_then(|_| prune_work(&work, |job| needed.contains_key(&job)));
+            if let Err(e) = pruned {
+                eprintln!("warpyard: old snapshots cannot be removed: {e}");
+            }
             std::thread::sleep(TIDY_EVERY);
         }
     };
     std::thread::Builder::new().name("tidy".into()).spawn(tidy).expect("a thread can be started");
+}
+
+/// Jobs that may still run in their snapshot, and which that is.
+fn with_snapshots(f: &mut Follower, age: Duration) -> BTreeMap<u64, String> {
+    let age = Span(u64::try_from(age.as_micros()).unwrap_or(u64::MAX));
+    let open = |job: &&Job| job.finished.is_none_or(|at| at + age > system_now());
+    let jobs = f.cluster().jobs().iter().filter(open);
+    jobs.filter_map(|job| Some((job.id.0, job.spec.snapshot.as_ref()?.id.clone()))).collect()
 }
 
 fn host_name() -> String {

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use warpyard_api::quantity::{ArraySpec, MilliCpus};
 use warpyard_api::wire::{
     AttemptView, Counts, GpuTask, GpuView, HistoryRow, JobView, Outcome, OutcomeCounts, ParamView,
-    PolicyView, State, TaskView, Timestamp, WorkerState, WorkerView,
+    PolicyView, SnapshotView, State, TaskView, Timestamp, WorkerState, WorkerView,
 };
 use warpyard_core::cluster::{Job, Node, Phase};
 use warpyard_core::command::Target;
@@ -194,6 +194,12 @@ fn folded(cluster: &Cluster, job: &Job, target: Target) -> JobView {
         outcomes,
         position: None,
         expected_start: None,
+        snapshot: job.spec.snapshot.as_ref().map(|kept| SnapshotView {
+            snapshot: kept.id.clone(),
+            from: kept.from.clone(),
+            files: kept.files,
+            bytes: kept.bytes,
+        }),
         why: if many && state == State::Running { Some(progress(counts)) } else { why::of_job(cluster, job) },
         tasks: vec![],
         next: None,
@@ -342,6 +348,7 @@ pub(crate) fn remembered(row: &JobRow, attempts: &[AttemptRow]) -> JobView {
         outcomes: OutcomeCounts::default(),
         position: None,
         expected_start: None,
+        snapshot: None,
         why: None,
         tasks: tasks.collect(),
         next: None,

@@ -3,7 +3,7 @@
 use crate::commands::{
     act, admin, allocate, claim, compare, completions, doctor, down, gpus, history, info, install, learn,
     limits, login, logs, plan, policies, policy, priority, progress, ps, replay, reproduce, resume, retry,
-    run, schema, show, sim, submit, throughputs, trace, up, wait, why, workers,
+    run, schema, show, sim, snapshot, submit, throughputs, trace, up, wait, why, workers,
 };
 use crate::context::Context;
 use crate::exit::Exit;
@@ -60,6 +60,8 @@ pub(crate) enum Command {
     Ps(ps::Ps),
     /// Show a job, its tasks and their attempts
     Show(show::Show),
+    /// Compare the directory a job was submitted from with what it is now
+    Snapshot(snapshot::Snapshot),
     /// Print a task's log
     Logs(logs::Logs),
     /// Say why a job waits and when it will likely start
@@ -160,6 +162,7 @@ impl Command {
             Self::Submit(command) => command.run(context),
             Self::Ps(command) => command.run(context),
             Self::Show(command) => command.run(context),
+            Self::Snapshot(command) => command.run(context),
             Self::Logs(command) => command.run(context),
             Self::Why(command) => command.run(context),
             Self::Wait(command) => command.run(context),

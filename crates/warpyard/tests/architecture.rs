@@ -11,9 +11,10 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("api", &[]),
     ("policies", &["core", "allocate", "dag"]),
     ("sim", &["core", "policies"]),
-    ("worker", &["core"]),
-    ("server", &["core", "policies", "sim", "api", "worker"]),
-    ("warpyard", &["core", "policies", "allocate", "dag", "sim", "api", "worker", "server"]),
+    ("worker", &["core", "snapshot"]),
+    ("snapshot", &[]),
+    ("server", &["core", "policies", "sim", "api", "worker", "snapshot"]),
+    ("warpyard", &["core", "policies", "allocate", "dag", "sim", "api", "worker", "server", "snapshot"]),
 ];
 
 /// Crates that make the pure ones impure.

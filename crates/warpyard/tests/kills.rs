@@ -54,6 +54,7 @@ fn job(server: &Server) -> Submit {
         user: Some("tester".into()),
         workdir: Some(server.dir.path().to_str().expect("text").into()),
         env: [("PATH".to_owned(), path)].into(),
+        snapshot: None,
         idempotency_key: None,
     }
 }

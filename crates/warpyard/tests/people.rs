@@ -315,6 +315,44 @@ fn nobody_has_more_than_they_may_and_they_are_told() {
 }
 
 #[test]
+fn a_job_runs_in_the_directory_as_it_was_when_it_was_submitted() {
+    let Some(machine) = Machine::up("") else { return };
+    let (ann, bob) = (machine.person("ann"), machine.person("bob"));
+    let script = |text: &str| {
+        let path = ann.home.join("run.sh");
+        fs::write(&path, text).expect("it can be written");
+        chown(&path, Some(ann.uid), Some(ann.gid)).expect("it can be given");
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o750)).expect("its rights can be set");
+    };
+    script("echo first; stat -c '%U %a' run.sh .; echo $WARPYARD_SUBMIT_DIR; echo made > made");
+    fs::write(ann.home.join(".gitignore"), "*.pt\n").expect("written");
+    fs::write(ann.home.join("weights.pt"), "large").expect("written");
+    let all = ann.submit(&["--gpus", "2", "--", "sleep", "600"]);
+    let job = ann.submit(&["--gpus", "1", "--snapshot", "--", "sh", "run.sh"]);
+    script("echo second");
+    ann.ask(&["cancel", &all]).fine();
+    ann.ask(&["wait", &job]).fine();
+    let (name, home) = (&ann.name, ann.home.to_str().expect("text"));
+    assert_eq!(ann.ask(&["logs", &job]).fine(), format!("first\n{name} 750\n{name} 700\n{home}\n"));
+    assert!(!ann.home.join("made").exists(), "it ran in a copy");
+
+    let shown = ann.ask(&["show", &job]).fine();
+    assert!(shown.contains("snapshot") && shown.contains("(2 files"), "{shown}");
+    assert_eq!(ann.ask(&["snapshot", "diff", &job]).fine(), "changed  run.sh\n");
+    ann.ask(&["retry", &job]).fine();
+    ann.ask(&["wait", &job]).fine();
+    assert!(ann.ask(&["logs", &job]).fine().contains("first\n"));
+
+    // What is in it is its owner's to know, and nobody keeps what they cannot read.
+    assert_ne!(bob.ask(&["snapshot", "diff", &job]).code, Some(0));
+    let closed = ann.home.join("closed");
+    fs::write(&closed, "root's").expect("written");
+    fs::set_permissions(&closed, fs::Permissions::from_mode(0o600)).expect("its rights can be set");
+    let answer = ann.ask(&["submit", "--snapshot", "--", "cat", "closed"]);
+    assert!(answer.code != Some(0) && answer.err.contains("closed"), "{answer:?}");
+}
+
+#[test]
 fn without_root_a_server_serves_its_own_user_and_says_so() {
     let Some(machine) = Machine::up("") else { return };
     let ann = machine.person("ann");

@@ -73,6 +73,7 @@ fn assigned(script: Option<&str>) -> Assignments {
         restarted: false,
         origin: None,
         log_size: None,
+        snapshot: None,
         claim: None,
     });
     let one = Assignment {

@@ -11,9 +11,10 @@ pub use find::{ADDRESS_FILE, SYSTEM_SOCKET, TOKEN_FILE, Target, data_dir, find};
 use crate::problem::code;
 use crate::quantity::Micros;
 use crate::wire::{
-    Acted, Adopt, ClaimRequest, ClaimView, Extend, GpuView, HistoryFilter, HistoryRow, InfoView, JobFilter,
-    JobView, LimitView, LogFilter, LoginView, Page, PolicySet, PolicyView, Preview, Priority, ProblemBody,
-    Progress, Rebuilt, Retry, Shutdown, State, Submit, Submitted, Throughputs, WhyView, WorkerView,
+    Acted, Adopt, Announced, ClaimRequest, ClaimView, Extend, GpuView, HistoryFilter, HistoryRow, InfoView,
+    JobFilter, JobView, LimitView, LogFilter, LoginView, Page, PolicySet, PolicyView, Preview, Priority,
+    ProblemBody, Progress, Rebuilt, Retry, Shutdown, State, Submit, Submitted, Throughputs, WhyView,
+    WorkerView,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -252,6 +253,24 @@ impl Client {
     /// What would become of a job if it were submitted now.
     pub fn preview(&self, submit: &Submit) -> Result<Preview, ClientError> {
         self.post("/v1/jobs?dry_run=true", submit)
+    }
+
+    /// Says what is in a snapshot; gives what must still be sent.
+    pub fn announce_snapshot(&self, manifest: &impl Serialize) -> Result<Announced, ClientError> {
+        self.post("/v1/snapshots", manifest)
+    }
+
+    /// Sends contents of a snapshot.
+    pub fn send_snapshot(&self, snapshot: &str, mut contents: impl Read) -> Result<Announced, ClientError> {
+        let address = self.address(&format!("/v1/snapshots/{}/contents", escaped(snapshot)), &());
+        let request = self.authorised(self.agent.post(address)).content_type("application/octet-stream");
+        let patient = request.config().timeout_recv_response(None).build();
+        self.read(patient.send(ureq::SendBody::from_reader(&mut contents)))
+    }
+
+    /// What is in the snapshot a job has.
+    pub fn snapshot_of<T: DeserializeOwned>(&self, job: &str) -> Result<T, ClientError> {
+        self.get(&job_path(job, "/snapshot"), &())
     }
 
     /// What the caller may have, and has.

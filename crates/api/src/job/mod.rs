@@ -51,6 +51,10 @@ pub struct JobDoc {
     /// How long after its submission it should have ended.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub deadline: Option<Micros>,
+    /// Whether it runs in a copy of the directory it was submitted from, as that was then.
+    #[serde(skip_serializing_if = "is_default")]
+    #[schemars(default)]
+    pub snapshot: bool,
     /// Jobs that must end before this one starts: their ids, or `{job = "412", on = "ok|fail|any"}`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(default, with = "OneOrMany<JobAfter>")]

@@ -119,6 +119,9 @@ pub struct JobView {
     pub expected_start: Option<StartRange>,
     /// In one line, why it waits or ended as it did.
     pub why: Option<String>,
+    /// The directory it runs in a copy of, if it does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub snapshot: Option<super::SnapshotView>,
     /// Its tasks; an array is one entry unless expanded.
     pub tasks: Vec<TaskView>,
     /// Where the tasks go on, if there are more.

@@ -11,6 +11,7 @@ mod preview;
 mod replay;
 mod request;
 mod simulation;
+mod snapshot;
 mod speeds;
 mod time;
 mod why;
@@ -30,6 +31,7 @@ pub use request::{
     Shutdown, Submit, Submitted,
 };
 pub use simulation::{SimulationSet, SimulationView};
+pub use snapshot::{Announced, SnapshotView};
 pub use speeds::{Progress, Throughput, Throughputs};
 pub use time::Timestamp;
 pub use why::{Ahead, FreeDevice, Needs, Sooner, StartRange, WhyView};

@@ -22,6 +22,9 @@ pub struct Submit {
     /// The environment of tasks, under what each sets itself.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub env: BTreeMap<String, String>,
+    /// The snapshot of `workdir` it runs in a copy of, all of which was sent before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub snapshot: Option<String>,
     /// The same key twice by the same user is the same job, however often it is sent, also after a restart of the server;
     /// for as long as the job is known (the last 10,000 that ended are). At most 255 bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -15,6 +15,7 @@ mod policy;
 mod preview;
 mod replays;
 mod simulation;
+mod snapshots;
 mod spec;
 mod speeds;
 mod table;
@@ -82,6 +83,8 @@ pub(crate) struct App {
     /// When holders of claims were last heard of.
     pub(crate) heard: Mutex<BTreeMap<JobId, Time>>,
     pub(crate) started: Time,
+    /// The most bytes a snapshot may hold.
+    pub(crate) snapshot_limit: u64,
     /// The simulation that is shown, where this is no live server.
     pub(crate) simulation: Option<Simulation>,
     /// How the machine is shared; nothing where the server serves its owner alone.

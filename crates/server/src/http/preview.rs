@@ -1,6 +1,7 @@
 //! Submitting a job, or only saying what would become of it.
 
 use super::answer::Refusal;
+use super::snapshots::whose;
 use super::{App, By, Shared};
 use crate::clock::system_now;
 use crate::convert::{self, Defaults};
@@ -52,9 +53,12 @@ pub(super) async fn submit(
     if let Some(job) = submitted_before(&app, user.clone(), key.clone()).await? {
         return Ok(created(job, vec![]));
     }
+    let (snapshot, from) = (submit.snapshot.take(), submit.workdir.clone());
+    let wanted = submit.doc.get("snapshot").and_then(serde_json::Value::as_bool).unwrap_or(false);
     let env = (!submit.env.is_empty()).then(|| Arc::new(submit.env.clone()));
     let (mut spec, warnings) = read(&app, submit).await?;
     spec.origin = who.origin();
+    app.with_snapshot(&mut spec, &whose(&who), snapshot, wanted, from)?;
     spec.key = key;
     let answer = app.live.command(Command::Submit { user, env, spec }).await?;
     let job = answer.job.ok_or_else(|| Refusal::internal("a submission made no job"))?;

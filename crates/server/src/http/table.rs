@@ -2,11 +2,12 @@
 
 use super::endpoint::{Endpoint, get, post, put};
 use super::{
-    act, claims, doors, gpus, jobs, limits, machine, policy, preview, replays, simulation, spec, speeds,
+    act, claims, doors, gpus, jobs, limits, machine, policy, preview, replays, simulation, snapshots, spec,
+    speeds,
 };
 use axum::Json;
 use warpyard_api::wire::{
-    Acted, Adopt, ClaimRequest, ClaimView, DocumentText, DocumentView, Extend, FreeView, GpuView,
+    Acted, Adopt, Announced, ClaimRequest, ClaimView, DocumentText, DocumentView, Extend, FreeView, GpuView,
     HistoryFilter, HistoryRow, InfoView, JobFilter, JobView, LimitView, LogFilter, LoginView, Notice, Page,
     PolicyPreview, PolicySet, PolicyView, Preview, Priority, Progress, Rebuilt, ReplayAsk, ReplayView, Retry,
     Shutdown, SimulationSet, SimulationView, Submit, Submitted, TaskView, Throughputs, WhyView, WorkerView,
@@ -60,6 +61,21 @@ fn jobs_part() -> Vec<Endpoint> {
         .query::<LogFilter>()
         .gives_text("text/plain", "What it printed.")
         .gives_part(),
+        get("/v1/jobs/{id}/snapshot", "What is in the directory a job runs in a copy of.", snapshots::of_job)
+            .gives::<serde_json::Value>(),
+        post(
+            "/v1/snapshots",
+            "Say what is in a directory that is to be kept; gives what must still be sent.",
+            snapshots::announce,
+        )
+        .takes::<serde_json::Value>()
+        .gives::<Announced>(),
+        post(
+            "/v1/snapshots/{id}/contents",
+            "Send contents of a snapshot: each its hash in 64 digits, its length in 8 bytes, low first, and itself.",
+            snapshots::receive,
+        )
+        .gives::<Announced>(),
         post("/v1/jobs/{id}/cancel", "Cancel jobs or tasks.", act::cancel).gives::<Acted>(),
         post("/v1/jobs/{id}/retry", "Run jobs again, or only what of them did not succeed.", act::retry)
             .takes::<Retry>()

@@ -31,6 +31,7 @@ pub(crate) mod run;
 pub(crate) mod schema;
 pub(crate) mod show;
 pub(crate) mod sim;
+pub(crate) mod snapshot;
 pub(crate) mod submit;
 pub(crate) mod throughputs;
 pub(crate) mod trace;

@@ -26,7 +26,7 @@ impl Run {
     pub(crate) fn run(self, context: &Context) -> anyhow::Result<Exit> {
         let client = context.client()?;
         let interrupts = Interrupts::watch(&client)?;
-        let submission =
+        let mut submission =
             self.request.prepare("run", &Here::really(), |select| find_jobs(&client, select, true))?;
         let job = submission.send(&client)?.job;
         interrupts.name(&job);

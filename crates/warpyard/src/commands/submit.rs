@@ -19,7 +19,7 @@ pub(crate) struct Submit {
 impl Submit {
     pub(crate) fn run(self, context: &Context) -> anyhow::Result<Exit> {
         let client = context.client()?;
-        let submission =
+        let mut submission =
             self.request.prepare("submit", &Here::really(), |select| find_jobs(&client, select, true))?;
         let job = submission.send(&client)?.job;
         // What is odd was told on standard error; the answer has one form.

@@ -4,6 +4,7 @@ use super::history::{outcome, place, size};
 use super::time::span_secs;
 use super::{Align, Cell, Paint, Screen, Table, jobs};
 use std::fmt::Write;
+use warpyard_api::quantity::ByteSize;
 use warpyard_api::text::shown;
 use warpyard_api::wire::{JobView, Outcome, State, TaskView};
 
@@ -42,6 +43,11 @@ fn head(job: &JobView, screen: &Screen) -> String {
         line("project", project);
     }
     line("priority", &job.priority.to_string());
+    if let Some(kept) = &job.snapshot {
+        let id: String = kept.snapshot.chars().take(12).collect();
+        let size = ByteSize(kept.bytes);
+        line("snapshot", &format!("{id} of {} ({} files, {size})", kept.from, kept.files));
+    }
     line("submitted", &screen.clock_and_age(job.submitted_at));
     if let Some(started) = job.started_at {
         line("started", &screen.clock_and_age(started));

@@ -3,6 +3,7 @@
 
 mod environment;
 mod options;
+mod snapshot;
 mod source;
 
 pub(crate) use environment::Here;
@@ -47,6 +48,8 @@ pub(crate) struct Submission {
     pub(crate) name: String,
     /// How many tasks it has, each of an array's counted.
     pub(crate) tasks: u64,
+    /// Whether its working directory is to be kept as it is.
+    snapshot: bool,
 }
 
 impl Request {
@@ -65,19 +68,23 @@ impl Request {
             user: here.user.clone(),
             workdir: Some(self.surroundings.workdir(here)?),
             env: self.surroundings.env(here)?,
+            snapshot: None,
             idempotency_key: self.key,
             doc: serde_json::to_value(&doc)?,
         };
         let count =
             |task: &warpyard_api::job::TaskDoc| task.array.as_ref().map_or(1, |array| u64::from(array.len()));
         let tasks = doc.tasks.iter().map(count).sum();
-        Ok(Submission { submit, origin, name: doc.name, tasks })
+        Ok(Submission { submit, origin, name: doc.name, tasks, snapshot: doc.snapshot })
     }
 }
 
 impl Submission {
     /// Sends the job. What the server refuses is told with the line or option it is about.
-    pub(crate) fn send(&self, client: &Client) -> anyhow::Result<Submitted> {
+    pub(crate) fn send(&mut self, client: &Client) -> anyhow::Result<Submitted> {
+        if let (true, Some(dir)) = (self.snapshot, &self.submit.workdir) {
+            self.submit.snapshot = Some(snapshot::keep(client, dir.as_ref())?);
+        }
         match client.submit(&self.submit) {
             Ok(submitted) => {
                 if !submitted.warnings.is_empty() {

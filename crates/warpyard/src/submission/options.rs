@@ -28,6 +28,9 @@ pub(crate) struct JobOptions {
     /// How long after its submission it should have ended, such as 6h
     #[arg(long, value_name = "TIME")]
     deadline: Option<Micros>,
+    /// Run in a copy of the working directory as it is now; .gitignore and .warpyardignore say what is left out
+    #[arg(long)]
+    snapshot: bool,
     /// Jobs that must end before it starts: 412, 412,413 or 412:fail (ok, fail or any)
     #[arg(long, value_name = "J[,K][:ON]")]
     pub(super) after: Vec<String>,
@@ -42,6 +45,7 @@ impl JobOptions {
             ("project", self.project.as_ref().map(|project| json!(project))),
             ("weight", self.weight.map(|weight| json!(weight))),
             ("deadline", self.deadline.map(|deadline| json!(deadline.to_string()))),
+            ("snapshot", self.snapshot.then_some(json!(true))),
         ];
         given.into_iter().filter_map(|(field, value)| Some((field.to_owned(), value?))).collect()
     }
@@ -59,6 +63,7 @@ impl JobOptions {
         }
         doc.weight = self.weight.or(doc.weight);
         doc.deadline = self.deadline.or(doc.deadline);
+        doc.snapshot |= self.snapshot;
     }
 }
 

@@ -4,11 +4,12 @@ use super::keep;
 use crate::hold;
 use crate::people::{self, Person};
 use crate::probe::{Gpu, VISIBILITY_VARIABLES, Vendor, visible_env};
-use crate::supervise::{Launch, User};
+use crate::supervise::{Launch, Unpack, User};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use warpyard_core::AttemptId;
 use warpyard_core::protocol::Work;
+use warpyard_core::spec::Snapshot;
 
 /// Where programs are looked for when the job says nothing.
 const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
@@ -46,6 +47,9 @@ pub(super) fn launch(
     launch.workdir = work.workdir.as_ref().map_or(home, PathBuf::from);
     launch.stdout = work.stdout.as_ref().map(PathBuf::from);
     launch.stderr = work.stderr.as_ref().map(PathBuf::from);
+    if let Some(snapshot) = &work.snapshot {
+        run_in_copy(&mut launch, place, attempt, snapshot);
+    }
     launch.timeout_ms = work.timeout.map(|t| t.0.div_ceil(1000));
     // Holding devices runs nothing of the user's, and this program may be where the user cannot read.
     launch.user = person.filter(|_| work.claim.is_none()).map(|p| User {
@@ -58,6 +62,27 @@ pub(super) fn launch(
         launch.limits = people::limits_by_number(&origin.limits);
     }
     launch
+}
+
+/// Has a task run in a directory made of the snapshot, one for the whole job. Where it was submitted from stays known to
+/// it, and output that goes to files goes there.
+fn run_in_copy(launch: &mut Launch, place: Place<'_>, attempt: AttemptId, snapshot: &Snapshot) {
+    let from = Path::new(&snapshot.from);
+    launch.env.insert("WARPYARD_SUBMIT_DIR".into(), snapshot.from.clone());
+    let Ok(inside) = launch.workdir.strip_prefix(from).map(Path::to_owned) else { return };
+    let copy = keep::work_dir(place.data, place.person.is_some()).join(attempt.task.job.to_string());
+    for file in [&mut launch.stdout, &mut launch.stderr].into_iter().flatten() {
+        *file = launch.workdir.join(&*file);
+    }
+    launch.workdir = copy.join(inside).components().collect();
+    let here = launch.workdir.display().to_string();
+    launch.env.entry("PWD".into()).and_modify(|dir| *dir = here);
+    launch.unpack = Some(Unpack {
+        store: keep::snapshots_dir(place.data),
+        person: snapshot.of.clone(),
+        snapshot: snapshot.id.clone(),
+        into: copy,
+    });
 }
 
 /// What a login gives, what the job was submitted with, what the task adds, what we say of the attempt, and last the devices, so that

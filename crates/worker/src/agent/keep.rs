@@ -22,6 +22,35 @@ pub fn log_dir(data: &Path, attempt: AttemptId) -> PathBuf {
     data.join("logs").join(attempt.task.job.to_string()).join(attempt.to_string())
 }
 
+/// Where the snapshots of everyone are.
+pub fn snapshots_dir(data: &Path) -> PathBuf {
+    data.join("snapshots")
+}
+
+/// Where jobs with a snapshot run, each in a directory of its number. Where tasks run as their users it is beside the
+/// data, which only root may enter.
+pub fn work_dir(data: &Path, as_their_users: bool) -> PathBuf {
+    if !as_their_users {
+        return data.join("work");
+    }
+    let mut beside = data.as_os_str().to_owned();
+    beside.push("-work");
+    beside.into()
+}
+
+/// Removes what jobs ran in that are no longer needed.
+pub fn prune_work(work: &Path, needed: impl Fn(u64) -> bool) -> io::Result<()> {
+    for path in list(work)? {
+        let number = path.file_stem().and_then(|name| name.to_str()?.parse().ok());
+        match number {
+            Some(job) if !needed(job) && path.is_dir() => fs::remove_dir_all(&path)?,
+            Some(job) if !needed(job) => fs::remove_file(&path)?,
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
 /// Lets go of an attempt whose end the server knows; what it wrote stays.
 pub(super) fn retire(data: &Path, attempt: AttemptId) -> io::Result<()> {
     match fs::remove_dir_all(attempt_dir(data, attempt)) {

@@ -11,5 +11,5 @@ mod records;
 mod run;
 
 pub use devices::{DeviceRules, Watched};
-pub use keep::{log_dir, prune_logs};
+pub use keep::{log_dir, prune_logs, prune_work, snapshots_dir, work_dir};
 pub use run::{Agent, AgentError, AgentHandle, Link, Settings};

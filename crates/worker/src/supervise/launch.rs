@@ -62,12 +62,28 @@ pub struct Launch {
     /// Limits of the task by the kernel's number for each, soft and hard, when not the worker's.
     #[serde(default)]
     pub limits: Vec<(u32, u64, u64)>,
+    /// A directory to make of a snapshot before the task starts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unpack: Option<Unpack>,
     /// The datagram socket to poke when something changed. Nobody need listen.
     #[serde(default)]
     pub poke: Option<PathBuf>,
     /// Ways to freeze the task, the first that works is used; there is always signals at the end.
     #[serde(default = "Freezer::all")]
     pub freezers: Vec<Freezer>,
+}
+
+/// A snapshot to be made a directory, if there is none of that name yet.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Unpack {
+    /// Where the snapshots of everyone are.
+    pub store: PathBuf,
+    /// Whose it is.
+    pub person: String,
+    /// Which.
+    pub snapshot: String,
+    /// The directory to make.
+    pub into: PathBuf,
 }
 
 /// The identity a task runs under.
@@ -104,6 +120,7 @@ impl Launch {
             user: None,
             umask: None,
             limits: Vec::new(),
+            unpack: None,
             poke: None,
             freezers: Freezer::all(),
         }

@@ -33,7 +33,7 @@ mod task;
 
 pub use attempt::{AttemptDir, Found, scan};
 pub use freeze::Freezer;
-pub use launch::{Launch, User};
+pub use launch::{Launch, Unpack, User};
 pub use poke::PokeListener;
 pub use process::Sighting;
 pub use record::{Cause, Exit, Output, Phase, RecordError, Running, Started, State, Status, Usage, Want};

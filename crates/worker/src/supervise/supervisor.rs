@@ -18,10 +18,12 @@ use nix::{
     sys::{prctl, signal::SigSet, signal::Signal, time::TimeSpec},
 };
 
+use warpyard_snapshot::{Hash, Owner, Store};
+
 use super::{
     clock::{self, RunningTime},
     freeze::Ice,
-    launch::Launch,
+    launch::{Launch, Unpack, User},
     output::{Outputs, TaskEnds},
     poke::Poker,
     process::{self, Sighting, each_descendant},
@@ -134,6 +136,9 @@ fn write_line(file: &mut std::fs::File, record: &impl serde::Serialize) -> io::R
 }
 
 fn start(launch: &Launch, record: &mut std::fs::File) -> io::Result<(Started, Outputs)> {
+    if let Some(unpack) = &launch.unpack {
+        put_back(unpack, launch.user.as_ref())?;
+    }
     let (outputs, ends) = Outputs::open(launch)?;
     let pid = task::start(launch, &ends)?;
     let TaskEnds { out, err } = ends;
@@ -142,6 +147,18 @@ fn start(launch: &Launch, record: &mut std::fs::File) -> io::Result<(Started, Ou
     // A full disk must not end a task that runs; without this line it is merely harder to clean up after us.
     let _best_effort = write_line(record, &started);
     Ok((started, outputs))
+}
+
+/// Makes the directory a task runs in of a snapshot, and gives it to whom the task runs as.
+fn put_back(unpack: &Unpack, user: Option<&User>) -> io::Result<()> {
+    let failed = |e: &dyn std::error::Error| {
+        let why = e.source().map(|source| format!(": {source}")).unwrap_or_default();
+        io::Error::other(format!("cannot put back the snapshot: {e}{why}"))
+    };
+    let id = Hash::try_from(unpack.snapshot.clone()).map_err(|e| failed(&e))?;
+    let owner = user.map(|user| Owner { uid: user.uid, gid: user.gid });
+    let store = Store::of(&unpack.store, &unpack.person);
+    warpyard_snapshot::unpack(&store, &id, &unpack.into, owner).map_err(|e| failed(&e))
 }
 
 /// What is wanted, if that can be read. A record that cannot is left for the next poke.

@@ -11,7 +11,8 @@ use crate::text::{closest, name_fault};
 use found::Problems;
 use values::{ARRAY, CPUS, DURATION, SIZE, task_name_fault};
 
-const JOB_FIELDS: [&str; 8] = ["name", "priority", "user", "project", "weight", "deadline", "after", "tasks"];
+const JOB_FIELDS: [&str; 9] =
+    ["name", "priority", "user", "project", "weight", "deadline", "snapshot", "after", "tasks"];
 const TASK_FIELDS: [&str; 28] = [
     "name",
     "command",
@@ -186,6 +187,7 @@ impl<'a> Reader<'a> {
                 "deadline" => {
                     job.deadline = self.more_than_zero(&at, node, DURATION, |length: &Micros| length.0);
                 }
+                "snapshot" => set(&mut job.snapshot, self.truth(&at, node)),
                 "after" => job.after = self.one_or_many(&at, node, Self::job_after),
                 "tasks" => job.tasks = self.tasks(&at, node),
                 key if many && TASK_FIELDS.contains(&key) => {
@@ -282,7 +284,7 @@ impl<'a> Reader<'a> {
             match entry.key.as_str() {
                 "name" => set(&mut task.name, self.task_name(&at, &entry.node)),
                 "after" => task.after = self.one_or_many(&at, &entry.node, Self::task_after),
-                "priority" | "user" | "project" | "weight" | "deadline" => {
+                "priority" | "user" | "project" | "weight" | "deadline" | "snapshot" => {
                     let message = (code::MISPLACED_FIELD, "belongs to the job, not to a task".to_owned());
                     self.wrong(&at, entry.key_start, message, Some("move it above the tasks".to_owned()));
                 }

@@ -1,0 +1,160 @@
+//! Snapshots: a manifest comes first, then whatever contents are not here yet, all as the caller's own.
+
+use super::answer::Refusal;
+use super::{App, By, Shared};
+use crate::follower::Follower;
+use crate::select;
+use crate::who::Caller;
+use axum::body::{Body, BodyDataStream, Bytes};
+use axum::extract::rejection::JsonRejection;
+use axum::extract::{Path, State};
+use axum::{Extension, Json};
+use futures_core::Stream;
+use std::future::poll_fn;
+use std::io::{self, Read};
+use std::pin::Pin;
+use tokio::runtime::Handle;
+use warpyard_api::problem::{Problem, code};
+use warpyard_api::wire::Announced;
+use warpyard_core::spec::{JobSpec, Snapshot};
+use warpyard_snapshot::{Hash, Manifest, Store, StoreError};
+use warpyard_worker::agent::snapshots_dir;
+
+impl App {
+    /// The snapshots of a user.
+    fn snapshots(&self, user: &str) -> Store {
+        Store::of(&snapshots_dir(&self.data), user)
+    }
+
+    /// Ties a job to a snapshot of its user's that is all here.
+    pub(super) fn with_snapshot(
+        &self,
+        spec: &mut JobSpec,
+        whose: &str,
+        snapshot: Option<String>,
+        wanted: bool,
+        from: Option<String>,
+    ) -> Result<(), Refusal> {
+        let Some(id) = snapshot else {
+            return match wanted {
+                true => Err(Problem::new(code::NO_SNAPSHOT, "snapshot", "no snapshot was sent with the job")
+                    .with_help("send it to /v1/snapshots first; `warpyard submit` does")
+                    .into()),
+                false => Ok(()),
+            };
+        };
+        let Some(from) = from else {
+            return Err(Problem::new(code::BAD_SNAPSHOT, "workdir", "a snapshot is one of a workdir").into());
+        };
+        let manifest = self.snapshots(whose).manifest(&hash(&id)?)?;
+        let (files, bytes) = (manifest.files(), manifest.bytes());
+        spec.snapshot = Some(Box::new(Snapshot { id, of: whose.to_owned(), from, files, bytes }));
+        Ok(())
+    }
+}
+
+fn hash(text: &str) -> Result<Hash, Refusal> {
+    let unknown = |_| Problem::new(code::NO_SNAPSHOT, "snapshot", format!("there is no snapshot '{text}'"));
+    Ok(Hash::try_from(text.to_owned()).map_err(unknown)?)
+}
+
+impl From<StoreError> for Refusal {
+    fn from(error: StoreError) -> Refusal {
+        match &error {
+            StoreError::Unknown(_) => Problem::new(code::NO_SNAPSHOT, "snapshot", error.to_string()).into(),
+            StoreError::Arrived(_) => Problem::new(code::BAD_SNAPSHOT, "snapshot", error.to_string()).into(),
+            StoreError::Io { .. } => Refusal::internal(error),
+        }
+    }
+}
+
+/// Under whose name a caller's snapshots are: nobody has those of another.
+pub(super) fn whose(who: &Caller) -> String {
+    who.name().unwrap_or_default().to_owned()
+}
+
+pub(super) async fn announce(
+    State(app): Shared,
+    Extension(who): By,
+    body: Result<Json<serde_json::Value>, JsonRejection>,
+) -> Result<Json<Announced>, Refusal> {
+    let bad = |why: String| Problem::new(code::BAD_SNAPSHOT, "", why);
+    let manifest: Manifest = serde_json::from_value(body?.0).map_err(|e| bad(e.to_string()))?;
+    manifest.check().map_err(|e| bad(e.to_string()))?;
+    let most_bytes = app.snapshot_limit;
+    if manifest.bytes() > most_bytes {
+        let why = format!("{} bytes are more than a snapshot may hold ({most_bytes})", manifest.bytes());
+        return Err(bad(why).with_help("name what is not needed in .warpyardignore").into());
+    }
+    let store = app.snapshots(&whose(&who));
+    let keep = move || store.announce(&manifest).map(|missing| (manifest.id(), missing));
+    let (id, missing) = tokio::task::spawn_blocking(keep).await.map_err(Refusal::internal)??;
+    let missing = missing.iter().map(ToString::to_string).collect();
+    Ok(Json(Announced { snapshot: id.to_string(), missing, most_bytes }))
+}
+
+pub(super) async fn receive(
+    State(app): Shared,
+    Extension(who): By,
+    Path(id): Path<String>,
+    body: Body,
+) -> Result<Json<Announced>, Refusal> {
+    let (store, hash) = (app.snapshots(&whose(&who)), hash(&id)?);
+    let manifest = store.announced(&hash)?;
+    let most_bytes = app.snapshot_limit;
+    let from = Arriving { body: body.into_data_stream(), rest: Bytes::new(), runtime: Handle::current() };
+    let take = move || store.receive(&manifest, from).map(|()| store.missing(&manifest));
+    let missing = tokio::task::spawn_blocking(take).await.map_err(Refusal::internal)??;
+    let missing = missing.iter().map(ToString::to_string).collect();
+    Ok(Json(Announced { snapshot: id, missing, most_bytes }))
+}
+
+/// What is in the snapshot of a job, for its owner.
+pub(super) async fn of_job(
+    State(app): Shared,
+    Extension(who): By,
+    Path(id): Path<String>,
+) -> Result<Json<serde_json::Value>, Refusal> {
+    let selector = select::parse(&id)?;
+    let look = move |f: &mut Follower| {
+        let number = select::job_number(f.cluster(), &selector)?;
+        let job = f.cluster().job(number).ok_or_else(|| select::unknown_job(number.0))?;
+        Ok::<_, Problem>((job.user.clone(), job.spec.snapshot.clone()))
+    };
+    let (user, snapshot) = app.live.read(look).await??;
+    who.must_own(&user, "look at its snapshot")?;
+    let Some(snapshot) = snapshot else {
+        return Err(Problem::new(
+            code::NO_SNAPSHOT,
+            "",
+            format!("job {id} was submitted without a snapshot"),
+        )
+        .with_help("`--snapshot` keeps the directory as it is at submission")
+        .into());
+    };
+    let manifest = app.snapshots(&snapshot.of).manifest(&hash(&snapshot.id)?)?;
+    Ok(Json(serde_json::to_value(manifest).map_err(Refusal::internal)?))
+}
+
+/// A body read as it arrives, on a thread that may wait.
+struct Arriving {
+    body: BodyDataStream,
+    rest: Bytes,
+    runtime: Handle,
+}
+
+impl Read for Arriving {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        while self.rest.is_empty() {
+            let body = &mut self.body;
+            let next = self.runtime.block_on(poll_fn(|cx| Pin::new(&mut *body).poll_next(cx)));
+            match next {
+                None => return Ok(0),
+                Some(more) => self.rest = more.map_err(io::Error::other)?,
+            }
+        }
+        let n = into.len().min(self.rest.len());
+        into[..n].copy_from_slice(&self.rest.split_to(n));
+        Ok(n)
+    }
+}

@@ -1,0 +1,136 @@
+//! Making a snapshot of a directory: what `.gitignore` and `.warpyardignore` leave out is left out, and so is `.git`.
+
+use crate::manifest::{Entry, Hash, Manifest};
+use ignore::WalkBuilder;
+use sha2::{Digest, Sha256};
+use std::fs::{self, File};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+/// Names what is left out, in the form of `.gitignore`.
+pub const IGNORE_FILE: &str = ".warpyardignore";
+
+/// A directory as it is now.
+#[derive(Debug)]
+pub struct Packed {
+    root: PathBuf,
+    /// What is in it.
+    pub manifest: Manifest,
+}
+
+/// Why a directory cannot be kept.
+#[derive(Debug, thiserror::Error)]
+pub enum PackError {
+    /// Something in it cannot be read.
+    #[error("cannot read {}", path.display())]
+    Io {
+        /// What.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// It cannot be gone through.
+    #[error("cannot look through the directory")]
+    Walk(#[source] ignore::Error),
+    /// A name is no text.
+    #[error("the name of {} is not text", .0.display())]
+    NotText(PathBuf),
+    /// It is too large.
+    #[error(
+        "{} holds more than {most} bytes: {} alone has {largest}; name what is not needed in {IGNORE_FILE}",
+        root.display(), path.display()
+    )]
+    TooLarge {
+        /// The directory.
+        root: PathBuf,
+        /// What it may hold.
+        most: u64,
+        /// The largest file met.
+        path: PathBuf,
+        /// Its length.
+        largest: u64,
+    },
+    /// A file changed while it was read.
+    #[error("{} changed while it was read", .0.display())]
+    Changed(PathBuf),
+}
+
+impl Packed {
+    /// Looks through a directory and hashes what is in it; no more than `most` bytes.
+    pub fn of(root: &Path, most: u64) -> Result<Packed, PackError> {
+        let mut manifest = Manifest::default();
+        let (mut total, mut largest) = (0u64, (0, PathBuf::new()));
+        let mut walk = WalkBuilder::new(root);
+        walk.hidden(false).git_global(false).require_git(false).add_custom_ignore_filename(IGNORE_FILE);
+        walk.follow_links(false).sort_by_file_name(Ord::cmp);
+        walk.filter_entry(|entry| entry.file_name() != ".git");
+        for entry in walk.build() {
+            let entry = entry.map_err(PackError::Walk)?;
+            let path = entry.path();
+            let inside = path.strip_prefix(root).unwrap_or(path);
+            if inside.as_os_str().is_empty() {
+                continue;
+            }
+            let failed = |source| PackError::Io { path: path.to_owned(), source };
+            let meta = fs::symlink_metadata(path).map_err(failed)?;
+            let mode = meta.permissions().mode() & 0o777;
+            let kept = if meta.is_dir() {
+                Entry::Dir { mode }
+            } else if meta.is_symlink() {
+                let target = fs::read_link(path).map_err(failed)?;
+                let target = target.into_os_string().into_string();
+                Entry::Link { target: target.map_err(|_| PackError::NotText(path.to_owned()))? }
+            } else if meta.is_file() {
+                total = total.saturating_add(meta.len());
+                largest = largest.max((meta.len(), inside.to_owned()));
+                if total > most {
+                    let (largest, path) = largest;
+                    return Err(PackError::TooLarge { root: root.to_owned(), most, path, largest });
+                }
+                let (size, hash) = hashed(path).map_err(failed)?;
+                Entry::File { mode, size, hash }
+            } else {
+                // Sockets, pipes and devices are not content.
+                continue;
+            };
+            let name = inside.to_str().ok_or_else(|| PackError::NotText(path.to_owned()))?;
+            manifest.entries.insert(name.to_owned(), kept);
+        }
+        Ok(Packed { root: root.to_owned(), manifest })
+    }
+
+    /// Writes contents the way [`crate::Store::receive`] reads them: hash, length, bytes, one after another.
+    pub fn send(&self, wanted: &[Hash], mut to: impl Write) -> Result<(), PackError> {
+        for hash in wanted {
+            let found = self.manifest.entries.iter().find_map(|(name, entry)| match entry {
+                Entry::File { hash: own, size, .. } if own == hash => Some((name, *size)),
+                _ => None,
+            });
+            let Some((name, size)) = found else { continue };
+            let path = self.root.join(name);
+            let failed = |source| PackError::Io { path: path.clone(), source };
+            to.write_all(hash.as_str().as_bytes()).map_err(failed)?;
+            to.write_all(&size.to_le_bytes()).map_err(failed)?;
+            let file = File::open(&path).map_err(failed)?;
+            let sent = io::copy(&mut file.take(size), &mut to).map_err(failed)?;
+            if sent != size {
+                return Err(PackError::Changed(path));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn hashed(path: &Path) -> io::Result<(u64, Hash)> {
+    let (mut file, mut hasher, mut size) = (File::open(path)?, Sha256::new(), 0u64);
+    let mut buffer = vec![0; 1 << 16];
+    loop {
+        let n = file.read(&mut buffer)?;
+        if n == 0 {
+            return Ok((size, Hash::finish(hasher)));
+        }
+        hasher.update(&buffer[..n]);
+        size += n as u64;
+    }
+}

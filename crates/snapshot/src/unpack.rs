@@ -1,0 +1,93 @@
+//! Putting a snapshot back. Until it is whole nobody but whoever unpacks can enter the place, so nobody can slip a link
+//! into it; then it is given to its owner and moved where it belongs.
+
+use crate::manifest::{Entry, Hash, NotAManifest};
+use crate::store::{Store, StoreError};
+use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt, lchown, symlink};
+use std::path::{Path, PathBuf};
+
+/// Whose an unpacked directory is to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Owner {
+    /// User id.
+    pub uid: u32,
+    /// Group id.
+    pub gid: u32,
+}
+
+/// Why a snapshot cannot be put back.
+#[derive(Debug, thiserror::Error)]
+pub enum UnpackError {
+    /// It is not there.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// It is not one that could be used.
+    #[error(transparent)]
+    Manifest(#[from] NotAManifest),
+    /// The disk.
+    #[error("cannot make {}", path.display())]
+    Io {
+        /// What.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+/// Makes a directory that holds a snapshot, if there is none of that name. Several may try at once.
+pub fn unpack(store: &Store, id: &Hash, into: &Path, owner: Option<Owner>) -> Result<(), UnpackError> {
+    let parent = into.parent().unwrap_or(into);
+    let failed = |path: &Path| {
+        let path = path.to_owned();
+        move |source| UnpackError::Io { path, source }
+    };
+    DirBuilder::new().recursive(true).mode(0o711).create(parent).map_err(failed(parent))?;
+    let lock_path = into.with_extension("lock");
+    let lock = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&lock_path);
+    let lock = lock.map_err(failed(&lock_path))?;
+    lock.lock().map_err(failed(&lock_path))?;
+    if into.exists() {
+        return Ok(());
+    }
+    let manifest = store.manifest(id)?;
+    manifest.check()?;
+    let beside = into.with_extension("new");
+    if beside.exists() {
+        // Whoever made it died on the way.
+        fs::remove_dir_all(&beside).map_err(failed(&beside))?;
+    }
+    DirBuilder::new().mode(0o700).create(&beside).map_err(failed(&beside))?;
+    for (name, entry) in &manifest.entries {
+        let path = beside.join(name);
+        put(store, entry, &path).map_err(failed(&path))?;
+        if let Some(Owner { uid, gid }) = owner {
+            lchown(&path, Some(uid), Some(gid)).map_err(failed(&path))?;
+        }
+    }
+    // Directories that may not be written are closed once all is in them.
+    for (name, entry) in manifest.entries.iter().rev() {
+        if let Entry::Dir { mode } = entry {
+            let path = beside.join(name);
+            fs::set_permissions(&path, Permissions::from_mode(mode & 0o777)).map_err(failed(&path))?;
+        }
+    }
+    if let Some(Owner { uid, gid }) = owner {
+        lchown(&beside, Some(uid), Some(gid)).map_err(failed(&beside))?;
+    }
+    fs::rename(&beside, into).map_err(failed(into))
+}
+
+fn put(store: &Store, entry: &Entry, path: &Path) -> io::Result<()> {
+    match entry {
+        Entry::Dir { .. } => DirBuilder::new().mode(0o700).create(path),
+        Entry::Link { target } => symlink(target, path),
+        Entry::File { mode, hash, .. } => {
+            let mut from = File::open(store.content_path(hash))?;
+            let mut to = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+            io::copy(&mut from, &mut to)?;
+            to.set_permissions(Permissions::from_mode(mode & 0o777))
+        }
+    }
+}

@@ -1,0 +1,178 @@
+//! A directory kept and put back is the same directory, and nothing else is touched on the way.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::Path;
+use std::time::Duration;
+use tempfile::TempDir;
+use warpyard_snapshot::{Change, Entry, Hash, Manifest, PackError, Packed, Store, changes, unpack};
+
+const MOST: u64 = 1 << 20;
+
+fn write(dir: &Path, name: &str, text: &str) {
+    let path = dir.join(name);
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::write(path, text).unwrap();
+}
+
+fn project() -> TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    write(dir.path(), "train.py", "print('first')\n");
+    write(dir.path(), "lib/model.py", "x = 1\n");
+    write(dir.path(), "lib/copy.py", "x = 1\n");
+    write(dir.path(), ".gitignore", "*.pt\n/data\n");
+    write(dir.path(), ".warpyardignore", "notes\n");
+    write(dir.path(), "weights.pt", "large");
+    write(dir.path(), "data/a.bin", "large");
+    write(dir.path(), "notes/todo", "later");
+    write(dir.path(), ".git/HEAD", "ref: refs/heads/main\n");
+    write(dir.path(), ".hidden", "kept");
+    fs::create_dir(dir.path().join("empty")).unwrap();
+    fs::set_permissions(dir.path().join("train.py"), fs::Permissions::from_mode(0o750)).unwrap();
+    symlink("lib/model.py", dir.path().join("link.py")).unwrap();
+    symlink("/nowhere/at/all", dir.path().join("dangling")).unwrap();
+    dir
+}
+
+fn names(manifest: &Manifest) -> Vec<&str> {
+    manifest.entries.keys().map(String::as_str).collect()
+}
+
+fn keep(store: &Store, packed: &Packed) -> Hash {
+    let missing = store.announce(&packed.manifest).unwrap();
+    let mut sent = Vec::new();
+    packed.send(&missing, &mut sent).unwrap();
+    store.receive(&packed.manifest, &sent[..]).unwrap();
+    packed.manifest.id()
+}
+
+#[test]
+fn what_was_kept_comes_back_as_it_was_whatever_happens_meanwhile() {
+    let (project, data) = (project(), tempfile::tempdir().unwrap());
+    let packed = Packed::of(project.path(), MOST).unwrap();
+    let expected = [
+        ".gitignore",
+        ".hidden",
+        ".warpyardignore",
+        "dangling",
+        "empty",
+        "lib",
+        "lib/copy.py",
+        "lib/model.py",
+        "link.py",
+        "train.py",
+    ];
+    assert_eq!(names(&packed.manifest), expected, "what is ignored is left out, all else is kept");
+    let store = Store::of(data.path(), "ann");
+    let id = keep(&store, &packed);
+    write(project.path(), "train.py", "print('second')\n");
+
+    let into = data.path().join("work/7");
+    unpack(&store, &id, &into, None).unwrap();
+    assert_eq!(fs::read_to_string(into.join("train.py")).unwrap(), "print('first')\n");
+    assert_eq!(fs::read_link(into.join("link.py")).unwrap(), Path::new("lib/model.py"));
+    let again = Packed::of(&into, MOST).unwrap();
+    assert_eq!(again.manifest, packed.manifest, "links and modes too");
+
+    // Unpacking again changes nothing: what the job made there stays.
+    write(&into, "made", "by the job");
+    unpack(&store, &id, &into, None).unwrap();
+    assert_eq!(fs::read_to_string(into.join("made")).unwrap(), "by the job");
+}
+
+#[test]
+fn equal_contents_are_kept_and_sent_once() {
+    let (project, data) = (project(), tempfile::tempdir().unwrap());
+    let store = Store::of(data.path(), "ann");
+    let packed = Packed::of(project.path(), MOST).unwrap();
+    let missing = store.announce(&packed.manifest).unwrap();
+    assert_eq!((missing.len(), packed.manifest.files()), (5, 6));
+    keep(&store, &packed);
+    write(project.path(), "train.py", "print('second')\n");
+    let next = Packed::of(project.path(), MOST).unwrap();
+    assert_eq!(store.announce(&next.manifest).unwrap(), [Hash::of(b"print('second')\n")]);
+    // Others have nothing of it, even if they know every hash.
+    let others = Store::of(data.path(), "bob");
+    assert_eq!(others.announce(&packed.manifest).unwrap().len(), 5);
+    assert!(others.manifest(&packed.manifest.id()).is_err(), "it is not all there");
+}
+
+#[test]
+fn what_nobody_needs_goes_and_what_is_shared_stays() {
+    let (project, data) = (project(), tempfile::tempdir().unwrap());
+    let store = Store::of(data.path(), "ann");
+    let first = keep(&store, &Packed::of(project.path(), MOST).unwrap());
+    write(project.path(), "train.py", "print('second')\n");
+    let second = keep(&store, &Packed::of(project.path(), MOST).unwrap());
+    let needed = BTreeSet::from([second.to_string()]);
+    assert_eq!(Store::prune(data.path(), &needed, Duration::from_secs(3600)).unwrap(), 0, "all is new");
+    assert_eq!(Store::prune(data.path(), &needed, Duration::ZERO).unwrap(), 1);
+    assert!(store.manifest(&first).is_err());
+    let whole = store.manifest(&second).unwrap();
+    assert_eq!(store.missing(&whole), []);
+    assert_eq!(Store::prune(data.path(), &BTreeSet::new(), Duration::ZERO).unwrap(), 1);
+    assert_eq!(store.missing(&whole).len(), 5);
+}
+
+#[test]
+fn what_is_not_what_was_announced_is_refused() {
+    let (project, data) = (project(), tempfile::tempdir().unwrap());
+    let store = Store::of(data.path(), "ann");
+    let packed = Packed::of(project.path(), MOST).unwrap();
+    let missing = store.announce(&packed.manifest).unwrap();
+    let mut sent = Vec::new();
+    packed.send(&missing, &mut sent).unwrap();
+    let last = sent.len() - 1;
+    sent[last] ^= 1;
+    assert!(store.receive(&packed.manifest, &sent[..]).is_err(), "another content");
+    assert!(store.receive(&packed.manifest, &sent[..last]).is_err(), "it broke off");
+    assert!(store.receive(&Manifest::default(), &sent[..]).is_err(), "nobody announced it");
+    assert!(store.manifest(&packed.manifest.id()).is_err());
+}
+
+#[test]
+fn a_manifest_that_would_write_elsewhere_is_not_unpacked() {
+    let data = tempfile::tempdir().unwrap();
+    let store = Store::of(data.path(), "mallory");
+    let mut manifest = Manifest::default();
+    manifest.entries.insert("out".into(), Entry::Link { target: data.path().display().to_string() });
+    let file = Entry::File { mode: 0o644, size: 0, hash: Hash::of(b"") };
+    manifest.entries.insert("out/stolen".into(), file);
+    store.announce(&manifest).unwrap();
+    let mut empty = Hash::of(b"").as_str().as_bytes().to_vec();
+    empty.extend(0u64.to_le_bytes());
+    store.receive(&manifest, &empty[..]).unwrap();
+    assert!(unpack(&store, &manifest.id(), &data.path().join("work/1"), None).is_err());
+    assert!(!data.path().join("stolen").exists());
+}
+
+#[test]
+fn a_directory_that_is_too_large_is_told_with_its_largest_file() {
+    let project = project();
+    write(project.path(), "big.bin", &"x".repeat(4096));
+    match Packed::of(project.path(), 1000) {
+        Err(error @ PackError::TooLarge { .. }) => {
+            assert!(error.to_string().contains("big.bin alone has 4096"), "{error}");
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn differences_are_told_by_path() {
+    let project = project();
+    let before = Packed::of(project.path(), MOST).unwrap().manifest;
+    write(project.path(), "lib/model.py", "x = 2\n");
+    write(project.path(), "lib/new.py", "");
+    fs::remove_file(project.path().join(".hidden")).unwrap();
+    fs::set_permissions(project.path().join("train.py"), fs::Permissions::from_mode(0o640)).unwrap();
+    let now = Packed::of(project.path(), MOST).unwrap().manifest;
+    let expected = [
+        Change::Removed(".hidden".into()),
+        Change::Changed("lib/model.py".into()),
+        Change::Added("lib/new.py".into()),
+        Change::Mode("train.py".into(), 0o750, 0o640),
+    ];
+    assert_eq!(changes(&before, &now), expected);
+}
