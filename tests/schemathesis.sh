@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Throws requests generated from the description of the interface at a server: none may be answered with 5xx, none may end
-# it. usage: tests/schemathesis.sh WARPYARD [EXAMPLES PER OPERATION]
+# it. With 300 it makes more than 10,000 of them in all. usage: tests/schemathesis.sh WARPYARD [EXAMPLES PER OPERATION]
 set -euo pipefail
 warpyard=${1:?usage: tests/schemathesis.sh WARPYARD [EXAMPLES]}
 examples=${2:-300}

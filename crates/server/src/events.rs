@@ -31,7 +31,21 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// The notices of late, and whoever listens for more.
 pub(crate) struct Notices {
     kept: Mutex<Kept>,
-    listeners: broadcast::Sender<Arc<Notice>>,
+    listeners: broadcast::Sender<Told>,
+}
+
+/// A notice as it is sent, written out once for all readers.
+#[derive(Clone)]
+struct Told {
+    seq: u64,
+    text: Bytes,
+}
+
+impl Told {
+    fn of(notice: &Notice) -> Told {
+        let data = serde_json::to_string(notice).expect("a notice is always JSON");
+        Told { seq: notice.seq, text: format!("id: {}\ndata: {data}\n\n", notice.seq).into() }
+    }
 }
 
 struct Kept {
@@ -39,15 +53,15 @@ struct Kept {
     from: u64,
     /// The last event there was.
     last: u64,
-    list: VecDeque<Arc<Notice>>,
+    list: VecDeque<Told>,
 }
 
 /// What a reader finds when it comes.
 struct Welcome {
-    missed: Vec<Arc<Notice>>,
+    missed: Vec<Told>,
     /// Where it stands, if what it missed is no longer known.
     reset: Option<u64>,
-    more: broadcast::Receiver<Arc<Notice>>,
+    more: broadcast::Receiver<Told>,
 }
 
 impl Notices {
@@ -62,7 +76,7 @@ impl Notices {
         if events.is_empty() {
             return;
         }
-        let notice = Arc::new(notice(cluster, events, left));
+        let notice = Told::of(&notice(cluster, events, left));
         let mut kept = self.kept();
         kept.last = notice.seq;
         kept.list.push_back(notice.clone());
@@ -76,7 +90,7 @@ impl Notices {
     /// Has every reader look at everything again, because of something that is no event.
     pub(crate) fn look_again(&self) {
         let notice = Notice { seq: self.kept().last, jobs: vec![], devices: vec![], all: true };
-        let _nobody_listens = self.listeners.send(Arc::new(notice));
+        let _nobody_listens = self.listeners.send(Told::of(&notice));
     }
 
     /// Word of every change from here on, without what it was.
@@ -107,7 +121,7 @@ impl Notices {
 }
 
 /// Tells that something changed.
-pub(crate) struct Changes(broadcast::Receiver<Arc<Notice>>);
+pub(crate) struct Changes(broadcast::Receiver<Told>);
 
 impl Changes {
     /// Waits for the next change. Having missed some is a change too.
@@ -125,33 +139,27 @@ pub(crate) async fn send(
     to: mpsc::Sender<Result<Bytes, Infallible>>,
 ) {
     let Welcome { missed, reset, mut more } = notices.welcome(after);
-    let put =
-        async |text: String| timeout(PATIENCE, to.send(Ok(text.into()))).await.is_ok_and(|sent| sent.is_ok());
+    let put = async |text: Bytes| timeout(PATIENCE, to.send(Ok(text))).await.is_ok_and(|sent| sent.is_ok());
     if let Some(seq) = reset
-        && !put(format!("id: {seq}\nevent: reset\ndata: {{\"seq\":{seq}}}\n\n")).await
+        && !put(format!("id: {seq}\nevent: reset\ndata: {{\"seq\":{seq}}}\n\n").into()).await
     {
         return;
     }
     for notice in missed {
-        if !put(as_event(&notice)).await {
+        if !put(notice.text).await {
             return;
         }
     }
     loop {
         let text = match timeout(SIGN_OF_LIFE, more.recv()).await {
-            Ok(Ok(notice)) => as_event(&notice),
+            Ok(Ok(notice)) => notice.text,
             Ok(Err(RecvError::Lagged(_) | RecvError::Closed)) => return,
-            Err(_) => ": still here\n\n".to_owned(),
+            Err(_) => Bytes::from_static(b": still here\n\n"),
         };
         if !put(text).await {
             return;
         }
     }
-}
-
-fn as_event(notice: &Notice) -> String {
-    let data = serde_json::to_string(notice).expect("a notice is always JSON");
-    format!("id: {}\ndata: {data}\n\n", notice.seq)
 }
 
 fn notice(cluster: &Cluster, events: &[Event], left: &[(WorkerId, u16)]) -> Notice {
