@@ -259,13 +259,22 @@ const stories = {
     await page.goto(`${url}/queue`);
   },
   async "a keyboard is enough"() {
-    await page.goto(`${url}/queue`);
+    const job = await submit({ name: "typed-away", gpus: 6, command: "sleep 60", timeout: "4m" });
+    await page.goto(`${url}/queue?q=typed-away`);
     await page.locator("tbody tr").first().waitFor();
     await page.keyboard.press("Tab");
     assert.equal(await page.evaluate(() => document.activeElement.className), "skip", "the first stop leads to the content");
     await page.keyboard.press("j");
     await page.keyboard.press("x");
     assert.match(await page.textContent("#bulk-count"), /1 job selected/);
+    const focused = (of) => page.evaluate(of);
+    for (let i = 0; i < 40 && (await focused(() => document.activeElement.dataset.act)) !== "cancel"; i += 1) await page.keyboard.press("Shift+Tab");
+    await page.keyboard.press("Enter");
+    await page.locator("dialog[open]").waitFor();
+    assert.equal(await focused(() => document.activeElement.value), "no", "what changes nothing has the focus");
+    await page.keyboard.press("Shift+Tab");
+    await page.keyboard.press("Enter");
+    await until("it to be cancelled", async () => (await api("GET", `/v1/jobs/${job}`)).state === "done");
     await page.keyboard.press("/");
     assert.equal(await page.evaluate(() => document.activeElement.type), "search");
     await page.keyboard.type("nobody-has-this-name");
@@ -282,6 +291,12 @@ const stories = {
       const over = await small.evaluate(() => document.documentElement.scrollWidth - innerWidth);
       assert.ok(over <= 0, `${path} is ${over} px too wide`);
       await picture(`${name}-phone`, small);
+      // A window of 1440 at twice the zoom.
+      await small.setViewportSize({ width: 720, height: 450 });
+      const zoomed = await small.evaluate(() => document.documentElement.scrollWidth - innerWidth);
+      assert.ok(zoomed <= 0, `${path} is ${zoomed} px too wide at twice the zoom`);
+      if (path === "/") await picture("now-zoomed", small);
+      await small.setViewportSize({ width: 390, height: 844 });
     }
     await phone.close();
   },
