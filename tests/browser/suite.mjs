@@ -46,7 +46,7 @@ const api = async (method, path, body) => {
   return answer.json();
 };
 const submit = async (doc, user = "ann") => (await api("POST", "/v1/jobs", { doc, user, workdir: "/", env: { PATH: "/usr/local/bin:/usr/bin:/bin" } })).job;
-const picture = async (name, of = page) => { if (pictures) { mkdirSync(pictures, { recursive: true }); await of.screenshot({ path: join(pictures, `${name}.png`), fullPage: true, animations: "disabled" }); } };
+const picture = async (name, of = page, fullPage = true) => { if (pictures) { mkdirSync(pictures, { recursive: true }); await of.screenshot({ path: join(pictures, `${name}.png`), fullPage, animations: "disabled", style: "#toasts { display: none; }" }); } };
 const until = async (what, seen) => {
   const end = Date.now() + PATIENCE;
   while (Date.now() < end) { if (await seen()) return; await page.waitForTimeout(40); }
@@ -194,7 +194,9 @@ const stories = {
     await page.locator("code", { hasText: "P = 1e9·0 − 1·120 − 1·" }).waitFor();
     await page.locator("form[data-policy=short-first] [data-preview]").click();
     await page.locator("#order tbody tr").first().waitFor();
-    await picture("policies");
+    await page.setViewportSize({ width: 1440, height: 1200 });
+    await picture("policies", page, false);
+    await page.setViewportSize({ width: 1440, height: 900 });
     await page.locator(".toast button", { hasText: "Undo" }).click();
     await page.locator("#h-force", { hasText: "backfill" }).waitFor();
   },
@@ -314,7 +316,7 @@ const stories = {
     await night.close();
   },
   async "a simulation has a clock that is stopped, slowed and sped up"() {
-    const args = ["sim", "--cluster", "6xV100:16GiB,2xA100:40GiB", "--generate", "600", "--gap", "15s", "--serve", "--speed", "60", "--json"];
+    const args = ["sim", "--cluster", "6xV100:16GiB,2xA100:40GiB", "--generate", "600", "--gap", "8s", "--serve", "--speed", "60", "--json"];
     const shown = spawn(warpyard, args, { stdio: ["ignore", "pipe", "inherit"], env: { ...process.env, TMPDIR: data } });
     const own = await browser.newContext({ viewport: { width: 1440, height: 900 } });
     try {

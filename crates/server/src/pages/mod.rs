@@ -117,7 +117,7 @@ impl Chrome {
         let host = match (workers.next(), workers.count()) {
             (None, _) => "no worker".into(),
             (Some(only), 0) => only,
-            (Some(first), others) => format!("{first} and {others} more"),
+            (Some(first), others) => format!("{first} +{others}"),
         };
         let (seq, policy) = (f.cluster().seq(), words::text(&f.cluster().policy().to_string()));
         let Frame { part, csrf, simulation } = frame;
