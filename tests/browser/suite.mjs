@@ -46,7 +46,14 @@ const api = async (method, path, body) => {
   return answer.json();
 };
 const submit = async (doc, user = "ann") => (await api("POST", "/v1/jobs", { doc, user, workdir: "/", env: { PATH: "/usr/local/bin:/usr/bin:/bin" } })).job;
-const picture = async (name, of = page, fullPage = true) => { if (pictures) { mkdirSync(pictures, { recursive: true }); await of.screenshot({ path: join(pictures, `${name}.png`), fullPage, animations: "disabled", style: "#toasts { display: none; }" }); } };
+const picture = async (name, of = page, fullPage = true) => {
+  if (!pictures) return;
+  mkdirSync(pictures, { recursive: true });
+  const toasts = (how) => of.evaluate((now) => { document.getElementById("toasts").style.visibility = now; }, how);
+  await toasts("hidden");
+  await of.screenshot({ path: join(pictures, `${name}.png`), fullPage, animations: "disabled" });
+  await toasts("");
+};
 const until = async (what, seen) => {
   const end = Date.now() + PATIENCE;
   while (Date.now() < end) { if (await seen()) return; await page.waitForTimeout(40); }
