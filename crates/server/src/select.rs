@@ -1,25 +1,38 @@
 //! What a selector finds: jobs and tasks of the cluster.
 
+use crate::who::Caller;
 use warpyard_api::problem::{Problem, code};
-use warpyard_api::selector::{Select, Selector, TaskRef};
+use warpyard_api::selector::{NotASelector, Select, Selector, TaskRef};
 use warpyard_core::cluster::Job;
 use warpyard_core::command::Target;
 use warpyard_core::{Cluster, JobId, NodeId};
 
-/// Reads a selector.
-pub(crate) fn parse(text: &str) -> Result<Selector, Problem> {
-    text.parse().map_err(|e: warpyard_api::selector::NotASelector| {
-        Problem::new(code::BAD_SELECTOR, "", e.to_string())
-    })
+/// A selector, and who uses it: `last` means their own last job. Whoever has no name here means anyone's.
+pub(crate) struct Selection {
+    selector: Selector,
+    by: Option<String>,
+}
+
+impl Selection {
+    /// What it is made of.
+    pub(crate) fn parts(&self) -> &[Select] {
+        self.selector.parts()
+    }
+}
+
+/// Reads what someone selects.
+pub(crate) fn parse(text: &str, who: &Caller) -> Result<Selection, Problem> {
+    let bad = |e: NotASelector| Problem::new(code::BAD_SELECTOR, "", e.to_string());
+    Ok(Selection { selector: text.parse().map_err(bad)?, by: who.name().map(str::to_owned) })
 }
 
 /// Everything a selector finds, in order. `all` and ranges find what there is; a job named by itself must exist.
-pub(crate) fn find(cluster: &Cluster, selector: &Selector) -> Result<Vec<Target>, Problem> {
+pub(crate) fn find(cluster: &Cluster, selection: &Selection) -> Result<Vec<Target>, Problem> {
     let mut found = Vec::new();
-    for part in selector.parts() {
+    for part in selection.parts() {
         match part {
             Select::All => found.extend(cluster.jobs().iter().map(|j| Target::Job(j.id))),
-            Select::Last => found.push(Target::Job(last(cluster)?)),
+            Select::Last => found.push(Target::Job(last(cluster, selection)?)),
             Select::Range { first, last } => {
                 let in_range = cluster.jobs().iter().filter(|j| (*first..=*last).contains(&j.id.0));
                 found.extend(in_range.map(|j| Target::Job(j.id)));
@@ -31,9 +44,10 @@ pub(crate) fn find(cluster: &Cluster, selector: &Selector) -> Result<Vec<Target>
 }
 
 /// The one thing a selector finds.
-pub(crate) fn find_one(cluster: &Cluster, selector: &Selector) -> Result<Target, Problem> {
+pub(crate) fn find_one(cluster: &Cluster, selection: &Selection) -> Result<Target, Problem> {
+    let selector = &selection.selector;
     selector.one().map_err(|e| Problem::new(code::BAD_SELECTOR, "", e.to_string()))?;
-    match find(cluster, selector)?[..] {
+    match find(cluster, selection)?[..] {
         [only] => Ok(only),
         _ => {
             Err(Problem::new(code::BAD_SELECTOR, "", format!("'{selector}' is more than one task; name one")))
@@ -42,17 +56,19 @@ pub(crate) fn find_one(cluster: &Cluster, selector: &Selector) -> Result<Target,
 }
 
 /// The number a selector names first, whether or not memory still holds that job.
-pub(crate) fn job_number(cluster: &Cluster, selector: &Selector) -> Result<JobId, Problem> {
-    match selector.one().map_err(|e| Problem::new(code::BAD_SELECTOR, "", e.to_string()))? {
+pub(crate) fn job_number(cluster: &Cluster, selection: &Selection) -> Result<JobId, Problem> {
+    match selection.selector.one().map_err(|e| Problem::new(code::BAD_SELECTOR, "", e.to_string()))? {
         Select::One(task) => Ok(JobId(task.job)),
-        _ => last(cluster),
+        _ => last(cluster, selection),
     }
 }
 
-fn last(cluster: &Cluster) -> Result<JobId, Problem> {
-    let newest = cluster.jobs().iter().next_back().map(|j| j.id);
+fn last(cluster: &Cluster, selection: &Selection) -> Result<JobId, Problem> {
+    let theirs = |job: &&Job| selection.by.as_ref().is_none_or(|name| job.user == *name);
+    let newest = cluster.jobs().iter().rfind(theirs).map(|job| job.id);
     newest.ok_or_else(|| {
-        Problem::new(code::UNKNOWN_JOB, "", "there is no job yet")
+        let whose = if selection.by.is_some() { "no job of yours" } else { "no job yet" };
+        Problem::new(code::UNKNOWN_JOB, "", format!("there is {whose}"))
             .with_help("submit one with `warpyard submit`")
     })
 }

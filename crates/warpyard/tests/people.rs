@@ -315,6 +315,21 @@ fn nobody_has_more_than_they_may_and_they_are_told() {
 }
 
 #[test]
+fn the_last_job_is_ones_own() {
+    let Some(machine) = Machine::up("") else { return };
+    let (ann, bob) = (machine.person("ann"), machine.person("bob"));
+    let none = bob.ask(&["show", "last"]);
+    assert!(none.code != Some(0) && none.err.contains("no job of yours"), "{none:?}");
+    let anns = ann.submit(&["--", "echo", "of ann"]);
+    let bobs = bob.submit(&["--", "echo", "of bob"]);
+    for (person, job, said) in [(&ann, &anns, "of ann\n"), (&bob, &bobs, "of bob\n")] {
+        person.ask(&["wait", "last"]).fine();
+        assert_eq!(person.json(&["show", "last"])["job"].as_str(), Some(job.as_str()));
+        assert_eq!(person.ask(&["logs", "last"]).fine(), said);
+    }
+}
+
+#[test]
 fn a_job_runs_in_the_directory_as_it_was_when_it_was_submitted() {
     let Some(machine) = Machine::up("") else { return };
     let (ann, bob) = (machine.person("ann"), machine.person("bob"));

@@ -75,7 +75,7 @@ async fn each(
     id: &str,
     command: impl Fn(Target) -> Result<Command, Problem>,
 ) -> Answer {
-    let selector = select::parse(id)?;
+    let selector = select::parse(id, who)?;
     let users = move |f: &mut Follower| {
         let found = select::find(f.cluster(), &selector)?;
         let user = |target: &Target| f.cluster().job(target.job()).map(|job| job.user.clone());

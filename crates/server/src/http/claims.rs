@@ -195,7 +195,7 @@ pub(super) async fn extend(
 
 /// A claim of the caller's.
 async fn find(app: &App, who: &Caller, id: &str) -> Result<JobId, Refusal> {
-    let selector = select::parse(id)?;
+    let selector = select::parse(id, who)?;
     let look = move |f: &mut Follower| {
         let job = select::job_number(f.cluster(), &selector)?;
         match f.cluster().job(job) {

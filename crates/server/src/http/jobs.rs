@@ -46,7 +46,7 @@ pub(super) async fn list(
     filter: Result<Query<JobFilter>, QueryRejection>,
 ) -> Result<Json<Page<JobView>>, Refusal> {
     let Query(filter) = filter?;
-    let selector = filter.select.as_deref().map(select::parse).transpose()?;
+    let selector = filter.select.as_deref().map(|text| select::parse(text, &who)).transpose()?;
     let after = match filter.cursor.as_deref().map(str::parse::<u64>) {
         None => JobId(0),
         Some(Ok(id)) => JobId(id),
@@ -136,7 +136,7 @@ pub(super) async fn tasks(
 ) -> Result<Json<Page<TaskView>>, Refusal> {
     must_see(&app, &who, &id).await?;
     let from: u64 = query?.0.place()?;
-    let selector = select::parse(&id)?;
+    let selector = select::parse(&id, &who)?;
     let look = move |f: &mut crate::follower::Follower| {
         let number = select::job_number(f.cluster(), &selector)?;
         if f.cluster().job(number).is_none()
@@ -165,7 +165,7 @@ pub(super) async fn attempts(
 ) -> Result<Json<Page<HistoryRow>>, Refusal> {
     must_see(&app, &who, &id).await?;
     let skip: u32 = query?.0.place()?;
-    let selector = select::parse(&id)?;
+    let selector = select::parse(&id, &who)?;
     let look = move |f: &mut crate::follower::Follower| {
         let number = select::job_number(f.cluster(), &selector).map_err(Refusal::from)?;
         let history = f.history();
@@ -192,14 +192,14 @@ pub(super) async fn show(
         if what != "done" {
             return Err(Problem::new(code::BAD_REQUEST, "wait", "one can wait for 'done' only").into());
         }
-        wait(&app, &id, query.timeout).await?;
+        wait(&app, &who, &id, query.timeout).await?;
     }
     let from = match query.cursor.as_deref().map(str::parse) {
         None => query.expand.unwrap_or(false).then_some(0),
         Some(Ok(from)) => Some(from),
         Some(Err(_)) => return Err(Problem::new(code::BAD_REQUEST, "cursor", "this is not a cursor").into()),
     };
-    let selector = select::parse(&id)?;
+    let selector = select::parse(&id, &who)?;
     let look = move |f: &mut crate::follower::Follower| {
         let number = select::job_number(f.cluster(), &selector)?;
         if f.cluster().job(number).is_none()
@@ -227,7 +227,7 @@ async fn must_see(app: &App, who: &Caller, id: &str) -> Result<(), Refusal> {
     if !app.private() || who.is_admin() {
         return Ok(());
     }
-    let selector = select::parse(id)?;
+    let selector = select::parse(id, who)?;
     let user = move |f: &mut crate::follower::Follower| {
         let job = select::job_number(f.cluster(), &selector)?;
         Ok::<_, Problem>(views::user_of(f, job))
@@ -236,8 +236,8 @@ async fn must_see(app: &App, who: &Caller, id: &str) -> Result<(), Refusal> {
 }
 
 /// Waits for the end of a job, or of one of its tasks.
-async fn wait(app: &App, id: &str, timeout: Option<Micros>) -> Result<(), Refusal> {
-    let selector = select::parse(id)?;
+async fn wait(app: &App, who: &Caller, id: &str, timeout: Option<Micros>) -> Result<(), Refusal> {
+    let selector = select::parse(id, who)?;
     let target = app.live.read(move |f| {
         let number = select::job_number(f.cluster(), &selector)?;
         match f.cluster().job(number) {
@@ -283,7 +283,7 @@ pub(super) async fn why(
     Path(id): Path<String>,
 ) -> Result<Json<WhyView>, Refusal> {
     must_see(&app, &who, &id).await?;
-    let selector = select::parse(&id)?;
+    let selector = select::parse(&id, &who)?;
     let look = move |f: &mut crate::follower::Follower| {
         let target = select::find_one(f.cluster(), &selector)?;
         let task = first_open(f.cluster(), target).ok_or_else(|| select::unknown_job(target.job().0))?;
@@ -338,7 +338,7 @@ pub(super) async fn logs(
     filter: Result<Query<LogFilter>, QueryRejection>,
 ) -> Result<Response, Refusal> {
     let Query(filter) = filter?;
-    let selector = select::parse(&id)?;
+    let selector = select::parse(&id, &who)?;
     let LogFilter { task, index, attempt, stream, follow } = filter;
     let find = move |f: &mut crate::follower::Follower| {
         let task = which_log(f, &selector, task.as_deref(), index)?;
@@ -364,7 +364,7 @@ pub(super) async fn logs(
 
 fn which_log(
     f: &mut crate::follower::Follower,
-    selector: &warpyard_api::selector::Selector,
+    selector: &select::Selection,
     name: Option<&str>,
     index: Option<u32>,
 ) -> Result<TaskId, Problem> {

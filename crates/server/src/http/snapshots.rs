@@ -115,7 +115,7 @@ pub(super) async fn of_job(
     Extension(who): By,
     Path(id): Path<String>,
 ) -> Result<Json<serde_json::Value>, Refusal> {
-    let selector = select::parse(&id)?;
+    let selector = select::parse(&id, &who)?;
     let look = move |f: &mut Follower| {
         let number = select::job_number(f.cluster(), &selector)?;
         let job = f.cluster().job(number).ok_or_else(|| select::unknown_job(number.0))?;

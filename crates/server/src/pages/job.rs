@@ -145,7 +145,7 @@ pub(super) async fn page(
     Query(asked): Query<Asked>,
 ) -> Result<Response, NoPage> {
     let (starts, data, frame) = (app.outlooks.latest(&app.live), app.data.clone(), Frame::of(&app, &headers));
-    let selector = select::parse(&id)?;
+    let selector = select::parse(&id, &who)?;
     let look = move |f: &mut Follower| {
         let number = select::job_number(f.cluster(), &selector)?;
         let view = whole(f, number)?;
