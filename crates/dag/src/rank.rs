@@ -96,13 +96,38 @@ fn follow_each(row: &mut [f64], left: &[f64], costs: &[f64], elsewhere: f64) {
 /// Tasks by falling rank; ties by topological position. A task never comes before one it waits for.
 pub fn rank_order(instance: &Instance, rank: &[f64]) -> Vec<u32> {
     // The bits of a float that is not negative sort as the float does.
-    let mut keyed: Vec<(u64, u32)> = rank
-        .iter()
-        .enumerate()
-        .map(|(task, rank)| (!(rank + 0.0).to_bits(), instance.topological_position(task)))
-        .collect();
-    keyed.sort_unstable();
-    keyed.into_iter().map(|(_, position)| instance.topological_order()[position as usize]).collect()
+    let key = |task: &u32| (!(rank[*task as usize] + 0.0).to_bits(), *task);
+    let mut keyed: Vec<(u64, u32)> = instance.topological_order().iter().map(key).collect();
+    sort_by_digits(&mut keyed);
+    keyed.into_iter().map(|(_, task)| task).collect()
+}
+
+/// Sorts by the first of each pair, equals staying as they are: digit by digit from the last, which comparing cannot
+/// keep up with. Digits that are all alike cost nothing: whole-number ranks have few others.
+fn sort_by_digits(keyed: &mut Vec<(u64, u32)>) {
+    const BITS: u32 = 11;
+    const VALUES: usize = 1 << BITS;
+    if keyed.len() < 2 * VALUES {
+        keyed.sort_by_key(|pair| pair.0);
+        return;
+    }
+    let digit = |key: u64, at: u32| (key >> (at * BITS)) as usize % VALUES;
+    let differ = keyed.iter().fold(0, |bits, pair| bits | (pair.0 ^ keyed[0].0));
+    let mut sorted = vec![(0, 0); keyed.len()];
+    for at in (0..u64::BITS.div_ceil(BITS)).filter(|at| digit(differ, *at) != 0) {
+        let mut next = [0u32; VALUES];
+        keyed.iter().for_each(|pair| next[digit(pair.0, at)] += 1);
+        let mut before = 0;
+        for next in &mut next {
+            before += std::mem::replace(next, before);
+        }
+        for pair in keyed.iter() {
+            let next = &mut next[digit(pair.0, at)];
+            sorted[*next as usize] = *pair;
+            *next += 1;
+        }
+        std::mem::swap(keyed, &mut sorted);
+    }
 }
 
 /// The least of a slice, several lanes at a time; infinity when empty.
@@ -120,7 +145,7 @@ pub(crate) fn least(values: &[f64]) -> f64 {
 
 /// The sum of a slice, several lanes at a time.
 #[inline]
-fn sum(values: &[f64]) -> f64 {
+pub(crate) fn sum(values: &[f64]) -> f64 {
     let mut lanes = [0.0f64; 8];
     let (chunks, rest) = values.as_chunks::<8>();
     for chunk in chunks {

@@ -109,3 +109,18 @@ fn heft_is_exact_on_more_machines_and_where_they_are_full() {
         assert_eq!(schedule.slots, plain_heft(&instance), "{tasks}x{machines}");
     }
 }
+
+#[test]
+fn many_ranks_are_ordered_as_few_are() {
+    let tasks = 10_000;
+    let instance = Instance::new(1, vec![1.0; tasks], &[], Links::Uniform).unwrap();
+    let mut draw = warpyard_dag::SplitMix64::new(3);
+    let whole: Vec<f64> = (0..tasks).map(|_| draw.below(3_000_000) as f64).collect();
+    let tied: Vec<f64> = (0..tasks).map(|_| draw.below(50) as f64).collect();
+    let broken: Vec<f64> = (0..tasks).map(|_| draw.unit() * 10f64.powi(draw.below(40) as i32 - 20)).collect();
+    for ranks in [whole, tied, broken, vec![0.0; tasks]] {
+        let mut expected: Vec<u32> = (0..tasks as u32).collect();
+        expected.sort_by(|a, b| ranks[*b as usize].total_cmp(&ranks[*a as usize]));
+        assert_eq!(warpyard_dag::rank_order(&instance, &ranks), expected);
+    }
+}

@@ -20,7 +20,7 @@ use crate::schedule::Schedule;
 /// # Ok::<(), warpyard_dag::InstanceError>(())
 /// ```
 pub fn heft(instance: &Instance) -> Schedule {
-    let cheapest = Cheapest::new(instance);
+    let cheapest = Cheapest::for_placing(instance);
     let ranks = upward_ranks_of(instance, cheapest.sums().to_vec());
     let mut inserter = Inserter::new(instance, &cheapest);
     inserter.place_all(&rank_order(instance, &ranks));

@@ -5,8 +5,9 @@
 use std::array::from_fn;
 use std::ops::Range;
 
-use super::Lean;
+use super::{Lean, prefetch};
 use crate::instance::Instance;
+use crate::rank::sum;
 use crate::wide::widened;
 
 /// Machines are dealt out to this many lanes, like cards; each lane names its two cheapest.
@@ -34,6 +35,15 @@ impl Keys {
     }
 }
 
+/// What to find.
+#[derive(Clone, Copy)]
+enum Wanted<'a> {
+    Costs,
+    Leaning(&'a Lean<'a>),
+    /// No machines at all.
+    Sums,
+}
+
 /// Per task the two cheapest machines of each lane, and what all machines not named cost at least.
 ///
 /// A key is a cost whose lowest bits are replaced by the machine's index: it sorts as the cost does, and without
@@ -50,24 +60,29 @@ pub(crate) struct Cheapest {
 impl Cheapest {
     /// The machines where a task costs least.
     pub(crate) fn new(instance: &Instance) -> Self {
-        Self::of(instance, None)
+        Self::of(instance, Wanted::Costs)
     }
 
     /// The machines where a task costs least, leaning included.
     pub(crate) fn leaning(instance: &Instance, lean: &Lean<'_>) -> Self {
-        Self::of(instance, Some(lean))
+        Self::of(instance, Wanted::Leaning(lean))
     }
 
-    fn of(instance: &Instance, lean: Option<&Lean<'_>>) -> Self {
+    /// What placing without a leaning needs: where links differ, no more than the sums.
+    pub(crate) fn for_placing(instance: &Instance) -> Self {
+        Self::of(instance, if instance.has_uniform_links() { Wanted::Costs } else { Wanted::Sums })
+    }
+
+    fn of(instance: &Instance, wanted: Wanted<'_>) -> Self {
         /// From so many costs on a second thread is worth starting.
         const MANY: usize = 1 << 22;
         let tasks = instance.tasks();
         if instance.cost_matrix().len() < MANY {
-            return Self::of_tasks(instance, lean, 0..tasks, tasks);
+            return Self::of_tasks(instance, wanted, 0..tasks, tasks);
         }
         let (mut found, rest) = std::thread::scope(|scope| {
-            let back = scope.spawn(|| Self::of_tasks(instance, lean, tasks / 2..tasks, 0));
-            (Self::of_tasks(instance, lean, 0..tasks / 2, tasks), back.join())
+            let back = scope.spawn(|| Self::of_tasks(instance, wanted, tasks / 2..tasks, 0));
+            (Self::of_tasks(instance, wanted, 0..tasks / 2, tasks), back.join())
         });
         match rest {
             Ok(rest) => found.append(rest),
@@ -77,15 +92,22 @@ impl Cheapest {
     }
 
     /// With room for `room` tasks, or for as many as there are.
-    fn of_tasks(instance: &Instance, lean: Option<&Lean<'_>>, tasks: Range<usize>, room: usize) -> Self {
+    fn of_tasks(instance: &Instance, wanted: Wanted<'_>, tasks: Range<usize>, room: usize) -> Self {
         let p = instance.machines();
+        let room = room.max(tasks.len());
+        if let Wanted::Sums = wanted {
+            let mut found = Self::empty(0, p);
+            found.sums.reserve_exact(room);
+            found.sums.extend(tasks.map(|task| sum(instance.costs(task))));
+            return found;
+        }
         let indices: Vec<u64> = (0..p as u64).collect();
-        let mut found = Self::empty(room.max(tasks.len()), p);
+        let mut found = Self::empty(room, p);
         let mut row = vec![0.0; p];
         for task in tasks {
-            match lean {
-                None => found.add(instance.costs(task), &indices),
-                Some(lean) => {
+            match wanted {
+                Wanted::Costs | Wanted::Sums => found.add(instance.costs(task), &indices),
+                Wanted::Leaning(lean) => {
                     lean.cost_and_bias(instance, task, &mut row);
                     found.add(&row, &indices);
                 }
@@ -129,6 +151,12 @@ impl Cheapest {
     #[inline]
     pub(crate) fn first(&self, task: usize) -> (usize, f64) {
         self.read(self.keys[task].least())
+    }
+
+    /// Asks for the keys of a task, if there are any.
+    #[inline]
+    pub(super) fn prefetch(&self, task: usize) {
+        prefetch(self.keys.get(task..=task).unwrap_or_default());
     }
 
     #[inline]

@@ -134,9 +134,20 @@ impl<'a> Inserter<'a> {
     fn place_each(&mut self, order: &[u32], lean: Option<&Lean<'_>>) {
         /// So many tasks ahead it is looked up when a task is ready, and what placing it will read is asked for.
         const AHEAD: usize = 8;
+        /// Before that, what the looking up will read is asked for: whom a task waits for, then where those are.
+        const BEFORE: [usize; 2] = [AHEAD + 4, AHEAD + 2];
         let mut soon = [Arrival::UNKNOWN; AHEAD];
         for (at, &task) in order.iter().enumerate() {
             let arrival = soon[at % AHEAD];
+            if let Some(&later) = order.get(at + BEFORE[0]) {
+                prefetch(self.instance.predecessors(later as usize));
+                self.cheapest.prefetch(later as usize);
+            }
+            if let Some(&later) = order.get(at + BEFORE[1]) {
+                for &(before, _) in self.instance.predecessors(later as usize) {
+                    prefetch(std::slice::from_ref(&self.slots[before as usize]));
+                }
+            }
             if let Some(&later) = order.get(at + AHEAD) {
                 soon[at % AHEAD] = self.foresee(later as usize);
             }
@@ -209,7 +220,6 @@ impl<'a> Inserter<'a> {
             prefetch(costs);
             return Arrival::UNKNOWN;
         }
-        prefetch(std::slice::from_ref(self.cheapest.keys(task)));
         let arrival = self.arrival(task);
         if let Some(cost) = costs.get(arrival.on) {
             prefetch(std::slice::from_ref(cost));
@@ -256,9 +266,24 @@ impl<'a> Inserter<'a> {
         let Some(pairs) = &self.instance.pairs else { return Ready::Uniform(self.arrival(task)) };
         let p = self.instance.machines();
         self.ready.fill(self.instance.release(task));
+        // Data that has arrived everywhere before another's can be anywhere but where that was made counts only there.
+        let (mut made_on, mut anywhere) = (usize::MAX, f64::NEG_INFINITY);
         for &(before, data) in self.instance.predecessors(task) {
             let slot = &self.slots[before as usize];
-            let row = slot.machine as usize * p..(slot.machine as usize + 1) * p;
+            let soonest = pairs.spread[slot.machine as usize].soonest(slot.finish, data);
+            if soonest > anywhere {
+                (made_on, anywhere) = (slot.machine as usize, soonest);
+            }
+        }
+        for &(before, data) in self.instance.predecessors(task) {
+            let slot = &self.slots[before as usize];
+            let from = slot.machine as usize;
+            if from != made_on && pairs.spread[from].latest(slot.finish, data) <= anywhere {
+                let arrival = slot.finish + self.instance.transfer(data, from, made_on);
+                self.ready[made_on] = self.ready[made_on].max(arrival);
+                continue;
+            }
+            let row = from * p..(from + 1) * p;
             arrive(&mut self.ready, &pairs.latency[row.clone()], &pairs.bandwidth[row], slot.finish, data);
         }
         Ready::PerMachine

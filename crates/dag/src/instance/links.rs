@@ -21,8 +21,44 @@ pub enum Links {
 pub(crate) struct PairTable {
     pub(crate) latency: Vec<f64>,
     pub(crate) bandwidth: Vec<f64>,
+    /// Per sending machine, what its links to others do at best and at worst.
+    pub(crate) spread: Vec<Spread>,
     pub(super) mean_latency: f64,
     pub(super) mean_bandwidth: f64,
+}
+
+/// The extremes of one machine's links to the others.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Spread {
+    latency: (f64, f64),
+    bandwidth: (f64, f64),
+}
+
+impl Spread {
+    pub(super) fn of_each(machines: usize, latency: &[f64], bandwidth: &[f64]) -> Vec<Self> {
+        let rows = latency.chunks_exact(machines).zip(bandwidth.chunks_exact(machines));
+        rows.enumerate().map(|(from, (latency, bandwidth))| Self::of(from, latency, bandwidth)).collect()
+    }
+
+    fn of(from: usize, latency: &[f64], bandwidth: &[f64]) -> Self {
+        let range = |row: &[f64]| {
+            let others = row.iter().enumerate().filter(|(to, _)| *to != from).map(|(_, value)| *value);
+            others.fold((f64::INFINITY, 0.0f64), |(least, most), value| (least.min(value), most.max(value)))
+        };
+        Self { latency: range(latency), bandwidth: range(bandwidth) }
+    }
+
+    /// When data sent at `sent` arrives anywhere else, at the earliest. No rounding makes it later than an arrival.
+    #[inline]
+    pub(crate) fn soonest(&self, sent: f64, data: f64) -> f64 {
+        sent + (self.latency.0 + data / self.bandwidth.1)
+    }
+
+    /// When data sent at `sent` has arrived everywhere. No rounding makes it earlier than an arrival.
+    #[inline]
+    pub(crate) fn latest(&self, sent: f64, data: f64) -> f64 {
+        sent + (self.latency.1 + data / self.bandwidth.0)
+    }
 }
 
 impl PairTable {
@@ -61,6 +97,7 @@ impl PairTable {
         }
         let pairs = (machines * (machines - 1)).max(1) as f64;
         let mean_bandwidth = if machines == 1 { f64::INFINITY } else { sum_bandwidth / pairs };
-        Ok(Some(Self { latency, bandwidth, mean_latency: sum_latency / pairs, mean_bandwidth }))
+        let spread = Spread::of_each(machines, &latency, &bandwidth);
+        Ok(Some(Self { latency, bandwidth, spread, mean_latency: sum_latency / pairs, mean_bandwidth }))
     }
 }

@@ -13,7 +13,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use graph::{Adjacency, topological};
-use links::PairTable;
+use links::{PairTable, Spread};
 
 /// One dependency: `to` starts after `from` has finished and its data has arrived.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -287,10 +287,9 @@ impl Instance {
         Self {
             successors: self.predecessors.clone(),
             predecessors: self.successors.clone(),
-            pairs: self.pairs.as_ref().map(|t| PairTable {
-                latency: transpose(&t.latency),
-                bandwidth: transpose(&t.bandwidth),
-                ..*t
+            pairs: self.pairs.as_ref().map(|t| {
+                let (latency, bandwidth) = (transpose(&t.latency), transpose(&t.bandwidth));
+                PairTable { spread: Spread::of_each(p, &latency, &bandwidth), latency, bandwidth, ..*t }
             }),
             release: Vec::new(),
             order,
