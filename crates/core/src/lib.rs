@@ -15,6 +15,7 @@ pub mod explain;
 pub mod fragment;
 pub mod ids;
 pub mod index;
+mod lengths;
 pub mod limits;
 pub mod ordered;
 pub mod place;

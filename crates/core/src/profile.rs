@@ -43,9 +43,18 @@ pub struct Wish<'a> {
 impl<'a> Profile<'a> {
     /// The present, with nothing kept for anyone. What should have ended already is taken to end in a moment.
     pub fn new(view: View<'a>, now: Time) -> Profile<'a> {
+        Profile::ending(view, now, view.ends().map(|(at, _, p)| (at, p)))
+    }
+
+    /// As [`Profile::new`], with one's own opinion of when what runs will end.
+    pub fn ending(
+        view: View<'a>,
+        now: Time,
+        ends: impl Iterator<Item = (Time, &'a Placement)>,
+    ) -> Profile<'a> {
         let soon = now + Span(1);
-        let ends = view.ends().enumerate();
-        let changes = ends.map(|(i, (at, _, p))| ((at.max(soon), Kind::GivenBack, i), Cow::Borrowed(p)));
+        let changes =
+            ends.enumerate().map(|(i, (at, p))| ((at.max(soon), Kind::GivenBack, i), Cow::Borrowed(p)));
         Profile { now, free: Ledger::over(view.pool()), changes: changes.collect() }
     }
 

@@ -113,6 +113,12 @@ impl Shares {
         self.speeds.get(profile)?.get(&gpus)?.get(&kind.to_ascii_lowercase()).copied()
     }
 
+    /// Steps a second of a profile on every type of which anyone knows.
+    pub fn speeds_of(&self, profile: &str, gpus: u16) -> impl Iterator<Item = f64> + '_ {
+        let by_kind = self.speeds.get(profile).and_then(|by_gpus| by_gpus.get(&gpus));
+        by_kind.into_iter().flatten().map(|(_, known)| known.steps_per_second)
+    }
+
     /// Everything known of speeds: profile, devices, type, speed.
     pub fn speeds(&self) -> impl Iterator<Item = (&str, u16, &str, Known)> + '_ {
         self.speeds.iter().flat_map(|(profile, by_gpus)| {

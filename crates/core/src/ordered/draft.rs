@@ -5,6 +5,7 @@ use super::{Behind, Given};
 use crate::cluster::{Allowance, View};
 use crate::fragment::Workload;
 use crate::ids::{DeviceId, NodeId, TaskId};
+use crate::lengths::Lengths;
 use crate::limits::AtLimit;
 use crate::place::{Fit, Search};
 use crate::plan::{Plan, Start};
@@ -14,7 +15,7 @@ use crate::queue::{Item, Line};
 use crate::reserve::{Reservation, reserve};
 use crate::small::SmallMap;
 use crate::spec::Needs;
-use crate::time::Time;
+use crate::time::{Span, Time};
 use std::collections::BTreeMap;
 
 /// What came of trying to start a task.
@@ -53,11 +54,26 @@ pub(super) struct Draft<'a> {
     profile: Option<(Profile<'a>, u32)>,
     /// For whom the first place is kept, and from when.
     pub(super) kept_first: Option<(TaskId, Time)>,
+    /// How long tasks run on each type, where that decides where they go.
+    lengths: Option<Lengths<'a>>,
+    /// When a place that is waited for on the word of speeds should be free.
+    pub(super) thinks_again_at: Option<Time>,
 }
 
 impl<'a> Draft<'a> {
-    pub(super) fn new(view: View<'a>, now: Time, fit: Fit, behind: Behind, workload: Workload) -> Draft<'a> {
+    pub(super) fn new(
+        view: View<'a>,
+        now: Time,
+        fit: Fit,
+        behind: Behind,
+        workload: Workload,
+        lengths: Option<Lengths<'a>>,
+    ) -> Draft<'a> {
         let many = matches!(behind, Behind::ReserveAll { .. });
+        let profile = || match &lengths {
+            Some(lengths) => Profile::ending(view, now, lengths.ends(now)),
+            None => Profile::new(view, now),
+        };
         Draft {
             view,
             now,
@@ -73,8 +89,10 @@ impl<'a> Draft<'a> {
             begun: BTreeMap::new(),
             withheld: SmallMap::new(),
             kept: None,
-            profile: many.then(|| (Profile::new(view, now), 0)),
+            profile: many.then(|| (profile(), 0)),
             kept_first: None,
+            lengths,
+            thinks_again_at: None,
         }
     }
 
@@ -151,18 +169,29 @@ impl<'a> Draft<'a> {
         let (profile, keeps) = self.profile.as_mut().expect("many places are kept");
         let (fit, workload) = (self.fit, &self.workload);
         let wish = Wish { needs, length: item.expected, withheld, fit, workload };
-        if *keeps >= depth {
-            let Some(placement) = profile.at_once(wish) else { return Tried::WouldDelay };
-            profile.take(self.now, item.expected, &placement);
-            return self.begin(item, placement);
-        }
-        let Some((from, placement)) = profile.earliest(wish) else { return Tried::NoRoom };
-        profile.take(from, item.expected, &placement);
+        let each = self.lengths.as_ref().map_or_else(Vec::new, |lengths| lengths.on_each(item.task));
+        let by_speed = !each.is_empty();
+        let look = |wish: Wish<'_>| match *keeps < depth {
+            true => profile.earliest(wish),
+            false => profile.at_once(wish).map(|placement| (self.now, placement)),
+        };
+        let found = match by_speed {
+            false => look(wish).map(|(from, placement)| (from, wish.length, placement)),
+            true => ends_first(wish, &each, look),
+        };
+        let Some((from, length, placement)) = found else {
+            // One of the same needs behind it may be at home on other types.
+            return if *keeps < depth && !by_speed { Tried::NoRoom } else { Tried::WouldDelay };
+        };
+        profile.take(from, length, &placement);
         if from <= self.now {
             return self.begin(item, placement);
         }
         *keeps += 1;
         self.kept_first.get_or_insert((item.task, from));
+        if by_speed {
+            self.thinks_again_at = self.thinks_again_at.into_iter().chain([from]).min();
+        }
         Tried::Kept
     }
 
@@ -193,4 +222,20 @@ impl<'a> Draft<'a> {
         self.kept = reserve(self.view, self.now, &self.ledger, &self.ends, search, needs);
         self.kept_first = self.kept.as_ref().map(|kept| (item.task, kept.at));
     }
+}
+
+/// Of the earliest places on each type, the one where the task ends first; among equals the one where it starts first.
+fn ends_first(
+    wish: Wish<'_>,
+    each: &[(&str, Span)],
+    look: impl Fn(Wish<'_>) -> Option<(Time, Placement)>,
+) -> Option<(Time, Span, Placement)> {
+    let types = &wish.needs.gpu_types;
+    let wanted = |kind: &str| types.is_empty() || types.iter().any(|t| t.eq_ignore_ascii_case(kind));
+    let on = |&(kind, length): &(&str, Span)| {
+        let needs = Needs { gpu_types: vec![kind.to_owned()], ..wish.needs.clone() };
+        look(Wish { needs: &needs, length, ..wish }).map(|(from, placement)| (from, length, placement))
+    };
+    let found = each.iter().filter(|(kind, _)| wanted(kind)).filter_map(on);
+    found.min_by_key(|(from, length, _)| (*from + *length, *from))
 }

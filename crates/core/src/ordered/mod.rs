@@ -12,11 +12,13 @@ use crate::command::Rejected;
 use crate::explain::{self, Reason, Why};
 use crate::fragment::Workload;
 use crate::ids::{DeviceId, NodeId, TaskId};
+use crate::lengths::Lengths;
 use crate::limits::Limited;
 use crate::place::Fit;
 use crate::plan::Plan;
 use crate::policy::{Param, Policy, word};
 use crate::queue::{Key, Queue};
+use crate::shares::Shares;
 use crate::spec::{Boundary, JobSpec};
 use crate::time::{Span, Time};
 use draft::{Draft, Tried};
@@ -64,6 +66,12 @@ pub trait Order: Send {
         None
     }
 
+    /// Takes in what is known of speeds. Before any key is asked for, and again whenever that has changed; all keys are
+    /// then asked for anew. Only where tasks go where they end first.
+    fn know(&mut self, shares: &Shares) {
+        let _ = shares;
+    }
+
     /// An order among users; the key then ranks tasks of one user only.
     fn turns(&self) -> Option<&dyn Turns> {
         None
@@ -107,6 +115,9 @@ impl Behind {
 /// How many entries of one line a plan looks at for one short enough to run before a reservation begins.
 const DEPTH: u32 = 200;
 
+/// For how many tasks a place is kept where they go where they end first.
+const KEPT_BY_SPEED: u32 = 64;
+
 /// A policy made of an order and a fit.
 pub struct Ordered<O> {
     order: O,
@@ -115,6 +126,8 @@ pub struct Ordered<O> {
     at_most: usize,
     /// Whether the less urgent give way to the more urgent, and at which moments of their work.
     gives_way: Option<Boundary>,
+    /// Whether tasks go where they end first by what is known of speeds; and which state of that the order knows.
+    by_speed: Option<u64>,
     /// What waits, by user where those take turns.
     queues: BTreeMap<String, Queue>,
     /// Whether the queues have been filled from a view.
@@ -126,7 +139,7 @@ impl<O: Order> Ordered<O> {
     pub fn new(order: O, behind: Behind) -> Ordered<O> {
         let (queues, filled) = (BTreeMap::new(), false);
         let (fit, at_most, gives_way) = (Fit::default(), usize::MAX, None);
-        Ordered { order, behind, fit, at_most, gives_way, queues, filled }
+        Ordered { order, behind, fit, at_most, gives_way, by_speed: None, queues, filled }
     }
 
     /// Uses another rule to choose among fitting places.
@@ -137,6 +150,12 @@ impl<O: Order> Ordered<O> {
     /// Has the less urgent give way to the more urgent, at these moments of their work. Not for an order among users.
     pub fn giving_way(self, at: Boundary) -> Ordered<O> {
         Ordered { gives_way: Some(at), ..self }
+    }
+
+    /// Has tasks whose speeds are known go where they end first, be it on a device that is not free yet. From the first
+    /// speed that is known, places are kept for those that wait, whatever else may go behind the first in line.
+    pub fn by_speed(self) -> Ordered<O> {
+        Ordered { by_speed: Some(0), ..self }
     }
 
     /// Has at most this many attempts on workers at any time.
@@ -170,6 +189,13 @@ impl<O: Order> Ordered<O> {
     }
 
     fn fill(&mut self, view: View<'_>) {
+        let revision = view.shares().revision();
+        if self.by_speed.is_some_and(|known| known != revision) {
+            self.by_speed = Some(revision);
+            self.order.know(view.shares());
+            self.queues.clear();
+            self.filled = false;
+        }
         if !self.filled {
             self.filled = true;
             view.ready_nodes().for_each(|node| self.sync(view, node));
@@ -182,7 +208,10 @@ impl<O: Order> Ordered<O> {
 
     /// Goes through the line, starting what may start; what it finds for those that cannot is left in the draft.
     fn draft<'a>(&self, view: View<'a>, now: Time) -> Draft<'a> {
-        let mut draft = Draft::new(view, now, self.fit, self.behind, self.workload(view));
+        let lengths = self.by_speed.and_then(|_| Lengths::known(view));
+        let behind =
+            if lengths.is_some() { Behind::ReserveAll { depth: KEPT_BY_SPEED } } else { self.behind };
+        let mut draft = Draft::new(view, now, self.fit, behind, self.workload(view), lengths);
         let mut walk = self.in_turn(view, now);
         let mut still = self.weigh(&mut draft, view, now).into_iter().peekable();
         let mut looked = BTreeMap::new();
@@ -225,7 +254,7 @@ impl<O: Order> Ordered<O> {
                         walk.skip(item);
                     }
                 }
-                Tried::NoRoom if self.behind == Behind::Nobody => break,
+                Tried::NoRoom if behind == Behind::Nobody => break,
                 Tried::NoRoom => {}
             }
         }
@@ -234,6 +263,7 @@ impl<O: Order> Ordered<O> {
         if self.behind != Behind::Anyone {
             draft.plan.wake_at = walk.changes_at();
         }
+        draft.plan.wake_at = draft.plan.wake_at.into_iter().chain(draft.thinks_again_at).min();
         if let Some(giving_way) = &draft.giving_way {
             draft.plan.wake_at = draft.plan.wake_at.into_iter().chain(giving_way.sinks_at(now)).min();
         }
@@ -279,9 +309,8 @@ impl<O: Order> Policy for Ordered<O> {
     fn observe(&mut self, view: View<'_>, effects: &Effects) {
         if self.filled {
             effects.nodes.iter().for_each(|&node| self.sync(view, node));
-        } else {
-            self.fill(view);
         }
+        self.fill(view);
     }
 
     fn plan(&mut self, view: View<'_>, now: Time) -> Plan {

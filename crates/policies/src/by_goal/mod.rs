@@ -24,7 +24,7 @@ use warpyard_core::explain::{self, InRounds, Reason, Why};
 use warpyard_core::policy::{Errand, Param, Params, Policy, number, word};
 use warpyard_core::{Plan, PolicyDef, TaskId, Time};
 
-const TYPES: Param =
+pub(crate) const TYPES: Param =
     word("types", &["aware", "blind"], "whether it knows that tasks are faster on some types than on others");
 const ROUND: Param = number("round", 360.0, "a round's length in seconds");
 const RESTART: Param =

@@ -1,0 +1,90 @@
+//! How long tasks have yet to run, as far as their speeds on the types of device are known: on each type while they
+//! wait, and where they are once they run. Where nothing is known of a task's speeds, its own word counts wherever it
+//! runs.
+
+use crate::cluster::{Live, View};
+use crate::ids::TaskId;
+use crate::pool::Placement;
+use crate::spec::TaskSpec;
+use crate::time::{Span, Time};
+use std::collections::BTreeSet;
+
+/// The part of its steps that a task is taken to have left at least.
+const LEAST_LEFT: f64 = 1e-3;
+
+/// What is late is not looked at again before it is so much later.
+const LATE: Span = Span(1_000_000);
+
+/// How long tasks run, on the types of device there are.
+pub(crate) struct Lengths<'a> {
+    view: View<'a>,
+    /// In small letters.
+    kinds: BTreeSet<String>,
+}
+
+impl<'a> Lengths<'a> {
+    /// Nothing where no speed is known at all.
+    pub(crate) fn known(view: View<'a>) -> Option<Lengths<'a>> {
+        view.shares().speeds().next()?;
+        let open = view.pool().workers().filter(|(_, worker)| worker.is_open());
+        let kinds = open.flat_map(|(_, worker)| worker.devices().map(|(_, info, _)| &info.kind));
+        Some(Lengths { view, kinds: kinds.map(|kind| kind.to_ascii_lowercase()).collect() })
+    }
+
+    /// How long a task that waits would run on each type it can run on; empty where its speeds are not known.
+    pub(crate) fn on_each(&self, task: TaskId) -> Vec<(&str, Span)> {
+        let Some((live, spec)) = self.task(task) else { return Vec::new() };
+        let length = |kind: &'_ String| {
+            let speed = self.speed(spec, kind).filter(|speed| *speed > 0.0)?;
+            Some(Span::from_secs(self.steps_left(live, spec)? / speed))
+        };
+        self.kinds.iter().filter_map(|kind| Some((kind.as_str(), length(kind)?))).collect()
+    }
+
+    /// When what runs will end. What should have ended is taken to be late by as much again, so that whoever waits for
+    /// it thinks again, but ever less often.
+    pub(crate) fn ends(&self, now: Time) -> impl Iterator<Item = (Time, &'a Placement)> + '_ {
+        self.view.ends().map(move |(at, task, placement)| {
+            let at = self.end(task, now).unwrap_or(at);
+            (if at > now { at } else { now + now.since(at).max(LATE) }, placement)
+        })
+    }
+
+    /// When a task that runs will end: so long after it began as all its steps take, or after now as those take that it
+    /// has not reported yet.
+    fn end(&self, task: TaskId, now: Time) -> Option<Time> {
+        let (live, spec) = self.task(task)?;
+        let attempt = live?.attempt()?;
+        let speed = self.speed(spec, &self.view.kind_given(task)?).filter(|speed| *speed > 0.0)?;
+        let left = Span::from_secs(self.steps_left(live, spec)? / speed);
+        let reported = live.is_some_and(|live| live.steps.is_some());
+        Some(if reported { now + left } else { attempt.since + (left - attempt.ran) })
+    }
+
+    /// Steps a second on a type; where that is not known, the mean over those of which it is.
+    fn speed(&self, spec: &TaskSpec, kind: &str) -> Option<f64> {
+        let known = self.view.shares().speed(spec.profile.as_ref()?, spec.needs.gpus, kind);
+        known.map(|known| known.steps_per_second).or_else(|| self.mean_speed(spec))
+    }
+
+    fn mean_speed(&self, spec: &TaskSpec) -> Option<f64> {
+        let all = self.view.shares().speeds_of(spec.profile.as_ref()?, spec.needs.gpus);
+        let able: Vec<f64> = all.filter(|speed| *speed > 0.0).collect();
+        (!able.is_empty()).then(|| able.iter().sum::<f64>() / able.len() as f64)
+    }
+
+    /// A task that does not say how many steps it has does them in the time it is expected to take, at mean speed.
+    fn steps_left(&self, live: Option<&Live>, spec: &TaskSpec) -> Option<f64> {
+        let total = match spec.steps {
+            Some(steps) => steps as f64,
+            None => self.mean_speed(spec)? * spec.expected()?.secs(),
+        };
+        let reported = live.and_then(|live| live.steps).map_or(0.0, |steps| steps as f64);
+        Some((total - reported).max(total * LEAST_LEFT))
+    }
+
+    fn task(&self, task: TaskId) -> Option<(Option<&'a Live>, &'a TaskSpec)> {
+        let (node, spec) = self.view.job(task.job)?.node(task.node)?;
+        Some((node.live.get(&task.index).map(AsRef::as_ref), spec))
+    }
+}
