@@ -2,6 +2,7 @@
 //! the optimistic cost table with the task's own cost added, in half the memory. For planners that lean on it; PEFT,
 //! which is defined by the table itself, has the exact one in [`crate::optimistic_costs`].
 
+use crate::insertion::prefetch;
 use crate::instance::Instance;
 use crate::wide::widened;
 
@@ -21,7 +22,13 @@ impl Foresight {
         let per_unit = 1.0 / found.unit;
         let mut least_left = vec![0.0f32; instance.tasks()];
         let mut row = vec![0.0f32; p];
-        for &task in instance.topological_order().iter().rev() {
+        let order = instance.topological_order();
+        for (at, &task) in order.iter().enumerate().rev() {
+            if let Some(&soon) = at.checked_sub(2).and_then(|at| order.get(at)) {
+                for &(next, _) in instance.successors(soon as usize) {
+                    prefetch(found.row(next as usize).0);
+                }
+            }
             let task = task as usize;
             row.fill(0.0);
             for &(next, data) in instance.successors(task) {

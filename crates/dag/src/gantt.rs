@@ -8,8 +8,9 @@ use crate::schedule::Schedule;
 const LEFT: f64 = 90.0;
 const WIDTH: f64 = 1100.0;
 const TOP: f64 = 30.0;
-/// Below this many pixels a box has no room for a name.
-const NAMED: f64 = 28.0;
+/// Pixels of a letter of a name, about; and the fewest letters worth showing.
+const LETTER: f64 = 5.8;
+const LETTERS: usize = 3;
 
 /// Draws the schedule. Hovering over a box shows its task and times.
 pub fn gantt_svg(instance: &Instance, schedule: &Schedule) -> String {
@@ -21,7 +22,8 @@ pub fn gantt_svg(instance: &Instance, schedule: &Schedule) -> String {
     let mut svg = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" font-family=\"sans-serif\" \
          font-size=\"10\">\n<rect width=\"100%\" height=\"100%\" fill=\"#fff\"/>\n<text x=\"{LEFT}\" y=\"18\" \
-         font-size=\"12\">makespan {makespan}</text>\n"
+         font-size=\"12\">makespan {}</text>\n",
+        short(makespan)
     );
     for machine in 0..machines {
         let y = TOP + lane * machine as f64;
@@ -40,14 +42,19 @@ pub fn gantt_svg(instance: &Instance, schedule: &Schedule) -> String {
         let (x, y) = (LEFT + slot.start * scale, TOP + lane * f64::from(slot.machine) + 1.0);
         let (w, h) = ((slot.finish - slot.start) * scale, lane - 2.0);
         let hue = (task * 137) % 360;
-        let name = escape(&instance.task_name(task));
+        let name = instance.task_name(task);
         let _ = writeln!(
             svg,
             "<rect x=\"{x:.2}\" y=\"{y:.1}\" width=\"{w:.2}\" height=\"{h:.1}\" fill=\"hsl({hue} 55% 70%)\" \
-             stroke=\"#555\" stroke-width=\"0.3\"><title>{name}: {} to {}</title></rect>",
-            slot.start, slot.finish
+             stroke=\"#555\" stroke-width=\"0.3\"><title>{}: {} to {}</title></rect>",
+            escape(&name),
+            short(slot.start),
+            short(slot.finish)
         );
-        if w >= NAMED && lane > 12.0 {
+        if let Some(name) = within(&name, w - 4.0)
+            && lane > 12.0
+        {
+            let name = escape(&name);
             let _ = writeln!(
                 svg,
                 "<text x=\"{:.2}\" y=\"{:.1}\" pointer-events=\"none\">{name}</text>",
@@ -56,20 +63,65 @@ pub fn gantt_svg(instance: &Instance, schedule: &Schedule) -> String {
             );
         }
     }
-    let axis = TOP + lane * machines as f64 + 14.0;
-    for tick in 0..=10 {
-        let share = f64::from(tick) / 10.0;
-        let at = (makespan * share * 100.0).round() / 100.0;
+    let (axis, step) = (TOP + lane * machines as f64, round_step(makespan / 8.0));
+    for tick in 0..=if step > 0.0 { (makespan / step) as u32 } else { 0 } {
+        let at = f64::from(tick) * step;
+        let x = LEFT + at * scale;
         let _ = writeln!(
             svg,
-            "<text x=\"{:.1}\" y=\"{axis}\" text-anchor=\"middle\">{at}</text>",
-            LEFT + WIDTH * share
+            "<path d=\"M{x:.1} {TOP} V{:.1}\" stroke=\"#000\" stroke-opacity=\"0.15\"/>\
+             <text x=\"{x:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text>",
+            axis + 4.0,
+            axis + 16.0,
+            short(at)
         );
     }
     svg.push_str("</svg>\n");
     svg
 }
 
+/// As much of a name as there is room for; nothing where that would say nothing.
+fn within(name: &str, room: f64) -> Option<String> {
+    let letters = (room / LETTER) as usize;
+    match name.chars().count() {
+        count if count <= letters => Some(name.to_owned()),
+        _ if letters < LETTERS => None,
+        _ => Some(name.chars().take(letters - 1).chain(['\u{2026}']).collect()),
+    }
+}
+
+/// The next of 1, 2 and 5 times a power of ten.
+fn round_step(about: f64) -> f64 {
+    if about <= 0.0 {
+        return 0.0;
+    }
+    let ten = 10f64.powf(about.log10().floor());
+    [1.0, 2.0, 5.0].into_iter().map(|times| times * ten).find(|step| *step >= about).unwrap_or(10.0 * ten)
+}
+
+/// A time with no more digits than anyone reads.
+fn short(time: f64) -> f64 {
+    (time * 1000.0).round() / 1000.0
+}
+
 fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_stays_within_its_box() {
+        assert_eq!(within("train", 40.0).as_deref(), Some("train"));
+        assert_eq!(within("mProject_ID0000118", 40.0).as_deref(), Some("mProj\u{2026}"));
+        assert_eq!(within("mProject_ID0000118", 12.0), None);
+        assert_eq!(within("a", 6.0).as_deref(), Some("a"));
+    }
+
+    #[test]
+    fn ticks_are_round_numbers() {
+        assert_eq!([0.0, 0.3, 1.0, 10.7, 75_880.0].map(round_step), [0.0, 0.5, 1.0, 20.0, 100_000.0]);
+    }
 }

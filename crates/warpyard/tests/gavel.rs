@@ -51,3 +51,15 @@ fn the_same_run_twice_is_the_same() {
     }
     assert_eq!(first, second);
 }
+
+#[test]
+fn heft_that_knows_how_fast_gpus_are_ends_sooner_than_heft_that_does_not() {
+    let Some(aware) = sim("heft") else { return };
+    let blind = sim("heft:types=blind").expect("it ran before");
+    for figure in ["average_completion_s", "makespan_s"] {
+        let hours = |report: &Value| report[figure].as_f64().expect("a figure") / 3600.0;
+        eprintln!("heft, {figure}: {:.3} h, blind {:.3} h", hours(&aware), hours(&blind));
+        assert!(hours(&aware) < hours(&blind), "{figure}");
+    }
+    assert_eq!((&aware["finished"], &blind["finished"]), (&150.into(), &150.into()));
+}

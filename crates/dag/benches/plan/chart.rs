@@ -1,60 +1,128 @@
-//! A chart with logarithmic axes, as SVG.
+//! Columns in groups, as SVG: the first of each group is what the others are compared with.
 
 use std::fmt::Write;
 
-/// One line of the chart.
-pub(crate) struct Line<'a> {
+/// One column of every group.
+pub(crate) struct Series<'a> {
     pub(crate) name: &'a str,
     pub(crate) values: Vec<f64>,
 }
 
-const SIZE: (f64, f64) = (640.0, 400.0);
-const EDGE: (f64, f64) = (80.0, 50.0);
-const COLOURS: [&str; 4] = ["#1f77b4", "#d62728", "#2ca02c", "#9467bd"];
+const WIDTH: f64 = 760.0;
+const HEIGHT: f64 = 420.0;
+const LEFT: f64 = 84.0;
+const RIGHT: f64 = WIDTH - 24.0;
+const TOP: f64 = 84.0;
+const FLOOR: f64 = HEIGHT - 60.0;
+/// Told apart by people who see few colours, too.
+const COLOURS: [&str; 3] = ["#9aa5b1", "#e69f00", "#0072b2"];
 
-/// `lines` over `at`, which rises.
-pub(crate) fn svg(title: &str, across: &str, up: &str, at: &[f64], lines: &[Line<'_>]) -> String {
-    let all = || lines.iter().flat_map(|line| line.values.iter().copied());
-    let (low, high) = (all().fold(f64::MAX, f64::min) / 1.2, all().fold(0.0, f64::max) * 1.2);
-    let (first, last) = (at[0] / 1.2, at[at.len() - 1] * 1.2);
-    let x = |value: f64| EDGE.0 + (SIZE.0 - 1.5 * EDGE.0) * (value / first).ln() / (last / first).ln();
-    let y = |value: f64| SIZE.1 - EDGE.1 - (SIZE.1 - 2.0 * EDGE.1) * (value / low).ln() / (high / low).ln();
-    let (width, height) = SIZE;
-    let (left, floor) = (EDGE.0, SIZE.1 - EDGE.1);
+/// `series` over `groups`.
+pub(crate) fn svg(title: &str, across: &str, groups: &[usize], series: &[Series<'_>]) -> String {
+    let highest = series.iter().flat_map(|s| s.values.iter().copied()).fold(0.0, f64::max);
+    let step = nice(highest / 5.0);
+    let top = (highest / step).ceil() * step;
+    let y = |value: f64| FLOOR - (FLOOR - TOP) * value / top;
     let mut out = format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" font-family=\"sans-serif\" \
-         font-size=\"12\">\n<rect width=\"{width}\" height=\"{height}\" fill=\"white\"/>\n\
-         <text x=\"{left}\" y=\"24\" font-size=\"15\">{title}</text>\n\
-         <path d=\"M{left} {} V{floor} H{}\" fill=\"none\" stroke=\"black\"/>\n\
-         <text x=\"{}\" y=\"{}\" text-anchor=\"middle\">{across}</text>\n\
-         <text transform=\"translate(16 {}) rotate(-90)\" text-anchor=\"middle\">{up}</text>\n",
-        EDGE.1,
-        width - EDGE.0 / 2.0,
-        width / 2.0,
-        height - 10.0,
-        height / 2.0
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" \
+         font-family=\"system-ui, sans-serif\" font-size=\"12\" fill=\"#333\">\n\
+         <rect width=\"{WIDTH}\" height=\"{HEIGHT}\" fill=\"white\"/>\n\
+         <text x=\"{LEFT}\" y=\"30\" font-size=\"17\" font-weight=\"600\">{title}</text>\n"
     );
-    for value in at {
-        let (x, below) = (x(*value), floor + 16.0);
-        writeln!(out, "<path d=\"M{x:.1} {floor} v5\" stroke=\"black\"/>").expect("a string takes all");
-        writeln!(out, "<text x=\"{x:.1}\" y=\"{below}\" text-anchor=\"middle\">{value}</text>")
-            .expect("a string takes all");
+    for nth in 0..=(top / step).round() as u32 {
+        let (value, at) = (f64::from(nth) * step, y(f64::from(nth) * step));
+        let colour = if nth == 0 { "#333" } else { "#ddd" };
+        put(&mut out, format_args!("<path d=\"M{LEFT} {at:.1} H{RIGHT}\" stroke=\"{colour}\"/>"));
+        let (x, at) = (LEFT - 8.0, at + 4.0);
+        put(
+            &mut out,
+            format_args!("<text x=\"{x}\" y=\"{at:.1}\" text-anchor=\"end\">{}</text>", spaced(value)),
+        );
     }
-    for value in [1e3, 2e3, 5e3, 1e4, 2e4, 5e4, 1e5, 2e5, 5e5, 1e6].iter().filter(|v| **v > low && **v < high)
-    {
-        let y = y(*value);
-        writeln!(out, "<path d=\"M{left} {y:.1} h-5\" stroke=\"black\"/>").expect("a string takes all");
-        writeln!(out, "<text x=\"{}\" y=\"{:.1}\" text-anchor=\"end\">{value}</text>", left - 8.0, y + 4.0)
-            .expect("a string takes all");
+    let share = (RIGHT - LEFT) / groups.len() as f64;
+    let wide = share * 0.8 / series.len() as f64;
+    for (group, size) in groups.iter().enumerate() {
+        let middle = LEFT + share * (group as f64 + 0.5);
+        put(
+            &mut out,
+            format_args!(
+                "<text x=\"{middle:.1}\" y=\"{}\" text-anchor=\"middle\">{}</text>",
+                FLOOR + 18.0,
+                spaced(*size as f64)
+            ),
+        );
+        for (nth, (one, colour)) in series.iter().zip(COLOURS).enumerate() {
+            let (value, first) = (one.values[group], series[0].values[group]);
+            let x = middle + wide * (nth as f64 - series.len() as f64 / 2.0);
+            let (high, tall) = (y(value), FLOOR - y(value));
+            put(
+                &mut out,
+                format_args!(
+                    "<rect x=\"{x:.1}\" y=\"{high:.1}\" width=\"{:.1}\" height=\"{tall:.1}\" fill=\"{colour}\">\
+                 <title>{}, {} tasks: {}</title></rect>",
+                    wide - 3.0,
+                    one.name,
+                    spaced(*size as f64),
+                    spaced(value.round())
+                ),
+            );
+            if nth > 0 {
+                let (x, at) = (x + (wide - 3.0) / 2.0, high - 5.0);
+                let text = percent(value / first - 1.0);
+                put(
+                    &mut out,
+                    format_args!(
+                        "<text x=\"{x:.1}\" y=\"{at:.1}\" text-anchor=\"middle\" font-size=\"9.5\">{text}</text>"
+                    ),
+                );
+            }
+        }
     }
-    for (nth, (line, colour)) in lines.iter().zip(COLOURS).enumerate() {
-        let points: Vec<String> =
-            at.iter().zip(&line.values).map(|(a, v)| format!("{:.1},{:.1}", x(*a), y(*v))).collect();
-        let (points, label) = (points.join(" "), 50.0 + 16.0 * nth as f64);
-        writeln!(out, "<polyline points=\"{points}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"2\"/>")
-            .expect("a string takes all");
-        writeln!(out, "<text x=\"{}\" y=\"{label}\" fill=\"{colour}\">{}</text>", left + 12.0, line.name)
-            .expect("a string takes all");
+    put(
+        &mut out,
+        format_args!(
+            "<text x=\"{}\" y=\"{}\" text-anchor=\"middle\">{across}</text>",
+            (LEFT + RIGHT) / 2.0,
+            HEIGHT - 14.0
+        ),
+    );
+    for (nth, (one, colour)) in series.iter().zip(COLOURS).enumerate() {
+        let x = LEFT + 130.0 * nth as f64;
+        put(
+            &mut out,
+            format_args!("<rect x=\"{x}\" y=\"46\" width=\"12\" height=\"12\" fill=\"{colour}\"/>"),
+        );
+        put(&mut out, format_args!("<text x=\"{}\" y=\"56\">{}</text>", x + 18.0, one.name));
     }
     out + "</svg>\n"
+}
+
+fn put(out: &mut String, line: std::fmt::Arguments<'_>) {
+    writeln!(out, "{line}").expect("a string takes all");
+}
+
+/// The next of 1, 2 and 5 times a power of ten.
+fn nice(value: f64) -> f64 {
+    let ten = 10f64.powf(value.log10().floor());
+    let next = [1.0, 2.0, 5.0].into_iter().map(|times| times * ten).find(|nice| *nice >= value);
+    next.unwrap_or(10.0 * ten)
+}
+
+/// With commas between thousands.
+fn spaced(value: f64) -> String {
+    let digits = format!("{value:.0}");
+    let groups: Vec<&str> =
+        digits.as_bytes().rchunks(3).rev().filter_map(|g| std::str::from_utf8(g).ok()).collect();
+    groups.join(",")
+}
+
+fn percent(change: f64) -> String {
+    let sign = if change < -0.0005 {
+        "\u{2212}"
+    } else if change > 0.0005 {
+        "+"
+    } else {
+        "\u{b1}"
+    };
+    format!("{sign}{:.1}%", 100.0 * change.abs())
 }

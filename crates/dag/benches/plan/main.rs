@@ -207,20 +207,19 @@ fn turnaround() {
     let names = ["heft", "genetic", "learned"];
     println!("  {:>8} {}", "tasks", names.iter().map(|n| format!("{n:>12}")).collect::<String>());
     let sizes = [486, 1_000, 10_000, 50_000, HEADLINE.0];
-    let mut lines: Vec<chart::Line<'_>> =
-        names.iter().map(|name| chart::Line { name, values: Vec::new() }).collect();
+    let mut columns: Vec<chart::Series<'_>> =
+        names.iter().map(|name| chart::Series { name, values: Vec::new() }).collect();
     for tasks in sizes {
         let instance = layered(tasks, HEADLINE.1, *FRESH.start());
         print!("  {tasks:>8} ");
-        for line in &mut lines {
-            let plan = for_seconds(line.name, &instance, 1.0, Objective::MeanTurnaround);
-            line.values.push(plan.schedule.mean_turnaround(&instance));
-            print!("{:12.1}", line.values[line.values.len() - 1]);
+        for column in &mut columns {
+            let plan = for_seconds(column.name, &instance, 1.0, Objective::MeanTurnaround);
+            column.values.push(plan.schedule.mean_turnaround(&instance));
+            print!("{:12.1}", column.values[column.values.len() - 1]);
         }
         println!();
     }
-    let at = sizes.map(|tasks| tasks as f64);
-    let svg = chart::svg("Mean turnaround on 188 machines", "tasks", "mean turnaround", &at, &lines);
+    let svg = chart::svg("Mean turnaround on 188 machines, by planner", "tasks", &sizes, &columns);
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../bench/turnaround.svg");
     std::fs::write(path, svg).expect("the chart can be written");
     println!("  drawn in bench/turnaround.svg");

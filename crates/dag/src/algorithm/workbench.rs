@@ -107,7 +107,8 @@ impl<'a, 'r, 's> Workbench<'a, 'r, 's> {
             return None;
         }
         let table = self.table();
-        Some(Groundwork::new(self.instance, &self.plain, table).plan(&Network::shipped()))
+        let ground = Groundwork::new(self.instance, &self.plain);
+        Some(ground.plan(&ground.ask(&Network::shipped()), &table))
     }
 
     /// Keeps `schedule` if it is better than the best; gives its value.

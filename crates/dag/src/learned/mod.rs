@@ -13,44 +13,45 @@ pub mod train;
 
 pub use network::{Network, NetworkError};
 
-use std::sync::Arc;
-
 use crate::foresight::Foresight;
 use crate::insertion::{Cheapest, Inserter, Lean};
 use crate::instance::Instance;
 use crate::rank::{downward_ranks_of, rank_order, upward_ranks_of};
 use crate::schedule::Schedule;
 use features::Features;
+use network::Advice;
 
 /// What is known of an instance before the network is asked.
 pub(crate) struct Groundwork<'a> {
     instance: &'a Instance,
     features: Features,
     ranks: Vec<f64>,
-    table: Arc<Foresight>,
     scale: f64,
 }
 
 impl<'a> Groundwork<'a> {
-    /// From the instance's cheapest machines and from what each task leaves to do.
-    pub(crate) fn new(instance: &'a Instance, cheapest: &Cheapest, table: Arc<Foresight>) -> Self {
+    /// From the instance and its cheapest machines.
+    pub(crate) fn new(instance: &'a Instance, cheapest: &Cheapest) -> Self {
         let sums = cheapest.sums();
         let down = downward_ranks_of(instance, sums);
         let scale = sums.iter().sum::<f64>() / sums.len().max(1) as f64;
         let ranks = upward_ranks_of(instance, sums.to_vec());
         let features = Features::new(instance, cheapest, &ranks, &down);
-        Self { instance, features, ranks, table, scale }
+        Self { instance, features, ranks, scale }
     }
 
-    /// The schedule the network's advice leads to.
-    pub(crate) fn plan(&self, network: &Network) -> Schedule {
-        let advice = network.advise(self.instance, &self.features);
+    pub(crate) fn ask(&self, network: &Network) -> Vec<Advice> {
+        network.advise(self.instance, &self.features)
+    }
+
+    /// The schedule that advice leads to, given what each task leaves to do.
+    pub(crate) fn plan(&self, advice: &[Advice], table: &Foresight) -> Schedule {
         let corrected =
-            self.ranks.iter().zip(&advice).map(|(rank, a)| rank + f64::from(a.urgency) * self.scale);
+            self.ranks.iter().zip(advice).map(|(rank, a)| rank + f64::from(a.urgency) * self.scale);
         let order = rank_order(self.instance, &above_what_follows(self.instance, corrected.collect()));
         let shares: Vec<(f64, f64)> =
             advice.iter().map(|a| (f64::from(a.foresight), f64::from(a.thrift))).collect();
-        let lean = Lean { table: &self.table, shares: &shares };
+        let lean = Lean { table, shares: &shares };
         let cheapest = Cheapest::leaning(self.instance, &lean);
         let mut inserter = Inserter::new(self.instance, &cheapest);
         inserter.place_all_leaning(&order, &lean);
@@ -78,8 +79,23 @@ pub(crate) fn is_promising(instance: &Instance, cheapest: &Cheapest) -> bool {
     2 * sought.iter().copied().max().unwrap_or(0) <= instance.tasks()
 }
 
-/// Plans with a given network in a single pass.
+/// Plans with a given network in a single pass. What each task leaves to do is found beside asking the network, where
+/// there is enough of it.
 pub fn plan_with(instance: &Instance, network: &Network) -> Schedule {
-    let cheapest = Cheapest::new(instance);
-    Groundwork::new(instance, &cheapest, Arc::new(Foresight::new(instance))).plan(network)
+    /// From so many costs on a second thread is worth starting.
+    const MANY: usize = 1 << 17;
+    let ask = || {
+        let ground = Groundwork::new(instance, &Cheapest::new(instance));
+        let advice = ground.ask(network);
+        (ground, advice)
+    };
+    let ((ground, advice), table) = if instance.cost_matrix().len() < MANY {
+        (ask(), Foresight::new(instance))
+    } else {
+        std::thread::scope(|scope| {
+            let table = scope.spawn(|| Foresight::new(instance));
+            (ask(), table.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+        })
+    };
+    ground.plan(&advice, &table)
 }

@@ -21,7 +21,7 @@ pub(super) const MOST_THRIFT: f32 = 5.0;
 
 /// What the network says of one task.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Advice {
+pub(crate) struct Advice {
     pub(super) urgency: f32,
     pub(super) foresight: f32,
     pub(super) thrift: f32,

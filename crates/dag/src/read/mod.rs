@@ -17,7 +17,12 @@ use crate::instance::{Instance, InstanceError};
 #[derive(Debug, Clone, PartialEq)]
 pub enum Input {
     /// Costs for every machine: ready to plan.
-    Complete(Instance),
+    Complete {
+        /// The tasks on their machines.
+        instance: Box<Instance>,
+        /// What each task runs, where the text says so; empty where it names no task.
+        commands: Vec<Option<Command>>,
+    },
     /// Tasks that still need machines.
     Workflow(Workflow),
 }
@@ -26,7 +31,7 @@ impl Input {
     /// What each task runs, where the text says so.
     pub fn commands(&self) -> Vec<Option<Command>> {
         match self {
-            Self::Complete(instance) => vec![None; instance.tasks()],
+            Self::Complete { commands, .. } => commands.clone(),
             Self::Workflow(workflow) => workflow.tasks.iter().map(|task| task.command.clone()).collect(),
         }
     }
@@ -37,8 +42,8 @@ impl Input {
     /// When there are no machines at all, they do not fit the costs, or the result is no instance.
     pub fn on(self, machines: Option<&Machines>) -> Result<Instance, ReadError> {
         match (self, machines) {
-            (Self::Complete(instance), None) => Ok(instance),
-            (Self::Complete(instance), Some(machines)) => workflow::with_machines(&instance, machines),
+            (Self::Complete { instance, .. }, None) => Ok(*instance),
+            (Self::Complete { instance, .. }, Some(machines)) => workflow::with_machines(&instance, machines),
             (Self::Workflow(workflow), machines) => {
                 let machines = machines.or(workflow.machines.as_ref()).ok_or(ReadError::NoMachines)?;
                 workflow.on(machines)
@@ -161,6 +166,16 @@ pub enum ReadError {
         task: String,
         /// The machine.
         machine: String,
+    },
+    /// A word in the place of a number.
+    #[error("task {task}: {what} is {word}, which is not a finite number of at least 0")]
+    NoNumber {
+        /// The task.
+        task: String,
+        /// Which of its numbers.
+        what: String,
+        /// The word.
+        word: &'static str,
     },
     /// A number that is negative, infinite or not one.
     #[error("task {task}: {what} {value} is not a finite number of at least 0")]

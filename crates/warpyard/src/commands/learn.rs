@@ -36,11 +36,15 @@ impl Learn {
 #[cfg(feature = "learn")]
 mod training {
     use super::{Context, Exit, Learn};
+    use crate::follow::INTERRUPTED;
     use crate::lab::{Line, bad_file};
     use crate::show::took;
     use crate::wrong::Wrong;
+    use nix::sys::signal::{SigSet, Signal};
     use serde::Serialize;
     use std::path::Path;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering};
     use std::time::{Duration, Instant};
     use warpyard_dag::learned::train::{Lesson, Lessons, LessonsError, Stage, Training, train};
 
@@ -51,6 +55,9 @@ mod training {
     #[derive(Serialize)]
     struct Learned {
         out: String,
+        /// Workflows searched for what to imitate, of those there are.
+        searched: usize,
+        instances: usize,
         /// Steps of improvement done, of those asked for.
         steps: usize,
         of: usize,
@@ -63,41 +70,55 @@ mod training {
     impl Learn {
         pub(crate) fn run(self, context: &Context) -> anyhow::Result<Exit> {
             let began = Instant::now();
+            let interrupted = interrupted()?;
             let training = self.training();
-            let start = self.begun(&training)?;
+            let begun = self.begun(&training)?;
             let limit = Duration::try_from_secs_f64(self.minutes * 60.0).unwrap_or(Duration::MAX);
             let mut keeper = Keeper { out: &self.out, kept: began, failed: None };
+            // A file that cannot be written is told of before the work, not after it.
+            keeper.keep(&begun.to_bytes(&training));
+            if let Some(source) = keeper.failed {
+                return Err(Wrong::UnwritableFile { file: self.out, source }.into());
+            }
             let (mut line, mut share) = (Line::of_stderr(), None);
             let learned = train(
                 &training,
-                start,
-                || began.elapsed() >= limit,
+                begun,
+                || interrupted.load(Ordering::Relaxed) || began.elapsed() >= limit,
                 |lesson, lessons| {
                     if let (Stage::Improve, Some(value)) = (lesson.stage, lesson.value) {
                         let before = share.unwrap_or(value);
                         share = Some(before + 0.02 * (value - before));
                     }
                     line.say(|| told(lesson, share, began.elapsed()));
-                    if let Some(lessons) = lessons {
-                        keeper.keep_now_and_then(|| lessons.to_bytes(&training));
-                    }
+                    keeper.keep_now_and_then(|| lessons.to_bytes(&training));
                 },
             )?;
             drop(line);
-            let steps = learned.as_ref().map_or(0, Lessons::steps);
-            if let Some(learned) = &learned {
-                let done = learned.steps() >= training.improve;
-                let bytes =
-                    if done { learned.network().to_safetensors() } else { learned.to_bytes(&training) };
-                keeper.keep(&bytes);
-            }
+            let searched = match &learned {
+                Lessons::Searched(leanings) => leanings.len(),
+                Lessons::Improved(_) => training.instances,
+            };
+            let steps = learned.steps();
+            keeper.keep(&match learned.network() {
+                Some(network) if steps >= training.improve => network.to_safetensors(),
+                _ => learned.to_bytes(&training),
+            });
             if let Some(source) = keeper.failed {
                 return Err(Wrong::UnwritableFile { file: self.out, source }.into());
             }
             let seconds = began.elapsed().as_secs_f64();
-            let result =
-                Learned { out: self.out, steps, of: training.improve, seconds, share_of_heft: share };
-            context.answer(&result, |result, _| summary(result))
+            let result = Learned {
+                out: self.out,
+                searched,
+                instances: training.instances,
+                steps,
+                of: training.improve,
+                seconds,
+                share_of_heft: share,
+            };
+            let exit = context.answer(&result, |result, _| summary(result))?;
+            Ok(if interrupted.load(Ordering::Relaxed) { Exit::Task(INTERRUPTED) } else { exit })
         }
 
         fn training(&self) -> Training {
@@ -112,18 +133,35 @@ mod training {
         }
 
         /// What was learned before, if anything.
-        fn begun(&self, training: &Training) -> Result<Option<Lessons>, Wrong> {
+        fn begun(&self, training: &Training) -> Result<Lessons, Wrong> {
             if !Path::new(&self.out).exists() {
-                return Ok(None);
+                return Ok(Lessons::default());
             }
             let unreadable = |source| Wrong::UnreadableFile { file: self.out.clone(), source };
             let bytes = std::fs::read(&self.out).map_err(unreadable)?;
             match Lessons::from_bytes(&bytes, training) {
-                Ok(lessons) => Ok(Some(lessons)),
+                Ok(lessons) => Ok(lessons),
                 Err(LessonsError::Finished) => Err(Wrong::AlreadyLearned(self.out.clone())),
                 Err(other) => Err(bad_file(&self.out, other)),
             }
         }
+    }
+
+    /// Whether Ctrl-C was pressed: what was learned is then kept. The second leaves at once. Made before any other
+    /// thread, since the signal is kept from those that come after.
+    fn interrupted() -> anyhow::Result<Arc<AtomicBool>> {
+        let signals = SigSet::from(Signal::SIGINT);
+        signals.thread_block()?;
+        let interrupted = Arc::new(AtomicBool::new(false));
+        let heard = Arc::clone(&interrupted);
+        std::thread::Builder::new().name("interrupts".to_owned()).spawn(move || {
+            while signals.wait().is_ok() {
+                if heard.swap(true, Ordering::Relaxed) {
+                    std::process::exit(INTERRUPTED.into());
+                }
+            }
+        })?;
+        Ok(interrupted)
     }
 
     /// Keeps the file up to date; a file half written is never seen.
@@ -159,8 +197,13 @@ mod training {
     }
 
     fn summary(result: &Learned) -> String {
-        let Learned { out, steps, of, seconds, share_of_heft } = result;
+        let Learned { out, searched, instances, steps, of, seconds, share_of_heft } = result;
         let time = took(*seconds);
+        if searched < instances {
+            return format!(
+                "stopped after {searched} of {instances} searches, {time}; the same command goes on from {out}\n"
+            );
+        }
         if steps < of {
             return format!(
                 "stopped after {steps} of {of} steps, {time}; the same command goes on from {out}\n"

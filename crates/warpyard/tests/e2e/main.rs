@@ -7,6 +7,7 @@ mod devices;
 mod jobs;
 mod keeping;
 mod machine;
+mod planned;
 mod replaying;
 mod running;
 mod shapes;

@@ -26,14 +26,18 @@ fn fresh(seed: u64) -> Network {
     Network { weights }
 }
 
-/// Learns the `leanings`, one of each example. Nothing when stopped.
+/// Learns the leanings that were searched, one of each example. Nothing when stopped, or when some are missing.
 pub(super) fn imitate(
     training: &Training,
     examples: &[Example<'_>],
-    leanings: &[(f64, f64)],
+    searched: &Lessons,
     stop: &mut impl FnMut() -> bool,
-    tell: &mut impl FnMut(Lesson, Option<&Lessons>),
+    tell: &mut impl FnMut(Lesson, &Lessons),
 ) -> Result<Option<Network>> {
+    let Lessons::Searched(leanings) = searched else { return Ok(None) };
+    if leanings.len() < examples.len() {
+        return Ok(None);
+    }
     let device = Device::Cpu;
     let start = fresh(training.seed);
     let mut vars = Vec::with_capacity(PARTS.len());
@@ -53,7 +57,7 @@ pub(super) fn imitate(
             optimizer.backward_step(&loss)?;
         }
         let value = Some(sum / examples.len().max(1) as f64);
-        tell(Lesson { stage: Stage::Imitate, step: pass + 1, of: training.imitate, value }, None);
+        tell(Lesson { stage: Stage::Imitate, step: pass + 1, of: training.imitate, value }, searched);
     }
     let mut weights = Vec::with_capacity(start.weights.len());
     for var in &vars {
@@ -99,12 +103,12 @@ impl Side {
 }
 
 impl Graph {
-    fn new(example: &Example<'_>, (foresight, thrift): (f64, f64), device: &Device) -> Result<Self> {
+    fn new(example: &Example<'_>, [foresight, thrift]: [f32; 2], device: &Device) -> Result<Self> {
         let instance = example.ground.instance;
         let tasks = instance.tasks();
         let features = &example.ground.features;
         let rows: Vec<f32> = features.rows.iter().flatten().copied().collect();
-        let target = [0.0, foresight as f32 / MOST_FORESIGHT, thrift as f32 / MOST_THRIFT];
+        let target = [0.0, foresight / MOST_FORESIGHT, thrift / MOST_THRIFT];
         Ok(Self {
             features: Tensor::from_vec(rows, (tasks, OF_TASK), device)?,
             whole: Tensor::from_slice(&features.whole, (1, OF_WHOLE), device)?,

@@ -1,7 +1,7 @@
 //! Improvement over HEFT by evolution strategies: weights are nudged both ways along random directions, and move where
 //! schedules get shorter.
 
-use super::{Example, Lesson, Lessons, Network, Stage, Training};
+use super::{Example, Improvement, Lesson, Lessons, Network, Stage, Training};
 use crate::random::SplitMix64;
 
 /// Directions tried in a step, each both ways.
@@ -17,20 +17,25 @@ const MEMORY: f32 = 0.998;
 pub(super) fn improve(
     training: &Training,
     examples: &[Example<'_>],
-    mut lessons: Lessons,
+    improvement: Improvement,
     stop: &mut impl FnMut() -> bool,
-    tell: &mut impl FnMut(Lesson, Option<&Lessons>),
+    tell: &mut impl FnMut(Lesson, &Lessons),
 ) -> Lessons {
-    while lessons.step < training.improve && !examples.is_empty() && !stop() {
-        let value = Some(step(training, examples, &mut lessons));
-        let lesson = Lesson { stage: Stage::Improve, step: lessons.step, of: training.improve, value };
-        tell(lesson, Some(&lessons));
+    let mut lessons = Lessons::Improved(improvement);
+    while let Lessons::Improved(at) = &mut lessons
+        && at.step < training.improve
+        && !examples.is_empty()
+        && !stop()
+    {
+        let value = Some(step(training, examples, at));
+        let lesson = Lesson { stage: Stage::Improve, step: at.step, of: training.improve, value };
+        tell(lesson, &lessons);
     }
     lessons
 }
 
 /// One step; the mean share of HEFT's makespan on the way. All its chance comes from the seed and its number.
-fn step(training: &Training, examples: &[Example<'_>], lessons: &mut Lessons) -> f64 {
+fn step(training: &Training, examples: &[Example<'_>], lessons: &mut Improvement) -> f64 {
     let mut draw = SplitMix64::new(training.seed ^ ((lessons.step as u64 + 1) << 20));
     let batch: Vec<&Example<'_>> = (0..BATCH).map(|_| &examples[draw.index(examples.len())]).collect();
     let size = lessons.at.weights.len();
@@ -70,8 +75,8 @@ fn both_ways(network: &Network, directions: &[Vec<f32>], batch: &[&Example<'_>])
 }
 
 /// A step against the slope (Adam, Kingma and Ba 2014).
-fn follow(lessons: &mut Lessons, slope: &[f32], rate: f32) {
-    let Lessons { at: network, mean, step, first, second } = lessons;
+fn follow(lessons: &mut Improvement, slope: &[f32], rate: f32) {
+    let Improvement { at: network, mean, step, first, second } = lessons;
     let memory = MEMORY.min(*step as f32 / (*step as f32 + 10.0));
     let step = i32::try_from(*step).unwrap_or(i32::MAX);
     let (past_first, past_second) = (1.0 - 0.9f32.powi(step), 1.0 - 0.99f32.powi(step));

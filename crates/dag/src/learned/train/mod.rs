@@ -8,9 +8,7 @@ mod improve;
 mod lessons;
 mod shapes;
 
-pub use lessons::{Lessons, LessonsError, Training};
-
-use std::sync::Arc;
+pub use lessons::{Improvement, Lessons, LessonsError, Training};
 
 use super::Groundwork;
 use super::network::Network;
@@ -51,56 +49,66 @@ pub enum Stage {
 /// One instance to learn from.
 struct Example<'a> {
     ground: Groundwork<'a>,
+    table: Foresight,
     heft: f64,
 }
 
 impl<'a> Example<'a> {
     fn new(instance: &'a Instance) -> Self {
-        let ground = Groundwork::new(instance, &Cheapest::new(instance), Arc::new(Foresight::new(instance)));
-        Self { ground, heft: heft(instance).makespan() }
+        let ground = Groundwork::new(instance, &Cheapest::new(instance));
+        Self { ground, table: Foresight::new(instance), heft: heft(instance).makespan() }
     }
 
     /// The makespan as a share of HEFT's.
     fn share(&self, network: &Network) -> f64 {
-        self.ground.plan(network).makespan() / self.heft
+        self.ground.plan(&self.ground.ask(network), &self.table).makespan() / self.heft
     }
 }
 
-/// Trains from `start`, or from nothing, until done or `stop`; nothing when it was stopped before the first step of
-/// improvement could begin. `tell` hears of every step.
+/// Trains on from `lessons` until done or `stop`. `tell` hears of every step, and how far training has got with it.
 ///
 /// # Errors
 /// When candle does.
 pub fn train(
     training: &Training,
-    start: Option<Lessons>,
+    lessons: Lessons,
     mut stop: impl FnMut() -> bool,
-    mut tell: impl FnMut(Lesson, Option<&Lessons>),
-) -> candle_core::Result<Option<Lessons>> {
+    mut tell: impl FnMut(Lesson, &Lessons),
+) -> candle_core::Result<Lessons> {
     let instances = instances(training);
     let examples: Vec<Example<'_>> = instances.iter().map(Example::new).collect();
-    let lessons = match start {
-        Some(lessons) => Some(lessons),
-        None => begin(training, &examples, &mut stop, &mut tell)?,
+    let improvement = match lessons {
+        Lessons::Improved(improvement) => improvement,
+        Lessons::Searched(leanings) => {
+            let searched = search(training, &examples, leanings, &mut stop, &mut tell);
+            let network = imitate::imitate(training, &examples, &searched, &mut stop, &mut tell)?;
+            let Some(network) = network else { return Ok(searched) };
+            Improvement::begun(network)
+        }
     };
-    Ok(lessons.map(|lessons| improve::improve(training, &examples, lessons, &mut stop, &mut tell)))
+    Ok(improve::improve(training, &examples, improvement, &mut stop, &mut tell))
 }
 
-fn begin(
+/// Searches the instances that have not been searched yet.
+fn search(
     training: &Training,
     examples: &[Example<'_>],
+    leanings: Vec<[f32; 2]>,
     stop: &mut impl FnMut() -> bool,
-    tell: &mut impl FnMut(Lesson, Option<&Lessons>),
-) -> candle_core::Result<Option<Lessons>> {
-    let mut leanings = Vec::with_capacity(examples.len());
-    for example in examples {
+    tell: &mut impl FnMut(Lesson, &Lessons),
+) -> Lessons {
+    let done = leanings.len();
+    let mut lessons = Lessons::Searched(leanings);
+    for (at, example) in examples.iter().enumerate().skip(done) {
         if stop() {
-            return Ok(None);
+            break;
         }
-        leanings.push(search_leanings(example.ground.instance, &mut Run::iterations(training.search)));
-        let lesson = Lesson { stage: Stage::Search, step: leanings.len(), of: examples.len(), value: None };
-        tell(lesson, None);
+        let (foresight, thrift) =
+            search_leanings(example.ground.instance, &mut Run::iterations(training.search));
+        if let Lessons::Searched(leanings) = &mut lessons {
+            leanings.push([foresight as f32, thrift as f32]);
+        }
+        tell(Lesson { stage: Stage::Search, step: at + 1, of: examples.len(), value: None }, &lessons);
     }
-    let network = imitate::imitate(training, examples, &leanings, stop, tell)?;
-    Ok(network.map(Lessons::begun))
+    lessons
 }

@@ -150,6 +150,17 @@ mod tests {
     }
 
     #[test]
+    fn commands_go_with_a_matrix_of_costs_too() {
+        let workflow = r#"{"costs": [[4, 8], [2, 4]], "edges": [[0, 1, 1]],
+            "tasks": [{"name": "a", "command": "prep"}, {"name": "b", "command": "train"}]}"#;
+        let (read, notes) = written(workflow, "flow.toml");
+        assert_eq!(
+            (read.unwrap().doc.tasks[1].command.clone(), notes.len()),
+            (job::Command::Shell("train".into()), 0)
+        );
+    }
+
+    #[test]
     fn a_task_without_a_command_is_told_of_and_refused_by_submit() {
         let (read, notes) = written(&WORKFLOW.replace(r#", "command": ["prep", "x y"]"#, ""), "flow.toml");
         assert_eq!(notes, ["1 task without a command; fill in 'command' before submitting"]);
