@@ -55,7 +55,7 @@ impl<'a> Lengths<'a> {
     fn end(&self, task: TaskId, now: Time) -> Option<Time> {
         let (live, spec) = self.task(task)?;
         let attempt = live?.attempt()?;
-        let speed = self.speed(spec, &self.view.kind_given(task)?).filter(|speed| *speed > 0.0)?;
+        let speed = self.speed(spec, self.view.kind_given(task)?).filter(|speed| *speed > 0.0)?;
         let left = Span::from_secs(self.steps_left(live, spec)? / speed);
         let reported = live.is_some_and(|live| live.steps.is_some());
         Some(if reported { now + left } else { attempt.since + (left - attempt.ran) })
