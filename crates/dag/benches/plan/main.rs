@@ -106,6 +106,14 @@ fn time() {
         });
         println!("  {name:<36} {took:8.1} ms  {:5.2}x heft, makespan {:.4}", took / uniform, makespan / base);
     }
+    let small = layered(1000, machines, *FRESH.start());
+    let by_heft = shortest(50, || drop(black_box(heft(&small))));
+    let learned = find("learned").expect("a registered name");
+    let took = shortest(50, || drop(black_box(learned.plan(&small, &mut Run::iterations(1)))));
+    println!(
+        "  learned at 1000 tasks                {took:8.2} ms  {:5.2}x heft's {by_heft:.2} ms (at most 5x)",
+        took / by_heft
+    );
     let start = Instant::now();
     let plan = for_seconds("best", &instance, 1.0, Objective::Makespan);
     let share = plan.schedule.makespan() / base;

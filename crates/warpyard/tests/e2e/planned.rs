@@ -1,6 +1,7 @@
-//! A plan submitted as a job to a live server: it runs, in the order and on the devices it was planned for.
+//! A plan submitted as a job to a live server: it runs, in the order and on the devices it was planned for. And what the
+//! policy `heft` plans by itself, where it is known how fast GPUs are.
 
-use crate::support::Server;
+use crate::support::{Server, wait_at};
 use serde_json::{Value, json};
 
 /// What each step does: says when it begins and ends, and which GPU it was given.
@@ -44,4 +45,27 @@ fn a_plan_submitted_as_a_job_runs_in_its_order_where_it_was_planned() {
         server.write("order", "");
         server.write("where", "");
     }
+}
+
+#[test]
+fn heft_waits_for_the_gpu_on_which_a_task_ends_first() {
+    let server = Server::up(&["--gpus", "fake:1xV100:16GiB,1xK80:12GiB", "--policy", "heft"]);
+    let speeds = json!({"v100": {"('a', 1)": {"null": 40}}, "k80": {"('a', 1)": {"null": 1}}});
+    server.said(&["throughputs", "--set", &server.write("table.json", &speeds.to_string())]);
+    let options = |name: &'static str| ["--name", name, "--profile", "a", "--steps", "400", "--gpus", "1"];
+    let script = format!("echo started $WARPYARD_GPUS; {}", wait_at(&server.path("gate")));
+    let first = server.script(&options("first"), &script);
+    server.printed(&first, "started fake-0-V100");
+    let second = server.script(&options("second"), "echo $WARPYARD_GPUS > given");
+    assert_eq!(
+        server.state(&second),
+        "ready",
+        "10 s each on the V100 that is taken, 400 s on the K80 that is free"
+    );
+    server.open("gate");
+    assert_eq!(
+        (server.outcome(&first).as_str(), server.outcome(&second).as_str()),
+        ("succeeded", "succeeded")
+    );
+    assert_eq!(server.read("given").trim(), "fake-0-V100");
 }
