@@ -108,6 +108,7 @@ fn a_gpu_has_the_promised_fields() {
             memory_bytes: 7 << 30,
             name: None,
             since: None,
+            note: None,
         }],
         worker: "gpu1".into(),
         index: 0,

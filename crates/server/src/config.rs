@@ -57,6 +57,11 @@ pub struct Config {
     pub busy_utilisation_percent: Option<u32>,
     /// A GPU with more memory in use than this that is nobody's of ours counts as someone else's; 50 MB unless set.
     pub busy_memory: Option<ByteSize>,
+    /// After how long it is pointed out that a task or claim does nothing with its GPUs: to its holder, and after as long
+    /// again in the server's own output; 30 minutes unless set.
+    pub idle_after: Option<Micros>,
+    /// After how long such a task or claim is ended; never unless set.
+    pub idle_release: Option<Micros>,
     /// Where NVIDIA's library is, if not where the system looks.
     pub nvml_library: Option<PathBuf>,
     /// How much people may have.

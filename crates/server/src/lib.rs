@@ -12,6 +12,7 @@ mod events;
 mod expect;
 mod follower;
 mod http;
+mod idle;
 pub mod live;
 mod logs;
 mod measures;

@@ -7,6 +7,7 @@ use crate::data::{DataDir, DataError};
 use crate::door::Door;
 use crate::follower::{Follower, FollowerError};
 use crate::http::{App, Meters};
+use crate::idle;
 use crate::live::{CommandError, Live};
 use crate::pages::{Doors, Parts};
 use crate::samples;
@@ -44,6 +45,9 @@ const LOOK_AROUND_EVERY: Duration = Duration::from_secs(1);
 
 /// The group whose members may do everything, unless another is named.
 const ADMINS: &str = "warpyard-admins";
+
+/// After how long an idle GPU is pointed out, unless something else is said.
+const IDLE_AFTER: Duration = Duration::from_secs(30 * 60);
 
 /// The most bytes a snapshot may hold, unless something else is said.
 pub(crate) const SNAPSHOT_LIMIT: u64 = 1 << 30;
@@ -229,6 +233,10 @@ pub fn run(options: Options, ready: impl FnOnce(&Ready)) -> Result<(), UpError> 
     tidy(data.path(), &options, &live, runtime.handle().clone());
     let door = door.map(|door| door.serve(app.clone(), &runtime));
     runtime.spawn(samples::take(live.clone(), app.watched.clone(), samples::EVERY));
+    if let Some(watched) = app.watched.clone() {
+        let release = options.config.idle_release.map(|after| Duration::from_micros(after.0));
+        runtime.spawn(idle::watch(live.clone(), watched, idle_after(&options.config), release));
+    }
     let serving = runtime.spawn(serve(listener, app));
     let kill = runtime.block_on(asked_to_end(stopped, serving));
     // It goes on answering until all is done, so that whoever asked for the end can tell when that is.
@@ -343,6 +351,7 @@ fn start_worker(
                 utilisation_percent: config.busy_utilisation_percent.unwrap_or(usual.utilisation_percent),
                 memory_bytes: config.busy_memory.map_or(usual.memory_bytes, |b| b.0),
             },
+            idle_after: Some(idle_after(config)),
         },
         cpus: options.cpus.or(config.cpus.map(|c| c.0)).unwrap_or_else(all_cpus),
         memory: config.memory.map_or_else(all_memory, |m| m.0),
@@ -439,6 +448,11 @@ fn with_snapshots(f: &mut Follower, age: Duration) -> BTreeMap<u64, String> {
     let open = |job: &&Job| job.finished.is_none_or(|at| at + age > system_now());
     let jobs = f.cluster().jobs().iter().filter(open);
     jobs.filter_map(|job| Some((job.id.0, job.spec.snapshot.as_ref()?.id.clone()))).collect()
+}
+
+/// After how long it is pointed out that nothing is done with a GPU.
+fn idle_after(config: &Config) -> Duration {
+    config.idle_after.map_or(IDLE_AFTER, |after| Duration::from_micros(after.0))
 }
 
 fn host_name() -> String {

@@ -358,11 +358,18 @@ pub(crate) fn remembered(row: &JobRow, attempts: &[AttemptRow]) -> JobView {
 /// Every device, with the readings of the worker inside.
 pub(crate) fn gpus(cluster: &Cluster, watched: Option<&Watched>) -> Vec<GpuView> {
     let mut views = Vec::new();
+    let idle = watched.map(Watched::idle).unwrap_or_default();
+    let idle: Vec<_> =
+        idle.into_iter().map(|(a, idle)| (task_name(cluster, a.task), crate::idle::words(idle))).collect();
     for (id, used) in cluster.pool().workers() {
         let worker = cluster.worker(id).expect("the pool and the cluster know the same workers");
         let name = &worker.info.name;
         for (index, info, given) in used.devices() {
-            let tasks = tasks_on(cluster, worker.tasks(), index);
+            let mut tasks = tasks_on(cluster, worker.tasks(), index);
+            for task in &mut tasks {
+                task.note = idle.iter().find(|(name, _)| *name == task.task).map(|(_, words)| words.clone());
+            }
+            let mut strays = watched.into_iter().flat_map(|w| w.strays_on(&info.uuid));
             let given_bytes = if given.is_whole() { info.memory } else { given.shared_bytes() };
             let reading = watched.and_then(|w| w.reading(&info.uuid));
             let in_use = reading.map_or(0, |r| r.used_bytes);
@@ -394,7 +401,12 @@ pub(crate) fn gpus(cluster: &Cluster, watched: Option<&Watched>) -> Vec<GpuView>
                 power_watts: reading.and_then(|r| r.power_w),
                 unavailable: match (info.state, worker.online, worker.drained) {
                     (DeviceState::Gone, ..) => Some("the driver no longer knows it".into()),
-                    (DeviceState::Foreign, ..) => Some("in use by someone else".into()),
+                    (DeviceState::Foreign, ..) => Some(match strays.next() {
+                        Some(stray) => {
+                            format!("used by {}, which was not given it", task_name(cluster, stray.task))
+                        }
+                        None => "in use by someone else".into(),
+                    }),
                     (_, false, _) => Some("its worker is lost".into()),
                     (_, _, true) => Some("its worker is drained".into()),
                     _ => None,
@@ -420,6 +432,7 @@ fn tasks_on(cluster: &Cluster, tasks: &std::collections::BTreeSet<TaskId>, devic
             },
             name: Some(job.spec.name.clone()),
             since: Some(time(attempt.started.unwrap_or(attempt.placed))),
+            note: None,
         })
     });
     here.collect()

@@ -59,6 +59,9 @@ pub struct GpuTask {
     /// Since when it is there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since: Option<Timestamp>,
+    /// What is odd about it, such as that it does nothing with the device.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
 }
 
 /// Whether a worker takes tasks.

@@ -226,6 +226,9 @@ async fn view(app: &App, who: &Caller, id: JobId) -> Answer {
         ClaimState::Held if view.pid.is_some() => Some(views::time(system_now())),
         _ => app.last_heard(id).map(views::time),
     };
+    if view.state == ClaimState::Held {
+        view.why = crate::idle::of_jobs(app.watched.as_ref()).remove(&id);
+    }
     if who.owns(&view.user) && view.state == ClaimState::Held {
         view.env = app.visible(&uuids);
     }

@@ -95,6 +95,7 @@ pub(super) async fn list(
     for view in &mut page.items {
         view.expected_start = starts.get(&view.job).copied();
     }
+    app.point_out(&mut page.items);
     Ok(Json(page))
 }
 
@@ -219,7 +220,20 @@ pub(super) async fn show(
     if let Some((task, outlook)) = ahead {
         view.expected_start = forecast(outlook, vec![task]).await.get(&view.job).copied();
     }
+    app.point_out(std::slice::from_mut(&mut view));
     Ok(Json(view))
+}
+
+impl App {
+    /// Says of jobs that run whether their GPUs do nothing.
+    fn point_out(&self, jobs: &mut [JobView]) {
+        let idle = crate::idle::of_jobs(self.watched.as_ref());
+        for (id, words) in &idle {
+            if let Some(job) = jobs.iter_mut().find(|job| job.job == id.to_string() && job.why.is_none()) {
+                job.why = Some(words.clone());
+            }
+        }
+    }
 }
 
 /// Lets nobody look at others' jobs where those are private.

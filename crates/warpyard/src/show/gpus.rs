@@ -85,7 +85,10 @@ fn who(gpu: &GpuView) -> (String, Paint) {
     let mut parts: Vec<String> = gpu
         .tasks
         .iter()
-        .map(|on| format!("{}({}) {}", shown(&on.task), shown(&on.user), task(on.memory_bytes)))
+        .map(|on| {
+            let note = on.note.as_deref().map(|note| format!(" [{}]", shown(note))).unwrap_or_default();
+            format!("{}({}) {}{note}", shown(&on.task), shown(&on.user), task(on.memory_bytes))
+        })
         .collect();
     match &gpu.unavailable {
         Some(reason) => parts.push(shown(reason).into_owned()),

@@ -110,3 +110,36 @@ fn a_gpu_that_falls_off_is_not_used() {
     assert_eq!(server.said(&["logs", &second]), "GPU-0\n", "it came back");
     server.open("gate");
 }
+
+#[test]
+fn a_gpu_that_is_held_and_not_used_is_pointed_out_and_taken_back_if_that_is_configured() {
+    let fake = FakeNvml::new(&world(&[FREE, FREE]));
+    let mut server = Server::down(&["--config", "warpyard.toml"]);
+    let config =
+        |more: &str| format!("nvml_library = \"{}\"\nidle_after = \"1s\"\n{more}", fake.library().display());
+    server.write("warpyard.toml", &config(""));
+    server.start();
+    let job = server.script(&["--gpus", "1", "--gpu-scope", "0"], "echo $$; sleep 600");
+    eventually("it never used it", || {
+        gpu(&server, 0)["tasks"][0]["note"].as_str().is_some_and(|note| note.starts_with("never used, for"))
+    });
+    let pid = server.said(&["logs", &job]).trim().to_owned();
+    let busy = format!("used 3000000000\nutilisation 50\ncompute {pid} 3000000000");
+    fake.set(&world(&[&busy, FREE]));
+    eventually("it does", || gpu(&server, 0)["tasks"][0]["note"] == Value::Null);
+    // On one that it was not given it is flagged, and its own is idle again.
+    fake.set(&world(&[FREE, &busy]));
+    eventually("it is elsewhere", || {
+        gpu(&server, 1)["unavailable"].as_str().is_some_and(|why| why.contains("which was not given it"))
+    });
+    eventually("its own is idle", || {
+        server.json(&["show", &job])["why"].as_str().is_some_and(|why| why.starts_with("its GPU is idle for"))
+    });
+    assert!(server.said(&["gpus"]).contains("[idle for"), "{}", server.said(&["gpus"]));
+
+    server.end_by(nix::sys::signal::Signal::SIGTERM);
+    fake.set(&world(&[FREE, FREE]));
+    server.write("warpyard.toml", &config("idle_release = \"3s\"\n"));
+    server.start();
+    assert_eq!(server.outcome(&job), "cancelled");
+}

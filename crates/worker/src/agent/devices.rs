@@ -1,7 +1,9 @@
 //! The machine's devices as the agent sees them: what they are, who is on them, and what our attempts use of them.
 
+use super::uses::{Idle, Uses};
 use crate::probe::{self, Gpu, Ours, Pids, Probe, ProbeError, Reading, Thresholds, Vendor};
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
 use warpyard_core::AttemptId;
 use warpyard_core::pool::{DeviceInfo, DeviceState};
 
@@ -16,6 +18,8 @@ pub struct DeviceRules {
     pub overcommit: bool,
     /// From when on a device counts as someone else's.
     pub thresholds: Thresholds,
+    /// After how long it is pointed out that an attempt does nothing with its devices.
+    pub idle_after: Option<Duration>,
 }
 
 /// The devices, and the last reading of each.
@@ -26,6 +30,7 @@ pub struct Watched {
     readings: BTreeMap<String, Reading>,
     states: BTreeMap<String, DeviceState>,
     peaks: BTreeMap<AttemptId, u64>,
+    uses: Uses,
 }
 
 /// An attempt and where it is, for telling our processes from others'.
@@ -39,8 +44,8 @@ impl Watched {
     /// Finds the devices.
     pub fn new(mut probe: Box<dyn Probe>, rules: DeviceRules) -> Result<Watched, ProbeError> {
         let gpus = probe.gpus()?;
-        let (readings, states, peaks) = Default::default();
-        Ok(Watched { probe, rules, gpus, readings, states, peaks })
+        let (readings, states, peaks, uses) = Default::default();
+        Ok(Watched { probe, rules, gpus, readings, states, peaks, uses })
     }
 
     /// What was looked at, in a line.
@@ -82,6 +87,16 @@ impl Watched {
         &self.states
     }
 
+    /// Attempts that have done nothing with the devices they have for as long as is to be pointed out.
+    pub fn idle(&self) -> BTreeMap<AttemptId, Idle> {
+        self.rules.idle_after.map(|after| self.uses.idle(after, Instant::now())).unwrap_or_default()
+    }
+
+    /// Attempts on a device that they were not given.
+    pub fn strays_on(&self, uuid: &str) -> impl Iterator<Item = AttemptId> {
+        self.uses.strays_on(uuid)
+    }
+
     /// The most device memory an attempt was seen using; it is forgotten with this.
     pub(super) fn take_peak(&mut self, attempt: AttemptId) -> Option<u64> {
         self.peaks.remove(&attempt)
@@ -91,6 +106,10 @@ impl Watched {
     pub(super) fn look(&mut self, ours: &[OnDevices<'_>]) {
         for at in 0..self.gpus.len() {
             self.look_at(at, ours);
+        }
+        // Of devices that are only declared nobody can tell.
+        if self.vendor() != Vendor::Declared {
+            self.uses.note(ours, &self.readings, Instant::now());
         }
         for one in ours {
             let used = |uuid: &String| self.readings.get(uuid).and_then(|r| probe::bytes_of(r, &one.pids));

@@ -1,0 +1,66 @@
+//! GPUs that are held and not used: pointed out to whoever holds them, then in the server's own output, where admins look,
+//! and in the end taken back if that is configured.
+
+use crate::live::Live;
+use crate::views;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use warpyard_api::quantity::Micros;
+use warpyard_core::command::Target;
+use warpyard_core::{AttemptId, Command, JobId};
+use warpyard_worker::agent::{Idle, Watched};
+
+/// How often it is looked whether someone has been idle too long.
+const EVERY: Duration = Duration::from_secs(1);
+
+/// What is said of someone who is idle.
+pub(crate) fn words(idle: Idle) -> String {
+    let lasts = Micros(idle.lasts.as_secs() * 1_000_000);
+    match idle.touched {
+        true => format!("idle for {lasts}"),
+        false => format!("never used, for {lasts}"),
+    }
+}
+
+/// The same by job, for whoever asks how theirs stand.
+pub(crate) fn of_jobs(watched: Option<&Arc<Mutex<Watched>>>) -> BTreeMap<JobId, String> {
+    let idle = watched.map(idle_now).unwrap_or_default();
+    idle.into_iter()
+        .map(|(attempt, idle)| (attempt.task.job, format!("its GPU is {}", words(idle))))
+        .collect()
+}
+
+fn idle_now(watched: &Arc<Mutex<Watched>>) -> BTreeMap<AttemptId, Idle> {
+    watched.lock().expect("nobody panics while looking at devices").idle()
+}
+
+/// Tells admins of those who have been idle twice as long as is pointed out, and ends those who may not be any longer.
+pub(crate) async fn watch(
+    live: Live,
+    watched: Arc<Mutex<Watched>>,
+    after: Duration,
+    release: Option<Duration>,
+) {
+    let mut told = BTreeSet::new();
+    loop {
+        tokio::time::sleep(EVERY).await;
+        let idle = idle_now(&watched);
+        told.retain(|attempt| idle.contains_key(attempt));
+        for (attempt, idle) in idle {
+            let task = attempt.task;
+            if idle.lasts >= 2 * after && told.insert(attempt) {
+                let whose = live.read(move |f| {
+                    let user = f.cluster().job(task.job).map(|job| job.user.clone()).unwrap_or_default();
+                    format!("{} of {user}", views::task_name(f.cluster(), task))
+                });
+                let Ok(whose) = whose.await else { return };
+                eprintln!("warpyard: {whose} holds a GPU that is {}", words(idle));
+            }
+            if release.is_some_and(|release| idle.lasts >= release) {
+                eprintln!("warpyard: {attempt} is ended: its GPU is {}", words(idle));
+                live.tell(Command::Cancel(Target::Task(task)));
+            }
+        }
+    }
+}
