@@ -69,6 +69,9 @@ pub enum SolveError {
         /// The name.
         goal: &'static str,
     },
+    /// The solver no longer came any closer to the optimum.
+    #[error("the solver came no closer to the optimum and gave up")]
+    NoProgress,
     /// The solver did not come close enough to the optimum to be trusted.
     #[error("the solver stopped {gap:.1e} short of the optimum")]
     Stuck {

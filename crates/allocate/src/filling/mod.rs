@@ -19,13 +19,26 @@ const SLACK: f64 = 1e-9;
 const CRUMB: f64 = 1e-6;
 /// Gap to which a stage is solved.
 const GAP: f64 = 1e-13;
-/// The part of its targets to which a place must be shown out of reach, and the part that will do where rounding leaves
-/// it open.
-const REACHED: f64 = 1.0 - 1e-9;
+/// The part of its targets that will do where rounding leaves open whether a place can be reached.
 const NEARLY: f64 = 1.0 - 1e-6;
-/// The part of its targets below which a place is out of reach for more than the slack of those stopped before, so that
-/// the prices that show it say something about those who still rise.
-const OUT_OF_REACH: f64 = 1.0 - 2e-9;
+
+/// How finely places are told apart.
+#[derive(Debug, Clone, Copy)]
+struct Care {
+    /// The part of its targets to which a place must be reached.
+    reached: f64,
+    /// The part of its targets below which a place is out of reach for more than the slack of those stopped before, so
+    /// that the prices that show it say something about those who still rise.
+    out_of_reach: f64,
+}
+
+/// What is tried one after the other, until nobody was stopped without prices that say so: one in ten thousand small
+/// random instances has a stage that ends within rounding of another.
+const CARES: [Care; 3] = [
+    Care { reached: 1.0 - 1e-9, out_of_reach: 1.0 - 2e-9 },
+    Care { reached: 1.0 - 2e-9, out_of_reach: 1.0 - 1e-8 },
+    Care { reached: 1.0 - 1e-8, out_of_reach: 1.0 - 5e-8 },
+];
 
 /// A filling brought to its end.
 #[derive(Debug, Clone)]
@@ -40,21 +53,41 @@ struct Filling<'a> {
     tree: Tree,
     /// The level each job can reach at most: by its own speed, or because it was stopped there.
     caps: Vec<f64>,
+    /// Shares under which everyone has the level the tree says.
+    shares: Vec<f64>,
     hints: Vec<Vec<f64>>,
+    care: Care,
+    /// Whether someone was stopped though no prices said so.
+    guessed: bool,
 }
 
 /// Fills the tree until nobody can rise.
-pub(crate) fn fill(problem: &Problem, tree: Tree) -> Result<Filled, SolveError> {
+pub(crate) fn fill(problem: &Problem, tree: &Tree) -> Result<Filled, SolveError> {
+    let mut last = Err(SolveError::NoProgress);
+    for care in CARES {
+        match fill_with(problem, tree.clone(), care) {
+            Ok((filled, false)) => return Ok(filled),
+            Ok((filled, true)) => last = Ok(filled),
+            Err(error) => last = last.or(Err(error)),
+        }
+    }
+    last
+}
+
+/// Fills the tree; says also whether it had to guess.
+fn fill_with(problem: &Problem, tree: Tree, care: Care) -> Result<(Filled, bool), SolveError> {
     let caps = (0..problem.n).map(|m| problem.fastest[m] * problem.level_per_step(m)).collect();
-    let mut filling = Filling { problem, tree, caps, hints: Vec::new() };
+    let shares = vec![0.0; problem.n * problem.k];
+    let mut filling = Filling { problem, tree, caps, shares, hints: Vec::new(), care, guessed: false };
     let (mut stages, mut stopped) = (Vec::new(), vec![None; problem.n]);
     // Every stage stops a job, so this ends.
     loop {
         let course = filling.tree.course(&filling.caps);
         let end = filling.furthest(&course)?;
         let Some(prices) = end.prices else {
-            return Ok(Filled { shares: end.shares, stages, stopped });
+            return Ok((Filled { shares: end.shares, stages, stopped }, filling.guessed));
         };
+        filling.shares = end.shares;
         filling.tree.advance(&course, end.at);
         let levels = filling.tree.levels(&filling.caps);
         let rates = course.rates_at(end.at.piece, &filling.tree, &filling.caps);
@@ -65,6 +98,13 @@ pub(crate) fn fill(problem: &Problem, tree: Tree) -> Result<Filled, SolveError> 
         stages.push(Stage { prices, speeds: filling.speeds(&levels) });
         filling.tree.settle(&filling.caps);
     }
+}
+
+/// How closely to look at a place: until it is ruled out, or until it is known how much of it can be reached.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Effort {
+    Decide,
+    Settle,
 }
 
 const START: Place = Place { piece: 0, offset: 0.0 };
@@ -89,13 +129,21 @@ impl Filling<'_> {
     /// be out of reach also say how far one has to go back at least.
     fn furthest(&mut self, course: &Course) -> Result<End, SolveError> {
         let mut at = Place { piece: course.pieces(), offset: 0.0 };
-        let mut prices = None;
+        let (mut prices, mut effort, mut gap) = (None, Effort::Decide, 1.0);
         for _ in 0..100 {
-            let risen = self.reaches(&self.speeds_at(course, at));
-            self.hints = risen.hints;
-            let open = risen.theta >= NEARLY && risen.bound >= REACHED;
+            let target = self.speeds_at(course, at);
+            let mut risen = self.reaches(&target, effort);
             // The start is reached by what came before, whatever rounding says.
-            if risen.theta >= REACHED || open || at == START {
+            if at == START && risen.theta < self.care.reached {
+                let before = self.part_reached(&self.shares, &target);
+                if before > risen.theta {
+                    (risen.theta, risen.shares) = (before, self.shares.clone());
+                }
+            }
+            gap = 1.0 - risen.theta;
+            self.hints = risen.hints;
+            let open = risen.theta >= NEARLY && risen.bound >= self.care.reached;
+            if risen.theta >= self.care.reached || open || at == START {
                 let prices = prices.filter(|_| at.piece < course.pieces());
                 return Ok(End { at, shares: risen.shares, prices });
             }
@@ -104,9 +152,11 @@ impl Filling<'_> {
             if next == at && risen.theta >= NEARLY {
                 return Ok(End { at, shares: risen.shares, prices });
             }
+            // Prices that rule a place out and yet afford it are a rounding away from deciding.
+            effort = if next == at { Effort::Settle } else { Effort::Decide };
             at = next;
         }
-        Err(SolveError::Stuck { gap: f64::NAN })
+        Err(SolveError::Stuck { gap })
     }
 
     /// The last place before `beyond` that these prices do not rule out.
@@ -153,20 +203,26 @@ impl Filling<'_> {
     }
 
     /// How much of the target speeds can be reached, as a factor.
-    fn reaches(&self, target: &[f64]) -> Risen {
+    fn reaches(&self, target: &[f64], effort: Effort) -> Risen {
         let factor =
             |m: usize| if target[m] > 0.0 { self.problem.fastest[m] / target[m] } else { f64::INFINITY };
         let highest = (0..self.problem.n).map(factor).fold(2.0, f64::min);
         let from = From { theta: 0.0, shares: None, hints: self.hints.clone() };
         rise(self.problem, &Scaled(target.to_vec()), from, highest, GAP, |low, high| {
-            low >= 1.0 || high < OUT_OF_REACH
+            low >= 1.0 || effort == Effort::Decide && high < self.care.out_of_reach
         })
+    }
+
+    /// The part of its target that the worst-off job reaches.
+    fn part_reached(&self, shares: &[f64], target: &[f64]) -> f64 {
+        let part = |m: usize| self.problem.throughput(m, shares) / target[m];
+        (0..self.problem.n).filter(|&m| target[m] > 0.0).map(part).fold(f64::INFINITY, f64::min)
     }
 
     /// How far each job can still rise now that all money is spent: as far as types without a price carry it. Types with
     /// one are used up for good, and whoever uses them cannot rise at all.
     fn ceilings(
-        &self,
+        &mut self,
         prices: &[f64],
         levels: &[f64],
         rates: &[f64],
@@ -192,7 +248,8 @@ impl Filling<'_> {
         }
         if !someone && ceilings.is_empty() {
             // Rounding hides whom the prices stop: it must be whoever has least room.
-            let (_, m) = tightest.ok_or(SolveError::Stuck { gap: f64::NAN })?;
+            let (_, m) = tightest.ok_or(SolveError::NoProgress)?;
+            self.guessed = true;
             ceilings.push((m, self.halt(m, levels[m])));
         }
         Ok(ceilings)

@@ -22,7 +22,7 @@ fn solve(instance: &Instance, options: Options) -> Result<Answer, SolveError> {
     let tree = Tree::nested(instance, instance.entities.as_ref().ok_or(missing)?);
     let problem = laid_out(instance, options.types);
     let top = tree.top();
-    let filled = fill(&problem, tree)?;
+    let filled = fill(&problem, &tree)?;
     let mut shares = filled.shares;
     give_out(&problem, &mut shares, |m, speed| speed * problem.level_per_step(m));
     let level = |m: &usize| problem.throughput(*m, &shares) * problem.level_per_step(*m);

@@ -22,7 +22,7 @@ fn solve(instance: &Instance, options: Options) -> Result<Answer, SolveError> {
     if options.sharing {
         return crate::sharing::fill(instance, &problem);
     }
-    let filled = fill(&problem, Tree::flat(&problem.weight))?;
+    let filled = fill(&problem, &Tree::flat(&problem.weight))?;
     let mut shares = filled.shares;
     let level = |m: usize, speed: f64| speed * problem.level_per_step(m) / problem.weight[m];
     give_out(&problem, &mut shares, level);

@@ -80,7 +80,7 @@ pub(crate) fn finish_time(instance: &Instance, problem: &Problem) -> Result<Answ
         }
         ratio = grown(&ways, &scaled.duals.speed, scaled.value, ratio, |m, ratio| target(ratio, m));
     }
-    Err(SolveError::Stuck { gap: f64::NAN })
+    Err(SolveError::NoProgress)
 }
 
 /// The least ratio at which what everyone must reach, priced, is no more than it was when scaled by `factor`.
@@ -114,7 +114,7 @@ fn total(instance: &Instance, problem: &Problem, ways: &Ways, costs: &[f64]) -> 
     let value =
         |i: usize| ways.ways[i].members().map(|(_, speed)| speed).sum::<f64>() / costs[ways.ways[i].gpu_type];
     program.set_gains(value);
-    program.solve().map_err(|_| SolveError::Stuck { gap: f64::NAN })?;
+    program.solve().map_err(|_| SolveError::NoProgress)?;
     let duals = ways.duals(&program.prices(), None);
     let spread = Spread::new(ways, &program.solution(), problem);
     Ok(spread.answer(instance, problem, ways, &duals, program.objective()))
@@ -133,7 +133,7 @@ pub(crate) fn cost(instance: &Instance, problem: &Problem) -> Result<Answer, Sol
     let mut program = ways.with_limits(&units, &due);
     let kept = ways.ways.len();
     program.set_gains(|i| if i >= kept { units[i - kept] } else { 0.0 });
-    let stuck = |_| SolveError::Stuck { gap: f64::NAN };
+    let stuck = |_| SolveError::NoProgress;
     program.solve().map_err(stuck)?;
     program.hold_optimum();
     let value =
@@ -206,14 +206,14 @@ pub(crate) fn fill(instance: &Instance, problem: &Problem) -> Result<Answer, Sol
         }
         if stopped.iter().all(Option::is_some) {
             let (Some(objective), Some(duals)) = (objective, first) else {
-                return Err(SolveError::Stuck { gap: f64::NAN });
+                return Err(SolveError::NoProgress);
             };
             let answer = Spread::new(&ways, &last.solution, problem)
                 .answer(instance, problem, &ways, &duals, objective);
             return Ok(Answer { certificate: Certificate::Rule, ..answer });
         }
         if halted == 0 {
-            return Err(SolveError::Stuck { gap: f64::NAN });
+            return Err(SolveError::NoProgress);
         }
     }
 }

@@ -140,7 +140,7 @@ impl Ways {
         let wanted = self.classes.iter().enumerate().filter(|(c, _)| targets[*c] > 0.0);
         let entries = wanted.map(|(c, class)| (self.speed_row(c), class.jobs.len() as f64)).collect();
         let theta = program.add(Column { gain: 1.0, entries });
-        program.solve().map_err(|_| SolveError::Stuck { gap: f64::NAN })?;
+        program.solve().map_err(|_| SolveError::NoProgress)?;
         let prices = program.prices();
         let value = program.objective();
         // Then as much as can be got besides: everyone's speed in units of its own target.
@@ -149,7 +149,7 @@ impl Ways {
         program.set_gains(|i| if i == theta { 0.0 } else { speed(&self.ways[i]) });
         let solution = match program.solve() {
             Ok(()) => program.solution(),
-            Err(_) => return Err(SolveError::Stuck { gap: f64::NAN }),
+            Err(_) => return Err(SolveError::NoProgress),
         };
         let mut duals = self.duals(&prices, Some(&units));
         let all = duals.types.iter_mut().chain(&mut duals.time).chain(&mut duals.speed);
