@@ -34,9 +34,7 @@ fn main() {
     for n in [128, 2_048, 100_000, 1_000_000].into_iter().filter(|n| *n <= largest) {
         let instance = distinct(n);
         for goal in GOALS.iter().filter(|goal| wanted(goal)) {
-            // The discounts take a solve per distinct job.
-            let slow = goal.name == "strategy-proof" && n > 128;
-            if n <= 2_048 && !slow || LARGE.contains(&goal.name) {
+            if n <= 2_048 || LARGE.contains(&goal.name) {
                 measure(&instance, "distinct", goal, Options::default());
             }
         }

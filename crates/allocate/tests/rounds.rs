@@ -3,9 +3,9 @@
 mod support;
 
 use proptest::prelude::*;
-use warpyard_allocate::GpuType;
-use warpyard_allocate::rounds::simulate::{Outcome, by_goal, simulate};
+use warpyard_allocate::rounds::simulate::{Cluster, Outcome, Work, by_goal, simulate};
 use warpyard_allocate::rounds::{Candidate, Placement, Rounds, Server};
+use warpyard_allocate::{GpuType, Options, ThroughputTable};
 
 /// The published trace of 150 one-GPU jobs on 12 GPUs of each type, one a server.
 fn gen150(goal: &'static str, rounds: Rounds) -> Option<Outcome> {
@@ -22,7 +22,9 @@ fn gen150(goal: &'static str, rounds: Rounds) -> Option<Outcome> {
         .enumerate()
         .flat_map(|(gpu_type, &count)| (0..count).map(move |_| Server { gpu_type, gpus: 1 }))
         .collect();
-    Some(simulate(&trace, &types, &servers, rounds, by_goal(goal)).expect("a whole run"))
+    let trace: Vec<Work> = trace.into_iter().map(Work::from).collect();
+    let cluster = Cluster { types: &types, servers: &servers, pairs: None, rounds };
+    Some(simulate(&trace, cluster, by_goal(goal, Options::default())).expect("a whole run"))
 }
 
 #[test]
@@ -55,6 +57,38 @@ fn pricing_restarts_saves_most_of_them_and_time() {
     );
     assert!(priced.restarts < unpriced.restarts);
     assert!(priced.average_completion_s() < unpriced.average_completion_s());
+}
+
+#[test]
+fn two_that_gain_by_sharing_end_sooner() {
+    // On one GPU each of two runs at 0.8 of its speed beside the other; alone they would take turns.
+    let mut table = ThroughputTable::default();
+    let profile = |name: &str| warpyard_allocate::Profile { name: name.into(), gpus: 1 };
+    table.insert_pair("type0", profile("a"), profile("b"), [8.0, 16.0]);
+    let work = |name: &str, speed: f64| Work {
+        profile: Some(name.to_owned()),
+        ..Work::from(warpyard_allocate::rounds::gavel::TraceJob {
+            arrival_s: 0.0,
+            steps: (speed * 36_000.0) as u64,
+            gpus: 1,
+            throughputs: vec![speed],
+        })
+    };
+    let trace = [work("a", 10.0), work("b", 20.0)];
+    let (types, servers) = (support::types(&[1]), [Server { gpu_type: 0, gpus: 1 }]);
+    let rounds = Rounds::default();
+    let run = |sharing: bool, servers: &[Server], types: &[GpuType]| {
+        let pairs = sharing.then_some(&table);
+        let options = Options { sharing, ..Options::default() };
+        simulate(&trace, Cluster { types, servers, pairs, rounds }, by_goal("max-min", options))
+            .expect("a run")
+    };
+    let (alone, shared) = (run(false, &servers, &types), run(true, &servers, &types));
+    assert!((alone.makespan_s - 72_000.0).abs() < 1.0, "{alone:?}");
+    assert!((shared.makespan_s - 45_000.0).abs() < 1.0, "{shared:?}");
+    // With a GPU for each, nobody shares.
+    let two = [Server { gpu_type: 0, gpus: 2 }];
+    assert!((run(true, &two, &support::types(&[2])).makespan_s - 36_000.0).abs() < 1.0);
 }
 
 fn idle_candidate(gpus: u32, speeds: &[f64], shares: &[f64]) -> Candidate {

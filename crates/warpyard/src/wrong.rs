@@ -91,11 +91,22 @@ pub(crate) enum Wrong {
         /// Why not.
         source: io::Error,
     },
+    /// Published data that is not there.
+    #[error(
+        "cannot read {file}; it is made from Gavel's published data (https://github.com/stanford-futuredata/gavel): say with \
+         --gavel DIR where simulation_throughputs.json and traces/gen150_single.trace are"
+    )]
+    NoGavelData {
+        /// The file.
+        file: String,
+        /// Why not.
+        source: io::Error,
+    },
     /// A table that is not drawn.
-    #[error("--plot: only {has} is drawn")]
+    #[error("--plot: only {has} are drawn")]
     NoPicture {
-        /// The one that is.
-        has: &'static str,
+        /// Those that are.
+        has: String,
     },
     /// A line that describes no cluster.
     #[error("--cluster: {0}; write such as 12xV100:16GiB,2xK80/8, or name a .toml file")]

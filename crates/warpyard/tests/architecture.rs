@@ -10,7 +10,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("dag", &[]),
     ("api", &[]),
     ("policies", &["core", "allocate", "dag"]),
-    ("sim", &["core", "policies"]),
+    ("sim", &["core", "policies", "allocate"]),
     ("worker", &["core", "snapshot"]),
     ("snapshot", &[]),
     ("server", &["core", "policies", "sim", "api", "worker", "snapshot"]),

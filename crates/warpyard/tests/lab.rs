@@ -565,7 +565,7 @@ mod sim {
         ask(&["reproduce", "hybird"]).refused(&["did you mean 'hybrid'?", "short-tasks"]);
         let hybrid = ask(&["reproduce", "hybrid", "--json"]).json();
         assert_eq!(hybrid[0]["verdict"], "holds");
-        ask(&["reproduce", "hybrid", "--plot", "x.svg"]).refused(&["only alibaba-2023 is drawn"]);
+        ask(&["reproduce", "hybrid", "--plot", "x.svg"]).refused(&["only alibaba-2023 and gavel are drawn"]);
     }
 
     #[test]

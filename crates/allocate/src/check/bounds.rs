@@ -30,7 +30,9 @@ impl<'a> Case<'a> {
         for pair in &answer.pairs {
             let [a, b] = pair.jobs;
             for (j, share) in pair.shares.iter().enumerate() {
-                let both = together(instance, &instance.jobs[a], &instance.jobs[b], j).unwrap_or_default();
+                let jobs = [&instance.jobs[a], &instance.jobs[b]];
+                let seen = [speeds[a][j], speeds[b][j]];
+                let both = together(instance, jobs, seen, j).unwrap_or_default();
                 achieved[a] += both[0] * share;
                 achieved[b] += both[1] * share;
             }
@@ -190,9 +192,10 @@ impl<'a> Case<'a> {
         let alone: f64 = rows.map(|(v, x)| v.iter().zip(x).map(|(v, x)| v * x).sum::<f64>()).sum();
         let mut together_value = 0.0;
         for pair in &self.answer.pairs {
-            let [a, b] = pair.jobs.map(|m| &self.instance.jobs[m]);
+            let jobs = pair.jobs.map(|m| &self.instance.jobs[m]);
             for (j, share) in pair.shares.iter().enumerate() {
-                let both = together(self.instance, a, b, j).unwrap_or_default();
+                let seen = pair.jobs.map(|m| self.speeds[m][j]);
+                let both = together(self.instance, jobs, seen, j).unwrap_or_default();
                 together_value += share * both.iter().sum::<f64>() / self.cost(j);
             }
         }

@@ -6,15 +6,22 @@ use std::collections::BTreeMap;
 use crate::instance::{Instance, Job};
 use crate::table::Profile;
 
-/// Steps a second of two jobs that share a type, or `None` where they cannot.
-pub(super) fn together(instance: &Instance, one: &Job, other: &Job, j: usize) -> Option<[f64; 2]> {
+/// Steps a second of two jobs that share a type, or `None` where they cannot; `seen` is what the goal takes each one's
+/// speed there to be.
+pub(super) fn together(
+    instance: &Instance,
+    [one, other]: [&Job; 2],
+    seen: [f64; 2],
+    j: usize,
+) -> Option<[f64; 2]> {
     let t = &instance.types[j];
     let wide = one.gpus == other.gpus && one.gpus <= t.count;
     if !wide || one.throughputs[j] <= 0.0 || other.throughputs[j] <= 0.0 {
         return None;
     }
     let profile = |job: &Job| Some(Profile { name: job.profile.clone()?, gpus: job.gpus });
-    instance.pairs.as_ref()?.together(&t.name, &profile(one)?, &profile(other)?)
+    let [x, y] = instance.pairs.as_ref()?.together(&t.name, &profile(one)?, &profile(other)?)?;
+    Some([x * (seen[0] / one.throughputs[j]), y * (seen[1] / other.throughputs[j])])
 }
 
 /// Jobs of which the dual cannot tell one from another, and what their time and a step a second are worth.
@@ -54,7 +61,9 @@ pub(super) fn excess(
             let mut offer = |gain: f64| *excess = f64::max(*excess, gain / gpus - prices[j]);
             offer(one.worth * one.speeds[j] - one.time);
             for other in &alike[if one.many { i } else { i + 1 }..] {
-                if let Some([x, y]) = together(instance, one.job, other.job, j) {
+                if let Some([x, y]) =
+                    together(instance, [one.job, other.job], [one.speeds[j], other.speeds[j]], j)
+                {
                     offer(one.worth * x + other.worth * y - one.time - other.time);
                 }
             }

@@ -24,17 +24,23 @@ const GAP: f64 = 1e-7;
 
 fn solve(instance: &Instance, options: Options) -> Result<Answer, SolveError> {
     let problem = laid_out(instance, options.types);
-    let (all, hints) = Nash { problem: &problem, without: None }.solve(Vec::new(), GAP);
+    let mut everyone = Nash::new(&problem);
+    let all = everyone.solve(GAP);
+    let nearby = everyone.around(&all.prices);
+    let used = problem.usage(&all.shares);
     let mut kept: HashMap<Vec<u64>, f64> = HashMap::new();
     let mut discounts = Vec::with_capacity(problem.n);
     for m in 0..problem.n {
         // Jobs alike in speeds and width do the others the same harm.
         let alike: Vec<u64> = problem.row(m).iter().chain([&problem.gpus[m]]).map(|x| x.to_bits()).collect();
         let discount = *kept.entry(alike).or_insert_with(|| {
-            let mut others = Nash { problem: &problem, without: Some(m) };
-            let here = others.welfare(&all.shares);
-            let (absent, _) = others.solve(hints.clone(), GAP);
-            (here - absent.value).min(0.0).exp()
+            let mut others = everyone.without(m, &nearby);
+            // What the others have now is feasible without this job too.
+            let here = all.value - problem.throughput(m, &all.shares).ln();
+            let row = &all.shares[m * problem.k..(m + 1) * problem.k];
+            let left: Vec<f64> =
+                used.iter().zip(row).map(|(u, x)| (u - problem.gpus[m] * x).max(0.0)).collect();
+            (here - others.value((here, &left), all.hints.clone(), GAP)).min(0.0).exp()
         });
         discounts.push(discount);
     }

@@ -86,6 +86,11 @@ impl Ways {
                 for j in 0..problem.k {
                     let jobs = (&instance.jobs[one.jobs[0]], &instance.jobs[other.jobs[0]]);
                     let Some(speeds) = partners.together(jobs.0, jobs.1, j) else { continue };
+                    // A goal that does not know types sees the same part of the speed it takes the job to have.
+                    let speeds = [
+                        speeds[0] * (row[j] / jobs.0.throughputs[j]),
+                        speeds[1] * (second[j] / jobs.1.throughputs[j]),
+                    ];
                     // A pair that together does no more than its members in turn is no use.
                     if speeds[0] / row[j] + speeds[1] / second[j] > 1.0 + 1e-12 {
                         self.ways.push(Way { classes: [a, b], pair: true, gpu_type: j, speeds });

@@ -1,6 +1,7 @@
 //! Published tables, ours beside theirs. Each study is a file and gives rows; where they are shown is another's affair.
 
 pub mod alibaba;
+pub mod gavel;
 mod hybrid;
 mod model_scheduling;
 pub mod models;

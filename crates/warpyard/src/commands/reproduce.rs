@@ -10,7 +10,7 @@ use std::fs::File;
 use std::io::BufReader;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
-use warpyard_sim::reproduce::{Row, alibaba, hybrid, model_scheduling, short_tasks};
+use warpyard_sim::reproduce::{Row, alibaba, gavel, hybrid, model_scheduling, short_tasks};
 use warpyard_sim::workload::{openb_nodes, openb_pods};
 
 /// Arguments of `reproduce`.
@@ -27,7 +27,13 @@ pub(crate) struct Reproduce {
     /// Where the files of the Alibaba GPU trace of 2023 are
     #[arg(long, value_name = "DIR", default_value = "../shared/data/traces")]
     data: PathBuf,
-    /// Keep the picture of alibaba-2023 in this SVG file
+    /// How many drawn traces the figures of gavel are over
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u64).range(1..))]
+    draws: u64,
+    /// Where Gavel's published throughputs and traces are
+    #[arg(long, value_name = "DIR", default_value = "../shared/data/gavel")]
+    gavel: PathBuf,
+    /// Keep the picture of alibaba-2023 or gavel in this SVG file
     #[arg(long, value_name = "FILE")]
     plot: Option<String>,
 }
@@ -76,9 +82,17 @@ const TABLES: &[Published] = &[
         summary: "Beware of Fragmentation (2023): filling the GPU nodes of the Alibaba trace",
         make: filled,
     },
+    Published {
+        name: GAVEL,
+        summary: "Gavel (OSDI 2020): completion by load, round length, errors and the price of switching",
+        make: allocated,
+    },
 ];
 
 const ALIBABA: &str = "alibaba-2023";
+const GAVEL: &str = "gavel";
+/// Tables of which there is a picture.
+const DRAWN: [&str; 2] = [ALIBABA, GAVEL];
 const NODES: &str = "openb_node_list_gpu_node.csv";
 const PODS: &str = "openb_pod_list_default.csv";
 
@@ -93,8 +107,8 @@ impl Reproduce {
             Some(name) => std::slice::from_ref(find("table", name, TABLES, |table| table.name)?),
             None => TABLES,
         };
-        if self.plot.is_some() && !wanted.iter().any(|table| table.name == ALIBABA) {
-            return Err(Wrong::NoPicture { has: ALIBABA }.into());
+        if self.plot.is_some() && !wanted.iter().any(|table| DRAWN.contains(&table.name)) {
+            return Err(Wrong::NoPicture { has: DRAWN.join(" and ") }.into());
         }
         let mut line = Line::of_stderr();
         let mut all = Made::default();
@@ -121,7 +135,7 @@ impl Reproduce {
 }
 
 fn is_missing(error: &anyhow::Error) -> bool {
-    matches!(error.downcast_ref(), Some(Wrong::NoTraceData { .. }))
+    matches!(error.downcast_ref(), Some(Wrong::NoTraceData { .. } | Wrong::NoGavelData { .. }))
 }
 
 fn filled(asked: &Reproduce, line: &mut Line) -> anyhow::Result<Made> {
@@ -140,6 +154,33 @@ fn filled(asked: &Reproduce, line: &mut Line) -> anyhow::Result<Made> {
     ];
     let plot = asked.plot.as_ref().map(|_| show::plot::fillings(&curves));
     Ok(Made { rows: alibaba::rows(&curves), notes, plot })
+}
+
+fn allocated(asked: &Reproduce, line: &mut Line) -> anyhow::Result<Made> {
+    let text = |name: &str| {
+        let path = asked.gavel.join(name);
+        let file = path.display().to_string();
+        std::fs::read_to_string(path).map_err(|source| Wrong::NoGavelData { file, source })
+    };
+    let trace = "traces/gen150_single.trace";
+    let data = gavel::Data::read(&text("simulation_throughputs.json")?, &text(trace)?);
+    let data = data.map_err(|e| bad_file(&asked.gavel.join(trace).display().to_string(), e))?;
+    let line = Mutex::new(line);
+    let study = gavel::gavel(&data, asked.draws, |done, of| {
+        let mut line = line.lock().expect("nobody panics here");
+        line.say(|| format!("{GAVEL}: {done} of {of} runs"));
+    })?;
+    let notes = vec![
+        "12 GPUs each of v100, p100 and k80, one a server; rounds of 6 minutes and free restarts where nothing else is said; \
+         published trace: what Gavel's simulator gave on it"
+            .to_owned(),
+        "by load: 150 jobs drawn from the published trace, max-min; low and high are the least and most of the draws. The \
+         published factor is the paper's largest (abstract), on its own traces and 108 GPUs"
+            .to_owned(),
+        "the rounds are those the policies carry out, without the engine around them".to_owned(),
+    ];
+    let plot = asked.plot.as_ref().map(|_| show::panels::draw(&study.panels));
+    Ok(Made { rows: study.rows, notes, plot })
 }
 
 /// All rows of a file of the trace; a bad one is told with its line.

@@ -11,6 +11,7 @@ pub(crate) mod history;
 pub(crate) mod job;
 pub(crate) mod jobs;
 mod paint;
+pub(crate) mod panels;
 pub(crate) mod plan;
 pub(crate) mod plot;
 pub(crate) mod policies;

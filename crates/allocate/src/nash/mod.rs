@@ -1,13 +1,18 @@
 //! The largest product of everyone's speeds (Nash welfare), by the same price method as the other goals: at given
 //! prices a job's answer maximises the logarithm of its speed less what it pays.
 
-use crate::decompose::{Answered, Bound, Respond, Start, decompose};
+mod nearby;
+
+use crate::decompose::{Answered, Bound, Mix, Respond, Start, decompose};
 use crate::problem::Problem;
+use nearby::{Nearby, Sum};
 
 /// The problem, possibly without one of the jobs.
 pub(crate) struct Nash<'a> {
-    pub(crate) problem: &'a Problem,
-    pub(crate) without: Option<usize>,
+    problem: &'a Problem,
+    without: Option<usize>,
+    /// Where the prices are known to be, roughly.
+    nearby: Option<&'a Nearby>,
 }
 
 /// The optimum: Σ log speed, the shares, the prices that prove it.
@@ -17,6 +22,8 @@ pub(crate) struct Agreed {
     pub(crate) bound: f64,
     pub(crate) shares: Vec<f64>,
     pub(crate) prices: Vec<f64>,
+    /// Prices worth asking first when a like problem is solved next.
+    pub(crate) hints: Vec<Vec<f64>>,
 }
 
 /// A job's best answer: its gain (log speed less price) and where.
@@ -53,7 +60,26 @@ fn best(speed: &[f64], prices: &[f64], gpus: f64) -> Best {
     best
 }
 
-impl Nash<'_> {
+/// How far the prices move when one job in so many leaves, at most as a rule: each takes one part of what is spent, or
+/// less, and prices rise and fall with that.
+const MOVES: f64 = 8.0;
+
+impl<'a> Nash<'a> {
+    /// Everyone's problem.
+    pub(crate) fn new(problem: &'a Problem) -> Self {
+        Self { problem, without: None, nearby: None }
+    }
+
+    /// What is known of the problems without one job, given the prices of the whole.
+    pub(crate) fn around(&self, prices: &[f64]) -> Nearby {
+        Nearby::new(self.problem, prices, (MOVES / self.problem.n as f64).min(0.5))
+    }
+
+    /// The problem without one of the jobs.
+    pub(crate) fn without(&self, m: usize, nearby: &'a Nearby) -> Self {
+        Self { problem: self.problem, without: Some(m), nearby: Some(nearby) }
+    }
+
     fn present(&self) -> impl Iterator<Item = usize> + use<> {
         let without = self.without;
         (0..self.problem.n).filter(move |m| Some(*m) != without)
@@ -64,19 +90,19 @@ impl Nash<'_> {
         self.present().map(|m| self.problem.throughput(m, shares).ln()).sum()
     }
 
-    /// Solves it to this absolute gap, asking these prices first.
-    pub(crate) fn solve(&mut self, hints: Vec<Vec<f64>>, gap: f64) -> (Agreed, Vec<Vec<f64>>) {
-        let problem = self.problem;
-        let mut seed = crate::goals::isolated::alone(problem);
+    /// Half of everyone's part alone: certainly feasible.
+    fn seed(&self) -> Vec<f64> {
+        let mut seed = crate::goals::isolated::alone(self.problem);
         seed.iter_mut().for_each(|share| *share *= 0.5);
-        let start = Start {
-            capacity: &problem.capacity,
-            seed: (self.welfare(&seed), &problem.usage(&seed)),
-            upper: f64::INFINITY,
-            prices: hints,
-            gap: 0.0,
-        };
-        let mix = decompose(start, self, |low, high| high - low <= gap);
+        seed
+    }
+
+    /// Solves it to this absolute gap.
+    pub(crate) fn solve(&mut self, gap: f64) -> Agreed {
+        let problem = self.problem;
+        let seed = self.seed();
+        let used = problem.usage(&seed);
+        let mix = self.mix((self.welfare(&seed), &used), Vec::new(), gap);
         let mut shares: Vec<f64> = seed.iter().map(|share| share * mix.seed).collect();
         for (weight, prices) in &mix.parts {
             for m in self.present() {
@@ -88,7 +114,27 @@ impl Nash<'_> {
         problem.trim(&mut shares);
         let prices = mix.prices.unwrap_or_else(|| vec![0.0; problem.k]);
         let hints = mix.parts.into_iter().map(|(_, prices)| prices).collect();
-        (Agreed { value: self.welfare(&shares), bound: mix.bound, shares, prices }, hints)
+        Agreed { value: self.welfare(&shares), bound: mix.bound, shares, prices, hints }
+    }
+
+    /// The largest Σ log speed to this absolute gap, asking these prices first; `seed` is any feasible value and what it
+    /// uses.
+    pub(crate) fn value(&mut self, seed: (f64, &[f64]), hints: Vec<Vec<f64>>, gap: f64) -> f64 {
+        self.mix(seed, hints, gap).value
+    }
+
+    fn mix(&mut self, seed: (f64, &[f64]), prices: Vec<Vec<f64>>, gap: f64) -> Mix<Vec<f64>> {
+        let start = Start { capacity: &self.problem.capacity, seed, upper: f64::INFINITY, prices, gap: 0.0 };
+        decompose(start, self, |low, high| high - low <= gap)
+    }
+
+    fn answers(&self, prices: &[f64]) -> Sum {
+        if let Some(nearby) = self.nearby.filter(|nearby| nearby.contains(prices)) {
+            return nearby.answer(self.problem, prices, self.without);
+        }
+        let mut sum = Sum::nothing(self.problem.k);
+        self.present().for_each(|m| sum.ask(self.problem, m, prices, 1.0));
+        sum
     }
 }
 
@@ -96,17 +142,8 @@ impl Respond for Nash<'_> {
     type State = Vec<f64>;
 
     fn respond(&mut self, prices: &[f64], _: f64, _: f64) -> (Vec<Answered<Vec<f64>>>, Option<Bound>) {
-        let problem = self.problem;
-        let mut usage = vec![0.0; problem.k];
-        let (mut gain, mut value) = (0.0, 0.0);
-        for m in self.present() {
-            let answer = best(problem.row(m), prices, problem.gpus[m]);
-            gain += answer.gain;
-            value += answer.speed.ln();
-            usage[answer.first.0] += problem.gpus[m] * answer.first.1;
-            usage[answer.second.0] += problem.gpus[m] * answer.second.1;
-        }
-        let bound = gain + prices.iter().zip(&problem.capacity).map(|(p, c)| p * c).sum::<f64>();
+        let Sum { gain, value, usage } = self.answers(prices);
+        let bound = gain + prices.iter().zip(&self.problem.capacity).map(|(p, c)| p * c).sum::<f64>();
         let state = prices.to_vec();
         (vec![Answered { state: state.clone(), value, usage }], Some(Bound { value: bound, prices: state }))
     }

@@ -1,0 +1,359 @@
+//! Heterogeneity-aware allocation: the worked example, the published trace, and how average completion goes with load,
+//! with the length of rounds, with errors in what is known of speeds, and with the price of switching. Rounds are carried
+//! out by `warpyard-allocate`'s own mechanism, which the policies use too; the engine takes no part.
+
+mod runs;
+
+use super::Row;
+use runs::{Asked, Ran, run_all};
+use std::fmt;
+use warpyard_allocate::rounds::Rounds;
+use warpyard_allocate::rounds::gavel::TraceJob;
+use warpyard_allocate::rounds::simulate::Work;
+use warpyard_allocate::{GpuType, Instance, Job, Options, Profile, SolveError, ThroughputTable, Types, goal};
+
+/// Types, fastest last as the published runs have them, and how many GPUs of each.
+const KINDS: [&str; 3] = ["k80", "p100", "v100"];
+const OF_EACH: u32 = 12;
+
+/// Jobs that come in an hour.
+const LOADS: [f64; 5] = [0.5, 1.0, 1.5, 2.0, 2.5];
+/// Jobs of a drawn trace.
+const JOBS: usize = 150;
+/// Lengths of a round, in seconds.
+const LENGTHS: [f64; 7] = [30.0, 60.0, 120.0, 360.0, 720.0, 1800.0, 3600.0];
+/// What a restart costs, in seconds.
+const RESTARTS: [f64; 3] = [0.0, 10.0, 60.0];
+/// By what part of it a speed may be wrong.
+const ERRORS: [f64; 6] = [0.0, 0.1, 0.2, 0.3, 0.4, 0.5];
+/// Prices of switching, in seconds.
+const PRICES: [f64; 4] = [5.0, 10.0, 60.0, 180.0];
+
+/// What Gavel's simulator gave on the published trace, one GPU a server: hours.
+const PUBLISHED: [(&str, Types, Figure, f64); 4] = [
+    ("max-min", Types::Aware, Figure::Average, 15.712),
+    ("max-min", Types::Blind, Figure::Average, 21.460),
+    ("finish-time", Types::Aware, Figure::Average, 15.940),
+    ("makespan", Types::Aware, Figure::Makespan, 128.382),
+];
+
+/// *Heterogeneity-Aware Cluster Scheduling Policies for Deep Learning Workloads* (OSDI 2020), abstract: average completion
+/// is shorter by up to this factor than without knowing types.
+const UP_TO: f64 = 3.5;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Figure {
+    Average,
+    Makespan,
+}
+
+/// The published table of throughputs and the published trace.
+#[derive(Clone, Debug)]
+pub struct Data {
+    table: ThroughputTable,
+    trace: Vec<Work>,
+}
+
+/// Why the published data cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub enum BadData {
+    /// The table is none.
+    #[error("the table of throughputs: {0}")]
+    Table(#[from] serde_json::Error),
+    /// A line of the trace is no job.
+    #[error("line {0}: not a job of a Gavel trace")]
+    Line(usize),
+    /// A job of the trace was not measured.
+    #[error("line {line}: '{profile}' is not in the table of throughputs")]
+    Unknown {
+        /// The line.
+        line: usize,
+        /// Its profile.
+        profile: String,
+    },
+}
+
+impl Data {
+    /// From the texts of both files.
+    pub fn read(table: &str, trace: &str) -> Result<Data, BadData> {
+        let table: ThroughputTable = serde_json::from_str(table)?;
+        let mut works = Vec::new();
+        for (line, text) in (1..).zip(trace.lines()).filter(|(_, text)| !text.trim().is_empty()) {
+            let fields: Vec<&str> = text.split('\t').collect();
+            let [name, _, _, _, _, steps, gpus, _, _, arrival] = fields[..] else {
+                return Err(BadData::Line(line));
+            };
+            let numbers = (steps.parse(), gpus.parse(), arrival.parse());
+            let (Ok(steps), Ok(gpus), Ok(arrival_s)) = numbers else { return Err(BadData::Line(line)) };
+            let profile = Profile { name: name.to_owned(), gpus };
+            let speeds: Option<Vec<f64>> = KINDS.iter().map(|kind| table.alone(kind, &profile)).collect();
+            let unknown = || BadData::Unknown { line, profile: name.to_owned() };
+            let throughputs = speeds.ok_or_else(unknown)?;
+            let job = TraceJob { arrival_s, steps, gpus, throughputs };
+            works.push(Work { profile: Some(name.to_owned()), ..Work::from(job) });
+        }
+        Ok(Data { table, trace: works })
+    }
+}
+
+/// A picture: lines over a common axis.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Panel {
+    /// What it shows.
+    pub title: &'static str,
+    /// What lies across.
+    pub across: &'static str,
+    /// Whether that grows by factors.
+    pub by_factors: bool,
+    /// Each line's name and points.
+    pub lines: Vec<(String, Vec<(f64, f64)>)>,
+}
+
+/// The tables, and a picture of each.
+#[derive(Clone, Debug)]
+pub struct Study {
+    /// The tables, one after another.
+    pub rows: Vec<Row>,
+    /// The pictures.
+    pub panels: Vec<Panel>,
+}
+
+/// Makes the study over so many drawn traces a point; `told` hears how many of how many runs are done.
+pub fn gavel(data: &Data, draws: u64, told: impl Fn(usize, usize) + Sync) -> Result<Study, SolveError> {
+    let mut plan = Plan::default();
+    let published = plan.add(PUBLISHED.map(|(goal, types, ..)| Asked { goal, types, ..Asked::published() }));
+    let load = plan.add(loads(draws));
+    let length = plan.add(LENGTHS.into_iter().flat_map(|round_s| {
+        RESTARTS.map(|restart_s| Asked {
+            rounds: Rounds { round_s, restart_s, priced: true },
+            ..Asked::published()
+        })
+    }));
+    let errors = plan.add(
+        ERRORS
+            .into_iter()
+            .flat_map(|error| (0..draws).map(move |seed| Asked { error, seed, ..Asked::published() })),
+    );
+    let prices = plan.add(PRICES.into_iter().flat_map(|restart_s| {
+        [false, true].map(|priced| Asked {
+            rounds: Rounds { restart_s, priced, ..Rounds::default() },
+            ..Asked::published()
+        })
+    }));
+    let ran = run_all(data, &plan.asked, told)?;
+    let of = |range: &std::ops::Range<usize>| &ran[range.clone()];
+    let mut rows = worked_example()?;
+    rows.extend(on_the_published_trace(of(&published)));
+    let mut panels = Vec::new();
+    by_load(of(&load), draws as usize, &mut rows, &mut panels);
+    by_length(of(&length), &mut rows, &mut panels);
+    by_error(of(&errors), draws as usize, &mut rows, &mut panels);
+    by_price(of(&prices), &mut rows, &mut panels);
+    Ok(Study { rows, panels })
+}
+
+/// Runs asked for, in order.
+#[derive(Default)]
+struct Plan {
+    asked: Vec<Asked>,
+}
+
+impl Plan {
+    fn add(&mut self, more: impl IntoIterator<Item = Asked>) -> std::ops::Range<usize> {
+        let from = self.asked.len();
+        self.asked.extend(more);
+        from..self.asked.len()
+    }
+}
+
+/// Whether types are known and whether jobs share.
+const VARIANTS: [(&str, Types, bool); 4] = [
+    ("aware", Types::Aware, false),
+    ("blind", Types::Blind, false),
+    ("aware, sharing", Types::Aware, true),
+    ("blind, sharing", Types::Blind, true),
+];
+
+fn loads(draws: u64) -> impl Iterator<Item = Asked> {
+    let variants = LOADS.into_iter().flat_map(|load| VARIANTS.map(|variant| (load, variant)));
+    variants.flat_map(move |(load, (_, types, sharing))| {
+        (0..draws).map(move |seed| Asked { types, sharing, load: Some(load), seed, ..Asked::published() })
+    })
+}
+
+fn holds(claim: bool, otherwise: impl fmt::Display) -> String {
+    if claim { "holds".to_owned() } else { otherwise.to_string() }
+}
+
+fn hours(seconds: f64) -> f64 {
+    seconds / 3600.0
+}
+
+/// The mean of a figure over runs, its least and its most.
+fn over(runs: &[Ran], figure: impl Fn(&Ran) -> f64) -> (f64, f64, f64) {
+    let values: Vec<f64> = runs.iter().map(figure).collect();
+    let least = values.iter().copied().fold(f64::INFINITY, f64::min);
+    let most = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    (values.iter().sum::<f64>() / values.len() as f64, least, most)
+}
+
+fn row(row: String, published: Option<f64>, (ours, low, high): (f64, f64, f64), verdict: String) -> Row {
+    Row { row, published, ours, low, high, verdict }
+}
+
+/// Three jobs on one GPU each of two types: the shares of time as published, to two digits.
+fn worked_example() -> Result<Vec<Row>, SolveError> {
+    let gpu = |name: &str| GpuType { name: name.to_owned(), count: 1, cost_per_hour: None };
+    let speeds = [[40.0, 10.0], [12.0, 4.0], [100.0, 50.0]];
+    let jobs = (0..).zip(speeds).map(|(id, row)| Job::new(id, row.to_vec())).collect();
+    let instance = Instance { types: vec![gpu("V100"), gpu("K80")], jobs, pairs: None, entities: None };
+    let goal = goal("max-min").ok_or(SolveError::NoSuchGoal { goal: "max-min" })?;
+    let answer = goal.solve(&instance, Options::default())?;
+    let published = [[0.45, 0.0], [0.45, 0.09], [0.09, 0.91]];
+    let cell = |(job, j): (usize, usize)| {
+        let (ours, theirs) = (answer.allocation.job(job)[j], published[job][j]);
+        let name = format!("example: job {} on {}, share of time", job + 1, instance.types[j].name);
+        row(name, Some(theirs), (ours, ours, ours), holds((ours - theirs).abs() < 0.01, "another share"))
+    };
+    Ok((0..3).flat_map(|job| [(job, 0), (job, 1)]).map(cell).collect())
+}
+
+fn on_the_published_trace(ran: &[Ran]) -> Vec<Row> {
+    let made = PUBLISHED.iter().zip(ran).map(|(&(goal, types, figure, published), ran)| {
+        let (what, ours) = match figure {
+            Figure::Average => ("average completion", hours(ran.outcome.average_completion_s())),
+            Figure::Makespan => ("makespan", hours(ran.outcome.makespan_s)),
+        };
+        let blind = if types == Types::Blind { " blind to types" } else { "" };
+        let name = format!("published trace: {goal}{blind}, {what} (h)");
+        row(name, Some(published), (ours, ours, ours), holds(ours <= published, "longer than published"))
+    });
+    made.collect()
+}
+
+fn by_load(ran: &[Ran], draws: usize, rows: &mut Vec<Row>, panels: &mut Vec<Panel>) {
+    let mut lines: Vec<(String, Vec<(f64, f64)>)> =
+        VARIANTS.map(|(name, ..)| (name.to_owned(), Vec::new())).into();
+    let mut solving = lines.clone();
+    let mut largest = 0.0_f64;
+    let mut solved = Vec::new();
+    for (load, runs) in LOADS.iter().zip(ran.chunks(VARIANTS.len() * draws)) {
+        let figures: Vec<_> = runs
+            .chunks(draws)
+            .map(|runs| over(runs, |ran| hours(ran.outcome.average_completion_s())))
+            .collect();
+        let times: Vec<_> = runs.chunks(draws).map(|runs| over(runs, Ran::solving_ms)).collect();
+        largest = largest.max(figures[1].0 / figures[0].0);
+        for (number, (name, ..)) in VARIANTS.into_iter().enumerate() {
+            let mean = figures[number].0;
+            let verdict = match number {
+                0 => holds(mean <= figures[1].0, "longer than without knowing types"),
+                1 => holds(true, ""),
+                _ => holds(mean <= figures[number - 2].0 * 1.02, "longer than without sharing"),
+            };
+            rows.push(row(
+                format!("{load} jobs an hour, {name}: average completion (h)"),
+                None,
+                figures[number],
+                verdict,
+            ));
+            lines[number].1.push((*load, mean));
+            solving[number].1.push((*load, times[number].0));
+            solved.push(row(
+                format!("{load} jobs an hour, {name}: a solve (ms)"),
+                None,
+                times[number],
+                holds(times[number].0 < 360e3, "longer than a round"),
+            ));
+        }
+    }
+    let name = "blind over aware, average completion, largest over the loads".to_owned();
+    rows.push(row(name, Some(UP_TO), (largest, largest, largest), holds(largest > 1.0, "no gain")));
+    rows.extend(solved);
+    panels.push(Panel { title: "average completion (h)", across: "jobs an hour", by_factors: false, lines });
+    panels.push(Panel {
+        title: "time of a solve (ms)",
+        across: "jobs an hour",
+        by_factors: false,
+        lines: solving,
+    });
+}
+
+fn by_length(ran: &[Ran], rows: &mut Vec<Row>, panels: &mut Vec<Panel>) {
+    let mut lines: Vec<(String, Vec<(f64, f64)>)> =
+        RESTARTS.map(|cost| (format!("a restart costs {cost} s"), Vec::new())).into();
+    for (length, runs) in LENGTHS.iter().zip(ran.chunks(RESTARTS.len())) {
+        for (number, (cost, ran)) in RESTARTS.iter().zip(runs).enumerate() {
+            let ours = hours(ran.outcome.average_completion_s());
+            let name = format!("rounds of {length} s, restarts of {cost} s: average completion (h)");
+            let free = hours(runs[0].outcome.average_completion_s());
+            let verdict = holds(ours <= free * 1.1, "a tenth longer than with free restarts");
+            rows.push(row(name, None, (ours, ours, ours), verdict));
+            lines[number].1.push((*length, ours));
+        }
+    }
+    let (title, across) = ("average completion (h)", "a round's length (s)");
+    panels.push(Panel { title, across, by_factors: true, lines });
+}
+
+fn by_error(ran: &[Ran], draws: usize, rows: &mut Vec<Row>, panels: &mut Vec<Panel>) {
+    let mut line = Vec::new();
+    let mut right = f64::INFINITY;
+    for (error, runs) in ERRORS.iter().zip(ran.chunks(draws)) {
+        let ours = over(runs, |ran| hours(ran.outcome.average_completion_s()));
+        right = right.min(ours.0);
+        let name = format!("speeds wrong by up to {:.0} %: average completion (h)", error * 100.0);
+        rows.push(row(name, None, ours, holds(ours.0 <= PUBLISHED[1].3, "longer than blind to types")));
+        line.push((error * 100.0, ours.0));
+    }
+    panels.push(Panel {
+        title: "average completion (h)",
+        across: "speeds wrong by up to (%)",
+        by_factors: false,
+        lines: vec![("max-min".to_owned(), line)],
+    });
+}
+
+fn by_price(ran: &[Ran], rows: &mut Vec<Row>, panels: &mut Vec<Panel>) {
+    let names = ["ignored", "counted"];
+    let mut restarts: Vec<(String, Vec<(f64, f64)>)> =
+        names.map(|name| (format!("price {name}"), Vec::new())).into();
+    let mut kept = restarts.clone();
+    for (price, runs) in PRICES.iter().zip(ran.chunks(2)) {
+        for (number, (name, ran)) in names.iter().zip(runs).enumerate() {
+            let [times, part, average] = [
+                ran.outcome.restarts as f64,
+                ran.outcome.kept_to_most(),
+                hours(ran.outcome.average_completion_s()),
+            ];
+            let before = &runs[0].outcome;
+            let about = format!("restarts of {price} s, price {name}");
+            let fewer = number == 0 || ran.outcome.restarts < before.restarts;
+            let sooner = number == 0 || ran.outcome.average_completion_s() < before.average_completion_s();
+            rows.push(row(
+                format!("{about}: restarts"),
+                None,
+                (times, times, times),
+                holds(fewer, "no fewer"),
+            ));
+            rows.push(row(
+                format!("{about}: part of what was promised, nine in ten got at least"),
+                None,
+                (part, part, part),
+                holds(true, ""),
+            ));
+            rows.push(row(
+                format!("{about}: average completion (h)"),
+                None,
+                (average, average, average),
+                holds(sooner, "no sooner"),
+            ));
+            restarts[number].1.push((*price, times));
+            kept[number].1.push((*price, part));
+        }
+    }
+    let across = "what a restart costs (s)";
+    panels.push(Panel { title: "restarts", across, by_factors: true, lines: restarts });
+    let title = "part of what was promised that nine in ten got";
+    panels.push(Panel { title, across, by_factors: true, lines: kept });
+}

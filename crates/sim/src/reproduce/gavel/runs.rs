@@ -1,0 +1,119 @@
+//! The runs the study is made of: which trace, under what, and what came out. As many at once as there are processors.
+
+use super::{Data, JOBS, KINDS, OF_EACH};
+use crate::random::Random;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Instant;
+use warpyard_allocate::rounds::simulate::{Cluster, Outcome, Work, by_goal, simulate};
+use warpyard_allocate::rounds::{Rounds, Server};
+use warpyard_allocate::{GpuType, Options, SolveError, Types};
+
+/// A run asked for.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Asked {
+    pub(super) goal: &'static str,
+    pub(super) types: Types,
+    pub(super) sharing: bool,
+    /// Jobs an hour of a drawn trace; the published trace, where there is none.
+    pub(super) load: Option<f64>,
+    /// By what part a speed the solver is told may be wrong.
+    pub(super) error: f64,
+    pub(super) seed: u64,
+    pub(super) rounds: Rounds,
+}
+
+impl Asked {
+    /// Max-min on the published trace, everything known and restarts free.
+    pub(super) fn published() -> Asked {
+        Asked {
+            goal: "max-min",
+            types: Types::Aware,
+            sharing: false,
+            load: None,
+            error: 0.0,
+            seed: 0,
+            rounds: Rounds::default(),
+        }
+    }
+}
+
+/// What a run came to.
+#[derive(Clone, Debug)]
+pub(super) struct Ran {
+    pub(super) outcome: Outcome,
+    solving_s: f64,
+}
+
+impl Ran {
+    /// The mean time of a solve, in milliseconds.
+    pub(super) fn solving_ms(&self) -> f64 {
+        1e3 * self.solving_s / self.outcome.solves.max(1) as f64
+    }
+}
+
+/// Makes all runs; they come back in the order asked for.
+pub(super) fn run_all(
+    data: &Data,
+    asked: &[Asked],
+    told: impl Fn(usize, usize) + Sync,
+) -> Result<Vec<Ran>, SolveError> {
+    let (next, done) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    let work = || {
+        let mut mine = Vec::new();
+        loop {
+            let at = next.fetch_add(1, Ordering::Relaxed);
+            let Some(asked_for) = asked.get(at) else { return mine };
+            mine.push((at, run(data, asked_for)));
+            told(done.fetch_add(1, Ordering::Relaxed) + 1, asked.len());
+        }
+    };
+    let threads = std::thread::available_parallelism().map_or(1, |n| n.get()).min(asked.len());
+    let mut found: Vec<_> = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
+        threads.into_iter().flat_map(|thread| thread.join().expect("a run ends")).collect()
+    });
+    found.sort_by_key(|(at, _)| *at);
+    found.into_iter().map(|(_, ran)| ran).collect()
+}
+
+fn run(data: &Data, asked: &Asked) -> Result<Ran, SolveError> {
+    let mut random = Random::new(asked.seed);
+    let mut trace = match asked.load {
+        None => data.trace.clone(),
+        Some(load) => drawn(&data.trace, load, &mut random),
+    };
+    if asked.error > 0.0 {
+        for work in &mut trace {
+            let wrong = |speed: &f64| speed * (1.0 + asked.error * (2.0 * random.unit() - 1.0));
+            work.told = Some(work.job.throughputs.iter().map(wrong).collect());
+        }
+    }
+    let gpu = |name: &str| GpuType { name: name.to_owned(), count: OF_EACH, cost_per_hour: None };
+    let types = KINDS.map(gpu);
+    let servers: Vec<Server> = (0..KINDS.len())
+        .flat_map(|gpu_type| (0..OF_EACH).map(move |_| Server { gpu_type, gpus: 1 }))
+        .collect();
+    let pairs = asked.sharing.then_some(&data.table);
+    let cluster = Cluster { types: &types, servers: &servers, pairs, rounds: asked.rounds };
+    let mut by_goal = by_goal(asked.goal, Options { types: asked.types, sharing: asked.sharing });
+    let mut solving_s = 0.0;
+    let outcome = simulate(&trace, cluster, |instance| {
+        let start = Instant::now();
+        let solved = by_goal(instance);
+        solving_s += start.elapsed().as_secs_f64();
+        solved
+    })?;
+    Ok(Ran { outcome, solving_s })
+}
+
+/// Jobs of the published trace, drawn again and again, coming independently of one another at so many an hour.
+fn drawn(from: &[Work], load: f64, random: &mut Random) -> Vec<Work> {
+    let mut now = 0.0;
+    let job = |_| {
+        let mut work = from[random.below(from.len() as u64) as usize].clone();
+        work.job.arrival_s = now;
+        now += random.exponential(3600.0 / load);
+        work
+    };
+    (0..JOBS).map(job).collect()
+}
