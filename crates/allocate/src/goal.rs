@@ -15,6 +15,16 @@ pub enum Types {
     Blind,
 }
 
+/// Whether a goal knows that a job is slower with its GPUs spread over machines.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Placing {
+    /// It takes them to be as fast wherever they are.
+    #[default]
+    Ignored,
+    /// It does.
+    Modelled,
+}
+
 /// What may be asked of every goal.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Options {
@@ -22,6 +32,8 @@ pub struct Options {
     pub types: Types,
     /// Whether two jobs may share a GPU, where the instance says how fast they then are.
     pub sharing: bool,
+    /// Whether it matters where a job's GPUs are.
+    pub placing: Placing,
 }
 
 /// Whether more or less is better.
@@ -100,6 +112,11 @@ impl GoalDef {
     /// Checks the instance and solves it. Same instance, same answer.
     pub fn solve(&self, instance: &Instance, options: Options) -> Result<Answer, SolveError> {
         instance.validate()?;
+        let instance = &*instance.placed(options.placing);
+        if options.placing == Placing::Modelled {
+            // A job may run nowhere when spread.
+            instance.validate()?;
+        }
         if options.sharing && !self.sharing {
             return Err(SolveError::NoSharing { goal: self.name });
         }

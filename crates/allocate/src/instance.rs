@@ -1,10 +1,12 @@
 //! What is to be allocated: GPU types, jobs and who they belong to, as read from an instance file and checked before
 //! any solver sees it. How the numbers are laid out for solving is `problem`'s business.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, HashSet};
 
 use serde::{Deserialize, Serialize};
 
+use crate::goal::Placing;
 use crate::table::ThroughputTable;
 
 /// One kind of GPU and how many of them there are.
@@ -16,6 +18,15 @@ pub struct GpuType {
     pub count: u32,
     /// What an hour of one costs, where that is known.
     pub cost_per_hour: Option<f64>,
+    /// How many of them a machine has at most, where that is known.
+    pub per_server: Option<u32>,
+}
+
+impl GpuType {
+    /// So many of a name.
+    pub fn new(name: impl Into<String>, count: u32) -> Self {
+        Self { name: name.into(), count, cost_per_hour: None, per_server: None }
+    }
 }
 
 /// One job: how fast it runs on each type, and what the goals want to know of it.
@@ -47,6 +58,9 @@ pub struct Job {
     pub deadline_s: Option<f64>,
     /// Steps a second on each type, in the order of the types; 0 where it cannot run.
     pub throughputs: Vec<f64>,
+    /// The same with its GPUs spread over machines, where that was measured.
+    #[serde(rename = "unconsolidated_throughputs", default, skip_serializing_if = "Option::is_none")]
+    pub spread: Option<Vec<f64>>,
 }
 
 fn one_gpu() -> u32 {
@@ -70,6 +84,7 @@ impl Job {
             isolated_time_s: 0.0,
             deadline_s: None,
             throughputs,
+            spread: None,
         }
     }
 }
@@ -108,7 +123,7 @@ pub struct Entities {
 /// ```
 /// use warpyard_allocate::{Instance, GpuType, Job};
 /// let instance = Instance {
-///     types: vec![GpuType { name: "v100".into(), count: 1, cost_per_hour: None }],
+///     types: vec![GpuType::new("v100", 1)],
 ///     jobs: vec![Job::new(0, vec![40.0])],
 ///     pairs: None,
 ///     entities: None,
@@ -143,6 +158,7 @@ struct Wire {
     worker_types: Vec<String>,
     num_workers: Vec<u32>,
     cost_per_hour: Option<Vec<f64>>,
+    gpus_per_server: Option<Vec<u32>>,
     jobs: Vec<Job>,
     pair_throughputs: Option<ThroughputTable>,
     entities: Option<Entities>,
@@ -163,13 +179,23 @@ impl TryFrom<Wire> for Instance {
         if let Some(costs) = wire.cost_per_hour.as_ref().filter(|costs| costs.len() != types) {
             return Err(InstanceError::Lengths { field: "cost_per_hour", found: costs.len(), types });
         }
+        if let Some(sizes) = wire.gpus_per_server.as_ref().filter(|sizes| sizes.len() != types) {
+            return Err(InstanceError::Lengths { field: "gpus_per_server", found: sizes.len(), types });
+        }
+        let sizes = wire.gpus_per_server.map_or(vec![None; types], |s| s.into_iter().map(Some).collect());
         let costs = wire.cost_per_hour.map_or(vec![None; types], |c| c.into_iter().map(Some).collect());
         let types = wire
             .worker_types
             .into_iter()
             .zip(wire.num_workers)
             .zip(costs)
-            .map(|((name, count), cost_per_hour)| GpuType { name, count, cost_per_hour })
+            .zip(sizes)
+            .map(|(((name, count), cost_per_hour), per_server)| GpuType {
+                name,
+                count,
+                cost_per_hour,
+                per_server,
+            })
             .collect();
         Ok(Self { types, jobs: wire.jobs, pairs: wire.pair_throughputs, entities: wire.entities })
     }
@@ -314,6 +340,26 @@ pub enum InstanceError {
 }
 
 impl Instance {
+    /// The instance as a goal sees it that does or does not know where GPUs are. A job's GPUs are never spread where one
+    /// machine holds them all: that is no slower and uses no more. So only jobs wider than the machines of a type run
+    /// there at their speed when spread.
+    pub(crate) fn placed(&self, placing: Placing) -> Cow<'_, Self> {
+        let wide = |job: &Job, t: &GpuType| t.per_server.is_some_and(|size| job.gpus > size);
+        let spread = |job: &Job| job.spread.is_some() && self.types.iter().any(|t| wide(job, t));
+        if placing == Placing::Ignored || !self.jobs.iter().any(spread) {
+            return Cow::Borrowed(self);
+        }
+        let mut placed = self.clone();
+        for job in placed.jobs.iter_mut().filter(|job| spread(job)) {
+            let slower = job.spread.clone().unwrap_or_default();
+            let wide: Vec<bool> = self.types.iter().map(|t| wide(job, t)).collect();
+            for j in (0..wide.len()).filter(|&j| wide[j]) {
+                job.throughputs[j] = slower[j];
+            }
+        }
+        Cow::Owned(placed)
+    }
+
     /// Refuses what no solver can make sense of, naming the job and the field.
     pub fn validate(&self) -> Result<(), InstanceError> {
         if self.types.iter().all(|t| t.count == 0) {
@@ -350,10 +396,15 @@ impl Instance {
             let found = job.throughputs.len();
             return Err(InstanceError::RowLength { job: id, found, types: self.types.len() });
         }
+        if let Some(spread) = job.spread.as_ref().filter(|spread| spread.len() != self.types.len()) {
+            return Err(InstanceError::RowLength { job: id, found: spread.len(), types: self.types.len() });
+        }
+        let spread = job.spread.iter().flatten().map(|&value| ("unconsolidated_throughputs", value));
         let numbers = job
             .throughputs
             .iter()
             .map(|&value| ("throughputs", value))
+            .chain(spread)
             .chain(job.steps.map(|value| ("num_steps_remaining", value)))
             .chain(job.deadline_s.map(|value| ("deadline_s", value)))
             .chain([("time_since_start", job.age_s), ("isolated_time_s", job.isolated_time_s)]);

@@ -4,9 +4,8 @@
 //!
 //! ```
 //! use warpyard_allocate::{GpuType, Instance, Job, Options, goal};
-//! let gpu = |name: &str| GpuType { name: name.into(), count: 1, cost_per_hour: None };
 //! let instance = Instance {
-//!     types: vec![gpu("v100"), gpu("k80")],
+//!     types: vec![GpuType::new("v100", 1), GpuType::new("k80", 1)],
 //!     jobs: vec![Job::new(0, vec![40.0, 10.0]), Job::new(1, vec![12.0, 4.0]), Job::new(2, vec![100.0, 50.0])],
 //!     pairs: None,
 //!     entities: None,
@@ -36,7 +35,7 @@ mod total;
 pub use answer::{Answer, Bottleneck, Certificate, PairShare, Scarce, Shares, Shortfall, Stage};
 pub use check::{CheckError, Checked, FEASIBLE, OPTIMAL, check};
 pub use estimate::Estimator;
-pub use goal::{GOALS, GoalDef, Options, Sense, SolveError, Types, goal};
+pub use goal::{GOALS, GoalDef, Options, Placing, Sense, SolveError, Types, goal};
 pub use goals::isolated::alone_speeds;
 pub use instance::{Entities, GpuType, Instance, InstanceError, Job, Sharing};
 pub use table::{Measured, Profile, ThroughputTable};

@@ -3,7 +3,7 @@
 mod support;
 
 use support::plain;
-use warpyard_allocate::{GOALS, Instance, Options, SolveError, goal};
+use warpyard_allocate::{GOALS, Instance, Options, Placing, SolveError, goal};
 
 fn refusal(change: impl Fn(&mut Instance)) -> String {
     let mut instance = plain(&[2, 4], &[&[1.0, 2.0], &[3.0, 1.0]]);
@@ -91,4 +91,27 @@ fn deadlines_nobody_could_keep_are_named_and_the_rest_is_kept() {
     // Of the 10.0005 steps a second they need the two GPUs can do five, and those are never the third job's.
     let total: f64 = answer.shortfalls.iter().map(|s| s.needs - s.gets).sum();
     assert!((total - 5.0005).abs() < 1e-6, "{total}");
+}
+
+#[test]
+fn a_job_wider_than_a_machine_runs_at_its_speed_when_spread() {
+    let text = |spread: &str| {
+        format!(
+            r#"{{"worker_types": ["slow", "fast"], "num_workers": [4, 4], "gpus_per_server": [4, 1],
+                "jobs": [{{"id": 0, "scale_factor": 2, "throughputs": [4, 10], "unconsolidated_throughputs": {spread}}}]}}"#
+        )
+    };
+    let solve = |spread: &str, placing: Placing| {
+        let instance: Instance = serde_json::from_str(&text(spread)).expect("an instance");
+        let (goal, options) =
+            (goal("throughput").expect("a goal"), Options { placing, ..Options::default() });
+        let answer = goal.solve(&instance, options).map_err(|error| error.to_string())?;
+        warpyard_allocate::check(&instance, goal, options, &answer).expect("it stands up to checking");
+        Ok::<f64, String>(answer.objective)
+    };
+    assert_eq!(solve("[3, 2]", Placing::Ignored), Ok(10.0));
+    assert_eq!(solve("[3, 2]", Placing::Modelled), Ok(4.0), "on the slow machine, which holds both");
+    let refused = |spread: &str| solve(spread, Placing::Modelled).expect_err("it makes no sense");
+    assert_eq!(refused("[3]"), "job 0: throughputs: 1 entries for 2 worker types");
+    assert!(refused("[3, -1]").starts_with("job 0: unconsolidated_throughputs: -1"));
 }

@@ -4,7 +4,7 @@
 mod support;
 
 use support::oracle;
-use warpyard_allocate::{Answer, Instance, Options, Types, check, goal};
+use warpyard_allocate::{Answer, Instance, Options, Placing, Types, check, goal};
 
 fn solved(instance: &Instance, name: &str, options: Options) -> Answer {
     let goal = goal(name).expect("a goal of this name");
@@ -184,7 +184,7 @@ fn packed(file: &str) -> Option<(serde_json::Value, Instance)> {
     Some((oracle, instance))
 }
 
-const SHARING: Options = Options { types: Types::Aware, sharing: true };
+const SHARING: Options = Options { types: Types::Aware, sharing: true, placing: Placing::Ignored };
 
 #[test]
 fn max_min_with_sharing_meets_the_exact_optimum() {

@@ -5,25 +5,29 @@ mod support;
 use proptest::prelude::*;
 use warpyard_allocate::rounds::simulate::{Cluster, Outcome, Work, by_goal, simulate};
 use warpyard_allocate::rounds::{Candidate, Placement, Rounds, Server};
-use warpyard_allocate::{GpuType, Options, ThroughputTable};
+use warpyard_allocate::{GpuType, Options, Placing, ThroughputTable};
 
 /// The published trace of 150 one-GPU jobs on 12 GPUs of each type, one a server.
 fn gen150(goal: &'static str, rounds: Rounds) -> Option<Outcome> {
     let run = support::json("traces/gen150_single.max_min_fairness_perf.summary.json")?;
     let (names, counts) = support::cluster(&run);
     let trace = support::trace(&run, &names);
-    let types: Vec<GpuType> = names
-        .into_iter()
-        .zip(&counts)
-        .map(|(name, &count)| GpuType { name, count, cost_per_hour: None })
-        .collect();
+    let types: Vec<GpuType> =
+        names.into_iter().zip(&counts).map(|(name, &count)| GpuType::new(name, count)).collect();
     let servers: Vec<Server> = counts
         .iter()
         .enumerate()
         .flat_map(|(gpu_type, &count)| (0..count).map(move |_| Server { gpu_type, gpus: 1 }))
         .collect();
     let trace: Vec<Work> = trace.into_iter().map(Work::from).collect();
-    let cluster = Cluster { types: &types, servers: &servers, pairs: None, rounds };
+    let cluster = Cluster {
+        types: &types,
+        servers: &servers,
+        pairs: None,
+        told_pairs: None,
+        placing: Placing::Ignored,
+        rounds,
+    };
     Some(simulate(&trace, cluster, by_goal(goal, Options::default())).expect("a whole run"))
 }
 
@@ -80,8 +84,8 @@ fn two_that_gain_by_sharing_end_sooner() {
     let run = |sharing: bool, servers: &[Server], types: &[GpuType]| {
         let pairs = sharing.then_some(&table);
         let options = Options { sharing, ..Options::default() };
-        simulate(&trace, Cluster { types, servers, pairs, rounds }, by_goal("max-min", options))
-            .expect("a run")
+        let cluster = Cluster { types, servers, pairs, told_pairs: None, placing: Placing::Ignored, rounds };
+        simulate(&trace, cluster, by_goal("max-min", options)).expect("a run")
     };
     let (alone, shared) = (run(false, &servers, &types), run(true, &servers, &types));
     assert!((alone.makespan_s - 72_000.0).abs() < 1.0, "{alone:?}");
@@ -89,6 +93,43 @@ fn two_that_gain_by_sharing_end_sooner() {
     // With a GPU for each, nobody shares.
     let two = [Server { gpu_type: 0, gpus: 2 }];
     assert!((run(true, &two, &support::types(&[2])).makespan_s - 36_000.0).abs() < 1.0);
+}
+
+#[test]
+fn a_job_wider_than_the_fast_machines_goes_where_it_is_faster_if_placement_is_modelled() {
+    // Two GPUs on one slow machine, or two fast ones apart, where it crawls; and a small job that could use those.
+    let wide = Work {
+        spread: Some(vec![4.0, 2.0]),
+        ..Work::from(warpyard_allocate::rounds::gavel::TraceJob {
+            arrival_s: 0.0,
+            steps: 4 * 36_000,
+            gpus: 2,
+            throughputs: vec![4.0, 10.0],
+        })
+    };
+    let small = Work::from(warpyard_allocate::rounds::gavel::TraceJob {
+        arrival_s: 0.0,
+        steps: 5 * 36_000,
+        gpus: 1,
+        throughputs: vec![1.0, 5.0],
+    });
+    let servers =
+        [Server { gpu_type: 0, gpus: 2 }, Server { gpu_type: 1, gpus: 1 }, Server { gpu_type: 1, gpus: 1 }];
+    let types = support::types(&[2, 2]);
+    let run = |placing: Placing| {
+        let cluster = Cluster {
+            types: &types,
+            servers: &servers,
+            pairs: None,
+            told_pairs: None,
+            placing,
+            rounds: Rounds::default(),
+        };
+        let trace = [wide.clone(), small.clone()];
+        simulate(&trace, cluster, by_goal("makespan", Options::default())).expect("a run").makespan_s
+    };
+    assert!((run(Placing::Modelled) - 36_000.0).abs() < 1.0);
+    assert!(run(Placing::Ignored) > 40_000.0, "{}", run(Placing::Ignored));
 }
 
 fn idle_candidate(gpus: u32, speeds: &[f64], shares: &[f64]) -> Candidate {

@@ -17,7 +17,7 @@ use warpyard_policies::POLICIES;
 use warpyard_sim::{Change, Known, Limits, draw, forecast, sooner};
 
 /// How much a forecast may cost: a fraction of a second.
-const LIMITS: Limits = Limits { samples: 20, events: 5_000 };
+const LIMITS: Limits = Limits { samples: 20, events: 5_000, errands: 3 };
 
 /// How many kinds of tasks history is asked about.
 const KINDS_ASKED: usize = 300;

@@ -9,7 +9,7 @@ use warpyard_sim::random::Random;
 use warpyard_sim::{Expected, Known, Limits, Runs, Setup, Sim, draw, forecast, workload};
 
 /// What the server uses.
-const LIMITS: Limits = Limits { samples: 20, events: 5_000 };
+const LIMITS: Limits = Limits { samples: 20, events: 5_000, errands: 3 };
 
 /// A kind of job someone runs again and again.
 struct Kind {

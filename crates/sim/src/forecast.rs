@@ -1,12 +1,13 @@
 //! When waiting tasks will start: the queue is simulated forward from a copy of the live state, several times, with run
-//! times drawn anew each time, and what came out is given as a range.
+//! times drawn anew each time, and what came out is given as a range. Where time is shared out in rounds, the rounds are
+//! simulated too, and targets are solved for as long as that is cheap.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 use std::convert::Infallible;
 use warpyard_core::command::Standing;
 use warpyard_core::engine::{Engine, Store};
-use warpyard_core::event::{End, Event, How, Usage, What};
+use warpyard_core::event::{End, Event, How, StopWhy, Usage, What};
 use warpyard_core::{
     AttemptId, Cluster, Command, PolicyDef, Rejected, Span, TaskId, TaskState, Time, WorkerId,
 };
@@ -18,11 +19,13 @@ pub struct Limits {
     pub samples: u32,
     /// How many events each of these may take.
     pub events: u64,
+    /// How often in each of these a slow solver is asked; after that its last answer stands.
+    pub errands: u32,
 }
 
 impl Default for Limits {
     fn default() -> Limits {
-        Limits { samples: 20, events: 20_000 }
+        Limits { samples: 20, events: 20_000, errands: 10 }
     }
 }
 
@@ -50,7 +53,7 @@ pub fn forecast(
     let mut starts: BTreeMap<TaskId, Vec<Time>> = tasks.iter().map(|&t| (t, Vec::new())).collect();
     for sample in 0..limits.samples {
         let run = Ahead::from(cluster, policies, now, |task| run_time(task, sample))?;
-        for (task, at) in run.until(limits.events, tasks) {
+        for (task, at) in run.until(limits, tasks) {
             starts.entry(task).or_default().push(at);
         }
     }
@@ -71,6 +74,10 @@ struct Ahead<F> {
     engine: Engine,
     now: Time,
     ends: BinaryHeap<Reverse<(Time, AttemptId, WorkerId)>>,
+    /// When an attempt under way will have done what is left of its task.
+    due: BTreeMap<AttemptId, (Time, WorkerId)>,
+    /// What is left of tasks that gave way.
+    left: BTreeMap<TaskId, Span>,
     run_time: F,
 }
 
@@ -81,7 +88,7 @@ impl<F: FnMut(TaskId) -> Span> Ahead<F> {
         now: Time,
         mut run_time: F,
     ) -> Result<Ahead<F>, Rejected> {
-        let mut ends = BinaryHeap::new();
+        let (mut ends, mut due) = (BinaryHeap::new(), BTreeMap::new());
         for (worker, w) in cluster.workers() {
             for &task in w.tasks() {
                 let live = &cluster.job(task.job).expect("a worker's task has a job").nodes
@@ -92,36 +99,71 @@ impl<F: FnMut(TaskId) -> Span> Ahead<F> {
                     Some(TaskState::Stopping(..)) => Span::ZERO,
                     _ => run_time(task),
                 };
-                ends.push(Reverse((now + left, task.attempt(live.attempts), worker)));
+                let attempt = task.attempt(live.attempts);
+                due.insert(attempt, (now + left, worker));
+                ends.push(Reverse((now + left, attempt, worker)));
             }
         }
         let engine = Engine::new(cluster.clone(), policies, now)?;
-        Ok(Ahead { engine, now, ends, run_time })
+        Ok(Ahead { engine, now, ends, due, left: BTreeMap::new(), run_time })
     }
 
     /// Runs until all of these tasks have started, nothing more happens, or too much has; gives when each started.
-    fn until(mut self, events: u64, tasks: &[TaskId]) -> Vec<(TaskId, Time)> {
+    fn until(mut self, limits: Limits, tasks: &[TaskId]) -> Vec<(TaskId, Time)> {
         let mut missing: BTreeSet<TaskId> = tasks.iter().copied().collect();
         let mut started = Vec::new();
         let before = self.engine.cluster().seq();
+        let mut errands = limits.errands;
         let mut batch = self.without_leases();
-        while !missing.is_empty() && self.engine.cluster().seq() - before < events {
+        while !missing.is_empty() && self.engine.cluster().seq() - before < limits.events {
             let Ok(turned) = self.engine.turn(batch, self.now, &mut Nowhere);
+            batch = Vec::new();
             for event in turned.events {
-                if let What::Placed { attempt, placement } = event.what {
-                    let end = self.now + (self.run_time)(attempt.task);
-                    self.ends.push(Reverse((end, attempt, placement.worker)));
-                    if missing.remove(&attempt.task) {
-                        started.push((attempt.task, self.now));
+                match event.what {
+                    What::Placed { attempt, placement } => {
+                        let left = self.left.remove(&attempt.task);
+                        let end = self.now + left.unwrap_or_else(|| (self.run_time)(attempt.task));
+                        self.due.insert(attempt, (end, placement.worker));
+                        self.ends.push(Reverse((end, attempt, placement.worker)));
+                        if missing.remove(&attempt.task) {
+                            started.push((attempt.task, self.now));
+                        }
                     }
+                    What::StopAsked { attempt, why: StopWhy::Requeued } => {
+                        batch.extend(self.give_way(attempt))
+                    }
+                    _ => {}
                 }
             }
-            batch = self.next_ends();
+            if batch.is_empty()
+                && errands > 0
+                && let Some(errand) = self.engine.errand(self.now)
+            {
+                errands -= 1;
+                batch.push(errand());
+            }
             if batch.is_empty() {
-                break;
+                let Some(next) = self.next_moment() else { break };
+                self.now = self.now.max(next);
+                batch = self.ends_now();
             }
         }
         started
+    }
+
+    /// An attempt that was asked to save and exit has done so; what is left of its task is kept.
+    fn give_way(&mut self, attempt: AttemptId) -> Option<Command> {
+        let (end, worker) = self.due.remove(&attempt)?;
+        self.left.insert(attempt.task, end.since(self.now));
+        Some(over(worker, attempt, How::Stopped))
+    }
+
+    /// When something ends next, or a round does.
+    fn next_moment(&self) -> Option<Time> {
+        let end = self.ends.peek().map(|&Reverse((at, ..))| at);
+        let round = self.engine.cluster().view().shares().round_until().filter(|until| *until > self.now);
+        // Rounds in which nobody runs begin nothing.
+        end.map(|end| round.map_or(end, |round| end.min(round)))
     }
 
     /// Nobody reports in a forecast, so nobody may be missed.
@@ -136,19 +178,22 @@ impl<F: FnMut(TaskId) -> Span> Ahead<F> {
             .collect()
     }
 
-    /// Goes to the next moment at which something ends; what ends then.
-    fn next_ends(&mut self) -> Vec<Command> {
-        let Some(&Reverse((at, ..))) = self.ends.peek() else { return Vec::new() };
-        self.now = self.now.max(at);
+    /// What ends by now; what gave way before is no longer there to end.
+    fn ends_now(&mut self) -> Vec<Command> {
         let mut batch = Vec::new();
         while let Some(&Reverse((_, attempt, worker))) = self.ends.peek().filter(|e| e.0.0 <= self.now) {
             self.ends.pop();
-            let over = Standing::Over(End { how: How::Exited(0), usage: Usage::default() });
-            let (attempts, devices) = ([(attempt, over)].into(), BTreeMap::new());
-            batch.push(Command::Report { worker, attempts, devices });
+            if self.due.remove(&attempt).is_some() {
+                batch.push(over(worker, attempt, How::Exited(0)));
+            }
         }
         batch
     }
+}
+
+fn over(worker: WorkerId, attempt: AttemptId, how: How) -> Command {
+    let over = Standing::Over(End { how, usage: Usage::default() });
+    Command::Report { worker, attempts: [(attempt, over)].into(), devices: BTreeMap::new() }
 }
 
 /// Keeps nothing.

@@ -2,7 +2,7 @@
 
 use warpyard_core::event::WorkerInfo;
 use warpyard_core::pool::{DeviceInfo, DeviceState};
-use warpyard_core::spec::{JobSpec, Needs, TaskSpec, WaitMode};
+use warpyard_core::spec::{JobSpec, Needs, Preempt, TaskSpec, WaitMode};
 use warpyard_core::{DeviceId, JobId, Span, TaskId, Time, WorkerId};
 use warpyard_policies::POLICIES;
 use warpyard_sim::{Change, Expected, Limits, Runs, Setup, Sim, forecast, sooner};
@@ -47,6 +47,34 @@ fn memory(gib: u64) -> Needs {
 }
 
 #[test]
+fn a_forecast_knows_that_time_is_shared_in_rounds() {
+    let mut sim = yard("max-min:round=60", &[("V100", 16)], None);
+    let turn = |sim: &mut Sim| {
+        let task = TaskSpec {
+            name: "t".into(),
+            needs: gpus(1),
+            preempt: Preempt::Requeue,
+            timeout: Some(secs(600)),
+            ..TaskSpec::default()
+        };
+        let spec = JobSpec { name: "j".into(), tasks: vec![task], ..JobSpec::default() };
+        let job = sim.submit("ann", spec, Runs::For(secs(600))).unwrap();
+        TaskId { job, node: 0, index: 0 }
+    };
+    let tasks = [turn(&mut sim), turn(&mut sim)];
+    sim.run_until(Time(secs(20).0));
+    let waits = tasks.into_iter().find(|task| sim.cluster().view().attempt(*task).is_none()).unwrap();
+    let limits = Limits { samples: 3, events: 1000, errands: 3 };
+    let expected = forecast(sim.cluster(), POLICIES, sim.now(), &[waits], limits, |_, _| secs(580)).unwrap();
+    let (from, to) = expected[&waits].map(|range| (range.from, range.to)).expect("a start");
+    // Whoever runs has ten minutes to go, but makes way at the round's end.
+    assert!(from >= Time(secs(60).0) && to <= Time(secs(125).0), "{from:?} to {to:?}");
+    sim.run_until(Time(secs(130).0));
+    let really = sim.record(waits).and_then(|record| record.started).expect("it started");
+    assert!(from <= really && really <= to + secs(1), "{really:?} of {from:?} to {to:?}");
+}
+
+#[test]
 fn a_forecast_follows_the_queue() {
     let mut sim = yard("fifo", &[("V100", 16)], Some(secs(15)));
     let running = submit(&mut sim, gpus(1), 100);
@@ -54,7 +82,7 @@ fn a_forecast_follows_the_queue() {
     let second = submit(&mut sim, gpus(1), 10);
     sim.run_until(Time(secs(40).0));
     let left = |task: TaskId, _| if task == running { secs(60) } else { secs(50) };
-    let limits = Limits { samples: 3, events: 1000 };
+    let limits = Limits { samples: 3, events: 1000, errands: 3 };
     let expected = forecast(sim.cluster(), POLICIES, sim.now(), &[first, second], limits, left).unwrap();
     let at = |s| Some(Expected { from: Time(secs(s).0), to: Time(secs(s).0) });
     assert_eq!(expected[&first], at(100));
@@ -66,7 +94,7 @@ fn a_forecast_is_the_range_of_all_samples() {
     let mut sim = yard("fifo", &[("V100", 16)], None);
     submit(&mut sim, gpus(1), 1000);
     let waiting = submit(&mut sim, gpus(1), 10);
-    let limits = Limits { samples: 11, events: 1000 };
+    let limits = Limits { samples: 11, events: 1000, errands: 3 };
     let drawn = |_, sample: u32| secs(100 + 10 * u64::from(sample));
     let expected = forecast(sim.cluster(), POLICIES, sim.now(), &[waiting], limits, drawn).unwrap();
     assert_eq!(expected[&waiting], Some(Expected { from: Time(secs(100).0), to: Time(secs(200).0) }));
@@ -76,7 +104,7 @@ fn a_forecast_is_the_range_of_all_samples() {
 fn what_does_not_start_within_the_limits_has_no_forecast() {
     let mut sim = yard("fifo", &[("V100", 16)], None);
     let tasks: Vec<_> = (0..50).map(|_| submit(&mut sim, gpus(1), 10)).collect();
-    let limits = Limits { samples: 2, events: 30 };
+    let limits = Limits { samples: 2, events: 30, errands: 3 };
     let expected = forecast(sim.cluster(), POLICIES, sim.now(), &tasks, limits, |_, _| secs(10)).unwrap();
     assert!(expected[&tasks[1]].is_some());
     assert_eq!(expected[&tasks[49]], None);

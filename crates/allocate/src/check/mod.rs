@@ -105,6 +105,7 @@ pub fn check(
     options: Options,
     answer: &Answer,
 ) -> Result<Checked, CheckError> {
+    let instance = &*instance.placed(options.placing);
     let excess = feasible(instance, answer)?;
     let case = bounds::Case::new(instance, seen_speeds(instance, options.types), answer);
     let found = case.objective(goal.name)?;

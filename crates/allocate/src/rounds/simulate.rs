@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use super::gavel::TraceJob;
 use super::{Candidate, Placement, Rounds, Server};
 use crate::answer::{PairShare, Shares};
-use crate::goal::{Options, SolveError};
+use crate::goal::{Options, Placing, SolveError};
 use crate::goals::isolated::alone;
 use crate::instance::{GpuType, Instance, Job};
 use crate::problem::Problem;
@@ -45,8 +45,28 @@ pub struct Cluster<'a> {
     pub servers: &'a [Server],
     /// How fast two jobs are that share GPUs, where they may.
     pub pairs: Option<&'a ThroughputTable>,
+    /// The same as the scheduler is told; what is true, where nothing else is said.
+    pub told_pairs: Option<&'a ThroughputTable>,
+    /// Whether the scheduler knows that jobs wider than a machine are slower.
+    pub placing: Placing,
     /// How rounds are run.
     pub rounds: Rounds,
+}
+
+impl Cluster<'_> {
+    /// The speeds the scheduler goes by.
+    fn told(&self, work: &Work) -> Vec<f64> {
+        let mut told = work.told.as_ref().unwrap_or(&work.job.throughputs).clone();
+        if let (Placing::Modelled, Some(spread)) = (self.placing, &work.spread) {
+            for (j, speed) in told.iter_mut().enumerate() {
+                let machines = self.servers.iter().filter(|server| server.gpu_type == j);
+                if machines.map(|server| server.gpus).max().is_some_and(|largest| work.job.gpus > largest) {
+                    *speed = spread[j];
+                }
+            }
+        }
+        told
+    }
 }
 
 /// What a solver aims at.
@@ -127,7 +147,7 @@ pub fn simulate(
         cluster,
         live: Vec::new(),
         together: BTreeMap::new(),
-        table: cluster.pairs.cloned(),
+        table: cluster.told_pairs.or(cluster.pairs).cloned(),
         restarts: 0,
     };
     let mut outcome = Outcome {
@@ -141,7 +161,7 @@ pub fn simulate(
     loop {
         let mut changed = false;
         while let Some(job) = arrivals.next_if(|&job| arrival(job) <= now) {
-            run.live.push(Live::new(job, &trace[job]));
+            run.live.push(Live::new(job, &trace[job], cluster.told(&trace[job])));
             changed = true;
         }
         changed |= run.retire(|live| {
@@ -188,7 +208,7 @@ struct Run<'a> {
 }
 
 impl Live {
-    fn new(id: usize, work: &Work) -> Self {
+    fn new(id: usize, work: &Work, told: Vec<f64>) -> Self {
         let steps = work.job.steps as f64;
         let types = work.job.throughputs.len();
         Self {
@@ -202,7 +222,7 @@ impl Live {
             beside: None,
             candidate: Candidate {
                 gpus: work.job.gpus,
-                speeds: work.told.as_ref().unwrap_or(&work.job.throughputs).clone(),
+                speeds: told,
                 spread_speeds: None,
                 shares: vec![0.0; types],
                 owed_s: vec![0.0; types],

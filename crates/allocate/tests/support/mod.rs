@@ -40,11 +40,7 @@ pub(crate) fn numbers(value: &Value) -> Vec<f64> {
 
 pub(crate) fn types(counts: &[u32]) -> Vec<GpuType> {
     let name = |j| format!("type{j}");
-    counts
-        .iter()
-        .enumerate()
-        .map(|(j, &count)| GpuType { name: name(j), count, cost_per_hour: None })
-        .collect()
+    counts.iter().enumerate().map(|(j, &count)| GpuType::new(name(j), count)).collect()
 }
 
 pub(crate) fn plain(counts: &[u32], rows: &[&[f64]]) -> Instance {

@@ -4,7 +4,8 @@
 //! free is given out. The goals and the choice of a round are `warpyard-allocate`'s; here they meet the cluster.
 //!
 //! Tasks that do not take whole GPUs of one type have no share: they go, first come first served, where the rounds
-//! leave room.
+//! leave room. Two tasks never share a GPU by a target here. A task that can only be frozen is never moved: standing
+//! still it would keep its GPUs, and nobody could use them.
 
 mod draft;
 mod question;
@@ -29,6 +30,11 @@ pub(crate) const TYPES: Param =
 const ROUND: Param = number("round", 360.0, "a round's length in seconds");
 const RESTART: Param =
     number("restart", 0.0, "seconds a restart costs a task; it is moved only for more than that is worth");
+const PLACEMENT: Param = word(
+    "placement",
+    &["ignored", "modelled"],
+    "whether it matters where a task's GPUs are; here they are always on one worker, never spread, so both are the same",
+);
 const INSIDE: Param = word(
     "inside",
     &["fair", "fifo"],
@@ -48,18 +54,18 @@ macro_rules! goals {
 }
 
 goals! {
-    MAX_MIN = 0, &[TYPES, ROUND, RESTART];
-    MAX_MIN_FILL = 1, &[TYPES, ROUND, RESTART];
-    HIERARCHICAL = 2, &[TYPES, ROUND, RESTART, INSIDE];
-    FINISH_TIME = 3, &[TYPES, ROUND, RESTART];
-    MAKESPAN = 4, &[TYPES, ROUND, RESTART];
-    THROUGHPUT = 5, &[TYPES, ROUND, RESTART];
-    COST = 6, &[TYPES, ROUND, RESTART];
-    STRATEGY_PROOF = 7, &[TYPES, ROUND, RESTART];
-    ALLOX = 8, &[TYPES, ROUND, RESTART];
-    GANDIVA = 9, &[TYPES, ROUND, RESTART];
-    FIFO_HETERO = 10, &[TYPES, ROUND, RESTART];
-    ISOLATED = 11, &[TYPES, ROUND, RESTART];
+    MAX_MIN = 0, &[TYPES, PLACEMENT, ROUND, RESTART];
+    MAX_MIN_FILL = 1, &[TYPES, PLACEMENT, ROUND, RESTART];
+    HIERARCHICAL = 2, &[TYPES, PLACEMENT, ROUND, RESTART, INSIDE];
+    FINISH_TIME = 3, &[TYPES, PLACEMENT, ROUND, RESTART];
+    MAKESPAN = 4, &[TYPES, PLACEMENT, ROUND, RESTART];
+    THROUGHPUT = 5, &[TYPES, PLACEMENT, ROUND, RESTART];
+    COST = 6, &[TYPES, PLACEMENT, ROUND, RESTART];
+    STRATEGY_PROOF = 7, &[TYPES, PLACEMENT, ROUND, RESTART];
+    ALLOX = 8, &[TYPES, PLACEMENT, ROUND, RESTART];
+    GANDIVA = 9, &[TYPES, PLACEMENT, ROUND, RESTART];
+    FIFO_HETERO = 10, &[TYPES, PLACEMENT, ROUND, RESTART];
+    ISOLATED = 11, &[TYPES, PLACEMENT, ROUND, RESTART];
 }
 
 /// The shortest round: anything shorter would be all switching.
@@ -87,7 +93,7 @@ impl ByGoal {
         let inside = if fifo { Sharing::Fifo } else { Sharing::Fair };
         ByGoal {
             goal,
-            options: Options { types, sharing: false },
+            options: Options { types, ..Options::default() },
             rounds,
             inside,
             speeds: RefCell::default(),

@@ -101,6 +101,7 @@ fn instance(policy: &ByGoal, scene: &Scene<'_>, rows: &[Asked]) -> Instance {
         name: name.clone(),
         count,
         cost_per_hour: Some(shares.cost_per_hour(name).unwrap_or(1.0)),
+        per_server: None,
     });
     let jobs = scene.members.iter().zip(rows).enumerate().map(|(i, (member, asked))| {
         let due = member.job.spec.deadline.map(|deadline| member.job.submitted + deadline);

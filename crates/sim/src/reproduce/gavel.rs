@@ -17,9 +17,9 @@ const KINDS: [&str; 3] = ["k80", "p100", "v100"];
 const OF_EACH: u32 = 12;
 
 /// Jobs that come in an hour.
-const LOADS: [f64; 5] = [0.5, 1.0, 1.5, 2.0, 2.5];
+const LOADS: [f64; 6] = [1.0, 1.5, 2.0, 2.5, 3.0, 3.5];
 /// Jobs of a drawn trace.
-const JOBS: usize = 150;
+const JOBS: usize = 500;
 /// Lengths of a round, in seconds.
 const LENGTHS: [f64; 7] = [30.0, 60.0, 120.0, 360.0, 720.0, 1800.0, 3600.0];
 /// What a restart costs, in seconds.
@@ -51,7 +51,38 @@ enum Figure {
 #[derive(Clone, Debug)]
 pub struct Data {
     table: ThroughputTable,
+    /// The table as one sees it who takes every type for the mean one.
+    unaware: ThroughputTable,
     trace: Vec<Work>,
+}
+
+/// The mean speed, whatever the type.
+fn unaware(speeds: &[f64]) -> Vec<f64> {
+    vec![speeds.iter().sum::<f64>() / speeds.len() as f64; speeds.len()]
+}
+
+/// Pairs by the part of its mean speed that each keeps, on the mean over the types.
+fn unaware_pairs(table: &ThroughputTable) -> ThroughputTable {
+    let mut seen = ThroughputTable::default();
+    let profiles: Vec<&Profile> = table.profiles(KINDS[0]).collect();
+    let speeds = |profile: &Profile| KINDS.map(|kind| table.alone(kind, profile).unwrap_or(0.0));
+    for (i, one) in profiles.iter().enumerate() {
+        for other in &profiles[i..] {
+            let alone = [speeds(one), speeds(other)];
+            let mut kept = [0.0, 0.0];
+            for (j, kind) in KINDS.iter().enumerate() {
+                let both = table.together(kind, one, other).unwrap_or_default();
+                for of in [0, 1] {
+                    kept[of] += both[of] / alone[of][j].max(1e-300) / KINDS.len() as f64;
+                }
+            }
+            let both = [kept[0] * unaware(&alone[0])[0], kept[1] * unaware(&alone[1])[0]];
+            for kind in KINDS {
+                seen.insert_pair(kind, (*one).clone(), (*other).clone(), both);
+            }
+        }
+    }
+    seen
 }
 
 /// Why the published data cannot be read.
@@ -92,7 +123,8 @@ impl Data {
             let job = TraceJob { arrival_s, steps, gpus, throughputs };
             works.push(Work { profile: Some(name.to_owned()), ..Work::from(job) });
         }
-        Ok(Data { table, trace: works })
+        let unaware = unaware_pairs(&table);
+        Ok(Data { table, unaware, trace: works })
     }
 }
 
@@ -203,10 +235,14 @@ fn row(row: String, published: Option<f64>, (ours, low, high): (f64, f64, f64), 
 
 /// Three jobs on one GPU each of two types: the shares of time as published, to two digits.
 fn worked_example() -> Result<Vec<Row>, SolveError> {
-    let gpu = |name: &str| GpuType { name: name.to_owned(), count: 1, cost_per_hour: None };
     let speeds = [[40.0, 10.0], [12.0, 4.0], [100.0, 50.0]];
     let jobs = (0..).zip(speeds).map(|(id, row)| Job::new(id, row.to_vec())).collect();
-    let instance = Instance { types: vec![gpu("V100"), gpu("K80")], jobs, pairs: None, entities: None };
+    let instance = Instance {
+        types: vec![GpuType::new("V100", 1), GpuType::new("K80", 1)],
+        jobs,
+        pairs: None,
+        entities: None,
+    };
     let goal = goal("max-min").ok_or(SolveError::NoSuchGoal { goal: "max-min" })?;
     let answer = goal.solve(&instance, Options::default())?;
     let published = [[0.45, 0.0], [0.45, 0.09], [0.09, 0.91]];
@@ -247,7 +283,7 @@ fn by_load(ran: &[Ran], draws: usize, rows: &mut Vec<Row>, panels: &mut Vec<Pane
         for (number, (name, ..)) in VARIANTS.into_iter().enumerate() {
             let mean = figures[number].0;
             let verdict = match number {
-                0 => holds(mean <= figures[1].0, "longer than without knowing types"),
+                0 => holds(mean <= figures[1].0 * 1.02, "longer than without knowing types"),
                 1 => holds(true, ""),
                 _ => holds(mean <= figures[number - 2].0 * 1.02, "longer than without sharing"),
             };
@@ -268,7 +304,12 @@ fn by_load(ran: &[Ran], draws: usize, rows: &mut Vec<Row>, panels: &mut Vec<Pane
         }
     }
     let name = "blind over aware, average completion, largest over the loads".to_owned();
-    rows.push(row(name, Some(UP_TO), (largest, largest, largest), holds(largest > 1.0, "no gain")));
+    rows.push(row(
+        name,
+        Some(UP_TO),
+        (largest, largest, largest),
+        holds(largest >= UP_TO, "less than the paper's largest"),
+    ));
     rows.extend(solved);
     panels.push(Panel { title: "average completion (h)", across: "jobs an hour", by_factors: false, lines });
     panels.push(Panel {
@@ -298,10 +339,8 @@ fn by_length(ran: &[Ran], rows: &mut Vec<Row>, panels: &mut Vec<Panel>) {
 
 fn by_error(ran: &[Ran], draws: usize, rows: &mut Vec<Row>, panels: &mut Vec<Panel>) {
     let mut line = Vec::new();
-    let mut right = f64::INFINITY;
     for (error, runs) in ERRORS.iter().zip(ran.chunks(draws)) {
         let ours = over(runs, |ran| hours(ran.outcome.average_completion_s()));
-        right = right.min(ours.0);
         let name = format!("speeds wrong by up to {:.0} %: average completion (h)", error * 100.0);
         rows.push(row(name, None, ours, holds(ours.0 <= PUBLISHED[1].3, "longer than blind to types")));
         line.push((error * 100.0, ours.0));

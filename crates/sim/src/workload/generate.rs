@@ -99,6 +99,14 @@ pub struct Generator {
     pub users: u64,
     /// How tasks may be made to give way.
     pub preempt: Preempt,
+    /// Under which name their speeds are known, with weights; none is under none.
+    pub profiles: Vec<(Option<String>, f64)>,
+    /// How many steps they do in a second of their running time, where they count steps.
+    pub steps_per_second: Option<f64>,
+    /// Their weights where time is shared out, each with its own weight; 1 is not written down.
+    pub weights: Vec<(f64, f64)>,
+    /// Until when they should have ended, as a factor of how long they run.
+    pub deadlines: Estimate,
     /// Jobs of several tasks.
     pub graphs: Option<Graphs>,
 }
@@ -118,6 +126,10 @@ impl Default for Generator {
             priorities: 1,
             users: 1,
             preempt: Preempt::None,
+            profiles: vec![(None, 1.0)],
+            steps_per_second: None,
+            weights: vec![(1.0, 1.0)],
+            deadlines: Estimate::Nothing,
             graphs: None,
         }
     }
@@ -141,6 +153,11 @@ impl Generator {
             let priority = random.below(self.priorities.max(1)) as i64;
             let user = format!("user{}", random.below(self.users.max(1)) + 1);
             let mut job = TraceJob::single(at, priority, user, first);
+            job.weight = drawn(&self.weights, &mut more).filter(|weight| *weight != 1.0);
+            if self.deadlines != Estimate::Nothing {
+                let unit = more.unit();
+                job.deadline = self.deadlines.draw(job.tasks[0].runs, unit, &mut more);
+            }
             if let Some(graphs) = self.graphs.filter(|graphs| more.unit() < graphs.share) {
                 self.grow(&mut job, number, graphs, &mut more);
             }
@@ -161,6 +178,8 @@ impl Generator {
             gpu_memory: drawn(&self.gpu_memory, more).flatten(),
             gpu_types: drawn(&self.gpu_types, more).flatten().into_iter().collect(),
             preempt: self.preempt,
+            profile: drawn(&self.profiles, more).flatten(),
+            steps: self.steps_per_second.map(|pace| (runs * pace).round().max(1.0) as u64),
             ..TraceTask::default()
         }
     }
@@ -256,6 +275,10 @@ mod tests {
             guesses: Estimate::LogNormal { median: 1.0, deviation: 1.0 },
             gpu_memory: vec![(Some(1 << 30), 1.0), (None, 1.0)],
             gpu_types: vec![(Some("V100".into()), 1.0), (None, 3.0)],
+            profiles: vec![(Some("resnet".into()), 1.0), (Some("bert".into()), 1.0)],
+            steps_per_second: Some(2.0),
+            weights: vec![(1.0, 1.0), (4.0, 1.0)],
+            deadlines: Estimate::Even { from: 1.5, to: 3.0 },
             ..Generator::default()
         });
         let of = |jobs: &[TraceJob]| {
@@ -264,6 +287,13 @@ mod tests {
         assert_eq!(of(&plain), of(&more));
         let shared = more.iter().filter(|job| job.tasks[0].gpu_memory.is_some()).count();
         assert!((15..35).contains(&shared), "about half of 50: {shared}");
+        let weighty = more.iter().filter(|job| job.weight == Some(4.0)).count();
+        assert!((15..35).contains(&weighty), "about half of 50: {weighty}");
+        for job in &more {
+            let (task, deadline) = (&job.tasks[0], job.deadline.unwrap());
+            assert!(task.profile.is_some() && (1.5..=3.0).contains(&(deadline / task.runs)));
+            assert_eq!(task.steps, Some((2.0 * task.runs).round() as u64));
+        }
     }
 
     #[test]

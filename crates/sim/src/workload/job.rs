@@ -27,6 +27,9 @@ pub struct TraceJob {
     /// Its weight where time is shared out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub weight: Option<f64>,
+    /// By when it should have ended, in seconds from its submission.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deadline: Option<f64>,
     /// Its tasks; each comes after those it waits for, so that nothing can wait for itself.
     pub tasks: Vec<TraceTask>,
 }
@@ -182,6 +185,7 @@ impl From<TraceJob> for Arrival {
                 name: if job.id.is_empty() { "job".into() } else { job.id },
                 priority: job.priority,
                 weight: job.weight,
+                deadline: job.deadline.map(Span::from_secs),
                 tasks: job.tasks.iter().map(TraceTask::spec).collect(),
                 ..JobSpec::default()
             },

@@ -8,7 +8,7 @@ use crate::wrong::Wrong;
 use anyhow::Context as _;
 use clap::Args;
 use std::time::Instant;
-use warpyard_allocate::{GOALS, GoalDef, Instance, Options, SolveError, Types, check};
+use warpyard_allocate::{GOALS, GoalDef, Instance, Options, Placing, SolveError, Types, check};
 
 /// Arguments of `allocate`.
 #[derive(Debug, Args)]
@@ -25,6 +25,9 @@ pub(crate) struct Allocate {
     /// Let two jobs share a GPU, where the instance says how fast they then are
     #[arg(long)]
     sharing: bool,
+    /// Whether the goal knows that a job wider than a machine is slower, where the instance says how much
+    #[arg(long, value_parser = ["ignored", "modelled"], default_value = "ignored")]
+    placement: String,
     /// Verify by the dual that the shares fit and that nothing better exists
     #[arg(long)]
     check: bool,
@@ -42,7 +45,8 @@ impl Allocate {
         let instance: Instance =
             serde_json::from_str(&text_of_instance).map_err(|e| bad_file(&self.instance, e))?;
         let types = if self.types == "blind" { Types::Blind } else { Types::Aware };
-        let options = Options { types, sharing: self.sharing };
+        let placing = if self.placement == "modelled" { Placing::Modelled } else { Placing::Ignored };
+        let options = Options { types, sharing: self.sharing, placing };
         let began = Instant::now();
         let solved = goal.solve(&instance, options);
         let seconds = began.elapsed().as_secs_f64();

@@ -174,7 +174,7 @@ fn allocated(asked: &Reproduce, line: &mut Line) -> anyhow::Result<Made> {
         "12 GPUs each of v100, p100 and k80, one a server; rounds of 6 minutes and free restarts where nothing else is said; \
          published trace: what Gavel's simulator gave on it"
             .to_owned(),
-        "by load: 150 jobs drawn from the published trace, max-min; low and high are the least and most of the draws. The \
+        "by load: 500 jobs drawn from the published trace, max-min; low and high are the least and most of the draws. The \
          published factor is the paper's largest (abstract), on its own traces and 108 GPUs"
             .to_owned(),
         "the rounds are those the policies carry out, without the engine around them".to_owned(),

@@ -48,6 +48,18 @@ pub(crate) struct Shape {
     /// How tasks may be made to give way [default: none]
     #[arg(long, value_name = "HOW")]
     preempt: Option<GiveWay>,
+    /// Name under which the speeds of a task are known, with weights, such as resnet:2,bert:1 [default: none]
+    #[arg(long, value_name = "NAME:W,..")]
+    profiles: Option<Mix<String>>,
+    /// Steps a task does in a second of its running time [default: steps are not counted]
+    #[arg(long, value_name = "N")]
+    steps_per_second: Option<f64>,
+    /// Weights of jobs where time is shared out, each with its own weight, such as 1:3,5:1 [default: 1]
+    #[arg(long, value_name = "N:W,..")]
+    weights: Option<Mix<f64>>,
+    /// Until when jobs should have ended, as a factor of what they run, in the way of --timeouts [default: none]
+    #[arg(long, value_name = "HOW")]
+    deadlines: Option<String>,
     /// Jobs of several tasks: chain:N, fork-join:N or random:N,P, where each of the few tasks before is waited for with
     /// probability P; N may be a range such as 3-20
     #[arg(long, value_name = "SHAPE")]
@@ -137,6 +149,10 @@ impl Shape {
             ("--priorities", self.priorities.is_some()),
             ("--users", self.users.is_some()),
             ("--preempt", self.preempt.is_some()),
+            ("--profiles", self.profiles.is_some()),
+            ("--steps-per-second", self.steps_per_second.is_some()),
+            ("--weights", self.weights.is_some()),
+            ("--deadlines", self.deadlines.is_some()),
             ("--graph", self.graph.is_some()),
         ];
         given.into_iter().find(|(_, given)| *given).map(|(option, _)| option)
@@ -148,6 +164,12 @@ impl Shape {
         let estimate = |option, text: &Option<String>, usual| {
             text.as_deref().map_or(Ok(usual), |text| estimate(option, text))
         };
+        let above_zero = |option, number: f64| match number.is_finite() && number > 0.0 {
+            true => Ok(number),
+            false => Err(Wrong::BadShape { option, text: number.to_string(), such: "a number above 0" }),
+        };
+        let weights = self.weights.as_ref().map_or(usual.weights, |mix| mix.0.clone());
+        weights.iter().try_for_each(|(weight, _)| above_zero("--weights", *weight).map(drop))?;
         Ok(Generator {
             jobs,
             gap: self.gap.map_or(usual.gap, Micros::as_secs_f64),
@@ -169,6 +191,15 @@ impl Shape {
                 Some(GiveWay::Freeze) => spec::Preempt::Freeze,
                 Some(GiveWay::Requeue) => spec::Preempt::Requeue,
             },
+            profiles: self.profiles.as_ref().map_or(usual.profiles, |mix| {
+                mix.0.iter().map(|(name, weight)| (Some(name.clone()), *weight)).collect()
+            }),
+            steps_per_second: self
+                .steps_per_second
+                .map(|steps| above_zero("--steps-per-second", steps))
+                .transpose()?,
+            weights,
+            deadlines: estimate("--deadlines", &self.deadlines, usual.deadlines)?,
             graphs: self.graph.as_deref().map(|text| graphs(text, self.graph_share)).transpose()?,
         })
     }

@@ -235,7 +235,7 @@ mod tests {
 
     #[test]
     fn the_worked_example_is_told_in_words() {
-        let gpu = |name: &str| GpuType { name: name.into(), count: 1, cost_per_hour: None };
+        let gpu = |name: &str| GpuType::new(name, 1);
         let jobs = [[40.0, 10.0], [12.0, 4.0], [100.0, 50.0]];
         let jobs = jobs.iter().zip(0..).map(|(row, id)| Job::new(id, row.to_vec())).collect();
         let instance = Instance { types: vec![gpu("V100"), gpu("K80")], jobs, pairs: None, entities: None };

@@ -69,3 +69,27 @@ fn shares_of_time_are_kept_over_a_killed_server() {
         assert!(count > 0, "{name} got somewhere");
     }
 }
+
+#[test]
+fn what_a_task_says_of_its_progress_becomes_its_measured_speed() {
+    let args = ["--gpus", "fake:1xV100:16GiB", "--policy", "max-min:round=60"];
+    let server = Server::up(&args);
+    // Two hundred steps in a little more than two seconds.
+    let tells = r#"
+        "$WARPYARD_BIN" progress 0; sleep 2.2; "$WARPYARD_BIN" progress 200"#;
+    let bin = format!("WARPYARD_BIN={}", env!("CARGO_BIN_EXE_warpyard"));
+    let options = ["--name", "a", "--profile", "a", "--steps", "200", "--gpus", "1", "--env", &bin];
+    let job = server.script(&options, tells);
+    server.said(&["wait", &job]);
+    let measured = || {
+        let known = server.json(&["throughputs"]);
+        let rows = known["throughputs"].as_array().cloned().unwrap_or_default();
+        rows.into_iter().find(|row| row["profile"] == "a" && row["measured"] == true)
+    };
+    eventually("its speed is known", || measured().is_some());
+    let speed = measured().and_then(|row| row["steps_per_second"].as_f64()).expect("a speed");
+    assert!((20.0..=101.0).contains(&speed), "{speed} steps a second");
+    // Outside a task there is nothing to tell of.
+    let outside = server.ask(&["progress", "5"]);
+    assert!(outside.code == Some(2) && outside.err.contains("WARPYARD_JOB_ID"), "{outside:?}");
+}

@@ -1,12 +1,12 @@
 //! The runs the study is made of: which trace, under what, and what came out. As many at once as there are processors.
 
-use super::{Data, JOBS, KINDS, OF_EACH};
+use super::{Data, JOBS, KINDS, OF_EACH, unaware};
 use crate::random::Random;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 use warpyard_allocate::rounds::simulate::{Cluster, Outcome, Work, by_goal, simulate};
 use warpyard_allocate::rounds::{Rounds, Server};
-use warpyard_allocate::{GpuType, Options, SolveError, Types};
+use warpyard_allocate::{GpuType, Options, Placing, SolveError, Types};
 
 /// A run asked for.
 #[derive(Clone, Copy, Debug)]
@@ -82,20 +82,34 @@ fn run(data: &Data, asked: &Asked) -> Result<Ran, SolveError> {
         None => data.trace.clone(),
         Some(load) => drawn(&data.trace, load, &mut random),
     };
+    if asked.types == Types::Blind {
+        // Nor may the rounds know: whoever fills what is left takes any type for as good as another.
+        for work in &mut trace {
+            work.told = Some(unaware(&work.job.throughputs));
+        }
+    }
     if asked.error > 0.0 {
         for work in &mut trace {
             let wrong = |speed: &f64| speed * (1.0 + asked.error * (2.0 * random.unit() - 1.0));
             work.told = Some(work.job.throughputs.iter().map(wrong).collect());
         }
     }
-    let gpu = |name: &str| GpuType { name: name.to_owned(), count: OF_EACH, cost_per_hour: None };
-    let types = KINDS.map(gpu);
+    let types = KINDS.map(|name| GpuType::new(name, OF_EACH));
     let servers: Vec<Server> = (0..KINDS.len())
         .flat_map(|gpu_type| (0..OF_EACH).map(move |_| Server { gpu_type, gpus: 1 }))
         .collect();
     let pairs = asked.sharing.then_some(&data.table);
-    let cluster = Cluster { types: &types, servers: &servers, pairs, rounds: asked.rounds };
-    let mut by_goal = by_goal(asked.goal, Options { types: asked.types, sharing: asked.sharing });
+    let told_pairs = pairs.filter(|_| asked.types == Types::Blind).map(|_| &data.unaware);
+    let cluster = Cluster {
+        types: &types,
+        servers: &servers,
+        pairs,
+        told_pairs,
+        placing: Placing::Ignored,
+        rounds: asked.rounds,
+    };
+    let options = Options { sharing: asked.sharing, ..Options::default() };
+    let mut by_goal = by_goal(asked.goal, options);
     let mut solving_s = 0.0;
     let outcome = simulate(&trace, cluster, |instance| {
         let start = Instant::now();

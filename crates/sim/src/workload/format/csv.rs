@@ -42,6 +42,10 @@ columns! {
     BatchTime = "batch_time",
     ItemTime = "item_time",
     ResumeTime = "resume_time",
+    Profile = "profile",
+    Steps = "steps",
+    Weight = "weight",
+    Deadline = "deadline",
     Exit = "exit",
 }
 
@@ -72,6 +76,8 @@ impl Columns {
     pub fn add(&mut self, job: &TraceJob) {
         let mut add = |column, used: bool| used.then(|| self.0.insert(column));
         add(Column::Job, !job.id.is_empty() || job.tasks.len() > 1);
+        add(Column::Weight, job.weight.is_some());
+        add(Column::Deadline, job.deadline.is_some());
         for task in &job.tasks {
             add(Column::Task, !task.name.is_empty());
             add(Column::After, !task.after.is_empty());
@@ -83,6 +89,8 @@ impl Columns {
             add(Column::BatchTime, task.batch_time.is_some());
             add(Column::ItemTime, task.item_time.is_some());
             add(Column::ResumeTime, task.resume_time.is_some());
+            add(Column::Profile, task.profile.is_some());
+            add(Column::Steps, task.steps.is_some());
             add(Column::Exit, task.exit != 0);
         }
     }
@@ -190,6 +198,10 @@ fn text(column: Column, id: &str, job: &TraceJob, task: &TraceTask) -> String {
         Column::BatchTime => if_any(task.batch_time),
         Column::ItemTime => if_any(task.item_time),
         Column::ResumeTime => if_any(task.resume_time),
+        Column::Profile => task.profile.clone().unwrap_or_default(),
+        Column::Steps => task.steps.map_or_else(String::new, |steps| steps.to_string()),
+        Column::Weight => if_any(job.weight),
+        Column::Deadline => if_any(job.deadline),
         Column::Exit => {
             if task.exit == 0 {
                 String::new()
@@ -281,9 +293,22 @@ impl Row<'_> {
             batch_time: optional(Column::BatchTime, seconds)?,
             item_time: optional(Column::ItemTime, seconds)?,
             resume_time: optional(Column::ResumeTime, seconds)?,
+            profile: self.get(Column::Profile).map(str::to_owned),
+            steps: self.get(Column::Steps).map(|text| whole(Column::Steps.word(), text)).transpose()?,
             exit: number(self, Column::Exit)?,
-            ..TraceTask::default()
         })
+    }
+
+    fn weight(&self) -> Result<Option<f64>, Problem> {
+        let read = |text: &str| {
+            let weight = text.parse().ok().filter(|weight: &f64| weight.is_finite() && *weight > 0.0);
+            weight.ok_or_else(|| bad(Column::Weight.word(), text, "a number above 0"))
+        };
+        self.get(Column::Weight).map(read).transpose()
+    }
+
+    fn deadline(&self) -> Result<Option<f64>, Problem> {
+        self.get(Column::Deadline).map(|text| seconds(Column::Deadline.word(), text)).transpose()
     }
 }
 
@@ -327,6 +352,7 @@ impl Open {
         let submitted = seconds(Column::Submitted.word(), submitted)?;
         let priority =
             row.get(Column::Priority).map_or(Ok(0), |text| whole(Column::Priority.word(), text))?;
+        let (weight, deadline) = (row.weight()?, row.deadline()?);
         if let Some(after) = row.get(Column::After) {
             task.after =
                 after.split(';').map(|name| waits_for(name.trim(), &self.names)).collect::<Result<_, _>>()?;
@@ -336,6 +362,7 @@ impl Open {
         }
         if job.tasks.is_empty() {
             (job.submitted, job.priority) = (submitted, priority);
+            (job.weight, job.deadline) = (weight, deadline);
             job.user = row.get(Column::User).unwrap_or("").to_owned();
         }
         self.names.insert(task.name.clone(), job.tasks.len() as u32);
@@ -406,6 +433,28 @@ mod tests {
         assert_eq!((*line, job.tasks.len(), job.submitted), (Place::Line(2), 3, 5.0));
         assert_eq!(job.tasks[2].after[1], AfterNode { node: 1, on: On::Any });
         assert_eq!(reading.jobs[1].1.tasks[0].gpus, 1, "one GPU where nothing is said of them");
+    }
+
+    #[test]
+    fn what_goals_of_allocation_ask_for_reads_back_as_it_was() {
+        let text = "submitted,runs,timeout,gpus,gpu_memory,priority,user,profile,steps,weight,deadline\n\
+                    0,10,,1,,0,ann,resnet,4000,2.5,3600\n1,10,,1,,0,ann,,,,\n";
+        let jobs: Vec<TraceJob> = read(text).unwrap().jobs.into_iter().map(|(_, job)| job).collect();
+        let task = &jobs[0].tasks[0];
+        assert_eq!((task.profile.as_deref(), task.steps), (Some("resnet"), Some(4000)));
+        assert_eq!((jobs[0].weight, jobs[0].deadline), (Some(2.5), Some(3600.0)));
+        let mut again = Vec::new();
+        write(&mut again, &Columns::of(jobs.iter()), jobs.clone().into_iter()).unwrap();
+        assert_eq!(String::from_utf8(again).unwrap(), text);
+        let heading = "submitted,runs,weight,steps,deadline\n";
+        assert_eq!(
+            bad_rows(&format!("{heading}0,1,0,,\n0,1,,-3,\n0,1,,,soon\n")),
+            [
+                "line 2: weight: '0' is not a number above 0",
+                "line 3: steps: '-3' is not a whole number in its range",
+                "line 4: deadline: 'soon' is not a number of seconds"
+            ]
+        );
     }
 
     #[test]

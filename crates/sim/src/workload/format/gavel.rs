@@ -22,7 +22,7 @@ pub fn read(text: &str, speed: impl Fn(&str, u32) -> Option<f64>) -> Reading {
         reading.enter(Place::Line(line), row(text, &speed));
     }
     reading.notes.push(
-        "deadlines are left out; a job runs for its steps over its speed, and saves and exits when asked"
+        "a job runs for its steps over its speed, has so many times that until its deadline, and saves and exits when asked"
             .to_owned(),
     );
     reading.count_from_the_first();
@@ -31,7 +31,7 @@ pub fn read(text: &str, speed: impl Fn(&str, u32) -> Option<f64>) -> Reading {
 
 fn row(text: &str, speed: impl Fn(&str, u32) -> Option<f64>) -> Result<TraceJob, Problem> {
     let fields: Vec<&str> = text.split('\t').map(str::trim).collect();
-    let [kind, _, _, _, _, steps, gpus, weight, _, arrival] = fields[..] else {
+    let [kind, _, _, _, _, steps, gpus, weight, slack, arrival] = fields[..] else {
         return Err(Problem::Columns { found: fields.len(), wanted: FIELDS });
     };
     let (steps, gpus): (u64, u16) = (whole("total_steps", steps)?, whole("scale_factor", gpus)?);
@@ -41,8 +41,11 @@ fn row(text: &str, speed: impl Fn(&str, u32) -> Option<f64>) -> Result<TraceJob,
     if !(weight.is_finite() && weight > 0.0) {
         return Err(bad("weight", &weight.to_string(), "a number above 0"));
     }
+    // How many times its own length it may take; −1 where it may take for ever.
+    let slack: f64 = slack.parse().map_err(|_| bad("SLO", slack, "a number"))?;
+    let runs = steps as f64 / speed;
     let task = TraceTask {
-        runs: steps as f64 / speed,
+        runs,
         gpus,
         profile: Some(kind.to_owned()),
         steps: Some(steps),
@@ -50,7 +53,8 @@ fn row(text: &str, speed: impl Fn(&str, u32) -> Option<f64>) -> Result<TraceJob,
         ..TraceTask::default()
     };
     let job = TraceJob::single(seconds("arrival", arrival)?, 0, "", task);
-    Ok(TraceJob { weight: (weight != 1.0).then_some(weight), ..job })
+    let deadline = (slack > 0.0).then_some(slack * runs);
+    Ok(TraceJob { weight: (weight != 1.0).then_some(weight), deadline, ..job })
 }
 
 #[cfg(test)]
@@ -59,15 +63,18 @@ mod tests {
 
     #[test]
     fn a_job_runs_for_its_steps_over_its_speed() {
-        let row = |kind, steps, gpus| format!("{kind}\tpython3 x\tdir\t-n\t1\t{steps}\t{gpus}\t1\t-1\t5.5\n");
+        let row = |kind, steps, gpus, slack| {
+            format!("{kind}\tpython3 x\tdir\t-n\t1\t{steps}\t{gpus}\t1\t{slack}\t5.5\n")
+        };
         let text = [
-            row("A (batch size 1)", "100", 2),
-            row("B (batch size 1)", "100", 1),
-            row("A (batch size 1)", "x", 1),
+            row("A (batch size 1)", "100", 2, "1.2"),
+            row("B (batch size 1)", "100", 1, "-1.000000"),
+            row("A (batch size 1)", "x", 1, "-1.000000"),
         ];
         let reading = read(&text.concat(), |kind, gpus| (kind.starts_with('A') && gpus == 2).then_some(4.0));
         assert!(looks_like(&text.concat()));
         assert_eq!((reading.jobs.len(), reading.jobs[0].1.tasks[0].runs), (1, 25.0));
+        assert_eq!(reading.jobs[0].1.deadline, Some(30.0), "from its own submission, not from the beginning");
         let bad: Vec<_> = reading.bad.iter().map(ToString::to_string).collect();
         assert_eq!(
             bad[0],

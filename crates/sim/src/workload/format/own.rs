@@ -37,6 +37,7 @@ fn job(arrival: &Arrival, number: JobId, again: &mut u64) -> TraceJob {
         priority: spec.priority,
         user: plain_name(&arrival.user),
         weight: spec.weight,
+        deadline: spec.deadline.map(|deadline| deadline.secs()),
         tasks: Vec::new(),
     };
     // A node may wait for one that stands after it, and an array becomes as many tasks as it has.
