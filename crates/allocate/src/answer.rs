@@ -111,6 +111,18 @@ pub enum Certificate {
         /// The prices of the types under which no larger total can be paid for.
         prices: Vec<f64>,
     },
+    /// The same where jobs share GPUs: everything kept is worth `kept`, and the answer's own prices are those of both
+    /// objectives together.
+    SharedDeadlines {
+        /// What a step a second is worth.
+        kept: f64,
+        /// The prices of the types under which no larger total can be paid for.
+        first_prices: Vec<f64>,
+        /// What goes with them.
+        first: JobWorth,
+        /// What goes with the answer's prices.
+        both: JobWorth,
+    },
     /// Shares before and after each job paid for the harm it does the others.
     Discounts(Vec<f64>),
     /// Sharing ties jobs to one another: the price of each job's target and of its time.
@@ -122,6 +134,15 @@ pub enum Certificate {
     },
 }
 
+/// What jobs' speed and time are worth, where sharing ties jobs to one another.
+#[derive(Debug, Clone, PartialEq)]
+pub struct JobWorth {
+    /// What a step a second more of each job is worth.
+    pub speed: Vec<f64>,
+    /// What each job's time is worth.
+    pub time: Vec<f64>,
+}
+
 /// One stage of a filling: how far it went and the prices that stopped it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Stage {
@@ -129,6 +150,8 @@ pub struct Stage {
     pub prices: Vec<f64>,
     /// Every job's speed when the stage ended.
     pub speeds: Vec<f64>,
+    /// What speed and time are worth at these prices, where jobs share GPUs; follows from the prices where they do not.
+    pub jobs: Option<JobWorth>,
 }
 
 /// An allocation and how good it is.

@@ -32,7 +32,7 @@ mod sharing;
 mod table;
 mod total;
 
-pub use answer::{Answer, Bottleneck, Certificate, PairShare, Scarce, Shares, Shortfall, Stage};
+pub use answer::{Answer, Bottleneck, Certificate, JobWorth, PairShare, Scarce, Shares, Shortfall, Stage};
 pub use check::{CheckError, Checked, FEASIBLE, OPTIMAL, check};
 pub use estimate::Estimator;
 pub use goal::{GOALS, GoalDef, Options, Placing, Sense, SolveError, Types, goal};

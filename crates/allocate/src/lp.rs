@@ -82,6 +82,11 @@ impl Simplex {
         self.basis.iter().zip(&self.values).map(|(&v, &x)| self.gain(v) * x).sum()
     }
 
+    /// What a column's entries cost at these prices.
+    pub(crate) fn cost(&self, column: usize, prices: &[f64]) -> f64 {
+        self.columns[column].entries.iter().map(|&(row, a)| prices[row] * a).sum()
+    }
+
     /// What one more unit of each row's right-hand side would be worth.
     pub(crate) fn prices(&self) -> Vec<f64> {
         let mut prices = vec![0.0; self.rows];

@@ -569,6 +569,12 @@ mod sim {
     }
 
     #[test]
+    fn without_its_data_gavels_study_says_what_it_needs() {
+        ask(&["reproduce", "gavel", "--gavel", "/nowhere"])
+            .refused(&["/nowhere/simulation_throughputs.json", "--gavel DIR"]);
+    }
+
+    #[test]
     fn the_nodes_of_a_trace_are_filled_and_drawn() {
         ask(&["reproduce", "alibaba-2023", "--data", "/nowhere"]).refused(&["/nowhere/openb_", "--data DIR"]);
         let nodes = "sn,cpu_milli,memory_mib,gpu,model\nn1,64000,262144,4,T4\nn2,96000,262144,4,T4\n";

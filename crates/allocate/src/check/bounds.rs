@@ -3,7 +3,7 @@
 
 use super::pairs::{excess, together};
 use super::{CheckError, OPTIMAL};
-use crate::answer::{Answer, Certificate};
+use crate::answer::{Answer, Certificate, Stage};
 use crate::instance::{Instance, Job};
 
 pub(super) struct Case<'a> {
@@ -108,7 +108,7 @@ impl<'a> Case<'a> {
             "max-min-fill" => {
                 self.nobody_could_rise()?;
                 self.levels_are_fair()?;
-                Ok(self.rise_bound(&self.rates(goal)?, self.answer.objective))
+                self.fill_bound(&self.rates(goal)?)
             }
             "hierarchical" => self.nobody_could_rise().map(|()| self.answer.objective),
             "finish-time" => self.finish_bound(),
@@ -208,7 +208,10 @@ impl<'a> Case<'a> {
 
     /// What the cluster and the jobs' time are worth, prices raised until no way to run is worth more than it costs.
     fn budget(&self, time: &[f64], worth: impl Fn(usize, usize) -> f64) -> f64 {
-        let prices = &self.answer.prices;
+        self.budget_at(&self.answer.prices, time, worth)
+    }
+
+    fn budget_at(&self, prices: &[f64], time: &[f64], worth: impl Fn(usize, usize) -> f64) -> f64 {
         let raised = excess(self.instance, &self.speeds, prices, time, worth);
         let prices: Vec<f64> = prices.iter().zip(raised).map(|(p, e)| p + e).collect();
         self.worth_of_cluster(&prices) + time.iter().sum::<f64>()
@@ -266,7 +269,44 @@ impl<'a> Case<'a> {
                 }
                 Ok(bound - kept * held)
             }
+            Certificate::SharedDeadlines { kept, first_prices, first, both } => {
+                let mut needed = Vec::with_capacity(values.len());
+                for job in &self.instance.jobs {
+                    needed.push(self.needed(job)?);
+                }
+                // What counts of a speed is at most any part w of it and the part 1 − w of what is needed.
+                let part = |worth: f64, most: f64| worth.clamp(0.0, most);
+                let left = |worth: &[f64], most: f64| -> f64 {
+                    worth.iter().zip(&needed).map(|(w, needed)| (most - part(*w, most)) * needed).sum()
+                };
+                let most = left(&first.speed, 1.0)
+                    + self.budget_at(first_prices, &first.time, |m, _| part(first.speed[m], 1.0));
+                let held: f64 = needed.iter().enumerate().map(|(m, needed)| self.speed(m).min(*needed)).sum();
+                if held < most * (1.0 - OPTIMAL) {
+                    return Err(CheckError::NotProved { objective: held, bound: most });
+                }
+                let worth = |m: usize, j: usize| {
+                    let counts = if needed[m] > 0.0 { part(both.speed[m], *kept) } else { 0.0 };
+                    1.0 / self.cost(j) + counts
+                };
+                Ok(left(&both.speed, *kept) + self.budget(&both.time, worth) - kept * held)
+            }
             _ => Err(CheckError::Certificate),
+        }
+    }
+
+    /// With sharing, the first stage's prices bound the level everyone can reach.
+    fn fill_bound(&self, rates: &[f64]) -> Result<f64, CheckError> {
+        let Certificate::Stages { stages, .. } = &self.answer.certificate else {
+            return Err(CheckError::Certificate);
+        };
+        match stages.first() {
+            Some(Stage { prices, jobs: Some(jobs), .. }) => {
+                let slope: f64 = rates.iter().zip(&jobs.speed).map(|(rate, worth)| rate * worth).sum();
+                let all = self.budget_at(prices, &jobs.time, |m, _| jobs.speed[m]) / slope;
+                Ok(all.min(self.own_bound(rates)))
+            }
+            _ => Ok(self.rise_bound(rates, self.answer.objective)),
         }
     }
 
@@ -336,6 +376,14 @@ impl<'a> Case<'a> {
             return Err(CheckError::Certificate);
         };
         for stage in stages {
+            if let Some(jobs) = &stage.jobs {
+                let budget = self.budget_at(&stage.prices, &jobs.time, |m, _| jobs.speed[m]);
+                let value: f64 = jobs.speed.iter().enumerate().map(|(m, worth)| worth * self.speed(m)).sum();
+                if budget - value > OPTIMAL * value {
+                    return Err(CheckError::NotProved { objective: value, bound: budget });
+                }
+                continue;
+            }
             let budget = self.worth_of_cluster(&stage.prices);
             // Were everyone's speed higher by a part of it, the spending would grow by that part of `value`.
             let (mut spent, mut value) = (0.0, 0.0);
@@ -352,6 +400,7 @@ impl<'a> Case<'a> {
             let (speed, fastest) = (self.speed(m), speeds.iter().copied().fold(0.0, f64::max));
             let proved = match stopped[m].and_then(|stage| stages.get(stage)) {
                 None => speed >= fastest * (1.0 - OPTIMAL),
+                Some(Stage { jobs: Some(jobs), .. }) => jobs.speed[m] > 0.0,
                 Some(stage) => {
                     let more = speed + OPTIMAL * fastest;
                     worth(f64::from(job.gpus), speeds, &stage.prices, more).speed > 0.0
@@ -384,11 +433,16 @@ impl<'a> Case<'a> {
         Ok(())
     }
 
-    /// If everyone reached rate·θ, Σ speed·rate·θ − Σ time would be at most what the cluster is worth.
-    fn rise_bound(&self, rates: &[f64], theta: f64) -> f64 {
+    /// How far whoever can go least far alone can go.
+    fn own_bound(&self, rates: &[f64]) -> f64 {
         let fastest = |speeds: &[f64]| speeds.iter().copied().fold(0.0, f64::max);
         let own = self.jobs().zip(rates).filter(|(_, rate)| **rate > 0.0);
-        let own = own.map(|((_, _, speeds), rate)| fastest(speeds) / rate).fold(f64::INFINITY, f64::min);
+        own.map(|((_, _, speeds), rate)| fastest(speeds) / rate).fold(f64::INFINITY, f64::min)
+    }
+
+    /// If everyone reached rate·θ, Σ speed·rate·θ − Σ time would be at most what the cluster is worth.
+    fn rise_bound(&self, rates: &[f64], theta: f64) -> f64 {
+        let own = self.own_bound(rates);
         let (mut slope, mut budget) = (0.0, self.worth_of_cluster(&self.answer.prices));
         for ((_, job, speeds), rate) in self.jobs().zip(rates) {
             let worth = worth(f64::from(job.gpus), speeds, &self.answer.prices, rate * theta);

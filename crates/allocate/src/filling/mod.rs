@@ -95,7 +95,7 @@ fn fill_with(problem: &Problem, tree: Tree, care: Care) -> Result<(Filled, bool)
             filling.caps[m] = cap;
             stopped[m] = Some(stages.len());
         }
-        stages.push(Stage { prices, speeds: filling.speeds(&levels) });
+        stages.push(Stage { prices, speeds: filling.speeds(&levels), jobs: None });
         filling.tree.settle(&filling.caps);
     }
 }

@@ -1,8 +1,8 @@
 //! The goals that know sharing, as programs in classes.
 
-use super::program::Ways;
+use super::program::{Duals, Ways};
 use super::spread::Spread;
-use crate::answer::{Answer, Certificate};
+use crate::answer::{Answer, Certificate, JobWorth, Stage};
 use crate::goal::SolveError;
 use crate::goals::cost::{costs, needed, shortfalls};
 use crate::goals::finish_time::Finish;
@@ -135,6 +135,7 @@ pub(crate) fn cost(instance: &Instance, problem: &Problem) -> Result<Answer, Sol
     program.set_gains(|i| if i >= kept { units[i - kept] } else { 0.0 });
     let stuck = |_| SolveError::NoProgress;
     program.solve().map_err(stuck)?;
+    let first = program.prices();
     program.hold_optimum();
     let value =
         |i: usize| ways.ways[i].members().map(|(_, speed)| speed).sum::<f64>() / costs[ways.ways[i].gpu_type];
@@ -142,14 +143,34 @@ pub(crate) fn cost(instance: &Instance, problem: &Problem) -> Result<Answer, Sol
     program.solve().map_err(stuck)?;
     let solution = program.solution();
     let speeds = ways.speeds(&solution);
-    let duals = ways.duals(&program.prices()[..ways.capacity.len() + 2 * ways.classes.len()], Some(&units));
+    // What was barred may gain in the second objective as much as it loses in the first, times some number: at that worth
+    // of the first, the prices of both together rule it out.
+    let second = program.prices();
+    let gain = |i: usize| if i >= kept { (units[i - kept], 0.0) } else { (0.0, value(i)) };
+    let columns = (0..kept + units.len()).map(|i| {
+        let (once, then) = gain(i);
+        (program.cost(i, &first) - once, then - program.cost(i, &second))
+    });
+    let rows = first.iter().zip(&second).map(|(once, then)| (*once, -then));
+    let ratio = |(loses, gains): (f64, f64)| if gains > 0.0 && loses > 1e-12 { gains / loses } else { 0.0 };
+    let worth = columns.chain(rows).map(ratio).fold(0.0, f64::max) * (1.0 + 1e-9);
+    let rows = ways.capacity.len() + 2 * ways.classes.len();
+    let both: Vec<f64> =
+        first.iter().zip(&second).take(rows).map(|(once, then)| worth * once + then).collect();
+    let duals = ways.duals(&both, Some(&units));
+    let first = ways.duals(&first[..rows], Some(&units));
     let mut class_of = vec![0; problem.n];
     ways.classes.iter().enumerate().for_each(|(c, class)| class.jobs.iter().for_each(|&m| class_of[m] = c));
     let shortfalls = shortfalls(instance, &needed, |m| speeds[class_of[m]]);
     let objective = solution[..kept].iter().enumerate().map(|(i, time)| time * value(i)).sum();
     let answer = Spread::new(&ways, &solution, problem).answer(instance, problem, &ways, &duals, objective);
-    // Two objectives one after the other have no one set of prices; this answer stands on the simplex alone.
-    Ok(Answer { shortfalls, certificate: Certificate::Rule, ..answer })
+    let certificate = Certificate::SharedDeadlines {
+        kept: worth,
+        first_prices: first.types.clone(),
+        first: ways.worth(&first, problem.n),
+        both: ways.worth(&duals, problem.n),
+    };
+    Ok(Answer { shortfalls, certificate, ..answer })
 }
 
 /// Levels filled one after another, classes stopping as their speed becomes dear.
@@ -158,8 +179,9 @@ pub(crate) fn fill(instance: &Instance, problem: &Problem) -> Result<Answer, Sol
     let ways = Ways::new(instance, problem, "max-min-fill", rate)?;
     let rates = per_class(&ways, rate);
     let mut stopped: Vec<Option<f64>> = vec![None; rates.len()];
+    let (mut stages, mut stopped_by) = (Vec::new(), vec![None; problem.n]);
     let mut level = 0.0;
-    let (mut objective, mut first) = (None, None);
+    let mut objective = None;
     loop {
         let top = rates.iter().enumerate().filter(|(c, _)| stopped[*c].is_none());
         let top = top
@@ -170,7 +192,7 @@ pub(crate) fn fill(instance: &Instance, problem: &Problem) -> Result<Answer, Sol
             rates.iter().zip(&stopped).map(|(rate, stop)| rate * stop.unwrap_or(level)).collect()
         };
         let mut last = ways.scale(&targets(reached))?;
-        let mut worth = None;
+        let mut worth = None::<Duals>;
         for _ in 0..60 {
             if last.value >= 1.0 - 1e-10 || reached <= level {
                 break;
@@ -181,7 +203,7 @@ pub(crate) fn fill(instance: &Instance, problem: &Problem) -> Result<Answer, Sol
             let all: f64 = (0..rates.len()).map(|c| weighed(c) * stopped[c].unwrap_or(reached)).sum();
             let fixed: f64 = (0..rates.len()).filter_map(|c| stopped[c].map(|stop| stop * weighed(c))).sum();
             let rising: f64 = (0..rates.len()).filter(|&c| stopped[c].is_none()).map(weighed).sum();
-            worth = Some(duals.clone());
+            worth = Some(last.duals.clone());
             reached = if rising > 0.0 {
                 ((all * last.value - fixed) / rising).clamp(level, reached)
             } else {
@@ -191,26 +213,46 @@ pub(crate) fn fill(instance: &Instance, problem: &Problem) -> Result<Answer, Sol
         }
         level = reached;
         objective.get_or_insert(level);
-        first.get_or_insert(last.duals);
         let mut halted = 0;
         let dearest = worth.as_ref().map_or(0.0, |w| {
-            (0..rates.len()).filter(|&c| stopped[c].is_none()).map(|c| w[c] * rates[c]).fold(0.0, f64::max)
+            (0..rates.len())
+                .filter(|&c| stopped[c].is_none())
+                .map(|c| w.speed[c] * rates[c])
+                .fold(0.0, f64::max)
         });
         for c in 0..rates.len() {
             let capped = problem.fastest[ways.classes[c].jobs[0]] <= rates[c] * level * (1.0 + 1e-9);
-            let dear = worth.as_ref().is_some_and(|w| w[c] * rates[c] > 1e-7 * dearest);
+            let dear = worth.as_ref().is_some_and(|w| w.speed[c] * rates[c] > 1e-7 * dearest);
             if stopped[c].is_none() && (capped || dear) {
                 stopped[c] = Some(level * (1.0 - 1e-9));
                 halted += 1;
+                let by = dear.then_some(stages.len());
+                ways.classes[c].jobs.iter().for_each(|&m| stopped_by[m] = by);
             }
         }
+        if let Some(worth) = worth {
+            let mut speeds = vec![0.0; problem.n];
+            for (c, class) in ways.classes.iter().enumerate() {
+                let reached = rates[c] * stopped[c].unwrap_or(level);
+                class.jobs.iter().for_each(|&m| speeds[m] = reached);
+            }
+            let jobs = Some(ways.worth(&worth, problem.n));
+            stages.push(Stage { prices: worth.types, speeds, jobs });
+        }
         if stopped.iter().all(Option::is_some) {
-            let (Some(objective), Some(duals)) = (objective, first) else {
-                return Err(SolveError::NoProgress);
-            };
-            let answer = Spread::new(&ways, &last.solution, problem)
-                .answer(instance, problem, &ways, &duals, objective);
-            return Ok(Answer { certificate: Certificate::Rule, ..answer });
+            let nothing = |n: usize| vec![0.0; n];
+            let types =
+                stages.first().map_or_else(|| nothing(problem.k), |stage: &Stage| stage.prices.clone());
+            let classes = ways.classes.len();
+            let duals = Duals { types, time: nothing(classes), speed: nothing(classes) };
+            let answer = Spread::new(&ways, &last.solution, problem).answer(
+                instance,
+                problem,
+                &ways,
+                &duals,
+                objective.unwrap_or(level),
+            );
+            return Ok(Answer { certificate: Certificate::Stages { stages, stopped: stopped_by }, ..answer });
         }
         if halted == 0 {
             return Err(SolveError::NoProgress);
@@ -219,6 +261,17 @@ pub(crate) fn fill(instance: &Instance, problem: &Problem) -> Result<Answer, Sol
 }
 
 impl Ways {
+    /// What the speed and time of each job are worth.
+    fn worth(&self, duals: &Duals, jobs: usize) -> JobWorth {
+        let mut worth = JobWorth { speed: vec![0.0; jobs], time: vec![0.0; jobs] };
+        for (c, class) in self.classes.iter().enumerate() {
+            for &m in &class.jobs {
+                (worth.speed[m], worth.time[m]) = (duals.speed[c], duals.time[c]);
+            }
+        }
+        worth
+    }
+
     /// The program with, for each class, a column of steps a second that count, limited by the class's own speed and by
     /// `most` per job, in units of `units`.
     fn with_limits(&self, units: &[f64], most: &[f64]) -> crate::lp::Simplex {

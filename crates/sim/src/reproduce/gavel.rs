@@ -18,8 +18,6 @@ const OF_EACH: u32 = 12;
 
 /// Jobs that come in an hour.
 const LOADS: [f64; 6] = [1.0, 1.5, 2.0, 2.5, 3.0, 3.5];
-/// Jobs of a drawn trace.
-const JOBS: usize = 500;
 /// Lengths of a round, in seconds.
 const LENGTHS: [f64; 7] = [30.0, 60.0, 120.0, 360.0, 720.0, 1800.0, 3600.0];
 /// What a restart costs, in seconds.
@@ -150,11 +148,21 @@ pub struct Study {
     pub panels: Vec<Panel>,
 }
 
-/// Makes the study over so many drawn traces a point; `told` hears how many of how many runs are done.
-pub fn gavel(data: &Data, draws: u64, told: impl Fn(usize, usize) + Sync) -> Result<Study, SolveError> {
+/// How much is drawn for a figure by load.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Drawn {
+    /// Traces.
+    pub traces: u64,
+    /// Jobs of each.
+    pub jobs: usize,
+}
+
+/// Makes the study; `told` hears how many of how many runs are done.
+pub fn gavel(data: &Data, drawn: Drawn, told: impl Fn(usize, usize) + Sync) -> Result<Study, SolveError> {
+    let draws = drawn.traces;
     let mut plan = Plan::default();
     let published = plan.add(PUBLISHED.map(|(goal, types, ..)| Asked { goal, types, ..Asked::published() }));
-    let load = plan.add(loads(draws));
+    let load = plan.add(loads(drawn));
     let length = plan.add(LENGTHS.into_iter().flat_map(|round_s| {
         RESTARTS.map(|restart_s| Asked {
             rounds: Rounds { round_s, restart_s, priced: true },
@@ -206,10 +214,16 @@ const VARIANTS: [(&str, Types, bool); 4] = [
     ("blind, sharing", Types::Blind, true),
 ];
 
-fn loads(draws: u64) -> impl Iterator<Item = Asked> {
+fn loads(Drawn { traces, jobs }: Drawn) -> impl Iterator<Item = Asked> {
     let variants = LOADS.into_iter().flat_map(|load| VARIANTS.map(|variant| (load, variant)));
     variants.flat_map(move |(load, (_, types, sharing))| {
-        (0..draws).map(move |seed| Asked { types, sharing, load: Some(load), seed, ..Asked::published() })
+        (0..traces).map(move |seed| Asked {
+            types,
+            sharing,
+            load: Some((load, jobs)),
+            seed,
+            ..Asked::published()
+        })
     })
 }
 

@@ -166,7 +166,8 @@ fn allocated(asked: &Reproduce, line: &mut Line) -> anyhow::Result<Made> {
     let data = gavel::Data::read(&text("simulation_throughputs.json")?, &text(trace)?);
     let data = data.map_err(|e| bad_file(&asked.gavel.join(trace).display().to_string(), e))?;
     let line = Mutex::new(line);
-    let study = gavel::gavel(&data, asked.draws, |done, of| {
+    let drawn = gavel::Drawn { traces: asked.draws, jobs: 500 };
+    let study = gavel::gavel(&data, drawn, |done, of| {
         let mut line = line.lock().expect("nobody panics here");
         line.say(|| format!("{GAVEL}: {done} of {of} runs"));
     })?;

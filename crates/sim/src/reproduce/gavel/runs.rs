@@ -1,12 +1,12 @@
 //! The runs the study is made of: which trace, under what, and what came out. As many at once as there are processors.
 
-use super::{Data, JOBS, KINDS, OF_EACH, unaware};
+use super::{Data, KINDS, OF_EACH, unaware};
 use crate::random::Random;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
-use warpyard_allocate::rounds::simulate::{Cluster, Outcome, Work, by_goal, simulate};
+use warpyard_allocate::rounds::simulate::{Cluster, Outcome, Targets, Work, by_goal, simulate};
 use warpyard_allocate::rounds::{Rounds, Server};
-use warpyard_allocate::{GpuType, Options, Placing, SolveError, Types};
+use warpyard_allocate::{GpuType, Options, PairShare, Placing, Shares, SolveError, Types};
 
 /// A run asked for.
 #[derive(Clone, Copy, Debug)]
@@ -14,8 +14,8 @@ pub(super) struct Asked {
     pub(super) goal: &'static str,
     pub(super) types: Types,
     pub(super) sharing: bool,
-    /// Jobs an hour of a drawn trace; the published trace, where there is none.
-    pub(super) load: Option<f64>,
+    /// Jobs an hour of a drawn trace, and how many; the published trace, where there is none.
+    pub(super) load: Option<(f64, usize)>,
     /// By what part a speed the solver is told may be wrong.
     pub(super) error: f64,
     pub(super) seed: u64,
@@ -80,7 +80,7 @@ fn run(data: &Data, asked: &Asked) -> Result<Ran, SolveError> {
     let mut random = Random::new(asked.seed);
     let mut trace = match asked.load {
         None => data.trace.clone(),
-        Some(load) => drawn(&data.trace, load, &mut random),
+        Some((load, jobs)) => drawn(&data.trace, load, jobs, &mut random),
     };
     if asked.types == Types::Blind {
         // Nor may the rounds know: whoever fills what is left takes any type for as good as another.
@@ -115,13 +115,22 @@ fn run(data: &Data, asked: &Asked) -> Result<Ran, SolveError> {
         let start = Instant::now();
         let solved = by_goal(instance);
         solving_s += start.elapsed().as_secs_f64();
-        solved
+        solved.map(|targets| if asked.types == Types::Blind { even(targets) } else { targets })
     })?;
     Ok(Ran { outcome, solving_s })
 }
 
+/// The same time on every type: to whoever cannot tell them apart no type is better.
+fn even(targets: Targets) -> Targets {
+    let even = |row: &[f64]| vec![row.iter().sum::<f64>() / KINDS.len() as f64; KINDS.len()];
+    let alone = targets.alone.rows().flat_map(even).collect();
+    let pairs =
+        targets.pairs.into_iter().map(|pair| PairShare { shares: even(&pair.shares), ..pair }).collect();
+    Targets { alone: Shares::new(KINDS.len(), alone), pairs }
+}
+
 /// Jobs of the published trace, drawn again and again, coming independently of one another at so many an hour.
-fn drawn(from: &[Work], load: f64, random: &mut Random) -> Vec<Work> {
+fn drawn(from: &[Work], load: f64, jobs: usize, random: &mut Random) -> Vec<Work> {
     let mut now = 0.0;
     let job = |_| {
         let mut work = from[random.below(from.len() as u64) as usize].clone();
@@ -129,5 +138,5 @@ fn drawn(from: &[Work], load: f64, random: &mut Random) -> Vec<Work> {
         now += random.exponential(3600.0 / load);
         work
     };
-    (0..JOBS).map(job).collect()
+    (0..jobs).map(job).collect()
 }
