@@ -20,7 +20,7 @@ pub(crate) struct Trace {
 #[derive(Debug, Subcommand)]
 enum What {
     /// Make a workload from a seed; the same seed gives the same bytes
-    Generate(Generate),
+    Generate(Box<Generate>),
     /// Read a workload of another format and keep it as a trace; what cannot be read is told by line
     #[command(after_help = formats())]
     Import(Import),

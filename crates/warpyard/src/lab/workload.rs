@@ -30,7 +30,7 @@ pub(crate) enum Workload {
     /// The same every time.
     Traced(Trace),
     /// Others for every seed.
-    Made(Generator),
+    Made(Box<Generator>),
 }
 
 impl Source {
@@ -46,7 +46,7 @@ impl Source {
     /// The jobs.
     pub(crate) fn workload(&self) -> Result<Workload, Wrong> {
         match (self.generate, &self.trace) {
-            (Some(jobs), _) => self.shape.generator(jobs).map(Workload::Made),
+            (Some(jobs), _) => self.shape.generator(jobs).map(Box::new).map(Workload::Made),
             (None, file) => match self.shape.given() {
                 Some(option) => Err(Wrong::OnlyGenerated(option)),
                 None => {
