@@ -336,7 +336,7 @@ fn by_load(ran: &[Ran], draws: usize, rows: &mut Vec<Row>, panels: &mut Vec<Pane
 
 fn by_length(ran: &[Ran], rows: &mut Vec<Row>, panels: &mut Vec<Panel>) {
     let mut lines: Vec<(String, Vec<(f64, f64)>)> =
-        RESTARTS.map(|cost| (format!("a restart costs {cost} s"), Vec::new())).into();
+        RESTARTS.map(|cost| (format!("restart {cost} s"), Vec::new())).into();
     for (length, runs) in LENGTHS.iter().zip(ran.chunks(RESTARTS.len())) {
         for (number, (cost, ran)) in RESTARTS.iter().zip(runs).enumerate() {
             let ours = hours(ran.outcome.average_completion_s());
