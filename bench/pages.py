@@ -7,7 +7,7 @@ says where playwright-core is).
 usage: bench/pages.py WARPYARD [--seconds S] [--many N]
 Pages are played by a client of its own that does what their script does (one stream, and the part asked for again when
 something changed, as often as the script does)."""
-import argparse, asyncio, http.client, json, os, re, statistics, subprocess, tempfile, time, urllib.request
+import argparse, asyncio, http.client, json, multiprocessing, os, re, statistics, subprocess, tempfile, time, urllib.request
 
 PAGES = ["/", "/queue", "/finished", "/jobs/1", "/new", "/cluster", "/policies", "/what-if", "/docs"]
 
@@ -111,17 +111,18 @@ async def read_answer(reader):
     return body
 
 
-async def changes(server, job, rate, seconds):
-    reader, writer = await asyncio.open_connection(server.host, server.port)
-    end, due, made = time.perf_counter() + seconds, time.perf_counter(), 0
+def changes(host, port, token, job, rate, seconds, made):
+    """Changes something so many times a second. In a process of its own: playing many pages leaves no time for it."""
+    connection = http.client.HTTPConnection(host, port)
+    headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
+    end, due, count = time.perf_counter() + seconds, time.perf_counter(), 0
     while time.perf_counter() < end:
-        body = json.dumps({"priority": made % 7}).encode()
-        writer.write(f"POST /v1/jobs/{job}/priority HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {server.token}\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body)
-        await read_answer(reader)
-        made += 1
+        connection.request("POST", f"/v1/jobs/{job}/priority", json.dumps({"priority": count % 7}), headers)
+        connection.getresponse().read()
+        count += 1
         due += 1 / rate
-        await asyncio.sleep(max(0, due - time.perf_counter()))
-    return made / seconds
+        time.sleep(max(0, due - time.perf_counter()))
+    made.put(count / seconds)
 
 
 async def load(server, job, pages, seconds):
@@ -129,7 +130,11 @@ async def load(server, job, pages, seconds):
     tasks = [asyncio.create_task(part) for page in opened for part in (page.listen(), page.show())]
     await asyncio.sleep(1.0 if pages else 0.1)
     (sum0, n0), cpu0, began = await asyncio.to_thread(server.plans), server.cpu(), time.perf_counter()
-    rate = await changes(server, job, 100, seconds)
+    made = multiprocessing.Queue()
+    changing = multiprocessing.Process(target=changes, args=(server.host, server.port, server.token, job, 100, seconds, made))
+    changing.start()
+    rate = await asyncio.to_thread(made.get)
+    changing.join()
     wall, cpu = time.perf_counter() - began, server.cpu() - cpu0
     sum1, n1 = await asyncio.to_thread(server.plans)
     for task in tasks:

@@ -199,9 +199,10 @@ const stories = {
     await page.locator("form[data-policy=short-first] button", { hasText: "Put in force" }).click();
     await page.locator("#h-force", { hasText: "short-first" }).waitFor();
     await page.locator("code", { hasText: "P = 1e9·0 − 1·120 − 1·" }).waitFor();
-    await page.locator("form[data-policy=short-first] [data-preview]").click();
+    await page.locator("form[data-policy=fifo] [data-preview]").click();
     await page.locator("#order tbody tr").first().waitFor();
     await page.setViewportSize({ width: 1440, height: 1200 });
+    await page.evaluate(() => scrollTo(0, 0));
     await picture("policies", page, false);
     await page.setViewportSize({ width: 1440, height: 900 });
     await page.locator(".toast button", { hasText: "Undo" }).click();
