@@ -47,6 +47,11 @@ pub enum Reason {
         /// From when; past if it should already be so.
         from: Time,
     },
+    /// There is room, but it ends sooner on faster devices, which are kept for it from this moment on.
+    EndsSooner {
+        /// From when.
+        from: Time,
+    },
     /// There is room, but the policy keeps these devices for others.
     Withheld(Vec<DeviceId>),
     /// Its time comes in rounds.
@@ -94,6 +99,7 @@ impl Reason {
             Reason::NoWorker => "no-worker",
             Reason::NoRoom => "no-room",
             Reason::Reserved { .. } => "reserved",
+            Reason::EndsSooner { .. } => "ends-sooner",
             Reason::Withheld(_) => "withheld",
             Reason::Round(_) => "round",
             Reason::NotItsTurn => "not-its-turn",

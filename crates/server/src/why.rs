@@ -34,6 +34,7 @@ fn short(cluster: &Cluster, task: TaskId, why: &Why) -> Option<String> {
         Reason::NoWorker => "no worker takes new tasks".into(),
         Reason::NoRoom => needs_in_words(spec()?),
         Reason::Reserved { for_task, .. } => format!("room is kept for {}", task_name(cluster, *for_task)),
+        Reason::EndsSooner { .. } => "ends sooner on a faster GPU that is about to be free".into(),
         Reason::Withheld(_) => "free GPUs are kept for shorter tasks".into(),
         Reason::Round(standing) => in_rounds(standing),
         Reason::NotItsTurn => "others go first".into(),
@@ -167,6 +168,9 @@ pub(crate) fn explain_in(cluster: &Cluster, policy: &dyn Policy, task: TaskId, n
     if let Reason::Reserved { from, .. } = why.reason {
         let wait = from.since(now).secs();
         text.push(format!("by the times tasks promised, that room is needed in {}", seconds(wait)));
+    }
+    if let Reason::EndsSooner { from } = why.reason {
+        text.push(format!("that one is free in {}, by the time promised", seconds(from.since(now).secs())));
     }
     if let Reason::AtLimit(at) = &why.reason
         && let Limited::GpuTime { until: Some(until), .. } = at.what

@@ -16,6 +16,7 @@ use crate::reserve::{Reservation, reserve};
 use crate::small::SmallMap;
 use crate::spec::Needs;
 use crate::time::{Span, Time};
+use smallvec::SmallVec;
 use std::collections::BTreeMap;
 
 /// What came of trying to start a task.
@@ -195,6 +196,11 @@ impl<'a> Draft<'a> {
         Tried::Kept
     }
 
+    /// Whether it is known how fast a task is on the types there are.
+    pub(super) fn knows_speeds_of(&self, task: TaskId) -> bool {
+        self.lengths.as_ref().is_some_and(|lengths| !lengths.on_each(task).is_empty())
+    }
+
     pub(super) fn note_what_started(&mut self) {
         for Start { placement, .. } in &self.plan.start[self.noted..] {
             self.ledger.charge(placement);
@@ -224,7 +230,8 @@ impl<'a> Draft<'a> {
     }
 }
 
-/// Of the earliest places on each type, the one where the task ends first; among equals the one where it starts first.
+/// Of the earliest places on each type, and on a mixture of them for a task of several devices, the one where the task
+/// ends first; among equals the one where it starts first.
 fn ends_first(
     wish: Wish<'_>,
     each: &[(&str, Span)],
@@ -232,10 +239,15 @@ fn ends_first(
 ) -> Option<(Time, Span, Placement)> {
     let types = &wish.needs.gpu_types;
     let wanted = |kind: &str| types.is_empty() || types.iter().any(|t| t.eq_ignore_ascii_case(kind));
-    let on = |&(kind, length): &(&str, Span)| {
-        let needs = Needs { gpu_types: vec![kind.to_owned()], ..wish.needs.clone() };
+    let able: SmallVec<[(&str, Span); 4]> = each.iter().filter(|(kind, _)| wanted(kind)).copied().collect();
+    let on = |kinds: &[(&str, Span)]| {
+        // A mixture is as fast as the slowest of it.
+        let length = kinds.iter().map(|(_, length)| *length).max()?;
+        let gpu_types = kinds.iter().map(|(kind, _)| (*kind).to_owned()).collect();
+        let needs = Needs { gpu_types, ..wish.needs.clone() };
         look(Wish { needs: &needs, length, ..wish }).map(|(from, placement)| (from, length, placement))
     };
-    let found = each.iter().filter(|(kind, _)| wanted(kind)).filter_map(on);
+    let mixture = if wish.needs.gpus > 1 && able.len() > 1 { on(&able) } else { None };
+    let found = able.chunks(1).filter_map(on).chain(mixture);
     found.min_by_key(|(from, length, _)| (*from + *length, *from))
 }

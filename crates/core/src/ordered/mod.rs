@@ -339,7 +339,10 @@ impl<O: Order> Policy for Ordered<O> {
                 let draft = self.draft(view, now);
                 match draft.kept_first {
                     _ if draft.plan.start.iter().any(|s| s.task == task) => Reason::Next,
+                    Some((for_task, from)) if for_task == task => Reason::EndsSooner { from },
                     Some((for_task, from)) => Reason::Reserved { for_task, from },
+                    // What is free is of types it gets nowhere on.
+                    None if draft.knows_speeds_of(task) => Reason::NoRoom,
                     None => Reason::NotItsTurn,
                 }
             }

@@ -89,13 +89,12 @@ impl<'a> Draft<'a> {
         self.start.iter().any(|start| start.task == task)
     }
 
-    /// Every ready task, in the order they are considered.
+    /// Every ready task, in the order they are considered: whoever the round gives a place, then those it leaves out.
     pub(super) fn line(&self) -> Vec<TaskId> {
-        let member = |&i: &usize| {
-            let member = &self.scene.members[i];
-            matches!(member.standing, Standing::Waits).then_some(member.task)
-        };
-        let members = self.order.iter().filter_map(member);
+        let waits = |i: &&usize| matches!(self.scene.members[**i].standing, Standing::Waits);
+        let (given, left_out): (Vec<usize>, Vec<usize>) =
+            self.order.iter().filter(waits).partition(|&&i| self.given[i].is_some());
+        let members = given.into_iter().chain(left_out).map(|i| self.scene.members[i].task);
         members.chain(self.scene.plain.iter().copied()).chain(self.scene.later.iter().copied()).collect()
     }
 
