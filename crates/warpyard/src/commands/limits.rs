@@ -79,7 +79,7 @@ mod tests {
         insta::assert_snapshot!(table(&limits, &Screen::for_tests(None)), @"
         OF            LIMIT                   MOST   HAS
         ann           GPUs at once               2     1
-        ann           longest timeout          24h
+        ann           longest timeout           1d
         ann           output kept of a task   1MiB
         lab together  GPU-hours in 7d        100.0  12.2
         ");
