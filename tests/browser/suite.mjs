@@ -200,7 +200,7 @@ const stories = {
     await page.locator("#h-force", { hasText: "short-first" }).waitFor();
     await page.locator("code", { hasText: "P = 1e9·0 − 1·120 − 1·" }).waitFor();
     await page.locator("form[data-policy=fifo] [data-preview]").click();
-    await page.locator("#order tbody tr").first().waitFor();
+    await page.locator("#order", { hasText: "under fifo" }).waitFor();
     await page.setViewportSize({ width: 1440, height: 1200 });
     await page.evaluate(() => scrollTo(0, 0));
     await picture("policies", page, false);
