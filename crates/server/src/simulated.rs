@@ -2,11 +2,10 @@
 //! process's clock goes as fast as the simulation does. Nothing is kept; jobs come from the workload alone.
 
 use crate::clock::{change_pace, set_pace, system_now};
-use crate::convert::Defaults;
 use crate::data::DataDir;
 use crate::events::Notices;
 use crate::follower::{Follower, FollowerError};
-use crate::http::App;
+use crate::http::{App, Base};
 use crate::live::{Live, Stage};
 use crate::pages::Doors;
 use crate::samples;
@@ -96,26 +95,9 @@ pub fn show(show: Show, ready: impl FnOnce(&Ready)) -> Result<(), UpError> {
     );
     let doors = Doors::new(data.token()?, port);
     let login = format!("{url}/login?once={}", doors.once(Caller::Owner).map_err(UpError::Runtime)?);
-    let app = Arc::new(App {
-        live: live.clone(),
-        doors,
-        notices,
-        outlooks: Arc::default(),
-        parts: Default::default(),
-        replays: Arc::default(),
-        data: data.path().to_owned(),
-        url: url.clone(),
-        defaults: Defaults { timeout: None, workdir: None },
-        policies: POLICIES,
-        watched: None,
-        meters: Default::default(),
-        started: system_now(),
-        snapshot_limit: crate::up::SNAPSHOT_LIMIT,
-        heard: Default::default(),
-        simulation: Some(simulation),
-        sharing: None,
-        stop,
-    });
+    let base =
+        Base { live: live.clone(), doors, notices, data: data.path().to_owned(), url: url.clone(), stop };
+    let app = Arc::new(App { simulation: Some(simulation), ..App::new(base) });
     data.announce(&url)?;
     let place = data.path().to_owned();
     ready(&Ready {

@@ -1,11 +1,10 @@
 //! A server without a network, for tests of what it answers.
 
 use crate::clock::system_now;
-use crate::convert::Defaults;
 use crate::follower::Follower;
-use crate::http::{App, Meters, router};
+use crate::http::{App, Base, router};
 use crate::live::{Live, Threads};
-use crate::pages::{Doors, Parts};
+use crate::pages::Doors;
 use crate::store::{History, Log};
 use axum::Router;
 use axum::body::Body;
@@ -45,26 +44,14 @@ fn server_in(data: tempfile::TempDir) -> Server {
     let follower = Follower::new(engine(), history, &log, log_path, Span(u64::MAX / 4)).expect("a follower");
     let notices = follower.notices();
     let (live, threads) = Live::start(engine(), log, follower, || {});
-    let app = Arc::new(App {
+    let app = Arc::new(App::new(Base {
         live: live.clone(),
         doors: Doors::new(TOKEN.into(), 7700),
         notices,
-        outlooks: Arc::default(),
-        parts: Parts::default(),
-        replays: Arc::default(),
         data: data.path().to_owned(),
         url: "http://127.0.0.1:7700".into(),
-        defaults: Defaults { timeout: None, workdir: None },
-        policies: POLICIES,
-        watched: None,
-        meters: Meters::default(),
-        started: system_now(),
-        snapshot_limit: crate::up::SNAPSHOT_LIMIT,
-        heard: Default::default(),
-        simulation: None,
-        sharing: None,
         stop: tokio::sync::mpsc::unbounded_channel().0,
-    });
+    }));
     Server { router: router(app.clone()), app, live, _threads: threads, _data: data }
 }
 

@@ -6,10 +6,10 @@ use crate::convert::Defaults;
 use crate::data::{DataDir, DataError};
 use crate::door::Door;
 use crate::follower::{Follower, FollowerError};
-use crate::http::{App, Meters};
+use crate::http::{App, Base};
 use crate::idle;
 use crate::live::{CommandError, Live};
-use crate::pages::{Doors, Parts};
+use crate::pages::Doors;
 use crate::samples;
 use crate::serve::serve;
 use crate::store::{History, Log, LogError};
@@ -48,9 +48,6 @@ const ADMINS: &str = "warpyard-admins";
 
 /// After how long an idle GPU is pointed out, unless something else is said.
 const IDLE_AFTER: Duration = Duration::from_secs(30 * 60);
-
-/// The most bytes a snapshot may hold, unless something else is said.
-pub(crate) const SNAPSHOT_LIMIT: u64 = 1 << 30;
 
 /// How long a snapshot may be there before a job has it.
 const SNAPSHOT_YOUNG: Duration = Duration::from_secs(3600);
@@ -190,26 +187,18 @@ pub fn run(options: Options, ready: impl FnOnce(&Ready)) -> Result<(), UpError> 
         if options.no_worker { None } else { Some(start_worker(&options, data.path(), &live, &runtime)?) };
     let doors = Doors::new(token, port);
     let login = format!("{url}/login?once={}", doors.once(Caller::Owner).map_err(UpError::Runtime)?);
-    let app = Arc::new(App {
-        live: live.clone(),
-        doors,
-        notices,
-        outlooks: Arc::default(),
-        parts: Parts::default(),
-        replays: Arc::default(),
-        data: data.path().to_owned(),
-        url: url.clone(),
+    let base =
+        Base { live: live.clone(), doors, notices, data: data.path().to_owned(), url: url.clone(), stop };
+    let mut app = App {
         defaults: Defaults { timeout: options.config.default_timeout.map(|t| Span(t.0)), workdir: None },
-        policies: POLICIES,
         watched: agent.as_ref().map(AgentHandle::devices),
-        meters: Meters::default(),
-        started: system_now(),
-        heard: Default::default(),
-        snapshot_limit: options.config.snapshot_limit.map_or(SNAPSHOT_LIMIT, |limit| limit.0),
-        simulation: None,
         sharing,
-        stop,
-    });
+        ..App::new(base)
+    };
+    if let Some(limit) = options.config.snapshot_limit {
+        app.snapshot_limit = limit.0;
+    }
+    let app = Arc::new(app);
     runtime.block_on(async {
         set_policy(&live, choice).await?;
         set_limits(&live, &options.config).await?;

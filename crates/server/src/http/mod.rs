@@ -54,6 +54,7 @@ use tower_http::compression::CompressionLayer;
 use tower_http::timeout::RequestBodyTimeoutLayer;
 use warpyard_api::problem::code;
 use warpyard_core::{JobId, PolicyDef, Time};
+use warpyard_policies::POLICIES;
 use warpyard_worker::agent::Watched;
 use warpyard_worker::people::Person;
 
@@ -62,6 +63,9 @@ const BODY_LIMIT: usize = 16 << 20;
 
 /// How long a request's body may rest while it arrives; tests do not wait that long.
 const BODY_WITHIN: Duration = if cfg!(test) { Duration::from_millis(200) } else { Duration::from_secs(30) };
+
+/// The most bytes a snapshot may hold, unless configured.
+const SNAPSHOT_LIMIT: u64 = 1 << 30;
 
 /// How many claims' holders are remembered as heard of.
 const HEARD_OF: usize = 10_000;
@@ -93,7 +97,41 @@ pub(crate) struct App {
     pub(crate) stop: mpsc::UnboundedSender<bool>,
 }
 
+/// What a server is made of that is different from one to the next; the rest of an [`App`] may be set beside it.
+pub(crate) struct Base {
+    pub(crate) live: Live,
+    pub(crate) doors: Doors,
+    pub(crate) notices: Arc<Notices>,
+    pub(crate) data: PathBuf,
+    pub(crate) url: String,
+    pub(crate) stop: mpsc::UnboundedSender<bool>,
+}
+
 impl App {
+    /// A server for its owner alone, with nothing configured.
+    pub(crate) fn new(Base { live, doors, notices, data, url, stop }: Base) -> App {
+        App {
+            live,
+            doors,
+            notices,
+            outlooks: Arc::default(),
+            parts: Parts::default(),
+            replays: Arc::default(),
+            data,
+            url,
+            defaults: Defaults { timeout: None, workdir: None },
+            policies: POLICIES,
+            watched: None,
+            meters: Meters::default(),
+            heard: Mutex::default(),
+            started: system_now(),
+            snapshot_limit: SNAPSHOT_LIMIT,
+            simulation: None,
+            sharing: None,
+            stop,
+        }
+    }
+
     /// Notes that whoever holds a claim was heard of now.
     fn heard(&self, job: JobId) {
         let mut heard = self.heard.lock().expect("nobody panics while noting");

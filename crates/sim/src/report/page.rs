@@ -149,17 +149,18 @@ impl Study {
         theme: Theme,
     ) -> Plot {
         let values: Vec<Vec<f64>> = self.policies.iter().map(|policy| policy.values(&of)).collect();
-        let series: Vec<Series<'_>> = self
-            .policies
-            .iter()
-            .zip(&values)
-            .map(|(policy, values)| Series { name: &policy.name, values })
-            .collect();
+        let series = self.series(&values);
         let svg = cdf(title, unit, &series, theme);
         let how = format!(
             "{how} A point says: this share of jobs took at most so long. Logarithmic; what is below its beginning stands there."
         );
         Plot { name: name.to_owned(), title: title.to_owned(), how, svg }
+    }
+
+    /// Values of each policy, under its name.
+    fn series<'a>(&'a self, values: &'a [Vec<f64>]) -> Vec<Series<'a>> {
+        let named = self.policies.iter().zip(values);
+        named.map(|(policy, values)| Series { name: &policy.name, values }).collect()
     }
 
     /// From the first start to the last end under any policy.
@@ -196,12 +197,7 @@ impl Study {
         ];
         for (name, title, of, how) in drawn {
             let values: Vec<Vec<f64>> = users.iter().map(|users| users.iter().map(of).collect()).collect();
-            let series: Vec<Series<'_>> = self
-                .policies
-                .iter()
-                .zip(&values)
-                .map(|(policy, values)| Series { name: &policy.name, values })
-                .collect();
+            let series = self.series(&values);
             let unit = if name == "share-by-user" { Unit::Percent } else { Unit::Times };
             let svg = dots(title, unit, &names, &series, theme);
             plots.push(Plot { name: name.into(), title: title.into(), how: how.into(), svg });
