@@ -16,10 +16,11 @@ const SHARES: [(&str, [f64; 2]); 3] = [("a", [0.455, 0.0]), ("b", [0.455, 0.091]
 const ROUND: Duration = Duration::from_millis(1500);
 const ROUNDS: u32 = 20;
 
-/// Counts, and when it is asked to end notes where it ran from when to when, saves its count, and exits.
+/// Counts, and when it is asked to end notes where it ran from when to when, saves its count, and exits; being asked again
+/// meanwhile, as when it is cancelled while it gives way, must not end the `date` by which it notes that.
 const COUNTS: &str = r#"
     began=$(date +%s.%N); n=$(cat "$WARPYARD_TASK.count" 2>/dev/null || echo 0)
-    trap 'echo "$WARPYARD_GPUS $began $(date +%s.%N)" >> "$WARPYARD_TASK.times"; echo $n > "$WARPYARD_TASK.count"; exit 3' TERM
+    trap 'trap "" TERM; echo "$WARPYARD_GPUS $began $(date +%s.%N)" >> "$WARPYARD_TASK.times"; echo $n > "$WARPYARD_TASK.count"; exit 3' TERM
     while :; do sleep 0.02; n=$((n + 1)); done"#;
 
 /// Seconds a task had on each type, by its own notes.
