@@ -5,6 +5,7 @@ pub mod client;
 pub mod job;
 pub mod problem;
 pub mod quantity;
+pub mod secrets;
 pub mod selector;
 pub mod text;
 pub mod wire;

@@ -2,6 +2,7 @@
 //! codes, and the form a person reads on a terminal.
 
 use crate::job::Source;
+use crate::secrets::masked_text;
 use crate::text::{cut, shown};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -194,7 +195,8 @@ fn render_one(problem: &Problem, source: Option<&Source<'_>>) -> String {
     let mut out = format!("{label}: {}{colon}{}\n", shown(&problem.path), shown(&problem.message));
     let line = source.and_then(|source| source.line_of(problem).map(|line| (source, line)));
     if let Some((source, (number, text))) = line {
-        let text = shown(cut(text.trim(), 120).as_ref()).into_owned();
+        let text = masked_text(text.trim());
+        let text = shown(cut(&text, 120).as_ref()).into_owned();
         writeln!(out, "  {}:{number}: {text}", shown(source.filename())).expect("a string takes all");
     }
     match &problem.help {

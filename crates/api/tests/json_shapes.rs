@@ -45,6 +45,7 @@ fn job() -> JobView {
         expected_start: None,
         why: None,
         snapshot: None,
+        runs: vec![],
         tasks: vec![
             TaskView {
                 name: "prep".into(),

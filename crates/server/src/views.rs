@@ -5,9 +5,10 @@ use crate::store::{AttemptRow, JobRow};
 use crate::why;
 use std::collections::BTreeMap;
 use warpyard_api::quantity::{ArraySpec, MilliCpus};
+use warpyard_api::secrets::{masked, masked_command};
 use warpyard_api::wire::{
     AttemptView, Counts, GpuTask, GpuView, HistoryRow, JobView, Outcome, OutcomeCounts, ParamView,
-    PolicyView, SnapshotView, State, TaskView, Timestamp, WorkerState, WorkerView,
+    PolicyView, RunView, SnapshotView, State, TaskView, Timestamp, WorkerState, WorkerView,
 };
 use warpyard_core::cluster::{Job, Node, Phase};
 use warpyard_core::command::Target;
@@ -201,9 +202,31 @@ fn folded(cluster: &Cluster, job: &Job, target: Target) -> JobView {
             bytes: kept.bytes,
         }),
         why: if many && state == State::Running { Some(progress(counts)) } else { why::of_job(cluster, job) },
+        runs: vec![],
         tasks: vec![],
         next: None,
     }
+}
+
+/// What tasks run, for whoever may know; what they inherit is said of the first, since all have the same.
+pub(crate) fn runs(cluster: &Cluster, job: &Job, target: Target) -> Vec<RunView> {
+    let masked = |(name, value): (&String, &String)| (name.clone(), masked(name, value));
+    let all = |env: &BTreeMap<String, String>| env.iter().map(masked).collect();
+    let run = |node: u32| {
+        let task = &job.spec.tasks[node as usize];
+        RunView {
+            task: task.name.clone(),
+            command: masked_command(&task.command),
+            workdir: task.workdir.clone(),
+            env: all(&task.env),
+            inherited: BTreeMap::new(),
+        }
+    };
+    let mut runs: Vec<_> = nodes_of(job, target).into_iter().map(run).collect();
+    if let (Some(first), Some(env)) = (runs.first_mut(), job.spec.env.and_then(|env| cluster.env(env))) {
+        first.inherited = all(env);
+    }
+    runs
 }
 
 fn progress(counts: Counts) -> String {
@@ -350,6 +373,7 @@ pub(crate) fn remembered(row: &JobRow, attempts: &[AttemptRow]) -> JobView {
         expected_start: None,
         snapshot: None,
         why: None,
+        runs: vec![],
         tasks: tasks.collect(),
         next: None,
     }

@@ -73,7 +73,7 @@ impl Packed {
                 continue;
             }
             let failed = |source| PackError::Io { path: path.to_owned(), source };
-            let meta = fs::symlink_metadata(path).map_err(failed)?;
+            let Some(meta) = unless_gone(fs::symlink_metadata(path)).map_err(failed)? else { continue };
             let mode = meta.permissions().mode() & 0o777;
             let kept = if meta.is_dir() {
                 Entry::Dir { mode }
@@ -88,7 +88,8 @@ impl Packed {
                     let (largest, path) = largest;
                     return Err(PackError::TooLarge { root: root.to_owned(), most, path, largest });
                 }
-                let (size, hash) = hashed(path).map_err(failed)?;
+                let Some(file) = unless_gone(File::open(path)).map_err(failed)? else { continue };
+                let (size, hash) = hashed(file, io::sink()).map_err(failed)?;
                 Entry::File { mode, size, hash }
             } else {
                 // Sockets, pipes and devices are not content.
@@ -112,9 +113,12 @@ impl Packed {
             let failed = |source| PackError::Io { path: path.clone(), source };
             to.write_all(hash.as_str().as_bytes()).map_err(failed)?;
             to.write_all(&size.to_le_bytes()).map_err(failed)?;
-            let file = File::open(&path).map_err(failed)?;
-            let sent = io::copy(&mut file.take(size), &mut to).map_err(failed)?;
-            if sent != size {
+            let file = match File::open(&path) {
+                Err(e) if e.kind() == io::ErrorKind::NotFound => return Err(PackError::Changed(path)),
+                opened => opened.map_err(failed)?,
+            };
+            let sent = hashed(file.take(size), &mut to).map_err(failed)?;
+            if sent != (size, hash.clone()) {
                 return Err(PackError::Changed(path));
             }
         }
@@ -122,15 +126,25 @@ impl Packed {
     }
 }
 
-fn hashed(path: &Path) -> io::Result<(u64, Hash)> {
-    let (mut file, mut hasher, mut size) = (File::open(path)?, Sha256::new(), 0u64);
+/// What went away since it was listed is not in the directory as it is.
+fn unless_gone<T>(found: io::Result<T>) -> io::Result<Option<T>> {
+    match found {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
+        found => found.map(Some),
+    }
+}
+
+/// Copies a content; gives what it was.
+fn hashed(mut from: impl Read, mut to: impl Write) -> io::Result<(u64, Hash)> {
+    let (mut hasher, mut size) = (Sha256::new(), 0u64);
     let mut buffer = vec![0; 1 << 16];
     loop {
-        let n = file.read(&mut buffer)?;
+        let n = from.read(&mut buffer)?;
         if n == 0 {
             return Ok((size, Hash::finish(hasher)));
         }
         hasher.update(&buffer[..n]);
+        to.write_all(&buffer[..n])?;
         size += n as u64;
     }
 }

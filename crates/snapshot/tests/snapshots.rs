@@ -176,3 +176,18 @@ fn differences_are_told_by_path() {
     ];
     assert_eq!(changes(&before, &now), expected);
 }
+
+#[test]
+fn a_file_that_changes_before_it_is_sent_is_found_out() {
+    let dir = project();
+    let packed = Packed::of(dir.path(), u64::MAX).expect("packed");
+    let all: Vec<Hash> = packed.manifest.distinct().into_iter().map(|(hash, _)| hash.clone()).collect();
+    packed.send(&all, std::io::sink()).expect("nothing changed");
+    // As long as before.
+    let text = fs::read_to_string(dir.path().join("train.py")).expect("a file");
+    write(dir.path(), "train.py", &"x".repeat(text.len()));
+    let sent = packed.send(&all, std::io::sink());
+    assert!(matches!(&sent, Err(PackError::Changed(path)) if path.ends_with("train.py")), "{sent:?}");
+    fs::remove_file(dir.path().join("train.py")).expect("it was there");
+    assert!(matches!(packed.send(&all, std::io::sink()), Err(PackError::Changed(_))));
+}

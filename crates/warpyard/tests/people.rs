@@ -217,6 +217,8 @@ fn what_is_one_persons_no_other_touches() {
 
     // Bob sees that it is there, and no more.
     assert!(bob.ask(&["ps"]).fine().contains("secret-plan"));
+    let runs = |person: &Person<'_>| person.json(&["show", &job]).to_string().contains("echo mine");
+    assert_eq!([runs(&ann), runs(&bob), runs(&eve)], [true, false, true]);
     for args in [["logs", &job], ["cancel", &job], ["hold", &job], ["pause", &job], ["retry", &job]] {
         let answer = bob.ask(&args);
         assert_eq!(answer.code, Some(2), "{args:?}: {answer:?}");

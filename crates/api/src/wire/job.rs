@@ -4,6 +4,7 @@ use super::{StartRange, Timestamp};
 use crate::quantity::ArraySpec;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// Where a task is on its way. A job is done once all its tasks are, and until then where the one furthest along is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
@@ -122,11 +123,32 @@ pub struct JobView {
     /// The directory it runs in a copy of, if it does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub snapshot: Option<super::SnapshotView>,
+    /// What its tasks run, secrets masked; for its owner and admins, where one job is asked for.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub runs: Vec<RunView>,
     /// Its tasks; an array is one entry unless expanded.
     pub tasks: Vec<TaskView>,
     /// Where the tasks go on, if there are more.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<String>,
+}
+
+/// What a task runs. Whatever looks like a secret is masked; the task itself has it as it was submitted.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct RunView {
+    /// The task's name.
+    pub task: String,
+    /// The program and its arguments, as one line.
+    pub command: String,
+    /// Where it runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workdir: Option<String>,
+    /// The variables set for it.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub env: BTreeMap<String, String>,
+    /// What it has besides of the environment it was submitted from.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub inherited: BTreeMap<String, String>,
 }
 
 /// A task, or a whole array folded to counts.

@@ -17,7 +17,7 @@ mod time;
 mod why;
 
 pub use claim::{Adopt, ClaimRequest, ClaimState, ClaimView, Extend};
-pub use job::{AttemptView, Counts, HistoryRow, JobView, Outcome, OutcomeCounts, State, TaskView};
+pub use job::{AttemptView, Counts, HistoryRow, JobView, Outcome, OutcomeCounts, RunView, State, TaskView};
 pub use limits::LimitView;
 pub use machine::{FreeGpu, FreeView, GpuTask, GpuView, InfoView, LoginView, WorkerState, WorkerView};
 pub use notice::Notice;

@@ -200,7 +200,7 @@ pub(super) async fn show(
         Some(Ok(from)) => Some(from),
         Some(Err(_)) => return Err(Problem::new(code::BAD_REQUEST, "cursor", "this is not a cursor").into()),
     };
-    let selector = select::parse(&id, &who)?;
+    let (selector, mine) = (select::parse(&id, &who)?, who.clone());
     let look = move |f: &mut crate::follower::Follower| {
         let number = select::job_number(f.cluster(), &selector)?;
         if f.cluster().job(number).is_none()
@@ -211,7 +211,10 @@ pub(super) async fn show(
         }
         let target = select::find_one(f.cluster(), &selector)?;
         let job = f.cluster().job(target.job()).cloned().ok_or_else(|| select::unknown_job(number.0))?;
-        let view = views::whole(f, &job, target, from);
+        let mut view = views::whole(f, &job, target, from);
+        if mine.owns(&job.user) {
+            view.runs = views::runs(f.cluster(), &job, target);
+        }
         let waiting = first_open(f.cluster(), target).filter(|_| view.state == Standing::Ready);
         let ahead = waiting.map(|task| (task, Outlook::of(f, system_now())));
         Ok::<_, Problem>((view, ahead))

@@ -3,7 +3,6 @@
 
 use super::graph::{self, Graph, Item};
 use super::rows::Badge;
-use super::secrets::{masked, masked_command};
 use super::table::encoded;
 use super::words::{Moment, moment, percent, short_text, size, span, text};
 use super::{Chrome, Frame, NoPage, html, log};
@@ -19,9 +18,10 @@ use axum::extract::{Path, Query, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 use serde::Deserialize;
+use std::collections::BTreeMap;
 use std::path::Path as FilePath;
 use warpyard_api::quantity::MilliCpus;
-use warpyard_api::wire::{JobView, Outcome, StartRange, State as Standing, TaskView, Timestamp};
+use warpyard_api::wire::{JobView, Outcome, RunView, StartRange, State as Standing, TaskView, Timestamp};
 use warpyard_core::command::Target;
 use warpyard_core::spec::TaskSpec;
 use warpyard_core::{JobId, NodeId, TaskId, Time};
@@ -236,20 +236,22 @@ fn can(view: &JobView, mine: bool) -> Can {
 /// How many variables of an environment are shown.
 const VARIABLES: usize = 200;
 
+/// How many tasks are shown with what they run.
+const RUNS: usize = 12;
+
 fn runs(f: &Follower, id: JobId) -> Vec<Runs> {
     let Some(job) = f.cluster().job(id) else { return vec![] };
-    let masked = |(name, value): (&String, &String)| (text(name), short_text(&masked(name, value), 400));
-    let inherited = job.spec.env.and_then(|env| f.cluster().env(env));
-    let inherited: Vec<_> =
-        inherited.map(|env| env.iter().take(VARIABLES).map(masked).collect()).unwrap_or_default();
-    let run = |(i, task): (usize, &TaskSpec)| Runs {
-        task: text(&task.name),
-        command: short_text(&masked_command(&task.command), 4_000),
-        workdir: text(task.workdir.as_deref().unwrap_or_default()),
-        env: task.env.iter().take(VARIABLES).map(masked).collect(),
-        inherited: if i == 0 { inherited.clone() } else { vec![] },
+    let some = |env: &BTreeMap<String, String>| {
+        env.iter().take(VARIABLES).map(|(name, value)| (text(name), short_text(value, 400))).collect()
     };
-    job.spec.tasks.iter().take(12).enumerate().map(run).collect()
+    let run = |run: &RunView| Runs {
+        task: text(&run.task),
+        command: short_text(&run.command, 4_000),
+        workdir: text(run.workdir.as_deref().unwrap_or_default()),
+        env: some(&run.env),
+        inherited: some(&run.inherited),
+    };
+    views::runs(f.cluster(), job, Target::Job(id)).iter().take(RUNS).map(run).collect()
 }
 
 fn items(view: &JobView, specs: &[TaskSpec]) -> Vec<Item> {

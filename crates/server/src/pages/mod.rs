@@ -16,7 +16,6 @@ mod parts;
 mod policies;
 mod queue;
 mod rows;
-mod secrets;
 mod simulation;
 mod table;
 mod what_if;

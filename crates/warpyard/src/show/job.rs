@@ -6,13 +6,17 @@ use super::{Align, Cell, Paint, Screen, Table, jobs};
 use std::fmt::Write;
 use warpyard_api::quantity::ByteSize;
 use warpyard_api::text::shown;
-use warpyard_api::wire::{JobView, Outcome, State, TaskView};
+use warpyard_api::wire::{JobView, Outcome, RunView, State, TaskView};
 
 /// The whole answer.
 pub(crate) fn text(job: &JobView, screen: &Screen) -> String {
     let mut out = head(job, screen);
     out.push('\n');
     out.push_str(&tasks(&job.tasks, screen));
+    if job.runs.len() > 1 {
+        out.push('\n');
+        out.push_str(&runs(&job.runs, screen));
+    }
     let attempts = attempts(&job.tasks, screen);
     if !attempts.is_empty() {
         out.push('\n');
@@ -45,8 +49,15 @@ fn head(job: &JobView, screen: &Screen) -> String {
     line("priority", &job.priority.to_string());
     if let Some(kept) = &job.snapshot {
         let id: String = kept.snapshot.chars().take(12).collect();
-        let size = ByteSize(kept.bytes);
+        let size = ByteSize(kept.bytes).rounded();
         line("snapshot", &format!("{id} of {} ({} files, {size})", kept.from, kept.files));
+    }
+    if let [run] = &job.runs[..] {
+        line("runs", &run.command);
+        run.workdir.iter().for_each(|dir| line("in", dir));
+        if !run.env.is_empty() {
+            line("sets", &sets(run));
+        }
     }
     line("submitted", &screen.clock_and_age(job.submitted_at));
     if let Some(started) = job.started_at {
@@ -68,6 +79,20 @@ fn head(job: &JobView, screen: &Screen) -> String {
         line("why", why);
     }
     out
+}
+
+/// The variables set for a task.
+fn sets(run: &RunView) -> String {
+    run.env.iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>().join(" ")
+}
+
+/// What each task runs, where there are several.
+fn runs(runs: &[RunView], screen: &Screen) -> String {
+    let mut table = Table::new([("TASK", Align::Left), ("SETS", Align::Left), ("RUNS", Align::Left)]);
+    for run in runs {
+        table.row([run.task.as_str().into(), sets(run).into(), run.command.as_str().into()]);
+    }
+    table.render(screen)
 }
 
 /// The table of tasks, an array in one line.

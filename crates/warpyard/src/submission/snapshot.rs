@@ -6,12 +6,25 @@ use std::io::{self, Seek, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use warpyard_api::client::Client;
-use warpyard_snapshot::{Hash, Manifest, Packed};
+use warpyard_snapshot::{Hash, Manifest, PackError, Packed};
+
+/// How often a directory is read again that changed meanwhile: something in it may be a log that grows.
+const TRIES: u32 = 10;
 
 /// Has the server keep a directory as it is now; gives the snapshot's name.
 pub(super) fn keep(client: &Client, dir: &Path) -> anyhow::Result<String> {
     // The server says how much it takes before anything is read.
     let most = client.announce_snapshot(&Manifest::default())?.most_bytes;
+    let mut tries = 1;
+    loop {
+        match keep_once(client, dir, most) {
+            Err(e) if tries < TRIES && matches!(e.downcast_ref(), Some(PackError::Changed(_))) => tries += 1,
+            kept => return kept,
+        }
+    }
+}
+
+fn keep_once(client: &Client, dir: &Path, most: u64) -> anyhow::Result<String> {
     let packed = Packed::of(dir, most)?;
     let announced = client.announce_snapshot(&packed.manifest)?;
     let missing = announced.missing.into_iter().filter_map(|hash| Hash::try_from(hash).ok());

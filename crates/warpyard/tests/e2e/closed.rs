@@ -8,7 +8,7 @@ use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
 
 /// The status and body of a call.
-fn call(server: &Server, method: &str, path: &str, token: Option<&str>) -> (u16, String) {
+pub(crate) fn call(server: &Server, method: &str, path: &str, token: Option<&str>) -> (u16, String) {
     let url = fs::read_to_string(server.data().join("address")).unwrap();
     let mut stream = TcpStream::connect(url.trim().strip_prefix("http://").unwrap()).unwrap();
     let token = token.map(|token| format!("Authorization: Bearer {token}\r\n")).unwrap_or_default();

@@ -7,6 +7,7 @@ mod devices;
 mod jobs;
 mod keeping;
 mod machine;
+mod outputs;
 mod planned;
 mod replaying;
 mod running;

@@ -1,9 +1,9 @@
-//! What is not shown of environments and command lines: values whose name or form says that they are secrets. A guess, and
-//! rather one too many than one too few; what a task prints is its own affair.
+//! What is not shown of environments, command lines and quoted documents, anywhere: values whose name or form says that
+//! they are secrets. A guess, and rather one too many than one too few; what a task prints is its own affair.
 
 /// Parts of names whose values are not shown.
-const SECRET: [&str; 9] =
-    ["SECRET", "TOKEN", "PASS", "KEY", "CREDENTIAL", "AUTH", "COOKIE", "PRIVATE", "DSN"];
+const SECRET: [&str; 10] =
+    ["SECRET", "TOKEN", "PASS", "_PWD", "KEY", "CREDENTIAL", "AUTH", "COOKIE", "PRIVATE", "DSN"];
 
 /// Parts of names that look like them and are about models.
 const NO_SECRET: [&str; 2] = ["TOKENIZ", "TOKENS"];
@@ -16,15 +16,15 @@ const KNOWN: [&str; 11] =
 const KNOWN_LENGTH: usize = 20;
 
 /// What is shown in place of a secret.
-pub(super) const MASK: &str = "••••••";
+pub const MASK: &str = "••••••";
 
 /// A variable's value, unless its name or form says that it is a secret.
-pub(super) fn masked(name: &str, value: &str) -> String {
+pub fn masked(name: &str, value: &str) -> String {
     if is_secret(name) { MASK.into() } else { masked_text(value) }
 }
 
 /// A program and its arguments as one line, without the secrets in them.
-pub(super) fn masked_command(command: &[String]) -> String {
+pub fn masked_command(command: &[String]) -> String {
     let mut flag = "";
     let mut shown = Vec::with_capacity(command.len());
     for argument in command {
@@ -54,7 +54,7 @@ fn is_user(flag: &str) -> bool {
 }
 
 /// A text, which may be a line for a shell, without the secrets in it.
-fn masked_text(text: &str) -> String {
+pub fn masked_text(text: &str) -> String {
     let (mut out, mut rest, mut begins) = (String::with_capacity(text.len()), text, true);
     while let Some(first) = rest.chars().next() {
         if begins && let Some((before, hidden)) = secret_in(rest) {
@@ -100,6 +100,10 @@ fn secret_in(text: &str) -> Option<(usize, usize)> {
     }
     if let Some(value) = after.strip_prefix('=') {
         return hidden(text, value, word_end);
+    }
+    // A line of a job document.
+    if let Some(value) = after.trim_start_matches(['"', '\'', ' ']).strip_prefix('=') {
+        return hidden(text, value.trim_start(), word_end);
     }
     // A header, or a field of a JSON object: all of it up to the quotes that close it.
     if let Some(value) = after.trim_start_matches(['"', '\'']).strip_prefix(':') {
@@ -171,6 +175,7 @@ mod tests {
             &["sh", "-c", "git clone https://ann:hunter2@host/x"],
             &["curl", "-d", "{\"password\": \"hunter2\", \"n\": 1}"],
             &["echo", "ghp_hunter2hunter2hunter2"],
+            &["env = { API_KEY = \"hunter2\", \"DB_PASSWORD\"= 'hunter2', MYSQL_PWD = \"hunter2\" }"],
         ] {
             let shown = line(words);
             assert!(!shown.contains("hunter2") && shown.contains(MASK), "{words:?}: {shown}");
