@@ -224,6 +224,11 @@ impl<'a> Inserter<'a> {
         if let Some(cost) = costs.get(arrival.on) {
             prefetch(std::slice::from_ref(cost));
         }
+        if arrival.is_known() {
+            // Nearly every task is looked at on its cheapest machine.
+            let (machine, cost) = self.cheapest.first(task);
+            self.lanes[machine].prefetch(arrival.elsewhere + cost);
+        }
         arrival
     }
 

@@ -1,5 +1,7 @@
 //! One machine's time: what it is busy with, and where a task fits.
 
+use super::prefetch;
+
 /// What a machine is busy with: start and finish, in order of time. Slots of no length are kept: a task of no length
 /// may stand between two that touch.
 #[derive(Debug, Clone, Default)]
@@ -29,6 +31,14 @@ impl Timeline {
         }
         let start = if free > ready { free } else { ready };
         (start + cost <= limit).then_some((start, self.busy.len()))
+    }
+
+    /// Asks for the slots among which [`Timeline::fit`] will look for the first from `at` on.
+    #[inline]
+    pub(super) fn prefetch(&self, at: f64) {
+        let Some((older, recent)) = self.busy.split_last_chunk::<RECENT>() else { return };
+        let guess = if recent[0].0 < at { older.len() } else { guess(older.len(), at, recent[0].0) };
+        prefetch(&self.busy[guess..(guess + RECENT).min(self.busy.len())]);
     }
 
     pub(super) fn insert(&mut self, at: usize, start: f64, finish: f64) {
@@ -75,8 +85,14 @@ impl Timeline {
         if recent[0].0 < at {
             return older.len() + earlier(recent);
         }
-        first_from(older, at, (older.len() as f64 * (at / recent[0].0)) as usize)
+        first_from(older, at, guess(older.len(), at, recent[0].0))
     }
+}
+
+/// About how many of `slots` slots start before `at`, when the next after them starts at `end`.
+#[inline]
+fn guess(slots: usize, at: f64, end: f64) -> usize {
+    (slots as f64 * (at / end)) as usize
 }
 
 /// The first of sorted slots that starts at `at` or later, looked for around a guess: work is spread evenly enough
