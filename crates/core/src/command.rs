@@ -24,7 +24,7 @@ pub enum Command {
         /// The environment its tasks start from.
         env: Option<Arc<Env>>,
         /// The job; its own `env` field is filled in here.
-        spec: JobSpec,
+        spec: Arc<JobSpec>,
     },
     /// Give tasks up.
     Cancel(Target),

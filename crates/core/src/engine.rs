@@ -160,6 +160,9 @@ impl Engine {
     /// When a turn is due even if nothing is asked.
     pub fn next_deadline(&self) -> Option<Time> {
         let lapse = self.cluster.next_lapse().map(|(at, _)| at);
+        if self.leases.is_empty() && self.claims.is_empty() {
+            return lapse.into_iter().chain(self.wake_at).min();
+        }
         self.leases.values().chain(self.claims.values()).copied().chain(lapse).chain(self.wake_at).min()
     }
 

@@ -4,12 +4,13 @@ use crate::ids::{AttemptId, TaskId};
 use crate::pool::Placement;
 use crate::spec::Boundary;
 use crate::time::Time;
+use smallvec::SmallVec;
 
 /// What should start, pause, go on and stop now.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Plan {
     /// Tasks to start, in this order.
-    pub start: Vec<Start>,
+    pub start: SmallVec<[Start; 1]>,
     /// Attempts to freeze in place.
     pub pause: Vec<AttemptId>,
     /// At which moments of their work.

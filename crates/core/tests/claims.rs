@@ -22,7 +22,8 @@ fn claim(process: Option<i32>, lasts: Option<f64>) -> JobSpec {
 
 impl Yard {
     fn claim(&mut self, at: f64, spec: JobSpec) -> JobId {
-        self.ask(at, vec![Command::Submit { user: "ann".into(), env: None, spec }]).expect("it is taken")
+        self.ask(at, vec![Command::Submit { user: "ann".into(), env: None, spec: spec.into() }])
+            .expect("it is taken")
     }
 
     /// A turn in which nothing is asked.

@@ -38,7 +38,7 @@ impl Yard {
     }
 
     fn try_submit(&mut self, at: f64, user: &str, spec: JobSpec) -> Result<JobId, Rejected> {
-        let submit = Command::Submit { user: user.into(), env: None, spec };
+        let submit = Command::Submit { user: user.into(), env: None, spec: spec.into() };
         let turned = self.0.turn(vec![submit], Time::from_secs(at), &mut Nowhere).expect("nothing fails");
         turned.answers[0].clone().map(|answer| answer.job.expect("a job"))
     }

@@ -75,7 +75,8 @@ fn a_device_without_a_limit_takes_more_than_a_counter_of_sixteen_bits_holds() {
     let array = warpyard_core::spec::Array { ranges: vec![(1, 70_000, 1)], at_once: None };
     let whole = TaskSpec { needs: one_gpu(), array: Some(array), ..TaskSpec::default() };
     let spec = JobSpec { name: "many".into(), tasks: vec![whole], ..JobSpec::default() };
-    let job = yard.ask(0.0, vec![Command::Submit { user: "ann".into(), env: None, spec }]).unwrap();
+    let job =
+        yard.ask(0.0, vec![Command::Submit { user: "ann".into(), env: None, spec: spec.into() }]).unwrap();
     assert_eq!(yard.0.cluster().job(job).unwrap().nodes[0].active(), 70_000);
     yard.ask(1.0, vec![Command::Cancel(Target::Job(job))]);
 }

@@ -43,7 +43,7 @@ fn job(array: Option<u32>) -> Command {
         ..TaskSpec::default()
     };
     let spec = JobSpec { name: "bench".into(), tasks: vec![task], ..JobSpec::default() };
-    Command::Submit { user: "ann".into(), env: None, spec }
+    Command::Submit { user: "ann".into(), env: None, spec: spec.into() }
 }
 
 fn engine() -> Engine {

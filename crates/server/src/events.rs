@@ -239,7 +239,7 @@ mod tests {
     fn submit(cluster: &mut Cluster, notices: &Notices) {
         let tasks = vec![TaskSpec { name: "t".into(), command: vec!["true".into()], ..TaskSpec::default() }];
         let spec = JobSpec { name: "job".into(), tasks, ..JobSpec::default() };
-        let command = Command::Submit { user: "ann".into(), env: None, spec };
+        let command = Command::Submit { user: "ann".into(), env: None, spec: spec.into() };
         let events = cluster.decide(command, Time(1)).expect("a plain job");
         for event in &events {
             cluster.apply(event);

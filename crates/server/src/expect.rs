@@ -96,7 +96,7 @@ impl Outlook {
     /// What would become of a job that was submitted now.
     pub(crate) fn foresee(&self, user: &str, spec: &JobSpec) -> Result<Foreseen, Rejected> {
         let mut cluster = self.cluster.clone();
-        let submit = Command::Submit { user: user.to_owned(), env: None, spec: spec.clone() };
+        let submit = Command::Submit { user: user.to_owned(), env: None, spec: spec.clone().into() };
         let mut job = None;
         for event in cluster.decide(submit, self.now)? {
             if let What::JobSubmitted { job: number, .. } = &event.what {

@@ -139,7 +139,7 @@ impl Server {
 
     pub(crate) async fn submit(&self, user: &str, name: &str, tasks: Vec<TaskSpec>) -> String {
         let spec = JobSpec { name: name.into(), tasks, ..JobSpec::default() };
-        let command = Command::Submit { user: user.into(), env: None, spec };
+        let command = Command::Submit { user: user.into(), env: None, spec: spec.into() };
         self.live.command(command).await.expect("a job").job.expect("its number").to_string()
     }
 }

@@ -108,7 +108,7 @@ fn arrivals(jobs: u64, gpus: f64, load: f64) -> impl Iterator<Item = Arrival> {
         };
         let spec = JobSpec { name: "j".into(), tasks: vec![task], ..JobSpec::default() };
         let runs = Runs::For(Span::from_secs(length));
-        Arrival { at: Time::from_secs(at), user: "u".into(), spec, runs }
+        Arrival { at: Time::from_secs(at), user: "u".into(), spec: spec.into(), runs }
     })
 }
 

@@ -15,7 +15,7 @@ pub struct Arrival {
     /// By whom.
     pub user: String,
     /// What it asks for.
-    pub spec: JobSpec,
+    pub spec: Arc<JobSpec>,
     /// What really happens.
     pub runs: Runs,
 }

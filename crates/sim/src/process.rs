@@ -4,6 +4,7 @@
 //! warm up before it goes on.
 
 use crate::arrival::Fate;
+use smallvec::SmallVec;
 use warpyard_core::event::How;
 use warpyard_core::{Span, Time};
 
@@ -34,7 +35,7 @@ pub(crate) struct Process {
     /// Whether it is ended when contact is lost.
     pub(crate) rerun: bool,
     /// Where it runs.
-    pub(crate) devices: Vec<u16>,
+    pub(crate) devices: SmallVec<[u16; 4]>,
 }
 
 /// What happens to a process by itself.
@@ -57,7 +58,7 @@ pub(crate) struct Brief {
     pub(crate) grace: Span,
     pub(crate) rerun: bool,
     pub(crate) resume_time: Span,
-    pub(crate) devices: Vec<u16>,
+    pub(crate) devices: SmallVec<[u16; 4]>,
     /// From being told to begin it until its process runs.
     pub(crate) delay: Span,
 }
@@ -157,7 +158,7 @@ mod tests {
 
     fn process(length: f64) -> Process {
         let fate = Fate { length: Span::from_secs(length), how: How::Exited(0), stubborn: false, seen: None };
-        let (resume_time, devices) = (Span::from_secs(2.0), vec![0]);
+        let (resume_time, devices) = (Span::from_secs(2.0), SmallVec::from([0; 1].as_slice()));
         let (saved, timeout, grace, delay) = (Span::ZERO, None, Span::ZERO, Span::ZERO);
         Process::new(Time(0), Brief { fate, saved, timeout, grace, rerun: true, resume_time, devices, delay })
     }

@@ -8,6 +8,7 @@ use crate::record::Record;
 use crate::truth::{Jobs, Taken, Truth};
 use std::collections::BTreeMap;
 use std::convert::Infallible;
+use std::sync::Arc;
 
 use warpyard_core::cluster::{Desired, Want};
 use warpyard_core::engine::{Answer, Engine, Store, Turned};
@@ -16,7 +17,7 @@ use warpyard_core::policy::Errand;
 use warpyard_core::pool::DeviceState;
 use warpyard_core::reconcile::patience;
 use warpyard_core::small::SmallMap;
-use warpyard_core::spec::AfterJob;
+use warpyard_core::spec::{AfterJob, JobSpec};
 use warpyard_core::{
     AttemptId, Cluster, Command, JobId, Policy, PolicyChoice, PolicyDef, Rejected, Span, TaskId, Time,
     WorkerId,
@@ -212,10 +213,10 @@ impl Sim {
     pub fn submit(
         &mut self,
         user: &str,
-        spec: warpyard_core::spec::JobSpec,
+        spec: impl Into<Arc<JobSpec>>,
         runs: Runs,
     ) -> Result<JobId, Rejected> {
-        self.put(Arrival { at: self.now, user: user.to_owned(), spec, runs }, None);
+        self.put(Arrival { at: self.now, user: user.to_owned(), spec: spec.into(), runs }, None);
         let answer = self.answer()?;
         Ok(answer.job.expect("a job that was taken has a number"))
     }
@@ -412,7 +413,8 @@ impl Sim {
 
     fn put(&mut self, arrival: Arrival, number: Option<JobId>) {
         let Arrival { user, mut spec, runs, .. } = arrival;
-        if number.is_some() {
+        if number.is_some() && !spec.after.is_empty() {
+            let spec = Arc::make_mut(&mut spec);
             let here = |after: AfterJob| Some(AfterJob { job: *self.came_as.get(&after.job)?, ..after });
             spec.after = std::mem::take(&mut spec.after).into_iter().filter_map(here).collect();
         }

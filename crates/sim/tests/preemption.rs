@@ -42,7 +42,7 @@ fn arrivals(seed: u64) -> Vec<Arrival> {
         };
         let priority = random.below(4) as i64;
         let spec = JobSpec { name: "job".into(), priority, tasks: vec![task], ..JobSpec::default() };
-        Arrival { at: Time::from_secs(at), user: "ann".into(), spec, runs: Runs::For(length) }
+        Arrival { at: Time::from_secs(at), user: "ann".into(), spec: spec.into(), runs: Runs::For(length) }
     };
     (0..JOBS).map(one).collect()
 }

@@ -11,12 +11,13 @@ use crate::plan::{Plan, Start};
 use crate::pool::{Charge, DeviceInfo, Ledger, charge_for};
 use crate::spec::{Boundary, Needs, Preempt, TaskSpec};
 use crate::time::Time;
+use smallvec::SmallVec;
 use std::collections::BTreeSet;
 
 impl Cluster {
     /// What of a plan can be carried out, as events, and what cannot, with the reason.
-    pub fn admit(&self, plan: &Plan, now: Time) -> (Vec<Event>, Vec<Rejected>) {
-        let mut events = Vec::new();
+    pub fn admit(&self, plan: &Plan, now: Time) -> (SmallVec<[Event; 1]>, Vec<Rejected>) {
+        let mut events = SmallVec::new();
         let mut rejected = Vec::new();
         let mut note = |what: Result<What, Rejected>| match what {
             Ok(what) => events.push(Event { at: now, what }),

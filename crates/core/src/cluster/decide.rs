@@ -100,7 +100,7 @@ impl Cluster {
         }
     }
 
-    fn submit(&self, user: String, env: Option<Arc<Env>>, mut spec: JobSpec) -> Decision {
+    fn submit(&self, user: String, env: Option<Arc<Env>>, mut spec: Arc<JobSpec>) -> Decision {
         for (i, after) in spec.after.iter().enumerate() {
             if self.job(after.job).is_none() {
                 let message = format!("there is no job {} to wait for", after.job);
@@ -114,13 +114,13 @@ impl Cluster {
         let mut events = Whats::new();
         if let Some(vars) = env {
             let kept = self.derived.env_ids.get(&vars).copied();
-            spec.env = Some(kept.unwrap_or_else(|| {
+            Arc::make_mut(&mut spec).env = Some(kept.unwrap_or_else(|| {
                 let env = EnvId(self.next_env);
                 events.push(What::EnvKept { env, vars });
                 env
             }));
         }
-        events.push(What::JobSubmitted { job: JobId(self.next_job), user, spec: Arc::new(spec) });
+        events.push(What::JobSubmitted { job: JobId(self.next_job), user, spec });
         Ok(events)
     }
 

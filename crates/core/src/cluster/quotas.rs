@@ -383,10 +383,11 @@ impl Cluster {
     }
 
     /// Refuses a job its user could never run, or may not have waiting; what it does not say is set to what is allowed.
-    pub(super) fn within_limits(&self, user: &str, spec: &mut JobSpec) -> Result<(), Rejected> {
+    pub(super) fn within_limits(&self, user: &str, spec: &mut Arc<JobSpec>) -> Result<(), Rejected> {
         if !self.quotas.in_force() {
             return Ok(());
         }
+        let spec = Arc::make_mut(spec);
         let own = self.quotas.caps_of(user);
         if let Some(most) = own.priority.filter(|most| spec.priority > *most) {
             let (most, asks) = (most as u64, spec.priority as u64);

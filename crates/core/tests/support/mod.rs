@@ -238,7 +238,7 @@ impl Teller {
                 let env = (user % 3 > 0).then(|| {
                     std::sync::Arc::new(BTreeMap::from([("WHO".to_owned(), (user % 3).to_string())]))
                 });
-                Command::Submit { user: format!("u{}", user % 3), env, spec }
+                Command::Submit { user: format!("u{}", user % 3), env, spec: spec.into() }
             }
             Step::Cancel { job: n, part } => Command::Cancel(match part {
                 None => Target::Job(job(*n)?),

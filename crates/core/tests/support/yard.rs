@@ -67,7 +67,7 @@ impl Yard {
     pub(crate) fn submit(&mut self, at: f64, needs: Needs, after: Vec<AfterJob>) -> JobId {
         let task = TaskSpec { name: "t".into(), needs, ..TaskSpec::default() };
         let spec = JobSpec { name: "j".into(), after, tasks: vec![task], ..JobSpec::default() };
-        self.ask(at, vec![Command::Submit { user: "ann".into(), env: None, spec }]).unwrap()
+        self.ask(at, vec![Command::Submit { user: "ann".into(), env: None, spec: spec.into() }]).unwrap()
     }
 
     pub(crate) fn over(&mut self, at: f64, job: JobId, number: u32, how: How) {

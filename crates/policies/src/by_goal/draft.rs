@@ -109,7 +109,7 @@ impl<'a> Draft<'a> {
             (shares_time && self.scene.boundary).then(|| self.scene.now + Span::from_secs(rounds.round_s));
         let until = begins.or(self.scene.view.shares().round_until());
         Plan {
-            start: self.start,
+            start: self.start.into(),
             requeue,
             round: begins,
             wake_at: until.filter(|_| shares_time),

@@ -55,7 +55,7 @@ pub(super) async fn make(
     let read = read_value(&needs.into(), ReadOptions { default_name: None, accept_user: false })?;
     let spec = app.live.read(move |f| convert::job_spec(f.cluster(), &read.doc, &Defaults::default()));
     let spec = claiming(spec.await??, claim);
-    let answer = app.live.command(Command::Submit { user, env: None, spec }).await?;
+    let answer = app.live.command(Command::Submit { user, env: None, spec: spec.into() }).await?;
     let job = answer.job.ok_or_else(|| Refusal::internal("a claim made no job"))?;
     view(&app, &who, job).await.map(|Json(view)| (StatusCode::CREATED, Json(view)))
 }

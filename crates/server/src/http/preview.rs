@@ -60,7 +60,7 @@ pub(super) async fn submit(
     spec.origin = who.origin();
     app.with_snapshot(&mut spec, &whose(&who), snapshot, wanted, from)?;
     spec.key = key;
-    let answer = app.live.command(Command::Submit { user, env, spec }).await?;
+    let answer = app.live.command(Command::Submit { user, env, spec: spec.into() }).await?;
     let job = answer.job.ok_or_else(|| Refusal::internal("a submission made no job"))?;
     Ok(created(job, warnings))
 }

@@ -126,7 +126,7 @@ impl People {
         self.book.insert(name, (spec.clone(), Runs::Each(courses)));
         let user = random.below(3);
         let env = (user > 0).then(|| Arc::new(BTreeMap::from([("WHO".to_owned(), user.to_string())])));
-        Command::Submit { user: format!("u{user}"), env, spec }
+        Command::Submit { user: format!("u{user}"), env, spec: spec.into() }
     }
 }
 

@@ -236,7 +236,7 @@ impl Recorder {
         let plain = JobSpec { env: None, ..JobSpec::clone(spec) };
         let came = &self.jobs[&job];
         let runs = Runs::For(warpyard_core::Span::ZERO);
-        let arrival = Arrival { at: came.at, user: came.user.clone(), spec: plain, runs };
+        let arrival = Arrival { at: came.at, user: came.user.clone(), spec: plain.into(), runs };
         self.coming.push(Coming::Job(arrival, Some(job)));
     }
 

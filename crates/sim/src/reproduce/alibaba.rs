@@ -222,7 +222,7 @@ impl<'a> Filling<'a> {
         self.requested += share(needs);
         let task = TaskSpec { name: "pod".into(), needs: needs.clone(), ..TaskSpec::default() };
         let spec = JobSpec { name: "pod".into(), tasks: vec![task], ..JobSpec::default() };
-        let submit = Command::Submit { user: "pods".into(), env: None, spec };
+        let submit = Command::Submit { user: "pods".into(), env: None, spec: spec.into() };
         let Ok(events) = self.cluster.decide(submit, Time(0)) else { return };
         let mut job = None;
         for event in &events {
@@ -242,7 +242,7 @@ impl<'a> Filling<'a> {
             return;
         };
         let start = Start { task: TaskId { job, node: 0, index: 0 }, placement };
-        let plan = Plan { start: vec![start], ..Plan::default() };
+        let plan = Plan { start: [start].into(), ..Plan::default() };
         let (events, refused) = self.cluster.admit(&plan, Time(0));
         assert!(refused.is_empty(), "what a search finds is admitted: {refused:?}");
         events.iter().for_each(|event| drop(self.cluster.apply(event)));

@@ -232,7 +232,12 @@ fn arrival(job: &Inference, fitted: Fitted, at: f64, lift: i64) -> Arrival {
     };
     let priority = LEAST_URGENT - job.0 + lift;
     let spec = JobSpec { name: "job".into(), priority, tasks: vec![task], ..JobSpec::default() };
-    Arrival { at: Time::from_secs(at), user: "edge".into(), spec, runs: Runs::For(Span::from_secs(alone)) }
+    Arrival {
+        at: Time::from_secs(at),
+        user: "edge".into(),
+        spec: spec.into(),
+        runs: Runs::For(Span::from_secs(alone)),
+    }
 }
 
 /// Fits the speed, the contention and the overhead to the first two rows.

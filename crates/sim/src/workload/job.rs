@@ -178,18 +178,14 @@ impl From<TraceJob> for Arrival {
             [one] if one.exit == 0 => Runs::For(Span::from_secs(one.runs)),
             tasks => Runs::Each(tasks.iter().map(TraceTask::course).collect()),
         };
-        Arrival {
-            at: Time::from_secs(job.submitted),
-            user: job.user,
-            spec: JobSpec {
-                name: if job.id.is_empty() { "job".into() } else { job.id },
-                priority: job.priority,
-                weight: job.weight,
-                deadline: job.deadline.map(Span::from_secs),
-                tasks: job.tasks.iter().map(TraceTask::spec).collect(),
-                ..JobSpec::default()
-            },
-            runs,
-        }
+        let spec = JobSpec {
+            name: if job.id.is_empty() { "job".into() } else { job.id },
+            priority: job.priority,
+            weight: job.weight,
+            deadline: job.deadline.map(Span::from_secs),
+            tasks: job.tasks.iter().map(TraceTask::spec).collect(),
+            ..JobSpec::default()
+        };
+        Arrival { at: Time::from_secs(job.submitted), user: job.user, spec: spec.into(), runs }
     }
 }
