@@ -1,11 +1,15 @@
-//! A map for places where there is nearly always one entry, or a handful: a sorted list that keeps its first entry in
-//! place, so that no memory is asked for. Where there may be thousands that come one by one, a tree is right.
+//! A map for places where there is nearly always one entry, or a handful, and now and then very many: a sorted list that
+//! keeps its first entry in place, so that no memory is asked for; and a tree once there are more than a few.
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use smallvec::SmallVec;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, btree_map};
+use std::ops::Index;
 
-/// A map of few entries, in order of key.
+/// So many entries are a list: to move half of them costs about what a way down a tree does.
+const FEW: usize = 32;
+
+/// A map of mostly few entries, in order of key.
 ///
 /// ```
 /// use warpyard_core::small::SmallMap;
@@ -13,12 +17,19 @@ use std::collections::BTreeMap;
 /// map.insert(2, "c");
 /// assert!(map.iter().eq([(&1, &"a"), (&2, &"c")]));
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SmallMap<K, V>(SmallVec<[(K, V); 1]>);
+#[derive(Clone, Debug)]
+pub struct SmallMap<K, V>(Entries<K, V>);
+
+#[derive(Clone, Debug)]
+enum Entries<K, V> {
+    Few(SmallVec<[(K, V); 1]>),
+    /// Stays a tree, however few are left.
+    Many(BTreeMap<K, V>),
+}
 
 impl<K, V> Default for SmallMap<K, V> {
     fn default() -> Self {
-        SmallMap(SmallVec::new())
+        SmallMap(Entries::Few(SmallVec::new()))
     }
 }
 
@@ -28,14 +39,35 @@ impl<K: Ord, V> SmallMap<K, V> {
         SmallMap::default()
     }
 
+    /// How many entries there are.
+    pub fn len(&self) -> usize {
+        match &self.0 {
+            Entries::Few(list) => list.len(),
+            Entries::Many(tree) => tree.len(),
+        }
+    }
+
     /// Whether there is nothing in it.
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.len() == 0
     }
 
     /// The value of a key.
+    #[inline]
     pub fn get(&self, key: &K) -> Option<&V> {
-        self.find(key).ok().map(|at| &self.0[at].1)
+        match &self.0 {
+            Entries::Few(list) => find(list, key).ok().map(|at| &list[at].1),
+            Entries::Many(tree) => tree.get(key),
+        }
+    }
+
+    /// The value of a key, to be changed.
+    #[inline]
+    pub fn get_mut(&mut self, key: &K) -> Option<&mut V> {
+        match &mut self.0 {
+            Entries::Few(list) => find(list, key).ok().map(|at| &mut list[at].1),
+            Entries::Many(tree) => tree.get_mut(key),
+        }
     }
 
     /// The value of a key, entered if it was not there.
@@ -43,71 +75,168 @@ impl<K: Ord, V> SmallMap<K, V> {
     where
         V: Default,
     {
-        let at = match self.find(&key) {
-            Ok(at) => at,
-            Err(at) => {
-                self.0.insert(at, (key, V::default()));
-                at
+        self.make_room();
+        match &mut self.0 {
+            Entries::Few(list) => {
+                let at = find(list, &key).unwrap_or_else(|at| {
+                    list.insert(at, (key, V::default()));
+                    at
+                });
+                &mut list[at].1
             }
-        };
-        &mut self.0[at].1
+            Entries::Many(tree) => tree.entry(key).or_default(),
+        }
     }
 
     /// Enters a value; gives the one that was there.
     pub fn insert(&mut self, key: K, value: V) -> Option<V> {
-        match self.find(&key) {
-            Ok(at) => Some(std::mem::replace(&mut self.0[at].1, value)),
-            Err(at) => {
-                self.0.insert(at, (key, value));
-                None
-            }
+        self.make_room();
+        match &mut self.0 {
+            Entries::Few(list) => match find(list, &key) {
+                Ok(at) => Some(std::mem::replace(&mut list[at].1, value)),
+                Err(at) => {
+                    list.insert(at, (key, value));
+                    None
+                }
+            },
+            Entries::Many(tree) => tree.insert(key, value),
         }
     }
 
     /// Takes a key out; gives its value.
     pub fn remove(&mut self, key: &K) -> Option<V> {
-        self.find(key).ok().map(|at| self.0.remove(at).1)
+        match &mut self.0 {
+            Entries::Few(list) => find(list, key).ok().map(|at| list.remove(at).1),
+            Entries::Many(tree) => tree.remove(key),
+        }
     }
 
     /// Every entry, in order of key.
-    pub fn iter(&self) -> impl Iterator<Item = (&K, &V)> {
-        self.0.iter().map(|(key, value)| (key, value))
+    pub fn iter(&self) -> Iter<'_, K, V> {
+        match &self.0 {
+            Entries::Few(list) => Iter::Few(list.iter()),
+            Entries::Many(tree) => Iter::Many(tree.iter()),
+        }
+    }
+
+    /// Every key, in order.
+    pub fn keys(&self) -> impl Iterator<Item = &K> {
+        self.iter().map(|(key, _)| key)
     }
 
     /// Every value, in order of key.
     pub fn values(&self) -> impl Iterator<Item = &V> {
-        self.0.iter().map(|(_, value)| value)
+        self.iter().map(|(_, value)| value)
     }
 
-    fn find(&self, key: &K) -> Result<usize, usize> {
-        self.0.binary_search_by(|(other, _)| other.cmp(key))
+    /// Makes a tree of a list that is to have one more than a few.
+    #[inline]
+    fn make_room(&mut self) {
+        if let Entries::Few(list) = &mut self.0
+            && list.len() >= FEW
+        {
+            self.0 = Entries::Many(std::mem::take(list).into_iter().collect());
+        }
+    }
+}
+
+#[inline]
+fn find<K: Ord, V>(list: &[(K, V)], key: &K) -> Result<usize, usize> {
+    list.binary_search_by(|(other, _)| other.cmp(key))
+}
+
+/// Entries, in order of key.
+#[derive(Clone, Debug)]
+pub enum Iter<'a, K, V> {
+    /// Of a list.
+    Few(std::slice::Iter<'a, (K, V)>),
+    /// Of a tree.
+    Many(btree_map::Iter<'a, K, V>),
+}
+
+impl<'a, K, V> Iterator for Iter<'a, K, V> {
+    type Item = (&'a K, &'a V);
+
+    #[inline]
+    fn next(&mut self) -> Option<Self::Item> {
+        match self {
+            Iter::Few(list) => list.next().map(|(key, value)| (key, value)),
+            Iter::Many(tree) => tree.next(),
+        }
+    }
+}
+
+impl<'a, K: Ord, V> IntoIterator for &'a SmallMap<K, V> {
+    type Item = (&'a K, &'a V);
+    type IntoIter = Iter<'a, K, V>;
+
+    fn into_iter(self) -> Iter<'a, K, V> {
+        self.iter()
+    }
+}
+
+/// Entries that are given away, in order of key.
+pub enum IntoIter<K, V> {
+    /// Of a list.
+    Few(smallvec::IntoIter<[(K, V); 1]>),
+    /// Of a tree.
+    Many(btree_map::IntoIter<K, V>),
+}
+
+impl<K, V> Iterator for IntoIter<K, V> {
+    type Item = (K, V);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        match self {
+            IntoIter::Few(list) => list.next(),
+            IntoIter::Many(tree) => tree.next(),
+        }
+    }
+}
+
+impl<K, V> IntoIterator for SmallMap<K, V> {
+    type Item = (K, V);
+    type IntoIter = IntoIter<K, V>;
+
+    fn into_iter(self) -> IntoIter<K, V> {
+        match self.0 {
+            Entries::Few(list) => IntoIter::Few(list.into_iter()),
+            Entries::Many(tree) => IntoIter::Many(tree.into_iter()),
+        }
+    }
+}
+
+/// However they are kept.
+impl<K: Ord, V: PartialEq> PartialEq for SmallMap<K, V> {
+    fn eq(&self, other: &Self) -> bool {
+        self.iter().eq(other)
+    }
+}
+
+impl<K: Ord, V: Eq> Eq for SmallMap<K, V> {}
+
+impl<K: Ord, V> Index<&K> for SmallMap<K, V> {
+    type Output = V;
+
+    fn index(&self, key: &K) -> &V {
+        self.get(key).expect("the key is there")
     }
 }
 
 impl<K: Ord, V> FromIterator<(K, V)> for SmallMap<K, V> {
     /// Of several values for one key the last counts.
     fn from_iter<I: IntoIterator<Item = (K, V)>>(items: I) -> Self {
-        let mut entries: SmallVec<[(K, V); 1]> = items.into_iter().collect();
-        if !entries.is_sorted_by(|a, b| a.0 < b.0) {
-            let sorted: BTreeMap<K, V> = entries.into_iter().collect();
-            entries = sorted.into_iter().collect();
+        let mut map = SmallMap::new();
+        for (key, value) in items {
+            map.insert(key, value);
         }
-        SmallMap(entries)
+        map
     }
 }
 
 impl<K: Ord, V, const N: usize> From<[(K, V); N]> for SmallMap<K, V> {
     fn from(items: [(K, V); N]) -> Self {
         items.into_iter().collect()
-    }
-}
-
-impl<K, V> IntoIterator for SmallMap<K, V> {
-    type Item = (K, V);
-    type IntoIter = smallvec::IntoIter<[(K, V); 1]>;
-
-    fn into_iter(self) -> Self::IntoIter {
-        self.0.into_iter()
     }
 }
 
@@ -129,20 +258,24 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
+        /// Of keys enough to make a tree of a list.
         #[test]
-        fn behaves_like_a_tree(ops in prop::collection::vec((0u8..4, 0u32..6, any::<u8>()), 0..40)) {
+        fn behaves_like_a_tree(ops in prop::collection::vec((0u8..5, 0u32..48, any::<u8>()), 0..200)) {
             let (mut ours, mut tree) = (SmallMap::new(), BTreeMap::new());
             for &(op, key, value) in &ops {
                 match op {
-                    0 => prop_assert_eq!(ours.insert(key, value), tree.insert(key, value)),
-                    1 => prop_assert_eq!(ours.remove(&key), tree.remove(&key)),
-                    2 => prop_assert_eq!(ours.or_default(key), tree.entry(key).or_default()),
-                    _ => prop_assert_eq!(ours.get(&key), tree.get(&key)),
+                    0 | 1 => prop_assert_eq!(ours.insert(key, value), tree.insert(key, value)),
+                    2 => prop_assert_eq!(ours.remove(&key), tree.remove(&key)),
+                    3 => prop_assert_eq!(ours.or_default(key), tree.entry(key).or_default()),
+                    _ => prop_assert_eq!(ours.get_mut(&key), tree.get_mut(&key)),
                 }
+                prop_assert_eq!((ours.get(&key), ours.len()), (tree.get(&key), tree.len()));
                 prop_assert!(ours.iter().eq(&tree));
             }
             let pairs = || ops.iter().map(|&(_, key, value)| (key, value));
             prop_assert!(pairs().collect::<SmallMap<_, _>>().iter().eq(&pairs().collect::<BTreeMap<_, _>>()));
+            prop_assert_eq!(&tree.clone().into_iter().collect::<SmallMap<_, _>>(), &ours, "however it is kept");
+            prop_assert!(ours.into_iter().eq(tree));
         }
     }
 }

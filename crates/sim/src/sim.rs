@@ -371,7 +371,10 @@ impl Sim {
         while let Some(due) = self.agenda.take(self.now) {
             self.happen(due);
         }
-        while let Some(coming) = self.source.next_if(|coming| coming.at() <= self.now) {
+        // Asked first and taken then: to take it on a condition would move it there and back.
+        while self.source.peek().is_some_and(|coming| coming.at() <= self.now)
+            && let Some(coming) = self.source.next()
+        {
             match coming {
                 Coming::Job(arrival, number) => self.put(arrival, number),
                 Coming::Ask(_, command) => match translated(command, &self.came_as) {

@@ -9,6 +9,7 @@ use crate::small::SmallMap;
 use crate::spec::{AfterJob, Boundary, JobSpec, On, TaskSpec};
 use crate::time::{Span, Time};
 use serde::{Deserialize, Serialize};
+use smallvec::SmallVec;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -30,7 +31,7 @@ pub struct Job {
     /// Jobs it still waits for.
     pub waiting: Vec<AfterJob>,
     /// Its nodes, as in the specification.
-    pub nodes: Vec<Node>,
+    pub nodes: SmallVec<[Node; 1]>,
     /// When its last task ended.
     pub finished: Option<Time>,
     /// Until when a claim lasts, once it was granted.
@@ -53,9 +54,8 @@ pub struct Node {
     pub ready_since: Time,
     /// Tasks that never started.
     pub fresh: Ranges,
-    /// Tasks that started at least once and are not over; boxed, because most nodes have one and a tree's leaf has room
-    /// for eleven.
-    pub live: BTreeMap<u32, Box<Live>>,
+    /// Tasks that started at least once and are not over.
+    pub live: SmallMap<u32, Box<Live>>,
     /// Tasks that are over.
     pub done: Outcomes,
     /// What ended the wrong way, for a node that was skipped.
@@ -239,7 +239,7 @@ impl Node {
             unmet: spec.after.len() as u32,
             ready_since: now,
             fresh: Ranges::from(0..spec.len()),
-            live: BTreeMap::new(),
+            live: SmallMap::new(),
             done: Outcomes::default(),
             skipped_by: None,
             top: 0,
