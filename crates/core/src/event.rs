@@ -259,6 +259,8 @@ pub enum How {
     Signalled(i32),
     /// Ended because it ran too long.
     TimedOut,
+    /// Ended because it had so many processes.
+    Crowded(u64),
     /// Ended because it was asked to.
     Stopped,
     /// Never began.

@@ -49,6 +49,9 @@ pub struct Config {
     pub log_cap: Option<ByteSize>,
     /// How long output is kept; 30 days unless set.
     pub log_age: Option<Micros>,
+    /// How many processes and threads a task may have; 8192 unless set, or a quarter of what the machine has numbers for.
+    /// Set, it also holds on a machine with the old cgroups only, where it makes starting a task a little slower.
+    pub max_processes: Option<u64>,
     /// The most bytes a snapshot of a working directory may hold; 1 GiB unless set.
     pub snapshot_limit: Option<ByteSize>,
     /// How long events are kept for replay; 30 days unless set.

@@ -192,6 +192,7 @@ pub fn run(options: Options, ready: impl FnOnce(&Ready)) -> Result<(), UpError> 
     let mut app = App {
         defaults: Defaults { timeout: options.config.default_timeout.map(|t| Span(t.0)), workdir: None },
         watched: agent.as_ref().map(AgentHandle::devices),
+        bounds: agent.as_ref().map(|agent| agent.bounds().clone()),
         sharing,
         ..App::new(base)
     };
@@ -347,6 +348,7 @@ fn start_worker(
         lease: None,
         as_their_users: options.shared || config.shared,
         log_cap: config.log_cap.map_or(64 << 20, |c| c.0),
+        max_processes: config.max_processes,
         every: LOOK_AROUND_EVERY,
     };
     let mut number = None;

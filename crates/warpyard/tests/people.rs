@@ -262,6 +262,38 @@ fn a_task_that_tries_to_escape_ends_with_its_session() {
     eventually("nothing of hers is left", || ann.processes().is_empty());
 }
 
+/// Tries to have a thousand processes in sessions of their own; says how many it was refused.
+const BOMB: &str = "import os, time
+refused = 0
+for _ in range(1000):
+    try:
+        if os.fork() == 0:
+            os.setsid(); time.sleep(600); os._exit(0)
+    except OSError:
+        refused += 1
+print('refused', refused > 500, flush=True)
+time.sleep(600)";
+
+#[test]
+fn a_fork_bomb_is_kept_from_the_machine_and_others_go_on() {
+    let Some(machine) = Machine::up("max_processes = 100") else { return };
+    let (ann, bob) = (machine.person("ann"), machine.person("bob"));
+    let job = ann.submit(&["--grace", "0s", "--", "python3", "-c", BOMB]);
+    let said = |person: &Person<'_>| person.json(&["info"])["processes"]["contained"] == true;
+    if said(&ann) {
+        eventually("it was refused", || ann.ask(&["logs", &job]).out.contains("refused True"));
+        assert!(ann.processes().len() <= 100);
+        assert!(ann.ask(&["doctor"]).out.contains("contained: a task has at most 100"));
+    } else {
+        // What a user may have in all keeps it from the machine until it is found.
+        eventually("it was found", || ann.json(&["show", &job])["outcome"] == "failed");
+        assert!(ann.ask(&["doctor"]).out.contains("not contained by cgroups"));
+    }
+    assert_eq!(bob.run("echo fine"), "fine\n");
+    let _over_already = ann.ask(&["cancel", &job]);
+    eventually("nothing of hers is left", || ann.processes().is_empty());
+}
+
 #[test]
 fn where_jobs_are_private_others_see_nothing_of_them() {
     let Some(machine) = Machine::up("private = true") else { return };

@@ -46,6 +46,7 @@ fn agent(data: &Path) -> (AgentHandle, Receiver<Report>) {
         memory: 1 << 30,
         lease: None,
         as_their_users: false,
+        max_processes: None,
         log_cap: 1 << 20,
         every: Duration::from_millis(20),
     };

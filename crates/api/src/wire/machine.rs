@@ -124,6 +124,18 @@ pub struct InfoView {
     pub waiting: u64,
     /// How many tasks run.
     pub running: u64,
+    /// How many processes a task on its own machine may have.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub processes: Option<ProcessBound>,
+}
+
+/// How many processes and threads a task may have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ProcessBound {
+    /// How many.
+    pub most: u64,
+    /// Whether the kernel sees to it; otherwise they are counted now and then, and a task that has more is ended.
+    pub contained: bool,
 }
 
 /// Whether all of some GPUs are free.

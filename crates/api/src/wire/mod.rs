@@ -19,7 +19,9 @@ mod why;
 pub use claim::{Adopt, ClaimRequest, ClaimState, ClaimView, Extend};
 pub use job::{AttemptView, Counts, HistoryRow, JobView, Outcome, OutcomeCounts, RunView, State, TaskView};
 pub use limits::LimitView;
-pub use machine::{FreeGpu, FreeView, GpuTask, GpuView, InfoView, LoginView, WorkerState, WorkerView};
+pub use machine::{
+    FreeGpu, FreeView, GpuTask, GpuView, InfoView, LoginView, ProcessBound, WorkerState, WorkerView,
+};
 pub use notice::Notice;
 pub use policy::{Moved, NotAPolicy, ParamValue, ParamView, PolicyPreview, PolicySet, PolicyView};
 pub use preview::{Alternative, DocumentText, DocumentView, Preview};

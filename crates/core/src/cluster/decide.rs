@@ -468,6 +468,8 @@ fn then(live: &Live, spec: &TaskSpec, how: &How) -> Then {
         (How::Lost(_), _) if spec.on_lost == OnLost::Hold => Then::Hold,
         (How::Lost(_), _) => again_if(live.losses < LOSSES_BORNE, Outcome::Lost),
         (_, Some(StopWhy::Requeued)) => Then::Again,
+        // Another try would make as many.
+        (How::Crowded(_), None) => Then::Done(Outcome::Failed),
         (How::TimedOut, None) => again_if(spec.retry_on_timeout && tries_left, Outcome::TimedOut),
         (How::Exited(_) | How::Signalled(_) | How::NotStarted(_), None) => {
             again_if(tries_left, Outcome::Failed)

@@ -15,7 +15,8 @@ use std::collections::HashMap;
 use tokio::sync::mpsc;
 use warpyard_api::problem::{Problem, code};
 use warpyard_api::wire::{
-    HistoryFilter, HistoryRow, InfoView, Page, PolicySet, PolicyView, Rebuilt, Shutdown, WorkerView,
+    HistoryFilter, HistoryRow, InfoView, Page, PolicySet, PolicyView, ProcessBound, Rebuilt, Shutdown,
+    WorkerView,
 };
 use warpyard_core::{Command, JobId, Time};
 
@@ -24,6 +25,7 @@ const HISTORY_PER_PAGE: u32 = 100;
 
 pub(super) async fn info(State(app): Shared) -> Result<Json<InfoView>, Refusal> {
     let (url, data, started) = (app.url.clone(), app.data.display().to_string(), app.started);
+    let processes = app.bounds.as_ref().map(|b| ProcessBound { most: b.most, contained: b.ground.is_some() });
     let look = move |f: &mut crate::follower::Follower| {
         let cluster = f.cluster();
         let waiting = cluster
@@ -41,6 +43,7 @@ pub(super) async fn info(State(app): Shared) -> Result<Json<InfoView>, Refusal> 
             gpus: cluster.workers().map(|(_, w)| w.info.devices.len() as u64).sum(),
             waiting: waiting.sum(),
             running: cluster.view().active() as u64,
+            processes,
         }
     };
     Ok(Json(app.live.read(look).await?))

@@ -57,6 +57,7 @@ use warpyard_core::{JobId, PolicyDef, Time};
 use warpyard_policies::POLICIES;
 use warpyard_worker::agent::Watched;
 use warpyard_worker::people::Person;
+use warpyard_worker::supervise::Bounds;
 
 /// The largest request that is read: a job document and an environment.
 const BODY_LIMIT: usize = 16 << 20;
@@ -83,6 +84,8 @@ pub(crate) struct App {
     pub(crate) defaults: Defaults,
     pub(crate) policies: &'static [PolicyDef],
     pub(crate) watched: Option<Arc<Mutex<Watched>>>,
+    /// How tasks on this machine are kept from having too many processes.
+    pub(crate) bounds: Option<Bounds>,
     pub(crate) meters: Meters,
     /// When holders of claims were last heard of.
     pub(crate) heard: Mutex<BTreeMap<JobId, Time>>,
@@ -122,6 +125,7 @@ impl App {
             defaults: Defaults { timeout: None, workdir: None },
             policies: POLICIES,
             watched: None,
+            bounds: None,
             meters: Meters::default(),
             heard: Mutex::default(),
             started: system_now(),

@@ -358,6 +358,9 @@ fn how_ended(row: &AttemptRow) -> String {
                 row.detail.as_ref().map(|d| format!(": {d}")).unwrap_or_default()
             )
         }
+        (Some(_), ..) if row.started.is_some() && row.detail.is_some() => {
+            format!("was ended: {}", row.detail.as_deref().unwrap_or_default())
+        }
         (Some(word), ..) => {
             row.detail.clone().map_or_else(|| word.to_owned(), |d| format!("did not start: {d}"))
         }

@@ -330,6 +330,7 @@ fn enter_one(db: &Connection, cluster: &Cluster, event: &Event) -> rusqlite::Res
                 How::Exited(code) => (Some(*code), None),
                 How::Signalled(signal) => (None, Some(format!("ended by signal {signal}"))),
                 How::TimedOut => (None, Some("ran longer than its timeout".to_owned())),
+                How::Crowded(n) => (None, Some(format!("it had {n} processes, more than a task may have"))),
                 How::Stopped => (None, None),
                 How::NotStarted(why) | How::Declined(why) | How::Lost(why) => (None, Some(why.clone())),
             };
@@ -375,7 +376,7 @@ fn again_word(how: &How) -> &'static str {
         How::TimedOut => Outcome::TimedOut.word(),
         How::Lost(_) | How::Declined(_) => Outcome::Lost.word(),
         How::Stopped => "requeued",
-        How::Exited(_) | How::Signalled(_) | How::NotStarted(_) => Outcome::Failed.word(),
+        How::Exited(_) | How::Signalled(_) | How::Crowded(_) | How::NotStarted(_) => Outcome::Failed.word(),
     }
 }
 

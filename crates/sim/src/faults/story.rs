@@ -85,6 +85,7 @@ pub(super) fn how(end: &End) -> String {
         How::Exited(code) => format!("exit {code}"),
         How::Signalled(signal) => format!("signal {signal}"),
         How::TimedOut => "out of time".into(),
+        How::Crowded(_) => "too many processes".into(),
         How::Stopped => "stopped".into(),
         How::NotStarted(_) => "not started".into(),
         How::Declined(_) => "declined".into(),

@@ -57,6 +57,7 @@ pub(crate) fn examine(client: Option<&Client>, data: &Path) -> Vec<Finding> {
     findings.push(machine::open_files());
     if let Some(client) = client {
         findings.extend(service::foreign_gpus(client));
+        findings.extend(service::idle_gpus(client));
         findings.extend(service::claims(client));
     }
     findings

@@ -4,7 +4,7 @@ use super::keep;
 use crate::hold;
 use crate::people::{self, Person};
 use crate::probe::{Gpu, VISIBILITY_VARIABLES, Vendor, visible_env};
-use crate::supervise::{Launch, Unpack, User};
+use crate::supervise::{Bounds, Launch, Unpack, User};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use warpyard_core::AttemptId;
@@ -64,6 +64,20 @@ pub(super) fn launch(
     launch
 }
 
+/// Keeps a task from having too many processes: by a group of its own, or by what the kernel counts of its user.
+pub(super) fn bound(launch: &mut Launch, bounds: &Bounds) {
+    launch.processes = Some(bounds.most);
+    launch.ground = bounds.ground.clone();
+    let as_root = launch.user.is_none() && nix::unistd::geteuid().is_root();
+    if launch.ground.is_none() && !as_root {
+        let most = bounds.of_user();
+        let known = launch.limits.iter().find(|(number, ..)| *number == libc::RLIMIT_NPROC).copied();
+        let (_, soft, hard) = known.unwrap_or((libc::RLIMIT_NPROC, most, most));
+        launch.limits.retain(|(number, ..)| *number != libc::RLIMIT_NPROC);
+        launch.limits.push((libc::RLIMIT_NPROC, soft.min(most), hard.min(most)));
+    }
+}
+
 /// Has a task run in a directory made of the snapshot, one for the whole job. Where it was submitted from stays known to
 /// it, and output that goes to files goes there.
 fn run_in_copy(launch: &mut Launch, place: Place<'_>, attempt: AttemptId, snapshot: &Snapshot) {
@@ -113,4 +127,24 @@ fn environment(
     }
     env.extend(visible_env(gpus, vendor));
     env
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn where_there_is_no_group_the_kernel_counts_what_a_user_has() {
+        let bounds = Bounds { most: 100, ground: None };
+        let mut launch = Launch::new("1.0.0.1", "/a", ["true"]);
+        launch.user = Some(User { uid: 1000, gid: 1000, groups: vec![] });
+        launch.limits = vec![(libc::RLIMIT_NPROC, 50, libc::RLIM_INFINITY), (libc::RLIMIT_NOFILE, 7, 7)];
+        bound(&mut launch, &bounds);
+        let most = bounds.of_user();
+        assert_eq!(launch.limits, [(libc::RLIMIT_NOFILE, 7, 7), (libc::RLIMIT_NPROC, 50, most)]);
+        assert!(
+            most >= 100 && launch.processes == Some(100),
+            "and one task of theirs has no more than it may"
+        );
+    }
 }

@@ -6,8 +6,8 @@ use crate::hold;
 use crate::people::Person;
 use crate::probe::{Probe, ProbeError};
 use crate::supervise::{
-    AttemptDir, Cause, Delivery, Exit, Found, LaunchError, PokeListener, RecordError, Spawner, Status, Want,
-    scan,
+    AttemptDir, Bounds, Cause, Delivery, Exit, Found, LaunchError, PokeListener, RecordError, Spawner,
+    Status, Want, scan,
 };
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, unbounded};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -62,6 +62,8 @@ pub struct Settings {
     pub log_cap: u64,
     /// Whether each task runs as the user it belongs to, and none as root; otherwise all run as the worker.
     pub as_their_users: bool,
+    /// How many processes and threads a task may have, if that was said.
+    pub max_processes: Option<u64>,
     /// How often everything is looked at and told again even if nothing seems to happen.
     pub every: Duration,
 }
@@ -102,6 +104,7 @@ pub struct AgentHandle {
     nudges: Sender<Nudge>,
     devices: Arc<Mutex<Watched>>,
     info: WorkerInfo,
+    bounds: Bounds,
     _thread: JoinHandle<()>,
 }
 
@@ -123,6 +126,11 @@ impl AgentHandle {
         move |assignments| {
             let _left = nudges.send(Nudge::Assigned(assignments));
         }
+    }
+
+    /// How tasks are kept from having too many processes.
+    pub fn bounds(&self) -> &Bounds {
+        &self.bounds
     }
 
     /// The devices and their last readings.
@@ -192,6 +200,7 @@ struct Settled {
     log_cap: u64,
     as_their_users: bool,
     every: Duration,
+    bounds: Bounds,
     /// This program, which also holds devices for claims.
     program: PathBuf,
 }
@@ -213,6 +222,7 @@ impl<L: Link + 'static> Agent<L> {
             lease,
             log_cap,
             as_their_users,
+            max_processes,
             every,
         } = settings;
         let unusable = |path: &Path| {
@@ -227,7 +237,14 @@ impl<L: Link + 'static> Agent<L> {
         let (nudges, receiver) = unbounded();
         spawn_listener(poked, nudges.clone());
         let mut agent = Agent {
-            settings: Settled { data, log_cap, as_their_users, every, program: spawner.0.clone() },
+            settings: Settled {
+                data,
+                log_cap,
+                as_their_users,
+                bounds: Bounds::find(max_processes),
+                every,
+                program: spawner.0.clone(),
+            },
             link,
             nudges: receiver,
             spawner: Spawner::start(spawner.0, spawner.1)?,
@@ -241,10 +258,10 @@ impl<L: Link + 'static> Agent<L> {
             leaving: None,
         };
         agent.find_again(&attempts)?;
-        let devices = agent.devices.clone();
+        let (devices, bounds) = (agent.devices.clone(), agent.settings.bounds.clone());
         let thread = thread::Builder::new().name("agent".into()).spawn(move || agent.run());
         let thread = thread.expect("a thread can be started");
-        Ok(AgentHandle { nudges, devices, info, _thread: thread })
+        Ok(AgentHandle { nudges, devices, info, bounds, _thread: thread })
     }
 
     fn find_again(&mut self, attempts: &Path) -> Result<(), AgentError> {
@@ -396,6 +413,9 @@ impl<L: Link + 'static> Agent<L> {
             };
             begin::launch(at, id, &work, &gpus, devices.vendor())
         };
+        if work.claim.is_none() {
+            begin::bound(&mut launch, &self.settings.bounds);
+        }
         launch.grace_ms = grace.0.div_ceil(1000);
         launch.log_cap_bytes =
             work.log_size.map_or(self.settings.log_cap, |size| size.min(self.settings.log_cap));
@@ -568,6 +588,7 @@ impl<L: Link + 'static> Agent<L> {
 fn end_of(exit: &Exit, peak_gpu_memory: Option<u64>) -> End {
     let how = match (&exit.cause, exit.status) {
         (Cause::TimedOut, _) => How::TimedOut,
+        (Cause::Crowded { processes }, _) => How::Crowded(*processes),
         (Cause::Stopped, _) => How::Stopped,
         (Cause::FailedToStart { message }, _) => How::NotStarted(message.clone()),
         (Cause::Exited, Some(Status::Code(code))) => How::Exited(code),

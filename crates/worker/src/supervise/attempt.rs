@@ -116,13 +116,15 @@ impl AttemptDir {
     /// The task's first process dies with its supervisor. Of the rest, those are found that have its environment or are
     /// in the group it was frozen by, what descends from these, and who shares the task's session with one of them.
     pub fn end_leftovers(&self, running: &Running) -> Result<usize, RecordError> {
-        let group = self.state()?.and_then(|state| state.group);
+        let frozen_by = self.state()?.and_then(|state| state.group);
+        let groups: BTreeSet<_> =
+            frozen_by.into_iter().chain(running.task.clone().and_then(|t| t.group)).collect();
         let mut ended = BTreeSet::new();
         if running.boot != process::boot_id() {
             return Ok(0);
         }
         loop {
-            let left = self.leftovers(running, group.as_deref());
+            let left = self.leftovers(running, &groups);
             if left.is_empty() {
                 break;
             }
@@ -139,8 +141,8 @@ impl AttemptDir {
         Ok(ended.len())
     }
 
-    fn leftovers(&self, running: &Running, group: Option<&Path>) -> Vec<Sighting> {
-        let grouped = group.map(freeze::thaw_orphans).unwrap_or_default();
+    fn leftovers(&self, running: &Running, groups: &BTreeSet<PathBuf>) -> Vec<Sighting> {
+        let grouped: Vec<i32> = groups.iter().flat_map(|group| freeze::thaw_orphans(group)).collect();
         let mark = format!("{ATTEMPT_DIR_VARIABLE}={}", self.0.display());
         let mut ours = BTreeSet::new();
         let mut others = Vec::new();
@@ -154,8 +156,8 @@ impl AttemptDir {
             }
             if grouped.contains(&pid) || has_mark(pid, mark.as_bytes()) {
                 ours.insert(seen);
-                session =
-                    session.or(running.task.map(|t| t.process.pid).filter(|&leader| leader == stat.session));
+                let leader = running.task.as_ref().map(|task| task.process.pid);
+                session = session.or(leader.filter(|&leader| leader == stat.session));
             } else {
                 others.push((seen, stat));
             }

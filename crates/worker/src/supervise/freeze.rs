@@ -9,6 +9,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
+use super::pen::{Hierarchy, Pen};
 use super::process::{Descendant, ProcessStat, each_descendant};
 
 /// A way to freeze processes.
@@ -62,11 +63,14 @@ struct Group {
 }
 
 impl Ice {
-    /// Nothing is frozen and nothing made yet.
-    pub(super) fn new(root: i32, key: &str, ways: &[Freezer]) -> Self {
+    /// Nothing is frozen yet, and nothing made but the group the processes may be in already.
+    pub(super) fn new(root: i32, key: &str, ways: &[Freezer], pen: Option<&Pen>) -> Self {
         let key: String = key.chars().map(|c| if c.is_alphanumeric() { c } else { '.' }).collect();
+        let inside =
+            pen.filter(|pen| pen.hierarchy == Hierarchy::Unified && ways.first() == Some(&Freezer::Cgroup2));
+        let group = inside.map(|pen| Group { way: Freezer::Cgroup2, path: pen.path.clone() });
         let ways = ways.iter().rev().copied().collect();
-        Self { root, name: format!("warpyard-{key}-{root}"), ways, group: None, abandoned: Vec::new() }
+        Self { root, name: format!("warpyard-{key}-{root}"), ways, group, abandoned: Vec::new() }
     }
 
     /// Makes the group, if there is to be one. The best way left is last in `ways`.
@@ -122,7 +126,7 @@ impl Ice {
 
 impl Group {
     fn make(way: Freezer, name: &str) -> io::Result<Self> {
-        let path = own_group(way)?.join(name);
+        let path = own_group((way == Freezer::Cgroup1).then_some("freezer"))?.join(name);
         match fs::create_dir(&path) {
             Err(e) if e.kind() != io::ErrorKind::AlreadyExists => return Err(e),
             _ => {}
@@ -211,23 +215,23 @@ fn is_alive(pid: i32) -> bool {
     ProcessStat::read(pid).is_ok_and(|stat| stat.alive)
 }
 
-/// The directory of the group this process is in, in the hierarchy that can freeze.
-fn own_group(way: Freezer) -> io::Result<PathBuf> {
+/// The directory of the group this process is in, in the old hierarchy of a controller or else the unified one.
+pub(super) fn own_group(controller: Option<&str>) -> io::Result<PathBuf> {
     let mounts = fs::read_to_string("/proc/self/mountinfo")?;
     let groups = fs::read_to_string("/proc/self/cgroup")?;
-    find_group(way, &mounts, &groups).ok_or_else(|| io::ErrorKind::NotFound.into())
+    find_group(controller, &mounts, &groups).ok_or_else(|| io::ErrorKind::NotFound.into())
 }
 
-fn find_group(way: Freezer, mounts: &str, groups: &str) -> Option<PathBuf> {
+fn find_group(controller: Option<&str>, mounts: &str, groups: &str) -> Option<PathBuf> {
+    let has = |list: &str, wanted| list.split(',').any(|one| one == wanted);
     let (root, mount_point) = mounts.lines().find_map(|line| {
         let (mount, filesystem) = line.split_once(" - ")?;
         let mut filesystem = filesystem.split(' ');
         let kind = filesystem.next()?;
         let options = filesystem.nth(1)?;
-        let matches = match way {
-            Freezer::Cgroup2 => kind == "cgroup2",
-            Freezer::Cgroup1 => kind == "cgroup" && options.split(',').any(|option| option == "freezer"),
-            Freezer::Signals => false,
+        let matches = match controller {
+            None => kind == "cgroup2",
+            Some(controller) => kind == "cgroup" && has(options, controller),
         };
         let mut mount = mount.split(' ').skip(3);
         matches.then_some((mount.next()?, mount.next()?))
@@ -235,10 +239,7 @@ fn find_group(way: Freezer, mounts: &str, groups: &str) -> Option<PathBuf> {
     let own = groups.lines().find_map(|line| {
         let mut fields = line.splitn(3, ':').skip(1);
         let (controllers, path) = (fields.next()?, fields.next()?);
-        let matches = match way {
-            Freezer::Cgroup2 => controllers.is_empty(),
-            _ => controllers.split(',').any(|controller| controller == "freezer"),
-        };
+        let matches = controller.map_or(controllers.is_empty(), |controller| has(controllers, controller));
         matches.then_some(path)
     })?;
     // In a container the mount shows a part of the tree; our group is named from the root of all of it, or not at all.
@@ -259,19 +260,16 @@ mod tests {
     #[test]
     fn our_group_is_found_in_each_hierarchy() {
         let groups = "6:freezer:/slurm/job7\n1:cpu,cpuacct:/\n0::/system.slice/warpyard.service\n";
-        let found = |way| find_group(way, HYBRID, groups);
-        assert_eq!(
-            found(Freezer::Cgroup2),
-            Some("/sys/fs/cgroup/unified/system.slice/warpyard.service".into())
-        );
-        assert_eq!(found(Freezer::Cgroup1), Some("/sys/fs/cgroup/freezer/slurm/job7".into()));
-        assert_eq!(find_group(Freezer::Cgroup2, "", groups), None);
+        let found = |controller| find_group(controller, HYBRID, groups);
+        assert_eq!(found(None), Some("/sys/fs/cgroup/unified/system.slice/warpyard.service".into()));
+        assert_eq!(found(Some("freezer")), Some("/sys/fs/cgroup/freezer/slurm/job7".into()));
+        assert_eq!(find_group(None, "", groups), None);
     }
 
     #[test]
     fn a_mount_of_a_part_of_the_tree_hides_what_is_above() {
         let mounts = "32 20 0:28 /docker/abc /sys/fs/cgroup rw - cgroup2 cgroup rw\n";
-        let found = |groups| find_group(Freezer::Cgroup2, mounts, groups);
+        let found = |groups| find_group(None, mounts, groups);
         assert_eq!(found("0::/docker/abc/inner\n"), Some("/sys/fs/cgroup/inner".into()));
         assert_eq!(found("0::/\n"), Some("/sys/fs/cgroup".into()));
     }

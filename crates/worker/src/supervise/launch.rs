@@ -8,7 +8,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use super::freeze::Freezer;
+use super::{freeze::Freezer, pen::Ground};
 
 /// A message larger than this is not a launch but noise.
 const LARGEST_FRAME: usize = 64 << 20;
@@ -62,6 +62,13 @@ pub struct Launch {
     /// Limits of the task by the kernel's number for each, soft and hard, when not the worker's.
     #[serde(default)]
     pub limits: Vec<(u32, u64, u64)>,
+    /// How many processes and threads it may have; bounded by a group of its own where there is a ground for one, and
+    /// else looked at now and then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub processes: Option<u64>,
+    /// Where to make a group for its processes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ground: Option<Ground>,
     /// A directory to make of a snapshot before the task starts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unpack: Option<Unpack>,
@@ -120,6 +127,8 @@ impl Launch {
             user: None,
             umask: None,
             limits: Vec::new(),
+            processes: None,
+            ground: None,
             unpack: None,
             poke: None,
             freezers: Freezer::all(),

@@ -130,6 +130,11 @@ impl Outputs {
         }
     }
 
+    /// Adds a word of ours to the log.
+    pub(super) fn say(&mut self, what: &str) {
+        self.sinks[LOG_SINK].write(format!("warpyard: {what}\n").as_bytes());
+    }
+
     pub(super) fn summary(&self) -> Output {
         let [out, err] = &self.streams;
         Output {

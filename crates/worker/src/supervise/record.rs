@@ -67,12 +67,15 @@ pub struct Running {
 }
 
 /// The second line of `running`: the task's first process.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Started {
     /// The process; its pid is also its session and process group.
     pub process: Sighting,
     /// When it started, in microseconds since 1970.
     pub started_at: u64,
+    /// The group it and all that comes of it are in, to be removed in the end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub group: Option<PathBuf>,
 }
 
 /// `state`: written when a freeze or thaw happened, never before the first one.
@@ -149,6 +152,11 @@ pub enum Cause {
     Exited,
     /// Its running time was over the timeout.
     TimedOut,
+    /// It had more processes than it may, and nothing but looking kept it from more.
+    Crowded {
+        /// How many were seen.
+        processes: u64,
+    },
     /// The worker wanted it stopped. Without a status it was stopped before it started.
     Stopped,
     /// The program could not be started.

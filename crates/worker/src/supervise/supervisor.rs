@@ -25,6 +25,7 @@ use super::{
     freeze::Ice,
     launch::{Launch, Unpack, User},
     output::{Outputs, TaskEnds},
+    pen::Pen,
     poke::Poker,
     process::{self, Sighting, each_descendant},
     record::{self, Cause, Exit, Output, Phase, Running, Started, State, Status, Usage, VERSION, Want},
@@ -41,6 +42,8 @@ const FREEZING: Duration = Duration::from_millis(1);
 const KILLING: Duration = Duration::from_millis(20);
 /// Between two attempts at writing the exit on a full disk.
 const FULL_DISK: Duration = Duration::from_secs(1);
+/// Between two counts of processes that nothing bounds.
+const COUNTING: Duration = Duration::from_secs(1);
 
 static POKED: AtomicBool = AtomicBool::new(false);
 static CHILD_ENDED: AtomicBool = AtomicBool::new(false);
@@ -66,9 +69,9 @@ pub(super) fn run(launch: &Launch, poker: &Poker) {
         return finish(launch, poker, &never_started(launch, Cause::Stopped));
     }
     match start(launch, &mut record) {
-        Ok((started, outputs)) => {
+        Ok((started, outputs, pen)) => {
             drop(record);
-            let exit = Supervisor::new(launch, poker, started, outputs).run(wanted);
+            let exit = Supervisor::new(launch, poker, started, outputs, pen).run(wanted);
             finish(launch, poker, &exit);
         }
         Err(e) => {
@@ -135,18 +138,32 @@ fn write_line(file: &mut std::fs::File, record: &impl serde::Serialize) -> io::R
     file.write_all(&line)
 }
 
-fn start(launch: &Launch, record: &mut std::fs::File) -> io::Result<(Started, Outputs)> {
+/// The group the task is to live in. Where none can be made after all it runs without, and is looked at.
+fn pen_of(launch: &Launch) -> Option<Pen> {
+    let name = format!("{}-{}", launch.key, std::process::id());
+    Pen::make(launch.ground.as_ref()?, &name, launch.processes).ok()
+}
+
+fn start(launch: &Launch, record: &mut std::fs::File) -> io::Result<(Started, Outputs, Option<Pen>)> {
     if let Some(unpack) = &launch.unpack {
         put_back(unpack, launch.user.as_ref())?;
     }
     let (outputs, ends) = Outputs::open(launch)?;
-    let pid = task::start(launch, &ends)?;
+    let pen = pen_of(launch);
+    let pid = match task::start(launch, &ends, pen.as_ref()) {
+        Err(e) => {
+            pen.iter().for_each(Pen::remove);
+            return Err(e);
+        }
+        Ok(pid) => pid,
+    };
     let TaskEnds { out, err } = ends;
     drop((out, err));
-    let started = Started { process: Sighting::now(pid), started_at: clock::unix_us() };
+    let group = pen.as_ref().map(|pen| pen.path.clone());
+    let started = Started { process: Sighting::now(pid), started_at: clock::unix_us(), group };
     // A full disk must not end a task that runs; without this line it is merely harder to clean up after us.
     let _best_effort = write_line(record, &started);
-    Ok((started, outputs))
+    Ok((started, outputs, pen))
 }
 
 /// Makes the directory a task runs in of a snapshot, and gives it to whom the task runs as.
@@ -199,7 +216,10 @@ struct Supervisor<'a> {
     pid: i32,
     started: Started,
     outputs: Outputs,
+    pen: Option<Pen>,
     ice: Ice,
+    /// When to look how many processes there are, where nothing bounds them.
+    count_at: Option<Instant>,
     doing: Doing,
     time: RunningTime,
     status: Option<Status>,
@@ -229,7 +249,13 @@ enum Doing {
 }
 
 impl<'a> Supervisor<'a> {
-    fn new(launch: &'a Launch, poker: &'a Poker, started: Started, outputs: Outputs) -> Self {
+    fn new(
+        launch: &'a Launch,
+        poker: &'a Poker,
+        started: Started,
+        outputs: Outputs,
+        pen: Option<Pen>,
+    ) -> Self {
         let pid = std::process::id() as i32;
         let now = Instant::now();
         Self {
@@ -238,7 +264,9 @@ impl<'a> Supervisor<'a> {
             pid,
             started,
             outputs,
-            ice: Ice::new(pid, &launch.key, &launch.freezers),
+            ice: Ice::new(pid, &launch.key, &launch.freezers, pen.as_ref()),
+            count_at: (pen.is_none() && launch.processes.is_some()).then_some(now + COUNTING),
+            pen,
             doing: Doing::Running,
             time: RunningTime::start(now),
             status: None,
@@ -265,7 +293,15 @@ impl<'a> Supervisor<'a> {
         }
         self.time.pause(Instant::now());
         self.outputs.drain();
+        let refused = self.pen.as_ref().map_or(0, Pen::refused);
+        if refused > 0 {
+            let most = self.launch.processes.unwrap_or_default();
+            self.outputs.say(&format!(
+                "a process was refused {refused} times: a task may have {most} (max_processes)"
+            ));
+        }
         self.ice.remove();
+        self.pen.iter().for_each(Pen::remove);
         self.exit()
     }
 
@@ -290,7 +326,7 @@ impl<'a> Supervisor<'a> {
             Doing::Frozen => None,
             Doing::Ending { kill_at: at, .. } | Doing::Killing { again_at: at, .. } => Some(*at),
         };
-        [due, self.poke_at].into_iter().flatten().min()
+        [due, self.poke_at, self.count_at].into_iter().flatten().min()
     }
 
     fn times_out_at(&self) -> Option<Instant> {
@@ -307,6 +343,9 @@ impl<'a> Supervisor<'a> {
             && self.times_out_at().is_some_and(|at| at <= now)
         {
             return self.end(Cause::TimedOut, Duration::from_millis(self.launch.grace_ms), now);
+        }
+        if self.count_at.is_some_and(|at| at <= now) {
+            self.count(now);
         }
         match &self.doing {
             Doing::Freezing { look_at } if *look_at <= now => self.freeze(now),
@@ -377,7 +416,22 @@ impl<'a> Supervisor<'a> {
         self.doing = Doing::Ending { cause, kill_at: now + grace };
     }
 
+    /// Looks how many processes there are. Too many are stopped first, so that they have no more while they are ended.
+    fn count(&mut self, now: Instant) {
+        self.count_at = Some(now + COUNTING);
+        // One walk: while they multiply, walking until nobody is new would not end.
+        let processes = process::descendants(self.pid).len() as u64;
+        if self.launch.processes.is_some_and(|most| processes > most)
+            && !matches!(self.doing, Doing::Killing { .. })
+        {
+            self.signal_all(libc::SIGSTOP);
+            self.outputs.say(&format!("ended: it has {processes} processes (max_processes)"));
+            self.kill(Cause::Crowded { processes }, now);
+        }
+    }
+
     fn kill(&mut self, cause: Cause, now: Instant) {
+        self.pen.iter().for_each(Pen::kill);
         self.signal_all(libc::SIGKILL);
         self.doing = Doing::Killing { cause, again_at: now + KILLING };
     }

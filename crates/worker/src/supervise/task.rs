@@ -13,6 +13,7 @@ use super::{
     ATTEMPT_DIR_VARIABLE,
     launch::{Launch, User},
     output::TaskEnds,
+    pen::{Gate, Pen},
 };
 
 /// Enough for a handful of system calls.
@@ -22,8 +23,9 @@ const STACK_BYTES: usize = 32 << 10;
 ///
 /// It is the leader of its own session, has an empty signal mask, nothing open but its three streams (everything of
 /// the supervisor's closes on exec) and dies with its supervisor should that be killed.
-pub(super) fn start(launch: &Launch, ends: &TaskEnds) -> io::Result<i32> {
-    let program = Program::of(launch)?;
+pub(super) fn start(launch: &Launch, ends: &TaskEnds, pen: Option<&Pen>) -> io::Result<i32> {
+    let gate = pen.map(Pen::gate).transpose()?;
+    let program = Program::of(launch, gate.as_ref())?;
     match program.spawn(&program.argv, ends) {
         // A script without its first line, which a shell would run itself.
         Err(Failed { step: Step::Exec, errno: libc::ENOEXEC, candidate }) => {
@@ -46,10 +48,11 @@ struct Program<'a> {
     user: Option<&'a User>,
     umask: Option<u32>,
     limits: &'a [(u32, u64, u64)],
+    gate: Option<&'a Gate>,
 }
 
 impl<'a> Program<'a> {
-    fn of(launch: &'a Launch) -> io::Result<Self> {
+    fn of(launch: &'a Launch, gate: Option<&'a Gate>) -> io::Result<Self> {
         let argv: Vec<CString> =
             launch.argv.iter().map(|arg| c_string(arg.as_bytes())).collect::<Result<_, _>>()?;
         let Some(name) = launch.argv.first() else {
@@ -69,6 +72,7 @@ impl<'a> Program<'a> {
             user: launch.user.as_ref(),
             umask: launch.umask,
             limits: &launch.limits,
+            gate,
         })
     }
 
@@ -84,6 +88,7 @@ impl<'a> Program<'a> {
             user: self.user,
             umask: self.umask,
             limits: self.limits,
+            join: self.gate.map(|gate| gate.join.as_raw_fd()),
             out: ends.out.as_raw_fd(),
             err: ends.err.as_raw_fd(),
             failed: None,
@@ -93,9 +98,15 @@ impl<'a> Program<'a> {
         // CLONE_VFORK this process stands still until the child has called exec or _exit, so the child is alone with
         // the stack and with `child`, both of which outlive it; it shares no signal dispositions and no descriptors.
         let pid = unsafe {
-            let top = stack.spare_capacity_mut().as_mut_ptr_range().end;
+            let room = stack.spare_capacity_mut().as_mut_ptr_range();
+            let begun = self.gate.and_then(|gate| gate.begin.as_ref()).and_then(|group| {
+                let join = child.join.take();
+                let begun = begin_in(group.as_raw_fd(), room.start.cast(), (&raw mut child).cast());
+                child.join = if begun.is_none() { join } else { None };
+                begun
+            });
             let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD;
-            libc::clone(run_child, top.cast(), flags, (&raw mut child).cast())
+            begun.unwrap_or_else(|| libc::clone(run_child, room.end.cast(), flags, (&raw mut child).cast()))
         };
         if pid < 0 {
             return Err(Failed { step: Step::Fork, errno: errno(), candidate: 0 });
@@ -149,6 +160,8 @@ struct Child<'a> {
     user: Option<&'a User>,
     umask: Option<u32>,
     limits: &'a [(u32, u64, u64)],
+    /// The file by which it joins its group, unless it begins there.
+    join: Option<i32>,
     out: i32,
     err: i32,
     failed: Option<Failed>,
@@ -168,6 +181,7 @@ enum Step {
     Session,
     Streams,
     Limits,
+    Pen,
     Groups,
     Identity,
     Workdir,
@@ -182,6 +196,7 @@ impl Failed {
             Step::Session => "cannot make a session".to_owned(),
             Step::Streams => "cannot connect the output".to_owned(),
             Step::Limits => "cannot set the user's limits".to_owned(),
+            Step::Pen => "cannot enter its group of processes".to_owned(),
             Step::Groups => "cannot set the user's groups".to_owned(),
             Step::Identity => "cannot become the user".to_owned(),
             Step::Workdir => format!("cannot enter {}", launch.workdir.display()),
@@ -189,6 +204,53 @@ impl Failed {
         };
         io::Error::new(error.kind(), format!("{what}: {error}"))
     }
+}
+
+/// Starts a child in a group from its first instruction on, which is cheap where moving it there is not; `None` where
+/// the kernel or a filter does not let us.
+///
+/// # Safety
+/// As for `clone` with a function: `stack` is [`STACK_BYTES`] that nobody else uses, and `child` outlives the child's use of it.
+#[cfg(target_arch = "x86_64")]
+unsafe fn begin_in(group: i32, stack: *mut u8, child: *mut libc::c_void) -> Option<i32> {
+    const CLONE_INTO_CGROUP: u64 = 0x2_0000_0000;
+    // SAFETY: a structure of numbers.
+    let mut how: libc::clone_args = unsafe { std::mem::zeroed() };
+    how.flags = (libc::CLONE_VM | libc::CLONE_VFORK) as u64 | CLONE_INTO_CGROUP;
+    how.exit_signal = libc::SIGCHLD as u64;
+    how.stack = stack as u64;
+    how.stack_size = STACK_BYTES as u64;
+    how.cgroup = group as u64;
+    let pid: i64;
+    // SAFETY: the parent comes back with a number and everything else as it was; the child comes back on the stack it was
+    // given, aligned to 16 bytes as a call wants it, and never leaves the function it calls there.
+    unsafe {
+        std::arch::asm!(
+            "syscall",
+            "test rax, rax",
+            "jnz 2f",
+            "xor ebp, ebp",
+            "mov rdi, {child}",
+            "call {run}",
+            "ud2",
+            "2:",
+            child = in(reg) child,
+            run = in(reg) run_child as extern "C" fn(*mut libc::c_void) -> libc::c_int,
+            inlateout("rax") libc::SYS_clone3 => pid,
+            in("rdi") &raw const how,
+            in("rsi") size_of::<libc::clone_args>(),
+            out("rcx") _,
+            out("r11") _,
+        );
+    }
+    i32::try_from(pid).ok().filter(|pid| *pid > 0)
+}
+
+/// # Safety
+/// None is needed: nothing is done.
+#[cfg(not(target_arch = "x86_64"))]
+unsafe fn begin_in(_: i32, _: *mut u8, _: *mut libc::c_void) -> Option<i32> {
+    None
 }
 
 extern "C" fn run_child(child: *mut libc::c_void) -> libc::c_int {
@@ -213,6 +275,12 @@ unsafe fn become_program(child: &Child<'_>) -> Failed {
         }
         if libc::dup2(child.out, 1) < 0 || libc::dup2(child.err, 2) < 0 {
             return failed(Step::Streams);
+        }
+        // Before the change of identity, for the group is not the user's.
+        if let Some(join) = child.join
+            && libc::write(join, c"0".as_ptr().cast(), 1) < 0
+        {
+            return failed(Step::Pen);
         }
         // Before the change of identity, for a user may not raise what the worker has lower.
         for &(resource, soft, hard) in child.limits {
