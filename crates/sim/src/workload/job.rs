@@ -138,26 +138,26 @@ impl TraceJob {
 impl TraceTask {
     /// What it asks for.
     pub fn needs(&self) -> Needs {
-        Needs {
-            gpus: self.gpus,
-            gpu_memory: self.gpu_memory,
-            gpu_types: self.gpu_types.clone(),
-            cpus: self.cpus,
-            memory: self.memory,
-            ..Needs::default()
-        }
+        self.clone().into_spec().needs
     }
 
-    fn spec(&self) -> TaskSpec {
+    fn into_spec(self) -> TaskSpec {
         TaskSpec {
-            name: if self.name.is_empty() { "task".into() } else { self.name.clone() },
-            after: self.after.clone(),
-            needs: self.needs(),
+            needs: Needs {
+                gpus: self.gpus,
+                gpu_memory: self.gpu_memory,
+                gpu_types: self.gpu_types,
+                cpus: self.cpus,
+                memory: self.memory,
+                ..Needs::default()
+            },
+            name: if self.name.is_empty() { "task".into() } else { self.name },
+            after: self.after,
             timeout: self.timeout.map(Span::from_secs),
             expected: self.expected.map(Span::from_secs),
             grace: default_grace(),
             preempt: self.preempt,
-            profile: self.profile.clone(),
+            profile: self.profile,
             steps: self.steps,
             batch_time: self.batch_time.map(Span::from_secs),
             item_time: self.item_time.map(Span::from_secs),
@@ -183,7 +183,7 @@ impl From<TraceJob> for Arrival {
             priority: job.priority,
             weight: job.weight,
             deadline: job.deadline.map(Span::from_secs),
-            tasks: job.tasks.iter().map(TraceTask::spec).collect(),
+            tasks: job.tasks.into_iter().map(TraceTask::into_spec).collect(),
             ..JobSpec::default()
         };
         Arrival { at: Time::from_secs(job.submitted), user: job.user, spec: spec.into(), runs }
