@@ -10,6 +10,7 @@ use support::{BINARY, Server, eventually, wait_at};
 use warpyard_worker::supervise::{AttemptDir, Found, Launch, Spawner};
 
 const LOG: &str = include_str!("upgrade/log-1.sql");
+const SNAPSHOT: &str = include_str!("upgrade/snapshot-1.sql");
 const LAUNCH: &str = include_str!("upgrade/launch-1.json");
 
 fn host_name() -> String {
@@ -17,10 +18,13 @@ fn host_name() -> String {
     if name.trim().is_empty() { "local".into() } else { name.trim().to_owned() }
 }
 
-/// Puts the old log where a server looks for one.
-fn write_log(data: &Path) {
+/// Puts an old log where a server looks for one.
+fn write_log(data: &Path, sql: &[&str]) {
     let db = rusqlite::Connection::open(data.join("log.db")).expect("a database");
-    db.execute_batch(&LOG.replace("\"HOST\"", &format!("\"{}\"", host_name()))).expect("the log is SQL");
+    for sql in sql {
+        let sql = sql.replace("\"HOST\"", &format!("\"{}\"", host_name()));
+        db.execute_batch(&sql).expect("the log is SQL");
+    }
 }
 
 /// Starts the supervisor of attempt 4.0.0.1 with the words of an old worker.
@@ -36,10 +40,19 @@ fn start_supervisor(data: &Path, script: &str) -> Spawner {
 
 #[test]
 fn a_new_server_goes_on_with_the_log_and_the_attempts_of_an_old_one() {
+    goes_on_from(&[LOG]);
+}
+
+#[test]
+fn a_new_server_goes_on_from_the_state_an_old_one_kept_of_events_that_are_gone() {
+    goes_on_from(&[LOG, SNAPSHOT]);
+}
+
+fn goes_on_from(sql: &[&str]) {
     let dir = tempfile::tempdir().expect("a directory");
     let (data, gate) = (dir.path().join("data"), dir.path().join("gate"));
     fs::create_dir_all(data.join("attempts")).expect("made");
-    write_log(&data);
+    write_log(&data, sql);
     let spawner = start_supervisor(&data, &format!("{}; echo woke", wait_at(&gate)));
     drop(spawner);
 

@@ -112,8 +112,10 @@ impl Now {
     fn of(f: &Follower, watched: Option<&Watched>, starts: &Starts, frame: Frame) -> Now {
         let (cluster, now) = (f.cluster(), system_now());
         let gpus = views::gpus(cluster, watched);
-        let line = rows::in_line(f);
-        let ready = line.iter().map(|e| if let rows::Entry::InLine(_, _, n) = e { *n } else { 0 }).sum();
+        let line = rows::in_line(f, SHOWN);
+        let in_line = cluster.view().ready_nodes();
+        let (nodes, ready) =
+            in_line.fold((0, 0), |(nodes, tasks), node| (nodes + 1, tasks + rows::ready_of(cluster, node)));
         let drawn = line.iter().take(SHOWN).filter_map(|entry| rows::row(f, entry, starts, now));
         Now {
             chrome: Chrome::of(f, "Now", "now", frame),
@@ -121,7 +123,7 @@ impl Now {
             has_gpus: !gpus.is_empty(),
             tiles: gpus.iter().map(|gpu| tile(gpu, moment(now))).collect(),
             workers: machines(f, moment(now)),
-            more: line.len().saturating_sub(SHOWN),
+            more: usize::saturating_sub(nodes, SHOWN),
             line: drawn.collect(),
             running: cluster.view().active(),
             ready,

@@ -71,21 +71,26 @@ pub(super) async fn page(
 impl Queue {
     fn of(f: &Follower, asked: Asked, starts: &Starts, frame: Frame) -> Queue {
         let (cluster, now) = (f.cluster(), system_now());
-        let mut entries = rows::on_workers(cluster);
-        entries.extend(rows::in_line(f));
-        entries.extend(rows::blocked(cluster));
-        let users: BTreeSet<_> =
-            entries.iter().filter_map(|e| cluster.job(e.node().job)).map(|j| j.user.clone()).collect();
-        entries.retain(|entry| wanted(cluster, entry, &asked));
-        sort(cluster, &mut entries, asked.order());
-        let pages = entries.len().div_ceil(ROWS).max(1);
+        let open = cluster.jobs().iter().filter(|job| job.finished.is_none());
+        let users: BTreeSet<_> = open.map(|job| job.user.as_str()).collect();
+        let (entries, total) = match asked.is_plain() {
+            true => first_entries(f, asked.page.max(1).saturating_mul(ROWS)),
+            false => {
+                let (mut entries, _) = first_entries(f, usize::MAX);
+                entries.retain(|entry| wanted(cluster, entry, &asked));
+                sort(cluster, &mut entries, asked.order());
+                let total = entries.len();
+                (entries, total)
+            }
+        };
+        let pages = total.div_ceil(ROWS).max(1);
         let at = asked.page.clamp(1, pages);
         let shown = entries.iter().skip((at - 1) * ROWS).take(ROWS);
         Queue {
             chrome: Chrome::of(f, "Queue", "queue", frame),
             rows: shown.filter_map(|entry| rows::row(f, entry, starts, now)).collect(),
             users: users.iter().take(USERS).map(|u| text(u)).collect(),
-            total: entries.len(),
+            total,
             filtered: asked.is_filtered(),
             heads: asked.heads(&COLUMNS),
             states: &STATES,
@@ -95,6 +100,22 @@ impl Queue {
             asked: asked.harmless(at),
         }
     }
+}
+
+/// What is not over, as it is listed where nothing else is asked for: the first of it, and how much there is in all.
+fn first_entries(f: &Follower, most: usize) -> (Vec<Entry>, usize) {
+    let cluster = f.cluster();
+    let (mut entries, blocked) = (rows::on_workers(cluster), rows::blocked(cluster));
+    let in_line = cluster.view().ready_nodes().count();
+    let total = entries.len() + in_line + blocked.len();
+    let wanted = most.saturating_sub(entries.len()).min(in_line);
+    if wanted > 0 {
+        entries.extend(rows::in_line(f, wanted));
+    }
+    if most > total - blocked.len() {
+        entries.extend(blocked);
+    }
+    (entries, total)
 }
 
 fn wanted(cluster: &Cluster, entry: &Entry, asked: &Asked) -> bool {

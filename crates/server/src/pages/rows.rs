@@ -125,40 +125,48 @@ pub(super) fn on_workers(cluster: &Cluster) -> Vec<Entry> {
     nodes.into_iter().map(|(node, tasks)| Entry::On(node, tasks)).collect()
 }
 
-/// The line in the order it will be considered, each node where its first task is; behind it, without a place, those that
-/// stand too far back in it.
-pub(super) fn in_line(f: &Follower) -> Vec<Entry> {
+/// The first of the line in the order it will be considered, each node where its first task is: as many nodes as are asked
+/// for, at least, or all. Behind it, without a place, those that stand too far back in it or whose user may not have more.
+pub(super) fn in_line(f: &Follower, nodes: usize) -> Vec<Entry> {
     let view = f.cluster().view();
-    let line = f.policy().line(view, LINE, system_now());
-    let whole = line.len() < LINE;
-    let count = |node: NodeId| view.ready(node).map(|ready| u64::from(ready.count)).sum();
-    let mut seen = HashSet::new();
-    let mut entries = Vec::new();
-    for (at, task) in (1u64..).zip(line) {
-        if seen.insert(task.node_id()) {
-            entries.push(Entry::InLine(task, Some(at), count(task.node_id())));
+    let mut far = nodes.clamp(1, LINE);
+    loop {
+        // A node may have many tasks in line, so it may take more than asked for to find enough of them.
+        let line = f.policy().line(view, far, system_now());
+        let whole = line.len() < far;
+        let mut seen = HashSet::new();
+        let places = (1u64..).zip(line).filter(|(_, task)| seen.insert(task.node_id()));
+        let places: Vec<_> = places.collect();
+        if places.len() < nodes && !whole && far < LINE {
+            far = (far * 4).min(LINE);
+            continue;
         }
+        let count = |node: NodeId| ready_of(f.cluster(), node);
+        let entry = |(at, task): (u64, TaskId)| Entry::InLine(task, Some(at), count(task.node_id()));
+        let mut entries: Vec<_> = places.into_iter().map(entry).collect();
+        if entries.len() < nodes {
+            let far_back = view.ready_nodes().filter(|node| !seen.contains(node));
+            let first = |node: NodeId| view.ready(node).next().map(|ready| ready.task);
+            entries.extend(far_back.filter_map(|node| Some(Entry::InLine(first(node)?, None, count(node)))));
+        }
+        return entries;
     }
-    if !whole {
-        let far_back = view.ready_nodes().filter(|node| !seen.contains(node));
-        let first = |node: NodeId| view.ready(node).next().map(|ready| ready.task);
-        entries.extend(far_back.filter_map(|node| Some(Entry::InLine(first(node)?, None, count(node)))));
-    }
-    entries
+}
+
+/// How many tasks of a node are in line.
+pub(super) fn ready_of(cluster: &Cluster, node: NodeId) -> u64 {
+    cluster.view().ready(node).map(|ready| u64::from(ready.count)).sum()
 }
 
 /// What waits for other tasks, other jobs, or someone's hand.
 pub(super) fn blocked(cluster: &Cluster) -> Vec<Entry> {
     let open = cluster.jobs().iter().filter(|job| job.finished.is_none());
     let nodes = open.flat_map(|job| {
-        let node = |n: usize| {
-            let (counts, _) = views::tally(job, &job.nodes[n]);
-            (counts.blocked > 0)
-                .then_some(Entry::Blocked(NodeId { job: job.id, node: n as u32 }, counts.blocked))
-        };
-        (0..job.nodes.len()).filter_map(node).collect::<Vec<_>>()
+        let waits = job.held || !job.waiting.is_empty();
+        let nodes = job.nodes.iter().zip(0u32..).filter(move |(node, _)| waits || node.unmet > 0);
+        nodes.map(move |(node, n)| (NodeId { job: job.id, node: n }, views::tally(job, node).0.blocked))
     });
-    nodes.collect()
+    nodes.filter(|(_, count)| *count > 0).map(|(node, count)| Entry::Blocked(node, count)).collect()
 }
 
 /// Draws one.

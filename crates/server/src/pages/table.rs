@@ -24,6 +24,11 @@ impl Asked {
         !self.user.is_empty() || !self.q.is_empty() || !self.state.is_empty()
     }
 
+    /// Whether nothing in particular is asked for but a page.
+    pub(super) fn is_plain(&self) -> bool {
+        !self.is_filtered() && self.sort.is_empty()
+    }
+
     /// What is asked, in a form that can be shown.
     pub(super) fn harmless(&self, page: usize) -> Asked {
         let text = |of: &str| shown(of).into_owned();

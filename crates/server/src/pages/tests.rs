@@ -388,3 +388,41 @@ async fn a_cut_stream_goes_on_where_it_was_cut() {
     let mut lost = resume("123456789".into()).await.into_body().into_data_stream();
     assert!(event(&mut lost).await.contains("event: reset"));
 }
+
+#[tokio::test]
+async fn page_after_page_lists_everything_once() {
+    let server = server();
+    server.join(1).await;
+    let array = Some(Array { ranges: vec![(1, 300, 1)], at_once: None });
+    server.submit("ann", "sweep", vec![TaskSpec { array, ..task("point", 1) }]).await;
+    for i in 0..120 {
+        server.submit("bob", &format!("j{i}"), vec![task("t", 1)]).await;
+    }
+    server
+        .submit(
+            "zoe",
+            "chain",
+            vec![
+                task("a", 1),
+                TaskSpec { after: vec![AfterNode { node: 0, on: On::default() }], ..task("b", 1) },
+            ],
+        )
+        .await;
+    let all = async |query: &str| {
+        let mut listed = String::new();
+        for page in 1..=3 {
+            let page = server.page(&format!("/queue?page={page}{query}")).await;
+            let (_, rows) = page.split_once("<tbody>").expect("a table");
+            listed += &names(rows).join(" ");
+            listed += " ";
+        }
+        listed
+    };
+    let plain = all("").await;
+    assert_eq!(plain, all("&sort=nonsense").await, "looking along all of the line finds the same");
+    assert_eq!(
+        plain.split_whitespace().count(),
+        124,
+        "sweep runs and waits, and so do both of chain: {plain}"
+    );
+}
