@@ -132,6 +132,8 @@ codes! {
     PREFERRED_TOO_FEW "preferred-too-few" Error "The task waits for its preferred GPUs only, and they are too few."
     PREFERRED_OUT_OF_SCOPE "preferred-out-of-scope" Error "A preferred GPU is not one the task may use."
     YIELD_UNAVAILABLE "yield-unavailable" Error "Preemption by yielding does not exist yet."
+    NO_TERMINAL "no-terminal" Error "The task does not run in a terminal."
+    ONE_STREAM "one-stream" Error "A task in a terminal prints one stream, so its errors have no file of their own."
     EXPECTED_OVER_TIMEOUT "expected-over-timeout" Warning "The task expects to run longer than its timeout lets it."
     // What only the server knows.
     NO_DEVICE_LARGE_ENOUGH "no-device-large-enough" Error "No GPU has as much memory as the task asks for on one."

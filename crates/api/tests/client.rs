@@ -125,6 +125,7 @@ fn every_call_has_its_address_and_the_token() {
         workdir: None,
         env: [].into(),
         snapshot: None,
+        terminal: None,
         idempotency_key: Some("k1".into()),
     };
     assert_eq!(client.submit(&submit).unwrap().job, "412");

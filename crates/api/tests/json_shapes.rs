@@ -59,6 +59,7 @@ fn job() -> JobView {
                 array: None,
                 counts: None,
                 outcomes: None,
+                terminal: None,
             },
             TaskView {
                 name: "sweep".into(),

@@ -261,6 +261,8 @@ pub enum How {
     TimedOut,
     /// Ended because it had so many processes.
     Crowded(u64),
+    /// Ended because nothing was typed or printed in its terminal for so long.
+    Idle(Span),
     /// Ended because it was asked to.
     Stopped,
     /// Never began.

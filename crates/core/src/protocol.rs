@@ -5,7 +5,7 @@ use crate::cluster::{Cluster, Desired, Want};
 use crate::event::{Env, WorkerInfo};
 use crate::ids::{AttemptId, JobId, WorkerId};
 use crate::pool::DeviceState;
-use crate::spec::{Claim, Held, Origin, Snapshot, TaskSpec};
+use crate::spec::{Claim, Held, Origin, Snapshot, TaskSpec, Terminal};
 use crate::time::Span;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -105,6 +105,9 @@ pub struct Work {
     /// Bytes of its output that are kept, where that is less than usual.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub log_size: Option<u64>,
+    /// Present where it runs in a terminal that people can attach to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub terminal: Option<Terminal>,
 }
 
 impl Cluster {
@@ -151,6 +154,7 @@ impl Cluster {
             claim: spec.claim,
             origin: job.spec.origin.clone(),
             log_size: spec.log_size,
+            terminal: spec.terminal,
             snapshot: job.spec.snapshot.clone(),
         })
     }

@@ -181,6 +181,20 @@ pub struct TaskSpec {
     /// Bytes of its output that are kept, where its user may not have as much as everyone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub log_size: Option<u64>,
+    /// Present where it runs in a terminal that people can attach to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub terminal: Option<Terminal>,
+}
+
+/// The terminal a task runs in.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Terminal {
+    /// It is ended when nothing was typed or printed for so long.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub idle: Option<Span>,
+    /// Rows and columns it begins with: those of the terminal it was submitted from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub size: Option<(u16, u16)>,
 }
 
 /// Devices held for work that warpyard did not start: a notebook, a debugger, a program elsewhere.

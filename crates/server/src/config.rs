@@ -45,6 +45,10 @@ pub struct Config {
     pub overcommit: bool,
     /// The timeout of tasks that name none.
     pub default_timeout: Option<Micros>,
+    /// After how long nothing was typed or printed in its terminal a session is ended that names no time; never unless set.
+    pub session_idle: Option<Micros>,
+    /// The longest such time a session may name; any unless set.
+    pub session_idle_most: Option<Micros>,
     /// How much of each task's output is kept; 64 MiB unless set.
     pub log_cap: Option<ByteSize>,
     /// How long output is kept; 30 days unless set.

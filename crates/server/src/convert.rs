@@ -3,8 +3,9 @@
 use std::borrow::Cow;
 use warpyard_api::job::{self as doc, DeviceRef, JobDoc, TaskDoc};
 use warpyard_api::problem::{Problem, code};
+use warpyard_api::quantity::Micros;
 use warpyard_api::wire::{ParamValue, PolicySet};
-use warpyard_core::spec::{self, AfterJob, AfterNode, Array, JobSpec, Needs, TaskSpec};
+use warpyard_core::spec::{self, AfterJob, AfterNode, Array, JobSpec, Needs, TaskSpec, Terminal};
 use warpyard_core::{Cluster, DeviceId, JobId, PolicyChoice, Rejected, Span};
 
 /// What a task is given where it says nothing.
@@ -12,6 +13,31 @@ use warpyard_core::{Cluster, DeviceId, JobId, PolicyChoice, Rejected, Span};
 pub(crate) struct Defaults {
     pub(crate) timeout: Option<Span>,
     pub(crate) workdir: Option<String>,
+    /// How long nothing may happen in a terminal.
+    pub(crate) idle: Option<Span>,
+    /// The longest that may be asked for.
+    pub(crate) longest_idle: Option<Span>,
+    /// The size of the terminal a job was submitted from.
+    pub(crate) size: Option<(u16, u16)>,
+}
+
+impl Defaults {
+    /// The terminal of a task that runs in one.
+    fn terminal(&self, task: &TaskDoc) -> Result<Option<Terminal>, Problem> {
+        if !task.pty {
+            return Ok(None);
+        }
+        let asked = task.idle.map(|idle| Span(idle.0));
+        if let (Some(asked), Some(longest)) = (asked, self.longest_idle)
+            && asked > longest
+        {
+            let message = format!("{} is longer than anyone may be idle here", Micros(asked.0));
+            let help = format!("ask for at most {}", Micros(longest.0));
+            return Err(Problem::new(code::OVER_LIMIT, "idle", message).with_help(help));
+        }
+        let unasked = [self.idle, self.longest_idle].into_iter().flatten().min();
+        Ok(Some(Terminal { idle: asked.or(unasked), size: self.size }))
+    }
 }
 
 /// A checked document as the core takes it. Device numbers are looked up in the cluster.
@@ -111,6 +137,7 @@ fn task_spec(
         stdout: task.stdout.clone(),
         stderr: task.stderr.clone(),
         log_size: None,
+        terminal: defaults.terminal(task)?,
     })
 }
 

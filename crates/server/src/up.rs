@@ -26,6 +26,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use warpyard_api::client::SYSTEM_SOCKET;
+use warpyard_api::quantity::Micros;
 use warpyard_core::cluster::Job;
 use warpyard_core::engine::Engine;
 use warpyard_core::event::WorkerInfo;
@@ -190,7 +191,7 @@ pub fn run(options: Options, ready: impl FnOnce(&Ready)) -> Result<(), UpError> 
     let base =
         Base { live: live.clone(), doors, notices, data: data.path().to_owned(), url: url.clone(), stop };
     let mut app = App {
-        defaults: Defaults { timeout: options.config.default_timeout.map(|t| Span(t.0)), workdir: None },
+        defaults: defaults(&options.config),
         watched: agent.as_ref().map(AgentHandle::devices),
         bounds: agent.as_ref().map(|agent| agent.bounds().clone()),
         sharing,
@@ -439,6 +440,17 @@ fn with_snapshots(f: &mut Follower, age: Duration) -> BTreeMap<u64, String> {
     let open = |job: &&Job| job.finished.is_none_or(|at| at + age > system_now());
     let jobs = f.cluster().jobs().iter().filter(open);
     jobs.filter_map(|job| Some((job.id.0, job.spec.snapshot.as_ref()?.id.clone()))).collect()
+}
+
+/// What tasks are given that say nothing.
+fn defaults(config: &Config) -> Defaults {
+    let span = |time: Option<Micros>| time.map(|time| Span(time.0));
+    Defaults {
+        timeout: span(config.default_timeout),
+        idle: span(config.session_idle),
+        longest_idle: span(config.session_idle_most),
+        ..Defaults::default()
+    }
 }
 
 /// After how long it is pointed out that nothing is done with a GPU.

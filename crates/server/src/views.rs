@@ -4,17 +4,19 @@ use crate::follower::Follower;
 use crate::store::{AttemptRow, JobRow};
 use crate::why;
 use std::collections::BTreeMap;
-use warpyard_api::quantity::{ArraySpec, MilliCpus};
+use warpyard_api::quantity::{ArraySpec, Micros, MilliCpus};
 use warpyard_api::secrets::{masked, masked_command};
 use warpyard_api::wire::{
     AttemptView, Counts, GpuTask, GpuView, HistoryRow, JobView, Outcome, OutcomeCounts, ParamView,
-    PolicyView, RunView, SnapshotView, State, TaskView, Timestamp, WorkerState, WorkerView,
+    PolicyView, RunView, SnapshotView, State, TaskView, TerminalView, Timestamp, WorkerState,
+    WorkerView,
 };
 use warpyard_core::cluster::{Job, Node, Phase};
 use warpyard_core::command::Target;
 use warpyard_core::event::Outcome as Ended;
 use warpyard_core::policy::{PolicyDef, Value};
 use warpyard_core::pool::{Charge, DeviceState};
+use warpyard_core::spec::TaskSpec;
 use warpyard_core::{Cluster, JobId, NodeId, TaskId, TaskState, Time};
 use warpyard_worker::agent::Watched;
 
@@ -263,6 +265,7 @@ pub(crate) fn folded_task(cluster: &Cluster, job: &Job, node: NodeId) -> TaskVie
         array,
         counts: is_array.then_some(counts),
         outcomes: is_array.then_some(outcomes),
+        terminal: terminal(spec),
     }
 }
 
@@ -296,7 +299,12 @@ fn task(f: &mut Follower, job: &Job, id: TaskId) -> TaskView {
         array: None,
         counts: None,
         outcomes: None,
+        terminal: terminal(spec),
     }
+}
+
+fn terminal(spec: &TaskSpec) -> Option<TerminalView> {
+    spec.terminal.map(|terminal| TerminalView { idle: terminal.idle.map(|idle| Micros(idle.0)) })
 }
 
 pub(crate) fn attempt(row: &AttemptRow) -> AttemptView {
@@ -352,6 +360,7 @@ pub(crate) fn remembered(row: &JobRow, attempts: &[AttemptRow]) -> JobView {
             array: None,
             counts: None,
             outcomes: None,
+            terminal: None,
         }
     });
     JobView {

@@ -1,7 +1,7 @@
 //! Every command by name. What each does is in a file of its own under `commands`.
 
 use crate::commands::{
-    act, admin, allocate, claim, compare, completions, doctor, down, gpus, history, info, install, learn,
+    act, admin, allocate, attach, claim, compare, completions, doctor, down, gpus, history, info, install, learn,
     limits, login, logs, plan, policies, policy, priority, progress, ps, replay, reproduce, resume, retry,
     run, schema, show, sim, snapshot, submit, throughputs, trace, up, wait, why, workers,
 };
@@ -53,6 +53,8 @@ pub(crate) enum Command {
     Up(up::Up),
     /// Submit a job, follow its log and exit as it does
     Run(run::Run),
+    /// Come back to a job that runs in a terminal (`run --pty`)
+    Attach(attach::Attach),
     /// Submit a job and leave it to run
     Submit(submit::Submit),
     /// List jobs
@@ -159,6 +161,7 @@ impl Command {
         match self {
             Self::Up(command) => command.run(context),
             Self::Run(command) => command.run(context),
+            Self::Attach(command) => command.run(context),
             Self::Submit(command) => command.run(context),
             Self::Ps(command) => command.run(context),
             Self::Show(command) => command.run(context),

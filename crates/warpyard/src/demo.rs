@@ -17,6 +17,7 @@ pub(crate) fn submit(client: &Client) -> Result<(), ClientError> {
             workdir: Some("/".to_owned()),
             env: [("PATH".to_owned(), "/usr/local/bin:/usr/bin:/bin".to_owned())].into(),
             snapshot: None,
+            terminal: None,
             idempotency_key: None,
         };
         client.submit(&submit)?;

@@ -11,6 +11,7 @@ mod exit;
 mod follow;
 mod install;
 mod lab;
+mod session;
 mod show;
 mod submission;
 mod usage;

@@ -19,6 +19,12 @@ pub(crate) enum Wrong {
     /// A claim that was let go before it was granted.
     #[error("claim {0} was released before it was granted")]
     ClaimEnded(String),
+    /// A session with nobody who could type.
+    #[error(
+        "standard input is not a terminal, and a session needs one; leave --pty out, or `submit --pty` and `attach` from a \
+         terminal"
+    )]
+    NotAtATerminal,
     /// `progress` outside a task.
     #[error("{0} is not set: only a running task can say how far it is; call it from inside one")]
     NotInATask(String),

@@ -55,7 +55,8 @@ fn job(server: &Server) -> Submit {
         workdir: Some(server.dir.path().to_str().expect("text").into()),
         env: [("PATH".to_owned(), path)].into(),
         snapshot: None,
-        idempotency_key: None,
+        terminal: None,
+            idempotency_key: None,
     }
 }
 

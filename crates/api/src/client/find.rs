@@ -23,6 +23,13 @@ pub struct Target {
     pub token: Option<String>,
 }
 
+impl Target {
+    /// The server does not let us in.
+    pub(super) fn unauthorised(&self) -> ClientError {
+        ClientError::Unauthorised { url: self.url.clone(), had_token: self.token.is_some() }
+    }
+}
+
 /// Never the token itself: what is debugged ends up in logs.
 impl std::fmt::Debug for Target {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

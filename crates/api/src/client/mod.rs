@@ -4,9 +4,11 @@
 mod error;
 mod find;
 mod socket;
+mod terminal;
 
 pub use error::ClientError;
 pub use find::{ADDRESS_FILE, SYSTEM_SOCKET, TOKEN_FILE, Target, data_dir, find};
+pub use terminal::Attached;
 
 use crate::problem::code;
 use crate::quantity::Micros;
@@ -173,6 +175,11 @@ impl Client {
             request.config().timeout_recv_response((!filter.follow).then_some(ANSWER_WITHIN)).build();
         let response = self.accept(self.authorised(patient).call())?;
         Ok(response.into_body().into_reader())
+    }
+
+    /// Attaches to the terminal a task runs in, once it runs, however long that takes.
+    pub fn attach(&self, id: &str) -> Result<Attached, ClientError> {
+        terminal::attach(&self.target, &job_path(id, "/terminal"))
     }
 
     /// Why a job or task waits.
@@ -354,8 +361,7 @@ impl Client {
             return Ok(response);
         }
         if status == 401 {
-            let had_token = self.target.token.is_some();
-            return Err(ClientError::Unauthorised { url: self.target.url.clone(), had_token });
+            return Err(self.target.unauthorised());
         }
         match response.body_mut().read_json() {
             Ok(body) => Err(ClientError::Refused(Box::new(body))),

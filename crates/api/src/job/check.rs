@@ -17,6 +17,7 @@ pub(super) fn check(job: &JobDoc, shorthand: bool) -> Vec<Problem> {
         let path = |field: &str| if shorthand { field.to_owned() } else { format!("tasks[{i}].{field}") };
         check_gpus(task, &path, &mut problems);
         check_times(task, &path, &mut problems);
+        check_terminal(task, &path, &mut problems);
     }
     check_number(job, &mut problems);
     problems
@@ -203,6 +204,18 @@ fn check_times(task: &TaskDoc, path: &impl Fn(&str) -> String, problems: &mut Ve
         let message = format!("expects to run {expected}, but is ended after {timeout}");
         let problem = Problem::new(code::EXPECTED_OVER_TIMEOUT, path("expected"), message);
         problems.push(problem.with_help("raise the timeout if it should finish"));
+    }
+}
+
+fn check_terminal(task: &TaskDoc, path: &impl Fn(&str) -> String, problems: &mut Vec<Problem>) {
+    if task.idle.is_some() && !task.pty {
+        let problem = Problem::new(code::NO_TERMINAL, path("idle"), "the task has no terminal to be idle in");
+        problems.push(problem.with_help("add pty = true"));
+    }
+    if task.stderr.is_some() && task.pty {
+        let message = "all that is printed in a terminal is one stream";
+        let problem = Problem::new(code::ONE_STREAM, path("stderr"), message);
+        problems.push(problem.with_help("use stdout, which gets errors too"));
     }
 }
 

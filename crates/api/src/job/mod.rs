@@ -156,6 +156,13 @@ pub struct TaskDoc {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("minimum" = 1))]
     pub steps: Option<u64>,
+    /// Whether it runs in a terminal that `warpyard attach` leads to.
+    #[serde(skip_serializing_if = "is_default")]
+    #[schemars(default)]
+    pub pty: bool,
+    /// It is ended when nothing was typed or printed in its terminal for so long.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub idle: Option<Micros>,
     /// A file for what it prints, beside the log that is kept anyway.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stdout: Option<String>,

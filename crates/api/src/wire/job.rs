@@ -1,7 +1,7 @@
 //! Jobs, tasks and attempts as they are shown.
 
 use super::{StartRange, Timestamp};
-use crate::quantity::ArraySpec;
+use crate::quantity::{ArraySpec, Micros};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -172,6 +172,9 @@ pub struct TaskView {
     pub attempts: Option<Vec<AttemptView>>,
     /// In one line, why it waits or ended as it did; of a skipped one, which dependency ended the wrong way.
     pub why: Option<String>,
+    /// The terminal it runs in, where it does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub terminal: Option<TerminalView>,
     /// The indices of a folded array.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub array: Option<ArraySpec>,
@@ -181,6 +184,14 @@ pub struct TaskView {
     /// How those of a folded array that are done ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outcomes: Option<OutcomeCounts>,
+}
+
+/// A terminal that a task runs in and people can attach to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct TerminalView {
+    /// It is ended when nothing was typed or printed for so long.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub idle: Option<Micros>,
 }
 
 /// One try of a task.

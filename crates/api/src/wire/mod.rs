@@ -17,7 +17,9 @@ mod time;
 mod why;
 
 pub use claim::{Adopt, ClaimRequest, ClaimState, ClaimView, Extend};
-pub use job::{AttemptView, Counts, HistoryRow, JobView, Outcome, OutcomeCounts, RunView, State, TaskView};
+pub use job::{
+    AttemptView, Counts, HistoryRow, JobView, Outcome, OutcomeCounts, RunView, State, TaskView, TerminalView,
+};
 pub use limits::LimitView;
 pub use machine::{
     FreeGpu, FreeView, GpuTask, GpuView, InfoView, LoginView, ProcessBound, WorkerState, WorkerView,
@@ -30,7 +32,7 @@ pub use replay::{
 };
 pub use request::{
     Acted, HistoryFilter, JobFilter, LogFilter, LogStream, Page, Priority, ProblemBody, Rebuilt, Retry,
-    Shutdown, Submit, Submitted,
+    Shutdown, Submit, Submitted, TerminalSize,
 };
 pub use simulation::{SimulationSet, SimulationView};
 pub use snapshot::{Announced, SnapshotView};

@@ -25,10 +25,23 @@ pub struct Submit {
     /// The snapshot of `workdir` it runs in a copy of, all of which was sent before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub snapshot: Option<String>,
+    /// The size of the terminal it was submitted from, for those of its tasks that run in one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub terminal: Option<TerminalSize>,
     /// The same key twice by the same user is the same job, however often it is sent, also after a restart of the server;
     /// for as long as the job is known (the last 10,000 that ended are). At most 255 bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idempotency_key: Option<String>,
+}
+
+/// The size of a terminal in characters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct TerminalSize {
+    /// How many lines.
+    pub rows: u16,
+    /// How many characters to a line.
+    pub columns: u16,
 }
 
 /// The job that was submitted.

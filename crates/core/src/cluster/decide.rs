@@ -470,6 +470,8 @@ fn then(live: &Live, spec: &TaskSpec, how: &How) -> Then {
         (_, Some(StopWhy::Requeued)) => Then::Again,
         // Another try would make as many.
         (How::Crowded(_), None) => Then::Done(Outcome::Failed),
+        // Nobody was there, and another try would find nobody either.
+        (How::Idle(_), None) => Then::Done(Outcome::TimedOut),
         (How::TimedOut, None) => again_if(spec.retry_on_timeout && tries_left, Outcome::TimedOut),
         (How::Exited(_) | How::Signalled(_) | How::NotStarted(_), None) => {
             again_if(tries_left, Outcome::Failed)

@@ -379,7 +379,7 @@ pub(super) async fn logs(
     Ok((headers, as_they_come(from)).into_response())
 }
 
-fn which_log(
+pub(super) fn which_log(
     f: &mut crate::follower::Follower,
     selector: &select::Selection,
     name: Option<&str>,

@@ -19,6 +19,7 @@ mod snapshots;
 mod spec;
 mod speeds;
 mod table;
+mod terminal;
 
 #[cfg(test)]
 mod tests;
@@ -122,7 +123,7 @@ impl App {
             replays: Arc::default(),
             data,
             url,
-            defaults: Defaults { timeout: None, workdir: None },
+            defaults: Defaults::default(),
             policies: POLICIES,
             watched: None,
             bounds: None,

@@ -113,7 +113,8 @@ fn created(job: JobId, warnings: Vec<Problem>) -> Response {
 /// The job as the core takes it, and what is odd about it.
 async fn read(app: &App, submit: Submit) -> Result<(JobSpec, Vec<Problem>), Refusal> {
     let checked = read_value(&submit.doc, ReadOptions { default_name: None, accept_user: false })?;
-    let defaults = Defaults { workdir: submit.workdir, ..app.defaults.clone() };
+    let size = submit.terminal.map(|terminal| (terminal.rows, terminal.columns));
+    let defaults = Defaults { workdir: submit.workdir, size, ..app.defaults.clone() };
     let warnings = checked.warnings;
     let spec = app.live.read(move |f| convert::job_spec(f.cluster(), &checked.doc, &defaults)).await??;
     Ok((spec, warnings))

@@ -3,7 +3,7 @@
 use super::endpoint::{Endpoint, get, post, put};
 use super::{
     act, claims, doors, gpus, jobs, limits, machine, policy, preview, replays, simulation, snapshots, spec,
-    speeds,
+    speeds, terminal,
 };
 use axum::Json;
 use warpyard_api::wire::{
@@ -61,6 +61,16 @@ fn jobs_part() -> Vec<Endpoint> {
         .query::<LogFilter>()
         .gives_text("text/plain", "What it printed.")
         .gives_part(),
+        post(
+            "/v1/jobs/{id}/terminal",
+            "Attach to the terminal a task runs in, once it runs. With the headers `Connection: Upgrade` and `Upgrade: \
+             warpyard-terminal` the connection then carries frames: a byte for the kind, four for the length (least \
+             significant first), the rest. To the task: 1 rows and columns (two bytes each) and bytes seen before \
+             (eight), first of all; 2 what is typed; 3 rows and columns. From it: 1 how many bytes were printed before \
+             (eight), first of all; 2 what is printed; 3 a note in UTF-8; 4 it is over. Others may come and are passed over.",
+            terminal::attach,
+        )
+        .gives_nothing(101, "The connection leads to the terminal; `Warpyard-Attempt` says which attempt's."),
         get("/v1/jobs/{id}/snapshot", "What is in the directory a job runs in a copy of.", snapshots::of_job)
             .gives::<serde_json::Value>(),
         post(

@@ -115,7 +115,7 @@ async fn answer(
     peer: Option<Peer>,
     router: Router,
     limits: Limits,
-    _held: (OwnedSemaphorePermit, Seat),
+    held: (OwnedSemaphorePermit, Seat),
 ) {
     let mut http = http1::Builder::new();
     http.timer(TokioTimer::new()).header_read_timeout(limits.head_within);
@@ -127,9 +127,10 @@ async fn answer(
         }
         router.clone().oneshot(request)
     });
-    let stream = Patient::new(stream, limits.patience);
+    // It keeps its place for as long as it is open, whatever it becomes.
+    let stream = Patient::new(stream, limits.patience, held);
     // A connection that breaks is the caller's to notice.
-    let _broken = http.serve_connection(TokioIo::new(stream), service).await;
+    let _broken = http.serve_connection(TokioIo::new(stream), service).with_upgrades().await;
 }
 
 /// How many connections each user has.

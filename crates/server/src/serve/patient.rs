@@ -10,17 +10,19 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep};
 
 /// A stream whose writes fail once none of them has got on for a while.
-pub(super) struct Patient<S> {
+pub(super) struct Patient<S, H> {
     stream: S,
     patience: Duration,
     /// Runs while something waits to be taken.
     until: Pin<Box<Sleep>>,
     waiting: bool,
+    /// What is held for as long as the stream is.
+    _held: H,
 }
 
-impl<S> Patient<S> {
-    pub(super) fn new(stream: S, patience: Duration) -> Patient<S> {
-        Patient { stream, patience, until: Box::pin(sleep(patience)), waiting: false }
+impl<S, H> Patient<S, H> {
+    pub(super) fn new(stream: S, patience: Duration, held: H) -> Patient<S, H> {
+        Patient { stream, patience, until: Box::pin(sleep(patience)), waiting: false, _held: held }
     }
 
     /// What became of a write, or that the wait for it is over.
@@ -38,7 +40,7 @@ impl<S> Patient<S> {
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Patient<S> {
+impl<S: AsyncRead + Unpin, H: Unpin> AsyncRead for Patient<S, H> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -48,7 +50,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Patient<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Patient<S> {
+impl<S: AsyncWrite + Unpin, H: Unpin> AsyncWrite for Patient<S, H> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         let got = Pin::new(&mut self.stream).poll_write(cx, buf);
         self.watched(got, cx)

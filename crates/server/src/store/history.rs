@@ -7,6 +7,7 @@ use crate::samples::{self, Sample};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use std::ops::RangeInclusive;
 use std::path::Path;
+use warpyard_api::quantity::Micros;
 use warpyard_core::event::{How, Outcome, Then, What};
 use warpyard_core::{AttemptId, Cluster, Event, JobId, Span, TaskId, Time};
 
@@ -331,6 +332,7 @@ fn enter_one(db: &Connection, cluster: &Cluster, event: &Event) -> rusqlite::Res
                 How::Signalled(signal) => (None, Some(format!("ended by signal {signal}"))),
                 How::TimedOut => (None, Some("ran longer than its timeout".to_owned())),
                 How::Crowded(n) => (None, Some(format!("it had {n} processes, more than a task may have"))),
+                How::Idle(limit) => (None, Some(format!("idle for {}", Micros(limit.0)))),
                 How::Stopped => (None, None),
                 How::NotStarted(why) | How::Declined(why) | How::Lost(why) => (None, Some(why.clone())),
             };
@@ -373,7 +375,7 @@ fn enter_one(db: &Connection, cluster: &Cluster, event: &Event) -> rusqlite::Res
 /// The word for an attempt that was not the last of its task.
 fn again_word(how: &How) -> &'static str {
     match how {
-        How::TimedOut => Outcome::TimedOut.word(),
+        How::TimedOut | How::Idle(_) => Outcome::TimedOut.word(),
         How::Lost(_) | How::Declined(_) => Outcome::Lost.word(),
         How::Stopped => "requeued",
         How::Exited(_) | How::Signalled(_) | How::Crowded(_) | How::NotStarted(_) => Outcome::Failed.word(),

@@ -86,6 +86,7 @@ pub(super) fn how(end: &End) -> String {
         How::Signalled(signal) => format!("signal {signal}"),
         How::TimedOut => "out of time".into(),
         How::Crowded(_) => "too many processes".into(),
+        How::Idle(_) => "idle".into(),
         How::Stopped => "stopped".into(),
         How::NotStarted(_) => "not started".into(),
         How::Declined(_) => "declined".into(),

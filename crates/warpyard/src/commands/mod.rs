@@ -3,6 +3,7 @@
 pub(crate) mod act;
 pub(crate) mod admin;
 pub(crate) mod allocate;
+pub(crate) mod attach;
 pub(crate) mod claim;
 pub(crate) mod compare;
 pub(crate) mod completions;

@@ -1,69 +1,78 @@
 //! `run`: submits a job, follows it and exits as it does.
 
+use super::attach::{Leaving, must_be_at_a_terminal};
 use crate::context::Context;
 use crate::exit::Exit;
-use crate::follow::{Interrupts, exit_code, follow_progress, follow_task};
-use crate::submission::{Here, Request, find_jobs};
+use crate::follow::{Interrupts, exit_code, explain_silence, follow_progress, follow_task};
+use crate::session::{Guest, Signals};
+use crate::submission::{Here, Request, Submission, find_jobs};
 use anyhow::Context as _;
 use clap::Args;
-use std::io::{self, IsTerminal};
-use std::time::Duration;
+use std::io;
 use warpyard_api::client::Client;
-use warpyard_api::text::shown;
-use warpyard_api::wire::{LogFilter, State};
-
-/// After how long a person wonders why nothing happens.
-const WONDERS_AFTER: Duration = Duration::from_secs(2);
+use warpyard_api::wire::LogFilter;
 
 /// Arguments of `run`.
 #[derive(Debug, Args)]
 pub(crate) struct Run {
     #[command(flatten)]
     request: Request,
+    #[command(flatten)]
+    leaving: Leaving,
 }
 
 impl Run {
     pub(crate) fn run(self, context: &Context) -> anyhow::Result<Exit> {
         let client = context.client()?;
-        let interrupts = Interrupts::watch(&client)?;
-        let mut submission =
+        let submission =
             self.request.prepare("run", &Here::really(), |select| find_jobs(&client, select, true))?;
-        let job = submission.send(&client)?.job;
-        interrupts.name(&job);
-        let ended = if submission.tasks > 1 {
-            follow_progress(&client, &job, &context.screen)
-        } else {
-            if io::stderr().is_terminal() {
-                explain_silence(&client, &job);
-            }
-            let filter = LogFilter { follow: true, ..LogFilter::default() };
-            match context.global.json {
-                // The answer is what standard output is for.
-                true => follow_task(&client, &job, &filter, 1, &mut io::stderr().lock()),
-                false => follow_task(&client, &job, &filter, 1, &mut io::stdout().lock()),
-            }
-        };
-        let ended =
-            ended.with_context(|| format!("job {job} goes on; `warpyard logs -f {job}` follows it"))?;
-        if context.global.json {
-            context.print_json(&ended)?;
-        } else if let (Some(outcome), true) = (ended.outcome, interrupts.cancelled()) {
-            eprintln!("job {job} {}", outcome.word());
+        if submission.is_session {
+            return attend(&client, submission, &self.leaving, context);
         }
-        Ok(Exit::Task(exit_code(&ended, interrupts.cancelled())))
+        follow(&client, submission, context)
     }
 }
 
-/// Says once why a job has not started, beside following it.
-fn explain_silence(client: &Client, job: &str) {
-    let (client, job) = (client.clone(), job.to_owned());
-    std::thread::spawn(move || {
-        std::thread::sleep(WONDERS_AFTER);
-        // Nobody asked, so a failure here is nobody's concern.
-        let Ok(view) = client.job(&job, false, None) else { return };
-        if view.state <= State::Ready {
-            let why = view.why.map(|why| format!(": {}", shown(&why))).unwrap_or_default();
-            eprintln!("job {job} waits{why}; `warpyard why {job}` says more");
+fn follow(client: &Client, mut submission: Submission, context: &Context) -> anyhow::Result<Exit> {
+    let interrupts = Interrupts::watch(client)?;
+    let job = submission.send(client)?.job;
+    interrupts.name(&job);
+    let ended = if submission.tasks > 1 {
+        follow_progress(client, &job, &context.screen)
+    } else {
+        explain_silence(client, &job);
+        let filter = LogFilter { follow: true, ..LogFilter::default() };
+        match context.global.json {
+            // The answer is what standard output is for.
+            true => follow_task(client, &job, &filter, 1, &mut io::stderr().lock()),
+            false => follow_task(client, &job, &filter, 1, &mut io::stdout().lock()),
         }
-    });
+    };
+    let ended = ended.with_context(|| format!("job {job} goes on; `warpyard logs -f {job}` follows it"))?;
+    if context.global.json {
+        context.print_json(&ended)?;
+    } else if let (Some(outcome), true) = (ended.outcome, interrupts.cancelled()) {
+        eprintln!("job {job} {}", outcome.word());
+    }
+    Ok(Exit::Task(exit_code(&ended, interrupts.cancelled())))
+}
+
+/// Stays with a job at its terminal.
+fn attend(
+    client: &Client,
+    mut submission: Submission,
+    leaving: &Leaving,
+    context: &Context,
+) -> anyhow::Result<Exit> {
+    must_be_at_a_terminal()?;
+    let signals = Signals::watch()?;
+    let interrupts = Interrupts::watch(client)?;
+    let job = submission.send(client)?.job;
+    interrupts.name(&job);
+    explain_silence(client, &job);
+    let (mut out, mut err) = (io::stdout().lock(), io::stderr());
+    let out: &mut dyn io::Write = if context.global.json { &mut err } else { &mut out };
+    let guest = Guest { context, client: client.clone(), ask: &job, keys: leaving.keys(), signals, out };
+    let ended = guest.stay(|| interrupts.only_leave())?;
+    leaving.leave(context, &job, ended, interrupts.cancelled())
 }

@@ -69,7 +69,7 @@ fn verdict(jobs: &[JobView]) -> Exit {
     if all { Exit::Fine } else { Exit::WorkFailed }
 }
 
-fn said(job: &JobView, screen: &Screen) -> String {
+pub(super) fn said(job: &JobView, screen: &Screen) -> String {
     let title = format!("{} {}", shown(&job.job), shown(&job.name));
     match (job.outcome, job.started_at, job.ended_at) {
         (Some(outcome), Some(started), Some(ended)) => {

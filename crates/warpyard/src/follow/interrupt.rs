@@ -1,4 +1,5 @@
-//! Ctrl-C while a job is followed: the first cancels the job, the second leaves at once.
+//! Ctrl-C while a job is followed: the first cancels the job, the second leaves at once. In a session it is the session's,
+//! and while the way there is lost it only leaves.
 
 use super::INTERRUPTED;
 use nix::sys::signal::{SigSet, Signal};
@@ -11,6 +12,7 @@ use warpyard_api::client::Client;
 pub(crate) struct Interrupts {
     job: Arc<OnceLock<String>>,
     cancelled: Arc<AtomicBool>,
+    only_leaves: Arc<AtomicBool>,
 }
 
 impl Interrupts {
@@ -18,7 +20,7 @@ impl Interrupts {
     pub(crate) fn watch(client: &Client) -> anyhow::Result<Self> {
         let signals = SigSet::from(Signal::SIGINT);
         signals.thread_block()?;
-        let interrupts = Self { job: Arc::default(), cancelled: Arc::default() };
+        let interrupts = Self { job: Arc::default(), cancelled: Arc::default(), only_leaves: Arc::default() };
         let (watch, client) = (interrupts.clone(), client.clone());
         std::thread::Builder::new().name("interrupts".to_owned()).spawn(move || {
             while signals.wait().is_ok() {
@@ -34,6 +36,11 @@ impl Interrupts {
         let _first_holds = self.job.set(job.to_owned());
     }
 
+    /// From now on Ctrl-C cancels nothing.
+    pub(crate) fn only_leave(&self) {
+        self.only_leaves.store(true, Ordering::Relaxed);
+    }
+
     /// Whether the job was cancelled by Ctrl-C.
     pub(crate) fn cancelled(&self) -> bool {
         self.cancelled.load(Ordering::Relaxed)
@@ -41,6 +48,10 @@ impl Interrupts {
 
     fn interrupted(&self, client: &Client) {
         let job = match self.job.get() {
+            Some(job) if self.only_leaves.load(Ordering::Relaxed) => {
+                eprintln!("left; job {job} goes on: `warpyard attach {job}` comes back");
+                std::process::exit(INTERRUPTED.into())
+            }
             Some(job) if !self.cancelled.swap(true, Ordering::Relaxed) => job.clone(),
             Some(job) => {
                 eprintln!("left while job {job} is being cancelled");

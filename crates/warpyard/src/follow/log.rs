@@ -6,8 +6,9 @@ use warpyard_api::client::{Client, ClientError};
 use warpyard_api::wire::{JobView, LogFilter, State};
 
 /// How long a server may be away before following gives up.
-const AWAY_AT_MOST: Duration = Duration::from_secs(60);
-const ASK_AGAIN_AFTER: Duration = Duration::from_millis(500);
+pub(crate) const AWAY_AT_MOST: Duration = Duration::from_secs(60);
+/// How soon it is asked for again.
+pub(crate) const ASK_AGAIN_AFTER: Duration = Duration::from_millis(500);
 
 /// How a copy ended.
 enum Ended {
@@ -75,7 +76,7 @@ fn copy(mut log: impl Read, out: &mut impl Write, skip: u64, copied: &mut u64) -
 }
 
 /// Asks again while the server is away, as it is when it is restarted.
-pub(super) fn patiently<T>(ask: impl Fn() -> Result<T, ClientError>) -> Result<T, ClientError> {
+pub(crate) fn patiently<T>(ask: impl Fn() -> Result<T, ClientError>) -> Result<T, ClientError> {
     let since = Instant::now();
     loop {
         match ask() {

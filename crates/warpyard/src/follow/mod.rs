@@ -3,10 +3,12 @@
 mod interrupt;
 mod log;
 mod progress;
+mod silence;
 
 pub(crate) use interrupt::Interrupts;
-pub(crate) use log::{copy_log, follow_task, latest_attempt};
+pub(crate) use log::{ASK_AGAIN_AFTER, AWAY_AT_MOST, copy_log, follow_task, latest_attempt, patiently};
 pub(crate) use progress::follow_progress;
+pub(crate) use silence::explain_silence;
 
 use warpyard_api::wire::{JobView, Outcome};
 

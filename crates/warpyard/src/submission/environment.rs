@@ -1,9 +1,12 @@
 //! What is true where the command was given: the login, the directory, and the variables worth taking along.
 
+use crate::session;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::io;
 use std::path::PathBuf;
+use warpyard_api::wire::TerminalSize;
+use warpyard_session::Size;
 
 /// The surroundings of the command itself.
 #[derive(Debug)]
@@ -14,6 +17,8 @@ pub(crate) struct Here {
     pub(crate) dir: io::Result<PathBuf>,
     /// Every variable.
     pub(crate) variables: Vec<(OsString, OsString)>,
+    /// The size of the terminal.
+    pub(crate) terminal: Option<TerminalSize>,
 }
 
 /// Variables that are about this shell and this terminal, not about the work.
@@ -51,7 +56,12 @@ const SECRET: &str = "WARPYARD_TOKEN";
 impl Here {
     /// As it really is.
     pub(crate) fn really() -> Self {
-        Self { user: login(), dir: std::env::current_dir(), variables: std::env::vars_os().collect() }
+        Self {
+            user: login(),
+            dir: std::env::current_dir(),
+            variables: std::env::vars_os().collect(),
+            terminal: session::size().map(|Size { rows, columns }| TerminalSize { rows, columns }),
+        }
     }
 
     /// The variables a job takes along unless told otherwise. One that is not text cannot be sent.

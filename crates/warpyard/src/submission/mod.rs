@@ -48,6 +48,8 @@ pub(crate) struct Submission {
     pub(crate) name: String,
     /// How many tasks it has, each of an array's counted.
     pub(crate) tasks: u64,
+    /// Whether it is one task, in a terminal.
+    pub(crate) is_session: bool,
     /// Whether its working directory is to be kept as it is.
     snapshot: bool,
 }
@@ -64,18 +66,26 @@ impl Request {
         for text in &self.job.after {
             doc.after.extend(dependencies(text, &find_jobs)?);
         }
+        let in_terminal = doc.tasks.iter().any(|task| task.pty);
+        let mut env = self.surroundings.env(here)?;
+        if let (true, Some(kind)) = (in_terminal, here.variable("TERM")) {
+            // Left behind with the rest, but what draws on this terminal must know what it is.
+            env.entry("TERM".to_owned()).or_insert(kind);
+        }
         let submit = Submit {
             user: here.user.clone(),
             workdir: Some(self.surroundings.workdir(here)?),
-            env: self.surroundings.env(here)?,
+            env,
             snapshot: None,
+            terminal: here.terminal.filter(|_| in_terminal),
             idempotency_key: self.key,
             doc: serde_json::to_value(&doc)?,
         };
         let count =
             |task: &warpyard_api::job::TaskDoc| task.array.as_ref().map_or(1, |array| u64::from(array.len()));
         let tasks = doc.tasks.iter().map(count).sum();
-        Ok(Submission { submit, origin, name: doc.name, tasks, snapshot: doc.snapshot })
+        let is_session = tasks == 1 && in_terminal;
+        Ok(Submission { submit, origin, name: doc.name, tasks, is_session, snapshot: doc.snapshot })
     }
 }
 

@@ -125,6 +125,12 @@ pub(crate) struct TaskOptions {
     /// Run it once for each index: 1-100%8 is a hundred tasks, at most eight at once
     #[arg(long, value_name = "INDICES")]
     array: Option<String>,
+    /// Run it in a terminal, for `run` to be at and `attach` to come back to
+    #[arg(long)]
+    pty: bool,
+    /// End it when nothing was typed or printed in its terminal for so long, such as 30m
+    #[arg(long, value_name = "TIME")]
+    idle: Option<String>,
     /// A file for what it prints, beside the log
     #[arg(long, value_name = "FILE")]
     stdout: Option<String>,
@@ -154,6 +160,7 @@ impl TaskOptions {
             ("preempt", &self.preempt),
             ("profile", &self.profile),
             ("array", &self.array),
+            ("idle", &self.idle),
             ("stdout", &self.stdout),
             ("stderr", &self.stderr),
         ];
@@ -166,6 +173,7 @@ impl TaskOptions {
                 fields.insert(field.to_owned(), value);
             }
         };
+        give("pty", self.pty.then_some(json!(true)));
         give("steps", self.steps.map(|steps| json!(steps)));
         give("gpus", self.gpus.map(|gpus| json!(gpus)));
         give("retries", self.retries.map(|retries| json!(retries)));

@@ -112,7 +112,10 @@ fn in_options(problem: &mut Problem) {
     if !field.is_empty() && field != "tasks" {
         problem.path = option_of(field);
     }
-    if problem.code == code::GPUS_NOT_ASKED {
-        problem.help = Some("add --gpus 1".to_owned());
+    match &*problem.code {
+        code::GPUS_NOT_ASKED => problem.help = Some("add --gpus 1".to_owned()),
+        code::NO_TERMINAL => problem.help = Some("add --pty".to_owned()),
+        code::ONE_STREAM => problem.help = Some("use --stdout, which gets errors too".to_owned()),
+        _ => {}
     }
 }

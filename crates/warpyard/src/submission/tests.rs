@@ -5,6 +5,7 @@ use clap::Parser;
 use serde_json::json;
 use std::io::Write;
 use warpyard_api::problem::{Problem, code};
+use warpyard_api::wire::TerminalSize;
 
 fn here() -> Here {
     let variables = [
@@ -20,6 +21,7 @@ fn here() -> Here {
         user: Some("ann".to_owned()),
         dir: Ok("/home/ann/project".into()),
         variables: variables.map(|(name, value)| (name.into(), value.into())).into(),
+        terminal: Some(TerminalSize { rows: 50, columns: 160 }),
     }
 }
 

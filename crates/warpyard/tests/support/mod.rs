@@ -1,6 +1,8 @@
 //! A server of its own for each test: the real binary on a free port, a data directory nobody else uses, and at the end
 //! everything of it gone, found by process number and never by name.
 
+pub(crate) mod seat;
+
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;

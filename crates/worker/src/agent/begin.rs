@@ -4,15 +4,19 @@ use super::keep;
 use crate::hold;
 use crate::people::{self, Person};
 use crate::probe::{Gpu, VISIBILITY_VARIABLES, Vendor, visible_env};
-use crate::supervise::{Bounds, Launch, Unpack, User};
+use crate::supervise::{Bounds, Launch, Session, Unpack, User};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use warpyard_core::AttemptId;
 use warpyard_core::protocol::Work;
 use warpyard_core::spec::Snapshot;
+use warpyard_session::Size;
 
 /// Where programs are looked for when the job says nothing.
 const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+
+/// The kind of terminal where nobody said which it is: what most are, or act as.
+const DEFAULT_TERM: &str = "xterm";
 
 /// Where attempts are begun, and as whom.
 #[derive(Clone, Copy)]
@@ -50,6 +54,11 @@ pub(super) fn launch(
     if let Some(snapshot) = &work.snapshot {
         run_in_copy(&mut launch, place, attempt, snapshot);
     }
+    launch.session = work.terminal.map(|terminal| {
+        let size = terminal.size.map_or_else(Size::default, |(rows, columns)| Size { rows, columns });
+        let idle_ms = terminal.idle.map(|idle| idle.0.div_ceil(1000));
+        Session { rows: size.rows, columns: size.columns, idle_ms }
+    });
     launch.timeout_ms = work.timeout.map(|t| t.0.div_ceil(1000));
     // Holding devices runs nothing of the user's, and this program may be where the user cannot read.
     launch.user = person.filter(|_| work.claim.is_none()).map(|p| User {
@@ -112,6 +121,9 @@ fn environment(
     env.extend((*work.base_env).clone());
     env.extend(work.env.clone());
     env.entry("PATH".into()).or_insert_with(|| DEFAULT_PATH.into());
+    if work.terminal.is_some() {
+        env.entry("TERM".into()).or_insert_with(|| DEFAULT_TERM.into());
+    }
     for name in VISIBILITY_VARIABLES {
         env.remove(*name);
     }

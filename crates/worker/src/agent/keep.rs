@@ -13,7 +13,8 @@ pub(super) fn attempts_dir(data: &Path) -> PathBuf {
     data.join("attempts")
 }
 
-pub(super) fn attempt_dir(data: &Path, attempt: AttemptId) -> PathBuf {
+/// Where the records of an attempt are, which the server may still ask about.
+pub fn attempt_dir(data: &Path, attempt: AttemptId) -> PathBuf {
     attempts_dir(data).join(attempt.to_string())
 }
 

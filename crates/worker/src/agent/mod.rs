@@ -12,6 +12,6 @@ mod run;
 mod uses;
 
 pub use devices::{DeviceRules, Watched};
-pub use keep::{log_dir, prune_logs, prune_work, snapshots_dir, work_dir};
+pub use keep::{attempt_dir, log_dir, prune_logs, prune_work, snapshots_dir, work_dir};
 pub use run::{Agent, AgentError, AgentHandle, Link, Settings};
 pub use uses::Idle;

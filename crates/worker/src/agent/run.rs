@@ -589,6 +589,7 @@ fn end_of(exit: &Exit, peak_gpu_memory: Option<u64>) -> End {
     let how = match (&exit.cause, exit.status) {
         (Cause::TimedOut, _) => How::TimedOut,
         (Cause::Crowded { processes }, _) => How::Crowded(*processes),
+        (Cause::Idle { limit_ms }, _) => How::Idle(Span(limit_ms * 1000)),
         (Cause::Stopped, _) => How::Stopped,
         (Cause::FailedToStart { message }, _) => How::NotStarted(message.clone()),
         (Cause::Exited, Some(Status::Code(code))) => How::Exited(code),

@@ -3,6 +3,7 @@
 use std::{
     collections::BTreeSet,
     fs, io,
+    os::{fd::AsRawFd, unix::net::UnixStream},
     path::{Path, PathBuf},
     thread,
     time::Duration,
@@ -12,6 +13,7 @@ use super::{
     ATTEMPT_DIR_VARIABLE, freeze,
     process::{self, ProcessStat, Sighting},
     record::{self, Exit, Phase, RecordError, Running, State, Want},
+    terminal,
 };
 
 /// Between two looks at processes that were told to die.
@@ -72,6 +74,13 @@ impl AttemptDir {
             let _gone_or_not_ours = running.supervisor.signal(libc::SIGUSR1);
         }
         Ok(())
+    }
+
+    /// A way to the terminal the attempt runs in. Where there is none, or none yet or any more, nobody answers.
+    pub fn terminal(&self) -> io::Result<UnixStream> {
+        // A socket's path has at most 107 bytes; this one is short, wherever the directory is.
+        let dir = fs::File::open(&self.0)?;
+        UnixStream::connect(format!("/proc/self/fd/{}/{}", dir.as_raw_fd(), terminal::SOCKET))
     }
 
     /// What was last wanted of the attempt.

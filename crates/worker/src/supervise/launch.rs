@@ -72,12 +72,27 @@ pub struct Launch {
     /// A directory to make of a snapshot before the task starts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unpack: Option<Unpack>,
+    /// Present where the task runs in a terminal.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session: Option<Session>,
     /// The datagram socket to poke when something changed. Nobody need listen.
     #[serde(default)]
     pub poke: Option<PathBuf>,
     /// Ways to freeze the task, the first that works is used; there is always signals at the end.
     #[serde(default = "Freezer::all")]
     pub freezers: Vec<Freezer>,
+}
+
+/// The terminal a task runs in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Session {
+    /// How many lines it begins with.
+    pub rows: u16,
+    /// How many characters to a line.
+    pub columns: u16,
+    /// The task is ended when nothing was typed or printed for so long while it ran.
+    #[serde(default)]
+    pub idle_ms: Option<u64>,
 }
 
 /// A snapshot to be made a directory, if there is none of that name yet.
@@ -130,6 +145,7 @@ impl Launch {
             processes: None,
             ground: None,
             unpack: None,
+            session: None,
             poke: None,
             freezers: Freezer::all(),
         }

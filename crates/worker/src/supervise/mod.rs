@@ -9,6 +9,9 @@
 //!    └─ SIGUSR1 (pidfd) ───────────────▶ supervisor ── datagram: the key ──▶ worker
 //! ```
 //!
+//! A task in a terminal has one of its supervisor's making in place of the two pipes, and those who are attached come in
+//! through a socket in its directory ([`AttemptDir::terminal`]).
+//!
 //! *Files are the truth, pokes are hints.* The worker says what it wants in `want` and pokes the supervisor, which
 //! reads the file whole each time; the supervisor says what is in `running`, `state` and `exit` and pokes the worker.
 //! Losing any poke loses nothing. Records are written to another name and renamed, so a reader sees all of one or
@@ -31,10 +34,11 @@ mod record;
 mod spawner;
 mod supervisor;
 mod task;
+mod terminal;
 
 pub use attempt::{AttemptDir, Found, scan};
 pub use freeze::Freezer;
-pub use launch::{Launch, Unpack, User};
+pub use launch::{Launch, Session, Unpack, User};
 pub use pen::{Bounds, Ground, Hierarchy};
 pub use poke::PokeListener;
 pub use process::Sighting;

@@ -1,4 +1,5 @@
-//! What a task writes: two pipes, drained into an interleaved log and a file per stream, each up to a cap.
+//! What a task writes: two pipes, drained into an interleaved log and a file per stream, each up to a cap. What a
+//! terminal prints is handed over, and counts as standard output.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -32,11 +33,18 @@ const CHUNK: usize = 64 << 10;
 /// How long to go on reading from a pipe somebody outside the attempt still holds.
 const DRAIN: Duration = Duration::from_secs(1);
 
-/// The ends of the pipes the task writes to.
+/// The task's ends of what connects it to its supervisor.
 #[derive(Debug)]
-pub(super) struct TaskEnds {
-    pub(super) out: OwnedFd,
-    pub(super) err: OwnedFd,
+pub(super) enum TaskEnds {
+    /// It writes to two pipes and reads nothing.
+    Pipes {
+        /// Standard output.
+        out: OwnedFd,
+        /// Standard error.
+        err: OwnedFd,
+    },
+    /// It reads from and writes to a terminal, which it also controls its jobs by.
+    Terminal(OwnedFd),
 }
 
 /// The supervisor's side of a task's output.
@@ -58,9 +66,19 @@ struct Stream {
 const LOG_SINK: usize = 0;
 
 impl Outputs {
-    /// Opens the pipes, and the files the task named. The files of the attempt directory are made at the first byte:
-    /// most short tasks write nothing, and then they cost nothing.
+    /// Opens the pipes, and the files the task named.
     pub(super) fn open(launch: &Launch) -> io::Result<(Self, TaskEnds)> {
+        let mut outputs = Self::unconnected(launch)?;
+        let (out_read, out) = pipe2(OFlag::O_CLOEXEC)?;
+        let (err_read, err) = pipe2(OFlag::O_CLOEXEC)?;
+        let [out_stream, err_stream] = &mut outputs.streams;
+        (out_stream.pipe, err_stream.pipe) = (Some(out_read.into()), Some(err_read.into()));
+        Ok((outputs, TaskEnds::Pipes { out, err }))
+    }
+
+    /// Opens only the files the task named. Those of the attempt directory are made at the first byte: most short tasks
+    /// write nothing, and then they cost nothing.
+    pub(super) fn unconnected(launch: &Launch) -> io::Result<Self> {
         let cap = launch.log_cap_bytes;
         let owner = launch.user.as_ref();
         // Without a directory of its own, output goes to the attempt's, which is the current one.
@@ -86,11 +104,14 @@ impl Outputs {
         };
         let out_sink = sink_for(&launch.stdout, STDOUT)?;
         let err_sink = sink_for(&launch.stderr, STDERR)?;
-        let (out_read, out) = pipe2(OFlag::O_CLOEXEC)?;
-        let (err_read, err) = pipe2(OFlag::O_CLOEXEC)?;
-        let stream = |pipe: OwnedFd, sink| Stream { pipe: Some(pipe.into()), bytes: 0, sink };
-        let streams = [stream(out_read, out_sink), stream(err_read, err_sink)];
-        Ok((Self { streams, sinks, buffer: Vec::new() }, TaskEnds { out, err }))
+        let streams = [out_sink, err_sink].map(|sink| Stream { pipe: None, bytes: 0, sink });
+        Ok(Self { streams, sinks, buffer: Vec::new() })
+    }
+
+    /// Takes in what a terminal printed.
+    pub(super) fn keep(&mut self, bytes: &[u8]) {
+        let [out, _] = &mut self.streams;
+        out.keep(&mut self.sinks, bytes);
     }
 
     /// The pipes still open.
@@ -153,13 +174,19 @@ impl Stream {
         match pipe.read(buffer) {
             Ok(0) => self.pipe = None,
             Ok(length) => {
-                self.bytes += length as u64;
-                sinks[LOG_SINK].write(&buffer[..length]);
-                sinks[self.sink].write(&buffer[..length]);
+                self.keep(sinks, &buffer[..length]);
             }
             Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
             Err(_) => self.pipe = None,
         }
+    }
+}
+
+impl Stream {
+    fn keep(&mut self, sinks: &mut [Sink], bytes: &[u8]) {
+        self.bytes += bytes.len() as u64;
+        sinks[LOG_SINK].write(bytes);
+        sinks[self.sink].write(bytes);
     }
 }
 

@@ -112,6 +112,18 @@ impl ProcessStat {
     }
 }
 
+/// Whether a process goes on when it is asked to end and only ends when its terminal is gone, as an interactive shell does:
+/// it ignores TERM, or has a way of its own with HUP.
+pub(super) fn ends_by_hanging_up(pid: i32) -> bool {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let has = |field: &str, signal: i32| {
+        let mask = status.lines().find_map(|line| line.strip_prefix(field));
+        let mask = mask.and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok());
+        mask.is_some_and(|mask| mask >> (signal - 1) & 1 == 1)
+    };
+    has("SigIgn:", libc::SIGTERM) || has("SigCgt:", libc::SIGHUP)
+}
+
 fn ticks_per_second() -> u64 {
     static TICKS: OnceLock<u64> = OnceLock::new();
     *TICKS.get_or_init(|| sysconf(SysconfVar::CLK_TCK).ok().flatten().map_or(100, |ticks| ticks as u64))

@@ -157,6 +157,11 @@ pub enum Cause {
         /// How many were seen.
         processes: u64,
     },
+    /// Nothing was typed or printed in its terminal for as long as that may be.
+    Idle {
+        /// How long that is.
+        limit_ms: u64,
+    },
     /// The worker wanted it stopped. Without a status it was stopped before it started.
     Stopped,
     /// The program could not be started.

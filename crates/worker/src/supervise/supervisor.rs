@@ -27,9 +27,10 @@ use super::{
     output::{Outputs, TaskEnds},
     pen::Pen,
     poke::Poker,
-    process::{self, Sighting, each_descendant},
+    process::{self, Descendant, Sighting, each_descendant},
     record::{self, Cause, Exit, Output, Phase, Running, Started, State, Status, Usage, VERSION, Want},
     task,
+    terminal::{Stillness, Terminal},
 };
 
 /// A task over sooner than this is not announced as running: its end follows at once, and a poke is not free.
@@ -69,10 +70,13 @@ pub(super) fn run(launch: &Launch, poker: &Poker) {
         return finish(launch, poker, &never_started(launch, Cause::Stopped));
     }
     match start(launch, &mut record) {
-        Ok((started, outputs, pen)) => {
+        Ok((started, streams, pen)) => {
             drop(record);
-            let exit = Supervisor::new(launch, poker, started, outputs, pen).run(wanted);
+            let (exit, terminal) = Supervisor::new(launch, poker, started, streams, pen).run(wanted);
             finish(launch, poker, &exit);
+            if let Some(terminal) = terminal {
+                terminal.over();
+            }
         }
         Err(e) => {
             let exit = never_started(launch, Cause::FailedToStart { message: e.to_string() });
@@ -138,17 +142,35 @@ fn write_line(file: &mut std::fs::File, record: &impl serde::Serialize) -> io::R
     file.write_all(&line)
 }
 
+/// The supervisor's ends of what connects it to the task.
+struct Streams {
+    outputs: Outputs,
+    terminal: Option<Terminal>,
+}
+
+impl Streams {
+    fn open(launch: &Launch) -> io::Result<(Self, TaskEnds)> {
+        let Some(session) = &launch.session else {
+            let (outputs, ends) = Outputs::open(launch)?;
+            return Ok((Self { outputs, terminal: None }, ends));
+        };
+        let outputs = Outputs::unconnected(launch)?;
+        let (terminal, end) = Terminal::open(launch, session)?;
+        Ok((Self { outputs, terminal: Some(terminal) }, TaskEnds::Terminal(end)))
+    }
+}
+
 /// The group the task is to live in. Where none can be made after all it runs without, and is looked at.
 fn pen_of(launch: &Launch) -> Option<Pen> {
     let name = format!("{}-{}", launch.key, std::process::id());
     Pen::make(launch.ground.as_ref()?, &name, launch.processes).ok()
 }
 
-fn start(launch: &Launch, record: &mut std::fs::File) -> io::Result<(Started, Outputs, Option<Pen>)> {
+fn start(launch: &Launch, record: &mut std::fs::File) -> io::Result<(Started, Streams, Option<Pen>)> {
     if let Some(unpack) = &launch.unpack {
         put_back(unpack, launch.user.as_ref())?;
     }
-    let (outputs, ends) = Outputs::open(launch)?;
+    let (streams, ends) = Streams::open(launch)?;
     let pen = pen_of(launch);
     let pid = match task::start(launch, &ends, pen.as_ref()) {
         Err(e) => {
@@ -157,13 +179,12 @@ fn start(launch: &Launch, record: &mut std::fs::File) -> io::Result<(Started, Ou
         }
         Ok(pid) => pid,
     };
-    let TaskEnds { out, err } = ends;
-    drop((out, err));
+    drop(ends);
     let group = pen.as_ref().map(|pen| pen.path.clone());
     let started = Started { process: Sighting::now(pid), started_at: clock::unix_us(), group };
     // A full disk must not end a task that runs; without this line it is merely harder to clean up after us.
     let _best_effort = write_line(record, &started);
-    Ok((started, outputs, pen))
+    Ok((started, streams, pen))
 }
 
 /// Makes the directory a task runs in of a snapshot, and gives it to whom the task runs as.
@@ -216,6 +237,7 @@ struct Supervisor<'a> {
     pid: i32,
     started: Started,
     outputs: Outputs,
+    terminal: Option<Terminal>,
     pen: Option<Pen>,
     ice: Ice,
     /// When to look how many processes there are, where nothing bounds them.
@@ -253,9 +275,10 @@ impl<'a> Supervisor<'a> {
         launch: &'a Launch,
         poker: &'a Poker,
         started: Started,
-        outputs: Outputs,
+        streams: Streams,
         pen: Option<Pen>,
     ) -> Self {
+        let Streams { outputs, terminal } = streams;
         let pid = std::process::id() as i32;
         let now = Instant::now();
         Self {
@@ -264,6 +287,7 @@ impl<'a> Supervisor<'a> {
             pid,
             started,
             outputs,
+            terminal,
             ice: Ice::new(pid, &launch.key, &launch.freezers, pen.as_ref()),
             count_at: (pen.is_none() && launch.processes.is_some()).then_some(now + COUNTING),
             pen,
@@ -275,7 +299,7 @@ impl<'a> Supervisor<'a> {
         }
     }
 
-    fn run(mut self, wanted: Option<Want>) -> Exit {
+    fn run(mut self, wanted: Option<Want>) -> (Exit, Option<Terminal>) {
         if let Some(want) = wanted {
             self.obey(want, Instant::now());
         }
@@ -293,6 +317,10 @@ impl<'a> Supervisor<'a> {
         }
         self.time.pause(Instant::now());
         self.outputs.drain();
+        let mut terminal = self.terminal.take();
+        if let Some(terminal) = &mut terminal {
+            terminal.drain(&mut self.outputs);
+        }
         let refused = self.pen.as_ref().map_or(0, Pen::refused);
         if refused > 0 {
             let most = self.launch.processes.unwrap_or_default();
@@ -302,7 +330,7 @@ impl<'a> Supervisor<'a> {
         }
         self.ice.remove();
         self.pen.iter().for_each(Pen::remove);
-        self.exit()
+        (self.exit(), terminal)
     }
 
     /// Sleeps until there is output, a signal or something due, and moves the output.
@@ -313,20 +341,27 @@ impl<'a> Supervisor<'a> {
         unblocked.remove(Signal::SIGCHLD);
         unblocked.remove(Signal::SIGUSR1);
         let mut fds = self.outputs.poll_fds();
+        let pipes = fds.len();
+        fds.extend(self.terminal.iter().flat_map(Terminal::poll_fds));
         if let Ok(1..) = ppoll(&mut fds, timeout, Some(unblocked)) {
             let events: Vec<_> = fds.iter().map(|fd| fd.revents().unwrap_or(PollFlags::empty())).collect();
-            self.outputs.pump(&events);
+            self.outputs.pump(&events[..pipes]);
+            if let Some(terminal) = &mut self.terminal {
+                terminal.pump(&events[pipes..], &mut self.outputs, Instant::now());
+            }
         }
     }
 
     fn next_due(&self) -> Option<Instant> {
+        let idle = self.terminal.as_ref().and_then(Terminal::idle_due);
         let due = match &self.doing {
-            Doing::Running => self.times_out_at(),
+            Doing::Running => [self.times_out_at(), idle].into_iter().flatten().min(),
             Doing::Freezing { look_at } => Some(self.times_out_at().map_or(*look_at, |at| at.min(*look_at))),
             Doing::Frozen => None,
             Doing::Ending { kill_at: at, .. } | Doing::Killing { again_at: at, .. } => Some(*at),
         };
-        [due, self.poke_at, self.count_at].into_iter().flatten().min()
+        let guests = self.terminal.as_ref().and_then(Terminal::next_due);
+        [due, guests, self.poke_at, self.count_at].into_iter().flatten().min()
     }
 
     fn times_out_at(&self) -> Option<Instant> {
@@ -346,6 +381,15 @@ impl<'a> Supervisor<'a> {
         }
         if self.count_at.is_some_and(|at| at <= now) {
             self.count(now);
+        }
+        if let Some(terminal) = &mut self.terminal {
+            terminal.keep_time(now);
+            if matches!(self.doing, Doing::Running)
+                && let Stillness::TooLong(limit) = terminal.look_at_idleness(now)
+            {
+                let cause = Cause::Idle { limit_ms: limit.as_millis() as u64 };
+                return self.end(cause, Duration::from_millis(self.launch.grace_ms), now);
+            }
         }
         match &self.doing {
             Doing::Freezing { look_at } if *look_at <= now => self.freeze(now),
@@ -393,6 +437,14 @@ impl<'a> Supervisor<'a> {
 
     /// Writes the state down and pokes the worker.
     fn tell(&mut self, phase: Phase) {
+        if let Some(terminal) = &mut self.terminal {
+            match phase {
+                Phase::Freezing => {}
+                Phase::Frozen => terminal.note("paused; it goes on when it is resumed"),
+                Phase::Running => terminal.note("goes on"),
+            }
+            terminal.stir(Instant::now());
+        }
         let state = State {
             v: VERSION,
             key: self.launch.key.clone(),
@@ -408,6 +460,9 @@ impl<'a> Supervisor<'a> {
     /// Begins to end everything below: TERM now, KILL after the grace.
     fn end(&mut self, cause: Cause, grace: Duration, now: Instant) {
         self.signal_all(libc::SIGTERM);
+        if self.terminal.is_some() {
+            self.hang_up();
+        }
         if matches!(self.doing, Doing::Freezing { .. } | Doing::Frozen) {
             // Only now, so that the signal is the first thing it meets.
             self.ice.thaw();
@@ -434,6 +489,16 @@ impl<'a> Supervisor<'a> {
         self.pen.iter().for_each(Pen::kill);
         self.signal_all(libc::SIGKILL);
         self.doing = Doing::Killing { cause, again_at: now + KILLING };
+    }
+
+    /// Has a session end as one does whose terminal is gone: a shell in it passes over TERM, and what it has stopped would
+    /// not hear of it.
+    fn hang_up(&self) {
+        let first = Descendant { pid: self.started.process.pid, parent: self.pid };
+        if self.status.is_none() && process::ends_by_hanging_up(first.pid) {
+            let _gone = first.signal(self.pid, libc::SIGHUP);
+        }
+        self.signal_all(libc::SIGCONT);
     }
 
     fn signal_all(&self, signal: i32) {

@@ -89,8 +89,10 @@ impl<'a> Program<'a> {
             umask: self.umask,
             limits: self.limits,
             join: self.gate.map(|gate| gate.join.as_raw_fd()),
-            out: ends.out.as_raw_fd(),
-            err: ends.err.as_raw_fd(),
+            streams: match ends {
+                TaskEnds::Pipes { out, err } => Streams::Pipes(out.as_raw_fd(), err.as_raw_fd()),
+                TaskEnds::Terminal(end) => Streams::Terminal(end.as_raw_fd()),
+            },
             failed: None,
         };
         let mut stack: Vec<u128> = Vec::with_capacity(STACK_BYTES / 16);
@@ -162,9 +164,15 @@ struct Child<'a> {
     limits: &'a [(u32, u64, u64)],
     /// The file by which it joins its group, unless it begins there.
     join: Option<i32>,
-    out: i32,
-    err: i32,
+    streams: Streams,
     failed: Option<Failed>,
+}
+
+/// [`TaskEnds`] by number.
+#[derive(Clone, Copy)]
+enum Streams {
+    Pipes(i32, i32),
+    Terminal(i32),
 }
 
 /// Where starting went wrong.
@@ -273,7 +281,13 @@ unsafe fn become_program(child: &Child<'_>) -> Failed {
         if libc::setsid() < 0 {
             return failed(Step::Session);
         }
-        if libc::dup2(child.out, 1) < 0 || libc::dup2(child.err, 2) < 0 {
+        let connected = match child.streams {
+            Streams::Pipes(out, err) => libc::dup2(out, 1) >= 0 && libc::dup2(err, 2) >= 0,
+            Streams::Terminal(end) => {
+                libc::ioctl(end, libc::TIOCSCTTY, 0) >= 0 && (0..3).all(|stream| libc::dup2(end, stream) >= 0)
+            }
+        };
+        if !connected {
             return failed(Step::Streams);
         }
         // Before the change of identity, for the group is not the user's.

@@ -13,7 +13,7 @@ use values::{ARRAY, CPUS, DURATION, SIZE, task_name_fault};
 
 const JOB_FIELDS: [&str; 9] =
     ["name", "priority", "user", "project", "weight", "deadline", "snapshot", "after", "tasks"];
-const TASK_FIELDS: [&str; 28] = [
+const TASK_FIELDS: [&str; 30] = [
     "name",
     "command",
     "env",
@@ -40,6 +40,8 @@ const TASK_FIELDS: [&str; 28] = [
     "resume_time",
     "profile",
     "steps",
+    "pty",
+    "idle",
     "stdout",
     "stderr",
 ];
@@ -340,6 +342,8 @@ impl<'a> Reader<'a> {
             "resume_time" => task.resume_time = self.quantity(at, node, DURATION),
             "profile" => task.profile = self.text(at, node, "a name").map(str::to_owned),
             "steps" => task.steps = self.steps(at, node),
+            "pty" => set(&mut task.pty, self.truth(at, node)),
+            "idle" => task.idle = self.more_than_zero(at, node, DURATION, |length: &Micros| length.0),
             "stdout" => task.stdout = self.path(at, node),
             "stderr" => task.stderr = self.path(at, node),
             _ => return false,

@@ -88,7 +88,7 @@ fn one(
     after: Vec<AfterNode>,
 ) -> TraceTask {
     let exit = match went.map(|went| &went.how) {
-        None | Some(How::Exited(0) | How::TimedOut) => 0,
+        None | Some(How::Exited(0) | How::TimedOut | How::Idle(_)) => 0,
         Some(How::Exited(code)) => *code,
         Some(_) => 1,
     };

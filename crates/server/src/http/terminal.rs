@@ -1,0 +1,108 @@
+//! The way to the terminal a task runs in: a connection that, once the task runs, leads to its supervisor. What is said on
+//! it is theirs; the server only passes it on, and losing the server loses nothing but the way.
+
+use super::answer::Refusal;
+use super::jobs::which_log;
+use super::{App, By, Shared};
+use crate::follower::Follower;
+use crate::{select, views};
+use axum::Extension;
+use axum::body::Body;
+use axum::extract::{Path, Request, State};
+use axum::http::StatusCode;
+use axum::http::header::{CONNECTION, UPGRADE};
+use axum::response::Response;
+use hyper::upgrade::OnUpgrade;
+use hyper_util::rt::TokioIo;
+use std::io;
+use std::time::Duration;
+use tokio::io::copy_bidirectional;
+use tokio::net::UnixStream;
+use warpyard_api::problem::{Problem, code};
+use warpyard_core::{AttemptId, TaskId, TaskState};
+use warpyard_session::{ATTEMPT_HEADER, PROTOCOL};
+use warpyard_worker::agent::attempt_dir;
+use warpyard_worker::supervise::AttemptDir;
+
+/// How soon to look again at a terminal that does not answer, though its task is said to run: it has just ended, or is
+/// about to begin.
+const LOOK_AGAIN: Duration = Duration::from_millis(50);
+
+pub(super) async fn attach(
+    State(app): Shared,
+    Extension(who): By,
+    Path(id): Path<String>,
+    mut request: Request,
+) -> Result<Response, Refusal> {
+    let asked = request.headers().get(UPGRADE).is_some_and(|to| to == PROTOCOL);
+    let Some(upgrade) = request.extensions_mut().remove::<OnUpgrade>().filter(|_| asked) else {
+        let detail = format!("a terminal is reached by a connection that becomes one: Upgrade: {PROTOCOL}");
+        return Err(Refusal::new(426, code::BAD_REQUEST, detail));
+    };
+    let selector = select::parse(&id, &who)?;
+    let find = move |f: &mut Follower| {
+        let task = which_log(f, &selector, None, None)?;
+        Ok::<_, Problem>((task, views::user_of(f, task.job)))
+    };
+    let (task, user) = app.live.read(find).await??;
+    who.must_own(&user, "attach to it")?;
+    let (attempt, terminal) = reach(&app, task).await?;
+    tokio::spawn(pass_on(upgrade, terminal));
+    let answer = Response::builder()
+        .status(StatusCode::SWITCHING_PROTOCOLS)
+        .header(CONNECTION, "upgrade")
+        .header(UPGRADE, PROTOCOL)
+        .header(ATTEMPT_HEADER, attempt.number);
+    answer.body(Body::empty()).map_err(Refusal::internal)
+}
+
+/// Waits until the task runs, and connects to its terminal.
+async fn reach(app: &App, task: TaskId) -> Result<(AttemptId, UnixStream), Refusal> {
+    let mut changes = app.notices.listen();
+    loop {
+        let runs = app.live.read(move |f| running(f, task)).await??;
+        if let Some(attempt) = runs {
+            if let Ok(terminal) = connect(app, attempt) {
+                return Ok((attempt, terminal));
+            }
+            tokio::time::sleep(LOOK_AGAIN).await;
+        } else {
+            changes.changed().await;
+        }
+    }
+}
+
+/// The attempt that runs, none while the task waits.
+fn running(f: &mut Follower, task: TaskId) -> Result<Option<AttemptId>, Problem> {
+    let ended = || {
+        let message = format!("job {} has ended, and its terminal with it", task.job);
+        Problem::new(code::WRONG_STATE, "", message)
+            .with_help(format!("`warpyard logs {}` prints what it printed", task.job))
+    };
+    let job = f.cluster().job(task.job).ok_or_else(ended)?;
+    let (_, spec) = job.node(task.node).ok_or_else(ended)?;
+    if spec.terminal.is_none() {
+        let message = format!("job {} does not run in a terminal", task.job);
+        return Err(Problem::new(code::NO_TERMINAL, "", message).with_help(format!(
+            "`warpyard logs -f {}` follows what it prints; `warpyard run --pty` gives a job a terminal",
+            task.job
+        )));
+    }
+    if let None | Some(TaskState::Done(_)) = f.cluster().state(task) {
+        return Err(ended());
+    }
+    let live = job.nodes[task.node as usize].live.get(&task.index);
+    Ok(live.and_then(|live| live.attempt().map(|_| task.attempt(live.attempts))))
+}
+
+fn connect(app: &App, attempt: AttemptId) -> io::Result<UnixStream> {
+    let terminal = AttemptDir::new(attempt_dir(&app.data, attempt)).terminal()?;
+    terminal.set_nonblocking(true)?;
+    UnixStream::from_std(terminal)
+}
+
+async fn pass_on(upgrade: OnUpgrade, mut terminal: UnixStream) {
+    let Ok(caller) = upgrade.await else { return };
+    // Whichever side leaves, the other is told by the end of its connection.
+    let _either_left = copy_bidirectional(&mut TokioIo::new(caller), &mut terminal).await;
+}

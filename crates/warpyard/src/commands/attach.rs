@@ -1,0 +1,99 @@
+//! `attach`: to the terminal of a session that was left, or was started without one.
+
+use super::wait;
+use crate::complete;
+use crate::context::Context;
+use crate::exit::Exit;
+use crate::follow::{exit_code, explain_silence};
+use crate::session::{DetachKeys, Ended, Guest, Signals};
+use crate::wrong::Wrong;
+use clap::Args;
+use clap_complete::ArgValueCompleter;
+use std::io::{self, IsTerminal};
+use warpyard_api::text::shown;
+use warpyard_api::wire::{JobView, Outcome, State};
+
+/// Arguments of `attach`.
+#[derive(Debug, Args)]
+pub(crate) struct Attach {
+    /// The job, or one of its tasks: 412, 412.train[3], last
+    #[arg(value_name = "J", add = ArgValueCompleter::new(complete::jobs), default_value = "last")]
+    job: String,
+    #[command(flatten)]
+    leaving: Leaving,
+}
+
+/// How one leaves a session that goes on.
+#[derive(Debug, Args)]
+pub(super) struct Leaving {
+    /// Keys that leave a session, which then goes on: ctrl-X or a letter, in a row; or none
+    #[arg(long, value_name = "KEYS", default_value = "ctrl-],d")]
+    detach_keys: DetachKeys,
+}
+
+impl Attach {
+    pub(crate) fn run(self, context: &Context) -> anyhow::Result<Exit> {
+        let client = context.client()?;
+        let job = client.job(&self.job, false, None)?;
+        if job.state == State::Done {
+            return self.leaving.leave(context, &job.job, Ended::Over { job: Box::new(job.clone()), seen: false }, false);
+        }
+        must_be_at_a_terminal()?;
+        let signals = Signals::watch()?;
+        // `last` may mean another job by the time that this one runs.
+        let ask = if self.job == "last" { &job.job } else { &self.job };
+        explain_silence(&client, ask);
+        let keys = self.leaving.detach_keys.clone();
+        let guest = Guest { context, client, ask, keys, signals, out: &mut io::stdout().lock() };
+        let ended = guest.stay(|| {})?;
+        self.leaving.leave(context, ask, ended, false)
+    }
+}
+
+/// Refuses to attach where nobody could type.
+pub(super) fn must_be_at_a_terminal() -> Result<(), Wrong> {
+    if io::stdin().is_terminal() { Ok(()) } else { Err(Wrong::NotAtATerminal) }
+}
+
+impl Leaving {
+    /// The keys to leave by.
+    pub(super) fn keys(&self) -> DetachKeys {
+        self.detach_keys.clone()
+    }
+
+    /// Says how it ended, where that was not to be seen, and exits as the task did.
+    pub(super) fn leave(
+        &self,
+        context: &Context,
+        ask: &str,
+        ended: Ended,
+        cancelled: bool,
+    ) -> anyhow::Result<Exit> {
+        let (job, seen) = match ended {
+            Ended::Detached => {
+                eprintln!("\n[warpyard: detached; `warpyard attach {}` comes back]", shown(ask));
+                return Ok(Exit::Fine);
+            }
+            Ended::Over { job, seen } => (job, seen),
+        };
+        if context.global.json {
+            context.print_json(&job)?;
+        } else if !seen || !ended_by_itself(&job) {
+            let why = job.tasks.first().and_then(|task| task.why.as_ref());
+            eprint!("{}", wait::said(&job, &context.screen));
+            if let Some(why) = why {
+                eprintln!("  {}", shown(why));
+            }
+        }
+        Ok(Exit::Task(exit_code(&job, cancelled)))
+    }
+}
+
+/// Whether its last words were its program's own.
+fn ended_by_itself(job: &JobView) -> bool {
+    match job.outcome {
+        Some(Outcome::Succeeded) => true,
+        Some(Outcome::Failed) => job.tasks.first().is_some_and(|task| task.exit_code.is_some()),
+        _ => false,
+    }
+}

@@ -1,0 +1,27 @@
+//! A word to whoever wonders why nothing happens.
+
+use std::io::{self, IsTerminal};
+use std::time::Duration;
+use warpyard_api::client::Client;
+use warpyard_api::text::shown;
+use warpyard_api::wire::State;
+
+/// After how long a person wonders.
+const WONDERS_AFTER: Duration = Duration::from_secs(2);
+
+/// Says once why a job has not started, beside following it, where a person watches.
+pub(crate) fn explain_silence(client: &Client, job: &str) {
+    if !io::stderr().is_terminal() {
+        return;
+    }
+    let (client, job) = (client.clone(), job.to_owned());
+    std::thread::spawn(move || {
+        std::thread::sleep(WONDERS_AFTER);
+        // Nobody asked, so a failure here is nobody's concern.
+        let Ok(view) = client.job(&job, false, None) else { return };
+        if view.state <= State::Ready {
+            let why = view.why.map(|why| format!(": {}", shown(&why))).unwrap_or_default();
+            eprintln!("job {job} waits{why}; `warpyard why {job}` says more");
+        }
+    });
+}

@@ -1,0 +1,261 @@
+//! Being attached to a task's terminal: the loop between this terminal and that one, what comes before and after it, and
+//! the way back when the connection is lost. How a task's terminal works is its supervisor's to know.
+
+mod keys;
+mod local;
+mod modes;
+
+pub(crate) use keys::DetachKeys;
+pub(crate) use local::{Signals, size};
+
+use crate::context::Context;
+use crate::follow::{ASK_AGAIN_AFTER, AWAY_AT_MOST, patiently};
+use anyhow::Context as _;
+use local::Raw;
+use modes::Modes;
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use std::io::{self, IsTerminal, Read, Write};
+use std::os::fd::AsFd;
+use std::time::Instant;
+use warpyard_api::client::{Attached, Client, ClientError};
+use warpyard_api::problem::code;
+use warpyard_api::text::shown;
+use warpyard_api::wire::JobView;
+use warpyard_session::{Arriving, Ask, Frame, Say};
+
+/// With more than this typed and not sent, nothing more is read.
+const TYPED: usize = 64 << 10;
+const CHUNK: usize = 64 << 10;
+
+/// How it ended.
+#[derive(Debug)]
+pub(crate) enum Ended {
+    /// The person left, and the job goes on.
+    Detached,
+    /// The job is over.
+    Over {
+        /// As it is now.
+        job: Box<JobView>,
+        /// Whether anyone here saw anything of it.
+        seen: bool,
+    },
+}
+
+/// Someone at a terminal of this machine who wants to be at a task's.
+pub(crate) struct Guest<'a> {
+    pub(crate) context: &'a Context,
+    pub(crate) client: Client,
+    /// Selects the task.
+    pub(crate) ask: &'a str,
+    pub(crate) keys: DetachKeys,
+    pub(crate) signals: Signals,
+    /// Where what is printed goes.
+    pub(crate) out: &'a mut dyn Write,
+}
+
+/// How far in what an attempt printed one is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Place {
+    attempt: u32,
+    seen: u64,
+}
+
+/// How one connection ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Left {
+    Detached,
+    Over,
+    Lost,
+}
+
+impl Guest<'_> {
+    /// Waits for the task to run and stays with it until it has ended or one leaves. `attached` is called when one first is.
+    pub(crate) fn stay(mut self, mut attached: impl FnMut()) -> anyhow::Result<Ended> {
+        let (mut place, mut away) = (Place::default(), None::<Instant>);
+        loop {
+            let link = match self.client.attach(self.ask) {
+                Ok(link) => link,
+                Err(ClientError::Refused(body)) if body.code == code::WRONG_STATE => {
+                    let job = Box::new(patiently(|| self.client.wait(self.ask, None))?);
+                    return Ok(Ended::Over { job, seen: place != Place::default() });
+                }
+                // Away, or on its way out or in.
+                Err(error) if error.exit_code() == 3 => {
+                    if away.get_or_insert_with(Instant::now).elapsed() > AWAY_AT_MOST {
+                        let back = format!("the session goes on; `warpyard attach {}` comes back", self.ask);
+                        return Err(error).context(back);
+                    }
+                    std::thread::sleep(ASK_AGAIN_AFTER);
+                    // It may come back elsewhere, and says where.
+                    self.client = self.context.client().unwrap_or(self.client);
+                    continue;
+                }
+                Err(error) => return Err(error.into()),
+            };
+            if place == Place::default() {
+                attached();
+                self.greet();
+            }
+            if link.attempt() != place.attempt {
+                place = Place { attempt: link.attempt(), seen: 0 };
+            }
+            away = None;
+            match self.visit(link, &mut place)? {
+                Left::Detached => return Ok(Ended::Detached),
+                // The next connection is to the next attempt, or told that there is none.
+                Left::Over => {}
+                Left::Lost => eprintln!("\n[warpyard: the connection is lost; the session goes on; coming back]"),
+            }
+        }
+    }
+
+    fn greet(&self) {
+        if !io::stderr().is_terminal() {
+            return;
+        }
+        let devices = self.client.job(self.ask, false, None).ok().and_then(|job| {
+            let attempt = job.tasks.first()?.attempts.as_ref()?.last()?;
+            (!attempt.devices.is_empty()).then(|| format!(" on {}", attempt.devices.join(", ")))
+        });
+        let leave = self.keys.said().map(|keys| format!("; {keys} detaches")).unwrap_or_default();
+        eprintln!("[warpyard: job {}{}{leave}]", shown(self.ask), shown(&devices.unwrap_or_default()));
+    }
+
+    /// One connection, for as long as it lasts.
+    fn visit(&mut self, mut link: Attached, place: &mut Place) -> anyhow::Result<Left> {
+        link.set_nonblocking(true)?;
+        let mut arriving = Arriving::default();
+        arriving.add(&link.take_arrived());
+        let mut outgoing = Vec::new();
+        Ask::Join { size: size().unwrap_or_default(), seen: place.seen }.put(&mut outgoing);
+        let mut modes = Modes::default();
+        let raw = Raw::enter()?;
+        let left = self.exchange(&mut link, &mut arriving, &mut outgoing, &mut modes, place);
+        self.out.write_all(&modes.undo())?;
+        self.out.flush()?;
+        drop(raw);
+        Ok(left?)
+    }
+
+    fn exchange(
+        &mut self,
+        link: &mut Attached,
+        arriving: &mut Arriving,
+        outgoing: &mut Vec<u8>,
+        modes: &mut Modes,
+        place: &mut Place,
+    ) -> io::Result<Left> {
+        let mut buffer = vec![0; CHUNK];
+        loop {
+            loop {
+                match arriving.take() {
+                    Ok(None) => break,
+                    Ok(Some(Say::Over)) => return Ok(Left::Over),
+                    Ok(Some(say)) => self.show(say, modes, place)?,
+                    Err(_) => return Ok(Left::Lost),
+                }
+            }
+            if !send(link, outgoing) {
+                return Ok(Left::Lost);
+            }
+            let Ready { typed, resized, arrived } = self.wait(link, outgoing)?;
+            if resized {
+                self.signals.note_resized();
+                outgoing.extend(size().map(Ask::Resize).iter().flat_map(framed));
+            }
+            if typed {
+                let Some(keys) = read_typed(&mut buffer)? else { return Ok(Left::Detached) };
+                let fed = self.keys.feed(keys);
+                outgoing.extend(framed(&Ask::Type(fed.send)));
+                if fed.detach {
+                    return Ok(Left::Detached);
+                }
+            }
+            if arrived {
+                match link.read(&mut buffer) {
+                    Ok(0) => return Ok(Left::Lost),
+                    Ok(length) => arriving.add(&buffer[..length]),
+                    Err(e) if passes(&e) => {}
+                    Err(_) => return Ok(Left::Lost),
+                }
+            }
+        }
+    }
+
+    fn show(&mut self, say: Say, modes: &mut Modes, place: &mut Place) -> io::Result<()> {
+        match say {
+            Say::From(position) => place.seen = position,
+            Say::Printed(bytes) => {
+                place.seen += bytes.len() as u64;
+                modes.see(&bytes);
+                self.out.write_all(&bytes)?;
+                self.out.flush()?;
+            }
+            Say::Note(text) => {
+                write!(self.out, "\r\n[warpyard: {}]\r\n", shown(&text))?;
+                self.out.flush()?;
+            }
+            Say::Over => {}
+        }
+        Ok(())
+    }
+
+    /// Waits until there is something to do.
+    fn wait(&self, link: &Attached, outgoing: &[u8]) -> io::Result<Ready> {
+        let when = |wanted: bool, flag: PollFlags| if wanted { flag } else { PollFlags::empty() };
+        let stdin = io::stdin();
+        let mut fds = [
+            PollFd::new(stdin.as_fd(), when(outgoing.len() < TYPED, PollFlags::POLLIN)),
+            PollFd::new(self.signals.resized(), PollFlags::POLLIN),
+            PollFd::new(link.as_fd(), PollFlags::POLLIN | when(!outgoing.is_empty(), PollFlags::POLLOUT)),
+        ];
+        match poll(&mut fds, PollTimeout::NONE) {
+            Ok(_) | Err(Errno::EINTR) => {}
+            Err(e) => return Err(e.into()),
+        }
+        let some = PollFlags::POLLIN | PollFlags::POLLHUP | PollFlags::POLLERR;
+        let [typed, resized, arrived] = fds.map(|fd| fd.revents().is_some_and(|got| got.intersects(some)));
+        Ok(Ready { typed, resized, arrived })
+    }
+}
+
+/// What can be done without waiting.
+struct Ready {
+    typed: bool,
+    resized: bool,
+    arrived: bool,
+}
+
+fn framed(ask: &Ask) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    ask.put(&mut bytes);
+    bytes
+}
+
+/// What was typed; nothing where there is nobody to type any more.
+fn read_typed(buffer: &mut [u8]) -> io::Result<Option<&[u8]>> {
+    match nix::unistd::read(io::stdin(), buffer) {
+        Ok(0) | Err(Errno::EIO) => Ok(None),
+        Ok(length) => Ok(Some(&buffer[..length])),
+        Err(Errno::EINTR | Errno::EAGAIN) => Ok(Some(&[])),
+        Err(e) => Err(e.into()),
+    }
+}
+
+/// Sends what the connection takes; `false` where there is none any more.
+fn send(link: &mut Attached, outgoing: &mut Vec<u8>) -> bool {
+    while !outgoing.is_empty() {
+        match link.write(outgoing) {
+            Ok(length) => drop(outgoing.drain(..length)),
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => break,
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            Err(_) => return false,
+        }
+    }
+    true
+}
+
+fn passes(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::Interrupted | io::ErrorKind::WouldBlock)
+}
