@@ -13,6 +13,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
+use support::seat::Seat;
 use support::{Answer, BINARY, FAKE, Server, eventually, output, wait_at};
 
 /// Runs a tool of the system's that has to succeed.
@@ -116,6 +117,16 @@ impl Person<'_> {
         self.ask(&["run", "--", "sh", "-c", script]).fine()
     }
 
+    /// Someone at a terminal of theirs.
+    fn seat(&self, args: &[&str]) -> Seat {
+        let mut command = Command::new("setpriv");
+        let (uid, gid) = (self.uid.to_string(), self.gid.to_string());
+        command.args(["--reuid", &uid, "--regid", &gid, "--clear-groups", "env", "-i", "PATH=/usr/bin:/bin"]);
+        command.arg(format!("WARPYARD_SERVER=unix:{}", self.machine.socket.display()));
+        command.args(["TERM=dumb", "PS1=ready> "]).arg(&self.machine.binary).args(args).current_dir(&self.home);
+        Seat::take(&command, (24, 80))
+    }
+
     fn processes(&self) -> Vec<PathBuf> {
         let all = fs::read_dir("/proc").expect("a Linux machine").flatten().map(|e| e.path());
         let theirs = |path: &PathBuf| {
@@ -139,6 +150,35 @@ fn raw(socket: &Path, body: &str) -> (u16, String) {
     let mut answer = String::new();
     stream.read_to_string(&mut answer).expect("text");
     (answer.split(' ').nth(1).expect("a status").parse().expect("a number"), answer)
+}
+
+#[test]
+fn a_session_is_its_owners_and_nobody_elses() {
+    let Some(machine) = Machine::up("") else { return };
+    let (ann, bob) = (machine.person("ann"), machine.person("bob"));
+    let mut seat = ann.seat(&["run", "--pty", "--gpus", "1", "--", "bash", "--norc", "--noprofile", "-i"]);
+    seat.sees("ready> ");
+    // The terminal is hers, and can be opened by its name as well.
+    seat.enter("echo I am $(id -un), it is $(stat -c '%U %a' $(tty)); echo open$((1 + 1)) > $(tty)");
+    seat.sees(&format!("I am {0}, it is {0} 600\r\nopen2", ann.name));
+    seat.press("\x1dd");
+    assert_eq!(seat.left(), Some(0));
+
+    let mut stranger = bob.seat(&["attach", "1"]);
+    assert_eq!(stranger.left(), Some(2));
+    stranger.sees(&format!("the job is {}'s; you cannot attach to it", ann.name));
+    let socket = machine.server.data().join("attempts/1.0.0.1/terminal");
+    let mode = fs::metadata(&socket).expect("the terminal has a socket").permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    let dir = fs::canonicalize(machine.server.data().join("attempts")).expect("it is there");
+    assert_eq!(fs::metadata(dir).expect("a directory").permissions().mode() & 0o077, 0, "nobody gets there");
+
+    // An admin may look in, as into a log.
+    tool("usermod", &["--append", "--groups", &machine.group, &bob.name]);
+    let mut admin = bob.seat(&["attach", "1"]);
+    admin.sees("open2");
+    admin.enter("exit 6");
+    assert_eq!(admin.left(), Some(6));
 }
 
 #[test]

@@ -39,7 +39,7 @@ fn a_shell_on_a_gpu_is_as_if_one_sat_there() {
     assert!(seat.is_raw());
 
     seat.enter("stty size; echo $TERM $(tty | cut -c1-9) ${CUDA_VISIBLE_DEVICES:0:3}");
-    seat.sees("33 101\r\ndumb /dev/pts/ GPU");
+    seat.sees("33 101\r\ndumb /dev/pts/ fak");
 
     // A job in the foreground is interrupted, and the shell is not.
     seat.enter("echo begin$((1 + 1)); sleep 1000; echo ended by $?");
@@ -50,8 +50,8 @@ fn a_shell_on_a_gpu_is_as_if_one_sat_there() {
     seat.sees("still 42");
 
     // Job control: stopped, in the background, and back.
-    seat.enter("sh -c 'echo pid=$$; read line; echo got $line'");
-    seat.sees("pid=");
+    seat.enter("sh -c 'echo in$((1 + 1)); read line; echo got $line'");
+    seat.sees("in2");
     seat.press(CTRL_Z);
     seat.sees("Stopped");
     seat.enter("jobs; fg");
@@ -202,11 +202,12 @@ fn how_long_nothing_may_happen_has_a_default_and_a_bound() {
 fn a_cancelled_shell_ends_at_once_with_what_it_stopped() {
     let server = Server::up(&["--gpus", "none"]);
     let mut seat = server.shell(&["--grace", "1h"]);
-    seat.enter("sleep 1000");
+    seat.enter("sh -c 'echo in$((1 + 1)); exec sleep 1000'");
+    seat.sees("in2");
     seat.press(CTRL_Z);
     seat.sees("Stopped");
     server.said(&["cancel", "1"]);
-    assert_eq!(seat.left(), Some(129), "by hanging up");
+    assert_eq!(seat.left(), Some(1));
     seat.sees("1 bash  cancelled");
     assert_eq!(server.outcome("1"), "cancelled");
 }
@@ -214,25 +215,23 @@ fn a_cancelled_shell_ends_at_once_with_what_it_stopped() {
 #[test]
 fn who_comes_too_early_waits_and_ctrl_c_while_waiting_cancels() {
     let server = Server::up(&["--gpus", "none", "--cpus", "1"]);
-    let first = server.submit(&["--", "cat"]);
-    eventually("it has the only processor", || server.state(&first) != "ready");
-    let mut early = server.submit(&[&["--pty"], &SHELL[..]].concat());
-    let mut seat = server.seat(&["attach", &early]);
-    seat.sees("waits: 1 CPU");
-    assert!(!seat.is_raw());
-    server.outcome(&first);
-    seat.sees("ready> ");
-    seat.enter("exit");
-    assert_eq!(seat.left(), Some(0));
-
-    early = server.script(&[], &support::wait_at(&server.path("gate")));
-    eventually("it has the only processor", || server.state(&early) != "ready");
+    let first = server.script(&[], &support::wait_at(&server.path("gate")));
+    eventually("it has the only processor", || server.state(&first) == "running");
     let mut impatient = server.seat(&[&["run", "--pty"], &SHELL[..]].concat());
-    impatient.sees(" waits");
+    impatient.sees("job 2 waits: 1 CPU");
+    assert!(!impatient.is_raw());
     impatient.press(CTRL_C);
-    impatient.sees("cancelled");
+    impatient.sees("2 bash  cancelled");
     assert_eq!(impatient.left(), Some(130));
+
+    let early = server.submit(&["--pty", "--", "sh", "-c", "read line; echo got $line; exit 4"]);
+    let mut seat = server.seat(&["attach", &early]);
+    seat.sees("job 3 waits: 1 CPU");
     server.open("gate");
+    seat.sees("detaches]");
+    seat.enter("word");
+    seat.sees("got word");
+    assert_eq!(seat.left(), Some(4));
 }
 
 #[test]

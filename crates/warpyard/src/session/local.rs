@@ -1,7 +1,7 @@
 //! The terminal one sits at: its size, word of it changing, and handing every key over, which is taken back on every way
 //! out that a program has.
 
-use nix::sys::signal::{SigSet, Signal};
+use nix::sys::signal::{SigSet, SigmaskHow, Signal};
 use nix::sys::termios::{SetArg, Termios, cfmakeraw, tcgetattr, tcsetattr};
 use std::io::{self, PipeReader, Read, Write, pipe};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -60,7 +60,8 @@ impl Signals {
     /// Starts watching: being asked to end gives the keys back first.
     pub(crate) fn watch() -> io::Result<Self> {
         let signals: SigSet = [Signal::SIGWINCH, Signal::SIGTERM, Signal::SIGHUP].into_iter().collect();
-        signals.thread_block()?;
+        // The thread that watches takes no other signal, whoever may be waiting for one.
+        let before = SigSet::all().thread_swap_mask(SigmaskHow::SIG_SETMASK)?;
         let (resized, mut tell) = pipe()?;
         let watch = move || {
             while let Ok(signal) = signals.wait() {
@@ -72,8 +73,10 @@ impl Signals {
                 }
             }
         };
-        std::thread::Builder::new().name("signals".to_owned()).spawn(watch)?;
-        Ok(Self { resized })
+        let watching = std::thread::Builder::new().name("signals".to_owned()).spawn(watch);
+        before.thread_set_mask()?;
+        signals.thread_block()?;
+        watching.map(|_until_the_end| Self { resized })
     }
 
     /// Can be read from when the size has changed.
