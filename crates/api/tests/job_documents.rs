@@ -214,6 +214,8 @@ fn a_document_with_every_field_is_read() {
         resume_time: Some(Micros::from_secs(2)),
         profile: Some("ResNet-18 (batch size 64)".into()),
         steps: Some(50_000),
+        pty: false,
+        idle: None,
         stdout: Some("out.txt".into()),
         stderr: Some("err.txt".into()),
     };
@@ -378,6 +380,16 @@ fn devices() -> impl Strategy<Value = Vec<DeviceRef>> {
     .prop_map(|devices| devices.into_iter().collect())
 }
 
+#[test]
+fn what_is_said_of_a_terminal_needs_one() {
+    let doc = toml("command = 'bash'\npty = true\nidle = '30m'\n").unwrap().doc;
+    assert_eq!((doc.tasks[0].pty, doc.tasks[0].idle), (true, Some(Micros::from_secs(1800))));
+    let codes = |text: &str| toml(text).unwrap_err().into_iter().map(|p| p.code.into_owned()).collect::<Vec<_>>();
+    assert_eq!(codes("command = 'bash'\nidle = '30m'\n"), ["no-terminal"]);
+    assert_eq!(codes("command = 'bash'\npty = true\nstderr = 'e'\n"), ["one-stream"]);
+    assert_eq!(codes("command = 'bash'\npty = true\nidle = '0s'\n"), ["zero"]);
+}
+
 prop_compose! {
     fn tasks()(
         command in prop_oneof![
@@ -417,7 +429,8 @@ prop_compose! {
             batch_time: timeout.map(Micros), item_time: grace.filter(|t| *t > 0).map(Micros),
             resume_time: grace.map(Micros),
             profile: requeue.then(|| "p".to_owned()), steps: timeout,
-            stdout: None, stderr: Some("err".to_owned()),
+            pty: hold, idle: timeout.filter(|_| hold).map(Micros),
+            stdout: None, stderr: (!hold).then(|| "err".to_owned()),
         }
     }
 }

@@ -73,6 +73,7 @@ fn job() -> JobView {
                 array: Some("1-100%8".parse().expect("indices")),
                 counts: Some(Counts { ready: 62, running: 1, done: 37, ..Counts::default() }),
                 outcomes: Some(OutcomeCounts { succeeded: 37, ..OutcomeCounts::default() }),
+                terminal: None,
             },
         ],
         next: None,

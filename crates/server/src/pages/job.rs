@@ -75,6 +75,7 @@ struct JobPage {
 
 /// What can be done to a job as it is.
 struct Can {
+    attach: bool,
     cancel: bool,
     retry: bool,
     hold: bool,
@@ -223,6 +224,7 @@ impl JobPage {
 fn can(view: &JobView, mine: bool) -> Can {
     let open = mine && view.state != Standing::Done;
     Can {
+        attach: open && view.tasks.iter().any(|task| task.terminal.is_some()),
         cancel: open,
         retry: mine && view.outcome.is_some_and(|o| o != Outcome::Succeeded),
         hold: open && !view.held,
