@@ -74,6 +74,7 @@ fn assigned(script: Option<&str>) -> Assignments {
         restarted: false,
         origin: None,
         log_size: None,
+        terminal: None,
         snapshot: None,
         claim: None,
     });
