@@ -384,7 +384,8 @@ fn devices() -> impl Strategy<Value = Vec<DeviceRef>> {
 fn what_is_said_of_a_terminal_needs_one() {
     let doc = toml("command = 'bash'\npty = true\nidle = '30m'\n").unwrap().doc;
     assert_eq!((doc.tasks[0].pty, doc.tasks[0].idle), (true, Some(Micros::from_secs(1800))));
-    let codes = |text: &str| toml(text).unwrap_err().into_iter().map(|p| p.code.into_owned()).collect::<Vec<_>>();
+    let codes =
+        |text: &str| toml(text).unwrap_err().into_iter().map(|p| p.code.into_owned()).collect::<Vec<_>>();
     assert_eq!(codes("command = 'bash'\nidle = '30m'\n"), ["no-terminal"]);
     assert_eq!(codes("command = 'bash'\npty = true\nstderr = 'e'\n"), ["one-stream"]);
     assert_eq!(codes("command = 'bash'\npty = true\nidle = '0s'\n"), ["zero"]);

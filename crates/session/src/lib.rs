@@ -178,7 +178,9 @@ impl Arriving {
     pub fn take<F: Frame>(&mut self) -> Result<Option<F>, NoFrame> {
         loop {
             let here = &self.bytes[self.taken..];
-            let Some((&[kind, a, b, c, d], after)) = here.split_first_chunk::<HEAD>() else { return Ok(None) };
+            let Some((&[kind, a, b, c, d], after)) = here.split_first_chunk::<HEAD>() else {
+                return Ok(None);
+            };
             let length = u32::from_le_bytes([a, b, c, d]) as usize;
             if length > LARGEST {
                 return Err(NoFrame(length));

@@ -1,9 +1,9 @@
 //! Every command by name. What each does is in a file of its own under `commands`.
 
 use crate::commands::{
-    act, admin, allocate, attach, claim, compare, completions, doctor, down, gpus, history, info, install, learn,
-    limits, login, logs, plan, policies, policy, priority, progress, ps, replay, reproduce, resume, retry,
-    run, schema, show, sim, snapshot, submit, throughputs, trace, up, wait, why, workers,
+    act, admin, allocate, attach, claim, compare, completions, doctor, down, gpus, history, info, install,
+    learn, limits, login, logs, plan, policies, policy, priority, progress, ps, replay, reproduce, resume,
+    retry, run, schema, show, sim, snapshot, submit, throughputs, trace, up, wait, why, workers,
 };
 use crate::context::Context;
 use crate::exit::Exit;

@@ -15,7 +15,10 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("session", &[]),
     ("snapshot", &[]),
     ("server", &["core", "policies", "sim", "api", "worker", "session", "snapshot"]),
-    ("warpyard", &["core", "policies", "allocate", "dag", "sim", "api", "worker", "server", "session", "snapshot"]),
+    (
+        "warpyard",
+        &["core", "policies", "allocate", "dag", "sim", "api", "worker", "server", "session", "snapshot"],
+    ),
 ];
 
 /// Crates that make the pure ones impure.

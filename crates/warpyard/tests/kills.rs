@@ -56,7 +56,7 @@ fn job(server: &Server) -> Submit {
         env: [("PATH".to_owned(), path)].into(),
         snapshot: None,
         terminal: None,
-            idempotency_key: None,
+        idempotency_key: None,
     }
 }
 

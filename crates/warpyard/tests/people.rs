@@ -123,7 +123,11 @@ impl Person<'_> {
         let (uid, gid) = (self.uid.to_string(), self.gid.to_string());
         command.args(["--reuid", &uid, "--regid", &gid, "--clear-groups", "env", "-i", "PATH=/usr/bin:/bin"]);
         command.arg(format!("WARPYARD_SERVER=unix:{}", self.machine.socket.display()));
-        command.args(["TERM=dumb", "PS1=ready> "]).arg(&self.machine.binary).args(args).current_dir(&self.home);
+        command
+            .args(["TERM=dumb", "PS1=ready> "])
+            .arg(&self.machine.binary)
+            .args(args)
+            .current_dir(&self.home);
         Seat::take(&command, (24, 80))
     }
 

@@ -36,7 +36,12 @@ impl Attach {
         let client = context.client()?;
         let job = client.job(&self.job, false, None)?;
         if job.state == State::Done {
-            return self.leaving.leave(context, &job.job, Ended::Over { job: Box::new(job.clone()), seen: false }, false);
+            return self.leaving.leave(
+                context,
+                &job.job,
+                Ended::Over { job: Box::new(job.clone()), seen: false },
+                false,
+            );
         }
         must_be_at_a_terminal()?;
         let signals = Signals::watch()?;

@@ -49,7 +49,7 @@ impl Logs {
             let latest = follow::latest_attempt(&client.job(&self.job, false, None)?);
             follow::follow_task(&client, &self.job, &filter, latest, &mut out)?;
         } else {
-            follow::copy_log(client.logs(&self.job, &filter)?, &mut out)?;
+            follow::copy_log(client.logs(&self.job, &filter)?, 0, &mut out)?;
         }
         Ok(Exit::Fine)
     }

@@ -18,10 +18,10 @@ enum Ended {
     Connection,
 }
 
-/// Copies a log once, as far as it goes.
-pub(crate) fn copy_log(log: impl Read, out: &mut impl Write) -> io::Result<()> {
+/// Copies what comes after the first `skip` bytes of a log once, as far as it goes.
+pub(crate) fn copy_log(log: impl Read, skip: u64, out: &mut impl Write) -> io::Result<()> {
     let mut copied = 0;
-    match copy(log, out, 0, &mut copied)? {
+    match copy(log, out, skip, &mut copied)? {
         Ended::Log => Ok(()),
         Ended::Connection => Err(io::Error::new(io::ErrorKind::ConnectionReset, "the server went away")),
     }

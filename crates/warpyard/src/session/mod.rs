@@ -9,7 +9,7 @@ pub(crate) use keys::DetachKeys;
 pub(crate) use local::{Signals, size};
 
 use crate::context::Context;
-use crate::follow::{ASK_AGAIN_AFTER, AWAY_AT_MOST, patiently};
+use crate::follow::{ASK_AGAIN_AFTER, AWAY_AT_MOST, copy_log, latest_attempt, patiently};
 use anyhow::Context as _;
 use local::Raw;
 use modes::Modes;
@@ -21,7 +21,7 @@ use std::time::Instant;
 use warpyard_api::client::{Attached, Client, ClientError};
 use warpyard_api::problem::code;
 use warpyard_api::text::shown;
-use warpyard_api::wire::JobView;
+use warpyard_api::wire::{JobView, LogFilter};
 use warpyard_session::{Arriving, Ask, Frame, Say};
 
 /// With more than this typed and not sent, nothing more is read.
@@ -59,6 +59,8 @@ pub(crate) struct Guest<'a> {
 struct Place {
     attempt: u32,
     seen: u64,
+    /// Whether that is all of it.
+    all: bool,
 }
 
 /// How one connection ended.
@@ -77,8 +79,9 @@ impl Guest<'_> {
             let link = match self.client.attach(self.ask) {
                 Ok(link) => link,
                 Err(ClientError::Refused(body)) if body.code == code::WRONG_STATE => {
-                    let job = Box::new(patiently(|| self.client.wait(self.ask, None))?);
-                    return Ok(Ended::Over { job, seen: place != Place::default() });
+                    let job = patiently(|| self.client.wait(self.ask, None))?;
+                    self.catch_up(place, latest_attempt(&job))?;
+                    return Ok(Ended::Over { job: Box::new(job), seen: true });
                 }
                 // Away, or on its way out or in.
                 Err(error) if error.exit_code() == 3 => {
@@ -98,16 +101,33 @@ impl Guest<'_> {
                 self.greet();
             }
             if link.attempt() != place.attempt {
-                place = Place { attempt: link.attempt(), seen: 0 };
+                place = Place { attempt: link.attempt(), seen: 0, all: false };
             }
             away = None;
             match self.visit(link, &mut place)? {
                 Left::Detached => return Ok(Ended::Detached),
                 // The next connection is to the next attempt, or told that there is none.
-                Left::Over => {}
-                Left::Lost => eprintln!("\n[warpyard: the connection is lost; the session goes on; coming back]"),
+                Left::Over => place.all = true,
+                Left::Lost => {
+                    eprintln!("\n[warpyard: the connection is lost; the session goes on; coming back]")
+                }
             }
         }
+    }
+
+    /// Prints what was printed when nobody was attached: by a task that is over sooner than anyone gets there, or while the
+    /// way there was lost.
+    fn catch_up(&mut self, place: Place, attempt: u32) -> anyhow::Result<()> {
+        let seen = match place {
+            Place { attempt: at, all: true, .. } if at == attempt => return Ok(()),
+            Place { attempt: at, seen, .. } if at == attempt => seen,
+            _ => 0,
+        };
+        let filter = LogFilter { attempt: Some(attempt), ..LogFilter::default() };
+        let log = patiently(|| self.client.logs(self.ask, &filter))?;
+        // What a terminal printed has its lines ended already.
+        let _as_it_is = Raw::enter()?;
+        Ok(copy_log(log, seen, &mut self.out)?)
     }
 
     fn greet(&self) {

@@ -60,7 +60,11 @@ fn head(job: &JobView, screen: &Screen) -> String {
         }
     }
     if let Some(terminal) = job.tasks.iter().find_map(|task| task.terminal) {
-        let way = if job.state < State::Done { format!("`warpyard attach {}`", job.job) } else { "gone".to_owned() };
+        let way = if job.state < State::Done {
+            format!("`warpyard attach {}`", job.job)
+        } else {
+            "gone".to_owned()
+        };
         let idle = terminal.idle.map(|idle| format!("; ended when idle for {idle}")).unwrap_or_default();
         line("terminal", &format!("{way}{idle}"));
     }

@@ -172,12 +172,8 @@ impl Terminal {
 
     /// The kernel tells the program, if the size is another.
     fn apply_size(&self) {
-        let size = libc::winsize {
-            ws_row: self.size.rows,
-            ws_col: self.size.columns,
-            ws_xpixel: 0,
-            ws_ypixel: 0,
-        };
+        let size =
+            libc::winsize { ws_row: self.size.rows, ws_col: self.size.columns, ws_xpixel: 0, ws_ypixel: 0 };
         // SAFETY: the descriptor is open and the call reads one winsize, which lives until it returns. That it may fail
         // costs no more than a wrong size.
         unsafe { libc::ioctl(self.master.as_raw_fd(), libc::TIOCSWINSZ, &raw const size) };
@@ -305,7 +301,8 @@ impl Terminal {
             let mut fds = [PollFd::new(master.as_fd(), PollFlags::POLLIN)];
             matches!(poll(&mut fds, PollTimeout::ZERO), Ok(1..))
         };
-        while Instant::now() < until && readable(&self.master) && self.read_printed(outputs, Instant::now()) {}
+        while Instant::now() < until && readable(&self.master) && self.read_printed(outputs, Instant::now()) {
+        }
     }
 
     /// Tells everyone that it is over. How it ended must be on record by now, for they will ask.
