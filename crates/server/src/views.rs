@@ -8,8 +8,7 @@ use warpyard_api::quantity::{ArraySpec, Micros, MilliCpus};
 use warpyard_api::secrets::{masked, masked_command};
 use warpyard_api::wire::{
     AttemptView, Counts, GpuTask, GpuView, HistoryRow, JobView, Outcome, OutcomeCounts, ParamView,
-    PolicyView, RunView, SnapshotView, State, TaskView, TerminalView, Timestamp, WorkerState,
-    WorkerView,
+    PolicyView, RunView, SnapshotView, State, TaskView, TerminalView, Timestamp, WorkerState, WorkerView,
 };
 use warpyard_core::cluster::{Job, Node, Phase};
 use warpyard_core::command::Target;
