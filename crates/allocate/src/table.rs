@@ -98,6 +98,15 @@ impl ThroughputTable {
         self.types.get(gpu_type).into_iter().flat_map(BTreeMap::keys)
     }
 
+    /// Pairs measured on a type, of equally many GPUs each: the two profiles and the steps a second of both; both 0 where
+    /// they cannot share.
+    pub fn pairs(&self, gpu_type: &str) -> impl Iterator<Item = (&Profile, &Profile, [f64; 2])> {
+        let measured = self.types.get(gpu_type).into_iter().flatten();
+        measured
+            .flat_map(|(a, measured)| measured.beside.iter().map(move |(b, both)| (a, b, *both)))
+            .filter(|(a, b, _)| a.gpus == b.gpus)
+    }
+
     /// Notes what two jobs do when they share; the other order is implied.
     pub fn insert_pair(&mut self, gpu_type: &str, a: Profile, b: Profile, steps_per_second: [f64; 2]) {
         let profiles = self.types.entry(gpu_type.to_owned()).or_default();

@@ -141,8 +141,9 @@ fn sharing_is_feasible_proved_and_never_worse() {
         if seed % 2 == 0 {
             instance.jobs.iter_mut().for_each(|job| job.deadline_s = None);
         }
-        for goal in ["max-min", "max-min-fill", "finish-time", "makespan", "throughput", "cost"]
-            .map(|name| goal(name).expect("a goal"))
+        for goal in
+            ["max-min", "max-min-fill", "hierarchical", "finish-time", "makespan", "throughput", "cost"]
+                .map(|name| goal(name).expect("a goal"))
         {
             let answer =
                 goal.solve(&instance, sharing).unwrap_or_else(|e| panic!("seed {seed}, {}: {e}", goal.name));
@@ -152,12 +153,36 @@ fn sharing_is_feasible_proved_and_never_worse() {
             let alone = goal.solve(&instance, Options::default()).expect("an answer").objective;
             // With deadlines, more of them kept may leave less value.
             let deadlines = goal.name == "cost" && instance.jobs.iter().any(|job| job.deadline_s.is_some());
+            // Nor is an organisation's total what its filling is about.
             let better = deadlines
+                || goal.name == "hierarchical"
                 || match goal.sense {
                     Sense::Max => answer.objective >= alone * (1.0 - 1e-6),
                     Sense::Min => answer.objective <= alone * (1.0 + 1e-6),
                 };
             assert!(better, "seed {seed}, {}: {} sharing, {alone} alone", goal.name, answer.objective);
+        }
+    }
+}
+
+/// One organisation of everyone, sharing fairly inside, is filled as everyone is without organisations.
+#[test]
+fn with_sharing_one_organisation_of_all_is_filled_level_by_level() {
+    let sharing = Options { sharing: true, ..Options::default() };
+    for seed in 3100..3130 {
+        let mut instance = with_pairs(odd(seed), seed);
+        let all = instance.jobs.iter().map(|job| job.id).collect();
+        instance.entities = Some(Entities {
+            weights: [("all".to_owned(), 2.0)].into(),
+            policies: [("all".to_owned(), Sharing::Fair)].into(),
+            jobs: [("all".to_owned(), all)].into(),
+            entities: Default::default(),
+        });
+        let solve = |name: &str| goal(name).expect("a goal").solve(&instance, sharing).expect("an answer");
+        let (filled, nested) = (solve("max-min-fill"), solve("hierarchical"));
+        for ((job, flat), level) in instance.jobs.iter().zip(&filled.normalised).zip(&nested.normalised) {
+            let near = (flat - level).abs() <= 2e-4 * flat.max(1e-3);
+            assert!(near, "seed {seed}, job {}: {flat} filled, {level} in an organisation", job.id);
         }
     }
 }

@@ -43,7 +43,7 @@ impl Fit {
     /// Smaller is better.
     fn score(self, info: &DeviceInfo, used: DeviceUse, charge: Charge) -> u64 {
         let left = match charge {
-            Charge::Whole => info.memory,
+            Charge::Whole | Charge::Beside => info.memory,
             Charge::Share(bytes) => info.budget.saturating_sub(used.shared_bytes() + bytes),
         };
         match self {

@@ -53,7 +53,12 @@ pub enum Charge {
     Whole,
     /// This many bytes of its memory, beside others.
     Share(u64),
+    /// All of it, beside one other that is given it in the same way: two that are known to get on.
+    Beside,
 }
+
+/// How many tasks at most are given a device beside each other.
+const BESIDE_EACH_OTHER: u32 = 2;
 
 /// Where an attempt runs and what it is given there.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -93,11 +98,12 @@ impl Held {
     /// One device.
     pub const DEVICE: u64 = 1_000_000;
 
-    /// What a placement is given: of a shared device the share of its memory.
+    /// What a placement is given: of a shared device the share of its memory, of one that two have its half.
     pub fn of(pool: &Pool, p: &Placement) -> Held {
         let infos = pool.worker(p.worker).map(|w| &w.infos[..]).unwrap_or_default();
         let share = |&(index, charge): &(u16, Charge)| match charge {
             Charge::Whole => Held::DEVICE,
+            Charge::Beside => Held::DEVICE / u64::from(BESIDE_EACH_OTHER),
             Charge::Share(bytes) => infos.get(usize::from(index)).map_or(0, |info| part(bytes, info.memory)),
         };
         let devices = p.devices.iter().map(share).sum();
@@ -142,6 +148,7 @@ impl std::ops::SubAssign for Held {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DeviceUse {
     whole: u32,
+    beside: u32,
     shares: u32,
     paused: u32,
     bytes: u64,
@@ -150,7 +157,7 @@ pub struct DeviceUse {
 impl DeviceUse {
     /// How many attempts are on it, paused ones included.
     pub fn attempts(self) -> u32 {
-        self.whole + self.shares
+        self.whole + self.beside + self.shares
     }
 
     /// Bytes given to sharing tasks.
@@ -158,9 +165,9 @@ impl DeviceUse {
         self.bytes
     }
 
-    /// Whether one task has all of it.
+    /// Whether one task has all of it, or two together do.
     pub fn is_whole(self) -> bool {
-        self.whole > 0
+        self.whole + self.beside > 0
     }
 
     /// Whether one more task may share it, memory apart.
@@ -177,8 +184,9 @@ impl DeviceUse {
         }
         match charge {
             Charge::Whole => self.attempts() == 0,
+            Charge::Beside => self.whole + self.shares == 0 && self.beside < BESIDE_EACH_OTHER,
             Charge::Share(bytes) => {
-                self.whole == 0
+                !self.is_whole()
                     && self.bytes.checked_add(bytes).is_some_and(|sum| sum <= info.budget)
                     && self.has_slot(info)
             }
@@ -188,6 +196,7 @@ impl DeviceUse {
     fn charge(&mut self, charge: Charge) {
         match charge {
             Charge::Whole => self.whole += 1,
+            Charge::Beside => self.beside += 1,
             Charge::Share(bytes) => {
                 self.shares += 1;
                 self.bytes += bytes;
@@ -198,6 +207,7 @@ impl DeviceUse {
     fn release(&mut self, charge: Charge) {
         match charge {
             Charge::Whole => self.whole = self.whole.checked_sub(1).expect("a device is freed once"),
+            Charge::Beside => self.beside = self.beside.checked_sub(1).expect("a device is freed once"),
             Charge::Share(bytes) => {
                 self.shares = self.shares.checked_sub(1).expect("a share is freed once");
                 self.bytes = self.bytes.checked_sub(bytes).expect("no more is freed than was given");
@@ -436,6 +446,7 @@ impl Pool {
         for &(index, charge) in &p.devices {
             worker.change(index, |used| match charge {
                 Charge::Whole => used.whole = used.whole.saturating_sub(1),
+                Charge::Beside => used.beside = used.beside.saturating_sub(1),
                 Charge::Share(bytes) => {
                     used.shares = used.shares.saturating_sub(1);
                     used.bytes = used.bytes.saturating_sub(bytes);

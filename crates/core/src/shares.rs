@@ -22,6 +22,9 @@ pub struct Speed {
     /// Whether a run of it was measured, rather than someone having said so.
     #[serde(default)]
     pub measured: bool,
+    /// The profile it shares those devices with; alone, where there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub beside: Option<String>,
 }
 
 /// What should be aimed at: for each task its share of time on each type.
@@ -35,6 +38,18 @@ pub struct Allocation {
     pub kinds: Vec<String>,
     /// The tasks, in order.
     pub rows: Vec<Row>,
+    /// Tasks that should share devices for some of their time, in order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub pairs: Vec<PairRow>,
+}
+
+/// What two tasks should get together, on the same devices.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PairRow {
+    /// Which, the smaller first.
+    pub tasks: [TaskId; 2],
+    /// Their share of time on each type.
+    pub shares: Vec<f64>,
 }
 
 /// What one task should get.
@@ -71,6 +86,9 @@ pub struct NoTarget {
 pub struct Shares {
     /// By profile, number of devices and type.
     speeds: BTreeMap<String, BTreeMap<u16, BTreeMap<String, Known>>>,
+    /// The same beside another profile, by that too.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    beside: BTreeMap<String, BTreeMap<u16, BTreeMap<String, ByOther>>>,
     /// How often that changed.
     revision: u64,
     /// What an hour of a device of a type costs.
@@ -79,6 +97,9 @@ pub struct Shares {
     failed: Option<NoTarget>,
     round_until: Option<Time>,
 }
+
+/// Speeds by the profile that devices are shared with.
+type ByOther = BTreeMap<String, Known>;
 
 /// A speed, and whether it was measured.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -96,6 +117,32 @@ struct InForce {
     target: Arc<Allocation>,
     /// For each row of the target.
     accounts: Vec<Account>,
+    /// For pairs of tasks of the target, in order: those of it, and those that had something together before.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pairs: Vec<PairAccount>,
+}
+
+/// What two tasks were promised together and had, per type of the target.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+struct PairAccount {
+    tasks: [TaskId; 2],
+    /// Promised by targets that no longer hold.
+    owed: Vec<Span>,
+    /// Had, up to when they last parted.
+    had: Vec<Span>,
+}
+
+/// How two tasks stand that have, or had, a share of time together.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Together {
+    /// Which, the smaller first.
+    pub tasks: [TaskId; 2],
+    /// Their share of time on each type of the target; nothing where the target has none for them.
+    pub shares: Vec<f64>,
+    /// What they were promised up to now.
+    pub owed: Vec<Span>,
+    /// What they had, up to when they last parted.
+    pub had: Vec<Span>,
 }
 
 /// What a task was promised and had, per type.
@@ -126,6 +173,35 @@ impl Shares {
                 by_kind.iter().map(move |(kind, &known)| (profile.as_str(), gpus, kind.as_str(), known))
             })
         })
+    }
+
+    /// How fast a profile is on a type beside another, if anyone knows.
+    pub fn speed_beside(&self, profile: &str, other: &str, gpus: u16, kind: &str) -> Option<Known> {
+        let by_kind = self.beside.get(profile)?.get(&gpus)?;
+        by_kind.get(&kind.to_ascii_lowercase())?.get(other).copied()
+    }
+
+    /// How fast two profiles are on devices of a type that they share, where both are known and it gets anyone anywhere.
+    pub fn together(&self, one: &str, other: &str, gpus: u16, kind: &str) -> Option<[f64; 2]> {
+        let of = |a: &str, b: &str| Some(self.speed_beside(a, b, gpus, kind)?.steps_per_second);
+        let both = [of(one, other)?, of(other, one)?];
+        both.iter().any(|speed| *speed > 0.0).then_some(both)
+    }
+
+    /// Everything known of speeds beside others: profile, devices, type, the other, speed.
+    pub fn speeds_beside(&self) -> impl Iterator<Item = (&str, u16, &str, &str, Known)> + '_ {
+        self.beside.iter().flat_map(|(profile, by_gpus)| {
+            by_gpus.iter().flat_map(move |(&gpus, by_kind)| {
+                by_kind.iter().flat_map(move |(kind, by_other)| {
+                    by_other.iter().map(move |(other, &known)| (&**profile, gpus, &**kind, &**other, known))
+                })
+            })
+        })
+    }
+
+    /// Whether anything is known of speeds beside others.
+    pub fn knows_pairs(&self) -> bool {
+        !self.beside.is_empty()
     }
 
     /// How often speeds changed: the same number, the same speeds.
@@ -171,17 +247,48 @@ impl Shares {
         Some((force.owed(i, now), &force.accounts[i].before))
     }
 
+    /// Those that have, or had, a share of time together.
+    pub fn pairs(&self, now: Time) -> impl Iterator<Item = Together> + '_ {
+        let force = self.in_force.iter();
+        force.flat_map(move |force| force.pairs.iter().map(move |pair| force.together(pair, now)))
+    }
+
+    /// Notes that two tasks shared devices of a type for a while.
+    pub(crate) fn parted(&mut self, one: TaskId, other: TaskId, kind: &str, after: Span) {
+        let Some(force) = &mut self.in_force else { return };
+        let Some(j) = force.target.kinds.iter().position(|k| k == kind) else { return };
+        if force.at(one).is_none() || force.at(other).is_none() {
+            return;
+        }
+        let tasks = [one.min(other), one.max(other)];
+        let at = force.pairs.binary_search_by_key(&tasks, |pair| pair.tasks).unwrap_or_else(|at| {
+            force.pairs.insert(at, PairAccount::new(tasks, force.target.kinds.len()));
+            at
+        });
+        force.pairs[at].had[j] += after;
+    }
+
     pub(crate) fn set_speeds(&mut self, speeds: &[Speed], costs: &BTreeMap<String, f64>) {
-        for Speed { profile, gpus, kind, steps_per_second, measured } in speeds {
-            let by_kind = self.speeds.entry(profile.clone()).or_default().entry(*gpus).or_default();
+        for Speed { profile, gpus, kind, steps_per_second, measured, beside } in speeds {
             let known = Known { steps_per_second: *steps_per_second, measured: *measured };
-            by_kind.insert(kind.to_ascii_lowercase(), known);
+            let kind = kind.to_ascii_lowercase();
+            match beside {
+                None => {
+                    let by_gpus = self.speeds.entry(profile.clone()).or_default();
+                    by_gpus.entry(*gpus).or_default().insert(kind, known);
+                }
+                Some(other) => {
+                    let by_gpus = self.beside.entry(profile.clone()).or_default();
+                    let by_kind = by_gpus.entry(*gpus).or_default();
+                    by_kind.entry(kind).or_default().insert(other.clone(), known);
+                }
+            }
         }
         self.costs.extend(costs.iter().map(|(kind, cost)| (kind.to_ascii_lowercase(), *cost)));
         self.revision += 1;
     }
 
-    /// Puts a target in force. `had` says how long a task has had devices of a type.
+    /// Puts a target in force. `had` says how long a task has had devices of a type alone.
     pub(crate) fn set_target(
         &mut self,
         target: Arc<Allocation>,
@@ -197,7 +304,10 @@ impl Shares {
             },
         };
         let accounts = target.rows.iter().map(account).collect();
-        self.in_force = Some(InForce { since: at, target, accounts });
+        let pairs = old.as_ref().map_or_else(Vec::new, |old| old.pairs_carried_over(at, &target));
+        let mut force = InForce { since: at, target, accounts, pairs };
+        force.enter_pairs();
+        self.in_force = Some(force);
         self.failed = None;
     }
 
@@ -221,9 +331,49 @@ impl InForce {
     }
 
     fn owed(&self, i: usize, now: Time) -> Vec<Span> {
+        self.grown(&self.accounts[i].owed, &self.target.rows[i].shares, now)
+    }
+
+    /// What was owed before, and what shares promised since.
+    fn grown(&self, owed: &[Span], shares: &[f64], now: Time) -> Vec<Span> {
         let held = now.since(self.since).secs();
-        let more = self.target.rows[i].shares.iter().map(|share| Span::from_secs(share * held));
-        self.accounts[i].owed.iter().zip(more).map(|(owed, more)| *owed + more).collect()
+        owed.iter().zip(shares).map(|(owed, share)| *owed + Span::from_secs(share * held)).collect()
+    }
+
+    fn together(&self, pair: &PairAccount, now: Time) -> Together {
+        let rows = &self.target.pairs;
+        let row = rows.binary_search_by_key(&pair.tasks, |row| row.tasks).ok().map(|i| &rows[i]);
+        let shares = row.map_or_else(|| vec![0.0; pair.owed.len()], |row| row.shares.clone());
+        let owed = self.grown(&pair.owed, &shares, now);
+        Together { tasks: pair.tasks, shares, owed, had: pair.had.clone() }
+    }
+
+    /// Gives every pair of the target an account.
+    fn enter_pairs(&mut self) {
+        let kinds = self.target.kinds.len();
+        let known = |tasks: &[TaskId; 2], pairs: &[PairAccount]| {
+            pairs.binary_search_by_key(tasks, |pair| pair.tasks).is_ok()
+        };
+        let rows = self.target.pairs.iter().map(|row| row.tasks);
+        let fresh: Vec<_> = rows.filter(|tasks| !known(tasks, &self.pairs)).collect();
+        self.pairs.extend(fresh.into_iter().map(|tasks| PairAccount::new(tasks, kinds)));
+        self.pairs.sort_by_key(|pair| pair.tasks);
+    }
+
+    /// The accounts of pairs under another target, as far as both tasks have a share in it.
+    fn pairs_carried_over(&self, at: Time, target: &Allocation) -> Vec<PairAccount> {
+        let there = |task: &TaskId| target.rows.binary_search_by_key(task, |row| row.task).is_ok();
+        let place = |kind: &String| self.target.kinds.iter().position(|k| k == kind);
+        let places: Vec<Option<usize>> = target.kinds.iter().map(place).collect();
+        let mapped = |spans: &[Span]| {
+            let at = |place: &Option<usize>| place.map_or(Span::ZERO, |j| spans[j]);
+            places.iter().map(at).collect()
+        };
+        let carried = |pair: &PairAccount| {
+            let Together { tasks, owed, had, .. } = self.together(pair, at);
+            PairAccount { tasks, owed: mapped(&owed), had: mapped(&had) }
+        };
+        self.pairs.iter().filter(|pair| pair.tasks.iter().all(there)).map(carried).collect()
     }
 
     /// The account of a row under other types: those that are new begin with nothing owed.
@@ -237,5 +387,11 @@ impl InForce {
                 .map(|kind| place(kind).map_or_else(|| had(kind), |j| self.accounts[i].before[j]))
                 .collect(),
         }
+    }
+}
+
+impl PairAccount {
+    fn new(tasks: [TaskId; 2], kinds: usize) -> PairAccount {
+        PairAccount { tasks, owed: vec![Span::ZERO; kinds], had: vec![Span::ZERO; kinds] }
     }
 }

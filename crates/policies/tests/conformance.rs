@@ -43,6 +43,10 @@ fn choices() -> Vec<PolicyChoice> {
         "fair-share:half_life=5",
         "fair-share:half_life=0,behind=nobody",
         "max-min:types=blind,round=20,restart=5",
+        "max-min:sharing=true,round=10",
+        "max-min-fill:sharing=true,types=blind,round=15,restart=2",
+        "gandiva:sharing=true,round=10",
+        "hierarchical:sharing=true,inside=fifo,round=10",
         "finish-time:round=10",
         "hierarchical:inside=fifo,round=15",
     ];
@@ -291,6 +295,7 @@ fn assert_not_over_committed(cluster: &Cluster) {
                 let given = on.entry(index).or_default();
                 match charge {
                     Charge::Whole => given.whole += 1,
+                    Charge::Beside => given.beside += 1,
                     Charge::Share(bytes) => {
                         given.shares += 1;
                         given.bytes += bytes;
@@ -304,6 +309,8 @@ fn assert_not_over_committed(cluster: &Cluster) {
             let Some(given) = on.get(&index) else { continue };
             assert!(given.whole <= 1, "{id}/{index} was given away whole {} times", given.whole);
             assert!(given.whole == 0 || given.shares == 0, "{id}/{index} is whole and shared");
+            assert!(given.beside <= 2, "{id}/{index} was given to {} beside each other", given.beside);
+            assert!(given.beside == 0 || given.whole + given.shares == 0, "{id}/{index} is not left to two");
             assert!(given.bytes <= device.budget, "{id}/{index} gave {} of {}", given.bytes, device.budget);
             if let Some(limit) = device.limit {
                 assert!(given.shares - given.still <= u32::from(limit), "{id}/{index} has too many tasks");
@@ -316,6 +323,7 @@ fn assert_not_over_committed(cluster: &Cluster) {
 #[derive(Default)]
 struct Given {
     whole: u32,
+    beside: u32,
     shares: u32,
     still: u32,
     bytes: u64,

@@ -40,6 +40,8 @@ pub type Workload = Box<dyn FnOnce() -> Box<dyn Iterator<Item = Arrival>> + Send
 pub struct Show {
     /// The workers, the policy and how long starts take.
     pub setup: Setup,
+    /// What is asked before anything else, such as how fast profiles are.
+    pub first: Option<Command>,
     /// The jobs to come.
     pub workload: Workload,
     /// How many seconds of it pass in one.
@@ -83,7 +85,7 @@ pub fn show(show: Show, ready: impl FnOnce(&Ready)) -> Result<(), UpError> {
     let notices = follower.notices();
     let (stop, stopped) = mpsc::unbounded_channel();
     let broke = stop.clone();
-    let (setup, workload) = (show.setup, show.workload);
+    let (setup, first, workload) = (show.setup, show.first, show.workload);
     let simulation = Simulation { began, over: Arc::default() };
     let (played, notices_of_it) = (simulation.clone(), notices.clone());
     let (live, threads) = Live::staged(
@@ -91,7 +93,7 @@ pub fn show(show: Show, ready: impl FnOnce(&Ready)) -> Result<(), UpError> {
         move || {
             let _ending_already = broke.send(false);
         },
-        move |stage| play(&stage, setup, workload, &played, &notices_of_it),
+        move |stage| play(&stage, setup, first, workload, &played, &notices_of_it),
     );
     let doors = Doors::new(data.token()?, port);
     let login = format!("{url}/login?once={}", doors.once(Caller::Owner).map_err(UpError::Runtime)?);
@@ -132,12 +134,22 @@ fn follower(cluster: Cluster, data: &DataDir) -> Result<Follower, UpError> {
 
 /// Plays the engine's part: brings the simulation up to the clock again and again, and tells what happened. When all is
 /// over the clock stops, so that what came of it can be looked at.
-fn play(stage: &Stage, setup: Setup, workload: Workload, simulation: &Simulation, notices: &Notices) {
+fn play(
+    stage: &Stage,
+    setup: Setup,
+    first: Option<Command>,
+    workload: Workload,
+    simulation: &Simulation,
+    notices: &Notices,
+) {
     let began = simulation.began;
     let mut sim = Sim::new(setup, POLICIES).expect("a policy that was built before");
     let happened = Rc::new(RefCell::new(Vec::new()));
     let kept = happened.clone();
     sim.watch(move |event| kept.borrow_mut().push(event.clone()));
+    if let Some(first) = first {
+        sim.ask(first).expect("what is asked first was read and checked");
+    }
     let later = move |arrival: Arrival| Arrival { at: began + arrival.at.since(Time(0)), ..arrival };
     let all_came = Rc::new(Cell::new(false));
     let last = all_came.clone();

@@ -459,7 +459,7 @@ fn tasks_on(cluster: &Cluster, tasks: &std::collections::BTreeSet<TaskId>, devic
             task: task_name(cluster, id),
             user: job.user.clone(),
             memory_bytes: match charge {
-                Charge::Whole => whole,
+                Charge::Whole | Charge::Beside => whole,
                 Charge::Share(bytes) => *bytes,
             },
             name: Some(job.spec.name.clone()),

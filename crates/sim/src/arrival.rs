@@ -79,8 +79,30 @@ pub enum Runs {
 pub struct Steps {
     /// How many.
     pub steps: f64,
+    /// How fast they go.
+    pub pace: Arc<Pace>,
+}
+
+/// How fast the steps of a profile go.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Pace {
+    /// The profile's name.
+    pub profile: String,
     /// Steps a second by type of device in small letters; on any other it gets nowhere.
-    pub per_second: Arc<BTreeMap<String, f64>>,
+    pub alone: BTreeMap<String, f64>,
+    /// The same beside another profile on the same devices, by that one's name and then by type.
+    pub beside: BTreeMap<String, BTreeMap<String, f64>>,
+}
+
+impl Pace {
+    fn alone(&self, kind: &str) -> f64 {
+        self.alone.get(kind).copied().unwrap_or(0.0).max(NOWHERE)
+    }
+
+    /// The part of its speed that it keeps beside another, where anyone measured it.
+    pub(crate) fn kept_beside(&self, other: &str, kind: &str) -> Option<f64> {
+        Some((self.beside.get(other)?.get(kind)? / self.alone(kind)).max(NOWHERE))
+    }
 }
 
 /// How attempts of a job went.
@@ -143,14 +165,19 @@ impl Runs {
     pub(crate) fn pace(&self, task: TaskId, kind: Option<&str>) -> f64 {
         match self {
             Runs::Steps(nodes) => {
-                let Steps { per_second, .. } = &nodes[task.node as usize];
-                kind.and_then(|kind| per_second.get(&kind.to_ascii_lowercase()))
-                    .copied()
-                    .unwrap_or(0.0)
-                    .max(NOWHERE)
+                let Steps { pace, .. } = &nodes[task.node as usize];
+                kind.map_or(NOWHERE, |kind| pace.alone(&kind.to_ascii_lowercase()))
             }
             Runs::For(_) | Runs::Each(_) | Runs::Recorded(_) => 1.0,
         }
+    }
+
+    /// Whom it gets on with on a type of device, where that was measured of anyone.
+    pub(crate) fn company(&self, task: TaskId, kind: Option<&str>) -> Option<Box<Company>> {
+        let Runs::Steps(nodes) = self else { return None };
+        let Steps { pace, .. } = &nodes[task.node as usize];
+        let company = || Some(Box::new(Company { pace: Arc::clone(pace), kind: kind?.to_ascii_lowercase() }));
+        if pace.beside.is_empty() { None } else { company() }
     }
 
     pub(crate) fn fate(&self, task: TaskId, attempt: u32, kind: Option<&str>) -> Fate {
@@ -169,6 +196,20 @@ impl Runs {
                 Fate { length: length.unwrap_or_default(), how, stubborn: *stubborn, seen: None }
             }
         }
+    }
+}
+
+/// Whom a process gets on with.
+#[derive(Clone, Debug)]
+pub(crate) struct Company {
+    pace: Arc<Pace>,
+    kind: String,
+}
+
+impl Company {
+    /// The part of its speed that it keeps beside another, where anyone measured it.
+    pub(crate) fn kept_beside(&self, other: &Company) -> Option<f64> {
+        self.pace.kept_beside(&other.pace.profile, &self.kind)
     }
 }
 

@@ -24,7 +24,7 @@ pub mod sooner;
 mod truth;
 pub mod workload;
 
-pub use arrival::{Arrival, Coming, Course, Runs, Steps, Tries, Try};
+pub use arrival::{Arrival, Coming, Course, Pace, Runs, Steps, Tries, Try};
 pub use draw::{Known, draw};
 pub use forecast::{Expected, Limits, forecast};
 pub use record::Record;

@@ -24,6 +24,8 @@ pub(crate) struct Machine {
     to_stand_still: BTreeSet<AttemptId>,
     /// How much tasks on one device slow each other.
     contention: f64,
+    /// Whether it ever had a process of which is known whom it gets on with.
+    company: bool,
 }
 
 /// What the server knows of an attempt and a machine must.
@@ -135,6 +137,7 @@ impl Machine {
 
     fn launch(&mut self, now: Time, id: AttemptId, brief: Brief, alarm: &mut impl FnMut(Time, AttemptId)) {
         let delay = brief.delay;
+        self.company |= brief.company.is_some();
         self.processes.insert(id, Process::new(now, brief));
         self.local.insert(id, Local::Beginning);
         if delay.is_zero() {
@@ -227,25 +230,42 @@ impl Machine {
 
     /// Has every process that runs go as fast as those beside it let it.
     fn share_speed(&mut self, now: Time, alarm: &mut impl FnMut(Time, AttemptId)) {
-        if self.contention == 0.0 {
+        if self.contention == 0.0 && !self.company {
             return;
         }
         let running = |id: &AttemptId| self.local[id] == Local::Running;
-        let mut on: BTreeMap<u16, u32> = BTreeMap::new();
-        for (_, process) in self.processes.iter().filter(|(id, _)| running(id)) {
+        let mut on: BTreeMap<u16, Vec<AttemptId>> = BTreeMap::new();
+        for (&id, process) in self.processes.iter().filter(|(id, _)| running(id)) {
             for &device in &process.devices {
-                *on.entry(device).or_default() += 1;
+                on.entry(device).or_default().push(id);
             }
         }
-        for (id, process) in self.processes.iter_mut().filter(|(id, _)| self.local[id] == Local::Running) {
-            let beside = process.devices.iter().map(|device| on[device]).max().unwrap_or(1);
-            let speed = speed_beside(self.contention, beside);
+        let speed = |id: &AttemptId, process: &Process| {
+            let there = process.devices.iter().map(|device| &on[device][..]);
+            let there = there.max_by_key(|there| there.len()).unwrap_or_default();
+            let kept = match there {
+                [one, other] => {
+                    let other = &self.processes[if one == id { other } else { one }];
+                    process
+                        .company
+                        .as_deref()
+                        .zip(other.company.as_deref())
+                        .and_then(|(a, b)| a.kept_beside(b))
+                }
+                _ => None,
+            };
+            kept.unwrap_or_else(|| speed_beside(self.contention, there.len() as u32))
+        };
+        let speeds: Vec<(AttemptId, f64)> =
+            self.processes.iter().filter(|(id, _)| running(id)).map(|(id, p)| (*id, speed(id, p))).collect();
+        for (id, speed) in speeds {
+            let process = self.process(id);
             let asked = matches!(process.alarm, Some((_, Next::IsEnded)));
             if speed != process.speed {
                 process.settle(now);
                 process.speed = speed;
                 if !asked {
-                    alarm(process.foresee(), *id);
+                    alarm(process.foresee(), id);
                 }
             }
         }

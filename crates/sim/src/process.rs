@@ -3,7 +3,7 @@
 //! Work is counted in the time it takes alone. Beside others on a device it goes slower, and after standing still it has to
 //! warm up before it goes on.
 
-use crate::arrival::Fate;
+use crate::arrival::{Company, Fate};
 use smallvec::SmallVec;
 use warpyard_core::event::How;
 use warpyard_core::{Span, Time};
@@ -34,6 +34,8 @@ pub(crate) struct Process {
     pub(crate) grace: Option<Span>,
     /// Whether it is ended when contact is lost.
     pub(crate) rerun: bool,
+    /// Whom it gets on with, where that was measured.
+    pub(crate) company: Option<Box<Company>>,
     /// Where it runs.
     pub(crate) devices: SmallVec<[u16; 4]>,
 }
@@ -58,6 +60,7 @@ pub(crate) struct Brief {
     pub(crate) grace: Span,
     pub(crate) rerun: bool,
     pub(crate) resume_time: Span,
+    pub(crate) company: Option<Box<Company>>,
     pub(crate) devices: SmallVec<[u16; 4]>,
     /// From being told to begin it until its process runs.
     pub(crate) delay: Span,
@@ -66,7 +69,7 @@ pub(crate) struct Brief {
 impl Process {
     /// One that begins after its delay.
     pub(crate) fn new(now: Time, brief: Brief) -> Process {
-        let Brief { fate, saved, timeout, grace, rerun, resume_time, devices, delay } = brief;
+        let Brief { fate, saved, timeout, grace, rerun, resume_time, company, devices, delay } = brief;
         let begins = now + delay;
         Process {
             how: fate.how,
@@ -82,6 +85,7 @@ impl Process {
             stands_still_at: None,
             grace: fate.stubborn.then_some(grace),
             rerun,
+            company,
             devices,
         }
     }
@@ -160,7 +164,9 @@ mod tests {
         let fate = Fate { length: Span::from_secs(length), how: How::Exited(0), stubborn: false, seen: None };
         let (resume_time, devices) = (Span::from_secs(2.0), SmallVec::from([0; 1].as_slice()));
         let (saved, timeout, grace, delay) = (Span::ZERO, None, Span::ZERO, Span::ZERO);
-        Process::new(Time(0), Brief { fate, saved, timeout, grace, rerun: true, resume_time, devices, delay })
+        let (rerun, company) = (true, None);
+        let brief = Brief { fate, saved, timeout, grace, rerun, resume_time, company, devices, delay };
+        Process::new(Time(0), brief)
     }
 
     #[test]

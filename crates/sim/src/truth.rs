@@ -50,6 +50,7 @@ impl Known for Truth<'_> {
             grace: seen.and_then(|seen| seen.linger).unwrap_or(spec.grace),
             rerun: spec.on_lost == OnLost::Rerun,
             resume_time: spec.resume_time,
+            company: taken.runs.company(id.task, kind),
             devices: placement.devices.iter().map(|(index, _)| *index).collect(),
             delay: seen.map_or(self.delay + restart, |seen| seen.delay),
         }

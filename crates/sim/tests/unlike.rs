@@ -30,6 +30,7 @@ fn sim(gpus: u16, kinds: &[(&str, f64)]) -> Sim {
         kind: kind.to_owned(),
         steps_per_second,
         measured: false,
+        beside: None,
     };
     let speeds = kinds.iter().map(speed).collect();
     sim.ask(Command::SetSpeeds { speeds, costs: BTreeMap::new() }).unwrap();

@@ -160,6 +160,12 @@ pub(crate) enum Wrong {
     /// Steps without their speed.
     #[error("line 1: Gavel's traces count steps; --throughputs FILE says how many there are in a second")]
     NoThroughputs,
+    /// Two that share a GPU, without their speed.
+    #[error(
+        "--policy {0}: nobody said how fast two jobs are that share a GPU; --throughputs FILE does, with entries such as \
+         {{\"v100\": {{\"('a', 1)\": {{\"('b', 1)\": [3.1, 2.4]}}}}}}"
+    )]
+    NoPairs(String),
     /// There is no log.
     #[error("there is no log {0}; name one with --log, or its directory with --data")]
     NoLog(String),

@@ -5,13 +5,12 @@
 
 mod tree;
 
-pub(crate) use tree::Tree;
+pub(crate) use tree::{Course, Place, Tree};
 
 use crate::answer::Stage;
 use crate::goal::SolveError;
 use crate::problem::Problem;
 use crate::rise::{From, Risen, Scaled, cheapest, rise};
-use tree::{Course, Place};
 
 /// What a stopped job gives back, so that the next stage starts from inside what is feasible.
 const SLACK: f64 = 1e-9;

@@ -69,6 +69,23 @@ impl Tree {
         Self { root: Node::Group { weight: 1.0, policy: Sharing::Fair, members }, leaves }
     }
 
+    /// For each job a number that it shares with those that always have its level.
+    pub(crate) fn kin(&self, jobs: usize) -> Vec<usize> {
+        let mut numbers: HashMap<(usize, u64), usize> = HashMap::new();
+        let mut kin = vec![0; jobs];
+        for (i, leaf) in self.leaves.iter().enumerate() {
+            for (place, &(m, weight)) in leaf.jobs.iter().enumerate() {
+                let alike = match leaf.state {
+                    State::Fair(_) => weight.to_bits(),
+                    State::Fifo { .. } => place as u64,
+                };
+                let next = numbers.len();
+                kin[m] = *numbers.entry((i, alike)).or_insert(next);
+            }
+        }
+        kin
+    }
+
     /// The jobs under each entity at the top, and its weight.
     pub(crate) fn top(&self) -> Vec<(f64, Vec<usize>)> {
         fn jobs(node: &Node, leaves: &[Leaf], found: &mut Vec<usize>) {

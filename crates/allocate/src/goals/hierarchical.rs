@@ -13,7 +13,7 @@ pub(crate) const DEF: GoalDef = GoalDef {
     summary: "organisations share by weight, their members fairly or first in, first out, to any depth",
     source: "Gavel (Narayanan et al., OSDI 2020), section 4.3",
     sense: Sense::Max,
-    sharing: false,
+    sharing: true,
     solve,
 };
 
@@ -21,6 +21,9 @@ fn solve(instance: &Instance, options: Options) -> Result<Answer, SolveError> {
     let missing = SolveError::MissingTable { field: "entities", goal: DEF.name };
     let tree = Tree::nested(instance, instance.entities.as_ref().ok_or(missing)?);
     let problem = laid_out(instance, options.types);
+    if options.sharing {
+        return crate::sharing::hierarchical(instance, &problem, tree);
+    }
     let top = tree.top();
     let filled = fill(&problem, &tree)?;
     let mut shares = filled.shares;

@@ -3,6 +3,7 @@
 //! caller's. `gavel` is the published mechanism, kept for comparison; `simulate` runs ours over a trace.
 
 pub mod gavel;
+mod pairs;
 mod place;
 pub mod simulate;
 
@@ -201,6 +202,18 @@ pub trait Room {
 
     /// Gives a job GPUs of another type for those it was given, if it has them.
     fn shift(&mut self, candidate: usize, from: usize, to: usize) -> bool;
+
+    /// Gives one of two that were given GPUs together (`goes`, the first or the second) others of its own, if it has them.
+    fn part(&mut self, candidate: usize, goes: usize, to: usize) -> bool {
+        let _ = (candidate, goes, to);
+        false
+    }
+
+    /// Puts one of two that was given nothing beside the other, which has GPUs of this type alone, if that may be.
+    fn join(&mut self, candidate: usize, gpu_type: usize) -> bool {
+        let _ = (candidate, gpu_type);
+        false
+    }
 }
 
 /// So many free GPUs of each type, wherever they are.

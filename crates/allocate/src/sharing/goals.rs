@@ -262,7 +262,7 @@ pub(crate) fn fill(instance: &Instance, problem: &Problem) -> Result<Answer, Sol
 
 impl Ways {
     /// What the speed and time of each job are worth.
-    fn worth(&self, duals: &Duals, jobs: usize) -> JobWorth {
+    pub(super) fn worth(&self, duals: &Duals, jobs: usize) -> JobWorth {
         let mut worth = JobWorth { speed: vec![0.0; jobs], time: vec![0.0; jobs] };
         for (c, class) in self.classes.iter().enumerate() {
             for &m in &class.jobs {

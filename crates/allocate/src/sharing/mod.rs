@@ -5,8 +5,10 @@
 mod goals;
 mod program;
 mod spread;
+mod tree;
 
 pub(crate) use goals::{cost, fill, finish_time, makespan, max_min, throughput};
+pub(crate) use tree::hierarchical;
 
 use crate::instance::{Instance, Job};
 use crate::table::Profile;

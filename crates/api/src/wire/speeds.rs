@@ -31,6 +31,9 @@ pub struct Throughput {
     /// Whether a run was measured; what people say is not taken for measured.
     #[serde(default)]
     pub measured: bool,
+    /// The profile it shares those GPUs with; absent: it has them alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub beside: Option<String>,
 }
 
 fn one() -> u16 {

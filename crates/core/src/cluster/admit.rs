@@ -8,7 +8,7 @@ use crate::event::{By, Event, StopWhy, What};
 use crate::ids::{AttemptId, DeviceId, NodeId, TaskId};
 use crate::place::acceptable;
 use crate::plan::{Plan, Start};
-use crate::pool::{Charge, DeviceInfo, Ledger, charge_for};
+use crate::pool::{Charge, DeviceInfo, Ledger, Placement, charge_for};
 use crate::spec::{Boundary, Needs, Preempt, TaskSpec};
 use crate::time::Time;
 use smallvec::SmallVec;
@@ -33,13 +33,15 @@ impl Cluster {
             note(self.admit_resume(attempt, &mut ledger));
         }
         let mut last: Option<&Start> = None;
-        for start in &plan.start {
+        for (nth, start) in plan.start.iter().enumerate() {
             // Most plans start one task, and need no note of what it takes from others.
             if let Some(Start { task, placement }) = last.take() {
                 ledger.charge(placement);
                 started.insert(*task);
             }
             let admitted = self.admit_start(start, &ledger, &started, &allowance);
+            let admitted =
+                admitted.and_then(|what| self.among_friends(start, &plan.start[..nth]).map(|()| what));
             if admitted.is_ok() {
                 last = Some(start);
                 allowance.give_task(self.view(), start.task);
@@ -82,6 +84,43 @@ impl Cluster {
         allowance.lets(job, spec).map_err(|at| stale(&at.to_string()))?;
         let before = node.live.get(&task.index).map_or(node.base, |l| l.attempts);
         Ok(What::Placed { attempt: task.attempt(before + 1), placement: placement.clone() })
+    }
+
+    /// Refuses to put a task beside one of which nobody knows how fast they are together, or on only some of its devices.
+    fn among_friends(&self, start: &Start, before: &[Start]) -> Result<(), Rejected> {
+        let Start { task, placement } = start;
+        if placement.devices.iter().all(|(_, charge)| *charge != Charge::Beside) {
+            return Ok(());
+        }
+        let view = self.view();
+        let tasks = self.worker(placement.worker).into_iter().flat_map(|w| w.tasks().iter().copied());
+        let there = tasks.filter_map(|task| Some((task, &view.attempt(task)?.0.placement)));
+        let coming = before.iter().map(|start| (start.task, &start.placement));
+        let meets = |other: &Placement| other.device_ids().any(|id| placement.device_ids().any(|d| d == id));
+        for (other, _) in there.chain(coming).filter(|(_, other)| meets(other)) {
+            let knows = self.get_on(*task, other, placement);
+            let all = view.attempt(other).is_none_or(|(a, _)| a.placement.devices == placement.devices);
+            if !(knows && all) {
+                let message = format!("{task:?} cannot start: nobody knows how fast it is beside {other:?}");
+                return Err(Rejected::new(Code::StalePlan, message));
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether it is known how fast two tasks are together on a type.
+    fn get_on(&self, one: TaskId, other: TaskId, on: &Placement) -> bool {
+        let view = self.view();
+        let kind = || {
+            let (index, _) = on.devices.first()?;
+            Some(&self.worker(on.worker)?.info.devices.get(usize::from(*index))?.kind)
+        };
+        let known = || {
+            let (one, other) = (view.spec(one)?.1, view.spec(other)?.1);
+            let gpus = Some(one.needs.gpus).filter(|gpus| *gpus == other.needs.gpus)?;
+            self.shares().together(one.profile.as_ref()?, other.profile.as_ref()?, gpus, kind()?)
+        };
+        known().is_some()
     }
 
     fn admit_pause(&self, attempt: AttemptId, at: Boundary) -> Result<What, Rejected> {
@@ -137,14 +176,19 @@ fn stale_attempt(attempt: AttemptId, why: &str) -> Rejected {
     Rejected::new(Code::StalePlan, format!("attempt {attempt}: {why}"))
 }
 
+/// Whether a charge is what a task asked for; all of a device may be beside another.
+fn fits(info: &DeviceInfo, needs: &Needs, charge: Charge) -> bool {
+    let asked = charge_for(info, needs);
+    asked == Some(charge) || (charge == Charge::Beside && asked == Some(Charge::Whole))
+}
+
 /// Whether a placement gives exactly what was asked for, on devices it was asked for.
 fn meets(devices: Option<&[DeviceInfo]>, start: &Start, needs: &Needs) -> bool {
     let Some(devices) = devices else { return false };
     let p = &start.placement;
     let right_device = |&(index, charge): &(u16, Charge)| {
         devices.get(usize::from(index)).is_some_and(|info| {
-            charge_for(info, needs) == Some(charge)
-                && acceptable(needs, DeviceId { worker: p.worker, index }, info)
+            fits(info, needs, charge) && acceptable(needs, DeviceId { worker: p.worker, index }, info)
         })
     };
     let given_once = |at: usize| p.devices[..at].iter().all(|other| other.0 != p.devices[at].0);

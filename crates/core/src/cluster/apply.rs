@@ -5,7 +5,7 @@
 //! dependency ended the right way becomes ready, and one whose dependency ended the wrong way is skipped.
 
 use super::accounts::half_life;
-use super::job::{Attempt, Cause, Job, Live, Phase};
+use super::job::{Attempt, Cause, Job, Live, Phase, Shared};
 use super::{Cluster, Derived, Effects, KeptEnv, Worker};
 use crate::event::{End, Event, How, Outcome, StopWhy, Then, What, WorkerInfo};
 use crate::ids::{AttemptId, DeviceId, JobId, NodeId, TaskId, WorkerId};
@@ -70,12 +70,15 @@ impl Cluster {
                 Phase::Placed(a) => Phase::Placed(Attempt { pause: None, ..a }),
                 other => unreachable!("asked to go on from {other:?}"),
             }),
-            What::Paused { attempt } => self.advance(*attempt, at, |phase| match phase {
-                Phase::Running(a) => {
-                    Phase::Paused(Attempt { ran: a.ran + at.since(a.since), since: at, ..a })
-                }
-                other => unreachable!("paused from {other:?}"),
-            }),
+            What::Paused { attempt } => {
+                self.parts(attempt.task, at);
+                self.advance(*attempt, at, |phase| match phase {
+                    Phase::Running(a) => {
+                        Phase::Paused(Attempt { ran: a.ran + at.since(a.since), since: at, ..a })
+                    }
+                    other => unreachable!("paused from {other:?}"),
+                })
+            }
             What::Resumed { attempt } => self.advance(*attempt, at, |phase| match phase {
                 Phase::Paused(a) => Phase::Running(Attempt { since: at, ..a }),
                 other => unreachable!("went on from {other:?}"),
@@ -103,7 +106,8 @@ impl Cluster {
             What::Progressed { task, steps } => self.live_mut(*task).steps = Some(*steps),
             What::TargetSet { target } => {
                 let mut shares = std::mem::take(&mut self.shares);
-                shares.set_target(target.clone(), at, |task, kind| self.had(task, kind, at));
+                let alone = |task, kind: &str| self.had(task, kind, at) - self.shared(task, kind, at).time;
+                shares.set_target(target.clone(), at, alone);
                 self.shares = shares;
             }
             What::TargetFailed { failed } => self.shares.set_failed(failed.clone()),
@@ -372,6 +376,7 @@ impl Cluster {
     fn ended(&mut self, attempt: AttemptId, end: &End, then: Then, at: Time, fx: &mut Effects) {
         let task = attempt.task;
         assert!(self.current(attempt).is_some(), "{attempt} is not the attempt in force");
+        self.parts(task, at);
         let expected = self.expected_end(task);
         self.derived.forget_end(expected, task);
         let kind = match then {
@@ -430,6 +435,19 @@ impl Cluster {
         }
         self.touch(task.node_id(), fx);
         self.settle(task.node_id(), at, fx);
+    }
+
+    /// A task that runs beside another stops to: what they had together goes into the accounts of both.
+    fn parts(&mut self, task: TaskId, at: Time) {
+        let Some((other, since)) = self.shares_with(task) else { return };
+        let Some(kind) = self.kind_given(task).map(str::to_ascii_lowercase) else { return };
+        let time = at.since(since);
+        for (one, beside) in [(task, other), (other, task)] {
+            let lost = self.lost_beside(one, beside, &kind, time);
+            let shared = self.live_mut(one).shared.entry(kind.clone()).or_default();
+            *shared += Shared { time, lost };
+        }
+        self.shares.parted(task, other, &kind, time);
     }
 
     /// If a node has ended, tells its children, and whoever waits for the job; then the same for what that skipped.

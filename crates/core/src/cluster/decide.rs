@@ -319,7 +319,11 @@ impl Cluster {
             let message = format!("{cost} an hour of {kind} is no cost");
             return Err(Rejected::new(Code::BadSpeed, message).at("costs").help("a cost is above 0"));
         }
-        speeds.retain(|new| match self.shares.speed(&new.profile, new.gpus, &new.kind) {
+        let known = |new: &Speed| match &new.beside {
+            None => self.shares.speed(&new.profile, new.gpus, &new.kind),
+            Some(other) => self.shares.speed_beside(&new.profile, other, new.gpus, &new.kind),
+        };
+        speeds.retain(|new| match known(new) {
             Some(old) if old.measured && !new.measured => false,
             Some(old) => (old.steps_per_second, old.measured) != (new.steps_per_second, new.measured),
             None => true,

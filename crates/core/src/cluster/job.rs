@@ -125,11 +125,30 @@ pub struct Live {
     /// How long earlier attempts had devices, by type in small letters.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub had: BTreeMap<String, Span>,
+    /// How long of all that it shared them with another, by type in small letters, up to when they last parted.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub shared: BTreeMap<String, Shared>,
     /// Steps it said to have done.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub steps: Option<u64>,
     /// Where it stands.
     pub phase: Phase,
+}
+
+/// Time in which a task shared its devices with another.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Shared {
+    /// How long.
+    pub time: Span,
+    /// How much of that it would have saved alone, as far as its speeds were known.
+    pub lost: Span,
+}
+
+impl std::ops::AddAssign for Shared {
+    fn add_assign(&mut self, more: Shared) {
+        self.time += more.time;
+        self.lost += more.lost;
+    }
 }
 
 /// Where a task stands between its first start and its end.
@@ -187,8 +206,8 @@ impl Attempt {
 impl Live {
     /// A task about to be tried for the first time.
     pub(super) fn new(attempts: u32, phase: Phase) -> Live {
-        let (ran, saved, had, steps) = Default::default();
-        Live { attempts, failures: 0, losses: 0, ran, saved, had, steps, phase }
+        let (ran, saved, had, shared, steps) = Default::default();
+        Live { attempts, failures: 0, losses: 0, ran, saved, had, shared, steps, phase }
     }
 
     /// The attempt that is on a worker, if one is.
@@ -220,6 +239,16 @@ impl Live {
     pub(super) fn expected_end(&self, spec: &TaskSpec) -> Option<Time> {
         let left = spec.expected().unwrap_or(Span::UNKNOWN) - self.saved;
         self.attempt().map(|a| a.since + (left - a.ran))
+    }
+
+    /// Since when its process has been running without a break, if it runs.
+    pub(super) fn running_since(&self) -> Option<Time> {
+        match &self.phase {
+            Phase::Running(a) | Phase::Stopping { attempt: a, paused: false, .. } => {
+                a.started.is_some().then_some(a.since)
+            }
+            _ => None,
+        }
     }
 
     /// Running time of the attempt up to now.

@@ -18,14 +18,14 @@ pub(crate) use accounts::rate_of;
 pub use accounts::{Account, HALF_LIFE, HALF_LIFE_PARAM};
 #[cfg(feature = "bugs")]
 pub use bugs::Bug;
-pub use job::{Attempt, Cause, Job, Live, Node, Outcomes, Phase, ReadyTask, UnderWay};
+pub use job::{Attempt, Cause, Job, Live, Node, Outcomes, Phase, ReadyTask, Shared, UnderWay};
 pub use jobs::Jobs;
 pub use quotas::{Allowance, Quota};
 
 use crate::event::{Env, Outcome, StopWhy, WorkerInfo};
 use crate::ids::{AttemptId, EnvId, JobId, NodeId, TaskId, WorkerId};
 use crate::policy::PolicyChoice;
-use crate::pool::{Placement, Pool};
+use crate::pool::{Charge, Placement, Pool};
 use crate::shares::Shares;
 use crate::spec::{JobSpec, TaskSpec};
 use crate::time::{Span, Time};
@@ -364,6 +364,58 @@ impl Cluster {
         }
     }
 
+    /// How long a task has shared devices of a type with others, and how much of that it would have saved alone.
+    fn shared(&self, task: TaskId, kind: &str, now: Time) -> Shared {
+        let Some(live) = self.live(task) else { return Shared::default() };
+        let kind = kind.to_ascii_lowercase();
+        let mut shared = live.shared.get(&kind).copied().unwrap_or_default();
+        if let Some((other, since)) = self.shares_with(task)
+            && self.kind_given(task).is_some_and(|given| given.eq_ignore_ascii_case(&kind))
+        {
+            let time = now.since(since);
+            shared += Shared { time, lost: self.lost_beside(task, other, &kind, time) };
+        }
+        shared
+    }
+
+    /// How much of a while beside another a task would have saved alone, where both speeds are known.
+    fn lost_beside(&self, task: TaskId, other: TaskId, kind: &str, time: Span) -> Span {
+        let spec = |task: TaskId| self.job(task.job).and_then(|job| Some(job.node(task.node)?.1));
+        let part = || {
+            let (spec, other) = (spec(task)?, spec(other)?);
+            let (profile, gpus) = (spec.profile.as_ref()?, spec.needs.gpus);
+            let alone = self.shares.speed(profile, gpus, kind)?.steps_per_second;
+            let beside = self.shares.speed_beside(profile, other.profile.as_ref()?, gpus, kind)?;
+            (alone > 0.0).then(|| (1.0 - beside.steps_per_second / alone).max(0.0))
+        };
+        Span::from_secs(time.secs() * part().unwrap_or(0.0))
+    }
+
+    /// The other task that was given a task's devices beside it.
+    fn beside(&self, task: TaskId) -> Option<TaskId> {
+        let placement = &self.live(task)?.attempt()?.placement;
+        let &(index, charge) = placement.devices.first()?;
+        if charge != Charge::Beside {
+            return None;
+        }
+        let here = |other: &TaskId| {
+            let attempt = self.live(*other).and_then(|live| live.attempt());
+            attempt.is_some_and(|a| a.placement.devices.contains(&(index, Charge::Beside)))
+        };
+        self.worker(placement.worker)?.tasks.iter().copied().find(|other| *other != task && here(other))
+    }
+
+    /// The other task that runs on a task's devices while it runs there itself, and since when both do.
+    fn shares_with(&self, task: TaskId) -> Option<(TaskId, Time)> {
+        let other = self.beside(task)?;
+        let since = |task: TaskId| self.live(task)?.running_since();
+        Some((other, since(task)?.max(since(other)?)))
+    }
+
+    fn live(&self, task: TaskId) -> Option<&Live> {
+        Some(self.job(task.job)?.nodes.get(task.node as usize)?.live.get(&task.index)?)
+    }
+
     /// The type of the (first) device a task has.
     fn kind_given(&self, task: TaskId) -> Option<&str> {
         let live = self.job(task.job)?.nodes.get(task.node as usize)?.live.get(&task.index)?;
@@ -490,6 +542,21 @@ impl<'a> View<'a> {
     /// How long a task has had devices of a type.
     pub fn had(self, task: TaskId, kind: &str, now: Time) -> Span {
         self.cluster.had(task, kind, now)
+    }
+
+    /// How long a task has shared devices of a type with others, and how much of that it would have saved alone.
+    pub fn shared(self, task: TaskId, kind: &str, now: Time) -> Shared {
+        self.cluster.shared(task, kind, now)
+    }
+
+    /// The other task that was given a task's devices beside it.
+    pub fn beside(self, task: TaskId) -> Option<TaskId> {
+        self.cluster.beside(task)
+    }
+
+    /// The other task that runs on a task's devices while it runs there itself, and since when both do.
+    pub fn shares_with(self, task: TaskId) -> Option<(TaskId, Time)> {
+        self.cluster.shares_with(task)
     }
 
     /// The type of the (first) device a task has.

@@ -7,7 +7,7 @@ use warpyard_core::event::{End, How, Usage, WorkerInfo};
 use warpyard_core::limits::{Caps, GpuTime, GroupCaps, Limits};
 use warpyard_core::place::acceptable;
 use warpyard_core::pool::{Charge, DeviceInfo, DeviceState};
-use warpyard_core::shares::{Allocation, Row, Speed};
+use warpyard_core::shares::{Allocation, PairRow, Row, Speed};
 use warpyard_core::spec::*;
 use warpyard_core::{Cluster, Command, DeviceId, NodeId, Span, TaskId, Time, WorkerId};
 
@@ -40,7 +40,7 @@ pub(crate) enum Step {
     Echo(u8),
     GiveUp(u8),
     Forget(u8),
-    /// Profile `p0` or `p1` is this fast on each type.
+    /// Profile `p0` or `p1` is this fast on each type, alone and beside others.
     Speeds(u8, u8),
     Progress(u8, u8),
     /// Of everyone, of user `u0`, of each in group `g` and of it together; sometimes none at all.
@@ -271,8 +271,19 @@ impl Teller {
                     kind: kind.to_owned(),
                     steps_per_second: f64::from(*speed) * factor,
                     measured: profile % 4 > 1,
+                    beside: None,
                 };
-                let speeds = vec![of("K80", 1.0), of("V100", 0.37 * f64::from(profile / 32))];
+                let mut speeds = vec![of("K80", 1.0), of("V100", 0.37 * f64::from(profile / 32))];
+                // Of most it is known too how fast they are beside each other.
+                for other in [0, 1].into_iter().filter(|_| profile % 8 > 1) {
+                    let beside = Speed { beside: Some(format!("p{other}")), ..of("K80", 0.7) };
+                    let back = Speed {
+                        profile: format!("p{other}"),
+                        beside: Some(format!("p{}", profile % 2)),
+                        ..of("K80", 0.6)
+                    };
+                    speeds.extend([beside, back]);
+                }
                 Command::SetSpeeds { speeds, costs: BTreeMap::from([("k80".to_owned(), 0.45)]) }
             }
             Step::Limits(caps) => {
@@ -297,6 +308,7 @@ impl Teller {
                 question: u64::from(parts[0]),
                 kinds: vec!["k80".into(), "v100".into()],
                 rows: rows(cluster, parts),
+                pairs: pairs(&rows(cluster, parts), parts),
             })),
             Step::Wait(by) => {
                 self.now = self.now + Span(u64::from(*by));
@@ -318,6 +330,15 @@ fn rows(cluster: &Cluster, parts: &[u8]) -> Vec<Row> {
         isolated_s: 1.1,
     };
     tasks.into_iter().enumerate().map(row).collect()
+}
+
+/// Each with the next, where the parts say so.
+fn pairs(rows: &[Row], parts: &[u8]) -> Vec<PairRow> {
+    let pair = |(i, two): (usize, &[Row])| PairRow {
+        tasks: [two[0].task, two[1].task],
+        shares: vec![f64::from(parts[i % parts.len()] % 64) / 200.0, 0.1],
+    };
+    rows.windows(2).enumerate().filter(|(i, _)| parts[i % parts.len()] % 2 == 1).map(pair).collect()
 }
 
 /// The number that stands for a frozen attempt in a report, modulo 16.
@@ -395,7 +416,7 @@ pub(crate) fn assert_sound(cluster: &Cluster) {
                     assert!(acceptable(&spec.needs, device, info), "{id:?} is on {device}, not in its scope");
                     let given = given.entry(device).or_default();
                     match charge {
-                        Charge::Whole => given.whole += 1,
+                        Charge::Whole | Charge::Beside => given.whole += 1,
                         Charge::Share(bytes) => {
                             given.shares += 1;
                             given.bytes += bytes;

@@ -2,7 +2,7 @@
 //! freed has them kept; what nobody was given goes to whoever else is there.
 
 use super::scene::{Scene, Standing};
-use super::sheet::Sheet;
+use super::sheet::{Sheet, as_given, whole};
 use warpyard_allocate::rounds::{Candidate, Rounds};
 use warpyard_core::place::Search;
 use warpyard_core::plan::Start;
@@ -17,6 +17,8 @@ pub(super) struct Draft<'a> {
     order: Vec<usize>,
     /// The place each member was given.
     pub(super) given: Vec<Option<Placement>>,
+    /// Whom each was given it beside.
+    beside: Vec<Option<usize>>,
     start: Vec<Start>,
 }
 
@@ -25,12 +27,15 @@ impl<'a> Draft<'a> {
         let free: Vec<usize> = (0..scene.members.len())
             .filter(|&i| !matches!(scene.members[i].standing, Standing::Fixed))
             .collect();
-        let candidates: Vec<Candidate> = free.iter().map(|&i| scene.members[i].candidate.clone()).collect();
+        let mut candidates: Vec<Candidate> =
+            free.iter().map(|&i| scene.members[i].candidate.clone()).collect();
         let order: Vec<usize> = rounds.order(&candidates).into_iter().map(|c| free[c]).collect();
-        let mut sheet = Sheet::new(&scene, &order);
-        rounds.choose(&candidates, &mut Among { sheet: &mut sheet, free: &free });
-        let Sheet { ledger: promised, given, .. } = sheet;
-        let mut draft = Draft { order, given, start: Vec::new(), scene };
+        candidates.extend(scene.pairs.iter().map(|pair| pair.candidate.clone()));
+        let pairs: Vec<[usize; 2]> = scene.pairs.iter().map(|pair| pair.members).collect();
+        let mut sheet = Sheet::new(&scene, &free, &order);
+        rounds.choose_with_pairs(&candidates, &pairs, &mut sheet);
+        let Sheet { ledger: promised, given, beside, .. } = sheet;
+        let mut draft = Draft { order, given, beside, start: Vec::new(), scene };
         draft.start_now(promised);
         draft
     }
@@ -42,7 +47,12 @@ impl<'a> Draft<'a> {
             self.order.iter().filter(|&&i| matches!(self.scene.members[i].standing, Standing::Waits));
         let waiting: Vec<usize> = waiting.copied().collect();
         for &i in &waiting {
-            if let Some(placement) = self.given[i].clone().filter(|placement| now.admits(placement)) {
+            let room = |placement: &Placement| {
+                // Nobody but whom it is to be beside may be there, not even one that is about to leave.
+                let joins = self.beside[i].is_some_and(|other| self.is_there(other, placement));
+                if joins { now.admits(placement) } else { now.admits(&whole(placement)) }
+            };
+            if let Some(placement) = self.given[i].clone().filter(room) {
                 now.charge(&placement);
                 self.start.push(Start { task: self.scene.members[i].task, placement });
             }
@@ -54,11 +64,23 @@ impl<'a> Draft<'a> {
             let withheld = self.useless_to(task);
             let search = Search { later: &[&promised], withheld: &withheld, ..Search::over(&now) };
             if let Some(placement) = search.place(needs) {
-                now.charge(&placement);
                 promised.charge(&placement);
+                let placement = match self.scene.member(task) {
+                    Some(i) => as_given(&self.scene.members[i], placement),
+                    None => placement,
+                };
+                now.charge(&placement);
                 self.start.push(Start { task, placement });
             }
         }
+    }
+
+    /// Whether a member is on the devices of a placement, or starts there.
+    fn is_there(&self, i: usize, placement: &Placement) -> bool {
+        let task = self.scene.members[i].task;
+        let same = |other: &Placement| other.worker == placement.worker && other.devices == placement.devices;
+        let runs = self.scene.view.attempt(task).is_some_and(|(attempt, _)| same(&attempt.placement));
+        runs || self.start.iter().any(|start| start.task == task && same(&start.placement))
     }
 
     fn needs(&self, task: TaskId) -> Option<&'a Needs> {
@@ -115,21 +137,5 @@ impl<'a> Draft<'a> {
             wake_at: until.filter(|_| shares_time),
             ..Plan::default()
         }
-    }
-}
-
-/// The sheet as the choice sees it, which knows only those who are not fixed.
-struct Among<'s, 'a, 'b> {
-    sheet: &'s mut Sheet<'a, 'b>,
-    free: &'s [usize],
-}
-
-impl warpyard_allocate::rounds::Room for Among<'_, '_, '_> {
-    fn take(&mut self, candidate: usize, gpu_type: usize) -> bool {
-        self.sheet.take(self.free[candidate], gpu_type)
-    }
-
-    fn shift(&mut self, candidate: usize, from: usize, to: usize) -> bool {
-        self.sheet.shift(self.free[candidate], from, to)
     }
 }

@@ -4,10 +4,12 @@
 //! free is given out. The goals and the choice of a round are `warpyard-allocate`'s; here they meet the cluster.
 //!
 //! Tasks that do not take whole GPUs of one type have no share: they go, first come first served, where the rounds
-//! leave room. Two tasks never share a GPU by a target here. A task that can only be frozen is never moved: standing
-//! still it would keep its GPUs, and nobody could use them.
+//! leave room. With `sharing`, two tasks of which is known how fast both are together may be given the same GPUs: a pair is
+//! chosen for a round as a single task is. A task that can only be frozen is never moved: standing still it would keep its
+//! GPUs, and nobody could use them.
 
 mod draft;
+mod fnv;
 mod question;
 mod scene;
 mod sheet;
@@ -35,6 +37,11 @@ const PLACEMENT: Param = word(
     &["ignored", "modelled"],
     "whether it matters where a task's GPUs are; here they are always on one worker, never spread, so both are the same",
 );
+const SHARING: Param = word(
+    "sharing",
+    &["false", "true"],
+    "whether two tasks may share their GPUs, where it is known how fast both profiles then are",
+);
 const INSIDE: Param = word(
     "inside",
     &["fair", "fifo"],
@@ -54,16 +61,16 @@ macro_rules! goals {
 }
 
 goals! {
-    MAX_MIN = 0, &[TYPES, PLACEMENT, ROUND, RESTART];
-    MAX_MIN_FILL = 1, &[TYPES, PLACEMENT, ROUND, RESTART];
-    HIERARCHICAL = 2, &[TYPES, PLACEMENT, ROUND, RESTART, INSIDE];
-    FINISH_TIME = 3, &[TYPES, PLACEMENT, ROUND, RESTART];
-    MAKESPAN = 4, &[TYPES, PLACEMENT, ROUND, RESTART];
-    THROUGHPUT = 5, &[TYPES, PLACEMENT, ROUND, RESTART];
-    COST = 6, &[TYPES, PLACEMENT, ROUND, RESTART];
+    MAX_MIN = 0, &[TYPES, SHARING, PLACEMENT, ROUND, RESTART];
+    MAX_MIN_FILL = 1, &[TYPES, SHARING, PLACEMENT, ROUND, RESTART];
+    HIERARCHICAL = 2, &[TYPES, SHARING, PLACEMENT, ROUND, RESTART, INSIDE];
+    FINISH_TIME = 3, &[TYPES, SHARING, PLACEMENT, ROUND, RESTART];
+    MAKESPAN = 4, &[TYPES, SHARING, PLACEMENT, ROUND, RESTART];
+    THROUGHPUT = 5, &[TYPES, SHARING, PLACEMENT, ROUND, RESTART];
+    COST = 6, &[TYPES, SHARING, PLACEMENT, ROUND, RESTART];
     STRATEGY_PROOF = 7, &[TYPES, PLACEMENT, ROUND, RESTART];
     ALLOX = 8, &[TYPES, PLACEMENT, ROUND, RESTART];
-    GANDIVA = 9, &[TYPES, PLACEMENT, ROUND, RESTART];
+    GANDIVA = 9, &[TYPES, SHARING, PLACEMENT, ROUND, RESTART];
     FIFO_HETERO = 10, &[TYPES, PLACEMENT, ROUND, RESTART];
     ISOLATED = 11, &[TYPES, PLACEMENT, ROUND, RESTART];
 }
@@ -91,9 +98,10 @@ impl ByGoal {
         };
         let fifo = goal.name == "hierarchical" && params.word("inside") == "fifo";
         let inside = if fifo { Sharing::Fifo } else { Sharing::Fair };
+        let sharing = goal.sharing && params.word("sharing") == "true";
         ByGoal {
             goal,
-            options: Options { types, ..Options::default() },
+            options: Options { types, sharing, ..Options::default() },
             rounds,
             inside,
             speeds: RefCell::default(),
@@ -102,7 +110,7 @@ impl ByGoal {
 
     fn scene<'a>(&self, view: View<'a>, now: Time) -> Scene<'a> {
         let boundary = view.shares().round_until().is_none_or(|until| until <= now);
-        Scene::of(view, now, boundary, self.options.types, &mut self.speeds.borrow_mut())
+        Scene::of(view, now, boundary, self.options, &mut self.speeds.borrow_mut())
     }
 
     fn draft<'a>(&self, view: View<'a>, now: Time) -> Draft<'a> {
@@ -172,11 +180,13 @@ fn in_rounds(draft: &Draft<'_>, i: usize) -> InRounds {
     let scene = &draft.scene;
     let (view, now, member) = (scene.view, scene.now, &scene.members[i]);
     let waited = now.since(member.job.submitted).secs().max(1e-6);
-    let share = |(kind, target): (&String, &f64)| {
-        (kind.clone(), *target, view.had(member.task, kind, now).secs() / waited)
+    let share = |(j, kind): (usize, &String)| {
+        let pairs = scene.pairs.iter().filter(|pair| pair.members.contains(&i));
+        let promised = member.candidate.shares[j] + pairs.map(|pair| pair.candidate.shares[j]).sum::<f64>();
+        (kind.clone(), promised, view.had(member.task, kind, now).secs() / waited)
     };
     InRounds {
-        shares: scene.kinds.iter().zip(&member.candidate.shares).map(share).collect(),
+        shares: scene.kinds.iter().enumerate().map(share).collect(),
         next: view.shares().round_until(),
         freeing: draft.given[i].is_some() && matches!(member.standing, Standing::Waits),
         failed: view.shares().failed().map(|failed| failed.why.clone()),

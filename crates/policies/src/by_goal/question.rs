@@ -2,14 +2,15 @@
 //! answers it beside the loop.
 
 use super::ByGoal;
+use super::fnv::Fnv;
 use super::scene::{Member, Scene};
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use warpyard_allocate::{
-    Entities, GoalDef, GpuType, Instance, Job, Options, Sharing, SolveError, alone_speeds,
+    Entities, GoalDef, GpuType, Instance, Job, Options, PairShare, Sharing, SolveError, alone_speeds,
 };
 use warpyard_core::policy::Errand;
-use warpyard_core::shares::{Allocation, NoTarget, Row};
+use warpyard_core::shares::{Allocation, NoTarget, PairRow, Row};
 use warpyard_core::{Command, TaskId};
 
 /// How long a task of unknown length is taken for, in seconds.
@@ -24,7 +25,8 @@ pub(super) fn errand(policy: &ByGoal, scene: &Scene<'_>) -> Option<Errand> {
         return None;
     }
     let shares = scene.view.shares();
-    let question = number(scene);
+    let pairs = policy.options.sharing.then(|| policy.speeds.borrow().number_of_pairs());
+    let question = number(scene, pairs);
     let answered = shares.target().is_some_and(|target| target.question == question);
     if answered || shares.failed().is_some_and(|failed| failed.question == question) {
         return None;
@@ -37,7 +39,7 @@ pub(super) fn errand(policy: &ByGoal, scene: &Scene<'_>) -> Option<Errand> {
         let solved = catch_unwind(AssertUnwindSafe(|| solve(goal, options, &instance, &rows)));
         let failed = |why: String| NoTarget { policy: asked_by.clone(), question, why };
         Command::SetTarget(match solved {
-            Ok(Ok(rows)) => Ok(Allocation { policy: asked_by, question, kinds, rows }),
+            Ok(Ok((rows, pairs))) => Ok(Allocation { policy: asked_by, question, kinds, rows, pairs }),
             Ok(Err(why)) => Err(failed(why.to_string())),
             Err(_) => Err(failed("the solver broke off".to_owned())),
         })
@@ -49,7 +51,7 @@ fn solve(
     options: Options,
     instance: &Instance,
     asked: &[Asked],
-) -> Result<Vec<Row>, SolveError> {
+) -> Result<(Vec<Row>, Vec<PairRow>), SolveError> {
     let answer = goal.solve(instance, options)?;
     let alone = alone_speeds(instance);
     let rows = asked.iter().zip(answer.allocation.rows()).zip(alone).map(|((asked, shares), alone)| Row {
@@ -59,7 +61,13 @@ fn solve(
         alone,
         isolated_s: asked.isolated_s,
     });
-    Ok(rows.collect())
+    let pair = |pair: &PairShare| {
+        let [a, b] = pair.jobs.map(|m| asked[m].task);
+        PairRow { tasks: [a.min(b), a.max(b)], shares: pair.shares.clone() }
+    };
+    let mut pairs: Vec<PairRow> = answer.pairs.iter().map(pair).collect();
+    pairs.sort_by_key(|pair| pair.tasks);
+    Ok((rows.collect(), pairs))
 }
 
 /// What is asked of one task, beyond its speeds.
@@ -89,7 +97,10 @@ fn steps_left(scene: &Scene<'_>, member: &Member<'_>) -> f64 {
         || mean * member.spec.expected().map_or(UNKNOWN_LENGTH, |expected| expected.secs().max(1.0)),
         |steps| (steps as f64).max(1.0),
     );
-    let had = |(kind, speed): (&String, &f64)| speed * scene.view.had(member.task, kind, scene.now).secs();
+    let had = |(kind, speed): (&String, &f64)| {
+        let (view, task, now) = (scene.view, member.task, scene.now);
+        speed * (view.had(task, kind, now) - view.shared(task, kind, now).lost).secs()
+    };
     let reported = || member.job.node(member.task.node)?.0.live.get(&member.task.index)?.steps;
     let done = reported().map_or_else(|| scene.kinds.iter().zip(speeds).map(had).sum(), |steps| steps as f64);
     (total - done).max(total * LEAST_LEFT)
@@ -117,7 +128,9 @@ fn instance(policy: &ByGoal, scene: &Scene<'_>, rows: &[Asked]) -> Instance {
         }
     });
     let entities = (policy.goal.name == "hierarchical").then(|| entities(scene, policy.inside));
-    Instance { types: types.collect(), jobs: jobs.collect(), pairs: None, entities }
+    let options = policy.options;
+    let pairs = options.sharing.then(|| policy.speeds.borrow().pairs(options.types));
+    Instance { types: types.collect(), jobs: jobs.collect(), pairs, entities }
 }
 
 /// Projects (or users, for jobs without one) of equal weight, each sharing inside as the policy says.
@@ -137,8 +150,9 @@ fn entities(scene: &Scene<'_>, inside: Sharing) -> Entities {
 }
 
 /// A number for all that makes a new target worth finding: who there is, how fast they are, and what there is to give.
-fn number(scene: &Scene<'_>) -> u64 {
+fn number(scene: &Scene<'_>, pairs: Option<u64>) -> u64 {
     let mut hash = Fnv::default();
+    pairs.into_iter().for_each(|pairs| hash.word(pairs));
     for (kind, count) in scene.kinds.iter().zip(&scene.counts) {
         hash.bytes(kind.as_bytes());
         hash.word(u64::from(*count));
@@ -152,25 +166,4 @@ fn number(scene: &Scene<'_>) -> u64 {
         member.candidate.speeds.iter().for_each(|speed| hash.word(speed.to_bits()));
     }
     hash.0
-}
-
-/// FNV-1a: the same on every machine and in every release, as a number that is kept must be.
-struct Fnv(u64);
-
-impl Default for Fnv {
-    fn default() -> Fnv {
-        Fnv(0xcbf2_9ce4_8422_2325)
-    }
-}
-
-impl Fnv {
-    fn bytes(&mut self, bytes: &[u8]) {
-        for byte in bytes {
-            self.0 = (self.0 ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
-        }
-    }
-
-    fn word(&mut self, word: u64) {
-        self.bytes(&word.to_le_bytes());
-    }
 }

@@ -4,14 +4,15 @@
 use super::kinds_of;
 use super::speeds::Speeds;
 use std::collections::BTreeMap;
-use warpyard_allocate::Types;
 use warpyard_allocate::rounds::{Candidate, Placement as OnType};
+use warpyard_allocate::{Options, Types};
 use warpyard_core::cluster::{Job, Phase, View};
 use warpyard_core::event::StopWhy;
 use warpyard_core::place::acceptable;
 use warpyard_core::pool::{DeviceState, Ledger, Placement};
+use warpyard_core::shares::Together;
 use warpyard_core::spec::{Needs, Preempt, TaskSpec};
-use warpyard_core::{AttemptId, DeviceId, TaskId, Time};
+use warpyard_core::{AttemptId, DeviceId, Span, TaskId, Time};
 
 /// How many waiting tasks of one array a plan looks at: the others are like them and come later.
 const OF_AN_ARRAY: usize = 2_000;
@@ -35,14 +36,24 @@ pub(super) struct Member<'a> {
     pub(super) spec: &'a TaskSpec,
     pub(super) standing: Standing<'a>,
     pub(super) candidate: Candidate,
+    /// Whether it may be put beside another, and so is given devices in that way.
+    pub(super) shares: bool,
     /// Types it is known not to run on, rather than that too few of them are on one worker.
     pub(super) barred: Vec<usize>,
+}
+
+/// Two members that have a share of time together.
+pub(super) struct Pair {
+    /// By place.
+    pub(super) members: [usize; 2],
+    pub(super) candidate: Candidate,
 }
 
 /// How fast a task is on each type that could hold it, and the types it is known not to run on.
 #[derive(Clone)]
 struct Pace {
     speeds: Vec<f64>,
+    shares: bool,
     barred: Vec<usize>,
 }
 
@@ -58,6 +69,8 @@ pub(super) struct Scene<'a> {
     pub(super) counts: Vec<u32>,
     /// By task.
     pub(super) members: Vec<Member<'a>>,
+    /// Those of them that have, or had, a share of time together.
+    pub(super) pairs: Vec<Pair>,
     /// Ready tasks without a share, first come first served.
     pub(super) plain: Vec<TaskId>,
     /// Ready tasks of arrays of which as many as may are looked at already.
@@ -71,14 +84,14 @@ impl<'a> Scene<'a> {
         view: View<'a>,
         now: Time,
         boundary: bool,
-        types: Types,
+        options: Options,
         speeds: &mut Speeds,
     ) -> Scene<'a> {
         let kinds: Vec<String> = kinds_of(view).into_iter().collect();
         speeds.refresh(view.shares(), &kinds);
         let counts = vec![0; kinds.len()];
-        let (members, plain, later, ending) = Default::default();
-        let mut scene = Scene { view, now, boundary, kinds, counts, members, plain, later, ending };
+        let (members, pairs, plain, later, ending) = Default::default();
+        let mut scene = Scene { view, now, boundary, kinds, counts, members, pairs, plain, later, ending };
         scene.count();
         let mut fits = Fits { view, kinds: scene.kinds.clone(), known: BTreeMap::new() };
         let mut pace = |spec: &TaskSpec| {
@@ -87,14 +100,18 @@ impl<'a> Scene<'a> {
             for (speed, fits) in row.iter_mut().zip(fits.of(&spec.needs)) {
                 *speed = if fits { *speed } else { 0.0 };
             }
-            if types == Types::Blind {
+            if options.types == Types::Blind {
                 blind(&mut row);
             }
-            row.iter().any(|speed| *speed > 0.0).then_some(Pace { speeds: row, barred })
+            let shares = options.sharing && speeds.shares(spec);
+            row.iter().any(|speed| *speed > 0.0).then_some(Pace { speeds: row, shares, barred })
         };
         scene.add_ready(&mut pace);
         scene.add_placed(&mut pace);
         scene.members.sort_by_key(|member| member.task);
+        if options.sharing {
+            scene.add_pairs(speeds);
+        }
         scene
     }
 
@@ -188,7 +205,7 @@ impl<'a> Scene<'a> {
         job: &'a Job,
         spec: &'a TaskSpec,
         standing: Standing<'a>,
-        Pace { speeds, barred }: Pace,
+        Pace { speeds, shares: beside, barred }: Pace,
     ) {
         let shares = self.view.shares();
         let kinds = shares.target().map(|target| &target.kinds[..]).unwrap_or_default();
@@ -202,15 +219,20 @@ impl<'a> Scene<'a> {
         let owed =
             types.clone().map(|j| at(j, &|p| promised.as_ref().map_or(0.0, |(owed, _)| owed[p].secs())));
         let received = types.map(|j| {
-            let had = self.view.had(task, &self.kinds[j], self.now).secs();
-            had - at(j, &|p| promised.as_ref().map_or(0.0, |(_, before)| before[p].secs()))
+            let kind = &self.kinds[j];
+            let shared = self.view.shared(task, kind, self.now).time;
+            (self.view.had(task, kind, self.now) - shared).secs()
+                - at(j, &|p| promised.as_ref().map_or(0.0, |(_, before)| before[p].secs()))
         });
         let given = || {
             let given = self.view.kind_given(task)?;
             self.kinds.iter().position(|kind| kind.eq_ignore_ascii_case(given))
         };
         let running = match standing {
-            Standing::Movable(..) => given().map(|gpu_type| OnType { gpu_type, servers: Vec::new() }),
+            // Of two that share, the first would stay.
+            Standing::Movable(..) if self.view.beside(task).is_none_or(|other| task < other) => {
+                given().map(|gpu_type| OnType { gpu_type, servers: Vec::new() })
+            }
             _ => None,
         };
         let candidate = Candidate {
@@ -223,7 +245,52 @@ impl<'a> Scene<'a> {
             movable: true,
             speeds,
         };
-        self.members.push(Member { task, job, spec, standing, candidate, barred });
+        self.members.push(Member { task, job, spec, standing, candidate, shares: beside, barred });
+    }
+
+    fn add_pairs(&mut self, speeds: &Speeds) {
+        let kinds = self.view.shares().target().map(|target| &target.kinds[..]).unwrap_or_default();
+        let places: Vec<Option<usize>> =
+            self.kinds.iter().map(|kind| kinds.iter().position(|k| k == kind)).collect();
+        let mut pairs = Vec::new();
+        for Together { tasks: [a, b], shares, owed, had } in self.view.shares().pairs(self.now) {
+            let (Some(i), Some(k)) = (self.member(a), self.member(b)) else { continue };
+            let (one, two) = (&self.members[i], &self.members[k]);
+            let beside = self.view.beside(a) == Some(b);
+            if !beside && shares.iter().all(|share| *share <= 1e-9) {
+                continue;
+            }
+            let running = |member: &Member<'_>| matches!(member.standing, Standing::Movable(..));
+            let stays = one.candidate.running.clone().filter(|_| beside && running(one) && running(two));
+            let now = self.view.shares_with(a).filter(|(other, _)| *other == b);
+            let now = now.and_then(|(_, since)| {
+                let kind = self.view.kind_given(a)?.to_ascii_lowercase();
+                Some((self.kinds.iter().position(|k| *k == kind)?, self.now.since(since).secs()))
+            });
+            let kept = speeds.kept(one.spec, two.spec);
+            let able = |j: usize| one.candidate.speeds[j] > 0.0 && two.candidate.speeds[j] > 0.0;
+            let types = 0..self.kinds.len();
+            let of = |spans: &[Span], j: usize| places[j].map_or(0.0, |p| spans[p].secs());
+            pairs.push(Pair {
+                members: [i, k],
+                candidate: Candidate {
+                    gpus: one.candidate.gpus,
+                    spread_speeds: None,
+                    speeds: types
+                        .clone()
+                        .map(|j| kept[j].filter(|_| able(j)).map_or(0.0, |[a, b]| a + b))
+                        .collect(),
+                    shares: types.clone().map(|j| places[j].map_or(0.0, |p| shares[p])).collect(),
+                    owed_s: types.clone().map(|j| of(&owed, j)).collect(),
+                    received_s: types
+                        .map(|j| of(&had, j) + now.map_or(0.0, |(on, time)| if on == j { time } else { 0.0 }))
+                        .collect(),
+                    running: stays,
+                    movable: true,
+                },
+            });
+        }
+        self.pairs = pairs;
     }
 }
 
@@ -237,7 +304,7 @@ fn may_move(spec: &TaskSpec, paused: bool) -> bool {
 }
 
 /// The same mean speed wherever it runs at all.
-fn blind(row: &mut [f64]) {
+pub(super) fn blind(row: &mut [f64]) {
     let able: Vec<f64> = row.iter().copied().filter(|speed| *speed > 0.0).collect();
     let mean = able.iter().sum::<f64>() / able.len().max(1) as f64;
     row.iter_mut().filter(|speed| **speed > 0.0).for_each(|speed| *speed = mean);

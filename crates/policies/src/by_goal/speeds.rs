@@ -1,8 +1,10 @@
 //! How fast profiles run on the types there are: as measured or said, as estimated from those where nobody did, and
-//! equally fast everywhere for a task of which nothing is known. Only a cache over the state.
+//! equally fast everywhere for a task of which nothing is known. Beside another on the same devices only what was said or
+//! measured counts. Only a cache over the state.
 
+use super::fnv::Fnv;
 use std::collections::BTreeMap;
-use warpyard_allocate::Estimator;
+use warpyard_allocate::{Estimator, Profile, ThroughputTable, Types};
 use warpyard_core::shares::Shares;
 use warpyard_core::spec::TaskSpec;
 
@@ -12,7 +14,14 @@ pub(super) struct Speeds {
     revision: u64,
     kinds: Vec<String>,
     rows: BTreeMap<String, BTreeMap<u16, Vec<f64>>>,
+    /// By profile and number of devices.
+    kept: BTreeMap<String, BTreeMap<u16, KeptBeside>>,
+    /// A number for all of that.
+    number: u64,
 }
+
+/// The part of its speed that a profile keeps on each type, where anyone knows, by the profile beside it.
+type KeptBeside = BTreeMap<String, Vec<Option<f64>>>;
 
 impl Speeds {
     /// Makes them those of this state.
@@ -39,6 +48,27 @@ impl Speeds {
                 self.rows.entry(profile.to_owned()).or_default().insert(gpus, row);
             }
         }
+        self.refresh_pairs(shares);
+    }
+
+    fn refresh_pairs(&mut self, shares: &Shares) {
+        self.kept.clear();
+        let mut number = Fnv::default();
+        for (profile, gpus, kind, other, speed) in shares.speeds_beside() {
+            let Some(j) = self.kinds.iter().position(|k| k == kind) else { continue };
+            let alone =
+                self.rows.get(profile).and_then(|by_gpus| by_gpus.get(&gpus)).map_or(0.0, |row| row[j]);
+            if alone <= 0.0 || shares.together(profile, other, gpus, kind).is_none() {
+                continue;
+            }
+            let by_other = self.kept.entry(profile.to_owned()).or_default().entry(gpus).or_default();
+            let row = by_other.entry(other.to_owned()).or_insert_with(|| vec![None; self.kinds.len()]);
+            row[j] = Some(speed.steps_per_second / alone);
+            [profile, kind, other].into_iter().for_each(|word| number.bytes(word.as_bytes()));
+            number.word(u64::from(gpus));
+            number.word(speed.steps_per_second.to_bits());
+        }
+        self.number = number.0;
     }
 
     /// Steps a second of a task on each type.
@@ -46,4 +76,68 @@ impl Speeds {
         let row = spec.profile.as_ref().and_then(|profile| self.rows.get(profile)?.get(&spec.needs.gpus));
         row.cloned().unwrap_or_else(|| vec![1.0; self.kinds.len()])
     }
+
+    /// Whether a task may be put beside another at all.
+    pub(super) fn shares(&self, spec: &TaskSpec) -> bool {
+        let known = |profile: &String| self.kept.get(profile)?.get(&spec.needs.gpus);
+        spec.profile.as_ref().and_then(known).is_some()
+    }
+
+    /// The parts of their speeds that two tasks keep together on each type; none where nobody knows.
+    pub(super) fn kept(&self, one: &TaskSpec, other: &TaskSpec) -> Vec<Option<[f64; 2]>> {
+        let of = |a: &TaskSpec, b: &TaskSpec| {
+            self.kept.get(a.profile.as_ref()?)?.get(&a.needs.gpus)?.get(b.profile.as_ref()?)
+        };
+        let both = of(one, other).zip(of(other, one)).filter(|_| one.needs.gpus == other.needs.gpus);
+        let part = |j: usize| both.and_then(|(a, b)| Some([a[j]?, b[j]?]));
+        (0..self.kinds.len()).map(part).collect()
+    }
+
+    /// What is known of pairs, as the solver reads it: speeds that fit those of the tasks alone. Who takes all types for
+    /// equal takes what is kept for the mean over them.
+    pub(super) fn pairs(&self, types: Types) -> ThroughputTable {
+        let mut table = ThroughputTable::default();
+        for (profile, by_gpus) in &self.kept {
+            for (&gpus, by_other) in by_gpus {
+                for other in by_other.keys() {
+                    self.enter(&mut table, [profile, other], gpus, types);
+                }
+            }
+        }
+        table
+    }
+
+    fn enter(&self, table: &mut ThroughputTable, [one, other]: [&String; 2], gpus: u16, types: Types) {
+        let kept = |a: &String, b: &String| self.kept.get(a)?.get(&gpus)?.get(b);
+        let row = |name: &String| self.rows.get(name)?.get(&gpus).cloned();
+        let Some(((mut a, mut b), (x, y))) = kept(one, other)
+            .zip(kept(other, one))
+            .and_then(|(x, y)| Some(((row(one)?, row(other)?), (x.clone(), y.clone()))))
+        else {
+            return;
+        };
+        let (mut x, mut y) = (x, y);
+        if types == Types::Blind {
+            [&mut a, &mut b].into_iter().for_each(|row| super::scene::blind(row));
+            [&mut x, &mut y].into_iter().for_each(|kept| mean(kept));
+        }
+        for (j, kind) in self.kinds.iter().enumerate() {
+            if let (Some(x), Some(y)) = (x[j], y[j]) {
+                let named = |name: &String| Profile { name: name.clone(), gpus: u32::from(gpus) };
+                table.insert_pair(kind, named(one), named(other), [x * a[j], y * b[j]]);
+            }
+        }
+    }
+
+    /// A number for what is known of pairs: another, where that is something else.
+    pub(super) fn number_of_pairs(&self) -> u64 {
+        self.number
+    }
+}
+
+/// The same mean wherever anything is known.
+fn mean(kept: &mut [Option<f64>]) {
+    let known: Vec<f64> = kept.iter().copied().flatten().collect();
+    let mean = known.iter().sum::<f64>() / known.len().max(1) as f64;
+    kept.iter_mut().flatten().for_each(|kept| *kept = mean);
 }

@@ -99,6 +99,12 @@ pub(super) async fn set_policy(
 ) -> Result<Json<PolicyView>, Refusal> {
     who.must_be_admin("change the policy")?;
     let choice = convert::policy_choice(&body?.0);
+    let shares = choice.params.get("sharing").is_some_and(|sharing| sharing == "true");
+    if shares && !app.live.read(|f| f.cluster().shares().knows_pairs()).await? {
+        let message = "nobody said how fast two tasks are that share a GPU";
+        let help = "say it with `warpyard throughputs --set FILE`, whose table has pairs";
+        return Err(Problem::new(code::BAD_PARAMETER, "params.sharing", message).with_help(help).into());
+    }
     app.live.command(Command::SetPolicy(choice)).await?;
     let defs = app.policies;
     let active =

@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use std::sync::Mutex;
 use warpyard_api::problem::{Problem, code};
 use warpyard_api::wire::{Acted, Progress, Throughput, Throughputs};
-use warpyard_core::shares::{Shares, Speed};
+use warpyard_core::shares::{Known, Shares, Speed};
 use warpyard_core::{AttemptId, Command, JobId, Span, TaskId, TaskState, Time};
 
 /// How long a task must have run between two words of it for its speed to be taken.
@@ -28,23 +28,25 @@ const FOLLOWED: usize = 10_000;
 #[derive(Default)]
 pub(crate) struct Meters(Mutex<BTreeMap<TaskId, Meter>>);
 
-/// What one attempt said first, and what was last told of it.
+/// What one attempt said first, alone or beside another, and what was last told of it.
 struct Meter {
     attempt: u32,
+    beside: Option<TaskId>,
     first: (u64, Span),
     told: Option<Time>,
 }
 
 impl Meters {
     /// Takes a task's word; gives its steps a second where enough time has passed to tell of it.
-    fn take(&self, attempt: AttemptId, steps: u64, ran: Span, now: Time) -> Option<Option<f64>> {
+    fn take(&self, found: &Found, steps: u64, now: Time) -> Option<Option<f64>> {
+        let Found { attempt, ran, beside, .. } = *found;
         let mut meters = self.0.lock().expect("nobody panics while measuring");
         while meters.len() >= FOLLOWED {
             meters.pop_first();
         }
-        let new = || Meter { attempt: attempt.number, first: (steps, ran), told: None };
+        let new = || Meter { attempt: attempt.number, beside, first: (steps, ran), told: None };
         let meter = meters.entry(attempt.task).or_insert_with(new);
-        if meter.attempt != attempt.number {
+        if (meter.attempt, meter.beside) != (attempt.number, beside) {
             *meter = new();
         }
         if meter.told.is_some_and(|told| now.since(told) < NOW_AND_THEN) {
@@ -76,6 +78,7 @@ pub(super) async fn set(
         kind: t.gpu_type,
         steps_per_second: t.steps_per_second,
         measured: false,
+        beside: t.beside,
     };
     let speeds = throughputs.into_iter().map(speed).collect();
     app.live.command(Command::SetSpeeds { speeds, costs: cost_per_hour }).await?;
@@ -83,15 +86,20 @@ pub(super) async fn set(
 }
 
 fn view(shares: &Shares) -> Throughputs {
-    let row = |(profile, gpus, kind, known): (&str, u16, &str, warpyard_core::shares::Known)| Throughput {
+    let row = |profile: &str, gpus, kind: &str, known: Known, beside: Option<&str>| Throughput {
         profile: profile.to_owned(),
         gpus,
         gpu_type: kind.to_owned(),
         steps_per_second: known.steps_per_second,
         measured: known.measured,
+        beside: beside.map(str::to_owned),
     };
+    let alone = shares.speeds().map(|(profile, gpus, kind, known)| row(profile, gpus, kind, known, None));
+    let beside = shares.speeds_beside();
+    let beside =
+        beside.map(|(profile, gpus, kind, other, known)| row(profile, gpus, kind, known, Some(other)));
     Throughputs {
-        throughputs: shares.speeds().map(row).collect(),
+        throughputs: alone.chain(beside).collect(),
         cost_per_hour: shares.costs().map(|(kind, cost)| (kind.to_owned(), cost)).collect(),
     }
 }
@@ -101,8 +109,18 @@ struct Found {
     user: String,
     attempt: AttemptId,
     ran: Span,
-    /// Its profile, GPUs and type, where it has a profile.
-    pace: Option<(String, u16, String)>,
+    /// The task it shares its GPUs with.
+    beside: Option<TaskId>,
+    /// What a measurement of it is of, where it has a profile, and so has whoever it shares its GPUs with.
+    of: Option<Measured>,
+}
+
+/// What a speed is of.
+struct Measured {
+    profile: String,
+    gpus: u16,
+    kind: String,
+    beside: Option<String>,
 }
 
 pub(super) async fn progress(
@@ -116,10 +134,10 @@ pub(super) async fn progress(
     let found = app.live.read(move |f| find(f, &id, &progress, system_now())).await??;
     who.must_own(&found.user, "speak for it")?;
     let now = system_now();
-    if let Some(speed) = app.meters.take(found.attempt, steps, found.ran, now) {
+    if let Some(speed) = app.meters.take(&found, steps, now) {
         app.live.command(Command::Progress { attempt: found.attempt, steps }).await?;
-        if let (Some(steps_per_second), Some((profile, gpus, kind))) = (speed, found.pace) {
-            let speeds = vec![Speed { profile, gpus, kind, steps_per_second, measured: true }];
+        if let (Some(steps_per_second), Some(Measured { profile, gpus, kind, beside })) = (speed, found.of) {
+            let speeds = vec![Speed { profile, gpus, kind, steps_per_second, measured: true, beside }];
             app.live.command(Command::SetSpeeds { speeds, costs: BTreeMap::new() }).await?;
         }
     }
@@ -150,7 +168,15 @@ fn find(f: &mut Follower, id: &str, progress: &Progress, now: Time) -> Result<Fo
         Problem::new(code::WRONG_STATE, "attempt", message)
     })?;
     let kind = cluster.view().kind_given(task).map(str::to_ascii_lowercase);
-    let pace = spec.profile.clone().zip(kind).map(|(profile, kind)| (profile, spec.needs.gpus, kind));
-    let attempt = task.attempt(progress.attempt);
-    Ok(Found { user: job.user.clone(), attempt, ran: live.running_time(now), pace })
+    let beside = cluster.view().beside(task);
+    let of = || {
+        let beside = beside.map(|other| cluster.view().spec(other)?.1.profile.clone());
+        let beside = match beside {
+            Some(None) => return None,
+            other => other.flatten(),
+        };
+        Some(Measured { profile: spec.profile.clone()?, gpus: spec.needs.gpus, kind: kind?, beside })
+    };
+    let (attempt, of) = (task.attempt(progress.attempt), of());
+    Ok(Found { user: job.user.clone(), attempt, ran: live.running_time(now), beside, of })
 }

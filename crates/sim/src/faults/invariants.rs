@@ -43,7 +43,7 @@ impl Given {
         self.tasks.entry(placement.worker).or_default().insert(task);
         for (device, &(_, charge)) in placement.device_ids().zip(&placement.devices) {
             match charge {
-                Charge::Whole => *self.whole.entry(device).or_default() += 1,
+                Charge::Whole | Charge::Beside => *self.whole.entry(device).or_default() += 1,
                 Charge::Share(bytes) => {
                     let shares = self.shares.entry(device).or_default();
                     *shares = (shares.0 + 1, shares.1 + bytes);

@@ -1,10 +1,9 @@
 //! A job of a trace: what it asks for and how long it really runs. What only a live server needs, such as commands and
 //! environments, is not here.
 
-use crate::arrival::{Course, Steps};
+use crate::arrival::{Course, Pace, Steps};
 use crate::{Arrival, Runs};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use warpyard_core::spec::{AfterNode, JobSpec, Needs, Preempt, TaskSpec, default_grace};
 use warpyard_core::{Span, Time};
@@ -118,16 +117,13 @@ impl TraceJob {
     }
 }
 
-/// Steps a second by type of GPU in small letters.
-pub type PerSecond = Arc<BTreeMap<String, f64>>;
-
 impl TraceJob {
     /// The job as it comes where speeds are known: `speeds` gives them for a profile on so many GPUs. A task that says its
     /// profile and its steps runs as long as those take where it is placed.
-    pub fn at_speeds(self, speeds: impl Fn(&str, u16) -> Option<PerSecond>) -> Arrival {
+    pub fn at_speeds(self, speeds: impl Fn(&str, u16) -> Option<Arc<Pace>>) -> Arrival {
         let steps = |task: &TraceTask| {
-            let per_second = speeds(task.profile.as_ref()?, task.gpus)?;
-            Some(Steps { steps: task.steps? as f64, per_second })
+            let pace = speeds(task.profile.as_ref()?, task.gpus)?;
+            Some(Steps { steps: task.steps? as f64, pace })
         };
         let steps: Option<Vec<Steps>> = self.tasks.iter().map(steps).collect();
         let arrival = Arrival::from(self);

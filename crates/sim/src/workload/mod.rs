@@ -9,6 +9,6 @@ mod reading;
 
 pub use cluster_line::{BadCluster, cluster};
 pub use generate::{Estimate, Generator, Graphs, Lengths, Shape};
-pub use job::{PerSecond, TraceJob, TraceTask};
+pub use job::{TraceJob, TraceTask};
 pub use openb::{BadOpenb, OpenbNode, OpenbPod, openb_nodes, openb_pods};
 pub use reading::{BadRow, NotATrace, Place, Problem, Reading};

@@ -76,16 +76,14 @@ impl Serve {
         if !(self.speed.is_finite() && self.speed > 0.0) {
             return Err(Wrong::BadSpeed(self.speed).into());
         }
-        let workload = bench.workload.clone();
+        let (workload, throughputs) = (bench.workload.clone(), bench.throughputs.clone());
         let (json, data) = (context.global.json, format!("warpyard-sim-{}", std::process::id()));
         let show = Show {
-            setup: Setup {
-                workers: bench.workers,
-                policy,
-                start_delay: bench.start_delay,
-                ..Setup::default()
-            },
-            workload: Box::new(move || Box::new(workload.jobs(seed).map(Into::into))),
+            setup: Setup { forget: false, ..bench.setup(&policy) },
+            first: bench.throughputs.command(),
+            workload: Box::new(move || {
+                Box::new(workload.jobs(seed).map(move |job| Bench::arrival(&throughputs, job)))
+            }),
             speed: self.speed,
             listen: self.listen,
             data: std::env::temp_dir().join(data),

@@ -68,8 +68,8 @@ fn refused(rejected: Rejected) -> Wrong {
 }
 
 impl Bench {
-    fn sim(&self, policy: &PolicyChoice) -> Result<Sim, Wrong> {
-        let setup = Setup {
+    pub(crate) fn setup(&self, policy: &PolicyChoice) -> Setup {
+        Setup {
             workers: self.workers.clone(),
             policy: policy.clone(),
             start_delay: self.start_delay,
@@ -77,15 +77,23 @@ impl Bench {
             restart: self.restart,
             errand: SOLVING,
             ..Setup::default()
-        };
-        let mut sim = Sim::new(setup, POLICIES).map_err(refused)?;
+        }
+    }
+
+    fn sim(&self, policy: &PolicyChoice) -> Result<Sim, Wrong> {
+        if policy.params.get("sharing").is_some_and(|sharing| sharing == "true")
+            && !self.throughputs.know_pairs()
+        {
+            return Err(Wrong::NoPairs(policy.to_string()));
+        }
+        let mut sim = Sim::new(self.setup(policy), POLICIES).map_err(refused)?;
         if let Some(speeds) = self.throughputs.command() {
             sim.ask(speeds).map_err(refused)?;
         }
         Ok(sim)
     }
 
-    fn arrival(throughputs: &Throughputs, job: TraceJob) -> Arrival {
+    pub(crate) fn arrival(throughputs: &Throughputs, job: TraceJob) -> Arrival {
         job.at_speeds(|profile, gpus| throughputs.of(profile, gpus))
     }
 

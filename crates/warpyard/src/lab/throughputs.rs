@@ -5,55 +5,69 @@ use super::{bad_file, text_of};
 use crate::wrong::Wrong;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use warpyard_allocate::ThroughputTable;
+use warpyard_allocate::{Profile, ThroughputTable};
 use warpyard_api::wire;
 use warpyard_core::Command;
 use warpyard_core::shares::Speed;
-use warpyard_sim::workload::PerSecond;
+use warpyard_sim::Pace;
 
 /// Types of the published table for jobs whose GPUs are spread over servers, which no task here has.
 const SPREAD: &str = "_unconsolidated";
 
-/// Steps a second by profile, number of GPUs and type.
+/// How fast profiles are, by name and number of GPUs.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Throughputs(Arc<BTreeMap<String, BTreeMap<u16, PerSecond>>>);
+pub(crate) struct Throughputs(Arc<BTreeMap<String, BTreeMap<u16, Arc<Pace>>>>);
 
 impl Throughputs {
     pub(crate) fn read(file: &str) -> Result<Throughputs, Wrong> {
         let table: ThroughputTable = serde_json::from_str(&text_of(file)?).map_err(|e| bad_file(file, e))?;
-        let mut speeds: BTreeMap<String, BTreeMap<u16, BTreeMap<String, f64>>> = BTreeMap::new();
+        let mut paces = Paces::default();
         for kind in table.types().filter(|kind| !kind.ends_with(SPREAD)) {
+            let name = kind.to_ascii_lowercase();
             for profile in table.profiles(kind) {
-                let gpus = u16::try_from(profile.gpus).unwrap_or(u16::MAX);
                 if let Some(speed) = table.alone(kind, profile) {
-                    let by_kind = speeds.entry(profile.name.clone()).or_default().entry(gpus).or_default();
-                    by_kind.insert(kind.to_ascii_lowercase(), speed);
+                    paces.of(profile).alone.insert(name.clone(), speed);
                 }
             }
+            for (one, other, [speed, of_other]) in table.pairs(kind) {
+                let beside = &mut paces.of(one).beside;
+                beside.entry(other.name.clone()).or_default().insert(name.clone(), speed);
+                // Either order implies the other, where that is not said too.
+                let beside = &mut paces.of(other).beside;
+                beside.entry(one.name.clone()).or_default().entry(name.clone()).or_insert(of_other);
+            }
         }
-        let shared = |by_gpus: BTreeMap<u16, BTreeMap<String, f64>>| {
-            by_gpus.into_iter().map(|(gpus, by_kind)| (gpus, Arc::new(by_kind))).collect()
-        };
-        Ok(Throughputs(Arc::new(speeds.into_iter().map(|(name, by_gpus)| (name, shared(by_gpus))).collect())))
+        Ok(Throughputs(Arc::new(paces.shared())))
     }
 
     /// How fast a profile is on so many GPUs of each type, where anyone said.
-    pub(crate) fn of(&self, profile: &str, gpus: u16) -> Option<PerSecond> {
+    pub(crate) fn of(&self, profile: &str, gpus: u16) -> Option<Arc<Pace>> {
         self.0.get(profile)?.get(&gpus).cloned()
+    }
+
+    /// Whether anyone said how fast two are that share their GPUs.
+    pub(crate) fn know_pairs(&self) -> bool {
+        self.0.values().flat_map(BTreeMap::values).any(|pace| !pace.beside.is_empty())
     }
 
     /// The same as the server is told it.
     pub(crate) fn said(&self) -> wire::Throughputs {
         let mut throughputs = Vec::new();
         for (profile, by_gpus) in self.0.iter() {
-            for (&gpus, by_kind) in by_gpus {
-                throughputs.extend(by_kind.iter().map(|(kind, &steps_per_second)| wire::Throughput {
-                    profile: profile.clone(),
-                    gpus,
-                    gpu_type: kind.clone(),
-                    steps_per_second,
-                    measured: false,
-                }));
+            for (&gpus, pace) in by_gpus {
+                let said =
+                    |kind: &String, &steps_per_second: &f64, beside: Option<&String>| wire::Throughput {
+                        profile: profile.clone(),
+                        gpus,
+                        gpu_type: kind.clone(),
+                        steps_per_second,
+                        measured: false,
+                        beside: beside.cloned(),
+                    };
+                throughputs.extend(pace.alone.iter().map(|(kind, speed)| said(kind, speed, None)));
+                for (other, by_kind) in &pace.beside {
+                    throughputs.extend(by_kind.iter().map(|(kind, speed)| said(kind, speed, Some(other))));
+                }
             }
         }
         wire::Throughputs { throughputs, cost_per_hour: BTreeMap::new() }
@@ -67,6 +81,28 @@ impl Throughputs {
 }
 
 fn speed(said: wire::Throughput) -> Speed {
-    let wire::Throughput { profile, gpus, gpu_type, steps_per_second, measured } = said;
-    Speed { profile, gpus, kind: gpu_type, steps_per_second, measured }
+    let wire::Throughput { profile, gpus, gpu_type, steps_per_second, measured, beside } = said;
+    Speed { profile, gpus, kind: gpu_type, steps_per_second, measured, beside }
+}
+
+/// What a table says of each profile, while it is read.
+#[derive(Default)]
+struct Paces(BTreeMap<String, BTreeMap<u16, Pace>>);
+
+impl Paces {
+    fn of(&mut self, profile: &Profile) -> &mut Pace {
+        let gpus = u16::try_from(profile.gpus).unwrap_or(u16::MAX);
+        let pace = self.0.entry(profile.name.clone()).or_default().entry(gpus).or_default();
+        if pace.profile.is_empty() {
+            pace.profile.clone_from(&profile.name);
+        }
+        pace
+    }
+
+    fn shared(self) -> BTreeMap<String, BTreeMap<u16, Arc<Pace>>> {
+        let shared = |by_gpus: BTreeMap<u16, Pace>| {
+            by_gpus.into_iter().map(|(gpus, pace)| (gpus, Arc::new(pace))).collect()
+        };
+        self.0.into_iter().map(|(name, by_gpus)| (name, shared(by_gpus))).collect()
+    }
 }

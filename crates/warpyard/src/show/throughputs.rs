@@ -12,6 +12,7 @@ pub(crate) fn table(known: &Throughputs, screen: &Screen) -> String {
         ("PROFILE", Align::Left),
         ("GPUS", Align::Right),
         ("TYPE", Align::Left),
+        ("BESIDE", Align::Left),
         ("STEPS/S", Align::Right),
         ("HOW", Align::Left),
     ]);
@@ -20,6 +21,7 @@ pub(crate) fn table(known: &Throughputs, screen: &Screen) -> String {
             (&row.profile).into(),
             row.gpus.to_string().into(),
             (&row.gpu_type).into(),
+            row.beside.as_deref().unwrap_or("-").to_owned().into(),
             format!("{:.3}", row.steps_per_second).into(),
             (if row.measured { "measured" } else { "said" }).to_owned().into(),
         ]);

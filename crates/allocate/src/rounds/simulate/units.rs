@@ -1,5 +1,4 @@
-//! Who can be chosen for a round: every job alone, and every two that have a share of time together. A job is chosen once,
-//! whichever way; two that share while a GPU stands idle part again.
+//! Who can be chosen for a round: every job alone, and every two that have a share of time together.
 
 use super::super::place::Servers;
 use super::super::{Candidate, Placement, Room};
@@ -77,8 +76,8 @@ impl Units {
                 room.occupy(i);
             }
         }
-        let mut chosen = run.cluster.rounds.choose(&self.candidates, &mut room);
-        self.part(&mut chosen, &mut room.free);
+        let pairs: Vec<[usize; 2]> = self.units[self.jobs..].iter().map(|unit| unit.members).collect();
+        let chosen = run.cluster.rounds.choose_with_pairs(&self.candidates, &pairs, &mut room);
         let placed = Servers::new(servers).place(&self.candidates, &chosen);
         let mut given: Vec<Given> = vec![(None, None); self.jobs];
         for (unit, placement) in self.units.iter().zip(placed).filter(|(_, placement)| placement.is_some()) {
@@ -88,29 +87,6 @@ impl Units {
             }
         }
         given
-    }
-
-    /// Gives one of two a GPU of its own where one would stand idle and is no slower than what it has beside the other.
-    fn part(&self, chosen: &mut [Option<usize>], free: &mut [u32]) {
-        for i in self.jobs..self.units.len() {
-            let Some(j) = chosen[i].filter(|_| self.candidates[i].movable) else { continue };
-            let gpus = self.candidates[i].gpus;
-            let [a, b] = self.units[i].members;
-            let speed = |job: usize, t: usize| self.candidates[job].speeds[t];
-            let idle = |job: usize| {
-                let able =
-                    (0..free.len()).filter(|&t| free[t] >= gpus && 2.0 * speed(job, t) > speed(job, j));
-                able.max_by(|&s, &t| speed(job, s).total_cmp(&speed(job, t)))
-            };
-            let (stays, goes, to) = match (idle(a), idle(b)) {
-                (_, Some(to)) => (a, b, to),
-                (Some(to), None) => (b, a, to),
-                (None, None) => continue,
-            };
-            free[to] -= gpus;
-            chosen[i] = None;
-            (chosen[stays], chosen[goes]) = (Some(j), Some(to));
-        }
     }
 }
 
@@ -145,6 +121,15 @@ impl Room for Exclusive<'_> {
         if fits {
             self.free[to] -= gpus;
             self.free[from] += gpus;
+        }
+        fits
+    }
+
+    fn part(&mut self, unit: usize, _: usize, to: usize) -> bool {
+        let gpus = self.of.candidates[unit].gpus;
+        let fits = gpus <= self.free[to];
+        if fits {
+            self.free[to] -= gpus;
         }
         fits
     }
