@@ -1,6 +1,8 @@
 //! The one binary: the command line, and the server and worker behind `up`. What a command asks and shows lives in
 //! `commands` and `show`; what is asked of is elsewhere, in crates of its own.
 
+#[cfg(test)]
+mod book;
 mod cli;
 mod commands;
 mod complete;

@@ -7,7 +7,7 @@ use serde_json::Value;
 use std::fs;
 
 /// Commands that say something of a job, with what they are asked here.
-const ASKED: [&[&str]; 32] = [
+const ASKED: [&[&str]; 31] = [
     &["ps"],
     &["ps", "--all"],
     &["show", "JOB"],
@@ -36,7 +36,6 @@ const ASKED: [&[&str]; 32] = [
     &["replay", "--policies", "fifo,sjf"],
     &["admin", "rebuild"],
     &["submit", "hostile.toml"],
-    &["submit", "--dry-run", "hostile.toml"],
     &["submit", "wrong.toml"],
     &["retry", "DONE"],
     &["cancel", "LATER"],
