@@ -32,5 +32,12 @@ const leaveChart = (chart) => {
     delete item.dataset.now;
   }
 };
-document.addEventListener("pointermove", readOff);
-document.addEventListener("pointerdown", readOff);
+let pointer = null;
+const follow = ({ clientX, clientY, target }) => readOff((pointer = { clientX, clientY, target }));
+document.addEventListener("pointermove", follow);
+document.addEventListener("pointerdown", follow);
+// A chart drawn anew under a pointer that stands still is read as the old one was.
+document.addEventListener("warpyard:swapped", () => {
+  const target = pointer && document.elementFromPoint(pointer.clientX, pointer.clientY);
+  if (target) readOff({ ...pointer, target });
+});

@@ -9,7 +9,7 @@ const METRICS = [
   ["Longest wait", (r) => r.wait_seconds.max, seconds, "less is better"],
   ["Mean time from submission to end", (r) => r.completion_seconds.average, seconds, "less is better"],
   ["Until everything was done", (r) => r.makespan_seconds, seconds, "less is better"],
-  ["GPUs used", (r) => r.utilisation * 100, (v) => `${v.toFixed(1)} %`, "more is better"],
+  ["Tasks on a GPU, on average", (r) => r.utilisation, (v) => v.toFixed(2), "more is better"],
 ];
 const drawResults = (view) => {
   part("replay-none").hidden = true;

@@ -209,6 +209,9 @@ fn readings(gpu: &GpuView) -> Vec<Reading> {
     all
 }
 
+/// A simulated worker of which nothing but GPUs was said has as much of the rest as anyone may want.
+const ENDLESS: u64 = 1 << 50;
+
 fn machines(f: &Follower, now: Timestamp) -> Vec<Machine> {
     let cluster = f.cluster();
     let machine =
@@ -240,9 +243,15 @@ fn machines(f: &Follower, now: Timestamp) -> Vec<Machine> {
                 name: text(&view.id),
                 word,
                 class,
-                cpus: format!("{} of {}", MilliCpus(view.used_cpus.0), cpus(view.cpus.0)),
+                cpus: match view.memory_bytes {
+                    ENDLESS.. => "not counted".into(),
+                    _ => format!("{} of {}", MilliCpus(view.used_cpus.0), cpus(view.cpus.0)),
+                },
                 cpus_percent: percent(view.used_cpus.0.into(), view.cpus.0.into()),
-                memory: format!("{} of {}", size(view.used_memory_bytes), size(view.memory_bytes)),
+                memory: match view.memory_bytes {
+                    ENDLESS.. => "not counted".into(),
+                    all => format!("{} of {}", size(view.used_memory_bytes), size(all)),
+                },
                 memory_percent: percent(view.used_memory_bytes, view.memory_bytes),
                 running: view.running,
                 tasks,

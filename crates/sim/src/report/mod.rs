@@ -32,7 +32,7 @@ pub struct SimReport {
     pub completion: Spread,
     /// From the first submission to the last end, in seconds.
     pub makespan: f64,
-    /// Running time of devices over the time they were there until the last end.
+    /// Running time on devices over the time they were there until the last end; more than one where tasks share them.
     pub utilisation: f64,
     /// Sum of (priority − lowest priority) × completion, in seconds.
     pub weighted_turnaround: f64,
