@@ -190,7 +190,10 @@ impl fmt::Display for Party {
 impl fmt::Display for AtLimit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let AtLimit { of, what, most, has, asks } = self;
+        // What could never be had: how much there is already does not matter.
+        let never = asks > most;
         match what {
+            Limited::Gpus if never => write!(f, "{of} may have {most} GPUs at once; this takes {asks}"),
             Limited::Gpus => {
                 write!(f, "{of} may have {most} GPUs at once and has {has}; this takes {asks}")
             }
@@ -205,6 +208,9 @@ impl fmt::Display for AtLimit {
             Limited::GpuTime { window, .. } => {
                 let [most, has, asks] = [most, has, asks].map(|us| hours(Span(*us)));
                 let window = length(*window);
+                if never {
+                    return write!(f, "{of} may have {most} GPU-hours in {window}; this promises {asks}");
+                }
                 write!(
                     f,
                     "{of} may have {most} GPU-hours in {window}; {has} are used or promised to what runs, and \
@@ -270,6 +276,8 @@ mod tests {
             at.to_string(),
             "ann may have 24 GPU-hours in 7d; 12 are used or promised to what runs, and this promises 13"
         );
+        let never = AtLimit { asks: 25 * 3_600_000_000, has: 0, ..at };
+        assert_eq!(never.to_string(), "ann may have 24 GPU-hours in 7d; this promises 25");
         let at = AtLimit { of, what: Limited::Timeout, most: day.0, has: 0, asks: 90_000_000 };
         assert_eq!(at.to_string(), "ann may run a task for 1d at the longest; this asks for 90s");
     }

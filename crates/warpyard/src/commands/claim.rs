@@ -4,6 +4,7 @@ use crate::complete;
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::show;
+use crate::submission::Origin;
 use crate::wrong::Wrong;
 use anyhow::Context as _;
 use clap::Args;
@@ -67,7 +68,7 @@ impl Claim {
         // A command takes the place of this very process, and so keeps its number.
         let own = std::process::id() as i32;
         let pid = self.pid.unwrap_or(if self.export { parent_id() as i32 } else { own });
-        let claim = client.claim(&self.request(pid))?;
+        let claim = client.claim(&self.request(pid)).map_err(|error| Origin::Options.told(error))?;
         let granted = wait(&client, claim)?;
         if self.export {
             return Ok(context.print(&exports(&granted)).map(|()| Exit::Fine)?);

@@ -52,7 +52,10 @@ fn head(job: &JobView, screen: &Screen) -> String {
         let size = ByteSize(kept.bytes).rounded();
         line("snapshot", &format!("{id} of {} ({} files, {size})", kept.from, kept.files));
     }
-    if let [run] = &job.runs[..] {
+    // A claim runs nothing.
+    if let [run] = &job.runs[..]
+        && !run.command.is_empty()
+    {
         line("runs", &run.command);
         run.workdir.iter().for_each(|dir| line("in", dir));
         if !run.env.is_empty() {

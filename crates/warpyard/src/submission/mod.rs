@@ -12,7 +12,7 @@ pub(crate) use source::Origin;
 
 use crate::wrong::Wrong;
 use clap::Args;
-use warpyard_api::client::{Client, ClientError};
+use warpyard_api::client::Client;
 use warpyard_api::job::{JobAfter, On};
 use warpyard_api::selector::{Select, Selector};
 use warpyard_api::wire::{JobFilter, Submit, Submitted};
@@ -102,10 +102,7 @@ impl Submission {
                 }
                 Ok(submitted)
             }
-            Err(ClientError::Refused(body)) if body.status < 500 && !body.problems.is_empty() => {
-                Err(self.origin.refusal(body.problems).into())
-            }
-            Err(error) => Err(error.into()),
+            Err(error) => Err(self.origin.told(error)),
         }
     }
 }

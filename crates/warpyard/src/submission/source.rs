@@ -5,6 +5,7 @@ use crate::wrong::Wrong;
 use serde_json::{Map, Value, json};
 use std::io::{self, Read};
 use std::path::Path;
+use warpyard_api::client::ClientError;
 use warpyard_api::job::{Format, JobDoc, ReadOptions, read as read_text, read_value};
 use warpyard_api::problem::{Problem, code, render, render_bare};
 
@@ -91,6 +92,16 @@ impl Origin {
         let text = self.render(problems);
         // The word is put before every error when it is printed.
         Wrong::Document(text.trim_end().strip_prefix("error: ").unwrap_or(&text).to_owned())
+    }
+
+    /// What the server says is wrong, with the line or option it is about.
+    pub(crate) fn told(&self, error: ClientError) -> anyhow::Error {
+        match error {
+            ClientError::Refused(body) if body.status < 500 && !body.problems.is_empty() => {
+                self.refusal(body.problems).into()
+            }
+            error => error.into(),
+        }
     }
 
     /// The problems as a person reads them: with the lines of the file, or the options, that they are about.

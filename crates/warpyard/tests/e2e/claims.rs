@@ -191,7 +191,7 @@ fn what_cannot_be_claimed_is_said_at_once() {
     let server = Server::up(&FAKE);
     for (args, said) in [
         (&["claim"][..], "nothing to claim for"),
-        (&["claim", "--gpus", "9", "--", "true"], "9 GPUs"),
+        (&["claim", "--gpus", "9", "--", "true"], "error: --gpus: 9 GPUs"),
         (&["claim", "--gpus", "x", "--", "true"], "gpus"),
         (&["claim", "--pid", "4194304"], "no process 4194304"),
         (&["adopt", "4194304"], "no process 4194304"),
