@@ -104,6 +104,22 @@ fn nobody_is_put_beside_one_of_whom_that_is_not_known() {
     assert!(jobs.iter().all(|job| sim.record(task(*job)).unwrap().ended.is_some()));
 }
 
+/// Those that stay where they are take no part in the choice, and must not be taken for others in it.
+#[test]
+fn two_share_among_many_that_may_not_be_moved() {
+    let mut sim = yard(5, "max-min:sharing=true,round=10");
+    for _ in 0..4 {
+        submit(&mut sim, "d", Preempt::None);
+    }
+    let jobs = ["a", "b"].map(|profile| submit(&mut sim, profile, Preempt::Requeue));
+    sim.run_until(Time::from_secs(50.0));
+    assert_eq!(sim.cluster().view().beside(task(jobs[0])), Some(task(jobs[1])));
+    sim.run();
+    // Once the others have ended there is a GPU for each.
+    let latest = jobs.map(|job| ended(&sim, job)).into_iter().fold(0.0, f64::max);
+    assert!(latest < 126.0, "the last ended at {latest}");
+}
+
 #[test]
 fn where_a_gpu_is_free_nobody_shares() {
     let mut sim = yard(2, "max-min:sharing=true,round=10");

@@ -5,17 +5,19 @@
 use super::{Candidate, Room, Rounds, best_first};
 
 impl Rounds {
-    /// As [`Rounds::choose`], where the last candidates are `pairs` of the first, by their places.
+    /// As [`Rounds::choose`], where the last candidates are `pairs` of the first, by their places; one of which a member is
+    /// no candidate itself, because it stays where it is, has none, and can only be joined.
     pub fn choose_with_pairs(
         &self,
         candidates: &[Candidate],
-        pairs: &[[usize; 2]],
+        pairs: &[Option<[usize; 2]>],
         room: &mut impl Room,
     ) -> Vec<Option<usize>> {
         let mut chosen = self.choose(candidates, room);
         let jobs = candidates.len() - pairs.len();
         for (pair, members) in (jobs..).zip(pairs) {
             if let Some(on) = chosen[pair].filter(|_| candidates[pair].movable)
+                && let Some(members) = members
                 && let Some((goes, to)) = parted(candidates, pair, members, on, room)
             {
                 chosen[pair] = None;

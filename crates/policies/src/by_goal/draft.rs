@@ -31,7 +31,9 @@ impl<'a> Draft<'a> {
             free.iter().map(|&i| scene.members[i].candidate.clone()).collect();
         let order: Vec<usize> = rounds.order(&candidates).into_iter().map(|c| free[c]).collect();
         candidates.extend(scene.pairs.iter().map(|pair| pair.candidate.clone()));
-        let pairs: Vec<[usize; 2]> = scene.pairs.iter().map(|pair| pair.members).collect();
+        let place = |i: usize| free.binary_search(&i).ok();
+        let places = |[a, b]: [usize; 2]| Some([place(a)?, place(b)?]);
+        let pairs: Vec<Option<[usize; 2]>> = scene.pairs.iter().map(|pair| places(pair.members)).collect();
         let mut sheet = Sheet::new(&scene, &free, &order);
         rounds.choose_with_pairs(&candidates, &pairs, &mut sheet);
         let Sheet { ledger: promised, given, beside, .. } = sheet;

@@ -76,7 +76,7 @@ impl Units {
                 room.occupy(i);
             }
         }
-        let pairs: Vec<[usize; 2]> = self.units[self.jobs..].iter().map(|unit| unit.members).collect();
+        let pairs: Vec<_> = self.units[self.jobs..].iter().map(|unit| Some(unit.members)).collect();
         let chosen = run.cluster.rounds.choose_with_pairs(&self.candidates, &pairs, &mut room);
         let placed = Servers::new(servers).place(&self.candidates, &chosen);
         let mut given: Vec<Given> = vec![(None, None); self.jobs];
