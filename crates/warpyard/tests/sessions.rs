@@ -185,15 +185,15 @@ fn whoever_has_the_token_comes_in_over_the_network_and_nobody_else() {
 #[test]
 fn a_session_in_which_nothing_happens_is_warned_and_ended() {
     let server = Server::up(&["--gpus", "none"]);
-    let mut seat = server.shell(&["--idle", "1500ms", "--grace", "1h"]);
+    let mut seat = server.shell(&["--idle", "3s", "--grace", "1h"]);
     seat.sees("this session ends in ");
-    seat.sees("nothing typed or printed for 2s: this session ends]");
+    seat.sees("nothing typed or printed for 3s: this session ends]");
     assert_eq!(seat.left(), Some(124));
-    seat.sees("idle for 1s500ms");
+    seat.sees("idle for 3s");
     let job = server.json(&["show", "1"]);
     assert_eq!(
         (job["outcome"].as_str(), job["tasks"][0]["why"].as_str()),
-        (Some("timed-out"), Some("idle for 1s500ms"))
+        (Some("timed-out"), Some("idle for 3s"))
     );
 }
 
