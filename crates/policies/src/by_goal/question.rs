@@ -7,7 +7,8 @@ use super::scene::{Member, Scene};
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use warpyard_allocate::{
-    Entities, GoalDef, GpuType, Instance, Job, Options, PairShare, Sharing, SolveError, alone_speeds,
+    Entities, GoalDef, GpuType, Instance, Job, Options, PairShare, Profile, Sharing, SolveError, Types,
+    alone_speeds,
 };
 use warpyard_core::policy::Errand;
 use warpyard_core::shares::{Allocation, NoTarget, PairRow, Row};
@@ -54,20 +55,47 @@ fn solve(
 ) -> Result<(Vec<Row>, Vec<PairRow>), SolveError> {
     let answer = goal.solve(instance, options)?;
     let alone = alone_speeds(instance);
-    let rows = asked.iter().zip(answer.allocation.rows()).zip(alone).map(|((asked, shares), alone)| Row {
+    // Who takes all types for equal prefers none; without sharing the solver sees to that.
+    let even = options.sharing && options.types == Types::Blind;
+    let shares_of = |shares: &[f64], jobs: &[usize]| {
+        if even { spread(instance, shares, jobs) } else { shares.to_vec() }
+    };
+    let each = asked.iter().zip(answer.allocation.rows()).zip(alone).enumerate();
+    let rows = each.map(|(m, ((asked, shares), alone))| Row {
         task: asked.task,
-        shares: shares.to_vec(),
+        shares: shares_of(shares, &[m]),
         left: asked.left,
         alone,
         isolated_s: asked.isolated_s,
     });
     let pair = |pair: &PairShare| {
         let [a, b] = pair.jobs.map(|m| asked[m].task);
-        PairRow { tasks: [a.min(b), a.max(b)], shares: pair.shares.clone() }
+        PairRow { tasks: [a.min(b), a.max(b)], shares: shares_of(&pair.shares, &pair.jobs) }
     };
     let mut pairs: Vec<PairRow> = answer.pairs.iter().map(pair).collect();
     pairs.sort_by_key(|pair| pair.tasks);
     Ok((rows.collect(), pairs))
+}
+
+/// The same time, spread over the types that jobs run on, together where there are two, by how many there are of each.
+fn spread(instance: &Instance, shares: &[f64], jobs: &[usize]) -> Vec<f64> {
+    let profile = |m: usize| {
+        let Job { profile, gpus, .. } = &instance.jobs[m];
+        Some(Profile { name: profile.clone()?, gpus: *gpus })
+    };
+    let together = |j: usize| match jobs {
+        &[a, b] => {
+            let known =
+                || instance.pairs.as_ref()?.together(&instance.types[j].name, &profile(a)?, &profile(b)?);
+            known().is_some()
+        }
+        _ => true,
+    };
+    let able = |j: usize| jobs.iter().all(|&m| instance.jobs[m].throughputs[j] > 0.0) && together(j);
+    let count = |j: usize| if able(j) { f64::from(instance.types[j].count) } else { 0.0 };
+    let all: f64 = (0..shares.len()).map(count).sum();
+    let time: f64 = shares.iter().sum();
+    (0..shares.len()).map(|j| if all > 0.0 { time * count(j) / all } else { shares[j] }).collect()
 }
 
 /// What is asked of one task, beyond its speeds.
