@@ -6,7 +6,6 @@ use crate::exit::Exit;
 use crate::show;
 use crate::submission::Origin;
 use crate::wrong::Wrong;
-use anyhow::Context as _;
 use clap::Args;
 use clap_complete::ArgValueCompleter;
 use serde_json::{Map, Value, json};
@@ -20,6 +19,10 @@ use warpyard_api::wire::{ClaimRequest, ClaimState, ClaimView};
 
 /// How long the server may miss us while we wait: we ask again well within it.
 const LEASE: Micros = Micros(60_000_000);
+
+/// What shells exit with where a program is not there, and where it cannot be run.
+const NOT_FOUND: u8 = 127;
+const NOT_RUN: u8 = 126;
 
 /// Arguments of `claim`.
 #[derive(Debug, Args)]
@@ -84,7 +87,9 @@ impl Claim {
         let failed = Command::new(program).args(arguments).envs(&granted.env).exec();
         // Still here, so there is nothing to hold devices for.
         let _ends_with_us_anyway = client.claim_release(&granted.claim);
-        Err(failed).with_context(|| format!("cannot run {}", shown(program)))
+        let code = if failed.kind() == io::ErrorKind::NotFound { NOT_FOUND } else { NOT_RUN };
+        eprintln!("error: cannot run {}: {failed}", shown(program));
+        Ok(Exit::Task(code))
     }
 
     fn request(&self, pid: i32) -> ClaimRequest {

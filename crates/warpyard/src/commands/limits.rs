@@ -49,7 +49,7 @@ fn named(limit: &LimitView) -> String {
 fn amount(limit: &LimitView, value: f64) -> String {
     match limit.limit.as_str() {
         "timeout_s" => seconds(value),
-        "log_bytes" => ByteSize(value as u64).to_string(),
+        "log_bytes" => ByteSize(value as u64).rounded(),
         "gpu_hours" => format!("{value:.1}"),
         _ => format!("{value}"),
     }
@@ -80,7 +80,7 @@ mod tests {
         OF            LIMIT                   MOST   HAS
         ann           GPUs at once               2     1
         ann           longest timeout           1d
-        ann           output kept of a task   1MiB
+        ann           output kept of a task  1 MiB
         lab together  GPU-hours in 7d        100.0  12.2
         ");
     }

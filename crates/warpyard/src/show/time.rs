@@ -10,7 +10,7 @@ pub(crate) fn span(millis: i64) -> String {
     let seconds = millis.max(0) / 1000;
     let (days, hours, minutes) = (seconds / 86_400, seconds / 3600 % 24, seconds / 60 % 60);
     match (days, hours, minutes) {
-        (0, 0, 0) if seconds == 0 && millis > 0 => format!("{:.1}s", millis as f64 / 1000.0),
+        (0, 0, 0) if seconds == 0 && millis >= 50 => format!("{:.1}s", millis as f64 / 1000.0),
         (0, 0, 0) => format!("{seconds}s"),
         (0, 0, minutes) => format!("{minutes}m {:02}s", seconds % 60),
         (0, hours, minutes) => format!("{hours}h {minutes:02}m"),

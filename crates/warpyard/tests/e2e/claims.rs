@@ -205,3 +205,13 @@ fn what_cannot_be_claimed_is_said_at_once() {
     assert!(answer.code != Some(0) && answer.err.contains("no-such-program-here"), "{answer:?}");
     eventually("nothing is held for it", || claims(&server).is_empty());
 }
+
+#[test]
+fn a_claim_for_what_cannot_be_run_exits_as_a_shell_does_and_holds_nothing() {
+    let server = Server::up(&FAKE);
+    for (program, code) in [("no-such-program", 127), ("/etc", 126)] {
+        let failed = server.ask(&["claim", "--gpus", "1", "--", program]);
+        assert_eq!(failed.code, Some(code), "{failed:?}");
+        eventually("its device is free again", || claims(&server).is_empty());
+    }
+}
