@@ -245,11 +245,17 @@ mod allocate {
     fn bad_instances_are_named_and_exit_with_2() {
         let wrong = SLIDE.replace("[12, 4]", "[0, 0]");
         let unknown = SLIDE.replace("num_workers", "num_wokers");
-        let (_dir, [slide, zero, unknown]) =
-            files([("slide.json", SLIDE), ("zero.json", &wrong), ("unknown.json", &unknown)]);
+        let nan = SLIDE.replace("[12, 4]", "[12, NaN]");
+        let (_dir, [slide, zero, unknown, nan]) = files([
+            ("slide.json", SLIDE),
+            ("zero.json", &wrong),
+            ("unknown.json", &unknown),
+            ("nan.json", &nan),
+        ]);
         let ask = |file, goal| ask(&["allocate", "--instance", file, "--policy", goal]);
         ask(&zero, "max-min").refused(&["zero.json", "job 1: throughputs"]);
         ask(&unknown, "max-min").refused(&["unknown.json", "num_wokers", "line 1"]);
+        ask(&nan, "max-min").refused(&["nan.json", "jobs[1].throughputs[1] is NaN"]);
         ask(&slide, "makespan").refused(&["job 0", "num_steps_remaining", "makespan needs it"]);
         ask(&slide, "max-mni").refused(&["did you mean 'max-min'?", "strategy-proof"]);
     }

@@ -2,7 +2,7 @@
 
 use crate::context::Context;
 use crate::exit::Exit;
-use crate::lab::{bad_file, find, listed, text_of};
+use crate::lab::{bad_file, find, listed, parse, text_of};
 use crate::show::allocate::{Allocated, text};
 use crate::wrong::Wrong;
 use anyhow::Context as _;
@@ -41,9 +41,7 @@ pub(crate) fn goals() -> String {
 impl Allocate {
     pub(crate) fn run(self, context: &Context) -> anyhow::Result<Exit> {
         let goal = find("goal", &self.policy, GOALS, |goal| goal.name)?;
-        let text_of_instance = text_of(&self.instance)?;
-        let instance: Instance =
-            serde_json::from_str(&text_of_instance).map_err(|e| bad_file(&self.instance, e))?;
+        let instance: Instance = parse(&self.instance, &text_of(&self.instance)?)?;
         let types = if self.types == "blind" { Types::Blind } else { Types::Aware };
         let placing = if self.placement == "modelled" { Placing::Modelled } else { Placing::Ignored };
         let options = Options { types, sharing: self.sharing, placing };

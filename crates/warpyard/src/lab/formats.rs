@@ -1,6 +1,6 @@
 //! Formats a workload may be in: found by name or by what a file looks like, each with the options it takes.
 
-use super::{bad_file, find, text_of};
+use super::{find, parse, text_of};
 use crate::wrong::Wrong;
 use clap::Args;
 use std::error::Error;
@@ -172,7 +172,7 @@ fn named(file: &str) -> String {
 
 fn read_gavel(text: &str, open: &Open) -> Result<Reading, Failed> {
     let file = open.throughputs.as_deref().ok_or(Wrong::NoThroughputs)?;
-    let table: ThroughputTable = serde_json::from_str(&text_of(file)?).map_err(|e| bad_file(file, e))?;
+    let table: ThroughputTable = parse(file, &text_of(file)?)?;
     let speed = |kind: &str, gpus| table.alone(&open.on, &Profile { name: kind.to_owned(), gpus });
     let mut reading = gavel::read(text, speed);
     reading.notes.push(format!("run times are those on {}; --on names another GPU type", open.on));

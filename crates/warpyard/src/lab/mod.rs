@@ -4,6 +4,7 @@
 mod cluster;
 mod file;
 mod formats;
+mod json;
 mod named;
 mod outputs;
 mod progress;
@@ -18,6 +19,7 @@ mod workload;
 pub(crate) use cluster::cluster;
 pub(crate) use file::{bad_file, keep, text_of};
 pub(crate) use formats::{FORMATS, Open, read_text};
+pub(crate) use json::parse;
 pub(crate) use named::{find, listed};
 pub(crate) use outputs::Outputs;
 pub(crate) use progress::Line;

@@ -1,7 +1,7 @@
 //! How fast profiles run on types of GPU, read from a table as Gavel publishes it, for the engine to know and for
 //! simulated tasks to run by.
 
-use super::{bad_file, text_of};
+use super::{parse, text_of};
 use crate::wrong::Wrong;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ pub(crate) struct Throughputs(Arc<BTreeMap<String, BTreeMap<u16, Arc<Pace>>>>);
 
 impl Throughputs {
     pub(crate) fn read(file: &str) -> Result<Throughputs, Wrong> {
-        let table: ThroughputTable = serde_json::from_str(&text_of(file)?).map_err(|e| bad_file(file, e))?;
+        let table: ThroughputTable = parse(file, &text_of(file)?)?;
         let mut paces = Paces::default();
         for kind in table.types().filter(|kind| !kind.ends_with(SPREAD)) {
             let name = kind.to_ascii_lowercase();

@@ -1,0 +1,95 @@
+//! JSON that people give, with the words that some programs write for what JSON has no number for told by where they are.
+
+use super::bad_file;
+use crate::wrong::Wrong;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+/// What Python and others write, which no reader of JSON takes.
+const WORDS: [&str; 3] = ["-Infinity", "Infinity", "NaN"];
+
+#[derive(Debug, thiserror::Error)]
+#[error("{path} is {word}, which is no number")]
+struct NoNumber {
+    path: String,
+    word: &'static str,
+}
+
+/// Reads what a file is said to hold.
+pub(crate) fn parse<T: DeserializeOwned>(file: &str, text: &str) -> Result<T, Wrong> {
+    serde_json::from_str(text).map_err(|error| match no_number(text) {
+        Some(found) => bad_file(file, found),
+        None => bad_file(file, error),
+    })
+}
+
+/// The first of those words that stands for a value, and where.
+fn no_number(text: &str) -> Option<NoNumber> {
+    WORDS.into_iter().find_map(|word| {
+        // Something that no text says by accident.
+        let mark = format!("\u{1}{word}");
+        let value: Value = serde_json::from_str(&outside_of_strings(text, word, &mark)?).ok()?;
+        let path = path_to(&value, &mark)?;
+        Some(NoNumber { path: path.trim_start_matches('.').to_owned(), word })
+    })
+}
+
+/// The text with a word replaced by a string, where it does not stand in one; none where it does not occur.
+fn outside_of_strings(text: &str, word: &str, by: &str) -> Option<String> {
+    let (mut out, mut rest, mut found) = (String::new(), text, false);
+    while let Some(next) = rest.chars().next() {
+        let taken = if next == '"' {
+            string_length(rest)
+        } else if rest.starts_with(word) {
+            found = true;
+            out.push_str(&Value::from(by).to_string());
+            rest = &rest[word.len()..];
+            continue;
+        } else {
+            next.len_utf8()
+        };
+        out.push_str(&rest[..taken]);
+        rest = &rest[taken..];
+    }
+    found.then_some(out)
+}
+
+/// How long the string is that a text begins with, quotes included.
+fn string_length(text: &str) -> usize {
+    let mut escaped = false;
+    let end = text.bytes().enumerate().skip(1).find(|&(_, byte)| {
+        let ends = byte == b'"' && !escaped;
+        escaped = byte == b'\\' && !escaped;
+        ends
+    });
+    end.map_or(text.len(), |(at, _)| at + 1)
+}
+
+/// The way to the value that is marked: `.jobs[1].speeds[0]`.
+fn path_to(value: &Value, mark: &str) -> Option<String> {
+    let inner = |step: String, value: &Value| path_to(value, mark).map(|path| step + &path);
+    match value {
+        Value::String(text) => (text == mark).then(String::new),
+        Value::Array(values) => {
+            values.iter().enumerate().find_map(|(at, value)| inner(format!("[{at}]"), value))
+        }
+        Value::Object(fields) => fields.iter().find_map(|(name, value)| inner(format!(".{name}"), value)),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_no_number_is_named_by_where_it_is() {
+        let said = |text: &str| parse::<Value>("f.json", text).unwrap_err().to_string();
+        let text = r#"{"name": "NaN \" NaN", "jobs": [{"speeds": [1, 2]}, {"speeds": [1, NaN]}]}"#;
+        assert_eq!(said(text), "f.json: jobs[1].speeds[1] is NaN, which is no number");
+        assert_eq!(said("[-Infinity]"), "f.json: [0] is -Infinity, which is no number");
+        assert_eq!(said("[1, Infinity]"), "f.json: [1] is Infinity, which is no number");
+        assert!(said("[1, oops]").contains("line 1 column 5"), "{}", said("[1, oops]"));
+        assert!(said(r#"["NaN"#).contains("EOF"));
+    }
+}
