@@ -205,3 +205,17 @@ fn a_state_read_back_counts_the_same() {
     let (_, quota) = &cluster.quotas("ann", now)[0];
     assert_eq!((quota.running, quota.gpus, quota.queued), (2, 2, 2));
 }
+
+/// Whoever has nothing any more is as one who never had anything, and a state read back is the state.
+#[test]
+fn a_user_whose_jobs_are_forgotten_is_forgotten_with_them() {
+    let mut yard = Yard::limit(1, everyone(Caps { gpus: Some(1), ..Caps::default() }));
+    let done = yard.give(1.0, "ann", job(1, None));
+    yard.over_after(2.0, done, Span::ZERO);
+    yard.ask(3.0, vec![Command::Forget(done)]);
+    let cluster = yard.0.cluster();
+    assert!(cluster.job(done).is_none());
+    let text = serde_json::to_string(cluster).expect("it can be written");
+    let read: Cluster = serde_json::from_str(&text).expect("it can be read");
+    assert_eq!(read.restored(), *cluster);
+}

@@ -129,6 +129,7 @@ impl Quotas {
         let Some(book) = self.books.get_mut(user) else { return };
         let Some(before) = book.live.remove(&task) else { return };
         book.taken = book.taken.minus(before);
+        self.close_if_empty(user);
         let longest = self.longest_window();
         let Some(longest) = longest.filter(|_| before.gpus > 0 && !ran.is_zero()) else { return };
         let part = (longest.0 / PARTS).max(1);
@@ -145,6 +146,14 @@ impl Quotas {
         };
         let book = self.books.entry(user.to_owned()).or_default();
         book.queued = book.queued + now_waiting - before.unwrap_or(0);
+        self.close_if_empty(user);
+    }
+
+    /// Whoever has nothing any more is as one who never had anything.
+    fn close_if_empty(&mut self, user: &str) {
+        if self.books.get(user).is_some_and(|book| *book == Book::default()) {
+            self.books.remove(user);
+        }
     }
 
     /// Users whose sum a limit holds for, and whose limit it is.
