@@ -21,13 +21,18 @@ fn speed(profile: &str, beside: Option<&str>, steps_per_second: f64) -> Speed {
 
 /// A worker with so many V100, and profiles `a`, `b`, `c` of which every two keep 0.8 of their speed; `d` shares with nobody.
 fn yard(gpus: usize, policy: &str) -> Sim {
+    yard_of(gpus, policy, false)
+}
+
+/// The same, whose GPUs may be given more than fits.
+fn yard_of(gpus: usize, policy: &str, overcommit: bool) -> Sim {
     let device = |i: usize| DeviceInfo {
         uuid: format!("GPU-{i}"),
         kind: "V100".to_owned(),
         memory: 16,
         budget: 16,
         limit: None,
-        overcommit: false,
+        overcommit,
         state: DeviceState::Usable,
     };
     let devices = (0..gpus).map(device).collect();
@@ -105,6 +110,16 @@ fn nobody_is_put_beside_one_of_whom_that_is_not_known() {
 }
 
 /// Those that stay where they are take no part in the choice, and must not be taken for others in it.
+/// On a GPU that may be given more than fits, a stranger is no reason to stay away.
+#[test]
+fn where_anyone_may_be_beside_anyone_nobody_is_asked() {
+    let mut sim = yard_of(1, "max-min:sharing=true,round=10", true);
+    let jobs = ["d", "a"].map(|profile| submit(&mut sim, profile, Preempt::None));
+    for job in jobs {
+        assert_eq!(sim.record(task(job)).unwrap().started, Some(Time(0)));
+    }
+}
+
 #[test]
 fn two_share_among_many_that_may_not_be_moved() {
     let mut sim = yard(5, "max-min:sharing=true,round=10");

@@ -87,6 +87,7 @@ impl Cluster {
     }
 
     /// Refuses to put a task beside one of which nobody knows how fast they are together, or on only some of its devices.
+    /// On devices that may be given more than fits, anyone may be beside anyone.
     fn among_friends(&self, start: &Start, before: &[Start]) -> Result<(), Rejected> {
         let Start { task, placement } = start;
         if placement.devices.iter().all(|(_, charge)| *charge != Charge::Beside) {
@@ -96,7 +97,12 @@ impl Cluster {
         let tasks = self.worker(placement.worker).into_iter().flat_map(|w| w.tasks().iter().copied());
         let there = tasks.filter_map(|task| Some((task, &view.attempt(task)?.0.placement)));
         let coming = before.iter().map(|start| (start.task, &start.placement));
-        let meets = |other: &Placement| other.device_ids().any(|id| placement.device_ids().any(|d| d == id));
+        let devices = self.worker(placement.worker).map(|w| &w.info.devices[..]).unwrap_or_default();
+        let keeps_count =
+            |id: &DeviceId| devices.get(usize::from(id.index)).is_none_or(|info| !info.overcommit);
+        let meets = |other: &Placement| {
+            placement.device_ids().filter(keeps_count).any(|id| other.device_ids().any(|d| d == id))
+        };
         for (other, _) in there.chain(coming).filter(|(_, other)| meets(other)) {
             let knows = self.get_on(*task, other, placement);
             let all = view.attempt(other).is_none_or(|(a, _)| a.placement.devices == placement.devices);

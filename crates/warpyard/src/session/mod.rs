@@ -61,6 +61,8 @@ struct Place {
     seen: u64,
     /// Whether that is all of it.
     all: bool,
+    /// Whether the connection was let in: one whose task ends first is told of the end and of nothing before it.
+    joined: bool,
 }
 
 /// How one connection ended.
@@ -101,13 +103,13 @@ impl Guest<'_> {
                 self.greet();
             }
             if link.attempt() != place.attempt {
-                place = Place { attempt: link.attempt(), seen: 0, all: false };
+                place = Place { attempt: link.attempt(), ..Place::default() };
             }
             away = None;
             match self.visit(link, &mut place)? {
                 Left::Detached => return Ok(Ended::Detached),
                 // The next connection is to the next attempt, or told that there is none.
-                Left::Over => place.all = true,
+                Left::Over => place.all = place.joined,
                 Left::Lost => {
                     eprintln!("\n[warpyard: the connection is lost; the session goes on; coming back]")
                 }
@@ -145,6 +147,7 @@ impl Guest<'_> {
     /// One connection, for as long as it lasts.
     fn visit(&mut self, mut link: Attached, place: &mut Place) -> anyhow::Result<Left> {
         link.set_nonblocking(true)?;
+        place.joined = false;
         let mut arriving = Arriving::default();
         arriving.add(&link.take_arrived());
         let mut outgoing = Vec::new();
@@ -205,7 +208,7 @@ impl Guest<'_> {
 
     fn show(&mut self, say: Say, modes: &mut Modes, place: &mut Place) -> io::Result<()> {
         match say {
-            Say::From(position) => place.seen = position,
+            Say::From(position) => (place.seen, place.joined) = (position, true),
             Say::Printed(bytes) => {
                 place.seen += bytes.len() as u64;
                 modes.see(&bytes);
