@@ -4,7 +4,7 @@ use crate::complete;
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::show;
-use crate::submission::Origin;
+use crate::submission::{Origin, login};
 use crate::wrong::Wrong;
 use clap::Args;
 use clap_complete::ArgValueCompleter;
@@ -114,7 +114,7 @@ impl Claim {
         let program = self.command.first().and_then(|program| program.rsplit('/').next());
         let name = self.name.as_deref().or(program).unwrap_or("shell");
         give("name", Some(json!(name)));
-        ClaimRequest { needs, user: None, pid: Some(pid), lease: Some(LEASE), lasts: self.lasts }
+        ClaimRequest { needs, user: login(), pid: Some(pid), lease: Some(LEASE), lasts: self.lasts }
     }
 }
 

@@ -86,7 +86,7 @@ fn stays(name: &str) -> bool {
 }
 
 /// The name of whoever runs this, by the system's list of users or what the shell says.
-fn login() -> Option<String> {
+pub(crate) fn login() -> Option<String> {
     let listed = nix::unistd::User::from_uid(nix::unistd::getuid()).ok().flatten();
     listed.map(|user| user.name).or_else(|| std::env::var("USER").ok()).filter(|name| !name.is_empty())
 }

@@ -6,7 +6,7 @@ mod options;
 mod snapshot;
 mod source;
 
-pub(crate) use environment::Here;
+pub(crate) use environment::{Here, login};
 pub(crate) use options::{JobOptions, Surroundings, TaskOptions};
 pub(crate) use source::Origin;
 

@@ -61,6 +61,7 @@ fn a_claim_waits_its_turn_runs_here_and_ends_with_its_process() {
     let waiting = claims(&server)[0].clone();
     assert_eq!((&waiting["position"], &waiting["gpus"]), (&json!(1), &json!(1)), "{waiting}");
     assert!(waiting["why"].is_string() && waiting["last_heard_at"].is_string(), "{waiting}");
+    assert_eq!(waiting["user"], server.json(&["show", &busy])["user"], "whose it is, as of a job");
     let id = waiting["claim"].as_str().expect("an id").to_owned();
     assert!(server.said(&["why", &id]).contains("notebook") || server.said(&["ps"]).contains("notebook"));
     server.open("gate");
