@@ -21,6 +21,9 @@ pub(super) struct Keys {
 }
 
 impl Keys {
+    /// So many machines have keys.
+    pub(super) const MOST: usize = 2 * LANES;
+
     /// The least key.
     #[inline(always)]
     pub(super) fn least(&self) -> f64 {

@@ -60,6 +60,18 @@ impl Hopes {
         self.least[lane] = less(even, odd);
     }
 
+    /// Leaves machines out.
+    #[inline]
+    pub(super) fn give_up(&mut self, machines: &[usize]) {
+        if machines.is_empty() {
+            return;
+        }
+        for machine in machines {
+            self.each[machine / LANES][machine % LANES] = f64::INFINITY;
+        }
+        self.least = least_per_lane(&self.each);
+    }
+
     /// The machine with the least hope, and its hope.
     #[inline]
     pub(super) fn most_promising(&self) -> (usize, f64) {
@@ -115,6 +127,11 @@ fn fill_by(each: &mut [[f64; LANES]], rows: Rows<'_>, finish: impl Fn(f64, f64) 
             *hope = finish(*cost, *time);
         }
     }
+    least_per_lane(each)
+}
+
+#[inline(always)]
+fn least_per_lane(each: &[[f64; LANES]]) -> [f64; LANES] {
     let mut least = [f64::INFINITY; LANES];
     for row in each {
         for (least, hope) in least.iter_mut().zip(row) {

@@ -9,6 +9,7 @@ mod timeline;
 
 use busy::BusyTable;
 pub(crate) use cheapest::Cheapest;
+use cheapest::Keys;
 use hopes::{Hopes, Rows, Start};
 pub(crate) use lean::Lean;
 use timeline::Timeline;
@@ -135,7 +136,7 @@ impl<'a> Inserter<'a> {
         /// So many tasks ahead it is looked up when a task is ready, and what placing it will read is asked for.
         const AHEAD: usize = 8;
         /// Before that, what the looking up will read is asked for: whom a task waits for, then where those are.
-        const BEFORE: [usize; 2] = [AHEAD + 4, AHEAD + 2];
+        const BEFORE: [usize; 2] = [AHEAD + 8, AHEAD + 4];
         let mut soon = [Arrival::UNKNOWN; AHEAD];
         for (at, &task) in order.iter().enumerate() {
             let arrival = soon[at % AHEAD];
@@ -152,7 +153,7 @@ impl<'a> Inserter<'a> {
                 soon[at % AHEAD] = self.foresee(later as usize);
             }
             if !self.looks_at_cheapest() {
-                self.place_anywhere(task as usize, lean, Place::NONE);
+                self.place_anywhere(task as usize, lean, Place::NONE, &[]);
                 continue;
             }
             let arrival = if arrival.is_known() { arrival } else { self.arrival(task as usize) };
@@ -165,21 +166,28 @@ impl<'a> Inserter<'a> {
         if self.looks_at_cheapest() {
             self.place_cheaply(task, self.arrival(task), None)
         } else {
-            self.place_by::<false>(task, &[], Place::NONE)
+            self.place_by::<false>(task, &[], Place::NONE, &[])
         }
     }
 
     /// Places `task` where finish plus `bias` is least; the lower machine wins a tie.
     pub(crate) fn place_biased(&mut self, task: usize, bias: &[f64]) -> Slot {
-        self.place_by::<true>(task, bias, Place::NONE)
+        self.place_by::<true>(task, bias, Place::NONE, &[])
     }
 
-    /// Places `task` where finish and leaning together are least, whichever machine that is, or at `best`.
-    fn place_anywhere(&mut self, task: usize, lean: Option<&Lean<'_>>, best: Place) -> Slot {
-        let Some(lean) = lean else { return self.place_by::<false>(task, &[], best) };
+    /// Places `task` where finish and leaning together are least, whichever machine that is, or at `best`, the best of
+    /// those already looked at.
+    fn place_anywhere(
+        &mut self,
+        task: usize,
+        lean: Option<&Lean<'_>>,
+        best: Place,
+        looked_at: &[usize],
+    ) -> Slot {
+        let Some(lean) = lean else { return self.place_by::<false>(task, &[], best, looked_at) };
         let mut bias = std::mem::take(&mut self.bias);
         lean.bias(self.instance, task, &mut bias);
-        let slot = self.place_by::<true>(task, &bias, best);
+        let slot = self.place_by::<true>(task, &bias, best, looked_at);
         self.bias = bias;
         slot
     }
@@ -298,12 +306,18 @@ impl<'a> Inserter<'a> {
     /// Uniform links only.
     #[inline]
     fn place_cheaply(&mut self, task: usize, arrival: Arrival, lean: Option<&Lean<'_>>) -> Slot {
+        /// After so many looks the whole row will probably be wanted.
+        const MANY: usize = 6;
         let Arrival { elsewhere, on, there } = arrival;
         let costs = self.instance.costs(task);
         let bias_of = |machine: usize, cost: f64| lean.map_or(0.0, |lean| lean.at(task, machine, cost));
         let mut best = Place::NONE;
+        let mut looked_at = [0; Keys::MOST + 1];
+        let mut looks = 0;
         if on != usize::MAX {
             self.look(on, there, costs[on], bias_of(on, costs[on]), &mut best);
+            looked_at[0] = on;
+            looks = 1;
         }
         let mut keys = *self.cheapest.keys(task);
         let rest = self.cheapest.rest(task);
@@ -315,13 +329,18 @@ impl<'a> Inserter<'a> {
                 break;
             }
             if cost > rest {
-                return self.place_anywhere(task, lean, best);
+                return self.place_anywhere(task, lean, best, &looked_at[..looks]);
             }
             keys.pass(machine);
             if machine != on {
                 // The row itself is far away in memory.
                 let cost = if self.cheapest.is_exact() && lean.is_none() { cost } else { costs[machine] };
                 self.look(machine, elsewhere, cost, bias_of(machine, cost), &mut best);
+                looked_at[looks] = machine;
+                looks += 1;
+                if looks == MANY {
+                    prefetch(costs);
+                }
             }
         }
         self.commit(task, best)
@@ -338,8 +357,14 @@ impl<'a> Inserter<'a> {
     }
 
     /// Looks for gaps on the machine that could be best, then on the next, until none could be better than the best
-    /// found.
-    fn place_by<const BIASED: bool>(&mut self, task: usize, bias: &[f64], mut best: Place) -> Slot {
+    /// found, those already looked at included.
+    fn place_by<const BIASED: bool>(
+        &mut self,
+        task: usize,
+        bias: &[f64],
+        mut best: Place,
+        looked_at: &[usize],
+    ) -> Slot {
         let costs = self.instance.costs(task);
         let bias_of = |machine: usize| if BIASED { bias[machine] } else { 0.0 };
         let ready = self.ready(task);
@@ -355,6 +380,7 @@ impl<'a> Inserter<'a> {
             }
             Ready::PerMachine => self.hopes.fill(Start::Own, Rows { costs, times: &self.ready, bias }),
         }
+        self.hopes.give_up(looked_at);
         loop {
             let (machine, hope) = self.hopes.most_promising();
             if hope > best.score || hope == f64::INFINITY {
