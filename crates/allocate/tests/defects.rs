@@ -4,8 +4,8 @@ mod support;
 
 use warpyard_allocate::rounds::gavel::TraceJob;
 use warpyard_allocate::rounds::simulate::{Cluster, Outcome, Work, by_goal, simulate};
-use warpyard_allocate::rounds::{Rounds, Server};
-use warpyard_allocate::{Job, Options, Placing, Profile, ThroughputTable, check, goal};
+use warpyard_allocate::rounds::Server;
+use warpyard_allocate::{Job, Options, Profile, ThroughputTable, check, goal};
 
 fn run(goal: &'static str, counts: &[u32], trace: &[(f64, u64, &[f64])]) -> Outcome {
     let types = support::types(counts);
@@ -14,14 +14,7 @@ fn run(goal: &'static str, counts: &[u32], trace: &[(f64, u64, &[f64])]) -> Outc
     let work = |&(arrival_s, steps, speeds): &(f64, u64, &[f64])| {
         Work::from(TraceJob { arrival_s, steps, gpus: 1, throughputs: speeds.to_vec() })
     };
-    let cluster = Cluster {
-        types: &types,
-        servers: &servers,
-        pairs: None,
-        told_pairs: None,
-        placing: Placing::Ignored,
-        rounds: Rounds::default(),
-    };
+    let cluster = Cluster::new(&types, &servers);
     let trace: Vec<Work> = trace.iter().map(work).collect();
     simulate(&trace, cluster, by_goal(goal, Options::default())).expect("a whole run")
 }

@@ -20,14 +20,7 @@ fn gen150(goal: &'static str, rounds: Rounds) -> Option<Outcome> {
         .flat_map(|(gpu_type, &count)| (0..count).map(move |_| Server { gpu_type, gpus: 1 }))
         .collect();
     let trace: Vec<Work> = trace.into_iter().map(Work::from).collect();
-    let cluster = Cluster {
-        types: &types,
-        servers: &servers,
-        pairs: None,
-        told_pairs: None,
-        placing: Placing::Ignored,
-        rounds,
-    };
+    let cluster = Cluster { rounds, ..Cluster::new(&types, &servers) };
     Some(simulate(&trace, cluster, by_goal(goal, Options::default())).expect("a whole run"))
 }
 
@@ -80,11 +73,10 @@ fn two_that_gain_by_sharing_end_sooner() {
     };
     let trace = [work("a", 10.0), work("b", 20.0)];
     let (types, servers) = (support::types(&[1]), [Server { gpu_type: 0, gpus: 1 }]);
-    let rounds = Rounds::default();
     let run = |sharing: bool, servers: &[Server], types: &[GpuType]| {
         let pairs = sharing.then_some(&table);
         let options = Options { sharing, ..Options::default() };
-        let cluster = Cluster { types, servers, pairs, told_pairs: None, placing: Placing::Ignored, rounds };
+        let cluster = Cluster { pairs, ..Cluster::new(types, servers) };
         simulate(&trace, cluster, by_goal("max-min", options)).expect("a run")
     };
     let (alone, shared) = (run(false, &servers, &types), run(true, &servers, &types));
@@ -117,14 +109,7 @@ fn a_job_wider_than_the_fast_machines_goes_where_it_is_faster_if_placement_is_mo
         [Server { gpu_type: 0, gpus: 2 }, Server { gpu_type: 1, gpus: 1 }, Server { gpu_type: 1, gpus: 1 }];
     let types = support::types(&[2, 2]);
     let run = |placing: Placing| {
-        let cluster = Cluster {
-            types: &types,
-            servers: &servers,
-            pairs: None,
-            told_pairs: None,
-            placing,
-            rounds: Rounds::default(),
-        };
+        let cluster = Cluster { placing, ..Cluster::new(&types, &servers) };
         let trace = [wide.clone(), small.clone()];
         simulate(&trace, cluster, by_goal("makespan", Options::default())).expect("a run").makespan_s
     };

@@ -53,7 +53,13 @@ pub struct Cluster<'a> {
     pub rounds: Rounds,
 }
 
-impl Cluster<'_> {
+impl<'a> Cluster<'a> {
+    /// These machines, in rounds as they are unless said otherwise, where nobody shares and it does not matter where GPUs are.
+    pub fn new(types: &'a [GpuType], servers: &'a [Server]) -> Self {
+        let (placing, rounds) = (Placing::Ignored, Rounds::default());
+        Self { types, servers, pairs: None, told_pairs: None, placing, rounds }
+    }
+
     /// The speeds the scheduler goes by.
     fn told(&self, work: &Work) -> Vec<f64> {
         let mut told = work.told.as_ref().unwrap_or(&work.job.throughputs).clone();

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 use warpyard_allocate::rounds::simulate::{Cluster, Outcome, Targets, Work, by_goal, simulate};
 use warpyard_allocate::rounds::{Rounds, Server};
-use warpyard_allocate::{GpuType, Options, PairShare, Placing, Shares, SolveError, Types};
+use warpyard_allocate::{GpuType, Options, PairShare, Shares, SolveError, Types};
 
 /// A run asked for.
 #[derive(Clone, Copy, Debug)]
@@ -100,14 +100,7 @@ fn run(data: &Data, asked: &Asked) -> Result<Ran, SolveError> {
         .collect();
     let pairs = asked.sharing.then_some(&data.table);
     let told_pairs = pairs.filter(|_| asked.types == Types::Blind).map(|_| &data.unaware);
-    let cluster = Cluster {
-        types: &types,
-        servers: &servers,
-        pairs,
-        told_pairs,
-        placing: Placing::Ignored,
-        rounds: asked.rounds,
-    };
+    let cluster = Cluster { pairs, told_pairs, rounds: asked.rounds, ..Cluster::new(&types, &servers) };
     let options = Options { sharing: asked.sharing, ..Options::default() };
     let mut by_goal = by_goal(asked.goal, options);
     let mut solving_s = 0.0;
