@@ -222,7 +222,7 @@ impl Engine {
     }
 
     fn check_policy(&self, choice: &PolicyChoice) -> Result<(), Rejected> {
-        PolicyDef::find(self.policies, &choice.name)?.params(choice).map(drop)
+        PolicyDef::checked(self.policies, choice).map(drop)
     }
 
     /// Whether a plan could differ from the last one: not where nothing happened, processes began where they were placed,

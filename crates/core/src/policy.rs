@@ -199,8 +199,26 @@ impl PolicyDef {
 
     /// Makes the policy a choice names, from a registry.
     pub fn build_from(defs: &[PolicyDef], choice: &PolicyChoice) -> Result<Box<dyn Policy>, Rejected> {
+        Self::checked(defs, choice).map(|(def, params)| (def.build)(&params))
+    }
+
+    /// The policy a choice names and what it sets; where it sets what this one does not have and others do, those are named.
+    pub fn checked<'a>(
+        defs: &'a [PolicyDef],
+        choice: &PolicyChoice,
+    ) -> Result<(&'a PolicyDef, Params), Rejected> {
         let def = Self::find(defs, &choice.name)?;
-        Ok((def.build)(&def.params(choice)?))
+        let params = def.params(choice).map_err(|refused| {
+            let has = |def: &PolicyDef, key: &str| def.params.iter().any(|param| param.name == key);
+            let strange = choice.params.keys().find(|key| !has(def, key));
+            let others = |key: &String| defs.iter().filter(|other| has(other, key)).map(|d| d.name).collect();
+            let others: Vec<&str> = strange.map(others).unwrap_or_default();
+            match (others.is_empty(), refused.help.clone()) {
+                (false, Some(help)) => refused.help(format!("{help}; policies that have it: {}", others.join(", "))),
+                _ => refused,
+            }
+        })?;
+        Ok((def, params))
     }
 
     /// The definition of that name.

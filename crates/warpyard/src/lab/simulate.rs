@@ -9,7 +9,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
 use warpyard_core::event::WorkerInfo;
-use warpyard_core::{Event, PolicyChoice, Rejected, Span};
+use warpyard_core::{Event, PolicyChoice, PolicyDef, Rejected, Span};
 use warpyard_policies::POLICIES;
 use warpyard_sim::report::timeline::Timeline;
 use warpyard_sim::workload::TraceJob;
@@ -41,8 +41,8 @@ pub(crate) fn policies() -> String {
 /// A policy as people write it: `short-first:beta=2`.
 pub(crate) fn policy(text: &str) -> Result<PolicyChoice, Wrong> {
     let choice: PolicyChoice = text.parse().map_err(refused)?;
-    let def = find("policy", &choice.name, POLICIES, |policy| policy.name)?;
-    def.params(&choice).map_err(refused)?;
+    find("policy", &choice.name, POLICIES, |policy| policy.name)?;
+    PolicyDef::checked(POLICIES, &choice).map_err(refused)?;
     Ok(choice)
 }
 
