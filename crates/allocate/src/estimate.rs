@@ -3,6 +3,10 @@
 //! faster types. Known entries are completed to the rest by alternating least squares; a measurement, once there is
 //! one, always takes the estimate's place.
 
+mod company;
+
+pub use company::{Company, Completed};
+
 use std::collections::BTreeMap;
 
 /// Known speeds by profile and type, and estimates for the unknown.
@@ -107,18 +111,17 @@ impl Fit {
 
     /// The types' levels and slopes, by least squares over all rows.
     fn refit(&mut self, rows: &[Vec<(usize, f64)>], factors: &[(f64, f64)]) {
-        for j in 0..self.level.len() {
-            let (mut n, mut sx, mut sy, mut sxx, mut sxy) = (0.0, 0.0, 0.0, 0.0, 0.0);
-            for (row, (mean, gain)) in rows.iter().zip(factors) {
-                for (_, log) in row.iter().filter(|(i, _)| *i == j) {
-                    let (x, y) = (*gain, log - mean);
-                    (n, sx, sy, sxx, sxy) = (n + 1.0, sx + x, sy + y, sxx + x * x, sxy + x * y);
-                }
+        let mut sums = vec![[0.0; 5]; self.level.len()];
+        for (row, (mean, gain)) in rows.iter().zip(factors) {
+            for &(j, log) in row {
+                let (x, y) = (*gain, log - mean);
+                let more = [1.0, x, y, x * x, x * y];
+                sums[j].iter_mut().zip(more).for_each(|(sum, more)| *sum += more);
             }
-            if n > 0.0 {
-                self.slope[j] = (sxy - sx * sy / n) / (sxx - sx * sx / n + RIDGE);
-                self.level[j] = (sy - self.slope[j] * sx) / n;
-            }
+        }
+        for (j, [n, sx, sy, sxx, sxy]) in sums.into_iter().enumerate().filter(|(_, sum)| sum[0] > 0.0) {
+            self.slope[j] = (sxy - sx * sy / n) / (sxx - sx * sx / n + RIDGE);
+            self.level[j] = (sy - self.slope[j] * sx) / n;
         }
     }
 

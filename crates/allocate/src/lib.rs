@@ -34,7 +34,7 @@ mod total;
 
 pub use answer::{Answer, Bottleneck, Certificate, JobWorth, PairShare, Scarce, Shares, Shortfall, Stage};
 pub use check::{CheckError, Checked, FEASIBLE, OPTIMAL, check};
-pub use estimate::Estimator;
+pub use estimate::{Company, Completed, Estimator};
 pub use goal::{GOALS, GoalDef, Options, Placing, Sense, SolveError, Types, goal};
 pub use goals::isolated::alone_speeds;
 pub use instance::{Entities, GpuType, Instance, InstanceError, Job, Sharing};

@@ -2,9 +2,9 @@
 
 mod support;
 
+use warpyard_allocate::rounds::Server;
 use warpyard_allocate::rounds::gavel::TraceJob;
 use warpyard_allocate::rounds::simulate::{Cluster, Outcome, Work, by_goal, simulate};
-use warpyard_allocate::rounds::Server;
 use warpyard_allocate::{Job, Options, Profile, ThroughputTable, check, goal};
 
 fn run(goal: &'static str, counts: &[u32], trace: &[(f64, u64, &[f64])]) -> Outcome {

@@ -2,7 +2,7 @@
 
 mod support;
 
-use warpyard_allocate::{Estimator, ThroughputTable};
+use warpyard_allocate::{Company, Estimator, ThroughputTable};
 
 #[test]
 fn hidden_entries_of_the_published_table_are_found_again() {
@@ -50,4 +50,41 @@ fn a_measurement_takes_the_estimates_place() {
     assert_eq!(estimator.speeds("d"), None);
     estimator.measured("d", 0, f64::NAN);
     assert_eq!(estimator.speeds("d"), None);
+}
+
+/// A third of the pairs are taken out of the published table, and found again from the others.
+#[test]
+fn hidden_pairs_of_the_published_table_are_found_again() {
+    let Some(path) = support::data("simulation_throughputs.json") else { return };
+    let table: ThroughputTable =
+        serde_json::from_str(&std::fs::read_to_string(path).expect("readable")).expect("a table");
+    let mut random = support::Random(5);
+    let (mut company, mut hidden) = (Company::default(), Vec::new());
+    for kind in ["k80", "p100", "v100"] {
+        for (one, other, both) in table.pairs(kind).filter(|(one, _, both)| one.gpus == 1 && both[0] > 0.0) {
+            let Some(alone) = table.alone(kind, one).filter(|alone| *alone > 0.0) else { continue };
+            let (one, other, kept) = (one.to_string(), other.to_string(), both[0] / alone);
+            if random.below(3) == 0 {
+                hidden.push((kind, one, other, kept));
+            } else {
+                company.measured(kind, &one, &other, kept);
+            }
+        }
+    }
+    let completed = company.complete();
+    let error = |(kind, one, other, kept): &(&str, String, String, f64)| {
+        Some((completed.kept(kind, one, other)? - kept).abs())
+    };
+    let mut errors: Vec<f64> = hidden.iter().filter_map(error).collect();
+    errors.sort_by(f64::total_cmp);
+    assert!(errors.len() > 100, "{} hidden", errors.len());
+    let mean = hidden.iter().map(|hidden| hidden.3).sum::<f64>() / hidden.len() as f64;
+    let mut plain: Vec<f64> = hidden.iter().map(|hidden| (hidden.3 - mean).abs()).collect();
+    plain.sort_by(f64::total_cmp);
+    let (median, by_mean) = (errors[errors.len() / 2], plain[plain.len() / 2]);
+    eprintln!(
+        "{} hidden pairs: half within {median:.3} of the speed alone; by their mean {by_mean:.3}",
+        errors.len()
+    );
+    assert!(median < 0.5 * by_mean, "taking everyone for the mean is nearly as good: {median} and {by_mean}");
 }

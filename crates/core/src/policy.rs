@@ -214,7 +214,9 @@ impl PolicyDef {
             let others = |key: &String| defs.iter().filter(|other| has(other, key)).map(|d| d.name).collect();
             let others: Vec<&str> = strange.map(others).unwrap_or_default();
             match (others.is_empty(), refused.help.clone()) {
-                (false, Some(help)) => refused.help(format!("{help}; policies that have it: {}", others.join(", "))),
+                (false, Some(help)) => {
+                    refused.help(format!("{help}; policies that have it: {}", others.join(", ")))
+                }
                 _ => refused,
             }
         })?;

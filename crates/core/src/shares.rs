@@ -181,11 +181,57 @@ impl Shares {
         by_kind.get(&kind.to_ascii_lowercase())?.get(other).copied()
     }
 
-    /// How fast two profiles are on devices of a type that they share, where both are known and it gets anyone anywhere.
-    pub fn together(&self, one: &str, other: &str, gpus: u16, kind: &str) -> Option<[f64; 2]> {
-        let of = |a: &str, b: &str| Some(self.speed_beside(a, b, gpus, kind)?.steps_per_second);
-        let both = [of(one, other)?, of(other, one)?];
-        both.iter().any(|speed| *speed > 0.0).then_some(both)
+    /// The part of its speed that a profile keeps on a type beside another, where anyone knows how fast it is alone: as
+    /// measured or said, and as beside others on the mean where nobody has tried the two.
+    pub fn kept_beside(&self, profile: &str, other: &str, gpus: u16, kind: &str) -> Option<f64> {
+        let alone = self.speed(profile, gpus, kind)?.steps_per_second;
+        let known = self.speed_beside(profile, other, gpus, kind).map(|known| known.steps_per_second);
+        let mean = || {
+            let tried = self.tried_beside(profile, gpus, kind)?;
+            Some(tried.values().map(|known| known.steps_per_second).sum::<f64>() / tried.len() as f64)
+        };
+        let beside = known.or_else(mean)?;
+        (alone > 0.0).then(|| beside / alone)
+    }
+
+    /// Whether two profiles may be put on the same devices of a type: they are known to get anywhere there, or nobody has
+    /// tried the two and both get on with everyone they were tried beside. Who was found not to fit beside someone may not
+    /// fit beside others either, so that is not found out at their cost.
+    pub fn get_on(&self, one: &str, other: &str, gpus: u16, kind: &str) -> bool {
+        let sociable = |profile| self.is_sociable(profile, gpus, kind);
+        self.seen_together(one, other, gpus, kind).unwrap_or_else(|| sociable(one) && sociable(other))
+    }
+
+    /// Every two profiles, in both orders, of which [`Shares::get_on`] holds on a type.
+    pub fn that_get_on(&self, gpus: u16, kind: &str) -> Vec<(&str, &str)> {
+        let profiles = self.beside.keys().map(String::as_str);
+        let there = profiles.filter(|profile| self.tried_beside(profile, gpus, kind).is_some());
+        let there: Vec<(&str, bool)> = there.map(|p| (p, self.is_sociable(p, gpus, kind))).collect();
+        let all = there.iter().flat_map(|&one| there.iter().map(move |&other| (one, other)));
+        let get_on = all.filter(|&((one, sociable), (other, too))| {
+            self.seen_together(one, other, gpus, kind).unwrap_or(sociable && too)
+        });
+        get_on.map(|((one, _), (other, _))| (one, other)).collect()
+    }
+
+    /// Whether two were seen to get anywhere together, if anyone has tried.
+    fn seen_together(&self, one: &str, other: &str, gpus: u16, kind: &str) -> Option<bool> {
+        let gets_anywhere = |a, b| Some(self.speed_beside(a, b, gpus, kind)?.steps_per_second > 0.0);
+        match (gets_anywhere(one, other), gets_anywhere(other, one)) {
+            (Some(a), Some(b)) => Some(a || b),
+            (Some(false), None) | (None, Some(false)) => Some(false),
+            _ => None,
+        }
+    }
+
+    fn is_sociable(&self, profile: &str, gpus: u16, kind: &str) -> bool {
+        let tried = self.tried_beside(profile, gpus, kind);
+        tried.is_some_and(|tried| tried.values().all(|known| known.steps_per_second > 0.0))
+    }
+
+    fn tried_beside(&self, profile: &str, gpus: u16, kind: &str) -> Option<&ByOther> {
+        let by_kind = self.beside.get(profile)?.get(&gpus)?;
+        by_kind.get(&kind.to_ascii_lowercase()).filter(|tried| !tried.is_empty())
     }
 
     /// Everything known of speeds beside others: profile, devices, type, the other, speed.

@@ -146,6 +146,12 @@ impl Outlook {
         let running = self.cluster.view().attempt(task).map(|(attempt, _)| attempt);
         let so_far =
             running.map_or(Span::ZERO, |a| a.ran + self.now.since(a.started.map_or(self.now, |_| a.since)));
+        // Beside another it gets less done; what is drawn is how long it takes alone.
+        let view = self.cluster.view();
+        let lost = view
+            .shares_with(task)
+            .map_or(0.0, |(_, since)| self.now.since(since).secs() * (1.0 - view.speed_kept(task)));
+        let so_far = so_far - Span::from_secs(lost);
         let promised = spec.expected().unwrap_or(Span::UNKNOWN);
         let before = self.ran.get(&task.node_id()).map(Vec::as_slice).unwrap_or_default();
         draw(Known { before, kept: &self.kept, promised }, so_far, task, sample)

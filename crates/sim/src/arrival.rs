@@ -99,9 +99,28 @@ impl Pace {
         self.alone.get(kind).copied().unwrap_or(0.0).max(NOWHERE)
     }
 
-    /// The part of its speed that it keeps beside another, where anyone measured it.
+    /// Steps a second on a type beside another: as measured, and as beside others on the mean where nobody has tried the
+    /// two; none for one that was never tried beside anyone.
+    fn beside(&self, other: &str, kind: &str) -> Option<f64> {
+        let known = self.beside.get(other).and_then(|by_kind| by_kind.get(kind)).copied();
+        known.or_else(|| {
+            let tried = self.beside.values().filter_map(|by_kind| by_kind.get(kind));
+            let (sum, n) = tried.fold((0.0, 0.0), |(sum, n), speed| (sum + speed, n + 1.0));
+            (n > 0.0).then(|| sum / n)
+        })
+    }
+
+    /// The part of its speed that it keeps beside another.
     pub(crate) fn kept_beside(&self, other: &str, kind: &str) -> Option<f64> {
-        Some((self.beside.get(other)?.get(kind)? / self.alone(kind)).max(NOWHERE))
+        Some((self.beside(other, kind)? / self.alone(kind)).max(NOWHERE))
+    }
+
+    /// Steps a second on a type, alone or beside another.
+    pub(crate) fn speed(&self, kind: &str, beside: Option<&str>) -> Option<f64> {
+        match beside {
+            None => Some(self.alone.get(kind).copied().unwrap_or(0.0)),
+            Some(other) => self.beside(other, kind),
+        }
     }
 }
 
@@ -169,6 +188,14 @@ impl Runs {
                 kind.map_or(NOWHERE, |kind| pace.alone(&kind.to_ascii_lowercase()))
             }
             Runs::For(_) | Runs::Each(_) | Runs::Recorded(_) => 1.0,
+        }
+    }
+
+    /// How fast the steps of a task go, where it has any.
+    pub(crate) fn steps_of(&self, task: TaskId) -> Option<&Pace> {
+        match self {
+            Runs::Steps(nodes) => nodes.get(task.node as usize).map(|steps| &*steps.pace),
+            Runs::For(_) | Runs::Each(_) | Runs::Recorded(_) => None,
         }
     }
 

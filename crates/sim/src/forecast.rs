@@ -1,6 +1,6 @@
 //! When waiting tasks will start: the queue is simulated forward from a copy of the live state, several times, with run
 //! times drawn anew each time, and what came out is given as a range. Where time is shared out in rounds, the rounds are
-//! simulated too, and targets are solved for as long as that is cheap.
+//! simulated too, and targets are solved for as long as that is cheap; two that share their devices slow each other.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
@@ -41,7 +41,7 @@ pub struct Expected {
 /// When each of these tasks will start; none for one that does not start within the limits in every sample.
 ///
 /// `run_time` gives how long a task will run in one of the samples: the whole run for one that waits, what is left for
-/// one that runs. Given the same answers, the forecast is the same.
+/// one that runs, in either case alone on its devices. Given the same answers, the forecast is the same.
 pub fn forecast(
     cluster: &Cluster,
     policies: &'static [PolicyDef],
@@ -73,13 +73,40 @@ fn range(times: &[Time], samples: usize) -> Option<Expected> {
 struct Ahead<F> {
     engine: Engine,
     now: Time,
-    ends: BinaryHeap<Reverse<(Time, AttemptId, WorkerId)>>,
-    /// When an attempt under way will have done what is left of its task.
-    due: BTreeMap<AttemptId, (Time, WorkerId)>,
+    /// When attempts end; void where that is no longer so.
+    ends: BinaryHeap<Reverse<(Time, AttemptId)>>,
+    under_way: BTreeMap<AttemptId, UnderWay>,
     /// What is left of tasks that gave way.
     left: BTreeMap<TaskId, Span>,
     run_time: F,
 }
+
+/// An attempt that runs.
+#[derive(Clone, Copy)]
+struct UnderWay {
+    worker: WorkerId,
+    /// What was left of its task at `since`, in time alone on its devices.
+    left: Span,
+    since: Time,
+    /// The part of its speed that those beside it leave it.
+    speed: f64,
+}
+
+impl UnderWay {
+    fn left_at(self, now: Time) -> Span {
+        let done = now.since(self.since);
+        self.left - if self.speed == 1.0 { done } else { Span::from_secs(done.secs() * self.speed) }
+    }
+
+    fn end(self) -> Time {
+        let takes =
+            if self.speed == 1.0 { self.left } else { Span::from_secs(self.left.secs() / self.speed) };
+        self.since + takes
+    }
+}
+
+/// Nobody gets nowhere for ever.
+const SLOWEST: f64 = 1e-3;
 
 impl<F: FnMut(TaskId) -> Span> Ahead<F> {
     fn from(
@@ -88,7 +115,7 @@ impl<F: FnMut(TaskId) -> Span> Ahead<F> {
         now: Time,
         mut run_time: F,
     ) -> Result<Ahead<F>, Rejected> {
-        let (mut ends, mut due) = (BinaryHeap::new(), BTreeMap::new());
+        let mut begun = Vec::new();
         for (worker, w) in cluster.workers() {
             for &task in w.tasks() {
                 let live = &cluster.job(task.job).expect("a worker's task has a job").nodes
@@ -99,13 +126,36 @@ impl<F: FnMut(TaskId) -> Span> Ahead<F> {
                     Some(TaskState::Stopping(..)) => Span::ZERO,
                     _ => run_time(task),
                 };
-                let attempt = task.attempt(live.attempts);
-                due.insert(attempt, (now + left, worker));
-                ends.push(Reverse((now + left, attempt, worker)));
+                begun.push((task.attempt(live.attempts), worker, left));
             }
         }
         let engine = Engine::new(cluster.clone(), policies, now)?;
-        Ok(Ahead { engine, now, ends, due, left: BTreeMap::new(), run_time })
+        let (ends, under_way, left) = Default::default();
+        let mut ahead = Ahead { engine, now, ends, under_way, left, run_time };
+        begun.into_iter().for_each(|(attempt, worker, left)| ahead.begin(attempt, worker, left));
+        ahead.pace();
+        Ok(ahead)
+    }
+
+    fn begin(&mut self, attempt: AttemptId, worker: WorkerId, left: Span) {
+        let begun = UnderWay { worker, left, since: self.now, speed: 1.0 };
+        self.ends.push(Reverse((begun.end(), attempt)));
+        self.under_way.insert(attempt, begun);
+    }
+
+    /// Has everyone go as fast as whoever shares their devices lets them.
+    fn pace(&mut self) {
+        let view = self.engine.cluster().view();
+        if !view.shares().knows_pairs() {
+            return;
+        }
+        for (attempt, run) in &mut self.under_way {
+            let speed = view.speed_kept(attempt.task).max(SLOWEST);
+            if speed != run.speed {
+                *run = UnderWay { left: run.left_at(self.now), since: self.now, speed, ..*run };
+                self.ends.push(Reverse((run.end(), *attempt)));
+            }
+        }
     }
 
     /// Runs until all of these tasks have started, nothing more happens, or too much has; gives when each started.
@@ -122,9 +172,8 @@ impl<F: FnMut(TaskId) -> Span> Ahead<F> {
                 match event.what {
                     What::Placed { attempt, placement } => {
                         let left = self.left.remove(&attempt.task);
-                        let end = self.now + left.unwrap_or_else(|| (self.run_time)(attempt.task));
-                        self.due.insert(attempt, (end, placement.worker));
-                        self.ends.push(Reverse((end, attempt, placement.worker)));
+                        let left = left.unwrap_or_else(|| (self.run_time)(attempt.task));
+                        self.begin(attempt, placement.worker, left);
                         if missing.remove(&attempt.task) {
                             started.push((attempt.task, self.now));
                         }
@@ -135,6 +184,7 @@ impl<F: FnMut(TaskId) -> Span> Ahead<F> {
                     _ => {}
                 }
             }
+            self.pace();
             if batch.is_empty()
                 && errands > 0
                 && let Some(errand) = self.engine.errand(self.now)
@@ -153,9 +203,9 @@ impl<F: FnMut(TaskId) -> Span> Ahead<F> {
 
     /// An attempt that was asked to save and exit has done so; what is left of its task is kept.
     fn give_way(&mut self, attempt: AttemptId) -> Option<Command> {
-        let (end, worker) = self.due.remove(&attempt)?;
-        self.left.insert(attempt.task, end.since(self.now));
-        Some(over(worker, attempt, How::Stopped))
+        let run = self.under_way.remove(&attempt)?;
+        self.left.insert(attempt.task, run.left_at(self.now));
+        Some(over(run.worker, attempt, How::Stopped))
     }
 
     /// When something ends next, or a round does.
@@ -178,13 +228,14 @@ impl<F: FnMut(TaskId) -> Span> Ahead<F> {
             .collect()
     }
 
-    /// What ends by now; what gave way before is no longer there to end.
+    /// What ends by now; what gave way before, or goes at another speed since, does not end when that was noted.
     fn ends_now(&mut self) -> Vec<Command> {
         let mut batch = Vec::new();
-        while let Some(&Reverse((_, attempt, worker))) = self.ends.peek().filter(|e| e.0.0 <= self.now) {
+        while let Some(&Reverse((at, attempt))) = self.ends.peek().filter(|e| e.0.0 <= self.now) {
             self.ends.pop();
-            if self.due.remove(&attempt).is_some() {
-                batch.push(over(worker, attempt, How::Exited(0)));
+            if let Some(run) = self.under_way.get(&attempt).copied().filter(|run| run.end() == at) {
+                self.under_way.remove(&attempt);
+                batch.push(over(run.worker, attempt, How::Exited(0)));
             }
         }
         batch

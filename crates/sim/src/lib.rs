@@ -9,6 +9,7 @@
 
 mod agenda;
 pub mod arrival;
+mod doubled;
 mod draw;
 pub mod faults;
 pub mod forecast;

@@ -28,7 +28,8 @@ pub struct Record {
     pub pauses: u32,
     /// Running time of its latest attempt, pauses left out.
     pub ran: Span,
-    /// Running time of all its attempts times the devices each had, in seconds.
+    /// Running time of all its attempts times the devices each had, in seconds; half of it while two had them together by a
+    /// target.
     pub gpu_seconds: f64,
     /// Devices of its latest attempt.
     pub devices: u16,

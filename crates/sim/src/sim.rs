@@ -3,6 +3,7 @@
 
 use crate::agenda::{Agenda, Due};
 use crate::arrival::{Arrival, Coming, Runs, translated};
+use crate::doubled::Doubled;
 use crate::machine::{Known, Machine};
 use crate::record::Record;
 use crate::truth::{Jobs, Taken, Truth};
@@ -16,6 +17,7 @@ use warpyard_core::event::{Event, Then, What, WorkerInfo};
 use warpyard_core::policy::Errand;
 use warpyard_core::pool::DeviceState;
 use warpyard_core::reconcile::patience;
+use warpyard_core::shares::Speed;
 use warpyard_core::small::SmallMap;
 use warpyard_core::spec::{AfterJob, JobSpec};
 use warpyard_core::{
@@ -56,6 +58,7 @@ pub struct Sim {
     source: std::iter::Peekable<Box<dyn Iterator<Item = Coming>>>,
     jobs: Jobs,
     records: Vec<Record>,
+    doubled: Doubled,
     refused: Vec<(Time, Rejected)>,
     /// What is asked at the present moment.
     asked: Vec<Command>,
@@ -121,6 +124,7 @@ impl Sim {
             source: nothing.peekable(),
             jobs: Vec::new(),
             records: Vec::new(),
+            doubled: Doubled::default(),
             refused: Vec::new(),
             asked: Vec::new(),
             turned: Turned::default(),
@@ -513,6 +517,12 @@ impl Sim {
         if let Some(watcher) = &mut self.watcher {
             watcher(event);
         }
+        if let Some((tasks, seconds)) = self.doubled.enter(event) {
+            for task in tasks {
+                let record = self.record_mut(task);
+                record.into_iter().for_each(|record| record.gpu_seconds -= seconds / 2.0);
+            }
+        }
         let (now, cluster) = (event.at, self.engine.cluster());
         match &event.what {
             What::WorkerJoined { worker, .. } => {
@@ -544,6 +554,7 @@ impl Sim {
                     self.stirred.push(a.placement.worker);
                 }
             }
+            What::RoundBegun { .. } => self.measure(),
             What::Ended { attempt, end, then } => {
                 let Some(record) = self.record_mut(attempt.task) else { return };
                 record.ran = end.usage.ran;
@@ -553,6 +564,36 @@ impl Sim {
                 }
             }
             _ => {}
+        }
+    }
+
+    /// Tasks that have steps to do say how fast they do them, as live ones say how far they are, where that is news.
+    fn measure(&mut self) {
+        let (view, now) = (self.engine.cluster().view(), self.now);
+        let measured = |task: TaskId| {
+            let pace = self.jobs.get(task.job.0 as usize)?.as_ref()?.runs.steps_of(task)?;
+            let (attempt, spec) = view.attempt(task)?;
+            let (profile, gpus) = (spec.profile.clone()?, spec.needs.gpus);
+            let kind = view.kind_given(task)?.to_ascii_lowercase();
+            let beside = match view.beside(task) {
+                Some(_) => {
+                    let (other, _) = view.shares_with(task).filter(|(_, since)| *since < now)?;
+                    Some(view.spec(other)?.1.profile.clone()?)
+                }
+                None => None,
+            };
+            attempt.started.filter(|started| *started < now)?;
+            let known = match &beside {
+                None => view.shares().speed(&profile, gpus, &kind),
+                Some(other) => view.shares().speed_beside(&profile, other, gpus, &kind),
+            };
+            let steps_per_second = pace.speed(&kind, beside.as_deref())?;
+            let news = known.is_none_or(|known| known.steps_per_second != steps_per_second);
+            news.then_some(Speed { profile, gpus, kind, steps_per_second, measured: true, beside })
+        };
+        let speeds: Vec<Speed> = view.on_workers().filter_map(measured).collect();
+        if !speeds.is_empty() {
+            self.asked.push(Command::SetSpeeds { speeds, costs: BTreeMap::new() });
         }
     }
 

@@ -86,7 +86,7 @@ impl Cluster {
         Ok(What::Placed { attempt: task.attempt(before + 1), placement: placement.clone() })
     }
 
-    /// Refuses to put a task beside one of which nobody knows how fast they are together, or on only some of its devices.
+    /// Refuses to put a task beside one that it is not known to get on with, or on only some of its devices.
     /// On devices that may be given more than fits, anyone may be beside anyone.
     fn among_friends(&self, start: &Start, before: &[Start]) -> Result<(), Rejected> {
         let Start { task, placement } = start;
@@ -104,17 +104,17 @@ impl Cluster {
             placement.device_ids().filter(keeps_count).any(|id| other.device_ids().any(|d| d == id))
         };
         for (other, _) in there.chain(coming).filter(|(_, other)| meets(other)) {
-            let knows = self.get_on(*task, other, placement);
+            let get_on = self.get_on(*task, other, placement);
             let all = view.attempt(other).is_none_or(|(a, _)| a.placement.devices == placement.devices);
-            if !(knows && all) {
-                let message = format!("{task:?} cannot start: nobody knows how fast it is beside {other:?}");
+            if !(get_on && all) {
+                let message = format!("{task:?} cannot start: it is not known to get on with {other:?}");
                 return Err(Rejected::new(Code::StalePlan, message));
             }
         }
         Ok(())
     }
 
-    /// Whether it is known how fast two tasks are together on a type.
+    /// Whether two tasks may be on the same devices of a type.
     fn get_on(&self, one: TaskId, other: TaskId, on: &Placement) -> bool {
         let view = self.view();
         let kind = || {
@@ -124,9 +124,9 @@ impl Cluster {
         let known = || {
             let (one, other) = (view.spec(one)?.1, view.spec(other)?.1);
             let gpus = Some(one.needs.gpus).filter(|gpus| *gpus == other.needs.gpus)?;
-            self.shares().together(one.profile.as_ref()?, other.profile.as_ref()?, gpus, kind()?)
+            Some(self.shares().get_on(one.profile.as_ref()?, other.profile.as_ref()?, gpus, kind()?))
         };
-        known().is_some()
+        known().unwrap_or(false)
     }
 
     fn admit_pause(&self, attempt: AttemptId, at: Boundary) -> Result<What, Rejected> {

@@ -378,17 +378,18 @@ impl Cluster {
         shared
     }
 
-    /// How much of a while beside another a task would have saved alone, where both speeds are known.
+    /// How much of a while beside another a task would have saved alone, as far as anyone knows.
     fn lost_beside(&self, task: TaskId, other: TaskId, kind: &str, time: Span) -> Span {
+        let kept = self.kept_beside(task, other, kind).unwrap_or(1.0);
+        Span::from_secs(time.secs() * (1.0 - kept).max(0.0))
+    }
+
+    /// The part of its speed that a task keeps on a type beside another, where anyone knows.
+    fn kept_beside(&self, task: TaskId, other: TaskId, kind: &str) -> Option<f64> {
         let spec = |task: TaskId| self.job(task.job).and_then(|job| Some(job.node(task.node)?.1));
-        let part = || {
-            let (spec, other) = (spec(task)?, spec(other)?);
-            let (profile, gpus) = (spec.profile.as_ref()?, spec.needs.gpus);
-            let alone = self.shares.speed(profile, gpus, kind)?.steps_per_second;
-            let beside = self.shares.speed_beside(profile, other.profile.as_ref()?, gpus, kind)?;
-            (alone > 0.0).then(|| (1.0 - beside.steps_per_second / alone).max(0.0))
-        };
-        Span::from_secs(time.secs() * part().unwrap_or(0.0))
+        let (spec, other) = (spec(task)?, spec(other)?);
+        let (profile, other) = (spec.profile.as_ref()?, other.profile.as_ref()?);
+        self.shares.kept_beside(profile, other, spec.needs.gpus, kind)
     }
 
     /// The other task that was given a task's devices beside it.
@@ -552,6 +553,12 @@ impl<'a> View<'a> {
     /// The other task that was given a task's devices beside it.
     pub fn beside(self, task: TaskId) -> Option<TaskId> {
         self.cluster.beside(task)
+    }
+
+    /// The part of its speed that a task keeps where it is beside another, as far as anyone knows; all of it alone.
+    pub fn speed_kept(self, task: TaskId) -> f64 {
+        let kept = || self.cluster.kept_beside(task, self.beside(task)?, self.kind_given(task)?);
+        kept().map_or(1.0, |kept| kept.min(1.0))
     }
 
     /// The other task that runs on a task's devices while it runs there itself, and since when both do.

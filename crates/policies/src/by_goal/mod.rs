@@ -4,8 +4,9 @@
 //! free is given out. The goals and the choice of a round are `warpyard-allocate`'s; here they meet the cluster.
 //!
 //! Tasks that do not take whole GPUs of one type have no share: they go, first come first served, where the rounds
-//! leave room. With `sharing`, two tasks of which is known how fast both are together may be given the same GPUs: a pair is
-//! chosen for a round as a single task is. A task that can only be frozen is never moved: standing still it would keep its
+//! leave room. With `sharing`, two tasks may be given the same GPUs where both profiles were seen to get on with others, if
+//! not with one another: how fast they then are is estimated until it is measured. A pair is chosen for a round as a single
+//! task is. A task that can only be frozen is never moved: standing still it would keep its
 //! GPUs, and nobody could use them.
 
 mod draft;
@@ -40,7 +41,7 @@ const PLACEMENT: Param = word(
 const SHARING: Param = word(
     "sharing",
     &["false", "true"],
-    "whether two tasks may share their GPUs, where it is known how fast both profiles then are",
+    "whether two tasks may share their GPUs, where it is known or can be told how fast both profiles then are",
 );
 const INSIDE: Param = word(
     "inside",
@@ -210,6 +211,21 @@ mod tests {
         for goal in GOALS {
             let policy = POLICIES.iter().find(|policy| policy.name == goal.name);
             assert_eq!(policy.map(|p| p.summary), Some(goal.summary), "{}", goal.name);
+        }
+    }
+
+    #[test]
+    fn a_goal_that_knows_no_sharing_names_those_that_do() {
+        for goal in GOALS {
+            let choice = format!("{}:sharing=true", goal.name).parse().unwrap();
+            let refused = PolicyDef::checked(POLICIES, &choice).err().and_then(|refused| refused.help);
+            assert_eq!(refused.is_none(), goal.sharing, "{}: {refused:?}", goal.name);
+            if let Some(help) = refused {
+                let able: Vec<&str> =
+                    GOALS.iter().filter(|goal| goal.sharing).map(|goal| goal.name).collect();
+                let named = |name: &&str| help.split([' ', ',']).any(|word| word == *name);
+                assert!(able.iter().all(named) && !named(&goal.name), "{help}");
+            }
         }
     }
 }

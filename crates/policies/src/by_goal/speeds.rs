@@ -1,10 +1,10 @@
 //! How fast profiles run on the types there are: as measured or said, as estimated from those where nobody did, and
-//! equally fast everywhere for a task of which nothing is known. Beside another on the same devices only what was said or
-//! measured counts. Only a cache over the state.
+//! equally fast everywhere for a task of which nothing is known. Beside another on the same devices likewise, for two that
+//! may be put there at all (`Shares::get_on`). Only a cache over the state.
 
 use super::fnv::Fnv;
-use std::collections::BTreeMap;
-use warpyard_allocate::{Estimator, Profile, ThroughputTable, Types};
+use std::collections::{BTreeMap, BTreeSet};
+use warpyard_allocate::{Company, Completed, Estimator, Profile, ThroughputTable, Types};
 use warpyard_core::shares::Shares;
 use warpyard_core::spec::TaskSpec;
 
@@ -36,14 +36,14 @@ impl Speeds {
             let Some(j) = kinds.iter().position(|k| k == kind) else { continue };
             let row = known.entry((profile, gpus)).or_insert_with(|| vec![None; kinds.len()]);
             row[j] = Some(speed.steps_per_second);
-            estimator.measured(&format!("{profile} on {gpus}"), j, speed.steps_per_second);
+            estimator.measured(&wide(profile, gpus), j, speed.steps_per_second);
         }
         self.rows.clear();
         let gaps = known.values().any(|row| row.contains(&None));
         let mut completed = if gaps { estimator.all() } else { BTreeMap::new() };
         for ((profile, gpus), row) in known {
             let whole: Option<Vec<f64>> = row.iter().copied().collect();
-            let row = whole.or_else(|| completed.remove(format!("{profile} on {gpus}").as_str()));
+            let row = whole.or_else(|| completed.remove(wide(profile, gpus).as_str()));
             if let Some(row) = row {
                 self.rows.entry(profile.to_owned()).or_default().insert(gpus, row);
             }
@@ -53,22 +53,46 @@ impl Speeds {
 
     fn refresh_pairs(&mut self, shares: &Shares) {
         self.kept.clear();
+        let (mut company, mut widths) = (Company::default(), BTreeSet::new());
         let mut number = Fnv::default();
         for (profile, gpus, kind, other, speed) in shares.speeds_beside() {
-            let Some(j) = self.kinds.iter().position(|k| k == kind) else { continue };
-            let alone =
-                self.rows.get(profile).and_then(|by_gpus| by_gpus.get(&gpus)).map_or(0.0, |row| row[j]);
-            if alone <= 0.0 || shares.together(profile, other, gpus, kind).is_none() {
+            let Some(kept) = self.alone(profile, gpus, kind).map(|alone| speed.steps_per_second / alone)
+            else {
                 continue;
-            }
-            let by_other = self.kept.entry(profile.to_owned()).or_default().entry(gpus).or_default();
-            let row = by_other.entry(other.to_owned()).or_insert_with(|| vec![None; self.kinds.len()]);
-            row[j] = Some(speed.steps_per_second / alone);
+            };
+            company.measured(kind, &wide(profile, gpus), &wide(other, gpus), kept);
+            widths.insert(gpus);
             [profile, kind, other].into_iter().for_each(|word| number.bytes(word.as_bytes()));
             number.word(u64::from(gpus));
-            number.word(speed.steps_per_second.to_bits());
+            number.word(kept.to_bits());
         }
         self.number = number.0;
+        let mut completed: Option<Completed> = None;
+        for gpus in widths {
+            for (j, kind) in self.kinds.clone().iter().enumerate() {
+                for (one, other) in shares.that_get_on(gpus, kind) {
+                    let Some(alone) = self.alone(one, gpus, kind) else { continue };
+                    let kept = match shares.speed_beside(one, other, gpus, kind) {
+                        Some(known) => known.steps_per_second / alone,
+                        None => {
+                            let completed = completed.get_or_insert_with(|| company.complete());
+                            let kept = completed.kept(kind, &wide(one, gpus), &wide(other, gpus));
+                            let Some(kept) = kept else { continue };
+                            kept
+                        }
+                    };
+                    let by_other = self.kept.entry(one.to_owned()).or_default().entry(gpus).or_default();
+                    let row = by_other.entry(other.to_owned());
+                    row.or_insert_with(|| vec![None; self.kinds.len()])[j] = Some(kept);
+                }
+            }
+        }
+    }
+
+    /// Steps a second of a profile alone on a type, if it runs there.
+    fn alone(&self, profile: &str, gpus: u16, kind: &str) -> Option<f64> {
+        let j = self.kinds.iter().position(|k| k == kind)?;
+        Some(self.rows.get(profile)?.get(&gpus)?[j]).filter(|alone| *alone > 0.0)
     }
 
     /// Steps a second of a task on each type.
@@ -133,6 +157,11 @@ impl Speeds {
     pub(super) fn number_of_pairs(&self) -> u64 {
         self.number
     }
+}
+
+/// A profile at a width: another where it runs on another number of devices.
+fn wide(profile: &str, gpus: u16) -> String {
+    format!("{profile} on {gpus}")
 }
 
 /// The same mean wherever anything is known.

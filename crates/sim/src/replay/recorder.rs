@@ -2,6 +2,7 @@
 
 use super::tries::Attempts;
 use super::{Recording, Told};
+use crate::doubled::Doubled;
 use crate::{Arrival, Coming, Record, Runs};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -26,6 +27,7 @@ pub struct Recorder {
     jobs: BTreeMap<JobId, Came>,
     coming: Vec<Coming>,
     records: BTreeMap<TaskId, Record>,
+    doubled: Doubled,
     /// Where tasks have become ready, by the state that follows all events.
     now: Cluster,
     told: Told,
@@ -68,6 +70,7 @@ impl Recorder {
             jobs: BTreeMap::new(),
             coming: Vec::new(),
             records: BTreeMap::new(),
+            doubled: Doubled::default(),
             told: Told::default(),
         }
     }
@@ -187,6 +190,12 @@ impl Recorder {
     /// What came, what was asked for, and what became of tasks.
     fn note(&mut self, event: &Event) {
         let at = event.at;
+        if let Some((tasks, seconds)) = self.doubled.enter(event) {
+            for task in tasks {
+                let record = self.records.get_mut(&task);
+                record.into_iter().for_each(|record| record.gpu_seconds -= seconds / 2.0);
+            }
+        }
         match &event.what {
             What::JobSubmitted { job, user, spec } => self.came(*job, user, spec, at),
             What::Placed { attempt, placement } => {

@@ -32,7 +32,8 @@ pub struct SimReport {
     pub completion: Spread,
     /// From the first submission to the last end, in seconds.
     pub makespan: f64,
-    /// Running time on devices over the time they were there until the last end; more than one where tasks share them.
+    /// Running time on devices over the time they were there until the last end. What two have together by a target counts
+    /// once; where tasks share devices by memory it may be more than one.
     pub utilisation: f64,
     /// Sum of (priority − lowest priority) × completion, in seconds.
     pub weighted_turnaround: f64,
@@ -78,7 +79,7 @@ pub struct JobFigures {
     pub outcome: Option<&'static str>,
     /// How many attempts its tasks took together.
     pub attempts: u32,
-    /// Running time times devices.
+    /// Running time times devices, half of it while two had them together by a target.
     pub gpu_seconds: f64,
     /// From being ready to the first start.
     pub wait_s: Option<f64>,
