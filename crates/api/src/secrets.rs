@@ -1,12 +1,42 @@
 //! What is not shown of environments, command lines and quoted documents, anywhere: values whose name or form says that
 //! they are secrets. A guess, and rather one too many than one too few; what a task prints is its own affair.
 
-/// Parts of names whose values are not shown.
+/// A name is taken apart into words (`API_KEY`, `--api-key` and `apiKey` all into `API` and `KEY`); its value is not shown
+/// where a word has one of these in it.
 const SECRET: [&str; 10] =
-    ["SECRET", "TOKEN", "PASS", "_PWD", "KEY", "CREDENTIAL", "AUTH", "COOKIE", "PRIVATE", "DSN"];
+    ["SECRET", "TOKEN", "PASS", "KEY", "CREDENTIAL", "CREDS", "AUTH", "COOKIE", "PRIVATE", "DSN"];
 
-/// Parts of names that look like them and are about models.
-const NO_SECRET: [&str; 2] = ["TOKENIZ", "TOKENS"];
+/// How words begin that have a secret's word in them and are no secret's.
+const NO_SECRET: [&str; 13] = [
+    "TOKENIZ", "TOKENIS", "AUTHOR", "PASSES", "PASSAGE", "PASSED", "BYPASS", "COMPASS", "KEYBOARD",
+    "KEYFRAME", "KEYPOINT", "KEYWORD", "MONKEY",
+];
+
+/// Words that begin like those and are a secret's after all.
+const SECRET_AFTER_ALL: [&str; 2] = ["AUTHORIZ", "AUTHORIS"];
+
+/// `TOKENS` are a model's, and no secret, where a name has one of these words anywhere: it counts them.
+const COUNTING: [&str; 10] = ["MAX", "MIN", "NUM", "N", "TOTAL", "COUNT", "LIMIT", "BUDGET", "LENGTH", "LEN"];
+
+/// Nor are they where one of these is directly before or after: it says what a model does with them.
+const OF_A_MODEL: [&str; 16] = [
+    "PROMPT",
+    "COMPLETION",
+    "INPUT",
+    "OUTPUT",
+    "CONTEXT",
+    "BATCH",
+    "BATCHED",
+    "TRAIN",
+    "TRAINING",
+    "EVAL",
+    "SPECIAL",
+    "STOP",
+    "NEW",
+    "GENERATED",
+    "IMAGE",
+    "PER",
+];
 
 /// How tokens of well-known services begin.
 const KNOWN: [&str; 11] =
@@ -40,8 +70,42 @@ pub fn masked_command(command: &[String]) -> String {
 }
 
 fn is_secret(name: &str) -> bool {
-    let name = NO_SECRET.iter().fold(name.to_uppercase(), |name, part| name.replace(part, ""));
-    SECRET.iter().any(|part| name.contains(part))
+    let words = words(name);
+    let counts = words.iter().any(|word| COUNTING.contains(&word.as_str()));
+    let beside = |at: Option<usize>| {
+        at.and_then(|at| words.get(at)).is_some_and(|word| OF_A_MODEL.contains(&word.as_str()))
+    };
+    words.iter().enumerate().any(|(at, word)| match word.as_str() {
+        "TOKENS" => !counts && !beside(at.checked_sub(1)) && !beside(at.checked_add(1)),
+        // Alone it is the directory one is in.
+        "PWD" => at > 0,
+        word => is_secrets_word(word),
+    })
+}
+
+fn is_secrets_word(word: &str) -> bool {
+    let begins = |with: &[&str]| with.iter().any(|begin| word.starts_with(begin));
+    (!begins(&NO_SECRET) || begins(&SECRET_AFTER_ALL)) && SECRET.iter().any(|part| word.contains(part))
+}
+
+/// A name's words in capitals: what is between other characters than letters and digits, or begins with a capital after a
+/// small letter. `maxtokens` is two as well.
+fn words(name: &str) -> Vec<String> {
+    let (mut words, mut after_small) = (vec![String::new()], false);
+    for c in name.chars() {
+        if !c.is_alphanumeric() || (after_small && c.is_uppercase()) {
+            words.push(String::new());
+        }
+        if c.is_alphanumeric() {
+            words.last_mut().expect("there is one").extend(c.to_uppercase());
+        }
+        after_small = c.is_lowercase();
+    }
+    let apart = |word: String| match word.strip_suffix("TOKENS") {
+        Some(before) if !before.is_empty() => vec![before.to_owned(), "TOKENS".to_owned()],
+        _ => vec![word],
+    };
+    words.into_iter().filter(|word| !word.is_empty()).flat_map(apart).collect()
 }
 
 /// Whether what comes after an argument is a secret, or a user and a password.
@@ -142,11 +206,31 @@ fn found(before: usize, length: usize) -> Option<(usize, usize)> {
 mod tests {
     use super::*;
 
+    /// Names whose values are secrets.
+    const HIDDEN: &str = "API_KEY wandb_api_key HF_TOKEN DB_PASSWORD AWS_SECRET_ACCESS_KEY AWS_SECRET_KEYS API_TOKENS \
+        apiTokens --api-tokens HF_TOKENS TOKENS apitokens USER_ACCESS_TOKENS API_KEYS openAiApiKey APIKEY PGPASSWORD \
+        MYSQL_PWD --db-pwd SMTP_PASS GOOGLE_CREDENTIALS AWS_CREDS AUTHORIZATION HTTP_AUTH_HEADER SESSION_COOKIES \
+        SSH_PRIVATE_KEY SENTRY_DSN MAX_SECRET_TOKENS MONKEY_KEY TOKENIZER_TOKEN GITHUB_TOKEN_2 oauth2Token";
+
+    /// Names that look like them.
+    const SHOWN: &str = "PATH PWD OLDPWD MAX_TOKENS --max-tokens --max-new-tokens maxTokens maxtokens NUM_TOKENS n_tokens \
+        --num-speculative-tokens TOKENS_PER_BATCH BATCH_TOKENS --max-num-batched-tokens PROMPT_TOKENS \
+        ADD_SPECIAL_TOKENS TOKENS_LIMIT TOKENIZERS_PARALLELISM --tokenizer GIT_AUTHOR_NAME AUTHORS --passes PASSAGES \
+        KEYPOINTS --keyframes KEYBOARD --keyword BYPASS_CACHE";
+
+    #[test]
+    fn names_tell_secrets_from_what_only_looks_like_them() {
+        for name in HIDDEN.split_whitespace() {
+            assert!(is_secret(name), "{name} is shown");
+        }
+        for name in SHOWN.split_whitespace() {
+            assert!(!is_secret(name), "{name} is hidden");
+        }
+    }
+
     #[test]
     fn secrets_are_not_shown() {
-        for name in ["API_KEY", "wandb_api_key", "HF_TOKEN", "DB_PASSWORD", "AWS_SECRET_ACCESS_KEY"] {
-            assert_eq!(masked(name, "hunter2"), MASK, "{name}");
-        }
+        assert_eq!(masked("API_TOKENS", "hunter2,hunter3"), MASK);
         assert_eq!(masked("URL", "postgres://ann:hunter2@db/x"), "postgres://ann:••••••@db/x");
         assert_eq!(masked("HUB", "hf_abcdefghijklmnopqrstuvwxyz"), MASK);
         for (name, value) in [
