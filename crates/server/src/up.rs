@@ -213,7 +213,9 @@ pub fn run(options: Options, ready: impl FnOnce(&Ready)) -> Result<(), UpError> 
             login,
             data: data.path().to_owned(),
             policy,
-            devices: agent.as_ref().map(|a| a.devices().lock().expect("nobody panics here").describe()),
+            devices: agent
+                .as_ref()
+                .map(|a| a.devices().lock().expect("nobody panics here").describe().to_owned()),
             gpus: agent.as_ref().map_or(0, |a| a.info().devices.len()),
             cpus: agent.as_ref().map_or(0, |a| a.info().cpus),
             replayed: loaded.replayed,

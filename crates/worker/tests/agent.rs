@@ -9,7 +9,7 @@ use warpyard_core::event::{End, How};
 use warpyard_core::protocol::{Assignment, Assignments, Report, Standing, Work};
 use warpyard_core::{AttemptId, Span};
 use warpyard_worker::agent::{Agent, AgentHandle, DeviceRules, Link, Settings};
-use warpyard_worker::probe::{self, Choice, Places};
+use warpyard_worker::probe::{self, Choice, Gpu, Places, Probe, ProbeError, Reading, Vendor};
 use warpyard_worker::supervise::{AttemptDir, Want as CalledOff};
 
 /// Longer than anything here takes; a test that waits this long has failed.
@@ -35,12 +35,16 @@ fn example(name: &str) -> PathBuf {
 }
 
 fn agent(data: &Path) -> (AgentHandle, Receiver<Report>) {
+    agent_with(data, probe::find(&Choice::None, &Places::default()).unwrap())
+}
+
+fn agent_with(data: &Path, probe: Box<dyn Probe>) -> (AgentHandle, Receiver<Report>) {
     let (tell, told) = unbounded();
     let settings = Settings {
         name: "here".into(),
         data: data.into(),
         spawner: (example("spawner"), vec![]),
-        probe: probe::find(&Choice::None, &Places::default()).unwrap(),
+        probe,
         rules: DeviceRules::default(),
         cpus: 1000,
         memory: 1 << 30,
@@ -179,5 +183,47 @@ fn an_earlier_word_that_comes_late_changes_nothing() {
     std::fs::write(gate, "").unwrap();
     let end = std::iter::repeat_with(|| next(&told)).find(|standing| *standing != Standing::Running).unwrap();
     assert!(is_success(&end), "{end:?}");
+    agent.leave(true);
+}
+
+/// A driver that says when it is asked, and answers when it is let.
+struct Stuck {
+    asked: Sender<()>,
+    go_on: Receiver<()>,
+}
+
+impl Probe for Stuck {
+    fn vendor(&self) -> Vendor {
+        Vendor::Nvidia
+    }
+
+    fn describe(&self) -> String {
+        "a driver that is stuck".to_owned()
+    }
+
+    fn gpus(&mut self) -> Result<Vec<Gpu>, ProbeError> {
+        let (uuid, name, type_name) = ("GPU-1".to_owned(), "Tesla V100".to_owned(), "V100".to_owned());
+        Ok(vec![Gpu { uuid, index: 0, name, type_name, memory_bytes: 16 << 30, pci: None }])
+    }
+
+    fn read(&mut self, _: &str) -> Result<Reading, ProbeError> {
+        let _nobody_waits = self.asked.send(());
+        let _let_go = self.go_on.recv();
+        Ok(Reading::default())
+    }
+}
+
+#[test]
+fn who_asks_of_devices_does_not_wait_for_a_driver() {
+    let data = tempfile::tempdir().unwrap();
+    let ((asked, was_asked), (go, go_on)) = (unbounded(), unbounded());
+    let (agent, _told) = agent_with(data.path(), Box::new(Stuck { asked, go_on }));
+    agent.assign(Assignments { as_of: 0, attempts: vec![] });
+    was_asked.recv_timeout(FOR_EVER).expect("devices are looked at");
+    let seen = agent.devices();
+    let seen = seen.try_lock().expect("nobody holds it while the driver is asked");
+    assert_eq!((seen.gpus().len(), seen.reading(&seen.gpus()[0].uuid)), (1, None), "nothing was read yet");
+    // From now on it answers at once.
+    drop((seen, go));
     agent.leave(true);
 }

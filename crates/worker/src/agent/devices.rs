@@ -3,6 +3,7 @@
 use super::uses::{Idle, Uses};
 use crate::probe::{self, Gpu, Ours, Pids, Probe, ProbeError, Reading, Thresholds, Vendor};
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use warpyard_core::AttemptId;
 use warpyard_core::pool::{DeviceInfo, DeviceState};
@@ -22,15 +23,26 @@ pub struct DeviceRules {
     pub idle_after: Option<Duration>,
 }
 
-/// The devices, and the last reading of each.
+/// The devices as they were last seen. Whoever asks looks at a copy, and never waits for a driver that is being asked.
+#[derive(Clone, Debug)]
 pub struct Watched {
-    probe: Box<dyn Probe>,
-    rules: DeviceRules,
+    describes: String,
+    vendor: Vendor,
+    idle_after: Option<Duration>,
     gpus: Vec<Gpu>,
     readings: BTreeMap<String, Reading>,
     states: BTreeMap<String, DeviceState>,
-    peaks: BTreeMap<AttemptId, u64>,
     uses: Uses,
+}
+
+/// Who asks the drivers: the agent alone.
+pub(super) struct Watch {
+    probe: Box<dyn Probe>,
+    rules: DeviceRules,
+    seen: Watched,
+    /// Where others look.
+    shown: Arc<Mutex<Watched>>,
+    peaks: BTreeMap<AttemptId, u64>,
 }
 
 /// An attempt and where it is, for telling our processes from others'.
@@ -41,40 +53,19 @@ pub(super) struct OnDevices<'a> {
 }
 
 impl Watched {
-    /// Finds the devices.
-    pub fn new(mut probe: Box<dyn Probe>, rules: DeviceRules) -> Result<Watched, ProbeError> {
-        let gpus = probe.gpus()?;
-        let (readings, states, peaks, uses) = Default::default();
-        Ok(Watched { probe, rules, gpus, readings, states, peaks, uses })
-    }
-
     /// What was looked at, in a line.
-    pub fn describe(&self) -> String {
-        self.probe.describe()
+    pub fn describe(&self) -> &str {
+        &self.describes
     }
 
     /// Whose devices they are.
     pub fn vendor(&self) -> Vendor {
-        self.probe.vendor()
+        self.vendor
     }
 
     /// The devices.
     pub fn gpus(&self) -> &[Gpu] {
         &self.gpus
-    }
-
-    /// The devices as the server is told of them.
-    pub fn infos(&self) -> Vec<DeviceInfo> {
-        let info = |gpu: &Gpu| DeviceInfo {
-            uuid: gpu.uuid.clone(),
-            kind: gpu.type_name.clone(),
-            memory: gpu.memory_bytes,
-            budget: self.rules.budget.map_or(gpu.memory_bytes, |b| b.min(gpu.memory_bytes)),
-            limit: self.rules.limit,
-            overcommit: self.rules.overcommit,
-            state: self.states.get(&gpu.uuid).copied().unwrap_or_default(),
-        };
-        self.gpus.iter().map(info).collect()
     }
 
     /// The last reading of a device.
@@ -89,12 +80,53 @@ impl Watched {
 
     /// Attempts that have done nothing with the devices they have for as long as is to be pointed out.
     pub fn idle(&self) -> BTreeMap<AttemptId, Idle> {
-        self.rules.idle_after.map(|after| self.uses.idle(after, Instant::now())).unwrap_or_default()
+        self.idle_after.map(|after| self.uses.idle(after, Instant::now())).unwrap_or_default()
     }
 
     /// Attempts on a device that they were not given.
     pub fn strays_on(&self, uuid: &str) -> impl Iterator<Item = AttemptId> {
         self.uses.strays_on(uuid)
+    }
+}
+
+impl Watch {
+    /// Finds the devices.
+    pub(super) fn new(mut probe: Box<dyn Probe>, rules: DeviceRules) -> Result<Watch, ProbeError> {
+        let gpus = probe.gpus()?;
+        let (readings, states, uses) = Default::default();
+        let (describes, vendor, idle_after) = (probe.describe(), probe.vendor(), rules.idle_after);
+        let seen = Watched { describes, vendor, idle_after, gpus, readings, states, uses };
+        let shown = Arc::new(Mutex::new(seen.clone()));
+        Ok(Watch { probe, rules, seen, shown, peaks: BTreeMap::new() })
+    }
+
+    /// What was last seen.
+    pub(super) fn seen(&self) -> &Watched {
+        &self.seen
+    }
+
+    /// Where others find it.
+    pub(super) fn shown(&self) -> Arc<Mutex<Watched>> {
+        self.shown.clone()
+    }
+
+    fn show(&self) {
+        let seen = self.seen.clone();
+        *self.shown.lock().expect("nobody panics while looking at devices") = seen;
+    }
+
+    /// The devices as the server is told of them.
+    pub(super) fn infos(&self) -> Vec<DeviceInfo> {
+        let info = |gpu: &Gpu| DeviceInfo {
+            uuid: gpu.uuid.clone(),
+            kind: gpu.type_name.clone(),
+            memory: gpu.memory_bytes,
+            budget: self.rules.budget.map_or(gpu.memory_bytes, |b| b.min(gpu.memory_bytes)),
+            limit: self.rules.limit,
+            overcommit: self.rules.overcommit,
+            state: self.seen.states.get(&gpu.uuid).copied().unwrap_or_default(),
+        };
+        self.seen.gpus.iter().map(info).collect()
     }
 
     /// The most device memory an attempt was seen using; it is forgotten with this.
@@ -104,54 +136,59 @@ impl Watched {
 
     /// Reads every device again, given which of our attempts are on them.
     pub(super) fn look(&mut self, ours: &[OnDevices<'_>]) {
-        for at in 0..self.gpus.len() {
+        for at in 0..self.seen.gpus.len() {
             self.look_at(at, ours);
         }
         // Of devices that are only declared nobody can tell.
-        if self.vendor() != Vendor::Declared {
-            self.uses.note(ours, &self.readings, Instant::now());
+        if self.seen.vendor != Vendor::Declared {
+            self.seen.uses.note(ours, &self.seen.readings, Instant::now());
         }
         for one in ours {
-            let used = |uuid: &String| self.readings.get(uuid).and_then(|r| probe::bytes_of(r, &one.pids));
+            let readings = &self.seen.readings;
+            let used = |uuid: &String| readings.get(uuid).and_then(|r| probe::bytes_of(r, &one.pids));
             let sum: Option<u64> = one.uuids.iter().filter_map(used).reduce(|a, b| a + b);
             if let Some(bytes) = sum {
                 let peak = self.peaks.entry(one.attempt).or_default();
                 *peak = (*peak).max(bytes);
             }
         }
+        self.show();
     }
 
     /// Reads some devices again and says which of them may not be used.
     pub(super) fn check<'u>(&mut self, uuids: &'u [String], ours: &[OnDevices<'_>]) -> Option<&'u str> {
-        if self.vendor() == Vendor::Declared {
+        if self.seen.vendor == Vendor::Declared {
             return None;
         }
-        uuids.iter().map(String::as_str).find(|uuid| {
-            if let Some(at) = self.gpus.iter().position(|g| g.uuid == *uuid) {
+        let unusable = uuids.iter().map(String::as_str).find(|uuid| {
+            if let Some(at) = self.seen.gpus.iter().position(|g| g.uuid == *uuid) {
                 self.look_at(at, ours);
             }
-            self.states.get(*uuid).copied().unwrap_or(DeviceState::Gone) != DeviceState::Usable
-        })
+            self.seen.states.get(*uuid).copied().unwrap_or(DeviceState::Gone) != DeviceState::Usable
+        });
+        self.show();
+        unusable
     }
 
     fn look_at(&mut self, at: usize, ours: &[OnDevices<'_>]) {
-        let uuid = &self.gpus[at].uuid;
+        let seen = &mut self.seen;
+        let uuid = &seen.gpus[at].uuid;
         let state = match self.probe.read(uuid) {
             Ok(reading) => {
                 let here: Vec<_> = ours.iter().filter(|o| o.uuids.contains(uuid)).collect();
                 let pids = here.iter().flat_map(|o| o.pids.iter().copied()).collect();
                 let ours = Ours { tasks: here.len(), pids: Pids::Known(pids), bytes: 0 };
                 let foreign = probe::foreign(&reading, &ours, &self.rules.thresholds);
-                self.readings.insert(uuid.clone(), reading);
+                seen.readings.insert(uuid.clone(), reading);
                 if foreign.is_some() { DeviceState::Foreign } else { DeviceState::Usable }
             }
             Err(e) if e.is_lost() => DeviceState::Gone,
             // A reading that failed for once says nothing about the device.
-            Err(_) => self.states.get(uuid).copied().unwrap_or_default(),
+            Err(_) => seen.states.get(uuid).copied().unwrap_or_default(),
         };
         if state == DeviceState::Gone {
-            self.readings.remove(uuid);
+            seen.readings.remove(uuid);
         }
-        self.states.insert(uuid.clone(), state);
+        seen.states.insert(uuid.clone(), state);
     }
 }

@@ -6,12 +6,15 @@
 
 mod begin;
 mod devices;
+mod handle;
 mod keep;
+mod mine;
 mod records;
 mod run;
 mod uses;
 
 pub use devices::{DeviceRules, Watched};
+pub use handle::{AgentError, AgentHandle, Link, Settings};
 pub use keep::{attempt_dir, log_dir, prune_logs, prune_work, snapshots_dir, work_dir};
-pub use run::{Agent, AgentError, AgentHandle, Link, Settings};
+pub use run::Agent;
 pub use uses::Idle;

@@ -28,7 +28,7 @@ pub struct Idle {
 }
 
 /// What all attempts do.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Uses(BTreeMap<AttemptId, Use>);
 
 impl Uses {

@@ -1,26 +1,22 @@
 //! The agent's thread.
 
-use super::devices::{DeviceRules, OnDevices, Watched};
-use super::{begin, keep, records};
+mod launching;
+
+use super::devices::{OnDevices, Watch};
+use super::handle::{AgentError, AgentHandle, Link, Nudge, Settings, listen, spawn_listener};
+use super::mine::{Is, Mine, end_of};
+use super::{keep, records};
 use crate::hold;
-use crate::people::Person;
-use crate::probe::{Probe, ProbeError};
-use crate::supervise::{
-    AttemptDir, Bounds, Cause, Delivery, Exit, Found, LaunchError, PokeListener, RecordError, Spawner,
-    Status, Want, scan,
-};
+use crate::supervise::{AttemptDir, Bounds, Found, RecordError, Spawner, Want, scan};
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, unbounded};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
-use std::thread::{self, JoinHandle};
+use std::thread;
 use std::time::{Duration, Instant};
+use warpyard_core::AttemptId;
 use warpyard_core::event::{End, How, Usage, WorkerInfo};
-use warpyard_core::protocol::{Assignment, Assignments, Report, Standing};
-use warpyard_core::reconcile::{Action, Local, reconcile};
-use warpyard_core::spec::Held;
-use warpyard_core::{AttemptId, Span};
+use warpyard_core::protocol::{Assignment, Report, Standing};
+use warpyard_core::reconcile::{Action, reconcile};
 
 /// How many ended attempts' records may wait to be removed.
 const RETIRED_KEPT: usize = 20_000;
@@ -34,147 +30,6 @@ const IDLE_AFTER: Duration = Duration::from_secs(3);
 /// How long an attempt may take to begin before it is launched again, which is safe: a directory starts at most once.
 const BEGINS_WITHIN: Duration = Duration::from_secs(20);
 
-/// How the agent reaches the server. Telling never waits for an answer: what was not heard is told again.
-pub trait Link: Send {
-    /// Tells the server what there is.
-    fn report(&self, report: Report);
-}
-
-/// What an agent is told about its machine.
-pub struct Settings {
-    /// The worker's name.
-    pub name: String,
-    /// Where attempts and logs live.
-    pub data: PathBuf,
-    /// The program that becomes the spawner, and its arguments.
-    pub spawner: (PathBuf, Vec<String>),
-    /// Finds devices.
-    pub probe: Box<dyn Probe>,
-    /// How devices are offered.
-    pub rules: DeviceRules,
-    /// Thousandths of a processor offered.
-    pub cpus: u32,
-    /// Main memory offered, in bytes.
-    pub memory: u64,
-    /// How long the server bears its silence.
-    pub lease: Option<Span>,
-    /// How much of each output is kept.
-    pub log_cap: u64,
-    /// Whether each task runs as the user it belongs to, and none as root; otherwise all run as the worker.
-    pub as_their_users: bool,
-    /// How many processes and threads a task may have, if that was said.
-    pub max_processes: Option<u64>,
-    /// How often everything is looked at and told again even if nothing seems to happen.
-    pub every: Duration,
-}
-
-/// Why an agent could not start.
-#[derive(Debug, thiserror::Error)]
-pub enum AgentError {
-    /// Devices could not be found.
-    #[error("cannot find the devices")]
-    Probe(#[from] ProbeError),
-    /// The spawner could not be started.
-    #[error(transparent)]
-    Spawner(#[from] LaunchError),
-    /// What an earlier agent left could not be read.
-    #[error("cannot read what runs here")]
-    Records(#[from] RecordError),
-    /// The server did not take it.
-    #[error("the server did not take the worker: {0}")]
-    NotTaken(String),
-    /// A directory or socket could not be made.
-    #[error("cannot use {}", path.display())]
-    Io {
-        /// Which.
-        path: PathBuf,
-        /// What the system said.
-        source: io::Error,
-    },
-}
-
-enum Nudge {
-    Assigned(Assignments),
-    Poked(String),
-    Leave { kill: bool, left: Sender<()> },
-}
-
-/// A running agent.
-pub struct AgentHandle {
-    nudges: Sender<Nudge>,
-    devices: Arc<Mutex<Watched>>,
-    info: WorkerInfo,
-    bounds: Bounds,
-    _thread: JoinHandle<()>,
-}
-
-impl AgentHandle {
-    /// What the worker is, for the server to know it.
-    pub fn info(&self) -> &WorkerInfo {
-        &self.info
-    }
-
-    /// Says what should be here.
-    pub fn assign(&self, assignments: Assignments) {
-        // It only fails when the agent has left, and then nothing should be here any more.
-        let _left = self.nudges.send(Nudge::Assigned(assignments));
-    }
-
-    /// A way to say what should be here from elsewhere.
-    pub fn assigner(&self) -> impl Fn(Assignments) + Send + use<> {
-        let nudges = self.nudges.clone();
-        move |assignments| {
-            let _left = nudges.send(Nudge::Assigned(assignments));
-        }
-    }
-
-    /// How tasks are kept from having too many processes.
-    pub fn bounds(&self) -> &Bounds {
-        &self.bounds
-    }
-
-    /// The devices and their last readings.
-    pub fn devices(&self) -> Arc<Mutex<Watched>> {
-        self.devices.clone()
-    }
-
-    /// Ends the agent: what runs goes on, or, with `kill`, is ended and waited for first.
-    pub fn leave(&self, kill: bool) {
-        let (left, wait) = unbounded();
-        if self.nudges.send(Nudge::Leave { kill, left }).is_ok() {
-            let _gone = wait.recv();
-        }
-    }
-}
-
-/// An attempt that is here.
-struct Mine {
-    dir: AttemptDir,
-    is: Is,
-    uuids: Vec<String>,
-    /// The process a claim is for, which with its descendants is ours to the devices.
-    holds_for: Option<Held>,
-}
-
-enum Is {
-    /// Launched then; whether its process runs is not known yet.
-    Beginning(Instant),
-    Running,
-    Frozen,
-    Over(End),
-}
-
-impl Is {
-    fn local(&self) -> Local {
-        match self {
-            Is::Beginning(_) => Local::Beginning,
-            Is::Running => Local::Running,
-            Is::Frozen => Local::Frozen,
-            Is::Over(_) => Local::Over,
-        }
-    }
-}
-
 /// The agent's thread.
 pub struct Agent<L> {
     settings: Settled,
@@ -182,7 +37,7 @@ pub struct Agent<L> {
     nudges: Receiver<Nudge>,
     spawner: Spawner,
     poke: PathBuf,
-    devices: Arc<Mutex<Watched>>,
+    devices: Watch,
     assigned: BTreeMap<AttemptId, Assignment>,
     mine: BTreeMap<AttemptId, Mine>,
     /// Attempts whose records can go when there is time: on some file systems removing slows down what is made next.
@@ -230,7 +85,7 @@ impl<L: Link + 'static> Agent<L> {
             move |source| AgentError::Io { path, source }
         };
         let attempts = records::prepare(&data).map_err(unusable(&data))?;
-        let devices = Watched::new(probe, rules)?;
+        let devices = Watch::new(probe, rules)?;
         let info = WorkerInfo { name, devices: devices.infos(), cpus, memory, lease };
         let link = join(&info)?;
         let (poke, poked) = listen(&data).map_err(unusable(&data))?;
@@ -249,7 +104,7 @@ impl<L: Link + 'static> Agent<L> {
             nudges: receiver,
             spawner: Spawner::start(spawner.0, spawner.1)?,
             poke,
-            devices: Arc::new(Mutex::new(devices)),
+            devices,
             assigned: BTreeMap::new(),
             mine: BTreeMap::new(),
             retired: VecDeque::new(),
@@ -258,7 +113,7 @@ impl<L: Link + 'static> Agent<L> {
             leaving: None,
         };
         agent.find_again(&attempts)?;
-        let (devices, bounds) = (agent.devices.clone(), agent.settings.bounds.clone());
+        let (devices, bounds) = (agent.devices.shown(), agent.settings.bounds.clone());
         let thread = thread::Builder::new().name("agent".into()).spawn(move || agent.run());
         let thread = thread.expect("a thread can be started");
         Ok(AgentHandle { nudges, devices, info, bounds, _thread: thread })
@@ -374,77 +229,9 @@ impl<L: Link + 'static> Agent<L> {
             Action::Forget(_) if self.leaving.is_some() => {}
             Action::Forget(id) => {
                 self.mine.remove(&id);
-                self.lock().take_peak(id);
+                self.devices.take_peak(id);
                 self.retired.push_back(id);
             }
-        }
-    }
-
-    fn launch(&mut self, id: AttemptId) {
-        let Some(Assignment { work: Some(work), devices: uuids, grace, holds_for, .. }) =
-            self.assigned.get(&id).cloned()
-        else {
-            return;
-        };
-        let taken = {
-            let mut ours = self.on_devices();
-            // What a claim is for may be on the device already.
-            ours.extend(holds_for.map(|held| OnDevices {
-                attempt: id,
-                uuids: &uuids,
-                pids: hold::family(held),
-            }));
-            self.lock().check(&uuids, &ours).map(str::to_owned)
-        };
-        if let Some(uuid) = taken {
-            return self.over(id, How::Declined(format!("{uuid} is in use by someone else")));
-        }
-        let person = match self.settings.as_their_users.then(|| Person::to_run_as(&work.user)).transpose() {
-            Ok(person) => person,
-            Err(why) => return self.over(id, How::NotStarted(why.to_string())),
-        };
-        let mut launch = {
-            let devices = self.lock();
-            let gpus: Vec<_> = devices.gpus().iter().filter(|g| uuids.contains(&g.uuid)).collect();
-            let at = begin::Place {
-                data: &self.settings.data,
-                program: &self.settings.program,
-                person: person.as_ref(),
-            };
-            begin::launch(at, id, &work, &gpus, devices.vendor())
-        };
-        if work.claim.is_none() {
-            begin::bound(&mut launch, &self.settings.bounds);
-        }
-        launch.grace_ms = grace.0.div_ceil(1000);
-        launch.log_cap_bytes =
-            work.log_size.map_or(self.settings.log_cap, |size| size.min(self.settings.log_cap));
-        launch.poke = Some(self.poke.clone());
-        let dir = AttemptDir::new(launch.dir.clone());
-        // An earlier agent may have called it off and died before the server heard of that.
-        if dir.want().is_ok_and(|want| matches!(want, Some(Want::Stop { .. })))
-            && let Err(e) = dir.write_want(Want::Run)
-        {
-            tell(format_args!("cannot say that attempt {id} is wanted again: {e}"));
-        }
-        match self.spawner.launch(&launch) {
-            Ok(delivery) => {
-                let is = Is::Beginning(Instant::now());
-                self.mine.insert(id, Mine { dir, is, uuids, holds_for });
-                if delivery == Delivery::SentToNewSpawner {
-                    self.launch_again();
-                }
-            }
-            Err(e) => self.over(id, How::Declined(format!("the worker cannot start anything: {e}"))),
-        }
-    }
-
-    /// A spawner died: what it had not begun is not known to be lost, and beginning it twice is impossible.
-    fn launch_again(&mut self) {
-        let beginning: Vec<_> = self.mine.iter().filter(|(_, m)| matches!(m.is, Is::Beginning(_))).collect();
-        let lost: Vec<_> = beginning.into_iter().map(|(&id, _)| id).collect();
-        for id in lost {
-            self.mine.remove(&id);
         }
     }
 
@@ -457,21 +244,6 @@ impl<L: Link + 'static> Agent<L> {
         if let Err(e) = mine.dir.write_want(want) {
             tell(format_args!("cannot say what is wanted of attempt {id}: {e}"));
         }
-    }
-
-    /// Notes an end that no process of ours had.
-    fn over(&mut self, id: AttemptId, how: How) {
-        let dir = AttemptDir::new(keep::attempt_dir(&self.settings.data, id));
-        // Should a launch still be on its way, it must find that it is not wanted any more.
-        let refused = std::fs::create_dir_all(dir.path()).map_err(|e| e.to_string());
-        let refused =
-            refused.and_then(|()| dir.write_want(Want::Stop { grace_ms: 0 }).map_err(|e| e.to_string()));
-        if let Err(e) = refused {
-            tell(format_args!("cannot call attempt {id} off: {e}"));
-        }
-        let is = Is::Over(End { how, usage: Usage::default() });
-        self.mine.insert(id, Mine { dir, is, uuids: Vec::new(), holds_for: None });
-        self.news.insert(id);
     }
 
     fn look_at(&mut self, id: AttemptId) {
@@ -499,7 +271,7 @@ impl<L: Link + 'static> Agent<L> {
             Found::NotStarted => unreachable!("callers leave out what has not started"),
             Found::Running(_) => Is::Running,
             Found::Frozen(_) => Is::Frozen,
-            Found::Exited(exit) => Is::Over(end_of(&exit, self.lock().take_peak(id))),
+            Found::Exited(exit) => Is::Over(end_of(&exit, self.devices.take_peak(id))),
             Found::Died(running) => {
                 dir.end_leftovers(&running)?;
                 let how = How::Lost("its supervisor was killed, or the machine restarted".into());
@@ -523,22 +295,8 @@ impl<L: Link + 'static> Agent<L> {
             }
         }
         if self.heard.is_some() {
-            let ours = self.on_devices();
-            self.lock().look(&ours);
+            self.devices.look(&on_devices(&self.mine));
         }
-    }
-
-    fn on_devices(&self) -> Vec<OnDevices<'_>> {
-        let with_devices =
-            self.mine.iter().filter(|(_, m)| !m.uuids.is_empty() && !matches!(m.is, Is::Over(_)));
-        let processes = |mine: &Mine| mine.dir.running().ok().flatten().map(|r| r.processes());
-        let pids = |mine: &Mine| match mine.holds_for {
-            Some(held) => hold::family(held),
-            None => processes(mine).unwrap_or_default().into_iter().map(|p| p as u32).collect(),
-        };
-        let on =
-            with_devices.map(|(&attempt, mine)| OnDevices { attempt, uuids: &mine.uuids, pids: pids(mine) });
-        on.collect()
     }
 
     fn report(&mut self, all: bool) {
@@ -555,7 +313,7 @@ impl<L: Link + 'static> Agent<L> {
             (all || self.news.contains(&id)).then_some((id, standing))
         };
         let attempts = self.mine.iter().filter_map(told).collect();
-        let devices = self.lock().states().clone();
+        let devices = self.devices.seen().states().clone();
         self.link.report(Report { info: None, attempts, devices });
         self.news.clear();
     }
@@ -578,52 +336,18 @@ impl<L: Link + 'static> Agent<L> {
             let _nobody_waits = left.send(());
         }
     }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, Watched> {
-        self.devices.lock().expect("nobody panics while looking at devices")
-    }
 }
 
-/// How an attempt ended, in the words of the log.
-fn end_of(exit: &Exit, peak_gpu_memory: Option<u64>) -> End {
-    let how = match (&exit.cause, exit.status) {
-        (Cause::TimedOut, _) => How::TimedOut,
-        (Cause::Crowded { processes }, _) => How::Crowded(*processes),
-        (Cause::Idle { limit_ms }, _) => How::Idle(Span(limit_ms * 1000)),
-        (Cause::Stopped, _) => How::Stopped,
-        (Cause::FailedToStart { message }, _) => How::NotStarted(message.clone()),
-        (Cause::Exited, Some(Status::Code(code))) => How::Exited(code),
-        (Cause::Exited, Some(Status::Signal(signal))) => How::Signalled(signal),
-        (Cause::Exited, None) => How::Lost("its exit was not recorded".into()),
+/// Our attempts that have devices, and their processes.
+fn on_devices(mine: &BTreeMap<AttemptId, Mine>) -> Vec<OnDevices<'_>> {
+    let with_devices = mine.iter().filter(|(_, m)| !m.uuids.is_empty() && !matches!(m.is, Is::Over(_)));
+    let processes = |mine: &Mine| mine.dir.running().ok().flatten().map(|r| r.processes());
+    let pids = |mine: &Mine| match mine.holds_for {
+        Some(held) => hold::family(held),
+        None => processes(mine).unwrap_or_default().into_iter().map(|p| p as u32).collect(),
     };
-    let usage = Usage {
-        ran: Span(exit.running_us),
-        cpu: Span(exit.usage.cpu_us),
-        peak_rss: Some(exit.usage.peak_rss_bytes).filter(|b| *b > 0),
-        peak_gpu_memory,
-    };
-    End { how, usage }
-}
-
-/// A socket's path has at most 107 bytes; where the data directory's is longer, the socket goes elsewhere.
-fn listen(data: &Path) -> io::Result<(PathBuf, PokeListener)> {
-    let near = data.join("pokes");
-    let path = match near.as_os_str().len() {
-        0..=100 => near,
-        _ => std::env::temp_dir().join(format!("warpyard-pokes-{}", std::process::id())),
-    };
-    Ok((path.clone(), PokeListener::bind(path)?))
-}
-
-fn spawn_listener(listener: PokeListener, nudges: Sender<Nudge>) {
-    let listen = move || {
-        while let Ok(key) = listener.recv() {
-            if nudges.send(Nudge::Poked(key)).is_err() {
-                return;
-            }
-        }
-    };
-    thread::Builder::new().name("pokes".into()).spawn(listen).expect("a thread can be started");
+    let on = with_devices.map(|(&attempt, mine)| OnDevices { attempt, uuids: &mine.uuids, pids: pids(mine) });
+    on.collect()
 }
 
 fn tell(what: std::fmt::Arguments<'_>) {

@@ -1,0 +1,150 @@
+//! The agent from outside: what it is told when it starts, how it reaches the server, and how it is spoken to while it runs.
+
+use super::devices::{DeviceRules, Watched};
+use crate::probe::{Probe, ProbeError};
+use crate::supervise::{Bounds, LaunchError, PokeListener, RecordError};
+use crossbeam_channel::{Sender, unbounded};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+use warpyard_core::Span;
+use warpyard_core::event::WorkerInfo;
+use warpyard_core::protocol::{Assignments, Report};
+
+/// How the agent reaches the server. Telling never waits for an answer: what was not heard is told again.
+pub trait Link: Send {
+    /// Tells the server what there is.
+    fn report(&self, report: Report);
+}
+
+/// What an agent is told about its machine.
+pub struct Settings {
+    /// The worker's name.
+    pub name: String,
+    /// Where attempts and logs live.
+    pub data: PathBuf,
+    /// The program that becomes the spawner, and its arguments.
+    pub spawner: (PathBuf, Vec<String>),
+    /// Finds devices.
+    pub probe: Box<dyn Probe>,
+    /// How devices are offered.
+    pub rules: DeviceRules,
+    /// Thousandths of a processor offered.
+    pub cpus: u32,
+    /// Main memory offered, in bytes.
+    pub memory: u64,
+    /// How long the server bears its silence.
+    pub lease: Option<Span>,
+    /// How much of each output is kept.
+    pub log_cap: u64,
+    /// Whether each task runs as the user it belongs to, and none as root; otherwise all run as the worker.
+    pub as_their_users: bool,
+    /// How many processes and threads a task may have, if that was said.
+    pub max_processes: Option<u64>,
+    /// How often everything is looked at and told again even if nothing seems to happen.
+    pub every: Duration,
+}
+
+/// Why an agent could not start.
+#[derive(Debug, thiserror::Error)]
+pub enum AgentError {
+    /// Devices could not be found.
+    #[error("cannot find the devices")]
+    Probe(#[from] ProbeError),
+    /// The spawner could not be started.
+    #[error(transparent)]
+    Spawner(#[from] LaunchError),
+    /// What an earlier agent left could not be read.
+    #[error("cannot read what runs here")]
+    Records(#[from] RecordError),
+    /// The server did not take it.
+    #[error("the server did not take the worker: {0}")]
+    NotTaken(String),
+    /// A directory or socket could not be made.
+    #[error("cannot use {}", path.display())]
+    Io {
+        /// Which.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+/// What wakes the agent.
+pub(super) enum Nudge {
+    Assigned(Assignments),
+    Poked(String),
+    Leave { kill: bool, left: Sender<()> },
+}
+
+/// A running agent.
+pub struct AgentHandle {
+    pub(super) nudges: Sender<Nudge>,
+    pub(super) devices: Arc<Mutex<Watched>>,
+    pub(super) info: WorkerInfo,
+    pub(super) bounds: Bounds,
+    pub(super) _thread: JoinHandle<()>,
+}
+
+impl AgentHandle {
+    /// What the worker is, for the server to know it.
+    pub fn info(&self) -> &WorkerInfo {
+        &self.info
+    }
+
+    /// Says what should be here.
+    pub fn assign(&self, assignments: Assignments) {
+        // It only fails when the agent has left, and then nothing should be here any more.
+        let _left = self.nudges.send(Nudge::Assigned(assignments));
+    }
+
+    /// A way to say what should be here from elsewhere.
+    pub fn assigner(&self) -> impl Fn(Assignments) + Send + use<> {
+        let nudges = self.nudges.clone();
+        move |assignments| {
+            let _left = nudges.send(Nudge::Assigned(assignments));
+        }
+    }
+
+    /// How tasks are kept from having too many processes.
+    pub fn bounds(&self) -> &Bounds {
+        &self.bounds
+    }
+
+    /// The devices and their last readings.
+    pub fn devices(&self) -> Arc<Mutex<Watched>> {
+        self.devices.clone()
+    }
+
+    /// Ends the agent: what runs goes on, or, with `kill`, is ended and waited for first.
+    pub fn leave(&self, kill: bool) {
+        let (left, wait) = unbounded();
+        if self.nudges.send(Nudge::Leave { kill, left }).is_ok() {
+            let _gone = wait.recv();
+        }
+    }
+}
+
+/// A socket's path has at most 107 bytes; where the data directory's is longer, the socket goes elsewhere.
+pub(super) fn listen(data: &Path) -> io::Result<(PathBuf, PokeListener)> {
+    let near = data.join("pokes");
+    let path = match near.as_os_str().len() {
+        0..=100 => near,
+        _ => std::env::temp_dir().join(format!("warpyard-pokes-{}", std::process::id())),
+    };
+    Ok((path.clone(), PokeListener::bind(path)?))
+}
+
+/// Has pokes wake the agent.
+pub(super) fn spawn_listener(listener: PokeListener, nudges: Sender<Nudge>) {
+    let listen = move || {
+        while let Ok(key) = listener.recv() {
+            if nudges.send(Nudge::Poked(key)).is_err() {
+                return;
+            }
+        }
+    };
+    thread::Builder::new().name("pokes".into()).spawn(listen).expect("a thread can be started");
+}

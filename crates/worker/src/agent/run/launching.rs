@@ -1,0 +1,99 @@
+//! Beginning attempts, and calling off those that cannot begin.
+
+use super::{Agent, on_devices, tell};
+use crate::agent::devices::OnDevices;
+use crate::agent::handle::Link;
+use crate::agent::mine::{Is, Mine};
+use crate::agent::{begin, keep};
+use crate::hold;
+use crate::people::Person;
+use crate::supervise::{AttemptDir, Delivery, Want};
+use std::time::Instant;
+use warpyard_core::AttemptId;
+use warpyard_core::event::{End, How, Usage};
+use warpyard_core::protocol::Assignment;
+
+impl<L: Link + 'static> Agent<L> {
+    pub(super) fn launch(&mut self, id: AttemptId) {
+        let Some(Assignment { work: Some(work), devices: uuids, grace, holds_for, .. }) =
+            self.assigned.get(&id).cloned()
+        else {
+            return;
+        };
+        let taken = {
+            let mut ours = on_devices(&self.mine);
+            // What a claim is for may be on the device already.
+            ours.extend(holds_for.map(|held| OnDevices {
+                attempt: id,
+                uuids: &uuids,
+                pids: hold::family(held),
+            }));
+            self.devices.check(&uuids, &ours).map(str::to_owned)
+        };
+        if let Some(uuid) = taken {
+            return self.over(id, How::Declined(format!("{uuid} is in use by someone else")));
+        }
+        let person = match self.settings.as_their_users.then(|| Person::to_run_as(&work.user)).transpose() {
+            Ok(person) => person,
+            Err(why) => return self.over(id, How::NotStarted(why.to_string())),
+        };
+        let mut launch = {
+            let devices = self.devices.seen();
+            let gpus: Vec<_> = devices.gpus().iter().filter(|g| uuids.contains(&g.uuid)).collect();
+            let at = begin::Place {
+                data: &self.settings.data,
+                program: &self.settings.program,
+                person: person.as_ref(),
+            };
+            begin::launch(at, id, &work, &gpus, devices.vendor())
+        };
+        if work.claim.is_none() {
+            begin::bound(&mut launch, &self.settings.bounds);
+        }
+        launch.grace_ms = grace.0.div_ceil(1000);
+        launch.log_cap_bytes =
+            work.log_size.map_or(self.settings.log_cap, |size| size.min(self.settings.log_cap));
+        launch.poke = Some(self.poke.clone());
+        let dir = AttemptDir::new(launch.dir.clone());
+        // An earlier agent may have called it off and died before the server heard of that.
+        if dir.want().is_ok_and(|want| matches!(want, Some(Want::Stop { .. })))
+            && let Err(e) = dir.write_want(Want::Run)
+        {
+            tell(format_args!("cannot say that attempt {id} is wanted again: {e}"));
+        }
+        match self.spawner.launch(&launch) {
+            Ok(delivery) => {
+                let is = Is::Beginning(Instant::now());
+                self.mine.insert(id, Mine { dir, is, uuids, holds_for });
+                if delivery == Delivery::SentToNewSpawner {
+                    self.launch_again();
+                }
+            }
+            Err(e) => self.over(id, How::Declined(format!("the worker cannot start anything: {e}"))),
+        }
+    }
+
+    /// A spawner died: what it had not begun is not known to be lost, and beginning it twice is impossible.
+    pub(super) fn launch_again(&mut self) {
+        let beginning: Vec<_> = self.mine.iter().filter(|(_, m)| matches!(m.is, Is::Beginning(_))).collect();
+        let lost: Vec<_> = beginning.into_iter().map(|(&id, _)| id).collect();
+        for id in lost {
+            self.mine.remove(&id);
+        }
+    }
+
+    /// Notes an end that no process of ours had.
+    pub(super) fn over(&mut self, id: AttemptId, how: How) {
+        let dir = AttemptDir::new(keep::attempt_dir(&self.settings.data, id));
+        // Should a launch still be on its way, it must find that it is not wanted any more.
+        let refused = std::fs::create_dir_all(dir.path()).map_err(|e| e.to_string());
+        let refused =
+            refused.and_then(|()| dir.write_want(Want::Stop { grace_ms: 0 }).map_err(|e| e.to_string()));
+        if let Err(e) = refused {
+            tell(format_args!("cannot call attempt {id} off: {e}"));
+        }
+        let is = Is::Over(End { how, usage: Usage::default() });
+        self.mine.insert(id, Mine { dir, is, uuids: Vec::new(), holds_for: None });
+        self.news.insert(id);
+    }
+}
