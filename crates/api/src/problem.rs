@@ -133,6 +133,7 @@ codes! {
     PREFERRED_OUT_OF_SCOPE "preferred-out-of-scope" Error "A preferred GPU is not one the task may use."
     YIELD_UNAVAILABLE "yield-unavailable" Error "Preemption by yielding does not exist yet."
     NO_TERMINAL "no-terminal" Error "The task does not run in a terminal."
+    FULL "full" Error "As many are attached to the terminal as may be."
     ONE_STREAM "one-stream" Error "A task in a terminal prints one stream, so its errors have no file of their own."
     EXPECTED_OVER_TIMEOUT "expected-over-timeout" Warning "The task expects to run longer than its timeout lets it."
     // What only the server knows.

@@ -20,6 +20,7 @@ mod outlooks;
 mod pages;
 mod replays;
 mod samples;
+mod seats;
 mod select;
 mod serve;
 pub mod simulated;

@@ -23,6 +23,9 @@ pub const PROTOCOL: &str = "warpyard-terminal";
 /// Where the number of the attempt one is attached to is told.
 pub const ATTEMPT_HEADER: &str = "warpyard-attempt";
 
+/// How many may be attached to a terminal.
+pub const GUESTS: usize = 8;
+
 /// The rest of a frame has no more bytes than this.
 pub const LARGEST: usize = 1 << 20;
 

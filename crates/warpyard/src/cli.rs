@@ -14,7 +14,8 @@ use std::path::PathBuf;
 const EXIT_CODES: &str = "\
 Exit codes:
   0  fine
-  1  the work failed (`run` exits as its task did: its code, 128 + signal, or 124 for a timeout)
+  1  the work failed (`run` exits as its task did: its code, 128 + signal, 124 for a timeout,
+     130 if it was cancelled, here or elsewhere)
   2  the request was wrong
   3  the server cannot be reached
 

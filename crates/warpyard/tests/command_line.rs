@@ -104,6 +104,27 @@ fn run_prints_the_log_and_exits_as_the_task_did() {
 }
 
 #[test]
+fn a_run_that_did_not_end_by_itself_says_how_it_ended() {
+    let yard = Yard::up(&FAKE);
+    let late = yard.ask(&["run", "--timeout", "100ms", "--grace", "100ms", "--", "sleep", "600"]);
+    assert!(late.err.starts_with("1 sleep  timed-out after ") && late.err.contains("\n  "), "{late:?}");
+    let missing = yard.ask(&["run", "--", "/no/such/program"]);
+    assert!(missing.err.contains("/no/such/program"), "{missing:?}");
+
+    let mut run = yard.command(&["run", "--", "sh", "-c", "echo started; exec sleep 600"]);
+    let mut run = run.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    BufReader::new(run.stdout.as_mut().unwrap()).read_line(&mut String::new()).unwrap();
+    yard.said(&["cancel", "3"]);
+    let answer = Answer::of(run.wait_with_output().unwrap());
+    assert_eq!(answer.code, Some(130), "as one that was cancelled here: {answer:?}");
+    assert!(answer.err.starts_with("3 sh  cancelled after "), "{answer:?}");
+    assert!(
+        answer.err.ends_with("\n  from elsewhere: another terminal, a page, or an admin\n"),
+        "{answer:?}"
+    );
+}
+
+#[test]
 fn a_retried_run_prints_every_attempt_and_exits_as_the_last() {
     let yard = Yard::up(&FAKE);
     let script = "echo try $WARPYARD_ATTEMPT; test $WARPYARD_ATTEMPT -ge 2";
@@ -130,7 +151,8 @@ fn ctrl_c_cancels_the_job_that_is_followed() {
     kill(Pid::from_raw(run.id().try_into().unwrap()), Signal::SIGINT).unwrap();
     let answer = Answer::of(run.wait_with_output().unwrap());
     assert_eq!(answer.code, Some(130), "{answer:?}");
-    assert_eq!(answer.err, "cancelling job 1; Ctrl-C again leaves at once\njob 1 cancelled\n");
+    let said = "cancelling job 1; Ctrl-C again leaves at once\n1 sh  cancelled";
+    assert!(answer.err.starts_with(said) && answer.err.lines().count() == 2, "{answer:?}");
     assert_eq!(yard.json(&["show", "1"])["outcome"], "cancelled");
 }
 

@@ -112,11 +112,19 @@ fn one_leaves_and_comes_back_and_it_went_on_meanwhile() {
     other.press("\x01");
     assert_eq!(other.left(), Some(0));
 
-    // Being asked to end gives the terminal back and leaves the session alone.
+    // Being asked to end, however that is done, gives the terminal back and leaves the session alone.
     assert!(back.is_raw());
     back.signal(Signal::SIGTERM);
     assert_eq!(back.left(), Some(128 + 15));
     assert!(!back.is_raw());
+    for by in [Signal::SIGHUP, Signal::SIGINT, Signal::SIGQUIT] {
+        let mut guest = server.seat(&["attach", "1"]);
+        guest.sees("word and 21");
+        assert!(guest.is_raw());
+        guest.signal(by);
+        assert_eq!(guest.left(), Some(128 + by as i32), "{by}");
+        assert!(!guest.is_raw(), "{by}");
+    }
 
     let mut last = server.seat(&["attach"]);
     last.sees("word and 21");
@@ -226,9 +234,53 @@ fn a_cancelled_shell_ends_at_once_with_what_it_stopped() {
     seat.press(CTRL_Z);
     seat.sees("Stopped");
     server.said(&["cancel", "1"]);
-    assert_eq!(seat.left(), Some(1));
-    seat.sees("1 bash  cancelled");
+    assert_eq!(seat.left(), Some(130), "as a run that was cancelled here");
+    seat.sees("1 bash  cancelled after ");
+    seat.sees("from elsewhere: another terminal, a page, or an admin");
     assert_eq!(server.outcome("1"), "cancelled");
+}
+
+#[test]
+fn a_run_that_is_asked_to_end_gives_the_terminal_back_and_the_session_goes_on() {
+    let server = Server::up(&["--gpus", "none", "--cpus", "4"]);
+    for by in [Signal::SIGTERM, Signal::SIGHUP, Signal::SIGINT] {
+        let mut seat = server.shell(&[]);
+        assert!(seat.is_raw());
+        seat.signal(by);
+        assert_eq!(seat.left(), Some(128 + by as i32), "{by}");
+        assert!(!seat.is_raw(), "{by}");
+        assert_eq!(server.state("last"), "running");
+    }
+}
+
+#[test]
+fn one_too_many_is_told_so_and_comes_in_when_another_leaves() {
+    let server = Server::up(&["--gpus", "none"]);
+    let first = server.shell(&[]);
+    let mut guests: Vec<_> = (1..8).map(|_| server.seat(&["attach", "1"])).collect();
+    for guest in &mut guests {
+        guest.sees("ready> ");
+    }
+    let mut late = server.seat(&["attach", "1"]);
+    assert_eq!(late.left(), Some(2));
+    late.sees("8 terminals are attached to job 1 already, as many as may be");
+    late.sees("leave it at one of them first");
+    assert!(!late.is_raw());
+
+    // Nobody lost their place to them, and one that is left is free again.
+    guests[0].enter("echo still $((6 * 7))");
+    for guest in &mut guests {
+        guest.sees("still 42");
+    }
+    guests[3].press(DETACH);
+    assert_eq!(guests[3].left(), Some(0));
+    eventually("there is room", || {
+        let mut late = server.seat(&["attach", "1"]);
+        let is_in = late.sees_either("still 42", "as many as may be");
+        late.press(DETACH);
+        is_in
+    });
+    assert!(first.is_raw(), "who came first is still there");
 }
 
 #[test]

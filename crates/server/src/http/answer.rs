@@ -48,7 +48,7 @@ impl From<Vec<Problem>> for Refusal {
     fn from(problems: Vec<Problem>) -> Refusal {
         let status = match problems.first().map(|p| &*p.code) {
             Some(code::UNKNOWN_JOB | code::UNKNOWN_TASK | code::UNKNOWN_WORKER) => 404,
-            Some(code::WRONG_STATE | code::IDEMPOTENCY_MISMATCH) => 409,
+            Some(code::WRONG_STATE | code::IDEMPOTENCY_MISMATCH | code::FULL) => 409,
             _ => 422,
         };
         Refusal(Box::new(ProblemBody::of_problems(status, problems)))

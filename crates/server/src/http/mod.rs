@@ -35,6 +35,7 @@ use crate::live::Live;
 use crate::outlooks::Outlooks;
 use crate::pages::{self, Doors, Parts};
 use crate::replays::Replays;
+use crate::seats::Seats;
 use crate::simulated::Simulation;
 use crate::who::{Caller, Peer, Sharing};
 use answer::Refusal;
@@ -54,7 +55,7 @@ use tower_http::CompressionLevel;
 use tower_http::compression::CompressionLayer;
 use tower_http::timeout::RequestBodyTimeoutLayer;
 use warpyard_api::problem::code;
-use warpyard_core::{JobId, PolicyDef, Time};
+use warpyard_core::{AttemptId, JobId, PolicyDef, Time};
 use warpyard_policies::POLICIES;
 use warpyard_worker::agent::Watched;
 use warpyard_worker::people::Person;
@@ -90,6 +91,8 @@ pub(crate) struct App {
     pub(crate) meters: Meters,
     /// When holders of claims were last heard of.
     pub(crate) heard: Mutex<BTreeMap<JobId, Time>>,
+    /// Who is at which terminal.
+    pub(crate) guests: Arc<Seats<AttemptId>>,
     pub(crate) started: Time,
     /// The most bytes a snapshot may hold.
     pub(crate) snapshot_limit: u64,
@@ -129,6 +132,7 @@ impl App {
             bounds: None,
             meters: Meters::default(),
             heard: Mutex::default(),
+            guests: Arc::default(),
             started: system_now(),
             snapshot_limit: SNAPSHOT_LIMIT,
             simulation: None,

@@ -5,6 +5,7 @@ use super::answer::Refusal;
 use super::jobs::which_log;
 use super::{App, By, Shared};
 use crate::follower::Follower;
+use crate::seats::Seat;
 use crate::{select, views};
 use axum::Extension;
 use axum::body::Body;
@@ -20,7 +21,7 @@ use tokio::io::copy_bidirectional;
 use tokio::net::UnixStream;
 use warpyard_api::problem::{Problem, code};
 use warpyard_core::{AttemptId, TaskId, TaskState};
-use warpyard_session::{ATTEMPT_HEADER, PROTOCOL};
+use warpyard_session::{ATTEMPT_HEADER, GUESTS, PROTOCOL};
 use warpyard_worker::agent::attempt_dir;
 use warpyard_worker::supervise::AttemptDir;
 
@@ -47,13 +48,19 @@ pub(super) async fn attach(
     let (task, user) = app.live.read(find).await??;
     who.must_own(&user, "attach to it")?;
     let (attempt, terminal) = reach(&app, task).await?;
-    tokio::spawn(pass_on(upgrade, terminal));
+    let seat = app.guests.take(attempt, GUESTS).ok_or_else(|| full(task))?;
+    tokio::spawn(pass_on(upgrade, terminal, seat));
     let answer = Response::builder()
         .status(StatusCode::SWITCHING_PROTOCOLS)
         .header(CONNECTION, "upgrade")
         .header(UPGRADE, PROTOCOL)
         .header(ATTEMPT_HEADER, attempt.number);
     answer.body(Body::empty()).map_err(Refusal::internal)
+}
+
+fn full(task: TaskId) -> Problem {
+    let message = format!("{GUESTS} terminals are attached to job {} already, as many as may be", task.job);
+    Problem::new(code::FULL, "", message).with_help("leave it at one of them first (Ctrl-] then d)")
 }
 
 /// Waits until the task runs, and connects to its terminal.
@@ -101,7 +108,7 @@ fn connect(app: &App, attempt: AttemptId) -> io::Result<UnixStream> {
     UnixStream::from_std(terminal)
 }
 
-async fn pass_on(upgrade: OnUpgrade, mut terminal: UnixStream) {
+async fn pass_on(upgrade: OnUpgrade, mut terminal: UnixStream, _until_it_ends: Seat<AttemptId>) {
     let Ok(caller) = upgrade.await else { return };
     // Whichever side leaves, the other is told by the end of its connection.
     let _either_left = copy_bidirectional(&mut TokioIo::new(caller), &mut terminal).await;

@@ -8,6 +8,7 @@ mod patient;
 mod tests;
 
 use crate::http::{self, App};
+use crate::seats::{Seat, Seats};
 use crate::who::Peer;
 use axum::Router;
 use axum::body::Body;
@@ -17,15 +18,19 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use patient::Patient;
-use std::collections::HashMap;
+use socket2::{SockRef, TcpKeepalive};
 use std::future::Future;
 use std::io;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tower::ServiceExt;
+
+/// How long a connection may be silent before its other end is asked whether it is there, and how soon again.
+const ASK_WHETHER_ALIVE: Duration = Duration::from_secs(60);
+const ASK_AGAIN: Duration = Duration::from_secs(10);
 
 /// What a connection may cost.
 #[derive(Clone, Copy, Debug)]
@@ -72,6 +77,9 @@ impl Listening for TcpListener {
     async fn accept(&self) -> io::Result<(TcpStream, Option<Peer>)> {
         let (stream, _) = TcpListener::accept(self).await?;
         let _slower = stream.set_nodelay(true);
+        // Who is only waiting, at a terminal or for word of changes, is sent nothing by which a dead line would be noticed.
+        let alive = TcpKeepalive::new().with_time(ASK_WHETHER_ALIVE).with_interval(ASK_AGAIN);
+        let _noticed_later = SockRef::from(&stream).set_tcp_keepalive(&alive);
         Ok((stream, None))
     }
 }
@@ -92,7 +100,7 @@ pub(crate) async fn serve(listener: impl Listening, app: Arc<App>) {
 }
 
 async fn answer_all(listener: impl Listening, router: Router, limits: Limits) {
-    let (places, users) = (Arc::new(Semaphore::new(limits.connections)), Arc::new(Users::default()));
+    let (places, users) = (Arc::new(Semaphore::new(limits.connections)), Arc::<Seats<u32>>::default());
     loop {
         let Ok(place) = places.clone().acquire_owned().await else { return };
         let (stream, peer) = match listener.accept().await {
@@ -104,7 +112,13 @@ async fn answer_all(listener: impl Listening, router: Router, limits: Limits) {
                 continue;
             }
         };
-        let Some(seat) = Seat::take(&users, peer.and_then(Peer::uid), limits.per_user) else { continue };
+        let seat = match peer.and_then(Peer::uid) {
+            Some(uid) => match users.take(uid, limits.per_user) {
+                None => continue,
+                seat => seat,
+            },
+            None => None,
+        };
         tokio::spawn(answer(stream, peer, router.clone(), limits, (place, seat)));
     }
 }
@@ -115,7 +129,7 @@ async fn answer(
     peer: Option<Peer>,
     router: Router,
     limits: Limits,
-    held: (OwnedSemaphorePermit, Seat),
+    held: (OwnedSemaphorePermit, Option<Seat<u32>>),
 ) {
     let mut http = http1::Builder::new();
     http.timer(TokioTimer::new()).header_read_timeout(limits.head_within);
@@ -131,41 +145,4 @@ async fn answer(
     let stream = Patient::new(stream, limits.patience, held);
     // A connection that breaks is the caller's to notice.
     let _broken = http.serve_connection(TokioIo::new(stream), service).with_upgrades().await;
-}
-
-/// How many connections each user has.
-type Users = Mutex<HashMap<u32, usize>>;
-
-/// One of a user's connections, for as long as it lasts.
-struct Seat {
-    users: Arc<Users>,
-    uid: Option<u32>,
-}
-
-impl Seat {
-    /// One more for a user, if they have not too many.
-    fn take(users: &Arc<Users>, uid: Option<u32>, most: usize) -> Option<Seat> {
-        if let Some(uid) = uid {
-            let mut counts = users.lock().expect("nobody panics while counting");
-            let count = counts.entry(uid).or_default();
-            if *count >= most {
-                return None;
-            }
-            *count += 1;
-        }
-        Some(Seat { users: users.clone(), uid })
-    }
-}
-
-impl Drop for Seat {
-    fn drop(&mut self) {
-        let Some(uid) = self.uid else { return };
-        let mut counts = self.users.lock().expect("nobody panics while counting");
-        if let Some(count) = counts.get_mut(&uid) {
-            *count -= 1;
-            if *count == 0 {
-                counts.remove(&uid);
-            }
-        }
-    }
 }

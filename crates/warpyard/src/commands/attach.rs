@@ -1,17 +1,17 @@
 //! `attach`: to the terminal of a session that was left, or was started without one.
 
-use super::wait;
 use crate::complete;
 use crate::context::Context;
 use crate::exit::Exit;
-use crate::follow::{exit_code, explain_silence};
+use crate::follow::{ended_by_itself, exit_code, explain_silence, last_words};
 use crate::session::{DetachKeys, Ended, Guest, Signals};
 use crate::wrong::Wrong;
 use clap::Args;
 use clap_complete::ArgValueCompleter;
+use nix::sys::signal::Signal;
 use std::io::{self, IsTerminal};
 use warpyard_api::text::shown;
-use warpyard_api::wire::{JobView, Outcome, State};
+use warpyard_api::wire::State;
 
 /// Arguments of `attach`.
 #[derive(Debug, Args)]
@@ -44,7 +44,7 @@ impl Attach {
             );
         }
         must_be_at_a_terminal()?;
-        let signals = Signals::watch()?;
+        let signals = Signals::watch(Some(Signal::SIGINT))?;
         // `last` may mean another job by the time that this one runs.
         let ask = if self.job == "last" { &job.job } else { &self.job };
         explain_silence(&client, ask);
@@ -84,21 +84,8 @@ impl Leaving {
         if context.global.json {
             context.print_json(&job)?;
         } else if !seen || !ended_by_itself(&job) {
-            let why = job.tasks.first().and_then(|task| task.why.as_ref());
-            eprint!("{}", wait::said(&job, &context.screen));
-            if let Some(why) = why {
-                eprintln!("  {}", shown(why));
-            }
+            eprint!("{}", last_words(&job, cancelled, &context.screen));
         }
-        Ok(Exit::Task(exit_code(&job, cancelled)))
-    }
-}
-
-/// Whether its last words were its program's own.
-fn ended_by_itself(job: &JobView) -> bool {
-    match job.outcome {
-        Some(Outcome::Succeeded) => true,
-        Some(Outcome::Failed) => job.tasks.first().is_some_and(|task| task.exit_code.is_some()),
-        _ => false,
+        Ok(Exit::Task(exit_code(&job)))
     }
 }

@@ -3,7 +3,9 @@
 use super::attach::{Leaving, must_be_at_a_terminal};
 use crate::context::Context;
 use crate::exit::Exit;
-use crate::follow::{Interrupts, exit_code, explain_silence, follow_progress, follow_task};
+use crate::follow::{
+    Interrupts, ended_by_itself, exit_code, explain_silence, follow_progress, follow_task, last_words,
+};
 use crate::session::{Guest, Signals};
 use crate::submission::{Here, Request, Submission, find_jobs};
 use anyhow::Context as _;
@@ -51,10 +53,10 @@ fn follow(client: &Client, mut submission: Submission, context: &Context) -> any
     let ended = ended.with_context(|| format!("job {job} goes on; `warpyard logs -f {job}` follows it"))?;
     if context.global.json {
         context.print_json(&ended)?;
-    } else if let (Some(outcome), true) = (ended.outcome, interrupts.cancelled()) {
-        eprintln!("job {job} {}", outcome.word());
+    } else if submission.tasks == 1 && !ended_by_itself(&ended) {
+        eprint!("{}", last_words(&ended, interrupts.cancelled(), &context.screen));
     }
-    Ok(Exit::Task(exit_code(&ended, interrupts.cancelled())))
+    Ok(Exit::Task(exit_code(&ended)))
 }
 
 /// Stays with a job at its terminal.
@@ -65,7 +67,8 @@ fn attend(
     context: &Context,
 ) -> anyhow::Result<Exit> {
     must_be_at_a_terminal()?;
-    let signals = Signals::watch()?;
+    // Ctrl-C is the interrupts' to know.
+    let signals = Signals::watch(None)?;
     let interrupts = Interrupts::watch(client)?;
     let job = submission.send(client)?.job;
     interrupts.name(&job);

@@ -3,7 +3,7 @@
 use crate::complete;
 use crate::context::Context;
 use crate::exit::Exit;
-use crate::show::Screen;
+use crate::show::jobs;
 use crate::submission::find_jobs;
 use clap::Args;
 use clap_complete::ArgValueCompleter;
@@ -11,7 +11,6 @@ use std::time::{Duration, Instant};
 use warpyard_api::client::Client;
 use warpyard_api::quantity::Micros;
 use warpyard_api::selector::{Select, Selector};
-use warpyard_api::text::shown;
 use warpyard_api::wire::{JobView, Outcome, State};
 
 /// Arguments of `wait`.
@@ -37,7 +36,7 @@ impl Wait {
             let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
             let job = client.wait(&id, left)?;
             if !self.quiet && !context.global.json {
-                context.print(&said(&job, &context.screen))?;
+                context.print(&jobs::ended(&job, &context.screen))?;
             }
             waited.push(job);
         }
@@ -69,17 +68,6 @@ fn verdict(jobs: &[JobView]) -> Exit {
     if all { Exit::Fine } else { Exit::WorkFailed }
 }
 
-pub(super) fn said(job: &JobView, screen: &Screen) -> String {
-    let title = format!("{} {}", shown(&job.job), shown(&job.name));
-    match (job.outcome, job.started_at, job.ended_at) {
-        (Some(outcome), Some(started), Some(ended)) => {
-            format!("{title}  {} after {}\n", outcome.word(), screen.between(started, Some(ended)))
-        }
-        (Some(outcome), _, _) => format!("{title}  {}\n", outcome.word()),
-        (None, _, _) => format!("{title}  still {}\n", job.state.word()),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -94,14 +82,5 @@ mod tests {
             assert_eq!(verdict(&[done("succeeded"), done(outcome.word())]), Exit::WorkFailed, "{outcome:?}");
         }
         assert_eq!(verdict(&[job(json!({}))]), Exit::WorkFailed, "it ran out of time");
-    }
-
-    #[test]
-    fn each_end_is_said() {
-        let ended = job(json!({"state": "done", "outcome": "failed", "started_at": "2026-11-15T14:00:00Z",
-                               "ended_at": "2026-11-15T14:01:05Z"}));
-        let screen = Screen::for_tests(None);
-        assert_eq!(said(&ended, &screen), "412 train  failed after 1m 05s\n");
-        assert_eq!(said(&job(json!({})), &screen), "412 train  still ready\n");
     }
 }

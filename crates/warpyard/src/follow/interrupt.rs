@@ -2,6 +2,7 @@
 //! and while the way there is lost it only leaves.
 
 use super::INTERRUPTED;
+use crate::session::restore;
 use nix::sys::signal::{SigSet, Signal};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -49,6 +50,7 @@ impl Interrupts {
     fn interrupted(&self, client: &Client) {
         let job = match self.job.get() {
             Some(job) if self.only_leaves.load(Ordering::Relaxed) => {
+                restore();
                 eprintln!("left; job {job} goes on: `warpyard attach {job}` comes back");
                 std::process::exit(INTERRUPTED.into())
             }

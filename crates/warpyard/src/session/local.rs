@@ -4,12 +4,12 @@
 use nix::sys::signal::{SigSet, SigmaskHow, Signal};
 use nix::sys::termios::{SetArg, Termios, cfmakeraw, tcgetattr, tcsetattr};
 use std::io::{self, PipeReader, Read, Write, pipe};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Mutex;
 use warpyard_session::Size;
 
-/// How the terminal was before its keys were handed over.
-static BEFORE: Mutex<Option<Termios>> = Mutex::new(None);
+/// The terminal whose keys were handed over, and how it was before.
+static BEFORE: Mutex<Option<(OwnedFd, Termios)>> = Mutex::new(None);
 
 /// The size of the terminal one sits at; nothing where there is none.
 pub(crate) fn size() -> Option<Size> {
@@ -22,12 +22,14 @@ pub(crate) fn size() -> Option<Size> {
 pub(super) struct Raw(());
 
 impl Raw {
-    pub(super) fn enter() -> io::Result<Self> {
-        let before = tcgetattr(io::stdin())?;
+    pub(super) fn enter(terminal: impl AsFd) -> io::Result<Self> {
+        let terminal = terminal.as_fd().try_clone_to_owned()?;
+        let before = tcgetattr(&terminal)?;
         let mut raw = before.clone();
         cfmakeraw(&mut raw);
-        *before_that() = Some(before);
-        tcsetattr(io::stdin(), SetArg::TCSADRAIN, &raw)?;
+        let handed_over = terminal.try_clone()?;
+        *before_that() = Some((terminal, before));
+        tcsetattr(handed_over, SetArg::TCSADRAIN, &raw)?;
         Ok(Self(()))
     }
 }
@@ -38,14 +40,14 @@ impl Drop for Raw {
     }
 }
 
-fn before_that() -> std::sync::MutexGuard<'static, Option<Termios>> {
+fn before_that() -> std::sync::MutexGuard<'static, Option<(OwnedFd, Termios)>> {
     BEFORE.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
-/// Gives the keys back, if they were handed over.
-fn restore() {
-    if let Some(before) = before_that().take() {
-        let _gone = tcsetattr(io::stdin(), SetArg::TCSANOW, &before);
+/// Gives the keys back, if they were handed over; whoever exits without unwinding does so first.
+pub(crate) fn restore() {
+    if let Some((terminal, before)) = before_that().take() {
+        let _gone = tcsetattr(terminal, SetArg::TCSANOW, &before);
     }
 }
 
@@ -57,9 +59,10 @@ pub(crate) struct Signals {
 }
 
 impl Signals {
-    /// Starts watching: being asked to end gives the keys back first.
-    pub(crate) fn watch() -> io::Result<Self> {
-        let signals: SigSet = [Signal::SIGWINCH, Signal::SIGTERM, Signal::SIGHUP].into_iter().collect();
+    /// Starts watching: being asked to end, by any of these or by another, gives the keys back first.
+    pub(crate) fn watch(another: Option<Signal>) -> io::Result<Self> {
+        let usual = [Signal::SIGWINCH, Signal::SIGTERM, Signal::SIGHUP, Signal::SIGQUIT];
+        let signals: SigSet = usual.into_iter().chain(another).collect();
         // The thread that watches takes no other signal, whoever may be waiting for one.
         let before = SigSet::all().thread_swap_mask(SigmaskHow::SIG_SETMASK)?;
         let (resized, mut tell) = pipe()?;
@@ -87,5 +90,31 @@ impl Signals {
     /// Takes note of it.
     pub(super) fn note_resized(&mut self) {
         let _another_follows = self.resized.read(&mut [0; 64]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nix::pty::{OpenptyResult, openpty};
+    use nix::sys::termios::LocalFlags;
+
+    #[test]
+    fn a_panic_gives_the_keys_back() {
+        let OpenptyResult { master: _held, slave } = openpty(None, None).expect("a terminal");
+        let is_raw = || {
+            !tcgetattr(&slave)
+                .expect("a terminal")
+                .local_flags
+                .intersects(LocalFlags::ICANON | LocalFlags::ECHO)
+        };
+        let before = tcgetattr(&slave).expect("a terminal");
+        let panicked = std::panic::catch_unwind(|| {
+            let _raw = Raw::enter(&slave).expect("a terminal");
+            assert!(!is_raw(), "the keys were handed over");
+        });
+        let why = panicked.expect_err("it panicked");
+        assert_eq!(why.downcast_ref::<&str>(), Some(&"the keys were handed over"));
+        assert_eq!(tcgetattr(&slave).expect("a terminal"), before);
     }
 }

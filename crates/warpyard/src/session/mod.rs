@@ -6,7 +6,7 @@ mod local;
 mod modes;
 
 pub(crate) use keys::DetachKeys;
-pub(crate) use local::{Signals, size};
+pub(crate) use local::{Signals, restore, size};
 
 use crate::context::Context;
 use crate::follow::{ASK_AGAIN_AFTER, AWAY_AT_MOST, copy_log, latest_attempt, patiently};
@@ -128,7 +128,7 @@ impl Guest<'_> {
         let filter = LogFilter { attempt: Some(attempt), ..LogFilter::default() };
         let log = patiently(|| self.client.logs(self.ask, &filter))?;
         // What a terminal printed has its lines ended already.
-        let _as_it_is = Raw::enter()?;
+        let _as_it_is = Raw::enter(io::stdin())?;
         Ok(copy_log(log, seen, &mut self.out)?)
     }
 
@@ -153,7 +153,7 @@ impl Guest<'_> {
         let mut outgoing = Vec::new();
         Ask::Join { size: size().unwrap_or_default(), seen: place.seen }.put(&mut outgoing);
         let mut modes = Modes::default();
-        let raw = Raw::enter()?;
+        let raw = Raw::enter(io::stdin())?;
         let left = self.exchange(&mut link, &mut arriving, &mut outgoing, &mut modes, place);
         self.out.write_all(&modes.undo())?;
         self.out.flush()?;

@@ -2,6 +2,7 @@
 
 use super::why::ordinal;
 use super::{Align, Cell, Paint, Screen, Table};
+use warpyard_api::text::shown;
 use warpyard_api::wire::{JobView, Outcome, State};
 
 /// The table of jobs.
@@ -98,6 +99,18 @@ pub(crate) fn progress(job: &JobView) -> String {
     parts.join(", ")
 }
 
+/// How a job ended, in a line.
+pub(crate) fn ended(job: &JobView, screen: &Screen) -> String {
+    let title = format!("{} {}", shown(&job.job), shown(&job.name));
+    match (job.outcome, job.started_at, job.ended_at) {
+        (Some(outcome), Some(started), Some(ended)) => {
+            format!("{title}  {} after {}\n", outcome.word(), screen.between(started, Some(ended)))
+        }
+        (Some(outcome), _, _) => format!("{title}  {}\n", outcome.word()),
+        (None, _, _) => format!("{title}  still {}\n", job.state.word()),
+    }
+}
+
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
@@ -171,5 +184,14 @@ pub(crate) mod tests {
           9  train       ann   held         0     2    3m 12s
          10  x\u{1b}[2J  ann   timed-out    0     2    1h 30m  Nov 14 12:00  ran into i…
         ");
+    }
+
+    #[test]
+    fn each_end_is_said() {
+        let failed = job(json!({"state": "done", "outcome": "failed", "started_at": "2026-11-15T14:00:00Z",
+                               "ended_at": "2026-11-15T14:01:05Z"}));
+        let screen = Screen::for_tests(None);
+        assert_eq!(ended(&failed, &screen), "412 train  failed after 1m 05s\n");
+        assert_eq!(ended(&job(json!({})), &screen), "412 train  still ready\n");
     }
 }

@@ -87,6 +87,22 @@ impl Seat {
         }
     }
 
+    /// Waits until one of two is on the screen; `true` where it is the first.
+    #[track_caller]
+    pub(crate) fn sees_either(&mut self, this: &str, that: &str) -> bool {
+        let until = Instant::now() + PATIENCE;
+        let mut printed = self.screen.printed.lock().expect("nobody panics");
+        loop {
+            let unseen = String::from_utf8_lossy(&printed[self.seen..]).into_owned();
+            if unseen.contains(this) || unseen.contains(that) {
+                return unseen.contains(this);
+            }
+            let left = until.saturating_duration_since(Instant::now());
+            assert!(!left.is_zero(), "never saw {this:?} nor {that:?}: {unseen:?}");
+            printed = self.screen.more.wait_timeout(printed, left).expect("nobody panics").0;
+        }
+    }
+
     /// All that was ever on the screen.
     pub(crate) fn all(&self) -> String {
         String::from_utf8_lossy(&self.screen.printed.lock().expect("nobody panics")).into_owned()

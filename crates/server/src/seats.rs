@@ -1,0 +1,48 @@
+//! So many of something for each and no more: connections of a user, people at a terminal. A seat is given back by being
+//! dropped.
+
+use std::collections::HashMap;
+use std::hash::Hash;
+use std::sync::{Arc, Mutex};
+
+/// How many seats are taken for each.
+#[derive(Debug)]
+pub(crate) struct Seats<K>(Mutex<HashMap<K, usize>>);
+
+impl<K> Default for Seats<K> {
+    fn default() -> Self {
+        Seats(Mutex::default())
+    }
+}
+
+impl<K: Eq + Hash + Copy> Seats<K> {
+    /// One more for someone, if they have not too many.
+    pub(crate) fn take(self: &Arc<Self>, of: K, most: usize) -> Option<Seat<K>> {
+        let mut counts = self.0.lock().expect("nobody panics while counting");
+        let count = counts.entry(of).or_default();
+        if *count >= most {
+            return None;
+        }
+        *count += 1;
+        Some(Seat { seats: self.clone(), of })
+    }
+}
+
+/// One that is taken.
+#[derive(Debug)]
+pub(crate) struct Seat<K: Eq + Hash + Copy> {
+    seats: Arc<Seats<K>>,
+    of: K,
+}
+
+impl<K: Eq + Hash + Copy> Drop for Seat<K> {
+    fn drop(&mut self) {
+        let mut counts = self.seats.0.lock().expect("nobody panics while counting");
+        if let Some(count) = counts.get_mut(&self.of) {
+            *count -= 1;
+            if *count == 0 {
+                counts.remove(&self.of);
+            }
+        }
+    }
+}

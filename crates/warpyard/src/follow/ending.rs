@@ -1,0 +1,98 @@
+//! What a job's end means for whoever followed it: what to exit with, and what to say where the program itself did not.
+
+use crate::show::{Screen, jobs};
+use warpyard_api::text::shown;
+use warpyard_api::wire::{JobView, Outcome};
+
+/// What timeout(1) exits with.
+const TIMED_OUT: u8 = 124;
+/// What a shell says of a program that Ctrl-C ended; said of whatever was cancelled, by whomever.
+pub(crate) const INTERRUPTED: u8 = 130;
+
+/// What to exit with after a job: as its task did where it has only one, otherwise 1 unless all succeeded.
+pub(crate) fn exit_code(job: &JobView) -> u8 {
+    let only = match job.tasks.as_slice() {
+        [only] if job.counts.total() == 1 => Some(only),
+        _ => None,
+    };
+    let (signal, code) = (only.and_then(|task| task.signal), only.and_then(|task| task.exit_code));
+    match (job.outcome, signal, code) {
+        (Some(Outcome::Succeeded), _, _) => 0,
+        (Some(Outcome::TimedOut), _, _) if only.is_some() => TIMED_OUT,
+        (Some(Outcome::Cancelled), _, _) => INTERRUPTED,
+        (_, Some(signal), _) => u8::try_from(128 + signal).unwrap_or(1),
+        (_, None, Some(code)) => u8::try_from(code).ok().filter(|code| *code != 0).unwrap_or(1),
+        _ => 1,
+    }
+}
+
+/// Whether a job's last words were its program's own.
+pub(crate) fn ended_by_itself(job: &JobView) -> bool {
+    match job.outcome {
+        Some(Outcome::Succeeded) => true,
+        Some(Outcome::Failed) => {
+            job.tasks.first().is_some_and(|task| task.exit_code.is_some() || task.signal.is_some())
+        }
+        _ => false,
+    }
+}
+
+/// How a job ended and why, in a line each. `from_here` says that whoever reads it had it cancelled.
+pub(crate) fn last_words(job: &JobView, from_here: bool, screen: &Screen) -> String {
+    let ended = jobs::ended(job, screen);
+    let elsewhere = (job.outcome == Some(Outcome::Cancelled) && !from_here)
+        .then_some("from elsewhere: another terminal, a page, or an admin");
+    let why = job.tasks.first().and_then(|task| task.why.as_deref()).or(elsewhere);
+    why.map_or_else(|| ended.clone(), |why| format!("{ended}  {}\n", shown(why)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::show::jobs::tests::{counts, job};
+    use serde_json::{Value, json};
+
+    fn ended(outcome: &str, exit_code: Value, signal: Value) -> JobView {
+        job(json!({"state": "done", "outcome": outcome, "counts": counts(json!({"done": 1})), "tasks": [
+            {"name": "train", "index": null, "state": "done", "outcome": outcome, "exit_code": exit_code,
+             "signal": signal, "why": null}]}))
+    }
+
+    #[test]
+    fn run_exits_as_its_task_did() {
+        let code = |outcome, code, signal| exit_code(&ended(outcome, code, signal));
+        assert_eq!(code("succeeded", json!(0), json!(null)), 0);
+        assert_eq!(code("failed", json!(3), json!(null)), 3);
+        assert_eq!(code("failed", json!(null), json!(9)), 137);
+        assert_eq!(code("failed", json!(null), json!(null)), 1, "it could not be started");
+        assert_eq!(code("timed-out", json!(null), json!(15)), 124);
+        for (code_of_it, signal) in
+            [(json!(0), json!(null)), (json!(null), json!(15)), (json!(null), json!(null))]
+        {
+            assert_eq!(code("cancelled", code_of_it, signal), 130, "as of one that Ctrl-C ended");
+        }
+        assert_eq!(code("lost", json!(null), json!(null)), 1);
+        assert_eq!(code("skipped", json!(null), json!(null)), 1);
+    }
+
+    #[test]
+    fn a_job_of_many_tasks_succeeds_or_does_not() {
+        let many = |outcome: &str| {
+            let mut job = ended(outcome, json!(3), json!(null));
+            job.counts.done = 10;
+            exit_code(&job)
+        };
+        assert_eq!([many("succeeded"), many("failed"), many("timed-out"), many("cancelled")], [0, 1, 1, 130]);
+    }
+
+    #[test]
+    fn who_did_not_cancel_it_is_told_that_someone_did() {
+        let screen = Screen::for_tests(None);
+        let cancelled = ended("cancelled", json!(null), json!(null));
+        assert_eq!(last_words(&cancelled, true, &screen), "412 train  cancelled\n");
+        assert_eq!(
+            last_words(&cancelled, false, &screen),
+            "412 train  cancelled\n  from elsewhere: another terminal, a page, or an admin\n"
+        );
+    }
+}

@@ -1,0 +1,232 @@
+//! Whoever is attached to a terminal: what each has sent, what waits to be sent to each, and who is sent away because they
+//! take nothing of it. Neither sockets that listen nor the terminal itself are here.
+
+use std::{
+    io::{self, Read, Write},
+    os::{fd::AsFd, unix::net::UnixStream},
+    time::{Duration, Instant},
+};
+
+use nix::poll::{PollFd, PollFlags};
+use warpyard_session::{Arriving, Ask, Frame, GUESTS, Say};
+
+/// With more than this waiting to be sent to someone, nothing more is read from the program.
+const HIGH_WATER: usize = 256 << 10;
+/// How long someone may take nothing before the program stops waiting for them.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// How long those attached have to take the last of it.
+pub(super) const FAREWELL: Duration = Duration::from_secs(1);
+
+/// All of them.
+#[derive(Debug, Default)]
+pub(super) struct Guests(Vec<Guest>);
+
+impl Guests {
+    /// Lets someone in, if there are not too many: the server, which tells them so, let no more come this far.
+    pub(super) fn welcome(&mut self, stream: UnixStream) {
+        if self.0.len() < GUESTS {
+            self.0.push(Guest::new(stream));
+        }
+    }
+
+    /// Whether all of them take what they are sent, so that more may be read from the program.
+    pub(super) fn keep_up(&self) -> bool {
+        self.0.iter().all(|guest| guest.outgoing.len() < HIGH_WATER)
+    }
+
+    /// What to wait for of each.
+    pub(super) fn poll_fds(&self, listen: bool) -> impl Iterator<Item = PollFd<'_>> {
+        let when = |wanted: bool, flag: PollFlags| if wanted { flag } else { PollFlags::empty() };
+        self.0.iter().map(move |guest| {
+            let wanted =
+                when(listen, PollFlags::POLLIN) | when(!guest.outgoing.is_empty(), PollFlags::POLLOUT);
+            PollFd::new(guest.stream.as_fd(), wanted)
+        })
+    }
+
+    /// Takes what each has sent, in the order of [`poll_fds`](Self::poll_fds). Gives what they ask, and who.
+    pub(super) fn read(&mut self, events: &[PollFlags], buffer: &mut [u8]) -> Vec<(usize, Ask)> {
+        for (guest, event) in self.0.iter_mut().zip(events) {
+            if event.intersects(PollFlags::POLLIN | PollFlags::POLLHUP | PollFlags::POLLERR) {
+                guest.read(buffer);
+            }
+        }
+        let mut asked = Vec::new();
+        for (at, guest) in self.0.iter_mut().enumerate() {
+            while let Some(ask) = guest.next() {
+                asked.push((at, ask));
+            }
+        }
+        asked
+    }
+
+    /// One of them has said who they are, and is told what they missed.
+    pub(super) fn join(&mut self, at: usize, from: u64, missed: Vec<u8>) {
+        self.0[at].join(from, missed);
+    }
+
+    /// Tells everyone who has joined.
+    pub(super) fn tell(&mut self, say: &Say) {
+        for guest in self.0.iter_mut().filter(|guest| guest.joined) {
+            say.put(&mut guest.outgoing);
+        }
+    }
+
+    /// Sends what waits, and sends away who has left or takes nothing.
+    pub(super) fn send(&mut self, now: Instant) {
+        for guest in &mut self.0 {
+            guest.write();
+            guest.stuck = match guest.outgoing.len() {
+                HIGH_WATER.. => guest.stuck.or(Some(now)),
+                _ => None,
+            };
+        }
+        self.0.retain(|guest| !guest.gone && guest.stuck.is_none_or(|since| now < since + PATIENCE));
+    }
+
+    /// When somebody who takes nothing is sent away.
+    pub(super) fn next_due(&self) -> Option<Instant> {
+        self.0.iter().filter_map(|guest| guest.stuck.map(|since| since + PATIENCE)).min()
+    }
+
+    /// Tells everyone that it is over.
+    pub(super) fn dismiss(mut self) {
+        for guest in &mut self.0 {
+            Say::Over.put(&mut guest.outgoing);
+            let _left = guest.finish();
+        }
+    }
+}
+
+/// Someone who is attached.
+#[derive(Debug)]
+struct Guest {
+    stream: UnixStream,
+    arriving: Arriving,
+    outgoing: Vec<u8>,
+    joined: bool,
+    gone: bool,
+    /// Since when too much waits for them.
+    stuck: Option<Instant>,
+}
+
+impl Guest {
+    fn new(stream: UnixStream) -> Self {
+        let (arriving, outgoing) = (Arriving::default(), Vec::new());
+        Self { stream, arriving, outgoing, joined: false, gone: false, stuck: None }
+    }
+
+    fn join(&mut self, from: u64, missed: Vec<u8>) {
+        if !std::mem::replace(&mut self.joined, true) {
+            Say::From(from).put(&mut self.outgoing);
+            Say::Printed(missed).put(&mut self.outgoing);
+        }
+    }
+
+    fn read(&mut self, buffer: &mut [u8]) {
+        match self.stream.read(buffer) {
+            Ok(0) => self.gone = true,
+            Ok(length) => self.arriving.add(&buffer[..length]),
+            Err(e) if matches!(e.kind(), io::ErrorKind::Interrupted | io::ErrorKind::WouldBlock) => {}
+            Err(_) => self.gone = true,
+        }
+    }
+
+    fn next(&mut self) -> Option<Ask> {
+        let asked = self.arriving.take();
+        self.gone |= asked.is_err();
+        asked.ok().flatten()
+    }
+
+    fn write(&mut self) {
+        let mut sent = 0;
+        while sent < self.outgoing.len() && !self.gone {
+            match self.stream.write(&self.outgoing[sent..]) {
+                Ok(length) => sent += length,
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => break,
+                Err(_) => self.gone = true,
+            }
+        }
+        self.outgoing.drain(..sent);
+    }
+
+    /// Sends what waits, for a little while.
+    fn finish(&mut self) -> io::Result<()> {
+        self.stream.set_nonblocking(false)?;
+        self.stream.set_write_timeout(Some(FAREWELL))?;
+        self.stream.write_all(&self.outgoing)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Someone who has joined, and their own end.
+    fn guest(guests: &mut Guests) -> UnixStream {
+        let (theirs, ours) = UnixStream::pair().expect("two ends");
+        ours.set_nonblocking(true).expect("a socket");
+        theirs.set_nonblocking(true).expect("a socket");
+        guests.welcome(ours);
+        guests.join(guests.0.len() - 1, 0, Vec::new());
+        theirs
+    }
+
+    /// Takes all that has arrived.
+    fn taken(stream: &mut UnixStream) -> usize {
+        let (mut all, mut buffer) = (0, vec![0; 64 << 10]);
+        while let Ok(length @ 1..) = stream.read(&mut buffer) {
+            all += length;
+        }
+        all
+    }
+
+    #[test]
+    fn who_takes_nothing_is_waited_for_and_then_sent_away_and_others_have_everything() {
+        let (mut guests, begin) = (Guests::default(), Instant::now());
+        let (mut slow, mut quick) = (guest(&mut guests), guest(&mut guests));
+        let (chunk, mut printed, mut got) = (vec![b'x'; 32 << 10], 0, 0);
+        while guests.keep_up() {
+            guests.tell(&Say::Printed(chunk.clone()));
+            guests.send(begin);
+            (printed, got) = (printed + chunk.len(), got + taken(&mut quick));
+            assert!(printed < 64 << 20, "too much is kept for whoever takes nothing");
+        }
+        assert!(got > printed, "each frame has a head of its own");
+        assert_eq!(guests.next_due(), Some(begin + PATIENCE));
+
+        // Until then the program waits for both, and any sign of life starts afresh.
+        guests.send(begin + PATIENCE - Duration::from_millis(1));
+        assert_eq!((guests.0.len(), guests.keep_up()), (2, false));
+        taken(&mut slow);
+        guests.send(begin + PATIENCE - Duration::from_millis(1));
+        assert!(guests.keep_up() && guests.next_due().is_none(), "they took something");
+        while guests.keep_up() {
+            guests.tell(&Say::Printed(chunk.clone()));
+            guests.send(begin + PATIENCE);
+            taken(&mut quick);
+        }
+        guests.send(begin + PATIENCE + PATIENCE);
+        assert_eq!((guests.0.len(), guests.keep_up()), (1, true), "the slow one is gone");
+        guests.tell(&Say::Printed(b"after".to_vec()));
+        guests.send(begin + PATIENCE + PATIENCE);
+        assert_eq!(taken(&mut quick), 10, "the other goes on");
+    }
+
+    #[test]
+    fn one_too_many_costs_nobody_their_place() {
+        let mut guests = Guests::default();
+        let mut here: Vec<_> = (0..GUESTS).map(|_| guest(&mut guests)).collect();
+        let (mut late, ours) = UnixStream::pair().expect("two ends");
+        guests.welcome(ours);
+        assert!(matches!(late.read(&mut [0]), Ok(0)), "it is closed");
+        guests.tell(&Say::Printed(b"on".to_vec()));
+        guests.send(Instant::now());
+        assert!(here.iter_mut().all(|stream| taken(stream) > 0));
+        here.remove(0);
+        guests.read(&[PollFlags::POLLIN; GUESTS], &mut [0; 64]);
+        guests.send(Instant::now());
+        assert_eq!(guests.0.len(), GUESTS - 1, "and one that left makes room");
+    }
+}

@@ -1,0 +1,57 @@
+//! The last of what a program printed, for those who join later.
+
+use std::collections::VecDeque;
+
+/// How much is kept.
+const KEPT: usize = 64 << 10;
+
+/// The last of what was printed.
+#[derive(Debug, Default)]
+pub(super) struct Printed {
+    /// How much was printed in all.
+    total: u64,
+    last: VecDeque<u8>,
+}
+
+impl Printed {
+    pub(super) fn add(&mut self, bytes: &[u8]) {
+        self.total += bytes.len() as u64;
+        self.last.extend(bytes);
+        let over = self.last.len().saturating_sub(KEPT);
+        self.last.drain(..over);
+    }
+
+    /// What follows the first `seen` bytes, as far as it is kept, and where that begins. What begins in the middle begins
+    /// with a line of its own, so that no half of a command to the terminal comes first.
+    pub(super) fn since(&self, seen: u64) -> (u64, Vec<u8>) {
+        let kept_from = self.total - self.last.len() as u64;
+        let mut begin = seen.clamp(kept_from, self.total.max(kept_from));
+        if seen < kept_from
+            && let Some(line) = self.last.iter().position(|&byte| byte == b'\n')
+        {
+            begin += line as u64 + 1;
+        }
+        (begin, self.last.iter().skip((begin - kept_from) as usize).copied().collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_joins_late_gets_the_last_of_it_from_a_line_on() {
+        let mut printed = Printed::default();
+        let line = [b'x'; 99].iter().chain(b"\n").copied().collect::<Vec<u8>>();
+        for _ in 0..1000 {
+            printed.add(&line);
+        }
+        let (from, missed) = printed.since(0);
+        assert_eq!(from + missed.len() as u64, 100_000);
+        assert!(missed.len() <= KEPT && missed.len() > KEPT - 200);
+        assert_eq!(from % 100, 0, "it begins with a line");
+        assert_eq!(printed.since(99_990), (99_990, line[90..].to_vec()), "what was seen is not sent again");
+        assert_eq!(printed.since(100_000), (100_000, Vec::new()));
+        assert_eq!(printed.since(u64::MAX), (100_000, Vec::new()), "nor is what never was");
+    }
+}
