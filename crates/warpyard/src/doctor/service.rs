@@ -1,11 +1,11 @@
 //! Checks of the server that answers here.
 
 use super::Finding;
-use std::time::{SystemTime, UNIX_EPOCH};
+use crate::show::now;
 use warpyard_api::client::Client;
 use warpyard_api::quantity::Micros;
 use warpyard_api::text::shown;
-use warpyard_api::wire::{ClaimState, GpuTask, GpuView, ProcessBound};
+use warpyard_api::wire::{ClaimState, ClaimView, GpuTask, GpuView, ProcessBound, Timestamp};
 use warpyard_worker::hold::held;
 
 /// A holder who says nothing for so long is likely gone.
@@ -89,33 +89,30 @@ pub(super) fn foreign_gpus(client: &Client) -> Vec<Finding> {
 
 /// Claims for processes that are gone, or whose holders fell silent.
 pub(super) fn claims(client: &Client) -> Vec<Finding> {
-    let claims = match client.claims() {
-        Ok(claims) => claims,
-        Err(e) => return vec![Finding::warning("claims", e.to_string(), "look at the server's log")],
-    };
-    let stale = |pid: i32| held(pid).is_none();
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as i64);
+    match client.claims() {
+        Ok(claims) => stale(&claims, now(), |pid| held(pid).is_none()),
+        Err(e) => vec![Finding::warning("claims", e.to_string(), "look at the server's log")],
+    }
+}
+
+fn stale(claims: &[ClaimView], now: Timestamp, is_gone: impl Fn(i32) -> bool) -> Vec<Finding> {
     let mut findings = Vec::new();
     for claim in claims.iter().filter(|c| c.state == ClaimState::Held) {
-        if let Some(pid) = claim.pid.filter(|&pid| stale(pid)) {
-            let found = format!(
-                "claim {} of {} is for process {pid}, which is gone",
-                claim.claim,
-                shown(&claim.user)
-            );
+        let (id, user) = (shown(&claim.claim), shown(&claim.user));
+        if let Some(pid) = claim.pid.filter(|&pid| is_gone(pid)) {
             findings.push(Finding::bad(
                 "claims",
-                found,
-                format!("let it go: `warpyard release {}`", claim.claim),
+                format!("claim {id} of {user} is for process {pid}, which is gone"),
+                format!("let it go: `warpyard release {id}`"),
             ));
         }
-        let silent = claim.last_heard_at.map_or(0, |heard| now - heard.as_millis());
+        let silent = claim.last_heard_at.map_or(0, |heard| now.as_millis() - heard.as_millis());
         if claim.pid.is_none() && silent > SILENT_MS {
-            let (silent, user) = (Micros(silent as u64 / 1000 * 1_000_000), shown(&claim.user));
+            let silent = Micros(silent as u64 / 1000 * 1_000_000);
             findings.push(Finding::warning(
                 "claims",
-                format!("nothing was heard of the holder of claim {} of {user} for {silent}", claim.claim),
-                format!("let it go: `warpyard release {}`; one with a lease ends by itself", claim.claim),
+                format!("nothing was heard of the holder of claim {id} of {user} for {silent}"),
+                format!("let it go: `warpyard release {id}`; one with a lease ends by itself"),
             ));
         }
     }
@@ -123,4 +120,56 @@ pub(super) fn claims(client: &Client) -> Vec<Finding> {
         findings.push(Finding::fine("claims", format!("{}, none stale", claims.len())));
     }
     findings
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Health;
+    use super::*;
+    use serde_json::{Value, json};
+
+    /// A claim as a server tells of it, with something said otherwise.
+    fn claim(more: Value) -> ClaimView {
+        let mut claim = json!({"claim": "7", "name": "notebook", "user": "ann", "state": "held", "gpus": 1,
+            "registered_at": "2026-11-16T08:00:00Z", "last_heard_at": "2026-11-16T09:00:00Z"});
+        let fields = claim.as_object_mut().expect("an object");
+        fields.extend(more.as_object().expect("an object").clone());
+        serde_json::from_value(claim).expect("a claim")
+    }
+
+    fn found(claim: ClaimView, now: &str) -> Vec<Finding> {
+        stale(&[claim], now.parse().expect("a moment"), |pid| pid == 666)
+    }
+
+    #[test]
+    fn a_holder_who_fell_silent_is_pointed_out_with_what_to_do() {
+        let (soon, late) = ("2026-11-16T09:09:59Z", "2026-11-16T09:25:00Z");
+        let findings = found(claim(json!({})), late);
+        let [only] = &findings[..] else { panic!("{findings:?}") };
+        assert_eq!(only.health, Health::Warning);
+        assert_eq!(only.found, "nothing was heard of the holder of claim 7 of ann for 25m");
+        assert!(
+            only.remedy.as_deref().is_some_and(|remedy| remedy.contains("`warpyard release 7`")),
+            "{only:?}"
+        );
+
+        for fine in [
+            found(claim(json!({})), soon),
+            found(claim(json!({"pid": 42})), late),
+            found(claim(json!({"state": "waiting"})), late),
+            found(claim(json!({"last_heard_at": null})), late),
+        ] {
+            assert_eq!(fine, [Finding::fine("claims", "1, none stale")]);
+        }
+    }
+
+    #[test]
+    fn a_claim_for_a_process_that_is_gone_is_pointed_out() {
+        let findings = found(claim(json!({"pid": 666})), "2026-11-16T09:00:01Z");
+        let [only] = &findings[..] else { panic!("{findings:?}") };
+        assert_eq!(
+            (only.health, only.found.as_str()),
+            (Health::Bad, "claim 7 of ann is for process 666, which is gone")
+        );
+    }
 }

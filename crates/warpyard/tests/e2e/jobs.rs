@@ -1,6 +1,7 @@
 //! Jobs: arrays, graphs, jobs after jobs, running again, holding back, order, and what is refused.
 
-use crate::support::{FAKE, Server, wait_at};
+use crate::support::{FAKE, Server, output, wait_at};
+use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
 /// The outcome of each task of a job, by name.
@@ -198,6 +199,31 @@ fn retry_runs_all_again_or_only_what_failed() {
     server.said(&["retry", &job]);
     assert_eq!(server.outcome(&job), "succeeded");
     assert_eq!(sorted(), ["bad", "good", "next"]);
+}
+
+#[test]
+fn a_retry_has_the_secrets_of_the_first_try_and_nobody_is_shown_them() {
+    let mut server = Server::up(&FAKE);
+    let script = "test \"$GIVEN_TOKENS $SHELL_API_KEY $DOC_PASSWORD\" = \"kept-1 kept-2 kept-3\"";
+    let command = json!(["sh", "-c", script]);
+    server.write("job.toml", &format!("command = {command}\nenv = {{ DOC_PASSWORD = \"kept-3\" }}\n"));
+    let mut submit = server.command(&["submit", "--env", "GIVEN_TOKENS=kept-1", "job.toml"]);
+    submit.env("SHELL_API_KEY", "kept-2");
+    output(&mut submit).fine();
+    assert_eq!(server.outcome("1"), "succeeded");
+    server.end_by(Signal::SIGKILL);
+    server.start();
+    server.said(&["retry", "1"]);
+    assert_eq!(server.outcome("1"), "succeeded", "the task has them again");
+    let shown = [server.said(&["show", "1"]), server.json(&["show", "1"]).to_string()];
+    assert_eq!(server.json(&["show", "1"])["tasks"][0]["attempts"].as_array().map(Vec::len), Some(2));
+    for shown in shown {
+        let secrets = shown.replace("= \\\"kept-1 kept-2 kept-3", "").replace("= \"kept-1 kept-2 kept-3", "");
+        assert!(!secrets.contains("kept-"), "{shown}");
+        for name in ["GIVEN_TOKENS", "SHELL_API_KEY", "DOC_PASSWORD"] {
+            assert!(shown.contains(name), "{name}: {shown}");
+        }
+    }
 }
 
 #[test]
