@@ -56,8 +56,26 @@ pub fn shown(text: &str) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
+/// A name that stands among other words: the same, and cut where it is longer than any name is.
+pub fn brief(name: &str) -> String {
+    cut(&shown(&cut(name, MAX_NAME_BYTES)), MAX_NAME_BYTES).into_owned()
+}
+
+/// The same for a text of several lines, each cut to at most so many characters.
+///
+/// ```
+/// assert_eq!(warpyard_api::text::shown_lines("one\n\u{1b}[2Jtwo\n", 5), "one\n\\u{1b…\n");
+/// ```
+pub fn shown_lines(text: &str, most: usize) -> String {
+    let line = |line: &str| match line.strip_suffix('\n') {
+        Some(line) => format!("{}\n", cut(&shown(&cut(line, most)), most)),
+        None => cut(&shown(&cut(line, most)), most).into_owned(),
+    };
+    text.split_inclusive('\n').map(line).collect()
+}
+
 /// The text cut to at most so many characters, with a mark where it was cut.
-pub(crate) fn cut(text: &str, most: usize) -> Cow<'_, str> {
+pub fn cut(text: &str, most: usize) -> Cow<'_, str> {
     match text.char_indices().nth(most) {
         None => Cow::Borrowed(text),
         Some((end, _)) => Cow::Owned(format!("{}…", &text[..end])),

@@ -104,8 +104,32 @@ fn short(time: f64) -> f64 {
     (time * 1000.0).round() / 1000.0
 }
 
+/// The longest name that is written out.
+const LONGEST: usize = 200;
+
+/// A name that means nothing to SVG, on one line and in one direction.
 fn escape(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+    let cut = text.char_indices().nth(LONGEST).map(|(end, _)| &text[..end]);
+    let mut out = String::new();
+    for c in cut.unwrap_or(text).chars() {
+        match c {
+            '&' => out.push_str("&amp;"),
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '"' => out.push_str("&quot;"),
+            '\u{61c}'
+            | '\u{200e}'
+            | '\u{200f}'
+            | '\u{2028}'..='\u{202e}'
+            | '\u{2066}'..='\u{2069}'
+            | '\u{feff}' => {
+                out.extend(c.escape_unicode());
+            }
+            c if c.is_control() => out.extend(c.escape_unicode()),
+            c => out.push(c),
+        }
+    }
+    out + if cut.is_some() { "\u{2026}" } else { "" }
 }
 
 #[cfg(test)]

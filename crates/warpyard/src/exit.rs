@@ -1,12 +1,16 @@
 //! What the process exits with, and how an error is told.
 
-use crate::wrong::Wrong;
+use crate::wrong::{Wrong, quoted};
 use std::fmt::Write;
 use std::io;
 use std::process::ExitCode;
 use warpyard_api::client::ClientError;
+use warpyard_api::text::shown_lines;
 use warpyard_server::config::ConfigError;
 use warpyard_server::up::UpError;
+
+/// No line of an error has more characters than this.
+const LONGEST_LINE: usize = 2_000;
 
 /// How a command ended that did what was asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,6 +50,11 @@ fn is_broken_pipe(error: &anyhow::Error) -> bool {
     error.downcast_ref::<io::Error>().is_some_and(|e| e.kind() == io::ErrorKind::BrokenPipe)
 }
 
+/// Something to know on standard error, which may have what stands in a file.
+pub(crate) fn note(text: &str) {
+    eprintln!("{}", shown_lines(text, LONGEST_LINE));
+}
+
 /// The code for an error: 2 where the request was wrong or cannot be met, 3 where the server could not take it.
 pub(crate) fn code(error: &anyhow::Error) -> u8 {
     if let Some(error) = error.downcast_ref::<ClientError>() {
@@ -61,12 +70,13 @@ pub(crate) fn code(error: &anyhow::Error) -> u8 {
 pub(crate) fn rendered(error: &anyhow::Error) -> String {
     let mut out = format!("error: {error}\n");
     for cause in error.chain().skip(1) {
-        let cause = cause.to_string();
+        let cause = quoted(cause);
         if !out.contains(&cause) {
             writeln!(out, "  because: {cause}").expect("a string takes all");
         }
     }
-    out
+    // What a file holds may be quoted in any of it.
+    shown_lines(&out, LONGEST_LINE)
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! What can be wrong with a request before any server hears of it.
 
 use std::io;
+use warpyard_api::text::shown;
 use warpyard_api::wire::NotAPolicy;
 use warpyard_sim::workload::BadCluster;
 
@@ -59,7 +60,7 @@ pub(crate) enum Wrong {
         source: io::Error,
     },
     /// A file that does not hold what it should.
-    #[error("{file}: {source}")]
+    #[error("{file}: {}", quoted(source.as_ref() as &(dyn std::error::Error + 'static)))]
     BadFile {
         /// The file.
         file: String,
@@ -243,4 +244,14 @@ pub(crate) enum Wrong {
     /// The person thought better of it.
     #[error("nothing was cancelled")]
     Declined,
+}
+
+/// What is wrong with a file, which may have what stands in it: on one line, unless it is drawn over several.
+pub(crate) fn quoted(source: &(dyn std::error::Error + 'static)) -> String {
+    let text = source.to_string();
+    match source.downcast_ref::<toml::de::Error>() {
+        // The line is drawn as it stands in the file; what is said of it may have more than that.
+        Some(drawn) => text.replace(drawn.message(), &shown(drawn.message())),
+        None => shown(&text).into_owned(),
+    }
 }

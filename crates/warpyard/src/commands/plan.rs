@@ -4,7 +4,7 @@ mod job;
 
 use self::job::Outline;
 use crate::context::Context;
-use crate::exit::Exit;
+use crate::exit::{Exit, note};
 use crate::lab::{Line, bad_file, find, keep, listed, text_of};
 use crate::show;
 use crate::show::plan::{Planned, took_turns};
@@ -15,6 +15,7 @@ use std::path::Path;
 use std::str::FromStr;
 use std::time::{Duration, Instant};
 use warpyard_api::quantity::Micros;
+use warpyard_api::text::shown;
 use warpyard_dag::algorithm::{ALGORITHMS, Algorithm, Objective, Progress, Run};
 use warpyard_dag::learned::{Network, plan_with};
 use warpyard_dag::read::{Command, Format, Machines, ReadError, parse, parse_as};
@@ -176,7 +177,7 @@ impl Plan {
         }
         if let Some(file) = &self.as_job {
             let outline = Outline { instance: &instance, schedule: &planned.schedule, commands: &commands };
-            outline.keep(file)?.iter().for_each(|note| eprintln!("note: {file}: {note}"));
+            outline.keep(file)?.iter().for_each(|said| note(&format!("note: {file}: {}", shown(said))));
         }
         context.answer(&planned.figures_and_schedule(), |_, screen| show::plan::detail(planned, screen))
     }

@@ -1,12 +1,13 @@
 //! `trace`: workloads in files: made, imported, converted and looked at.
 
 use crate::context::Context;
-use crate::exit::Exit;
+use crate::exit::{Exit, note};
 use crate::lab::{FORMATS, Open, Shape, keep, listed, read_text, text_of, told};
 use crate::show;
 use crate::wrong::Wrong;
 use clap::{Args, Subcommand, ValueEnum};
 use std::io::{self, Read, Write};
+use warpyard_api::text::shown;
 use warpyard_sim::workload::format::{csv, json, own, swf};
 use warpyard_sim::workload::{Reading, TraceJob};
 
@@ -177,14 +178,14 @@ impl From {
 
 /// Says what was left out and how things were understood.
 fn tell(file: &str, reading: &Reading) {
-    for note in &reading.notes {
-        eprintln!("note: {note}");
+    for said in &reading.notes {
+        note(&format!("note: {}", shown(said)));
     }
     for (what, rows) in &reading.left_out {
         eprintln!("left out: {rows} × {what}");
     }
     if !reading.bad.is_empty() {
-        eprintln!("{file}: {}", told(&reading.bad));
+        note(&format!("{file}: {}", told(&reading.bad)));
         eprintln!("{} jobs read without them; --strict refuses such a file", reading.jobs.len());
     }
 }

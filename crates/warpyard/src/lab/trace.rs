@@ -5,6 +5,7 @@ use super::text_of;
 use crate::wrong::Wrong;
 use std::fmt::Write;
 use std::sync::Arc;
+use warpyard_api::text::shown;
 use warpyard_sim::workload::{BadRow, Place, TraceJob};
 
 /// Bad rows told at most.
@@ -32,11 +33,11 @@ pub(crate) fn read_trace(file: &str, open: &Open) -> Result<Trace, Wrong> {
 /// The first bad rows, and how many there are.
 pub(crate) fn told(bad: &[BadRow]) -> String {
     if let [one] = bad {
-        return one.to_string();
+        return shown(&one.to_string()).into_owned();
     }
     let mut out = format!("{} bad rows", bad.len());
     for row in bad.iter().take(MOST_TOLD) {
-        write!(out, "\n  {row}").expect("a string takes all");
+        write!(out, "\n  {}", shown(&row.to_string())).expect("a string takes all");
     }
     if bad.len() > MOST_TOLD {
         write!(out, "\n  … and {} more", bad.len() - MOST_TOLD).expect("a string takes all");

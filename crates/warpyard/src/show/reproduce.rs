@@ -1,6 +1,7 @@
 //! `reproduce`: published figures beside ours.
 
 use super::{Align, Cell, Paint, Screen, Table};
+use warpyard_api::text::shown;
 use warpyard_sim::reproduce::Row;
 
 /// The table with its verdicts, and what is to be said about it.
@@ -26,7 +27,7 @@ pub(crate) fn table(rows: &[Row], notes: &[String], screen: &Screen) -> String {
             Cell::new(&row.verdict, paint),
         ]);
     }
-    let notes = notes.iter().map(|note| format!("- {note}\n")).collect::<String>();
+    let notes = notes.iter().map(|note| format!("- {}\n", shown(note))).collect::<String>();
     let apart = if notes.is_empty() { "" } else { "\n" };
     table.render(screen) + apart + &notes
 }

@@ -3,10 +3,13 @@
 
 use super::{Paint, Screen};
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
-use warpyard_api::text::shown;
+use warpyard_api::text::{cut, shown};
 
 /// The least a column is squeezed to before the line is let run over.
 const NARROWEST: usize = 8;
+
+/// No field has more characters than this, however wide the screen: a table is to be looked at.
+const LONGEST: usize = 500;
 
 /// Which side of its column a text stands on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,7 +27,7 @@ pub(crate) struct Cell {
 
 impl Cell {
     pub(crate) fn new(text: impl AsRef<str>, paint: Paint) -> Self {
-        Self { text: shown(text.as_ref()).into_owned(), paint }
+        Self { text: cut(&shown(text.as_ref()), LONGEST).into_owned(), paint }
     }
 }
 

@@ -105,7 +105,29 @@ impl Svg {
     }
 }
 
-/// A text that means nothing to HTML or SVG.
+/// No text has more characters than this.
+const LONGEST: usize = 1_000;
+
+/// A text that means nothing to HTML or SVG, on one line and in one direction.
 pub(crate) fn escaped(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+    let mut out = String::with_capacity(text.len().min(LONGEST));
+    for c in text.chars().take(LONGEST) {
+        match c {
+            '&' => out.push_str("&amp;"),
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '"' => out.push_str("&quot;"),
+            c if c.is_control() || is_unseen(c) => out.extend(c.escape_unicode()),
+            c => out.push(c),
+        }
+    }
+    if text.chars().nth(LONGEST).is_some() {
+        out.push('…');
+    }
+    out
+}
+
+/// Whether a character is seen only by what it does to others: where lines end, and in which direction they are written.
+fn is_unseen(c: char) -> bool {
+    matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}')
 }

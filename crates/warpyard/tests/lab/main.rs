@@ -1,6 +1,8 @@
 //! The commands that need no server, by the real binary: what is printed, in the form scripts rely on, and what is
 //! exited with.
 
+mod hostile;
+
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
