@@ -20,7 +20,6 @@ mod outlooks;
 mod pages;
 mod replays;
 mod samples;
-mod seats;
 mod select;
 mod serve;
 pub mod simulated;

@@ -35,7 +35,7 @@ use crate::live::Live;
 use crate::outlooks::Outlooks;
 use crate::pages::{self, Doors, Parts};
 use crate::replays::Replays;
-use crate::seats::Seats;
+use crate::serve::seats::Seats;
 use crate::simulated::Simulation;
 use crate::who::{Caller, Peer, Sharing};
 use answer::Refusal;

@@ -5,7 +5,7 @@ use super::answer::Refusal;
 use super::jobs::which_log;
 use super::{App, By, Shared};
 use crate::follower::Follower;
-use crate::seats::Seat;
+use crate::serve::seats::Seat;
 use crate::{select, views};
 use axum::Extension;
 use axum::body::Body;

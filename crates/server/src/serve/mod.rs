@@ -3,12 +3,12 @@
 //! for the port of the pages and for the socket of a shared machine. How large a body may be is the interface's to say.
 
 mod patient;
+pub(crate) mod seats;
 
 #[cfg(test)]
 mod tests;
 
 use crate::http::{self, App};
-use crate::seats::{Seat, Seats};
 use crate::who::Peer;
 use axum::Router;
 use axum::body::Body;
@@ -18,6 +18,7 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use patient::Patient;
+use seats::{Seat, Seats};
 use socket2::{SockRef, TcpKeepalive};
 use std::future::Future;
 use std::io;
