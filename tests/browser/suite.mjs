@@ -1,8 +1,8 @@
 // The pages in a real browser: a server with fake GPUs, a person who submits, watches and changes things. Each story
 // stands alone but for the server they share. `node suite.mjs WARPYARD [PICTURES]`; with a folder for pictures it leaves
 // one of each page there.
-import { spawn } from "node:child_process";
-import { mkdtempSync, mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { execFileSync, spawn } from "node:child_process";
+import { mkdtempSync, mkdirSync, readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -15,13 +15,21 @@ const PATIENCE = 20_000;
 
 const data = mkdtempSync(join(tmpdir(), "warpyard-browser-"));
 let server;
-const up = (address) => new Promise((ready, failed) => {
-  const args = ["up", "--demo", "--json", "--data", data, "--listen", address ?? "127.0.0.1:0", "--cpus", "8"];
-  server = spawn(warpyard, args, { stdio: ["ignore", "pipe", "inherit"], env: { ...process.env, USER: "ann" } });
-  let said = "";
-  server.stdout.on("data", (chunk) => { said += chunk; if (said.includes("\n")) ready(JSON.parse(said)); });
-  server.on("exit", (code) => failed(new Error(`the server ended with ${code}`)));
-});
+// Starts something that says where it is in a line of JSON.
+const begin = (args, env) => {
+  const started = spawn(warpyard, args, { stdio: ["ignore", "pipe", "inherit"], env: { ...process.env, ...env } });
+  const ready = new Promise((told, failed) => {
+    let said = "";
+    started.stdout.on("data", (chunk) => { said += chunk; if (said.includes("\n")) told(JSON.parse(said)); });
+    started.on("exit", (code) => failed(new Error(`${args[0]} ended with ${code}`)));
+  });
+  return { started, ready };
+};
+const up = (address) => {
+  const { started, ready } = begin(["up", "--demo", "--json", "--data", data, "--listen", address ?? "127.0.0.1:0", "--cpus", "8"], { USER: "ann" });
+  server = started;
+  return ready;
+};
 const down = () => new Promise((ended) => { server.removeAllListeners("exit"); server.on("exit", ended); server.kill("SIGTERM"); });
 
 const { url, login } = await up();
@@ -40,12 +48,14 @@ const opened = async (from = context, home = url) => {
 };
 const page = await opened();
 const token = readFileSync(join(data, "token"), "utf8").trim();
-const api = async (method, path, body) => {
-  const answer = await fetch(url + path, { method, headers: { authorization: `Bearer ${token}`, "content-type": "application/json" }, body: body && JSON.stringify(body) });
+const asking = (home, key) => async (method, path, body) => {
+  const answer = await fetch(home + path, { method, headers: { authorization: `Bearer ${key}`, "content-type": "application/json" }, body: body && JSON.stringify(body) });
   assert.ok(answer.ok, `${method} ${path}: ${answer.status} ${await answer.clone().text()}`);
   return answer.json();
 };
-const submit = async (doc, user = "ann") => (await api("POST", "/v1/jobs", { doc, user, workdir: "/", env: { PATH: "/usr/local/bin:/usr/bin:/bin" } })).job;
+const api = asking(url, token);
+const submitting = (ask) => async (doc, user = "ann") => (await ask("POST", "/v1/jobs", { doc, user, workdir: "/", env: { PATH: "/usr/local/bin:/usr/bin:/bin" } })).job;
+const submit = submitting(api);
 const picture = async (name, of = page, fullPage = true) => {
   if (!pictures) return;
   mkdirSync(pictures, { recursive: true });
@@ -221,15 +231,62 @@ const stories = {
     await page.locator("[data-act=undrain]").click();
     await page.locator("[data-act=drain]").waitFor();
   },
-  async "the past is replayed under other policies"() {
-    await page.goto(`${url}/what-if`);
-    await page.selectOption("[name=back]", "1h");
-    await page.getByRole("button", { name: "Replay" }).click();
-    await page.locator("#replay-charts .bars").nth(5).waitFor();
-    await until("the end of the replay", () => page.locator("#replay-progress").isHidden());
-    assert.match(await page.textContent("#replay-trust"), /start at the same place/);
-    assert.equal(await page.locator("#replay-charts li").first().locator("tbody tr").count(), 6, "recorded, simulated, four policies");
-    await picture("what-if");
+  async "GPUs tell of themselves, and the past is replayed under other policies"() {
+    const home = join(data, "measured"), library = join(home, "libnvidia-ml.so.1");
+    mkdirSync(home);
+    execFileSync(join(import.meta.dirname, "../../crates/worker/tests/fake-nvml/build.sh"), [library]);
+    const gpu = (uuid, name, gib, ...lines) => [`gpu ${uuid}`, `name ${name}`, `memory ${gib * 2 ** 30}`, "reserved 0", ...lines].join("\n");
+    const idle = ["used 0", "utilisation 0", "temperature 38", "power 41000"];
+    const world = (first, second) => {
+      const theirs = ["used 21474836480", "utilisation 98", "temperature 71", "power 248000", "compute 1 21474836480"];
+      const v100 = (uuid, lines) => gpu(uuid, "Tesla V100-SXM2-16GB", 16, ...lines);
+      writeFileSync(join(home, "next"), ["driver 550.54.15", v100("GPU-1", first), v100("GPU-2", second), gpu("GPU-3", "NVIDIA A100-PCIE-40GB", 40, ...theirs)].join("\n"));
+      renameSync(join(home, "next"), `${library}.world`);
+    };
+    world(idle, idle);
+    const args = ["up", "--json", "--data", join(home, "data"), "--listen", "127.0.0.1:0", "--cpus", "8"];
+    const { started, ready } = begin(args, { LD_LIBRARY_PATH: home });
+    const own = await browser.newContext({ viewport: { width: 1440, height: 900 } });
+    own.setDefaultTimeout(PATIENCE);
+    const there = await ready;
+    const ask = asking(there.url, readFileSync(join(home, "data", "token"), "utf8").trim()), put = submitting(ask);
+    try {
+      const tab = await opened(own, there.url);
+      await tab.goto(there.login);
+      await tab.waitForURL(`${there.url}/`);
+      const people = ["ann", "bob", "carl", "dora"], gate = join(home, "gate");
+      const held = { name: "train", gpus: 1, command: `echo $$ >${home}/on-$CUDA_VISIBLE_DEVICES; until [ -e ${gate} ]; do sleep 0.05; done`, timeout: "1m" };
+      const lasting = (seconds) => ({ name: seconds > 2 ? "train" : "evaluate", gpus: 1, command: `sleep ${seconds}`, timeout: `${Math.ceil(seconds)}s` });
+      for (const user of ["ann", "bob"]) await put(held, user);
+      const waiting = [];
+      for (const user of people) waiting.push(await put(lasting(user === "dora" ? 3 : 1), user));
+      const tile = (id) => tab.locator(".tile", { hasText: id });
+      const on = (uuid) => readFileSync(join(home, `on-${uuid}`), "utf8").trim();
+      for (const id of ["/0", "/1"]) await tile(id).locator(".who li").first().waitFor();
+      const busy = (pid, bytes, ...lines) => [`used ${bytes}`, `compute ${pid} ${bytes}`, ...lines];
+      world(busy(on("GPU-1"), 9 * 2 ** 30, "utilisation 87", "temperature 64", "power 231000"), busy(on("GPU-2"), 5 * 2 ** 30, "utilisation 35", "temperature 51", "power 143000"));
+      for (const reading of ["87 %", "64 °C", "231 W"]) await tile("/0").getByText(reading).waitFor();
+      await tile("/2").getByText("not ours").first().waitFor();
+      await tab.locator("tbody tr").first().getByText(/^in \d/).waitFor();
+      await picture("gpus", tab);
+      world(idle, idle);
+      for (const job of waiting) await ask("POST", `/v1/jobs/${job}/cancel`);
+      writeFileSync(gate, "");
+      for (let n = 0; n < 24; n += 1) await put(lasting(n % 5 === 1 ? 2.4 : 0.2 + (n % 5) / 10), people[n % 4]);
+      await until("all of it to end", async () => (await ask("GET", "/v1/info")).waiting + (await ask("GET", "/v1/info")).running === 0);
+      await tab.goto(`${there.url}/what-if`);
+      await tab.selectOption("[name=back]", "1h");
+      await tab.getByRole("button", { name: "Replay" }).click();
+      await tab.locator("#replay-charts .bars").nth(5).waitFor();
+      await until("the end of the replay", () => tab.locator("#replay-progress").isHidden());
+      assert.match(await tab.textContent("#replay-trust"), /start at the same place/);
+      assert.equal(await tab.locator("#replay-charts li").first().locator("tbody tr").count(), 6, "recorded, simulated, four policies");
+      await picture("what-if", tab);
+    } finally {
+      await own.close();
+      started.removeAllListeners("exit");
+      await new Promise((ended) => { started.on("exit", ended); void ask("POST", "/v1/shutdown", { kill_tasks: true }).catch(() => {}); });
+    }
   },
   async "what people wrote is shown and not obeyed"() {
     const nasty = "<img src=x onerror=alert(1)>\"'</script><script>alert(2)</script>";
@@ -300,6 +357,8 @@ const stories = {
       await small.locator("h1").waitFor();
       const over = await small.evaluate(() => document.documentElement.scrollWidth - innerWidth);
       assert.ok(over <= 0, `${path} is ${over} px too wide`);
+      const here = await small.evaluate(() => { const at = document.querySelector(".top nav [aria-current]")?.getBoundingClientRect(); return !at || (at.left >= 0 && at.right <= innerWidth); });
+      assert.ok(here, `${path} is not to be seen in the menu`);
       await picture(`${name}-phone`, small);
       // A window of 1440 at twice the zoom.
       await small.setViewportSize({ width: 720, height: 450 });
@@ -324,11 +383,11 @@ const stories = {
     await night.close();
   },
   async "a simulation has a clock that is stopped, slowed and sped up"() {
-    const args = ["sim", "--cluster", "6xV100:16GiB,2xA100:40GiB", "--generate", "600", "--gap", "8s", "--serve", "--speed", "60", "--json"];
-    const shown = spawn(warpyard, args, { stdio: ["ignore", "pipe", "inherit"], env: { ...process.env, TMPDIR: data } });
+    const jobs = ["--generate", "600", "--gap", "8s", "--users", "5", "--gpus", "1:3,2:1", "--gpu-memory", "6GiB:2,whole:1"];
+    const { started: shown, ready: begun } = begin(["sim", "--cluster", "6xV100:16GiB,2xA100:40GiB", ...jobs, "--serve", "--speed", "60", "--json"], { TMPDIR: data });
     const own = await browser.newContext({ viewport: { width: 1440, height: 900 } });
     try {
-      const ready = await new Promise((told) => { let said = ""; shown.stdout.on("data", (chunk) => { said += chunk; if (said.includes("\n")) told(JSON.parse(said)); }); });
+      const ready = await begun;
       const key = readFileSync(join(data, `warpyard-sim-${shown.pid}`, "token"), "utf8").trim();
       const ask = async (method, body) => (await fetch(`${ready.url}/v1/simulation`, { method, headers: { authorization: `Bearer ${key}`, "content-type": "application/json" }, body: body && JSON.stringify(body) })).json();
       const first = await opened(own, ready.url), second = await opened(own, ready.url);
@@ -360,6 +419,7 @@ const stories = {
       await first.locator("tbody tr").nth(20).waitFor();
     } finally {
       await own.close();
+      shown.removeAllListeners("exit");
       shown.kill("SIGTERM");
     }
   },

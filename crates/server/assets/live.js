@@ -5,7 +5,8 @@ const main = () => document.getElementById("main");
 const link = document.getElementById("link");
 const word = document.getElementById("link-word");
 const updated = document.getElementById("updated");
-const AT_LEAST_EVERY = 5000;
+// Readings of GPUs change without an event.
+const AT_LEAST_EVERY = 2000;
 // The server's clock, which goes at another pace where a simulation is shown.
 let clock = { shown: 0, at: 0, pace: 1 };
 const setClock = (from) => { clock = { shown: Number(from.dataset.now), at: Date.now(), pace: Number(from.dataset.pace) }; };
@@ -156,6 +157,8 @@ channel.postMessage({ hello: true });
 document.addEventListener("visibilitychange", () => { if (!document.hidden) soon(); });
 setInterval(() => { if (link.dataset.state === "on" && !main().dataset.still && Date.now() - lastUpdate > AT_LEAST_EVERY) soon(); }, 1000);
 setInterval(tick, 1000);
+// Where the menu is wider than the screen, the page one is on is not beyond its edge.
+document.querySelector(".top nav [aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
 if (document.querySelector("[data-clock]")) setInterval(showSimulation, 100);
 document.addEventListener("click", (event) => {
   const code = event.target.closest(".empty code");

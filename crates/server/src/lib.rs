@@ -19,6 +19,7 @@ mod measures;
 mod outlooks;
 mod pages;
 mod replays;
+mod room;
 mod samples;
 mod select;
 mod serve;

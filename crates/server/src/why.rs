@@ -2,8 +2,10 @@
 
 use crate::clock::system_now;
 use crate::follower::Follower;
+use crate::pages::words::size;
+use crate::room::lacking;
 use crate::views::{state, task_name};
-use warpyard_api::quantity::{ByteSize, MilliCpus};
+use warpyard_api::quantity::MilliCpus;
 use warpyard_api::wire::{Ahead, FreeDevice, Needs, WhyView};
 use warpyard_core::cluster::{Cause, Job};
 use warpyard_core::event::{By, Outcome, StopWhy};
@@ -90,8 +92,8 @@ pub(crate) fn needs_in_words(spec: &TaskSpec) -> String {
             n => format!("{n} {kinds}GPUs"),
         };
         match needs.gpu_memory {
-            Some(bytes) if needs.gpus == 1 => words += &format!(" with {}", ByteSize(bytes)),
-            Some(bytes) => words += &format!(" with {} each", ByteSize(bytes)),
+            Some(bytes) if needs.gpus == 1 => words += &format!(" with {}", size(bytes)),
+            Some(bytes) => words += &format!(" with {} each", size(bytes)),
             None => {}
         }
         if needs.gpus > 1 {
@@ -114,7 +116,7 @@ pub(crate) fn needs_in_words(spec: &TaskSpec) -> String {
         also(if needs.cpus == 1000 { "1 CPU".into() } else { format!("{} CPUs", MilliCpus(needs.cpus)) });
     }
     if needs.memory > 0 {
-        also(format!("{} of memory", ByteSize(needs.memory)));
+        also(format!("{} of memory", size(needs.memory)));
     }
     if words.is_empty() { "nothing in particular".into() } else { words }
 }
@@ -161,9 +163,8 @@ pub(crate) fn explain_in(cluster: &Cluster, policy: &dyn Policy, task: TaskId, n
     let why = without_policy(view, task, now).unwrap_or_else(|| policy.explain(view, task, now));
     let reason = short(cluster, task, &why).unwrap_or_else(|| state(is).word().to_owned());
     let waiting = matches!(is, TaskState::Ready { .. });
-    // The needs are told beside it; here it is enough that nothing meets them.
-    let reason =
-        if why.reason == Reason::NoRoom { "nothing that is free now is enough".into() } else { reason };
+    // The needs are told beside it; here, what does not meet them.
+    let reason = if why.reason == Reason::NoRoom { lacking(cluster.pool(), &spec.needs) } else { reason };
     let mut text = vec![reason];
     if let Reason::Reserved { from, .. } = why.reason {
         let wait = from.since(now).secs();

@@ -59,7 +59,7 @@ async fn a_dry_run_tells_the_place_and_changes_nothing() {
     server.submit("ann", "first", vec![task("t", 2)]).await;
     let waits = server.json("POST", "/v1/jobs?dry_run=true", Some(doc(2, "1h"))).await;
     assert_eq!((&waits["starts_now"], &waits["position"]), (&json!(false), &json!(2)), "{waits}");
-    assert_eq!(waits["why"], json!(["nothing that is free now is enough"]));
+    assert_eq!(waits["why"], json!(["1 GPU is free, 2 are needed at once"]));
     let changes: Vec<_> =
         waits["alternatives"].as_array().expect("a list").iter().map(|a| a["change"].clone()).collect();
     assert_eq!(changes, ["--timeout 30m", "--timeout 15m", "--gpu-memory 8GiB", "--gpus 1"]);
@@ -68,6 +68,30 @@ async fn a_dry_run_tells_the_place_and_changes_nothing() {
     let after = server.json("GET", "/v1/info", None).await;
     assert_eq!(before["waiting"], json!(0));
     assert_eq!((&after["running"], &after["waiting"]), (&json!(1), &json!(1)), "only what was submitted");
+}
+
+#[tokio::test]
+async fn what_is_lacking_is_said() {
+    let server = server();
+    server.join(2).await;
+    let asks = [
+        (json!({"gpus": 1}), "all 2 GPUs are taken"),
+        (json!({"gpus": 1, "gpu_type": "V100"}), "all 2 V100s are taken"),
+        (json!({"gpus": 1, "gpu_type": ["V100", "A100"]}), "all 2 GPUs are taken"),
+        (json!({"gpus": 1, "gpu_memory": "6GiB"}), "no GPU has 6 GiB left"),
+        (json!({"gpus": 1, "gpu_scope": [1]}), "the GPU is taken"),
+        (json!({"gpus": 1, "gpu_scope": [1], "gpu_memory": "6GiB"}), "the GPU has less than 6 GiB left"),
+        (json!({"cpus": 8}), "7 of 8 CPUs are free"),
+        (json!({"memory": "1TiB"}), "1023 GiB of 1 TiB of memory are free"),
+    ];
+    let holds = json!({"doc": {"command": "true", "gpus": 2, "cpus": 1, "memory": "1GiB", "timeout": "1h"}});
+    server.json("POST", "/v1/jobs", Some(holds)).await;
+    for (needs, lacking) in asks {
+        let mut doc = json!({"doc": {"command": "true", "timeout": "1h"}});
+        doc["doc"].as_object_mut().expect("a document").extend(needs.as_object().expect("needs").clone());
+        let waits = server.json("POST", "/v1/jobs?dry_run=true", Some(doc)).await;
+        assert_eq!(waits["why"], json!([lacking]), "{needs}");
+    }
 }
 
 #[tokio::test]

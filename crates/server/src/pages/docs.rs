@@ -3,6 +3,7 @@
 use super::{Chrome, Frame, NoPage, html};
 use crate::http::{Shared, openapi};
 use askama::Template;
+use askama::filters::HtmlSafe;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
@@ -12,10 +13,10 @@ use serde_json::Value;
 #[template(path = "docs.html")]
 struct Docs {
     chrome: Chrome,
-    about: String,
+    about: Prose,
     calls: Vec<Call>,
     forms: Vec<Form>,
-    codes: Vec<(String, String)>,
+    codes: Vec<(String, Prose)>,
 }
 
 /// Something that can be asked.
@@ -23,16 +24,16 @@ struct Call {
     id: String,
     method: String,
     path: String,
-    about: String,
+    about: Prose,
     fields: Vec<Field>,
     takes: Option<Kind>,
-    answers: Vec<(String, String, Option<Kind>)>,
+    answers: Vec<(String, Prose, Option<Kind>)>,
 }
 
 /// A type's fields.
 struct Form {
     name: String,
-    about: String,
+    about: Prose,
     fields: Vec<Field>,
     words: Vec<String>,
 }
@@ -42,7 +43,7 @@ struct Field {
     place: &'static str,
     kind: Kind,
     needed: bool,
-    about: String,
+    about: Prose,
 }
 
 /// What a value is, and where that is described.
@@ -67,15 +68,31 @@ impl Docs {
             }
         }
         let forms = spec["components"]["schemas"].as_object().into_iter().flatten();
-        let code = |c: &Value| (words(&c["code"]), words(&c["meaning"]));
+        let code = |c: &Value| (words(&c["code"]), prose(&c["meaning"]));
         Docs {
             chrome,
-            about: words(&spec["info"]["description"]),
+            about: prose(&spec["info"]["description"]),
             calls,
             forms: forms.map(|(name, form)| described(name, form)).collect(),
             codes: spec["x-problem-codes"].as_array().into_iter().flatten().map(code).collect(),
         }
     }
+}
+
+/// Running text; what stands between backticks is code.
+#[derive(Template)]
+#[template(
+    ext = "html",
+    source = "{% for part in parts %}{% if loop.index0 % 2 == 1 %}<code>{{ part }}</code>{% else %}{{ part }}{% endif %}{% endfor %}"
+)]
+struct Prose {
+    parts: Vec<String>,
+}
+
+impl HtmlSafe for Prose {}
+
+fn prose(value: &Value) -> Prose {
+    Prose { parts: words(value).split('`').map(str::to_owned).collect() }
 }
 
 fn words(value: &Value) -> String {
@@ -88,7 +105,7 @@ fn call(path: &str, method: &str, operation: &Value) -> Call {
         place: if p["in"] == "path" { "in the address" } else { "in the query" },
         kind: kind(&p["schema"]),
         needed: p["required"] == true,
-        about: words(&p["description"]),
+        about: prose(&p["description"]),
     };
     let content = |media: &Value| {
         media.as_object().and_then(|m| m.iter().next()).map(|(media, content)| {
@@ -104,11 +121,11 @@ fn call(path: &str, method: &str, operation: &Value) -> Call {
         id: words(&operation["operationId"]),
         method: method.to_uppercase(),
         path: path.to_owned(),
-        about: words(&operation["summary"]),
+        about: prose(&operation["summary"]),
         fields: operation["parameters"].as_array().into_iter().flatten().map(field).collect(),
         takes: content(&operation["requestBody"]["content"]),
         answers: answers
-            .map(|(s, a)| (s.clone(), words(&a["description"]), content(&a["content"])))
+            .map(|(s, a)| (s.clone(), prose(&a["description"]), content(&a["content"])))
             .collect(),
     }
 }
@@ -121,13 +138,13 @@ fn described(name: &str, form: &Value) -> Form {
         place: "",
         kind: kind(field),
         needed: needed.contains(&name.as_str()),
-        about: words(&field["description"]),
+        about: prose(&field["description"]),
     };
     let one_of = form["oneOf"].as_array().into_iter().flatten();
     let words_of = form["enum"].as_array().into_iter().flatten().chain(one_of.filter_map(|o| o.get("const")));
     Form {
         name: name.to_owned(),
-        about: words(&form["description"]),
+        about: prose(&form["description"]),
         fields: form["properties"].as_object().into_iter().flatten().map(field).collect(),
         words: words_of.filter_map(Value::as_str).map(str::to_owned).collect(),
     }

@@ -19,7 +19,7 @@ mod rows;
 mod simulation;
 mod table;
 mod what_if;
-mod words;
+pub(crate) mod words;
 
 #[cfg(test)]
 mod tests;

@@ -349,7 +349,7 @@ async fn pages_say_who_is_where_and_who_is_next() {
     assert!(tile.contains("holds-it") && !tile.contains("is-next"), "{tile}");
     assert!(line.contains("is-next") && !line.contains("holds-it"), "{line}");
     let page = server.page(&format!("/jobs/{next}")).await;
-    assert!(page.contains("nothing that is free now is enough"), "{page}");
+    assert!(page.contains("the GPU is taken"), "{page}");
 }
 
 /// The next event of a stream.

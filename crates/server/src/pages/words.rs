@@ -74,7 +74,7 @@ fn in_words(low: i64, high: i64) -> String {
 }
 
 /// A size to three figures: "4.5 GiB".
-pub(super) fn size(bytes: u64) -> String {
+pub(crate) fn size(bytes: u64) -> String {
     let units = [("TiB", 1u64 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
     let Some((unit, one)) = units.into_iter().find(|(_, one)| bytes >= *one) else {
         return format!("{bytes} B");
