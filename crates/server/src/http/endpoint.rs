@@ -17,6 +17,8 @@ pub(super) struct Endpoint {
     pub(super) about: &'static str,
     /// Its fields are the parameters of the query.
     pub(super) query: Option<Shape>,
+    /// Headers that mean something here alone, with what they mean.
+    pub(super) headers: Vec<(&'static str, &'static str)>,
     pub(super) body: Option<Shape>,
     pub(super) answers: Vec<Answer>,
     pub(super) route: MethodRouter<Arc<App>>,
@@ -37,11 +39,25 @@ impl Endpoint {
         about: &'static str,
         route: MethodRouter<Arc<App>>,
     ) -> Self {
-        Endpoint { method, path, about, query: None, body: None, answers: Vec::new(), route }
+        Endpoint {
+            method,
+            path,
+            about,
+            query: None,
+            headers: Vec::new(),
+            body: None,
+            answers: Vec::new(),
+            route,
+        }
     }
 
     pub(super) fn query<T: JsonSchema>(self) -> Self {
         Endpoint { query: Some(T::json_schema), ..self }
+    }
+
+    pub(super) fn header(mut self, name: &'static str, about: &'static str) -> Self {
+        self.headers.push((name, about));
+        self
     }
 
     pub(super) fn takes<T: JsonSchema>(self) -> Self {

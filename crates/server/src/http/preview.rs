@@ -8,7 +8,7 @@ use crate::convert::{self, Defaults};
 use crate::expect::{Foreseen, Outlook};
 use axum::extract::rejection::{JsonRejection, QueryRejection};
 use axum::extract::{Query, State};
-use axum::http::StatusCode;
+use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
 use schemars::JsonSchema;
@@ -37,10 +37,12 @@ pub(super) async fn submit(
     State(app): Shared,
     Extension(who): By,
     query: Result<Query<SubmitQuery>, QueryRejection>,
+    headers: HeaderMap,
     body: Result<Json<Submit>, JsonRejection>,
 ) -> Result<Response, Refusal> {
     let Query(SubmitQuery { dry_run }) = query?;
     let Json(mut submit) = body?;
+    submit.idempotency_key = one_key(submit.idempotency_key.take(), &headers)?;
     let user = who.submits_for(submit.user.take())?;
     app.must_have_account(&user)?;
     app.tell_groups(&user).await?;
@@ -63,6 +65,18 @@ pub(super) async fn submit(
     let answer = app.live.command(Command::Submit { user, env, spec: spec.into() }).await?;
     let job = answer.job.ok_or_else(|| Refusal::internal("a submission made no job"))?;
     Ok(created(job, warnings))
+}
+
+/// The key that came with a submission or in its header.
+fn one_key(inside: Option<String>, headers: &HeaderMap) -> Result<Option<String>, Refusal> {
+    let refused = |message| Err(Problem::new(code::BAD_REQUEST, "idempotency_key", message).into());
+    match (inside, headers.get("idempotency-key").map(HeaderValue::to_str)) {
+        (_, Some(Err(_))) => refused("the key in the header has characters other than those of ASCII"),
+        (Some(inside), Some(Ok(outside))) if inside != outside => {
+            refused("the key in the header is another than the one inside")
+        }
+        (inside, outside) => Ok(inside.or(outside.and_then(Result::ok).map(str::to_owned))),
+    }
 }
 
 /// What a submission is known by, if its sender gave it a key.

@@ -125,6 +125,8 @@ fn parameters(endpoint: &Endpoint, taken: &mut SchemaGenerator) -> Vec<Value> {
         .map(|name| json!({"name": name, "in": "path", "required": true, "schema": {"type": "string", "minLength": 1}}))
         .collect();
     all.extend(endpoint.query.map(|shape| in_query(shape, taken)).unwrap_or_default());
+    let in_header = |(name, about): &(&str, &str)| json!({"name": name, "in": "header", "description": about, "schema": {"type": "string"}});
+    all.extend(endpoint.headers.iter().map(in_header));
     all
 }
 

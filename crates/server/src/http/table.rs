@@ -32,6 +32,7 @@ fn jobs_part() -> Vec<Endpoint> {
             preview::submit,
         )
         .query::<preview::SubmitQuery>()
+        .header("Idempotency-Key", "The same as `idempotency_key` in what is sent.")
         .takes::<Submit>()
         .gives_as::<Submitted>(201, "It was submitted, now or before with the same idempotency key.")
         .gives_as::<Preview>(200, "With `dry_run=true`: what would become of it; nothing was changed."),
@@ -59,6 +60,7 @@ fn jobs_part() -> Vec<Endpoint> {
             jobs::logs,
         )
         .query::<LogFilter>()
+        .header("Range", "Which bytes of it: `bytes=0-99`, `bytes=100-`, `bytes=-100`.")
         .gives_text("text/plain", "What it printed.")
         .gives_part(),
         post(
@@ -179,6 +181,7 @@ fn machine_part() -> Vec<Endpoint> {
             machine::events,
         )
         .query::<machine::EventsQuery>()
+        .header("Last-Event-ID", "The last event that was seen; what came after it follows.")
         .gives_as::<Notice>(200, "Each event's data is one of these."),
         get("/v1/info", "What the server is.", machine::info).gives::<InfoView>(),
         get("/v1/schema/job", "The form of the job document, as JSON Schema.", async || {

@@ -3,7 +3,8 @@
 use crate::testing::{TOKEN, server, task, text};
 use axum::body::Body;
 use axum::http::header::{
-    ACCEPT, ACCEPT_ENCODING, AUTHORIZATION, CONTENT_ENCODING, CONTENT_RANGE, ETAG, IF_NONE_MATCH, RANGE,
+    ACCEPT, ACCEPT_ENCODING, AUTHORIZATION, CONTENT_ENCODING, CONTENT_RANGE, CONTENT_TYPE, ETAG,
+    IF_NONE_MATCH, RANGE,
 };
 use axum::http::{Request, StatusCode};
 use serde_json::json;
@@ -193,6 +194,27 @@ async fn a_submission_sent_twice_is_one_job_also_after_a_restart() {
     assert_ne!(new, first, "another key is another job");
     let long = server.ask("POST", "/v1/jobs", Some(keyed(&"k".repeat(256), "true"))).await;
     assert_eq!(long.status(), StatusCode::UNPROCESSABLE_ENTITY);
+}
+
+#[tokio::test]
+async fn the_key_of_a_submission_may_stand_in_its_header() {
+    let server = server();
+    server.join(1).await;
+    let send = async |key: &[u8], body: serde_json::Value| {
+        let post = Request::post("/v1/jobs").header(AUTHORIZATION, format!("Bearer {TOKEN}"));
+        let request = post.header("Idempotency-Key", key).header(CONTENT_TYPE, "application/json");
+        server.send(request.body(Body::from(body.to_string())).expect("a request")).await
+    };
+    let plain = json!({"doc": {"name": "once", "command": "true"}});
+    let first = text(send(b"k", plain.clone()).await).await;
+    assert_eq!(text(send(b"k", plain.clone()).await).await, first);
+    assert_eq!(
+        text(send(b"k", keyed("k", "true")).await).await,
+        first,
+        "the same key inside is the same key"
+    );
+    assert_eq!(send(b"k", keyed("l", "true")).await.status(), StatusCode::UNPROCESSABLE_ENTITY, "two keys");
+    assert_eq!(send(b"\xff", plain).await.status(), StatusCode::UNPROCESSABLE_ENTITY, "no text");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]

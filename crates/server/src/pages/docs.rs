@@ -102,7 +102,11 @@ fn words(value: &Value) -> String {
 fn call(path: &str, method: &str, operation: &Value) -> Call {
     let field = |p: &Value| Field {
         name: words(&p["name"]),
-        place: if p["in"] == "path" { "in the address" } else { "in the query" },
+        place: match p["in"].as_str() {
+            Some("path") => "in the address",
+            Some("header") => "in a header",
+            _ => "in the query",
+        },
         kind: kind(&p["schema"]),
         needed: p["required"] == true,
         about: prose(&p["description"]),
