@@ -192,14 +192,15 @@ impl fmt::Display for AtLimit {
         let AtLimit { of, what, most, has, asks } = self;
         // What could never be had: how much there is already does not matter.
         let never = asks > most;
+        let s = if *most == 1 { "" } else { "s" };
         match what {
-            Limited::Gpus if never => write!(f, "{of} may have {most} GPUs at once; this takes {asks}"),
+            Limited::Gpus if never => write!(f, "{of} may have {most} GPU{s} at once; this takes {asks}"),
             Limited::Gpus => {
-                write!(f, "{of} may have {most} GPUs at once and has {has}; this takes {asks}")
+                write!(f, "{of} may have {most} GPU{s} at once and has {has}; this takes {asks}")
             }
-            Limited::Running => write!(f, "{of} may have {most} tasks running at once and has {has}"),
+            Limited::Running => write!(f, "{of} may have {most} task{s} running at once and has {has}"),
             Limited::Queued => {
-                write!(f, "{of} may have {most} tasks waiting and has {has}; this adds {asks}")
+                write!(f, "{of} may have {most} task{s} waiting and has {has}; this adds {asks}")
             }
             Limited::Timeout => {
                 let (most, asks) = (length(Span(*most)), length(Span(*asks)));

@@ -365,7 +365,7 @@ fn nobody_has_more_than_they_may_and_they_are_told() {
         assert!(answer.err.contains("over-limit") && answer.err.contains("help:"), "{answer:?}");
         answer.err
     };
-    assert!(refused(&ann, &["--gpus", "2"]).contains("may have 1 GPUs at once; this takes 2"));
+    assert!(refused(&ann, &["--gpus", "2"]).contains("may have 1 GPU at once; this takes 2"));
     assert!(refused(&ann, &["--timeout", "2h"]).contains("1h at the longest; this asks for 2h"));
     assert!(refused(&ann, &["--array", "1-4"]).contains("3 tasks waiting and has 0; this adds 4"));
     assert!(refused(&ann, &["--priority", "6"]).contains("up to 5"));
@@ -376,7 +376,7 @@ fn nobody_has_more_than_they_may_and_they_are_told() {
     let others = bob.submit(&["--gpus", "1", "--", "true"]);
     bob.ask(&["wait", &others]).fine();
     let why = ann.ask(&["why", &second]).fine();
-    assert!(why.contains("may have 1 GPUs at once and has 1"), "{why}");
+    assert!(why.contains("may have 1 GPU at once and has 1"), "{why}");
     assert_ne!(ann.ask(&["priority", &second, "6"]).code, Some(0));
     let limits = ann.ask(&["limits"]).fine();
     assert!(limits.contains("GPUs at once") && !limits.contains(&bob.name), "{limits}");

@@ -7,6 +7,8 @@ use axum::http::{Request, StatusCode};
 use futures_core::Stream;
 use std::future::poll_fn;
 use std::pin::pin;
+use warpyard_core::Command;
+use warpyard_core::limits::{Caps, Limits};
 use warpyard_core::spec::{AfterNode, Array, On, TaskSpec};
 
 const PAGES: [&str; 11] = [
@@ -350,6 +352,20 @@ async fn pages_say_who_is_where_and_who_is_next() {
     assert!(line.contains("is-next") && !line.contains("holds-it"), "{line}");
     let page = server.page(&format!("/jobs/{next}")).await;
     assert!(page.contains("the GPU is taken"), "{page}");
+}
+
+#[tokio::test]
+async fn who_has_all_they_may_have_stands_in_the_queue_with_that_reason() {
+    let server = server();
+    server.join(2).await;
+    let everyone = Caps { running: Some(1), ..Caps::default() };
+    let limits = Limits { everyone, ..Limits::default() };
+    server.live.command(Command::SetLimits(limits.into())).await.expect("limits");
+    server.submit("ann", "has-hers", vec![task("t", 1)]).await;
+    server.submit("ann", "held-back", vec![task("t", 1)]).await;
+    let page = server.page("/queue").await;
+    let (_, row) = page.split_once("held-back").expect("a row of its own");
+    assert!(row.contains("ann may have 1 task running at once and has 1"), "{row}");
 }
 
 /// The next event of a stream.
