@@ -131,7 +131,6 @@ codes! {
     SCOPE_TOO_SMALL "scope-too-small" Error "The task asks for more GPUs than it may use."
     PREFERRED_TOO_FEW "preferred-too-few" Error "The task waits for its preferred GPUs only, and they are too few."
     PREFERRED_OUT_OF_SCOPE "preferred-out-of-scope" Error "A preferred GPU is not one the task may use."
-    YIELD_UNAVAILABLE "yield-unavailable" Error "Preemption by yielding does not exist yet."
     NO_TERMINAL "no-terminal" Error "The task does not run in a terminal."
     FULL "full" Error "As many are attached to the terminal as may be."
     ONE_STREAM "one-stream" Error "A task in a terminal prints one stream, so its errors have no file of their own."

@@ -52,7 +52,6 @@ fn bad_toml_documents_are_told_apart() {
         ),
         ("an array of a number", "command = 'x'\narray = 5\n"),
         ("words", "command = 'x'\non_lost = 'return'\npreempt = 'freze'\nwait_mode = 'sometimes'\n"),
-        ("yield", "command = 'x'\npreempt = 'yield'\n"),
         ("nothing to run", "command = '  '\n"),
         ("an empty program", "command = ['', 'x']\n"),
         ("a command of numbers", "command = ['sleep', 5]\n"),

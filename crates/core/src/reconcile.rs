@@ -76,7 +76,7 @@ pub fn reconcile(desired: &[Desired], local: &BTreeMap<AttemptId, Local>) -> Sma
     for d in desired.iter().filter(|d| !local.contains_key(&d.attempt)) {
         match d.want {
             _ if d.started => actions.push(Action::ReportLost(d.attempt)),
-            Want::Stop => actions.push(Action::ReportStopped(d.attempt)),
+            Want::Stop | Want::Yield => actions.push(Action::ReportStopped(d.attempt)),
             Want::Run | Want::Freeze if lingers => {}
             Want::Run | Want::Freeze => actions.push(Action::Launch(d.attempt)),
         }

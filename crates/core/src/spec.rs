@@ -385,4 +385,14 @@ pub enum Preempt {
     Freeze,
     /// Asked to save and exit; started again later.
     Requeue,
+    /// Told to give way when it next says how far it is: it saves and exits at that moment, which is a good one for it, and
+    /// is started again later. Nothing is done to it before.
+    Yield,
+}
+
+impl Preempt {
+    /// Whether it gives way by ending, to be run again later.
+    pub fn ends(self) -> bool {
+        matches!(self, Preempt::Requeue | Preempt::Yield)
+    }
 }

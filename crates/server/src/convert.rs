@@ -127,6 +127,7 @@ fn task_spec(
             doc::Preempt::None => spec::Preempt::None,
             doc::Preempt::Freeze => spec::Preempt::Freeze,
             doc::Preempt::Requeue => spec::Preempt::Requeue,
+            doc::Preempt::Yield => spec::Preempt::Yield,
         },
         batch_time: task.batch_time.map(|t| Span(t.0)),
         item_time: task.item_time.map(|t| Span(t.0)),

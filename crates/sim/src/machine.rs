@@ -22,6 +22,8 @@ pub(crate) struct Machine {
     pub(crate) saved: Vec<(AttemptId, Span)>,
     /// Those that run on to the end of their batch or item, to stand still then.
     to_stand_still: BTreeSet<AttemptId>,
+    /// Those that do so to end then.
+    to_give_way: BTreeSet<AttemptId>,
     /// How much tasks on one device slow each other.
     contention: f64,
     /// Whether it ever had a process of which is known whom it gets on with.
@@ -84,6 +86,9 @@ impl Machine {
                 self.freeze(now, id, known.step(id), &mut alarm);
             }
         }
+        for d in desired.iter().filter(|d| d.want == Want::Yield) {
+            self.give_way(now, d.attempt, known.step(d.attempt), &mut alarm);
+        }
         self.share_speed(now, &mut alarm);
     }
 
@@ -93,6 +98,7 @@ impl Machine {
         let Some((_, next)) = due else { return false };
         match next {
             Next::Begins => self.run(now, id, &mut alarm),
+            Next::StandsStill if self.to_give_way.contains(&id) => self.end(now, id, How::Stopped),
             Next::StandsStill => self.stand_still(now, id),
             Next::Ends => {
                 let how = self.processes[&id].how.clone();
@@ -185,6 +191,27 @@ impl Machine {
         self.news.insert(id, Standing::Frozen);
     }
 
+    /// Has it end when it is next done with a batch or an item.
+    fn give_way(
+        &mut self,
+        now: Time,
+        id: AttemptId,
+        step: Option<Span>,
+        alarm: &mut impl FnMut(Time, AttemptId),
+    ) {
+        if self.local.get(&id) != Some(&Local::Running) || self.to_give_way.contains(&id) {
+            return;
+        }
+        let process = self.process(id);
+        process.settle(now);
+        if process.stand_still_between(step) {
+            self.end(now, id, How::Stopped);
+        } else {
+            self.to_give_way.insert(id);
+            self.foresee(id, alarm);
+        }
+    }
+
     /// One that was to stand still after its batch or item, and no longer is.
     fn take_back_freeze(&mut self, now: Time, id: AttemptId, alarm: &mut impl FnMut(Time, AttemptId)) {
         self.to_stand_still.remove(&id);
@@ -221,6 +248,7 @@ impl Machine {
         }
         let process = self.processes.remove(&id).expect("what ends was there");
         self.to_stand_still.remove(&id);
+        self.to_give_way.remove(&id);
         if how == How::Stopped {
             self.saved.push((id, process.done()));
         }

@@ -4,7 +4,7 @@ use crate::arrival::Runs;
 use crate::machine::Known;
 use crate::process::Brief;
 use std::collections::BTreeMap;
-use warpyard_core::spec::OnLost;
+use warpyard_core::spec::{Boundary, OnLost, Preempt};
 use warpyard_core::{AttemptId, Cluster, Span, TaskId};
 
 /// Jobs by number: where their records begin, and what really happens to them.
@@ -58,6 +58,7 @@ impl Known for Truth<'_> {
 
     fn step(&self, id: AttemptId) -> Option<Span> {
         let (attempt, spec) = self.cluster.view().attempt(id.task)?;
-        attempt.pause_at.step(spec)
+        let at = if spec.preempt == Preempt::Yield { Boundary::Item } else { attempt.pause_at };
+        at.step(spec)
     }
 }

@@ -28,6 +28,7 @@ fn arrivals(seed: u64) -> Vec<Arrival> {
         let preempt = match random.below(4) {
             0 => Preempt::None,
             1 | 2 if shares => Preempt::Freeze,
+            3 => Preempt::Yield,
             _ => Preempt::Requeue,
         };
         let task = TaskSpec {
@@ -140,4 +141,35 @@ fn sinking_is_bounded_by_levels() {
         most = most.max(gave_way);
     }
     assert!(most > 5, "hardly anyone gave way: {most}");
+}
+
+/// Rounds of 10 s, items of 7 s: whoever is asked to give way at 10 s does so at 14 s, and nothing of its work is lost.
+#[test]
+fn a_task_that_yields_gives_way_between_two_items() {
+    let workers = cluster("1xV100:16GiB").unwrap();
+    let setup = Setup { workers, policy: "max-min:round=10".parse().unwrap(), ..Setup::default() };
+    let mut sim = Sim::new(setup, POLICIES).unwrap();
+    let parted = Rc::new(RefCell::new(Vec::new()));
+    let notes = parted.clone();
+    sim.watch(move |event| match &event.what {
+        What::StopAsked { .. } => notes.borrow_mut().push(("asked", event.at.secs())),
+        What::Ended { .. } => notes.borrow_mut().push(("ended", event.at.secs())),
+        _ => {}
+    });
+    for _ in 0..2 {
+        let task = TaskSpec {
+            name: "task".into(),
+            needs: Needs { gpus: 1, ..Needs::default() },
+            expected: Some(Span::from_secs(20.0)),
+            preempt: Preempt::Yield,
+            item_time: Some(Span::from_secs(7.0)),
+            ..TaskSpec::default()
+        };
+        let spec = JobSpec { name: "job".into(), tasks: vec![task], ..JobSpec::default() };
+        sim.submit("ann", spec, Runs::For(Span::from_secs(20.0))).unwrap();
+    }
+    sim.run();
+    assert_eq!(parted.borrow()[..2], [("asked", 10.0), ("ended", 14.0)]);
+    let ended: Vec<f64> = sim.records().iter().filter_map(|record| Some(record.ended?.secs())).collect();
+    assert_eq!(ended.iter().copied().fold(0.0, f64::max), 40.0, "{ended:?}");
 }

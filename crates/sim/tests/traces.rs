@@ -14,7 +14,8 @@ fn seconds() -> impl Strategy<Value = f64> {
 }
 
 fn task() -> impl Strategy<Value = TraceTask> {
-    let preempt = prop_oneof![Just(Preempt::None), Just(Preempt::Freeze), Just(Preempt::Requeue)];
+    let preempt =
+        prop_oneof![Just(Preempt::None), Just(Preempt::Freeze), Just(Preempt::Requeue), Just(Preempt::Yield)];
     let numbers = (any::<u16>(), any::<Option<u64>>(), any::<u32>(), any::<u64>(), any::<i32>());
     let times = (seconds(), prop::option::of(seconds()), prop::option::of(seconds()));
     (times, numbers, prop::collection::vec("[A-Z][A-Z0-9-]{1,5}", 0..3), preempt).prop_map(

@@ -18,6 +18,7 @@ Exit codes:
      130 if it was cancelled, here or elsewhere)
   2  the request was wrong
   3  the server cannot be reached
+  75 `progress` inside a task: it should save and exit, others wait for its GPUs
 
 Selectors name jobs and tasks: 412, 412.train, 412.train[3], 3-7, 3,5, last, all.";
 
@@ -86,7 +87,7 @@ pub(crate) enum Command {
     Resume(resume::Resume),
     /// Change how urgent jobs are
     Priority(priority::Priority),
-    /// From inside a task: how many steps it has done
+    /// From inside a task: how many steps it has done; exits with 75 where the task should give way
     Progress(progress::Progress),
     /// How fast profiles run on types of GPU, as said and as measured
     Throughputs(throughputs::Throughputs),

@@ -21,6 +21,9 @@ pub(crate) enum Exit {
     WorkFailed,
     /// As a task ended.
     Task(u8),
+    /// Whoever asked should give way: what sysexits calls a temporary failure, so that `warpyard progress N || exit` has a
+    /// task of a shell do so.
+    GiveWay,
 }
 
 impl From<Exit> for ExitCode {
@@ -29,6 +32,7 @@ impl From<Exit> for ExitCode {
             Exit::Fine => Self::SUCCESS,
             Exit::WorkFailed => Self::from(1),
             Exit::Task(code) => Self::from(code),
+            Exit::GiveWay => Self::from(75),
         }
     }
 }

@@ -14,9 +14,9 @@ use crate::problem::code;
 use crate::quantity::Micros;
 use crate::wire::{
     Acted, Adopt, Announced, ClaimRequest, ClaimView, Extend, GpuView, HistoryFilter, HistoryRow, InfoView,
-    JobFilter, JobView, LimitView, LogFilter, LoginView, Page, PolicySet, PolicyView, Preview, Priority,
-    ProblemBody, Progress, Rebuilt, Retry, Shutdown, State, Submit, Submitted, Throughputs, WhyView,
-    WorkerView,
+    JobFilter, JobView, LimitView, LogFilter, LoginView, Noted, Page, PolicySet, PolicyView, Preview,
+    Priority, ProblemBody, Progress, Rebuilt, Retry, Shutdown, State, Submit, Submitted, Throughputs,
+    WhyView, WorkerView,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -133,7 +133,7 @@ impl Client {
     }
 
     /// Says how far a task is.
-    pub fn progress(&self, job: &str, progress: &Progress) -> Result<Acted, ClientError> {
+    pub fn progress(&self, job: &str, progress: &Progress) -> Result<Noted, ClientError> {
         self.post(&job_path(job, "/progress"), progress)
     }
 

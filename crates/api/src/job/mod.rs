@@ -345,4 +345,6 @@ pub enum Preempt {
     Freeze,
     /// It is asked to save and exit, and starts again later.
     Requeue,
+    /// It is told so when it next says how far it is (`warpyard progress`), saves and exits then, and starts again later.
+    Yield,
 }

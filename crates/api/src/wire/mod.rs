@@ -36,6 +36,6 @@ pub use request::{
 };
 pub use simulation::{SimulationSet, SimulationView};
 pub use snapshot::{Announced, SnapshotView};
-pub use speeds::{Progress, Throughput, Throughputs};
+pub use speeds::{Noted, Progress, Throughput, Throughputs};
 pub use time::Timestamp;
 pub use why::{Ahead, FreeDevice, Needs, Sooner, StartRange, WhyView};

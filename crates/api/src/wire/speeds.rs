@@ -40,6 +40,13 @@ fn one() -> u16 {
     1
 }
 
+/// What is wanted of a task that said how far it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Noted {
+    /// That it saves now and exits, to be run again later: others wait for its GPUs, and it said that it would yield.
+    pub give_way: bool,
+}
+
 /// How far a task is.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]

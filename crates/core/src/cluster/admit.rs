@@ -157,7 +157,7 @@ impl Cluster {
     fn admit_requeue(&self, attempt: AttemptId) -> Result<What, Rejected> {
         let spec = self.preemptible(attempt)?;
         match &self.current(attempt).expect("seen above").phase {
-            Phase::Running(_) if spec.preempt == Preempt::Requeue => {
+            Phase::Running(_) if spec.preempt.ends() => {
                 Ok(What::StopAsked { attempt, why: StopWhy::Requeued })
             }
             _ => Err(stale_attempt(attempt, "it cannot be requeued now")),

@@ -27,7 +27,7 @@ use crate::ids::{AttemptId, EnvId, JobId, NodeId, TaskId, WorkerId};
 use crate::policy::PolicyChoice;
 use crate::pool::{Charge, Placement, Pool};
 use crate::shares::Shares;
-use crate::spec::{JobSpec, TaskSpec};
+use crate::spec::{JobSpec, Preempt, TaskSpec};
 use crate::time::{Span, Time};
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
@@ -179,6 +179,8 @@ pub enum Want {
     Freeze,
     /// That it ends.
     Stop,
+    /// That it ends by itself at a moment good for it; it is told when it says how far it is.
+    Yield,
 }
 
 impl Cluster {
@@ -339,6 +341,11 @@ impl Cluster {
             let job = self.job(task.job).expect("a worker's task has a job");
             let live = &job.nodes[task.node as usize].live[&task.index];
             let want = match &live.phase {
+                Phase::Stopping { why: StopWhy::Requeued, .. }
+                    if job.spec.tasks[task.node as usize].preempt == Preempt::Yield =>
+                {
+                    Want::Yield
+                }
                 Phase::Stopping { .. } => Want::Stop,
                 Phase::Placed(a) | Phase::Running(a) | Phase::Paused(a) if a.pause.is_some() => Want::Freeze,
                 _ => Want::Run,

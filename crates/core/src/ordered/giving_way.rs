@@ -74,7 +74,7 @@ impl<'a> GivingWay<'a> {
             let on = view.under_way(task, now).expect("what ends is on a worker");
             let way = match on.as_ready.spec.preempt {
                 Preempt::Freeze => Way::Freeze,
-                Preempt::Requeue => Way::Requeue,
+                Preempt::Requeue | Preempt::Yield => Way::Requeue,
                 Preempt::None => continue,
             };
             if matches!(on.phase, Phase::Running(a) if a.pause.is_none()) {

@@ -123,7 +123,8 @@ fn task() -> impl Strategy<Value = TaskSpec> {
     ];
     let times = (prop::option::of(1..60u64), prop::option::of(1..60u64));
     let on_lost = prop::sample::select(vec![OnLost::Rerun, OnLost::Hold]);
-    let preempt = prop::sample::select(vec![Preempt::None, Preempt::Freeze, Preempt::Requeue]);
+    let preempt =
+        prop::sample::select(vec![Preempt::None, Preempt::Freeze, Preempt::Requeue, Preempt::Yield]);
     let profile = prop::sample::select(vec![None, Some("p0".to_owned()), Some("p1".to_owned())]);
     (needs(), array, times, 0..=2u32, any::<bool>(), on_lost, (preempt, profile)).prop_map(
         |(needs, array, (timeout, expected), retries, retry_on_timeout, on_lost, (preempt, profile))| {

@@ -6,8 +6,8 @@
 //! Tasks that do not take whole GPUs of one type have no share: they go, first come first served, where the rounds
 //! leave room. With `sharing`, two tasks may be given the same GPUs where both profiles were seen to get on with others, if
 //! not with one another: how fast they then are is estimated until it is measured. A pair is chosen for a round as a single
-//! task is. A task that can only be frozen is never moved: standing still it would keep its
-//! GPUs, and nobody could use them.
+//! task is. At a round's end tasks give way by ending (`requeue`, `yield`). One that can only be frozen is never moved: standing
+//! still it would keep its GPUs' memory, and nobody could use them.
 
 mod draft;
 mod fnv;

@@ -11,7 +11,7 @@ use warpyard_core::event::StopWhy;
 use warpyard_core::place::acceptable;
 use warpyard_core::pool::{DeviceState, Ledger, Placement};
 use warpyard_core::shares::Together;
-use warpyard_core::spec::{Needs, Preempt, TaskSpec};
+use warpyard_core::spec::{Needs, TaskSpec};
 use warpyard_core::{AttemptId, DeviceId, Span, TaskId, Time};
 
 /// How many waiting tasks of one array a plan looks at: the others are like them and come later.
@@ -300,7 +300,7 @@ fn whole(needs: &Needs) -> bool {
 }
 
 fn may_move(spec: &TaskSpec, paused: bool) -> bool {
-    spec.preempt == Preempt::Requeue && !paused
+    spec.preempt.ends() && !paused
 }
 
 /// The same mean speed wherever it runs at all.

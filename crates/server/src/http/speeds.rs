@@ -11,8 +11,10 @@ use axum::{Extension, Json};
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 use warpyard_api::problem::{Problem, code};
-use warpyard_api::wire::{Acted, Progress, Throughput, Throughputs};
+use warpyard_api::wire::{Noted, Progress, Throughput, Throughputs};
+use warpyard_core::event::StopWhy;
 use warpyard_core::shares::{Known, Shares, Speed};
+use warpyard_core::spec::Preempt;
 use warpyard_core::{AttemptId, Command, JobId, Span, TaskId, TaskState, Time};
 
 /// How long a task must have run between two words of it for its speed to be taken.
@@ -111,6 +113,8 @@ struct Found {
     ran: Span,
     /// The task it shares its GPUs with.
     beside: Option<TaskId>,
+    /// Whether it was asked to give way, and does so when it is told.
+    gives_way: bool,
     /// What a measurement of it is of, where it has a profile, and so has whoever it shares its GPUs with.
     of: Option<Measured>,
 }
@@ -128,7 +132,7 @@ pub(super) async fn progress(
     Extension(who): By,
     Path(id): Path<String>,
     body: Result<Json<Progress>, JsonRejection>,
-) -> Result<Json<Acted>, Refusal> {
+) -> Result<Json<Noted>, Refusal> {
     let progress = body?.0;
     let steps = progress.steps;
     let found = app.live.read(move |f| find(f, &id, &progress, system_now())).await??;
@@ -141,8 +145,7 @@ pub(super) async fn progress(
             app.live.command(Command::SetSpeeds { speeds, costs: BTreeMap::new() }).await?;
         }
     }
-    let job = found.attempt.task.job.to_string();
-    Ok(Json(Acted { jobs: vec![job], tasks: 1 }))
+    Ok(Json(Noted { give_way: found.gives_way }))
 }
 
 fn find(f: &mut Follower, id: &str, progress: &Progress, now: Time) -> Result<Found, Problem> {
@@ -177,6 +180,8 @@ fn find(f: &mut Follower, id: &str, progress: &Progress, now: Time) -> Result<Fo
         };
         Some(Measured { profile: spec.profile.clone()?, gpus: spec.needs.gpus, kind: kind?, beside })
     };
+    let asked = matches!(cluster.state(task), Some(TaskState::Stopping(_, StopWhy::Requeued)));
+    let gives_way = asked && spec.preempt == Preempt::Yield;
     let (attempt, of) = (task.attempt(progress.attempt), of());
-    Ok(Found { user: job.user.clone(), attempt, ran: live.running_time(now), beside, of })
+    Ok(Found { user: job.user.clone(), attempt, ran: live.running_time(now), beside, gives_way, of })
 }

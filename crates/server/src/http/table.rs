@@ -8,9 +8,10 @@ use super::{
 use axum::Json;
 use warpyard_api::wire::{
     Acted, Adopt, Announced, ClaimRequest, ClaimView, DocumentText, DocumentView, Extend, FreeView, GpuView,
-    HistoryFilter, HistoryRow, InfoView, JobFilter, JobView, LimitView, LogFilter, LoginView, Notice, Page,
-    PolicyPreview, PolicySet, PolicyView, Preview, Priority, Progress, Rebuilt, ReplayAsk, ReplayView, Retry,
-    Shutdown, SimulationSet, SimulationView, Submit, Submitted, TaskView, Throughputs, WhyView, WorkerView,
+    HistoryFilter, HistoryRow, InfoView, JobFilter, JobView, LimitView, LogFilter, LoginView, Noted, Notice,
+    Page, PolicyPreview, PolicySet, PolicyView, Preview, Priority, Progress, Rebuilt, ReplayAsk, ReplayView,
+    Retry, Shutdown, SimulationSet, SimulationView, Submit, Submitted, TaskView, Throughputs, WhyView,
+    WorkerView,
 };
 
 /// The table.
@@ -101,7 +102,7 @@ fn jobs_part() -> Vec<Endpoint> {
             .gives::<Acted>(),
         post("/v1/jobs/{id}/progress", "Say how far a task of a job is.", speeds::progress)
             .takes::<Progress>()
-            .gives::<Acted>(),
+            .gives::<Noted>(),
         get("/v1/history", "Attempts that ended, the last first; paged by cursor.", machine::history)
             .query::<HistoryFilter>()
             .gives::<Page<HistoryRow>>(),

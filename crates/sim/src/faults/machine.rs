@@ -475,7 +475,7 @@ impl Process {
                 self.frozen = false;
                 self.set_alarm(now);
             }
-            Want::Freeze | Want::Run => {}
+            Want::Freeze | Want::Run | Want::Yield => {}
         }
     }
 

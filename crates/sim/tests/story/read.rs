@@ -225,6 +225,7 @@ fn task(
         preempt: match get("preempt") {
             Some("freeze") => Preempt::Freeze,
             Some("requeue") => Preempt::Requeue,
+            Some("yield") => Preempt::Yield,
             _ => Preempt::None,
         },
         batch_time: get("batch").map(span).transpose()?,

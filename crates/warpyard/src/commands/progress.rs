@@ -1,4 +1,4 @@
-//! `progress`: from inside a task, how far it is.
+//! `progress`: from inside a task, how far it is, and whether it should give way.
 
 use crate::context::Context;
 use crate::exit::Exit;
@@ -25,7 +25,7 @@ impl Progress {
             attempt: number("WARPYARD_ATTEMPT")?,
             steps: self.steps,
         };
-        context.client()?.progress(&job, &progress)?;
-        Ok(Exit::Fine)
+        let noted = context.client()?.progress(&job, &progress)?;
+        Ok(if noted.give_way { Exit::GiveWay } else { Exit::Fine })
     }
 }

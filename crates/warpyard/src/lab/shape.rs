@@ -78,6 +78,8 @@ enum GiveWay {
     Freeze,
     /// It ends and begins again later
     Requeue,
+    /// The same between two batches or items
+    Yield,
 }
 
 /// Values with their weights.
@@ -190,6 +192,7 @@ impl Shape {
                 None | Some(GiveWay::None) => spec::Preempt::None,
                 Some(GiveWay::Freeze) => spec::Preempt::Freeze,
                 Some(GiveWay::Requeue) => spec::Preempt::Requeue,
+                Some(GiveWay::Yield) => spec::Preempt::Yield,
             },
             profiles: self.profiles.as_ref().map_or(usual.profiles, |mix| {
                 mix.0.iter().map(|(name, weight)| (Some(name.clone()), *weight)).collect()

@@ -3,7 +3,6 @@
 use super::Here;
 use crate::wrong::Wrong;
 use clap::Args;
-use clap::builder::PossibleValue;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use warpyard_api::job::JobDoc;
@@ -114,7 +113,7 @@ pub(crate) struct TaskOptions {
     #[arg(long, value_name = "WHAT", value_parser = ["rerun", "hold"])]
     on_lost: Option<String>,
     /// How it may be made to give way
-    #[arg(long, value_name = "HOW", value_parser = preemptions())]
+    #[arg(long, value_name = "HOW", value_parser = ["none", "freeze", "requeue", "yield"])]
     preempt: Option<String>,
     /// The name under which its speed on each type of GPU is known
     #[arg(long, value_name = "NAME")]
@@ -137,12 +136,6 @@ pub(crate) struct TaskOptions {
     /// A file for the errors it prints, beside the log
     #[arg(long, value_name = "FILE")]
     stderr: Option<String>,
-}
-
-/// `yield` passes here, so that the document's check can say with its code that it does not exist yet.
-fn preemptions() -> [PossibleValue; 4] {
-    let yields = PossibleValue::new("yield").hide(true);
-    [PossibleValue::new("none"), PossibleValue::new("freeze"), PossibleValue::new("requeue"), yields]
 }
 
 impl TaskOptions {

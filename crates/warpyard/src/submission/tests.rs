@@ -203,7 +203,6 @@ fn wrong_options_are_told_by_their_names() {
     insta::assert_snapshot!([
         refusal(&["--gpu-memory", "6GiB", "--", "true"]),
         refusal(&["--gpus", "1", "--timeout", "10", "--array", "5-1", "--", "true"]),
-        refusal(&["--preempt", "yield", "--", "true"]),
         refusal(&["--", ""]),
         refusal(&[]),
         refusal(&["job.toml", "--", "true"]),
@@ -215,8 +214,6 @@ fn wrong_options_are_told_by_their_names() {
       help: write ranges and, after %, the most at once: 1-100%8, 0-9:2, 1,3,5-7        (code: bad-array)
     error: --timeout: '10' has no unit
       help: say the unit: "10s" is seconds, "10m" minutes        (code: bad-duration)
-    error: --preempt: yielding does not exist yet
-      help: use freeze or requeue        (code: yield-unavailable)
     error: the command: there is nothing to run
       help: write the program and its arguments: ["python", "train.py"]        (code: empty-command)
     error: nothing to submit; name a job file, or write a command after --

@@ -307,7 +307,7 @@ fn wrong_job_files_are_refused_whole_with_the_line_and_the_right_word() {
     refused("f.toml", &with("gpus = 4"), &["f.toml:7:", "tasks[1].gpus"]);
     refused("g.toml", &with("gpus = 1\ngpu_memory = '24GiB'"), &["g.toml:8:", "no-device-large-enough"]);
     refused("h.toml", &with("gpus = 1\ngpu_type = ['A100']"), &["h.toml:8:", "tasks[1].gpu_type"]);
-    refused("i.toml", &with("preempt = 'yield'"), &["i.toml:7:", "(code: "]);
+    refused("i.toml", &with("preempt = 'yeild'"), &["i.toml:7:", "did you mean yield"]);
     refused(
         "j.json",
         "{\"name\": \"x\",\n \"command\": \"true\",\n \"gpsu\": 1}",

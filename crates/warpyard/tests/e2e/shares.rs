@@ -94,3 +94,38 @@ fn what_a_task_says_of_its_progress_becomes_its_measured_speed() {
     let outside = server.ask(&["progress", "5"]);
     assert!(outside.code == Some(2) && outside.err.contains("WARPYARD_JOB_ID"), "{outside:?}");
 }
+
+/// Nothing is done to them: they are told when they say how far they are, save, and exit.
+#[test]
+fn tasks_that_yield_take_turns_at_moments_of_their_own() {
+    let server = Server::up(&["--gpus", "fake:1xV100:16GiB", "--policy", "max-min:round=1"]);
+    let yields = r#"
+        trap 'echo told by a signal > "$WARPYARD_TASK.signalled"' TERM
+        n=$(cat "$WARPYARD_TASK.count" 2>/dev/null || echo 0)
+        while [ $n -lt 60 ]; do
+            sleep 0.05; n=$((n + 1))
+            "$WARPYARD_BIN" progress $n || { code=$?; echo $n > "$WARPYARD_TASK.count"; exit $code; }
+        done; echo $n > "$WARPYARD_TASK.count""#;
+    let bin = format!("WARPYARD_BIN={}", env!("CARGO_BIN_EXE_warpyard"));
+    let jobs = ["a", "b"].map(|name| {
+        let options = ["--name", name, "--gpus", "1", "--steps", "60", "--preempt", "yield", "--env", &bin];
+        server.script(&options, yields)
+    });
+    let mut attempts = 0;
+    for (job, name) in jobs.iter().zip(["a", "b"]) {
+        server.said(&["wait", job]);
+        let shown = server.json(&["show", job]);
+        let tries = shown["tasks"][0]["attempts"].as_array().cloned().unwrap_or_default();
+        let codes: Vec<_> = tries.iter().map(|a| a["exit_code"].as_i64()).collect();
+        assert!(
+            codes.split_last().is_some_and(|(last, gave_way)| {
+                *last == Some(0) && gave_way.iter().all(|code| *code == Some(75))
+            }),
+            "{name} exited with {codes:?}"
+        );
+        assert_eq!(server.read(&format!("{name}.count")).trim(), "60", "{name}");
+        assert!(!server.path(&format!("{name}.signalled")).exists(), "{name} was signalled");
+        attempts += tries.len();
+    }
+    assert!(attempts > 2, "nobody gave way");
+}

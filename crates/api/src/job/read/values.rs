@@ -246,12 +246,12 @@ impl Reader<'_> {
     }
 
     pub(super) fn preempt(&mut self, at: &At<'_>, node: &Node) -> Option<Preempt> {
-        if matches!(&node.value, Value::Text(text) if text == "yield") {
-            let message = (code::YIELD_UNAVAILABLE, "yielding does not exist yet".to_owned());
-            self.wrong(at, node.start, message, Some("use freeze or requeue".to_owned()));
-            return None;
-        }
-        let words = [("none", Preempt::None), ("freeze", Preempt::Freeze), ("requeue", Preempt::Requeue)];
+        let words = [
+            ("none", Preempt::None),
+            ("freeze", Preempt::Freeze),
+            ("requeue", Preempt::Requeue),
+            ("yield", Preempt::Yield),
+        ];
         self.word(at, node, &words)
     }
 

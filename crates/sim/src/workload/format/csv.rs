@@ -212,8 +212,12 @@ fn text(column: Column, id: &str, job: &TraceJob, task: &TraceTask) -> String {
     }
 }
 
-const PREEMPT: [(&str, Preempt); 3] =
-    [("", Preempt::None), ("freeze", Preempt::Freeze), ("requeue", Preempt::Requeue)];
+const PREEMPT: [(&str, Preempt); 4] = [
+    ("", Preempt::None),
+    ("freeze", Preempt::Freeze),
+    ("requeue", Preempt::Requeue),
+    ("yield", Preempt::Yield),
+];
 
 fn word_of(preempt: Preempt) -> &'static str {
     PREEMPT.iter().find(|(_, kind)| *kind == preempt).map_or("", |(word, _)| word)
