@@ -53,7 +53,9 @@ enum Wanted<'a> {
 /// those bits it is a lower bound of the cost.
 #[derive(Debug, Clone)]
 pub(crate) struct Cheapest {
-    keys: Vec<Keys>,
+    /// Of the first tasks and of all others, as they were found: they are large, and to join them would take as long
+    /// as to find some.
+    keys: [Vec<Keys>; 2],
     rest: Vec<f64>,
     sums: Vec<f64>,
     index_bits: u64,
@@ -81,11 +83,11 @@ impl Cheapest {
         const MANY: usize = 1 << 22;
         let tasks = instance.tasks();
         if instance.cost_matrix().len() < MANY {
-            return Self::of_tasks(instance, wanted, 0..tasks, tasks);
+            return Self::of_tasks(instance, wanted, 0..tasks);
         }
         let (mut found, rest) = std::thread::scope(|scope| {
-            let back = scope.spawn(|| Self::of_tasks(instance, wanted, tasks / 2..tasks, 0));
-            (Self::of_tasks(instance, wanted, 0..tasks / 2, tasks), back.join())
+            let back = scope.spawn(|| Self::of_tasks(instance, wanted, tasks / 2..tasks));
+            (Self::of_tasks(instance, wanted, 0..tasks / 2), back.join())
         });
         match rest {
             Ok(rest) => found.append(rest),
@@ -94,18 +96,15 @@ impl Cheapest {
         found
     }
 
-    /// With room for `room` tasks, or for as many as there are.
-    fn of_tasks(instance: &Instance, wanted: Wanted<'_>, tasks: Range<usize>, room: usize) -> Self {
+    fn of_tasks(instance: &Instance, wanted: Wanted<'_>, tasks: Range<usize>) -> Self {
         let p = instance.machines();
-        let room = room.max(tasks.len());
         if let Wanted::Sums = wanted {
             let mut found = Self::empty(0, p);
-            found.sums.reserve_exact(room);
             found.sums.extend(tasks.map(|task| sum(instance.costs(task))));
             return found;
         }
         let indices: Vec<u64> = (0..p as u64).collect();
-        let mut found = Self::empty(room, p);
+        let mut found = Self::empty(tasks.len(), p);
         let mut row = vec![0.0; p];
         for task in tasks {
             match wanted {
@@ -119,8 +118,10 @@ impl Cheapest {
         found
     }
 
+    /// Takes over what was found of the tasks that follow; once.
     fn append(&mut self, mut rest: Self) {
-        self.keys.append(&mut rest.keys);
+        let [following, _] = &mut rest.keys;
+        self.keys[1] = std::mem::take(following);
         self.rest.append(&mut rest.rest);
         self.sums.append(&mut rest.sums);
         self.exact &= rest.exact;
@@ -128,7 +129,7 @@ impl Cheapest {
 
     fn empty(tasks: usize, p: usize) -> Self {
         Self {
-            keys: Vec::with_capacity(tasks),
+            keys: [Vec::with_capacity(tasks), Vec::new()],
             rest: Vec::with_capacity(tasks),
             sums: Vec::with_capacity(tasks),
             index_bits: p.next_power_of_two() as u64 - 1,
@@ -139,7 +140,7 @@ impl Cheapest {
     #[inline]
     fn add(&mut self, row: &[f64], indices: &[u64]) {
         let scanned = scan_best(row, indices, self.index_bits);
-        self.keys.push(scanned.keys);
+        self.keys[0].push(scanned.keys);
         self.rest.push(scanned.rest);
         self.sums.push(scanned.sum);
         self.exact &= scanned.exact;
@@ -153,18 +154,28 @@ impl Cheapest {
     /// The cheapest machine of a task, and the least it can cost there.
     #[inline]
     pub(crate) fn first(&self, task: usize) -> (usize, f64) {
-        self.read(self.keys[task].least())
+        self.read(self.keys(task).least())
     }
 
     /// Asks for the keys of a task, if there are any.
     #[inline]
     pub(super) fn prefetch(&self, task: usize) {
-        prefetch(self.keys.get(task..=task).unwrap_or_default());
+        let (half, at) = self.place(task);
+        prefetch(self.keys[half].get(at..=at).unwrap_or_default());
     }
 
     #[inline]
     pub(super) fn keys(&self, task: usize) -> &Keys {
-        &self.keys[task]
+        let (half, at) = self.place(task);
+        &self.keys[half][at]
+    }
+
+    /// Where the keys of a task are.
+    #[inline(always)]
+    fn place(&self, task: usize) -> (usize, usize) {
+        let first = self.keys[0].len();
+        let half = usize::from(task >= first);
+        (half, task - half * first)
     }
 
     /// What every machine that no key names costs at least.
