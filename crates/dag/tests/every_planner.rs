@@ -124,3 +124,10 @@ fn many_ranks_are_ordered_as_few_are() {
         assert_eq!(warpyard_dag::rank_order(&instance, &ranks), expected);
     }
 }
+
+/// Costs of this size are read by two threads.
+#[test]
+fn heft_on_very_many_machines_equals_the_plain_reading_too() {
+    let instance = Layered { tasks: 2048, machines: 2048, seed: 3, ..Layered::default() }.generate().unwrap();
+    assert_eq!(heft(&instance).slots, plain_heft(&instance));
+}
