@@ -87,13 +87,24 @@ fn told(error: &clap::Error, verb: Option<&str>) -> String {
         }
         ErrorKind::MissingRequiredArgument => {
             let missing = match error.get(ContextKind::InvalidArg) {
-                Some(ContextValue::Strings(missing)) => missing.join(" "),
-                _ => wrong,
+                Some(ContextValue::Strings(missing)) => missing.clone(),
+                _ => vec![wrong],
             };
-            format!("error: {missing} is missing; `{}` says more\n", help_of(verb))
+            let are = if missing.len() == 1 { "is" } else { "are" };
+            let missing: Vec<_> = missing.iter().map(|name| or_generated(name)).collect();
+            format!("error: {} {are} missing; `{}` says more\n", missing.join(" and "), help_of(verb))
         }
         // Whatever else there is, clap says well enough.
         _ => error.render().to_string(),
+    }
+}
+
+/// What is missing, with what could stand in its place: workloads and workflows can also be made.
+fn or_generated(missing: &str) -> String {
+    match missing {
+        "--trace <FILE>" => "--trace <FILE> (or --generate <JOBS>)".to_owned(),
+        "<WORKFLOW>" => "<WORKFLOW> (or --generate <NxM>)".to_owned(),
+        other => other.to_owned(),
     }
 }
 
@@ -161,6 +172,8 @@ mod tests {
             said(&["priority", "4"]),
             said(&["up", "--gpu-budget", "4G"]),
             said(&["up", "--policy", "fifo:"]),
+            said(&["sim"]),
+            said(&["plan"]),
             said(&["bell\u{7}"]),
         ].concat(), @r"
         error: no such option '--gpu-memry'; did you mean '--gpu-memory'?
@@ -174,6 +187,8 @@ mod tests {
         error: <N> is missing; `warpyard priority --help` says more
         error: --gpu-budget: '4G' is not understood: 'G' could mean powers of 1000 or of 1024
         error: --policy: 'fifo:' is not understood: '' is no parameter; write key=value
+        error: --cluster <LINE|FILE> and --trace <FILE> (or --generate <JOBS>) are missing; `warpyard sim --help` says more
+        error: <WORKFLOW> (or --generate <NxM>) is missing; `warpyard plan --help` says more
         error: no such command 'bell\u{7}'; `warpyard --help` lists them
         ");
     }
