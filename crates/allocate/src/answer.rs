@@ -72,8 +72,10 @@ pub struct Scarce {
     pub gpu_type: usize,
     /// How much better the objective would get per GPU more.
     pub price: f64,
-    /// The same as a part of the objective: 0.03 is 3 %.
+    /// The same as a part of `of`: 0.03 is 3 %.
     pub gain: f64,
+    /// What gets better: the objective, or the level of those it stops first, where others are worse off for themselves.
+    pub of: f64,
 }
 
 /// A deadline that cannot be kept.
@@ -176,6 +178,13 @@ pub struct Answer {
 }
 
 impl Answer {
+    /// Whether all of it are numbers.
+    pub(crate) fn is_of_numbers(&self) -> bool {
+        let shares = self.allocation.rows().flatten().chain(self.pairs.iter().flat_map(|pair| &pair.shares));
+        let all = shares.chain(&self.normalised).chain(&self.prices).chain([&self.objective]);
+        all.into_iter().all(|number| number.is_finite())
+    }
+
     /// The answer where there is no job.
     pub(crate) fn nobody(types: usize) -> Self {
         Self {

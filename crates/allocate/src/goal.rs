@@ -69,6 +69,11 @@ pub enum SolveError {
         /// The goal.
         goal: &'static str,
     },
+    /// Jobs should share, and nobody says how fast they then are.
+    #[error(
+        "pair_throughputs: missing, and sharing needs it: steps a second of two jobs on one GPU, by type and profile"
+    )]
+    NoPairs,
     /// The goal does not know sharing.
     #[error("{goal} does not know sharing")]
     NoSharing {
@@ -84,6 +89,9 @@ pub enum SolveError {
     /// The solver no longer came any closer to the optimum.
     #[error("the solver came no closer to the optimum and gave up")]
     NoProgress,
+    /// The solver came to something that is no number.
+    #[error("the solver came to a result that is no number")]
+    NoNumber,
     /// The solver did not come close enough to the optimum to be trusted.
     #[error("the solver stopped {gap:.1e} short of the optimum")]
     Stuck {
@@ -124,6 +132,9 @@ impl GoalDef {
             return Ok(Answer::nobody(instance.types.len()));
         }
         let answer = (self.solve)(instance, options)?;
+        if !answer.is_of_numbers() {
+            return Err(SolveError::NoNumber);
+        }
         let blind = options.types == Types::Blind && !options.sharing && self.name != "cost";
         Ok(if blind && answer.certificate != Certificate::Rule { even_out(instance, answer) } else { answer })
     }

@@ -251,6 +251,14 @@ pub enum InstanceError {
         /// What was given.
         value: f64,
     },
+    /// A number is so large or so small that what follows from it would no longer be a number.
+    #[error("{what}: {value:e} cannot be reckoned with; what is not 0 is between 1e-30 and 1e30")]
+    OutOfReach {
+        /// Whose, and which field.
+        what: String,
+        /// What was given.
+        value: f64,
+    },
     /// A weight is not above zero.
     #[error("job {job}: priority_weight: {value} is not a finite number above 0")]
     Weight {
@@ -369,6 +377,7 @@ impl Instance {
             if let Some(value) = t.cost_per_hour.filter(|c| !(c.is_finite() && *c > 0.0)) {
                 return Err(InstanceError::Cost { name: t.name.clone(), value });
             }
+            within_reach(t.cost_per_hour.unwrap_or(1.0), || format!("cost_per_hour of {}", t.name))?;
         }
         let mut ids = HashSet::with_capacity(self.jobs.len());
         for job in &self.jobs {
@@ -412,10 +421,12 @@ impl Instance {
             if !value.is_finite() || value < 0.0 {
                 return Err(InstanceError::Number { job: id, field, value });
             }
+            within_reach(value, || format!("job {id}: {field}"))?;
         }
         if !job.weight.is_finite() || job.weight <= 0.0 {
             return Err(InstanceError::Weight { job: id, value: job.weight });
         }
+        within_reach(job.weight, || format!("job {id}: priority_weight"))?;
         if job.gpus == 0 {
             return Err(InstanceError::NoGpuAsked { job: id });
         }
@@ -429,6 +440,12 @@ impl Instance {
         }
         Ok(())
     }
+}
+
+/// Refuses what would overflow, or vanish, where solvers multiply a few such numbers.
+pub(crate) fn within_reach(value: f64, what: impl FnOnce() -> String) -> Result<(), InstanceError> {
+    let fine = value == 0.0 || (1e-30..=1e30).contains(&value);
+    if fine { Ok(()) } else { Err(InstanceError::OutOfReach { what: what(), value }) }
 }
 
 impl Entities {
@@ -447,6 +464,7 @@ impl Entities {
             if !value.is_finite() || value <= 0.0 {
                 return Err(InstanceError::EntityWeight { entity: entity(), value });
             }
+            within_reach(value, || format!("entity {name}: weights"))?;
             self.policies.get(name).ok_or_else(|| missing("policies"))?;
             match (self.jobs.get(name), self.entities.get(name)) {
                 (Some(jobs), Some(_)) if !jobs.is_empty() => {

@@ -7,7 +7,7 @@ use std::fmt;
 use serde::de::{self, Deserializer, Visitor};
 use serde::{Deserialize, Serialize, Serializer};
 
-use crate::instance::InstanceError;
+use crate::instance::{InstanceError, within_reach};
 
 /// A profile at a number of GPUs; written `('ResNet-18 (batch size 64)', 2)`, or the bare name for one GPU.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -120,6 +120,9 @@ impl ThroughputTable {
                     if let Some(&value) = both.iter().find(|v| !v.is_finite() || **v < 0.0) {
                         let pair = format!("{a} beside {b}");
                         return Err(InstanceError::Pair { pair, name: name.clone(), value });
+                    }
+                    for &value in both {
+                        within_reach(value, || format!("pair_throughputs: {a} beside {b} on {name}"))?;
                     }
                 }
             }

@@ -45,6 +45,35 @@ fn numbers_that_make_no_sense_are_named() {
     );
 }
 
+/// Solvers multiply and divide these by one another: what comes of it must stay a number.
+#[test]
+fn numbers_too_large_or_small_to_reckon_with_are_named() {
+    let reach = "cannot be reckoned with; what is not 0 is between 1e-30 and 1e30";
+    assert_eq!(refusal(|i| i.jobs[0].throughputs[1] = 1e308), format!("job 0: throughputs: 1e308 {reach}"));
+    assert_eq!(refusal(|i| i.jobs[1].weight = 1e-300), format!("job 1: priority_weight: 1e-300 {reach}"));
+    assert_eq!(
+        refusal(|i| i.jobs[1].steps = Some(1e31)),
+        format!("job 1: num_steps_remaining: 1e31 {reach}")
+    );
+    // What is just within reach comes to numbers, whatever is asked.
+    let extreme = [1e-30, 1.0, 1e30];
+    for fast in extreme {
+        for slow in extreme {
+            let mut instance = plain(&[2, 4], &[&[fast, slow], &[slow, fast], &[1.0, 0.0]]);
+            instance.types.iter_mut().for_each(|t| t.cost_per_hour = Some(fast));
+            for job in &mut instance.jobs {
+                (job.steps, job.weight, job.age_s) = (Some(slow), fast, slow);
+            }
+            for goal in GOALS.iter().filter(|goal| goal.name != "hierarchical") {
+                if let Ok(answer) = goal.solve(&instance, Options::default()) {
+                    let all = answer.prices.iter().chain(&answer.normalised).chain([&answer.objective]);
+                    assert!(all.into_iter().all(|x| x.is_finite()), "{}: {answer:?}", goal.name);
+                }
+            }
+        }
+    }
+}
+
 #[test]
 fn unknown_fields_are_refused() {
     let text = r#"{"worker_types": ["k80"], "num_workers": [1], "jobs": [{"id": 0, "throughputs": [1.0], "colour": 3}]}"#;
@@ -75,6 +104,7 @@ fn no_jobs_at_all_is_no_trouble() {
             goal.solve(&instance, Options::default()).unwrap_or_else(|e| panic!("{}: {e}", goal.name));
         assert_eq!(answer.normalised, Vec::<f64>::new());
         assert!(answer.objective.is_finite(), "{}: {}", goal.name, answer.objective);
+        warpyard_allocate::check(&instance, goal, Options::default(), &answer).expect(goal.name);
     }
 }
 

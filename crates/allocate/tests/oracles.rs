@@ -242,3 +242,29 @@ fn filling_with_sharing_lifts_everyone_at_least_as_high_as_published() {
     let first = mine.iter().zip(&theirs).find(|(a, b)| (*a - *b).abs() > 2e-4);
     assert!(first.is_none_or(|(ours, theirs)| ours > theirs), "{mine:?}\n{theirs:?}");
 }
+
+/// In the worked example everyone is stopped at once: filling up, or being one organisation, makes a GPU worth no more.
+#[test]
+fn a_gpu_more_is_worth_the_same_however_it_is_asked() {
+    let mut instance = support::plain(&[1, 1], &[&[40.0, 10.0], &[12.0, 4.0], &[100.0, 50.0]]);
+    instance.pairs = Some(warpyard_allocate::ThroughputTable::default());
+    let one = |value| [("all".to_owned(), value)].into();
+    instance.entities = Some(warpyard_allocate::Entities {
+        weights: one(2.0),
+        policies: [("all".to_owned(), warpyard_allocate::Sharing::Fair)].into(),
+        jobs: [("all".to_owned(), vec![0, 1, 2])].into(),
+        ..Default::default()
+    });
+    for sharing in [false, true] {
+        let options = Options { sharing, ..Options::default() };
+        let prices =
+            |name: &str| goal(name).expect("a goal").solve(&instance, options).expect("an answer").prices;
+        let worst = prices("max-min");
+        // An organisation's level is that of its three jobs together, over its weight of two.
+        for (name, factor) in [("max-min-fill", 1.0), ("hierarchical", 1.5)] {
+            for (price, worst) in prices(name).into_iter().zip(&worst) {
+                assert!((price - factor * worst).abs() < 1e-6, "{name}, sharing {sharing}: {price}, {worst}");
+            }
+        }
+    }
+}

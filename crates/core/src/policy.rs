@@ -76,6 +76,8 @@ pub struct Param {
     pub default: Value,
     /// What it does.
     pub help: &'static str,
+    /// The least a number may be.
+    pub least: Option<f64>,
 }
 
 /// What a parameter may be.
@@ -89,12 +91,17 @@ pub enum Value {
 
 /// A numeric parameter.
 pub const fn number(name: &'static str, default: f64, help: &'static str) -> Param {
-    Param { name, default: Value::Number(default), help }
+    Param { name, default: Value::Number(default), help, least: None }
+}
+
+/// The same, no less than this.
+pub const fn at_least(least: f64, param: Param) -> Param {
+    Param { least: Some(least), ..param }
 }
 
 /// A parameter that is one of a few words; the first is the default.
 pub const fn word(name: &'static str, words: &'static [&'static str], help: &'static str) -> Param {
-    Param { name, default: Value::Word(words), help }
+    Param { name, default: Value::Word(words), help, least: None }
 }
 
 /// The name of a policy and the parameters set for it, as in `short-first:beta=2,gamma=0.5`.
@@ -183,6 +190,9 @@ impl PolicyDef {
                     let n: f64 = text.parse().map_err(|_| refuse(format!("'{text}' is not a number")))?;
                     if !n.is_finite() {
                         return Err(refuse(format!("'{text}' is not a finite number")));
+                    }
+                    if let Some(least) = param.least.filter(|least| n < *least) {
+                        return Err(refuse(format!("'{text}' is less than {least}")));
                     }
                     params.numbers.insert(param.name, n);
                 }

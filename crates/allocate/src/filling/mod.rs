@@ -86,6 +86,7 @@ fn fill_with(problem: &Problem, tree: Tree, care: Care) -> Result<(Filled, bool)
         let Some(prices) = end.prices else {
             return Ok((Filled { shares: end.shares, stages, stopped }, filling.guessed));
         };
+        let per_gpu = filling.further_per_gpu(&course, end.at, &prices);
         filling.shares = end.shares;
         filling.tree.advance(&course, end.at);
         let levels = filling.tree.levels(&filling.caps);
@@ -94,7 +95,7 @@ fn fill_with(problem: &Problem, tree: Tree, care: Care) -> Result<(Filled, bool)
             filling.caps[m] = cap;
             stopped[m] = Some(stages.len());
         }
-        stages.push(Stage { prices, speeds: filling.speeds(&levels), jobs: None });
+        stages.push(Stage { prices: per_gpu, speeds: filling.speeds(&levels), jobs: None });
         filling.tree.settle(&filling.caps);
     }
 }
@@ -199,6 +200,13 @@ impl Filling<'_> {
             }
         }
         (cost, slope)
+    }
+
+    /// How much further along the course a GPU of each type more would carry everyone: the same prices, in that measure.
+    fn further_per_gpu(&self, course: &Course, at: Place, prices: &[f64]) -> Vec<f64> {
+        let (_, slope) = self.spent(course, at, prices);
+        let measure = if slope > 0.0 { 1.0 / slope } else { 1.0 };
+        prices.iter().map(|price| price * measure).collect()
     }
 
     /// How much of the target speeds can be reached, as a factor.

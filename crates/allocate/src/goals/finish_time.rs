@@ -85,8 +85,11 @@ fn solve(instance: &Instance, options: Options) -> Result<Answer, SolveError> {
         |m, speed| if finish.waits(m) { -finish.ratio(m, speed) } else { f64::INFINITY },
     );
     let objective = worst(&shares);
+    // Where no type is short of anything, those bind that go as fast as they can.
+    let free = risen.prices.iter().all(|price| *price == 0.0);
     let binds = |m: &usize| {
-        let ratio = finish.ratio(*m, problem.throughput(*m, &shares));
+        let speed = if free { problem.fastest[*m] } else { problem.throughput(*m, &shares) };
+        let ratio = finish.ratio(*m, speed);
         finish.waits(*m) && ratio >= objective * (1.0 - 1e-9)
     };
     let binding = (0..problem.n).filter(binds).collect();

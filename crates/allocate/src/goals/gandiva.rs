@@ -60,7 +60,7 @@ fn solve(instance: &Instance, options: Options) -> Result<Answer, SolveError> {
 /// The pairs that share: the best first, until everyone left has GPUs of his own or no pair gains.
 fn pairs(instance: &Instance, problem: &Problem) -> Result<Vec<[usize; 2]>, SolveError> {
     if instance.pairs.is_none() {
-        return Err(SolveError::MissingTable { field: "pair_throughputs", goal: DEF.name });
+        return Err(SolveError::NoPairs);
     }
     let table = Partners::new(instance);
     let mut offers: Vec<(f64, usize, usize)> = Vec::new();

@@ -32,7 +32,12 @@ fn solve(instance: &Instance, options: Options) -> Result<Answer, SolveError> {
     let of = |(weight, jobs): &(f64, Vec<usize>)| jobs.iter().map(level).sum::<f64>() / weight;
     let objective = top.iter().filter(|(_, jobs)| !jobs.is_empty()).map(of).fold(f64::INFINITY, f64::min);
     let binding = (0..problem.n).filter(|&m| filled.stopped[m] == Some(0)).collect();
-    let prices = filled.stages.first().map_or_else(|| vec![0.0; problem.k], |stage| stage.prices.clone());
+    // Organisations rise together, each by its part of how far the filling goes.
+    let together: f64 = top.iter().filter(|(_, jobs)| !jobs.is_empty()).map(|(weight, _)| weight).sum();
+    let prices = filled.stages.first().map_or_else(
+        || vec![0.0; problem.k],
+        |stage| stage.prices.iter().map(|price| price / together).collect(),
+    );
     let certificate = Certificate::Stages { stages: filled.stages, stopped: filled.stopped };
     Ok(Found { objective, shares, prices, binding, certificate }.answer(instance, &problem))
 }

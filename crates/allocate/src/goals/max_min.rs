@@ -34,8 +34,11 @@ fn solve(instance: &Instance, options: Options) -> Result<Answer, SolveError> {
 
 /// The largest θ at which every job runs at `rate`·θ, and shares that do, the rest given out.
 pub(crate) fn worst_as_fast_as_can_be(problem: &Problem, rate: Vec<f64>) -> Result<Found, SolveError> {
-    let reach = |m: usize| if rate[m] > 0.0 { problem.fastest[m] / rate[m] } else { f64::INFINITY };
-    let highest = (0..problem.n).map(reach).fold(f64::INFINITY, f64::min);
+    let reach = |rate: &[f64], m: usize| match rate[m] {
+        rate if rate > 0.0 => problem.fastest[m] / rate,
+        _ => f64::INFINITY,
+    };
+    let highest = (0..problem.n).map(|m| reach(&rate, m)).fold(f64::INFINITY, f64::min);
     if highest.is_infinite() {
         // Nobody asks for anything.
         let (shares, prices) = (vec![0.0; problem.n * problem.k], vec![0.0; problem.k]);
@@ -52,6 +55,9 @@ pub(crate) fn worst_as_fast_as_can_be(problem: &Problem, rate: Vec<f64>) -> Resu
     let objective = needy().map(|m| level(m, &shares)).fold(f64::INFINITY, f64::min);
     give_out(problem, &mut shares, |m, speed| if rate[m] > 0.0 { speed / rate[m] } else { f64::INFINITY });
     let objective = needy().map(|m| level(m, &shares)).fold(f64::INFINITY, f64::min).max(objective);
-    let binding = needy().filter(|&m| level(m, &shares) <= objective * (1.0 + 1e-9)).collect();
+    // Where no type is short of anything, those bind that go as fast as they can.
+    let free = risen.prices.iter().all(|price| *price == 0.0);
+    let binds = |m: usize| if free { reach(&rate, m) } else { level(m, &shares) };
+    let binding = needy().filter(|&m| binds(m) <= objective * (1.0 + 1e-9)).collect();
     Ok(Found { objective, shares, prices: risen.prices, binding, certificate: Certificate::Prices })
 }

@@ -60,7 +60,8 @@ fn normalised(instance: &Instance, problem: &Problem, shares: &[f64]) -> Vec<f64
     instance.jobs.iter().zip(rows).zip(&problem.mean).map(|((job, row), p)| speed(job, row) / p).collect()
 }
 
-pub(crate) fn bottleneck(mut binding: Vec<usize>, prices: &[f64], objective: f64) -> Bottleneck {
+/// What keeps `of`, the objective or whatever the prices are of, from being better.
+pub(crate) fn bottleneck(mut binding: Vec<usize>, prices: &[f64], of: f64) -> Bottleneck {
     let count = binding.len();
     binding.truncate(Bottleneck::MOST_JOBS);
     let scarcest =
@@ -68,7 +69,8 @@ pub(crate) fn bottleneck(mut binding: Vec<usize>, prices: &[f64], objective: f64
     let scarce = scarcest.map(|(gpu_type, price)| Scarce {
         gpu_type,
         price,
-        gain: if objective == 0.0 { 0.0 } else { price / objective.abs() },
+        gain: if of == 0.0 { 0.0 } else { price / of.abs() },
+        of,
     });
     Bottleneck { jobs: binding, binding: count, scarce }
 }

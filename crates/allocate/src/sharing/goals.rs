@@ -4,6 +4,7 @@ use super::program::{Duals, Ways};
 use super::spread::Spread;
 use crate::answer::{Answer, Certificate, JobWorth, Stage};
 use crate::goal::SolveError;
+use crate::goals::bottleneck;
 use crate::goals::cost::{costs, needed, shortfalls};
 use crate::goals::finish_time::Finish;
 use crate::goals::isolated::alone;
@@ -20,7 +21,7 @@ fn per_class(ways: &Ways, target: impl Fn(usize) -> f64) -> Vec<f64> {
 
 pub(crate) fn max_min(instance: &Instance, problem: &Problem) -> Result<Answer, SolveError> {
     let rate = |m: usize| speed_per_level(problem, m);
-    let ways = Ways::new(instance, problem, "max-min", rate)?;
+    let ways = Ways::new(instance, problem, rate)?;
     let scaled = ways.scale(&per_class(&ways, rate))?;
     Ok(Spread::new(&ways, &scaled.solution, problem).answer(
         instance,
@@ -33,7 +34,7 @@ pub(crate) fn max_min(instance: &Instance, problem: &Problem) -> Result<Answer, 
 
 pub(crate) fn makespan(instance: &Instance, problem: &Problem) -> Result<Answer, SolveError> {
     let steps = steps(instance, "makespan")?;
-    let ways = Ways::new(instance, problem, "makespan", |m| steps[m])?;
+    let ways = Ways::new(instance, problem, |m| steps[m])?;
     let mut scaled = ways.scale(&per_class(&ways, |m| steps[m]))?;
     let makespan = 1.0 / scaled.value;
     scaled.duals.types.iter_mut().for_each(|price| *price *= makespan * makespan);
@@ -51,7 +52,7 @@ pub(crate) fn finish_time(instance: &Instance, problem: &Problem) -> Result<Answ
     let finish = Finish::new(instance, problem, &alone(problem))?;
     let waiting = || (0..problem.n).filter(|&m| finish.waits(m));
     let also = |m: usize| finish.steps[m] + 1e-3 * finish.age[m] + 1e-6 * finish.alone[m];
-    let ways = Ways::new(instance, problem, "finish-time", also)?;
+    let ways = Ways::new(instance, problem, also)?;
     let mut ratio = waiting().map(|m| finish.ratio(m, problem.fastest[m])).fold(0.0, f64::max);
     let target = |ratio: f64, m: usize| {
         if finish.waits(m) { finish.steps[m] / (ratio * finish.alone[m] - finish.age[m]) } else { 0.0 }
@@ -104,7 +105,7 @@ fn grown(ways: &Ways, worth: &[f64], factor: f64, ratio: f64, target: impl Fn(us
 }
 
 pub(crate) fn throughput(instance: &Instance, problem: &Problem) -> Result<Answer, SolveError> {
-    let ways = Ways::new(instance, problem, "throughput", |_| 0.0)?;
+    let ways = Ways::new(instance, problem, |_| 0.0)?;
     total(instance, problem, &ways, &vec![1.0; problem.k])
 }
 
@@ -123,7 +124,7 @@ fn total(instance: &Instance, problem: &Problem, ways: &Ways, costs: &[f64]) -> 
 pub(crate) fn cost(instance: &Instance, problem: &Problem) -> Result<Answer, SolveError> {
     let costs = costs(instance)?;
     let needed: Vec<Option<f64>> = instance.jobs.iter().map(needed).collect::<Result<_, _>>()?;
-    let ways = Ways::new(instance, problem, "cost", |m| needed[m].unwrap_or(0.0))?;
+    let ways = Ways::new(instance, problem, |m| needed[m].unwrap_or(0.0))?;
     if needed.iter().all(Option::is_none) {
         return total(instance, problem, &ways, &costs);
     }
@@ -176,12 +177,12 @@ pub(crate) fn cost(instance: &Instance, problem: &Problem) -> Result<Answer, Sol
 /// Levels filled one after another, classes stopping as their speed becomes dear.
 pub(crate) fn fill(instance: &Instance, problem: &Problem) -> Result<Answer, SolveError> {
     let rate = |m: usize| speed_per_level(problem, m);
-    let ways = Ways::new(instance, problem, "max-min-fill", rate)?;
+    let ways = Ways::new(instance, problem, rate)?;
     let rates = per_class(&ways, rate);
     let mut stopped: Vec<Option<f64>> = vec![None; rates.len()];
     let (mut stages, mut stopped_by) = (Vec::new(), vec![None; problem.n]);
     let mut level = 0.0;
-    let mut objective = None;
+    let (mut objective, mut held_back) = (None, None);
     loop {
         let top = rates.iter().enumerate().filter(|(c, _)| stopped[*c].is_none());
         let top = top
@@ -214,6 +215,11 @@ pub(crate) fn fill(instance: &Instance, problem: &Problem) -> Result<Answer, Sol
         level = reached;
         objective.get_or_insert(level);
         let mut halted = 0;
+        // What raising those who still rise by a level is worth: prices over it are levels per GPU.
+        let rising: f64 = worth.as_ref().map_or(0.0, |w| {
+            let open = (0..rates.len()).filter(|&c| stopped[c].is_none());
+            open.map(|c| ways.classes[c].jobs.len() as f64 * w.speed[c] * rates[c]).sum()
+        });
         let dearest = worth.as_ref().map_or(0.0, |w| {
             (0..rates.len())
                 .filter(|&c| stopped[c].is_none())
@@ -237,12 +243,16 @@ pub(crate) fn fill(instance: &Instance, problem: &Problem) -> Result<Answer, Sol
                 class.jobs.iter().for_each(|&m| speeds[m] = reached);
             }
             let jobs = Some(ways.worth(&worth, problem.n));
+            held_back.get_or_insert((level, if rising > 0.0 { 1.0 / rising } else { 1.0 }));
             stages.push(Stage { prices: worth.types, speeds, jobs });
         }
         if stopped.iter().all(Option::is_some) {
             let nothing = |n: usize| vec![0.0; n];
-            let types =
-                stages.first().map_or_else(|| nothing(problem.k), |stage: &Stage| stage.prices.clone());
+            let (held_back, measure) = held_back.unwrap_or((level, 1.0));
+            let types = stages.first().map_or_else(
+                || nothing(problem.k),
+                |stage: &Stage| stage.prices.iter().map(|price| price * measure).collect(),
+            );
             let classes = ways.classes.len();
             let duals = Duals { types, time: nothing(classes), speed: nothing(classes) };
             let answer = Spread::new(&ways, &last.solution, problem).answer(
@@ -252,7 +262,10 @@ pub(crate) fn fill(instance: &Instance, problem: &Problem) -> Result<Answer, Sol
                 &duals,
                 objective.unwrap_or(level),
             );
-            return Ok(Answer { certificate: Certificate::Stages { stages, stopped: stopped_by }, ..answer });
+            let binding = (0..problem.n).filter(|&m| stopped_by[m] == Some(0)).collect();
+            let bottleneck = bottleneck(binding, &duals.types, held_back);
+            let certificate = Certificate::Stages { stages, stopped: stopped_by };
+            return Ok(Answer { certificate, bottleneck, ..answer });
         }
         if halted == 0 {
             return Err(SolveError::NoProgress);

@@ -49,11 +49,10 @@ impl Ways {
     pub(super) fn new(
         instance: &Instance,
         problem: &Problem,
-        goal: &'static str,
         also: impl Fn(usize) -> f64,
     ) -> Result<Self, SolveError> {
         if instance.pairs.is_none() {
-            return Err(SolveError::MissingTable { field: "pair_throughputs", goal });
+            return Err(SolveError::NoPairs);
         }
         let mut places: HashMap<(Option<&str>, Vec<u64>), usize> = HashMap::new();
         let mut classes: Vec<Class> = Vec::new();

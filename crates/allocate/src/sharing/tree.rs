@@ -35,11 +35,13 @@ struct End {
 
 pub(crate) fn hierarchical(instance: &Instance, problem: &Problem, tree: Tree) -> Result<Answer, SolveError> {
     let kin = tree.kin(problem.n);
-    let ways = Ways::new(instance, problem, "hierarchical", |m| kin[m] as f64)?;
+    let ways = Ways::new(instance, problem, |m| kin[m] as f64)?;
     let caps = (0..problem.n).map(|m| problem.fastest[m] * problem.level_per_step(m)).collect();
     let top = tree.top();
     let mut filling = Filling { problem, ways, tree, caps };
     let (mut stages, mut stopped) = (Vec::new(), vec![None; problem.n]);
+    // How much further the filling would go per GPU, by what stops the first.
+    let mut per_gpu = None;
     // Every stage stops a job, so this ends.
     let last = loop {
         let course = filling.tree.course(&filling.caps);
@@ -54,6 +56,15 @@ pub(crate) fn hierarchical(instance: &Instance, problem: &Problem, tree: Tree) -
             filling.caps[m] = if crumb { 0.0 } else { levels[m] * (1.0 - SLACK) };
             stopped[m] = Some(stages.len());
         }
+        let rising = filling.speeds(&rates);
+        let worth = |(class, worth): (&super::program::Class, &f64)| {
+            class.jobs.len() as f64 * worth * rising[class.jobs[0]]
+        };
+        per_gpu.get_or_insert_with(|| {
+            let slope: f64 = filling.ways.classes.iter().zip(&duals.speed).map(worth).sum();
+            let measure = if slope > 0.0 { 1.0 / slope } else { 1.0 };
+            duals.types.iter().map(|price| price * measure).collect::<Vec<f64>>()
+        });
         let speeds = filling.speeds(&levels);
         stages.push(Stage {
             prices: duals.types.clone(),
@@ -63,7 +74,9 @@ pub(crate) fn hierarchical(instance: &Instance, problem: &Problem, tree: Tree) -
         filling.tree.settle(&filling.caps);
     };
     let nothing = |n: usize| vec![0.0; n];
-    let types = stages.first().map_or_else(|| nothing(problem.k), |stage: &Stage| stage.prices.clone());
+    let together: f64 = top.iter().filter(|(_, jobs)| !jobs.is_empty()).map(|(weight, _)| weight).sum();
+    let per_gpu = per_gpu.unwrap_or_else(|| nothing(problem.k));
+    let types = per_gpu.iter().map(|price| price / together).collect();
     let classes = filling.ways.classes.len();
     let duals = Duals { types, time: nothing(classes), speed: nothing(classes) };
     let spread = Spread::new(&filling.ways, &last.solution, problem);

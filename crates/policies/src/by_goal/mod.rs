@@ -25,14 +25,16 @@ use warpyard_allocate::rounds::Rounds;
 use warpyard_allocate::{GOALS, GoalDef, Options, Sharing, Types};
 use warpyard_core::cluster::View;
 use warpyard_core::explain::{self, InRounds, Reason, Why};
-use warpyard_core::policy::{Errand, Param, Params, Policy, number, word};
+use warpyard_core::policy::{Errand, Param, Params, Policy, at_least, number, word};
 use warpyard_core::{Plan, PolicyDef, TaskId, Time};
 
 pub(crate) const TYPES: Param =
     word("types", &["aware", "blind"], "whether it knows that tasks are faster on some types than on others");
-const ROUND: Param = number("round", 360.0, "a round's length in seconds");
-const RESTART: Param =
-    number("restart", 0.0, "seconds a restart costs a task; it is moved only for more than that is worth");
+const ROUND: Param = at_least(SHORTEST_ROUND, number("round", 360.0, "a round's length in seconds"));
+const RESTART: Param = at_least(
+    0.0,
+    number("restart", 0.0, "seconds a restart costs a task; it is moved only for more than that is worth"),
+);
 const PLACEMENT: Param = word(
     "placement",
     &["ignored", "modelled"],
@@ -92,11 +94,8 @@ struct ByGoal {
 impl ByGoal {
     fn new(goal: &'static GoalDef, params: &Params) -> ByGoal {
         let types = if params.word("types") == "blind" { Types::Blind } else { Types::Aware };
-        let rounds = Rounds {
-            round_s: params.number("round").max(SHORTEST_ROUND),
-            restart_s: params.number("restart").max(0.0),
-            priced: true,
-        };
+        let rounds =
+            Rounds { round_s: params.number("round"), restart_s: params.number("restart"), priced: true };
         let fifo = goal.name == "hierarchical" && params.word("inside") == "fifo";
         let inside = if fifo { Sharing::Fifo } else { Sharing::Fair };
         let sharing = goal.sharing && params.word("sharing") == "true";
@@ -212,6 +211,17 @@ mod tests {
             let policy = POLICIES.iter().find(|policy| policy.name == goal.name);
             assert_eq!(policy.map(|p| p.summary), Some(goal.summary), "{}", goal.name);
         }
+    }
+
+    #[test]
+    fn a_round_that_could_not_be_is_refused() {
+        let refused = |choice: &str| {
+            let checked = PolicyDef::checked(POLICIES, &choice.parse().unwrap());
+            checked.err().map(|refused| refused.message)
+        };
+        assert_eq!(refused("max-min:round=-5").as_deref(), Some("'-5' is less than 0.1"));
+        assert_eq!(refused("max-min:restart=-1").as_deref(), Some("'-1' is less than 0"));
+        assert_eq!(refused("max-min:round=0.1,restart=0"), None);
     }
 
     #[test]

@@ -62,7 +62,7 @@ impl Allocate {
     /// A solver that failed is no fault of the request; everything else is.
     fn told(&self, error: SolveError) -> anyhow::Error {
         match error {
-            SolveError::Stuck { .. } | SolveError::NoProgress => error.into(),
+            SolveError::Stuck { .. } | SolveError::NoProgress | SolveError::NoNumber => error.into(),
             SolveError::NoSharing { goal } => Wrong::NoSharing { goal, those: sharing_goals() }.into(),
             error => bad_file(&self.instance, error).into(),
         }

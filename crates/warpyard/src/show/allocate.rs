@@ -93,8 +93,16 @@ pub(crate) fn text(allocated: &Allocated<'_>, screen: &Screen) -> String {
         Sense::Min => "less is better",
     };
     let mut lines = vec![("objective", format!("{} ({better})", figure(answer.objective)))];
-    lines.extend(scarcity(allocated).map(|line| ("bottleneck", line)));
-    lines.extend(binding(allocated).map(|line| ("bound by", line)));
+    let (scarce, bound) = (scarcity(allocated), binding(allocated));
+    match (scarce, bound) {
+        (None, Some(jobs)) => {
+            lines.push(("bottleneck", format!("no type is scarce: {jobs} could go no faster alone")));
+        }
+        (scarce, bound) => {
+            lines.extend(scarce.map(|line| ("bottleneck", line)));
+            lines.extend(bound.map(|line| ("bound by", line)));
+        }
+    }
     lines.extend(prices(allocated).map(|line| ("prices", line)));
     lines.extend(allocated.checked.as_ref().map(|checked| ("checked", verdict(checked))));
     for (label, value) in lines {
@@ -121,7 +129,15 @@ fn scarcity(Allocated { goal, instance, answer, .. }: &Allocated<'_>) -> Option<
         _ => scarce.gain,
     };
     let gain = format!("up to {}", percent(gain));
-    Some(format!("{name} is scarce: one more {name} would {}", gained(goal, &gain)))
+    // Whoever is worse off than those it stops would not be helped.
+    let helps = match goal.name {
+        "max-min-fill" if scarce.of > answer.objective * (1.0 + 1e-6) => {
+            format!("raise those it stops by {gain}")
+        }
+        "hierarchical" => "raise those it stops first".to_owned(),
+        _ => gained(goal, &gain),
+    };
+    Some(format!("{name} is scarce: one more {name} would {helps}"))
 }
 
 /// Whose own constraint binds.
@@ -138,7 +154,6 @@ fn binding(Allocated { instance, answer, .. }: &Allocated<'_>) -> Option<String>
 fn gained(goal: &GoalDef, gain: &str) -> String {
     match goal.name {
         "max-min" | "max-min-fill" => format!("raise everyone by {gain}"),
-        "hierarchical" => format!("raise the worst-off organisation by {gain}"),
         "finish-time" => format!("lower the worst finish-time ratio by {gain}"),
         "makespan" => format!("end the last job sooner by {gain}"),
         "throughput" => format!("raise the total throughput by {gain}"),
@@ -154,7 +169,11 @@ fn prices(allocated: &Allocated<'_>) -> Option<String> {
     }
     let each = allocated.instance.types.iter().zip(&allocated.answer.prices);
     let each: Vec<String> = each.map(|(t, price)| format!("{} {}", brief(&t.name), figure(*price))).collect();
-    Some(format!("{} (objective per GPU more)", each.join(", ")))
+    let of = match allocated.answer.certificate {
+        Certificate::Stages { .. } => "level of those stopped first",
+        _ => "objective",
+    };
+    Some(format!("{} ({of} per GPU more)", each.join(", ")))
 }
 
 fn verdict(checked: &Checked) -> String {
@@ -232,6 +251,34 @@ fn more(out: &mut String, all: usize, noun: &str) {
 mod tests {
     use super::*;
     use warpyard_allocate::{GpuType, Job, Options, goal};
+
+    /// What is said of what keeps an allocation on two V100 and three K80 from being better.
+    fn said(name: &str, jobs: &[[f64; 2]]) -> String {
+        let jobs = jobs.iter().zip(0..).map(|(row, id)| Job::new(id, row.to_vec())).collect();
+        let types = vec![GpuType::new("V100", 2), GpuType::new("K80", 3)];
+        let instance = Instance { types, jobs, pairs: None, entities: None };
+        let goal = goal(name).unwrap();
+        let answer = goal.solve(&instance, Options::default()).unwrap();
+        let (instance, answer) = (&instance, &answer);
+        let allocated = Allocated { goal, instance, answer, checked: None, sharing: false, seconds: 0.0 };
+        let text = text(&allocated, &Screen::for_tests(None));
+        text.lines().find(|line| line.contains("bottleneck")).unwrap_or_default().trim().to_owned()
+    }
+
+    #[test]
+    fn a_gpu_more_is_said_to_help_whom_it_helps() {
+        // The first is no faster anywhere, and the worst off; the others have too few of the V100.
+        let (slow, fast) = ([1.0, 1.0], [10.0, 0.0]);
+        insta::assert_snapshot!([
+            said("max-min", &[slow, fast, fast, fast]),
+            said("max-min-fill", &[slow, fast, fast, fast]),
+            said("max-min-fill", &[fast; 5]),
+        ].join("\n"), @"
+        bottleneck  no type is scarce: job 0 could go no faster alone
+        bottleneck  V100 is scarce: one more V100 would raise those it stops by up to 50 %
+        bottleneck  V100 is scarce: one more V100 would raise everyone by up to 50 %
+        ");
+    }
 
     #[test]
     fn the_worked_example_is_told_in_words() {
