@@ -154,6 +154,24 @@ fn gpu_time_is_promised_first_then_used_and_comes_back_when_the_window_has_passe
 }
 
 #[test]
+fn what_says_no_length_promises_what_is_left_and_starts() {
+    let time = GpuTime { most: hours(10.0), window: hours(64.0) };
+    let mut yard = Yard::limit(4, everyone(Caps { gpu_time: Some(time), ..Caps::default() }));
+    let before = yard.give(0.0, "ann", job(1, Some(hours(1.0))));
+    yard.over_after(hours(0.5).secs(), before, hours(0.5));
+    let mut claim = job(2, None);
+    claim.tasks[0].claim = Some(Claim { process: None, lease: hours(9.0), lasts: None });
+    let claim = yard.give(hours(1.0).secs(), "ann", claim);
+    assert!(yard.is_placed(claim), "half an hour used does not cost it the next 64");
+    let until = yard.0.cluster().job(claim).expect("it is there").until;
+    assert_eq!(until, Some(Time::from_secs(hours(1.0 + 9.5 / 2.0).secs())));
+    // With less than half left, half is what it waits for.
+    let next = yard.give(hours(2.0).secs(), "ann", job(1, None));
+    assert_eq!(yard.0.cluster().job(next).expect("it is there").spec.tasks[0].timeout, Some(hours(5.0)));
+    assert!(!yard.is_placed(next));
+}
+
+#[test]
 fn a_group_shares_what_it_has_and_its_members_may_have_more_each() {
     let each = Caps { gpus: Some(3), priority: Some(9), ..Caps::default() };
     let group = GroupCaps { each, together: Caps { gpus: Some(4), ..Caps::default() } };

@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use warpyard_api::quantity::Micros;
+use warpyard_api::text::shown;
 use warpyard_core::command::Target;
 use warpyard_core::{AttemptId, Command, JobId};
 use warpyard_worker::agent::{Idle, Watched};
@@ -42,23 +43,29 @@ pub(crate) async fn watch(
     after: Duration,
     release: Option<Duration>,
 ) {
-    let mut told = BTreeSet::new();
+    let (mut told, mut ended) = (BTreeSet::new(), BTreeSet::new());
     loop {
         tokio::time::sleep(EVERY).await;
         let idle = idle_now(&watched);
         told.retain(|attempt| idle.contains_key(attempt));
+        ended.retain(|attempt| idle.contains_key(attempt));
         for (attempt, idle) in idle {
             let task = attempt.task;
-            if idle.lasts >= 2 * after && told.insert(attempt) {
-                let whose = live.read(move |f| {
-                    let user = f.cluster().job(task.job).map(|job| job.user.clone()).unwrap_or_default();
-                    format!("{} of {user}", views::task_name(f.cluster(), task))
-                });
-                let Ok(whose) = whose.await else { return };
+            let tells = idle.lasts >= 2 * after && told.insert(attempt);
+            let ends = release.is_some_and(|release| idle.lasts >= release) && ended.insert(attempt);
+            if !tells && !ends {
+                continue;
+            }
+            let whose = live.read(move |f| {
+                let user = f.cluster().job(task.job).map(|job| job.user.clone()).unwrap_or_default();
+                format!("{} of {}", views::task_name(f.cluster(), task), shown(&user))
+            });
+            let Ok(whose) = whose.await else { return };
+            if tells {
                 eprintln!("warpyard: {whose} holds a GPU that is {}", words(idle));
             }
-            if release.is_some_and(|release| idle.lasts >= release) {
-                eprintln!("warpyard: {attempt} is ended: its GPU is {}", words(idle));
+            if ends {
+                eprintln!("warpyard: {whose} is ended: its GPU is {}", words(idle));
                 live.tell(Command::Cancel(Target::Task(task)));
             }
         }

@@ -274,8 +274,11 @@ fn what_is_one_persons_no_other_touches() {
         assert!(answer.code != Some(0) && answer.err.contains("admins"), "{args:?}: {answer:?}");
     }
     // Nor does `all` reach further than what is his.
+    assert_eq!(bob.ask(&["cancel", "all"]).fine(), "no job to cancel\n");
     let own = bob.submit(&["--", "sleep", "600"]);
     assert_eq!(bob.json(&["cancel", "all"])["jobs"], serde_json::json!([own]));
+    eventually("it is over", || bob.json(&["show", &own])["state"] == "done");
+    assert_eq!(bob.ask(&["cancel", "all"]).fine(), "no job to cancel\n");
     assert_eq!(ann.json(&["show", &job])["state"], "running");
     // The kernel keeps him from her processes, and the server's records from both.
     let pid =

@@ -34,7 +34,7 @@ impl Cluster {
     /// The same, for whoever says when.
     pub(crate) fn decide_what(&self, command: Command, now: Time) -> Decision {
         match command {
-            Command::Submit { user, env, spec } => self.submit(user, env, spec),
+            Command::Submit { user, env, spec } => self.submit(user, env, spec, now),
             Command::Cancel(target) => self.cancel(target),
             Command::Hold(job) => match self.known(job)? {
                 Job { held: true, .. } => {
@@ -100,7 +100,7 @@ impl Cluster {
         }
     }
 
-    fn submit(&self, user: String, env: Option<Arc<Env>>, mut spec: Arc<JobSpec>) -> Decision {
+    fn submit(&self, user: String, env: Option<Arc<Env>>, mut spec: Arc<JobSpec>, now: Time) -> Decision {
         for (i, after) in spec.after.iter().enumerate() {
             if self.job(after.job).is_none() {
                 let message = format!("there is no job {} to wait for", after.job);
@@ -110,7 +110,7 @@ impl Cluster {
             }
         }
         self.feasible(&spec)?;
-        self.within_limits(&user, &mut spec)?;
+        self.within_limits(&user, &mut spec, now)?;
         let mut events = Whats::new();
         if let Some(vars) = env {
             let kept = self.derived.env_ids.get(&vars).copied();

@@ -9,7 +9,7 @@ use super::job::{Attempt, Job};
 use super::{Cluster, View};
 use crate::command::{Code, Rejected};
 use crate::ids::{NodeId, TaskId};
-use crate::limits::{AtLimit, Caps, Limited, Limits, Party};
+use crate::limits::{AtLimit, Caps, GpuTime, Limited, Limits, Party};
 use crate::spec::{JobSpec, TaskSpec};
 use crate::time::{Span, Time};
 use serde::{Deserialize, Serialize};
@@ -168,6 +168,15 @@ impl Quotas {
             }
         }
         parties
+    }
+
+    /// The caps with the GPU time that is not used up now, or half of all where less is left. What says no length promises
+    /// that: promising all of it, it would wait until nothing in the window counts any more.
+    fn left_of(&self, caps: Caps, members: &[&str], now: Time) -> Caps {
+        let Some(cap) = caps.gpu_time else { return caps };
+        let has = |user: &&str| self.used_in(user, cap.window, now).0.0 + self.taken_by(user).time.0;
+        let left = cap.most.0.saturating_sub(members.iter().map(has).sum());
+        Caps { gpu_time: Some(GpuTime { most: Span(left.max(cap.most.0 / 2)), ..cap }), ..caps }
     }
 
     fn taken_by(&self, user: &str) -> Taken {
@@ -391,8 +400,13 @@ impl Cluster {
         }
     }
 
-    /// Refuses a job its user could never run, or may not have waiting; what it does not say is set to what is allowed.
-    pub(super) fn within_limits(&self, user: &str, spec: &mut Arc<JobSpec>) -> Result<(), Rejected> {
+    /// Refuses a job its user could never run, or may not have waiting; what it does not say is set to what is allowed now.
+    pub(super) fn within_limits(
+        &self,
+        user: &str,
+        spec: &mut Arc<JobSpec>,
+        now: Time,
+    ) -> Result<(), Rejected> {
         if !self.quotas.in_force() {
             return Ok(());
         }
@@ -406,8 +420,7 @@ impl Cluster {
         }
         let parties = self.quotas.parties(user);
         for (i, task) in spec.tasks.iter_mut().enumerate() {
-            let caps = || parties.iter().map(|(_, caps, _)| *caps);
-            fill(task, caps());
+            fill(task, parties.iter().map(|(_, caps, members)| self.quotas.left_of(*caps, members, now)));
             for (of, caps, _) in &parties {
                 let refused = |(at, field)| refused(&at).at(format!("tasks[{i}].{field}"));
                 task_within(of, *caps, task).map_err(refused)?;

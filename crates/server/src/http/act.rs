@@ -11,6 +11,7 @@ use axum::extract::{Path, State};
 use axum::{Extension, Json};
 use std::collections::BTreeSet;
 use warpyard_api::problem::{Problem, code};
+use warpyard_api::selector::Select;
 use warpyard_api::wire::{Acted, Priority, Retry};
 use warpyard_core::command::Target;
 use warpyard_core::{Command, JobId};
@@ -76,6 +77,8 @@ async fn each(
     command: impl Fn(Target) -> Result<Command, Problem>,
 ) -> Answer {
     let selector = select::parse(id, who)?;
+    // Whoever means all of them means those there are.
+    let all = selector.parts().contains(&Select::All);
     let users = move |f: &mut Follower| {
         let found = select::find(f.cluster(), &selector)?;
         let user = |target: &Target| f.cluster().job(target.job()).map(|job| job.user.clone());
@@ -83,13 +86,13 @@ async fn each(
     };
     let mut found = live.read(users).await??;
     // Of several, those of others are passed over; one alone that is someone else's is a refusal.
-    if let [(_, user)] = &found[..] {
+    if let ([(_, user)], false) = (&found[..], all) {
         who.must_own(user, "change it")?;
     }
     found.retain(|(_, user)| who.owns(user));
     let found: Vec<_> = found.into_iter().map(|(target, _)| target).collect();
     let mut jobs = BTreeSet::new();
-    let (mut tasks, mut refused, alone) = (0, None, found.len() == 1);
+    let (mut tasks, mut refused, alone) = (0, None, found.len() == 1 && !all);
     for target in found {
         match live.command(command(target)?).await {
             Ok(answer) => {
@@ -101,7 +104,7 @@ async fn each(
         }
     }
     match refused {
-        Some(why) if jobs.is_empty() => Err(CommandError::Rejected(why).into()),
+        Some(why) if jobs.is_empty() && !all => Err(CommandError::Rejected(why).into()),
         _ => Ok(Json(Acted { jobs: jobs.iter().map(ToString::to_string).collect(), tasks })),
     }
 }

@@ -75,7 +75,7 @@ impl Cancel {
 }
 
 fn agreed() -> io::Result<bool> {
-    eprint!("cancel every job, whoever's it is? [y/N] ");
+    eprint!("cancel every job that is yours to cancel? [y/N] ");
     io::stderr().flush()?;
     let mut answer = String::new();
     io::stdin().lock().read_line(&mut answer)?;

@@ -88,31 +88,28 @@ impl Uninstall {
             for line in &did {
                 writeln!(out, "{line}").expect("a string takes all");
             }
-            for file in &installed.files {
-                writeln!(out, "removed  {}", file.display()).expect("a string takes all");
-            }
+            out += &listed("removed", &installed.files);
             out + "data stays where it is; tasks that run go on\n"
         })
     }
 }
 
-fn said(installed: &Installed, did: &[String], next: &str) -> String {
-    let mut out = String::new();
-    // Manual pages are many and alike.
+/// What was done with files, one to a line; manual pages are many and alike.
+fn listed(what: &str, files: &[PathBuf]) -> String {
     let is_page = |file: &&PathBuf| file.extension().is_some_and(|e| e == "1");
-    let pages = installed.files.iter().filter(is_page).count();
-    let mut line = |what: &str, file: &str| writeln!(out, "{what:<8} {file}").expect("a string takes all");
-    for file in installed.files.iter().filter(|file| !is_page(file)) {
-        line("wrote", &file.display().to_string());
+    let mut lines: Vec<_> = files.iter().filter(|f| !is_page(f)).map(|f| f.display().to_string()).collect();
+    let pages: Vec<_> = files.iter().filter(is_page).collect();
+    if let [page, ..] = &pages[..] {
+        let dir = page.parent().unwrap_or(Path::new("/")).display();
+        lines.push(format!("{} manual pages in {dir}", pages.len()));
     }
-    if let Some(page) = installed.files.iter().find(is_page) {
-        line(
-            "wrote",
-            &format!("{pages} manual pages in {}", page.parent().unwrap_or(Path::new("/")).display()),
-        );
-    }
+    lines.iter().map(|line| format!("{what:<8} {line}\n")).collect()
+}
+
+fn said(installed: &Installed, did: &[String], next: &str) -> String {
+    let mut out = listed("wrote", &installed.files);
     for file in &installed.kept {
-        line("kept", &format!("{}, which was changed", file.display()));
+        writeln!(out, "{:<8} {}, which was changed", "kept", file.display()).expect("a string takes all");
     }
     for did in did {
         writeln!(out, "{did}").expect("a string takes all");

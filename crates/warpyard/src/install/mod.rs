@@ -232,6 +232,15 @@ mod tests {
     #[test]
     fn the_configuration_that_is_installed_is_one() {
         let config: Result<warpyard_server::config::Config, _> = toml::from_str(unit::CONFIG);
-        assert_eq!(config.expect("it is understood"), warpyard_server::config::Config::default());
+        let plain = warpyard_server::config::Config::default();
+        assert_eq!(config.expect("it is understood"), plain);
+        // Every line can be taken as it stands.
+        let taken: String = unit::CONFIG
+            .lines()
+            .skip(1)
+            .map(|line| line.trim_start_matches("# ").to_owned() + "\n")
+            .collect();
+        let all: warpyard_server::config::Config = toml::from_str(&taken).expect("it is understood");
+        assert!(all != plain && all.limits != plain.limits && all.private, "{taken}");
     }
 }

@@ -5,19 +5,31 @@ use std::path::Path;
 
 /// A configuration that changes nothing and says what could be.
 pub(super) const CONFIG: &str = "\
-# warpyard: every line is the default; take the # away to change it.
+# warpyard: nothing is changed here; take the # away from a line to set what it says.
 
 # listen = \"127.0.0.1:7700\"
 # policy = \"backfill\"          # `warpyard policies` lists them
 # gpus = \"auto\"
 # gpu_budget = \"14GiB\"         # of each GPU's memory, what tasks may have
 # tasks_per_gpu = 4
-# default_timeout = \"24h\"
+# default_timeout = \"24h\"      # of tasks that say none
 # admins = \"warpyard-admins\"   # the Unix group whose members may do everything
-# private = false              # whether people see nothing of each other's jobs
+# private = true               # people see nothing of each other's jobs
+# max_processes = 4096         # of a task
+# idle_after = \"30m\"           # GPUs held and not used are pointed out then
+# idle_release = \"4h\"          # and taken back then
+# session_idle = \"2h\"          # terminals in which nothing happens are ended then
+# snapshot_limit = \"1GiB\"
 # keep_events = \"30d\"
-# log_cap = \"64MiB\"
+# log_cap = \"64MiB\"            # kept of each output
 # log_age = \"30d\"
+
+# [limits.everyone]            # `warpyard limits` shows what one may have
+# gpus = 2
+# timeout = \"24h\"
+# gpu_hours = 100.0
+# window = \"7d\"
+# priority = 5
 ";
 
 /// The unit. Hardening stops where it would reach into tasks, which inherit it: they may use the home directories, the
