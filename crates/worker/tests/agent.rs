@@ -186,6 +186,32 @@ fn an_earlier_word_that_comes_late_changes_nothing() {
     agent.leave(true);
 }
 
+#[test]
+fn what_died_with_the_machine_is_lost_with_that_reason() {
+    let data = tempfile::tempdir().unwrap();
+    std::fs::write(data.path().join("boot"), "another").unwrap();
+    let lost = |agent: AgentHandle, told: Receiver<Report>| {
+        agent.assign(assigned(None));
+        let Standing::Over(End { how: How::Lost(why), .. }) = next(&told) else { panic!("it is not lost") };
+        agent.leave(true);
+        why
+    };
+    let (first, told) = agent(data.path());
+    assert_eq!(lost(first, told), "the machine restarted", "nothing is left of it, not even its record");
+    // The next start is on the same machine, and what is missing then went some other way.
+    let _given_back = std::fs::remove_dir_all(data.path().join("attempts").join(attempt().to_string()));
+    let (second, told) = agent(data.path());
+    assert_eq!(lost(second, told), "nothing of it is left on the worker");
+    // Where records outlive the machine, they tell.
+    let data = tempfile::tempdir().unwrap();
+    let dir = data.path().join("attempts").join(attempt().to_string());
+    std::fs::create_dir_all(&dir).unwrap();
+    let record = r#"{"v":1,"key":"1.0.0.1","boot":"another","supervisor":{"pid":1,"seen_us":1}}"#;
+    std::fs::write(dir.join("running"), format!("{record}\n")).unwrap();
+    let (third, told) = agent(data.path());
+    assert_eq!(lost(third, told), "the machine restarted");
+}
+
 /// A driver that says when it is asked, and answers when it is let.
 struct Stuck {
     asked: Sender<()>,

@@ -5,7 +5,7 @@
 //! such a place that nobody clears while processes still run; for everyone else they stay on the disk.
 
 use super::keep::attempts_dir;
-use crate::supervise::{Found, scan};
+use crate::supervise::{Found, boot_id, scan};
 use nix::sys::statfs::{TMPFS_MAGIC, statfs};
 use std::fs;
 use std::io;
@@ -39,6 +39,20 @@ pub(super) fn prepare(data: &Path) -> io::Result<PathBuf> {
         Err(e) => return Err(e),
     }
     Ok(attempts)
+}
+
+/// Whether the machine was restarted since an agent last began here; from now on this start is the last.
+pub(super) fn machine_restarted(data: &Path) -> io::Result<bool> {
+    let file = data.join("boot");
+    let before = match fs::read_to_string(&file) {
+        Ok(boot) => Some(boot),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => None,
+        Err(e) => return Err(e),
+    };
+    if before.as_deref() != Some(boot_id()) {
+        fs::write(&file, boot_id())?;
+    }
+    Ok(before.is_some_and(|boot| boot != boot_id()))
 }
 
 /// Gives the place in memory back, if nothing is left in it.

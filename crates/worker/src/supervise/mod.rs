@@ -42,6 +42,7 @@ pub use launch::{Launch, Session, Unpack, User};
 pub use pen::{Bounds, Ground, Hierarchy};
 pub use poke::PokeListener;
 pub use process::Sighting;
+pub(crate) use process::boot_id;
 pub use record::{Cause, Exit, Output, Phase, RecordError, Running, Started, State, Status, Usage, Want};
 pub use spawner::{Delivery, LaunchError, Spawner, spawner_main};
 

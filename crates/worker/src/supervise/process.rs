@@ -130,7 +130,7 @@ fn ticks_per_second() -> u64 {
 }
 
 /// The id of this boot of the machine: pids mean nothing in another.
-pub(super) fn boot_id() -> &'static str {
+pub(crate) fn boot_id() -> &'static str {
     static BOOT: OnceLock<String> = OnceLock::new();
     BOOT.get_or_init(|| {
         fs::read_to_string("/proc/sys/kernel/random/boot_id")

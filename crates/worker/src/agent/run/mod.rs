@@ -7,7 +7,7 @@ use super::handle::{AgentError, AgentHandle, Link, Nudge, Settings, listen, spaw
 use super::mine::{Is, Mine, end_of};
 use super::{keep, records};
 use crate::hold;
-use crate::supervise::{AttemptDir, Bounds, Found, RecordError, Spawner, Want, scan};
+use crate::supervise::{AttemptDir, Bounds, Found, RecordError, Spawner, Want, boot_id, scan};
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, unbounded};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::{Path, PathBuf};
@@ -30,6 +30,9 @@ const IDLE_AFTER: Duration = Duration::from_secs(3);
 /// How long an attempt may take to begin before it is launched again, which is safe: a directory starts at most once.
 const BEGINS_WITHIN: Duration = Duration::from_secs(20);
 
+/// Why attempts are gone that died with the machine.
+const RESTARTED: &str = "the machine restarted";
+
 /// The agent's thread.
 pub struct Agent<L> {
     settings: Settled,
@@ -47,6 +50,8 @@ pub struct Agent<L> {
     /// How much the server knew when it last spoke; until it did, nobody knows what is wanted, or whose devices are in use.
     heard: Option<u64>,
     leaving: Option<(bool, Sender<()>)>,
+    /// Whether the machine was restarted, and the server has not spoken since.
+    restarted: bool,
 }
 
 /// What of the settings is needed once devices were found.
@@ -85,6 +90,7 @@ impl<L: Link + 'static> Agent<L> {
             move |source| AgentError::Io { path, source }
         };
         let attempts = records::prepare(&data).map_err(unusable(&data))?;
+        let restarted = records::machine_restarted(&data).map_err(unusable(&data))?;
         let devices = Watch::new(probe, rules)?;
         let info = WorkerInfo { name, devices: devices.infos(), cpus, memory, lease };
         let link = join(&info)?;
@@ -111,6 +117,7 @@ impl<L: Link + 'static> Agent<L> {
             news: BTreeSet::new(),
             heard: None,
             leaving: None,
+            restarted,
         };
         agent.find_again(&attempts)?;
         let (devices, bounds) = (agent.devices.shown(), agent.settings.bounds.clone());
@@ -209,6 +216,8 @@ impl<L: Link + 'static> Agent<L> {
         for action in reconcile(&desired, &local) {
             self.carry_out(action);
         }
+        // What is missing from now on did not go with the machine.
+        self.restarted = false;
     }
 
     fn carry_out(&mut self, action: Action) {
@@ -223,7 +232,10 @@ impl<L: Link + 'static> Agent<L> {
                 let grace_ms = grace.0 / 1000;
                 self.want(id, Want::Stop { grace_ms });
             }
-            Action::ReportLost(id) => self.over(id, How::Lost("nothing of it is left on the worker".into())),
+            Action::ReportLost(id) => {
+                let why = if self.restarted { RESTARTED } else { "nothing of it is left on the worker" };
+                self.over(id, How::Lost(why.into()));
+            }
             Action::ReportStopped(id) => self.over(id, How::Stopped),
             // While leaving, what is over may not have been told yet.
             Action::Forget(_) if self.leaving.is_some() => {}
@@ -274,7 +286,8 @@ impl<L: Link + 'static> Agent<L> {
             Found::Exited(exit) => Is::Over(end_of(&exit, self.devices.take_peak(id))),
             Found::Died(running) => {
                 dir.end_leftovers(&running)?;
-                let how = How::Lost("its supervisor was killed, or the machine restarted".into());
+                let killed = running.boot == boot_id();
+                let how = How::Lost(if killed { "its supervisor was killed" } else { RESTARTED }.into());
                 Is::Over(End { how, usage: Usage::default() })
             }
         })
