@@ -336,6 +336,9 @@ fn a_fork_bomb_is_kept_from_the_machine_and_others_go_on() {
         eventually("it was found", || ann.json(&["show", &job])["outcome"] == "failed");
         assert!(ann.ask(&["doctor"]).out.contains("not contained by cgroups"));
     }
+    // Of the disk that matters, too: the server's, which is not hers to write.
+    let data = machine.server.data().display().to_string();
+    assert!(bob.ask(&["doctor"]).out.contains(&format!("free for {data}")), "{:?}", bob.ask(&["doctor"]));
     assert_eq!(bob.run("echo fine"), "fine\n");
     let _over_already = ann.ask(&["cancel", &job]);
     eventually("nothing of hers is left", || ann.processes().is_empty());

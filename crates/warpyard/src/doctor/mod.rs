@@ -51,8 +51,10 @@ pub(crate) fn examine(client: Option<&Client>, data: &Path) -> Vec<Finding> {
     findings.extend(machine::device_files());
     findings.push(machine::freezing());
     findings.push(machine::processes());
-    findings.push(machine::data(data));
-    findings.push(machine::disk(data));
+    match service::data_of_everyones(client) {
+        Some(theirs) => findings.push(machine::disk(&theirs)),
+        None => findings.extend([machine::data(data), machine::disk(data)]),
+    }
     findings.push(machine::clock());
     findings.push(machine::open_files());
     if let Some(client) = client {

@@ -2,6 +2,7 @@
 
 use super::Finding;
 use crate::show::now;
+use std::path::PathBuf;
 use warpyard_api::client::Client;
 use warpyard_api::quantity::Micros;
 use warpyard_api::text::shown;
@@ -35,6 +36,12 @@ pub(super) fn server(client: Option<&Client>) -> Vec<Finding> {
         ),
     };
     std::iter::once(answers).chain(info.processes.map(bomb)).collect()
+}
+
+/// Where a server of this machine that serves everyone keeps its data, which is not the caller's to write.
+pub(super) fn data_of_everyones(client: Option<&Client>) -> Option<PathBuf> {
+    let client = client.filter(|client| client.url().starts_with("unix:"))?;
+    client.info().ok().map(|info| PathBuf::from(info.data))
 }
 
 /// Whether a task that starts processes without end is kept from taking the machine.
