@@ -27,6 +27,9 @@ fn solve(instance: &Instance, options: Options) -> Result<Answer, SolveError> {
     let mut everyone = Nash::new(&problem);
     let all = everyone.solve(GAP);
     let nearby = everyone.around(&all.prices);
+    // Without them the search would first go far from where everyone's prices were, where all have to be asked.
+    let ends = nearby.iter().skip(1).step_by(2).flat_map(|nearby| nearby.ends(&all.prices));
+    let hints: Vec<Vec<f64>> = all.hints.iter().cloned().chain(ends).collect();
     let used = problem.usage(&all.shares);
     let mut kept: HashMap<Vec<u64>, f64> = HashMap::new();
     let mut discounts = Vec::with_capacity(problem.n);
@@ -40,7 +43,7 @@ fn solve(instance: &Instance, options: Options) -> Result<Answer, SolveError> {
             let row = &all.shares[m * problem.k..(m + 1) * problem.k];
             let left: Vec<f64> =
                 used.iter().zip(row).map(|(u, x)| (u - problem.gpus[m] * x).max(0.0)).collect();
-            (here - others.value((here, &left), all.hints.clone(), GAP)).min(0.0).exp()
+            (here - others.value((here, &left), hints.clone(), GAP)).min(0.0).exp()
         });
         discounts.push(discount);
     }

@@ -11,8 +11,8 @@ use nearby::{Nearby, Sum};
 pub(crate) struct Nash<'a> {
     problem: &'a Problem,
     without: Option<usize>,
-    /// Where the prices are known to be, roughly.
-    nearby: Option<&'a Nearby>,
+    /// What is known of answers to prices near those of the whole, the nearest first.
+    nearby: &'a [Nearby],
 }
 
 /// The optimum: Σ log speed, the shares, the prices that prove it.
@@ -60,24 +60,25 @@ fn best(speed: &[f64], prices: &[f64], gpus: f64) -> Best {
     best
 }
 
-/// How far the prices move when one job in so many leaves, at most as a rule: each takes one part of what is spent, or
-/// less, and prices rise and fall with that.
-const MOVES: f64 = 8.0;
+/// How far prices are looked at when one job in so many leaves: each takes one part of what is spent, or less, and prices
+/// rise and fall with that. On the way to them the search goes further; the nearer, the fewer jobs have to be asked.
+const MOVES: [f64; 5] = [0.5, 2.0, 8.0, 32.0, 128.0];
 
 impl<'a> Nash<'a> {
     /// Everyone's problem.
     pub(crate) fn new(problem: &'a Problem) -> Self {
-        Self { problem, without: None, nearby: None }
+        Self { problem, without: None, nearby: &[] }
     }
 
     /// What is known of the problems without one job, given the prices of the whole.
-    pub(crate) fn around(&self, prices: &[f64]) -> Nearby {
-        Nearby::new(self.problem, prices, (MOVES / self.problem.n as f64).min(0.5))
+    pub(crate) fn around(&self, prices: &[f64]) -> Vec<Nearby> {
+        let radius = |moves: f64| (moves / self.problem.n as f64).min(0.5);
+        MOVES.iter().map(|moves| Nearby::new(self.problem, prices, radius(*moves))).collect()
     }
 
     /// The problem without one of the jobs.
-    pub(crate) fn without(&self, m: usize, nearby: &'a Nearby) -> Self {
-        Self { problem: self.problem, without: Some(m), nearby: Some(nearby) }
+    pub(crate) fn without(&self, m: usize, nearby: &'a [Nearby]) -> Self {
+        Self { problem: self.problem, without: Some(m), nearby }
     }
 
     fn present(&self) -> impl Iterator<Item = usize> + use<> {
@@ -129,7 +130,7 @@ impl<'a> Nash<'a> {
     }
 
     fn answers(&self, prices: &[f64]) -> Sum {
-        if let Some(nearby) = self.nearby.filter(|nearby| nearby.contains(prices)) {
+        if let Some(nearby) = self.nearby.iter().find(|nearby| nearby.contains(prices)) {
             return nearby.answer(self.problem, prices, self.without);
         }
         let mut sum = Sum::nothing(self.problem.k);

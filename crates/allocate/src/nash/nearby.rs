@@ -103,6 +103,16 @@ impl Nearby {
         nearby
     }
 
+    /// Prices of which one is as low or as high as within the bounds: between what everyone answers to them, a search stays.
+    pub(crate) fn ends<'a>(&'a self, prices: &'a [f64]) -> impl Iterator<Item = Vec<f64>> + 'a {
+        let moved = |j: usize, price: f64| {
+            let mut moved = prices.to_vec();
+            moved[j] = price;
+            moved
+        };
+        (0..prices.len()).flat_map(move |j| [moved(j, self.low[j]), moved(j, self.high[j])])
+    }
+
     pub(super) fn contains(&self, prices: &[f64]) -> bool {
         let bounds = self.low.iter().zip(&self.high);
         prices.iter().zip(bounds).all(|(p, (low, high))| low <= p && p <= high)
