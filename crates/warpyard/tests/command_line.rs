@@ -119,7 +119,9 @@ fn a_run_that_did_not_end_by_itself_says_how_it_ended() {
     assert_eq!(answer.code, Some(130), "as one that was cancelled here: {answer:?}");
     assert!(answer.err.starts_with("3 sh  cancelled after "), "{answer:?}");
     assert!(
-        answer.err.ends_with("\n  from elsewhere: another terminal, a page, or an admin\n"),
+        answer.err.ends_with(
+            "\n  from elsewhere: another terminal, a page, an admin, or the server for GPUs left idle\n"
+        ),
         "{answer:?}"
     );
 }

@@ -236,7 +236,7 @@ fn a_cancelled_shell_ends_at_once_with_what_it_stopped() {
     server.said(&["cancel", "1"]);
     assert_eq!(seat.left(), Some(130), "as a run that was cancelled here");
     seat.sees("1 bash  cancelled after ");
-    seat.sees("from elsewhere: another terminal, a page, or an admin");
+    seat.sees("from elsewhere: another terminal, a page, an admin, or the server for GPUs left idle");
     assert_eq!(server.outcome("1"), "cancelled");
 }
 

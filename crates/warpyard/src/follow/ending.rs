@@ -41,7 +41,7 @@ pub(crate) fn ended_by_itself(job: &JobView) -> bool {
 pub(crate) fn last_words(job: &JobView, from_here: bool, screen: &Screen) -> String {
     let ended = jobs::ended(job, screen);
     let elsewhere = (job.outcome == Some(Outcome::Cancelled) && !from_here)
-        .then_some("from elsewhere: another terminal, a page, or an admin");
+        .then_some("from elsewhere: another terminal, a page, an admin, or the server for GPUs left idle");
     let why = job.tasks.first().and_then(|task| task.why.as_deref()).or(elsewhere);
     why.map_or_else(|| ended.clone(), |why| format!("{ended}  {}\n", shown(why)))
 }
@@ -92,7 +92,7 @@ mod tests {
         assert_eq!(last_words(&cancelled, true, &screen), "412 train  cancelled\n");
         assert_eq!(
             last_words(&cancelled, false, &screen),
-            "412 train  cancelled\n  from elsewhere: another terminal, a page, or an admin\n"
+            "412 train  cancelled\n  from elsewhere: another terminal, a page, an admin, or the server for GPUs left idle\n"
         );
     }
 }
