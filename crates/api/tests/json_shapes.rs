@@ -16,6 +16,7 @@ fn attempt() -> AttemptView {
         started_at: Some(moment(1)),
         ended_at: Some(moment(61)),
         outcome: Some(Outcome::TimedOut),
+        why: None,
         exit_code: None,
         signal: Some(15),
         peak_gpu_memory_bytes: Some(1 << 30),

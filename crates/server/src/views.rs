@@ -314,6 +314,7 @@ pub(crate) fn attempt(row: &AttemptRow) -> AttemptView {
         started_at: row.started.map(time),
         ended_at: row.ended.map(time),
         outcome: row.outcome.as_deref().and_then(outcome_of_word),
+        why: row.detail.clone().filter(|_| row.outcome.as_deref() == Some(Outcome::Lost.word())),
         exit_code: row.exit_code,
         signal: row.signal,
         peak_gpu_memory_bytes: row.peak_gpu_memory,

@@ -209,6 +209,9 @@ pub struct AttemptView {
     pub ended_at: Option<Timestamp>,
     /// How it ended.
     pub outcome: Option<Outcome>,
+    /// Of one that was lost, what became of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub why: Option<String>,
     /// What it exited with.
     pub exit_code: Option<i32>,
     /// The signal that ended it.

@@ -56,13 +56,13 @@ pub(super) fn place(attempt: &AttemptView) -> String {
     if attempt.devices.is_empty() { attempt.worker.clone() } else { attempt.devices.join(",") }
 }
 
-/// How an attempt ended, with what it exited with.
+/// How an attempt ended, with what it exited with or what became of it.
 pub(super) fn outcome(attempt: &AttemptView) -> Cell {
     let Some(outcome) = attempt.outcome else { return "".into() };
     let detail = match (attempt.exit_code, attempt.signal) {
         (_, Some(signal)) => format!(" (signal {signal})"),
         (Some(code), None) if code != 0 => format!(" (exit {code})"),
-        _ => String::new(),
+        _ => attempt.why.as_ref().map(|why| format!(": {why}")).unwrap_or_default(),
     };
     Cell::new(format!("{}{detail}", outcome.word()), Paint::of_outcome(outcome))
 }

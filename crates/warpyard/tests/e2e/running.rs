@@ -1,6 +1,7 @@
 //! Tasks as processes: what they see, what becomes of what they print, how they end, and standing still.
 
-use crate::support::{FAKE, Server, eventually, is_alive, wait_at};
+use crate::support::{FAKE, Server, eventually, is_alive, signal, wait_at};
+use nix::sys::signal::Signal;
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
 use std::process::Stdio;
@@ -259,6 +260,20 @@ fn cancelling_ends_children_that_went_away_too() {
     server.said(&["cancel", &job]);
     assert_eq!(server.outcome(&job), "cancelled");
     assert!(!escaped.iter().any(|&pid| is_alive(pid)), "nothing of a task is left once it is over");
+}
+
+#[test]
+fn what_is_lost_says_how_and_is_held_where_it_asked_for_that() {
+    let server = Server::up(&FAKE);
+    let job = server.script(&["--on-lost", "hold"], "echo started; sleep 600");
+    server.printed(&job, "started");
+    for supervisor in server.supervisors() {
+        signal(supervisor, Signal::SIGKILL);
+    }
+    eventually("it is lost", || server.json(&["show", &job])["tasks"][0]["attempts"][0]["outcome"] == "lost");
+    let shown = server.said(&["show", &job]);
+    assert!(shown.contains("lost: its supervisor was killed"), "{shown}");
+    assert_eq!(server.json(&["show", &job])["held"], true);
 }
 
 #[test]
