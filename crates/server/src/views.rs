@@ -19,6 +19,9 @@ use warpyard_core::spec::TaskSpec;
 use warpyard_core::{Cluster, JobId, NodeId, TaskId, TaskState, Time};
 use warpyard_worker::agent::Watched;
 
+/// How the reason begins of what is held because it was lost.
+const HELD_BY_LOSS: &str = "held: its last attempt was lost";
+
 /// How many tasks of an array are shown at once when it is expanded.
 pub(crate) const TASKS_PER_PAGE: usize = 1_000;
 
@@ -117,6 +120,7 @@ pub(crate) fn listed(f: &mut Follower, job: &Job, position: Option<u64>) -> JobV
     view.position = position;
     view.tasks =
         (0..job.nodes.len() as u32).map(|node| listed_task(f, job, NodeId { job: job.id, node })).collect();
+    say_why_held(&mut view);
     view.started_at = first_start(f, job);
     view
 }
@@ -157,6 +161,7 @@ pub(crate) fn whole(f: &mut Follower, job: &Job, target: Target, expand_from: Op
     }
     view.started_at = first_start(f, job);
     view.tasks = shown;
+    say_why_held(&mut view);
     view
 }
 
@@ -293,13 +298,28 @@ fn task(f: &mut Follower, job: &Job, id: TaskId) -> TaskView {
         },
         exit_code: last.and_then(|a| a.exit_code),
         signal: last.and_then(|a| a.signal),
-        why: why::of_task(cluster, id).or_else(|| rows.last().and_then(|r| r.detail.clone())),
+        why: held_by_loss(job, &rows)
+            .or_else(|| why::of_task(cluster, id))
+            .or_else(|| rows.last().and_then(|r| r.detail.clone())),
         attempts: Some(attempts),
         array: None,
         counts: None,
         outcomes: None,
         terminal: terminal(spec),
     }
+}
+
+/// What is to be known of a task that waits for someone's hand because it was lost.
+fn held_by_loss(job: &Job, rows: &[AttemptRow]) -> Option<String> {
+    let last = rows.last().filter(|row| job.held && row.outcome.as_deref() == Some(Outcome::Lost.word()))?;
+    let how = last.detail.as_deref().map(|how| format!(" ({how})")).unwrap_or_default();
+    Some(format!("{HELD_BY_LOSS}{how}; `warpyard release {}` lets it run again", job.id))
+}
+
+/// A job that is held for what became of one of its tasks says so itself.
+fn say_why_held(view: &mut JobView) {
+    let says = |task: &TaskView| task.why.clone().filter(|why| why.starts_with(HELD_BY_LOSS));
+    view.why = view.tasks.iter().find_map(says).or_else(|| view.why.take());
 }
 
 fn terminal(spec: &TaskSpec) -> Option<TerminalView> {

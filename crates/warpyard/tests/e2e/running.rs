@@ -274,6 +274,12 @@ fn what_is_lost_says_how_and_is_held_where_it_asked_for_that() {
     let shown = server.said(&["show", &job]);
     assert!(shown.contains("lost: its supervisor was killed"), "{shown}");
     assert_eq!(server.json(&["show", &job])["held"], true);
+    let why =
+        "held: its last attempt was lost (its supervisor was killed); `warpyard release 1` lets it run again";
+    assert!(shown.contains(why) && server.said(&["ps"]).contains(why), "{shown}");
+    server.said(&["release", &job]);
+    eventually("it runs again", || server.state(&job) == "running");
+    assert!(!server.said(&["show", &job]).contains("held"));
 }
 
 #[test]
