@@ -98,6 +98,7 @@ pub struct Rebuilt {
 
 /// A part of a long list.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "PageOf{T}")]
 pub struct Page<T> {
     /// This part.
     pub items: Vec<T>,
