@@ -127,7 +127,15 @@ pub(crate) fn listed(f: &mut Follower, job: &Job, position: Option<u64>) -> JobV
 
 /// When a job's first attempt began; only the tables remember, once that attempt is over.
 fn first_start(f: &mut Follower, job: &Job) -> Option<Timestamp> {
+    if never_tried(job) {
+        return None;
+    }
     f.history().first_start(job.id).ok().flatten().map(time)
+}
+
+/// Whether the tables know nothing of a job: in a long queue that is nearly every one.
+fn never_tried(job: &Job) -> bool {
+    job.nodes.iter().all(|node| node.live.is_empty() && node.done.total() == 0)
 }
 
 /// A job (or part of it) whole: with attempts, and arrays unfolded from a task on if asked.
@@ -282,7 +290,10 @@ pub(crate) fn listed_task(f: &mut Follower, job: &Job, node: NodeId) -> TaskView
 }
 
 fn task(f: &mut Follower, job: &Job, id: TaskId) -> TaskView {
-    let rows = f.history().attempts_of(id.job, Some(id)).unwrap_or_default();
+    let rows = match never_tried(job) {
+        true => Vec::new(),
+        false => f.history().attempts_of(id.job, Some(id)).unwrap_or_default(),
+    };
     let cluster = f.cluster();
     let spec = &job.spec.tasks[id.node as usize];
     let is = cluster.state(id).expect("a job's task has a state");
