@@ -77,6 +77,8 @@ pub struct Search<'a> {
     pub later: &'a [&'a Ledger<'a>],
     /// Devices withheld from this task.
     pub withheld: &'a [DeviceId],
+    /// Workers withheld from it.
+    pub shunned: &'a [WorkerId],
     /// Which of several fitting places is taken.
     pub fit: Fit,
     /// The tasks there are, to which what is left may be of use or not.
@@ -86,7 +88,7 @@ pub struct Search<'a> {
 impl<'a> Search<'a> {
     /// A search among what is free now, by the default rule.
     pub fn over(now: &'a Ledger<'a>) -> Search<'a> {
-        Search { now, later: &[], withheld: &[], fit: Fit::default(), workload: Workload::NONE }
+        Search { now, later: &[], withheld: &[], shunned: &[], fit: Fit::default(), workload: Workload::NONE }
     }
 
     /// The place for a task, if there is one: on the devices it prefers where they have room, else (unless it waits for
@@ -192,7 +194,10 @@ impl<'a> Search<'a> {
         only: &dyn Fn(DeviceId) -> bool,
     ) -> Option<u64> {
         let host = |w: &WorkerUse| w.host_admits(needs.cpus, needs.memory);
-        if !host(used) || !self.later.iter().filter_map(|l| l.worker(id)).all(host) {
+        if self.shunned.contains(&id)
+            || !host(used)
+            || !self.later.iter().filter_map(|l| l.worker(id)).all(host)
+        {
             return None;
         }
         let wanted = usize::from(needs.gpus);

@@ -548,9 +548,17 @@ impl<'a> Ledger<'a> {
         self.worker(p.worker).is_some_and(|w| w.admits_resumed(p))
     }
 
-    /// Notes a placement as given back.
+    /// Notes a placement as given back by one that runs.
     pub fn release(&mut self, p: &Placement) {
         self.write_on(p.worker).release(p);
+    }
+
+    /// Notes a placement as given back by one that is being ended, and may stand still meanwhile.
+    pub fn release_ending(&mut self, p: &Placement, paused: bool) {
+        if paused {
+            self.resume(p);
+        }
+        self.release(p);
     }
 
     /// What the sheet says of one worker, on a sheet of its own.

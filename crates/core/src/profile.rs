@@ -118,9 +118,11 @@ impl<'a> Profile<'a> {
         place: impl Fn(Search<'_>) -> Option<Placement>,
     ) -> Option<Placement> {
         let mut withheld = wish.withheld.to_vec();
+        let mut shunned = Vec::new();
         loop {
             let Wish { fit, workload, .. } = wish;
-            let search = Search { now: then, later: &[], withheld: &withheld, fit, workload };
+            let search =
+                Search { now: then, later: &[], withheld: &withheld, shunned: &shunned, fit, workload };
             let placement = place(search)?;
             let Some(in_the_way) = self.in_the_way(then, from, wish.length, &placement) else {
                 return Some(placement);
@@ -128,11 +130,8 @@ impl<'a> Profile<'a> {
             let before = withheld.len();
             withheld.extend(placement.device_ids().filter(|id| in_the_way.device_ids().any(|d| d == *id)));
             if withheld.len() == before {
-                // Not the devices but the machine is short of something; none of its devices will do.
-                withheld.extend(placement.device_ids());
-            }
-            if withheld.len() == before {
-                return None;
+                // Not the devices but the machine is short of something.
+                shunned.push(placement.worker);
             }
         }
     }

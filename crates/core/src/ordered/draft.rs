@@ -143,7 +143,8 @@ impl<'a> Draft<'a> {
                 one.as_slice()
             }
         };
-        let search = Search { now: &self.ledger, later, withheld, fit: self.fit, workload: &self.workload };
+        let search =
+            Search { later, withheld, fit: self.fit, workload: &self.workload, ..Search::over(&self.ledger) };
         let Some(placement) = search.place(needs) else {
             let without: &[&Ledger<'_>] = soon.as_slice();
             let would_delay = kept.is_some() && Search { later: without, ..search }.place(needs).is_some();
@@ -224,7 +225,7 @@ impl<'a> Draft<'a> {
 
     fn reserve(&mut self, item: &Item, needs: &Needs, withheld: &[DeviceId]) {
         let (fit, workload) = (self.fit, &self.workload);
-        let search = Search { now: &self.ledger, later: &[], withheld, fit, workload };
+        let search = Search { withheld, fit, workload, ..Search::over(&self.ledger) };
         self.kept = reserve(self.view, self.now, &self.ledger, &self.ends, search, needs);
         self.kept_first = self.kept.as_ref().map(|kept| (item.task, kept.at));
     }

@@ -50,12 +50,7 @@ impl<'a> GivingWay<'a> {
             let on = view.under_way(task, now).expect("what is unsettled is on a worker");
             let placement = &on.attempt.placement;
             match on.phase {
-                Phase::Stopping { paused, .. } => {
-                    if *paused {
-                        soon.resume(placement);
-                    }
-                    soon.release(placement);
-                }
+                Phase::Stopping { paused, .. } => soon.release_ending(placement, *paused),
                 Phase::Running(a) | Phase::Paused(a) if a.pause == Some(By::Policy) => {
                     let runs = matches!(on.phase, Phase::Running(_));
                     if runs {
@@ -129,18 +124,19 @@ impl<'a> Draft<'a> {
         let kept = self.kept.as_ref().filter(|kept| end > kept.at).map(|kept| &kept.then);
         let later: Vec<&Ledger<'_>> = kept.into_iter().collect();
         let (fit, workload) = (self.fit, &self.workload);
-        let search = Search { now: &giving_way.soon, later: &later, withheld, fit, workload };
+        let search = Search { later: &later, withheld, fit, workload, ..Search::over(&giving_way.soon) };
         let placement = match search.place(needs) {
             Some(placement) => placement,
             None => {
                 let fits = |page: &Ledger<'_>, worker| {
-                    let search = Search { now: page, later: &later, withheld, fit, workload };
+                    let search = Search { later: &later, withheld, fit, workload, ..Search::over(page) };
                     search.place_on(worker, needs).is_some()
                 };
                 if !giving_way.make_room(&mut self.plan, item.key, fits) {
                     return None;
                 }
-                let search = Search { now: &giving_way.soon, later: &later, withheld, fit, workload };
+                let search =
+                    Search { later: &later, withheld, fit, workload, ..Search::over(&giving_way.soon) };
                 search.place(needs).expect("room was made")
             }
         };

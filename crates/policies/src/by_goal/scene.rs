@@ -75,8 +75,8 @@ pub(super) struct Scene<'a> {
     pub(super) plain: Vec<TaskId>,
     /// Ready tasks of arrays of which as many as may are looked at already.
     pub(super) later: Vec<TaskId>,
-    /// Places of attempts that are being ended for good.
-    pub(super) ending: Vec<&'a Placement>,
+    /// Places of attempts that are being ended for good, and whether they stand still meanwhile.
+    pub(super) ending: Vec<(&'a Placement, bool)>,
 }
 
 impl<'a> Scene<'a> {
@@ -175,8 +175,8 @@ impl<'a> Scene<'a> {
                 Phase::Stopping { attempt, why: StopWhy::Requeued, .. } => {
                     Standing::Leaves(&attempt.placement)
                 }
-                Phase::Stopping { attempt, .. } => {
-                    self.ending.push(&attempt.placement);
+                Phase::Stopping { attempt, paused, .. } => {
+                    self.ending.push((&attempt.placement, *paused));
                     continue;
                 }
                 Phase::Running(a) if self.boundary && may_move(spec, a.pause.is_some()) => {
@@ -193,7 +193,7 @@ impl<'a> Scene<'a> {
             let pace = if whole(&spec.needs) { pace(spec) } else { None };
             match (pace, standing) {
                 (Some(pace), standing) => self.add(task, job, spec, standing, pace),
-                (None, Standing::Leaves(placement)) => self.ending.push(placement),
+                (None, Standing::Leaves(placement)) => self.ending.push((placement, live.is_paused())),
                 (None, _) => {}
             }
         }

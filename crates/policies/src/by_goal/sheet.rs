@@ -33,8 +33,8 @@ impl<'a, 's> Sheet<'a, 's> {
     pub(super) fn new(scene: &'s Scene<'a>, free: &'s [usize], order: &[usize]) -> Sheet<'a, 's> {
         let mut ledger = Ledger::over(scene.view.pool());
         let mut leaving: Vec<DeviceId> =
-            scene.ending.iter().flat_map(|placement| placement.device_ids()).collect();
-        scene.ending.iter().for_each(|placement| ledger.release(placement));
+            scene.ending.iter().flat_map(|(placement, _)| placement.device_ids()).collect();
+        scene.ending.iter().for_each(|(placement, paused)| ledger.release_ending(placement, *paused));
         let mut holding = Vec::new();
         for &i in order.iter().rev() {
             match scene.members[i].standing {
