@@ -129,3 +129,56 @@ fn tasks_that_yield_take_turns_at_moments_of_their_own() {
     }
     assert!(attempts > 2, "nobody gave way");
 }
+
+/// The same from a program in Python, which also runs where there is no warpyard.
+#[test]
+fn a_program_in_python_says_how_far_it_is_and_gives_way() {
+    let server = Server::up(&["--gpus", "fake:1xV100:16GiB", "--policy", "max-min:round=1"]);
+    let program = r#"
+import os, sys, time, warpyard
+name = os.environ.get("WARPYARD_TASK", "alone") + ".count"
+done = int(open(name).read()) if warpyard.restarted() else 0
+for step in range(done, 40):
+    time.sleep(0.05)
+    if warpyard.progress(step + 1, every=0.2):
+        open(name, "w").write(str(step + 1))
+        warpyard.leave()
+open(name, "w").write("40")
+"#;
+    server.write("train.py", program);
+    let package = concat!(env!("CARGO_MANIFEST_DIR"), "/../../python");
+    let (path, tidy) = (format!("PYTHONPATH={package}"), "PYTHONDONTWRITEBYTECODE=1");
+    let bin = format!("WARPYARD_BIN={}", env!("CARGO_BIN_EXE_warpyard"));
+    let jobs = ["a", "b"].map(|name| {
+        let needs = [
+            "--gpus",
+            "1",
+            "--steps",
+            "40",
+            "--preempt",
+            "yield",
+            "--env",
+            &bin,
+            "--env",
+            &path,
+            "--env",
+            tidy,
+        ];
+        server.submit(&[&["--name", name][..], &needs, &["--", "python3", "train.py"]].concat())
+    });
+    let mut attempts = 0;
+    for (job, name) in jobs.iter().zip(["a", "b"]) {
+        server.said(&["wait", job]);
+        assert_eq!(server.read(&format!("{name}.count")), "40", "{name}");
+        attempts += server.json(&["show", job])["tasks"][0]["attempts"].as_array().map_or(0, Vec::len);
+    }
+    assert!(attempts > 2, "nobody gave way");
+    let mut alone = std::process::Command::new("python3");
+    let alone = alone
+        .arg("train.py")
+        .env("PYTHONPATH", package)
+        .current_dir(server.path("."))
+        .output()
+        .expect("python3");
+    assert!(alone.status.success() && alone.stderr.is_empty(), "{alone:?}");
+}
