@@ -1,6 +1,6 @@
 //! What a task writes: where it goes, and how much is kept.
 
-use crate::yard::{Yard, eventually, failed_to_start, text};
+use crate::yard::{Yard, comes_to_have, eventually, failed_to_start, text};
 use std::fs;
 use warpyard_worker::supervise::Status;
 
@@ -27,7 +27,7 @@ fn output_is_followable_and_kept_interleaved_and_apart() {
     let dir = yard.launch(&launch);
     let log = launch.dir.join("log");
     for so_far in ["one\n", "one\ntwo\n"] {
-        eventually("the log follows the task", || text(&log) == so_far);
+        comes_to_have(&log, so_far);
         go.go();
     }
     let exit = yard.exit(&dir);

@@ -162,6 +162,15 @@ pub(crate) fn eventually(what: &str, check: impl Fn() -> bool) {
     }
 }
 
+/// Waits for a file to have this text.
+pub(crate) fn comes_to_have(path: &Path, wanted: &str) {
+    let began = Instant::now();
+    while text(path) != wanted {
+        assert!(began.elapsed() < FOR_EVER, "{}: {:?} in place of {wanted:?}", path.display(), text(path));
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
 pub(crate) fn text(path: impl AsRef<Path>) -> String {
     fs::read_to_string(path).unwrap_or_default()
 }
