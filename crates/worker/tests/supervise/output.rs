@@ -1,6 +1,6 @@
 //! What a task writes: where it goes, and how much is kept.
 
-use crate::yard::{Yard, comes_to_have, eventually, failed_to_start, text};
+use crate::yard::{Yard, comes_to_have, failed_to_start, text};
 use std::fs;
 use warpyard_worker::supervise::Status;
 
