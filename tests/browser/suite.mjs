@@ -329,6 +329,9 @@ const stories = {
     const job = await submit({ name: "typed-away", gpus: 6, command: "sleep 60", timeout: "4m" });
     await page.goto(`${url}/queue?q=typed-away`);
     await page.locator("tbody tr").first().waitFor();
+    // Another tab may just have been in front; keys go nowhere until this one is.
+    await page.bringToFront();
+    await until("the page to have the keyboard", () => page.evaluate(() => document.hasFocus()));
     await page.keyboard.press("Tab");
     assert.equal(await page.evaluate(() => document.activeElement.className), "skip", "the first stop leads to the content");
     await page.keyboard.press("j");

@@ -158,7 +158,8 @@ document.addEventListener("visibilitychange", () => { if (!document.hidden) soon
 setInterval(() => { if (link.dataset.state === "on" && !main().dataset.still && Date.now() - lastUpdate > AT_LEAST_EVERY) soon(); }, 1000);
 setInterval(tick, 1000);
 // Where the menu is wider than the screen, the page one is on is not beyond its edge.
-document.querySelector(".top nav [aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
+const here = document.querySelector(".top nav [aria-current]");
+if (here) here.parentElement.scrollLeft = here.offsetLeft - (here.parentElement.clientWidth - here.offsetWidth) / 2;
 if (document.querySelector("[data-clock]")) setInterval(showSimulation, 100);
 document.addEventListener("click", (event) => {
   const code = event.target.closest(".empty code");
