@@ -66,7 +66,11 @@ impl Packed {
         walk.follow_links(false).sort_by_file_name(Ord::cmp);
         walk.filter_entry(|entry| entry.file_name() != ".git");
         for entry in walk.build() {
-            let entry = entry.map_err(PackError::Walk)?;
+            let entry = match entry {
+                // A directory that went away since it was listed; not the one that was asked for.
+                Err(e) if is_gone(&e) && e.depth() != Some(0) => continue,
+                entry => entry.map_err(PackError::Walk)?,
+            };
             let path = entry.path();
             let inside = path.strip_prefix(root).unwrap_or(path);
             if inside.as_os_str().is_empty() {
@@ -78,7 +82,7 @@ impl Packed {
             let kept = if meta.is_dir() {
                 Entry::Dir { mode }
             } else if meta.is_symlink() {
-                let target = fs::read_link(path).map_err(failed)?;
+                let Some(target) = unless_gone(fs::read_link(path)).map_err(failed)? else { continue };
                 let target = target.into_os_string().into_string();
                 Entry::Link { target: target.map_err(|_| PackError::NotText(path.to_owned()))? }
             } else if meta.is_file() {
@@ -124,6 +128,10 @@ impl Packed {
         }
         Ok(())
     }
+}
+
+fn is_gone(error: &ignore::Error) -> bool {
+    error.io_error().is_some_and(|e| e.kind() == io::ErrorKind::NotFound)
 }
 
 /// What went away since it was listed is not in the directory as it is.

@@ -93,6 +93,8 @@ impl Told {
         let gate = server.path("gate");
         let document = document.replace("WAIT", &wait_at(&gate));
         server.write("hostile.toml", &document);
+        // The server's own files change while they are looked through.
+        server.write(".warpyardignore", "/data\n");
         // The same with a mistake in each line that could be quoted.
         server.write("wrong.toml", &document.replace("env = {", "evn = {").replace("command", "comand"));
         let submit = || server.submit(&["--snapshot", "hostile.toml"]);
