@@ -30,14 +30,18 @@ impl Foresight {
                 }
             }
             let task = task as usize;
-            row.fill(0.0);
-            for &(next, data) in instance.successors(task) {
+            let mut ways = instance.successors(task).iter().map(|&(next, data)| {
                 let next = next as usize;
                 let elsewhere = least_left[next] + narrow(instance.mean_transfer(data) * per_unit);
-                follow(&mut row, &found.rows[next * p..(next + 1) * p], elsewhere);
+                Way { here: &found.rows[next * p..(next + 1) * p], elsewhere }
+            });
+            row.fill(0.0);
+            while let Some(first) = ways.next() {
+                // Those of most tasks go in one pass; a way that is gone twice changes nothing.
+                let several = [first; AT_ONCE].map(|first| ways.next().unwrap_or(first));
+                follow(&mut row, first, several);
             }
-            add_costs(&mut row, instance.costs(task), per_unit);
-            least_left[task] = row.iter().fold(f32::INFINITY, |a, b| if *b < a { *b } else { a });
+            least_left[task] = add_costs(&mut row, instance.costs(task), per_unit);
             found.rows[task * p..(task + 1) * p].copy_from_slice(&row);
         }
         found
@@ -59,30 +63,59 @@ impl Foresight {
 /// Sums of numbers that fit may not.
 #[inline(always)]
 fn narrow(value: f64) -> f32 {
-    let value = value as f32;
-    if value < f32::MAX { value } else { f32::MAX }
+    less(f32::MAX, value as f32)
 }
 
+/// The way through a successor: what is left when it runs on the same machine, and when it runs elsewhere.
+#[derive(Clone, Copy)]
+struct Way<'a> {
+    here: &'a [f32],
+    elsewhere: f32,
+}
+
+/// Beside one, so many ways are looked at in the same pass.
+const AT_ONCE: usize = 3;
+
 widened! {
-    /// Raises each machine's entry of `row` to the way through a successor: run here, or elsewhere.
-    fn follow(row: &mut [f32], left: &[f32], elsewhere: f32) = follow_each
+    /// Raises each machine's entry of `row` to the longest of these ways.
+    fn follow(row: &mut [f32], first: Way<'_>, several: [Way<'_>; AT_ONCE]) = follow_each
 }
 
 #[inline(always)]
-fn follow_each(row: &mut [f32], left: &[f32], elsewhere: f32) {
-    for (row, left) in row.iter_mut().zip(left) {
-        let way = if *left < elsewhere { *left } else { elsewhere };
-        *row = if *row > way { *row } else { way };
+fn follow_each(row: &mut [f32], first: Way<'_>, several: [Way<'_>; AT_ONCE]) {
+    let [second, third, fourth] = several;
+    let here = first.here.iter().zip(second.here).zip(third.here.iter().zip(fourth.here));
+    for (row, ((a, b), (c, d))) in row.iter_mut().zip(here) {
+        let of_two = more(less(*a, first.elsewhere), less(*b, second.elsewhere));
+        let of_others = more(less(*c, third.elsewhere), less(*d, fourth.elsewhere));
+        *row = more(*row, more(of_two, of_others));
     }
 }
 
 widened! {
-    fn add_costs(row: &mut [f32], costs: &[f64], per_unit: f64) = add_each
+    /// Adds each machine's cost to its entry of `row`, and gives the least of them.
+    fn add_costs(row: &mut [f32], costs: &[f64], per_unit: f64) -> f32 = add_each
 }
 
 #[inline(always)]
-fn add_each(row: &mut [f32], costs: &[f64], per_unit: f64) {
+fn add_each(row: &mut [f32], costs: &[f64], per_unit: f64) -> f32 {
     for (row, cost) in row.iter_mut().zip(costs) {
-        *row = narrow(f64::from(*row) + cost * per_unit);
+        *row = less(f32::MAX, *row + (cost * per_unit) as f32);
     }
+    let mut least = [f32::INFINITY; 16];
+    let (rows, rest) = row.as_chunks::<16>();
+    for row in rows {
+        least = std::array::from_fn(|i| less(least[i], row[i]));
+    }
+    least.iter().chain(rest).fold(f32::INFINITY, |a, b| less(a, *b))
+}
+
+#[inline(always)]
+fn less(a: f32, b: f32) -> f32 {
+    if b < a { b } else { a }
+}
+
+#[inline(always)]
+fn more(a: f32, b: f32) -> f32 {
+    if b > a { b } else { a }
 }

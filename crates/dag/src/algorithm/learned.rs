@@ -8,5 +8,5 @@ pub(super) const DEF: Algorithm = Algorithm {
     summary: "a small network corrects priorities and leans the choice of machine, in a single pass",
     origin: "warpyard; trained on searches, then on its own schedules",
     searches: false,
-    plan: |instance, _| Plan::of(plan_with(instance, &Network::shipped())),
+    plan: |instance, _| Plan::of(plan_with(instance, Network::shipped())),
 };

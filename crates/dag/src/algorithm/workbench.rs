@@ -108,7 +108,7 @@ impl<'a, 'r, 's> Workbench<'a, 'r, 's> {
         }
         let table = self.table();
         let ground = Groundwork::new(self.instance, &self.plain);
-        Some(ground.plan(&ground.ask(&Network::shipped()), &table))
+        Some(ground.plan(&ground.ask(Network::shipped()), &table))
     }
 
     /// Keeps `schedule` if it is better than the best; gives its value.

@@ -5,6 +5,7 @@ mod busy;
 mod cheapest;
 mod hopes;
 mod lean;
+mod scout;
 mod timeline;
 
 use busy::BusyTable;
@@ -12,6 +13,7 @@ pub(crate) use cheapest::Cheapest;
 use cheapest::Keys;
 use hopes::{Hopes, Rows, Start};
 pub(crate) use lean::Lean;
+use scout::{Brief, Scout};
 use timeline::Timeline;
 
 use crate::instance::Instance;
@@ -124,12 +126,68 @@ impl<'a> Inserter<'a> {
 
     /// Places all tasks in `order`, each where it finishes first.
     pub(crate) fn place_all(&mut self, order: &[u32]) {
-        self.place_each(order, None);
+        self.place_by_all_means(order, None);
     }
 
     /// Places all tasks in `order`, each where finish and leaning together are least.
     pub(crate) fn place_all_leaning(&mut self, order: &[u32], lean: &Lean<'_>) {
-        self.place_each(order, Some(lean));
+        self.place_by_all_means(order, Some(lean));
+    }
+
+    /// With a scout where there is work and room for two.
+    fn place_by_all_means(&mut self, order: &[u32], lean: Option<&Lean<'_>>) {
+        /// From so many costs on a second thread is worth starting.
+        const MANY: usize = 1 << 22;
+        let many = order.len().saturating_mul(self.lanes.len()) >= MANY;
+        // Two that run by turns would hinder each other.
+        let scouted = many && std::thread::available_parallelism().is_ok_and(|cores| cores.get() > 1);
+        let placed = if scouted { self.place_scouted(order, lean) } else { 0 };
+        self.place_each(&order[placed..], lean);
+    }
+
+    /// Places tasks with a scout running ahead, for as long as the cheapest machines are the ones to look at; says how
+    /// many.
+    fn place_scouted(&mut self, order: &[u32], lean: Option<&Lean<'_>>) -> usize {
+        if !self.looks_at_cheapest() {
+            return 0;
+        }
+        /// So many tasks ahead what placing will read is asked for.
+        const AHEAD: usize = 4;
+        let scout = Scout::new(self.instance, self.cheapest, order, &self.slots);
+        std::thread::scope(|scope| {
+            scope.spawn(|| scout.run());
+            let _back = scout.called_back_at_last();
+            for (at, &task) in order.iter().enumerate() {
+                if !self.looks_at_cheapest() {
+                    return at;
+                }
+                let task = task as usize;
+                scout.follow(at);
+                if let Some(soon) = scout.brief(at + AHEAD) {
+                    self.foresee_looks(&soon);
+                }
+                let brief = scout.brief(at);
+                let brief = brief.unwrap_or_else(|| Brief::of(self.instance, task, self.arrival(task)));
+                let slot = self.place_cheaply(task, &brief, lean);
+                scout.tell(task, slot);
+            }
+            order.len()
+        })
+    }
+
+    /// Asks for the slots that placing will probably read.
+    #[inline]
+    fn foresee_looks(&self, brief: &Brief) {
+        let Arrival { elsewhere, on, there } = brief.arrival;
+        if let Some(lane) = self.lanes.get(on) {
+            lane.prefetch(there + brief.cost_there);
+        }
+        for &key in brief.keys.iter().take(2) {
+            let (machine, cost) = self.cheapest.read(key);
+            if let Some(lane) = self.lanes.get(machine).filter(|_| key < f64::INFINITY) {
+                lane.prefetch(elsewhere + cost);
+            }
+        }
     }
 
     fn place_each(&mut self, order: &[u32], lean: Option<&Lean<'_>>) {
@@ -156,15 +214,16 @@ impl<'a> Inserter<'a> {
                 self.place_anywhere(task as usize, lean, Place::NONE, &[]);
                 continue;
             }
-            let arrival = if arrival.is_known() { arrival } else { self.arrival(task as usize) };
-            self.place_cheaply(task as usize, arrival, lean);
+            let task = task as usize;
+            let arrival = if arrival.is_known() { arrival } else { self.arrival(task) };
+            self.place_cheaply(task, &Brief::of(self.instance, task, arrival), lean);
         }
     }
 
     /// Places `task` where it finishes first; the lower machine wins a tie.
     pub(crate) fn place(&mut self, task: usize) -> Slot {
         if self.looks_at_cheapest() {
-            self.place_cheaply(task, self.arrival(task), None)
+            self.place_cheaply(task, &Brief::of(self.instance, task, self.arrival(task)), None)
         } else {
             self.place_by::<false>(task, &[], Place::NONE, &[])
         }
@@ -257,21 +316,12 @@ impl<'a> Inserter<'a> {
         ready
     }
 
-    /// With uniform links only the machine of the predecessor whose data would arrive last can be ready sooner than
-    /// the rest: everywhere else that arrival counts.
     #[inline]
     fn arrival(&self, task: usize) -> Arrival {
-        let mut elsewhere = self.instance.release(task);
-        let mut on = usize::MAX;
-        for &(before, data) in self.instance.predecessors(task) {
-            let slot = &self.slots[before as usize];
-            if slot.finish + data > elsewhere {
-                elsewhere = slot.finish + data;
-                on = slot.machine as usize;
-            }
-        }
-        let there = if on == usize::MAX { elsewhere } else { self.ready_on(task, on) };
-        Arrival { elsewhere, on, there }
+        arrival(self.instance, task, |before| {
+            let slot = &self.slots[before];
+            (slot.finish, slot.machine as usize)
+        })
     }
 
     #[inline]
@@ -305,21 +355,37 @@ impl<'a> Inserter<'a> {
     /// Looks for gaps on the cheapest machines, one by one, until the next could not be better than the best found.
     /// Uniform links only.
     #[inline]
-    fn place_cheaply(&mut self, task: usize, arrival: Arrival, lean: Option<&Lean<'_>>) -> Slot {
+    fn place_cheaply(&mut self, task: usize, brief: &Brief, lean: Option<&Lean<'_>>) -> Slot {
         /// After so many looks the whole row will probably be wanted.
         const MANY: usize = 6;
-        let Arrival { elsewhere, on, there } = arrival;
+        let Arrival { elsewhere, on, there } = brief.arrival;
         let costs = self.instance.costs(task);
+        // The row itself is far away in memory.
+        let by_key = self.cheapest.is_exact() && lean.is_none();
         let bias_of = |machine: usize, cost: f64| lean.map_or(0.0, |lean| lean.at(task, machine, cost));
         let mut best = Place::NONE;
         let mut looked_at = [0; Keys::MOST + 1];
         let mut looks = 0;
         if on != usize::MAX {
-            self.look(on, there, costs[on], bias_of(on, costs[on]), &mut best);
+            self.look(on, there, brief.cost_there, bias_of(on, brief.cost_there), &mut best);
             looked_at[0] = on;
             looks = 1;
         }
+        let listed = brief.keys.iter().position(|key| *key == f64::INFINITY).unwrap_or(brief.keys.len());
+        for &key in &brief.keys[..listed] {
+            let (machine, cost) = self.cheapest.read(key);
+            if elsewhere + cost > best.score {
+                return self.commit(task, best);
+            }
+            if machine != on {
+                let cost = if by_key { cost } else { costs[machine] };
+                self.look(machine, elsewhere, cost, bias_of(machine, cost), &mut best);
+                looked_at[looks] = machine;
+                looks += 1;
+            }
+        }
         let mut keys = *self.cheapest.keys(task);
+        brief.keys[..listed].iter().for_each(|&key| keys.pass(self.cheapest.read(key).0));
         let rest = self.cheapest.rest(task);
         loop {
             let key = keys.least();
@@ -333,8 +399,7 @@ impl<'a> Inserter<'a> {
             }
             keys.pass(machine);
             if machine != on {
-                // The row itself is far away in memory.
-                let cost = if self.cheapest.is_exact() && lean.is_none() { cost } else { costs[machine] };
+                let cost = if by_key { cost } else { costs[machine] };
                 self.look(machine, elsewhere, cost, bias_of(machine, cost), &mut best);
                 looked_at[looks] = machine;
                 looks += 1;
@@ -426,6 +491,31 @@ impl<'a> Inserter<'a> {
         }
         self.busy = Some(busy);
     }
+}
+
+/// When a task is ready, given when its predecessors finish and where they are. With uniform links only the machine of
+/// the one whose data would arrive last can be ready sooner than the rest: everywhere else that arrival counts.
+#[inline(always)]
+fn arrival(instance: &Instance, task: usize, placed: impl Fn(usize) -> (f64, usize)) -> Arrival {
+    let mut elsewhere = instance.release(task);
+    let mut on = usize::MAX;
+    for &(before, data) in instance.predecessors(task) {
+        let (finish, machine) = placed(before as usize);
+        if finish + data > elsewhere {
+            (elsewhere, on) = (finish + data, machine);
+        }
+    }
+    let mut there = if on == usize::MAX { elsewhere } else { instance.release(task) };
+    if on != usize::MAX {
+        for &(before, data) in instance.predecessors(task) {
+            let (finish, machine) = placed(before as usize);
+            let arrival = if machine == on { finish } else { finish + data };
+            if arrival > there {
+                there = arrival;
+            }
+        }
+    }
+    Arrival { elsewhere, on, there }
 }
 
 widened! {

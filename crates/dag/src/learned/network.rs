@@ -5,6 +5,7 @@ use super::features::{Features, OF_TASK, OF_WHOLE};
 use super::tensors::Tensors;
 use crate::instance::Instance;
 use crate::wide::widened;
+use std::sync::LazyLock;
 
 /// Numbers a task carries between layers.
 pub(super) const HIDDEN: usize = 16;
@@ -72,12 +73,16 @@ pub(super) const FIRST_SWEEP: usize = 3;
 pub(super) const OUTPUT: usize = FIRST_SWEEP + 4 * SWEEPS;
 
 impl Network {
-    /// The network that ships with the program.
+    /// The network that ships with the program, read when it is first asked for.
     ///
     /// # Panics
     /// Never: a test reads it.
-    pub fn shipped() -> Self {
-        Self::from_safetensors(include_bytes!("weights.safetensors")).expect("the shipped weights are whole")
+    pub fn shipped() -> &'static Self {
+        static SHIPPED: LazyLock<Network> = LazyLock::new(|| {
+            let read = Network::from_safetensors(include_bytes!("weights.safetensors"));
+            read.expect("the shipped weights are whole")
+        });
+        &SHIPPED
     }
 
     /// Reads a safetensors file.
