@@ -7,6 +7,7 @@ mod support;
 use serde_json::Value;
 use std::fs;
 use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
@@ -148,8 +149,14 @@ impl Drop for Person<'_> {
 
 /// Asks over the socket as root, with a body of its own making.
 fn raw(socket: &Path, body: &str) -> (u16, String) {
-    let mut stream = UnixStream::connect(socket).expect("the server listens");
-    let head = "POST /v1/jobs HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Type: application/json\r\n";
+    ask(UnixStream::connect(socket).expect("the server listens"), "/v1/jobs", "", body)
+}
+
+/// Posts a body by hand.
+fn ask(mut stream: impl Read + Write, path: &str, header: &str, body: &str) -> (u16, String) {
+    let head = format!(
+        "POST {path} HTTP/1.1\r\nHost: x\r\n{header}Connection: close\r\nContent-Type: application/json\r\n"
+    );
     write!(stream, "{head}Content-Length: {}\r\n\r\n{body}", body.len()).expect("it can be asked");
     let mut answer = String::new();
     stream.read_to_string(&mut answer).expect("text");
@@ -233,6 +240,21 @@ fn nobody_can_be_someone_else_and_nothing_runs_as_root() {
     assert_eq!(status, 403, "{answer}");
     assert!(answer.contains("no-account") && answer.contains("root"), "{answer}");
     assert_eq!(raw(&machine.socket, &document("nobody-of-that-name")).0, 403);
+
+    // A token says nobody's name, so it has to be told whose work it is.
+    let data = machine.server.data();
+    let read = |file: &str| fs::read_to_string(data.join(file)).expect("it was written").trim().to_owned();
+    let (token, address) = (format!("Authorization: Bearer {}\r\n", read("token")), read("address"));
+    let by_token = |path: &str, body: &str| {
+        let port = address.strip_prefix("http://").expect("an address");
+        ask(TcpStream::connect(port).expect("the server listens"), path, &token, body)
+    };
+    for (path, body) in [("/v1/jobs", r#"{"doc": {"command": ["true"]}}"#), ("/v1/claims", "{}")] {
+        let (status, answer) = by_token(path, body);
+        assert_eq!(status, 403, "{answer}");
+        assert!(answer.contains("no-account") && answer.contains("name one as"), "{answer}");
+    }
+    assert_eq!(by_token("/v1/jobs", &document(&ann.name)).0, 201);
 
     // Someone else's command line may say what it likes: the kernel says who calls.
     let script = format!(

@@ -41,8 +41,7 @@ pub(super) async fn make(
     body: Result<Json<ClaimRequest>, JsonRejection>,
 ) -> Result<(StatusCode, Json<ClaimView>), Refusal> {
     let Json(ClaimRequest { mut needs, user, pid, lease, lasts }) = body?;
-    let user = who.submits_for(user)?;
-    app.must_have_account(&user)?;
+    let user = app.submitter(&who, user)?;
     app.tell_groups(&user).await?;
     let process = pid.map(|pid| process_of(&who, pid)).transpose()?;
     let claim = Claim { process, lease: lease.map_or(LEASE, |l| Span(l.0)), lasts: lasts.map(|l| Span(l.0)) };

@@ -166,6 +166,17 @@ impl App {
         self.sharing.as_ref().is_some_and(|s| s.private)
     }
 
+    /// Whose a submission or claim is. Where tasks run as their users, it must be someone's.
+    fn submitter(&self, who: &Caller, asked: Option<String>) -> Result<String, Refusal> {
+        if self.sharing.is_some() && who.name().is_none() && asked.is_none() {
+            let why = "tasks run as their users here, and a token is nobody's; name one as \"user\"";
+            return Err(Refusal::new(403, code::NO_ACCOUNT, why));
+        }
+        let user = who.submits_for(asked)?;
+        self.must_have_account(&user)?;
+        Ok(user)
+    }
+
     /// Refuses users whom no task can run as, where tasks run as their users.
     fn must_have_account(&self, user: &str) -> Result<(), Refusal> {
         if self.sharing.is_none() {

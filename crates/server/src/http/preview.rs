@@ -43,8 +43,7 @@ pub(super) async fn submit(
     let Query(SubmitQuery { dry_run }) = query?;
     let Json(mut submit) = body?;
     submit.idempotency_key = one_key(submit.idempotency_key.take(), &headers)?;
-    let user = who.submits_for(submit.user.take())?;
-    app.must_have_account(&user)?;
+    let user = app.submitter(&who, submit.user.take())?;
     app.tell_groups(&user).await?;
     submit.user = Some(user.clone());
     if dry_run {
