@@ -113,6 +113,7 @@ codes! {
     NEGATIVE "negative" Error "The value is below zero."
     ZERO "zero" Error "The value is zero where that makes no sense."
     TOO_LARGE "too-large" Error "The number is larger than can be counted."
+    OUT_OF_RANGE "out-of-range" Error "The number is not between the least and the most it may be."
     // The job as a whole.
     USER_NOT_ACCEPTED "user-not-accepted" Error "The document names a user, which is taken from the login."
     NO_TASKS "no-tasks" Error "The job has no task."

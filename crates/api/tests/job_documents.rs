@@ -125,6 +125,8 @@ fn bad_json_documents_are_told_apart() {
         ("an empty name", "{\"command\": [\"a\", \"\\\"quoted\\\\\"], \"\": 1, \"project\": \"x\\ny\"}"),
         ("numbers beyond all", "{\"command\": \"x\", \"priority\": 99999999999999999999, \"gpus\": 1e400}"),
         ("no weight", "{\"command\": \"x\", \"weight\": 0,\n\"steps\": 0, \"deadline\": \"0s\"}"),
+        ("a weight beyond all", "{\"command\": \"x\", \"weight\": 1e31}"),
+        ("a weight of next to nothing", "{\"command\": \"x\", \"weight\": 1e-31}"),
         ("a weight below nothing", "{\"command\": \"x\", \"weight\": -1.5}"),
         ("half a character", "{\"command\": \"\\ud800\"}"),
         (

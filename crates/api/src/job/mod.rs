@@ -19,6 +19,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt;
+use std::ops::RangeInclusive;
 use std::str::FromStr;
 
 /// The largest document that is read.
@@ -26,6 +27,9 @@ pub const MAX_DOCUMENT_BYTES: usize = 8 << 20;
 
 /// The most entries `tasks` may have; an array counts as one.
 pub const MAX_TASK_ENTRIES: usize = 100_000;
+
+/// The weights a job may have. Far beyond them shares of time could not be told from none or all.
+pub const WEIGHTS: RangeInclusive<f64> = 1e-6..=1e6;
 
 /// A job: one task, an array, or tasks that depend on each other.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, JsonSchema)]
@@ -46,7 +50,7 @@ pub struct JobDoc {
     pub project: Option<String>,
     /// Its weight where time on GPUs is shared out: twice the weight, twice the share. Where it is absent, 1.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(extend("exclusiveMinimum" = 0))]
+    #[schemars(extend("minimum" = WEIGHTS.start(), "maximum" = WEIGHTS.end()))]
     pub weight: Option<f64>,
     /// How long after its submission it should have ended.
     #[serde(skip_serializing_if = "Option::is_none")]

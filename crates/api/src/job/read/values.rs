@@ -2,7 +2,7 @@
 
 use super::Reader;
 use crate::job::source::{At, Node, Value};
-use crate::job::{Command, DeviceRef, JobAfter, On, Preempt, TaskAfter};
+use crate::job::{Command, DeviceRef, JobAfter, On, Preempt, TaskAfter, WEIGHTS};
 use crate::problem::code;
 use crate::quantity::QuantityError;
 use crate::text::name_fault;
@@ -146,8 +146,12 @@ impl Reader<'_> {
             }
         };
         let problem = match weight {
-            _ if weight > 0.0 && weight.is_finite() => return Some(weight),
+            _ if WEIGHTS.contains(&weight) => return Some(weight),
             0.0 => (code::ZERO, "must be more than zero".to_owned()),
+            _ if weight > 0.0 => {
+                let (least, most) = (WEIGHTS.start(), WEIGHTS.end());
+                (code::OUT_OF_RANGE, format!("{weight:e} is not between {least} and {most}"))
+            }
             _ => (code::NEGATIVE, format!("{weight} is not a number above zero")),
         };
         self.wrong(
