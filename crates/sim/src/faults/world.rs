@@ -1,23 +1,25 @@
 //! The steps of a run: what is due next happens, and all rules are checked.
 
+mod mishaps;
+mod serving;
+
 use super::bugs::Flaw;
-use super::disk::{Disk, Next, Stop};
+use super::disk::{Disk, Next};
 use super::ledger::{Ledger, broken};
 use super::level::{Level, Odds};
 use super::machine::{Due, Machine, Out};
 use super::people::People;
 use super::promises::Promises;
-use super::server::{Address, Asked, Said, Server, Up};
-use super::story::{Story, words};
-use super::trouble::{Trouble, jump, lasting};
+use super::server::{Address, Asked, Server, Up};
+use super::story::Story;
 use super::{Broken, Held, invariants};
 use crate::random::Random;
 use std::collections::BTreeMap;
 use warpyard_core::command::Target;
-use warpyard_core::event::{How, WorkerInfo};
+use warpyard_core::event::WorkerInfo;
 use warpyard_core::pool::{DeviceInfo, DeviceState};
 use warpyard_core::protocol::Assignments;
-use warpyard_core::{AttemptId, Cluster, Command, Event, PolicyChoice, Span, TaskId, Time, What, WorkerId};
+use warpyard_core::{Cluster, Command, PolicyChoice, Span, TaskId, Time};
 use warpyard_policies::POLICIES;
 
 /// What the server's clock shows at the beginning, so that it can be set back.
@@ -262,159 +264,6 @@ impl World {
         Ok(())
     }
 
-    // ---- the server
-
-    fn system_clock(&self) -> Time {
-        Time((EPOCH + self.now.0).saturating_add_signed(self.clock_off))
-    }
-
-    fn hear(&mut self, asked: Asked) {
-        let pause = Span(self.random.below(20_000));
-        let Some(server) = &mut self.server else { return };
-        server.hear(asked);
-        if !std::mem::replace(&mut server.stirred, true) {
-            let number = server.number;
-            self.enter(pause, Happening::Turn { server: number, deadline_of: None });
-        }
-    }
-
-    fn turn(&mut self, number: u32, deadline_of: Option<u64>) -> Result<(), Broken> {
-        let system = self.system_clock();
-        let Some(server) = self.server.as_mut().filter(|s| s.number == number) else { return Ok(()) };
-        if deadline_of.is_some_and(|turn| turn != server.turns) {
-            return Ok(());
-        }
-        let turned = server.turn(system, &mut self.disk, self.ended_kept);
-        self.learn()?;
-        match turned {
-            Ok(said) => {
-                self.say(said)?;
-                self.wait_for_deadline();
-            }
-            Err((stop, commands)) => {
-                let kept = stop == Stop::Unsaid;
-                self.line(|| {
-                    format!(
-                        "server dies in its turn, batch {}",
-                        if kept { "kept, nobody told" } else { "not kept" }
-                    )
-                });
-                if kept {
-                    commands.iter().for_each(|c| self.promises.unsaid(c));
-                }
-                self.server_is_gone();
-            }
-        }
-        Ok(())
-    }
-
-    /// Follows what was kept.
-    fn learn(&mut self) -> Result<(), Broken> {
-        for event in std::mem::take(&mut self.disk.fresh) {
-            self.line(|| format!("  {}", words(&event)));
-            self.turned = true;
-            self.ledger.learn(&self.truth, &event)?;
-            self.truth.apply(&event);
-            if let What::Ended { attempt, end, .. } = &event.what {
-                self.an_ended_attempt_has_no_process(*attempt, &end.how)?;
-            }
-            self.held.jobs += u64::from(matches!(event.what, What::JobSubmitted { .. }));
-        }
-        Ok(())
-    }
-
-    /// Where an attempt is over its process is gone; or it is a stray, which the worker will end when it hears of it.
-    fn an_ended_attempt_has_no_process(&mut self, attempt: AttemptId, how: &How) -> Result<(), Broken> {
-        let Some(at) = self.machines.iter().position(|m| m.processes().any(|id| id == attempt)) else {
-            return Ok(());
-        };
-        let given_up = matches!(how, How::Lost(_));
-        if self.ledger.ran_twice(attempt) || given_up && self.was_unwatched(at) {
-            self.ledger.stray(attempt);
-            return Ok(());
-        }
-        broken("an ended attempt has no process", || {
-            format!("{attempt} ended by {how:?}, and its process goes on on m{at}")
-        })
-    }
-
-    /// Whether nobody could have ended in time what a lapsed lease gave up.
-    fn was_unwatched(&self, machine: usize) -> bool {
-        let m = &self.machines[machine];
-        m.unwatched || m.agent.as_ref().is_none_or(|a| self.jumped >= a.confirmed)
-    }
-
-    fn say(&mut self, said: Said) -> Result<(), Broken> {
-        let Said { commands, turned, heard } = said;
-        Server::a_plan_fits(&turned)?;
-        for (command, answer) in commands.iter().zip(&turned.answers) {
-            if let Ok(answer) = answer {
-                self.promises.said(command, *answer);
-            }
-        }
-        let server = self.server.as_ref().expect("it has just turned");
-        let cluster = server.engine.cluster();
-        let mut letters: Vec<(Address, Assignments)> = Vec::new();
-        let mut write = |to: Address, worker: WorkerId| letters.push((to, cluster.assignments(worker)));
-        if turned.events.iter().any(concerns_workers) {
-            server.mail.iter().for_each(|(&worker, &to)| write(to, worker));
-        }
-        for to in heard {
-            if let Some(worker) = cluster.worker_named(&self.machines[to.machine].info.name) {
-                write(to, worker);
-            }
-        }
-        for (to, word) in letters {
-            self.send(Some(to.machine), || Happening::Told { to, word: word.clone() });
-        }
-        Ok(())
-    }
-
-    fn wait_for_deadline(&mut self) {
-        let system = self.system_clock();
-        let server = self.server.as_ref().expect("it has just turned");
-        if let Some(at) = server.engine.next_deadline() {
-            let (number, turns) = (server.number, server.turns);
-            // A moment more, as a timer is never early.
-            let wait = at.since(system) + Span(1);
-            self.enter(wait, Happening::Turn { server: number, deadline_of: Some(turns) });
-        }
-    }
-
-    fn server_is_gone(&mut self) {
-        self.server = None;
-        let down = if self.calm { Span(1000) } else { lasting(&mut self.random) };
-        self.enter(down, Happening::ServerStarts);
-    }
-
-    fn start_server(&mut self) -> Result<(), Broken> {
-        if self.server.is_some() {
-            return Ok(());
-        }
-        self.line(|| "server starts from its disk".to_owned());
-        let cluster = self.flaw.infect(self.disk.recover(&self.first_policy));
-        self.promises.hold(&cluster, &self.people)?;
-        invariants::same("a snapshot and the rest are the state", &cluster, &self.truth)?;
-        self.servers += 1;
-        self.held.restarts += 1;
-        self.server = Some(Server::new(cluster, POLICIES, self.servers, self.system_clock()));
-        self.turned = true;
-        self.wait_for_deadline();
-        Ok(())
-    }
-
-    fn snapshot(&mut self) {
-        if self.calm {
-            return;
-        }
-        if self.random.unit() < 0.5 {
-            self.line(|| "a snapshot is taken".to_owned());
-            self.disk.save(&self.truth);
-        }
-        let next = Span::from_secs(self.random.exponential(8.0));
-        self.enter(next, Happening::Snapshot);
-    }
-
     // ---- the machines
 
     /// Lets a machine do something, and follows what comes of it.
@@ -543,91 +392,6 @@ impl World {
         self.enter(Span::from_secs(30.0), Happening::Tidy);
     }
 
-    // ---- trouble
-
-    fn trouble(&mut self) -> Result<(), Broken> {
-        if self.calm {
-            return Ok(());
-        }
-        let trouble = Trouble::any(&mut self.random);
-        let machine = self.random.below(self.machines.len() as u64) as usize;
-        self.held.troubles += 1;
-        self.line(|| format!("trouble: {trouble:?} (m{machine}, if it is about a machine)"));
-        match trouble {
-            Trouble::ServerDies if self.server.is_some() => self.server_is_gone(),
-            Trouble::ServerDies => {}
-            Trouble::DiesBeforeCommit => self.disk.next = Next::Refused,
-            Trouble::TornWrite => self.disk.next = Next::Torn,
-            Trouble::DiesAfterCommit => self.disk.next = Next::KeptUnsaid,
-            Trouble::AgentDies => {
-                self.machines[machine].kill_agent();
-                let lasts = lasting(&mut self.random);
-                self.enter(lasts, Happening::AgentStarts(machine));
-            }
-            Trouble::MachineDies => {
-                self.machines[machine].go_down();
-                let lasts = lasting(&mut self.random);
-                self.enter(lasts, Happening::MachineStarts(machine));
-            }
-            Trouble::Cut => {
-                self.machines[machine].cut = true;
-                let lasts = lasting(&mut self.random);
-                self.enter(lasts, Happening::Healed(machine));
-            }
-            Trouble::Device(state) => self.lose_device(machine, state)?,
-            Trouble::NewDevice => self.change_device(machine)?,
-            Trouble::ClockJumps => {
-                let by = jump(&mut self.random);
-                self.clock_off += by;
-                if by > 0 {
-                    self.jumped = self.now;
-                }
-                self.line(|| format!("the server's clock is set by {} s", by as f64 / 1e6));
-            }
-        }
-        let next = Span::from_secs(self.random.exponential(self.odds.trouble.secs()));
-        self.enter(next, Happening::Trouble);
-        Ok(())
-    }
-
-    fn lose_device(&mut self, machine: usize, state: DeviceState) -> Result<(), Broken> {
-        let index = self.random.below(self.machines[machine].info.devices.len() as u64) as usize;
-        self.machines[machine].device(index).state = state;
-        if state == DeviceState::Gone {
-            self.fail_on(machine, index)?;
-        }
-        let lasts = lasting(&mut self.random);
-        self.enter(lasts, Happening::DeviceReturns { machine, index });
-        Ok(())
-    }
-
-    /// What ran on a device that is gone fails.
-    fn fail_on(&mut self, machine: usize, index: usize) -> Result<(), Broken> {
-        let uuid = self.machines[machine].info.devices[index].uuid.clone();
-        let on_it = |attempt: &AttemptId| {
-            let placement = self.ledger.placement(*attempt)?;
-            let infos = &self.truth.worker(placement.worker)?.info.devices;
-            let mut uuids = placement.devices.iter().map(|&(i, _)| &infos[usize::from(i)].uuid);
-            uuids.any(|u| *u == uuid).then_some(())
-        };
-        let ids: Vec<_> = self.machines[machine].processes().filter(|id| on_it(id).is_some()).collect();
-        self.on(machine, |m, now, _, out| m.fail_on(now, &ids, out))
-    }
-
-    /// A device is taken out and another put in.
-    fn change_device(&mut self, machine: usize) -> Result<(), Broken> {
-        if self.machines[machine].info.devices.len() >= 6 {
-            return Ok(());
-        }
-        self.fail_on(machine, 0)?;
-        let m = &mut self.machines[machine];
-        let old = m.info.devices.remove(0);
-        let uuid = format!("{}'", old.uuid);
-        m.info.devices.push(DeviceInfo { uuid, state: DeviceState::Usable, ..old.clone() });
-        m.taken_out.push(old);
-        Ok(())
-    }
-
     // ---- time
 
     fn enter(&mut self, after: Span, happening: Happening) {
@@ -640,17 +404,16 @@ impl World {
     }
 }
 
-/// Whether an event changes what should be on a worker, as the live server sees it.
-fn concerns_workers(event: &Event) -> bool {
-    matches!(
-        event.what,
-        What::Placed { .. }
-            | What::PauseAsked { .. }
-            | What::ResumeAsked { .. }
-            | What::StopAsked { .. }
-            | What::Ended { .. }
-            | What::WorkerJoined { .. }
-    )
+fn asked_in_words(command: &Command) -> String {
+    match command {
+        Command::Submit { user, spec, .. } => {
+            let nodes: Vec<_> =
+                spec.tasks.iter().map(|t| format!("{}x{} GPUs", t.len(), t.needs.gpus)).collect();
+            format!("{user} submits {} ({})", spec.name, nodes.join(", "))
+        }
+        Command::SetPolicy(choice) => format!("policy {choice}"),
+        other => format!("{other:?}"),
+    }
 }
 
 fn worker(random: &mut Random, number: u64) -> WorkerInfo {
@@ -673,17 +436,5 @@ fn worker(random: &mut Random, number: u64) -> WorkerInfo {
         memory: 8 << 30,
         // The first is sometimes the one inside the server, which has no lease.
         lease: (number > 0 || random.unit() < 0.5).then(|| Span::from_secs(12.0 + 12.0 * random.unit())),
-    }
-}
-
-fn asked_in_words(command: &Command) -> String {
-    match command {
-        Command::Submit { user, spec, .. } => {
-            let nodes: Vec<_> =
-                spec.tasks.iter().map(|t| format!("{}x{} GPUs", t.len(), t.needs.gpus)).collect();
-            format!("{user} submits {} ({})", spec.name, nodes.join(", "))
-        }
-        Command::SetPolicy(choice) => format!("policy {choice}"),
-        other => format!("{other:?}"),
     }
 }

@@ -1,0 +1,93 @@
+//! Whatever goes wrong in a run.
+
+use super::{Happening, World};
+use crate::faults::Broken;
+use crate::faults::disk::Next;
+use crate::faults::trouble::{Trouble, jump, lasting};
+use warpyard_core::pool::{DeviceInfo, DeviceState};
+use warpyard_core::{AttemptId, Span};
+
+impl World {
+    pub(super) fn trouble(&mut self) -> Result<(), Broken> {
+        if self.calm {
+            return Ok(());
+        }
+        let trouble = Trouble::any(&mut self.random);
+        let machine = self.random.below(self.machines.len() as u64) as usize;
+        self.held.troubles += 1;
+        self.line(|| format!("trouble: {trouble:?} (m{machine}, if it is about a machine)"));
+        match trouble {
+            Trouble::ServerDies if self.server.is_some() => self.server_is_gone(),
+            Trouble::ServerDies => {}
+            Trouble::DiesBeforeCommit => self.disk.next = Next::Refused,
+            Trouble::TornWrite => self.disk.next = Next::Torn,
+            Trouble::DiesAfterCommit => self.disk.next = Next::KeptUnsaid,
+            Trouble::AgentDies => {
+                self.machines[machine].kill_agent();
+                let lasts = lasting(&mut self.random);
+                self.enter(lasts, Happening::AgentStarts(machine));
+            }
+            Trouble::MachineDies => {
+                self.machines[machine].go_down();
+                let lasts = lasting(&mut self.random);
+                self.enter(lasts, Happening::MachineStarts(machine));
+            }
+            Trouble::Cut => {
+                self.machines[machine].cut = true;
+                let lasts = lasting(&mut self.random);
+                self.enter(lasts, Happening::Healed(machine));
+            }
+            Trouble::Device(state) => self.lose_device(machine, state)?,
+            Trouble::NewDevice => self.change_device(machine)?,
+            Trouble::ClockJumps => {
+                let by = jump(&mut self.random);
+                self.clock_off += by;
+                if by > 0 {
+                    self.jumped = self.now;
+                }
+                self.line(|| format!("the server's clock is set by {} s", by as f64 / 1e6));
+            }
+        }
+        let next = Span::from_secs(self.random.exponential(self.odds.trouble.secs()));
+        self.enter(next, Happening::Trouble);
+        Ok(())
+    }
+
+    fn lose_device(&mut self, machine: usize, state: DeviceState) -> Result<(), Broken> {
+        let index = self.random.below(self.machines[machine].info.devices.len() as u64) as usize;
+        self.machines[machine].device(index).state = state;
+        if state == DeviceState::Gone {
+            self.fail_on(machine, index)?;
+        }
+        let lasts = lasting(&mut self.random);
+        self.enter(lasts, Happening::DeviceReturns { machine, index });
+        Ok(())
+    }
+
+    /// What ran on a device that is gone fails.
+    fn fail_on(&mut self, machine: usize, index: usize) -> Result<(), Broken> {
+        let uuid = self.machines[machine].info.devices[index].uuid.clone();
+        let on_it = |attempt: &AttemptId| {
+            let placement = self.ledger.placement(*attempt)?;
+            let infos = &self.truth.worker(placement.worker)?.info.devices;
+            let mut uuids = placement.devices.iter().map(|&(i, _)| &infos[usize::from(i)].uuid);
+            uuids.any(|u| *u == uuid).then_some(())
+        };
+        let ids: Vec<_> = self.machines[machine].processes().filter(|id| on_it(id).is_some()).collect();
+        self.on(machine, |m, now, _, out| m.fail_on(now, &ids, out))
+    }
+
+    /// A device is taken out and another put in.
+    fn change_device(&mut self, machine: usize) -> Result<(), Broken> {
+        if self.machines[machine].info.devices.len() >= 6 {
+            return Ok(());
+        }
+        self.fail_on(machine, 0)?;
+        let m = &mut self.machines[machine];
+        let old = m.info.devices.remove(0);
+        let uuid = format!("{}'", old.uuid);
+        m.info.devices.push(DeviceInfo { uuid, state: DeviceState::Usable, ..old.clone() });
+        m.taken_out.push(old);
+        Ok(())
+    }
+}

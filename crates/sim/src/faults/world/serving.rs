@@ -1,0 +1,179 @@
+//! The server's part of a run: it hears, turns, says, dies and starts again.
+
+use super::{EPOCH, Happening, World};
+use crate::faults::disk::Stop;
+use crate::faults::ledger::broken;
+use crate::faults::server::{Address, Asked, Said, Server};
+use crate::faults::story::words;
+use crate::faults::trouble::lasting;
+use crate::faults::{Broken, invariants};
+use warpyard_core::event::How;
+use warpyard_core::protocol::Assignments;
+use warpyard_core::{AttemptId, Event, Span, Time, What, WorkerId};
+use warpyard_policies::POLICIES;
+
+impl World {
+    pub(super) fn system_clock(&self) -> Time {
+        Time((EPOCH + self.now.0).saturating_add_signed(self.clock_off))
+    }
+
+    pub(super) fn hear(&mut self, asked: Asked) {
+        let pause = Span(self.random.below(20_000));
+        let Some(server) = &mut self.server else { return };
+        server.hear(asked);
+        if !std::mem::replace(&mut server.stirred, true) {
+            let number = server.number;
+            self.enter(pause, Happening::Turn { server: number, deadline_of: None });
+        }
+    }
+
+    pub(super) fn turn(&mut self, number: u32, deadline_of: Option<u64>) -> Result<(), Broken> {
+        let system = self.system_clock();
+        let Some(server) = self.server.as_mut().filter(|s| s.number == number) else { return Ok(()) };
+        if deadline_of.is_some_and(|turn| turn != server.turns) {
+            return Ok(());
+        }
+        let turned = server.turn(system, &mut self.disk, self.ended_kept);
+        self.learn()?;
+        match turned {
+            Ok(said) => {
+                self.say(said)?;
+                self.wait_for_deadline();
+            }
+            Err((stop, commands)) => {
+                let kept = stop == Stop::Unsaid;
+                self.line(|| {
+                    format!(
+                        "server dies in its turn, batch {}",
+                        if kept { "kept, nobody told" } else { "not kept" }
+                    )
+                });
+                if kept {
+                    commands.iter().for_each(|c| self.promises.unsaid(c));
+                }
+                self.server_is_gone();
+            }
+        }
+        Ok(())
+    }
+
+    /// Follows what was kept.
+    fn learn(&mut self) -> Result<(), Broken> {
+        for event in std::mem::take(&mut self.disk.fresh) {
+            self.line(|| format!("  {}", words(&event)));
+            self.turned = true;
+            self.ledger.learn(&self.truth, &event)?;
+            self.truth.apply(&event);
+            if let What::Ended { attempt, end, .. } = &event.what {
+                self.an_ended_attempt_has_no_process(*attempt, &end.how)?;
+            }
+            self.held.jobs += u64::from(matches!(event.what, What::JobSubmitted { .. }));
+        }
+        Ok(())
+    }
+
+    /// Where an attempt is over its process is gone; or it is a stray, which the worker will end when it hears of it.
+    fn an_ended_attempt_has_no_process(&mut self, attempt: AttemptId, how: &How) -> Result<(), Broken> {
+        let Some(at) = self.machines.iter().position(|m| m.processes().any(|id| id == attempt)) else {
+            return Ok(());
+        };
+        let given_up = matches!(how, How::Lost(_));
+        if self.ledger.ran_twice(attempt) || given_up && self.was_unwatched(at) {
+            self.ledger.stray(attempt);
+            return Ok(());
+        }
+        broken("an ended attempt has no process", || {
+            format!("{attempt} ended by {how:?}, and its process goes on on m{at}")
+        })
+    }
+
+    /// Whether nobody could have ended in time what a lapsed lease gave up.
+    pub(super) fn was_unwatched(&self, machine: usize) -> bool {
+        let m = &self.machines[machine];
+        m.unwatched || m.agent.as_ref().is_none_or(|a| self.jumped >= a.confirmed)
+    }
+
+    fn say(&mut self, said: Said) -> Result<(), Broken> {
+        let Said { commands, turned, heard } = said;
+        Server::a_plan_fits(&turned)?;
+        for (command, answer) in commands.iter().zip(&turned.answers) {
+            if let Ok(answer) = answer {
+                self.promises.said(command, *answer);
+            }
+        }
+        let server = self.server.as_ref().expect("it has just turned");
+        let cluster = server.engine.cluster();
+        let mut letters: Vec<(Address, Assignments)> = Vec::new();
+        let mut write = |to: Address, worker: WorkerId| letters.push((to, cluster.assignments(worker)));
+        if turned.events.iter().any(concerns_workers) {
+            server.mail.iter().for_each(|(&worker, &to)| write(to, worker));
+        }
+        for to in heard {
+            if let Some(worker) = cluster.worker_named(&self.machines[to.machine].info.name) {
+                write(to, worker);
+            }
+        }
+        for (to, word) in letters {
+            self.send(Some(to.machine), || Happening::Told { to, word: word.clone() });
+        }
+        Ok(())
+    }
+
+    fn wait_for_deadline(&mut self) {
+        let system = self.system_clock();
+        let server = self.server.as_ref().expect("it has just turned");
+        if let Some(at) = server.engine.next_deadline() {
+            let (number, turns) = (server.number, server.turns);
+            // A moment more, as a timer is never early.
+            let wait = at.since(system) + Span(1);
+            self.enter(wait, Happening::Turn { server: number, deadline_of: Some(turns) });
+        }
+    }
+
+    pub(super) fn server_is_gone(&mut self) {
+        self.server = None;
+        let down = if self.calm { Span(1000) } else { lasting(&mut self.random) };
+        self.enter(down, Happening::ServerStarts);
+    }
+
+    pub(super) fn start_server(&mut self) -> Result<(), Broken> {
+        if self.server.is_some() {
+            return Ok(());
+        }
+        self.line(|| "server starts from its disk".to_owned());
+        let cluster = self.flaw.infect(self.disk.recover(&self.first_policy));
+        self.promises.hold(&cluster, &self.people)?;
+        invariants::same("a snapshot and the rest are the state", &cluster, &self.truth)?;
+        self.servers += 1;
+        self.held.restarts += 1;
+        self.server = Some(Server::new(cluster, POLICIES, self.servers, self.system_clock()));
+        self.turned = true;
+        self.wait_for_deadline();
+        Ok(())
+    }
+
+    pub(super) fn snapshot(&mut self) {
+        if self.calm {
+            return;
+        }
+        if self.random.unit() < 0.5 {
+            self.line(|| "a snapshot is taken".to_owned());
+            self.disk.save(&self.truth);
+        }
+        let next = Span::from_secs(self.random.exponential(8.0));
+        self.enter(next, Happening::Snapshot);
+    }
+}
+
+/// Whether an event changes what should be on a worker, as the live server sees it.
+fn concerns_workers(event: &Event) -> bool {
+    matches!(
+        event.what,
+        What::Placed { .. }
+            | What::PauseAsked { .. }
+            | What::ResumeAsked { .. }
+            | What::StopAsked { .. }
+            | What::Ended { .. }
+            | What::WorkerJoined { .. }
+    )
+}

@@ -1,0 +1,218 @@
+//! `sim`, `compare` and `reproduce`.
+
+use super::*;
+
+const COLUMNS: &str = "submitted,runs,timeout,gpus,gpu_memory,priority,user\n";
+
+/// Three jobs for one GPU: the long one first, then two short ones while it runs.
+fn three() -> String {
+    format!("{COLUMNS}0,100,100,1,,0,ann\n1,50,50,1,,0,bob\n\n2,10,10,1,,0,bob\n")
+}
+
+fn sorted(mut keys: Vec<&str>) -> Vec<&str> {
+    keys.sort_unstable();
+    keys
+}
+
+#[test]
+fn a_report_has_the_shape_scripts_rely_on() {
+    let (_dir, [trace]) = files([("t.csv", &three())]);
+    let args = ["sim", "--cluster", "1xV100:16GiB", "--trace", &trace, "--policy", "sjf", "--json"];
+    let report = ask(&args).json();
+    let mut wanted = vec!["policy", "seed", "jobs", "finished", "rejected", "makespan_s", "utilisation"];
+    wanted.extend(["weighted_turnaround_s", "preemptions", "restarts", "events", "wall_seconds"]);
+    let spreads: Vec<String> = ["wait", "response", "completion"]
+        .iter()
+        .flat_map(|of| ["average", "p50", "p95", "p99", "max"].map(|what| format!("{what}_{of}_s")))
+        .collect();
+    wanted.extend(spreads.iter().map(String::as_str));
+    assert_eq!(keys(&report), sorted(wanted));
+    assert_eq!(
+        (&report["jobs"], &report["finished"], &report["rejected"]),
+        (&json!(3), &json!(3), &json!(0))
+    );
+    assert_eq!(report["makespan_s"], 160.0);
+    // The short one starts at 100, the middle one at 110: they waited 98 and 109 s.
+    assert_eq!(report["average_wait_s"].as_f64(), Some((0.0 + 109.0 + 98.0) / 3.0));
+    let jobs = ask(&[&args[..], &["--per-job"]].concat()).json()["per_job"].clone();
+    assert_eq!(jobs[2]["started_s"], 100.0, "{jobs}");
+    let said = ask(&args[..args.len() - 1]).out;
+    assert!(said.starts_with("sjf: 3 jobs, 3 finished\n"), "{said}");
+}
+
+#[test]
+fn the_same_seed_gives_the_same_bytes() {
+    let dir = tempfile::tempdir().unwrap();
+    let trace = dir.path().join("t.csv");
+    let trace = trace.to_str().unwrap();
+    let generate = ["trace", "generate", "--jobs", "50", "--seed", "5", "--gpus", "1:0.8,2:0.2"];
+    let made = ask(&generate).out;
+    assert_eq!(ask(&[&generate[..], &["--out", trace]].concat()).code, Some(0));
+    assert_eq!(std::fs::read_to_string(trace).unwrap(), made);
+    let stats = ask(&["trace", "stats", trace, "--json"]).json();
+    assert_eq!(stats["jobs"], 50);
+    let jobs: u64 = stats["gpus"].as_object().unwrap().values().map(|n| n.as_u64().unwrap()).sum();
+    assert_eq!(jobs, 50, "{stats}");
+    let report = |source: &[&str]| {
+        let args = [&["sim", "--cluster", "4xV100", "--seed", "5", "--json"], source].concat();
+        let mut report = ask(&args).json();
+        report["wall_seconds"] = Value::Null;
+        report
+    };
+    let (traced, made) =
+        (report(&["--trace", trace]), report(&["--generate", "50", "--gpus", "1:0.8,2:0.2"]));
+    assert_eq!(traced, made, "whether it goes through a file makes no difference");
+}
+
+#[test]
+fn policies_are_compared_with_intervals() {
+    let args =
+        ["compare", "--cluster", "2xV100", "--generate", "20", "--policies", "fifo,short-first:beta=2,sjf"];
+    let rows = ask(&[&args[..], &["--repeat", "8", "--json"]].concat()).json();
+    let names: Vec<_> = rows.as_array().unwrap().iter().map(|row| row["policy"].as_str().unwrap()).collect();
+    assert_eq!(names, ["fifo", "short-first:beta=2", "sjf"]);
+    for row in rows.as_array().unwrap() {
+        let mean = row["average_completion_s"].as_f64().unwrap();
+        let interval = &row["intervals_95"]["average_completion_s"];
+        let (low, high) = (interval[0].as_f64().unwrap(), interval[1].as_f64().unwrap());
+        assert!(low < mean && mean < high, "{low} {mean} {high}");
+        assert_eq!(row["repeat"], 8);
+    }
+    assert!(rows[2]["average_wait_s"].as_f64() < rows[0]["average_wait_s"].as_f64(), "short ones first");
+    let (_dir, [trace]) = files([("t.csv", &three())]);
+    let args =
+        ["compare", "--cluster", "1xV100", "--trace", &trace, "--policies", "fifo,sjf", "--repeat", "9"];
+    let rows = ask(&[&args[..], &["--json"]].concat()).json();
+    let mean = &rows[0]["average_wait_s"];
+    assert_eq!(rows[0]["intervals_95"]["average_wait_s"], json!([mean, mean]), "nothing is left to chance");
+    let said = ask(&args);
+    assert!(said.out.starts_with("POLICY") && said.err.starts_with("note: "), "{said:?}");
+}
+
+#[test]
+fn a_cluster_may_be_a_file() {
+    let (_dir, [trace, cluster, empty]) = files([
+        ("t.csv", &three()),
+        ("c.toml", "[[server]]\nname = 'gpu1'\ngpus = '3xV100:16GiB'\n"),
+        ("empty.toml", ""),
+    ]);
+    let report = ask(&["sim", "--cluster", &cluster, "--trace", &trace, "--json"]).json();
+    assert_eq!(report["max_wait_s"], 0.0);
+    ask(&["sim", "--cluster", &empty, "--trace", &trace]).refused(&["empty.toml", "no devices"]);
+}
+
+#[test]
+fn what_cannot_be_simulated_is_said_with_its_line_and_exits_with_2() {
+    let (_dir, [good, text, wide, header]) = files([
+        ("good.csv", &three()),
+        ("text.csv", &format!("{COLUMNS}0,ten,,1,,0,ann\n")),
+        ("wide.csv", &format!("{COLUMNS}0,10,,1,,0,ann\n\n1,10,,5,,0,ann\n")),
+        ("header.csv", "a,b\n1,2\n"),
+    ]);
+    let ask = |trace: &str, more: &[&str]| {
+        let args = ["sim", "--cluster", "4xV100", "--trace", trace];
+        super::ask(&[&args, more].concat())
+    };
+    ask(&good, &["--policy", "short-frist"]).refused(&["did you mean 'short-first'?", "backfill"]);
+    ask(&good, &["--policy", "short-first:delta=1"]).refused(&["'delta'", "alpha"]);
+    ask(&text, &[]).refused(&["text.csv: line 2: runs: 'ten'"]);
+    ask(&wide, &[]).refused(&["wide.csv: line 4", "gpus", "--count-rejected"]);
+    assert_eq!(ask(&wide, &["--count-rejected", "--json"]).json()["rejected"], 1);
+    ask(&header, &[]).refused(&["header.csv: line 1", "'a'", "submitted, runs"]);
+    ask(&good, &["--users", "3"]).refused(&["--users goes with --generate"]);
+    let ask = super::ask;
+    ask(&["sim", "--cluster", "", "--generate", "3"]).refused(&["--cluster", "no devices"]);
+    ask(&["sim", "--cluster", "4V100", "--generate", "3"]).refused(&["--cluster", "4V100"]);
+    ask(&["sim", "--cluster", "4xV100"]).refused(&["--trace"]);
+    ask(&["trace", "stats", &text]).refused(&["text.csv: line 2"]);
+    ask(&["trace", "generate", "--jobs", "3", "--lengths", "even"]).refused(&["--lengths", "log-uniform"]);
+}
+
+#[test]
+fn a_study_leaves_a_page_tables_and_pictures_behind() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
+    let mut args =
+        vec!["compare", "--cluster", "4xV100", "--generate", "40", "--users", "3", "--gpus", "1:2,2:1"];
+    args.extend(["--policies", "fifo,short-first:beta=2", "--repeat", "3", "--json"]);
+    let plain = ask(&args).json();
+    let (page, csv, plots) = (path("out.html"), path("csv"), path("plots"));
+    args.extend(["--report", &page, "--csv", &csv, "--plots", &plots]);
+    let mut with = ask(&args).json();
+    for (row, before) in with.as_array_mut().unwrap().iter_mut().zip(plain.as_array().unwrap()) {
+        row["wall_seconds"] = before["wall_seconds"].clone();
+        row["intervals_95"]["wall_seconds"] = before["intervals_95"]["wall_seconds"].clone();
+    }
+    assert_eq!(with, plain, "watching changes nothing");
+    let page = std::fs::read_to_string(page).unwrap();
+    for wanted in [
+        "Waiting time",
+        "Completion time",
+        "Slowdown",
+        "Utilisation over time",
+        "Jain",
+        "GPUs under fifo",
+        "3 simulations",
+    ] {
+        assert!(page.contains(wanted), "{wanted}");
+    }
+    for asked in ["src=", "href=", "url(", "@import", "fetch("] {
+        assert!(!page.contains(asked), "nothing is asked for: {asked}");
+    }
+    let rows =
+        |name: &str| std::fs::read_to_string(dir.path().join("csv").join(name)).unwrap().lines().count();
+    assert_eq!(rows("policies.csv"), 1 + 2);
+    assert_eq!(rows("users.csv"), 1 + 2 * 3);
+    assert_eq!(rows("jobs-1-fifo.csv"), 1 + 3 * 40);
+    assert_eq!(rows("utilisation-2-short-first_beta_2.csv"), 1 + 1000);
+    for name in ["waiting", "utilisation", "slowdown-by-user", "gantt-1-fifo"] {
+        let file = |end: &str| std::fs::read(dir.path().join("plots").join(format!("{name}.{end}"))).unwrap();
+        assert!(file("svg").starts_with(b"<svg"), "{name}");
+        assert!(file("png").starts_with(b"\x89PNG") && file("png").len() > 3000, "{name}");
+    }
+    let (_dir, [trace]) = files([("t.csv", &three())]);
+    let out = path("one.html");
+    let said = ask(&["sim", "--cluster", "1xV100", "--trace", &trace, "--report", &out]);
+    assert_eq!(said.code, Some(0), "{said:?}");
+    assert!(std::fs::read_to_string(out).unwrap().contains("GPUs under backfill"));
+    ask(&["sim", "--cluster", "1xV100", "--trace", &trace, "--report", "/no/such/dir/x.html"])
+        .refused(&["cannot write"]);
+}
+
+#[test]
+fn a_published_table_is_computed_anew() {
+    let rows = ask(&["reproduce", "short-tasks", "--seeds", "20", "--json"]).json();
+    let first = &rows[0];
+    assert_eq!(keys(first), ["high", "low", "ours", "published", "row", "verdict"]);
+    assert_eq!((&first["row"], &first["published"]), (&json!("fifo response"), &json!(563.989)));
+    let said = ask(&["reproduce", "short-tasks", "--seeds", "20"]).out;
+    assert_eq!(said.lines().count(), rows.as_array().unwrap().len() + 1, "{said}");
+    ask(&["reproduce", "hybird"]).refused(&["did you mean 'hybrid'?", "short-tasks"]);
+    let hybrid = ask(&["reproduce", "hybrid", "--json"]).json();
+    assert_eq!(hybrid[0]["verdict"], "holds");
+    ask(&["reproduce", "hybrid", "--plot", "x.svg"]).refused(&["only alibaba-2023 and gavel are drawn"]);
+}
+
+#[test]
+fn without_its_data_gavels_study_says_what_it_needs() {
+    ask(&["reproduce", "gavel", "--gavel", "/nowhere"])
+        .refused(&["/nowhere/simulation_throughputs.json", "--gavel DIR"]);
+}
+
+#[test]
+fn the_nodes_of_a_trace_are_filled_and_drawn() {
+    ask(&["reproduce", "alibaba-2023", "--data", "/nowhere"]).refused(&["/nowhere/openb_", "--data DIR"]);
+    let nodes = "sn,cpu_milli,memory_mib,gpu,model\nn1,64000,262144,4,T4\nn2,96000,262144,4,T4\n";
+    let pods = "name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,qos,pod_phase,creation_time,deletion_time,scheduled_time\n\
+                p1,4000,1024,1,470,,LS,Running,0,1,0\np2,4000,1024,1,1000,,LS,Running,0,1,0\np3,1000,1024,1,230,,BE,Running,0,1,0\n";
+    let (dir, [..]) = files([("openb_node_list_gpu_node.csv", nodes), ("openb_pod_list_default.csv", pods)]);
+    let (data, svg) = (dir.path().to_str().unwrap(), dir.path().join("p.svg"));
+    let args = ["reproduce", "alibaba-2023", "--data", data, "--shuffles", "2", "--json"];
+    let rows = ask(&[&args[..], &["--plot", svg.to_str().unwrap()]].concat()).json();
+    assert_eq!(rows[0]["row"], "first allocated at 90 %");
+    assert!(std::fs::read_to_string(svg).unwrap().starts_with("<svg"));
+    let (dir, [..]) =
+        files([("openb_node_list_gpu_node.csv", "sn,cpu_milli,memory_mib,gpu,model\nn1,many,1,1,T4\n")]);
+    ask(&["reproduce", "alibaba-2023", "--data", dir.path().to_str().unwrap()])
+        .refused(&["openb_node_list_gpu_node.csv: line 2: cpu_milli: 'many'"]);
+}
