@@ -98,7 +98,7 @@ impl<'a, 'r, 's> Workbench<'a, 'r, 's> {
         if !self.run.go_on() {
             return None;
         }
-        Some(placed_on(self.instance, &self.plain, order, machines))
+        placed_on(self.run, self.instance, &self.plain, order, machines)
     }
 
     /// Makes the schedule that the shipped network advises, where it is worth trying.
@@ -140,15 +140,13 @@ impl<'a, 'r, 's> Workbench<'a, 'r, 's> {
 
     /// Pushes every task as late as it goes on its machine, then as early: seldom worse, often better.
     pub(super) fn justify(&mut self, schedule: &Schedule) -> Option<Schedule> {
-        if self.run.objective != Objective::Makespan {
+        if self.run.objective != Objective::Makespan || !self.run.go_on() {
             return None;
         }
         let mirror = Rc::clone(self.mirror.get_or_insert_with(|| Rc::new(self.instance.reversed())));
         let machine = |task: usize| schedule.slots[task].machine;
-        if !self.run.go_on() {
-            return None;
-        }
-        let late = placed_on(&mirror, &self.plain, &starts(&mirror, &mirrored(schedule)), machine);
+        let last_first = starts(&mirror, &mirrored(schedule));
+        let late = placed_on(self.run, &mirror, &self.plain, &last_first, machine)?;
         self.make_on(&starts(self.instance, &mirrored(&late)), machine)
     }
 
@@ -175,17 +173,24 @@ impl<'a, 'r, 's> Workbench<'a, 'r, 's> {
     }
 }
 
+/// Nothing when time is up.
 fn placed_on(
+    run: &mut Run<'_>,
     instance: &Instance,
     cheapest: &Cheapest,
     order: &[u32],
     machine: impl Fn(usize) -> u32,
-) -> Schedule {
+) -> Option<Schedule> {
     let mut inserter = Inserter::new(instance, cheapest);
-    for &task in order {
-        inserter.place_on(task as usize, machine(task as usize) as usize);
+    for part in order.chunks(PART) {
+        if run.is_over() {
+            return None;
+        }
+        for &task in part {
+            inserter.place_on(task as usize, machine(task as usize) as usize);
+        }
     }
-    inserter.into_schedule()
+    Some(inserter.into_schedule())
 }
 
 /// The tasks by their start; those that start together in topological order.
