@@ -63,7 +63,7 @@ pub struct ParamView {
 
 /// A parameter's value.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "a parameter is true or false, a number or a text")]
 pub enum ParamValue {
     /// Yes or no.
     Truth(bool),

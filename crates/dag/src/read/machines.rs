@@ -55,7 +55,7 @@ pub struct Machine {
 
 /// A property of links: one value for all, or one for each pair, a row per sending machine.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "expected one number for all links, or a row of numbers for each machine")]
 pub enum PerLink {
     /// The same between any two machines.
     Uniform(f64),

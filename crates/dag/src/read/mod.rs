@@ -267,7 +267,7 @@ pub enum LineProblem {
     #[error("task {0} is given twice")]
     Twice(String),
     /// A task has no cost.
-    #[error("task {0} has no work or cost")]
+    #[error("task {0} has no work or cost; give it one, such as {0} [work=3]")]
     NoCost(String),
     /// The number of tasks is not what the first line says.
     #[error("{found} tasks, but the first line says {said}")]

@@ -2,8 +2,12 @@
 //! "work"}], "edges", "machines": [{"name", "speed"}], "bandwidth": [[...]], "latency": [[...]]}`.
 
 use std::collections::{BTreeMap, HashMap};
+use std::fmt;
+use std::marker::PhantomData;
 
-use serde::Deserialize;
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer};
 
 use super::machines::{Machine, Machines, PerLink};
 use super::workflow::{Amount, Command, Task, Workflow, index_of_names, with_machines};
@@ -20,7 +24,7 @@ struct OwnFile {
     #[serde(default)]
     edges: Vec<OwnEdge>,
     #[serde(default)]
-    machines: Option<Vec<OwnMachine>>,
+    machines: Option<Vec<NameOr<Machine>>>,
     #[serde(default)]
     bandwidth: Option<PerLink>,
     #[serde(default)]
@@ -29,58 +33,111 @@ struct OwnFile {
     release: Vec<f64>,
 }
 
-#[derive(Deserialize)]
-#[serde(untagged, deny_unknown_fields)]
-enum OwnTask {
+/// What is described, or only named. Told apart by its form and not by trial, so that an error is about what is wrong in
+/// the description.
+enum NameOr<T> {
     Name(String),
-    Full {
-        #[serde(default)]
-        name: Option<String>,
-        #[serde(default)]
-        work: Option<f64>,
-        #[serde(default)]
-        costs: BTreeMap<String, f64>,
-        #[serde(default)]
-        release: f64,
-        #[serde(default)]
-        command: Option<Command>,
-    },
+    Full(T),
+}
+
+type OwnTask = NameOr<FullTask>;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct FullTask {
+    #[serde(default)]
+    name: Option<String>,
+    #[serde(default)]
+    work: Option<f64>,
+    #[serde(default)]
+    costs: BTreeMap<String, f64>,
+    #[serde(default)]
+    release: f64,
+    #[serde(default)]
+    command: Option<Command>,
 }
 
 impl OwnTask {
     fn name(&self) -> Option<&str> {
         match self {
             Self::Name(name) => Some(name),
-            Self::Full { name, .. } => name.as_deref(),
+            Self::Full(task) => task.name.as_deref(),
         }
     }
 }
 
 #[derive(Deserialize)]
-#[serde(untagged)]
-enum OwnMachine {
-    Name(String),
-    Full(Machine),
-}
-
-#[derive(Deserialize)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "expected the number or the name of a task")]
 enum Place {
     Index(u32),
     Name(String),
 }
 
+/// Written `[from, to, cost]`, `[from, to]`, or with the names of its parts.
+struct OwnEdge {
+    from: Place,
+    to: Place,
+    data: f64,
+}
+
 #[derive(Deserialize)]
-#[serde(untagged)]
-enum OwnEdge {
-    Costly(Place, Place, f64),
-    Free(Place, Place),
-    Named {
-        from: Place,
-        to: Place,
-        #[serde(default, alias = "cost")]
-        data: f64,
-    },
+#[serde(deny_unknown_fields)]
+struct NamedEdge {
+    from: Place,
+    to: Place,
+    #[serde(default, alias = "cost")]
+    data: f64,
+}
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for NameOr<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Form<T>(PhantomData<T>);
+        impl<'de, T: Deserialize<'de>> Visitor<'de> for Form<T> {
+            type Value = NameOr<T>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a name or a description in braces")
+            }
+
+            fn visit_str<E: Error>(self, name: &str) -> Result<Self::Value, E> {
+                Ok(NameOr::Name(name.to_owned()))
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Self::Value, A::Error> {
+                T::deserialize(MapAccessDeserializer::new(map)).map(NameOr::Full)
+            }
+        }
+        deserializer.deserialize_any(Form(PhantomData))
+    }
+}
+
+impl<'de> Deserialize<'de> for OwnEdge {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Form;
+        impl<'de> Visitor<'de> for Form {
+            type Value = OwnEdge;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an edge, [from, to, cost]")
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut parts: A) -> Result<OwnEdge, A::Error> {
+                let from = parts.next_element()?.ok_or_else(|| Error::invalid_length(0, &self))?;
+                let to = parts.next_element()?.ok_or_else(|| Error::invalid_length(1, &self))?;
+                let data = parts.next_element()?.unwrap_or_default();
+                match parts.next_element::<IgnoredAny>()? {
+                    Some(_) => Err(Error::invalid_length(4, &self)),
+                    None => Ok(OwnEdge { from, to, data }),
+                }
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<OwnEdge, A::Error> {
+                let NamedEdge { from, to, data } = Deserialize::deserialize(MapAccessDeserializer::new(map))?;
+                Ok(OwnEdge { from, to, data })
+            }
+        }
+        deserializer.deserialize_any(Form)
+    }
 }
 
 pub(super) fn parse(text: &str) -> Result<Input, ReadError> {
@@ -136,17 +193,17 @@ fn complete(
     Ok(Input::Complete { instance: Box::new(instance), commands })
 }
 
-fn machine(machine: OwnMachine) -> Machine {
+fn machine(machine: NameOr<Machine>) -> Machine {
     match machine {
-        OwnMachine::Name(name) => Machine { name, speed: 1.0, kind: None, count: 1 },
-        OwnMachine::Full(machine) => machine,
+        NameOr::Name(name) => Machine { name, speed: 1.0, kind: None, count: 1 },
+        NameOr::Full(machine) => machine,
     }
 }
 
 fn task((at, task): (usize, OwnTask)) -> Task {
     match task {
-        OwnTask::Name(name) => Task { name, ..Task::default() },
-        OwnTask::Full { name, work, costs, release, command } => {
+        NameOr::Name(name) => Task { name, ..Task::default() },
+        NameOr::Full(FullTask { name, work, costs, release, command }) => {
             let name = name.unwrap_or_else(|| at.to_string());
             Task { name, work, costs, each: Vec::new(), release, command }
         }
@@ -154,10 +211,7 @@ fn task((at, task): (usize, OwnTask)) -> Task {
 }
 
 fn edge(edge: OwnEdge, names: &HashMap<&str, u32>) -> Result<Edge, ReadError> {
-    let (from, to, data) = match edge {
-        OwnEdge::Costly(from, to, data) | OwnEdge::Named { from, to, data } => (from, to, data),
-        OwnEdge::Free(from, to) => (from, to, 0.0),
-    };
+    let OwnEdge { from, to, data } = edge;
     let shown = |place: &Place| match place {
         Place::Index(index) => index.to_string(),
         Place::Name(name) => name.clone(),
@@ -193,7 +247,7 @@ fn not_a_number(text: &str) -> Option<ReadError> {
         }
     }
     for (at, task) in file.tasks.iter().enumerate() {
-        let OwnTask::Full { work, costs, release, .. } = task else { continue };
+        let NameOr::Full(FullTask { work, costs, release, .. }) = task else { continue };
         let on = costs.iter().find(|(_, cost)| is(cost));
         let what = match (work.filter(is), on) {
             (Some(_), _) => "work".to_owned(),
@@ -206,10 +260,7 @@ fn not_a_number(text: &str) -> Option<ReadError> {
     if let Some(task) = file.release.iter().position(is) {
         return bad(name(task), "release".to_owned());
     }
-    let (from, to) = file.edges.iter().find_map(|edge| match edge {
-        OwnEdge::Costly(from, to, data) | OwnEdge::Named { from, to, data } if is(data) => Some((from, to)),
-        _ => None,
-    })?;
+    let OwnEdge { from, to, .. } = file.edges.iter().find(|edge| is(&edge.data))?;
     let shown = |place: &Place| match place {
         Place::Index(at) => name(*at as usize),
         Place::Name(name) => name.clone(),

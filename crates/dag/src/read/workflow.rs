@@ -19,7 +19,7 @@ pub enum Amount {
 
 /// What a task runs, where its file says so. Planning does not look at it.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "a command is a list of words, or a text for a shell")]
 pub enum Command {
     /// A program and its arguments.
     Words(Vec<String>),
