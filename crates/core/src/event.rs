@@ -213,6 +213,55 @@ pub enum What {
     },
 }
 
+impl What {
+    /// The job it happened to, if it did to one.
+    pub fn job(&self) -> Option<JobId> {
+        match self {
+            What::JobSubmitted { job, .. }
+            | What::JobHeld { job, .. }
+            | What::JobPriority { job, .. }
+            | What::Retried { job, .. }
+            | What::ClaimExtended { job, .. }
+            | What::JobForgotten { job } => Some(*job),
+            What::Cancelled { node, .. } => Some(node.job),
+            What::Placed { attempt, .. }
+            | What::Started { attempt }
+            | What::PauseAsked { attempt, .. }
+            | What::Paused { attempt }
+            | What::ResumeAsked { attempt }
+            | What::Resumed { attempt }
+            | What::StopAsked { attempt, .. }
+            | What::Ended { attempt, .. } => Some(attempt.task.job),
+            What::Progressed { task, .. } => Some(task.job),
+            What::WorkerJoined { .. }
+            | What::WorkerLost { .. }
+            | What::WorkerDrained { .. }
+            | What::DeviceChanged { .. }
+            | What::EnvKept { .. }
+            | What::SpeedsSet { .. }
+            | What::TargetSet { .. }
+            | What::TargetFailed { .. }
+            | What::RoundBegun { .. }
+            | What::PolicySet { .. }
+            | What::LimitsSet { .. }
+            | What::GroupsTold { .. } => None,
+        }
+    }
+
+    /// Whether it changes what should be on a worker, which is then to be told.
+    pub fn concerns_workers(&self) -> bool {
+        matches!(
+            self,
+            What::Placed { .. }
+                | What::PauseAsked { .. }
+                | What::ResumeAsked { .. }
+                | What::StopAsked { .. }
+                | What::Ended { .. }
+                | What::WorkerJoined { .. }
+        )
+    }
+}
+
 /// What a worker says of itself.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct WorkerInfo {

@@ -11,7 +11,7 @@ use tokio::sync::mpsc;
 use tokio::time::timeout;
 use warpyard_api::wire::Notice;
 use warpyard_core::event::What;
-use warpyard_core::{Cluster, Event, JobId, WorkerId};
+use warpyard_core::{Cluster, Event, WorkerId};
 
 /// How many notices are kept for readers that come back.
 const KEPT: usize = 2_048;
@@ -166,7 +166,7 @@ fn notice(cluster: &Cluster, events: &[Event], left: &[(WorkerId, u16)]) -> Noti
     let (mut jobs, mut all) = (BTreeSet::new(), false);
     let mut devices: BTreeSet<_> = left.iter().copied().collect();
     for event in events {
-        jobs.extend(job_of(&event.what));
+        jobs.extend(event.what.job());
         match &event.what {
             What::WorkerJoined { worker, .. }
             | What::WorkerLost { worker }
@@ -191,39 +191,6 @@ fn notice(cluster: &Cluster, events: &[Event], left: &[(WorkerId, u16)]) -> Noti
         all: all || jobs.len() > NAMED,
         jobs: jobs.iter().take(NAMED).map(ToString::to_string).collect(),
         devices: devices.into_iter().map(device).collect(),
-    }
-}
-
-fn job_of(what: &What) -> Option<JobId> {
-    match what {
-        What::JobSubmitted { job, .. }
-        | What::JobHeld { job, .. }
-        | What::JobPriority { job, .. }
-        | What::Retried { job, .. }
-        | What::ClaimExtended { job, .. }
-        | What::JobForgotten { job } => Some(*job),
-        What::Cancelled { node, .. } => Some(node.job),
-        What::Placed { attempt, .. }
-        | What::Started { attempt }
-        | What::PauseAsked { attempt, .. }
-        | What::Paused { attempt }
-        | What::ResumeAsked { attempt }
-        | What::Resumed { attempt }
-        | What::StopAsked { attempt, .. }
-        | What::Ended { attempt, .. } => Some(attempt.task.job),
-        What::Progressed { task, .. } => Some(task.job),
-        What::WorkerJoined { .. }
-        | What::WorkerLost { .. }
-        | What::WorkerDrained { .. }
-        | What::DeviceChanged { .. }
-        | What::EnvKept { .. }
-        | What::SpeedsSet { .. }
-        | What::TargetSet { .. }
-        | What::TargetFailed { .. }
-        | What::RoundBegun { .. }
-        | What::LimitsSet { .. }
-        | What::GroupsTold { .. }
-        | What::PolicySet { .. } => None,
     }
 }
 

@@ -15,7 +15,6 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 use warpyard_core::engine::{Answer, Engine, Store};
-use warpyard_core::event::What;
 use warpyard_core::protocol::Assignments;
 use warpyard_core::{Command, Event, JobId, Rejected, Time, WorkerId};
 
@@ -293,7 +292,7 @@ impl Turning {
             if !turned.events.is_empty() {
                 self.send_on_errand(now);
             }
-            let assigned = turned.events.iter().any(concerns_workers);
+            let assigned = turned.events.iter().any(|event| event.what.concerns_workers());
             if !turned.events.is_empty() {
                 let _stopped = self.follower.send(ToFollower::Events(turned.events));
             }
@@ -362,17 +361,4 @@ impl Turning {
         }
         (commands, replies)
     }
-}
-
-/// Whether an event changes what should be on a worker.
-fn concerns_workers(event: &Event) -> bool {
-    matches!(
-        event.what,
-        What::Placed { .. }
-            | What::PauseAsked { .. }
-            | What::ResumeAsked { .. }
-            | What::StopAsked { .. }
-            | What::Ended { .. }
-            | What::WorkerJoined { .. }
-    )
 }

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::ops::ControlFlow;
 use std::rc::Rc;
 use warpyard_core::command::Target;
-use warpyard_core::{Command, Event, JobId, Span, Time};
+use warpyard_core::{Command, EnvId, Event, JobId, Span, Time, What};
 use warpyard_policies::POLICIES;
 use warpyard_sim::replay::{Agreement, Recorder, Recording, ReplayError, Under};
 use warpyard_sim::workload::{Estimate, Generator, Graphs, Shape, cluster};
@@ -137,13 +137,34 @@ fn another_policy_gives_other_figures_of_the_same_jobs() {
     assert!(replayed.agreement.same_place < replayed.agreement.starts);
 }
 
+/// The same events, of jobs that each came with an environment that was kept before them all.
+fn with_environments(events: Vec<Event>) -> Vec<Event> {
+    let kept = What::EnvKept { env: EnvId(0), vars: Default::default() };
+    let mut all = vec![Event { at: Time(0), what: kept }];
+    for Event { at, mut what } in events {
+        if let What::JobSubmitted { spec, .. } = &mut what {
+            std::sync::Arc::make_mut(spec).env = Some(EnvId(0));
+        }
+        all.push(Event { at, what });
+    }
+    all
+}
+
 #[test]
 fn a_log_whose_beginning_is_gone_is_replayed_as_far_as_it_goes() {
-    let events = happened("backfill", Vec::new());
+    let events = with_environments(happened("backfill", Vec::new()));
     let mut later = warpyard_core::Cluster::new("backfill".parse().unwrap());
     events.iter().for_each(|event| drop(later.apply(event)));
     let mut recorder = Recorder::from_what_is_left(&later, Time(0));
-    events.iter().skip(events.len() / 3).for_each(|event| recorder.enter(event));
+    let mut left = events.iter().skip(events.len() / 3).peekable();
+    // Of jobs that came before what is left, more is told than how their attempts went.
+    let at = left.peek().unwrap().at;
+    let (job, until) = (JobId(1), at);
+    let task = warpyard_core::TaskId { job, node: 0, index: 0 };
+    for what in [What::ClaimExtended { job, until }, What::Progressed { task, steps: 3 }] {
+        recorder.enter(&Event { at, what });
+    }
+    left.for_each(|event| recorder.enter(event));
     let recording = recorder.finish();
     assert!(recording.told().unknown > 0, "{:?}", recording.told());
     assert!(agreement(&recording).starts > 50);

@@ -4,6 +4,7 @@ use super::tries::Attempts;
 use super::{Recording, Told};
 use crate::doubled::Doubled;
 use crate::{Arrival, Coming, Record, Runs};
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use warpyard_core::command::Target;
@@ -24,20 +25,14 @@ pub struct Recorder {
     any: bool,
     last: Time,
     attempts: Attempts,
-    jobs: BTreeMap<JobId, Came>,
+    /// Jobs that came.
+    jobs: BTreeMap<JobId, Arc<JobSpec>>,
     coming: Vec<Coming>,
     records: BTreeMap<TaskId, Record>,
     doubled: Doubled,
     /// Where tasks have become ready, by the state that follows all events.
     now: Cluster,
     told: Told,
-}
-
-/// A job that came.
-struct Came {
-    at: Time,
-    user: String,
-    spec: Arc<JobSpec>,
 }
 
 impl Recorder {
@@ -77,6 +72,7 @@ impl Recorder {
 
     /// Takes one event.
     pub fn enter(&mut self, event: &Event) {
+        let event: &Event = &without_environment(event);
         if !self.begun && event.at >= self.since {
             if !self.any {
                 self.since = event.at;
@@ -122,8 +118,8 @@ impl Recorder {
         let before: BTreeMap<_, _> = before.collect();
         for coming in &mut self.coming {
             if let Coming::Job(arrival, Some(number)) = coming {
-                let came = &self.jobs[number];
-                arrival.runs = Runs::Recorded(Arc::new(self.attempts.of(*number, &came.spec, usual)));
+                let spec = &self.jobs[number];
+                arrival.runs = Runs::Recorded(Arc::new(self.attempts.of(*number, spec, usual)));
             }
         }
         let over = |job: &JobId| self.now.job(*job).is_none_or(|job| job.finished.is_some());
@@ -152,24 +148,8 @@ impl Recorder {
 
     /// Whether the state knows what an event is about; it always does where the log is whole.
     fn known(&self, event: &Event) -> bool {
-        let job = match &event.what {
-            _ if self.whole => return true,
-            What::Placed { attempt, .. }
-            | What::Started { attempt }
-            | What::PauseAsked { attempt, .. }
-            | What::Paused { attempt }
-            | What::ResumeAsked { attempt }
-            | What::Resumed { attempt }
-            | What::StopAsked { attempt, .. }
-            | What::Ended { attempt, .. } => attempt.task.job,
-            What::JobHeld { job, .. }
-            | What::JobPriority { job, .. }
-            | What::Retried { job, .. }
-            | What::JobForgotten { job } => *job,
-            What::Cancelled { node, .. } => node.job,
-            _ => return true,
-        };
-        self.now.job(job).is_some()
+        let comes = matches!(event.what, What::JobSubmitted { .. });
+        self.whole || comes || event.what.job().is_none_or(|job| self.now.job(job).is_some())
     }
 
     /// How attempts go, before the beginning too.
@@ -240,12 +220,9 @@ impl Recorder {
                 self.records.insert(id, Record::new(id, spec.priority, at));
             }
         }
-        self.jobs.insert(job, Came { at, user: user.to_owned(), spec: spec.clone() });
-        // Environments are of no use where nothing runs.
-        let plain = JobSpec { env: None, ..JobSpec::clone(spec) };
-        let came = &self.jobs[&job];
+        self.jobs.insert(job, spec.clone());
         let runs = Runs::For(warpyard_core::Span::ZERO);
-        let arrival = Arrival { at: came.at, user: came.user.clone(), spec: plain.into(), runs };
+        let arrival = Arrival { at, user: user.to_owned(), spec: spec.clone(), runs };
         self.coming.push(Coming::Job(arrival, Some(job)));
     }
 
@@ -342,6 +319,19 @@ impl Recorder {
     fn replace_last(&mut self, at: Time, command: Command) {
         self.coming.pop();
         self.coming.push(Coming::Ask(at, command));
+    }
+}
+
+/// A submission without its environment, which is of no use where nothing runs and may have been kept before what is left
+/// of a log.
+fn without_environment(event: &Event) -> Cow<'_, Event> {
+    match &event.what {
+        What::JobSubmitted { job, user, spec } if spec.env.is_some() => {
+            let spec = Arc::new(JobSpec { env: None, ..JobSpec::clone(spec) });
+            let what = What::JobSubmitted { job: *job, user: user.clone(), spec };
+            Cow::Owned(Event { at: event.at, what })
+        }
+        _ => Cow::Borrowed(event),
     }
 }
 

@@ -9,7 +9,7 @@ use crate::faults::trouble::lasting;
 use crate::faults::{Broken, invariants};
 use warpyard_core::event::How;
 use warpyard_core::protocol::Assignments;
-use warpyard_core::{AttemptId, Event, Span, Time, What, WorkerId};
+use warpyard_core::{AttemptId, Span, Time, What, WorkerId};
 use warpyard_policies::POLICIES;
 
 impl World {
@@ -105,7 +105,7 @@ impl World {
         let cluster = server.engine.cluster();
         let mut letters: Vec<(Address, Assignments)> = Vec::new();
         let mut write = |to: Address, worker: WorkerId| letters.push((to, cluster.assignments(worker)));
-        if turned.events.iter().any(concerns_workers) {
+        if turned.events.iter().any(|event| event.what.concerns_workers()) {
             server.mail.iter().for_each(|(&worker, &to)| write(to, worker));
         }
         for to in heard {
@@ -163,17 +163,4 @@ impl World {
         let next = Span::from_secs(self.random.exponential(8.0));
         self.enter(next, Happening::Snapshot);
     }
-}
-
-/// Whether an event changes what should be on a worker, as the live server sees it.
-fn concerns_workers(event: &Event) -> bool {
-    matches!(
-        event.what,
-        What::Placed { .. }
-            | What::PauseAsked { .. }
-            | What::ResumeAsked { .. }
-            | What::StopAsked { .. }
-            | What::Ended { .. }
-            | What::WorkerJoined { .. }
-    )
 }
