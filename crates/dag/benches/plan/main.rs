@@ -191,7 +191,7 @@ fn workflows() {
     );
     let machines = machines.expect("machines");
     let names: Vec<&str> = ALGORITHMS.iter().map(|a| a.name).filter(|n| *n != "heft").collect();
-    println!("  {:<36} {}  heft/bound", "", names.iter().map(|n| format!("{n:>9}")).collect::<String>());
+    println!("  {:<36} {}  heft/bound", "", names.iter().map(|n| format!("{n:>10}")).collect::<String>());
     for name in [
         "1000genome-chameleon-2ch-100k-001",
         "bwa-chameleon-small-005",
@@ -205,7 +205,7 @@ fn workflows() {
         let instance = parse(&text).and_then(|i| i.on(Some(&machines))).expect("a workflow");
         let base = heft(&instance).makespan();
         let share = |n: &&str| for_seconds(n, &instance, 1.0, Objective::Makespan).schedule.makespan() / base;
-        let cells: String = names.iter().map(|n| format!("{:9.4}", share(n))).collect();
+        let cells: String = names.iter().map(|n| format!("{:10.4}", share(n))).collect();
         println!("  {name:<36} {cells}  {:10.4}", base / Bounds::of(&instance).makespan());
     }
 }
