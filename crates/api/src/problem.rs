@@ -162,6 +162,7 @@ codes! {
     NO_ACCOUNT "no-account" Error "The user has no account that tasks can run as on this machine."
     FORBIDDEN "forbidden" Error "The login does not allow this."
     NOT_FOUND "not-found" Error "There is nothing at this address."
+    WRONG_METHOD "wrong-method" Error "This address does not answer to the method; the header Allow names those it does."
     NOT_READY "not-ready" Error "The server is starting or stopping; ask again."
     INTERNAL "internal" Error "The server failed; its log says why."
 }

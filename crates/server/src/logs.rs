@@ -104,25 +104,25 @@ impl IntoResponse for Part {
     }
 }
 
-/// The part of a log that a `Range` asks for, at most [`PART`] of it; none where the log has no such part.
+/// The part of a log that a `Range` asks for, at most [`PART`] of it; where the log has no such part, its size.
 pub(crate) async fn part(
     live: &Live,
     data: &Path,
     wanted: &Wanted,
     range: &str,
-) -> Result<Option<Part>, Stopped> {
+) -> Result<Result<Part, u64>, Stopped> {
     let task = wanted.task;
     let number = match wanted.attempt {
         Some(named) => named,
         None => live.read(move |f| latest_attempt(f, task)).await?.0.max(1),
     };
     let path = log_dir(data, task.attempt(number)).join(file_name(wanted.stream));
-    Ok(read_part(&path, range).await)
+    let Ok(file) = File::open(path).await else { return Ok(Err(0)) };
+    let Ok(about) = file.metadata().await else { return Ok(Err(0)) };
+    Ok(read_part(file, about.len(), range).await.ok_or(about.len()))
 }
 
-async fn read_part(path: &Path, range: &str) -> Option<Part> {
-    let mut file = File::open(path).await.ok()?;
-    let size = file.metadata().await.ok()?.len();
+async fn read_part(mut file: File, size: u64, range: &str) -> Option<Part> {
     let (from, to) = range.strip_prefix("bytes=")?.split_once('-')?;
     let (from, to) = match (from.trim(), to.trim()) {
         ("", last) => (size.saturating_sub(last.parse().ok()?), size),

@@ -72,13 +72,34 @@ impl From<Stopped> for Refusal {
 
 impl From<JsonRejection> for Refusal {
     fn from(rejection: JsonRejection) -> Refusal {
-        Refusal::new(rejection.status().as_u16(), code::BAD_REQUEST, rejection.body_text())
+        let why = detail(&rejection);
+        let said = match &rejection {
+            JsonRejection::MissingJsonContentType(_) => {
+                "send JSON, with `Content-Type: application/json`".into()
+            }
+            JsonRejection::JsonSyntaxError(_) => format!("what was sent is not JSON: {why}"),
+            JsonRejection::JsonDataError(_) => {
+                format!("what was sent has another form than is read here: {why}")
+            }
+            _ => rejection.body_text(),
+        };
+        Refusal::new(rejection.status().as_u16(), code::BAD_REQUEST, said)
     }
+}
+
+/// What is behind an error, without what was being done when it came up.
+fn detail(error: &dyn std::error::Error) -> String {
+    let mut cause = error;
+    while let Some(deeper) = cause.source() {
+        cause = deeper;
+    }
+    cause.to_string()
 }
 
 impl From<QueryRejection> for Refusal {
     fn from(rejection: QueryRejection) -> Refusal {
-        Refusal::new(rejection.status().as_u16(), code::BAD_REQUEST, rejection.body_text())
+        let said = format!("what follows the ? cannot be read: {}", detail(&rejection));
+        Refusal::new(rejection.status().as_u16(), code::BAD_REQUEST, said)
     }
 }
 

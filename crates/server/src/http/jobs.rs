@@ -10,7 +10,7 @@ use crate::{select, views, why};
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Path, Query, State};
 use axum::http::HeaderMap;
-use axum::http::header::{ACCEPT_RANGES, CONTENT_TYPE, RANGE};
+use axum::http::header::{ACCEPT_RANGES, CONTENT_RANGE, CONTENT_TYPE, RANGE};
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
 use schemars::JsonSchema;
@@ -366,10 +366,11 @@ pub(super) async fn logs(
     let wanted = Wanted { task, attempt, stream, follow };
     if let Some(range) = headers.get(RANGE).and_then(|v| v.to_str().ok()).filter(|_| !follow) {
         match logs::part(&app.live, &app.data, &wanted, range).await? {
-            Some(part) => return Ok(part.into_response()),
-            None => {
-                let detail = "the log has no such part";
-                return Err(Refusal::new(416, code::BAD_REQUEST, detail));
+            Ok(part) => return Ok(part.into_response()),
+            Err(size) => {
+                let said = format!("the log has {size} bytes, and no such part");
+                let refusal = Refusal::new(416, code::BAD_REQUEST, said);
+                return Ok(([(CONTENT_RANGE, format!("bytes */{size}"))], refusal).into_response());
             }
         }
     }

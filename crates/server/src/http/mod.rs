@@ -205,12 +205,20 @@ pub(crate) fn router(app: Arc<App>) -> Router {
             true => Refusal::new(404, code::NOT_FOUND, "there is nothing at this address").into_response(),
             false => pages::nothing_here(),
         })
+        .method_not_allowed_fallback(async |method: Method| {
+            Refusal::new(405, code::WRONG_METHOD, format!("this address does not answer to {method}"))
+        })
         .layer(middleware::from_fn(etag::tagged))
         .layer(middleware::from_fn_with_state(app.clone(), let_in))
         .layer(DefaultBodyLimit::max(BODY_LIMIT))
         .layer(CompressionLayer::new().quality(CompressionLevel::Fastest).compress_when(worth_compressing))
         .layer(RequestBodyTimeoutLayer::new(BODY_WITHIN))
         .with_state(app)
+}
+
+/// The addresses of the interface in the order they are described.
+pub(crate) fn described_paths() -> Vec<&'static str> {
+    table::endpoints().iter().map(|endpoint| endpoint.path).collect()
 }
 
 /// Lets in whoever has an account here and comes through the socket, has the token, or has logged in; a change from a
@@ -258,8 +266,13 @@ fn caller(app: &App, request: &Request) -> Result<Caller, Box<Response>> {
             code::FORBIDDEN,
             "a change from a login needs the secret of its pages; load the page again",
         ),
-        None if looks && !path.starts_with("/v1/") => Err(Box::new(pages::login_instead(request.uri()))),
-        None => refuse(401, code::UNAUTHORISED, "the token is missing or wrong"),
+        None if looks && is_page => Err(Box::new(pages::login_instead(request.uri()))),
+        None => refuse(
+            401,
+            code::UNAUTHORISED,
+            "the token is missing or wrong; send `Authorization: Bearer` with what is in the file token of the \
+             server's data directory",
+        ),
     }
 }
 

@@ -133,7 +133,45 @@ async fn a_part_of_a_log_can_be_asked_for() {
         assert_eq!(text(answer).await, text_of);
     }
     for beyond in ["bytes=10-", "bytes=5-2", "lines=1-2"] {
-        assert_eq!(part(beyond).await.status(), StatusCode::RANGE_NOT_SATISFIABLE, "{beyond}");
+        let answer = part(beyond).await;
+        assert_eq!(answer.status(), StatusCode::RANGE_NOT_SATISFIABLE, "{beyond}");
+        assert_eq!(answer.headers()[CONTENT_RANGE], "bytes */10", "how much there is");
+    }
+}
+
+#[tokio::test]
+async fn every_refusal_is_a_problem_with_a_code() {
+    let server = server();
+    let json = |request: axum::http::request::Builder| request.header(CONTENT_TYPE, "application/json");
+    let asked = [
+        (empty(get("/v1/policy")), 405, "wrong-method", "this address does not answer to GET"),
+        (
+            empty(get("/v1/jobs?limit=x")),
+            400,
+            "bad-request",
+            "what follows the ? cannot be read: limit: invalid digit",
+        ),
+        (empty(get("/v1/nowhere")), 404, "not-found", "there is nothing at this address"),
+        (empty(Request::get("/metrics")), 401, "unauthorised", "the token is missing or wrong; send"),
+        (
+            json(Request::post("/v1/jobs").header(AUTHORIZATION, format!("Bearer {TOKEN}")))
+                .body("{".into())
+                .expect("a request"),
+            400,
+            "bad-request",
+            "what was sent is not JSON: EOF",
+        ),
+    ];
+    for (request, status, code, begins) in asked {
+        let what = request.uri().to_string();
+        let answer = server.send(request).await;
+        assert_eq!(answer.status(), status, "{what}");
+        assert_eq!(answer.headers()[CONTENT_TYPE], "application/problem+json", "{what}");
+        assert_eq!(answer.headers().contains_key("allow"), status == 405, "{what}");
+        let body: serde_json::Value = serde_json::from_str(&text(answer).await).expect("JSON");
+        assert_eq!(body["code"], code, "{what}");
+        let said = body["detail"].as_str().unwrap_or_default();
+        assert!(said.starts_with(begins), "{what}: {said}");
     }
 }
 

@@ -1,7 +1,7 @@
 //! The interface described for people, from the same description programs have.
 
 use super::{Chrome, Frame, NoPage, html};
-use crate::http::{Shared, openapi};
+use crate::http::{Shared, described_paths, openapi};
 use askama::Template;
 use askama::filters::HtmlSafe;
 use axum::extract::State;
@@ -67,6 +67,9 @@ impl Docs {
                 calls.push(call(path, method, operation));
             }
         }
+        // As they are described, which begins with what is asked most.
+        let order = described_paths();
+        calls.sort_by_key(|call| order.iter().position(|path| *path == call.path));
         let forms = spec["components"]["schemas"].as_object().into_iter().flatten();
         let code = |c: &Value| (words(&c["code"]), prose(&c["meaning"]));
         Docs {
