@@ -146,6 +146,15 @@ const stories = {
     await page.fill("[data-path='tasks[0].gpu_memory']", "");
     await until("nothing wrong", () => page.locator("#submit").isEnabled());
     assert.match(await page.locator("#toml").inputValue(), new RegExp(`weight = 2.5\nafter = \\[\\{ job = "${first}", on = "any" \\}\\]`));
+    const good = await page.locator("#toml").inputValue();
+    await page.fill("#toml", good.replace("weight = 2.5", 'weight = "heavy'));
+    await page.locator("#toml-wrong", { hasText: /line \d+: not TOML/ }).waitFor();
+    assert.match(await page.textContent("#preview"), /TOML cannot be read/, "no forecast of what cannot be read");
+    assert.ok(await page.locator("#submit").isDisabled());
+    assert.equal(await page.inputValue("[data-path='weight']"), "2.5", "the form stays as it was");
+    await page.fill("#toml", good);
+    await until("nothing wrong again", () => page.locator("#submit").isEnabled());
+    assert.equal(await page.textContent("#toml-wrong"), "");
     await page.click("#submit");
     await page.waitForURL(/\/jobs\/\d+$/);
     await page.locator(".badge.big.succeeded").waitFor();

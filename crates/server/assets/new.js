@@ -252,6 +252,7 @@ const written = (doc) => {
 const wrongAt = (problems) => {
   for (const old of form.querySelectorAll("[aria-invalid]")) old.removeAttribute("aria-invalid");
   for (const old of form.querySelectorAll(".field .wrong-word")) { old.hidden = true; old.textContent = ""; }
+  document.getElementById("toml-wrong").replaceChildren();
   const left = [];
   for (const problem of problems) {
     const path = problem.path.replace(/^(command|gpu|timeout|array|env|cpus|memory|retries)/, "tasks[0].$1");
@@ -267,7 +268,19 @@ const wrongAt = (problems) => {
     const hidden = input.closest("details");
     if (hidden) hidden.open = true;
   }
-  document.getElementById("wrong").replaceChildren(...left.map((p) => el("p", { class: "wrong-word" }, `${p.line ? `line ${p.line}: ` : ""}${p.path ? `${p.path}: ` : ""}${p.message}${p.help ? `; ${p.help}` : ""}`)));
+  document.getElementById("wrong").replaceChildren(...left.map(inWords));
+};
+const inWords = (p) => el("p", { class: "wrong-word" }, `${p.line ? `line ${p.line}: ` : ""}${p.path ? `${p.path}: ` : ""}${p.message}${p.help ? `; ${p.help}` : ""}`);
+// A text that cannot be read is no form: what is wrong with it is said beneath it, and the form stays as it was.
+const wrongText = (problems) => {
+  asked += 1;
+  wrongAt([]);
+  toml.setAttribute("aria-invalid", "true");
+  document.getElementById("toml-wrong").replaceChildren(...problems.map(inWords));
+  const box = document.getElementById("preview");
+  box.removeAttribute("aria-busy");
+  box.replaceChildren(el("p", { class: "wrong-word" }, "The TOML cannot be read as it is; what is wrong is said beneath it."));
+  document.getElementById("submit").disabled = true;
 };
 const submission = () => {
   const doc = JSON.parse(JSON.stringify(seen.doc));
@@ -322,7 +335,7 @@ toml.addEventListener("input", () => {
       seen.doc = doc;
       draw();
       changed(true);
-    } catch (error) { wrongAt((error.problems && error.problems.length ? error.problems : [{ path: "", message: error.detail }])); document.getElementById("submit").disabled = true; }
+    } catch (error) { wrongText(error.problems && error.problems.length ? error.problems : [{ path: "", message: error.detail }]); }
   }, 350);
 });
 form.addEventListener("submit", async (event) => {

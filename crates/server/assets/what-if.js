@@ -19,7 +19,7 @@ const drawResults = (view) => {
   part("replay-results").hidden = !view.results.length;
   if (view.told) {
     const t = view.told, more = [];
-    if (t.unfinished) more.push(`${t.unfinished} had not ended and are in no figure`);
+    if (t.unfinished) more.push(`${t.unfinished} had not ended and ${t.unfinished === 1 ? "is" : "are"} in no figure`);
     if (t.there_before) more.push(`${t.there_before} were there before and are in no figure`);
     if (t.unknown) more.push(`${t.unknown} attempts of jobs the log no longer describes are left out`);
     if (t.policy_changes.length) more.push(`the policy was changed to ${t.policy_changes.slice(-3).join(", then ")}`);
