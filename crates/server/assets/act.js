@@ -184,7 +184,7 @@ document.addEventListener("click", (event) => {
 });
 window.addEventListener("popstate", () => window.warpyardRefresh?.());
 
-// Keys: / searches, j and k go through rows, x selects, ? says so.
+// Keys: / searches, j and k go through rows, x selects; every page says so at its foot.
 document.addEventListener("keydown", (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest("input, select, textarea, dialog")) return;
   const rows = [...document.querySelectorAll("tbody th a")];
@@ -195,6 +195,5 @@ document.addEventListener("keydown", (event) => {
   if (event.key === "x" && at >= 0) rows[at].closest("tr").querySelector("input[name=pick]")?.click();
   if (event.key === "p") document.querySelector("[data-focus=sim-pause]")?.click();
   if (event.key === "n") location.assign("/new");
-  if (event.key === "?") document.getElementById("keys")?.showModal();
 });
 showChosen();

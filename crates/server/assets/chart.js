@@ -17,18 +17,23 @@ const readOff = (event) => {
   chart.querySelectorAll(".legend li").forEach((item, i) => {
     const line = plot.querySelectorAll("[data-values]")[i], said = item.querySelector("b");
     item.dataset.now ??= said.textContent;
-    said.textContent = line.dataset.values.split(" ")[at] || "–";
+    sayValue(item, line.dataset.values.split(" ")[at] || "–", chart.dataset.unit);
   });
   const top = chart.querySelector(".ends span:last-child");
   top.dataset.now ??= top.textContent;
-  top.textContent = new Date(moments[at] * 1000).toLocaleTimeString();
+  // Over more than some hours, which day it was is in doubt.
+  const when = new Date(moments[at] * 1000);
+  top.textContent = last - first > 43200 ? when.toLocaleString() : when.toLocaleTimeString();
+};
+const sayValue = (item, value, unit) => {
+  item.querySelector("b").textContent = value;
+  item.querySelector(".quiet").textContent = value === "1" && unit === "tasks" ? "task" : unit;
 };
 const leaveChart = (chart) => {
   chart.classList.remove("read");
   chart.querySelector(".cursor")?.setAttribute("d", "");
   for (const item of chart.querySelectorAll("[data-now]")) {
-    const said = item.matches("li") ? item.querySelector("b") : item;
-    said.textContent = item.dataset.now;
+    if (item.matches("li")) sayValue(item, item.dataset.now, chart.dataset.unit); else item.textContent = item.dataset.now;
     delete item.dataset.now;
   }
 };

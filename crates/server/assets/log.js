@@ -40,7 +40,6 @@ const follow = async () => {
         log.append(text);
         if (log.textContent.length > 400000) log.textContent = log.textContent.slice(-200000);
         log.dataset.more = log.dataset.more.replace(/from=\d+$/, `from=${answer.headers.get("x-next")}`);
-        document.getElementById("nothing-printed")?.remove();
         if (document.getElementById("log-search")?.value) paint(); else log.scrollTop = log.scrollHeight;
       }
     } catch { /* it is asked again */ }

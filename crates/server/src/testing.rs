@@ -10,13 +10,15 @@ use axum::Router;
 use axum::body::Body;
 use axum::http::header::{AUTHORIZATION, CONTENT_TYPE, COOKIE};
 use axum::http::{Request, Response, StatusCode};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use tower::ServiceExt;
+use warpyard_core::command::Standing;
 use warpyard_core::engine::Engine;
-use warpyard_core::event::WorkerInfo;
+use warpyard_core::event::{End, How, Usage, WorkerInfo};
 use warpyard_core::pool::{DeviceInfo, DeviceState};
 use warpyard_core::spec::{JobSpec, Needs, TaskSpec};
-use warpyard_core::{Command, Span};
+use warpyard_core::{Command, JobId, Span, TaskId, WorkerId};
 use warpyard_policies::{POLICIES, default_policy};
 
 pub(crate) const TOKEN: &str = "0123456789abcdef";
@@ -135,6 +137,17 @@ impl Server {
         let devices = (0..gpus).map(device).collect();
         let info = WorkerInfo { name: "w".into(), devices, cpus: 8_000, memory: 1 << 40, lease: None };
         self.live.command(Command::Join(info)).await.expect("a worker");
+    }
+
+    /// Has the worker say how the first tries of tasks of the first job, by their place in its array, ended.
+    pub(crate) async fn end(&self, ends: &[(u32, How, Usage)]) {
+        let end = |(index, how, usage): &(u32, How, Usage)| {
+            let attempt = TaskId { job: JobId(1), node: 0, index: *index }.attempt(1);
+            (attempt, Standing::Over(End { how: how.clone(), usage: *usage }))
+        };
+        let attempts = ends.iter().map(end).collect();
+        let report = Command::Report { worker: WorkerId(0), attempts, devices: BTreeMap::new() };
+        self.live.command(report).await.expect("a report");
     }
 
     pub(crate) async fn submit(&self, user: &str, name: &str, tasks: Vec<TaskSpec>) -> String {

@@ -82,6 +82,21 @@ fn in_rounds(standing: &InRounds) -> String {
 
 /// What a task needs, in words: "2 GPUs with 10 GiB each on one worker".
 pub(crate) fn needs_in_words(spec: &TaskSpec) -> String {
+    let together = if spec.needs.gpus > 1 { " on one worker" } else { "" };
+    let scope = match &spec.needs.scope[..] {
+        [] => String::new(),
+        scope => format!(" among {}", numbers(scope)),
+    };
+    in_words(spec, &format!("{together}{scope}"))
+}
+
+/// The same as briefly as a table wants it, without which GPUs it may have: "2 GPUs with 10 GiB each".
+pub(crate) fn needs_in_brief(spec: &TaskSpec) -> String {
+    in_words(spec, "")
+}
+
+/// What a task needs; after its GPUs, what is said of where they are.
+fn in_words(spec: &TaskSpec, place: &str) -> String {
     let needs = &spec.needs;
     let mut words = String::new();
     if needs.gpus > 0 {
@@ -96,12 +111,7 @@ pub(crate) fn needs_in_words(spec: &TaskSpec) -> String {
             Some(bytes) => words += &format!(" with {} each", size(bytes)),
             None => {}
         }
-        if needs.gpus > 1 {
-            words += " on one worker";
-        }
-        if !needs.scope.is_empty() {
-            words += &format!(" among {}", numbers(&needs.scope));
-        }
+        words += place;
         if !needs.preferred.is_empty() && needs.wait_mode == WaitMode::Queue {
             words += &format!(", waits for {}", numbers(&needs.preferred));
         }
@@ -121,7 +131,7 @@ pub(crate) fn needs_in_words(spec: &TaskSpec) -> String {
     if words.is_empty() { "nothing in particular".into() } else { words }
 }
 
-fn numbers(devices: &[warpyard_core::DeviceId]) -> String {
+pub(crate) fn numbers(devices: &[warpyard_core::DeviceId]) -> String {
     let ids: Vec<_> = devices.iter().map(|d| d.index.to_string()).collect();
     ids.join(", ")
 }

@@ -12,6 +12,7 @@ pub(super) struct Chart {
     pub(super) unit: &'static str,
     /// What the top is.
     pub(super) top: String,
+    pub(super) top_unit: &'static str,
     pub(super) lines: Vec<Line>,
     /// The moments, in milliseconds, for whoever reads values off it.
     pub(super) moments: String,
@@ -27,6 +28,7 @@ pub(super) struct Line {
     pub(super) path: String,
     pub(super) values: String,
     pub(super) last: String,
+    pub(super) unit: &'static str,
 }
 
 impl Chart {
@@ -56,27 +58,35 @@ impl Chart {
                 }
             }
             let said = |v: &Option<f64>| v.map(short).unwrap_or_default();
+            let last = values.iter().rev().flatten().next().map(|v| short(*v)).unwrap_or_else(|| "–".into());
             Line {
                 name: text(name),
                 class: format!("l{}", i % 6),
                 path,
                 values: values.iter().map(said).collect::<Vec<_>>().join(" "),
-                last: values.iter().rev().flatten().next().map(|v| short(*v)).unwrap_or_else(|| "–".into()),
+                unit: unit_of(&last, unit),
+                last,
             }
         };
         let title = title.into();
         let lines: Vec<_> = lines.iter().enumerate().map(line).collect();
-        let said: Vec<_> = lines.iter().map(|l| format!("{} {} {unit}", l.name, l.last)).collect();
+        let said: Vec<_> = lines.iter().map(|l| format!("{} {} {}", l.name, l.last, l.unit)).collect();
         Chart {
             words: format!("{title}, now: {}", said.join(", ")),
             since: format!("{} ago", span(last - first)),
             title,
             unit,
             top: short(top),
+            top_unit: unit_of(&short(top), unit),
             lines,
             moments: moments.iter().map(|m| (m / 1000).to_string()).collect::<Vec<_>>().join(" "),
         }
     }
+}
+
+/// The unit after a number: one task, two tasks. The pages' script says it the same way.
+fn unit_of(number: &str, unit: &'static str) -> &'static str {
+    if number == "1" && unit == "tasks" { "task" } else { unit }
 }
 
 /// A number with as many figures as one reads.
@@ -106,6 +116,8 @@ mod tests {
         let lines = [("a".to_owned(), vec![Some(0.0), None, Some(30.0)])];
         let chart = Chart::of("x", "s", None, &[0, 1000, 2000], &lines);
         assert_eq!(chart.top, "50");
+        let one = Chart::of("x", "tasks", None, &[0, 1000], &[("a".to_owned(), vec![Some(1.0), Some(0.0)])]);
+        assert_eq!([one.top_unit, one.lines[0].unit], ["task", "tasks"]);
         assert_eq!(chart.lines[0].path, "M0.0 118.0M600.0 48.4");
         assert_eq!(chart.lines[0].values, "0  30");
         assert_eq!([1.0, 7.0, 20.0, 21.0].map(round_above), [1.0, 10.0, 20.0, 50.0]);

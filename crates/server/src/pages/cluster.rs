@@ -123,6 +123,12 @@ fn charts(samples: &[(Time, Sample)]) -> Vec<Chart> {
         let one = |id: &String| line(id, &|s| s.devices.iter().find(|d| d.id == *id).and_then(of));
         devices.iter().take(LINES).map(one).collect::<Vec<_>>()
     };
+    let longest = samples.iter().map(|(_, s)| s.waited).fold(0.0, f64::max);
+    let (unit, seconds) = match longest {
+        7_200.0.. => ("h", 3_600.0),
+        120.0.. => ("min", 60.0),
+        _ => ("s", 1.0),
+    };
     let mut all = vec![
         Chart::of(
             "Tasks",
@@ -131,7 +137,13 @@ fn charts(samples: &[(Time, Sample)]) -> Vec<Chart> {
             &moments,
             &[line("in line", &|s| Some(s.ready as f64)), line("running", &|s| Some(s.running as f64))],
         ),
-        Chart::of("Longest wait in line", "s", None, &moments, &[line("wait", &|s| Some(s.waited))]),
+        Chart::of(
+            "Longest wait in line",
+            unit,
+            None,
+            &moments,
+            &[line("wait", &|s| Some(s.waited / seconds))],
+        ),
     ];
     if !devices.is_empty() {
         all.push(Chart::of("GPU memory given", "%", Some(100.0), &moments, &per_device(&|d| Some(d.memory))));

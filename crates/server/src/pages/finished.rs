@@ -1,6 +1,6 @@
 //! Jobs that are over, the last first.
 
-use super::rows::{Badge, mode};
+use super::rows::{Badge, mode, scope};
 use super::table::{Asked, Head};
 use super::words::{Moment, moment, text};
 use super::{Chrome, Frame, NoPage, html};
@@ -8,14 +8,14 @@ use crate::clock::system_now;
 use crate::follower::Follower;
 use crate::http::Shared;
 use crate::store::AttemptRow;
-use crate::why::needs_in_words;
+use crate::why::needs_in_brief;
 use askama::Template;
 use axum::extract::{Query, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 use std::collections::BTreeSet;
 use warpyard_api::wire::Outcome;
-use warpyard_core::spec::JobSpec;
+use warpyard_core::spec::{JobSpec, TaskSpec};
 
 /// How many rows a page has.
 const ROWS: usize = 50;
@@ -24,15 +24,16 @@ const ROWS: usize = 50;
 const PAGES: usize = 1_000;
 
 /// Name, key to sort by, whether it holds numbers.
-const COLUMNS: [(&str, &str, bool); 13] = [
+const COLUMNS: [(&str, &str, bool); 14] = [
+    ("#", "", true),
     ("ended as", "outcome", false),
     ("job", "name", false),
     ("user", "user", false),
-    ("project", "project", false),
     ("priority", "priority", true),
     ("tasks", "tasks", true),
     ("needed", "", false),
     ("mode", "", false),
+    ("scope", "", false),
     ("on", "", false),
     ("submitted", "submitted", true),
     ("waited", "", true),
@@ -59,6 +60,8 @@ struct Finished {
 
 /// A job that is over.
 struct Over {
+    /// Its place among all that are shown, page after page.
+    place: usize,
     job: String,
     name: String,
     user: String,
@@ -68,7 +71,8 @@ struct Over {
     tasks: u64,
     /// What its tasks asked for, as long as that is in memory.
     needs: String,
-    mode: String,
+    mode: &'static str,
+    scope: String,
     /// Where its last attempts were.
     on: String,
     registered: Moment,
@@ -96,14 +100,16 @@ impl Finished {
             history.finished(user, &asked.state, asked.q.trim(), asked.order(), (at - 1) * ROWS, ROWS + 1)?;
         let more = found.len() > ROWS;
         let mut rows = Vec::new();
-        for job in found.into_iter().take(ROWS) {
+        for (place, job) in ((at - 1) * ROWS + 1..).zip(found.into_iter().take(ROWS)) {
             let history = f.history();
             let started = history.first_start(job.job)?.map(moment);
             let on = places(&history.attempts_lately(job.job, 4)?);
             let spec = f.cluster().job(job.job).map(|job| job.spec.clone());
             let ended = job.finished.map(moment);
             let outcome = job.outcome.as_deref().and_then(crate::views::outcome_of_word);
+            let with_gpu = spec.as_deref().and_then(first_with_gpu);
             rows.push(Over {
+                place,
                 job: job.job.to_string(),
                 name: text(&job.name),
                 user: text(&job.user),
@@ -112,7 +118,8 @@ impl Finished {
                 priority: job.priority,
                 tasks: job.tasks,
                 needs: spec.as_deref().map(needs).unwrap_or_default(),
-                mode: spec.as_deref().and_then(mode_of).unwrap_or_default(),
+                mode: with_gpu.map(mode).unwrap_or_default(),
+                scope: with_gpu.map(scope).unwrap_or_default(),
                 on,
                 registered: Moment::since(moment(job.submitted), now),
                 waited: started.map(|s| Moment::lasted(moment(job.submitted), s)),
@@ -138,7 +145,7 @@ impl Finished {
 /// What the tasks of a job asked for: the first kinds of it.
 fn needs(job: &JobSpec) -> String {
     let mut kinds: Vec<String> = Vec::new();
-    for words in job.tasks.iter().map(needs_in_words) {
+    for words in job.tasks.iter().map(needs_in_brief) {
         if !kinds.contains(&words) {
             kinds.push(words);
         }
@@ -150,9 +157,9 @@ fn needs(job: &JobSpec) -> String {
     text(&kinds.join("; "))
 }
 
-/// How its first task with a GPU waited for one.
-fn mode_of(job: &JobSpec) -> Option<String> {
-    job.tasks.iter().find(|task| task.needs.gpus > 0).or(job.tasks.first()).map(mode)
+/// The first of its tasks that wanted a GPU.
+fn first_with_gpu(job: &JobSpec) -> Option<&TaskSpec> {
+    job.tasks.iter().find(|task| task.needs.gpus > 0)
 }
 
 /// Where attempts were.
@@ -160,7 +167,7 @@ fn places(attempts: &[AttemptRow]) -> String {
     let places: BTreeSet<String> = attempts
         .iter()
         .map(|a| match &a.devices[..] {
-            [] => format!("{} CPUs", a.worker),
+            [] => format!("{}\u{a0}CPUs", a.worker),
             devices => {
                 let numbers: Vec<_> = devices.iter().take(4).map(ToString::to_string).collect();
                 let more = if devices.len() > 4 { ", …" } else { "" };

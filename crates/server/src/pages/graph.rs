@@ -91,10 +91,10 @@ pub(super) fn draw(items: &[Item]) -> Option<Graph> {
     let edges =
         items.iter().enumerate().flat_map(|(to, item)| item.after.iter().map(move |&from| (from, to)));
     let words = |item: &Item| match &item.after[..] {
-        [] => format!("{} {}", item.name, item.badge.word),
+        [] => format!("{} {}", item.name, item.badge.said()),
         after => {
             let names: Vec<_> = after.iter().map(|&a| items[a].name.as_str()).collect();
-            format!("{} {}, after {}", item.name, item.badge.word, names.join(" and "))
+            format!("{} {}, after {}", item.name, item.badge.said(), names.join(" and "))
         }
     };
     Some(Graph {
@@ -108,8 +108,8 @@ pub(super) fn draw(items: &[Item]) -> Option<Graph> {
 
 fn drawn(item: &Item, x: u32, y: u32) -> Drawn {
     let line = match item.done {
-        Some((done, of)) => format!("{} · {done}/{of} done", item.badge.word),
-        None => item.badge.word.to_owned(),
+        Some((done, of)) => format!("{} · {done}/{of} done", item.badge.said()),
+        None => item.badge.said(),
     };
     let full = u64::from(WIDTH - 28);
     Drawn {

@@ -268,10 +268,14 @@ fn items(view: &JobView, specs: &[TaskSpec]) -> Vec<Item> {
 
 fn line(task: &TaskView, spec: Option<&TaskSpec>) -> Line {
     let counts = task.counts.map(|mut counts| {
-        let parts = Standing::ALL.into_iter().rev().filter_map(|s| {
-            let n = *counts.of(s);
-            (n > 0).then(|| format!("{n} {}", s.word()))
-        });
+        // Those that are over are told by how they ended.
+        let open = Standing::ALL.into_iter().rev().filter(|s| *s != Standing::Done);
+        let open = open.map(|s| (*counts.of(s), s.word().to_owned())).collect::<Vec<_>>();
+        let ended = task
+            .outcomes
+            .into_iter()
+            .flat_map(|mut outcomes| Outcome::ALL.map(|o| (*outcomes.of(o), Badge::ended(o).said())));
+        let parts = ended.chain(open).filter(|(n, _)| *n > 0).map(|(n, word)| format!("{n} {word}"));
         parts.collect::<Vec<_>>().join(", ")
     });
     let needs = spec.map(|s| text(&why::needs_in_words(s))).unwrap_or_default();
@@ -353,6 +357,10 @@ fn how_ended(row: &AttemptRow) -> String {
         (_, _, Some(9)) => "was ended by signal 9 (KILL), as the system does when memory runs out".into(),
         (_, _, Some(11)) => "was ended by signal 11 (SEGV): it used memory that is not its own".into(),
         (_, _, Some(signal)) => format!("was ended by signal {signal}"),
+        (_, Some(code @ 129..160), _) => {
+            let hint = if code == 137 { ", as the system does when memory runs out" } else { "" };
+            format!("exited with code {code}: what it ran was ended by signal {}{hint}", code - 128)
+        }
         (_, Some(code), _) => format!("exited with code {code}"),
         (Some("lost"), ..) => {
             format!(
@@ -394,7 +402,7 @@ fn bars(attempts: &[AttemptRow], now: Timestamp) -> Vec<Bar> {
             task: text(&attempt_name(row)),
             number: row.attempt.number,
             place: text(&match row.devices.is_empty() {
-                true => format!("{} CPUs", row.worker),
+                true => format!("{}\u{a0}CPUs", row.worker),
                 false => {
                     let ids: Vec<_> = row.devices.iter().map(ToString::to_string).collect();
                     format!("{}/{}", row.worker, ids.join(","))
@@ -438,7 +446,8 @@ fn usage(specs: &[TaskSpec], attempts: &[AttemptRow]) -> Vec<Asking> {
         add("memory", Some(spec.needs.memory).filter(|m| *m > 0).map(bytes), rss.map(bytes));
         let time = |t: warpyard_core::Span| (span((t.0 / 1000) as i64), t.secs());
         add("time", spec.timeout.map(time), rows().map(|a| a.ran).max().map(time));
-        let used_cpus = rows().filter(|a| a.ran.secs() > 0.0).map(|a| a.cpu.secs() / a.ran.secs());
+        // What was over in no time has no rate worth telling: getting it started is most of what it used.
+        let used_cpus = rows().filter(|a| a.ran.secs() >= 1.0).map(|a| a.cpu.secs() / a.ran.secs());
         let used_cpus = used_cpus.max_by(f64::total_cmp).map(|c| (format!("{c:.2} CPUs"), c));
         let asked_cpus = Some(spec.needs.cpus).filter(|c| *c > 0);
         add("CPUs", asked_cpus.map(|c| (format!("{} CPUs", MilliCpus(c)), f64::from(c) / 1000.0)), used_cpus);

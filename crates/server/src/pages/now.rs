@@ -178,7 +178,7 @@ fn tile(gpu: &GpuView, now: Timestamp) -> Tile {
         id: text(&gpu.id),
         kind: text(&gpu.kind),
         memory: size(gpu.memory_bytes),
-        used: size(promised.min(gpu.memory_bytes).max(gpu.foreign_bytes)),
+        used: size(promised.saturating_add(gpu.foreign_bytes).min(gpu.memory_bytes)),
         word,
         class,
         parts,

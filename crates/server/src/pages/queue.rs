@@ -22,7 +22,7 @@ const ROWS: usize = 50;
 const USERS: usize = 200;
 
 /// Name, key to sort by, whether it holds numbers.
-const COLUMNS: [(&str, &str, bool); 14] = [
+const COLUMNS: [(&str, &str, bool); 15] = [
     ("#", "", true),
     ("state", "state", false),
     ("job", "name", false),
@@ -30,6 +30,7 @@ const COLUMNS: [(&str, &str, bool); 14] = [
     ("priority", "priority", true),
     ("needs", "gpus", false),
     ("mode", "", false),
+    ("scope", "", false),
     ("on", "", false),
     ("heard", "", true),
     ("submitted", "submitted", true),

@@ -8,7 +8,7 @@ use crate::{views, why};
 use std::collections::{BTreeMap, HashSet};
 use warpyard_api::wire::{Outcome, State, Timestamp};
 use warpyard_core::cluster::Job;
-use warpyard_core::spec::WaitMode;
+use warpyard_core::spec::{TaskSpec, WaitMode};
 use warpyard_core::{Cluster, NodeId, TaskId, Time};
 
 /// How far the line is looked along.
@@ -51,6 +51,11 @@ impl Badge {
         };
         Badge { word: outcome.word(), mark }
     }
+
+    /// The word as it is read; as a class and in addresses it has a hyphen.
+    pub(super) fn said(&self) -> String {
+        self.word.replace('-', " ")
+    }
 }
 
 /// Like tasks of a job in one row.
@@ -72,7 +77,9 @@ pub(super) struct Row {
     /// How many tasks it stands for.
     pub(super) count: u64,
     pub(super) needs: String,
-    pub(super) mode: String,
+    pub(super) mode: &'static str,
+    /// The GPUs it may have: nothing where it wants none.
+    pub(super) scope: String,
     /// Where it runs.
     pub(super) using: String,
     /// How long it waited, or has waited.
@@ -188,8 +195,9 @@ pub(super) fn row(f: &Follower, entry: &Entry, starts: &Starts, now: Time) -> Op
         registered: Moment::since(moment(job.submitted), at),
         heard: None,
         count: 1,
-        needs: text(&why::needs_in_words(spec)),
+        needs: text(&why::needs_in_brief(spec)),
         mode: mode(spec),
+        scope: scope(spec),
         using: String::new(),
         waited: None,
         ran: None,
@@ -245,18 +253,22 @@ fn node_name(job: &Job, node: NodeId) -> String {
     }
 }
 
-pub(super) fn mode(spec: &warpyard_core::spec::TaskSpec) -> String {
-    let mode = match (spec.needs.gpus, spec.needs.wait_mode) {
-        (0, _) => return "–".into(),
+/// How it waits for GPUs: for the very ones it wants, or for any it may have.
+pub(super) fn mode(spec: &TaskSpec) -> &'static str {
+    match (spec.needs.gpus, spec.needs.wait_mode) {
+        (0, _) => "",
         (_, WaitMode::Queue) => "queue",
         (_, WaitMode::Schedule) => "schedule",
-    };
-    match &spec.needs.scope[..] {
-        [] => mode.into(),
-        scope => {
-            let ids: Vec<_> = scope.iter().take(8).map(|d| d.index.to_string()).collect();
-            format!("{mode}, GPU {}", ids.join(", "))
-        }
+    }
+}
+
+/// The GPUs it may have.
+pub(super) fn scope(spec: &TaskSpec) -> String {
+    match (spec.needs.gpus, &spec.needs.scope[..]) {
+        (0, _) => String::new(),
+        (_, []) => "any".into(),
+        (_, some @ [_, _, _, _, _, _, _, _, _, ..]) => format!("{}, …", why::numbers(&some[..8])),
+        (_, few) => why::numbers(few),
     }
 }
 
@@ -269,7 +281,7 @@ fn places<'a>(
     for placement in placements {
         let worker = cluster.view().worker_name(placement.worker);
         match placement.devices.is_empty() {
-            true => drop(ids.insert(format!("{worker} CPUs"))),
+            true => drop(ids.insert(format!("{worker}\u{a0}CPUs"))),
             false => ids.extend(placement.devices.iter().map(|(i, _)| format!("{worker}/{i}"))),
         }
     }

@@ -7,9 +7,10 @@ use axum::http::{Request, StatusCode};
 use futures_core::Stream;
 use std::future::poll_fn;
 use std::pin::pin;
-use warpyard_core::Command;
+use warpyard_core::event::{How, Usage};
 use warpyard_core::limits::{Caps, Limits};
-use warpyard_core::spec::{AfterNode, Array, On, TaskSpec};
+use warpyard_core::spec::{AfterNode, Array, On, TaskSpec, WaitMode};
+use warpyard_core::{Command, DeviceId, Span, WorkerId};
 
 const PAGES: [&str; 11] = [
     "/",
@@ -441,4 +442,59 @@ async fn page_after_page_lists_everything_once() {
         124,
         "sweep runs and waits, and so do both of chain: {plain}"
     );
+}
+
+#[tokio::test]
+async fn tables_say_which_gpus_a_task_may_have_and_how_it_waits_for_them() {
+    let server = server();
+    server.join(4).await;
+    let mut some = task("t", 2);
+    some.needs.scope = [1, 2, 3].map(|index| DeviceId { worker: WorkerId(0), index }).into();
+    some.needs.wait_mode = WaitMode::Schedule;
+    let job = server.submit("ann", "among", vec![some]).await;
+    let row = |page: String| {
+        let (_, row) = page.split_once("<b>among</b>").expect("a row");
+        row[..row.find("</tr>").expect("its end")].to_owned()
+    };
+    let columns =
+        ["data-label=\"needs\">2 GPUs<", "data-label=\"mode\">schedule<", "data-label=\"scope\">1, 2, 3<"];
+    let open = row(server.page("/queue").await);
+    for column in columns {
+        assert!(open.contains(column), "{column}: {open}");
+    }
+    server.json("POST", &format!("/v1/jobs/{job}/cancel"), None).await;
+    server.end(&[(0, How::Exited(0), Usage::default())]).await;
+    let page = server.page("/finished").await;
+    assert!(page.contains("data-label=\"number\">1<"), "{page}");
+    let over = row(page);
+    for column in columns.map(|c| c.replace("needs\"", "needed\"")) {
+        assert!(over.contains(&column), "{column}: {over}");
+    }
+}
+
+#[tokio::test]
+async fn a_job_says_how_its_tasks_ended_and_no_rate_of_what_was_over_at_once() {
+    let server = server();
+    server.join(0).await;
+    let array = Some(Array { ranges: vec![(0, 2, 1)], at_once: None });
+    let job = server.submit("ann", "three", vec![TaskSpec { array, ..task("part", 0) }]).await;
+    let used = |ran, cpu| Usage { ran: Span(ran), cpu: Span(cpu), ..Usage::default() };
+    let ends = [
+        (0, How::Exited(0), used(2_000_000, 1_000_000)),
+        (1, How::Exited(137), used(1_000, 20_000)),
+        (2, How::Exited(0), used(1_000, 30_000)),
+    ];
+    server.end(&ends).await;
+    let page = server.page(&format!("/jobs/{job}")).await;
+    assert!(page.contains("2 succeeded, 1 failed"), "{page}");
+    assert!(page.contains("part[1] exited with code 137: what it ran was ended by signal 9"), "{page}");
+    assert!(page.contains("0.50 CPUs") && !page.contains("30.00 CPUs"), "{page}");
+}
+
+#[tokio::test]
+async fn a_machine_without_gpus_says_so() {
+    let server = server();
+    server.join(0).await;
+    let page = server.page("/").await;
+    assert!(page.contains("No GPU is here") && page.contains("warpyard doctor"), "{page}");
 }
