@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use warpyard_api::wire::StartRange;
-use warpyard_core::TaskId;
+use warpyard_core::{TaskId, Time};
 
 /// How old a forecast may be before another is made.
 const FRESH_FOR: Duration = Duration::from_secs(2);
@@ -17,7 +17,26 @@ const FRESH_FOR: Duration = Duration::from_secs(2);
 const AHEAD: usize = 200;
 
 /// When tasks are expected to start.
-pub(crate) type Starts = Arc<BTreeMap<TaskId, StartRange>>;
+pub(crate) type Starts = Arc<Forecast>;
+
+/// What was foreseen, and when.
+#[derive(Default)]
+pub(crate) struct Forecast {
+    starts: BTreeMap<TaskId, StartRange>,
+    at: Time,
+}
+
+impl Forecast {
+    /// When a task is expected to start, if anything can be said of that.
+    pub(crate) fn of(&self, task: TaskId) -> Option<StartRange> {
+        self.starts.get(&task).copied()
+    }
+
+    /// Whether what has been in line since then was in line already.
+    pub(crate) fn is_after(&self, since: Time) -> bool {
+        self.at >= since
+    }
+}
 
 /// The last forecast.
 #[derive(Default)]
@@ -47,15 +66,16 @@ impl Outlooks {
             let mut seen = std::collections::BTreeSet::new();
             let mut line = f.policy().line(f.cluster().view(), AHEAD, system_now());
             line.retain(|task| seen.insert(task.node_id()));
-            (Outlook::of(f, system_now()), line)
+            (Outlook::of(f, system_now()), line, system_now())
         });
-        let starts = match copied.await {
-            Ok((outlook, line)) => {
-                tokio::task::spawn_blocking(move || outlook.starts(&line)).await.unwrap_or_default()
+        let forecast = match copied.await {
+            Ok((outlook, line, at)) => {
+                let look = move || Forecast { starts: outlook.starts(&line), at };
+                tokio::task::spawn_blocking(look).await.unwrap_or_default()
             }
-            Err(_) => BTreeMap::new(),
+            Err(_) => Forecast::default(),
         };
         let mut last = self.0.lock().expect("nobody panics here");
-        *last = Last { starts: Arc::new(starts), made: Some(Instant::now()), being_made: false };
+        *last = Last { starts: Arc::new(forecast), made: Some(Instant::now()), being_made: false };
     }
 }

@@ -151,7 +151,7 @@ pub(super) async fn page(
         let number = select::job_number(f.cluster(), &selector)?;
         let view = whole(f, number)?;
         let waiting = first_open(f.cluster(), Target::Job(number)).filter(|_| view.state == Standing::Ready);
-        let expected = waiting.and_then(|task| starts.get(&task).copied());
+        let expected = waiting.and_then(|task| starts.of(task));
         let mut attempts = f.history().attempts_lately(number, LOOKED_AT)?;
         attempts.sort_by_key(|a| (a.placed, a.attempt));
         let mine = who.owns(&view.user);

@@ -5,8 +5,10 @@ use crate::clock::system_now;
 use crate::follower::Follower;
 use crate::outlooks::Starts;
 use crate::{views, why};
+use askama::Template;
+use askama::filters::HtmlSafe;
 use std::collections::{BTreeMap, HashSet};
-use warpyard_api::wire::{Outcome, State, Timestamp};
+use warpyard_api::wire::{Outcome, State};
 use warpyard_core::cluster::Job;
 use warpyard_core::spec::{TaskSpec, WaitMode};
 use warpyard_core::{Cluster, NodeId, TaskId, Time};
@@ -58,6 +60,37 @@ impl Badge {
     }
 }
 
+/// Why nothing is said of when something will start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Template)]
+#[template(
+    source = r#"<span class="quiet" title="{{ self.title() }}">{{ self.word() }}</span>"#,
+    ext = "html"
+)]
+pub(super) enum Unforeseen {
+    /// It came after the last forecast; the next is being made.
+    NotYet,
+    /// Something ahead of it promised no end, or it is far back.
+    NotKnown,
+}
+
+impl Unforeseen {
+    fn word(self) -> &'static str {
+        match self {
+            Unforeseen::NotYet => "…",
+            Unforeseen::NotKnown => "not known",
+        }
+    }
+
+    fn title(self) -> &'static str {
+        match self {
+            Unforeseen::NotYet => "it is just being forecast",
+            Unforeseen::NotKnown => "no forecast: something ahead of it promised no end, or it is far back",
+        }
+    }
+}
+
+impl HtmlSafe for Unforeseen {}
+
 /// Like tasks of a job in one row.
 pub(super) struct Row {
     /// Its place in line.
@@ -87,6 +120,8 @@ pub(super) struct Row {
     /// How long it has run.
     pub(super) ran: Option<Moment>,
     pub(super) expected: Option<Moment>,
+    /// Of what is in line, why no start is expected.
+    pub(super) unforeseen: Option<Unforeseen>,
     pub(super) why: String,
 }
 
@@ -202,6 +237,7 @@ pub(super) fn row(f: &Follower, entry: &Entry, starts: &Starts, now: Time) -> Op
         waited: None,
         ran: None,
         expected: None,
+        unforeseen: None,
         why: String::new(),
     };
     match entry {
@@ -226,8 +262,14 @@ pub(super) fn row(f: &Follower, entry: &Entry, starts: &Starts, now: Time) -> Op
             row.badge = Badge::of(State::Ready, None);
             let answer = why::explain(f, *task, now);
             row.why = answer.and_then(|a| a.text.into_iter().next()).unwrap_or_default();
-            row.waited = ready_since(cluster, *task).map(|t| Moment::since(t, at));
-            row.expected = starts.get(task).map(|range| Moment::range(*range, at));
+            let since = ready_since(cluster, *task);
+            row.waited = since.map(|t| Moment::since(moment(t), at));
+            row.expected = starts.of(*task).map(|range| Moment::range(range, at));
+            row.unforeseen = match (&row.expected, since) {
+                (None, Some(since)) if !starts.is_after(since) => Some(Unforeseen::NotYet),
+                (None, _) => Some(Unforeseen::NotKnown),
+                (Some(_), _) => None,
+            };
         }
         Entry::Blocked(_, count) => {
             row.count = *count;
@@ -239,9 +281,9 @@ pub(super) fn row(f: &Follower, entry: &Entry, starts: &Starts, now: Time) -> Op
     Some(row)
 }
 
-fn ready_since(cluster: &Cluster, task: TaskId) -> Option<Timestamp> {
+fn ready_since(cluster: &Cluster, task: TaskId) -> Option<Time> {
     match cluster.state(task)? {
-        warpyard_core::TaskState::Ready { since } => Some(moment(since)),
+        warpyard_core::TaskState::Ready { since } => Some(since),
         _ => None,
     }
 }

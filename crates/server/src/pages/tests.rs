@@ -356,6 +356,33 @@ async fn pages_say_who_is_where_and_who_is_next() {
 }
 
 #[tokio::test]
+async fn a_start_that_is_not_known_is_told_from_one_not_forecast_yet() {
+    let server = server();
+    server.join(1).await;
+    let mut ends = task("t", 1);
+    ends.timeout = Some(Span::from_secs(60.0));
+    server.submit("ann", "has-it", vec![ends]).await;
+    server.submit("bob", "endless", vec![task("t", 1)]).await;
+    server.submit("carl", "behind-it", vec![task("t", 1)]).await;
+    let starts = async || {
+        let page = server.page("/queue").await;
+        let cell = |part: &str| part[..part.find("</td>").expect("its end")].to_owned();
+        page.split("data-label=\"starts\">").skip(2).map(cell).collect::<Vec<_>>()
+    };
+    let first = starts().await;
+    assert!(first.iter().all(|cell| cell.contains("just being forecast")), "{first:?}");
+    let told = loop {
+        let now = starts().await;
+        if now != first {
+            break now;
+        }
+        tokio::task::yield_now().await;
+    };
+    assert!(told[0].contains("<time"), "{told:?}");
+    assert!(told[1].contains("not known"), "{told:?}");
+}
+
+#[tokio::test]
 async fn who_has_all_they_may_have_stands_in_the_queue_with_that_reason() {
     let server = server();
     server.join(2).await;
