@@ -194,6 +194,10 @@ const stories = {
     assert.match(page.url(), /q=batch-/, "the address says what is shown");
     await page.check("#pick-all");
     await page.locator("#bulk [data-act=cancel]").click();
+    await page.locator("dialog[open] [value=no]").click();
+    await page.locator("dialog[open]").waitFor({ state: "detached" });
+    assert.match(await page.textContent("#bulk-count"), /3 jobs selected/, "who thinks again has chosen already");
+    await page.locator("#bulk [data-act=cancel]").click();
     await page.locator("dialog[open] [value=yes]").click();
     await page.getByText("Nothing that is not over fits this filter.").waitFor();
     await page.goto(`${url}/finished?state=cancelled`);

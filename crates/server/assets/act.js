@@ -62,12 +62,12 @@ const jobs = (ids, verb, body) => call("POST", `/v1/jobs/${encodeURIComponent(id
 const verbs = {
   cancel: {
     question: (ids) => `Cancel ${named(ids)}? What runs is ended; it can be run again later.`,
-    yes: "Cancel them", run: (ids) => jobs(ids, "cancel"), said: "cancelled",
+    yes: (ids) => (ids.length === 1 ? "Cancel it" : "Cancel them"), run: (ids) => jobs(ids, "cancel"), said: "cancelled",
   },
   retry: { run: (ids) => jobs(ids, "retry", { failed_only: true }), said: "to run again", },
   "retry-all": {
     question: (ids) => `Run every task of ${named(ids)} again, also those that succeeded?`,
-    yes: "Run again", run: (ids) => jobs(ids, "retry", { failed_only: false }), said: "to run again",
+    yes: () => "Run again", run: (ids) => jobs(ids, "retry", { failed_only: false }), said: "to run again",
   },
   hold: { run: (ids) => jobs(ids, "hold"), said: "held", undo: "release" },
   release: { run: (ids) => jobs(ids, "release"), said: "released", undo: "hold" },
@@ -76,13 +76,13 @@ const verbs = {
 };
 const doVerb = async (verb, ids) => {
   const known = verbs[verb];
-  if (!ids.length) return;
-  if (known.question && !(await ask(known.question(ids), known.yes))) return;
+  if (!ids.length || (known.question && !(await ask(known.question(ids), known.yes(ids))))) return false;
   try {
     const acted = await known.run(ids);
     toast(`${named(acted.jobs)} ${known.said}`, known.undo && (() => doVerb(known.undo, acted.jobs)));
     window.warpyardRefresh?.();
-  } catch (error) { sorry(error); }
+    return true;
+  } catch (error) { sorry(error); return false; }
 };
 const setPriority = async (changes) => {
   const before = [];
@@ -146,7 +146,7 @@ document.addEventListener("click", (event) => {
   if (act === "simulate") return void simulate(button.dataset);
   if (act === "clear") { chosen.clear(); return showChosen(); }
   if (act === "logout") return void call("POST", "/logout").then(() => location.assign("/"), sorry);
-  if (verbs[act]) void doVerb(act, ids).then(() => { if (!job) { chosen.clear(); showChosen(); } });
+  if (verbs[act]) void doVerb(act, ids).then((done) => { if (done && !job) { chosen.clear(); showChosen(); } });
 });
 document.addEventListener("submit", (event) => {
   const form = event.target;
@@ -174,7 +174,6 @@ document.addEventListener("input", (event) => {
     window.warpyardRefresh?.();
   }, 120);
 });
-document.querySelector("form.filter button")?.classList.add("hidden");
 document.addEventListener("click", (event) => {
   const link = event.target.closest("a[data-part]");
   if (!link || event.metaKey || event.ctrlKey || event.shiftKey) return;

@@ -245,7 +245,7 @@ pub(crate) fn runs(cluster: &Cluster, job: &Job, target: Target) -> Vec<RunView>
 
 fn progress(counts: Counts) -> String {
     let now = counts.running + counts.placed;
-    format!("{}/{} done, {now} at once", counts.done, counts.total())
+    format!("{}/{} done, {now} running", counts.done, counts.total())
 }
 
 fn one(cluster: &Cluster, task: TaskId) -> (Counts, OutcomeCounts) {

@@ -54,13 +54,25 @@ fn short(cluster: &Cluster, task: TaskId, why: &Why) -> Option<String> {
             let name = &job.spec.tasks[*n as usize].name;
             let node = &job.nodes[*n as usize];
             let worst = Outcome::ALL.into_iter().rev().find(|o| node.done.count(*o) > 0)?;
-            format!("{name} ended {}", worst.word())
+            format!("{name} {}", how_it_ended(worst))
         }
         Reason::Skipped(Cause::Job(job)) => {
-            let ended = cluster.job(*job).and_then(Job::outcome).map_or("the wrong way", Outcome::word);
-            format!("job {job} ended {ended}")
+            let ended = cluster.job(*job).and_then(Job::outcome).map_or("ended the wrong way", how_it_ended);
+            format!("job {job} {ended}")
         }
     })
+}
+
+/// An outcome as the rest of a sentence.
+fn how_it_ended(outcome: Outcome) -> &'static str {
+    match outcome {
+        Outcome::Succeeded => "succeeded",
+        Outcome::Failed => "failed",
+        Outcome::TimedOut => "timed out",
+        Outcome::Cancelled => "was cancelled",
+        Outcome::Lost => "was lost",
+        Outcome::Skipped => "never ran",
+    }
 }
 
 /// How a task stands that gets shares of time: "aims at 45 % of v100, had 40 %".

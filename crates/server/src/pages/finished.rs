@@ -2,18 +2,16 @@
 
 use super::rows::{Badge, mode, scope};
 use super::table::{Asked, Head};
-use super::words::{Moment, moment, text};
+use super::words::{Moment, moment, places, text};
 use super::{Chrome, Frame, NoPage, html};
 use crate::clock::system_now;
 use crate::follower::Follower;
 use crate::http::Shared;
-use crate::store::AttemptRow;
 use crate::why::needs_in_brief;
 use askama::Template;
 use axum::extract::{Query, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
-use std::collections::BTreeSet;
 use warpyard_api::wire::Outcome;
 use warpyard_core::spec::{JobSpec, TaskSpec};
 
@@ -103,7 +101,8 @@ impl Finished {
         for (place, job) in ((at - 1) * ROWS + 1..).zip(found.into_iter().take(ROWS)) {
             let history = f.history();
             let started = history.first_start(job.job)?.map(moment);
-            let on = places(&history.attempts_lately(job.job, 4)?);
+            let on = history.attempts_lately(job.job, 4)?.into_iter().map(|a| (a.worker, a.devices));
+            let on = places(on);
             let spec = f.cluster().job(job.job).map(|job| job.spec.clone());
             let ended = job.finished.map(moment);
             let outcome = job.outcome.as_deref().and_then(crate::views::outcome_of_word);
@@ -160,20 +159,4 @@ fn needs(job: &JobSpec) -> String {
 /// The first of its tasks that wanted a GPU.
 fn first_with_gpu(job: &JobSpec) -> Option<&TaskSpec> {
     job.tasks.iter().find(|task| task.needs.gpus > 0)
-}
-
-/// Where attempts were.
-fn places(attempts: &[AttemptRow]) -> String {
-    let places: BTreeSet<String> = attempts
-        .iter()
-        .map(|a| match &a.devices[..] {
-            [] => format!("{}\u{a0}CPUs", a.worker),
-            devices => {
-                let numbers: Vec<_> = devices.iter().take(4).map(ToString::to_string).collect();
-                let more = if devices.len() > 4 { ", …" } else { "" };
-                format!("{}/{}{more}", a.worker, numbers.join(", "))
-            }
-        })
-        .collect();
-    text(&places.into_iter().collect::<Vec<_>>().join("; "))
 }

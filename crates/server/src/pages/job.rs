@@ -4,7 +4,7 @@
 use super::graph::{self, Graph, Item};
 use super::rows::Badge;
 use super::table::encoded;
-use super::words::{Moment, moment, percent, short_text, size, span, text};
+use super::words::{Moment, moment, percent, places, short_text, size, span, text};
 use super::{Chrome, Frame, NoPage, html, log};
 use crate::clock::system_now;
 use crate::follower::Follower;
@@ -362,12 +362,10 @@ fn how_ended(row: &AttemptRow) -> String {
             format!("exited with code {code}: what it ran was ended by signal {}{hint}", code - 128)
         }
         (_, Some(code), _) => format!("exited with code {code}"),
-        (Some("lost"), ..) => {
-            format!(
-                "was lost with its worker{}",
-                row.detail.as_ref().map(|d| format!(": {d}")).unwrap_or_default()
-            )
-        }
+        (Some("lost"), ..) => match &row.detail {
+            Some(how) => format!("was lost: {how}"),
+            None => "was lost with its worker".into(),
+        },
         (Some(_), ..) if row.started.is_some() && row.detail.is_some() => {
             format!("was ended: {}", row.detail.as_deref().unwrap_or_default())
         }
@@ -401,13 +399,7 @@ fn bars(attempts: &[AttemptRow], now: Timestamp) -> Vec<Bar> {
         Bar {
             task: text(&attempt_name(row)),
             number: row.attempt.number,
-            place: text(&match row.devices.is_empty() {
-                true => format!("{}\u{a0}CPUs", row.worker),
-                false => {
-                    let ids: Vec<_> = row.devices.iter().map(ToString::to_string).collect();
-                    format!("{}/{}", row.worker, ids.join(","))
-                }
-            }),
+            place: places([(row.worker.clone(), row.devices.clone())]),
             badge: badge_of(row),
             x,
             width: percent(took, whole).clamp(1.0, 100.0 - x),
@@ -426,6 +418,8 @@ fn usage(specs: &[TaskSpec], attempts: &[AttemptRow]) -> Vec<Asking> {
     let mut all = Vec::new();
     for (node, spec) in specs.iter().enumerate().take(12) {
         let rows = || attempts.iter().filter(|a| a.attempt.task.node as usize == node && a.ended.is_some());
+        // Nobody knows what a lost one used.
+        let rows = || rows().filter(|a| a.outcome.as_deref() != Some("lost"));
         let mut add = |what, asked: Option<(String, f64)>, used: Option<(String, f64)>| {
             let Some((used, amount)) = used else { return };
             let share =

@@ -1,6 +1,6 @@
 //! The rows of tables of tasks: what is on workers, who waits in line, and who waits for something else.
 
-use super::words::{Moment, moment, text};
+use super::words::{Moment, moment, places, text};
 use crate::clock::system_now;
 use crate::follower::Follower;
 use crate::outlooks::Starts;
@@ -254,7 +254,10 @@ pub(super) fn row(f: &Follower, entry: &Entry, starts: &Starts, now: Time) -> Op
             row.ran = started.map(|t| Moment::since(moment(t), at));
             let placed = attempts.clone().map(|a| a.placed).min();
             row.waited = placed.map(|t| Moment::lasted(moment(job.submitted), moment(t)));
-            row.using = text(&places(cluster, attempts.map(|a| &a.placement)));
+            row.using = places(attempts.map(|a| {
+                let worker = cluster.view().worker_name(a.placement.worker).to_owned();
+                (worker, a.placement.devices.iter().map(|(i, _)| *i).collect())
+            }));
             row.why = tasks.first().and_then(|t| why::of_task(cluster, *t)).unwrap_or_default();
         }
         Entry::InLine(task, position, count) => {
@@ -311,26 +314,5 @@ pub(super) fn scope(spec: &TaskSpec) -> String {
         (_, []) => "any".into(),
         (_, some @ [_, _, _, _, _, _, _, _, _, ..]) => format!("{}, …", why::numbers(&some[..8])),
         (_, few) => why::numbers(few),
-    }
-}
-
-/// Where attempts are: "host/0, 1 and 4 more".
-fn places<'a>(
-    cluster: &Cluster,
-    placements: impl Iterator<Item = &'a warpyard_core::pool::Placement>,
-) -> String {
-    let mut ids = std::collections::BTreeSet::new();
-    for placement in placements {
-        let worker = cluster.view().worker_name(placement.worker);
-        match placement.devices.is_empty() {
-            true => drop(ids.insert(format!("{worker}\u{a0}CPUs"))),
-            false => ids.extend(placement.devices.iter().map(|(i, _)| format!("{worker}/{i}"))),
-        }
-    }
-    let more = ids.len().saturating_sub(4);
-    let first: Vec<_> = ids.into_iter().take(4).collect();
-    match more {
-        0 => first.join(", "),
-        more => format!("{} and {more} more", first.join(", ")),
     }
 }

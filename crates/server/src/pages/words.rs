@@ -2,6 +2,7 @@
 
 use askama::Template;
 use askama::filters::HtmlSafe;
+use std::collections::{BTreeMap, BTreeSet};
 use warpyard_api::text::shown;
 use warpyard_api::wire::{StartRange, Timestamp};
 use warpyard_core::Time;
@@ -106,6 +107,45 @@ pub(super) fn short_text(from_user: &str, most: usize) -> String {
     }
 }
 
+/// How many places are named.
+const PLACES: usize = 4;
+
+/// Where something runs or ran, from pairs of a worker and devices of it by number: "host/0–5", or "host CPUs" where
+/// it had no device.
+pub(super) fn places(on: impl IntoIterator<Item = (String, Vec<u16>)>) -> String {
+    let mut workers: BTreeMap<String, (BTreeSet<u16>, bool)> = BTreeMap::new();
+    for (worker, devices) in on {
+        let (numbers, bare) = workers.entry(worker).or_default();
+        *bare |= devices.is_empty();
+        numbers.extend(devices);
+    }
+    let named = workers.iter().flat_map(|(worker, (numbers, bare))| {
+        let worker = text(worker);
+        let devices = (!numbers.is_empty()).then(|| format!("{worker}/{}", in_runs(numbers)));
+        devices.into_iter().chain(bare.then(|| format!("{worker}\u{a0}CPUs")))
+    });
+    let named: Vec<_> = named.collect();
+    let more = if named.len() > PLACES { "; …" } else { "" };
+    format!("{}{more}", named[..named.len().min(PLACES)].join("; "))
+}
+
+/// Numbers, those that follow each other as from the first to the last.
+fn in_runs(numbers: &BTreeSet<u16>) -> String {
+    let mut runs: Vec<(u16, u16)> = Vec::new();
+    for &number in numbers {
+        match runs.last_mut() {
+            Some((_, last)) if *last + 1 == number => *last = number,
+            _ => runs.push((number, number)),
+        }
+    }
+    let run = |(first, last): (u16, u16)| match last - first {
+        0 => first.to_string(),
+        1 => format!("{first}, {last}"),
+        _ => format!("{first}–{last}"),
+    };
+    runs.into_iter().map(run).collect::<Vec<_>>().join(", ")
+}
+
 /// A moment of the engine's.
 pub(super) fn moment(at: Time) -> Timestamp {
     crate::views::time(at)
@@ -121,6 +161,17 @@ mod tests {
         assert_eq!(
             [0, 59_999, 192_000, 3_600_000, 90_061_000].map(span),
             ["0s", "59s", "3m 12s", "1h 00m", "1d 01h"]
+        );
+    }
+
+    #[test]
+    fn places_are_told_by_worker_and_in_runs() {
+        let on = [("b", vec![5, 0]), ("b", vec![1, 2]), ("a", vec![]), ("b", vec![]), ("a", vec![3])];
+        let on = on.map(|(worker, devices)| (worker.to_owned(), devices));
+        assert_eq!(places(on), "a/3; a\u{a0}CPUs; b/0–2, 5; b\u{a0}CPUs");
+        assert_eq!(
+            places((0..9).map(|i| (format!("w{i}"), vec![0, 1]))),
+            "w0/0, 1; w1/0, 1; w2/0, 1; w3/0, 1; …"
         );
     }
 

@@ -224,7 +224,7 @@ mod tests {
             "exit_code": 3, "peak_gpu_memory_bytes": null, "peak_rss_bytes": 104857600, "cpu_seconds": 1.0,
             "gpu_seconds": 90.0});
         let job = job(json!({
-            "name": "flow", "state": "running", "why": "4/12 done, 1 at once", "project": "vision", "started_at": "2026-11-15T14:01:00Z",
+            "name": "flow", "state": "running", "why": "4/12 done, 1 running", "project": "vision", "started_at": "2026-11-15T14:01:00Z",
             "counts": counts(json!({"done": 4, "running": 1, "ready": 6, "blocked": 1})),
             "outcomes": outcomes(json!({"succeeded": 3, "failed": 1})),
             "tasks": [

@@ -113,7 +113,7 @@ fn a_graph_goes_on_by_how_things_ended() {
     assert_eq!(outcomes(&server, &job), pairs(&expected));
     assert_eq!(server.read("order"), "prep\ntrain\nmail\ntidy\n");
     let shown = server.json(&["show", &job]);
-    assert_eq!(shown["tasks"][2]["why"], "train ended failed", "the cause is named");
+    assert_eq!(shown["tasks"][2]["why"], "train failed", "the cause is named");
     assert_eq!(shown["tasks"][1]["exit_code"], 3);
     assert_eq!(server.said(&["logs", &format!("{job}.mail")]), "");
     assert_eq!(server.ask(&["wait", &format!("{job}.mail")]).code, Some(0), "a task can be waited for");
@@ -138,7 +138,7 @@ fn a_job_can_come_after_others() {
     server.open("gate");
     let ended = [&both, &ok, &fail, &any, &never].map(|job| server.outcome(job));
     assert_eq!(ended, ["skipped", "succeeded", "succeeded", "succeeded", "skipped"]);
-    assert_eq!(server.json(&["show", &both])["tasks"][0]["why"], format!("job {bad} ended failed"));
+    assert_eq!(server.json(&["show", &both])["tasks"][0]["why"], format!("job {bad} failed"));
     assert_eq!(server.ask(&["submit", "--after", "77", "--", "true"]).code, Some(2), "there is no job 77");
 }
 
