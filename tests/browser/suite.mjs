@@ -239,7 +239,17 @@ const stories = {
     await plot.hover();
     await page.locator(".chart.read").waitFor();
     await page.mouse.move(5, 5);
+    await page.locator(".chart.read").waitFor({ state: "detached" });
     await picture("cluster");
+    await plot.focus();
+    await page.keyboard.press("ArrowLeft");
+    await page.locator(".chart.read").waitFor();
+    const read = await page.locator(".chart.read .ends span").last().textContent();
+    assert.notEqual(read, "now", "the keys read a value off it too");
+    await page.keyboard.press("ArrowLeft");
+    assert.notEqual(await page.locator(".chart.read .ends span").last().textContent(), read);
+    await page.keyboard.press("Tab");
+    await page.locator(".chart.read").waitFor({ state: "detached" });
     await page.click("[data-act=drain]");
     await page.locator("[data-act=undrain]").click();
     await page.locator("[data-act=drain]").waitFor();

@@ -1,29 +1,23 @@
-// Values read off a chart: under the pointer, a line at the nearest sample and what each line is there.
+// Values read off a chart: under the pointer, or with the arrow keys where it has the focus, a line at the nearest
+// sample and what each line is there.
 "use strict";
-const readOff = (event) => {
-  const chart = event.target.closest?.(".chart");
-  for (const other of document.querySelectorAll(".chart.read")) if (other !== chart) leaveChart(other);
-  const plot = event.target.closest?.(".plot svg");
-  if (!chart || !plot) return;
-  const moments = chart.dataset.moments.split(" ").map(Number), box = plot.getBoundingClientRect();
+const momentsOf = (chart) => chart.dataset.moments.split(" ").map(Number);
+const readAt = (chart, at) => {
+  const moments = momentsOf(chart), plot = chart.querySelector(".plot svg");
   if (moments.length < 2) return;
   const [first, last] = [moments[0], moments[moments.length - 1]];
-  const wanted = first + ((event.clientX - box.left) / box.width) * (last - first);
-  let at = 0;
-  moments.forEach((m, i) => { if (Math.abs(m - wanted) < Math.abs(moments[at] - wanted)) at = i; });
   chart.classList.add("read");
-  const x = ((moments[at] - first) / (last - first)) * 600;
-  plot.querySelector(".cursor").setAttribute("d", `M${x} 0V120`);
+  plot.querySelector(".cursor").setAttribute("d", `M${((moments[at] - first) / (last - first)) * 600} 0V120`);
   chart.querySelectorAll(".legend li").forEach((item, i) => {
-    const line = plot.querySelectorAll("[data-values]")[i], said = item.querySelector("b");
-    item.dataset.now ??= said.textContent;
+    const line = plot.querySelectorAll("[data-values]")[i];
+    item.dataset.now ??= item.querySelector("b").textContent;
     sayValue(item, line.dataset.values.split(" ")[at] || "–", chart.dataset.unit);
   });
-  const top = chart.querySelector(".ends span:last-child");
-  top.dataset.now ??= top.textContent;
+  const end = chart.querySelector(".ends span:last-child");
+  end.dataset.now ??= end.textContent;
   // Over more than some hours, which day it was is in doubt.
   const when = new Date(moments[at] * 1000);
-  top.textContent = last - first > 43200 ? when.toLocaleString() : when.toLocaleTimeString();
+  end.textContent = last - first > 43200 ? when.toLocaleString() : when.toLocaleTimeString();
 };
 const sayValue = (item, value, unit) => {
   item.querySelector("b").textContent = value;
@@ -37,12 +31,35 @@ const leaveChart = (chart) => {
     delete item.dataset.now;
   }
 };
-let pointer = null;
-const follow = ({ clientX, clientY, target }) => readOff((pointer = { clientX, clientY, target }));
+const leaveOthers = (chart) => { for (const other of document.querySelectorAll(".chart.read")) if (other !== chart) leaveChart(other); };
+const nearest = (moments, wanted) => moments.reduce((best, m, i) => (Math.abs(m - wanted) < Math.abs(moments[best] - wanted) ? i : best), 0);
+const readOff = (event) => {
+  const chart = event.target.closest?.(".chart"), plot = event.target.closest?.(".plot svg");
+  leaveOthers(chart);
+  if (!chart || !plot) return;
+  const moments = momentsOf(chart), box = plot.getBoundingClientRect();
+  readAt(chart, nearest(moments, moments[0] + ((event.clientX - box.left) / box.width) * (moments[moments.length - 1] - moments[0])));
+};
+// Where the pointer is, or the moment the keys went to.
+let pointer = null, keyed = null;
+const follow = ({ clientX, clientY, target }) => { keyed = null; readOff((pointer = { clientX, clientY, target })); };
 document.addEventListener("pointermove", follow);
 document.addEventListener("pointerdown", follow);
-// A chart drawn anew under a pointer that stands still is read as the old one was.
+const focusedChart = () => document.activeElement?.closest?.(".plot svg")?.closest(".chart");
+document.addEventListener("keydown", (event) => {
+  const chart = focusedChart(), step = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
+  if (!chart || !step) return;
+  event.preventDefault();
+  const moments = momentsOf(chart), from = keyed === null ? moments.length : nearest(moments, keyed);
+  const at = Math.min(moments.length - 1, Math.max(0, from + step));
+  [pointer, keyed] = [null, moments[at]];
+  leaveOthers(chart);
+  readAt(chart, at);
+});
+// A chart that is drawn anew has the focus again by then.
+document.addEventListener("focusout", () => setTimeout(() => { if (!focusedChart()) keyed = null; if (!pointer) leaveOthers(keyed === null ? null : focusedChart()); }, 0));
+// A chart drawn anew is read as the old one was, under a pointer that stands still or where the keys went.
 document.addEventListener("warpyard:swapped", () => {
-  const target = pointer && document.elementFromPoint(pointer.clientX, pointer.clientY);
-  if (target) readOff({ ...pointer, target });
+  const target = pointer && document.elementFromPoint(pointer.clientX, pointer.clientY), chart = focusedChart();
+  if (target) readOff({ ...pointer, target }); else if (chart && keyed !== null) readAt(chart, nearest(momentsOf(chart), keyed));
 });

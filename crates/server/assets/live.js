@@ -82,7 +82,7 @@ const swap = (fresh) => {
     old.replaceWith(document.importNode(part, true));
     const now = document.querySelector(`[data-live="${part.dataset.live}"]`);
     now.querySelectorAll(".scroll").forEach((box, i) => { box.scrollLeft = scrolled[i] || 0; });
-    if (inside && mark) for (const one of now.querySelectorAll("a[href], button, input")) {
+    if (inside && mark) for (const one of now.querySelectorAll("a[href], button, input, [data-focus]")) {
       if ([one.getAttribute("href"), one.dataset.focus, one.value].includes(mark)) { one.focus({ preventScroll: true }); break; }
     }
   }

@@ -125,7 +125,8 @@ fn in_words(spec: &TaskSpec, place: &str) -> String {
         }
         words += place;
         if !needs.preferred.is_empty() && needs.wait_mode == WaitMode::Queue {
-            words += &format!(", waits for {}", numbers(&needs.preferred));
+            let which = if needs.preferred.len() == 1 { "GPU" } else { "GPUs" };
+            words += &format!(", waits for {which} {}", numbers(&needs.preferred));
         }
     }
     let mut also = |text: String| {
