@@ -110,8 +110,15 @@ const stories = {
     await page.locator("#preview .badge").getByText("starts at once").waitFor();
     assert.doesNotMatch(await page.textContent("#preview"), /null|undefined/);
     assert.equal(await page.locator("#new-graph .edge").count(), 1, "the dependency is drawn");
-    assert.match(await page.locator("#toml").inputValue(), /after = \["prepare"\]/);
+    const own = await page.locator("#toml").inputValue();
+    assert.match(own, /after = \["prepare"\]/);
+    // One that must wait, as jobs do: its place, when it would start, and what it would gain by asking for less.
+    const task = (name, command, more) => `[[tasks]]\nname = "${name}"\ncommand = "${command}"\n${more}\n`;
+    await page.fill("#toml", `name = "vision"\n${task("prepare", "python prepare.py", 'gpus = 4\ngpu_type = "V100"\ngpu_memory = "8GiB"\ntimeout = "30m"')}${task("fit", "python fit.py --fold %{index}", 'after = ["prepare"]\narray = "1-5"\ngpus = 1\ntimeout = "2h"')}`);
+    await page.locator("#preview", { hasText: /place \d+ in line/ }).locator("tbody tr").first().waitFor();
     await picture("new");
+    await page.fill("#toml", own);
+    await until("the form to be as it was", async () => (await page.inputValue("#f-name")) === "from-the-form");
     await page.fill("#toml", (await page.locator("#toml").inputValue()).replace("from-the-form", "from-the-toml"));
     await until("the form to follow the TOML", async () => (await page.inputValue("#f-name")) === "from-the-toml");
     await until("a preview", () => page.locator("#submit").isEnabled());
@@ -152,6 +159,8 @@ const stories = {
     assert.match(await page.textContent("#preview"), /TOML cannot be read/, "no forecast of what cannot be read");
     assert.ok(await page.locator("#submit").isDisabled());
     assert.equal(await page.inputValue("[data-path='weight']"), "2.5", "the form stays as it was");
+    await page.fill("#toml", good.replace('command = "true"', 'command = """\ncd /tmp\ntrue"""'));
+    await until("the form to have both lines", async () => (await page.inputValue("[data-path='tasks[0].command']")) === "cd /tmp\ntrue");
     await page.fill("#toml", good);
     await until("nothing wrong again", () => page.locator("#submit").isEnabled());
     assert.equal(await page.textContent("#toml-wrong"), "");

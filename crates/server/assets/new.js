@@ -42,7 +42,7 @@ const show = (name, value) => {
 };
 const read = (name, schema, text) => {
   if (text.trim() === "") return undefined;
-  if (name === "env") return Object.fromEntries(text.split("\n").filter((l) => l.trim()).map((l) => [l.split("=")[0].trim(), l.slice(l.indexOf("=") + 1)]));
+  if (name === "env") return Object.fromEntries(text.split("\n").filter((l) => l.trim()).map((l) => [l.split("=")[0].trim(), l.includes("=") ? l.slice(l.indexOf("=") + 1) : ""]));
   if (name === "command" && text.trim().startsWith("[")) { try { return JSON.parse(text); } catch { return text; } }
   if (LISTS.includes(name)) return text.split(",").map((t) => t.trim()).filter(Boolean).map((t) => (/^\d+$/.test(t) && name !== "gpu_type" ? Number(t) : t));
   if (name === "cpus" && isFinite(Number(text))) return Number(text);
@@ -68,9 +68,9 @@ const field = (owner, path, name, schema) => {
     input = el("select", { id }, ...options.map((o) => el("option", { value: o, selected: owner[name] === o }, o)));
     input.addEventListener("change", () => { if (input.value === options[0]) delete owner[name]; else owner[name] = input.value; changed(); });
   } else {
-    const long = name === "env";
+    const long = { env: "2", command: "1" }[name];
     input = el(long ? "textarea" : "input", { id, placeholder: HINTS[name], spellcheck: "false", autocomplete: "off",
-      ...(long ? { rows: "2" } : { inputmode: types(full).includes("integer") ? "numeric" : undefined }) });
+      ...(long ? { rows: long } : { inputmode: types(full).includes("integer") ? "numeric" : undefined }) });
     input.value = show(name, owner[name]);
     input.addEventListener("input", () => {
       const value = read(name, full, input.value);
@@ -194,7 +194,7 @@ const draw = () => {
     seen.doc.tasks.push({ name: `task-${n}`, command: "", ...(last ? { after: [last] } : {}) });
     draw();
     changed();
-    [...form.querySelectorAll(".f-command input")].pop()?.focus();
+    [...form.querySelectorAll(".f-command textarea")].pop()?.focus();
   });
   const said = Object.keys(job).filter((n) => !["tasks", "user"].includes(n));
   const jobNames = [...JOB_FIRST.filter((n) => said.includes(n)), ...said.filter((n) => ![...JOB_FIRST, "after"].includes(n)), "after"];
