@@ -33,7 +33,7 @@ const up = (address) => {
 const down = () => new Promise((ended) => { server.removeAllListeners("exit"); server.on("exit", ended); server.kill("SIGTERM"); });
 
 const { url, login } = await up();
-const browser = await chromium.launch({ executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium", args: ["--no-sandbox"] });
+const browser = await chromium.launch({ executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium", args: ["--no-sandbox", "--host-resolver-rules=MAP gpu1 127.0.0.1"] });
 const context = await browser.newContext({ viewport: { width: 1440, height: 900 } });
 context.setDefaultTimeout(PATIENCE);
 const wrong = [];
@@ -356,6 +356,34 @@ const stories = {
     await other.locator("tbody tr", { hasText: "seen-in-both" }).waitFor({ state: "detached" });
     await other.close();
     await page.goto(`${url}/queue`);
+  },
+  async "it is the same by the name of another machine, without encryption"() {
+    const home = url.replace("127.0.0.1", "gpu1"), afar = await browser.newContext();
+    afar.setDefaultTimeout(PATIENCE);
+    const [first, second] = [await opened(afar, home), await opened(afar, home)], streams = { first: 0, second: 0 };
+    for (const [name, tab] of [["first", first], ["second", second]]) {
+      tab.on("request", (request) => { if (request.url().includes("/v1/events")) streams[name] += 1; });
+    }
+    await first.goto((await api("POST", "/v1/login")).login.replace(url, home));
+    await first.waitForURL(`${home}/`);
+    assert.equal(await first.evaluate(() => isSecureContext), false, "browsers keep some things from such pages");
+    await first.goto(`${home}/new`);
+    await first.locator(".task").first().waitFor();
+    await first.fill("[data-path='tasks[0].command']", "true");
+    await until("a preview", () => first.locator("#submit").isEnabled());
+    await first.click("#submit");
+    await first.waitForURL(/\/jobs\/\d+$/);
+    await first.locator("#link[data-state=on]").waitFor();
+    await second.goto(`${home}/queue`);
+    await second.locator("#link[data-state=on]").waitFor();
+    const job = await submit({ name: "seen-from-afar", gpus: 6, command: "sleep 50", timeout: "4m" });
+    await second.locator("tbody tr", { hasText: "seen-from-afar" }).waitFor();
+    assert.equal(streams.second, 0, "the second tab opened no stream of its own");
+    await first.close();
+    await until("the second tab to take over", () => streams.second > 0);
+    await api("POST", `/v1/jobs/${job}/cancel`);
+    await second.locator("tbody tr", { hasText: "seen-from-afar" }).waitFor({ state: "detached" });
+    await afar.close();
   },
   async "a keyboard is enough"() {
     const job = await submit({ name: "typed-away", gpus: 6, command: "sleep 60", timeout: "4m" });

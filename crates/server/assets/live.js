@@ -125,7 +125,7 @@ const concerns = (notice) => {
   return !main().dataset.still && (!job || notice.all || notice.jobs.includes(job));
 };
 
-// One stream for all tabs: whoever holds the lock listens and tells the others; when it goes, the next one takes over.
+// One stream for all tabs: one of them listens and tells the others; when it goes, the next one takes over.
 const channel = new BroadcastChannel("warpyard");
 const heard = (message) => {
   if (message.state === "on") say("on", "connected");
@@ -151,8 +151,27 @@ const listen = () => new Promise((gone) => {
   stream.onmessage = (event) => tell({ seq: event.lastEventId, notice: JSON.parse(event.data) });
   stream.addEventListener("reset", (event) => tell({ seq: event.lastEventId, reset: true }));
 });
-const lead = async () => { for (;;) { await listen(); await refresh(); } };
-if (navigator.locks) navigator.locks.request("warpyard-stream", lead); else void lead();
+const lead = async (still) => { while (still()) { await listen(); await refresh(); } };
+// Browsers lend locks to pages that came encrypted or from their own machine. Elsewhere the tab that leads says every
+// second that it still does, where the others can read it; who was silent for three has gone, or is put to sleep.
+const unlikelyAgain = () => [...crypto.getRandomValues(new Uint32Array(4))].map((n) => n.toString(16).padStart(8, "0")).join("");
+const takeTurns = () => {
+  const me = unlikelyAgain(), place = "warpyard-stream";
+  let leads = false, turn = 0;
+  const leader = () => { try { return JSON.parse(localStorage.getItem(place)) || {}; } catch { return {}; } };
+  const step = () => {
+    const { id, at } = leader();
+    if (id !== me && Date.now() - at < 3000) { if (leads) { leads = false; stream?.close(); stream = null; } return; }
+    localStorage.setItem(place, JSON.stringify({ id: me, at: Date.now() }));
+    // Two may have found it free at once: the last to write has it.
+    if (!leads) setTimeout(() => { if (!leads && leader().id === me) { const mine = (turn += 1); leads = true; void lead(() => leads && turn === mine); } }, 50);
+  };
+  window.addEventListener("storage", (event) => { if (event.key === place) step(); });
+  window.addEventListener("pagehide", () => { if (leads && leader().id === me) localStorage.removeItem(place); });
+  setInterval(step, 1000);
+  step();
+};
+if (navigator.locks) navigator.locks.request("warpyard-stream", () => lead(() => true)); else takeTurns();
 channel.postMessage({ hello: true });
 document.addEventListener("visibilitychange", () => { if (!document.hidden) soon(); });
 setInterval(() => { if (link.dataset.state === "on" && !main().dataset.still && Date.now() - lastUpdate > AT_LEAST_EVERY) soon(); }, 1000);

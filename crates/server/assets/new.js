@@ -343,7 +343,7 @@ form.addEventListener("submit", async (event) => {
   const button = document.getElementById("submit");
   button.disabled = true;
   try {
-    form.dataset.key ||= crypto.randomUUID();
+    form.dataset.key ||= unlikelyAgain();
     const made = await call("POST", "/v1/jobs", { ...submission(), idempotency_key: form.dataset.key });
     location.assign(`/jobs/${made.job}`);
   } catch (error) {
