@@ -275,8 +275,11 @@ fn line(task: &TaskView, spec: Option<&TaskSpec>) -> Line {
             .outcomes
             .into_iter()
             .flat_map(|mut outcomes| Outcome::ALL.map(|o| (*outcomes.of(o), Badge::ended(o).said())));
-        let parts = ended.chain(open).filter(|(n, _)| *n > 0).map(|(n, word)| format!("{n} {word}"));
-        parts.collect::<Vec<_>>().join(", ")
+        let parts = ended.chain(open).filter(|(n, _)| *n > 0).collect::<Vec<_>>();
+        match &parts[..] {
+            [(n, _)] => format!("{n} tasks"),
+            several => several.iter().map(|(n, word)| format!("{n} {word}")).collect::<Vec<_>>().join(", "),
+        }
     });
     let needs = spec.map(|s| text(&why::needs_in_words(s))).unwrap_or_default();
     // What only waits for room is said to need what it needs; once is enough.
@@ -310,7 +313,7 @@ fn reasons(f: &Follower, id: JobId, view: &JobView, attempts: &[AttemptRow], now
                 said.push(format!("It is {word}."));
             }
         }
-        (Standing::Running, _) => said.extend(view.why.clone().map(|w| format!("Running: {w}."))),
+        (Standing::Running, _) => said.extend(view.why.clone().map(|w| format!("{w}."))),
         _ => {
             let open = first_open(cluster, Target::Job(id));
             if let Some(answer) = open.and_then(|task| why::explain(f, task, now)) {
