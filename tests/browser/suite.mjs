@@ -430,6 +430,9 @@ const stories = {
       if (path === "/") await picture("now-zoomed", small);
       await small.setViewportSize({ width: 390, height: 844 });
     }
+    await small.goto(`${url}/policies`);
+    await small.locator("form[data-policy=fifo] [data-preview]").click();
+    await until("the new order to be in sight", () => small.evaluate(() => document.getElementById("order").textContent.includes("fifo") && document.getElementById("h-order").getBoundingClientRect().top < innerHeight));
     await phone.close();
   },
   async "it is dark where that is asked for"() {

@@ -20,12 +20,16 @@ const wrongParam = (form, error) => {
   input.closest("details").open = true;
 };
 const node = (tag, words, kind) => { const one = document.createElement(tag); one.textContent = words; if (kind) one.className = kind; return one; };
+const labelled = (cell, label) => { cell.dataset.label = label; return cell; };
+// On a narrow screen the new order stands below all policies.
+const bringIntoSight = (box) => { if (box.getBoundingClientRect().top > innerHeight - 100) box.scrollIntoView({ block: "start" }); };
 const showOrder = async (form) => {
   const box = document.getElementById("order"), policy = chosenPolicy(form);
   box.setAttribute("aria-busy", "true");
   try {
     const { order, policy: name } = await call("POST", "/v1/policy/preview", policy);
     wrongParam(form);
+    bringIntoSight(box.closest("section"));
     const title = node("p", "under ");
     title.append(node("code", name));
     if (!order.length) return box.replaceChildren(title, node("p", "Nobody waits now, so there is no order to change.", "quiet"));
@@ -36,12 +40,12 @@ const showOrder = async (form) => {
     const body = table.createTBody();
     for (const one of order) {
       const row = body.insertRow(), moved = one.before && one.after ? one.before - one.after : 0;
-      row.append(node("td", one.after ?? "–", "n"), node("td", one.before ?? "–", "n"));
+      row.append(labelled(node("td", one.after ?? "–", "n"), "then"), labelled(node("td", one.before ?? "–", "n"), "now"));
       const th = node("th", "");
       th.scope = "row";
       th.append(node("b", one.name), " ", node("span", one.task, "num"));
       const word = one.starts_now ? "starts at once" : moved > 0 ? `↑ ${moved} up` : moved < 0 ? `↓ ${-moved} down` : "stays";
-      row.append(th, node("td", one.user), node("td", word, moved > 0 || one.starts_now ? "badge succeeded" : moved < 0 ? "badge paused" : "quiet"));
+      row.append(th, labelled(node("td", one.user), "user"), node("td", word, moved > 0 || one.starts_now ? "badge succeeded" : moved < 0 ? "badge paused" : "quiet"));
     }
     box.replaceChildren(title, table);
   } catch (error) { wrongParam(form, error); } finally { box.removeAttribute("aria-busy"); }

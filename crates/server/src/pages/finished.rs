@@ -1,8 +1,8 @@
 //! Jobs that are over, the last first.
 
-use super::rows::{Badge, mode, scope};
+use super::rows::{Badge, NAME, USER, mode, scope};
 use super::table::{Asked, Head};
-use super::words::{Moment, moment, places, text};
+use super::words::{Moment, Named, moment, places, text};
 use super::{Chrome, Frame, NoPage, html};
 use crate::clock::system_now;
 use crate::follower::Follower;
@@ -61,8 +61,8 @@ struct Over {
     /// Its place among all that are shown, page after page.
     place: usize,
     job: String,
-    name: String,
-    user: String,
+    name: Named,
+    user: Named,
     project: String,
     badge: Badge,
     priority: i64,
@@ -110,8 +110,8 @@ impl Finished {
             rows.push(Over {
                 place,
                 job: job.job.to_string(),
-                name: text(&job.name),
-                user: text(&job.user),
+                name: Named::of(&job.name, NAME),
+                user: Named::of(&job.user, USER),
                 project: text(job.project.as_deref().unwrap_or_default()),
                 badge: Badge::ended(outcome.unwrap_or(Outcome::Lost)),
                 priority: job.priority,

@@ -1,6 +1,6 @@
 //! The rows of tables of tasks: what is on workers, who waits in line, and who waits for something else.
 
-use super::words::{Moment, moment, places, text};
+use super::words::{Moment, Named, moment, places, text};
 use crate::clock::system_now;
 use crate::follower::Follower;
 use crate::outlooks::Starts;
@@ -12,6 +12,10 @@ use warpyard_api::wire::{Outcome, State};
 use warpyard_core::cluster::Job;
 use warpyard_core::spec::{TaskSpec, WaitMode};
 use warpyard_core::{Cluster, NodeId, TaskId, Time};
+
+/// How much of a name a table shows; the whole is told on hover.
+pub(super) const NAME: usize = 40;
+pub(super) const USER: usize = 20;
 
 /// How far the line is looked along.
 const LINE: usize = 10_000;
@@ -99,8 +103,8 @@ pub(super) struct Row {
     pub(super) job: String,
     /// The task, as it is selected.
     pub(super) task: String,
-    pub(super) name: String,
-    pub(super) user: String,
+    pub(super) name: Named,
+    pub(super) user: Named,
     pub(super) priority: i64,
     pub(super) held: bool,
     /// When its job was submitted.
@@ -223,8 +227,8 @@ pub(super) fn row(f: &Follower, entry: &Entry, starts: &Starts, now: Time) -> Op
         badge: Badge::of(State::Blocked, None),
         job: job.id.to_string(),
         task: text(&node_name(job, node)),
-        name: text(&job.spec.name),
-        user: text(&job.user),
+        name: Named::of(&job.spec.name, NAME),
+        user: Named::of(&job.user, USER),
         priority: job.priority,
         held: job.held,
         registered: Moment::since(moment(job.submitted), at),

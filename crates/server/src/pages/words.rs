@@ -107,6 +107,25 @@ pub(super) fn short_text(from_user: &str, most: usize) -> String {
     }
 }
 
+/// A name in a table: cut where it is long, with the whole of it on hover.
+#[derive(Clone, Debug, Template)]
+#[template(
+    source = r#"{% if cut == whole %}{{ cut }}{% else %}<span title="{{ whole }}">{{ cut }}</span>{% endif %}"#,
+    ext = "html"
+)]
+pub(super) struct Named {
+    whole: String,
+    cut: String,
+}
+
+impl HtmlSafe for Named {}
+
+impl Named {
+    pub(super) fn of(from_user: &str, most: usize) -> Named {
+        Named { whole: text(from_user), cut: short_text(from_user, most) }
+    }
+}
+
 /// How many places are named.
 const PLACES: usize = 4;
 
@@ -161,6 +180,16 @@ mod tests {
         assert_eq!(
             [0, 59_999, 192_000, 3_600_000, 90_061_000].map(span),
             ["0s", "59s", "3m 12s", "1h 00m", "1d 01h"]
+        );
+    }
+
+    #[test]
+    fn a_long_name_is_cut_and_whole_on_hover_and_harmless_in_both() {
+        let drawn = |name: &str| Named::of(name, 6).render().expect("a name");
+        assert_eq!(drawn("short"), "short");
+        assert_eq!(
+            drawn("\"><b>much longer"),
+            "<span title=\"&#34;&#62;&#60;b&#62;much longer\">&#34;&#62;&#60;b&#62;m…</span>"
         );
     }
 
