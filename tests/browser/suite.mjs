@@ -69,6 +69,8 @@ const until = async (what, seen) => {
   while (Date.now() < end) { if (await seen()) return; await page.waitForTimeout(40); }
   assert.fail(`waited too long for ${what}`);
 };
+// Whoever is in line is told when they will likely start, once that is forecast.
+const forecast = (tab) => until("a forecast of every start", async () => !(await tab.locator("td[data-label=starts]").allTextContents()).some((cell) => cell.includes("…")));
 
 const stories = {
   async "the link lets one person in"() {
@@ -197,6 +199,7 @@ const stories = {
   async "several rows are found, selected and cancelled together"() {
     for (let i = 0; i < 3; i += 1) await submit({ name: `batch-${i}`, gpus: 6, command: "sleep 60", timeout: "9m" }, "carl");
     await page.goto(`${url}/queue`);
+    await forecast(page);
     await picture("queue");
     await page.fill("input[type=search]", "batch-");
     await until("three rows", async () => (await page.locator("tbody tr").count()) === 3);
@@ -466,6 +469,7 @@ const stories = {
       await second.goto(`${ready.url}/queue`);
       await first.getByRole("button", { name: "Pause" }).click();
       for (const tab of [first, second]) await tab.getByText("stands still").waitFor();
+      await forecast(first);
       await picture("simulation", first);
       const stopped = await ask("GET");
       assert.equal(stopped.paused, true);

@@ -159,10 +159,12 @@ fn in_runs(numbers: &BTreeSet<u16>) -> String {
     }
     let run = |(first, last): (u16, u16)| match last - first {
         0 => first.to_string(),
-        1 => format!("{first}, {last}"),
+        1 => format!("{first},\u{a0}{last}"),
         _ => format!("{first}–{last}"),
     };
-    runs.into_iter().map(run).collect::<Vec<_>>().join(", ")
+    // A few stay together where a line ends.
+    let between = if runs.len() > 3 { ", " } else { ",\u{a0}" };
+    runs.into_iter().map(run).collect::<Vec<_>>().join(between)
 }
 
 /// A moment of the engine's.
@@ -197,10 +199,10 @@ mod tests {
     fn places_are_told_by_worker_and_in_runs() {
         let on = [("b", vec![5, 0]), ("b", vec![1, 2]), ("a", vec![]), ("b", vec![]), ("a", vec![3])];
         let on = on.map(|(worker, devices)| (worker.to_owned(), devices));
-        assert_eq!(places(on), "a/3; a\u{a0}CPUs; b/0–2, 5; b\u{a0}CPUs");
+        assert_eq!(places(on), "a/3; a\u{a0}CPUs; b/0–2,\u{a0}5; b\u{a0}CPUs");
         assert_eq!(
-            places((0..9).map(|i| (format!("w{i}"), vec![0, 1]))),
-            "w0/0, 1; w1/0, 1; w2/0, 1; w3/0, 1; …"
+            places((0..9).map(|i| (format!("w{i}"), vec![0, 1, 2]))),
+            "w0/0–2; w1/0–2; w2/0–2; w3/0–2; …"
         );
     }
 
