@@ -260,7 +260,9 @@ fn sharing(options: &Options) -> Result<Option<Sharing>, UpError> {
 
 fn socket_path(options: &Options) -> PathBuf {
     let named = options.socket.clone().or_else(|| options.config.socket.clone());
-    named.unwrap_or_else(|| SYSTEM_SOCKET.into())
+    let path = named.unwrap_or_else(|| SYSTEM_SOCKET.into());
+    // Tasks are told it, and begin elsewhere.
+    std::path::absolute(&path).unwrap_or(path)
 }
 
 fn chosen_policy(options: &Options) -> Result<Option<PolicyChoice>, UpError> {
@@ -349,7 +351,7 @@ fn start_worker(
         cpus: options.cpus.or(config.cpus.map(|c| c.0)).unwrap_or_else(all_cpus),
         memory: config.memory.map_or_else(all_memory, |m| m.0),
         lease: None,
-        as_their_users: options.shared || config.shared,
+        shared_at: (options.shared || config.shared).then(|| socket_path(options)),
         log_cap: config.log_cap.map_or(64 << 20, |c| c.0),
         max_processes: config.max_processes,
         every: LOOK_AROUND_EVERY,

@@ -49,7 +49,7 @@ fn agent_with(data: &Path, probe: Box<dyn Probe>) -> (AgentHandle, Receiver<Repo
         cpus: 1000,
         memory: 1 << 30,
         lease: None,
-        as_their_users: false,
+        shared_at: None,
         max_processes: None,
         log_cap: 1 << 20,
         every: Duration::from_millis(20),

@@ -30,6 +30,25 @@ use warpyard_worker::probe::visible_env;
 /// How long a holder may be silent unless it says.
 const LEASE: Span = Span(60_000_000);
 
+/// What a claim may say in the fields of a job document: what it needs and how urgent it is. The others are about
+/// something that is run, and a claim runs nothing.
+const NEEDS: [&str; 14] = [
+    "name",
+    "priority",
+    "project",
+    "weight",
+    "deadline",
+    "gpus",
+    "gpu_memory",
+    "gpu_type",
+    "gpu_scope",
+    "gpu_preferred",
+    "wait_mode",
+    "cpus",
+    "memory",
+    "expected",
+];
+
 /// How long one request waits for a grant at most.
 const LONGEST_POLL: Duration = Duration::from_secs(30);
 
@@ -47,10 +66,14 @@ pub(super) async fn make(
     let claim = Claim { process, lease: lease.map_or(LEASE, |l| Span(l.0)), lasts: lasts.map(|l| Span(l.0)) };
     needs.entry("name").or_insert_with(|| "claim".into());
     needs.entry("gpus").or_insert_with(|| 1.into());
-    // A document needs a command; a claim runs none.
-    if needs.insert("command".into(), serde_json::json!(["claim"])).is_some() {
-        return Err(Problem::new(code::UNKNOWN_FIELD, "needs.command", "a claim runs no command").into());
+    if let Some(other) = needs.keys().find(|field| !NEEDS.contains(&field.as_str())) {
+        let message = "a claim says what it needs and runs nothing";
+        return Err(Problem::new(code::UNKNOWN_FIELD, format!("needs.{other}"), message)
+            .with_help(format!("it may have: {}", NEEDS.join(", ")))
+            .into());
     }
+    // A document needs a command.
+    needs.insert("command".into(), serde_json::json!(["claim"]));
     let read = read_value(&needs.into(), ReadOptions { default_name: None, accept_user: false })?;
     let spec = app.live.read(move |f| convert::job_spec(f.cluster(), &read.doc, &Defaults::default()));
     let spec = claiming(spec.await??, claim);
@@ -74,13 +97,15 @@ fn claiming(mut spec: JobSpec, claim: Claim) -> JobSpec {
 /// The process a claim is for: one that is there, and the caller's own.
 fn process_of(who: &Caller, pid: i32) -> Result<Held, Refusal> {
     let unknown = || Problem::new(code::BAD_REQUEST, "pid", format!("there is no process {pid} here"));
+    // Seen before it is asked whose it is: should its number be used again, it is not the one that was seen.
+    let process = held(pid).ok_or_else(unknown)?;
     let owner = owner_of(pid).ok_or_else(unknown)?;
     if let Caller::Account { person, admin: false, .. } = who
         && owner != person.uid
     {
         return Err(Refusal::new(403, code::NOT_YOURS, format!("process {pid} is not yours")));
     }
-    Ok(held(pid).ok_or_else(unknown)?)
+    Ok(process)
 }
 
 pub(super) async fn adopt(

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use warpyard_core::AttemptId;
 use warpyard_core::protocol::Work;
-use warpyard_core::spec::Snapshot;
+use warpyard_core::spec::{Claim, Snapshot};
 use warpyard_session::Size;
 
 /// Where programs are looked for when the job says nothing.
@@ -24,6 +24,8 @@ pub(super) struct Place<'a> {
     pub(super) data: &'a Path,
     /// This program.
     pub(super) program: &'a Path,
+    /// The socket of the server, where it is shared.
+    pub(super) shared_at: Option<&'a Path>,
     /// Whom the task runs as, when not as the worker.
     pub(super) person: Option<&'a Person>,
 }
@@ -36,17 +38,34 @@ pub(super) fn launch(
     gpus: &[&Gpu],
     vendor: Vendor,
 ) -> Launch {
-    let Place { data, program, person } = place;
-    let dir = keep::attempt_dir(data, attempt);
-    let argv = match &work.claim {
-        Some(claim) => hold::command(program, claim),
-        None => work.command.clone(),
+    let mut launch = match &work.claim {
+        Some(claim) => holding(place, attempt, claim),
+        None => running(place, attempt, work, gpus, vendor),
     };
-    let mut launch = Launch::new(attempt.to_string(), dir, argv);
-    launch.output_dir = Some(keep::log_dir(data, attempt));
+    launch.output_dir = Some(keep::log_dir(place.data, attempt));
+    launch.timeout_ms = work.timeout.map(|t| t.0.div_ceil(1000));
+    launch
+}
+
+/// Holding devices is done by this program as the worker, for it may be where the user cannot read. So nothing that the
+/// user said reaches it: neither environment nor files nor directory nor limits.
+fn holding(place: Place<'_>, attempt: AttemptId, claim: &Claim) -> Launch {
+    let dir = keep::attempt_dir(place.data, attempt);
+    Launch::new(attempt.to_string(), dir, hold::command(place.program, claim))
+}
+
+/// Running a command of the user's, as them.
+fn running(place: Place<'_>, attempt: AttemptId, work: &Work, gpus: &[&Gpu], vendor: Vendor) -> Launch {
+    let Place { data, person, shared_at, .. } = place;
+    let dir = keep::attempt_dir(data, attempt);
+    let mut launch = Launch::new(attempt.to_string(), dir, work.command.clone());
     launch.env = environment(attempt, work, person, gpus, vendor);
-    // Where a task finds the server, unless whoever submitted it said so.
-    launch.env.entry("WARPYARD_DATA".into()).or_insert_with(|| data.display().to_string());
+    // Where a task finds the server, unless whoever submitted it said so; the data of a shared one is root's.
+    let (name, value) = match shared_at {
+        Some(socket) => ("WARPYARD_SERVER", format!("unix:{}", socket.display())),
+        None => ("WARPYARD_DATA", data.display().to_string()),
+    };
+    launch.env.entry(name.into()).or_insert(value);
     let home = person.map_or_else(|| PathBuf::from("/"), |p| p.home.clone());
     launch.workdir = work.workdir.as_ref().map_or(home, PathBuf::from);
     launch.stdout = work.stdout.as_ref().map(PathBuf::from);
@@ -59,13 +78,7 @@ pub(super) fn launch(
         let idle_ms = terminal.idle.map(|idle| idle.0.div_ceil(1000));
         Session { rows: size.rows, columns: size.columns, idle_ms }
     });
-    launch.timeout_ms = work.timeout.map(|t| t.0.div_ceil(1000));
-    // Holding devices runs nothing of the user's, and this program may be where the user cannot read.
-    launch.user = person.filter(|_| work.claim.is_none()).map(|p| User {
-        uid: p.uid,
-        gid: p.gid,
-        groups: p.groups.clone(),
-    });
+    launch.user = person.map(|p| User { uid: p.uid, gid: p.gid, groups: p.groups.clone() });
     if let Some(origin) = &work.origin {
         launch.umask = origin.umask;
         launch.limits = people::limits_by_number(&origin.limits);
@@ -144,6 +157,35 @@ fn environment(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use warpyard_core::{JobId, TaskId};
+
+    #[test]
+    fn nothing_that_a_user_says_reaches_what_holds_devices_for_them() {
+        let work = serde_json::json!({"user": "ann", "job_name": "j", "task_name": "t", "command": ["sh"],
+            "claim": {"lease": 1}, "restarted": false, "env": {"LD_PRELOAD": "/home/ann/lib.so"}, "base_env": {"LD_AUDIT": "/home/ann/lib.so"},
+            "workdir": "/home/ann", "stdout": "/etc/passwd", "stderr": "/etc/passwd",
+            "terminal": {}, "snapshot": {"id": "1", "of": "ann", "from": "/home/ann", "files": 1, "bytes": 1}});
+        let work: Work = serde_json::from_value(work).expect("work");
+        let ann = Person {
+            name: "ann".into(),
+            uid: 1000,
+            gid: 1000,
+            groups: vec![1000],
+            home: "/home/ann".into(),
+            shell: "/bin/sh".into(),
+        };
+        let place = Place {
+            data: Path::new("/data"),
+            program: Path::new("/bin/warpyard"),
+            shared_at: None,
+            person: Some(&ann),
+        };
+        let attempt = AttemptId { task: TaskId { job: JobId(1), node: 0, index: 0 }, number: 1 };
+        let mut launch = launch(place, attempt, &work, &[], Vendor::Nvidia);
+        assert_eq!(launch.argv[..2], ["/bin/warpyard", hold::HOLD]);
+        launch.output_dir = None;
+        assert_eq!(launch, Launch::new(attempt.to_string(), launch.dir.clone(), launch.argv.clone()));
+    }
 
     #[test]
     fn where_there_is_no_group_the_kernel_counts_what_a_user_has() {

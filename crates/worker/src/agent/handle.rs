@@ -39,8 +39,9 @@ pub struct Settings {
     pub lease: Option<Span>,
     /// How much of each output is kept.
     pub log_cap: u64,
-    /// Whether each task runs as the user it belongs to, and none as root; otherwise all run as the worker.
-    pub as_their_users: bool,
+    /// The socket people find the server at, where each task runs as the user it belongs to, and none as root; otherwise
+    /// all run as the worker.
+    pub shared_at: Option<PathBuf>,
     /// How many processes and threads a task may have, if that was said.
     pub max_processes: Option<u64>,
     /// How often everything is looked at and told again even if nothing seems to happen.

@@ -33,7 +33,8 @@ impl<L: Link + 'static> Agent<L> {
         if let Some(uuid) = taken {
             return self.over(id, How::Declined(format!("{uuid} is in use by someone else")));
         }
-        let person = match self.settings.as_their_users.then(|| Person::to_run_as(&work.user)).transpose() {
+        let shared_at = self.settings.shared_at.as_deref();
+        let person = match shared_at.map(|_| Person::to_run_as(&work.user)).transpose() {
             Ok(person) => person,
             Err(why) => return self.over(id, How::NotStarted(why.to_string())),
         };
@@ -43,6 +44,7 @@ impl<L: Link + 'static> Agent<L> {
             let at = begin::Place {
                 data: &self.settings.data,
                 program: &self.settings.program,
+                shared_at: self.settings.shared_at.as_deref(),
                 person: person.as_ref(),
             };
             begin::launch(at, id, &work, &gpus, devices.vendor())

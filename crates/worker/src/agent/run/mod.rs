@@ -58,7 +58,7 @@ pub struct Agent<L> {
 struct Settled {
     data: PathBuf,
     log_cap: u64,
-    as_their_users: bool,
+    shared_at: Option<PathBuf>,
     every: Duration,
     bounds: Bounds,
     /// This program, which also holds devices for claims.
@@ -81,7 +81,7 @@ impl<L: Link + 'static> Agent<L> {
             memory,
             lease,
             log_cap,
-            as_their_users,
+            shared_at,
             max_processes,
             every,
         } = settings;
@@ -101,7 +101,7 @@ impl<L: Link + 'static> Agent<L> {
             settings: Settled {
                 data,
                 log_cap,
-                as_their_users,
+                shared_at,
                 bounds: Bounds::find(max_processes),
                 every,
                 program: spawner.0.clone(),
