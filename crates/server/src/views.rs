@@ -2,6 +2,7 @@
 
 use crate::follower::Follower;
 use crate::store::{AttemptRow, JobRow};
+use crate::who::Caller;
 use crate::why;
 use std::collections::BTreeMap;
 use warpyard_api::quantity::{ArraySpec, Micros, MilliCpus};
@@ -114,12 +115,12 @@ pub(crate) fn user_of(f: &mut Follower, job: JobId) -> String {
     }
 }
 
-/// A job in a list: no attempts, arrays folded.
-pub(crate) fn listed(f: &mut Follower, job: &Job, position: Option<u64>) -> JobView {
-    let mut view = folded(f.cluster(), job, Target::Job(job.id));
+/// A job in a list, as someone may see it: no attempts, arrays folded.
+pub(crate) fn listed(f: &mut Follower, job: &Job, position: Option<u64>, who: &Caller) -> JobView {
+    let mut view = folded(f.cluster(), job, Target::Job(job.id), who);
     view.position = position;
-    view.tasks =
-        (0..job.nodes.len() as u32).map(|node| listed_task(f, job, NodeId { job: job.id, node })).collect();
+    let nodes = (0..job.nodes.len() as u32).map(|node| NodeId { job: job.id, node });
+    view.tasks = nodes.map(|node| listed_task(f, job, node, who)).collect();
     say_why_held(&mut view);
     view.started_at = first_start(f, job);
     view
@@ -138,9 +139,15 @@ fn never_tried(job: &Job) -> bool {
     job.nodes.iter().all(|node| node.live.is_empty() && node.done.total() == 0)
 }
 
-/// A job (or part of it) whole: with attempts, and arrays unfolded from a task on if asked.
-pub(crate) fn whole(f: &mut Follower, job: &Job, target: Target, expand_from: Option<u64>) -> JobView {
-    let mut view = folded(f.cluster(), job, target);
+/// A job (or part of it) whole, as someone may see it: with attempts, and arrays unfolded from a task on if asked.
+pub(crate) fn whole(
+    f: &mut Follower,
+    job: &Job,
+    target: Target,
+    expand_from: Option<u64>,
+    who: &Caller,
+) -> JobView {
+    let mut view = folded(f.cluster(), job, target, who);
     let from = expand_from.unwrap_or(0);
     let unfold = expand_from.is_some() || matches!(target, Target::Task(_));
     let mut shown = Vec::new();
@@ -164,7 +171,7 @@ pub(crate) fn whole(f: &mut Follower, job: &Job, target: Target, expand_from: Op
                 view.next = Some((seen - 1).to_string());
                 break 'page;
             }
-            shown.push(task(f, job, node.task(index)));
+            shown.push(task(f, job, node.task(index), who));
         }
     }
     view.started_at = first_start(f, job);
@@ -181,7 +188,7 @@ fn nodes_of(job: &Job, target: Target) -> Vec<u32> {
     }
 }
 
-fn folded(cluster: &Cluster, job: &Job, target: Target) -> JobView {
+fn folded(cluster: &Cluster, job: &Job, target: Target, who: &Caller) -> JobView {
     let mut sums = <(Counts, OutcomeCounts)>::default();
     let nodes = nodes_of(job, target);
     match target {
@@ -209,7 +216,7 @@ fn folded(cluster: &Cluster, job: &Job, target: Target) -> JobView {
         outcomes,
         position: None,
         expected_start: None,
-        snapshot: job.spec.snapshot.as_ref().map(|kept| SnapshotView {
+        snapshot: job.spec.snapshot.as_ref().filter(|_| who.owns(&job.user)).map(|kept| SnapshotView {
             snapshot: kept.id.clone(),
             from: kept.from.clone(),
             files: kept.files,
@@ -282,18 +289,19 @@ pub(crate) fn folded_task(cluster: &Cluster, job: &Job, node: NodeId) -> TaskVie
 }
 
 /// A task without its attempts, or an array folded.
-pub(crate) fn listed_task(f: &mut Follower, job: &Job, node: NodeId) -> TaskView {
+fn listed_task(f: &mut Follower, job: &Job, node: NodeId, who: &Caller) -> TaskView {
     match job.spec.tasks[node.node as usize].array {
         Some(_) => folded_task(f.cluster(), job, node),
-        None => TaskView { attempts: None, ..task(f, job, node.task(0)) },
+        None => TaskView { attempts: None, ..task(f, job, node.task(0), who) },
     }
 }
 
-fn task(f: &mut Follower, job: &Job, id: TaskId) -> TaskView {
-    let rows = match never_tried(job) {
+fn task(f: &mut Follower, job: &Job, id: TaskId, who: &Caller) -> TaskView {
+    let mut rows = match never_tried(job) {
         true => Vec::new(),
         false => f.history().attempts_of(id.job, Some(id)).unwrap_or_default(),
     };
+    as_seen_by(who, &mut rows);
     let cluster = f.cluster();
     let spec = &job.spec.tasks[id.node as usize];
     let is = cluster.state(id).expect("a job's task has a state");
@@ -317,6 +325,14 @@ fn task(f: &mut Follower, job: &Job, id: TaskId) -> TaskView {
         counts: None,
         outcomes: None,
         terminal: terminal(spec),
+    }
+}
+
+/// Leaves out of others' attempts why they did not start, for that names what they were to run, and where.
+pub(crate) fn as_seen_by(who: &Caller, rows: &mut [AttemptRow]) {
+    let lost = |row: &AttemptRow| row.outcome.as_deref() == Some(Outcome::Lost.word());
+    for row in rows.iter_mut().filter(|row| row.started.is_none() && !lost(row) && !who.owns(&row.user)) {
+        row.detail = None;
     }
 }
 

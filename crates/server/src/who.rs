@@ -29,9 +29,20 @@ pub(crate) enum Caller {
         person: Person,
         /// Whether they may do everything.
         admin: bool,
-        /// The process that calls.
-        pid: Option<i32>,
+        /// Whether others' jobs are nothing to them.
+        private: bool,
+        /// What else their tasks take over.
+        from: Surroundings,
     },
+}
+
+/// Where the umask and the limits of someone's tasks come from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Surroundings {
+    /// The process that calls, where the kernel told which.
+    Process(Option<i32>),
+    /// What the process had from which they logged in to the pages.
+    Known(Option<Origin>),
 }
 
 impl Caller {
@@ -39,8 +50,32 @@ impl Caller {
     pub(crate) fn at(peer: Peer, sharing: &Sharing) -> io::Result<Option<Caller>> {
         let Some(credentials) = peer.0 else { return Ok(None) };
         let Some(person) = Person::of_uid(credentials.uid())? else { return Ok(None) };
+        Ok(Some(Caller::account(person, sharing, Surroundings::Process(credentials.pid()))))
+    }
+
+    fn account(person: Person, sharing: &Sharing, from: Surroundings) -> Caller {
         let admin = person.uid == 0 || person.is_in(&sharing.admins);
-        Ok(Some(Caller::Account { person, admin, pid: credentials.pid() }))
+        Caller::Account { person, admin, private: sharing.private, from }
+    }
+
+    /// Who a login belongs to as the machine knows them now: groups are left and accounts removed while it lasts.
+    pub(crate) fn again(self, sharing: Option<&Sharing>) -> io::Result<Option<Caller>> {
+        let (Caller::Account { person, from, .. }, Some(sharing)) = (&self, sharing) else {
+            return Ok(Some(self));
+        };
+        let found = Person::of_uid(person.uid)?.filter(|found| found.name == person.name);
+        Ok(found.map(|person| Caller::account(person, sharing, from.clone())))
+    }
+
+    /// The same once the process that calls is gone.
+    pub(crate) fn remembered(self) -> Result<Caller, Refusal> {
+        let origin = self.origin()?;
+        Ok(match self {
+            Caller::Account { person, admin, private, .. } => {
+                Caller::Account { person, admin, private, from: Surroundings::Known(origin) }
+            }
+            owner => owner,
+        })
     }
 
     /// Whether they may do everything.
@@ -78,11 +113,22 @@ impl Caller {
         }
     }
 
-    /// What else their tasks take over from the process that calls.
-    pub(crate) fn origin(&self) -> Option<Origin> {
-        let Caller::Account { pid: Some(pid), .. } = self else { return None };
-        let (umask, limits) = surroundings(*pid);
-        Some(Origin { umask, limits })
+    /// What else their tasks take over from the process that calls. One that is gone has no limits to take over, and
+    /// theirs must not be those of the server for that.
+    pub(crate) fn origin(&self) -> Result<Option<Origin>, Refusal> {
+        let Caller::Account { person, from, .. } = self else { return Ok(None) };
+        match from {
+            Surroundings::Known(origin) => Ok(origin.clone()),
+            Surroundings::Process(None) => Ok(None),
+            Surroundings::Process(Some(pid)) => match surroundings(*pid, person.uid) {
+                Some((umask, limits)) => Ok(Some(Origin { umask, limits })),
+                None => Err(Refusal::new(
+                    403,
+                    code::FORBIDDEN,
+                    format!("process {pid}, which called, is gone or not {}'s any more", person.name),
+                )),
+            },
+        }
     }
 
     /// Lets nobody but admins go on.
@@ -95,9 +141,12 @@ impl Caller {
 
     /// Lets nobody but the owner of a job, and admins, go on.
     pub(crate) fn must_own(&self, user: &str, to: &str) -> Result<(), Refusal> {
-        match self.owns(user) {
-            true => Ok(()),
-            false => Err(Refusal::new(403, code::NOT_YOURS, format!("the job is {user}'s; you cannot {to}"))),
+        match self {
+            _ if self.owns(user) => Ok(()),
+            Caller::Account { private: true, .. } => {
+                Err(Refusal::new(404, code::UNKNOWN_JOB, "there is no such job of yours"))
+            }
+            _ => Err(Refusal::new(403, code::NOT_YOURS, format!("the job is {user}'s; you cannot {to}"))),
         }
     }
 }
@@ -119,10 +168,10 @@ impl Peer {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
 
-    fn account(name: &str, admin: bool) -> Caller {
+    pub(crate) fn account(name: &str, admin: bool) -> Caller {
         let person = Person {
             name: name.into(),
             uid: 1000,
@@ -131,7 +180,7 @@ mod tests {
             home: "/home".into(),
             shell: "/bin/sh".into(),
         };
-        Caller::Account { person, admin, pid: None }
+        Caller::Account { person, admin, private: false, from: Surroundings::Process(None) }
     }
 
     #[test]

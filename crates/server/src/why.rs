@@ -35,7 +35,7 @@ fn short(cluster: &Cluster, task: TaskId, why: &Why) -> Option<String> {
         Reason::AtLimit(at) => at.to_string(),
         Reason::NoWorker => "no worker takes new tasks".into(),
         Reason::NoRoom => needs_in_words(spec()?),
-        Reason::Reserved { for_task, .. } => format!("room is kept for {}", task_name(cluster, *for_task)),
+        Reason::Reserved { for_task, .. } => format!("room is kept for {}", for_task.job),
         Reason::EndsSooner { .. } => "ends sooner on a faster GPU that is about to be free".into(),
         Reason::Withheld(_) => "free GPUs are kept for shorter tasks".into(),
         Reason::Round(standing) => in_rounds(standing),

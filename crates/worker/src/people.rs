@@ -4,8 +4,9 @@
 use nix::unistd::{Gid, Group, Uid, User, getgrouplist};
 use std::collections::BTreeMap;
 use std::ffi::CString;
-use std::fs;
+use std::fs::{self, File};
 use std::io;
+use std::os::fd::AsRawFd;
 use std::path::PathBuf;
 
 /// Limits by the name `ulimit` and `limits.conf` know them by, what `/proc` calls them, and the kernel's number.
@@ -127,13 +128,19 @@ pub fn is_root() -> bool {
 }
 
 /// The umask of a process and its limits by name, as far as the kernel tells; soft and hard, the largest number meaning
-/// none.
-pub fn surroundings(pid: i32) -> (Option<u32>, BTreeMap<String, (u64, u64)>) {
-    let read = |file: &str| fs::read_to_string(format!("/proc/{pid}/{file}")).unwrap_or_default();
-    let status = read("status");
-    let umask = status.lines().find_map(|line| line.strip_prefix("Umask:"));
-    let umask = umask.and_then(|text| u32::from_str_radix(text.trim(), 8).ok());
-    (umask, parse_limits(&read("limits")))
+/// none. Nothing where the process is gone or not that user's: its number may mean another's by now, with other limits.
+pub fn surroundings(pid: i32, uid: u32) -> Option<(Option<u32>, BTreeMap<String, (u64, u64)>)> {
+    // Held open, the directory stays that of one process.
+    let process = File::open(format!("/proc/{pid}")).ok()?;
+    let read = |file: &str| fs::read_to_string(format!("/proc/self/fd/{}/{file}", process.as_raw_fd())).ok();
+    let status = read("status")?;
+    let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name));
+    let uids = field("Uid:")?.split_ascii_whitespace();
+    if !uids.map(str::parse).all(|id| id == Ok(uid)) {
+        return None;
+    }
+    let umask = field("Umask:").and_then(|text| u32::from_str_radix(text.trim(), 8).ok());
+    Some((umask, parse_limits(&read("limits")?)))
 }
 
 fn parse_limits(text: &str) -> BTreeMap<String, (u64, u64)> {
@@ -173,12 +180,15 @@ mod tests {
 
     #[test]
     fn what_a_process_has_is_what_the_kernel_says() {
-        let (umask, limits) = surroundings(std::process::id() as i32);
+        let (own, uid) = (std::process::id() as i32, nix::unistd::getuid().as_raw());
+        let (umask, limits) = surroundings(own, uid).expect("it is there");
         assert!(umask.is_some_and(|mask| mask <= 0o777));
         let (soft, hard) = nix::sys::resource::getrlimit(nix::sys::resource::Resource::RLIMIT_NOFILE)
             .expect("limits can be read");
         assert_eq!(limits["nofile"], (soft, hard));
         assert!(limits_by_number(&limits).contains(&(libc::RLIMIT_NOFILE, soft, hard)));
+        assert_eq!(surroundings(own, uid + 1), None, "another's is told nobody");
+        assert_eq!(surroundings(i32::MAX, uid), None);
     }
 
     #[test]

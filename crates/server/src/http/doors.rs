@@ -10,6 +10,6 @@ pub(super) async fn login(State(app): Shared, Extension(who): By) -> Result<Json
     if app.private() {
         who.must_be_admin("open the pages, which show everyone's jobs")?;
     }
-    let once = app.doors.once(who).map_err(Refusal::internal)?;
+    let once = app.doors.once(who.remembered()?).map_err(Refusal::internal)?;
     Ok(Json(LoginView { login: format!("{}/login?once={once}", app.url) }))
 }

@@ -1,7 +1,7 @@
 //! Every GPU, and whether some of them are free; also as plain text, for scripts.
 
 use super::answer::Refusal;
-use super::{By, Shared};
+use super::{By, HIDDEN, SOMEONE, Shared};
 use crate::http::App;
 use crate::views;
 use crate::who::Caller;
@@ -28,11 +28,9 @@ pub(super) async fn all(app: &App) -> Result<Vec<GpuView>, crate::live::Stopped>
 /// Every GPU as the caller may see it: where jobs are private, others' are there without a name.
 pub(crate) async fn seen(app: &App, who: &Caller) -> Result<Vec<GpuView>, crate::live::Stopped> {
     let mut gpus = all(app).await?;
-    if app.private() {
-        let others = gpus.iter_mut().flat_map(|gpu| &mut gpu.tasks).filter(|task| !who.owns(&task.user));
-        for task in others {
-            (task.task, task.user, task.name) = ("private".into(), "someone".into(), None);
-        }
+    let others = gpus.iter_mut().flat_map(|gpu| &mut gpu.tasks).filter(|task| app.hides(who, &task.user));
+    for task in others {
+        (task.task, task.user, task.name) = (HIDDEN.into(), SOMEONE.into(), None);
     }
     Ok(gpus)
 }
@@ -84,8 +82,12 @@ fn occupied(gpu: &GpuView) -> Option<String> {
     })
 }
 
-pub(super) async fn free(State(app): Shared, Path(ids): Path<String>) -> Result<Json<FreeView>, Refusal> {
-    let gpus = all(&app).await?;
+pub(super) async fn free(
+    State(app): Shared,
+    Extension(who): By,
+    Path(ids): Path<String>,
+) -> Result<Json<FreeView>, Refusal> {
+    let gpus = seen(&app, &who).await?;
     let mut found: Vec<FreeGpu> = Vec::new();
     for id in ids.split(',').map(str::trim).filter(|id| !id.is_empty()) {
         let wanted: DeviceRef = id.parse().map_err(|_| {

@@ -1,7 +1,7 @@
 //! Listing jobs, looking at one, why it waits, what it printed.
 
 use super::answer::{Refusal, as_they_come};
-use super::{App, By, Shared};
+use super::{App, By, HIDDEN, SOMEONE, Shared};
 use crate::clock::system_now;
 use crate::expect::Outlook;
 use crate::logs::{self, Chunk, Wanted};
@@ -80,7 +80,7 @@ pub(super) async fn list(
         let mut items: Vec<_> = jobs
             .iter()
             .take(limit)
-            .map(|job| views::listed(f, job, positions.get(&job.id).copied()))
+            .map(|job| views::listed(f, job, positions.get(&job.id).copied(), &who))
             .collect();
         items.retain(|view| filter.state.is_none_or(|s| s == view.state));
         let listed: HashSet<String> = items.iter().map(|view| view.job.clone()).collect();
@@ -143,7 +143,8 @@ pub(super) async fn tasks(
         if f.cluster().job(number).is_none()
             && let Ok(Some(row)) = f.history().job(number)
         {
-            let attempts = f.history().attempts_of(number, None).unwrap_or_default();
+            let mut attempts = f.history().attempts_of(number, None).unwrap_or_default();
+            views::as_seen_by(&who, &mut attempts);
             let items: Vec<_> = views::remembered(&row, &attempts).tasks;
             let next = (items.len() as u64 > from.saturating_add(views::TASKS_PER_PAGE as u64))
                 .then(|| (from + views::TASKS_PER_PAGE as u64).to_string());
@@ -152,7 +153,7 @@ pub(super) async fn tasks(
         }
         let target = select::find_one(f.cluster(), &selector)?;
         let job = f.cluster().job(target.job()).cloned().ok_or_else(|| select::unknown_job(number.0))?;
-        let view = views::whole(f, &job, target, Some(from));
+        let view = views::whole(f, &job, target, Some(from), &who);
         Ok::<_, Problem>(Page { items: view.tasks, next: view.next })
     };
     Ok(Json(app.live.read(look).await??))
@@ -206,12 +207,13 @@ pub(super) async fn show(
         if f.cluster().job(number).is_none()
             && let Ok(Some(row)) = f.history().job(number)
         {
-            let attempts = f.history().attempts_of(number, None).unwrap_or_default();
+            let mut attempts = f.history().attempts_of(number, None).unwrap_or_default();
+            views::as_seen_by(&mine, &mut attempts);
             return Ok((views::remembered(&row, &attempts), None));
         }
         let target = select::find_one(f.cluster(), &selector)?;
         let job = f.cluster().job(target.job()).cloned().ok_or_else(|| select::unknown_job(number.0))?;
-        let mut view = views::whole(f, &job, target, from);
+        let mut view = views::whole(f, &job, target, from, &mine);
         if mine.owns(&job.user) {
             view.runs = views::runs(f.cluster(), &job, target);
         }
@@ -315,6 +317,9 @@ pub(super) async fn why(
         let (start, sooner) = tokio::task::spawn_blocking(ahead).await.map_err(Refusal::internal)?;
         answer.expected_start = start;
         answer.sooner.extend(sooner);
+    }
+    for other in answer.ahead.iter_mut().filter(|other| app.hides(&who, &other.user)) {
+        (other.task, other.user) = (HIDDEN.into(), SOMEONE.into());
     }
     Ok(Json(answer))
 }

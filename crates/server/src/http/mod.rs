@@ -166,6 +166,11 @@ impl App {
         self.sharing.as_ref().is_some_and(|s| s.private)
     }
 
+    /// Whether someone is not to know of this user's jobs.
+    pub(crate) fn hides(&self, who: &Caller, user: &str) -> bool {
+        self.private() && !who.owns(user)
+    }
+
     /// Whose a submission or claim is. Where tasks run as their users, it must be someone's.
     fn submitter(&self, who: &Caller, asked: Option<String>) -> Result<String, Refusal> {
         if self.sharing.is_some() && who.name().is_none() && asked.is_none() {
@@ -188,6 +193,12 @@ impl App {
         }
     }
 }
+
+/// What is said in place of a job that someone is not to know of.
+pub(crate) const HIDDEN: &str = "private";
+
+/// What is said in place of its user.
+pub(crate) const SOMEONE: &str = "someone";
 
 pub(crate) type Shared = State<Arc<App>>;
 
@@ -257,10 +268,15 @@ fn caller(app: &App, request: &Request) -> Result<Caller, Box<Response>> {
     if path == "/login" || path.starts_with("/assets/") || has_token {
         return Ok(Caller::Owner);
     }
-    match app.doors.session_of(headers) {
-        Some(session) if looks => Ok(session.caller),
+    let session = app.doors.session_of(headers).map(|session| session.caller.again(app.sharing.as_ref()));
+    let by = match session.transpose() {
+        Ok(found) => found.flatten(),
+        Err(e) => return Err(Box::new(Refusal::internal(e).into_response())),
+    };
+    match by {
+        Some(caller) if looks => Ok(caller),
         // Whoever is in by a link must not make more of them.
-        Some(session) if app.doors.may_change(headers) && path != "/v1/login" => Ok(session.caller),
+        Some(caller) if app.doors.may_change(headers) && path != "/v1/login" => Ok(caller),
         Some(_) => refuse(
             403,
             code::FORBIDDEN,

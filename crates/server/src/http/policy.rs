@@ -1,13 +1,13 @@
 //! What another policy would change: the line as it would stand, without putting it in force.
 
-use super::Shared;
 use super::answer::Refusal;
+use super::{By, HIDDEN, SOMEONE, Shared};
 use crate::clock::system_now;
 use crate::convert;
 use crate::views;
-use axum::Json;
 use axum::extract::State;
 use axum::extract::rejection::JsonRejection;
+use axum::{Extension, Json};
 use std::collections::HashMap;
 use warpyard_api::wire::{Moved, PolicyPreview, PolicySet};
 use warpyard_core::cluster::Effects;
@@ -21,6 +21,7 @@ const LOOKED: usize = 10_000;
 
 pub(super) async fn preview(
     State(app): Shared,
+    Extension(who): By,
     body: Result<Json<PolicySet>, JsonRejection>,
 ) -> Result<Json<PolicyPreview>, Refusal> {
     let (choice, defs) = (convert::policy_choice(&body?.0), app.policies);
@@ -46,5 +47,9 @@ pub(super) async fn preview(
         let order = after.iter().take(TOLD).map(moved).collect();
         Ok::<_, Rejected>(PolicyPreview { policy: choice.to_string(), order })
     };
-    Ok(Json(app.live.read(look).await?.map_err(convert::problem)?))
+    let mut preview = app.live.read(look).await?.map_err(convert::problem)?;
+    for other in preview.order.iter_mut().filter(|other| app.hides(&who, &other.user)) {
+        (other.task, other.name, other.user) = (HIDDEN.into(), HIDDEN.into(), SOMEONE.into());
+    }
+    Ok(Json(preview))
 }

@@ -58,7 +58,7 @@ pub(super) async fn submit(
     let wanted = submit.doc.get("snapshot").and_then(serde_json::Value::as_bool).unwrap_or(false);
     let env = (!submit.env.is_empty()).then(|| Arc::new(submit.env.clone()));
     let (mut spec, warnings) = read(&app, submit).await?;
-    spec.origin = who.origin();
+    spec.origin = who.origin()?;
     app.with_snapshot(&mut spec, &whose(&who), snapshot, wanted, from)?;
     spec.key = key;
     let answer = app.live.command(Command::Submit { user, env, spec: spec.into() }).await?;

@@ -22,6 +22,9 @@ const WRONG_PER_MINUTE: u32 = 10;
 /// How many sessions there may be; the one that ends first makes room.
 const SESSIONS: usize = 1_000;
 
+/// How many sessions, and how many links, one person may have: nobody throws the others out.
+const OF_ONE: usize = 50;
+
 /// The header with which a page says that a change is its own.
 pub(crate) const CSRF: &str = "x-warpyard-csrf";
 
@@ -71,6 +74,10 @@ impl Doors {
         let (link, now) = (random()?, Instant::now());
         let mut open = self.open();
         open.links.retain(|_, (until, _)| now < *until);
+        let theirs = open.links.iter().filter(|(_, (_, by))| by.name() == caller.name());
+        if let Some(first) = first_of_many(theirs.map(|(link, (until, _))| (*until, link))) {
+            open.links.remove(&first);
+        }
         open.links.insert(link.clone(), (now + LINK, caller));
         Ok(link)
     }
@@ -143,6 +150,10 @@ impl Doors {
         let (id, csrf, now) = (random()?, random()?, Instant::now());
         let mut open = self.open();
         open.sessions.retain(|_, s| now < s.until);
+        let theirs = open.sessions.iter().filter(|(_, s)| s.caller.name() == caller.name());
+        if let Some(first) = first_of_many(theirs.map(|(id, s)| (s.until, id))) {
+            open.sessions.remove(&first);
+        }
         if open.sessions.len() >= SESSIONS
             && let Some(first) = open.sessions.iter().min_by_key(|(_, s)| s.until).map(|(id, _)| id.clone())
         {
@@ -158,6 +169,13 @@ impl Doors {
     }
 }
 
+/// Of as many as one person may have, what ends first.
+fn first_of_many<'a>(theirs: impl Iterator<Item = (Instant, &'a String)>) -> Option<String> {
+    let mut theirs: Vec<_> = theirs.collect();
+    theirs.sort();
+    theirs.first().filter(|_| theirs.len() >= OF_ONE).map(|(_, id)| id.to_string())
+}
+
 fn random() -> io::Result<String> {
     let mut bytes = [0u8; 24];
     File::open("/dev/urandom")?.read_exact(&mut bytes)?;
@@ -167,4 +185,26 @@ fn random() -> io::Result<String> {
 /// Compares without telling by the time it takes where two texts differ.
 fn same(a: &[u8], b: &[u8]) -> bool {
     a.len() == b.len() && a.iter().zip(b).fold(0, |d, (x, y)| d | (x ^ y)) == 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nobody_who_logs_in_again_and_again_throws_others_out() {
+        let doors = Doors::new("token".into(), 7700);
+        let ann = || crate::who::tests::account("ann", false);
+        let bobs = doors.once(crate::who::tests::account("bob", false)).expect("random bytes");
+        let links: Vec<_> = (0..2 * OF_ONE).map(|_| doors.once(ann()).expect("random bytes")).collect();
+        let enters = |link: &str| doors.enter_once(link).expect("random bytes");
+        let bobs = enters(&bobs).expect("his link is still there");
+        assert_eq!(enters(&links[0]), None, "her first made room");
+        assert!(links[OF_ONE..].iter().all(|link| enters(link).is_some()));
+        (0..SESSIONS).for_each(|_| drop(enters(&doors.once(ann()).expect("random bytes"))));
+        let mut headers = HeaderMap::new();
+        headers.insert(COOKIE, bobs.parse().expect("a header"));
+        assert!(doors.session_of(&headers).is_some_and(|session| session.caller.name() == Some("bob")));
+        assert!(doors.open().sessions.len() <= OF_ONE + 1);
+    }
 }

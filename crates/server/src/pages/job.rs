@@ -11,6 +11,7 @@ use crate::follower::Follower;
 use crate::http::jobs::first_open;
 use crate::http::{By, Shared};
 use crate::store::AttemptRow;
+use crate::who::Caller;
 use crate::{select, views, why};
 use askama::Template;
 use axum::Extension;
@@ -149,20 +150,21 @@ pub(super) async fn page(
     let selector = select::parse(&id, &who)?;
     let look = move |f: &mut Follower| {
         let number = select::job_number(f.cluster(), &selector)?;
-        let view = whole(f, number)?;
+        let view = whole(f, number, &who)?;
         let waiting = first_open(f.cluster(), Target::Job(number)).filter(|_| view.state == Standing::Ready);
         let expected = waiting.and_then(|task| starts.of(task));
         let mut attempts = f.history().attempts_lately(number, LOOKED_AT)?;
         attempts.sort_by_key(|a| (a.placed, a.attempt));
+        views::as_seen_by(&who, &mut attempts);
         let mine = who.owns(&view.user);
         Ok::<_, NoPage>(JobPage::of(f, number, view, &attempts, expected, &asked, frame, &data, mine))
     };
     Ok(html(StatusCode::OK, &app.live.read(look).await??))
 }
 
-fn whole(f: &mut Follower, number: JobId) -> Result<JobView, NoPage> {
+fn whole(f: &mut Follower, number: JobId, who: &Caller) -> Result<JobView, NoPage> {
     if let Some(job) = f.cluster().job(number).cloned() {
-        return Ok(views::listed(f, &job, None));
+        return Ok(views::listed(f, &job, None, who));
     }
     match f.history().job(number)? {
         Some(row) => Ok(views::remembered(&row, &[])),
