@@ -15,6 +15,10 @@ use std::{
 use nix::{
     fcntl::OFlag,
     poll::{PollFd, PollFlags, PollTimeout, poll},
+    sys::{
+        stat::{Mode, umask},
+        statfs::{PROC_SUPER_MAGIC, fstatfs},
+    },
     unistd::{Gid, Uid, pipe2, setfsgid, setfsuid},
 };
 
@@ -94,7 +98,7 @@ impl Outputs {
                     if let Some((_, sink)) = named.iter().find(|(known, _)| *known == path) {
                         return Ok(*sink);
                     }
-                    let sink = Sink::named(&path, cap, owner)?;
+                    let sink = Sink::named(&path, launch)?;
                     named.push((path, sinks.len()));
                     sink
                 }
@@ -220,22 +224,29 @@ impl Sink {
         Self::new(SinkFile::Unmade { path, owner: owner.map(|user| (user.uid, user.gid)) }, cap)
     }
 
-    /// A file the task named, opened with the rights of the task's user and at once: a path that cannot be written
-    /// is a mistake to hear of before the task runs, and an old file must not pass for its output.
-    fn named(path: &Path, cap: u64, owner: Option<&User>) -> io::Result<Self> {
+    /// A file the task named, opened with the rights and the umask of the task's user and at once: a path that cannot
+    /// be written is a mistake to hear of before the task runs, and an old file must not pass for its output.
+    fn named(path: &Path, launch: &Launch) -> io::Result<Self> {
         let open = || {
             // Not blocking: a pipe nobody reads must not hold the supervisor up.
             let flags = libc::O_APPEND | libc::O_NONBLOCK | libc::O_NOCTTY;
             OpenOptions::new().write(true).create(true).truncate(true).custom_flags(flags).open(path)
         };
-        let file = match owner {
-            None => open(),
-            Some(user) => as_user(user, open)?,
+        let ours = launch.umask.map(|mask| umask(Mode::from_bits_truncate(mask)));
+        let file = match &launch.user {
+            None => Ok(open()),
+            Some(user) => as_user(user, open),
         };
-        let file = file.map_err(|e| {
+        ours.map(umask);
+        let file = file?.map_err(|e| {
             io::Error::new(e.kind(), format!("cannot open {} for output: {e}", path.display()))
         })?;
-        Ok(Self::new(SinkFile::Open(file), cap))
+        // What the kernel tells there of this process, and takes, is not the task's to write.
+        if fstatfs(&file).is_ok_and(|fs| fs.filesystem_type() == PROC_SUPER_MAGIC) {
+            let why = format!("{} is no place for output", path.display());
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
+        }
+        Ok(Self::new(SinkFile::Open(file), launch.log_cap_bytes))
     }
 
     fn write(&mut self, bytes: &[u8]) {
