@@ -1,9 +1,9 @@
 //! The data directory: everything a server keeps is in it, one server at a time uses it, and only its owner may read
 //! it.
 
-use std::fs::{self, File, OpenOptions, TryLockError};
+use std::fs::{self, File, OpenOptions, Permissions, TryLockError};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use warpyard_api::client::{ADDRESS_FILE, TOKEN_FILE};
 
@@ -20,6 +20,12 @@ pub enum DataError {
         path: PathBuf,
         /// The other server's process.
         pid: Option<String>,
+    },
+    /// Others could read what people of a shared machine keep to themselves.
+    #[error("{} is not root's alone, and a shared server keeps everyone's logs there; chown root and chmod 700 it", path.display())]
+    NotClosed {
+        /// The directory.
+        path: PathBuf,
     },
     /// It cannot be read or written.
     #[error("cannot use the data directory {}", path.display())]
@@ -68,12 +74,23 @@ impl DataDir {
         }
         let note = lock.set_len(0).and_then(|()| writeln!(lock, "{}", std::process::id()));
         note.map_err(failed(&lock_path))?;
+        close(&path).map_err(failed(&path))?;
         Ok(DataDir { path, _lock: lock })
     }
 
     /// Where it is.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Makes sure that nobody but root can enter it.
+    pub fn must_be_closed(&self) -> Result<(), DataError> {
+        let path = self.path.clone();
+        match fs::metadata(&path) {
+            Ok(found) if found.uid() == 0 && found.mode() & 0o077 == 0 => Ok(()),
+            Ok(_) => Err(DataError::NotClosed { path }),
+            Err(source) => Err(DataError::Io { path, source }),
+        }
     }
 
     /// The token that lets its owner in; made at the first start, readable by the owner alone.
@@ -104,4 +121,16 @@ impl DataDir {
     pub fn withdraw(&self) {
         let _not_there = fs::remove_file(self.path.join(ADDRESS_FILE));
     }
+}
+
+/// What tasks were given and what they printed is closed to others even where the directory was made by hand and is not.
+fn close(data: &Path) -> io::Result<()> {
+    for name in ["log.db", "history.db"] {
+        let file =
+            OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(data.join(name))?;
+        file.set_permissions(Permissions::from_mode(0o600))?;
+    }
+    let logs = data.join("logs");
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(&logs)?;
+    fs::set_permissions(logs, Permissions::from_mode(0o700))
 }

@@ -161,6 +161,9 @@ pub struct Ready {
 pub fn run(options: Options, ready: impl FnOnce(&Ready)) -> Result<(), UpError> {
     let sharing = sharing(&options)?;
     let data = DataDir::take(&options.data)?;
+    if sharing.is_some() {
+        data.must_be_closed()?;
+    }
     let token = data.token()?;
     let choice = chosen_policy(&options)?;
     let log_path = data.path().join("log.db");

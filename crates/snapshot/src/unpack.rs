@@ -5,7 +5,7 @@ use crate::manifest::{Entry, Hash, NotAManifest};
 use crate::store::{Store, StoreError};
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt, lchown, symlink};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt, lchown, symlink};
 use std::path::{Path, PathBuf};
 
 /// Whose an unpacked directory is to be.
@@ -43,7 +43,12 @@ pub fn unpack(store: &Store, id: &Hash, into: &Path, owner: Option<Owner>) -> Re
         let path = path.to_owned();
         move |source| UnpackError::Io { path, source }
     };
-    DirBuilder::new().recursive(true).mode(0o711).create(parent).map_err(failed(parent))?;
+    DirBuilder::new()
+        .recursive(true)
+        .mode(0o711)
+        .create(parent)
+        .and_then(|()| must_be_ours(parent))
+        .map_err(failed(parent))?;
     let lock_path = into.with_extension("lock");
     let lock = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&lock_path);
     let lock = lock.map_err(failed(&lock_path))?;
@@ -77,6 +82,16 @@ pub fn unpack(store: &Store, id: &Hash, into: &Path, owner: Option<Owner>) -> Re
         lchown(&beside, Some(uid), Some(gid)).map_err(failed(&beside))?;
     }
     fs::rename(&beside, into).map_err(failed(into))
+}
+
+/// In a directory that others may change, what is made can become something else before it is done.
+fn must_be_ours(dir: &Path) -> io::Result<()> {
+    let found = fs::symlink_metadata(dir)?;
+    let owned = found.uid() == fs::symlink_metadata("/proc/self")?.uid();
+    match found.is_dir() && owned && found.mode() & 0o022 == 0 {
+        true => Ok(()),
+        false => Err(io::Error::new(io::ErrorKind::PermissionDenied, "others may change it; remove it")),
+    }
 }
 
 fn put(store: &Store, entry: &Entry, path: &Path) -> io::Result<()> {

@@ -8,6 +8,7 @@ use anyhow::Context as _;
 use clap::Args;
 use serde_json::json;
 use std::fmt::Write;
+use std::io::{self, IsTerminal};
 use std::path::PathBuf;
 use warpyard_api::client::{Client, TOKEN_FILE, Target, data_dir};
 use warpyard_api::quantity::{ByteSize, MilliCpus};
@@ -117,7 +118,9 @@ fn said(ready: &Ready) -> String {
     let mut out = format!("warpyard {} at {}\n", env!("CARGO_PKG_VERSION"), ready.url);
     let mut line =
         |label: &str, value: &str| writeln!(out, "  {label:<8} {value}").expect("a string takes all");
-    line("open", &ready.login);
+    // What a service says is in the machine's journal, and more people read that than may do everything here.
+    let kept = ready.socket.is_some() && !io::stdout().is_terminal();
+    line("open", if kept { "what `warpyard login` prints" } else { &ready.login });
     if let Some(socket) = &ready.socket {
         line("serves", &format!("everyone on this machine, at {}", socket.display()));
     }

@@ -72,6 +72,19 @@ fn every_call_needs_the_token_that_only_its_owner_can_read() {
 }
 
 #[test]
+fn what_tasks_were_given_and_printed_is_closed_even_in_a_directory_that_is_open() {
+    let mut server = Server::down(&FAKE);
+    fs::create_dir(server.data()).unwrap();
+    fs::set_permissions(server.data(), fs::Permissions::from_mode(0o755)).unwrap();
+    server.start();
+    assert_eq!(server.outcome(&server.script(&[], "echo said")), "succeeded");
+    for name in ["log.db", "log.db-wal", "history.db", "logs", "token"] {
+        let mode = fs::metadata(server.data().join(name)).unwrap().permissions().mode();
+        assert_eq!(mode & 0o077, 0, "{name}: {mode:o}");
+    }
+}
+
+#[test]
 fn it_listens_on_loopback_only() {
     let server = Server::up(&FAKE);
     let url = fs::read_to_string(server.data().join("address")).unwrap();

@@ -9,7 +9,7 @@ use crate::supervise::{Found, boot_id, scan};
 use nix::sys::statfs::{TMPFS_MAGIC, statfs};
 use std::fs;
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, symlink};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, symlink};
 use std::path::{Path, PathBuf};
 
 /// Places in memory that last until the machine restarts, the best first.
@@ -25,8 +25,14 @@ const OWNER: &str = "owner";
 pub(super) fn prepare(data: &Path) -> io::Result<PathBuf> {
     let attempts = attempts_dir(data);
     match fs::read_link(&attempts) {
-        // After a restart of the machine the link is there and what it led to is not.
-        Ok(target) => make(&target)?,
+        // After a restart of the machine the link is there and what it led to is not; someone else may have made it since.
+        Ok(target) if make(&target)? => {}
+        Ok(target) => {
+            let root = target.parent().unwrap_or(Path::new("/"));
+            let place = take_place(root, &attempts)?;
+            fs::remove_file(&attempts)?;
+            symlink(place, &attempts)?;
+        }
         Err(e) if e.kind() == io::ErrorKind::NotFound => match in_memory() {
             Some(root) => {
                 sweep(root);
@@ -69,7 +75,9 @@ pub(super) fn give_back(data: &Path) {
 /// Removes places whose data directory is gone, unless something still runs in them.
 fn sweep(root: &Path) {
     let entries = fs::read_dir(root).into_iter().flatten().flatten().map(|entry| entry.path());
-    for place in entries.filter(|p| p.file_name().is_some_and(|n| n.to_string_lossy().starts_with(PREFIX))) {
+    let named = |p: &PathBuf| p.file_name().is_some_and(|n| n.to_string_lossy().starts_with(PREFIX));
+    // What someone else put there is none of ours, and need not be what it looks like.
+    for place in entries.filter(|p| named(p) && is_ours(p).unwrap_or(false)) {
         let owner = fs::read_to_string(place.join(OWNER)).map(PathBuf::from);
         let abandoned = owner.is_ok_and(|owner| fs::read_link(owner).ok().as_ref() != Some(&place));
         let runs = |found: &Found| matches!(found, Found::Running(_) | Found::Frozen(_));
@@ -79,8 +87,19 @@ fn sweep(root: &Path) {
     }
 }
 
-fn make(dir: &Path) -> io::Result<()> {
-    private().recursive(true).create(dir)
+/// Makes a directory if there is none; gives whether it is ours alone.
+fn make(dir: &Path) -> io::Result<bool> {
+    match private().create(dir) {
+        Err(e) if e.kind() == io::ErrorKind::AlreadyExists => is_ours(dir),
+        made => made.map(|()| true),
+    }
+}
+
+/// Whether something is a directory of ours that nobody else can enter.
+fn is_ours(dir: &Path) -> io::Result<bool> {
+    let found = fs::symlink_metadata(dir)?;
+    let owned = found.uid() == nix::unistd::geteuid().as_raw();
+    Ok(found.is_dir() && owned && found.mode() & 0o077 == 0)
 }
 
 fn private() -> fs::DirBuilder {
@@ -115,6 +134,7 @@ fn take_place(root: &Path, attempts: &Path) -> io::Result<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::fs::PermissionsExt;
 
     #[test]
     fn a_place_goes_when_its_data_directory_has_gone_and_not_before() {
@@ -136,5 +156,21 @@ mod tests {
         assert!(first.exists() && !second.exists());
         give_back(kept.path());
         assert!(!first.exists() && !attempts_dir(kept.path()).exists());
+    }
+
+    #[test]
+    fn a_place_that_someone_else_has_made_is_not_used() {
+        let (root, data) =
+            (tempfile::tempdir().expect("a directory"), tempfile::tempdir().expect("a directory"));
+        let (attempts, place) = (attempts_dir(data.path()), root.path().join("warpyard-1-0"));
+        symlink(&place, &attempts).expect("a link");
+        prepare(data.path()).expect("it is made again after a restart");
+        assert!(place.is_dir() && fs::read_link(&attempts).expect("a link") == place);
+        // Others may enter it: as one of theirs, which cannot be made here without root.
+        fs::set_permissions(&place, fs::Permissions::from_mode(0o777)).expect("its rights can be set");
+        prepare(data.path()).expect("another is made");
+        let now = fs::read_link(&attempts).expect("a link");
+        assert_ne!(now, place);
+        assert_eq!(fs::metadata(now).expect("it is there").mode() & 0o777, 0o700);
     }
 }
