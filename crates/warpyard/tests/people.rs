@@ -4,6 +4,7 @@
 #[expect(dead_code, reason = "other tests use more of it")]
 mod support;
 
+use nix::sys::signal::Signal;
 use serde_json::Value;
 use std::fs;
 use std::io::{Read, Write};
@@ -118,6 +119,27 @@ impl Person<'_> {
         self.ask(&["run", "--", "sh", "-c", script]).fine()
     }
 
+    /// Posts a body of its own making through the socket.
+    #[track_caller]
+    fn posts(&self, path: &str, body: &str) -> String {
+        self.asks("POST", path, body)
+    }
+
+    /// Asks through the socket for what no command asks for.
+    #[track_caller]
+    fn asks(&self, method: &str, path: &str, body: &str) -> String {
+        let program = "import socket, sys; s = socket.socket(socket.AF_UNIX); s.connect(sys.argv[1]); \
+                       s.sendall(sys.argv[2].encode()); print(s.makefile(newline='').read())";
+        let mut command = Command::new("python3");
+        command
+            .args(["-c", program])
+            .arg(&self.machine.socket)
+            .arg(request(method, path, body))
+            .uid(self.uid)
+            .gid(self.gid);
+        output(&mut command).fine()
+    }
+
     /// Someone at a terminal of theirs.
     fn seat(&self, args: &[&str]) -> Seat {
         let mut command = Command::new("setpriv");
@@ -145,6 +167,50 @@ impl Drop for Person<'_> {
     fn drop(&mut self) {
         let _gone = Command::new("userdel").args(["--force", &self.name]).output();
     }
+}
+
+/// A request as it is sent.
+fn request(method: &str, path: &str, body: &str) -> String {
+    format!(
+        "{method} {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Type: application/json\r\n\
+         Content-Length: {}\r\n\r\n{body}",
+        body.len()
+    )
+}
+
+/// A page open in a browser, after a login.
+struct Page {
+    address: String,
+    cookie: String,
+    csrf: String,
+}
+
+impl Page {
+    /// Follows a link that lets someone in.
+    fn open(link: &str) -> Page {
+        let (address, path) = link.strip_prefix("http://").and_then(|l| l.split_once('/')).expect("a link");
+        let head = get(address, &format!("/{path}"), "");
+        let cookie = head.lines().find_map(|line| line.strip_prefix("set-cookie: ")).expect("a cookie");
+        let cookie = cookie.split(';').next().expect("a pair").to_owned();
+        let page = get(address, "/", &format!("Cookie: {cookie}\r\n"));
+        let csrf = page.split("csrf\" content=\"").nth(1).and_then(|rest| rest.split('"').next());
+        let csrf = csrf.unwrap_or_else(|| panic!("no secret in {page}")).to_owned();
+        Page { address: address.to_owned(), cookie, csrf }
+    }
+
+    fn posts(&self, path: &str, body: &str) -> (u16, String) {
+        let header = format!("Cookie: {}\r\nX-Warpyard-Csrf: {}\r\n", self.cookie, self.csrf);
+        ask(TcpStream::connect(&self.address).expect("the server listens"), path, &header, body)
+    }
+}
+
+fn get(address: &str, path: &str, header: &str) -> String {
+    let mut stream = TcpStream::connect(address).expect("the server listens");
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: {address}\r\n{header}Connection: close\r\n\r\n")
+        .expect("it can be asked");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("text");
+    answer
 }
 
 /// Asks over the socket as root, with a body of its own making.
@@ -203,6 +269,13 @@ fn tasks_run_as_whoever_submitted_them() {
     let expected = format!("{0}\n{0} {1}\n{home} {0} {0} /bin/sh\n{home}\n", ann.name, machine.group);
     assert_eq!(said, expected);
 
+    // A task finds the server by itself, through the socket.
+    let server = format!("unix:{}", machine.socket.display());
+    let script = format!("env | grep -E '^WARPYARD_(SERVER|DATA)'; {} progress 5", machine.binary.display());
+    let mut told = ann.command(&["--server", &server, "run", "--", "sh", "-c", &script]);
+    let told = output(told.env_remove("WARPYARD_SERVER"));
+    assert_eq!((told.code, told.out), (Some(0), format!("WARPYARD_SERVER={server}\n")));
+
     // What it makes is theirs, with the umask and the limits of the shell it came from.
     let script = "umask 027; ulimit -n 321; exec \"$0\" run --name made -- \
                   sh -c 'umask; ulimit -n; echo kept > made; mkdir dir'";
@@ -217,14 +290,23 @@ fn tasks_run_as_whoever_submitted_them() {
     assert_eq!((made.uid(), made.gid(), made.mode() & 0o777), (ann.uid, ann.gid, 0o640));
 
     // Output that goes to a file of theirs is written as them: where they may not write, it is not.
-    let theirs = ann.submit(&["--stdout", "out.txt", "--", "echo", "said"]);
-    ann.ask(&["wait", &theirs]).fine();
-    assert_eq!(fs::metadata(ann.home.join("out.txt")).expect("it was written").uid(), ann.uid);
+    let mut shell = Command::new("sh");
+    shell
+        .args(["-c", "umask 077; exec \"$0\" run --stdout out.txt -- echo said"])
+        .arg(&machine.binary)
+        .env("WARPYARD_SERVER", format!("unix:{}", machine.socket.display()));
+    shell.current_dir(&ann.home).uid(ann.uid).gid(ann.gid);
+    output(&mut shell).fine();
+    let made = fs::metadata(ann.home.join("out.txt")).expect("it was written");
+    assert_eq!((made.uid(), made.mode() & 0o777), (ann.uid, 0o600));
     let roots = machine.server.path("roots.txt");
     fs::write(&roots, "before").expect("written");
     let not_theirs = ann.submit(&["--stdout", roots.to_str().expect("text"), "--", "echo", "overwritten"]);
     assert_eq!(ann.ask(&["wait", &not_theirs]).code, Some(1));
     assert_eq!(fs::read_to_string(&roots).expect("read"), "before");
+    // Nor is anything of the process that keeps the output.
+    let kernels = ann.ask(&["run", "--stdout", "/proc/self/timerslack_ns", "--", "echo", "1"]);
+    assert!(kernels.code == Some(1) && kernels.err.contains("no place for output"), "{kernels:?}");
     let why = ann.json(&["show", &not_theirs]).to_string();
     assert!(why.contains("roots.txt") && why.contains("ermission denied"), "{why}");
 }
@@ -257,18 +339,106 @@ fn nobody_can_be_someone_else_and_nothing_runs_as_root() {
     assert_eq!(by_token("/v1/jobs", &document(&ann.name)).0, 201);
 
     // Someone else's command line may say what it likes: the kernel says who calls.
-    let script = format!(
-        r#"printf 'POST /v1/jobs HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s' {} '{}'"#,
-        document(&ann.name).len(),
-        document(&ann.name),
-    );
-    let program = "import socket,sys; s=socket.socket(socket.AF_UNIX); s.connect(sys.argv[1]); \
-                   s.sendall(sys.stdin.buffer.read()); print(s.recv(65536).decode())";
-    let mut forged = Command::new("sh");
-    forged.args(["-c", &format!("{script} | python3 -c '{program}' {}", machine.socket.display())]);
-    forged.uid(bob.uid).gid(bob.gid);
-    let answer = output(&mut forged).fine();
+    let answer = bob.posts("/v1/jobs", &document(&ann.name));
     assert!(answer.starts_with("HTTP/1.1 403") && answer.contains("not-yours"), "{answer}");
+}
+
+#[test]
+fn nothing_a_claim_says_is_done_with_the_rights_of_the_server() {
+    let Some(machine) = Machine::up("") else { return };
+    let ann = machine.person("ann");
+    let roots = machine.server.path("roots.txt");
+    fs::write(&roots, "before").expect("written");
+    // Devices are held by root, so a claim is what it needs, and neither files nor an environment.
+    for (field, value) in [
+        ("stdout", format!("{roots:?}")),
+        ("stderr", format!("{roots:?}")),
+        ("env", r#"{"LD_PRELOAD": "/tmp/lib.so"}"#.to_owned()),
+        ("workdir", r#""/root""#.to_owned()),
+        ("pty", "true".to_owned()),
+        ("array", r#""1-3""#.to_owned()),
+        ("command", r#"["id"]"#.to_owned()),
+    ] {
+        let body = format!(r#"{{"needs": {{"gpus": 1, "{field}": {value}}}}}"#);
+        let answer = ann.posts("/v1/claims", &body);
+        assert!(answer.starts_with("HTTP/1.1 4") && answer.contains("unknown-field"), "{field}: {answer}");
+        assert!(answer.contains(&format!("needs.{field}")), "{field}: {answer}");
+    }
+    let answer = ann.posts("/v1/claims", r#"{"needs": {"gpus": 1, "gpu_memory": "1GiB", "priority": 2}}"#);
+    assert!(answer.starts_with("HTTP/1.1 201"), "{answer}");
+    assert_eq!(fs::read_to_string(&roots).expect("read"), "before");
+}
+
+#[test]
+fn limits_are_those_of_the_caller_and_never_those_of_the_server() {
+    let Some(machine) = Machine::up("") else { return };
+    let ann = machine.person("ann");
+    // Whoever connects, leaves and lets another speak has no limits to be told; so nothing is run for them.
+    let program = "import os, socket, sys, time
+caller = os.fork()
+if caller: os.waitpid(caller, 0); os._exit(0)
+s = socket.socket(socket.AF_UNIX); s.connect(sys.argv[1]); caller = os.getpid()
+if os.fork(): os._exit(0)
+while os.path.exists(f'/proc/{caller}'): time.sleep(0.01)
+s.sendall(sys.argv[2].encode()); print(s.makefile(newline='').read())";
+    let mut python = Command::new("python3");
+    python.args(["-c", program]).arg(&machine.socket).arg(request(
+        "POST",
+        "/v1/jobs",
+        r#"{"doc": {"command": ["true"]}}"#,
+    ));
+    python.uid(ann.uid).gid(ann.gid);
+    let answer = output(&mut python).out;
+    assert!(answer.starts_with("HTTP/1.1 403") && answer.contains("which called, is gone"), "{answer}");
+
+    // Who logged in to the pages submits from there with the limits and the umask of the shell they logged in from.
+    let mut shell = Command::new("sh");
+    shell.args(["-c", "umask 027; ulimit -n 321; exec \"$0\" login"]).arg(&machine.binary);
+    shell.env("WARPYARD_SERVER", format!("unix:{}", machine.socket.display())).uid(ann.uid).gid(ann.gid);
+    let link = output(&mut shell).fine();
+    let link = link.split_whitespace().find(|word| word.contains("once=")).expect("a link").to_owned();
+    let page = Page::open(&link);
+    let (status, answer) =
+        page.posts("/v1/jobs", r#"{"doc": {"command": ["sh", "-c", "umask; ulimit -n; id -un"]}}"#);
+    assert_eq!(status, 201, "{answer}");
+    ann.ask(&["wait", "last"]).fine();
+    assert_eq!(ann.ask(&["logs", "last"]).fine(), format!("0027\n321\n{}\n", ann.name));
+}
+
+#[test]
+fn a_login_is_worth_what_its_owner_is_now() {
+    let Some(machine) = Machine::up("") else { return };
+    let (ann, eve) = (machine.person("ann"), machine.person("eve"));
+    tool("usermod", &["--append", "--groups", &machine.group, &eve.name]);
+    let link = eve.ask(&["login"]).fine();
+    let link = link.split_whitespace().find(|word| word.contains("once=")).expect("a link").to_owned();
+    let page = Page::open(&link);
+    let job = ann.submit(&["--", "sleep", "600"]);
+    let cancel = |job: &str| page.posts(&format!("/v1/jobs/{job}/cancel"), "{}").0;
+    assert_eq!(cancel(&job), 200);
+    let job = ann.submit(&["--", "sleep", "600"]);
+    tool("gpasswd", &["--delete", &eve.name, &machine.group]);
+    assert_eq!(cancel(&job), 403, "an admin no longer");
+    let name = eve.name.clone();
+    drop(eve);
+    assert!(nix::unistd::User::from_name(&name).expect("accounts").is_none());
+    assert_eq!(cancel(&job), 401, "nobody any more");
+}
+
+#[test]
+fn a_shared_server_keeps_what_is_told_to_it_to_itself() {
+    let Some(mut machine) = Machine::up("") else { return };
+    machine.server.end_by(Signal::SIGTERM);
+    // Its output is for more eyes than those of admins.
+    let banner = machine.server.start();
+    assert!(banner.contains("`warpyard login`") && !banner.contains("once="), "{banner}");
+    machine.server.end_by(Signal::SIGTERM);
+    fs::set_permissions(machine.server.data(), fs::Permissions::from_mode(0o755)).expect("rights can be set");
+    let answer = output(&mut machine.server.up_command());
+    assert_eq!(answer.code, Some(2), "{answer:?}");
+    assert!(answer.err.contains("chmod 700"), "{answer:?}");
+    fs::set_permissions(machine.server.data(), fs::Permissions::from_mode(0o700)).expect("rights can be set");
+    machine.server.start();
 }
 
 #[test]
@@ -302,6 +472,17 @@ fn what_is_one_persons_no_other_touches() {
     eventually("it is over", || bob.json(&["show", &own])["state"] == "done");
     assert_eq!(bob.ask(&["cancel", "all"]).fine(), "no job to cancel\n");
     assert_eq!(ann.json(&["show", &job])["state"], "running");
+    // Nor does a job that could not be begun tell what it was to run, or a snapshot where it was taken.
+    let failed = ann.submit(&["--name", "failed", "--snapshot", "--", "./no-such-program"]);
+    assert_eq!(ann.ask(&["wait", &failed]).code, Some(1));
+    let tells = |person: &Person<'_>| {
+        let all = [person.json(&["show", &failed]), person.json(&["ps", "--all"])].map(|v| v.to_string());
+        [
+            all.iter().any(|text| text.contains("no-such-program")),
+            all.iter().any(|text| text.contains("\"from\"")),
+        ]
+    };
+    assert_eq!([tells(&ann), tells(&bob), tells(&eve)], [[true, true], [false, false], [true, true]]);
     // The kernel keeps him from her processes, and the server's records from both.
     let pid =
         ann.processes().first().and_then(|p| p.file_name()?.to_str().map(str::to_owned)).expect("it runs");
@@ -360,7 +541,8 @@ fn a_fork_bomb_is_kept_from_the_machine_and_others_go_on() {
     }
     // Of the disk that matters, too: the server's, which is not hers to write.
     let data = machine.server.data().display().to_string();
-    assert!(bob.ask(&["doctor"]).out.contains(&format!("free for {data}")), "{:?}", bob.ask(&["doctor"]));
+    let doctor = bob.ask(&["doctor"]).out;
+    assert!(doctor.contains(&format!("free for {data}")) && doctor.contains(", 2 GPUs, "), "{doctor}");
     assert_eq!(bob.run("echo fine"), "fine\n");
     let _over_already = ann.ask(&["cancel", &job]);
     eventually("nothing of hers is left", || ann.processes().is_empty());
@@ -372,8 +554,24 @@ fn where_jobs_are_private_others_see_nothing_of_them() {
     let (ann, bob) = (machine.person("ann"), machine.person("bob"));
     let job = ann.submit(&["--name", "secret-plan", "--", "sleep", "600"]);
     assert!(!bob.ask(&["ps", "--all"]).fine().contains("secret-plan"));
-    for args in [["show", &job], ["why", &job], ["logs", &job]] {
-        assert_ne!(bob.ask(&args).code, Some(0), "{args:?}");
+    let all = ann.submit(&["--name", "secret-plan", "--gpus", "2", "--", "sleep", "600"]);
+    eventually("it runs", || ann.json(&["show", &all])["state"] == "running");
+    for args in [["show", &job], ["why", &job], ["logs", &job], ["cancel", &job], ["attach", &job]] {
+        let answer = bob.ask(&args);
+        assert_ne!(answer.code, Some(0), "{args:?}");
+        assert!(answer.err.contains("no such job of yours"), "{args:?}: {answer:?}");
+    }
+    // Nor by what else tells of jobs: who is on a GPU, who is ahead, what another order would be.
+    ann.submit(&["--name", "secret-plan", "--gpus", "2", "--", "sleep", "600"]);
+    let waits = bob.submit(&["--gpus", "1", "--", "true"]);
+    let preview = bob.posts("/v1/policy/preview", r#"{"name": "fifo"}"#);
+    assert!(preview.contains("someone"), "{preview}");
+    let why = bob.ask(&["--json", "why", &waits]).fine();
+    assert!(why.contains("someone"), "{why}");
+    let free = bob.asks("GET", "/v1/gpus/0,1/free", "");
+    assert!(free.contains("someone"), "{free}");
+    for said in [preview, why, free, bob.ask(&["gpus"]).fine(), bob.ask(&["history"]).fine()] {
+        assert!(!said.contains("secret-plan") && !said.contains(&ann.name), "{said}");
     }
     assert!(ann.ask(&["ps"]).fine().contains("secret-plan"));
 }

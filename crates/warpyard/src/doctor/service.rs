@@ -1,13 +1,15 @@
 //! Checks of the server that answers here.
 
 use super::Finding;
-use crate::show::now;
+use crate::show::{counted, now};
+use nix::errno::Errno;
+use nix::sys::signal::kill;
+use nix::unistd::Pid;
 use std::path::PathBuf;
 use warpyard_api::client::Client;
 use warpyard_api::quantity::Micros;
 use warpyard_api::text::shown;
 use warpyard_api::wire::{ClaimState, ClaimView, GpuTask, GpuView, ProcessBound, Timestamp};
-use warpyard_worker::hold::held;
 
 /// A holder who says nothing for so long is likely gone.
 const SILENT_MS: i64 = 600_000;
@@ -21,9 +23,10 @@ pub(super) fn server(client: Option<&Client>) -> Vec<Finding> {
     };
     let own = env!("CARGO_PKG_VERSION");
     let found = format!(
-        "version {} at {}, {} waiting, {} running",
+        "version {} at {}, {}, {} waiting, {} running",
         info.version,
         client.url(),
+        counted(info.gpus, "GPU"),
         info.waiting,
         info.running
     );
@@ -97,9 +100,14 @@ pub(super) fn foreign_gpus(client: &Client) -> Vec<Finding> {
 /// Claims for processes that are gone, or whose holders fell silent.
 pub(super) fn claims(client: &Client) -> Vec<Finding> {
     match client.claims() {
-        Ok(claims) => stale(&claims, now(), |pid| held(pid).is_none()),
+        Ok(claims) => stale(&claims, now(), is_gone),
         Err(e) => vec![Finding::warning("claims", e.to_string(), "look at the server's log")],
     }
+}
+
+/// Whether there is no such process. One of others' may be hidden in `/proc`; the kernel still knows it.
+fn is_gone(pid: i32) -> bool {
+    kill(Pid::from_raw(pid), None) == Err(Errno::ESRCH)
 }
 
 fn stale(claims: &[ClaimView], now: Timestamp, is_gone: impl Fn(i32) -> bool) -> Vec<Finding> {
