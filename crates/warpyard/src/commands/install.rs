@@ -58,7 +58,9 @@ impl Install {
         }
         if starts && is_systemd_here() {
             did.push(systemctl(whom, &["daemon-reload"]));
-            did.push(systemctl(whom, &["enable", "--now", "warpyard.service"]));
+            did.push(systemctl(whom, &["enable", "warpyard.service"]));
+            // One that runs is of the program as it was before; what it runs goes on meanwhile.
+            did.push(systemctl(whom, &["restart", "warpyard.service"]));
         }
         context.answer(&installed, |installed, _| said(installed, &did, next(whom, starts)))
     }
@@ -79,7 +81,7 @@ impl Uninstall {
         if self.whose.root.is_none() && is_systemd_here() {
             did.push(systemctl(whom, &["disable", "--now", "warpyard.service"]));
         }
-        layout.uninstall(&installed)?;
+        let installed = layout.uninstall(installed)?;
         if self.whose.root.is_none() && is_systemd_here() {
             did.push(systemctl(whom, &["daemon-reload"]));
         }
@@ -89,7 +91,11 @@ impl Uninstall {
                 writeln!(out, "{line}").expect("a string takes all");
             }
             out += &listed("removed", &installed.files);
-            out + "data stays where it is; tasks that run go on\n"
+            out += &listed("kept", &installed.kept);
+            out + match whom {
+                For::System => "the data and the group warpyard-admins stay; tasks that run go on\n",
+                For::User => "the data stays where it is; tasks that run go on\n",
+            }
         })
     }
 }

@@ -138,8 +138,13 @@ impl Layout {
         }
     }
 
-    /// Removes what was written, and the directories that leaves empty. Data stays.
-    pub(crate) fn uninstall(&self, installed: &Installed) -> io::Result<()> {
+    /// Removes what was written, and the directories that leaves empty. Data stays, and so does what a person changed.
+    /// Gives what was removed and what was not.
+    pub(crate) fn uninstall(&self, mut installed: Installed) -> io::Result<Installed> {
+        let changed = |file: &mut PathBuf| {
+            *file == self.config() && fs::read(file).is_ok_and(|content| content != unit::CONFIG.as_bytes())
+        };
+        installed.kept.extend(installed.files.extract_if(.., changed));
         for file in installed.files.iter().chain([&self.list()]) {
             remove(file)?;
             for dir in file.ancestors().skip(1).take_while(|dir| *dir != self.root) {
@@ -149,7 +154,7 @@ impl Layout {
                 }
             }
         }
-        Ok(())
+        Ok(installed)
     }
 }
 
@@ -210,7 +215,7 @@ mod tests {
             assert_eq!(layout.installed().expect("read").as_ref(), Some(&installed));
             let mode = fs::metadata(layout.program()).expect("it is there").permissions().mode();
             assert_eq!(mode & 0o777, 0o755);
-            layout.uninstall(&installed).expect("taken back");
+            layout.uninstall(installed).expect("taken back");
             assert_eq!(files(root.path()), BTreeSet::from([others]));
             assert_eq!(layout.installed().expect("read"), None);
         }
@@ -220,13 +225,27 @@ mod tests {
     fn a_configuration_someone_changed_stays() {
         let root = tempfile::tempdir().expect("a directory");
         let layout = layout(root.path(), For::System);
-        layout.install(b"one".to_vec()).expect("installed");
+        let one = layout.install(b"one".to_vec()).expect("installed");
         fs::write(layout.config(), "gpus = \"none\"\n").expect("changed");
+        let gone = layout.uninstall(one).expect("taken back");
+        assert_eq!(gone.kept, [layout.config()]);
+        assert_eq!(files(root.path()), BTreeSet::from([layout.config()]));
         let again = layout.install(b"two".to_vec()).expect("installed again");
         assert_eq!(again.kept, [layout.config()]);
         assert_eq!(fs::read(layout.program()).expect("read"), b"two");
-        layout.uninstall(&again).expect("taken back");
+        assert_eq!(layout.uninstall(again).expect("taken back").kept, [layout.config()]);
         assert_eq!(files(root.path()), BTreeSet::from([layout.config()]));
+    }
+
+    #[test]
+    fn a_service_keeps_no_device_from_tasks() {
+        let text = unit::text(For::System, Path::new("/bin/warpyard"), Path::new("/etc/config.toml"));
+        // Each of these closes devices, or keeps the driver from being loaded, on some version of systemd.
+        for closes in
+            ["ProtectClock", "PrivateDevices", "DeviceAllow", "DevicePolicy", "ProtectKernelModules"]
+        {
+            assert!(!text.contains(closes), "{closes}: {text}");
+        }
     }
 
     #[test]

@@ -33,7 +33,9 @@ pub(super) const CONFIG: &str = "\
 ";
 
 /// The unit. Hardening stops where it would reach into tasks, which inherit it: they may use the home directories, the
-/// devices and the network as their users may.
+/// devices and the network as their users may. So no ProtectClock, which closes all other devices before systemd 253; no
+/// ProtectKernelModules, with which the first CUDA program could not have its driver loaded; no LockPersonality, which
+/// debuggers need.
 pub(super) fn text(whom: For, program: &Path, config: &Path) -> String {
     let (program, config) = (program.display(), config.display());
     let (shared, target, places) = match whom {
@@ -42,8 +44,8 @@ pub(super) fn text(whom: For, program: &Path, config: &Path) -> String {
             "multi-user.target",
             "StateDirectory=warpyard\nStateDirectoryMode=0700\nRuntimeDirectory=warpyard\nRuntimeDirectoryMode=0755\n\
              RuntimeDirectoryPreserve=yes\nLimitNOFILE=1048576\nTasksMax=infinity\nOOMPolicy=continue\n\
-             LockPersonality=yes\nProtectClock=yes\nProtectHostname=yes\nProtectKernelLogs=yes\n\
-             ProtectKernelModules=yes\nRestrictRealtime=yes\n",
+             ProtectHostname=yes\nProtectKernelLogs=yes\n\
+             CapabilityBoundingSet=~CAP_SYS_TIME CAP_WAKE_ALARM CAP_SYS_BOOT\n",
         ),
         For::User => ("", "default.target", ""),
     };
