@@ -28,12 +28,15 @@ pub fn name_fault(name: &str) -> Option<String> {
     Some(format!("has a character that cannot be printed (U+{:04X})", wrong as u32))
 }
 
-/// Whether a character shows as itself: no control, no change of writing direction, no line break.
+/// Whether a character shows as itself: no control, no change of writing direction, no line break, and not nothing at all,
+/// by which two names would look alike. What joins letters and signs in some writing is left alone.
 fn is_plain(c: char) -> bool {
     let directs =
         matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     let breaks = matches!(c, '\u{2028}' | '\u{2029}' | '\u{feff}');
-    !c.is_control() && !directs && !breaks
+    let unseen =
+        matches!(c, '\u{ad}' | '\u{180e}' | '\u{200b}' | '\u{2060}'..='\u{2064}' | '\u{e0000}'..='\u{e007f}');
+    !c.is_control() && !directs && !breaks && !unseen
 }
 
 /// The text with everything that a terminal might obey written out.

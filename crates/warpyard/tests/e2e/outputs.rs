@@ -232,11 +232,20 @@ fn what_would_be_obeyed_is_no_name() {
     let fields = [
         "name = \"X\"\ncommand = 'true'",
         "project = \"X\"\ncommand = 'true'",
+        "profile = \"X\"\ncommand = 'true'",
         "[[tasks]]\nname = \"X\"\ncommand = 'true'",
     ];
-    for hostile in
-        [r"a\nb", r"a\u001b[31m", r"a\u202eb", r"a\u2066b", r"a\u0000", r"a\u2028b", r"a\u200fb", r"\t"]
-    {
+    for hostile in [
+        r"a\nb",
+        r"a\u001b[31m",
+        r"a\u202eb",
+        r"a\u2066b",
+        r"a\u0000",
+        r"a\u2028b",
+        r"a\u200fb",
+        r"\t",
+        r"a\u200bb",
+    ] {
         for field in fields {
             server.write("job.toml", &field.replace('X', hostile));
             let refused = server.ask(&["submit", "job.toml"]);

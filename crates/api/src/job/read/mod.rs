@@ -340,7 +340,7 @@ impl<'a> Reader<'a> {
             "batch_time" => task.batch_time = self.more_than_zero(at, node, DURATION, |t: &Micros| t.0),
             "item_time" => task.item_time = self.more_than_zero(at, node, DURATION, |t: &Micros| t.0),
             "resume_time" => task.resume_time = self.quantity(at, node, DURATION),
-            "profile" => task.profile = self.text(at, node, "a name").map(str::to_owned),
+            "profile" => task.profile = self.name(at, node),
             "steps" => task.steps = self.steps(at, node),
             "pty" => set(&mut task.pty, self.truth(at, node)),
             "idle" => task.idle = self.more_than_zero(at, node, DURATION, |length: &Micros| length.0),
