@@ -28,6 +28,8 @@ pub enum Command {
     },
     /// Give tasks up.
     Cancel(Target),
+    /// Give an attempt up that did nothing with its devices for so long.
+    EndIdle(AttemptId, Span),
     /// Start nothing new of a job.
     Hold(JobId),
     /// Start tasks of a job again.

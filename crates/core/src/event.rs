@@ -294,6 +294,8 @@ pub enum By {
 pub enum StopWhy {
     /// A person gave the task up.
     Cancelled,
+    /// It did nothing with its devices for so long, longer than is borne.
+    Idle(Span),
     /// It gives way and runs again later.
     Requeued,
 }

@@ -96,3 +96,21 @@ fn lines_given_up_and_made_anew_lose_nobody() {
         assert_eq!(line, [], "nobody is left in line");
     }
 }
+
+#[test]
+fn an_attempt_that_does_nothing_is_ended_once_and_its_task_not_tried_again() {
+    let mut yard = Yard::with(worker(1, None));
+    let spec = TaskSpec { needs: one_gpu(), retries: 3, command: vec!["true".into()], ..TaskSpec::default() };
+    let spec = JobSpec { tasks: vec![spec], ..JobSpec::default() };
+    let submit = Command::Submit { user: "ann".into(), env: None, spec: spec.into() };
+    let job = yard.ask(0.0, vec![submit]).expect("a job");
+    let end = |number| vec![Command::EndIdle(task(job).attempt(number), Span::from_secs(60.0))];
+    yard.ask(1.0, end(2));
+    assert!(matches!(yard.state(job), TaskState::Placed(_)), "it was another attempt that did nothing");
+    yard.ask(2.0, end(1));
+    let seq = yard.0.cluster().seq();
+    yard.ask(3.0, end(1));
+    assert_eq!(yard.0.cluster().seq(), seq, "it is asked already");
+    yard.over(4.0, job, 1, How::Signalled(15));
+    assert_eq!(yard.state(job), TaskState::Done(Outcome::Cancelled));
+}

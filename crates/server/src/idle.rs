@@ -8,8 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use warpyard_api::quantity::Micros;
 use warpyard_api::text::shown;
-use warpyard_core::command::Target;
-use warpyard_core::{AttemptId, Command, JobId};
+use warpyard_core::{AttemptId, Command, JobId, Span};
 use warpyard_worker::agent::{Idle, Watched};
 
 /// How often it is looked whether someone has been idle too long.
@@ -66,7 +65,7 @@ pub(crate) async fn watch(
             }
             if ends {
                 eprintln!("warpyard: {whose} is ended: its GPU is {}", words(idle));
-                live.tell(Command::Cancel(Target::Task(task)));
+                live.tell(Command::EndIdle(attempt, Span(idle.lasts.as_secs() * 1_000_000)));
             }
         }
     }

@@ -36,6 +36,7 @@ impl Cluster {
         match command {
             Command::Submit { user, env, spec } => self.submit(user, env, spec, now),
             Command::Cancel(target) => self.cancel(target),
+            Command::EndIdle(attempt, lasted) => Ok(self.end_idle(attempt, lasted)),
             Command::Hold(job) => match self.known(job)? {
                 Job { held: true, .. } => {
                     Err(Rejected::new(Code::AlreadyHeld, format!("job {job} is held already")))
@@ -200,7 +201,8 @@ impl Cluster {
                 events.push(What::Cancelled { node: id, tasks: waiting });
             }
             for (&i, live) in state.live.iter().filter(|(i, _)| target.contains(id.task(**i))) {
-                let asked = matches!(live.phase, Phase::Stopping { why: StopWhy::Cancelled, .. });
+                let asked =
+                    matches!(live.phase, Phase::Stopping { why: StopWhy::Cancelled | StopWhy::Idle(_), .. });
                 if live.attempt().is_some() && !asked {
                     let attempt = id.task(i).attempt(live.attempts);
                     events.push(What::StopAsked { attempt, why: StopWhy::Cancelled });
@@ -209,6 +211,18 @@ impl Cluster {
         }
         let over = job.finished.is_some() || self.is_over(job, target);
         if events.is_empty() && over { Err(already_done(job.id)) } else { Ok(events) }
+    }
+
+    /// Nothing for an attempt that is over, or is asked to end already.
+    fn end_idle(&self, attempt: AttemptId, lasted: Span) -> Whats {
+        let job = self.job(attempt.task.job);
+        let live =
+            job.and_then(|job| job.nodes.get(attempt.task.node as usize)?.live.get(&attempt.task.index));
+        let runs = |live: &&Box<Live>| live.attempts == attempt.number && live.attempt().is_some();
+        match live.filter(runs).map(|live| &live.phase) {
+            None | Some(Phase::Stopping { why: StopWhy::Cancelled | StopWhy::Idle(_), .. }) => Whats::new(),
+            Some(_) => smallvec![What::StopAsked { attempt, why: StopWhy::Idle(lasted) }],
+        }
     }
 
     fn check_target(&self, job: &Job, target: Target) -> Result<(), Rejected> {
@@ -467,7 +481,9 @@ fn then(live: &Live, spec: &TaskSpec, how: &How) -> Then {
         // Letting go is how a claim ends well; and what holds it cannot be run elsewhere.
         (How::Stopped, _) if spec.claim.is_some() => Then::Done(Outcome::Succeeded),
         (How::Lost(_), _) if spec.claim.is_some() => Then::Done(Outcome::Lost),
-        (_, Some(StopWhy::Cancelled)) | (How::Stopped, None) => Then::Done(Outcome::Cancelled),
+        (_, Some(StopWhy::Cancelled | StopWhy::Idle(_))) | (How::Stopped, None) => {
+            Then::Done(Outcome::Cancelled)
+        }
         (How::Declined(_), _) => Then::Again,
         (How::Lost(_), _) if spec.on_lost == OnLost::Hold => Then::Hold,
         (How::Lost(_), _) => again_if(live.losses < LOSSES_BORNE, Outcome::Lost),

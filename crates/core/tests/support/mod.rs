@@ -23,6 +23,12 @@ pub(crate) enum Step {
         job: u8,
         part: Option<(u8, Option<u8>)>,
     },
+    /// An attempt, if it is there, is given up for doing nothing with its devices.
+    EndIdle {
+        job: u8,
+        task: (u8, u8),
+        number: u8,
+    },
     Hold(u8),
     Release(u8),
     Priority(u8, i64),
@@ -195,6 +201,8 @@ pub(crate) fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         8 => submit,
         3 => (any::<u8>(), part).prop_map(|(job, part)| Step::Cancel { job, part }),
+        1 => (any::<u8>(), (0..4u8, 0..3u8), 1..4u8)
+            .prop_map(|(job, task, number)| Step::EndIdle { job, task, number }),
         2 => any::<u8>().prop_map(Step::Hold),
         3 => any::<u8>().prop_map(Step::Release),
         1 => (any::<u8>(), -3..3i64).prop_map(|(j, p)| Step::Priority(j, p)),
@@ -248,6 +256,10 @@ impl Teller {
                     Target::Task(TaskId { job: job(*n)?, node: u32::from(node % 4), index: u32::from(*i) })
                 }
             }),
+            Step::EndIdle { job: n, task: (node, index), number } => {
+                let task = TaskId { job: job(*n)?, node: u32::from(*node), index: u32::from(*index) };
+                Command::EndIdle(task.attempt(u32::from(*number)), Span(5_000_000))
+            }
             Step::Hold(n) => Command::Hold(job(*n)?),
             Step::Release(n) => Command::Release(job(*n)?),
             Step::Priority(n, p) => Command::SetPriority(job(*n)?, *p),

@@ -356,7 +356,9 @@ fn how_ended(row: &AttemptRow) -> String {
             Some(limit) => format!("ran longer than its timeout of {}", span((limit.0 / 1000) as i64)),
             None => "ran longer than its timeout".into(),
         },
-        (Some("cancelled"), ..) => "was cancelled".into(),
+        (Some("cancelled"), ..) => {
+            row.detail.clone().map_or_else(|| "was cancelled".into(), |why| format!("was {why}"))
+        }
         (Some("requeued"), ..) => "gave way, to run again later".into(),
         (Some("succeeded"), ..) => "succeeded".into(),
         (_, _, Some(9)) => "was ended by signal 9 (KILL), as the system does when memory runs out".into(),

@@ -8,7 +8,7 @@ use rusqlite::{Connection, OptionalExtension, Row, params};
 use std::ops::RangeInclusive;
 use std::path::Path;
 use warpyard_api::quantity::Micros;
-use warpyard_core::event::{How, Outcome, Then, What};
+use warpyard_core::event::{How, Outcome, StopWhy, Then, What};
 use warpyard_core::{AttemptId, Cluster, Event, JobId, Span, TaskId, Time};
 
 /// The derived tables.
@@ -322,6 +322,12 @@ fn enter_one(db: &Connection, cluster: &Cluster, event: &Event) -> rusqlite::Res
             let TaskId { job, node, index } = attempt.task;
             db.prepare_cached(sql)?.execute(params![job.0 as i64, node, index, attempt.number, at])?;
         }
+        What::StopAsked { attempt, why: StopWhy::Idle(lasted) } => {
+            let sql = "UPDATE attempt SET detail = ?5 WHERE job = ?1 AND node = ?2 AND position = ?3 AND number = ?4";
+            let TaskId { job, node, index } = attempt.task;
+            let detail = format!("ended by the server: its GPUs did nothing for {}", Micros(lasted.0));
+            db.prepare_cached(sql)?.execute(params![job.0 as i64, node, index, attempt.number, detail])?;
+        }
         What::Ended { attempt, end, then } => {
             let signal = match &end.how {
                 How::Signalled(signal) => Some(*signal),
@@ -342,7 +348,7 @@ fn enter_one(db: &Connection, cluster: &Cluster, event: &Event) -> rusqlite::Res
             };
             let TaskId { job, node, index } = attempt.task;
             db.prepare_cached(
-                "UPDATE attempt SET ended = ?5, outcome = ?6, exit_code = ?7, detail = ?8, ran = ?9, cpu = ?10,
+                "UPDATE attempt SET ended = ?5, outcome = ?6, exit_code = ?7, detail = COALESCE(?8, detail), ran = ?9, cpu = ?10,
                  peak_rss = ?11, peak_gpu_memory = ?12, signal = ?13 WHERE job = ?1 AND node = ?2 AND position = ?3 AND number = ?4",
             )?
             .execute(params![

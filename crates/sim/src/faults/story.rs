@@ -65,7 +65,9 @@ pub(super) fn words(event: &Event) -> String {
         What::Paused { attempt } => format!("{attempt} stands still"),
         What::ResumeAsked { attempt } => format!("{attempt} to go on"),
         What::Resumed { attempt } => format!("{attempt} goes on"),
-        What::StopAsked { attempt, why: StopWhy::Cancelled } => format!("{attempt} to end"),
+        What::StopAsked { attempt, why: StopWhy::Cancelled | StopWhy::Idle(_) } => {
+            format!("{attempt} to end")
+        }
         What::StopAsked { attempt, why: StopWhy::Requeued } => format!("{attempt} to give way"),
         What::Ended { attempt, end, then } => {
             let then = match then {

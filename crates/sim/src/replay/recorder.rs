@@ -267,7 +267,7 @@ impl Recorder {
                     true,
                 )
             }
-            What::StopAsked { attempt, why: StopWhy::Cancelled } => {
+            What::StopAsked { attempt, why: StopWhy::Cancelled | StopWhy::Idle(_) } => {
                 (Command::Cancel(Target::Task(attempt.task)), true)
             }
             What::StopAsked { attempt, why: StopWhy::Requeued } => {

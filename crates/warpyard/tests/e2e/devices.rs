@@ -46,7 +46,7 @@ fn nothing_starts_on_a_gpu_someone_else_uses_until_it_is_free() {
     assert_eq!((server.state(&job).as_str(), server.read("ran").as_str()), ("ready", ""));
     assert_eq!(gpu(&server, 0)["foreign_bytes"], 3_000_000_000u64);
     let table = server.said(&["gpus"]);
-    assert!(table.contains("in use by someone else") && table.contains("V100"), "{table}");
+    assert!(table.contains("not ours: pid 4194303 2.8G") && table.contains("V100"), "{table}");
     fake.set(&world(&[FREE]));
     assert_eq!(server.outcome(&job), "succeeded");
     assert_eq!((server.read("ran").as_str(), server.said(&["logs", &job]).as_str()), ("ran\n", "GPU-0\n"));
@@ -145,4 +145,7 @@ fn a_gpu_that_is_held_and_not_used_is_pointed_out_and_taken_back_if_that_is_conf
     server.write("warpyard.toml", &config("idle_release = \"3s\"\n"));
     server.start();
     assert_eq!(server.outcome(&job), "cancelled");
+    // Whoever had it is told why, for nobody cancelled it.
+    let shown = server.said(&["show", &job]);
+    assert!(shown.contains("ended by the server: its GPUs did nothing for"), "{shown}");
 }
