@@ -4,17 +4,25 @@ use clap_complete::engine::CompletionCandidate;
 use std::ffi::OsStr;
 use warpyard_api::client::{Client, ClientError, find};
 use warpyard_api::text::shown;
-use warpyard_api::wire::{ClaimView, JobFilter, JobView};
+use warpyard_api::wire::{ClaimView, HistoryFilter, JobFilter, JobView};
 
-/// How many jobs are offered.
+/// How many jobs are offered of those that are not over, and how many attempts that ended are looked at.
 const OFFERED: u32 = 200;
 
-/// Jobs whose id begins so, each with its name and state.
+/// Jobs whose id begins so, each with its name and state: those that are not over, and those that ended last.
 pub(crate) fn jobs(typed: &OsStr) -> Vec<CompletionCandidate> {
-    let filter = JobFilter { all: true, limit: Some(OFFERED), ..JobFilter::default() };
-    let jobs = client().and_then(|client| client.jobs(&filter)).map(|page| page.items);
+    let Ok(client) = client() else { return vec![] };
+    let open = client.jobs(&JobFilter { limit: Some(OFFERED), ..JobFilter::default() });
+    let ended = client.history(&HistoryFilter { limit: Some(OFFERED), ..HistoryFilter::default() });
+    let open = open.map(|page| page.items).unwrap_or_default();
     let described = |job: JobView| (job.job, format!("{} ({})", shown(&job.name), job.state.word()));
-    candidates(typed, jobs.unwrap_or_default().into_iter().map(described))
+    let mut found: Vec<_> = open.into_iter().map(described).collect();
+    for row in ended.map(|page| page.items).unwrap_or_default() {
+        if !found.iter().any(|(job, _)| *job == row.job) {
+            found.push((row.job, format!("{} (done)", shown(&row.name))));
+        }
+    }
+    candidates(typed, found.into_iter())
 }
 
 /// Claims whose id begins so.

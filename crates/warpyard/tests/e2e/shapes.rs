@@ -1,7 +1,9 @@
 //! The JSON others can rely on, and the codes commands exit with.
 
-use crate::support::{FAKE, Server, output, wait_at, warpyard};
+use crate::support::{FAKE, Server, eventually, output, wait_at, warpyard};
 use serde_json::{Value, json};
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpStream;
 
 /// That an object has every one of these keys; it may have more.
 #[track_caller]
@@ -138,4 +140,39 @@ fn the_schema_and_completions_need_no_server() {
     let mut half_typed = warpyard(dir.path(), &["--", "warpyard", "subm"]);
     half_typed.env("COMPLETE", "bash").env("_CLAP_COMPLETE_INDEX", "1").env("_CLAP_IFS", "\n");
     assert_eq!(output(&mut half_typed).fine().trim(), "submit");
+}
+
+#[test]
+fn a_shell_is_offered_the_jobs_that_run_and_those_that_ended_last() {
+    let server = Server::up(&FAKE);
+    let url = std::fs::read_to_string(server.data().join("address")).unwrap();
+    let token = std::fs::read_to_string(server.data().join("token")).unwrap();
+    // More than are offered, ended long ago: none of them hides what came later.
+    let body = r#"{"doc": {"command": ["true"]}}"#;
+    let one = format!(
+        "POST /v1/jobs HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {}\r\nContent-Type: application/json\r\n\
+         Content-Length: {}\r\n\r\n{body}",
+        token.trim(),
+        body.len()
+    );
+    let mut stream = TcpStream::connect(url.trim().strip_prefix("http://").unwrap()).unwrap();
+    let mut answers = BufReader::new(stream.try_clone().unwrap()).lines();
+    for _ in 0..250 {
+        stream.write_all(one.as_bytes()).unwrap();
+        // The body before it has no end of line.
+        let said = answers.by_ref().map(Result::unwrap).find(|line| line.contains("HTTP/1.1 "));
+        assert!(said.as_ref().is_some_and(|line| line.contains(" 201 ")), "{said:?}");
+    }
+    let ended = server.script(&[], "exit 3");
+    assert_eq!(server.outcome(&ended), "failed");
+    let runs = server.script(&["--gpus", "1"], "sleep 600");
+    eventually("it runs", || server.state(&runs) == "running");
+    let mut shell = server.command(&["--", "warpyard", "show", "25"]);
+    shell.env("COMPLETE", "bash").env("_CLAP_COMPLETE_INDEX", "2").env("_CLAP_IFS", "\n");
+    let offered = output(&mut shell).fine();
+    let offered: Vec<_> = offered.lines().collect();
+    assert!(
+        offered.contains(&runs.as_str()) && offered.contains(&ended.as_str()),
+        "{runs} {ended}: {offered:?}"
+    );
 }
