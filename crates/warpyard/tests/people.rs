@@ -561,6 +561,8 @@ fn where_jobs_are_private_others_see_nothing_of_them() {
         assert_ne!(answer.code, Some(0), "{args:?}");
         assert!(answer.err.contains("no such job of yours"), "{args:?}: {answer:?}");
     }
+    let after = bob.ask(&["submit", "--after", &job, "--", "true"]);
+    assert!(after.code == Some(2) && after.err.contains(&format!("no job {job}")), "{after:?}");
     // Nor by what else tells of jobs: who is on a GPU, who is ahead, what another order would be.
     ann.submit(&["--name", "secret-plan", "--gpus", "2", "--", "sleep", "600"]);
     let waits = bob.submit(&["--gpus", "1", "--", "true"]);

@@ -6,6 +6,8 @@ use super::{App, By, Shared};
 use crate::clock::system_now;
 use crate::convert::{self, Defaults};
 use crate::expect::{Foreseen, Outlook};
+use crate::who::Caller;
+use crate::{select, views};
 use axum::extract::rejection::{JsonRejection, QueryRejection};
 use axum::extract::{Query, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
@@ -47,7 +49,7 @@ pub(super) async fn submit(
     app.tell_groups(&user).await?;
     submit.user = Some(user.clone());
     if dry_run {
-        return Ok(Json(preview(&app, user, submit).await?).into_response());
+        return Ok(Json(preview(&app, &who, user, submit).await?).into_response());
     }
     let key = submit_key(&submit)?.map(Box::new);
     // Asked before it is read: what the job was checked against then may be gone by now.
@@ -57,7 +59,7 @@ pub(super) async fn submit(
     let (snapshot, from) = (submit.snapshot.take(), submit.workdir.clone());
     let wanted = submit.doc.get("snapshot").and_then(serde_json::Value::as_bool).unwrap_or(false);
     let env = (!submit.env.is_empty()).then(|| Arc::new(submit.env.clone()));
-    let (mut spec, warnings) = read(&app, submit).await?;
+    let (mut spec, warnings) = read(&app, &who, submit).await?;
     spec.origin = who.origin()?;
     app.with_snapshot(&mut spec, &whose(&who), snapshot, wanted, from)?;
     spec.key = key;
@@ -124,18 +126,27 @@ fn created(job: JobId, warnings: Vec<Problem>) -> Response {
 }
 
 /// The job as the core takes it, and what is odd about it.
-async fn read(app: &App, submit: Submit) -> Result<(JobSpec, Vec<Problem>), Refusal> {
+async fn read(app: &App, who: &Caller, submit: Submit) -> Result<(JobSpec, Vec<Problem>), Refusal> {
     let checked = read_value(&submit.doc, ReadOptions { default_name: None, accept_user: false })?;
     let size = submit.terminal.map(|terminal| (terminal.rows, terminal.columns));
     let defaults = Defaults { workdir: submit.workdir, size, ..app.defaults.clone() };
     let warnings = checked.warnings;
-    let spec = app.live.read(move |f| convert::job_spec(f.cluster(), &checked.doc, &defaults)).await??;
+    let look = move |f: &mut crate::follower::Follower| {
+        let spec = convert::job_spec(f.cluster(), &checked.doc, &defaults)?;
+        let users: Vec<_> = spec.after.iter().map(|after| views::user_of(f, after.job)).collect();
+        Ok::<_, Vec<Problem>>((spec, users))
+    };
+    let (spec, waits_for) = app.live.read(look).await??;
+    // Who waits for a job hears how it ended.
+    if let Some((after, _)) = spec.after.iter().zip(waits_for).find(|(_, user)| app.hides(who, user)) {
+        return Err(Problem { path: "after".into(), ..select::unknown_job(after.job.0) }.into());
+    }
     Ok((spec, warnings))
 }
 
 /// What would become of a job if it were submitted now.
-async fn preview(app: &App, user: String, submit: Submit) -> Result<Preview, Refusal> {
-    let (spec, warnings) = read(app, submit).await?;
+async fn preview(app: &App, who: &Caller, user: String, submit: Submit) -> Result<Preview, Refusal> {
+    let (spec, warnings) = read(app, who, submit).await?;
     let look = {
         let (user, spec) = (user.clone(), spec.clone());
         move |f: &mut crate::follower::Follower| {
