@@ -106,6 +106,7 @@ fn a_gpu_has_the_promised_fields() {
         used_bytes: 7 << 30,
         free_bytes: 9 << 30,
         foreign_bytes: 0,
+        foreign: vec![],
         tasks: vec![GpuTask {
             task: "412.train".into(),
             user: "ann".into(),

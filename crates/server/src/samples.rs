@@ -61,7 +61,7 @@ impl Sample {
         let share = |part: u64, whole: u64| if whole == 0 { 0.0 } else { part as f64 / whole as f64 * 100.0 };
         let device = |gpu: &GpuView| DeviceSample {
             id: gpu.id.clone(),
-            memory: share(gpu.used_bytes.max(gpu.foreign_bytes), gpu.memory_bytes),
+            memory: share(gpu.used_bytes + gpu.foreign_bytes, gpu.memory_bytes),
             busy: gpu.utilisation_percent.map(f64::from),
             tasks: gpu.tasks.len() as u64,
         };

@@ -8,8 +8,9 @@ use std::collections::BTreeMap;
 use warpyard_api::quantity::{ArraySpec, Micros, MilliCpus};
 use warpyard_api::secrets::{masked, masked_command};
 use warpyard_api::wire::{
-    AttemptView, Counts, GpuTask, GpuView, HistoryRow, JobView, Outcome, OutcomeCounts, ParamView,
-    PolicyView, RunView, SnapshotView, State, TaskView, TerminalView, Timestamp, WorkerState, WorkerView,
+    AttemptView, Counts, ForeignProcess, GpuTask, GpuView, HistoryRow, JobView, Outcome, OutcomeCounts,
+    ParamView, PolicyView, RunView, SnapshotView, State, TaskView, TerminalView, Timestamp, WorkerState,
+    WorkerView,
 };
 use warpyard_core::cluster::{Job, Node, Phase};
 use warpyard_core::command::Target;
@@ -19,6 +20,7 @@ use warpyard_core::pool::{Charge, DeviceState};
 use warpyard_core::spec::TaskSpec;
 use warpyard_core::{Cluster, JobId, NodeId, TaskId, TaskState, Time};
 use warpyard_worker::agent::Watched;
+use warpyard_worker::probe::{Foreign, GpuProcess};
 
 /// How the reason begins of what is held because it was lost.
 const HELD_BY_LOSS: &str = "held: its last attempt was lost";
@@ -343,6 +345,13 @@ fn held_by_loss(job: &Job, rows: &[AttemptRow]) -> Option<String> {
     Some(format!("{HELD_BY_LOSS}{how}; `warpyard release {}` lets it run again", job.id))
 }
 
+/// The same of a task by itself.
+pub(crate) fn held_since_lost(f: &mut Follower, task: TaskId) -> Option<String> {
+    let job = f.cluster().job(task.job).filter(|job| job.held)?.clone();
+    let rows = f.history().attempts_of(task.job, Some(task)).unwrap_or_default();
+    held_by_loss(&job, &rows)
+}
+
 /// A job that is held for what became of one of its tasks says so itself.
 fn say_why_held(view: &mut JobView) {
     let says = |task: &TaskView| task.why.clone().filter(|why| why.starts_with(HELD_BY_LOSS));
@@ -453,8 +462,11 @@ pub(crate) fn gpus(cluster: &Cluster, watched: Option<&Watched>) -> Vec<GpuView>
             let given_bytes = if given.is_whole() { info.memory } else { given.shared_bytes() };
             let reading = watched.and_then(|w| w.reading(&info.uuid));
             let in_use = reading.map_or(0, |r| r.used_bytes);
-            let foreign = if info.state == DeviceState::Foreign { in_use } else { 0 };
-            let used_bytes = in_use.max(if reading.is_some() && in_use > 0 { 0 } else { given_bytes });
+            let others = watched.and_then(|w| w.foreign_on(&info.uuid));
+            let others = others.filter(|_| info.state == DeviceState::Foreign);
+            let foreign_bytes = others.map_or(0, |others| others.bytes.min(in_use));
+            let stray = strays.next();
+            let used_bytes = if in_use > 0 { in_use - foreign_bytes } else { given_bytes };
             views.push(GpuView {
                 id: format!("{name}/{index}"),
                 kind: info.kind.clone(),
@@ -465,7 +477,8 @@ pub(crate) fn gpus(cluster: &Cluster, watched: Option<&Watched>) -> Vec<GpuView>
                     DeviceState::Usable => info.budget.saturating_sub(given.shared_bytes()),
                     DeviceState::Foreign | DeviceState::Gone => 0,
                 },
-                foreign_bytes: foreign,
+                foreign_bytes,
+                foreign: others.filter(|_| stray.is_none()).map(foreign).unwrap_or_default(),
                 tasks,
                 worker: name.clone(),
                 index: u32::from(index),
@@ -481,7 +494,7 @@ pub(crate) fn gpus(cluster: &Cluster, watched: Option<&Watched>) -> Vec<GpuView>
                 power_watts: reading.and_then(|r| r.power_w),
                 unavailable: match (info.state, worker.online, worker.drained) {
                     (DeviceState::Gone, ..) => Some("the driver no longer knows it".into()),
-                    (DeviceState::Foreign, ..) => Some(match strays.next() {
+                    (DeviceState::Foreign, ..) => Some(match stray {
                         Some(stray) => {
                             format!("used by {}, which was not given it", task_name(cluster, stray.task))
                         }
@@ -495,6 +508,12 @@ pub(crate) fn gpus(cluster: &Cluster, watched: Option<&Watched>) -> Vec<GpuView>
         }
     }
     views
+}
+
+/// Processes that are not ours; whose they are is asked elsewhere, for that may take a while.
+fn foreign(others: &Foreign) -> Vec<ForeignProcess> {
+    let process = |p: &GpuProcess| ForeignProcess { pid: p.pid, user: None, memory_bytes: p.bytes };
+    others.processes.iter().map(process).collect()
 }
 
 fn tasks_on(cluster: &Cluster, tasks: &std::collections::BTreeSet<TaskId>, device: u16) -> Vec<GpuTask> {

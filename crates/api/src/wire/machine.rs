@@ -21,6 +21,9 @@ pub struct GpuView {
     pub free_bytes: u64,
     /// How much of it belongs to processes that are not warpyard's.
     pub foreign_bytes: u64,
+    /// Those processes, where the driver tells of them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub foreign: Vec<ForeignProcess>,
     /// The tasks on it.
     pub tasks: Vec<GpuTask>,
     /// The worker it is in.
@@ -42,6 +45,19 @@ pub struct GpuView {
     pub power_watts: Option<u32>,
     /// Why no task starts on it now although it has room, such as a process that is not warpyard's.
     pub unavailable: Option<String>,
+}
+
+/// A process on a GPU that is not warpyard's.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ForeignProcess {
+    /// Its number on its machine; `warpyard adopt` takes it.
+    pub pid: u32,
+    /// Whose it is, where that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub user: Option<String>,
+    /// The memory it has on the device, where the driver says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory_bytes: Option<u64>,
 }
 
 /// A task on a GPU.

@@ -22,7 +22,8 @@ pub use job::{
 };
 pub use limits::LimitView;
 pub use machine::{
-    FreeGpu, FreeView, GpuTask, GpuView, InfoView, LoginView, ProcessBound, WorkerState, WorkerView,
+    ForeignProcess, FreeGpu, FreeView, GpuTask, GpuView, InfoView, LoginView, ProcessBound, WorkerState,
+    WorkerView,
 };
 pub use notice::Notice;
 pub use policy::{Moved, NotAPolicy, ParamValue, ParamView, PolicyPreview, PolicySet, PolicyView};

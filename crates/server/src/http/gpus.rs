@@ -15,6 +15,7 @@ use warpyard_api::job::DeviceRef;
 use warpyard_api::problem::{Problem, code};
 use warpyard_api::text::shown;
 use warpyard_api::wire::{FreeGpu, FreeView, GpuView};
+use warpyard_worker::people::{Person, owner_of};
 
 pub(super) async fn all(app: &App) -> Result<Vec<GpuView>, crate::live::Stopped> {
     let watched = app.watched.clone();
@@ -22,12 +23,20 @@ pub(super) async fn all(app: &App) -> Result<Vec<GpuView>, crate::live::Stopped>
         let watched = watched.as_ref().map(|w| w.lock().expect("nobody panics while looking at devices"));
         views::gpus(f.cluster(), watched.as_deref())
     };
-    app.live.read(look).await
+    let mut gpus = app.live.read(look).await?;
+    for process in gpus.iter_mut().flat_map(|gpu| &mut gpu.foreign) {
+        let owner = i32::try_from(process.pid).ok().and_then(owner_of);
+        process.user = owner.and_then(|uid| Person::of_uid(uid).ok().flatten()).map(|person| person.name);
+    }
+    Ok(gpus)
 }
 
 /// Every GPU as the caller may see it: where jobs are private, others' are there without a name.
 pub(crate) async fn seen(app: &App, who: &Caller) -> Result<Vec<GpuView>, crate::live::Stopped> {
     let mut gpus = all(app).await?;
+    for gpu in &mut gpus {
+        gpu.foreign.retain(|process| !app.hides(who, process.user.as_deref().unwrap_or_default()));
+    }
     let others = gpus.iter_mut().flat_map(|gpu| &mut gpu.tasks).filter(|task| app.hides(who, &task.user));
     for task in others {
         (task.task, task.user, task.name) = (HIDDEN.into(), SOMEONE.into(), None);

@@ -306,8 +306,11 @@ pub(super) async fn why(
     let look = move |f: &mut crate::follower::Follower| {
         let target = select::find_one(f.cluster(), &selector)?;
         let task = first_open(f.cluster(), target).ok_or_else(|| select::unknown_job(target.job().0))?;
-        let answer =
+        let mut answer =
             why::explain(f, task, system_now()).ok_or_else(|| select::unknown_job(target.job().0))?;
+        if let (Some(lost), Some(reason)) = (views::held_since_lost(f, task), answer.text.first_mut()) {
+            *reason = lost;
+        }
         let waiting = answer.state == Standing::Ready;
         Ok::<_, Problem>((answer, task, waiting.then(|| Outlook::of(f, system_now()))))
     };

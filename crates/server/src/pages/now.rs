@@ -13,7 +13,7 @@ use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 use warpyard_api::quantity::MilliCpus;
-use warpyard_api::wire::{GpuView, Timestamp, WorkerState};
+use warpyard_api::wire::{ForeignProcess, GpuView, Timestamp, WorkerState};
 use warpyard_worker::agent::Watched;
 
 /// How much of the line the page shows; the rest has a page of its own.
@@ -184,10 +184,18 @@ fn tile(gpu: &GpuView, now: Timestamp) -> Tile {
         parts,
         tasks: gpu.tasks.iter().enumerate().take(NAMED).map(someone).collect(),
         others: gpu.tasks.len().saturating_sub(NAMED),
-        foreign: (gpu.foreign_bytes > 0).then(|| size(gpu.foreign_bytes)),
+        foreign: (gpu.foreign_bytes > 0).then(|| foreign(gpu)),
         note: gpu.unavailable.as_deref().map(text),
         readings: readings(gpu),
     }
+}
+
+/// How much of a device is not ours, and which processes have it.
+fn foreign(gpu: &GpuView) -> String {
+    let process = |p: &ForeignProcess| format!("pid {}", p.pid);
+    let some: Vec<_> = gpu.foreign.iter().take(NAMED).map(process).collect();
+    let who = if some.is_empty() { String::new() } else { format!(" ({})", some.join(", ")) };
+    format!("{} by processes that are not warpyard's{who}", size(gpu.foreign_bytes))
 }
 
 /// What the device tells of itself; what it does not tell is left out.

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use warpyard_api::client::Client;
 use warpyard_api::quantity::Micros;
 use warpyard_api::text::shown;
-use warpyard_api::wire::{ClaimState, ClaimView, GpuTask, GpuView, ProcessBound, Timestamp};
+use warpyard_api::wire::{ClaimState, ClaimView, ForeignProcess, GpuTask, GpuView, ProcessBound, Timestamp};
 
 /// A holder who says nothing for so long is likely gone.
 const SILENT_MS: i64 = 600_000;
@@ -86,15 +86,27 @@ pub(super) fn idle_gpus(client: &Client) -> Vec<Finding> {
 /// GPUs that someone uses without having asked.
 pub(super) fn foreign_gpus(client: &Client) -> Vec<Finding> {
     let gpus = client.gpus().unwrap_or_default();
-    let unavailable = gpus.into_iter().filter_map(|gpu| Some((gpu.id, gpu.foreign_bytes, gpu.unavailable?)));
-    let finding = |(id, foreign, why): (String, u64, String)| {
-        let remedy = match foreign {
-            0 => "`warpyard workers` and the kernel's log say more".to_owned(),
-            _ => "ask its user, or make it a claim of theirs: `warpyard adopt PID`".to_owned(),
+    let finding = |gpu: GpuView| {
+        let (id, why) = (shown(&gpu.id), gpu.unavailable?);
+        let (found, remedy) = match (&gpu.foreign[..], gpu.foreign_bytes) {
+            ([ForeignProcess { pid, user, .. }, ..], _) => {
+                let user = user.as_deref().map_or("someone".into(), shown);
+                let remedy =
+                    format!("ask {user}, or have them make it a claim of theirs: `warpyard adopt {pid}`");
+                (format!("{id}: in use by process {pid} of {user}"), remedy)
+            }
+            ([], 1..) => {
+                let remedy = "ask its user, who can make it a claim: `warpyard adopt PID`";
+                (format!("{id}: {}", shown(&why)), remedy.to_owned())
+            }
+            ([], 0) => (
+                format!("{id}: {}", shown(&why)),
+                "`warpyard workers` and the kernel's log say more".to_owned(),
+            ),
         };
-        Finding::warning("gpus", format!("{}: {}", shown(&id), shown(&why)), remedy)
+        Some(Finding::warning("gpus", found, remedy))
     };
-    unavailable.map(finding).collect()
+    gpus.into_iter().filter_map(finding).collect()
 }
 
 /// Claims for processes that are gone, or whose holders fell silent.

@@ -5,7 +5,7 @@ use super::{Paint, Screen};
 use std::fmt::Write;
 use unicode_width::UnicodeWidthStr;
 use warpyard_api::text::shown;
-use warpyard_api::wire::GpuView;
+use warpyard_api::wire::{ForeignProcess, GpuView};
 
 const GIB: f64 = (1u64 << 30) as f64;
 
@@ -91,6 +91,15 @@ fn who(gpu: &GpuView) -> (String, Paint) {
         })
         .collect();
     match &gpu.unavailable {
+        Some(_) if !gpu.foreign.is_empty() => {
+            let whose = |p: &ForeignProcess| {
+                let user = p.user.as_deref().map(|user| format!(" ({})", shown(user))).unwrap_or_default();
+                let held = p.memory_bytes.map(|bytes| format!(" {}", task(bytes))).unwrap_or_default();
+                format!("pid {}{user}{held}", p.pid)
+            };
+            let all: Vec<_> = gpu.foreign.iter().map(whose).collect();
+            parts.push(format!("not ours: {}", all.join(", ")));
+        }
         Some(reason) => parts.push(shown(reason).into_owned()),
         None if gpu.foreign_bytes > 0 => parts.push(format!("not ours: {}", task(gpu.foreign_bytes))),
         None if parts.is_empty() => return ("free".to_owned(), Paint::Dim),
@@ -134,7 +143,8 @@ mod tests {
                 0,
                 json!({"type": "A100-40GB", "memory_bytes": gib(40.0), "foreign_bytes": gib(3.1),
                                   "utilisation_percent": 12, "temperature_celsius": null,
-                                  "unavailable": "not ours: pid 4242 (carl) 3.1G"}),
+                                  "foreign": [{"pid": 4242, "user": "carl", "memory_bytes": gib(3.1)}],
+                                  "unavailable": "in use by someone else"}),
             ),
         ]
     }

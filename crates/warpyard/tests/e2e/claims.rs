@@ -173,6 +173,13 @@ fn a_process_that_took_a_gpu_without_asking_is_adopted() {
     let mut taker = Command::new("sleep").arg("600").spawn().expect("it runs");
     fake.set(&world(&[&format!("used 3000000000\ncompute {} 3000000000", taker.id())]));
     eventually("it is seen", || gpu(&server, 0)["unavailable"] == "in use by someone else");
+    // It is said which process it is and whose, and what it has is counted once.
+    let table = server.said(&["gpus"]);
+    let user = nix::unistd::User::from_uid(nix::unistd::getuid()).expect("accounts").expect("ours").name;
+    let whose = format!("2.8 / 16.0 GiB | not ours: pid {} ({user}) 2.8G", taker.id());
+    assert!(table.contains(&whose), "{table}");
+    let doctor = server.ask(&["doctor"]).out;
+    assert!(doctor.contains(&format!("`warpyard adopt {}`", taker.id())), "{doctor}");
     let adopted = server.json(&["adopt", &taker.id().to_string()]);
     assert_eq!(adopted["gpus"], 1, "{adopted}");
     eventually("it is no longer someone else's", || gpu(&server, 0)["unavailable"] == Value::Null);

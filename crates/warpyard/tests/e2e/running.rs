@@ -277,6 +277,7 @@ fn what_is_lost_says_how_and_is_held_where_it_asked_for_that() {
     let why =
         "held: its last attempt was lost (its supervisor was killed); `warpyard release 1` lets it run again";
     assert!(shown.contains(why) && server.said(&["ps"]).contains(why), "{shown}");
+    assert!(server.said(&["why", &job]).contains(why), "{}", server.said(&["why", &job]));
     server.said(&["release", &job]);
     eventually("it runs again", || server.state(&job) == "running");
     assert!(!server.said(&["show", &job]).contains("held"));

@@ -1,7 +1,7 @@
 //! The machine's devices as the agent sees them: what they are, who is on them, and what our attempts use of them.
 
 use super::uses::{Idle, Uses};
-use crate::probe::{self, Gpu, Ours, Pids, Probe, ProbeError, Reading, Thresholds, Vendor};
+use crate::probe::{self, Foreign, Gpu, Ours, Pids, Probe, ProbeError, Reading, Thresholds, Vendor};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -32,6 +32,7 @@ pub struct Watched {
     gpus: Vec<Gpu>,
     readings: BTreeMap<String, Reading>,
     states: BTreeMap<String, DeviceState>,
+    foreign: BTreeMap<String, Foreign>,
     uses: Uses,
 }
 
@@ -83,6 +84,11 @@ impl Watched {
         self.idle_after.map(|after| self.uses.idle(after, Instant::now())).unwrap_or_default()
     }
 
+    /// Who else's work is on a device.
+    pub fn foreign_on(&self, uuid: &str) -> Option<&Foreign> {
+        self.foreign.get(uuid)
+    }
+
     /// Attempts on a device that they were not given.
     pub fn strays_on(&self, uuid: &str) -> impl Iterator<Item = AttemptId> {
         self.uses.strays_on(uuid)
@@ -93,9 +99,9 @@ impl Watch {
     /// Finds the devices.
     pub(super) fn new(mut probe: Box<dyn Probe>, rules: DeviceRules) -> Result<Watch, ProbeError> {
         let gpus = probe.gpus()?;
-        let (readings, states, uses) = Default::default();
+        let (readings, states, foreign, uses) = Default::default();
         let (describes, vendor, idle_after) = (probe.describe(), probe.vendor(), rules.idle_after);
-        let seen = Watched { describes, vendor, idle_after, gpus, readings, states, uses };
+        let seen = Watched { describes, vendor, idle_after, gpus, readings, states, foreign, uses };
         let shown = Arc::new(Mutex::new(seen.clone()));
         Ok(Watch { probe, rules, seen, shown, peaks: BTreeMap::new() })
     }
@@ -180,7 +186,10 @@ impl Watch {
                 let ours = Ours { tasks: here.len(), pids: Pids::Known(pids), bytes: 0 };
                 let foreign = probe::foreign(&reading, &ours, &self.rules.thresholds);
                 seen.readings.insert(uuid.clone(), reading);
-                if foreign.is_some() { DeviceState::Foreign } else { DeviceState::Usable }
+                let state = if foreign.is_some() { DeviceState::Foreign } else { DeviceState::Usable };
+                seen.foreign.remove(uuid);
+                seen.foreign.extend(foreign.map(|foreign| (uuid.clone(), foreign)));
+                state
             }
             Err(e) if e.is_lost() => DeviceState::Gone,
             // A reading that failed for once says nothing about the device.
@@ -188,6 +197,7 @@ impl Watch {
         };
         if state == DeviceState::Gone {
             seen.readings.remove(uuid);
+            seen.foreign.remove(uuid);
         }
         seen.states.insert(uuid.clone(), state);
     }
