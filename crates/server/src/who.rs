@@ -121,7 +121,7 @@ impl Caller {
             Surroundings::Known(origin) => Ok(origin.clone()),
             Surroundings::Process(None) => Ok(None),
             Surroundings::Process(Some(pid)) => match surroundings(*pid, person.uid) {
-                Some((umask, limits)) => Ok(Some(Origin { umask, limits })),
+                Some(origin) => Ok(Some(origin)),
                 None => Err(Refusal::new(
                     403,
                     code::FORBIDDEN,

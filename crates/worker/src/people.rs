@@ -8,6 +8,7 @@ use std::fs::{self, File};
 use std::io;
 use std::os::fd::AsRawFd;
 use std::path::PathBuf;
+use warpyard_core::spec::Origin;
 
 /// Limits by the name `ulimit` and `limits.conf` know them by, what `/proc` calls them, and the kernel's number.
 const LIMITS: [(&str, &str, u32); 14] = [
@@ -129,7 +130,7 @@ pub fn is_root() -> bool {
 
 /// The umask of a process and its limits by name, as far as the kernel tells; soft and hard, the largest number meaning
 /// none. Nothing where the process is gone or not that user's: its number may mean another's by now, with other limits.
-pub fn surroundings(pid: i32, uid: u32) -> Option<(Option<u32>, BTreeMap<String, (u64, u64)>)> {
+pub fn surroundings(pid: i32, uid: u32) -> Option<Origin> {
     // Held open, the directory stays that of one process.
     let process = File::open(format!("/proc/{pid}")).ok()?;
     let read = |file: &str| fs::read_to_string(format!("/proc/self/fd/{}/{file}", process.as_raw_fd())).ok();
@@ -140,7 +141,7 @@ pub fn surroundings(pid: i32, uid: u32) -> Option<(Option<u32>, BTreeMap<String,
         return None;
     }
     let umask = field("Umask:").and_then(|text| u32::from_str_radix(text.trim(), 8).ok());
-    Some((umask, parse_limits(&read("limits")?)))
+    Some(Origin { umask, limits: parse_limits(&read("limits")?) })
 }
 
 fn parse_limits(text: &str) -> BTreeMap<String, (u64, u64)> {
@@ -181,7 +182,7 @@ mod tests {
     #[test]
     fn what_a_process_has_is_what_the_kernel_says() {
         let (own, uid) = (std::process::id() as i32, nix::unistd::getuid().as_raw());
-        let (umask, limits) = surroundings(own, uid).expect("it is there");
+        let Origin { umask, limits } = surroundings(own, uid).expect("it is there");
         assert!(umask.is_some_and(|mask| mask <= 0o777));
         let (soft, hard) = nix::sys::resource::getrlimit(nix::sys::resource::Resource::RLIMIT_NOFILE)
             .expect("limits can be read");

@@ -215,11 +215,10 @@ impl Cluster {
 
     /// Nothing for an attempt that is over, or is asked to end already.
     fn end_idle(&self, attempt: AttemptId, lasted: Span) -> Whats {
-        let job = self.job(attempt.task.job);
-        let live =
-            job.and_then(|job| job.nodes.get(attempt.task.node as usize)?.live.get(&attempt.task.index));
-        let runs = |live: &&Box<Live>| live.attempts == attempt.number && live.attempt().is_some();
-        match live.filter(runs).map(|live| &live.phase) {
+        let TaskId { job, node, index } = attempt.task;
+        let live = self.job(job).and_then(|job| job.nodes.get(node as usize)?.live.get(&index));
+        let running = live.filter(|live| live.attempts == attempt.number && live.attempt().is_some());
+        match running.map(|live| &live.phase) {
             None | Some(Phase::Stopping { why: StopWhy::Cancelled | StopWhy::Idle(_), .. }) => Whats::new(),
             Some(_) => smallvec![What::StopAsked { attempt, why: StopWhy::Idle(lasted) }],
         }
