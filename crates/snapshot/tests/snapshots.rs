@@ -75,6 +75,11 @@ fn what_was_kept_comes_back_as_it_was_whatever_happens_meanwhile() {
     let again = Packed::of(&into, MOST).unwrap();
     assert_eq!(again.manifest, packed.manifest, "links and modes too");
 
+    // Where others may change what is there nothing is put back.
+    fs::set_permissions(data.path().join("work"), fs::Permissions::from_mode(0o777)).unwrap();
+    assert!(unpack(&store, &id, &data.path().join("work/8"), None).is_err());
+    fs::set_permissions(data.path().join("work"), fs::Permissions::from_mode(0o711)).unwrap();
+
     // Unpacking again changes nothing: what the job made there stays.
     write(&into, "made", "by the job");
     unpack(&store, &id, &into, None).unwrap();

@@ -26,7 +26,7 @@ pub(super) fn prepare(data: &Path) -> io::Result<PathBuf> {
     let attempts = attempts_dir(data);
     match fs::read_link(&attempts) {
         // After a restart of the machine the link is there and what it led to is not; someone else may have made it since.
-        Ok(target) if make(&target)? => {}
+        Ok(target) if make(&target)? => say_whose(&target, &attempts)?,
         Ok(target) => {
             let root = target.parent().unwrap_or(Path::new("/"));
             let place = take_place(root, &attempts)?;
@@ -115,6 +115,11 @@ fn in_memory() -> Option<&'static Path> {
     root.map(|dir| Path::new(*dir))
 }
 
+/// Leaves word in a place of which link leads to it, by which it is known to be abandoned once that is gone.
+fn say_whose(place: &Path, attempts: &Path) -> io::Result<()> {
+    fs::write(place.join(OWNER), attempts.as_os_str().as_encoded_bytes())
+}
+
 /// Makes a directory that nobody else has: two agents that shared one would take each other's attempts for theirs.
 fn take_place(root: &Path, attempts: &Path) -> io::Result<PathBuf> {
     let mut number = 0u64;
@@ -122,7 +127,7 @@ fn take_place(root: &Path, attempts: &Path) -> io::Result<PathBuf> {
         let place = root.join(format!("{PREFIX}{}-{number}", std::process::id()));
         match private().create(&place) {
             Ok(()) => {
-                fs::write(place.join(OWNER), attempts.as_os_str().as_encoded_bytes())?;
+                say_whose(&place, attempts)?;
                 return Ok(place);
             }
             Err(e) if e.kind() == io::ErrorKind::AlreadyExists => number += 1,
@@ -165,7 +170,7 @@ mod tests {
         let (attempts, place) = (attempts_dir(data.path()), root.path().join("warpyard-1-0"));
         symlink(&place, &attempts).expect("a link");
         prepare(data.path()).expect("it is made again after a restart");
-        assert!(place.is_dir() && fs::read_link(&attempts).expect("a link") == place);
+        assert!(place.join(OWNER).exists() && fs::read_link(&attempts).expect("a link") == place);
         // Others may enter it: as one of theirs, which cannot be made here without root.
         fs::set_permissions(&place, fs::Permissions::from_mode(0o777)).expect("its rights can be set");
         prepare(data.path()).expect("another is made");
