@@ -9,7 +9,7 @@
 
 mod agenda;
 pub mod arrival;
-mod doubled;
+mod crowds;
 mod draw;
 pub mod faults;
 pub mod forecast;

@@ -26,10 +26,9 @@ pub struct Record {
     pub attempts: u32,
     /// How often it was made to stand still.
     pub pauses: u32,
-    /// Running time of its latest attempt, pauses left out.
+    /// Running time of all its attempts together, pauses left out: those that saved and exited are part of the whole.
     pub ran: Span,
-    /// Running time of all its attempts times the devices each had, in seconds; half of it while two had them together by a
-    /// target.
+    /// Running time of all its attempts times the devices each had, in seconds; of a device that n tasks ran on at once, 1/n.
     pub gpu_seconds: f64,
     /// Devices of its latest attempt.
     pub devices: u16,

@@ -3,7 +3,7 @@
 
 use crate::agenda::{Agenda, Due};
 use crate::arrival::{Arrival, Coming, Runs, translated};
-use crate::doubled::Doubled;
+use crate::crowds::Crowds;
 use crate::machine::{Known, Machine};
 use crate::record::Record;
 use crate::truth::{Jobs, Taken, Truth};
@@ -58,7 +58,7 @@ pub struct Sim {
     source: std::iter::Peekable<Box<dyn Iterator<Item = Coming>>>,
     jobs: Jobs,
     records: Vec<Record>,
-    doubled: Doubled,
+    crowds: Crowds,
     refused: Vec<(Time, Rejected)>,
     /// What is asked at the present moment.
     asked: Vec<Command>,
@@ -111,6 +111,7 @@ impl Sim {
 
     fn from_engine(engine: Engine, kept: Count, setup: Setup, now: Time) -> Sim {
         let workers = engine.cluster().workers().count();
+        let crowds = Crowds::on(engine.cluster().workers().map(|(_, worker)| &worker.info));
         let contention = setup.contention;
         let nothing: Box<dyn Iterator<Item = Coming>> = Box::new(std::iter::empty());
         let mut sim = Sim {
@@ -124,7 +125,7 @@ impl Sim {
             source: nothing.peekable(),
             jobs: Vec::new(),
             records: Vec::new(),
-            doubled: Doubled::default(),
+            crowds,
             refused: Vec::new(),
             asked: Vec::new(),
             turned: Turned::default(),
@@ -517,11 +518,9 @@ impl Sim {
         if let Some(watcher) = &mut self.watcher {
             watcher(event);
         }
-        if let Some((tasks, seconds)) = self.doubled.enter(event) {
-            for task in tasks {
-                let record = self.record_mut(task);
-                record.into_iter().for_each(|record| record.gpu_seconds -= seconds / 2.0);
-            }
+        for (task, seconds) in self.crowds.enter(event) {
+            let record = self.record_mut(task);
+            record.into_iter().for_each(|record| record.gpu_seconds -= seconds);
         }
         let (now, cluster) = (event.at, self.engine.cluster());
         match &event.what {
@@ -557,7 +556,7 @@ impl Sim {
             What::RoundBegun { .. } => self.measure(),
             What::Ended { attempt, end, then } => {
                 let Some(record) = self.record_mut(attempt.task) else { return };
-                record.ran = end.usage.ran;
+                record.ran += end.usage.ran;
                 record.gpu_seconds += end.usage.ran.secs() * f64::from(record.devices);
                 if let Then::Done(outcome) = then {
                     (record.ended, record.outcome) = (Some(now), Some(*outcome));

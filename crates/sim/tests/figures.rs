@@ -2,6 +2,7 @@
 
 use warpyard_core::Span;
 use warpyard_policies::POLICIES;
+use warpyard_sim::workload::format::csv;
 use warpyard_sim::workload::{Estimate, Generator, cluster};
 use warpyard_sim::{Setup, Sim, SimReport, reproduce};
 
@@ -49,6 +50,57 @@ fn every_job_ends_and_is_accounted_for() {
         assert!(report.response.p50 <= report.response.p95 && report.response.p95 <= report.response.max);
         assert_eq!(report.per_job.unwrap().len() as u64, report.finished);
     }
+}
+
+/// The figures of a trace.
+fn traced(line: &str, policy: &str, trace: &str) -> SimReport {
+    let workers = cluster(line).unwrap();
+    let setup = Setup { workers, policy: policy.parse().unwrap(), ..Setup::default() };
+    let mut sim = Sim::new(setup, POLICIES).unwrap();
+    let jobs = csv::read(trace).unwrap().jobs;
+    sim.feed(jobs.into_iter().map(|(_, job)| job.into()));
+    sim.run();
+    SimReport::of(&sim, 0, 0.0, true)
+}
+
+#[test]
+fn a_job_that_saved_and_exited_counts_as_long_as_it_ran_in_all() {
+    let trace = "submitted,runs,timeout,gpus,preempt\n0,100,100,1,requeue\n40,50,50,1,requeue\n";
+    let report = traced("1xV100", "srtf", trace);
+    assert_eq!(report.restarts, 1);
+    let jobs = report.per_job.unwrap();
+    // It had 40 s, gave way for 50, and had the other 60.
+    assert_eq!((jobs[0].completion_s(), jobs[0].slowdown), (Some(150.0), Some(1.5)));
+}
+
+#[test]
+fn a_gpu_that_several_share_by_memory_is_in_use_once() {
+    let gib = 1u64 << 30;
+    let trace = format!("submitted,runs,gpus,gpu_memory\n0,40,1,{gib}\n10,30,1,{gib}\n20,10,1,{gib}\n");
+    let report = traced("1xV100", "backfill", &trace);
+    assert_eq!((report.makespan, report.utilisation), (40.0, 1.0));
+    let used: Vec<f64> = report.per_job.unwrap().iter().map(|job| job.gpu_seconds).collect();
+    // Alone for 10 s, two for 10, three for 10, two for 10 again.
+    let parts = [10.0 + 5.0 + 10.0 / 3.0 + 5.0, 5.0 + 10.0 / 3.0 + 5.0, 10.0 / 3.0];
+    for (used, part) in used.iter().zip(parts) {
+        assert!((used - part).abs() < 1e-6, "{used} is not {part}");
+    }
+}
+
+#[test]
+fn times_are_whole_microseconds_however_late_they_are() {
+    let trace = "submitted,runs,gpus\n1700000000.000001,0.3,1\n1700000000.000002,0.1,1\n";
+    let report = traced("1xV100", "fifo", trace);
+    assert_eq!((report.response.max, report.wait.max), (0.299999, 0.299999));
+    assert_eq!(report.completion.max, 0.399999);
+    assert_eq!(report.makespan, 0.4);
+}
+
+#[test]
+fn the_figures_of_nothing_are_nothing() {
+    let report = traced("1xV100", "fifo", "submitted,runs,gpus\n");
+    assert!(report.weighted_turnaround.is_sign_positive(), "no -0 anywhere");
+    assert_eq!((report.jobs, report.makespan, report.utilisation), (0, 0.0, 0.0));
 }
 
 #[test]

@@ -114,7 +114,7 @@ fn run(policy: &str, seed: u64) -> Told {
     for record in sim.records() {
         assert_eq!(record.outcome, Some(Outcome::Succeeded), "{policy} seed {seed}: {record:?}");
         let length = lengths[&record.task.job.0];
-        assert!((record.gpu_seconds - length).abs() < 1e-4, "{policy} seed {seed}: {length} s in {record:?}");
+        assert!((record.ran.secs() - length).abs() < 1e-4, "{policy} seed {seed}: {length} s in {record:?}");
     }
     drop(sim);
     Rc::into_inner(asked).expect("the simulation is gone").into_inner().told

@@ -2,7 +2,7 @@
 
 use super::tries::Attempts;
 use super::{Recording, Told};
-use crate::doubled::Doubled;
+use crate::crowds::Crowds;
 use crate::{Arrival, Coming, Record, Runs};
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -29,7 +29,7 @@ pub struct Recorder {
     jobs: BTreeMap<JobId, Arc<JobSpec>>,
     coming: Vec<Coming>,
     records: BTreeMap<TaskId, Record>,
-    doubled: Doubled,
+    crowds: Crowds,
     /// Where tasks have become ready, by the state that follows all events.
     now: Cluster,
     told: Told,
@@ -65,7 +65,7 @@ impl Recorder {
             jobs: BTreeMap::new(),
             coming: Vec::new(),
             records: BTreeMap::new(),
-            doubled: Doubled::default(),
+            crowds: Crowds::default(),
             told: Told::default(),
         }
     }
@@ -143,6 +143,7 @@ impl Recorder {
     fn begin(&mut self) {
         self.begun = true;
         self.state = self.now.clone();
+        self.crowds = Crowds::on(self.now.workers().map(|(_, worker)| &worker.info));
         self.attempts.count_from(self.since);
     }
 
@@ -170,11 +171,9 @@ impl Recorder {
     /// What came, what was asked for, and what became of tasks.
     fn note(&mut self, event: &Event) {
         let at = event.at;
-        if let Some((tasks, seconds)) = self.doubled.enter(event) {
-            for task in tasks {
-                let record = self.records.get_mut(&task);
-                record.into_iter().for_each(|record| record.gpu_seconds -= seconds / 2.0);
-            }
+        for (task, seconds) in self.crowds.enter(event) {
+            let record = self.records.get_mut(&task);
+            record.into_iter().for_each(|record| record.gpu_seconds -= seconds);
         }
         match &event.what {
             What::JobSubmitted { job, user, spec } => self.came(*job, user, spec, at),
@@ -201,7 +200,7 @@ impl Recorder {
             }
             What::Ended { attempt, end, then } => {
                 if let Some(record) = self.records.get_mut(&attempt.task) {
-                    record.ran = end.usage.ran;
+                    record.ran += end.usage.ran;
                     record.gpu_seconds += end.usage.ran.secs() * f64::from(record.devices);
                     if let Then::Done(outcome) = then {
                         (record.ended, record.outcome) = (Some(at), Some(*outcome));

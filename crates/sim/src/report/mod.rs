@@ -32,8 +32,7 @@ pub struct SimReport {
     pub completion: Spread,
     /// From the first submission to the last end, in seconds.
     pub makespan: f64,
-    /// Running time on devices over the time they were there until the last end. What two have together by a target counts
-    /// once; where tasks share devices by memory it may be more than one.
+    /// Time with a task running on them, of all the time that devices were there until the last end.
     pub utilisation: f64,
     /// Sum of (priority − lowest priority) × completion, in seconds.
     pub weighted_turnaround: f64,
@@ -79,14 +78,31 @@ pub struct JobFigures {
     pub outcome: Option<&'static str>,
     /// How many attempts its tasks took together.
     pub attempts: u32,
-    /// Running time times devices, half of it while two had them together by a target.
+    /// Running time times devices; of a device that n tasks ran on at once, 1/n.
     pub gpu_seconds: f64,
     /// From being ready to the first start.
     pub wait_s: Option<f64>,
-    /// Completion over the job's own time, at least 1; see [`slowdown`].
+    /// Completion over the job's own time, that of all its attempts, at least 1; see [`slowdown`].
     pub slowdown: Option<f64>,
     /// Larger is more urgent.
     pub priority: i64,
+}
+
+impl JobFigures {
+    /// From submission to the first start.
+    pub fn response_s(&self) -> Option<f64> {
+        Some(apart(self.submitted_s, self.started_s?))
+    }
+
+    /// From submission to the end.
+    pub fn completion_s(&self) -> Option<f64> {
+        Some(apart(self.submitted_s, self.ended_s?))
+    }
+}
+
+/// How far apart two moments are. They are whole microseconds, which their difference as numbers no longer is.
+fn apart(from: f64, to: f64) -> f64 {
+    ((to - from) * 1e6).round() / 1e6
 }
 
 /// Jobs that take less than this do not count as slowed down by a factor of hundreds for having waited a moment.
@@ -142,9 +158,8 @@ impl SimReport {
         per_job: bool,
     ) -> SimReport {
         let jobs = jobs(records);
-        let ended = || jobs.iter().filter_map(|j| Some((j, j.ended_s?)));
         let first = jobs.iter().map(|j| j.submitted_s).fold(f64::INFINITY, f64::min);
-        let makespan = ended().map(|(_, end)| end - first).fold(0.0, f64::max);
+        let makespan = jobs.iter().filter_map(|j| Some(apart(first, j.ended_s?))).fold(0.0, f64::max);
         let lowest = jobs.iter().map(|j| j.priority).min().unwrap_or(0);
         let given = devices as f64 * makespan;
         let used: f64 = jobs.iter().map(|j| j.gpu_seconds).sum();
@@ -155,13 +170,15 @@ impl SimReport {
             finished: jobs.iter().filter(|j| j.outcome == Some(Outcome::Succeeded.word())).count() as u64,
             rejected,
             wait: Spread::of(jobs.iter().filter_map(|j| j.wait_s).collect()),
-            response: Spread::of(jobs.iter().filter_map(|j| Some(j.started_s? - j.submitted_s)).collect()),
-            completion: Spread::of(ended().map(|(j, end)| end - j.submitted_s).collect()),
+            response: Spread::of(jobs.iter().filter_map(JobFigures::response_s).collect()),
+            completion: Spread::of(jobs.iter().filter_map(JobFigures::completion_s).collect()),
             makespan,
             utilisation: if given > 0.0 { used / given } else { 0.0 },
-            weighted_turnaround: ended()
-                .map(|(j, end)| (j.priority - lowest) as f64 * (end - j.submitted_s))
-                .sum(),
+            // From 0, since an empty sum would be -0.
+            weighted_turnaround: jobs
+                .iter()
+                .filter_map(|j| Some((j.priority - lowest) as f64 * j.completion_s()?))
+                .fold(0.0, |sum, one| sum + one),
             preemptions: records.iter().map(|r| u64::from(r.pauses)).sum(),
             restarts: records.iter().map(|r| u64::from(r.attempts.saturating_sub(1))).sum(),
             events: 0,

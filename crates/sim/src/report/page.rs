@@ -119,7 +119,7 @@ impl Study {
                 "response",
                 "Response time",
                 Unit::Seconds,
-                |j| Some(j.started_s? - j.submitted_s),
+                JobFigures::response_s,
                 RESPONSE,
                 theme,
             ),
@@ -127,7 +127,7 @@ impl Study {
                 "completion",
                 "Completion time",
                 Unit::Seconds,
-                |j| Some(j.ended_s? - j.submitted_s),
+                JobFigures::completion_s,
                 COMPLETION,
                 theme,
             ),
@@ -293,7 +293,7 @@ impl Study {
         });
         let rows = rows.collect();
         let headings = headings.map(|(heading, means)| (heading.to_owned(), means.to_owned())).to_vec();
-        let how = "A job's slowdown is its completion time over its own running time (10 s where that is shorter, from first start to end where it has several tasks): how much longer it took than alone on the GPUs. Jain's index of values x is (Σx)² / (n Σx²). Users are those of the first simulation, jobs those of all.";
+        let how = "A job's slowdown is its completion time over its own running time, all attempts together (10 s where that is shorter, from first start to end where it has several tasks): how much longer it took than alone on the GPUs. Jain's index of values x is (Σx)² / (n Σx²). Users are those of the first simulation, jobs those of all.";
         Table { how: how.into(), headings, rows }
     }
 
@@ -412,7 +412,7 @@ const WAIT: &str =
     "From being ready to run to the first start, of every job that started, in all simulations.";
 const RESPONSE: &str = "From submission to the first start, of every job that started, in all simulations.";
 const COMPLETION: &str = "From submission to the end, of every job that ended, in all simulations.";
-const SLOWDOWN: &str = "Completion time over the job's own running time (over 10 s where that is shorter), at least 1, of every job that ended, in all simulations.";
+const SLOWDOWN: &str = "Completion time over the job's own running time, all attempts together (over 10 s where that is shorter, from first start to end where the job has several tasks), at least 1, of every job that ended, in all simulations.";
 const BY_USER: &str = "The mean slowdown of each user's jobs, of the first simulation: where the marks of a policy lie apart, it served users unequally.";
 const SHARE: &str = "GPU time of each user's tasks from the beginning until the last job was submitted, over that of all users, of the first simulation: who got the GPUs while there was a choice. Tasks that share a GPU count it each.";
 const GANTT: &str = "A row is a GPU; a bar is a task running on it, with its job's number, its user by colour; tasks that share a GPU stand one below another. Where there are too many to tell apart, darker is busier. Of the first simulation; the same time for all policies.";
