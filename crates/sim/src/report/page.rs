@@ -75,11 +75,15 @@ impl Studied {
         let early = timeline.device_seconds(Time::from_secs(last));
         let all = timeline.device_seconds(Time(u64::MAX));
         let total: f64 = early.iter().sum();
-        let figures = |number: usize| {
-            let own =
-                || jobs.iter().filter(|job| timeline.user_of.get(&JobId(job.job)) == Some(&(number as u32)));
+        let mut own: Vec<Vec<&JobFigures>> = vec![Vec::new(); timeline.users.len()];
+        for job in jobs {
+            if let Some(user) = timeline.user_of.get(&JobId(job.job)) {
+                own[*user as usize].push(job);
+            }
+        }
+        let figures = |(number, own): (usize, &Vec<&JobFigures>)| {
             let mean = |values: Vec<f64>| values.iter().sum::<f64>() / values.len().max(1) as f64;
-            let slowdowns: Vec<f64> = own().filter_map(|job| job.slowdown).collect();
+            let slowdowns: Vec<f64> = own.iter().filter_map(|job| job.slowdown).collect();
             UserFigures {
                 user: match timeline.users[number].as_str() {
                     "" => "(no name)".to_owned(),
@@ -88,12 +92,12 @@ impl Studied {
                 jobs: slowdowns.len(),
                 share: if total > 0.0 { early[number] / total } else { 0.0 },
                 gpu_hours: all[number] / 3600.0,
-                wait_s: mean(own().filter_map(|job| job.wait_s).collect()),
+                wait_s: mean(own.iter().filter_map(|job| job.wait_s).collect()),
                 worst: slowdowns.iter().copied().fold(1.0, f64::max),
                 slowdown: if slowdowns.is_empty() { 1.0 } else { mean(slowdowns) },
             }
         };
-        let mut users: Vec<_> = (0..timeline.users.len()).map(figures).collect();
+        let mut users: Vec<_> = own.iter().enumerate().map(figures).collect();
         users.sort_by_key(|user| natural(&user.user));
         users
     }

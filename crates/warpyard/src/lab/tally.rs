@@ -1,4 +1,5 @@
-//! How far simulations are, several at once: events, simulated time, speed, and how long until all jobs have come.
+//! How far simulations are, several at once: how long until all jobs have come, events, simulated time, speed. What one
+//! wants to know most comes first, since a narrow terminal cuts off the rest.
 
 use super::Line;
 use crate::show::{figure, percent, span_secs};
@@ -79,7 +80,7 @@ impl Tally {
                 all => format!("{} of {all} simulations, ", self.ended.load(Ordering::Relaxed)),
             };
             let at = at.map(|at| format!("{} simulated, ", span_secs(at))).unwrap_or_default();
-            format!("{which}{} of jobs, {at}{events} events, {speed} a second, {left} left", percent(done))
+            format!("{} of jobs, {left} left, {which}{at}{events} events, {speed} a second", percent(done))
         });
     }
 }

@@ -7,14 +7,15 @@ use super::{Series, Theme, Unit};
 
 const WIDTH: f64 = 720.0;
 const ROW: f64 = 24.0;
-/// More rows than this are not drawn.
-pub(crate) const MOST_ROWS: usize = 30;
+/// More rows than this are not drawn; it is said how many.
+const MOST_ROWS: usize = 30;
 
 /// Draws a row for each name; `series` have a value for each.
 pub fn dots(title: &str, unit: Unit, rows: &[String], series: &[Series<'_>], theme: Theme) -> String {
     let shown = rows.len().min(MOST_ROWS);
     let legend = 24.0 * (series.len() as f64 / 4.0).ceil();
-    let height = shown as f64 * ROW + legend + 44.0;
+    let more = rows.len() - shown;
+    let height = shown as f64 * ROW + legend + if more > 0 { 62.0 } else { 44.0 };
     let most = series.iter().flat_map(|series| series.values.iter().take(shown)).copied().fold(0.0, f64::max);
     let (left, right, top) = (130.0, WIDTH - 30.0, legend + 8.0);
     let bottom = top + shown as f64 * ROW;
@@ -39,6 +40,10 @@ pub fn dots(title: &str, unit: Unit, rows: &[String], series: &[Series<'_>], the
             }
         }
     }
+    if more > 0 {
+        let text = format!("and {more} more, which the table has");
+        svg.text((left, bottom + 38.0), Anchor::Start, theme.faint(), &text);
+    }
     svg.done()
 }
 
@@ -55,4 +60,20 @@ fn mark(svg: &mut Svg, number: usize, (x, y): (f64, f64)) {
     // The second four are hollow.
     let fill = if number % 8 < 4 { colour.as_str() } else { paper };
     svg.add(format_args!("<path d=\"{path}\" fill=\"{fill}\" stroke=\"{colour}\" stroke-width=\"1.5\"/>"));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_that_are_not_drawn_are_counted() {
+        let draw = |rows: usize| {
+            let names: Vec<String> = (1..=rows).map(|row| format!("user{row}")).collect();
+            let values = vec![1.0; rows];
+            dots("Share", Unit::Percent, &names, &[Series { name: "fifo", values: &values }], Theme::Picture)
+        };
+        assert!(draw(31).contains(">and 1 more, which the table has<"));
+        assert!(draw(30).contains(">user30<") && !draw(30).contains("more"));
+    }
 }

@@ -22,7 +22,9 @@ pub fn gantt(title: &str, timeline: &Timeline, from: Time, to: Time, theme: Them
     let row = if rows <= 16 { 22.0 } else { 14.0 };
     let (left, right, top) = (110.0, WIDTH - 12.0, 6.0);
     let bottom = top + rows as f64 * row;
-    let mut svg = Svg::new(WIDTH, bottom + 34.0, title, theme);
+    let told_apart = timeline.busy.len() <= MOST_BARS && together == 1;
+    let named = told_apart && timeline.users.len() > 1;
+    let mut svg = Svg::new(WIDTH, bottom + if named { 56.0 } else { 34.0 }, title, theme);
     let x = Axis::linear(to.since(from).secs(), Unit::Seconds, (left, right));
     for tick in x.ticks() {
         svg.line((x.at(tick), top), (x.at(tick), bottom), theme.grid());
@@ -37,12 +39,34 @@ pub fn gantt(title: &str, timeline: &Timeline, from: Time, to: Time, theme: Them
         svg.text((left - 8.0, y + row / 2.0 + 4.0), Anchor::End, theme.faint(), &shortened(&name, 14));
         svg.line((left, y + row), (right, y + row), theme.grid());
     }
-    if timeline.busy.len() <= MOST_BARS && together == 1 {
+    if named {
+        legend(&mut svg, &timeline.users, (left, bottom + 40.0));
+    }
+    if told_apart {
         bars(&mut svg, timeline, &x, from, (top, row));
     } else {
         shades(&mut svg, timeline, (from, to), together, (left, right, top, row));
     }
     svg.done()
+}
+
+/// Whose the colours are. There are no more of them than this, so others have them again.
+fn legend(svg: &mut Svg, users: &[String], (left, y): (f64, f64)) {
+    const COLOURS: usize = 8;
+    let (theme, width) = (svg.theme, 100.0);
+    for (number, user) in users.iter().enumerate().take(COLOURS) {
+        let (x, colour) = (left + number as f64 * width, theme.series(number));
+        svg.add(format_args!(
+            "<rect x=\"{x:.1}\" y=\"{:.1}\" width=\"10\" height=\"10\" fill=\"{colour}\" fill-opacity=\"0.3\" stroke=\"{colour}\" stroke-width=\"0.8\"/>",
+            y - 9.0
+        ));
+        let name = if user.is_empty() { "(no name)" } else { user };
+        svg.text((x + 15.0, y), Anchor::Start, theme.faint(), &shortened(name, 11));
+    }
+    if users.len() > COLOURS {
+        let x = left + COLOURS as f64 * width;
+        svg.text((x, y), Anchor::Start, theme.faint(), &format!("+ {}, again", users.len() - COLOURS));
+    }
 }
 
 /// A bar for each run; those that share a device stand one below another.
