@@ -35,3 +35,8 @@ mod why;
 pub use data::{DataDir, DataError};
 pub use follower::{Follower, FollowerError};
 pub use http::openapi;
+
+/// Every policy there is, none of them in force.
+pub fn policies() -> Vec<warpyard_api::wire::PolicyView> {
+    views::policies(None, warpyard_policies::POLICIES)
+}

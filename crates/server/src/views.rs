@@ -18,7 +18,7 @@ use warpyard_core::event::Outcome as Ended;
 use warpyard_core::policy::{PolicyDef, Value};
 use warpyard_core::pool::{Charge, DeviceState};
 use warpyard_core::spec::TaskSpec;
-use warpyard_core::{Cluster, JobId, NodeId, TaskId, TaskState, Time};
+use warpyard_core::{Cluster, JobId, NodeId, PolicyChoice, TaskId, TaskState, Time};
 use warpyard_worker::agent::Watched;
 use warpyard_worker::probe::{Foreign, GpuProcess};
 
@@ -563,10 +563,9 @@ pub(crate) fn workers(cluster: &Cluster) -> Vec<WorkerView> {
 }
 
 /// Every policy, the one in force marked and with its parameters as they are.
-pub(crate) fn policies(cluster: &Cluster, defs: &[PolicyDef]) -> Vec<PolicyView> {
-    let in_force = cluster.policy();
+pub(crate) fn policies(in_force: Option<&PolicyChoice>, defs: &[PolicyDef]) -> Vec<PolicyView> {
     let view = |def: &PolicyDef| {
-        let active = def.name == in_force.name;
+        let in_force = in_force.filter(|choice| choice.name == def.name);
         let params = def.params.iter().map(|p| ParamView {
             name: p.name.into(),
             summary: p.help.into(),
@@ -574,14 +573,16 @@ pub(crate) fn policies(cluster: &Cluster, defs: &[PolicyDef]) -> Vec<PolicyView>
                 Value::Number(n) => n.into(),
                 Value::Word(words) => crate::convert::param_value(words[0]),
             },
-            value: in_force.params.get(p.name).filter(|_| active).map(|v| crate::convert::param_value(v)),
+            value: in_force
+                .and_then(|choice| choice.params.get(p.name))
+                .map(|v| crate::convert::param_value(v)),
         });
         PolicyView {
             name: def.name.into(),
             summary: def.summary.into(),
             source: def.source.into(),
             params: params.collect(),
-            active,
+            active: in_force.is_some(),
         }
     };
     defs.iter().map(view).collect()

@@ -7,6 +7,7 @@ use serde::Serialize;
 use std::io::{self, IsTerminal, Write};
 use std::path::PathBuf;
 use warpyard_api::client::{Client, ClientError, data_dir, find};
+use warpyard_api::wire::PolicyView;
 
 /// The surroundings of a command.
 pub(crate) struct Context {
@@ -23,6 +24,15 @@ impl Context {
     pub(crate) fn client(&self) -> Result<Client, ClientError> {
         let (server, data) = (self.global.server.as_deref(), self.global.data.as_deref());
         Client::new(find(server, data, |name| std::env::var(name).ok())?)
+    }
+
+    /// The policies of the server; those of this program where no server is known, so that they can be looked up for a
+    /// simulation.
+    pub(crate) fn policies(&self) -> Result<Vec<PolicyView>, ClientError> {
+        match self.client() {
+            Err(ClientError::NoAddress { .. }) => Ok(warpyard_server::policies()),
+            client => client?.policies(),
+        }
     }
 
     /// Where a server on this machine keeps everything.

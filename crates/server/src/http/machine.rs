@@ -89,7 +89,7 @@ async fn set_drained(app: &super::App, name: String, drained: bool) -> Result<Js
 
 pub(super) async fn policies(State(app): Shared) -> Result<Json<Vec<PolicyView>>, Refusal> {
     let defs = app.policies;
-    Ok(Json(app.live.read(move |f| views::policies(f.cluster(), defs)).await?))
+    Ok(Json(app.live.read(move |f| views::policies(Some(f.cluster().policy()), defs)).await?))
 }
 
 pub(super) async fn set_policy(
@@ -107,8 +107,10 @@ pub(super) async fn set_policy(
     }
     app.live.command(Command::SetPolicy(choice)).await?;
     let defs = app.policies;
-    let active =
-        app.live.read(move |f| views::policies(f.cluster(), defs).into_iter().find(|p| p.active)).await?;
+    let active = app
+        .live
+        .read(move |f| views::policies(Some(f.cluster().policy()), defs).into_iter().find(|p| p.active))
+        .await?;
     active.map(Json).ok_or_else(|| Refusal::internal("no policy is in force"))
 }
 

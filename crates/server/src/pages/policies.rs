@@ -74,7 +74,7 @@ pub(super) async fn page(
 impl Policies {
     fn of(f: &Follower, defs: &'static [PolicyDef], frame: Frame, admin: bool) -> Policies {
         let cluster = f.cluster();
-        let views = views::policies(cluster, defs);
+        let views = views::policies(Some(cluster.policy()), defs);
         let now = views.iter().find(|p| p.active);
         let choice = cluster.policy();
         let (policy, clock) = (f.policy(), system_now());

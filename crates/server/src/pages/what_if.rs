@@ -24,7 +24,7 @@ struct WhatIf {
 pub(super) async fn page(State(app): Shared, headers: HeaderMap) -> Result<Response, NoPage> {
     let (frame, defs) = (Frame::of(&app, &headers), app.policies);
     let page = app.live.read(move |f| {
-        let all = views::policies(f.cluster(), defs);
+        let all = views::policies(Some(f.cluster().policy()), defs);
         WhatIf {
             policies: all
                 .into_iter()

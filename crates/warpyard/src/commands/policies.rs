@@ -11,7 +11,7 @@ pub(crate) struct Policies {}
 
 impl Policies {
     pub(crate) fn run(self, context: &Context) -> anyhow::Result<Exit> {
-        let policies = context.client()?.policies()?;
+        let policies = context.policies()?;
         context.answer(policies.as_slice(), show::policies::table)
     }
 }

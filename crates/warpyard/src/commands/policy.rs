@@ -36,7 +36,11 @@ impl Policy {
     pub(crate) fn run(self, context: &Context) -> anyhow::Result<Exit> {
         match self.what.unwrap_or(What::Show { name: None }) {
             What::Show { name } => {
-                let policies = context.client()?.policies()?;
+                // Which one is in use only a server knows.
+                let policies = match &name {
+                    Some(_) => context.policies()?,
+                    None => context.client()?.policies()?,
+                };
                 let wanted = policies.iter().find(|policy| match &name {
                     Some(name) => policy.name == *name,
                     None => policy.active,
