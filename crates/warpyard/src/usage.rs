@@ -19,14 +19,16 @@ pub(crate) fn report(error: &clap::Error) -> ExitCode {
             ExitCode::from(2)
         }
         _ => {
-            eprint!("{}", told(error, std::env::args().nth(1).as_deref()));
+            let words: Vec<String> = std::env::args().skip(1).take(2).collect();
+            eprint!("{}", told(error, &words));
             ExitCode::from(2)
         }
     }
 }
 
-/// The mistake in our own words; `verb` is the command it was made with.
-fn told(error: &clap::Error, verb: Option<&str>) -> String {
+/// The mistake in our own words; `words` begin with the command it was made with.
+fn told(error: &clap::Error, words: &[String]) -> String {
+    let verb = words.first().map(String::as_str);
     let context = |kind| error.get(kind).and_then(first_text);
     let wrong = context(ContextKind::InvalidArg).unwrap_or_default();
     let value = context(ContextKind::InvalidValue).unwrap_or_default();
@@ -45,7 +47,7 @@ fn told(error: &clap::Error, verb: Option<&str>) -> String {
             match near {
                 Some(near) => format!("error: no such command '{}'; did you mean '{near}'?\n", shown(&word)),
                 None => {
-                    format!("error: no such command '{}'; `{}` lists them\n", shown(&word), help_of(verb))
+                    format!("error: no such command '{}'; `{}` lists them\n", shown(&word), help_of(words))
                 }
             }
         }
@@ -53,7 +55,7 @@ fn told(error: &clap::Error, verb: Option<&str>) -> String {
             let mut out = format!("error: no such option '{}'", shown(&wrong));
             match context(ContextKind::SuggestedArg) {
                 Some(near) => writeln!(out, "; did you mean '{near}'?"),
-                None => writeln!(out, "; `{}` lists them", help_of(verb)),
+                None => writeln!(out, "; `{}` lists them", help_of(words)),
             }
             .expect("a string takes all");
             out
@@ -65,8 +67,8 @@ fn told(error: &clap::Error, verb: Option<&str>) -> String {
                     shown(&wrong)
                 )
             }
-            verb => {
-                format!("error: unexpected '{}'; `{}` says what there is\n", shown(&wrong), help_of(verb))
+            _ => {
+                format!("error: unexpected '{}'; `{}` says what there is\n", shown(&wrong), help_of(words))
             }
         },
         ErrorKind::InvalidValue if value.is_empty() => format!("error: {option} needs a value\n"),
@@ -92,7 +94,7 @@ fn told(error: &clap::Error, verb: Option<&str>) -> String {
             };
             let are = if missing.len() == 1 { "is" } else { "are" };
             let missing: Vec<_> = missing.iter().map(|name| or_generated(name)).collect();
-            format!("error: {} {are} missing; `{}` says more\n", missing.join(" and "), help_of(verb))
+            format!("error: {} {are} missing; `{}` says more\n", missing.join(" and "), help_of(words))
         }
         // Whatever else there is, clap says well enough.
         _ => error.render().to_string(),
@@ -113,16 +115,29 @@ fn joined(fault: &str) -> String {
     if fault.starts_with("invalid digit") {
         return "is not a whole number".to_owned();
     }
+    if let Some((_, range)) = fault.split_once(" is not in ")
+        && let Some((low, high)) = range.split_once("..")
+    {
+        let high = high.trim_start_matches('=');
+        return match high.parse::<u64>() {
+            Ok(high) if high < u64::from(u32::MAX) => format!("is not from {low} to {high}"),
+            _ => format!("is not {low} or more"),
+        };
+    }
     let follows = ["is ", "has ", "could "].iter().any(|verb| fault.starts_with(verb));
     if follows { fault.to_owned() } else { format!("is not understood: {fault}") }
 }
 
-fn help_of(verb: Option<&str>) -> String {
+/// How help is asked for about a command, or about the command of a command.
+fn help_of(words: &[String]) -> String {
     let root = crate::cli::Cli::command();
-    match verb.filter(|verb| root.find_subcommand(verb).is_some()) {
-        Some(verb) => format!("warpyard {verb} --help"),
-        None => "warpyard --help".to_owned(),
+    let (mut at, mut asks) = (&root, "warpyard ".to_owned());
+    for word in words {
+        let Some(command) = at.find_subcommand(word) else { break };
+        asks = format!("{asks}{word} ");
+        at = command;
     }
+    asks + "--help"
 }
 
 fn first_text(value: &ContextValue) -> Option<String> {
@@ -141,7 +156,7 @@ mod tests {
     fn said(args: &[&str]) -> String {
         let all = std::iter::once("warpyard").chain(args.iter().copied());
         let error = crate::cli::Cli::try_parse_from(all).expect_err("a mistake");
-        told(&error, args.first().copied())
+        told(&error, &args.iter().map(ToString::to_string).collect::<Vec<_>>())
     }
 
     #[test]
@@ -154,6 +169,10 @@ mod tests {
         assert_eq!(
             said(&["policy", "x"]),
             "error: no such command 'x'; `warpyard policy --help` lists them\n"
+        );
+        assert_eq!(
+            said(&["trace", "generate", "--frob"]),
+            "error: no such option '--frob'; `warpyard trace generate --help` lists them\n"
         );
         assert_eq!(said(&["policy", "sett"]), "error: no such command 'sett'; did you mean 'set'?\n");
     }
@@ -180,7 +199,7 @@ mod tests {
         error: no such option '--frob'; `warpyard ps --help` lists them
         error: --wait-mode: 'que' is none of schedule, queue; did you mean 'queue'?
         error: --gpus: 'many' is not a whole number
-        error: --gpus: '-1' is not understood: -1 is not in 0..=4294967295
+        error: --gpus: '-1' is not 0 or more
         error: --name needs a value
         error: unexpected 'train.py'; a command goes after --: warpyard run -- ...
         error: unexpected '5'; `warpyard show --help` says what there is

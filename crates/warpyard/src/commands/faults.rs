@@ -18,7 +18,7 @@ pub(crate) struct Faults {
     #[arg(long, value_name = "LEVEL", value_parser = level(), conflicts_with_all = ["cluster", "trace", "generate"])]
     faults: Option<Level>,
     /// How many runs with faults, the first with --seed, each with the next seed
-    #[arg(long, value_name = "N", default_value_t = 1, requires = "faults")]
+    #[arg(long, value_name = "N", default_value_t = 1, requires = "faults", value_parser = clap::value_parser!(u64).range(1..))]
     seeds: u64,
 }
 

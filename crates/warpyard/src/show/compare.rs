@@ -140,7 +140,20 @@ pub(crate) fn table(rows: &[Repeated], screen: &Screen) -> String {
         1 => "seconds, of one simulation each".to_owned(),
         runs => format!("seconds, means of {runs} simulations each, ± 95 % intervals"),
     };
-    format!("{}{of}\n", table.render(screen))
+    let mut out = format!("{}{of}\n", table.render(screen));
+    for row in rows {
+        let (jobs, finished, rejected) = (row.number("jobs"), row.number("finished"), row.number("rejected"));
+        if finished < jobs {
+            let policy = row.means.get("policy").and_then(Value::as_str).unwrap_or_default();
+            let rest = figure(jobs - finished);
+            let of = figure(jobs);
+            out.push_str(&format!(
+                "{policy}: {rest} of {of} jobs did not succeed, {} of them rejected\n",
+                figure(rejected)
+            ));
+        }
+    }
+    out
 }
 
 #[cfg(test)]

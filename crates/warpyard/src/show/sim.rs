@@ -9,8 +9,12 @@ use warpyard_sim::SimReport;
 pub(crate) fn text(report: &SimReport, screen: &Screen) -> String {
     let rejected =
         if report.rejected > 0 { format!(", {} rejected", report.rejected) } else { String::new() };
+    let others = match report.jobs - report.finished - report.rejected {
+        0 => String::new(),
+        others => format!(", {others} ended otherwise"),
+    };
     let mut out = format!(
-        "{}: {}, {} finished{rejected}\n",
+        "{}: {}, {} finished{others}{rejected}\n",
         screen.paint(&shown(&report.policy), Paint::Bold),
         counted(report.jobs, "job"),
         report.finished
