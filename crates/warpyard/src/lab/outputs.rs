@@ -115,18 +115,34 @@ fn utilisation(timeline: &Timeline, to: &mut dyn std::io::Write) -> std::io::Res
 
 /// A plot as it is, and as pixels.
 fn draw(dir: &Path, plot: &Plot) -> anyhow::Result<()> {
+    for extension in ["svg", "png"] {
+        keep_picture(&path_of(dir, &format!("{}.{extension}", plot.name)), &plot.svg)?;
+    }
+    Ok(())
+}
+
+/// Keeps a drawing in a file: as pixels if the file is called so, else as it is.
+pub(crate) fn keep_picture(file: &str, svg: &str) -> anyhow::Result<()> {
+    match Path::new(file).extension().is_some_and(|extension| extension.eq_ignore_ascii_case("png")) {
+        true => {
+            let png = pixels(svg, file)?;
+            keep(file, |to| to.write_all(&png))
+        }
+        false => keep(file, |to| to.write_all(svg.as_bytes())),
+    }
+}
+
+fn pixels(svg: &str, file: &str) -> anyhow::Result<Vec<u8>> {
     use resvg::{tiny_skia, usvg};
-    keep(&path_of(dir, &format!("{}.svg", plot.name)), |to| to.write_all(plot.svg.as_bytes()))?;
     let mut options = usvg::Options { font_family: "DejaVu Sans".into(), ..usvg::Options::default() };
     let fonts = Arc::make_mut(&mut options.fontdb);
     fonts.load_font_data(FONT.to_vec());
     fonts.set_sans_serif_family("DejaVu Sans");
-    let tree = usvg::Tree::from_str(&plot.svg, &options)?;
+    let tree = usvg::Tree::from_str(svg, &options)?;
     let size = tree.size();
     let (width, height) = ((size.width() * SCALE).ceil() as u32, (size.height() * SCALE).ceil() as u32);
     let mut pixels =
-        tiny_skia::Pixmap::new(width, height).ok_or_else(|| Wrong::EmptyPlot(plot.name.clone()))?;
+        tiny_skia::Pixmap::new(width, height).ok_or_else(|| Wrong::EmptyPlot(file.to_owned()))?;
     resvg::render(&tree, tiny_skia::Transform::from_scale(SCALE, SCALE), &mut pixels.as_mut());
-    let png = pixels.encode_png()?;
-    keep(&path_of(dir, &format!("{}.png", plot.name)), |to| to.write_all(&png))
+    Ok(pixels.encode_png()?)
 }
