@@ -76,11 +76,12 @@ fn every_document_shown_can_be_read() {
     let mut shown = 0;
     for (path, text) in pages() {
         for document in blocks(&text, "toml") {
-            let wrong = match document.contains("command =") {
-                true => read(document, Format::Toml, ReadOptions::default()).err().map(|e| format!("{e:?}")),
-                false => {
-                    toml::from_str::<warpyard_server::config::Config>(document).err().map(|e| e.to_string())
-                }
+            let wrong = if document.contains("command =") {
+                read(document, Format::Toml, ReadOptions::default()).err().map(|e| format!("{e:?}"))
+            } else if document.contains("[[server]]") {
+                crate::lab::cluster_in(document).err()
+            } else {
+                toml::from_str::<warpyard_server::config::Config>(document).err().map(|e| e.to_string())
             };
             assert_eq!(wrong, None, "{}: {document}", path.display());
             shown += 1;

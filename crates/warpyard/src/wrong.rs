@@ -110,7 +110,7 @@ pub(crate) enum Wrong {
         source: io::Error,
     },
     /// A table that is not drawn.
-    #[error("--plot: only {has} are drawn")]
+    #[error("--plot: name the table to draw: {has}")]
     NoPicture {
         /// Those that are.
         has: String,
@@ -118,6 +118,14 @@ pub(crate) enum Wrong {
     /// A line that describes no cluster.
     #[error("--cluster: {0}; write such as 12xV100:16GiB,2xK80/8, or name a .toml file")]
     BadCluster(BadCluster),
+    /// A trace and what is said of it would be written to the same place.
+    #[error("--json says how reading went, where the trace goes too; name a file with --out")]
+    TwiceOnOutput,
+    /// How much tasks slow each other cannot be that.
+    #[error(
+        "--contention: {0} is none; write 0 where they do not slow each other, up to 1 where two take twice as long"
+    )]
+    BadContention(f64),
     /// A trace with rows that cannot be read.
     #[error("{file}: {rows}")]
     BadTrace {

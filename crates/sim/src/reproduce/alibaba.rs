@@ -12,11 +12,11 @@ use crate::random::Random;
 use crate::workload::{OpenbNode, OpenbPod};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use warpyard_core::command::Target;
-use warpyard_core::event::{What, WorkerInfo};
+use warpyard_core::event::What;
 use warpyard_core::fragment::Workload;
 use warpyard_core::place::{Fit, Search};
 use warpyard_core::plan::Start;
-use warpyard_core::pool::{DeviceInfo, DeviceState, Ledger};
+use warpyard_core::pool::Ledger;
 use warpyard_core::spec::{JobSpec, Needs, TaskSpec};
 use warpyard_core::{Cluster, Command, Plan, PolicyChoice, TaskId, Time};
 
@@ -151,22 +151,7 @@ fn share(needs: &Needs) -> u64 {
 fn empty(nodes: &[OpenbNode]) -> Cluster {
     let mut cluster = Cluster::new(PolicyChoice::default());
     for node in nodes {
-        let device = |i: u16| DeviceInfo {
-            uuid: format!("{}-{i}", node.name),
-            kind: node.model.clone(),
-            memory: GPU,
-            budget: GPU,
-            limit: None,
-            overcommit: false,
-            state: DeviceState::Usable,
-        };
-        let info = WorkerInfo {
-            name: node.name.clone(),
-            devices: (0..node.gpus).map(device).collect(),
-            cpus: node.cpu_milli,
-            memory: node.memory_mib << 20,
-            lease: None,
-        };
+        let info = node.server(GPU);
         let joined = cluster.decide(Command::Join(info), Time(0)).expect("any worker may join");
         joined.iter().for_each(|event| drop(cluster.apply(event)));
     }

@@ -12,6 +12,12 @@ pub enum BadCluster {
     /// A group is not of the form `4xV100:16GiB/8`.
     #[error("'{0}' is not of the form 4xV100, 4xV100:16GiB or 4xV100:16GiB/8")]
     Group(String),
+    /// A group of no devices.
+    #[error("'{0}' has no devices")]
+    None(String),
+    /// Two servers cannot be told apart.
+    #[error("there is a server '{0}' already; name each once, or say how many there are with count")]
+    SameName(String),
     /// A size is none.
     #[error("'{0}' is no size, such as 16GiB")]
     Size(String),
@@ -44,9 +50,12 @@ pub fn cluster(line: &str) -> Result<Vec<WorkerInfo>, BadCluster> {
             Some((kind, memory)) => (kind, size(memory)?),
             None => (rest, usual_memory(rest)),
         };
-        let count: usize = count.parse().ok().filter(|&n| n > 0).ok_or_else(bad)?;
+        let count: usize = count.parse().map_err(|_| bad())?;
         if kind.is_empty() {
             return Err(bad());
+        }
+        if count == 0 {
+            return Err(BadCluster::None(group.to_owned()));
         }
         for first in (0..count).step_by(per_server) {
             let devices =
@@ -111,9 +120,10 @@ mod tests {
     #[test]
     fn what_is_no_cluster_is_refused() {
         assert_eq!(cluster(" "), Err(BadCluster::Empty));
-        for wrong in ["V100", "0xV100", "4x", "4xV100/0", "fourxV100"] {
+        for wrong in ["V100", "4x", "4xV100/0", "fourxV100"] {
             assert_eq!(cluster(wrong), Err(BadCluster::Group(wrong.to_owned())), "{wrong}");
         }
+        assert_eq!(cluster("4xV100,0xK80"), Err(BadCluster::None("0xK80".to_owned())));
         assert_eq!(cluster("4xV100:16"), Err(BadCluster::Size("16".to_owned())));
     }
 }

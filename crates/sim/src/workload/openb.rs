@@ -2,6 +2,8 @@
 //! row by row as they are written. What becomes of them, a cluster or jobs, is for whoever reads them to say.
 
 use std::io::{self, BufRead};
+use warpyard_core::event::WorkerInfo;
+use warpyard_core::pool::{DeviceInfo, DeviceState};
 
 /// A machine of the trace.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,6 +18,33 @@ pub struct OpenbNode {
     pub gpus: u16,
     /// Their type, such as `V100M16`.
     pub model: String,
+}
+
+impl OpenbNode {
+    /// Whether a text looks like a list of them.
+    pub fn looks_like(text: &str) -> bool {
+        text.starts_with("sn,cpu_milli,memory_mib,gpu")
+    }
+
+    /// A server like it, each of its GPUs with so much memory: what a share of a GPU is a share of.
+    pub fn server(&self, gpu_memory: u64) -> WorkerInfo {
+        let device = |i: u16| DeviceInfo {
+            uuid: format!("{}-{i}", self.name),
+            kind: self.model.clone(),
+            memory: gpu_memory,
+            budget: gpu_memory,
+            limit: None,
+            overcommit: false,
+            state: DeviceState::Usable,
+        };
+        WorkerInfo {
+            name: self.name.clone(),
+            devices: (0..self.gpus).map(device).collect(),
+            cpus: self.cpu_milli,
+            memory: self.memory_mib << 20,
+            lease: None,
+        }
+    }
 }
 
 /// A pod of the trace: a job of one task.

@@ -2,6 +2,7 @@
 //! Nothing is dropped without being counted here.
 
 use super::TraceJob;
+use serde::de::IgnoredAny;
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -23,15 +24,29 @@ pub struct Reading {
 pub enum Place {
     /// On this line, counted from 1.
     Line(usize),
-    /// In a list, the so-manieth, counted from 1.
-    Entry(usize),
+    /// In a list, the so-manieth, which begins on this line; both counted from 1.
+    Entry {
+        /// Where it begins.
+        line: usize,
+        /// Which it is.
+        entry: usize,
+    },
+}
+
+impl Place {
+    /// The line it is on.
+    pub fn line(self) -> usize {
+        match self {
+            Place::Line(line) | Place::Entry { line, .. } => line,
+        }
+    }
 }
 
 impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Place::Line(line) => write!(f, "line {line}"),
-            Place::Entry(entry) => write!(f, "entry {entry}"),
+            Place::Entry { line, entry } => write!(f, "line {line}, entry {entry}"),
         }
     }
 }
@@ -54,7 +69,7 @@ pub enum Problem {
     #[error("cannot be read: {0}")]
     Unreadable(#[from] csv::Error),
     /// It is no JSON, or not that of a job.
-    #[error("{0}")]
+    #[error("{}", without_place(.0))]
     Json(#[from] serde_json::Error),
     /// It has too few or too many columns.
     #[error("{found} columns instead of {wanted}")]
@@ -94,6 +109,12 @@ pub enum Problem {
     /// A job without tasks.
     #[error("a job with no tasks")]
     NoTasks,
+}
+
+/// What is wrong with JSON, without where in the entry that is: the place of the entry is told.
+fn without_place(error: &serde_json::Error) -> String {
+    let text = error.to_string();
+    text.rsplit_once(" at line ").map_or_else(|| text.clone(), |(what, _)| what.to_owned())
 }
 
 /// A file that is not of the form it should have.
@@ -158,6 +179,34 @@ impl Reading {
     }
 }
 
+/// The entries of a JSON list, each as it is written and where; an error where it is no list.
+pub(crate) fn entries(text: &str) -> Result<Vec<(Place, &str)>, NotATrace> {
+    serde_json::from_str::<Vec<IgnoredAny>>(text)?;
+    let (mut entries, mut line) = (Vec::new(), 1);
+    let mut rest = text.trim_start().strip_prefix('[').unwrap_or_default();
+    let mut counted = text.len() - rest.len();
+    line += text[..counted].matches('\n').count();
+    loop {
+        rest = rest.trim_start();
+        if rest.is_empty() || rest.starts_with(']') {
+            return Ok(entries);
+        }
+        let begin = text.len() - rest.len();
+        line += text[counted..begin].matches('\n').count();
+        counted = begin;
+        // Numbers and words go up to what follows them; everything else says where it ends.
+        let mut values = serde_json::Deserializer::from_str(rest).into_iter::<IgnoredAny>();
+        let length = match values.next() {
+            Some(Ok(_)) => values.byte_offset(),
+            _ => rest.find([',', ']']).unwrap_or(rest.len()),
+        };
+        let (entry, after) = rest.split_at(length);
+        entries.push((Place::Entry { line, entry: entries.len() + 1 }, entry.trim_end()));
+        let after = after.trim_start();
+        rest = after.strip_prefix(',').unwrap_or(after);
+    }
+}
+
 /// A number of seconds that is not negative.
 pub(crate) fn seconds(column: &'static str, text: &str) -> Result<f64, Problem> {
     let text = text.trim();
@@ -178,4 +227,26 @@ pub(crate) fn bad(column: &'static str, text: &str, wanted: &'static str) -> Pro
 pub(crate) fn plain_name(text: &str) -> String {
     let plain = |c: char| if c.is_control() || matches!(c, ';' | ':' | ',' | '"') { '_' } else { c };
     text.trim().chars().map(plain).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn entries_are_found_with_their_lines() {
+        let text = "\n[ [1, [2]],\n  7, \"a,]\" ,\n\n{\"b\": [1,\n2]},null\n]";
+        let found = entries(text).unwrap();
+        let found: Vec<_> = found.iter().map(|(place, text)| (place.to_string(), *text)).collect();
+        let wanted = [
+            ("line 2, entry 1", "[1, [2]]"),
+            ("line 3, entry 2", "7"),
+            ("line 3, entry 3", "\"a,]\""),
+            ("line 5, entry 4", "{\"b\": [1,\n2]}"),
+            ("line 6, entry 5", "null"),
+        ];
+        assert_eq!(found, wanted.map(|(place, text)| (place.to_owned(), text)));
+        assert!(entries("[]").unwrap().is_empty());
+        assert!(entries("[1,\n2").unwrap_err().to_string().starts_with("line 2: "));
+    }
 }

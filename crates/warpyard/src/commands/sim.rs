@@ -18,7 +18,9 @@ use warpyard_sim::{Setup, SimReport};
 /// Where a simulation takes place and what of.
 #[derive(Debug, Args)]
 pub(crate) struct Scene {
-    /// The cluster: a line such as 12xV100:16GiB,2xK80 (servers of 4 unless /8), or a TOML file
+    /// The cluster: a line such as 12xV100:16GiB,2xK80 (servers of 4 unless /8), a TOML file, or Alibaba's list of nodes
+    /// (openb_node_list_*.csv). In TOML, `gpus` is such a line or [[server]] has name, gpus, count, cpus and memory;
+    /// gpu_budget, tasks_per_gpu and overcommit are as in the server's configuration
     #[arg(long, value_name = "LINE|FILE", required = true)]
     cluster: Option<String>,
     /// What a workload is made from
@@ -30,6 +32,9 @@ pub(crate) struct Scene {
     /// What starting again costs a task that was made to save and exit
     #[arg(long, value_name = "TIME", default_value = "0")]
     restart_cost: Micros,
+    /// How much tasks that run on a GPU at once slow each other: n of them each run at 1 / (1 + X (n − 1)) of their speed
+    #[arg(long, value_name = "X", default_value_t = 0.0, allow_negative_numbers = true)]
+    contention: f64,
     /// Count jobs that can never fit as rejected, instead of refusing the whole
     #[arg(long)]
     count_rejected: bool,
@@ -114,13 +119,20 @@ impl Scene {
         if self.start_delay.0 > 0 {
             about.push(("start delay".to_owned(), self.start_delay.to_string()));
         }
+        if self.contention > 0.0 {
+            about.push(("contention".to_owned(), self.contention.to_string()));
+        }
         let words: Vec<String> = std::env::args().skip(1).collect();
         about.push(("command".to_owned(), format!("warpyard {}", words.join(" "))));
         about
     }
 
     pub(crate) fn bench(&self) -> Result<Bench, Wrong> {
+        if !(self.contention.is_finite() && self.contention >= 0.0) {
+            return Err(Wrong::BadContention(self.contention));
+        }
         Ok(Bench {
+            contention: self.contention,
             workers: cluster(self.cluster.as_deref().expect("an argument that is required"))?,
             workload: self.source.workload()?,
             throughputs: self.source.throughputs()?,

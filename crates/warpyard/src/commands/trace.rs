@@ -6,6 +6,7 @@ use crate::lab::{FORMATS, Open, Shape, keep, listed, read_text, text_of, told};
 use crate::show;
 use crate::wrong::Wrong;
 use clap::{Args, Subcommand, ValueEnum};
+use serde_json::json;
 use std::io::{self, Read, Write};
 use warpyard_api::text::shown;
 use warpyard_sim::workload::format::{csv, json, own, swf};
@@ -122,16 +123,14 @@ impl Trace {
     pub(crate) fn run(self, context: &Context) -> anyhow::Result<Exit> {
         match self.what {
             What::Generate(generate) => generate.run(),
-            What::Import(Import { from, out }) => {
-                let jobs = from.read(context)?;
-                write_as(To::Csv, &out, &jobs)
-            }
+            What::Import(Import { from, out }) => from.write(To::Csv, &out, context),
             What::Convert(Convert { from, to, out }) => {
-                let jobs = from.read(context)?;
-                write_as(to.or_else(|| by_name(&out)).unwrap_or(To::Csv), &out, &jobs)
+                from.write(to.or_else(|| by_name(&out)).unwrap_or(To::Csv), &out, context)
             }
             What::Stats(from) => {
-                let stats = show::trace::Stats::of(&from.read(context)?);
+                let (format, reading) = from.read(context)?;
+                from.tell(format, &reading);
+                let stats = show::trace::Stats::of(&jobs_of(reading));
                 context.answer(&stats, show::trace::text)
             }
         }
@@ -161,33 +160,65 @@ impl From {
         Ok((format.name, reading))
     }
 
-    /// The jobs; what else there is to know of them goes to standard error.
-    fn read(&self, context: &Context) -> anyhow::Result<Vec<TraceJob>> {
+    /// What was read, and of which format it is, unless that is of no use.
+    fn read(&self, context: &Context) -> anyhow::Result<(&'static str, Reading)> {
         let (format, reading) = self.open(context)?;
         let useless = self.strict || reading.jobs.is_empty();
         if useless && !reading.bad.is_empty() {
             return Err(Wrong::BadTrace { file: self.file.clone(), rows: told(&reading.bad) }.into());
         }
+        Ok((format, reading))
+    }
+
+    /// Writes it in another format. What else there is to know of it goes to standard error, or is the answer in JSON.
+    fn write(&self, to: To, out: &str, context: &Context) -> anyhow::Result<Exit> {
+        if context.global.json && out == "-" {
+            return Err(Wrong::TwiceOnOutput.into());
+        }
+        let (format, reading) = self.read(context)?;
+        if !context.global.json {
+            self.tell(format, &reading);
+            return write_as(to, out, &jobs_of(reading));
+        }
+        let answer = as_json(format, &reading);
+        write_as(to, out, &jobs_of(reading))?;
+        context.print_json(&answer)?;
+        Ok(Exit::Fine)
+    }
+
+    /// Says what was left out and how things were understood.
+    fn tell(&self, format: &str, reading: &Reading) {
         if self.format.is_none() && format != "csv" {
             eprintln!("note: {} looks like {format}; --format names another", self.file);
         }
-        tell(&self.file, &reading);
-        Ok(reading.jobs.into_iter().map(|(_, job)| job).collect())
+        for said in &reading.notes {
+            note(&format!("note: {}", shown(said)));
+        }
+        for (what, rows) in &reading.left_out {
+            eprintln!("left out: {rows} × {what}");
+        }
+        if !reading.bad.is_empty() {
+            note(&format!("{}: {}", self.file, told(&reading.bad)));
+            let jobs = show::counted(reading.jobs.len() as u64, "job");
+            eprintln!("{jobs} read without them; --strict refuses such a file");
+        }
     }
 }
 
-/// Says what was left out and how things were understood.
-fn tell(file: &str, reading: &Reading) {
-    for said in &reading.notes {
-        note(&format!("note: {}", shown(said)));
-    }
-    for (what, rows) in &reading.left_out {
-        eprintln!("left out: {rows} × {what}");
-    }
-    if !reading.bad.is_empty() {
-        note(&format!("{file}: {}", told(&reading.bad)));
-        eprintln!("{} jobs read without them; --strict refuses such a file", reading.jobs.len());
-    }
+fn jobs_of(reading: Reading) -> Vec<TraceJob> {
+    reading.jobs.into_iter().map(|(_, job)| job).collect()
+}
+
+/// What is to be known of a file that was read: every bad row with its line.
+fn as_json(format: &str, reading: &Reading) -> serde_json::Value {
+    let bad = reading.bad.iter().map(|row| json!({"line": row.place.line(), "why": row.why.to_string()}));
+    json!({
+        "format": format,
+        "jobs": reading.jobs.len(),
+        "bad": bad.collect::<Vec<_>>(),
+        "left_out": reading.left_out,
+        "notes": reading.notes,
+    })
 }
 
 fn by_name(out: &str) -> Option<To> {
@@ -210,7 +241,10 @@ fn write_as(to: To, out: &str, jobs: &[TraceJob]) -> anyhow::Result<Exit> {
     for (rows, what) in [
         (edges, "dependencies; tasks became jobs of their own"),
         (priorities, "priorities"),
-        (needs, "tasks' GPU memory, GPU types or guesses"),
+        (
+            needs,
+            "tasks' GPU memory or types, processors, guesses, ways to give way, steps, weights or deadlines",
+        ),
     ] {
         if rows > 0 {
             eprintln!("note: swf cannot say everything; left out: {rows} {what}");

@@ -1,22 +1,31 @@
-//! The cluster to simulate: a line such as `12xV100:16GiB,2xK80/8`, or a TOML file with that line or its servers.
+//! The cluster to simulate: a line such as `12xV100:16GiB,2xK80/8`, a TOML file with that line or its servers, or the list
+//! of nodes of Alibaba's GPU trace of 2023.
 
 use super::{bad_file, text_of};
 use crate::wrong::Wrong;
 use serde::Deserialize;
 use std::path::Path;
+use toml::Spanned;
 use warpyard_api::quantity::{ByteSize, MilliCpus};
 use warpyard_core::event::WorkerInfo;
-use warpyard_sim::workload::{self, BadCluster};
+use warpyard_sim::workload::{self, BadCluster, OpenbNode, openb_nodes};
 
-/// The file's form.
+/// The file's form. What holds for all GPUs is called as in the server's configuration.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {
     /// A cluster on one line.
-    gpus: Option<String>,
+    gpus: Option<Spanned<String>>,
     /// Or server by server.
     #[serde(default, rename = "server")]
-    servers: Vec<Server>,
+    servers: Vec<Spanned<Server>>,
+    /// How much of each GPU's memory may be shared out.
+    gpu_budget: Option<ByteSize>,
+    /// How many tasks may share a GPU.
+    tasks_per_gpu: Option<u16>,
+    /// Whether GPUs may be given more than fits.
+    #[serde(default)]
+    overcommit: bool,
 }
 
 /// One server, or several alike.
@@ -24,7 +33,7 @@ struct File {
 #[serde(deny_unknown_fields)]
 struct Server {
     name: Option<String>,
-    gpus: String,
+    gpus: Spanned<String>,
     #[serde(default = "one")]
     count: usize,
     cpus: Option<MilliCpus>,
@@ -35,6 +44,14 @@ fn one() -> usize {
     1
 }
 
+/// What is wrong with a file, and on which line.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error("line {line}: {source}")]
+struct BadLine {
+    line: usize,
+    source: BadCluster,
+}
+
 /// The servers a line or a file describes.
 pub(crate) fn cluster(given: &str) -> Result<Vec<WorkerInfo>, Wrong> {
     let path = Path::new(given);
@@ -42,26 +59,48 @@ pub(crate) fn cluster(given: &str) -> Result<Vec<WorkerInfo>, Wrong> {
     if !(named_as_file || path.is_file()) {
         return workload::cluster(given).map_err(Wrong::BadCluster);
     }
-    let file: File = toml::from_str(&text_of(given)?).map_err(|e| bad_file(given, e))?;
-    servers(file).map_err(|e| bad_file(given, e))
+    let text = text_of(given)?;
+    if OpenbNode::looks_like(&text) {
+        return nodes(&text).map_err(|e| bad_file(given, e));
+    }
+    let file: File = toml::from_str(&text).map_err(|e| bad_file(given, e))?;
+    servers(file, &text).map_err(|e| bad_file(given, e))
 }
 
-fn servers(file: File) -> Result<Vec<WorkerInfo>, BadCluster> {
+/// Nodes of Alibaba's trace. A pod's share of a GPU is the same share of this much memory, whatever the GPU.
+fn nodes(text: &str) -> Result<Vec<WorkerInfo>, workload::BadOpenb> {
+    let whole_gpu = super::formats::Open::default().whole_gpu();
+    openb_nodes(text.as_bytes()).map(|node| Ok(node?.server(whole_gpu))).collect()
+}
+
+/// The servers of a file's text, for tests of what is written about such files.
+#[cfg(test)]
+pub(crate) fn cluster_in(text: &str) -> Result<Vec<WorkerInfo>, String> {
+    let file: File = toml::from_str(text).map_err(|e| e.to_string())?;
+    servers(file, text).map_err(|e| e.to_string())
+}
+
+fn servers(file: File, text: &str) -> Result<Vec<WorkerInfo>, BadLine> {
+    let at = |from: usize| move |source| BadLine { line: 1 + text[..from].matches('\n').count(), source };
     let mut all = match &file.gpus {
-        Some(line) => workload::cluster(line)?,
+        Some(line) => workload::cluster(line.get_ref()).map_err(at(line.span().start))?,
         None => Vec::new(),
     };
-    for Server { name, gpus, count, cpus, memory } in file.servers {
-        for copy in 1..=count {
+    for server in &file.servers {
+        let Server { name, gpus, count, cpus, memory } = server.get_ref();
+        for copy in 1..=*count {
             // Groups of a line fill servers of their own; here all of them are in one.
-            let mut parts = workload::cluster(&gpus)?.into_iter();
-            let mut server = parts.next().ok_or(BadCluster::Empty)?;
+            let mut parts = workload::cluster(gpus.get_ref()).map_err(at(gpus.span().start))?.into_iter();
+            let mut server = parts.next().expect("a line that is one has a server");
             server.devices.extend(parts.flat_map(|part| part.devices));
-            server.name = match &name {
-                Some(name) if count == 1 => name.clone(),
+            server.name = match name {
+                Some(name) if *count == 1 => name.clone(),
                 Some(name) => format!("{name}-{copy}"),
                 None => format!("server{}", all.len() + 1),
             };
+            if all.iter().any(|other: &WorkerInfo| other.name == server.name) {
+                return Err(at(gpus.span().start)(BadCluster::SameName(server.name)));
+            }
             for (i, device) in server.devices.iter_mut().enumerate() {
                 device.uuid = format!("GPU-{}-{i}", all.len());
             }
@@ -70,15 +109,22 @@ fn servers(file: File) -> Result<Vec<WorkerInfo>, BadCluster> {
             all.push(server);
         }
     }
-    if all.is_empty() { Err(BadCluster::Empty) } else { Ok(all) }
+    if all.is_empty() {
+        return Err(at(file.servers.first().map_or(0, |server| server.span().start))(BadCluster::Empty));
+    }
+    for device in all.iter_mut().flat_map(|server| &mut server.devices) {
+        device.budget = file.gpu_budget.map_or(device.memory, |budget| budget.0.min(device.memory));
+        (device.limit, device.overcommit) = (file.tasks_per_gpu, file.overcommit);
+    }
+    Ok(all)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn read(text: &str) -> Result<Vec<WorkerInfo>, BadCluster> {
-        servers(toml::from_str(text).unwrap())
+    fn read(text: &str) -> Result<Vec<WorkerInfo>, BadLine> {
+        servers(toml::from_str(text).unwrap(), text)
     }
 
     #[test]
@@ -94,6 +140,45 @@ mod tests {
         let uuids: std::collections::BTreeSet<_> =
             servers.iter().flat_map(|s| s.devices.iter().map(|d| &d.uuid)).collect();
         assert_eq!(uuids.len(), 10, "no two devices have the same name");
-        assert_eq!(read(""), Err(BadCluster::Empty));
+    }
+
+    #[test]
+    fn what_is_wrong_is_told_with_its_line() {
+        let told = |text: &str| read(text).unwrap_err().to_string();
+        assert_eq!(told(""), "line 1: a cluster with no devices");
+        assert_eq!(told("\ngpus = ''"), "line 2: a cluster with no devices");
+        assert_eq!(
+            told("# two\n\n[[server]]\ngpus = '4xV100'\ncount = 0"),
+            "line 3: a cluster with no devices"
+        );
+        assert_eq!(told("[[server]]\nname = 'a'\ngpus = '0xV100'"), "line 3: '0xV100' has no devices");
+        assert_eq!(
+            told("gpus = '4xV100'\n[[server]]\ngpus = '2xK80:x'"),
+            "line 3: 'x' is no size, such as 16GiB"
+        );
+        let twice = "[[server]]\nname = 'a'\ngpus = '1xK80'\n[[server]]\nname = 'a'\ngpus = '1xT4'";
+        assert!(told(twice).starts_with("line 6: there is a server 'a' already"), "{}", told(twice));
+    }
+
+    #[test]
+    fn what_holds_for_all_gpus_is_said_once() {
+        let said = "gpus = '2xV100:16GiB'\ngpu_budget = '20GiB'\ntasks_per_gpu = 3\novercommit = true";
+        for device in &read(said).unwrap()[0].devices {
+            assert_eq!((device.budget, device.limit, device.overcommit), (16 << 30, Some(3), true));
+        }
+        let said = "gpus = '1xV100:16GiB'\ngpu_budget = '5GiB'";
+        assert_eq!(read(said).unwrap()[0].devices[0].budget, 5 << 30);
+    }
+
+    #[test]
+    fn nodes_of_alibaba_are_servers() {
+        let text = "sn,cpu_milli,memory_mib,gpu,model\nnode-0,64000,262144,2,P100\nnode-1,96000,786432,0,\n";
+        let servers = nodes(text).unwrap();
+        let shapes: Vec<_> = servers.iter().map(|s| (s.name.as_str(), s.devices.len(), s.cpus)).collect();
+        assert_eq!(shapes, [("node-0", 2, 64_000), ("node-1", 0, 96_000)]);
+        assert_eq!((servers[0].devices[1].kind.as_str(), servers[0].devices[1].memory), ("P100", 16 << 30));
+        let wrong =
+            nodes("sn,cpu_milli,memory_mib,gpu,model\nnode-0,many,1,2,P100\n").unwrap_err().to_string();
+        assert_eq!(wrong, "line 2: cpu_milli: 'many' is not a number in its range");
     }
 }

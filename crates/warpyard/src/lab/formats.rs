@@ -1,6 +1,7 @@
 //! Formats a workload may be in: found by name or by what a file looks like, each with the options it takes.
 
 use super::{find, parse, text_of};
+use crate::show;
 use crate::wrong::Wrong;
 use clap::Args;
 use std::error::Error;
@@ -52,6 +53,11 @@ impl Default for Open {
 }
 
 impl Open {
+    /// The memory of a whole GPU of which shares are shares.
+    pub(crate) fn whole_gpu(&self) -> u64 {
+        self.whole_gpu.0
+    }
+
     /// Nothing said but where speeds are.
     pub(crate) fn with_throughputs(throughputs: Option<String>) -> Self {
         Self { throughputs, ..Self::default() }
@@ -156,6 +162,11 @@ pub(crate) fn read_text(
     Ok((format, reading))
 }
 
+/// Whether a text looks like a workload at all.
+pub(crate) fn looks_like_any(text: &str) -> bool {
+    FORMATS.iter().any(|format| (format.looks_like)(text))
+}
+
 /// What a text looks like. What looks like nothing but has a comma in its first line is taken for our own, so that the
 /// error is about its heading.
 fn guess(text: &str) -> Option<&'static Format> {
@@ -209,10 +220,10 @@ fn read_workflow(text: &str, open: &Open) -> Result<Reading, Failed> {
     });
     let job = TraceJob { id: "workflow".into(), tasks: tasks.collect(), ..TraceJob::default() };
     let mut reading = Reading::default();
-    reading.jobs.push((Place::Entry(1), job));
+    reading.jobs.push((Place::Line(1), job));
     reading.notes.push(format!(
-        "every task asks for {} GPUs (--gpus-per-task) and runs as long as it did; data takes no time",
-        open.gpus_per_task
+        "every task asks for {} (--gpus-per-task) and runs as long as it did; data takes no time",
+        show::counted(u64::from(open.gpus_per_task), "GPU")
     ));
     Ok(reading)
 }

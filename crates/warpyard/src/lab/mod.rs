@@ -17,11 +17,13 @@ mod trace;
 mod workload;
 
 pub(crate) use cluster::cluster;
+#[cfg(test)]
+pub(crate) use cluster::cluster_in;
 pub(crate) use file::{bad_file, keep, text_of};
 pub(crate) use formats::{FORMATS, Open, read_text};
 pub(crate) use json::parse;
 pub(crate) use named::{find, listed};
-pub(crate) use outputs::Outputs;
+pub(crate) use outputs::{Outputs, keep_picture};
 pub(crate) use progress::Line;
 pub(crate) use shape::Shape;
 pub(crate) use simulate::{Bench, Ran, Wanted, policies, policies_of, policy};

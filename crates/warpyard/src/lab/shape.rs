@@ -1,11 +1,12 @@
 //! What a workload made from a seed is like, as options say it.
 
-use super::formats::{Open, read_text};
-use super::text_of;
+use super::formats::{Open, looks_like_any, read_text};
+use super::{text_of, told};
 use crate::wrong::Wrong;
 use clap::{Args, ValueEnum};
 use std::str::FromStr;
 use warpyard_api::quantity::{ByteSize, Micros};
+use warpyard_api::text::shown;
 use warpyard_core::spec;
 use warpyard_sim::workload::{Estimate, Generator, Graphs, Lengths, Shape as Form};
 
@@ -17,7 +18,7 @@ pub(crate) struct Shape {
     #[arg(long, value_name = "TIME")]
     gap: Option<Micros>,
     /// How many jobs come at a time [default: 1]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     batch: Option<u64>,
     /// How long tasks run, in seconds: log-uniform:FROM,TO, log-normal:MEDIAN,DEVIATION, or file:PATH to draw from the
     /// numbers in a file or the run times of a trace [default: log-uniform:10,1000]
@@ -40,10 +41,10 @@ pub(crate) struct Shape {
     #[arg(long, value_name = "TYPE:W,..")]
     gpu_types: Option<Mix<Any>>,
     /// Priorities from 0 up to below this, evenly drawn; larger is more urgent [default: 1]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     priorities: Option<u64>,
     /// How many users there are [default: 1]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     users: Option<u64>,
     /// How tasks may be made to give way [default: none]
     #[arg(long, value_name = "HOW")]
@@ -96,7 +97,9 @@ struct Any(Option<String>);
 
 /// What is no mix.
 #[derive(Debug, thiserror::Error)]
-#[error("is no mix; write values with weights, such as 1:0.7,2:0.2,4:0.1")]
+#[error(
+    "is no mix; write values with weights, as 1:3,2:1 would be for numbers; `--help` has an example of each"
+)]
 struct NotAMix;
 
 impl FromStr for Whole {
@@ -175,7 +178,7 @@ impl Shape {
         Ok(Generator {
             jobs,
             gap: self.gap.map_or(usual.gap, Micros::as_secs_f64),
-            batch: self.batch.unwrap_or(usual.batch).max(1),
+            batch: self.batch.unwrap_or(usual.batch),
             lengths: self.lengths.as_deref().map_or(Ok(usual.lengths), lengths)?,
             gpus: self.gpus.as_ref().map_or(usual.gpus, |mix| mix.0.clone()),
             gpu_memory: self.gpu_memory.as_ref().map_or(usual.gpu_memory, |mix| {
@@ -227,16 +230,28 @@ fn lengths(text: &str) -> Result<Lengths, Wrong> {
 /// The numbers in a file, or the run times of the trace it is.
 fn lengths_in(file: &str) -> Result<Lengths, Wrong> {
     let text = text_of(file)?;
-    let numbers: Option<Vec<f64>> = text.split_whitespace().map(seconds).collect();
-    let numbers = match numbers {
-        Some(numbers) => numbers,
-        None => {
-            let read = read_text(file, &text, None, &Open::default());
-            let (_, reading) = read.map_err(|_| Wrong::NotLengths(file.to_owned()))?;
-            reading.jobs.iter().flat_map(|(_, job)| job.tasks.iter().map(|task| task.runs)).collect()
-        }
+    let lengths = if looks_like_any(&text) { run_times(file, &text)? } else { numbers(file, &text)? };
+    if lengths.is_empty() { Err(Wrong::NotLengths(file.to_owned())) } else { Ok(Lengths::Empirical(lengths)) }
+}
+
+fn run_times(file: &str, text: &str) -> Result<Vec<f64>, Wrong> {
+    let (_, reading) = read_text(file, text, None, &Open::default())?;
+    if !reading.bad.is_empty() {
+        return Err(Wrong::BadTrace { file: file.to_owned(), rows: told(&reading.bad) });
+    }
+    Ok(reading.jobs.iter().flat_map(|(_, job)| job.tasks.iter().map(|task| task.runs)).collect())
+}
+
+fn numbers(file: &str, text: &str) -> Result<Vec<f64>, Wrong> {
+    let words =
+        (1..).zip(text.lines()).flat_map(|(line, text)| text.split_whitespace().map(move |w| (line, w)));
+    let number = |(line, word): (usize, &str)| {
+        seconds(word).ok_or_else(|| Wrong::BadTrace {
+            file: file.to_owned(),
+            rows: format!("line {line}: '{}' is not a number of seconds", shown(word)),
+        })
     };
-    if numbers.is_empty() { Err(Wrong::NotLengths(file.to_owned())) } else { Ok(Lengths::Empirical(numbers)) }
+    words.map(number).collect()
 }
 
 const ESTIMATES: &str = "exact, none, even:1,3 or log-normal:1.5,0.5";
@@ -306,6 +321,25 @@ mod tests {
         for wrong in ["", "10", "log-uniform:0,5", "log-uniform:9,5", "log-normal:a,b", "even:1,2"] {
             assert!(matches!(lengths(wrong), Err(Wrong::BadShape { .. })), "{wrong}");
         }
+    }
+
+    #[test]
+    fn lengths_in_a_file_are_numbers_or_a_trace_and_every_row_counts() {
+        let dir = tempfile::tempdir().unwrap();
+        let told = |text: &str| {
+            let file = dir.path().join("lengths");
+            std::fs::write(&file, text).unwrap();
+            lengths(&format!("file:{}", file.display()))
+                .map_err(|wrong| wrong.to_string().replace(&file.display().to_string(), "F"))
+        };
+        assert_eq!(told("10\n20 30\n").unwrap(), Lengths::Empirical(vec![10.0, 20.0, 30.0]));
+        assert_eq!(told("10\nabc\n").unwrap_err(), "F: line 2: 'abc' is not a number of seconds");
+        assert_eq!(told("submitted,runs\n0,7\n").unwrap(), Lengths::Empirical(vec![7.0]));
+        let swf = "1 0 10 100 4 -1 -1 4 200 -1 1 3 1 1 1 -1 -1 -1\n";
+        assert_eq!(told(swf).unwrap(), Lengths::Empirical(vec![100.0]), "a trace of numbers is one");
+        let bad = told("submitted,runs\n0,7\n0,x\n").unwrap_err();
+        assert!(bad.starts_with("F: line 3: runs: 'x'"), "{bad}");
+        assert!(told("").unwrap_err().contains("holds no run times"));
     }
 
     #[test]

@@ -29,6 +29,8 @@ pub(crate) struct Bench {
     pub(crate) restart: Span,
     /// From being told to begin until a process runs.
     pub(crate) start_delay: Span,
+    /// How much tasks that run on a GPU at once slow each other.
+    pub(crate) contention: f64,
     /// Whether jobs that can never fit are counted instead of refused beforehand.
     pub(crate) count_rejected: bool,
 }
@@ -75,8 +77,8 @@ impl Bench {
             start_delay: self.start_delay,
             forget: true,
             restart: self.restart,
+            contention: self.contention,
             errand: SOLVING,
-            ..Setup::default()
         }
     }
 

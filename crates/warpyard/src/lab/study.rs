@@ -16,7 +16,11 @@ const COLUMNS: [(&str, &str, &str); 13] = [
     ("95 % completion", "p95_completion_s", "95 in 100 jobs are not above it"),
     ("longest wait", "max_wait_s", "in seconds"),
     ("makespan", "makespan_s", "from the first submission to the last end, in seconds"),
-    ("utilisation", "utilisation", "time with a task running on them, of all the time that GPUs were there until the last end"),
+    (
+        "utilisation",
+        "utilisation",
+        "time with a task running on them, of all the time that GPUs were there until the last end",
+    ),
     (
         "weighted turnaround",
         "weighted_turnaround_s",

@@ -30,7 +30,7 @@ pub(crate) fn read_trace(file: &str, open: &Open) -> Result<Trace, Wrong> {
     Ok(Trace { file: file.to_owned(), jobs: reading.jobs.into() })
 }
 
-/// The first bad rows, and how many there are.
+/// The first bad rows, how many there are, and on which lines the others.
 pub(crate) fn told(bad: &[BadRow]) -> String {
     if let [one] = bad {
         return shown(&one.to_string()).into_owned();
@@ -40,7 +40,39 @@ pub(crate) fn told(bad: &[BadRow]) -> String {
         write!(out, "\n  {}", shown(&row.to_string())).expect("a string takes all");
     }
     if bad.len() > MOST_TOLD {
-        write!(out, "\n  … and {} more", bad.len() - MOST_TOLD).expect("a string takes all");
+        let rest = bad[MOST_TOLD..].iter().map(|row| row.place.line());
+        write!(out, "\n  … and {} more, on lines {}", bad.len() - MOST_TOLD, ranges(rest))
+            .expect("a string takes all");
     }
     out
+}
+
+/// Numbers in order, neighbours put together: `3-5, 9`.
+fn ranges(numbers: impl Iterator<Item = usize>) -> String {
+    let mut ranges: Vec<(usize, usize)> = Vec::new();
+    for number in numbers {
+        match ranges.last_mut() {
+            Some((_, last)) if number == *last || number == *last + 1 => *last = number,
+            _ => ranges.push((number, number)),
+        }
+    }
+    let told = ranges.iter().map(|(from, to)| match from == to {
+        true => from.to_string(),
+        false => format!("{from}-{to}"),
+    });
+    told.collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_bad_row_is_told_by_its_line() {
+        let row = |line| BadRow { place: Place::Line(line), why: warpyard_sim::workload::Problem::NoTasks };
+        let bad: Vec<_> = (2..=13).chain([15, 20, 21]).map(row).collect();
+        let text = told(&bad);
+        assert!(text.starts_with("15 bad rows\n  line 2: "), "{text}");
+        assert!(text.ends_with("\n  … and 5 more, on lines 12-13, 15, 20-21"), "{text}");
+    }
 }

@@ -98,7 +98,68 @@ fn a_cluster_may_be_a_file() {
     ]);
     let report = ask(&["sim", "--cluster", &cluster, "--trace", &trace, "--json"]).json();
     assert_eq!(report["max_wait_s"], 0.0);
-    ask(&["sim", "--cluster", &empty, "--trace", &trace]).refused(&["empty.toml", "no devices"]);
+    ask(&["sim", "--cluster", &empty, "--trace", &trace])
+        .refused(&["empty.toml: line 1: a cluster with no devices"]);
+}
+
+#[test]
+fn what_stands_still_lets_others_run_where_a_gpu_takes_so_many() {
+    let memory = 1u64 << 30;
+    let (_dir, [cluster, trace]) = files([
+        ("c.toml", "gpus = '1xV100:16GiB'\ntasks_per_gpu = 1\n"),
+        (
+            "t.csv",
+            &format!(
+                "submitted,runs,gpus,gpu_memory,priority,preempt,batch_time,item_time,resume_time\n\
+                 0,100,1,{memory},0,freeze,10,1,2\n3.5,20,1,{memory},5,freeze,10,1,2\n"
+            ),
+        ),
+    ]);
+    let sim = |policy: &str| {
+        let args =
+            ["sim", "--cluster", &cluster, "--trace", &trace, "--policy", policy, "--json", "--per-job"];
+        let report = ask(&args).json();
+        (
+            report["preemptions"].as_u64(),
+            report["per_job"][1]["started_s"].as_f64(),
+            report["makespan_s"].as_f64(),
+        )
+    };
+    assert_eq!(sim("wsjf:granularity=job"), (Some(0), Some(100.0), Some(120.0)));
+    // After its batch or its item; going on costs 2 s.
+    assert_eq!(sim("wsjf:granularity=batch"), (Some(1), Some(10.0), Some(122.0)));
+    assert_eq!(sim("wsjf:granularity=item"), (Some(1), Some(4.0), Some(122.0)));
+}
+
+#[test]
+fn tasks_on_one_gpu_slow_each_other_as_much_as_is_said() {
+    let trace = format!("submitted,runs,gpus,gpu_memory\n0,100,1,{0}\n0,100,1,{0}\n", 1u64 << 30);
+    let (_dir, [trace]) = files([("t.csv", &trace)]);
+    let args = ["sim", "--cluster", "1xV100:16GiB", "--trace", &trace, "--json", "--contention"];
+    let makespan = |contention| ask(&[&args[..], &[contention]].concat()).json()["makespan_s"].as_f64();
+    assert_eq!((makespan("0"), makespan("0.5"), makespan("1")), (Some(100.0), Some(150.0), Some(200.0)));
+    ask(&[&args[..], &["-1"]].concat()).refused(&["--contention"]);
+}
+
+#[test]
+fn jobs_that_did_not_succeed_are_told_under_the_table() {
+    let trace = format!("{COLUMNS}0,10,,1,,0,ann\n1,10,5,1,,0,ann\n2,10,,9,,0,ann\n");
+    let (_dir, [trace]) = files([("t.csv", &trace)]);
+    let args =
+        ["compare", "--cluster", "1xV100", "--trace", &trace, "--policies", "fifo", "--count-rejected"];
+    let said = ask(&args).out;
+    assert!(said.ends_with("fifo: 2 of 3 jobs did not succeed, 1 of them rejected\n"), "{said}");
+}
+
+#[test]
+fn policies_can_be_looked_up_without_a_server() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().to_str().unwrap();
+    let all = ask(&["policies", "--data", data, "--json"]).json();
+    assert!(all.as_array().unwrap().iter().all(|policy| policy["active"] == false), "{all}");
+    let one = ask(&["policy", "show", "short-first", "--data", data]).out;
+    assert!(one.starts_with("short-first\n") && one.contains("gamma"), "{one}");
+    assert_eq!(ask(&["policy", "--data", data]).code, Some(3), "only a server has one in use");
 }
 
 #[test]
@@ -126,6 +187,10 @@ fn what_cannot_be_simulated_is_said_with_its_line_and_exits_with_2() {
     ask(&["sim", "--cluster", "4xV100"]).refused(&["--trace"]);
     ask(&["trace", "stats", &text]).refused(&["text.csv: line 2"]);
     ask(&["trace", "generate", "--jobs", "3", "--lengths", "even"]).refused(&["--lengths", "log-uniform"]);
+    for option in ["--users", "--priorities", "--batch"] {
+        ask(&["trace", "generate", "--jobs", "3", option, "0"]).refused(&[option, "'0' is not 1 or more"]);
+    }
+    ask(&["sim", "--faults", "light", "--seeds", "0"]).refused(&["--seeds", "'0' is not 1 or more"]);
 }
 
 #[test]
@@ -190,7 +255,8 @@ fn a_published_table_is_computed_anew() {
     ask(&["reproduce", "hybird"]).refused(&["did you mean 'hybrid'?", "short-tasks"]);
     let hybrid = ask(&["reproduce", "hybrid", "--json"]).json();
     assert_eq!(hybrid[0]["verdict"], "holds");
-    ask(&["reproduce", "hybrid", "--plot", "x.svg"]).refused(&["only alibaba-2023 and gavel are drawn"]);
+    ask(&["reproduce", "hybrid", "--plot", "x.svg"]).refused(&["--plot", "alibaba-2023 or gavel"]);
+    ask(&["reproduce", "--plot", "x.svg"]).refused(&["--plot", "alibaba-2023 or gavel"]);
 }
 
 #[test]
@@ -211,6 +277,14 @@ fn the_nodes_of_a_trace_are_filled_and_drawn() {
     let rows = ask(&[&args[..], &["--plot", svg.to_str().unwrap()]].concat()).json();
     assert_eq!(rows[0]["row"], "first allocated at 90 %");
     assert!(std::fs::read_to_string(svg).unwrap().starts_with("<svg"));
+    let png = dir.path().join("p.png");
+    assert_eq!(ask(&[&args[..], &["--plot", png.to_str().unwrap()]].concat()).code, Some(0));
+    assert!(std::fs::read(png).unwrap().starts_with(b"\x89PNG"), "as it is called");
+    // The same files are a cluster and a trace.
+    let (nodes, pods) =
+        (format!("{data}/openb_node_list_gpu_node.csv"), format!("{data}/openb_pod_list_default.csv"));
+    let report = ask(&["sim", "--cluster", &nodes, "--trace", &pods, "--json"]).json();
+    assert_eq!((&report["jobs"], &report["finished"]), (&json!(3), &json!(3)));
     let (dir, [..]) =
         files([("openb_node_list_gpu_node.csv", "sn,cpu_milli,memory_mib,gpu,model\nn1,many,1,1,T4\n")]);
     ask(&["reproduce", "alibaba-2023", "--data", dir.path().to_str().unwrap()])

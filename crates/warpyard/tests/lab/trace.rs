@@ -22,6 +22,13 @@ fn what_is_imported_can_be_simulated_and_what_cannot_be_read_is_told_by_line() {
     }
     let report = ask(&["sim", "--cluster", "4xA100", "--trace", out, "--json"]).json();
     assert_eq!((&report["jobs"], &report["finished"]), (&json!(2), &json!(1)), "one failed");
+    let told = ask(&["trace", "import", &log, "--out", out, "--json"]).json();
+    assert_eq!(
+        (&told["format"], &told["jobs"], &told["bad"][0]["line"]),
+        (&json!("sacct"), &json!(2), &json!(4))
+    );
+    assert_eq!(told["left_out"], json!({"a step of a job": 1}));
+    ask(&["trace", "import", &log, "--json"]).refused(&["--json", "--out"]);
     ask(&["trace", "import", &log, "--strict"]).refused(&["log.txt: line 4: Elapsed: 'ten'"]);
     ask(&["sim", "--cluster", "4xA100", "--trace", &log]).refused(&["log.txt: line 4"]);
     ask(&["trace", "import", &log, "--format", "sact"]).refused(&["did you mean 'sacct'?", "wfcommons"]);

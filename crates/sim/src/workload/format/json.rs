@@ -1,5 +1,6 @@
 //! Traces in JSON: a list of jobs, or one job a line.
 
+use crate::workload::reading::entries;
 use crate::workload::{NotATrace, Place, Problem, Reading, TraceJob};
 use std::collections::BTreeSet;
 use std::io::{self, Write};
@@ -16,10 +17,10 @@ pub fn read_lines(text: &str) -> Reading {
 
 /// Reads a list of jobs.
 pub fn read_list(text: &str) -> Result<Reading, NotATrace> {
-    let jobs: Vec<TraceJob> = serde_json::from_str(text)?;
     let mut reading = Reading::default();
-    for (at, job) in (1..).zip(jobs) {
-        reading.enter(Place::Entry(at), checked(job));
+    for (place, text) in entries(text)? {
+        let job = serde_json::from_str(text).map_err(Problem::from);
+        reading.enter(place, job.and_then(checked));
     }
     Ok(reading)
 }
@@ -84,5 +85,10 @@ mod tests {
         assert_eq!(reading.jobs.len(), 1);
         let bad: Vec<_> = reading.bad.iter().map(|bad| bad.place).collect();
         assert_eq!(bad, [1, 2, 3, 4].map(Place::Line));
+        let listed = format!("[\n{}\n]", text.replace('\n', ",\n"));
+        let reading = read_list(&listed).unwrap();
+        assert_eq!(reading.jobs.len(), 1, "the others are told, not the end of all");
+        let bad: Vec<_> = reading.bad.iter().map(|bad| bad.place.line()).collect();
+        assert_eq!(bad, [2, 3, 4, 5]);
     }
 }

@@ -13,8 +13,8 @@ use warpyard_core::{JobId, Span};
 pub fn read(recording: &Recording) -> Reading {
     let mut reading = Reading::default();
     let mut again = 0;
-    for (entry, (arrival, number)) in (1..).zip(recording.arrivals()) {
-        reading.jobs.push((Place::Entry(entry), job(arrival, number, &mut again)));
+    for (at, (arrival, number)) in (1..).zip(recording.arrivals()) {
+        reading.jobs.push((Place::Line(at), job(arrival, number, &mut again)));
     }
     if again > 0 {
         reading

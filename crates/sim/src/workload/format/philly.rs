@@ -2,9 +2,8 @@
 //! come is said when it is read.
 
 use crate::random::Random;
-use crate::workload::reading::bad;
-use crate::workload::{NotATrace, Place, Problem, Reading, TraceJob, TraceTask};
-use serde_json::Value;
+use crate::workload::reading::{bad, entries};
+use crate::workload::{NotATrace, Problem, Reading, TraceJob, TraceTask};
 
 /// Whether a text looks like it.
 pub fn looks_like(text: &str) -> bool {
@@ -14,26 +13,29 @@ pub fn looks_like(text: &str) -> bool {
 
 /// Reads durations, submitted a mean `gap` of seconds apart (exponential), all at once if that is 0.
 pub fn read(text: &str, gap: f64, seed: u64) -> Result<Reading, NotATrace> {
-    let pairs: Vec<Value> = serde_json::from_str(text)?;
+    let pairs = entries(text)?;
     let mut reading = Reading::default();
     let (mut random, mut at) = (Random::new(seed), 0.0);
-    for (entry, pair) in (1..).zip(&pairs) {
+    for (place, pair) in pairs {
         if gap > 0.0 {
             at += random.exponential(gap);
         }
-        reading.enter(Place::Entry(entry), job(pair, at));
+        reading.enter(place, job(pair, at));
     }
     if gap == 0.0 {
-        reading.notes.push("it has no times of submission: all come at once; --gap spreads them".to_owned());
+        reading
+            .notes
+            .push("it has no times of submission: all come at once; --spread TIME spreads them".to_owned());
     }
     Ok(reading)
 }
 
-fn job(pair: &Value, submitted: f64) -> Result<TraceJob, Problem> {
-    let wrong = || bad("pair", &pair.to_string(), "[seconds, GPUs]");
-    let [seconds, gpus] = &pair.as_array().ok_or_else(wrong)?[..] else { return Err(wrong()) };
-    let runs = seconds.as_f64().filter(|runs| runs.is_finite() && *runs >= 0.0).ok_or_else(wrong)?;
-    let gpus = gpus.as_u64().and_then(|gpus| u16::try_from(gpus).ok()).ok_or_else(wrong)?;
+fn job(pair: &str, submitted: f64) -> Result<TraceJob, Problem> {
+    let wrong = || bad("pair", pair, "[seconds, GPUs]");
+    let (runs, gpus): (f64, u16) = serde_json::from_str(pair).map_err(|_| wrong())?;
+    if !(runs.is_finite() && runs >= 0.0) {
+        return Err(wrong());
+    }
     let task = TraceTask { runs, gpus, ..TraceTask::default() };
     Ok(TraceJob::single(submitted, 0, "", task))
 }
@@ -44,12 +46,12 @@ mod tests {
 
     #[test]
     fn pairs_are_jobs_and_what_is_none_is_told_by_its_place() {
-        let reading = read("[[60.5, 1], [10, 8], [1], [5, -1], \"x\"]", 10.0, 1).unwrap();
+        let reading = read("[[60.5, 1], [10, 8],\n[1], [5, -1], \"x\"]", 10.0, 1).unwrap();
         assert_eq!(reading.jobs.len(), 2);
         assert!(reading.jobs[1].1.submitted > reading.jobs[0].1.submitted);
         assert_eq!((reading.jobs[1].1.tasks[0].runs, reading.jobs[1].1.tasks[0].gpus), (10.0, 8));
         let bad: Vec<_> = reading.bad.iter().map(ToString::to_string).collect();
-        assert_eq!(bad[0], "entry 3: pair: '[1]' is not [seconds, GPUs]");
+        assert_eq!(bad[0], "line 2, entry 3: pair: '[1]' is not [seconds, GPUs]");
         assert_eq!(bad.len(), 3);
     }
 }

@@ -97,7 +97,8 @@ pub struct Lost {
     pub edges: u64,
     /// Priorities other than 0.
     pub priorities: u64,
-    /// Device memory, types, guesses and ways to give way.
+    /// Tasks of which something else cannot be said: GPU memory and types, processors, guesses, ways to give way, steps,
+    /// weights and deadlines.
     pub needs: u64,
 }
 
@@ -114,8 +115,7 @@ pub fn write(mut to: impl Write, jobs: impl Iterator<Item = TraceJob>) -> io::Re
         for task in &job.tasks {
             number += 1;
             lost.edges += task.after.len() as u64;
-            lost.needs +=
-                u64::from(task.gpu_memory.is_some() || !task.gpu_types.is_empty() || task.expected.is_some());
+            lost.needs += u64::from(says_more(&job, task));
             let timeout = task.timeout.map_or(-1.0, |seconds| seconds);
             let memory = match task.memory {
                 0 => -1.0,
@@ -130,6 +130,22 @@ pub fn write(mut to: impl Write, jobs: impl Iterator<Item = TraceJob>) -> io::Re
         }
     }
     Ok(lost)
+}
+
+/// Whether anything is said of a task that has no column. Memory is counted by processor, which a task without GPUs has none
+/// of there.
+fn says_more(job: &TraceJob, task: &TraceTask) -> bool {
+    let kept = TraceTask {
+        name: task.name.clone(),
+        after: task.after.clone(),
+        runs: task.runs,
+        timeout: task.timeout,
+        gpus: task.gpus,
+        memory: if task.gpus > 0 { task.memory } else { 0 },
+        exit: task.exit,
+        ..TraceTask::default()
+    };
+    *task != kept || job.weight.is_some() || job.deadline.is_some()
 }
 
 #[cfg(test)]
@@ -171,5 +187,20 @@ mod tests {
         let lost = write(&mut text, [job.clone()].into_iter()).unwrap();
         assert_eq!(lost, Lost::default());
         assert_eq!(read(std::str::from_utf8(&text).unwrap(), 1).jobs[0].1, job);
+    }
+
+    #[test]
+    fn what_cannot_be_written_is_counted() {
+        let task = TraceTask { runs: 1.0, gpus: 1, ..TraceTask::default() };
+        let more = [
+            TraceTask { cpus: 4000, ..task.clone() },
+            TraceTask { steps: Some(7), ..task.clone() },
+            TraceTask { preempt: warpyard_core::spec::Preempt::Requeue, ..task.clone() },
+            TraceTask { gpus: 0, memory: 4096, ..task.clone() },
+        ];
+        let jobs = more.map(|task| TraceJob::single(0.0, 0, "ann", task));
+        let weighty = TraceJob { weight: Some(2.0), ..TraceJob::single(0.0, 3, "ann", task) };
+        let lost = write(Vec::new(), jobs.into_iter().chain([weighty])).unwrap();
+        assert_eq!(lost, Lost { edges: 0, priorities: 1, needs: 5 });
     }
 }
