@@ -4,8 +4,8 @@ use super::{Align, Cell, Paint, Screen, Table};
 use warpyard_api::text::shown;
 use warpyard_sim::reproduce::Row;
 
-/// The table with its verdicts, and what is to be said about it.
-pub(crate) fn table(rows: &[Row], notes: &[String], screen: &Screen) -> String {
+/// The table with its verdicts, and what is to be said about it; under its name where others follow.
+pub(crate) fn table(heading: Option<&str>, rows: &[Row], notes: &[String], screen: &Screen) -> String {
     let right = |heading| (heading, Align::Right);
     let mut table = Table::new([
         ("ROW", Align::Left),
@@ -29,5 +29,14 @@ pub(crate) fn table(rows: &[Row], notes: &[String], screen: &Screen) -> String {
     }
     let notes = notes.iter().map(|note| format!("- {}\n", shown(note))).collect::<String>();
     let apart = if notes.is_empty() { "" } else { "\n" };
-    table.render(screen) + apart + &notes
+    match heading {
+        Some(heading) => {
+            format!(
+                "{}\n{}{apart}{notes}\n",
+                screen.paint(&shown(heading), Paint::Bold),
+                table.render(screen)
+            )
+        }
+        None => table.render(screen) + apart + &notes,
+    }
 }
