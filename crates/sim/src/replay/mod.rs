@@ -7,6 +7,7 @@ mod tries;
 
 pub use recorder::Recorder;
 
+use crate::report::JobName;
 use crate::report::timeline::Timeline;
 use crate::{Coming, Record, Runs, Setup, Sim, SimReport, Tries, Watcher};
 use std::collections::{BTreeMap, BTreeSet};
@@ -161,7 +162,17 @@ impl Recording {
     /// What was recorded, in figures.
     pub fn recorded(&self, per_job: bool) -> SimReport {
         let counted: Vec<Record> = self.counted(self.records.iter().cloned());
-        SimReport::of_records("recorded".to_owned(), &counted, self.devices(), 0, per_job)
+        let mut report = SimReport::of_records("recorded".to_owned(), &counted, self.devices(), 0, per_job);
+        report.name_jobs(&self.names(per_job));
+        report
+    }
+
+    /// What the jobs that came are called, where that is asked for.
+    fn names(&self, wanted: bool) -> BTreeMap<JobId, JobName> {
+        let named = |(arrival, number): (&crate::Arrival, JobId)| {
+            (number, JobName { name: arrival.spec.name.clone(), user: arrival.user.clone() })
+        };
+        self.arrivals().filter(|_| wanted).map(named).collect()
     }
 
     /// What became of each task that came.
@@ -202,11 +213,12 @@ impl Recording {
         };
         let counted = self.counted(records.iter().cloned());
         let refused = sim.refused().len() as u64;
-        let report = SimReport {
+        let mut report = SimReport {
             events: sim.events(),
             wall_seconds: began.elapsed().as_secs_f64(),
             ..SimReport::of_records(policy, &counted, self.devices(), refused, per_job)
         };
+        report.name_jobs(&self.names(per_job));
         Ok(Replayed { report, agreement: Agreement::of(&self.records, &records), records })
     }
 

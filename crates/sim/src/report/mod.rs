@@ -8,8 +8,9 @@ pub mod timeline;
 
 use crate::{Record, Sim};
 use serde::ser::{Serialize, SerializeMap, Serializer};
-use warpyard_core::Time;
+use std::collections::BTreeMap;
 use warpyard_core::event::Outcome;
+use warpyard_core::{JobId, Time};
 
 /// The figures of one simulation.
 #[derive(Clone, Debug, PartialEq)]
@@ -68,6 +69,10 @@ pub struct Spread {
 pub struct JobFigures {
     /// Its number.
     pub job: u64,
+    /// What it is called where it comes from; empty where that is not known.
+    pub name: String,
+    /// Whose it is; empty where that is not known.
+    pub user: String,
     /// When it was submitted.
     pub submitted_s: f64,
     /// When it first started.
@@ -188,6 +193,26 @@ impl SimReport {
     }
 }
 
+impl SimReport {
+    /// Says of each job what it is called and whose it is.
+    pub fn name_jobs(&mut self, names: &BTreeMap<JobId, JobName>) {
+        for job in self.per_job.iter_mut().flatten() {
+            if let Some(JobName { name, user }) = names.get(&JobId(job.job)) {
+                (job.name, job.user) = (name.clone(), user.clone());
+            }
+        }
+    }
+}
+
+/// What a job is called and whose it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JobName {
+    /// What it is called.
+    pub name: String,
+    /// Whose it is.
+    pub user: String,
+}
+
 /// Tasks of one job follow one another in the records.
 fn jobs(records: &[Record]) -> Vec<JobFigures> {
     records.chunk_by(|a, b| a.task.job == b.task.job).map(figures).collect()
@@ -200,6 +225,8 @@ fn figures(tasks: &[Record]) -> JobFigures {
     let ended = tasks.iter().filter_map(|t| t.ended).max().filter(|_| over);
     JobFigures {
         job: tasks[0].task.job.0,
+        name: String::new(),
+        user: String::new(),
         submitted_s: tasks[0].submitted.secs(),
         started_s: started.map(Time::secs),
         ended_s: ended.map(Time::secs),

@@ -102,6 +102,18 @@ impl Studied {
         users
     }
 
+    /// The figures of every job as CSV.
+    ///
+    /// # Errors
+    /// Where it cannot be written.
+    pub fn jobs_csv(&self, to: impl std::io::Write) -> std::io::Result<()> {
+        let mut to = csv::Writer::from_writer(to);
+        for job in &self.jobs {
+            to.serialize(job)?;
+        }
+        to.flush()
+    }
+
     fn values(&self, of: impl Fn(&JobFigures) -> Option<f64>) -> Vec<f64> {
         self.jobs.iter().filter_map(of).collect()
     }

@@ -5,7 +5,7 @@ use crate::wrong::Wrong;
 use clap::Args;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use warpyard_sim::report::page::{Studied, Study, file_name};
+use warpyard_sim::report::page::{Study, file_name};
 use warpyard_sim::report::plot::{Plot, Theme};
 use warpyard_sim::report::timeline::Timeline;
 
@@ -72,32 +72,10 @@ fn tables(dir: &Path, study: &Study) -> anyhow::Result<()> {
     }
     for (number, policy) in (1..).zip(&study.policies) {
         let name = format!("{number}-{}", file_name(&policy.name));
-        keep(&path_of(dir, &format!("jobs-{name}.csv")), |to| jobs(policy, to))?;
+        keep(&path_of(dir, &format!("jobs-{name}.csv")), |to| policy.jobs_csv(to))?;
         if let Some(timeline) = &policy.timeline {
             keep(&path_of(dir, &format!("utilisation-{name}.csv")), |to| utilisation(timeline, to))?;
         }
-    }
-    Ok(())
-}
-
-fn jobs(policy: &Studied, to: &mut dyn std::io::Write) -> std::io::Result<()> {
-    writeln!(to, "job,submitted_s,started_s,ended_s,wait_s,slowdown,gpu_seconds,attempts,priority,outcome")?;
-    let maybe = |value: Option<f64>| value.map_or_else(String::new, |value| value.to_string());
-    for job in &policy.jobs {
-        writeln!(
-            to,
-            "{},{},{},{},{},{},{},{},{},{}",
-            job.job,
-            job.submitted_s,
-            maybe(job.started_s),
-            maybe(job.ended_s),
-            maybe(job.wait_s),
-            maybe(job.slowdown),
-            job.gpu_seconds,
-            job.attempts,
-            job.priority,
-            job.outcome.unwrap_or("")
-        )?;
     }
     Ok(())
 }

@@ -5,12 +5,14 @@ use super::tally::{Part, Tally};
 use super::{Throughputs, Workload, find, listed};
 use crate::wrong::Wrong;
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
 use warpyard_core::event::WorkerInfo;
-use warpyard_core::{Event, PolicyChoice, PolicyDef, Rejected, Span};
+use warpyard_core::{Event, PolicyChoice, PolicyDef, Rejected, Span, What};
 use warpyard_policies::POLICIES;
+use warpyard_sim::report::JobName;
 use warpyard_sim::report::timeline::Timeline;
 use warpyard_sim::workload::TraceJob;
 use warpyard_sim::{Arrival, Setup, Sim, SimReport};
@@ -128,10 +130,16 @@ impl Bench {
         sim.feed(self.workload.jobs(seed).map(move |job| Self::arrival(&throughputs, job)));
         let timeline = wanted.timeline.then(|| Timeline::of(&self.workers).shared());
         let part = Rc::new(RefCell::new(Part::default()));
-        if tally.is_watched() || timeline.is_some() {
-            let (tally, part, timeline) = (Arc::clone(tally), Rc::clone(&part), timeline.clone());
+        let names = wanted.per_job.then(|| Rc::new(RefCell::new(BTreeMap::new())));
+        if tally.is_watched() || timeline.is_some() || names.is_some() {
+            let (tally, part) = (Arc::clone(tally), Rc::clone(&part));
+            let (timeline, names) = (timeline.clone(), names.clone());
             sim.watch(move |event: &Event| {
                 tally.count(&mut part.borrow_mut(), event);
+                if let (Some(names), What::JobSubmitted { job, user, spec }) = (&names, &event.what) {
+                    let (name, user) = (spec.name.clone(), user.clone());
+                    names.borrow_mut().insert(*job, JobName { name, user });
+                }
                 if let Some(timeline) = &timeline {
                     timeline.borrow_mut().enter(event);
                 }
@@ -139,8 +147,11 @@ impl Bench {
         }
         let began = Instant::now();
         sim.run();
-        let report = SimReport::of(&sim, seed, began.elapsed().as_secs_f64(), wanted.per_job);
+        let mut report = SimReport::of(&sim, seed, began.elapsed().as_secs_f64(), wanted.per_job);
         drop(sim);
+        if let Some(names) = names {
+            report.name_jobs(&names.borrow());
+        }
         tally.end(&part.borrow());
         let timeline = timeline.and_then(Rc::into_inner).map(RefCell::into_inner);
         Ok(Ran { report, timeline })

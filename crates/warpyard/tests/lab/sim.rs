@@ -36,6 +36,10 @@ fn a_report_has_the_shape_scripts_rely_on() {
     assert_eq!(report["average_wait_s"].as_f64(), Some((0.0 + 109.0 + 98.0) / 3.0));
     let jobs = ask(&[&args[..], &["--per-job"]].concat()).json()["per_job"].clone();
     assert_eq!(jobs[2]["started_s"], 100.0, "{jobs}");
+    let mut wanted = vec!["job", "name", "user", "submitted_s", "started_s", "ended_s", "wait_s", "slowdown"];
+    wanted.extend(["outcome", "attempts", "gpu_seconds", "priority"]);
+    assert_eq!(keys(&jobs[0]), sorted(wanted));
+    assert_eq!((&jobs[0]["user"], &jobs[2]["user"]), (&json!("ann"), &json!("bob")));
     let said = ask(&args[..args.len() - 1]).out;
     assert!(said.starts_with("sjf: 3 jobs, 3 finished\n"), "{said}");
 }
@@ -251,7 +255,18 @@ fn a_published_table_is_computed_anew() {
     assert_eq!(keys(first), ["high", "low", "ours", "published", "row", "verdict"]);
     assert_eq!((&first["row"], &first["published"]), (&json!("fifo response"), &json!(563.989)));
     let said = ask(&["reproduce", "short-tasks", "--seeds", "20"]).out;
-    assert_eq!(said.lines().count(), rows.as_array().unwrap().len() + 1, "{said}");
+    assert_eq!(said.lines().position(str::is_empty), Some(rows.as_array().unwrap().len() + 1), "{said}");
+    assert!(said.contains("over the seeds 0 to 19"), "{said}");
+    let every = ["reproduce", "--seeds", "20", "--data", "/nowhere", "--gavel", "/nowhere"];
+    let said = ask(&every);
+    for table in ["short-tasks: ", "model-scheduling: ", "hybrid: "] {
+        assert!(said.out.lines().any(|line| line.starts_with(table)), "{table}: {said:?}");
+    }
+    assert!(said.err.contains("alibaba-2023: left out") && said.err.contains("gavel: left out"), "{said:?}");
+    let all = ask(&[&every[..], &["--json"]].concat()).json();
+    let mut first = all[0].clone();
+    assert_eq!(first.as_object_mut().unwrap().remove("table"), Some(json!("short-tasks")));
+    assert_eq!(first, rows[0], "the same rows, with where they belong");
     ask(&["reproduce", "hybird"]).refused(&["did you mean 'hybrid'?", "short-tasks"]);
     let hybrid = ask(&["reproduce", "hybrid", "--json"]).json();
     assert_eq!(hybrid[0]["verdict"], "holds");

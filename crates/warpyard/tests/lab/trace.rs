@@ -22,6 +22,8 @@ fn what_is_imported_can_be_simulated_and_what_cannot_be_read_is_told_by_line() {
     }
     let report = ask(&["sim", "--cluster", "4xA100", "--trace", out, "--json"]).json();
     assert_eq!((&report["jobs"], &report["finished"]), (&json!(2), &json!(1)), "one failed");
+    let jobs = ask(&["sim", "--cluster", "4xA100", "--trace", out, "--json", "--per-job"]).json();
+    assert_eq!((&jobs["per_job"][1]["name"], &jobs["per_job"][1]["user"]), (&json!("3"), &json!("bob")));
     let told = ask(&["trace", "import", &log, "--out", out, "--json"]).json();
     assert_eq!(
         (&told["format"], &told["jobs"], &told["bad"][0]["line"]),
