@@ -30,8 +30,8 @@ pub struct Studied {
     pub name: String,
     /// The jobs of all simulations.
     pub jobs: Vec<JobFigures>,
-    /// How many of them, from the beginning, are of the first simulation.
-    pub first: usize,
+    /// The seed of each simulation, and how many of the jobs, from the beginning, are of it.
+    pub seeds: Vec<(u64, usize)>,
     /// Who was where in the first simulation; none where that was not watched.
     pub timeline: Option<Timeline>,
 }
@@ -70,7 +70,7 @@ impl Studied {
     /// Each user, in order of name.
     pub fn users(&self) -> Vec<UserFigures> {
         let Some(timeline) = &self.timeline else { return Vec::new() };
-        let jobs = &self.jobs[..self.first];
+        let jobs = &self.jobs[..self.seeds.first().map_or(0, |(_, jobs)| *jobs)];
         let last = jobs.iter().map(|job| job.submitted_s).fold(0.0, f64::max);
         let early = timeline.device_seconds(Time::from_secs(last));
         let all = timeline.device_seconds(Time(u64::MAX));
@@ -102,14 +102,30 @@ impl Studied {
         users
     }
 
-    /// The figures of every job as CSV.
+    /// The figures of every job as CSV, with the seed of its simulation.
     ///
     /// # Errors
     /// Where it cannot be written.
     pub fn jobs_csv(&self, to: impl std::io::Write) -> std::io::Result<()> {
-        let mut to = csv::Writer::from_writer(to);
-        for job in &self.jobs {
-            to.serialize(job)?;
+        let mut to = csv::WriterBuilder::new().has_headers(false).from_writer(to);
+        to.write_record([
+            "seed",
+            "job",
+            "name",
+            "user",
+            "submitted_s",
+            "started_s",
+            "ended_s",
+            "outcome",
+            "attempts",
+            "gpu_seconds",
+            "wait_s",
+            "slowdown",
+            "priority",
+        ])?;
+        let seeds = self.seeds.iter().flat_map(|(seed, jobs)| std::iter::repeat_n(*seed, *jobs));
+        for of_a_seed in seeds.zip(&self.jobs) {
+            to.serialize(of_a_seed)?;
         }
         to.flush()
     }

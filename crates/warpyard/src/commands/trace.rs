@@ -2,13 +2,12 @@
 
 use crate::context::Context;
 use crate::exit::{Exit, note};
-use crate::lab::{FORMATS, Open, Shape, keep, listed, read_text, text_of, told};
+use crate::lab::{FORMATS, Open, Shape, keep, listed, read_text, tell, text_of, told};
 use crate::show;
 use crate::wrong::Wrong;
 use clap::{Args, Subcommand, ValueEnum};
 use serde_json::json;
 use std::io::{self, Read, Write};
-use warpyard_api::text::shown;
 use warpyard_sim::workload::format::{csv, json, own, swf};
 use warpyard_sim::workload::{Reading, TraceJob};
 
@@ -191,12 +190,7 @@ impl From {
         if self.format.is_none() && format != "csv" {
             eprintln!("note: {} looks like {format}; --format names another", self.file);
         }
-        for said in &reading.notes {
-            note(&format!("note: {}", shown(said)));
-        }
-        for (what, rows) in &reading.left_out {
-            eprintln!("left out: {rows} × {what}");
-        }
+        tell(reading);
         if !reading.bad.is_empty() {
             note(&format!("{}: {}", self.file, told(&reading.bad)));
             let jobs = show::counted(reading.jobs.len() as u64, "job");

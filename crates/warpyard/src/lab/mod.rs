@@ -30,5 +30,5 @@ pub(crate) use simulate::{Bench, Ran, Wanted, policies, policies_of, policy};
 pub(crate) use study::study;
 pub(crate) use tally::Tally;
 pub(crate) use throughputs::Throughputs;
-pub(crate) use trace::{Trace, read_trace, told};
+pub(crate) use trace::{Trace, read_trace, tell, told};
 pub(crate) use workload::{Source, Workload};

@@ -54,20 +54,21 @@ pub(crate) fn study(
     summary.headings.extend(COLUMNS.map(|(heading, _, means)| (heading.to_owned(), means.to_owned())));
     let mut studied = Vec::new();
     for (name, runs) in policies {
-        let (mut jobs, mut timeline, mut first, mut reports) = (Vec::new(), None, 0, Vec::new());
+        let (mut jobs, mut timeline, mut seeds, mut reports) = (Vec::new(), None, Vec::new(), Vec::new());
         for (at, Ran { report, timeline: watched }) in runs.into_iter().enumerate() {
             let SimReport { per_job, .. } = &report;
             let own = per_job.clone().unwrap_or_default();
             if at == 0 {
-                (first, timeline) = (own.len(), watched);
+                timeline = watched;
             }
+            seeds.push((report.seed, own.len()));
             jobs.extend(own);
             reports.push(SimReport { per_job: None, ..report });
         }
         let repeated = Repeated::of(&reports, sample)?;
         let cells = COLUMNS.map(|(_, key, _)| repeated.cell(key));
         summary.rows.push([(name.clone(), None)].into_iter().chain(cells).collect());
-        studied.push(Studied { name, jobs, first, timeline });
+        studied.push(Studied { name, jobs, seeds, timeline });
     }
     Ok(Study { title, about, summary, policies: studied })
 }

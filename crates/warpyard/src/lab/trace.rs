@@ -2,11 +2,12 @@
 
 use super::formats::{Open, read_text};
 use super::text_of;
+use crate::exit::note;
 use crate::wrong::Wrong;
 use std::fmt::Write;
 use std::sync::Arc;
 use warpyard_api::text::shown;
-use warpyard_sim::workload::{BadRow, Place, TraceJob};
+use warpyard_sim::workload::{BadRow, Place, Reading, TraceJob};
 
 /// Bad rows told at most.
 const MOST_TOLD: usize = 10;
@@ -27,7 +28,21 @@ pub(crate) fn read_trace(file: &str, open: &Open) -> Result<Trace, Wrong> {
         let rows = told(&reading.bad);
         return Err(Wrong::BadTrace { file: file.to_owned(), rows });
     }
+    tell(&reading);
+    if reading.notes.iter().any(|said| said.contains("--")) {
+        eprintln!("note: these are options of `warpyard trace import`, which makes a trace to simulate");
+    }
     Ok(Trace { file: file.to_owned(), jobs: reading.jobs.into() })
+}
+
+/// Says what was left out and how things were understood.
+pub(crate) fn tell(reading: &Reading) {
+    for said in &reading.notes {
+        note(&format!("note: {}", shown(said)));
+    }
+    for (what, rows) in &reading.left_out {
+        eprintln!("left out: {rows} × {what}");
+    }
 }
 
 /// The first bad rows, how many there are, and on which lines the others.

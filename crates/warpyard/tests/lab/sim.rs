@@ -233,6 +233,20 @@ fn a_study_leaves_a_page_tables_and_pictures_behind() {
     assert_eq!(rows("policies.csv"), 1 + 2);
     assert_eq!(rows("users.csv"), 1 + 2 * 3);
     assert_eq!(rows("jobs-1-fifo.csv"), 1 + 3 * 40);
+    let jobs = std::fs::read_to_string(dir.path().join("csv/jobs-1-fifo.csv")).unwrap();
+    let cells =
+        |line: usize| jobs.lines().nth(line).unwrap().split(',').map(str::to_owned).collect::<Vec<_>>();
+    // Under the same headings as in JSON, and with the seed, since numbers begin anew with each.
+    let (_kept, [trace]) = files([("t.csv", &three())]);
+    let one = ask(&["sim", "--cluster", "1xV100", "--trace", &trace, "--json", "--per-job"]).json();
+    let mut headings = cells(0);
+    assert_eq!(headings.remove(0), "seed");
+    assert_eq!(sorted(headings.iter().map(String::as_str).collect()), keys(&one["per_job"][0]));
+    let at = |name: &str| 1 + headings.iter().position(|heading| heading == name).unwrap();
+    let second = cells(1 + 40);
+    assert_eq!((second[0].as_str(), second[at("job")].as_str()), ("2", "1"));
+    assert_eq!((second[at("outcome")].as_str(), second[at("attempts")].as_str()), ("succeeded", "1"));
+    assert!(second[at("slowdown")].parse::<f64>().unwrap() >= 1.0 && second[at("user")].starts_with("user"));
     assert_eq!(rows("utilisation-2-short-first_beta_2.csv"), 1 + 1000);
     for name in ["waiting", "utilisation", "slowdown-by-user", "gantt-1-fifo"] {
         let file = |end: &str| std::fs::read(dir.path().join("plots").join(format!("{name}.{end}"))).unwrap();

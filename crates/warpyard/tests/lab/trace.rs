@@ -38,6 +38,18 @@ fn what_is_imported_can_be_simulated_and_what_cannot_be_read_is_told_by_line() {
 }
 
 #[test]
+fn what_a_simulation_leaves_out_of_a_trace_is_told() {
+    let swf =
+        "1 0 0 60 1 -1 -1 1 120 -1 1 3 1 -1 1 -1 -1 -1\n2 5 -1 0 -1 -1 -1 1 120 -1 5 3 1 -1 1 -1 -1 -1\n";
+    let (_dir, [log]) = files([("log.swf", swf)]);
+    let said = ask(&["sim", "--cluster", "1xV100", "--trace", &log, "--json"]);
+    assert!(said.err.contains("left out: 1 × a job that never ran"), "{said:?}");
+    assert!(said.err.contains("a processor is taken for a GPU"), "{said:?}");
+    assert!(said.err.contains("`warpyard trace import`"), "options are told with what takes them: {said:?}");
+    assert_eq!(said.json()["jobs"], 1);
+}
+
+#[test]
 fn a_trace_goes_through_every_format_and_back() {
     let dir = tempfile::tempdir().unwrap();
     let path = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
