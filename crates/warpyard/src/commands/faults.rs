@@ -8,6 +8,7 @@ use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use serde::Serialize;
 use std::panic;
+use std::time::Instant;
 use warpyard_sim::faults::{Failure, Held, Level, run};
 
 /// Arguments of `sim` that are about faults.
@@ -49,7 +50,7 @@ impl Faults {
 
     /// Runs until one fails or all have held.
     pub(crate) fn run(&self, level: Level, first_seed: u64, context: &Context) -> anyhow::Result<Exit> {
-        let mut line = Line::of_stderr();
+        let (mut line, began) = (Line::of_stderr(), Instant::now());
         let mut report = FaultsReport {
             level: level.word(),
             first_seed,
@@ -62,7 +63,11 @@ impl Faults {
         let hook = panic::take_hook();
         panic::set_hook(Box::new(|_| {}));
         for seed in (first_seed..=u64::MAX).take(usize::try_from(self.seeds).unwrap_or(usize::MAX)) {
-            line.say(|| format!("{} of {} runs, {} steps", report.runs, self.seeds, report.held.steps));
+            line.say(|| {
+                let share = report.runs as f64 / self.seeds as f64;
+                let left = show::time_left(began.elapsed().as_secs_f64(), share);
+                format!("{} of {} runs, {left}, {} steps", report.runs, self.seeds, report.held.steps)
+            });
             report.runs += 1;
             match run(seed, level) {
                 Ok(held) => report.held += held,

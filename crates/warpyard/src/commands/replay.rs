@@ -13,6 +13,7 @@ use std::cell::RefCell;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::rc::Rc;
+use std::time::Instant;
 use warpyard_core::{Event, Time};
 use warpyard_policies::{POLICIES, default_policy};
 use warpyard_server::store::Log;
@@ -48,8 +49,9 @@ impl Replay {
         let mut studied = Vec::new();
         let mut line = Line::of_stderr();
         for under in unders {
+            let began = Instant::now();
             let progress = |progress: Progress| {
-                line.say(|| show::replay::progress(&under, progress));
+                line.say(|| show::replay::progress(&under, progress, began.elapsed().as_secs_f64()));
                 ControlFlow::Continue(())
             };
             let timeline = kept.then(|| recording.timeline().shared());

@@ -2,7 +2,7 @@
 //! wants to know most comes first, since a narrow terminal cuts off the rest.
 
 use super::Line;
-use crate::show::{figure, percent, span_secs};
+use crate::show::{figure, percent, span_secs, time_left};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
@@ -73,14 +73,14 @@ impl Tally {
         self.line.lock().expect("nobody panics while counting").say(|| {
             let took = self.began.elapsed().as_secs_f64();
             let done = (come as f64 / self.jobs as f64).min(1.0);
-            let left = if done > 0.0 { span_secs(took / done - took) } else { "?".to_owned() };
+            let left = time_left(took, done);
             let speed = figure((events as f64 / took.max(1e-6)).round());
             let which = match self.simulations {
                 1 => String::new(),
                 all => format!("{} of {all} simulations, ", self.ended.load(Ordering::Relaxed)),
             };
             let at = at.map(|at| format!("{} simulated, ", span_secs(at))).unwrap_or_default();
-            format!("{} of jobs, {left} left, {which}{at}{events} events, {speed} a second", percent(done))
+            format!("{} of jobs, {left}, {which}{at}{events} events, {speed} a second", percent(done))
         });
     }
 }

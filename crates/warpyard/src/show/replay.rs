@@ -1,7 +1,7 @@
 //! `replay`: what was recorded beside what would have been, and how far that can be trusted.
 
 use super::compare::{self, Repeated, Sample};
-use super::{Screen, counted, figure, percent, span_secs};
+use super::{Screen, counted, figure, percent, span_secs, time_left};
 use serde::{Serialize, Serializer};
 use serde_json::json;
 use std::fmt::Write;
@@ -59,17 +59,19 @@ impl Serialize for Answer {
     }
 }
 
-/// How far it is.
-pub(crate) fn progress(under: &Under, progress: Progress) -> String {
+/// How far it is after so many seconds.
+pub(crate) fn progress(under: &Under, progress: Progress, took: f64) -> String {
     let name = match under {
         Under::WhatRan => "as it ran".to_owned(),
         Under::Policy(policy) => policy.to_string(),
     };
     let Progress { events, simulated_s, share } = progress;
     format!(
-        "{name}: {} of the history, {} simulated, {events} events",
+        "{name}: {} of the history, {}, {} simulated, {events} events, {} a second",
         percent(share),
-        span_secs(simulated_s)
+        time_left(took, share),
+        span_secs(simulated_s),
+        figure((events as f64 / took.max(1e-6)).round())
     )
 }
 

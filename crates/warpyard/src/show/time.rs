@@ -23,6 +23,12 @@ pub(crate) fn span_secs(seconds: f64) -> String {
     span((seconds * 1000.0) as i64)
 }
 
+/// How long something still takes that took so long for a part of it: "3m 20s left".
+pub(crate) fn time_left(took: f64, share: f64) -> String {
+    let left = if share > 0.0 { span_secs((took / share - took).max(0.0)) } else { "?".to_owned() };
+    left + " left"
+}
+
 impl Screen {
     /// How long it is since a moment.
     pub(crate) fn since(&self, moment: Timestamp) -> String {
@@ -77,6 +83,14 @@ mod tests {
 
     fn moment(text: &str) -> Timestamp {
         text.parse().unwrap()
+    }
+
+    #[test]
+    fn what_is_left_goes_by_what_was_done() {
+        assert_eq!(
+            [(0.0, 0.0), (20.0, 0.1), (5.0, 1.0)].map(|(t, s)| time_left(t, s)),
+            ["? left", "3m 00s left", "0s left"]
+        );
     }
 
     #[test]
