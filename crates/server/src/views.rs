@@ -568,7 +568,10 @@ pub(crate) fn policies(in_force: Option<&PolicyChoice>, defs: &[PolicyDef]) -> V
         let in_force = in_force.filter(|choice| choice.name == def.name);
         let params = def.params.iter().map(|p| ParamView {
             name: p.name.into(),
-            summary: p.help.into(),
+            summary: match p.default {
+                Value::Number(_) => p.help.into(),
+                Value::Word(words) => format!("{}; one of {}", p.help, words.join(", ")),
+            },
             default: match p.default {
                 Value::Number(n) => n.into(),
                 Value::Word(words) => crate::convert::param_value(words[0]),

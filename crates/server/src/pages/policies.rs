@@ -110,7 +110,7 @@ fn chosen(view: &PolicyView, def: &PolicyDef, in_force: &PolicyChoice) -> Choice
     let choice = if view.active { in_force } else { &plain };
     let setting = |(shown, param): (&warpyard_api::wire::ParamView, &warpyard_core::policy::Param)| Setting {
         name: shown.name.clone(),
-        help: shown.summary.clone(),
+        help: param.help.into(),
         value: text(&shown.value.as_ref().unwrap_or(&shown.default).to_string()),
         default: shown.default.to_string(),
         words: match param.default {

@@ -163,6 +163,7 @@ fn policies_can_be_looked_up_without_a_server() {
     assert!(all.as_array().unwrap().iter().all(|policy| policy["active"] == false), "{all}");
     let one = ask(&["policy", "show", "short-first", "--data", data]).out;
     assert!(one.starts_with("short-first\n") && one.contains("gamma"), "{one}");
+    assert!(one.contains("one of best, first, worst, fill, spread, gradient"), "{one}");
     assert_eq!(ask(&["policy", "--data", data]).code, Some(3), "only a server has one in use");
 }
 
