@@ -517,7 +517,9 @@ fn refused(at: &AtLimit) -> Rejected {
         Limited::Gpus => "ask for fewer; `warpyard limits` shows what you may have",
         Limited::Running => "you may run nothing here; ask an admin",
         Limited::Queued => "wait for some of them (`warpyard wait`), or submit an array with fewer tasks",
-        Limited::Timeout => "ask for less time (--timeout), and save now and then so as to go on later",
+        Limited::Timeout => {
+            "ask for less time (--timeout; --for of a claim), and save now and then so as to go on later"
+        }
         Limited::GpuTime { .. } => "ask for less time or fewer GPUs; `warpyard limits` shows what is left",
         Limited::Priority => "ask for a lower one, or someone who may give it to raise it",
     };
