@@ -176,7 +176,9 @@ pub(crate) enum Wrong {
     )]
     NoPairs(String),
     /// There is no log.
-    #[error("there is no log {0}; name one with --log, or its directory with --data")]
+    #[error(
+        "there is no log {0}; name one with --log, or its directory with --data (that of a shared server is replayed on its page What if: warpyard login)"
+    )]
     NoLog(String),
     /// Nothing happened since then.
     #[error("{0}: no job was submitted in that time; --since goes further back")]
