@@ -6,7 +6,9 @@ mod odd;
 mod support;
 
 use odd::{odd, with_pairs};
-use warpyard_allocate::{Answer, Entities, GOALS, Instance, Options, Sense, Sharing, Types, check, goal};
+use warpyard_allocate::{
+    Answer, CheckError, Entities, GOALS, Instance, Options, Sense, Sharing, Types, check, goal,
+};
 
 #[test]
 fn every_goal_is_feasible_and_proved_on_odd_instances() {
@@ -94,6 +96,29 @@ fn with_sharing_one_organisation_of_all_is_filled_level_by_level() {
             let near = (flat - level).abs() <= 2e-4 * flat.max(1e-3);
             assert!(near, "seed {seed}, job {}: {flat} filled, {level} in an organisation", job.id);
         }
+    }
+}
+
+/// Two organisations of one job each, one with three times the weight: filled as if they were equal, nobody could rise
+/// either, and the prices are right; only the way there is not.
+#[test]
+fn a_filling_that_does_not_follow_the_tree_is_not_believed() {
+    for sharing in [false, true] {
+        let mut instance = support::plain(&[1], &[&[2.0], &[5.0]]);
+        instance.pairs = Some(Default::default());
+        let named = |values: [f64; 2]| ["a", "b"].map(str::to_owned).into_iter().zip(values).collect();
+        instance.entities = Some(Entities {
+            weights: named([1.0, 3.0]),
+            policies: [("a".to_owned(), Sharing::Fair), ("b".to_owned(), Sharing::Fifo)].into(),
+            jobs: [("a".to_owned(), vec![0]), ("b".to_owned(), vec![1])].into(),
+            entities: Default::default(),
+        });
+        let (options, nested) =
+            (Options { sharing, ..Options::default() }, goal("hierarchical").expect("a goal"));
+        let solve = |name: &str| goal(name).expect("a goal").solve(&instance, options).expect("an answer");
+        check(&instance, nested, options, &solve("hierarchical")).expect("it follows the tree");
+        let refused = check(&instance, nested, options, &solve("max-min-fill"));
+        assert!(matches!(refused, Err(CheckError::NotProved { .. })), "sharing {sharing}: {refused:?}");
     }
 }
 

@@ -1,6 +1,7 @@
 //! What each goal's objective is, and what prices prove about it. All of it is weak duality: whatever the prices, no
 //! allocation can pass the bound they give, so a bound that meets the objective proves it.
 
+use super::course::Course;
 use super::pairs::{excess, together};
 use super::{CheckError, OPTIMAL};
 use crate::answer::{Answer, Certificate, Stage};
@@ -110,7 +111,11 @@ impl<'a> Case<'a> {
                 self.levels_are_fair()?;
                 self.fill_bound(&self.rates(goal)?)
             }
-            "hierarchical" => self.nobody_could_rise().map(|()| self.answer.objective),
+            "hierarchical" => {
+                self.nobody_could_rise()?;
+                self.levels_follow_the_tree()?;
+                Ok(self.answer.objective)
+            }
             "finish-time" => self.finish_bound(),
             "cost" => self.cost_bound(),
             "strategy-proof" => Ok(self.welfare_bound()),
@@ -375,27 +380,7 @@ impl<'a> Case<'a> {
         let Certificate::Stages { stages, stopped } = &self.answer.certificate else {
             return Err(CheckError::Certificate);
         };
-        for stage in stages {
-            if let Some(jobs) = &stage.jobs {
-                let budget = self.budget_at(&stage.prices, &jobs.time, |m, _| jobs.speed[m]);
-                let value: f64 = jobs.speed.iter().enumerate().map(|(m, worth)| worth * self.speed(m)).sum();
-                if budget - value > OPTIMAL * value {
-                    return Err(CheckError::NotProved { objective: value, bound: budget });
-                }
-                continue;
-            }
-            let budget = self.worth_of_cluster(&stage.prices);
-            // Were everyone's speed higher by a part of it, the spending would grow by that part of `value`.
-            let (mut spent, mut value) = (0.0, 0.0);
-            for (m, job, speeds) in self.jobs() {
-                let worth = worth(f64::from(job.gpus), speeds, &stage.prices, self.speed(m));
-                spent += worth.speed * self.speed(m) - worth.time;
-                value += worth.speed * self.speed(m);
-            }
-            if budget - spent > OPTIMAL * value {
-                return Err(CheckError::NotProved { objective: spent, bound: budget });
-            }
-        }
+        stages.iter().try_for_each(|stage| self.all_is_spent(stage, |m| self.speed(m)))?;
         for (m, job, speeds) in self.jobs() {
             let (speed, fastest) = (self.speed(m), speeds.iter().copied().fold(0.0, f64::max));
             let proved = match stopped[m].and_then(|stage| stages.get(stage)) {
@@ -411,6 +396,59 @@ impl<'a> Case<'a> {
             }
         }
         Ok(())
+    }
+
+    /// At these speeds, everything is spent at a stage's prices: whoever it costs something to be faster cannot be.
+    fn all_is_spent(&self, stage: &Stage, speed: impl Fn(usize) -> f64) -> Result<(), CheckError> {
+        // Were everyone's speed higher by a part of it, the spending would grow by that part of `value`.
+        let (mut spent, mut value) = (0.0, 0.0);
+        let budget = match &stage.jobs {
+            Some(jobs) => {
+                value = jobs.speed.iter().enumerate().map(|(m, worth)| worth * speed(m)).sum();
+                spent = value;
+                self.budget_at(&stage.prices, &jobs.time, |m, _| jobs.speed[m])
+            }
+            None => {
+                for (m, job, speeds) in self.jobs() {
+                    let worth = worth(f64::from(job.gpus), speeds, &stage.prices, speed(m));
+                    spent += worth.speed * speed(m) - worth.time;
+                    value += worth.speed * speed(m);
+                }
+                self.worth_of_cluster(&stage.prices)
+            }
+        };
+        if budget - spent > OPTIMAL * value {
+            return Err(CheckError::NotProved { objective: spent, bound: budget });
+        }
+        Ok(())
+    }
+
+    /// Whoever stops on the way through the tree to where everyone ended does so for a reason: at that moment, with
+    /// everyone at the level the tree had brought them to, the prices that stopped him were all that could be spent.
+    fn levels_follow_the_tree(&self) -> Result<(), CheckError> {
+        let Certificate::Stages { stages, stopped } = &self.answer.certificate else {
+            return Err(CheckError::Certificate);
+        };
+        let missing = CheckError::Instance { goal: "hierarchical" };
+        let entities = self.instance.entities.as_ref().ok_or(missing)?;
+        let per_level: Vec<f64> =
+            self.jobs().map(|(_, job, _)| self.mean(job) / f64::from(job.gpus)).collect();
+        let ends: Vec<f64> = per_level.iter().enumerate().map(|(m, per)| self.speed(m) / per).collect();
+        let mut course = Course::new(self.instance, entities, &ends);
+        let mut seen = vec![false; stages.len()];
+        loop {
+            let now = course.next();
+            if now.is_empty() {
+                return Ok(());
+            }
+            // The first of those a stage stopped had least reason to.
+            for i in now.into_iter().filter_map(|m| stopped[m]) {
+                if let Some(stage) = stages.get(i).filter(|_| !std::mem::replace(&mut seen[i], true)) {
+                    let levels = course.levels(ends.len());
+                    self.all_is_spent(stage, |m| levels[m] * per_level[m])?;
+                }
+            }
+        }
     }
 
     /// At the end of every stage, all jobs not stopped before it stand at the same level over weight, or at their own

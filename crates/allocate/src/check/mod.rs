@@ -2,6 +2,7 @@
 //! prove by duality that nothing better exists. Shares no code with the solvers.
 
 mod bounds;
+mod course;
 mod pairs;
 
 use crate::answer::{Answer, Certificate};
