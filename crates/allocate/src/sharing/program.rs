@@ -149,12 +149,17 @@ impl Ways {
         let value = program.objective();
         // Then as much as can be got besides: everyone's speed in units of its own target.
         program.hold_optimum();
-        let speed = |way: &Way| way.members().map(|(class, speed)| speed / units[class]).sum::<f64>();
-        program.set_gains(|i| if i == theta { 0.0 } else { speed(&self.ways[i]) });
-        let solution = match program.solve() {
-            Ok(()) => program.solution(),
-            Err(_) => return Err(SolveError::NoProgress),
-        };
+        let mut solution = program.solution();
+        // Where some targets are next to nothing the simplex may not see the end of that; in units of what everyone could
+        // do alone it does. Either only breaks ties: what was found first will do.
+        for units in [&units, &fastest] {
+            let speed = |way: &Way| way.members().map(|(class, speed)| speed / units[class]).sum::<f64>();
+            program.set_gains(|i| if i == theta { 0.0 } else { speed(&self.ways[i]) });
+            if program.solve().is_ok() {
+                solution = program.solution();
+                break;
+            }
+        }
         let mut duals = self.duals(&prices, Some(&units));
         let all = duals.types.iter_mut().chain(&mut duals.time).chain(&mut duals.speed);
         all.for_each(|price| *price *= measure);

@@ -12,7 +12,7 @@ use crate::problem::Problem;
 /// The part of its targets to which a place must be reached.
 const REACHED: f64 = 1.0 - 1e-9;
 /// What a stopped job gives back, so that the next stage starts from inside what is feasible.
-const SLACK: f64 = 1e-9;
+const SLACK: f64 = 1e-10;
 /// The part of what it could reach below which a level is rounding.
 const CRUMB: f64 = 1e-6;
 /// The part of what is dearest below which a worth is rounding.
@@ -167,7 +167,12 @@ impl Filling<'_> {
         let dear = |m: usize| duals.speed[class_of[m]] * self.problem.fastest[m];
         let rises = |m: &usize| levels[*m] < self.caps[*m] * (1.0 - 1e-12);
         let open: Vec<usize> = (0..self.problem.n).filter(rises).collect();
-        let dearest = open.iter().filter(|&&m| rates[m] > 0.0).map(|&m| dear(m)).fold(0.0, f64::max);
+        let dearest = |all: &mut dyn Iterator<Item = &usize>| all.map(|&m| dear(m)).fold(0.0, f64::max);
+        // Within rounding of the next piece, it may be whoever rises only there that is stopped, before having begun.
+        let dearest = match dearest(&mut open.iter().filter(|&&m| rates[m] > 0.0)) {
+            0.0 => dearest(&mut open.iter()),
+            rising => rising,
+        };
         let halted: Vec<usize> = open.into_iter().filter(|&m| dear(m) > DEAR * dearest).collect();
         if dearest > 0.0 && !halted.is_empty() { Ok(halted) } else { Err(SolveError::NoProgress) }
     }
