@@ -78,6 +78,8 @@ pub struct Param {
     pub help: &'static str,
     /// The least a number may be.
     pub least: Option<f64>,
+    /// What is wrong with a text, if anything is.
+    pub fault: fn(&str) -> Option<String>,
 }
 
 /// What a parameter may be.
@@ -87,11 +89,13 @@ pub enum Value {
     Number(f64),
     /// One of a few words, the first of which is the default.
     Word(&'static [&'static str]),
+    /// A text of a form of its own; nothing is the default.
+    Text,
 }
 
 /// A numeric parameter.
 pub const fn number(name: &'static str, default: f64, help: &'static str) -> Param {
-    Param { name, default: Value::Number(default), help, least: None }
+    Param { name, default: Value::Number(default), help, least: None, fault: no_fault }
 }
 
 /// The same, no less than this.
@@ -101,7 +105,16 @@ pub const fn at_least(least: f64, param: Param) -> Param {
 
 /// A parameter that is one of a few words; the first is the default.
 pub const fn word(name: &'static str, words: &'static [&'static str], help: &'static str) -> Param {
-    Param { name, default: Value::Word(words), help, least: None }
+    Param { name, default: Value::Word(words), help, least: None, fault: no_fault }
+}
+
+/// A parameter that is a text, and what is wrong with one.
+pub const fn text(name: &'static str, fault: fn(&str) -> Option<String>, help: &'static str) -> Param {
+    Param { name, default: Value::Text, help, least: None, fault }
+}
+
+fn no_fault(_: &str) -> Option<String> {
+    None
 }
 
 /// The name of a policy and the parameters set for it, as in `short-first:beta=2,gamma=0.5`.
@@ -152,6 +165,7 @@ impl fmt::Display for PolicyChoice {
 pub struct Params {
     numbers: BTreeMap<&'static str, f64>,
     words: BTreeMap<&'static str, &'static str>,
+    texts: BTreeMap<&'static str, String>,
 }
 
 impl Params {
@@ -164,6 +178,11 @@ impl Params {
     pub fn word(&self, name: &str) -> &'static str {
         self.words.get(name).expect("the definition names every word asked for")
     }
+
+    /// A text that the definition names.
+    pub fn text(&self, name: &str) -> &str {
+        self.texts.get(name).expect("the definition names every text asked for")
+    }
 }
 
 impl PolicyDef {
@@ -174,6 +193,7 @@ impl PolicyDef {
             match p.default {
                 Value::Number(n) => drop(params.numbers.insert(p.name, n)),
                 Value::Word(words) => drop(params.words.insert(p.name, words[0])),
+                Value::Text => drop(params.texts.insert(p.name, String::new())),
             }
         }
         for (key, text) in &choice.params {
@@ -201,6 +221,12 @@ impl PolicyDef {
                     let word = known
                         .ok_or_else(|| refuse(format!("'{text}' is not one of {}", words.join(", "))))?;
                     params.words.insert(param.name, word);
+                }
+                Value::Text => {
+                    if let Some(fault) = (param.fault)(text) {
+                        return Err(refuse(fault));
+                    }
+                    params.texts.insert(param.name, text.clone());
                 }
             }
         }

@@ -52,6 +52,7 @@ fn choices() -> Vec<PolicyChoice> {
         "hierarchical:sharing=true,inside=fifo,round=10",
         "finish-time:round=10",
         "hierarchical:inside=fifo,round=15",
+        "hierarchical:organisations=ann=3+bob=1=fifo,round=10",
     ];
     plain.chain(others.map(str::to_owned)).map(|text| text.parse().unwrap()).collect()
 }

@@ -575,6 +575,7 @@ pub(crate) fn policies(in_force: Option<&PolicyChoice>, defs: &[PolicyDef]) -> V
             default: match p.default {
                 Value::Number(n) => n.into(),
                 Value::Word(words) => crate::convert::param_value(words[0]),
+                Value::Text => crate::convert::param_value(""),
             },
             value: in_force
                 .and_then(|choice| choice.params.get(p.name))

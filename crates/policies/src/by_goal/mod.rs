@@ -11,21 +11,23 @@
 
 mod draft;
 mod fnv;
+mod organisations;
 mod question;
 mod scene;
 mod sheet;
 mod speeds;
 
 use draft::Draft;
+use organisations::Charter;
 use scene::{Scene, Standing};
 use speeds::Speeds;
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 use warpyard_allocate::rounds::Rounds;
-use warpyard_allocate::{GOALS, GoalDef, Options, Sharing, Types};
+use warpyard_allocate::{GOALS, GoalDef, Options, Types};
 use warpyard_core::cluster::View;
 use warpyard_core::explain::{self, InRounds, Reason, Why};
-use warpyard_core::policy::{Errand, Param, Params, Policy, at_least, number, word};
+use warpyard_core::policy::{Errand, Param, Params, Policy, at_least, number, text, word};
 use warpyard_core::{Plan, PolicyDef, TaskId, Time};
 
 pub(crate) const TYPES: Param =
@@ -48,7 +50,13 @@ const SHARING: Param = word(
 const INSIDE: Param = word(
     "inside",
     &["fair", "fifo"],
-    "how a project shares its part among its tasks: evenly, or first come first served",
+    "how a project shares its part among its tasks, where organisations does not say: evenly, or first come first served",
+);
+const ORGANISATIONS: Param = text(
+    "organisations",
+    organisations::fault,
+    "weights of projects, 1 where nothing is said, and how each shares inside: vision=2+nlp=1=fifo+nlp/speech=3; a project \
+     called nlp/speech is part of nlp",
 );
 
 macro_rules! goals {
@@ -66,7 +74,7 @@ macro_rules! goals {
 goals! {
     MAX_MIN = 0, &[TYPES, SHARING, PLACEMENT, ROUND, RESTART];
     MAX_MIN_FILL = 1, &[TYPES, SHARING, PLACEMENT, ROUND, RESTART];
-    HIERARCHICAL = 2, &[TYPES, SHARING, PLACEMENT, ROUND, RESTART, INSIDE];
+    HIERARCHICAL = 2, &[TYPES, SHARING, PLACEMENT, ROUND, RESTART, INSIDE, ORGANISATIONS];
     FINISH_TIME = 3, &[TYPES, SHARING, PLACEMENT, ROUND, RESTART];
     MAKESPAN = 4, &[TYPES, SHARING, PLACEMENT, ROUND, RESTART];
     THROUGHPUT = 5, &[TYPES, SHARING, PLACEMENT, ROUND, RESTART];
@@ -86,7 +94,8 @@ struct ByGoal {
     goal: &'static GoalDef,
     options: Options,
     rounds: Rounds,
-    inside: Sharing,
+    /// Who shares how, where the goal is about that.
+    charter: Charter,
     /// Speeds completed for the types there are; only a cache.
     speeds: RefCell<Speeds>,
 }
@@ -96,14 +105,16 @@ impl ByGoal {
         let types = if params.word("types") == "blind" { Types::Blind } else { Types::Aware };
         let rounds =
             Rounds { round_s: params.number("round"), restart_s: params.number("restart"), priced: true };
-        let fifo = goal.name == "hierarchical" && params.word("inside") == "fifo";
-        let inside = if fifo { Sharing::Fifo } else { Sharing::Fair };
+        let charter = match goal.name {
+            "hierarchical" => Charter::new(params.word("inside"), params.text("organisations")),
+            _ => Charter::default(),
+        };
         let sharing = goal.sharing && params.word("sharing") == "true";
         ByGoal {
             goal,
             options: Options { types, sharing, ..Options::default() },
             rounds,
-            inside,
+            charter,
             speeds: RefCell::default(),
         }
     }

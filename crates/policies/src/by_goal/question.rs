@@ -3,12 +3,11 @@
 
 use super::ByGoal;
 use super::fnv::Fnv;
+use super::organisations::Charter;
 use super::scene::{Member, Scene};
-use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use warpyard_allocate::{
-    Entities, GoalDef, GpuType, Instance, Job, Options, PairShare, Profile, Sharing, SolveError, Types,
-    alone_speeds,
+    Entities, GoalDef, GpuType, Instance, Job, Options, PairShare, Profile, SolveError, Types, alone_speeds,
 };
 use warpyard_core::policy::Errand;
 use warpyard_core::shares::{Allocation, NoTarget, PairRow, Row};
@@ -155,26 +154,16 @@ fn instance(policy: &ByGoal, scene: &Scene<'_>, rows: &[Asked]) -> Instance {
             ..Job::new(i as u64, member.candidate.speeds.clone())
         }
     });
-    let entities = (policy.goal.name == "hierarchical").then(|| entities(scene, policy.inside));
+    let entities = (policy.goal.name == "hierarchical").then(|| entities(scene, &policy.charter));
     let options = policy.options;
     let pairs = options.sharing.then(|| policy.speeds.borrow().pairs(options.types));
     Instance { types: types.collect(), jobs: jobs.collect(), pairs, entities }
 }
 
-/// Projects (or users, for jobs without one) of equal weight, each sharing inside as the policy says.
-fn entities(scene: &Scene<'_>, inside: Sharing) -> Entities {
-    let mut jobs: BTreeMap<String, Vec<u64>> = BTreeMap::new();
-    for (i, member) in scene.members.iter().enumerate() {
-        let whose = member.job.spec.project.as_ref().unwrap_or(&member.job.user);
-        jobs.entry(whose.clone()).or_default().push(i as u64);
-    }
-    let each = |value| jobs.keys().map(move |name| (name.clone(), value));
-    Entities {
-        weights: each(1.0).collect(),
-        policies: jobs.keys().map(|name| (name.clone(), inside)).collect(),
-        jobs: jobs.clone(),
-        entities: BTreeMap::new(),
-    }
+/// Projects, or users for jobs without one.
+fn entities(scene: &Scene<'_>, charter: &Charter) -> Entities {
+    let whose = |member: &Member<'_>| member.job.spec.project.as_ref().unwrap_or(&member.job.user).clone();
+    charter.entities(scene.members.iter().map(whose))
 }
 
 /// A number for all that makes a new target worth finding: who there is, how fast they are, and what there is to give.

@@ -115,7 +115,7 @@ fn chosen(view: &PolicyView, def: &PolicyDef, in_force: &PolicyChoice) -> Choice
         default: shown.default.to_string(),
         words: match param.default {
             Value::Word(words) => words.to_vec(),
-            Value::Number(_) => vec![],
+            Value::Number(_) | Value::Text => vec![],
         },
     };
     Choice {
