@@ -145,7 +145,7 @@ pub struct Instance {
 
 /// The file's own shape. `n`, `seed` and the like say how an instance was made and decide nothing.
 #[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "an instance: an object with worker_types, num_workers and jobs")]
 struct Wire {
     #[serde(rename = "n")]
     _n: Option<u64>,

@@ -82,6 +82,8 @@ fn unknown_fields_are_refused() {
     let text = r#"{"worker_types": ["k80"], "num_workers": [1, 2], "jobs": []}"#;
     let error = serde_json::from_str::<Instance>(text).expect_err("refused").to_string();
     assert!(error.contains("num_workers: 2 entries for 1 worker types"), "{error}");
+    let error = serde_json::from_str::<Instance>("null").expect_err("refused").to_string();
+    assert!(error.contains("expected an instance: an object with worker_types"), "{error}");
 }
 
 #[test]

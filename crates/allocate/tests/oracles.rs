@@ -243,6 +243,24 @@ fn filling_with_sharing_lifts_everyone_at_least_as_high_as_published() {
     assert!(first.is_none_or(|(ours, theirs)| ours > theirs), "{mine:?}\n{theirs:?}");
 }
 
+/// What Gavel pairs, and nothing else: here the first that waits gets on with nobody well enough, and nobody overtakes.
+#[test]
+fn first_in_first_out_with_sharing_gives_the_published_shares() {
+    let Some((oracle, mut instance)) = packed("fifo_packed.n24") else { return };
+    let ours = solved(&instance, "fifo-hetero", SHARING);
+    let theirs = oracle["allocation_sparse"].as_object().expect("shares by job");
+    for (m, row) in ours.allocation.rows().enumerate() {
+        let published = theirs.get(&m.to_string()).map_or(vec![0.0; row.len()], support::numbers);
+        assert_eq!(row, published, "job {m}");
+    }
+    assert_eq!(ours.pairs, []);
+    // Were that one not there, the next would join the job it gets on best with, and the one after it another.
+    instance.jobs.remove(18);
+    let pairs: Vec<[usize; 2]> =
+        solved(&instance, "fifo-hetero", SHARING).pairs.iter().map(|p| p.jobs).collect();
+    assert_eq!(pairs, [[5, 18]]);
+}
+
 /// In the worked example everyone is stopped at once: filling up, or being one organisation, makes a GPU worth no more.
 #[test]
 fn a_gpu_more_is_worth_the_same_however_it_is_asked() {

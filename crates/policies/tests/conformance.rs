@@ -49,6 +49,7 @@ fn choices() -> Vec<PolicyChoice> {
         "max-min:sharing=true,round=10",
         "max-min-fill:sharing=true,types=blind,round=15,restart=2",
         "gandiva:sharing=true,round=10",
+        "fifo-hetero:sharing=true,round=10",
         "hierarchical:sharing=true,inside=fifo,round=10",
         "finish-time:round=10",
         "hierarchical:inside=fifo,round=15",

@@ -1,7 +1,7 @@
 //! Packing as Gandiva does: everyone takes turns on everything, and where there are more jobs than GPUs those pairs
 //! share that lose least by it, as many as it takes.
 
-use super::isolated::by_rule;
+use super::isolated::by_rule_with_pairs;
 use super::laid_out;
 use crate::answer::{Answer, PairShare};
 use crate::goal::{GoalDef, Options, Sense, SolveError};
@@ -41,20 +41,8 @@ fn solve(instance: &Instance, options: Options) -> Result<Answer, SolveError> {
     let speeds = |&[a, b]: &[usize; 2], j: usize| table.together(&instance.jobs[a], &instance.jobs[b], j);
     let pairs =
         partners.iter().map(|pair| PairShare { jobs: *pair, shares: turns(&|j| speeds(pair, j).is_some()) });
-    let pairs: Vec<PairShare> = pairs.collect();
-    let mut answer = by_rule(instance, &problem, shares);
-    for pair in &pairs {
-        for (j, share) in pair.shares.iter().enumerate() {
-            if let Some(both) = speeds(&pair.jobs, j) {
-                for (m, speed) in pair.jobs.iter().zip(both) {
-                    answer.normalised[*m] += speed * share / problem.mean[*m];
-                }
-            }
-        }
-    }
-    let level = |m: usize| answer.normalised[m] * problem.gpus[m] / problem.weight[m];
-    answer.objective = (0..problem.n).map(level).fold(f64::INFINITY, f64::min);
-    Ok(Answer { pairs, ..answer })
+    let pairs = pairs.collect();
+    Ok(by_rule_with_pairs(instance, &problem, shares, pairs))
 }
 
 /// The pairs that share: the best first, until everyone left has GPUs of his own or no pair gains.

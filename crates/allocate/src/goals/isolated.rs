@@ -1,10 +1,11 @@
 //! Isolated: everyone gets a 1/n share of every type, as if alone. What others are measured against.
 
 use super::{Found, laid_out};
-use crate::answer::{Answer, Certificate};
+use crate::answer::{Answer, Certificate, PairShare};
 use crate::goal::{GoalDef, Options, Sense, SolveError};
 use crate::instance::Instance;
 use crate::problem::Problem;
+use crate::sharing::Partners;
 
 pub(crate) const DEF: GoalDef = GoalDef {
     name: "isolated",
@@ -54,4 +55,27 @@ pub(crate) fn by_rule(instance: &Instance, problem: &Problem, shares: Vec<f64>) 
     let prices = vec![0.0; problem.k];
     Found { objective, shares, prices, binding: Vec::new(), certificate: Certificate::Rule }
         .answer(instance, problem)
+}
+
+/// The same where two jobs have shares of time together.
+pub(crate) fn by_rule_with_pairs(
+    instance: &Instance,
+    problem: &Problem,
+    shares: Vec<f64>,
+    pairs: Vec<PairShare>,
+) -> Answer {
+    let table = Partners::new(instance);
+    let mut answer = by_rule(instance, problem, shares);
+    for PairShare { jobs, shares } in &pairs {
+        let [a, b] = jobs.map(|m| &instance.jobs[m]);
+        for (j, share) in shares.iter().enumerate() {
+            let both = table.together(a, b, j).unwrap_or_default();
+            for (&m, speed) in jobs.iter().zip(both) {
+                answer.normalised[m] += speed * share / problem.mean[m];
+            }
+        }
+    }
+    let level = |m: usize| answer.normalised[m] * problem.gpus[m] / problem.weight[m];
+    answer.objective = (0..problem.n).map(level).fold(f64::INFINITY, f64::min);
+    Answer { pairs, ..answer }
 }
