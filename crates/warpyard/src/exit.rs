@@ -115,6 +115,21 @@ mod tests {
     }
 
     #[test]
+    fn what_a_server_says_to_do_is_on_a_line_of_its_own() {
+        let mut body = ProblemBody::new(400, "bad-parameter", "");
+        body.problems.push(warpyard_api::problem::Problem {
+            help: Some("its parameters: round".into()),
+            ..warpyard_api::problem::Problem::new("bad-parameter", "rond", "there is no such parameter")
+        });
+        let error = anyhow::Error::from(ClientError::Refused(Box::new(body))).context("not changed");
+        let said = rendered(&error);
+        assert!(
+            said.lines().any(|line| line.trim_start().starts_with("help: its parameters: round")),
+            "{said}"
+        );
+    }
+
+    #[test]
     fn a_reader_that_left_is_no_error() {
         let error = anyhow::Error::from(io::Error::from(io::ErrorKind::BrokenPipe));
         assert!(is_broken_pipe(&error));

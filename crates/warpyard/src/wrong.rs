@@ -259,6 +259,10 @@ pub(crate) enum Wrong {
 /// What is wrong with a file, which may have what stands in it: on one line, unless it is drawn over several.
 pub(crate) fn quoted(source: &(dyn std::error::Error + 'static)) -> String {
     let text = source.to_string();
+    // What a server refuses has a line for each mistake, and one for what to do about it.
+    if source.is::<warpyard_api::client::ClientError>() {
+        return text;
+    }
     match source.downcast_ref::<toml::de::Error>() {
         // The line is drawn as it stands in the file; what is said of it may have more than that.
         Some(drawn) => text.replace(drawn.message(), &shown(drawn.message())),

@@ -92,7 +92,12 @@ pub(crate) fn text(allocated: &Allocated<'_>, screen: &Screen) -> String {
         Sense::Max => "more is better",
         Sense::Min => "less is better",
     };
-    let mut lines = vec![("objective", format!("{} ({better})", figure(answer.objective)))];
+    // A rule has no goal of its own: it is told by whom it leaves worst off, as max-min is.
+    let of = match answer.certificate {
+        Certificate::Rule => "the worst-off job's level, as for max-min; ",
+        _ => "",
+    };
+    let mut lines = vec![("objective", format!("{} ({of}{better})", figure(answer.objective)))];
     let (scarce, bound) = (scarcity(allocated), binding(allocated));
     match (scarce, bound) {
         (None, Some(jobs)) => {
@@ -177,17 +182,13 @@ fn prices(allocated: &Allocated<'_>) -> Option<String> {
 }
 
 fn verdict(checked: &Checked) -> String {
+    let fit = if checked.excess > 0.0 { format!(" (to {:.0e})", checked.excess) } else { String::new() };
     match checked.bound {
-        Some(bound) => format!(
-            "the shares fit (to {:.0e}) and nothing passes {} (gap {:.0e})",
-            checked.excess.max(0.0),
-            figure(bound),
-            checked.gap.max(0.0)
-        ),
-        None => format!(
-            "the shares fit (to {:.0e}); the goal is a rule, there is no optimum to prove",
-            checked.excess.max(0.0)
-        ),
+        Some(bound) => {
+            let gap = checked.gap.max(0.0);
+            format!("the shares fit{fit} and nothing passes {} (gap {gap:.0e})", figure(bound))
+        }
+        None => format!("the shares fit{fit}; the goal is a rule, there is no optimum to prove"),
     }
 }
 
@@ -277,6 +278,24 @@ mod tests {
         bottleneck  no type is scarce: job 0 could go no faster alone
         bottleneck  V100 is scarce: one more V100 would raise those it stops by up to 50 %
         bottleneck  V100 is scarce: one more V100 would raise everyone by up to 50 %
+        ");
+    }
+
+    #[test]
+    fn a_rule_says_what_its_objective_is() {
+        let types = vec![GpuType::new("V100", 1)];
+        let jobs = vec![Job::new(0, vec![2.0]), Job::new(1, vec![3.0])];
+        let instance = Instance { types, jobs, pairs: None, entities: None };
+        let goal = goal("fifo-hetero").unwrap();
+        let answer = goal.solve(&instance, Options::default()).unwrap();
+        let checked = Some(warpyard_allocate::check(&instance, goal, Options::default(), &answer).unwrap());
+        let (instance, answer) = (&instance, &answer);
+        let allocated = Allocated { goal, instance, answer, checked, sharing: false, seconds: 0.0 };
+        let text = text(&allocated, &Screen::for_tests(None));
+        let said: Vec<&str> = text.lines().skip(2).take(2).map(str::trim).collect();
+        insta::assert_snapshot!(said.join("\n"), @r"
+        objective   0 (the worst-off job's level, as for max-min; more is better)
+        checked     the shares fit; the goal is a rule, there is no optimum to prove
         ");
     }
 
