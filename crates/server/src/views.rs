@@ -569,7 +569,7 @@ pub(crate) fn policies(in_force: Option<&PolicyChoice>, defs: &[PolicyDef]) -> V
         let params = def.params.iter().map(|p| ParamView {
             name: p.name.into(),
             summary: match p.default {
-                Value::Number(_) => p.help.into(),
+                Value::Number(_) | Value::Text => p.help.into(),
                 Value::Word(words) => format!("{}; one of {}", p.help, words.join(", ")),
             },
             default: match p.default {

@@ -134,7 +134,7 @@ fn the_report_has_the_names_others_rely_on() {
 
 #[test]
 fn short_tasks_come_out_as_published() {
-    let rows = reproduce::short_tasks(200).unwrap();
+    let rows = reproduce::short_tasks(200, |_, _| ()).unwrap();
     assert_eq!(rows.len(), 7);
     for row in rows {
         assert_eq!(row.verdict, "holds", "{row:?}");

@@ -11,6 +11,7 @@ use std::fs::File;
 use std::io::BufReader;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
+use std::time::Instant;
 use warpyard_sim::reproduce::{Row, alibaba, gavel, hybrid, model_scheduling, short_tasks};
 use warpyard_sim::workload::{openb_nodes, openb_pods};
 
@@ -60,13 +61,14 @@ const TABLES: &[Published] = &[
         name: "short-tasks",
         summary: "GPU Scheduling for Short Tasks in Private Cloud (2019): fifo, sjf and short-first",
         make: |asked, line| {
-            line.say(|| format!("short-tasks: simulating {} seeds", asked.seeds));
             let notes = vec![format!(
                 "mean seconds over the seeds 0 to {}, low and high are what 5 and 95 % of them stay under; a row holds where \
                  the published figure lies between and its ratio to fifo's within 0.05 of ours",
                 asked.seeds - 1
             )];
-            Ok(Made { rows: short_tasks(asked.seeds)?, notes, plot: None })
+            let mut far = Far::of("short-tasks", "runs", line);
+            let rows = short_tasks(asked.seeds, |done, of| far.say(done, of))?;
+            Ok(Made { rows, notes, plot: None })
         },
     },
     Published {
@@ -157,6 +159,29 @@ impl Reproduce {
     }
 }
 
+/// How far a table is.
+struct Far<'l> {
+    table: &'static str,
+    /// What it takes many of.
+    steps: &'static str,
+    line: &'l mut Line,
+    began: Instant,
+}
+
+impl<'l> Far<'l> {
+    fn of(table: &'static str, steps: &'static str, line: &'l mut Line) -> Far<'l> {
+        Far { table, steps, line, began: Instant::now() }
+    }
+
+    fn say(&mut self, done: usize, of: usize) {
+        let Far { table, steps, line, began } = self;
+        line.say(|| {
+            let left = show::time_left(began.elapsed().as_secs_f64(), done as f64 / of as f64);
+            format!("{table}: {done} of {of} {steps}, {left}")
+        });
+    }
+}
+
 /// A row, and of which table it is where there are several.
 #[derive(Serialize)]
 struct Tabled {
@@ -174,11 +199,9 @@ fn filled(asked: &Reproduce, line: &mut Line) -> anyhow::Result<Made> {
     let nodes = rows_of(&asked.data, NODES, |from| openb_nodes(from).collect())?;
     let pods = rows_of(&asked.data, PODS, |from| openb_pods(from).collect())?;
     line.say(|| format!("{ALIBABA}: filling {} nodes with {} pods", nodes.len(), pods.len()));
-    let line = Mutex::new(line);
-    let curves = alibaba::fill(&nodes, &pods, asked.shuffles, |done, of| {
-        let mut line = line.lock().expect("nobody panics here");
-        line.say(|| format!("{ALIBABA}: {done} of {of} fillings"));
-    });
+    let far = Mutex::new(Far::of(ALIBABA, "fillings", line));
+    let told = |done, of| far.lock().expect("nobody panics here").say(done, of);
+    let curves = alibaba::fill(&nodes, &pods, asked.shuffles, told);
     let notes = vec![
         "in hundredths of all GPUs: allocated, and free but of no use to a pod of the trace in expectation, with so much asked \
          for; low and high are the least and most of the shuffles, from the seed 0 on. Nothing was published point by point: a row holds where \
@@ -198,12 +221,9 @@ fn allocated(asked: &Reproduce, line: &mut Line) -> anyhow::Result<Made> {
     let trace = "traces/gen150_single.trace";
     let data = gavel::Data::read(&text("simulation_throughputs.json")?, &text(trace)?);
     let data = data.map_err(|e| bad_file(&asked.gavel.join(trace).display().to_string(), e))?;
-    let line = Mutex::new(line);
+    let far = Mutex::new(Far::of(GAVEL, "runs", line));
     let drawn = gavel::Drawn { traces: asked.draws, jobs: 500 };
-    let study = gavel::gavel(&data, drawn, |done, of| {
-        let mut line = line.lock().expect("nobody panics here");
-        line.say(|| format!("{GAVEL}: {done} of {of} runs"));
-    })?;
+    let study = gavel::gavel(&data, drawn, |done, of| far.lock().expect("nobody panics here").say(done, of))?;
     let notes = vec![
         "12 GPUs each of v100, p100 and k80, one a server; rounds of 6 minutes and free restarts where nothing else is said; \
          published trace: what Gavel's simulator gave on it"
