@@ -8,11 +8,19 @@ use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 use serde_json::Value;
+use std::sync::LazyLock;
 
 #[derive(Template)]
 #[template(path = "docs.html")]
 struct Docs {
     chrome: Chrome,
+    text: &'static Text,
+}
+
+/// All that is said; the same for as long as the program is.
+static TEXT: LazyLock<Text> = LazyLock::new(|| Text::of(&openapi()));
+
+struct Text {
     about: Prose,
     calls: Vec<Call>,
     forms: Vec<Form>,
@@ -54,13 +62,12 @@ struct Kind {
 
 pub(super) async fn page(State(app): Shared, headers: HeaderMap) -> Result<Response, NoPage> {
     let frame = Frame::of(&app, &headers);
-    let spec = openapi();
     let chrome = app.live.read(move |f| Chrome::of(f, "Interface", "docs", frame)).await?;
-    Ok(html(StatusCode::OK, &Docs::of(&spec, chrome)))
+    Ok(html(StatusCode::OK, &Docs { chrome, text: &TEXT }))
 }
 
-impl Docs {
-    fn of(spec: &Value, chrome: Chrome) -> Docs {
+impl Text {
+    fn of(spec: &Value) -> Text {
         let mut calls = Vec::new();
         for (path, methods) in spec["paths"].as_object().into_iter().flatten() {
             for (method, operation) in methods.as_object().into_iter().flatten() {
@@ -72,8 +79,7 @@ impl Docs {
         calls.sort_by_key(|call| order.iter().position(|path| *path == call.path));
         let forms = spec["components"]["schemas"].as_object().into_iter().flatten();
         let code = |c: &Value| (words(&c["code"]), prose(&c["meaning"]));
-        Docs {
-            chrome,
+        Text {
             about: prose(&spec["info"]["description"]),
             calls,
             forms: forms.map(|(name, form)| described(name, form)).collect(),
