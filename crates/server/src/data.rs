@@ -6,6 +6,7 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use warpyard_api::client::{ADDRESS_FILE, TOKEN_FILE};
+use warpyard_worker::supervise::put;
 
 /// Why a data directory cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -114,7 +115,7 @@ impl DataDir {
     /// Leaves word of where the server listens, for the command line to find.
     pub fn announce(&self, url: &str) -> Result<(), DataError> {
         let path = self.path.join(ADDRESS_FILE);
-        fs::write(&path, format!("{url}\n")).map_err(|source| DataError::Io { path, source })
+        put(&path, format!("{url}\n").as_bytes()).map_err(|source| DataError::Io { path, source })
     }
 
     /// Takes that word back.

@@ -4,7 +4,7 @@
 use crate::clock::{change_pace, set_pace, system_now};
 use crate::data::DataDir;
 use crate::events::Notices;
-use crate::follower::{Follower, FollowerError};
+use crate::follower::Follower;
 use crate::http::{App, Base};
 use crate::live::{Live, Stage};
 use crate::pages::Doors;
@@ -48,7 +48,7 @@ pub struct Show {
     pub speed: f64,
     /// Where to listen; a free port of this machine unless said.
     pub listen: Option<String>,
-    /// Where to keep what pages ask for while it is shown; it is taken away in the end.
+    /// Where to keep what pages ask for while it is shown.
     pub data: PathBuf,
 }
 
@@ -101,12 +101,11 @@ pub fn show(show: Show, ready: impl FnOnce(&Ready)) -> Result<(), UpError> {
         Base { live: live.clone(), doors, notices, data: data.path().to_owned(), url: url.clone(), stop };
     let app = Arc::new(App { simulation: Some(simulation), ..App::new(base) });
     data.announce(&url)?;
-    let place = data.path().to_owned();
     ready(&Ready {
         url,
         socket: None,
         login,
-        data: place.clone(),
+        data: data.path().to_owned(),
         policy,
         devices: None,
         gpus,
@@ -120,7 +119,6 @@ pub fn show(show: Show, ready: impl FnOnce(&Ready)) -> Result<(), UpError> {
     live.stop();
     let ended = threads.join();
     drop(data);
-    let _gone_already = std::fs::remove_dir_all(place);
     runtime.shutdown_background();
     Ok(ended?)
 }
@@ -128,7 +126,7 @@ pub fn show(show: Show, ready: impl FnOnce(&Ready)) -> Result<(), UpError> {
 fn follower(cluster: Cluster, data: &DataDir) -> Result<Follower, UpError> {
     let path = data.path().join("log.db");
     let log = Log::open(&path)?;
-    let history = History::open(&data.path().join("history.db")).map_err(FollowerError::from)?;
+    let history = History::open(&data.path().join("history.db"))?;
     Ok(Follower::new(build(cluster)?, history, &log, path, Span(u64::MAX / 4))?)
 }
 

@@ -7,7 +7,9 @@ use crate::lab::{Bench, Outputs, Source, Tally, Wanted, cluster, policy, study};
 use crate::show;
 use crate::show::compare::Sample;
 use crate::wrong::Wrong;
+use anyhow::Context as _;
 use clap::Args;
+use nix::unistd::mkdtemp;
 use serde_json::json;
 use std::sync::Arc;
 use warpyard_api::quantity::Micros;
@@ -82,7 +84,9 @@ impl Serve {
             return Err(Wrong::BadSpeed(self.speed).into());
         }
         let (workload, throughputs) = (bench.workload.clone(), bench.throughputs.clone());
-        let (json, data) = (context.global.json, format!("warpyard-sim-{}", std::process::id()));
+        let json = context.global.json;
+        let data = mkdtemp(&std::env::temp_dir().join("warpyard-sim-XXXXXX"))
+            .context("cannot make a directory for what pages ask for")?;
         let show = Show {
             setup: Setup { forget: false, ..bench.setup(&policy) },
             first: bench.throughputs.command(),
@@ -91,15 +95,17 @@ impl Serve {
             }),
             speed: self.speed,
             listen: self.listen,
-            data: std::env::temp_dir().join(data),
+            data: data.clone(),
         };
-        simulated::show(show, |ready| match json {
+        let shown = simulated::show(show, |ready| match json {
             true => println!("{}", json!({"url": ready.url, "login": ready.login, "speed": self.speed})),
             false => println!(
                 "simulating at {} times the speed\n  open  {}\nCtrl-C ends it",
                 self.speed, ready.login
             ),
-        })?;
+        });
+        let _gone_already = std::fs::remove_dir_all(data);
+        shown?;
         Ok(Exit::Fine)
     }
 }

@@ -1,6 +1,7 @@
 //! The simulator beside the real thing: the same pages, and the same starts.
 
-use crate::support::{Server, eventually, output, wait_at, warpyard};
+use crate::support::{Server, eventually, output, signal, wait_at, warpyard};
+use nix::sys::signal::Signal;
 use serde_json::Value;
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Stdio};
@@ -60,6 +61,10 @@ fn a_simulation_is_shown_by_the_interface_of_the_live_server() {
     assert_eq!(ask(&["policy", "set", "sjf"]).code, Some(0), "people may change the policy of a simulation");
     let refused = ask(&["submit", "--", "true"]);
     assert!(refused.err.contains("this is a simulation"), "{refused:?}");
+    assert!(!data.display().to_string().ends_with(&shown.0.id().to_string()), "nobody knows its name before");
+    signal(shown.0.id(), Signal::SIGINT);
+    shown.0.wait().unwrap();
+    assert!(!data.exists(), "it is taken away");
 }
 
 /// Sleeps on one GPU, under three policies, which begin once all of them wait; then the same arrivals and lengths simulated.

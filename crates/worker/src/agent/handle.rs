@@ -4,6 +4,8 @@ use super::devices::{DeviceRules, Watched};
 use crate::probe::{Probe, ProbeError};
 use crate::supervise::{Bounds, LaunchError, PokeListener, RecordError};
 use crossbeam_channel::{Sender, unbounded};
+use nix::unistd::mkdtemp;
+use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -128,14 +130,21 @@ impl AgentHandle {
     }
 }
 
-/// A socket's path has at most 107 bytes; where the data directory's is longer, the socket goes elsewhere.
+/// A socket's path has at most 107 bytes; where the data directory's is longer, the socket goes to a directory of its own.
 pub(super) fn listen(data: &Path) -> io::Result<(PathBuf, PokeListener)> {
-    let near = data.join("pokes");
-    let path = match near.as_os_str().len() {
-        0..=100 => near,
-        _ => std::env::temp_dir().join(format!("warpyard-pokes-{}", std::process::id())),
+    let place = match data.as_os_str().len() {
+        0..=94 => data.to_owned(),
+        _ => mkdtemp(&std::env::temp_dir().join("warpyard-pokes-XXXXXX"))?,
     };
+    let path = place.join("pokes");
     Ok((path.clone(), PokeListener::bind(path)?))
+}
+
+/// Removes the directory that was made for the socket, if one was.
+pub(super) fn stop_listening(data: &Path, poke: &Path) {
+    if let Some(place) = poke.parent().filter(|place| *place != data) {
+        let _gone_already = fs::remove_dir_all(place);
+    }
 }
 
 /// Has pokes wake the agent.
@@ -148,4 +157,23 @@ pub(super) fn spawn_listener(listener: PokeListener, nudges: Sender<Nudge>) {
         }
     };
     thread::Builder::new().name("pokes".into()).spawn(listen).expect("a thread can be started");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    #[test]
+    fn where_the_path_is_too_long_the_socket_is_where_nobody_else_gets_and_no_other_agent_is() {
+        let data = Path::new("/").join("long".repeat(40));
+        let [(first, _), (second, _)] = [(); 2].map(|()| listen(&data).expect("it listens"));
+        assert_ne!(first, second);
+        for path in [first, second] {
+            let place = path.parent().expect("a directory");
+            assert_eq!(fs::metadata(place).expect("it is there").permissions().mode() & 0o777, 0o700);
+            stop_listening(&data, &path);
+            assert!(!place.exists());
+        }
+    }
 }

@@ -3,12 +3,20 @@
 //! Records tell of processes, and no process outlives the machine; so a file system in memory is their place, and much
 //! faster: on a disk the making and removing of a few small files costs more than running a short task. Only root has
 //! such a place that nobody clears while processes still run; for everyone else they stay on the disk.
+//!
+//! A place says whose it is: a file in it names the link that leads there, and is all there or not at all. It is written
+//! once the link is there, so whoever finds that the link it names is gone or leads elsewhere may take the place for
+//! abandoned. A place that does not say, or of which it cannot be told, is left alone; so is one that a data directory
+//! leads to which this one was copied from.
 
 use super::keep::attempts_dir;
-use crate::supervise::{Found, boot_id, scan};
+use crate::supervise::{Found, boot_id, put, scan};
 use nix::sys::statfs::{TMPFS_MAGIC, statfs};
+use nix::unistd::{geteuid, mkdtemp};
+use std::ffi::OsString;
 use std::fs;
 use std::io;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, symlink};
 use std::path::{Path, PathBuf};
 
@@ -26,17 +34,15 @@ pub(super) fn prepare(data: &Path) -> io::Result<PathBuf> {
     let attempts = attempts_dir(data);
     match fs::read_link(&attempts) {
         // After a restart of the machine the link is there and what it led to is not; someone else may have made it since.
-        Ok(target) if make(&target)? => say_whose(&target, &attempts)?,
+        Ok(target) if make(&target)? && !is_anothers(&target, &attempts)? => say_whose(&target, &attempts)?,
         Ok(target) => {
-            let root = target.parent().unwrap_or(Path::new("/"));
-            let place = take_place(root, &attempts)?;
             fs::remove_file(&attempts)?;
-            symlink(place, &attempts)?;
+            settle(target.parent().unwrap_or(Path::new("/")), &attempts)?;
         }
         Err(e) if e.kind() == io::ErrorKind::NotFound => match in_memory() {
             Some(root) => {
                 sweep(root);
-                symlink(take_place(root, &attempts)?, &attempts)?;
+                settle(root, &attempts)?;
             }
             None => fs::create_dir_all(&attempts)?,
         },
@@ -56,7 +62,7 @@ pub(super) fn machine_restarted(data: &Path) -> io::Result<bool> {
         Err(e) => return Err(e),
     };
     if before.as_deref() != Some(boot_id()) {
-        fs::write(&file, boot_id())?;
+        put(&file, boot_id().as_bytes())?;
     }
     Ok(before.is_some_and(|boot| boot != boot_id()))
 }
@@ -65,8 +71,9 @@ pub(super) fn machine_restarted(data: &Path) -> io::Result<bool> {
 pub(super) fn give_back(data: &Path) {
     let attempts = attempts_dir(data);
     let Ok(place) = fs::read_link(&attempts) else { return };
-    let empty = fs::read_dir(&place)
-        .is_ok_and(|mut entries| entries.all(|e| e.is_ok_and(|e| e.file_name() == OWNER)));
+    // Records are directories; files are what it says of itself.
+    let is_file = |entry: fs::DirEntry| entry.file_type().is_ok_and(|kind| kind.is_file());
+    let empty = fs::read_dir(&place).is_ok_and(|mut all| all.all(|entry| entry.is_ok_and(is_file)));
     if empty && fs::remove_dir_all(&place).is_ok() {
         let _gone_already = fs::remove_file(attempts);
     }
@@ -78,9 +85,8 @@ fn sweep(root: &Path) {
     let named = |p: &PathBuf| p.file_name().is_some_and(|n| n.to_string_lossy().starts_with(PREFIX));
     // What someone else put there is none of ours, and need not be what it looks like.
     for place in entries.filter(|p| named(p) && is_ours(p).unwrap_or(false)) {
-        let owner = fs::read_to_string(place.join(OWNER)).map(PathBuf::from);
-        let abandoned = owner.is_ok_and(|owner| fs::read_link(owner).ok().as_ref() != Some(&place));
         let runs = |found: &Found| matches!(found, Found::Running(_) | Found::Frozen(_));
+        let abandoned = is_abandoned(&place).unwrap_or(false);
         if abandoned && scan(&place).is_ok_and(|all| !all.iter().any(|(_, found)| runs(found))) {
             let _someone_elses = fs::remove_dir_all(&place);
         }
@@ -98,7 +104,7 @@ fn make(dir: &Path) -> io::Result<bool> {
 /// Whether something is a directory of ours that nobody else can enter.
 fn is_ours(dir: &Path) -> io::Result<bool> {
     let found = fs::symlink_metadata(dir)?;
-    let owned = found.uid() == nix::unistd::geteuid().as_raw();
+    let owned = found.uid() == geteuid().as_raw();
     Ok(found.is_dir() && owned && found.mode() & 0o077 == 0)
 }
 
@@ -111,29 +117,54 @@ fn private() -> fs::DirBuilder {
 /// The best place in memory, for whoever may use it.
 fn in_memory() -> Option<&'static Path> {
     let lasts = |dir: &&&str| statfs(**dir).is_ok_and(|fs| fs.filesystem_type() == TMPFS_MAGIC);
-    let root = nix::unistd::geteuid().is_root().then(|| IN_MEMORY.iter().find(lasts)).flatten();
+    let root = geteuid().is_root().then(|| IN_MEMORY.iter().find(lasts)).flatten();
     root.map(|dir| Path::new(*dir))
+}
+
+/// Takes a place for the attempts of a data directory.
+///
+/// Others may sweep at any moment, so the place says whose it is only once the link leads there: before that it would look
+/// abandoned.
+fn settle(root: &Path, attempts: &Path) -> io::Result<()> {
+    // By a name that never comes again: who found the last one of that name abandoned may be about to remove it.
+    let place = mkdtemp(&root.join(format!("{PREFIX}XXXXXX")))?;
+    symlink(&place, attempts)?;
+    say_whose(&place, attempts)
 }
 
 /// Leaves word in a place of which link leads to it, by which it is known to be abandoned once that is gone.
 fn say_whose(place: &Path, attempts: &Path) -> io::Result<()> {
-    fs::write(place.join(OWNER), attempts.as_os_str().as_encoded_bytes())
+    put(&place.join(OWNER), attempts.as_os_str().as_bytes())
 }
 
-/// Makes a directory that nobody else has: two agents that shared one would take each other's attempts for theirs.
-fn take_place(root: &Path, attempts: &Path) -> io::Result<PathBuf> {
-    let mut number = 0u64;
-    loop {
-        let place = root.join(format!("{PREFIX}{}-{number}", std::process::id()));
-        match private().create(&place) {
-            Ok(()) => {
-                say_whose(&place, attempts)?;
-                return Ok(place);
-            }
-            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => number += 1,
-            Err(e) => return Err(e),
-        }
+/// The link that leads to a place, by its own word.
+fn owner(place: &Path) -> io::Result<Option<PathBuf>> {
+    match fs::read(place.join(OWNER)) {
+        // An older agent may be about to write it.
+        Ok(said) => Ok(Some(PathBuf::from(OsString::from_vec(said))).filter(|owner| *owner != Path::new(""))),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(e) => Err(e),
     }
+}
+
+fn leads_to(link: &Path, place: &Path) -> io::Result<bool> {
+    match fs::read_link(link) {
+        Err(e) if matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => Ok(false),
+        target => Ok(target? == place),
+    }
+}
+
+/// Whether a place names a link that does not lead there.
+fn is_abandoned(place: &Path) -> io::Result<bool> {
+    owner(place)?.map_or(Ok(false), |owner| Ok(!leads_to(&owner, place)?))
+}
+
+/// Whether a place is another data directory's, of which ours is a copy.
+fn is_anothers(place: &Path, attempts: &Path) -> io::Result<bool> {
+    let Some(owner) = owner(place)? else { return Ok(false) };
+    // One link may have several names.
+    let which = |link: &Path| fs::symlink_metadata(link).map(|found| (found.dev(), found.ino()));
+    Ok(leads_to(&owner, place)? && which(&owner)? != which(attempts)?)
 }
 
 #[cfg(test)]
@@ -148,9 +179,8 @@ mod tests {
             (tempfile::tempdir().expect("a directory"), tempfile::tempdir().expect("a directory"));
         let place_for = |data: &Path| {
             let attempts = attempts_dir(data);
-            let place = take_place(root.path(), &attempts).expect("a place");
-            symlink(&place, &attempts).expect("a link");
-            place
+            settle(root.path(), &attempts).expect("a place");
+            fs::read_link(&attempts).expect("a link")
         };
         let (first, second) = (place_for(kept.path()), place_for(gone.path()));
         assert_ne!(first, second);
@@ -170,12 +200,97 @@ mod tests {
         let (attempts, place) = (attempts_dir(data.path()), root.path().join("warpyard-1-0"));
         symlink(&place, &attempts).expect("a link");
         prepare(data.path()).expect("it is made again after a restart");
-        assert!(place.join(OWNER).exists() && fs::read_link(&attempts).expect("a link") == place);
+        assert_eq!(fs::read_to_string(place.join(OWNER)).expect("text"), attempts.display().to_string());
+        assert_eq!(fs::read_link(&attempts).expect("a link"), place);
         // Others may enter it: as one of theirs, which cannot be made here without root.
         fs::set_permissions(&place, fs::Permissions::from_mode(0o777)).expect("its rights can be set");
         prepare(data.path()).expect("another is made");
         let now = fs::read_link(&attempts).expect("a link");
         assert_ne!(now, place);
         assert_eq!(fs::metadata(now).expect("it is there").mode() & 0o777, 0o700);
+    }
+
+    #[test]
+    fn a_copy_of_a_data_directory_has_a_place_of_its_own_and_one_that_moved_keeps_its_own() {
+        let root = tempfile::tempdir().expect("a directory");
+        let all = tempfile::tempdir().expect("a directory");
+        let [data, copy, moved] = ["data", "copy", "moved"].map(|name| all.path().join(name));
+        let leads_to = |data: &Path| fs::read_link(attempts_dir(data)).expect("a link");
+        for dir in [&data, &copy] {
+            fs::create_dir(dir).expect("made");
+        }
+        settle(root.path(), &attempts_dir(&data)).expect("a place");
+        let place = leads_to(&data);
+        symlink(&place, attempts_dir(&copy)).expect("copied");
+        prepare(&copy).expect("another place");
+        assert_ne!(leads_to(&copy), place);
+        prepare(&data).expect("the same place");
+        fs::rename(&data, &moved).expect("moved");
+        prepare(&moved).expect("the same place");
+        assert_eq!(leads_to(&moved), place);
+        assert_eq!(
+            fs::read_to_string(place.join(OWNER)).ok(),
+            attempts_dir(&moved).to_str().map(str::to_owned)
+        );
+    }
+
+    #[test]
+    fn what_an_older_agent_left_is_swept_and_what_nobody_can_tell_of_is_not() {
+        let (root, data) =
+            (tempfile::tempdir().expect("a directory"), tempfile::tempdir().expect("a directory"));
+        let place = |name: &str, owner: Option<&Path>| {
+            let place = root.path().join(name);
+            private().create(&place).expect("made");
+            if let Some(owner) = owner {
+                fs::write(place.join(OWNER), owner.as_os_str().as_encoded_bytes()).expect("written");
+            }
+            place
+        };
+        // A file system that cannot be read just now.
+        let looped = data.path().join("loop");
+        symlink(&looped, &looped).expect("a link");
+        let [gone, elsewhere] = ["gone", "elsewhere"].map(|name| attempts_dir(&data.path().join(name)));
+        fs::create_dir(data.path().join("elsewhere")).expect("made");
+        symlink(root.path(), &elsewhere).expect("a link");
+        let swept = [place("warpyard-1-0", Some(&gone)), place("warpyard-1-1", Some(&elsewhere))];
+        let kept = [
+            place("warpyard-2-0", Some(&attempts_dir(&looped))),
+            place("warpyard-2-1", Some(Path::new(""))),
+            place("warpyard-2-2", None),
+        ];
+        sweep(root.path());
+        assert_eq!((swept.map(|p| p.exists()), kept.map(|p| p.exists())), ([false; 2], [true; 3]));
+    }
+
+    #[test]
+    fn a_place_is_given_back_also_if_a_start_was_cut_short_in_it() {
+        let (root, data) =
+            (tempfile::tempdir().expect("a directory"), tempfile::tempdir().expect("a directory"));
+        settle(root.path(), &attempts_dir(data.path())).expect("a place");
+        fs::write(attempts_dir(data.path()).join(".owner.1"), "").expect("written");
+        give_back(data.path());
+        assert_eq!(fs::read_dir(root.path()).expect("read").count(), 0);
+    }
+
+    #[test]
+    fn no_place_is_swept_while_it_is_being_taken() {
+        let root = tempfile::tempdir().expect("a directory");
+        std::thread::scope(|threads| {
+            for _ in 0..4 {
+                threads.spawn(|| {
+                    for _ in 0..200 {
+                        let data = tempfile::tempdir().expect("a directory");
+                        let attempts = attempts_dir(data.path());
+                        sweep(root.path());
+                        settle(root.path(), &attempts).expect("a place");
+                        // As each start says again whose it is.
+                        say_whose(&fs::read_link(&attempts).expect("a link"), &attempts)
+                            .expect("it is there");
+                        sweep(root.path());
+                        assert!(attempts.join(OWNER).exists(), "someone else took it for abandoned");
+                    }
+                });
+            }
+        });
     }
 }

@@ -43,7 +43,9 @@ pub use pen::{Bounds, Ground, Hierarchy};
 pub use poke::PokeListener;
 pub use process::Sighting;
 pub(crate) use process::boot_id;
-pub use record::{Cause, Exit, Output, Phase, RecordError, Running, Started, State, Status, Usage, Want};
+pub use record::{
+    Cause, Exit, Output, Phase, RecordError, Running, Started, State, Status, Usage, Want, put,
+};
 pub use spawner::{Delivery, LaunchError, Spawner, spawner_main};
 
 /// The variable every task of an attempt finds its attempt's directory in. Processes that escaped a supervisor which

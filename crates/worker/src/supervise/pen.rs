@@ -5,6 +5,7 @@ use std::{
     fs::{self, File, OpenOptions},
     io,
     path::{Path, PathBuf},
+    sync::atomic::{AtomicU64, Ordering},
 };
 
 use serde::{Deserialize, Serialize};
@@ -71,7 +72,10 @@ impl Ground {
             Hierarchy::Pids => Some("pids"),
         };
         let ground = Self { hierarchy, parent: own_group(controller)? };
-        Pen::make(&ground, &format!("trial-{}", std::process::id()), Some(1))?.remove();
+        // There may be several agents in a process.
+        static TRIALS: AtomicU64 = AtomicU64::new(0);
+        let number = TRIALS.fetch_add(1, Ordering::Relaxed);
+        Pen::make(&ground, &format!("trial-{}-{number}", std::process::id()), Some(1))?.remove();
         Ok(ground)
     }
 }
@@ -141,4 +145,22 @@ pub(super) struct Gate {
     pub(super) begin: Option<File>,
     /// The file by which a process joins.
     pub(super) join: File,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::thread;
+
+    #[test]
+    fn agents_of_one_process_do_not_keep_each_other_from_a_ground() {
+        let find = || (0..50).all(|_| Ground::find(Hierarchy::Pids).is_ok());
+        if Ground::find(Hierarchy::Pids).is_err() {
+            return eprintln!("SKIPPED: no group that bounds processes can be made here");
+        }
+        let all = thread::scope(|threads| {
+            [(); 4].map(|()| threads.spawn(find)).map(|one| one.join().expect("no panic"))
+        });
+        assert_eq!(all, [true; 4]);
+    }
 }

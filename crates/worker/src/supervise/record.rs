@@ -1,8 +1,7 @@
 //! The records in an attempt directory: what they say, and how they are read and written.
 
 use std::{
-    fs,
-    io::{self, Write},
+    fs, io,
     path::{Path, PathBuf},
 };
 
@@ -242,13 +241,18 @@ pub(super) fn read_record<T: DeserializeOwned>(path: &Path) -> Result<Option<T>,
     parse(path, &text).map(Some)
 }
 
-/// Writes a record under another name and renames it. Not synced: see the module's page.
-pub(super) fn write_record(path: &Path, record: &impl Serialize) -> Result<(), RecordError> {
+/// Writes a file under another name and renames it, so that nobody finds half of it, whoever is killed meanwhile.
+pub fn put(path: &Path, text: &[u8]) -> io::Result<()> {
     let temporary = temporary_name(path);
+    fs::write(&temporary, text)?;
+    fs::rename(&temporary, path)
+}
+
+/// Writes a record, at once. Not synced: see the module's page.
+pub(super) fn write_record(path: &Path, record: &impl Serialize) -> Result<(), RecordError> {
     let written = serde_json::to_vec(record).map_err(io::Error::from).and_then(|mut text| {
         text.push(b'\n');
-        fs::File::create(&temporary)?.write_all(&text)?;
-        fs::rename(&temporary, path)
+        put(path, &text)
     });
     written.map_err(|source| RecordError::Io { path: path.into(), source })
 }
