@@ -79,12 +79,10 @@ pub struct Scarce {
 }
 
 /// A deadline that cannot be kept.
-#[derive(Debug, Clone, PartialEq, serde::Serialize)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Shortfall {
     /// The job's place in the instance.
     pub job: usize,
-    /// The job's id.
-    pub id: u64,
     /// Steps a second it needs.
     pub needs: f64,
     /// Steps a second it gets.
@@ -125,8 +123,26 @@ pub enum Certificate {
         /// What goes with the answer's prices.
         both: JobWorth,
     },
-    /// Shares before and after each job paid for the harm it does the others.
+    /// The part of its shares that the harm it does the others leaves each job.
     Discounts(Vec<f64>),
+    /// The part of its speed where jobs share GPUs: there the shares of those who share do not all shrink alike.
+    SharedDiscounts {
+        /// The part each job keeps.
+        discounts: Vec<f64>,
+        /// Each job's shares alone before.
+        alone: Shares,
+        /// Shares in pairs before.
+        pairs: Vec<PairShare>,
+        /// What goes with the answer's prices.
+        worth: JobWorth,
+    },
+    /// Jobs run one after another: who runs when, and what proves that no such order has a lower average completion.
+    Queues {
+        /// Every job's turn.
+        turns: Vec<Turn>,
+        /// The proof, exact where every job needs one GPU; none where jobs share GPUs.
+        proof: Option<Places>,
+    },
     /// Sharing ties jobs to one another: the price of each job's target and of its time.
     Jobs {
         /// What a step a second more for each job would cost.
@@ -134,6 +150,27 @@ pub enum Certificate {
         /// What each job's time is worth.
         time: Vec<f64>,
     },
+}
+
+/// A job's turn, or that of two that share, on GPUs of their own until both are done.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Turn {
+    /// The places of the jobs in the instance, one or two.
+    pub jobs: Vec<usize>,
+    /// The type's place in the instance.
+    pub gpu_type: usize,
+    /// When it starts, in seconds from now.
+    pub start_s: f64,
+}
+
+/// Worths and prices under which no job costs less in any place of a queue than its worth and the place's price. A job
+/// k-th from the end of a GPU's queue costs k times its length there: that is by how much it delays completions.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Places {
+    /// What each job is worth.
+    pub worth: Vec<f64>,
+    /// Prices of each type's places, none above 0, the last of the queue first.
+    pub prices: Vec<Vec<f64>>,
 }
 
 /// What jobs' speed and time are worth, where sharing ties jobs to one another.

@@ -156,7 +156,7 @@ impl<'a, S: Clone> Master<'a, S> {
     }
 
     fn value(&self) -> f64 {
-        self.seed.0 + self.simplex.objective()
+        self.seed.0 + self.simplex.objective() * self.simplex.fits()
     }
 
     fn prices(&self) -> Vec<f64> {
@@ -184,9 +184,9 @@ impl<'a, S: Clone> Master<'a, S> {
     }
 
     fn into_parts(self) -> (Vec<(f64, S)>, f64) {
-        let weights = self.simplex.solution();
-        let parts: Vec<_> =
-            weights.into_iter().zip(self.states).filter(|(weight, _)| *weight > 0.0).collect();
+        let (weights, fits) = (self.simplex.solution(), self.simplex.fits());
+        let weights = weights.into_iter().map(|weight| weight * fits);
+        let parts: Vec<_> = weights.zip(self.states).filter(|(weight, _)| *weight > 0.0).collect();
         let seed = (1.0 - parts.iter().map(|(weight, _)| weight).sum::<f64>()).max(0.0);
         (parts, seed)
     }

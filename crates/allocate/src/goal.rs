@@ -74,11 +74,17 @@ pub enum SolveError {
         "pair_throughputs: missing, and sharing needs it: steps a second of two jobs on one GPU, by type and profile"
     )]
     NoPairs,
-    /// The goal does not know sharing.
-    #[error("{goal} does not know sharing")]
-    NoSharing {
+    /// Jobs that share are of more kinds than can be solved in time.
+    #[error(
+        "{goal} with sharing takes {most} kinds of jobs at most, and there are {kinds}; leave sharing out, or follow another goal"
+    )]
+    TooManyKinds {
         /// The goal.
         goal: &'static str,
+        /// How many kinds there are.
+        kinds: usize,
+        /// How many it takes.
+        most: usize,
     },
     /// There is no goal of this name.
     #[error("there is no goal {goal}")]
@@ -111,8 +117,6 @@ pub struct GoalDef {
     pub source: &'static str,
     /// Whether more or less of its objective is better.
     pub sense: Sense,
-    /// Whether it knows sharing.
-    pub sharing: bool,
     pub(crate) solve: fn(&Instance, Options) -> Result<Answer, SolveError>,
 }
 
@@ -125,9 +129,6 @@ impl GoalDef {
             // A job may run nowhere when spread.
             instance.validate()?;
         }
-        if options.sharing && !self.sharing {
-            return Err(SolveError::NoSharing { goal: self.name });
-        }
         if instance.jobs.is_empty() {
             return Ok(Answer::nobody(instance.types.len()));
         }
@@ -135,8 +136,15 @@ impl GoalDef {
         if !answer.is_of_numbers() {
             return Err(SolveError::NoNumber);
         }
-        let blind = options.types == Types::Blind && !options.sharing && self.name != "cost";
-        Ok(if blind && answer.certificate != Certificate::Rule { even_out(instance, answer) } else { answer })
+        let even = !options.sharing && self.prefers_no_type(options, &answer);
+        Ok(if even { even_out(instance, answer) } else { answer })
+    }
+
+    /// Whether an answer says how much time everyone has, and not where: so it does to whom all types are equal, but a rule,
+    /// or a queue, says who runs where, and what types cost differs.
+    pub fn prefers_no_type(&self, options: Options, answer: &Answer) -> bool {
+        let fixed = matches!(answer.certificate, Certificate::Rule | Certificate::Queues { .. });
+        options.types == Types::Blind && !fixed && self.name != "cost"
     }
 }
 

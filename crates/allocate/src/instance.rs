@@ -217,6 +217,12 @@ pub enum InstanceError {
     /// There is no GPU at all.
     #[error("num_workers: there is no GPU of any type")]
     NoGpus,
+    /// Two types have the same name.
+    #[error("worker_types: {name} is there twice")]
+    DuplicateType {
+        /// The name.
+        name: String,
+    },
     /// A type's cost is no cost.
     #[error("cost_per_hour: {value} for {name} is not a positive number")]
     Cost {
@@ -373,7 +379,11 @@ impl Instance {
         if self.types.iter().all(|t| t.count == 0) {
             return Err(InstanceError::NoGpus);
         }
+        let mut names = HashSet::with_capacity(self.types.len());
         for t in &self.types {
+            if !names.insert(&t.name) {
+                return Err(InstanceError::DuplicateType { name: t.name.clone() });
+            }
             if let Some(value) = t.cost_per_hour.filter(|c| !(c.is_finite() && *c > 0.0)) {
                 return Err(InstanceError::Cost { name: t.name.clone(), value });
             }

@@ -32,7 +32,9 @@ mod sharing;
 mod table;
 mod total;
 
-pub use answer::{Answer, Bottleneck, Certificate, JobWorth, PairShare, Scarce, Shares, Shortfall, Stage};
+pub use answer::{
+    Answer, Bottleneck, Certificate, JobWorth, PairShare, Places, Scarce, Shares, Shortfall, Stage, Turn,
+};
 pub use check::{CheckError, Checked, FEASIBLE, OPTIMAL, check};
 pub use estimate::{Company, Completed, Estimator};
 pub use goal::{GOALS, GoalDef, Options, Placing, Sense, SolveError, Types, goal};

@@ -14,11 +14,19 @@ pub(crate) struct Column {
 pub(crate) enum Stuck {
     Unbounded,
     TooManyPivots,
+    /// The basis has something below zero, and nothing to take its place.
+    DoesNotFit,
 }
 
 /// What is smaller than this, against the largest entry of its column, is no pivot.
 const TINY: f64 = 1e-9;
+/// What is further below zero than this, against the largest right-hand side, is not rounding.
+const BELOW: f64 = 1e-10;
+/// What is further above a right-hand side than this, against the largest, is not rounding.
+const OVERRUN: f64 = 1e-11;
 const REFRESH: usize = 60;
+/// How often values are asked for anew of one inverse at most.
+const REFINE: usize = 6;
 /// A run of pivots without gain this long switches to the rule that cannot cycle.
 const PATIENCE: usize = 200;
 
@@ -125,15 +133,20 @@ impl Simplex {
     pub(crate) fn solve(&mut self) -> Result<(), Stuck> {
         let limit = 50 * (self.rows + 20) + 4 * self.columns.len();
         let scale = self.columns.iter().map(|c| c.gain.abs()).fold(1e-300, f64::max);
-        let mut idle = 0;
+        let (mut idle, mut repairs) = (0, 0);
         for _ in 0..limit {
             let prices = self.prices();
             let Some(entering) = self.enter(&prices, 1e-13 * scale, idle > PATIENCE) else {
-                // Only a fresh inverse has the last word.
-                if self.stale == 0 {
+                // Only a fresh inverse has the last word, and it may find that the basis does not fit.
+                if self.stale > 0 {
+                    self.refresh();
+                } else if !self.repair(&prices, 1e-12 * scale)? {
                     return Ok(());
+                } else if repairs < self.rows {
+                    repairs += 1;
+                } else {
+                    return Err(Stuck::DoesNotFit);
                 }
-                self.refresh();
                 continue;
             };
             let direction = self.direction(entering);
@@ -166,6 +179,35 @@ impl Simplex {
             }
         }
         best.1
+    }
+
+    /// Takes what is most below zero out of the basis, for what lowers the objective least (a step of the dual simplex);
+    /// says whether there was anything to take. Columns that are all but the same make bases that look fine until their
+    /// inverse is fresh.
+    fn repair(&mut self, prices: &[f64], tie: f64) -> Result<bool, Stuck> {
+        let below = self.values.iter().enumerate().min_by(|a, b| a.1.total_cmp(b.1));
+        let Some((leaving, _)) = below.filter(|(_, value)| **value < -BELOW * largest(&self.rhs)) else {
+            return Ok(false);
+        };
+        let row = &self.inverse[leaving * self.rows..(leaving + 1) * self.rows];
+        let slacks = (0..self.rows).map(|i| (i, row[i], prices[i]));
+        let columns = self.columns.iter().enumerate().map(|(i, column)| {
+            let moves = column.entries.iter().map(|&(j, a)| row[j] * a).sum::<f64>();
+            (self.rows + i, moves, -self.reduced(column, prices))
+        });
+        let free = slacks.chain(columns).filter(|(v, ..)| !self.basic[*v] && !self.barred[*v]);
+        let mut raising: Vec<(usize, f64, f64)> = free.filter(|(_, moves, _)| *moves < 0.0).collect();
+        let most = raising.iter().map(|(_, moves, _)| -moves).fold(0.0, f64::max);
+        raising.retain(|(_, moves, _)| -moves > TINY * most);
+        let least = raising
+            .iter()
+            .map(|(_, moves, cost)| (cost.max(0.0) + tie) / -moves)
+            .fold(f64::INFINITY, f64::min);
+        let tied = raising.iter().filter(|(_, moves, cost)| cost.max(0.0) / -moves <= least);
+        let &(entering, ..) = tied.min_by(|a, b| a.1.total_cmp(&b.1)).ok_or(Stuck::DoesNotFit)?;
+        let direction = self.direction(entering);
+        self.pivot(entering, leaving, self.values[leaving] / direction[leaving], &direction);
+        Ok(true)
     }
 
     fn direction(&self, variable: usize) -> Vec<f64> {
@@ -237,12 +279,54 @@ impl Simplex {
         self.stale = 0;
         if let Some(inverse) = invert(matrix, m) {
             self.inverse = inverse;
-            for i in 0..m {
-                let row = &self.inverse[i * m..(i + 1) * m];
-                self.values[i] = row.iter().zip(&self.rhs).map(|(b, r)| b * r).sum();
+            self.values = vec![0.0; m];
+            // A basis that is all but singular has an inverse of a few digits: what it leaves missing is asked of it again.
+            let (mut missing, mut worst) = (self.rhs.clone(), f64::INFINITY);
+            for _ in 0..REFINE {
+                let mut values = self.values.clone();
+                for (value, row) in values.iter_mut().zip(self.inverse.chunks_exact(m)) {
+                    *value += row.iter().zip(&missing).map(|(b, r)| b * r).sum::<f64>();
+                }
+                let left = self.missing(&values);
+                if largest(&left) >= worst {
+                    break;
+                }
+                worst = largest(&left);
+                (self.values, missing) = (values, left);
             }
         }
     }
+
+    /// What basic values leave of the right-hand side.
+    fn missing(&self, values: &[f64]) -> Vec<f64> {
+        let mut missing = self.rhs.clone();
+        for (&variable, &value) in self.basis.iter().zip(values) {
+            if variable < self.rows {
+                missing[variable] -= value;
+            } else {
+                let entries = &self.columns[variable - self.rows].entries;
+                entries.iter().for_each(|&(row, a)| missing[row] -= a * value);
+            }
+        }
+        missing
+    }
+
+    /// The part of the solution that fits: less than all of it where it overruns a row by more than rounding.
+    pub(crate) fn fits(&self) -> f64 {
+        let mut used = vec![0.0; self.rows];
+        for (column, x) in self.columns.iter().zip(self.solution()) {
+            column.entries.iter().for_each(|&(row, a)| used[row] += a * x);
+        }
+        // A row may have nothing to give but rounding.
+        let rounding = OVERRUN * largest(&self.rhs);
+        let part =
+            |(used, rhs): (&f64, &f64)| if *used > rhs + rounding { (rhs + rounding) / used } else { 1.0 };
+        used.iter().zip(&self.rhs).map(part).fold(1.0, f64::min)
+    }
+}
+
+fn largest(of: &[f64]) -> f64 {
+    of.iter().fold(0.0, |most, x| x.abs().max(most))
 }
 
 /// The inverse of a square matrix by elimination with row pivoting; `None` where there is none.
@@ -279,4 +363,20 @@ pub(crate) fn invert(mut a: Vec<f64>, m: usize) -> Option<Vec<f64>> {
         }
     }
     Some(inverse)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Of a basis that does not fit, and cannot be made to, nothing is an optimum.
+    #[test]
+    fn a_basis_that_does_not_fit_is_no_optimum() {
+        let mut simplex = Simplex::new(vec![1.0, 1.0]);
+        simplex.add(Column { gain: 1.0, entries: vec![(0, 1.0), (1, 1.0)] });
+        assert_eq!(simplex.solve(), Ok(()));
+        simplex.rhs = vec![1.0, -0.5];
+        simplex.refresh();
+        assert_eq!(simplex.solve(), Err(Stuck::DoesNotFit));
+    }
 }

@@ -116,17 +116,23 @@ impl ThroughputTable {
     pub(crate) fn validate(&self) -> Result<(), InstanceError> {
         for (name, profiles) in &self.types {
             for (a, measured) in profiles {
+                sound(measured.alone.as_slice(), || format!("{a} alone"), name)?;
                 for (b, both) in &measured.beside {
-                    if let Some(&value) = both.iter().find(|v| !v.is_finite() || **v < 0.0) {
-                        let pair = format!("{a} beside {b}");
-                        return Err(InstanceError::Pair { pair, name: name.clone(), value });
-                    }
-                    for &value in both {
-                        within_reach(value, || format!("pair_throughputs: {a} beside {b} on {name}"))?;
-                    }
+                    sound(both, || format!("{a} beside {b}"), name)?;
                 }
             }
         }
         Ok(())
     }
+}
+
+/// Refuses what is no speed, on the type of this name.
+fn sound(speeds: &[f64], whose: impl Fn() -> String, name: &str) -> Result<(), InstanceError> {
+    for &value in speeds {
+        if !value.is_finite() || value < 0.0 {
+            return Err(InstanceError::Pair { pair: whose(), name: name.to_owned(), value });
+        }
+        within_reach(value, || format!("pair_throughputs: {} on {name}", whose()))?;
+    }
+    Ok(())
 }

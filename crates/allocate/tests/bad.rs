@@ -39,6 +39,7 @@ fn numbers_that_make_no_sense_are_named() {
         "job 1: priority_weight: 0 is not a finite number above 0"
     );
     assert_eq!(refusal(|i| i.jobs[1].id = 0), "job 0: id: used twice");
+    assert_eq!(refusal(|i| i.types[1].name = "type0".into()), "worker_types: type0 is there twice");
     assert_eq!(
         refusal(|i| i.types.iter_mut().for_each(|t| t.count = 0)),
         "num_workers: there is no GPU of any type"
@@ -75,6 +76,22 @@ fn numbers_too_large_or_small_to_reckon_with_are_named() {
 }
 
 #[test]
+fn measurements_that_make_no_sense_are_named() {
+    let table = |alone: &str| {
+        let text = format!(r#"{{"type0": {{"('a', 2)": {{"null": {alone}}}}}}}"#);
+        serde_json::from_str(&text).expect("a table")
+    };
+    assert_eq!(
+        refusal(|i| i.pairs = Some(table("-1.5"))),
+        "pair_throughputs: -1.5 for ('a', 2) alone on type0 is not a finite number of at least 0"
+    );
+    assert_eq!(
+        refusal(|i| i.pairs = Some(table("1e40"))),
+        "pair_throughputs: ('a', 2) alone on type0: 1e40 cannot be reckoned with; what is not 0 is between 1e-30 and 1e30"
+    );
+}
+
+#[test]
 fn unknown_fields_are_refused() {
     let text = r#"{"worker_types": ["k80"], "num_workers": [1], "jobs": [{"id": 0, "throughputs": [1.0], "colour": 3}]}"#;
     let error = serde_json::from_str::<Instance>(text).expect_err("refused").to_string();
@@ -94,6 +111,24 @@ fn what_a_goal_needs_and_does_not_find_is_named() {
     assert_eq!(error("makespan").to_string(), "job 0: num_steps_remaining: missing, and makespan needs it");
     assert_eq!(error("cost").to_string(), "cost_per_hour: missing, and cost needs it");
     assert_eq!(error("hierarchical").to_string(), "entities: missing, and hierarchical needs it");
+}
+
+#[test]
+fn more_kinds_of_jobs_than_are_solved_in_time_are_refused() {
+    let rows: Vec<[f64; 1]> = (0..201).map(|m| [1.0 + f64::from(m)]).collect();
+    let mut instance = plain(&[1], &rows.iter().map(|row| &row[..]).collect::<Vec<_>>());
+    instance.pairs = Some(Default::default());
+    let solve = |instance: &Instance, sharing: bool| {
+        goal("strategy-proof").expect("a goal").solve(instance, Options { sharing, ..Options::default() })
+    };
+    assert_eq!(
+        solve(&instance, true).expect_err("refused").to_string(),
+        "strategy-proof with sharing takes 200 kinds of jobs at most, and there are 201; leave sharing out, or follow \
+         another goal"
+    );
+    solve(&instance, false).expect("it may be left out");
+    instance.jobs.iter_mut().for_each(|job| job.throughputs[0] = 1.0);
+    solve(&instance, true).expect("however many jobs of few kinds");
 }
 
 #[test]
@@ -118,7 +153,7 @@ fn deadlines_nobody_could_keep_are_named_and_the_rest_is_kept() {
         (job.steps, job.deadline_s) = (Some(500.0), Some(left));
     }
     let answer = goal("cost").expect("a goal").solve(&instance, Options::default()).expect("an answer");
-    let missed: Vec<u64> = answer.shortfalls.iter().map(|s| s.id).collect();
+    let missed: Vec<usize> = answer.shortfalls.iter().map(|s| s.job).collect();
     assert_eq!(missed, [0, 1, 2]);
     // Of the 10.0005 steps a second they need the two GPUs can do five, and those are never the third job's.
     let total: f64 = answer.shortfalls.iter().map(|s| s.needs - s.gets).sum();

@@ -9,7 +9,9 @@ mod support;
 
 use odd::{odd, odd_within, with_pairs};
 use program::Program;
-use warpyard_allocate::{Answer, Entities, Instance, Job, Options, Sharing, goal};
+use warpyard_allocate::{
+    Answer, Certificate, Entities, Instance, Job, Options, PairShare, Shares, Sharing, goal,
+};
 
 /// Whom our answers are compared with.
 type Solver = fn(&Program) -> f64;
@@ -150,6 +152,63 @@ fn brute_force_agrees_where_two_may_share() {
     for seed in 1140..1160 {
         let instance = with_pairs(odd_within(seed, 2, 2), seed);
         objectives_agree(seed, &instance, true, Program::by_brute_force);
+    }
+}
+
+/// Of concave sums of logarithms, the largest is where no direction rises: at these speeds u, no others v have Σ v/u above
+/// the number of jobs. The part of its speed a job keeps is what the others' product is to what it would be without it.
+fn product_agrees(seed: u64, instance: &Instance, solver: Solver) {
+    let ours = solved(instance, "strategy-proof", true);
+    let Certificate::SharedDiscounts { discounts, alone, pairs, .. } = &ours.certificate else {
+        panic!("seed {seed}: {:?}", ours.certificate)
+    };
+    let speeds = |alone: &Shares, pairs: &[PairShare]| -> Vec<f64> {
+        let mut speeds: Vec<f64> = (instance.jobs.iter().zip(alone.rows()))
+            .map(|(job, row)| job.throughputs.iter().zip(row).map(|(speed, share)| speed * share).sum())
+            .collect();
+        for PairShare { jobs: [a, b], shares } in pairs {
+            let [one, other] = [*a, *b].map(|m| &instance.jobs[m]);
+            for (t, share) in instance.types.iter().zip(shares).filter(|(_, share)| **share > 0.0) {
+                let table = instance.pairs.as_ref().expect("a table");
+                let both = table.together(&t.name, &odd::profile(one), &odd::profile(other));
+                let both = both.expect("a pair that can share");
+                speeds[*a] += both[0] * share;
+                speeds[*b] += both[1] * share;
+            }
+        }
+        speeds
+    };
+    let (before, after) = (speeds(alone, pairs), speeds(&ours.allocation, &ours.pairs));
+    let mut program = Program::new(instance, true);
+    program.gain(|m, _| 1.0 / before[m]);
+    let (n, most) = (before.len() as f64, solver(&program));
+    assert!(most <= n + 1e-5, "seed {seed}: {most} is more than {n}");
+    let levels = instance.jobs.iter().zip(&before);
+    let level =
+        |(job, speed): (&Job, &f64)| (f64::from(job.gpus) * speed / (job.weight * mean(instance, job))).ln();
+    let each: Vec<f64> = levels.map(level).collect();
+    let sum: f64 = each.iter().sum();
+    assert!((ours.objective - sum).abs() <= 1e-6, "seed {seed}: ours {}, theirs {sum}", ours.objective);
+    for m in 0..before.len() {
+        let mut others = instance.clone();
+        others.jobs.remove(m);
+        let without =
+            if others.jobs.is_empty() { 0.0 } else { solved(&others, "strategy-proof", true).objective };
+        let kept = (sum - each[m] - without).exp();
+        close(&format!("seed {seed}, job {m}: the part kept"), discounts[m], kept);
+        close(&format!("seed {seed}, job {m}: its speed"), after[m], discounts[m] * before[m]);
+    }
+}
+
+#[test]
+fn products_of_speeds_agree_where_two_may_share() {
+    for seed in 1300..1330 {
+        let instance = Instance { entities: None, ..with_pairs(odd_within(seed, 3, 8), seed) };
+        product_agrees(seed, &instance, Program::optimum);
+    }
+    for seed in 1330..1350 {
+        let instance = Instance { entities: None, ..with_pairs(odd_within(seed, 2, 2), seed) };
+        product_agrees(seed, &instance, Program::by_brute_force);
     }
 }
 

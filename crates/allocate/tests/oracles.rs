@@ -261,6 +261,46 @@ fn first_in_first_out_with_sharing_gives_the_published_shares() {
     assert_eq!(pairs, [[5, 18]]);
 }
 
+/// Gavel packs everyone; ours packs no more than it takes for all to have a GPU. Whoever runs has the same share of every
+/// type; published pairs come to the published speeds; and in all, what jobs do of what they could is more with ours.
+#[test]
+fn packing_gives_the_published_shares_to_pairs_that_lose_less() {
+    let Some((oracle, instance)) = packed("gandiva.n24") else { return };
+    let ours = solved(&instance, "gandiva", SHARING);
+    let theirs = oracle["allocation_sparse"].as_object().expect("shares by pair");
+    let speeds = support::numbers(&oracle["effective_throughputs"]);
+    let turns = support::numbers(theirs.values().next().expect("a pair"));
+    let near = |a: f64, b: f64| (a - b).abs() <= 1e-12 * b.abs();
+    let table = instance.pairs.as_ref().expect("a table");
+    let profile = |m: usize| warpyard_allocate::Profile {
+        name: instance.jobs[m].profile.clone().expect("a profile"),
+        gpus: instance.jobs[m].gpus,
+    };
+    for (pair, shares) in theirs {
+        let jobs: Vec<usize> = pair.split(',').map(|m| m.parse().expect("a job")).collect();
+        let on = |(t, share): (&warpyard_allocate::GpuType, f64)| {
+            table
+                .together(&t.name, &profile(jobs[0]), &profile(jobs[1]))
+                .unwrap_or_default()
+                .map(|x| x * share)
+        };
+        let both = instance.types.iter().zip(support::numbers(shares)).map(on);
+        let [a, b] = both.fold([0.0; 2], |[a, b], [x, y]| [a + x, b + y]);
+        assert!(near(a, speeds[jobs[0]]) && near(b, speeds[jobs[1]]), "{pair}: {a} and {b}");
+    }
+    let alone = ours.allocation.rows().filter(|row| row.iter().sum::<f64>() > 0.0);
+    for row in alone.chain(ours.pairs.iter().map(|pair| pair.shares.as_slice())) {
+        assert!(
+            row.iter().zip(&turns).all(|(ours, theirs)| near(*ours, *theirs)),
+            "{row:?}, theirs {turns:?}"
+        );
+    }
+    assert_eq!((ours.pairs.len(), theirs.len()), (6, 12));
+    let mean = |m: usize| instance.jobs[m].throughputs.iter().sum::<f64>() / 3.0;
+    let theirs: f64 = speeds.iter().enumerate().map(|(m, speed)| speed / mean(m)).sum();
+    assert!(ours.normalised.iter().sum::<f64>() > theirs, "{:?} against {theirs}", ours.normalised);
+}
+
 /// In the worked example everyone is stopped at once: filling up, or being one organisation, makes a GPU worth no more.
 #[test]
 fn a_gpu_more_is_worth_the_same_however_it_is_asked() {

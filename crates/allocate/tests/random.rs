@@ -7,15 +7,18 @@ mod support;
 
 use odd::{odd, with_pairs};
 use warpyard_allocate::{
-    Answer, CheckError, Entities, GOALS, Instance, Options, Sense, Sharing, Types, check, goal,
+    Answer, CheckError, Entities, GOALS, Instance, Options, Sense, Sharing, ThroughputTable, Types, check,
+    goal,
 };
 
 #[test]
 fn every_goal_is_feasible_and_proved_on_odd_instances() {
     let mut wrong = Vec::new();
     // In 1999 a type ran out within the slack of those stopped before; in 5118 a job stood a rounding past a kink; in
-    // 6159 and 13810 hardly anything was left to the last stage; in 19349 a stage ended within rounding of the next.
-    for seed in (0..150).chain([1999, 5118, 6159, 13810, 19349]) {
+    // 6159 and 13810 hardly anything was left to the last stage; in 19349 a stage ended within rounding of the next; in
+    // 21632, 31491, 81515 and 83093 answers to prices were so alike that their mix was not what it was taken for; in 86306
+    // and 187696 a part of the mix was below zero.
+    for seed in (0..150).chain([1999, 5118, 6159, 13810, 19349, 21632, 31491, 81515, 83093, 86306, 187_696]) {
         let instance = odd(seed);
         for goal in GOALS {
             let options = Options::default();
@@ -53,9 +56,17 @@ fn sharing_is_feasible_proved_and_never_worse() {
         if seed % 2 == 0 {
             instance.jobs.iter_mut().for_each(|job| job.deadline_s = None);
         }
-        for goal in
-            ["max-min", "max-min-fill", "hierarchical", "finish-time", "makespan", "throughput", "cost"]
-                .map(|name| goal(name).expect("a goal"))
+        for goal in [
+            "max-min",
+            "max-min-fill",
+            "hierarchical",
+            "finish-time",
+            "makespan",
+            "throughput",
+            "cost",
+            "strategy-proof",
+        ]
+        .map(|name| goal(name).expect("a goal"))
         {
             let answer =
                 goal.solve(&instance, sharing).unwrap_or_else(|e| panic!("seed {seed}, {}: {e}", goal.name));
@@ -69,21 +80,47 @@ fn sharing_is_feasible_proved_and_never_worse() {
             let better = deadlines
                 || goal.name == "hierarchical"
                 || match goal.sense {
-                    Sense::Max => answer.objective >= alone * (1.0 - 1e-6),
-                    Sense::Min => answer.objective <= alone * (1.0 + 1e-6),
+                    Sense::Max => answer.objective >= alone - 1e-6 * alone.abs(),
+                    Sense::Min => answer.objective <= alone + 1e-6 * alone.abs(),
                 };
             assert!(better, "seed {seed}, {}: {} sharing, {alone} alone", goal.name, answer.objective);
         }
     }
 }
 
+#[test]
+fn isolation_has_no_company() {
+    let isolated = goal("isolated").expect("a goal");
+    let instance = with_pairs(odd(3), 3);
+    let solve = |sharing| isolated.solve(&instance, Options { sharing, ..Options::default() });
+    assert_eq!(solve(true), solve(false));
+}
+
+/// Two that share do most of their work on the fast type and hardly any on the slow one; on the mean GPU they lose.
+#[test]
+fn packing_that_loses_is_seen_by_who_does_not_know_types_too() {
+    let mut instance = support::plain(&[1, 1], &[&[100.0, 1.0][..]; 3]);
+    instance.jobs.iter_mut().for_each(|job| job.profile = Some("p".into()));
+    let profile = odd::profile(&instance.jobs[0]);
+    let mut table = ThroughputTable::default();
+    table.insert_pair("type0", profile.clone(), profile.clone(), [80.0, 80.0]);
+    table.insert_pair("type1", profile.clone(), profile, [0.1, 0.1]);
+    instance.pairs = Some(table);
+    for types in [Types::Aware, Types::Blind] {
+        let options = Options { types, sharing: true, ..Options::default() };
+        let answer = goal("gandiva").expect("a goal").solve(&instance, options).expect("an answer");
+        assert_eq!(answer.pairs, [], "{types:?}");
+    }
+}
+
 /// In 477 and 580 the simplex saw no end of what only breaks ties; in 2588 and 4190 one was stopped before having begun to
-/// rise; in 778, 1453 and 1786 what the stopped gave back came to more than the proof allows.
+/// rise; in 778, 1453 and 1786 what the stopped gave back came to more than the proof allows; in 3479, 10119, 13971 and 21221
+/// speeds that had been reached were given away for others that cost next to nothing.
 #[test]
 fn organisations_that_share_gpus_are_filled_and_proved_where_stages_are_close() {
     let (goal, sharing) =
         (goal("hierarchical").expect("a goal"), Options { sharing: true, ..Options::default() });
-    for seed in [477, 580, 778, 1453, 1786, 2588, 4190] {
+    for seed in [477, 580, 778, 1453, 1786, 2588, 3479, 4190, 10119, 13971, 21221] {
         let instance = with_pairs(odd(seed), seed);
         let answer = goal.solve(&instance, sharing).unwrap_or_else(|e| panic!("seed {seed}: {e}"));
         check(&instance, goal, sharing, &answer).unwrap_or_else(|e| panic!("seed {seed}: {e}"));

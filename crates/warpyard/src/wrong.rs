@@ -79,14 +79,6 @@ pub(crate) enum Wrong {
         /// Everything there is.
         known: String,
     },
-    /// A goal that knows nothing of sharing.
-    #[error("--sharing: {goal} does not know sharing; {those} do")]
-    NoSharing {
-        /// The goal.
-        goal: &'static str,
-        /// Goals that do.
-        those: String,
-    },
     /// The files of a trace are not there.
     #[error(
         "cannot read {file}; get the files from https://github.com/alibaba/clusterdata (cluster-trace-gpu-v2023) and say where \
@@ -248,6 +240,11 @@ pub(crate) enum Wrong {
     /// A policy that cannot be read.
     #[error(transparent)]
     BadPolicy(NotAPolicy),
+    /// A parameter that means nothing to a single allocation.
+    #[error(
+        "'{0}' is for a policy in force; one allocation is told types, sharing and placement, and the rest by its file"
+    )]
+    NotOfOneAllocation(String),
     /// A moment that cannot be read.
     #[error("--since: '{0}' is no moment; write how long ago, such as 2h, or 2026-11-15T20:00:00Z")]
     BadSince(String),

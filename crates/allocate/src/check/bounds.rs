@@ -3,8 +3,8 @@
 
 use super::course::Course;
 use super::pairs::{excess, together};
-use super::{CheckError, OPTIMAL};
-use crate::answer::{Answer, Certificate, Stage};
+use super::{CheckError, OPTIMAL, feasible};
+use crate::answer::{Answer, Certificate, PairShare, Shares, Stage};
 use crate::instance::{Instance, Job};
 
 pub(super) struct Case<'a> {
@@ -26,22 +26,11 @@ struct Worth {
 
 impl<'a> Case<'a> {
     pub(super) fn new(instance: &'a Instance, speeds: Vec<Vec<f64>>, answer: &'a Answer) -> Self {
-        let alone = |(row, x): (&Vec<f64>, &[f64])| row.iter().zip(x).map(|(t, x)| t * x).sum();
-        let mut achieved: Vec<f64> = speeds.iter().zip(answer.allocation.rows()).map(alone).collect();
-        for pair in &answer.pairs {
-            let [a, b] = pair.jobs;
-            for (j, share) in pair.shares.iter().enumerate() {
-                let jobs = [&instance.jobs[a], &instance.jobs[b]];
-                let seen = [speeds[a][j], speeds[b][j]];
-                let both = together(instance, jobs, seen, j).unwrap_or_default();
-                achieved[a] += both[0] * share;
-                achieved[b] += both[1] * share;
-            }
-        }
+        let achieved = achieved(instance, &speeds, &answer.allocation, &answer.pairs);
         Self { instance, speeds, answer, achieved }
     }
 
-    fn jobs(&self) -> impl Iterator<Item = (usize, &Job, &[f64])> {
+    pub(super) fn jobs(&self) -> impl Iterator<Item = (usize, &Job, &[f64])> {
         self.instance
             .jobs
             .iter()
@@ -68,7 +57,7 @@ impl<'a> Case<'a> {
         self.instance.types.iter().zip(prices).map(|(t, p)| f64::from(t.count) * p).sum()
     }
 
-    fn steps(&self, job: &Job, goal: &'static str) -> Result<f64, CheckError> {
+    pub(super) fn steps(&self, job: &Job, goal: &'static str) -> Result<f64, CheckError> {
         job.steps.ok_or(CheckError::Instance { goal })
     }
 
@@ -89,6 +78,7 @@ impl<'a> Case<'a> {
             "finish-time" => Ok(self.latest()?),
             "cost" => Ok(self.value(&self.per_cost()?)),
             "strategy-proof" => self.welfare(),
+            "allox" => self.average_completion(),
             _ => Ok(self.answer.objective),
         }
     }
@@ -119,6 +109,7 @@ impl<'a> Case<'a> {
             "finish-time" => self.finish_bound(),
             "cost" => self.cost_bound(),
             "strategy-proof" => Ok(self.welfare_bound()),
+            "allox" => self.average_bound(),
             _ => Err(CheckError::Certificate),
         }
     }
@@ -159,16 +150,61 @@ impl<'a> Case<'a> {
         self.worth_of_cluster(prices) + self.jobs().zip(values).map(|(job, v)| gain(job, v)).sum::<f64>()
     }
 
-    /// Σ log of everyone's level, before the discounts.
+    /// Σ log of everyone's level before the discounts, which fitted and of which nobody keeps more than his part.
     fn welfare(&self) -> Result<f64, CheckError> {
-        let Certificate::Discounts(discounts) = &self.answer.certificate else {
+        let (discounts, before) = match &self.answer.certificate {
+            Certificate::Discounts(discounts) => {
+                let rows = self.answer.allocation.rows().zip(discounts);
+                let flat = rows.flat_map(|(row, part)| row.iter().map(move |share| share / part)).collect();
+                let alone = Shares::new(self.instance.types.len(), flat);
+                feasible(self.instance, &alone, &[])?;
+                (discounts, achieved(self.instance, &self.speeds, &alone, &[]))
+            }
+            Certificate::SharedDiscounts { discounts, alone, pairs, .. } => {
+                feasible(self.instance, alone, pairs)?;
+                (discounts, achieved(self.instance, &self.speeds, alone, pairs))
+            }
+            _ => return Err(CheckError::Certificate),
+        };
+        if let Certificate::SharedDiscounts { alone, pairs, .. } = &self.answer.certificate {
+            self.keep_their_parts(discounts, alone, pairs)?;
+        }
+        for ((m, job, _), &discount) in self.jobs().zip(discounts) {
+            let most = discount * before[m] * (1.0 + OPTIMAL);
+            if !(discount > 0.0 && discount <= 1.0 && self.speed(m) <= most) {
+                return Err(CheckError::Discount { job: job.id, discount });
+            }
+        }
+        Ok(self.jobs().map(|(m, job, _)| (before[m] * self.level_per_step(job)).ln()).sum())
+    }
+
+    /// Discounts take nothing but what they say: those who share keep the lesser of their parts of it, and alone everyone has
+    /// at least his part.
+    fn keep_their_parts(&self, parts: &[f64], alone: &Shares, pairs: &[PairShare]) -> Result<(), CheckError> {
+        let refused = |m: usize| CheckError::Discount { job: self.instance.jobs[m].id, discount: parts[m] };
+        if self.answer.pairs.len() > pairs.len() {
             return Err(CheckError::Certificate);
-        };
-        let level = |(m, job, _): (usize, &Job, &[f64])| {
-            let speed = self.speed(m) / discounts[m];
-            (f64::from(job.gpus) * speed / (job.weight * self.mean(job))).ln()
-        };
-        Ok(self.jobs().map(level).sum())
+        }
+        for (i, pair) in pairs.iter().enumerate() {
+            let both = pair.jobs.map(|m| parts[m]).into_iter().fold(1.0, f64::min);
+            let kept = |(had, has): (&f64, &f64)| (has - both * had).abs() <= OPTIMAL * both * had;
+            let keeps =
+                |now: &PairShare| now.jobs == pair.jobs && pair.shares.iter().zip(&now.shares).all(kept);
+            if !self.answer.pairs.get(i).is_some_and(keeps) {
+                return Err(refused(pair.jobs[0]));
+            }
+        }
+        for (m, (had, has)) in alone.rows().zip(self.answer.allocation.rows()).enumerate() {
+            if had.iter().zip(has).any(|(had, has)| *has < parts[m] * had * (1.0 - OPTIMAL)) {
+                return Err(refused(m));
+            }
+        }
+        Ok(())
+    }
+
+    /// By what a step a second raises a job's level.
+    fn level_per_step(&self, job: &Job) -> f64 {
+        f64::from(job.gpus) / (job.weight * self.mean(job))
     }
 
     /// Whatever a step a second is taken to be worth, log speed less what it costs is at most −log worth − 1 plus what
@@ -187,8 +223,12 @@ impl<'a> Case<'a> {
                     best = best.min(bound(gpus * (p - q) / (t - u)));
                 }
             }
-            best + (gpus / (job.weight * self.mean(job))).ln()
+            best + self.level_per_step(job).ln()
         };
+        if let Certificate::SharedDiscounts { worth, .. } = &self.answer.certificate {
+            let each = self.jobs().map(|(m, job, _)| (self.level_per_step(job) / worth.speed[m]).ln() - 1.0);
+            return each.sum::<f64>() + self.budget(&worth.time, |m, _| worth.speed[m]);
+        }
         self.worth_of_cluster(prices) + self.jobs().map(most).sum::<f64>()
     }
 
@@ -489,6 +529,22 @@ impl<'a> Case<'a> {
         }
         if slope > 0.0 { own.min(budget / slope) } else { own }
     }
+}
+
+/// The speed each job gets by these shares, as the goal sees speeds.
+fn achieved(instance: &Instance, speeds: &[Vec<f64>], alone: &Shares, pairs: &[PairShare]) -> Vec<f64> {
+    let by_itself = |(row, x): (&Vec<f64>, &[f64])| row.iter().zip(x).map(|(t, x)| t * x).sum();
+    let mut achieved: Vec<f64> = speeds.iter().zip(alone.rows()).map(by_itself).collect();
+    for pair in pairs {
+        let [a, b] = pair.jobs;
+        for (j, share) in pair.shares.iter().enumerate() {
+            let jobs = [&instance.jobs[a], &instance.jobs[b]];
+            let both = together(instance, jobs, [speeds[a][j], speeds[b][j]], j).unwrap_or_default();
+            achieved[a] += both[0] * share;
+            achieved[b] += both[1] * share;
+        }
+    }
+    achieved
 }
 
 /// The speed a ratio of finish times asks for.

@@ -4,14 +4,15 @@
 mod bounds;
 mod course;
 mod pairs;
+mod queues;
 
-use crate::answer::{Answer, Certificate};
+use crate::answer::{Answer, Certificate, JobWorth, PairShare, Shares, Stage};
 use crate::goal::{GoalDef, Options, Sense, Types};
 use crate::instance::Instance;
 
 /// Shares may exceed what there is by this much, absolutely.
 pub const FEASIBLE: f64 = 1e-9;
-/// The objective may fall short of the bound by this much, relatively.
+/// The objective may fall short of the bound by this much: relatively, or absolutely where it is a sum of logarithms.
 pub const OPTIMAL: f64 = 1e-6;
 
 /// What a check found.
@@ -21,7 +22,8 @@ pub struct Checked {
     pub objective: f64,
     /// The best any allocation could reach, as the prices prove; `None` for a goal that is a rule.
     pub bound: Option<f64>,
-    /// By how much the objective falls short of the bound, relatively.
+    /// By how much the objective falls short of the bound, as [`OPTIMAL`] measures it; above that only where a schedule of
+    /// jobs wider than one GPU is not proved to be the best.
     pub gap: f64,
     /// The most by which the shares exceed what there is.
     pub excess: f64,
@@ -88,6 +90,20 @@ pub enum CheckError {
         /// The job's id.
         job: u64,
     },
+    /// A job keeps another part of what it had than its discount leaves it.
+    #[error("job {job}: what it keeps is not what the discount of {discount} leaves it")]
+    Discount {
+        /// The job's id.
+        job: u64,
+        /// The part it may keep.
+        discount: f64,
+    },
+    /// A job has no turn, or two, or a share that is not that of its turn.
+    #[error("job {job}: its turn is not what its shares say")]
+    Turn {
+        /// The job's id.
+        job: u64,
+    },
     /// The answer lacks what would prove it.
     #[error("the answer's certificate does not fit its goal")]
     Certificate,
@@ -107,34 +123,66 @@ pub fn check(
     answer: &Answer,
 ) -> Result<Checked, CheckError> {
     let instance = &*instance.placed(options.placing);
-    let excess = feasible(instance, answer)?;
+    let excess = feasible(instance, &answer.allocation, &answer.pairs)?;
     if instance.jobs.is_empty() {
         return Ok(Checked { objective: answer.objective, bound: None, gap: 0.0, excess });
     }
+    // A price below nothing, or that is no number, proves whatever one likes.
+    if duals(answer).any(|price| !(price >= 0.0 && price.is_finite())) {
+        return Err(CheckError::Certificate);
+    }
     let case = bounds::Case::new(instance, seen_speeds(instance, options.types), answer);
     let found = case.objective(goal.name)?;
-    // A sum of logarithms may be nothing at all; every other objective is its own measure.
-    let least = if goal.name == "strategy-proof" { 1.0 } else { 1e-300 };
-    let differs =
-        (found - answer.objective).abs() > OPTIMAL * found.abs().max(answer.objective.abs()).max(least);
-    if differs || found.is_nan() != answer.objective.is_nan() {
+    // What is added to a sum of logarithms multiplies what is under them; every other objective is its own measure.
+    let part = |difference: f64, of: f64| match goal.name {
+        "strategy-proof" => difference,
+        _ => difference / of.abs().max(found.abs()).max(1e-300),
+    };
+    let agrees = part((found - answer.objective).abs(), answer.objective) <= OPTIMAL;
+    if !agrees {
         return Err(CheckError::Objective { said: answer.objective, found });
     }
     let bound = match answer.certificate {
-        Certificate::Rule => None,
+        Certificate::Rule | Certificate::Queues { proof: None, .. } => None,
         _ => Some(case.bound(goal.name)?),
     };
-    let gap = bound.map_or(0.0, |bound| {
-        let short = match goal.sense {
-            Sense::Max => bound - found,
-            Sense::Min => found - bound,
-        };
-        short / bound.abs().max(found.abs()).max(least)
+    let gap = bound.map_or(0.0, |bound| match goal.sense {
+        Sense::Max => part(bound - found, bound),
+        Sense::Min => part(found - bound, bound),
     });
+    // Who needs several GPUs at once may have to wait for them all: then the bound is only that.
+    let queues = matches!(answer.certificate, Certificate::Queues { .. });
+    let exact = !queues || instance.jobs.iter().all(|job| job.gpus == 1);
+    // A bound that is passed is none; nor is what is no number.
+    let proved = gap >= -OPTIMAL && (gap <= OPTIMAL || !exact);
     match bound {
-        Some(bound) if gap > OPTIMAL => Err(CheckError::NotProved { objective: found, bound }),
+        Some(bound) if !proved || !bound.is_finite() => {
+            Err(CheckError::NotProved { objective: found, bound })
+        }
         _ => Ok(Checked { objective: found, bound, gap, excess }),
     }
+}
+
+/// Everything the bounds take to be a price or a worth; places in queues have theirs below nothing and are looked at there.
+fn duals(answer: &Answer) -> impl Iterator<Item = f64> {
+    let of = |worth: &JobWorth| [worth.speed.clone(), worth.time.clone()].concat();
+    let more = match &answer.certificate {
+        Certificate::Jobs { speed, time } => [speed.clone(), time.clone()].concat(),
+        Certificate::SharedDiscounts { worth, .. } => of(worth),
+        Certificate::Deadlines { kept, prices } => [&[*kept], prices.as_slice()].concat(),
+        Certificate::SharedDeadlines { kept, first_prices, first, both } => {
+            [vec![*kept], first_prices.clone(), of(first), of(both)].concat()
+        }
+        Certificate::Stages { stages, .. } => {
+            let stage =
+                |stage: &Stage| [stage.prices.clone(), stage.jobs.iter().flat_map(of).collect()].concat();
+            stages.iter().flat_map(stage).collect()
+        }
+        Certificate::Rule | Certificate::Prices | Certificate::Discounts(_) | Certificate::Queues { .. } => {
+            Vec::new()
+        }
+    };
+    answer.prices.iter().copied().chain(more)
 }
 
 /// The speeds a goal is allowed to see, 0 where a job is too wide.
@@ -154,12 +202,12 @@ fn seen_speeds(instance: &Instance, types: Types) -> Vec<Vec<f64>> {
     instance.jobs.iter().map(row).collect()
 }
 
-fn feasible(instance: &Instance, answer: &Answer) -> Result<f64, CheckError> {
+fn feasible(instance: &Instance, allocation: &Shares, pairs: &[PairShare]) -> Result<f64, CheckError> {
     let mut used = vec![0.0; instance.types.len()];
     let mut time = vec![0.0; instance.jobs.len()];
     let mut excess = 0.0_f64;
-    let alone = answer.allocation.rows().enumerate().map(|(m, row)| (vec![m], row));
-    let together = answer.pairs.iter().map(|pair| (pair.jobs.to_vec(), pair.shares.as_slice()));
+    let alone = allocation.rows().enumerate().map(|(m, row)| (vec![m], row));
+    let together = pairs.iter().map(|pair| (pair.jobs.to_vec(), pair.shares.as_slice()));
     for (jobs, row) in alone.chain(together) {
         for (j, &share) in row.iter().enumerate() {
             for &m in &jobs {

@@ -13,7 +13,6 @@ pub(crate) const DEF: GoalDef = GoalDef {
     summary: "as many steps per money as can be, deadlines kept",
     source: "Gavel (Narayanan et al., OSDI 2020), section 4.2",
     sense: Sense::Max,
-    sharing: true,
     solve,
 };
 
@@ -50,7 +49,7 @@ fn solve(instance: &Instance, options: Options) -> Result<Answer, SolveError> {
     };
     close_enough(totalled.value, totalled.bound)?;
     let shares = totalled.shares;
-    let shortfalls = shortfalls(instance, &needed, |m| problem.throughput(m, &shares));
+    let shortfalls = shortfalls(&needed, |m| problem.throughput(m, &shares));
     let objective = shares.iter().zip(&value).map(|(x, v)| x * v).sum();
     let mut prices = totalled.prices;
     prices.truncate(problem.k);
@@ -89,14 +88,10 @@ fn with_deadlines(
 }
 
 /// Names every deadline that is not kept.
-pub(crate) fn shortfalls(
-    instance: &Instance,
-    needed: &[Option<f64>],
-    speed: impl Fn(usize) -> f64,
-) -> Vec<Shortfall> {
+pub(crate) fn shortfalls(needed: &[Option<f64>], speed: impl Fn(usize) -> f64) -> Vec<Shortfall> {
     let short = |(m, need): (usize, &Option<f64>)| {
         let (needs, gets) = ((*need)?, speed(m));
-        (gets < needs * (1.0 - 1e-6)).then(|| Shortfall { job: m, id: instance.jobs[m].id, needs, gets })
+        (gets < needs * (1.0 - 1e-6)).then_some(Shortfall { job: m, needs, gets })
     };
     needed.iter().enumerate().filter_map(short).collect()
 }

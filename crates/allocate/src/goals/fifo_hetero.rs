@@ -17,7 +17,6 @@ pub(crate) const DEF: GoalDef = GoalDef {
     summary: "first in, first out, each job on the fastest type that has room",
     source: "Gavel (Narayanan et al., OSDI 2020), section 4.2",
     sense: Sense::Max,
-    sharing: true,
     solve,
 };
 

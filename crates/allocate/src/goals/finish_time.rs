@@ -14,7 +14,6 @@ pub(crate) const DEF: GoalDef = GoalDef {
     summary: "the largest ratio of finish time to finish time alone is as small as it can be",
     source: "Themis (Mahajan et al., NSDI 2020), made type-aware by Gavel (OSDI 2020), section 4.2",
     sense: Sense::Min,
-    sharing: true,
     solve,
 };
 

@@ -14,7 +14,6 @@ pub(crate) const DEF: GoalDef = GoalDef {
     summary: "everyone takes turns, and the pairs that lose least share GPUs where there are too few",
     source: "Gandiva (Xiao et al., OSDI 2018), as Gavel compares with it",
     sense: Sense::Max,
-    sharing: true,
     solve,
 };
 
@@ -74,12 +73,15 @@ fn pairs(instance: &Instance, problem: &Problem) -> Result<Vec<[usize; 2]>, Solv
     Ok(pairs)
 }
 
-/// What two jobs do together over what they would do alone, averaged over the types they can share.
+/// What two jobs do together over what they would do alone, on the mean GPU that either runs on: where they cannot share,
+/// they do nothing in their turn. Seen by their true speeds, as Gandiva measures pairs by trying them.
 fn worth(table: &Partners<'_>, problem: &Problem, (a, one): (usize, &Job), (b, other): (usize, &Job)) -> f64 {
-    let on = |j: usize| {
-        let [x, y] = table.together(one, other, j)?;
-        Some(x / problem.row(a)[j] + y / problem.row(b)[j])
-    };
-    let sums: Vec<f64> = (0..problem.k).filter_map(on).filter(|sum| sum.is_finite()).collect();
-    if sums.is_empty() { 0.0 } else { sums.iter().sum::<f64>() / sums.len() as f64 }
+    let (mut together, mut gpus) = (0.0, 0.0);
+    for j in (0..problem.k).filter(|&j| problem.row(a)[j] > 0.0 || problem.row(b)[j] > 0.0) {
+        gpus += problem.capacity[j];
+        if let Some([x, y]) = table.together(one, other, j) {
+            together += problem.capacity[j] * (x / one.throughputs[j] + y / other.throughputs[j]);
+        }
+    }
+    together / gpus
 }

@@ -13,7 +13,6 @@ pub(crate) const DEF: GoalDef = GoalDef {
     summary: "organisations share by weight, their members fairly or first in, first out, to any depth",
     source: "Gavel (Narayanan et al., OSDI 2020), section 4.3",
     sense: Sense::Max,
-    sharing: true,
     solve,
 };
 

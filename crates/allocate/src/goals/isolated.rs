@@ -1,4 +1,5 @@
-//! Isolated: everyone gets a 1/n share of every type, as if alone. What others are measured against.
+//! Isolated: everyone gets a 1/n share of every type, as if alone. What others are measured against. Who is alone has no
+//! company: sharing changes nothing.
 
 use super::{Found, laid_out};
 use crate::answer::{Answer, Certificate, PairShare};
@@ -9,10 +10,9 @@ use crate::sharing::Partners;
 
 pub(crate) const DEF: GoalDef = GoalDef {
     name: "isolated",
-    summary: "every job gets a 1/n share of every type, as if it were alone",
+    summary: "every job gets a 1/n share of every type, as if it were alone; sharing changes nothing",
     source: "Gavel (Narayanan et al., OSDI 2020), the baseline of its comparisons",
     sense: Sense::Max,
-    sharing: false,
     solve,
 };
 

@@ -11,7 +11,6 @@ pub(crate) const DEF: GoalDef = GoalDef {
     summary: "the last job ends as early as it can",
     source: "Gavel (Narayanan et al., OSDI 2020), section 4.2",
     sense: Sense::Min,
-    sharing: true,
     solve,
 };
 

@@ -13,7 +13,6 @@ pub(crate) const DEF: GoalDef = GoalDef {
     summary: "the worst-off job's weighted normalised throughput is as large as it can be",
     source: "Gavel (Narayanan et al., OSDI 2020), section 4.1",
     sense: Sense::Max,
-    sharing: true,
     solve,
 };
 

@@ -13,7 +13,6 @@ pub(crate) const DEF: GoalDef = GoalDef {
     summary: "max-min, then the next-worst job's, level by level until nobody can be raised",
     source: "Gavel (Narayanan et al., OSDI 2020), water filling, section 4.3",
     sense: Sense::Max,
-    sharing: true,
     solve,
 };
 

@@ -23,7 +23,7 @@ pub(crate) fn aim(problem: &Problem) -> f64 {
     1e-12 + 1e-15 * problem.n as f64
 }
 
-/// The largest relative gap an answer may have.
+/// The largest gap an answer may have: relative, or absolute where it is a sum of logarithms.
 pub(crate) const PROMISED: f64 = 5e-7;
 
 /// What a solver found, before it is dressed up.

@@ -4,7 +4,7 @@
 
 use std::collections::HashMap;
 
-use super::{Found, close_enough, laid_out};
+use super::{Found, PROMISED, laid_out};
 use crate::answer::{Answer, Certificate};
 use crate::goal::{GoalDef, Options, Sense, SolveError};
 use crate::instance::Instance;
@@ -15,7 +15,6 @@ pub(crate) const DEF: GoalDef = GoalDef {
     summary: "largest product of speeds, discounted so that overstating a throughput gains nothing",
     source: "the partial allocation mechanism (Cole, Gkatzelis and Goel, EC 2013)",
     sense: Sense::Max,
-    sharing: false,
     solve,
 };
 
@@ -24,6 +23,9 @@ const GAP: f64 = 1e-7;
 
 fn solve(instance: &Instance, options: Options) -> Result<Answer, SolveError> {
     let problem = laid_out(instance, options.types);
+    if options.sharing {
+        return crate::sharing::strategy_proof(instance, &problem);
+    }
     let mut everyone = Nash::new(&problem);
     let all = everyone.solve(GAP);
     let nearby = everyone.around(&all.prices);
@@ -49,7 +51,7 @@ fn solve(instance: &Instance, options: Options) -> Result<Answer, SolveError> {
     }
     let constant: f64 = (0..problem.n).map(|m| (problem.level_per_step(m) / problem.weight[m]).ln()).sum();
     let objective = all.value + constant;
-    close_enough(1.0 + all.value.abs(), 1.0 + all.value.abs() + (all.bound - all.value))?;
+    near(all.value, all.bound)?;
     let mut shares = all.shares;
     for (row, discount) in shares.chunks_exact_mut(problem.k).zip(&discounts) {
         row.iter_mut().for_each(|share| *share *= discount);
@@ -57,4 +59,11 @@ fn solve(instance: &Instance, options: Options) -> Result<Answer, SolveError> {
     let certificate = Certificate::Discounts(discounts);
     let found = Found { objective, shares, prices: all.prices, binding: Vec::new(), certificate };
     Ok(found.answer(instance, &problem))
+}
+
+/// Refuses a sum of logarithms too far from its bound. What it lacks is a part of the product, however many jobs there are
+/// and in whatever units their speeds.
+pub(crate) fn near(value: f64, bound: f64) -> Result<(), SolveError> {
+    let gap = (bound - value).abs();
+    if gap <= PROMISED { Ok(()) } else { Err(SolveError::Stuck { gap }) }
 }

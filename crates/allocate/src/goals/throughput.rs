@@ -12,7 +12,6 @@ pub(crate) const DEF: GoalDef = GoalDef {
     summary: "as many steps a second in total as can be",
     source: "Gavel (Narayanan et al., OSDI 2020), section 4.2",
     sense: Sense::Max,
-    sharing: true,
     solve,
 };
 

@@ -162,7 +162,7 @@ pub(crate) fn cost(instance: &Instance, problem: &Problem) -> Result<Answer, Sol
     let first = ways.duals(&first[..rows], Some(&units));
     let mut class_of = vec![0; problem.n];
     ways.classes.iter().enumerate().for_each(|(c, class)| class.jobs.iter().for_each(|&m| class_of[m] = c));
-    let shortfalls = shortfalls(instance, &needed, |m| speeds[class_of[m]]);
+    let shortfalls = shortfalls(&needed, |m| speeds[class_of[m]]);
     let objective = solution[..kept].iter().enumerate().map(|(i, time)| time * value(i)).sum();
     let answer = Spread::new(&ways, &solution, problem).answer(instance, problem, &ways, &duals, objective);
     let certificate = Certificate::SharedDeadlines {

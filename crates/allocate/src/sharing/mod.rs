@@ -3,11 +3,14 @@
 //! what a class gets alone and with each other class, on each type.
 
 mod goals;
+mod nash;
 mod program;
 mod spread;
+mod strategy;
 mod tree;
 
 pub(crate) use goals::{cost, fill, finish_time, makespan, max_min, throughput};
+pub(crate) use strategy::strategy_proof;
 pub(crate) use tree::hierarchical;
 
 use crate::instance::{Instance, Job};
@@ -34,5 +37,14 @@ impl<'a> Partners<'a> {
         }
         let profile = |job: &Job| Some(Profile { name: job.profile.clone()?, gpus: job.gpus });
         table.together(&t.name, &profile(one)?, &profile(other)?)
+    }
+
+    /// Steps a second of a job on a type alone: as it says, or as the table does where that is more.
+    pub(crate) fn alone(&self, job: &Job, gpu_type: usize) -> f64 {
+        let measured = || {
+            let profile = Profile { name: job.profile.clone()?, gpus: job.gpus };
+            self.instance.pairs.as_ref()?.alone(&self.instance.types[gpu_type].name, &profile)
+        };
+        job.throughputs[gpu_type].max(measured().unwrap_or(0.0))
     }
 }

@@ -130,8 +130,8 @@ impl Ways {
     /// The largest factor by which every class can reach its target speed per job at once, the program that does, and
     /// its prices.
     pub(super) fn scale(&self, targets: &[f64]) -> Result<Scaled, SolveError> {
-        // In units in which the hardest target is all a class can do alone, the factor is of the order of 1, and so are
-        // the tolerances of the simplex.
+        // In units of what each class can do alone, and with the hardest target all of that, the factor and every row are
+        // of the order of 1, and so are the tolerances of the simplex: a target next to nothing is not held less firmly.
         let mut fastest = vec![0.0_f64; self.classes.len()];
         for way in self.ways.iter().filter(|way| !way.pair) {
             fastest[way.classes[0]] = fastest[way.classes[0]].max(way.speeds[0]);
@@ -139,10 +139,11 @@ impl Ways {
         let hardest =
             targets.iter().zip(&fastest).map(|(target, fastest)| target / fastest).fold(0.0, f64::max);
         let measure = if hardest > 0.0 { 1.0 / hardest } else { 1.0 };
-        let units: Vec<f64> = targets.iter().map(|t| if *t > 0.0 { t * measure } else { 1.0 }).collect();
-        let mut program = self.program(Some(&units));
+        let mut program = self.program(Some(&fastest));
         let wanted = self.classes.iter().enumerate().filter(|(c, _)| targets[*c] > 0.0);
-        let entries = wanted.map(|(c, class)| (self.speed_row(c), class.jobs.len() as f64)).collect();
+        let part = |c: usize| targets[c] * measure / fastest[c];
+        let entries =
+            wanted.map(|(c, class)| (self.speed_row(c), class.jobs.len() as f64 * part(c))).collect();
         let theta = program.add(Column { gain: 1.0, entries });
         program.solve().map_err(|_| SolveError::NoProgress)?;
         let prices = program.prices();
@@ -152,6 +153,7 @@ impl Ways {
         let mut solution = program.solution();
         // Where some targets are next to nothing the simplex may not see the end of that; in units of what everyone could
         // do alone it does. Either only breaks ties: what was found first will do.
+        let units = targets.iter().map(|t| if *t > 0.0 { t * measure } else { 1.0 }).collect();
         for units in [&units, &fastest] {
             let speed = |way: &Way| way.members().map(|(class, speed)| speed / units[class]).sum::<f64>();
             program.set_gains(|i| if i == theta { 0.0 } else { speed(&self.ways[i]) });
@@ -160,7 +162,7 @@ impl Ways {
                 break;
             }
         }
-        let mut duals = self.duals(&prices, Some(&units));
+        let mut duals = self.duals(&prices, Some(&fastest));
         let all = duals.types.iter_mut().chain(&mut duals.time).chain(&mut duals.speed);
         all.for_each(|price| *price *= measure);
         Ok(Scaled { value: value * measure, solution, duals })

@@ -10,9 +10,9 @@ use crate::problem::Problem;
 
 /// Every job's shares alone, and those of pairs.
 pub(super) struct Spread {
-    alone: Vec<f64>,
-    pairs: BTreeMap<[usize; 2], Vec<f64>>,
-    types: usize,
+    pub(super) alone: Vec<f64>,
+    pub(super) pairs: BTreeMap<[usize; 2], Vec<f64>>,
+    pub(super) types: usize,
 }
 
 impl Spread {
@@ -86,6 +86,12 @@ impl Spread {
         rows.for_each(|row| row.iter_mut().zip(&factors).for_each(|(share, factor)| *share *= factor));
     }
 
+    /// The shares as an answer has them.
+    pub(super) fn shares(self) -> (Shares, Vec<PairShare>) {
+        let pairs = self.pairs.into_iter().map(|(jobs, shares)| PairShare { jobs, shares }).collect();
+        (Shares::new(self.types, self.alone), pairs)
+    }
+
     /// The answer, with the classes' prices handed down to their jobs.
     pub(super) fn answer(
         self,
@@ -95,7 +101,6 @@ impl Spread {
         duals: &Duals,
         objective: f64,
     ) -> Answer {
-        let k = self.types;
         let mut speeds: Vec<f64> = (0..problem.n).map(|m| problem.throughput(m, &self.alone)).collect();
         let partners = super::Partners::new(instance);
         for ([a, b], row) in &self.pairs {
@@ -113,13 +118,14 @@ impl Spread {
             }
         }
         let binding = (0..problem.n).filter(|&m| certificate.0[m] > 0.0).collect();
+        let (allocation, pairs) = self.shares();
         Answer {
             objective,
             normalised: speeds.iter().zip(&problem.mean).map(|(speed, mean)| speed / mean).collect(),
-            allocation: Shares::new(k, self.alone),
+            allocation,
             prices: duals.types.clone(),
             bottleneck: bottleneck(binding, &duals.types, objective),
-            pairs: self.pairs.into_iter().map(|(jobs, shares)| PairShare { jobs, shares }).collect(),
+            pairs,
             shortfalls: Vec::new(),
             certificate: Certificate::Jobs { speed: certificate.0, time: certificate.1 },
         }

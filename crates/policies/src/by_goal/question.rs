@@ -7,7 +7,8 @@ use super::organisations::Charter;
 use super::scene::{Member, Scene};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use warpyard_allocate::{
-    Entities, GoalDef, GpuType, Instance, Job, Options, PairShare, Profile, SolveError, Types, alone_speeds,
+    Answer, Entities, FEASIBLE, GoalDef, GpuType, Instance, Job, Options, PairShare, Profile, Shares,
+    SolveError, alone_speeds,
 };
 use warpyard_core::policy::Errand;
 use warpyard_core::shares::{Allocation, NoTarget, PairRow, Row};
@@ -52,28 +53,47 @@ fn solve(
     instance: &Instance,
     asked: &[Asked],
 ) -> Result<(Vec<Row>, Vec<PairRow>), SolveError> {
-    let answer = goal.solve(instance, options)?;
-    let alone = alone_speeds(instance);
+    let mut answer = goal.solve(instance, options)?;
     // Who takes all types for equal prefers none; without sharing the solver sees to that.
-    let even = options.sharing && options.types == Types::Blind;
-    let shares_of = |shares: &[f64], jobs: &[usize]| {
-        if even { spread(instance, shares, jobs) } else { shares.to_vec() }
-    };
-    let each = asked.iter().zip(answer.allocation.rows()).zip(alone).enumerate();
-    let rows = each.map(|(m, ((asked, shares), alone))| Row {
+    if options.sharing && goal.prefers_no_type(options, &answer) {
+        answer = spread_out(instance, answer);
+    }
+    let each = asked.iter().zip(answer.allocation.rows()).zip(alone_speeds(instance));
+    let rows = each.map(|((asked, shares), alone)| Row {
         task: asked.task,
-        shares: shares_of(shares, &[m]),
+        shares: shares.to_vec(),
         left: asked.left,
         alone,
         isolated_s: asked.isolated_s,
     });
-    let pair = |pair: &PairShare| {
+    let pair = |pair: PairShare| {
         let [a, b] = pair.jobs.map(|m| asked[m].task);
-        PairRow { tasks: [a.min(b), a.max(b)], shares: shares_of(&pair.shares, &pair.jobs) }
+        PairRow { tasks: [a.min(b), a.max(b)], shares: pair.shares }
     };
-    let mut pairs: Vec<PairRow> = answer.pairs.iter().map(pair).collect();
+    let rows = rows.collect();
+    let mut pairs: Vec<PairRow> = answer.pairs.into_iter().map(pair).collect();
     pairs.sort_by_key(|pair| pair.tasks);
-    Ok((rows.collect(), pairs))
+    Ok((rows, pairs))
+}
+
+/// Everyone's time spread over the types, unless that takes more of some type than there is of it: not everyone runs
+/// everywhere.
+fn spread_out(instance: &Instance, answer: Answer) -> Answer {
+    let alone = answer.allocation.rows().enumerate().map(|(m, row)| spread(instance, row, &[m]));
+    let alone: Vec<Vec<f64>> = alone.collect();
+    let beside =
+        |pair: &PairShare| PairShare { jobs: pair.jobs, shares: spread(instance, &pair.shares, &pair.jobs) };
+    let pairs: Vec<PairShare> = answer.pairs.iter().map(beside).collect();
+    let fits = |(j, t): (usize, &GpuType)| {
+        let gpus = |m: usize| f64::from(instance.jobs[m].gpus);
+        let by_itself: f64 = alone.iter().enumerate().map(|(m, row)| gpus(m) * row[j]).sum();
+        let together: f64 = pairs.iter().map(|pair| gpus(pair.jobs[0]) * pair.shares[j]).sum();
+        by_itself + together <= f64::from(t.count) + FEASIBLE
+    };
+    if !instance.types.iter().enumerate().all(fits) {
+        return answer;
+    }
+    Answer { allocation: Shares::new(instance.types.len(), alone.concat()), pairs, ..answer }
 }
 
 /// The same time, spread over the types that jobs run on, together where there are two, by how many there are of each.
@@ -90,7 +110,10 @@ fn spread(instance: &Instance, shares: &[f64], jobs: &[usize]) -> Vec<f64> {
         }
         _ => true,
     };
-    let able = |j: usize| jobs.iter().all(|&m| instance.jobs[m].throughputs[j] > 0.0) && together(j);
+    let runs = |m: usize, j: usize| {
+        instance.jobs[m].throughputs[j] > 0.0 && instance.jobs[m].gpus <= instance.types[j].count
+    };
+    let able = |j: usize| jobs.iter().all(|&m| runs(m, j)) && together(j);
     let count = |j: usize| if able(j) { f64::from(instance.types[j].count) } else { 0.0 };
     let all: f64 = (0..shares.len()).map(count).sum();
     let time: f64 = shares.iter().sum();
@@ -144,7 +167,8 @@ fn instance(policy: &ByGoal, scene: &Scene<'_>, rows: &[Asked]) -> Instance {
     let jobs = scene.members.iter().zip(rows).enumerate().map(|(i, (member, asked))| {
         let due = member.job.spec.deadline.map(|deadline| member.job.submitted + deadline);
         Job {
-            profile: member.spec.profile.clone(),
+            // Who takes turns shares nobody's time.
+            profile: member.spec.profile.clone().filter(|_| !member.takes_turns),
             gpus: member.candidate.gpus,
             weight: member.job.spec.weight.unwrap_or(1.0),
             steps: Some(asked.left),
@@ -183,4 +207,51 @@ fn number(scene: &Scene<'_>, pairs: Option<u64>) -> u64 {
         member.candidate.speeds.iter().for_each(|speed| hash.word(speed.to_bits()));
     }
     hash.0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use warpyard_allocate::{Types, goal};
+    use warpyard_core::JobId;
+
+    /// The shares on a V100 and a K80 of those who do not know types, where jobs may share.
+    fn blind(name: &str, speeds: &[[f64; 2]]) -> Vec<Vec<f64>> {
+        let jobs =
+            speeds.iter().zip(0..).map(|(row, id)| Job { steps: Some(10.0), ..Job::new(id, row.to_vec()) });
+        let types = ["V100", "K80"].map(|name| GpuType::new(name, 1)).to_vec();
+        let instance =
+            Instance { types, jobs: jobs.collect(), pairs: Some(Default::default()), entities: None };
+        let asked = |m: usize| Asked {
+            task: TaskId { job: JobId(m as u64), node: 0, index: 0 },
+            left: 10.0,
+            isolated_s: 0.0,
+        };
+        let asked: Vec<Asked> = (0..speeds.len()).map(asked).collect();
+        let options = Options { types: Types::Blind, sharing: true, ..Options::default() };
+        let (rows, _) = solve(goal(name).unwrap(), options, &instance, &asked).unwrap();
+        rows.into_iter().map(|row| row.shares).collect()
+    }
+
+    #[test]
+    fn who_does_not_know_types_prefers_none() {
+        for row in blind("max-min", &[[4.0, 1.0], [2.0, 2.0], [3.0, 1.0]]) {
+            assert!((row[0] - 1.0 / 3.0).abs() < 1e-9 && row[0] == row[1], "{row:?}");
+        }
+    }
+
+    #[test]
+    fn queues_and_rules_say_where() {
+        for name in ["allox", "fifo-hetero"] {
+            let rows = blind(name, &[[4.0, 1.0], [2.0, 2.0], [3.0, 1.0]]);
+            assert!(rows.iter().flatten().all(|share| *share == 0.0 || *share == 1.0), "{name}: {rows:?}");
+        }
+    }
+
+    #[test]
+    fn nobody_is_spread_to_where_there_is_no_room() {
+        let rows = blind("max-min", &[[4.0, 0.0], [2.0, 2.0]]);
+        let used = |j: usize| rows.iter().map(|row| row[j]).sum::<f64>();
+        assert!(used(0) <= 1.0 + 1e-9 && used(1) <= 1.0 + 1e-9, "{rows:?}");
+    }
 }

@@ -13,6 +13,9 @@ pub use short_tasks::short_tasks;
 
 use serde::Serialize;
 
+/// The verdict on a row nobody published and of which nothing else is checked.
+pub const UNPUBLISHED: &str = "nothing published";
+
 /// One row of a table.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Row {
@@ -26,6 +29,6 @@ pub struct Row {
     pub low: f64,
     /// The most of ours, likewise.
     pub high: f64,
-    /// Begins with `holds`, or says what does not.
+    /// Begins with `holds`, or says what does not, or is [`UNPUBLISHED`].
     pub verdict: String,
 }

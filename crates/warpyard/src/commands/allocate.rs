@@ -2,7 +2,7 @@
 
 use crate::context::Context;
 use crate::exit::Exit;
-use crate::lab::{bad_file, find, listed, parse, text_of};
+use crate::lab::{bad_file, find, listed, parse, policy, text_of};
 use crate::show::allocate::{Allocated, text};
 use crate::wrong::Wrong;
 use anyhow::Context as _;
@@ -10,24 +10,28 @@ use clap::Args;
 use std::time::Instant;
 use warpyard_allocate::{GOALS, GoalDef, Instance, Options, Placing, SolveError, Types, check};
 
+/// What one allocation is told of a policy's parameters; the others are about rounds and the live cluster.
+const TOLD: [&str; 3] = ["types", "sharing", "placement"];
+
 /// Arguments of `allocate`.
 #[derive(Debug, Args)]
 pub(crate) struct Allocate {
     /// Types of GPUs, jobs and how fast they run, as JSON; - reads standard input
     #[arg(long, value_name = "FILE")]
     instance: String,
-    /// The goal
+    /// The goal, and what it is told if that is not the default: max-min:types=blind,sharing=true
     #[arg(long, value_name = "GOAL")]
     policy: String,
-    /// Whether the goal may know that types differ
-    #[arg(long, value_parser = ["aware", "blind"], default_value = "aware")]
-    types: String,
+    /// Whether the goal may know that types differ [default: aware]
+    #[arg(long, value_parser = ["aware", "blind"])]
+    types: Option<String>,
     /// Let two jobs share a GPU, where the instance says how fast they then are
     #[arg(long)]
     sharing: bool,
     /// Whether the goal knows that a job wider than a machine is slower, where the instance says how much
-    #[arg(long, value_parser = ["ignored", "modelled"], default_value = "ignored")]
-    placement: String,
+    /// [default: ignored]
+    #[arg(long, value_parser = ["ignored", "modelled"])]
+    placement: Option<String>,
     /// Verify by the dual that the shares fit and that nothing better exists
     #[arg(long)]
     check: bool,
@@ -40,11 +44,8 @@ pub(crate) fn goals() -> String {
 
 impl Allocate {
     pub(crate) fn run(self, context: &Context) -> anyhow::Result<Exit> {
-        let goal = find("goal", &self.policy, GOALS, |goal| goal.name)?;
+        let (goal, options) = self.goal()?;
         let instance: Instance = parse(&self.instance, &text_of(&self.instance)?)?;
-        let types = if self.types == "blind" { Types::Blind } else { Types::Aware };
-        let placing = if self.placement == "modelled" { Placing::Modelled } else { Placing::Ignored };
-        let options = Options { types, sharing: self.sharing, placing };
         let began = Instant::now();
         let solved = goal.solve(&instance, options);
         let seconds = began.elapsed().as_secs_f64();
@@ -54,22 +55,51 @@ impl Allocate {
             .then(|| check(&instance, goal, options, &answer))
             .transpose()
             .with_context(|| format!("the allocation of {} does not stand up to checking", goal.name))?;
-        let allocated =
-            Allocated { goal, instance: &instance, answer: &answer, checked, sharing: self.sharing, seconds };
+        let allocated = Allocated {
+            goal,
+            instance: &instance,
+            answer: &answer,
+            checked,
+            sharing: options.sharing,
+            seconds,
+        };
         context.answer(&allocated, text)
+    }
+
+    /// The goal and what it is told: in the form of a policy as everywhere, or by options.
+    fn goal(&self) -> Result<(&'static GoalDef, Options), Wrong> {
+        let name = self.policy.split(':').next().unwrap_or_default();
+        let goal = find("goal", name.trim(), GOALS, |goal| goal.name)?;
+        let params = policy(&self.policy)?.params;
+        if let Some(strange) = params.keys().find(|key| !TOLD.contains(&key.as_str())) {
+            return Err(Wrong::NotOfOneAllocation(strange.clone()));
+        }
+        let is = |key: &str, option: Option<&str>, word: &str| {
+            let told = params.get(key).map(String::as_str);
+            match (option, told) {
+                (Some(option), Some(told)) if option != told => {
+                    let both =
+                        format!("--{key} says {option} and --policy says {key}={told}; say one of them");
+                    Err(Wrong::Refused(both))
+                }
+                _ => Ok(option.or(told) == Some(word)),
+            }
+        };
+        let blind = is("types", self.types.as_deref(), "blind")?;
+        let modelled = is("placement", self.placement.as_deref(), "modelled")?;
+        let options = Options {
+            types: if blind { Types::Blind } else { Types::Aware },
+            sharing: is("sharing", self.sharing.then_some("true"), "true")?,
+            placing: if modelled { Placing::Modelled } else { Placing::Ignored },
+        };
+        Ok((goal, options))
     }
 
     /// A solver that failed is no fault of the request; everything else is.
     fn told(&self, error: SolveError) -> anyhow::Error {
         match error {
             SolveError::Stuck { .. } | SolveError::NoProgress | SolveError::NoNumber => error.into(),
-            SolveError::NoSharing { goal } => Wrong::NoSharing { goal, those: sharing_goals() }.into(),
             error => bad_file(&self.instance, error).into(),
         }
     }
-}
-
-fn sharing_goals() -> String {
-    let names: Vec<&str> = GOALS.iter().filter(|goal| goal.sharing).map(|goal: &GoalDef| goal.name).collect();
-    names.join(", ")
 }

@@ -15,12 +15,28 @@ struct NoNumber {
     word: &'static str,
 }
 
-/// Reads what a file is said to hold.
+#[derive(Debug, thiserror::Error)]
+#[error("{path}: {error}")]
+struct Within {
+    path: String,
+    error: serde_json::Error,
+}
+
+/// Reads what a file is said to hold; where it does not, the way to the field is named.
 pub(crate) fn parse<T: DeserializeOwned>(file: &str, text: &str) -> Result<T, Wrong> {
-    serde_json::from_str(text).map_err(|error| match no_number(text) {
-        Some(found) => bad_file(file, found),
-        None => bad_file(file, error),
-    })
+    let mut json = serde_json::Deserializer::from_str(text);
+    let read = serde_path_to_error::deserialize(&mut json).map_err(|error| {
+        let path = error.path().to_string();
+        let error = error.into_inner();
+        match no_number(text) {
+            Some(found) => bad_file(file, found),
+            // Text that is no JSON breaks off somewhere inside; where that is, line and column say.
+            None if path == "." || !error.is_data() => bad_file(file, error),
+            None => bad_file(file, Within { path, error }),
+        }
+    })?;
+    json.end().map_err(|error| bad_file(file, error))?;
+    Ok(read)
 }
 
 /// The first of those words that stands for a value, and where.
@@ -91,5 +107,26 @@ mod tests {
         assert_eq!(said("[1, Infinity]"), "f.json: [1] is Infinity, which is no number");
         assert!(said("[1, oops]").contains("line 1 column 5"), "{}", said("[1, oops]"));
         assert!(said(r#"["NaN"#).contains("EOF"));
+        assert!(said("[1] 2").contains("trailing characters"));
+    }
+
+    #[test]
+    fn what_is_of_the_wrong_kind_is_named_by_where_it_is() {
+        #[derive(Debug, serde::Deserialize)]
+        #[serde(deny_unknown_fields)]
+        #[expect(dead_code, reason = "only read")]
+        struct Job {
+            speeds: Vec<f64>,
+        }
+        let said = |text: &str| {
+            parse::<std::collections::BTreeMap<String, Vec<Job>>>("f.json", text).unwrap_err().to_string()
+        };
+        assert_eq!(
+            said(r#"{"jobs": [{"speeds": [1]}, {"speeds": [1, "two"]}]}"#),
+            r#"f.json: jobs[1].speeds[1]: invalid type: string "two", expected f64 at line 1 column 47"#
+        );
+        assert!(
+            said(r#"{"jobs": [{"sped": [1]}]}"#).starts_with("f.json: jobs[0].sped: unknown field `sped`")
+        );
     }
 }

@@ -3,7 +3,7 @@
 use super::{Paint, Screen, counted, figure, percent, took};
 use serde::{Serialize, Serializer};
 use std::fmt::Write;
-use warpyard_allocate::{Answer, Certificate, Checked, GoalDef, Instance, PairShare, Sense, Shortfall};
+use warpyard_allocate::{Answer, Certificate, Checked, GoalDef, Instance, OPTIMAL, Sense, Shortfall};
 use warpyard_api::text::brief;
 
 /// More lines than this are for programs to read.
@@ -35,11 +35,26 @@ struct Form<'a> {
     prices: &'a [f64],
     seconds: f64,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pairs: Option<&'a [PairShare]>,
-    #[serde(skip_serializing_if = "<[_]>::is_empty")]
-    shortfalls: &'a [Shortfall],
+    pairs: Option<Vec<Pair<'a>>>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    shortfalls: Vec<Missed>,
     #[serde(skip_serializing_if = "Option::is_none")]
     check: Option<Verified>,
+}
+
+/// Two jobs that share, by id.
+#[derive(Serialize)]
+struct Pair<'a> {
+    jobs: [u64; 2],
+    shares: &'a [f64],
+}
+
+/// A job that misses its deadline, by id.
+#[derive(Serialize)]
+struct Missed {
+    job: u64,
+    needs: f64,
+    gets: f64,
 }
 
 #[derive(Serialize)]
@@ -56,11 +71,14 @@ impl Serialize for Allocated<'_> {
         let Answer { objective, allocation, normalised, prices, pairs, shortfalls, .. } = self.answer;
         let verified = |checked: &Checked| Verified {
             feasible: true,
-            optimal: checked.bound.is_some(),
+            optimal: checked.bound.is_some() && checked.gap <= OPTIMAL,
             bound: checked.bound,
             gap: checked.gap,
             excess: checked.excess,
         };
+        let id = |m: usize| self.instance.jobs[m].id;
+        let pairs = pairs.iter().map(|pair| Pair { jobs: pair.jobs.map(id), shares: &pair.shares });
+        let missed = |&Shortfall { job, needs, gets }: &_| Missed { job: id(job), needs, gets };
         let form = Form {
             policy: self.goal.name,
             objective: *objective,
@@ -68,8 +86,8 @@ impl Serialize for Allocated<'_> {
             normalised,
             prices,
             seconds: self.seconds,
-            pairs: self.sharing.then_some(pairs),
-            shortfalls,
+            pairs: self.sharing.then(|| pairs.collect()),
+            shortfalls: shortfalls.iter().map(missed).collect(),
             check: self.checked.as_ref().map(verified),
         };
         form.serialize(serializer)
@@ -95,6 +113,7 @@ pub(crate) fn text(allocated: &Allocated<'_>, screen: &Screen) -> String {
     // A rule has no goal of its own: it is told by whom it leaves worst off, as max-min is.
     let of = match answer.certificate {
         Certificate::Rule => "the worst-off job's level, as for max-min; ",
+        Certificate::Queues { .. } => "seconds until a job is done, on average; ",
         _ => "",
     };
     let mut lines = vec![("objective", format!("{} ({of}{better})", figure(answer.objective)))];
@@ -109,12 +128,12 @@ pub(crate) fn text(allocated: &Allocated<'_>, screen: &Screen) -> String {
         }
     }
     lines.extend(prices(allocated).map(|line| ("prices", line)));
-    lines.extend(allocated.checked.as_ref().map(|checked| ("checked", verdict(checked))));
+    lines.extend(allocated.checked.as_ref().map(|checked| ("checked", verdict(allocated, checked))));
     for (label, value) in lines {
         writeln!(out, "  {label:<10}  {value}").expect("a string takes all");
     }
-    for Shortfall { id, needs, gets, .. } in &answer.shortfalls {
-        let (needs, gets) = (figure(*needs), figure(*gets));
+    for Shortfall { job, needs, gets } in &answer.shortfalls {
+        let (id, needs, gets) = (instance.jobs[*job].id, figure(*needs), figure(*gets));
         writeln!(out, "  job {id} misses its deadline: it needs {needs} steps a second and gets {gets}")
             .expect("a string takes all");
     }
@@ -163,13 +182,19 @@ fn gained(goal: &GoalDef, gain: &str) -> String {
         "makespan" => format!("end the last job sooner by {gain}"),
         "throughput" => format!("raise the total throughput by {gain}"),
         "cost" => format!("raise the steps per money by {gain}"),
+        "allox" => format!("lower the average completion by {gain}"),
         "strategy-proof" => format!("raise the geometric mean of speeds by {gain}"),
         _ => format!("better the objective by {gain}"),
     }
 }
 
 fn prices(allocated: &Allocated<'_>) -> Option<String> {
-    if matches!(allocated.answer.certificate, Certificate::Rule) {
+    let priced = match allocated.answer.certificate {
+        Certificate::Rule => false,
+        Certificate::Queues { .. } => allocated.answer.prices.iter().any(|price| *price > 0.0),
+        _ => true,
+    };
+    if !priced {
         return None;
     }
     let each = allocated.instance.types.iter().zip(&allocated.answer.prices);
@@ -181,14 +206,37 @@ fn prices(allocated: &Allocated<'_>) -> Option<String> {
     Some(format!("{} ({of} per GPU more)", each.join(", ")))
 }
 
-fn verdict(checked: &Checked) -> String {
+/// What was proved.
+fn verdict(allocated: &Allocated<'_>, checked: &Checked) -> String {
     let fit = if checked.excess > 0.0 { format!(" (to {:.0e})", checked.excess) } else { String::new() };
-    match checked.bound {
+    let queues = matches!(allocated.answer.certificate, Certificate::Queues { .. });
+    let proved = match checked.bound {
+        Some(bound) if queues => {
+            let bound = figure(bound);
+            let order = "no order in which jobs run to their end";
+            match checked.gap <= OPTIMAL {
+                true => format!(
+                    "the shares fit{fit} and {order} is below {bound} (gap {:.0e})",
+                    checked.gap.max(0.0)
+                ),
+                false => format!(
+                    "the shares fit{fit}; {order} is below {bound}, a gap of {}: jobs of several GPUs wait for them all",
+                    percent(checked.gap)
+                ),
+            }
+        }
         Some(bound) => {
             let gap = checked.gap.max(0.0);
             format!("the shares fit{fit} and nothing passes {} (gap {gap:.0e})", figure(bound))
         }
+        None if queues => {
+            format!("the shares fit{fit} and so do the turns; who joins whom is a rule, no optimum is proved")
+        }
         None => format!("the shares fit{fit}; the goal is a rule, there is no optimum to prove"),
+    };
+    match allocated.goal.name {
+        "strategy-proof" => format!("{proved}, before the discounts"),
+        _ => proved,
     }
 }
 
@@ -296,6 +344,32 @@ mod tests {
         insta::assert_snapshot!(said.join("\n"), @r"
         objective   0 (the worst-off job's level, as for max-min; more is better)
         checked     the shares fit; the goal is a rule, there is no optimum to prove
+        ");
+    }
+
+    #[test]
+    fn an_average_completion_says_what_is_proved_of_it() {
+        let said = |gpus: u32| {
+            let types = vec![GpuType::new("V100", 2)];
+            let job = |(id, steps, gpus)| Job { steps: Some(steps), gpus, ..Job::new(id, vec![1.0]) };
+            let jobs = [(0, 10.0, 1), (1, 20.0, gpus), (2, 40.0, 1)].map(job).to_vec();
+            let instance = Instance { types, jobs, pairs: None, entities: None };
+            let goal = goal("allox").unwrap();
+            let answer = goal.solve(&instance, Options::default()).unwrap();
+            let checked = warpyard_allocate::check(&instance, goal, Options::default(), &answer).unwrap();
+            let (instance, answer, checked) = (&instance, &answer, Some(checked));
+            let allocated = Allocated { goal, instance, answer, checked, sharing: false, seconds: 0.0 };
+            let text = text(&allocated, &Screen::for_tests(None));
+            let lines: Vec<&str> = text.lines().skip(2).map(str::trim).collect();
+            lines[..lines.iter().position(|line| line.is_empty()).unwrap()].join("\n") + "\n"
+        };
+        insta::assert_snapshot!(said(1) + &said(2), @r"
+        objective   26.667 (seconds until a job is done, on average; less is better)
+        bottleneck  V100 is scarce: one more V100 would lower the average completion by up to 12 %
+        prices      V100 3.333 (objective per GPU more)
+        checked     the shares fit and no order in which jobs run to their end is below 26.667 (gap 0e0)
+        objective   36.667 (seconds until a job is done, on average; less is better)
+        checked     the shares fit; no order in which jobs run to their end is below 26.667, a gap of 27 %: jobs of several GPUs wait for them all
         ");
     }
 

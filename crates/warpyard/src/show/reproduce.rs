@@ -2,7 +2,7 @@
 
 use super::{Align, Cell, Paint, Screen, Table};
 use warpyard_api::text::shown;
-use warpyard_sim::reproduce::Row;
+use warpyard_sim::reproduce::{Row, UNPUBLISHED};
 
 /// The table with its verdicts, and what is to be said about it; under its name where others follow.
 pub(crate) fn table(heading: Option<&str>, rows: &[Row], notes: &[String], screen: &Screen) -> String {
@@ -17,7 +17,11 @@ pub(crate) fn table(heading: Option<&str>, rows: &[Row], notes: &[String], scree
     ]);
     let number = |value: f64| format!("{value:.3}");
     for row in rows {
-        let paint = if row.verdict.starts_with("holds") { Paint::Green } else { Paint::Red };
+        let paint = match row.verdict.as_str() {
+            UNPUBLISHED => Paint::Dim,
+            verdict if verdict.starts_with("holds") => Paint::Green,
+            _ => Paint::Red,
+        };
         table.row([
             (&row.row).into(),
             row.published.map(number).unwrap_or_default().into(),

@@ -1,43 +1,15 @@
-//! Least average completion: jobs are matched to places in queues, one queue per GPU. A job k places before its queue's
-//! end delays k completions, its own among them, by its length there; the cheapest matching is the best schedule. Who
-//! is first in a queue runs now. Exact for jobs of one GPU; wider ones are matched alike and run where they fit.
+//! The cheapest matching of jobs to places in queues, and the worths and prices that prove it.
 
-use super::isolated::by_rule;
-use super::{laid_out, steps};
-use crate::answer::Answer;
-use crate::goal::{GoalDef, Options, Sense, SolveError};
-use crate::instance::Instance;
 use crate::problem::Problem;
 
-pub(crate) const DEF: GoalDef = GoalDef {
-    name: "allox",
-    summary: "least average completion time, by matching jobs to places in queues",
-    source: "AlloX (Le et al., EuroSys 2020)",
-    sense: Sense::Max,
-    sharing: false,
-    solve,
-};
-
-fn solve(instance: &Instance, options: Options) -> Result<Answer, SolveError> {
-    let problem = laid_out(instance, options.types);
-    let steps = steps(instance, DEF.name)?;
-    let matched = Matching::new(&problem, &steps).solve();
-    let mut shares = vec![0.0; problem.n * problem.k];
-    for j in 0..problem.k {
-        let mut queue: Vec<(usize, usize)> =
-            (0..problem.n).filter(|&m| matched[m].0 == j).map(|m| (matched[m].1, m)).collect();
-        // The furthest from the end comes first; the shorter of two as far.
-        let length = |m: usize| steps[m] / problem.row(m)[j];
-        queue.sort_by(|a, b| b.0.cmp(&a.0).then(length(a.1).total_cmp(&length(b.1))).then(a.1.cmp(&b.1)));
-        let mut free = problem.capacity[j];
-        for (_, m) in queue {
-            if problem.gpus[m] <= free {
-                free -= problem.gpus[m];
-                shares[m * problem.k + j] = 1.0;
-            }
-        }
-    }
-    Ok(by_rule(instance, &problem, shares))
+/// Every job's place, and what proves that none is cheaper: a job in a place costs at least its worth and the place's price.
+pub(super) struct Matched {
+    /// The type and the place from its queue's end of every job.
+    pub(super) of: Vec<(usize, usize)>,
+    /// What every job costs at least, before its place's price.
+    pub(super) worth: Vec<f64>,
+    /// Prices, none above 0, of every type's places, the last of the queue first.
+    pub(super) places: Vec<Vec<f64>>,
 }
 
 /// Places of one type as far from the end: as many as there are GPUs.
@@ -50,7 +22,7 @@ struct Slot {
 }
 
 /// The assignment problem, jobs to slots, by shortest augmenting paths (Kuhn and Munkres; Jonker and Volgenant).
-struct Matching<'a> {
+pub(super) struct Matching<'a> {
     problem: &'a Problem,
     steps: &'a [f64],
     slots: Vec<Slot>,
@@ -59,7 +31,7 @@ struct Matching<'a> {
 }
 
 impl<'a> Matching<'a> {
-    fn new(problem: &'a Problem, steps: &'a [f64]) -> Self {
+    pub(super) fn new(problem: &'a Problem, steps: &'a [f64]) -> Self {
         let mut slots = Vec::new();
         for (gpu_type, &count) in problem.capacity.iter().enumerate().filter(|(_, c)| **c > 0.0) {
             for from_end in 1..=problem.n.div_ceil(count as usize) {
@@ -76,13 +48,21 @@ impl<'a> Matching<'a> {
         if speed > 0.0 { from_end as f64 * self.steps[job] / speed } else { f64::INFINITY }
     }
 
-    /// The type and the place from its queue's end of every job.
-    fn solve(mut self) -> Vec<(usize, usize)> {
+    pub(super) fn solve(mut self) -> Matched {
         for job in 0..self.problem.n {
             self.insert(job);
         }
-        let found = |place: &Option<usize>| place.map(|s| (self.slots[s].gpu_type, self.slots[s].from_end));
-        self.place.iter().map(|place| found(place).unwrap_or((usize::MAX, 0))).collect()
+        let mut places = vec![Vec::new(); self.problem.k];
+        for slot in &self.slots {
+            places[slot.gpu_type].push(slot.price.min(0.0));
+        }
+        let of = self.place.iter().map(|place| {
+            // An instance has a type for every job, and each type has places for all.
+            let slot = &self.slots[place.expect("every job has a place")];
+            (slot.gpu_type, slot.from_end)
+        });
+        let of = of.collect();
+        Matched { of, worth: self.worth, places }
     }
 
     fn insert(&mut self, job: usize) {
