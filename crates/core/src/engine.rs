@@ -130,8 +130,9 @@ impl Engine {
             let answer = self.obey(command, now, turned); // 1. decide and apply each command, in order
             turned.answers.push(answer);
         }
-        for silent in self.lapsed(now) {
-            self.obey(silent, now, turned).expect("a silent worker can be given up");
+        while let Some(worker) = self.silent_worker(now) {
+            self.leases.remove(&worker);
+            self.obey(Command::GiveUp(worker), now, turned).expect("a silent worker can be given up");
         }
         while let Some(job) = self.lapsed_claim(now) {
             self.claims.remove(&job);
@@ -235,11 +236,11 @@ impl Engine {
 
     fn plan(&mut self, now: Time, turned: &mut Turned) {
         let plan = self.policy.plan(self.cluster.view(), now);
-        self.wake_at = plan.wake_at.into_iter().chain(self.cluster.next_opening(now)).min();
-        if plan.is_empty() {
-            return;
-        }
-        let (events, stale) = self.cluster.admit(&plan, now);
+        let (events, stale) =
+            if plan.is_empty() { Default::default() } else { self.cluster.admit(&plan, now) };
+        // One of which nothing comes would be made again as it is.
+        let again = (plan.again && !events.is_empty()).then_some(now);
+        self.wake_at = plan.wake_at.into_iter().chain(again).chain(self.cluster.next_opening(now)).min();
         for event in events {
             self.make_so(&event, turned);
             turned.events.push(event);
@@ -289,8 +290,8 @@ impl Engine {
         over.or_else(|| self.claims.iter().find(|(_, until)| **until <= now).map(|(&job, _)| job))
     }
 
-    fn lapsed(&self, now: Time) -> Vec<Command> {
-        self.leases.iter().filter(|(_, until)| **until <= now).map(|(&w, _)| Command::GiveUp(w)).collect()
+    fn silent_worker(&self, now: Time) -> Option<WorkerId> {
+        self.leases.iter().find(|(_, until)| **until <= now).map(|(&worker, _)| worker)
     }
 }
 

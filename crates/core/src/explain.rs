@@ -81,7 +81,9 @@ pub struct InRounds {
     pub shares: Vec<(String, f64, f64)>,
     /// When the round that runs ends.
     pub next: Option<Time>,
-    /// Whether devices are being freed for it.
+    /// Whether it stands still on its devices until its turn.
+    pub still: bool,
+    /// Whether devices, or their time, are being freed for it.
     pub freeing: bool,
     /// Why there is no newer target, if finding one failed.
     pub failed: Option<String>,
@@ -138,7 +140,7 @@ pub fn without_policy(view: View<'_>, task: TaskId, now: Time) -> Option<Why> {
         }
         TaskState::Ready { .. } => {
             let full = |at_once: &u32| node.active() >= *at_once;
-            match spec.array.as_ref().and_then(|a| a.at_once).filter(full) {
+            match spec.at_once().filter(full) {
                 Some(at_once) => Reason::ArrayFull { at_once },
                 None => Reason::AtLimit(Box::new(view.allowance(now).lets(job, spec).err()?)),
             }

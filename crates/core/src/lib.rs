@@ -17,6 +17,7 @@ pub mod ids;
 pub mod index;
 mod lengths;
 pub mod limits;
+pub mod numbers;
 pub mod ordered;
 pub mod place;
 pub mod plan;

@@ -63,6 +63,13 @@ pub fn acceptable(needs: &Needs, id: DeviceId, info: &DeviceInfo) -> bool {
     kind && (needs.scope.is_empty() || needs.scope.contains(&id)) && !must_prefer(needs, id)
 }
 
+/// What is found on the devices a task prefers, else on any; one that waits for those it prefers has no others anyway.
+fn preferring<T>(needs: &Needs, find: impl Fn(&dyn Fn(DeviceId) -> bool) -> Option<T>) -> Option<T> {
+    let prefers = !needs.preferred.is_empty() && needs.wait_mode == WaitMode::Schedule;
+    let on_preferred = if prefers { find(&|id| needs.preferred.contains(&id)) } else { None };
+    on_preferred.or_else(|| find(&|_| true))
+}
+
 /// Whether a task that waits for its preferred devices would have to wait for others than this one.
 fn must_prefer(needs: &Needs, id: DeviceId) -> bool {
     needs.wait_mode == WaitMode::Queue && !needs.preferred.is_empty() && !needs.preferred.contains(&id)
@@ -75,7 +82,7 @@ pub struct Search<'a> {
     pub now: &'a Ledger<'a>,
     /// What must also be free, as for a task that would still run when a reservation begins.
     pub later: &'a [&'a Ledger<'a>],
-    /// Devices withheld from this task.
+    /// Devices withheld from this task, in order.
     pub withheld: &'a [DeviceId],
     /// Workers withheld from it.
     pub shunned: &'a [WorkerId],
@@ -94,64 +101,65 @@ impl<'a> Search<'a> {
     /// The place for a task, if there is one: on the devices it prefers where they have room, else (unless it waits for
     /// those) on any in its scope.
     pub fn place(self, needs: &Needs) -> Option<Placement> {
-        if !needs.preferred.is_empty() && needs.wait_mode == WaitMode::Schedule {
-            let on_preferred = self.best(needs, |id| needs.preferred.contains(&id));
-            if on_preferred.is_some() {
-                return on_preferred;
-            }
-        }
-        self.best(needs, |_| true)
+        debug_assert!(self.withheld.is_sorted());
+        preferring(needs, |only| self.best(needs, only))
     }
 
-    /// The place for a task on one worker.
+    /// The place for a task on one worker, by the same preference.
     pub fn place_on(self, worker: WorkerId, needs: &Needs) -> Option<Placement> {
+        debug_assert!(self.withheld.is_sorted());
         let used = self.now.worker(worker)?;
-        self.on_worker(worker, used, needs, &|_| true)?;
-        if self.fit == Fit::Gradient {
-            return self.descent(worker, used, needs, &|_| true).map(|(_, placement)| placement);
-        }
-        Some(self.take(worker, needs, &|_| true))
+        preferring(needs, |only| match self.fit {
+            Fit::Gradient => self.descent(worker, used, needs, only).map(|(_, placement)| placement),
+            _ => {
+                let suits = self.on_worker(worker, used, needs, only)?;
+                Some(self.take(worker, suits, needs, only))
+            }
+        })
     }
 
-    fn best(self, needs: &Needs, only: impl Fn(DeviceId) -> bool) -> Option<Placement> {
+    fn best(self, needs: &Needs, only: &dyn Fn(DeviceId) -> bool) -> Option<Placement> {
         if self.fit == Fit::Gradient {
             let candidates = self.now.candidates(needs.gpus > 0);
             let found = candidates.filter_map(|(id, used)| {
-                let (growth, placement) = self.descent(id, used, needs, &only)?;
+                let (growth, placement) = self.descent(id, used, needs, only)?;
                 // Where it grows equally, the fullest worker: an emptier one still suits more of what may come.
                 Some(((growth, fragment::free(used), id), placement))
             });
             return found.min_by_key(|(harm, _)| *harm).map(|(_, placement)| placement);
         }
-        let worker = match (self.fit, needs.gpus, needs.gpu_memory) {
-            (Fit::Best, 1.., None) => self.best_with_idle(needs, &only),
+        let (worker, suits) = match (self.fit, needs.gpus, needs.gpu_memory) {
+            (Fit::Best | Fit::Spread, 1.., None) => self.best_with_idle(needs, only),
             _ => {
                 let candidates = self.now.candidates(needs.gpus > 0);
                 let mut fitting =
-                    candidates.filter_map(|(id, used)| Some((self.on_worker(id, used, needs, &only)?, id)));
-                let found = if self.fit == Fit::First { fitting.next() } else { fitting.min() };
-                found.map(|(_, id)| id)
+                    candidates.filter_map(|(id, used)| Some((id, self.on_worker(id, used, needs, only)?)));
+                let by_score = |(id, suits): &(WorkerId, Suits)| (suits.score, *id);
+                if self.fit == Fit::First { fitting.next() } else { fitting.min_by_key(by_score) }
             }
         }?;
-        Some(self.take(worker, needs, &only))
+        Some(self.take(worker, suits, needs, only))
     }
 
     /// The best worker for a task that wants whole devices. They are looked at by how many idle devices they have, and
-    /// not further than to where none can be better than what was found.
-    fn best_with_idle(self, needs: &Needs, only: &dyn Fn(DeviceId) -> bool) -> Option<WorkerId> {
+    /// not further than to where none can be better than what was found. All idle devices are taken to be acceptable there: of
+    /// workers that suit equally well, one with idle devices the task cannot use may be passed over.
+    fn best_with_idle(self, needs: &Needs, only: &dyn Fn(DeviceId) -> bool) -> Option<(WorkerId, Suits)> {
         let wanted = usize::from(needs.gpus);
-        let least = self.now.pool().smallest_memory().saturating_mul(wanted as u64);
-        let mut best: Option<(u64, WorkerId)> = None;
+        let least = match self.fit {
+            Fit::Best => self.now.pool().smallest_memory().saturating_mul(wanted as u64),
+            _ => 0,
+        };
+        let mut best: Option<(WorkerId, Suits)> = None;
         for (id, used) in self.now.with_idle(wanted) {
-            let at_best = (total(least, used.idle_devices() - wanted), id);
-            if !self.now.is_touched(id) && best.is_some_and(|best| best <= at_best) {
+            let better = |score: u64| best.is_none_or(|(best, suits)| (score, id) < (suits.score, best));
+            if !self.now.is_touched(id) && !better(total(least, used.idle_devices() - wanted)) {
                 break;
             }
-            if let Some(score) = self.on_worker(id, used, needs, only) {
-                best = Some(best.map_or((score, id), |best| best.min((score, id))));
-            }
+            let suits = self.on_worker(id, used, needs, only).filter(|suits| better(suits.score));
+            best = suits.map(|suits| (id, suits)).or(best);
         }
-        best.map(|(_, id)| id)
+        best
     }
 
     /// The place on a worker where what is free and of no use grows least, and by how much.
@@ -162,7 +170,7 @@ impl<'a> Search<'a> {
         needs: &Needs,
         only: &dyn Fn(DeviceId) -> bool,
     ) -> Option<(i64, Placement)> {
-        self.on_worker(id, used, needs, only)?;
+        let suits = self.on_worker(id, used, needs, only)?;
         let before = self.workload.unusable(id, used) as i64;
         let after = |placement: Placement| {
             let mut then = used.clone();
@@ -170,7 +178,7 @@ impl<'a> Search<'a> {
             (self.workload.unusable(id, &then) as i64 - before, placement)
         };
         if needs.gpus != 1 {
-            return Some(after(self.take(id, needs, only)));
+            return Some(after(self.take(id, suits, needs, only)));
         }
         // Devices with equally much left are as good as each other: the first of them is tried.
         let mut fitting: Vec<_> = self.fitting(id, used, needs, only).collect();
@@ -185,14 +193,14 @@ impl<'a> Search<'a> {
         fitting.into_iter().map(|found| after(place(found))).min_by_key(|(growth, _)| *growth)
     }
 
-    /// How well a worker suits a task, if it does; smaller is better.
+    /// How well a worker suits a task, if it does.
     fn on_worker(
         self,
         id: WorkerId,
         used: &WorkerUse,
         needs: &Needs,
         only: &dyn Fn(DeviceId) -> bool,
-    ) -> Option<u64> {
+    ) -> Option<Suits> {
         let host = |w: &WorkerUse| w.host_admits(needs.cpus, needs.memory);
         if self.shunned.contains(&id)
             || !host(used)
@@ -202,22 +210,26 @@ impl<'a> Search<'a> {
         }
         let wanted = usize::from(needs.gpus);
         if wanted == 0 {
-            return Some(if self.fit == Fit::Spread { u64::from(u32::MAX - used.cpus_free()) } else { 0 });
+            let score = if self.fit == Fit::Spread { u64::from(u32::MAX - used.cpus_free()) } else { 0 };
+            return Some(Suits { score, device: None });
         }
         if needs.gpu_memory.is_none() && used.idle_devices() < wanted {
             return None;
         }
         let mut fitting = self.fitting(id, used, needs, only);
-        let (score, others) = if wanted == 1 {
-            let best = fitting.next()?.0;
-            fitting.fold((best, 0), |(best, n), (score, ..)| (best.min(score), n + 1))
-        } else {
-            let mut scores: SmallVec<[u64; 8]> = fitting.map(|(score, ..)| score).collect();
-            let others = scores.len().checked_sub(wanted)?;
-            scores.sort_unstable();
-            (scores[..wanted].iter().sum(), others)
-        };
-        Some(total(score, others))
+        if wanted == 1 {
+            let (mut best, mut others) = (fitting.next()?, 0);
+            for other in fitting {
+                others += 1;
+                best = if other.0 < best.0 { other } else { best };
+            }
+            let (score, index, charge) = best;
+            return Some(Suits { score: total(score, others), device: Some((index, charge)) });
+        }
+        let mut scores: SmallVec<[u64; 8]> = fitting.map(|(score, ..)| score).collect();
+        let others = scores.len().checked_sub(wanted)?;
+        scores.sort_unstable();
+        Some(Suits { score: total(scores[..wanted].iter().sum(), others), device: None })
     }
 
     /// The devices of a worker that would take a task, with how well each suits it.
@@ -235,22 +247,24 @@ impl<'a> Search<'a> {
                 && self.later.iter().filter_map(|l| l.worker(id)).all(|w| w.device_admits(index, charge))
                 && acceptable(needs, device_id, info)
                 && only(device_id)
-                && !self.withheld.contains(&device_id);
+                && self.withheld.binary_search(&device_id).is_err();
             fits.then(|| (self.fit.score(info, device, charge), index, charge))
         })
     }
 
-    /// The best devices of a worker that is known to have enough of them.
-    fn take(self, worker: WorkerId, needs: &Needs, only: &dyn Fn(DeviceId) -> bool) -> Placement {
-        let used = self.now.worker(worker).expect("a worker that suits is there");
-        let order = |&(score, index, _): &(u64, u16, Charge)| (score, index);
+    /// The best devices of a worker that suits.
+    fn take(
+        self,
+        worker: WorkerId,
+        suits: Suits,
+        needs: &Needs,
+        only: &dyn Fn(DeviceId) -> bool,
+    ) -> Placement {
         let devices = match needs.gpus {
-            0 => SmallVec::new(),
-            1 => {
-                let best = self.fitting(worker, used, needs, only).min_by_key(order);
-                best.into_iter().map(|(_, index, charge)| (index, charge)).collect()
-            }
+            0 | 1 => suits.device.into_iter().collect(),
             wanted => {
+                let used = self.now.worker(worker).expect("a worker that suits is there");
+                let order = |&(score, index, _): &(u64, u16, Charge)| (score, index);
                 let mut fitting: SmallVec<[_; 8]> = self.fitting(worker, used, needs, only).collect();
                 fitting.sort_unstable_by_key(order);
                 fitting.truncate(usize::from(wanted));
@@ -260,6 +274,15 @@ impl<'a> Search<'a> {
         };
         Placement { worker, devices, cpus: needs.cpus, memory: needs.memory }
     }
+}
+
+/// How well a worker suits a task.
+#[derive(Clone, Copy)]
+struct Suits {
+    /// Smaller is better.
+    score: u64,
+    /// The best of its devices, for a task that wants one.
+    device: Option<(u16, Charge)>,
 }
 
 /// How well a worker suits: among those that suit equally well, the one with the fewest other places left.

@@ -23,6 +23,8 @@ pub struct Plan {
     pub round: Option<Time>,
     /// When to plan again even if nothing happens.
     pub wake_at: Option<Time>,
+    /// Whether to plan again at once, as carrying this out may make room for more.
+    pub again: bool,
 }
 
 /// A task to start and where.

@@ -25,7 +25,7 @@ pub trait Policy: Send {
     /// Says what should happen now.
     fn plan(&mut self, view: View<'_>, now: Time) -> Plan;
 
-    /// Says why a task that is ready does not run.
+    /// Says why a task does not run.
     fn explain(&self, view: View<'_>, task: TaskId, now: Time) -> Why;
 
     /// The tasks that are ready, in the order they would be considered now, `most` of them.

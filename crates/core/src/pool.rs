@@ -3,11 +3,15 @@
 //! [`Pool`] is the state, changed only by [`Cluster::apply`](crate::Cluster::apply). [`Ledger`] is a sheet laid over
 //! it on which a plan tries things; it copies a worker only when it writes on it.
 
+mod ledger;
+
+pub use ledger::Ledger;
+
 use crate::ids::{DeviceId, WorkerId};
+use crate::numbers::Numbers;
 use crate::spec::Needs;
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
-use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// One device as its worker describes it.
@@ -364,9 +368,9 @@ pub fn charge_for(info: &DeviceInfo, needs: &Needs) -> Option<Charge> {
 pub struct Pool {
     workers: Vec<WorkerUse>,
     /// Workers on which some device could take at least a small share: where a search for shares begins.
-    spare: BTreeSet<WorkerId>,
+    spare: Numbers,
     /// Workers by how many of their devices are idle: where a search for whole devices begins.
-    idle: BTreeSet<(usize, WorkerId)>,
+    idle: Vec<Numbers>,
     /// How each worker is entered in these two.
     entered: Vec<Entered>,
     /// The memory of the smallest device.
@@ -414,6 +418,8 @@ impl Pool {
         }
         self.workers[at].count_idle();
         self.entered.resize(self.workers.len(), Entered::default());
+        let counts = self.idle.len().max(infos.len() + 1);
+        self.idle.resize_with(counts, Numbers::default);
         let devices = self.workers.iter().flat_map(|w| w.infos.iter());
         self.smallest = devices.clone().map(|d| d.memory).min().unwrap_or(0);
         self.total = Held {
@@ -474,13 +480,13 @@ impl Pool {
         let entered = Entered { spare: idle.is_some() || worker.has_spare_device(), idle };
         let was = std::mem::replace(&mut self.entered[id.0 as usize], entered);
         match (was.spare, entered.spare) {
-            (false, true) => drop(self.spare.insert(id)),
-            (true, false) => drop(self.spare.remove(&id)),
+            (false, true) => self.spare.insert(id.0),
+            (true, false) => self.spare.remove(id.0),
             _ => {}
         }
         if was.idle != idle {
-            was.idle.map(|n| self.idle.remove(&(n, id)));
-            idle.map(|n| self.idle.insert((n, id)));
+            was.idle.into_iter().for_each(|n| self.idle[n].remove(id.0));
+            idle.into_iter().for_each(|n| self.idle[n].insert(id.0));
         }
     }
 
@@ -503,115 +509,4 @@ impl Pool {
     pub fn worker(&self, id: WorkerId) -> Option<&WorkerUse> {
         self.workers.get(id.0 as usize)
     }
-}
-
-/// A sheet over the pool on which charges and releases can be tried without changing it.
-#[derive(Clone)]
-pub struct Ledger<'a> {
-    base: &'a Pool,
-    touched: BTreeMap<WorkerId, WorkerUse>,
-}
-
-impl<'a> Ledger<'a> {
-    /// A clean sheet.
-    pub fn over(base: &'a Pool) -> Ledger<'a> {
-        Ledger { base, touched: BTreeMap::new() }
-    }
-
-    /// A worker as the sheet has it.
-    pub fn worker(&self, id: WorkerId) -> Option<&WorkerUse> {
-        self.touched.get(&id).or_else(|| self.base.worker(id))
-    }
-
-    /// Whether a placement would be accepted.
-    pub fn admits(&self, p: &Placement) -> bool {
-        self.worker(p.worker).is_some_and(|w| w.admits(p))
-    }
-
-    /// Notes a placement as given.
-    pub fn charge(&mut self, p: &Placement) {
-        self.write_on(p.worker).charge(p);
-    }
-
-    /// Notes an attempt as standing still.
-    pub fn pause(&mut self, p: &Placement) {
-        self.write_on(p.worker).pause(p);
-    }
-
-    /// Notes an attempt that stood still as going on.
-    pub fn resume(&mut self, p: &Placement) {
-        self.write_on(p.worker).resume(p);
-    }
-
-    /// Whether an attempt that stands still could go on.
-    pub fn admits_resumed(&self, p: &Placement) -> bool {
-        self.worker(p.worker).is_some_and(|w| w.admits_resumed(p))
-    }
-
-    /// Notes a placement as given back by one that runs.
-    pub fn release(&mut self, p: &Placement) {
-        self.write_on(p.worker).release(p);
-    }
-
-    /// Notes a placement as given back by one that is being ended, and may stand still meanwhile.
-    pub fn release_ending(&mut self, p: &Placement, paused: bool) {
-        if paused {
-            self.resume(p);
-        }
-        self.release(p);
-    }
-
-    /// What the sheet says of one worker, on a sheet of its own.
-    pub fn page(&self, worker: WorkerId) -> Ledger<'a> {
-        let touched = self.touched.get_key_value(&worker).map(|(&id, used)| (id, used.clone()));
-        Ledger { base: self.base, touched: touched.into_iter().collect() }
-    }
-
-    /// Workers that may have room for a task without devices, or for a share of a device, in order of number.
-    pub fn candidates(&self, devices: bool) -> impl Iterator<Item = (WorkerId, &WorkerUse)> + '_ {
-        let all = (!devices).then(|| self.base.workers().map(|(id, _)| id));
-        let spare = devices.then(|| merge(self.base.spare.iter().copied(), self.touched.keys().copied()));
-        let ids = all.into_iter().flatten().chain(spare.into_iter().flatten());
-        ids.filter_map(|id| self.worker(id).map(|w| (id, w)))
-    }
-
-    /// Workers with at least this many idle devices: those written on, then the others, the fewest idle devices first.
-    pub fn with_idle(&self, devices: usize) -> impl Iterator<Item = (WorkerId, &WorkerUse)> + '_ {
-        let touched = self.touched.iter().filter(move |(_, w)| w.open && w.idle >= devices);
-        let others = self.base.idle.range((devices, WorkerId(0))..).map(|&(_, id)| id);
-        let others = others.filter(|id| !self.touched.contains_key(id));
-        touched.map(|(&id, w)| (id, w)).chain(others.map(|id| (id, &self.base.workers[id.0 as usize])))
-    }
-
-    /// Whether anything was noted of a worker.
-    pub fn is_touched(&self, id: WorkerId) -> bool {
-        self.touched.contains_key(&id)
-    }
-
-    /// The pool under the sheet.
-    pub fn pool(&self) -> &'a Pool {
-        self.base
-    }
-
-    fn write_on(&mut self, id: WorkerId) -> &mut WorkerUse {
-        let base = self.base;
-        self.touched.entry(id).or_insert_with(|| base.workers[id.0 as usize].clone())
-    }
-}
-
-/// Two ascending sequences as one, without repeats.
-fn merge<T: Ord>(a: impl Iterator<Item = T>, b: impl Iterator<Item = T>) -> impl Iterator<Item = T> {
-    let (mut a, mut b) = (a.peekable(), b.peekable());
-    std::iter::from_fn(move || match (a.peek(), b.peek()) {
-        (Some(x), Some(y)) => match x.cmp(y) {
-            std::cmp::Ordering::Less => a.next(),
-            std::cmp::Ordering::Greater => b.next(),
-            std::cmp::Ordering::Equal => {
-                b.next();
-                a.next()
-            }
-        },
-        (Some(_), None) => a.next(),
-        _ => b.next(),
-    })
 }

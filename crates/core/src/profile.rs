@@ -1,7 +1,6 @@
 //! What is free from now on, if everything ends when it is expected to: for policies in which many tasks that wait hold a
 //! reservation each, none of which may be delayed.
 
-use crate::cluster::View;
 use crate::fragment::Workload;
 use crate::ids::{DeviceId, WorkerId};
 use crate::place::{Fit, Search};
@@ -32,7 +31,7 @@ pub struct Wish<'a> {
     pub needs: &'a Needs,
     /// How long it is taken to run.
     pub length: Span,
-    /// Devices withheld from it.
+    /// Devices withheld from it, in order.
     pub withheld: &'a [DeviceId],
     /// Which of several fitting places is taken.
     pub fit: Fit,
@@ -41,21 +40,17 @@ pub struct Wish<'a> {
 }
 
 impl<'a> Profile<'a> {
-    /// The present, with nothing kept for anyone. What should have ended already is taken to end in a moment.
-    pub fn new(view: View<'a>, now: Time) -> Profile<'a> {
-        Profile::ending(view, now, view.ends().map(|(at, _, p)| (at, p)))
-    }
-
-    /// As [`Profile::new`], with one's own opinion of when what runs will end.
-    pub fn ending(
-        view: View<'a>,
+    /// What is free now, with nothing kept for anyone, and when what runs will end. What should have ended already is taken to
+    /// end in a moment.
+    pub fn new(
+        free: Ledger<'a>,
         now: Time,
         ends: impl Iterator<Item = (Time, &'a Placement)>,
     ) -> Profile<'a> {
         let soon = now + Span(1);
         let changes =
             ends.enumerate().map(|(i, (at, p))| ((at.max(soon), Kind::GivenBack, i), Cow::Borrowed(p)));
-        Profile { now, free: Ledger::over(view.pool()), changes: changes.collect() }
+        Profile { now, free, changes: changes.collect() }
     }
 
     /// A place from now on that delays nobody something is kept for.
@@ -129,6 +124,7 @@ impl<'a> Profile<'a> {
             };
             let before = withheld.len();
             withheld.extend(placement.device_ids().filter(|id| in_the_way.device_ids().any(|d| d == *id)));
+            withheld.sort_unstable();
             if withheld.len() == before {
                 // Not the devices but the machine is short of something.
                 shunned.push(placement.worker);

@@ -14,6 +14,9 @@ use std::sync::Arc;
 pub use crate::command::Standing;
 
 /// Everything a worker has.
+///
+/// Whoever carries reports drops one that comes after a later one of the same worker, above all of an earlier agent's: a
+/// machine that went down may begin an attempt anew of which the server has yet to hear that it was over.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Report {
     /// Who speaks; present at first and whenever it changed.

@@ -5,12 +5,11 @@
 
 use crate::cluster::{ReadyTask, View};
 use crate::ids::{NodeId, TaskId};
-use crate::small::SmallMap;
+use crate::small::{self, SmallMap};
 use crate::spec::Needs;
 use crate::time::Span;
 use smallvec::SmallVec;
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::ops::Bound::{Excluded, Unbounded};
+use std::collections::{BTreeMap, VecDeque};
 
 /// Where a task stands in the order; smaller goes first. Ties go to the task submitted earlier.
 ///
@@ -74,7 +73,7 @@ pub struct Line {
     pub class: u8,
     /// Whose limits hold for them, where any do.
     pub limited: Option<Box<str>>,
-    waiting: BTreeMap<(Key, TaskId), Waiting>,
+    waiting: SmallMap<(Key, TaskId), Waiting>,
     /// How many tasks that is.
     count: u64,
     /// Whether it is among those that became empty.
@@ -114,8 +113,8 @@ pub struct Queue {
     by_needs: BTreeMap<Needs, SmallMap<Kind, usize>>,
     /// Lines that became empty, the longest ago first; someone may stand in them again.
     left: VecDeque<usize>,
-    nodes: BTreeMap<NodeId, Entries>,
-    heads: BTreeSet<(Key, TaskId, usize)>,
+    nodes: SmallMap<NodeId, Entries>,
+    heads: SmallMap<(Key, TaskId, usize), ()>,
 }
 
 impl Queue {
@@ -155,17 +154,15 @@ impl Queue {
 
     /// How many tasks come before one that has this place in the order.
     pub fn ahead(&self, view: View<'_>, key: Key, task: TaskId) -> u64 {
-        let before =
-            |l: &'_ Line| l.waiting.range(..(key, task)).map(|(_, w)| u64::from(w.count)).sum::<u64>();
-        let ahead = self.lines.iter().map(before).sum::<u64>();
-        // Those of its own node that never started stand there as one entry, but not all of them are before it.
         let fresh = view.job(task.job).map(|job| &job.nodes[task.node as usize].fresh);
-        let entries = self.nodes.get(&task.node_id()).into_iter().flatten();
-        let mut cohort = entries.filter(|e| e.1 == key && e.2 < task);
-        match fresh.filter(|f| cohort.any(|e| f.contains(e.2.index))) {
-            Some(fresh) => ahead - fresh.len() + fresh.below(task.index),
-            None => ahead,
-        }
+        let fresh = fresh.filter(|fresh| fresh.contains(task.index));
+        // Those of a node that never started stand there as one entry, where the first of them is.
+        let mut entries = self.nodes.get(&task.node_id()).into_iter().flatten();
+        let cohort = fresh.and_then(|fresh| entries.find(|e| e.1 == key && fresh.contains(e.2.index)));
+        let entry = cohort.map_or(task, |e| e.2);
+        let before =
+            |l: &'_ Line| l.waiting.below(&(key, entry)).map(|(_, w)| u64::from(w.count)).sum::<u64>();
+        self.lines.iter().map(before).sum::<u64>() + fresh.map_or(0, |fresh| fresh.below(task.index))
     }
 
     /// One line.
@@ -185,7 +182,7 @@ impl Queue {
         }
         let limited = kind.1.clone();
         let line =
-            Line { needs: needs.clone(), class, limited, waiting: BTreeMap::new(), count: 0, left: false };
+            Line { needs: needs.clone(), class, limited, waiting: SmallMap::new(), count: 0, left: false };
         let at = match self.give_up_a_line() {
             Some(at) => {
                 self.lines[at] = line;
@@ -221,9 +218,9 @@ impl Queue {
     /// Changes a line and keeps the set of heads right.
     fn change(&mut self, at: usize, change: impl FnOnce(&mut Line)) {
         let line = &mut self.lines[at];
-        let before = line.waiting.first_key_value().map(|(&k, _)| k);
+        let before = line.waiting.first().map(|(&k, _)| k);
         change(line);
-        let after = line.waiting.first_key_value().map(|(&k, _)| k);
+        let after = line.waiting.first().map(|(&k, _)| k);
         if before == after {
             return;
         }
@@ -232,7 +229,7 @@ impl Queue {
         }
         match after {
             Some((key, task)) => {
-                self.heads.insert((key, task, at));
+                self.heads.insert((key, task, at), ());
             }
             None => {
                 if !std::mem::replace(&mut self.lines[at].left, true) {
@@ -263,7 +260,7 @@ pub struct Item {
 /// A way through the queue in order, on which lines can be left and cohorts entered task by task.
 pub struct Walk<'q> {
     queue: &'q Queue,
-    heads: std::iter::Peekable<std::collections::btree_set::Iter<'q, (Key, TaskId, usize)>>,
+    heads: std::iter::Peekable<small::Iter<'q, (Key, TaskId, usize), ()>>,
     /// Lines begun: the next item of each.
     begun: BTreeMap<(Key, TaskId, usize), Item>,
 }
@@ -276,7 +273,7 @@ impl<'q> Walk<'q> {
 
     /// What [`Walk::next`] would come to, without going there.
     pub fn peek(&mut self) -> Option<(Key, TaskId)> {
-        let head = self.heads.peek().map(|&&(key, task, _)| (key, task));
+        let head = self.heads.peek().map(|&(&(key, task, _), ())| (key, task));
         let begun = self.begun.first_key_value().map(|(&(key, task, _), _)| (key, task));
         match (head, begun) {
             (Some(head), Some(begun)) => Some(head.min(begun)),
@@ -289,13 +286,13 @@ impl<'q> Walk<'q> {
     #[expect(clippy::should_implement_trait, reason = "an iterator could not be steered between two items")]
     pub fn next(&mut self) -> Option<Item> {
         let fresh_first = match (self.heads.peek(), self.begun.first_key_value()) {
-            (Some(&&head), Some((&begun, _))) => head < begun,
+            (Some(&(&head, ())), Some((&begun, _))) => head < begun,
             (head, _) => head.is_some(),
         };
         if !fresh_first {
             return self.begun.pop_first().map(|(_, item)| item);
         }
-        let &(key, task, line) = self.heads.next()?;
+        let (&(key, task, line), ()) = self.heads.next()?;
         let waiting = self.queue.lines[line].waiting[&(key, task)];
         Some(Item { line, key, entry: task, task, expected: waiting.expected, room: waiting.room })
     }
@@ -303,7 +300,7 @@ impl<'q> Walk<'q> {
     /// Goes on behind an entry in its line.
     pub fn skip(&mut self, item: Item) {
         let line = &self.queue.lines[item.line].waiting;
-        let next = line.range((Excluded((item.key, item.entry)), Unbounded)).next();
+        let next = line.after(&(item.key, item.entry));
         if let Some((&(key, task), waiting)) = next {
             let Waiting { expected, room, .. } = *waiting;
             self.begin(Item { line: item.line, key, entry: task, task, expected, room });

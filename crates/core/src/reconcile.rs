@@ -6,7 +6,6 @@ use crate::ids::AttemptId;
 use crate::time::Span;
 use smallvec::SmallVec;
 use std::borrow::Cow;
-use std::collections::BTreeMap;
 
 /// What a worker has of an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,22 +45,29 @@ pub fn patience(lease: Span) -> Span {
     Span(lease.0 * 2 / 3)
 }
 
-/// What to do, given what the server wants and what there is.
-pub fn reconcile(desired: &[Desired], local: &BTreeMap<AttemptId, Local>) -> SmallVec<[Action; 2]> {
+/// What to do, given what the server wants, and what there is, which must come in order of attempt.
+pub fn reconcile(
+    desired: &[Desired],
+    local: impl IntoIterator<Item = (AttemptId, Local)>,
+) -> SmallVec<[Action; 2]> {
     let mut actions = SmallVec::new();
-    // The server tells it in order; whoever does not is borne with.
+    // The server tells it in order and once; whoever does not is borne with.
     let mut wanted = Cow::Borrowed(desired);
-    if !desired.is_sorted_by_key(|d| d.attempt) {
-        wanted.to_mut().sort_unstable_by_key(|d| d.attempt);
+    if !desired.is_sorted_by(|a, b| a.attempt < b.attempt) {
+        wanted.to_mut().sort_by_key(|d| d.attempt);
+        wanted.to_mut().dedup_by_key(|d| d.attempt);
     }
-    let want = |id: &AttemptId| {
-        let at = wanted.binary_search_by_key(id, |d| d.attempt).ok()?;
-        Some(wanted[at].want)
-    };
+    let mut wanted = wanted.iter().peekable();
+    let mut missing: SmallVec<[&Desired; 4]> = SmallVec::new();
     // What the server gave up and what is still here may be on the devices that something new was given.
     let mut lingers = false;
-    for (&id, &is) in local {
-        let want = want(&id);
+    let mut last = None;
+    for (id, is) in local {
+        debug_assert!(last.replace(id) < Some(id), "what there is comes in order");
+        while let Some(d) = wanted.next_if(|d| d.attempt < id) {
+            missing.push(d);
+        }
+        let want = wanted.next_if(|d| d.attempt == id).map(|d| d.want);
         lingers |= want.is_none() && is != Local::Over;
         match (want, is) {
             (None, Local::Over) => actions.push(Action::Forget(id)),
@@ -73,7 +79,7 @@ pub fn reconcile(desired: &[Desired], local: &BTreeMap<AttemptId, Local>) -> Sma
             (Some(_), _) => {}
         }
     }
-    for d in desired.iter().filter(|d| !local.contains_key(&d.attempt)) {
+    for d in missing.into_iter().chain(wanted) {
         match d.want {
             _ if d.started => actions.push(Action::ReportLost(d.attempt)),
             Want::Stop | Want::Yield => actions.push(Action::ReportStopped(d.attempt)),
@@ -93,10 +99,10 @@ mod tests {
     fn nothing_begins_while_what_was_given_up_still_runs() {
         let [old, new] = [1, 2].map(|job| TaskId { job: JobId(job), node: 0, index: 0 }.attempt(1));
         let desired = [Desired { attempt: new, started: false, want: Want::Run }];
-        let having = |is| BTreeMap::from([(old, is)]);
         for is in [Local::Beginning, Local::Running, Local::Frozen] {
-            assert_eq!(reconcile(&desired, &having(is))[..], [Action::Stop(old)], "{is:?}");
+            assert_eq!(reconcile(&desired, [(old, is)])[..], [Action::Stop(old)], "{is:?}");
         }
-        assert_eq!(reconcile(&desired, &having(Local::Over))[..], [Action::Forget(old), Action::Launch(new)]);
+        let over = [(old, Local::Over)];
+        assert_eq!(reconcile(&desired, over)[..], [Action::Forget(old), Action::Launch(new)]);
     }
 }

@@ -1,10 +1,12 @@
 //! The moment at which a task that cannot start now is sure of a place, if running tasks end when they are expected to.
 
 use crate::cluster::View;
+use crate::ids::WorkerId;
 use crate::place::Search;
 use crate::pool::{Ledger, Placement};
 use crate::spec::Needs;
 use crate::time::Time;
+use smallvec::{SmallVec, smallvec};
 
 /// A place kept for a task from some moment on.
 pub struct Reservation<'a> {
@@ -32,15 +34,28 @@ pub fn reserve<'a>(
     started.sort_by_key(|(at, _)| *at);
     let mut started = started.into_iter().peekable();
     let mut running = view.ends().map(|(at, _, p)| (at, p)).peekable();
-    loop {
+    let mut next = |until: Option<Time>| {
         let sooner = match (running.peek(), started.peek()) {
             (Some((r, _)), Some((s, _))) => r <= s,
             (r, _) => r.is_some(),
         };
-        let (at, released) = if sooner { running.next() } else { started.next() }?;
-        then.release(released);
+        let due = |end: &(Time, &Placement)| until.is_none_or(|until| end.0 <= until);
+        if sooner { running.next_if(due) } else { started.next_if(due) }
+    };
+    loop {
+        let (at, first) = next(None)?;
+        then.release(first);
+        // What ends at one moment is free at once, whichever comes first here.
+        let mut freed: SmallVec<[WorkerId; 4]> = smallvec![first.worker];
+        while let Some((_, placement)) = next(Some(at)) {
+            then.release(placement);
+            freed.push(placement.worker);
+        }
+        freed.sort_unstable();
+        freed.dedup();
         let search = Search { now: &then, later: &[], ..search };
-        if let Some(placement) = search.place_on(released.worker, needs) {
+        let found = freed.into_iter().find_map(|worker| search.place_on(worker, needs));
+        if let Some(placement) = found {
             then.charge(&placement);
             return Some(Reservation { at: at.max(now), placement, then });
         }

@@ -4,6 +4,7 @@
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use smallvec::SmallVec;
 use std::collections::{BTreeMap, btree_map};
+use std::ops::Bound::{Excluded, Unbounded};
 use std::ops::Index;
 
 /// So many entries are a list: to move half of them costs about what a way down a tree does.
@@ -23,7 +24,7 @@ pub struct SmallMap<K, V>(Entries<K, V>);
 #[derive(Clone, Debug)]
 enum Entries<K, V> {
     Few(SmallVec<[(K, V); 1]>),
-    /// Stays a tree, however few are left.
+    /// Stays a tree as long as anything is left.
     Many(BTreeMap<K, V>),
 }
 
@@ -107,7 +108,49 @@ impl<K: Ord, V> SmallMap<K, V> {
     pub fn remove(&mut self, key: &K) -> Option<V> {
         match &mut self.0 {
             Entries::Few(list) => find(list, key).ok().map(|at| list.remove(at).1),
-            Entries::Many(tree) => tree.remove(key),
+            Entries::Many(tree) => {
+                let value = tree.remove(key);
+                if tree.is_empty() {
+                    self.0 = Entries::Few(SmallVec::new());
+                }
+                value
+            }
+        }
+    }
+
+    /// Whether a key has a value.
+    pub fn contains_key(&self, key: &K) -> bool {
+        self.get(key).is_some()
+    }
+
+    /// The entry with the smallest key.
+    #[inline]
+    pub fn first(&self) -> Option<(&K, &V)> {
+        match &self.0 {
+            Entries::Few(list) => list.first().map(|(key, value)| (key, value)),
+            Entries::Many(tree) => tree.first_key_value(),
+        }
+    }
+
+    /// The entry with the smallest key above this one.
+    pub fn after(&self, key: &K) -> Option<(&K, &V)> {
+        match &self.0 {
+            Entries::Few(list) => {
+                let at = list.partition_point(|(other, _)| other <= key);
+                list.get(at).map(|(key, value)| (key, value))
+            }
+            Entries::Many(tree) => tree.range((Excluded(key), Unbounded)).next(),
+        }
+    }
+
+    /// Every entry with a key below this one, in order of key.
+    pub fn below(&self, key: &K) -> Iter<'_, K, V> {
+        match &self.0 {
+            Entries::Few(list) => {
+                let at = list.partition_point(|(other, _)| other < key);
+                Iter::Few(list[..at].iter())
+            }
+            Entries::Many(tree) => Iter::Below(tree.range((Unbounded, Excluded(key)))),
         }
     }
 
@@ -152,6 +195,8 @@ pub enum Iter<'a, K, V> {
     Few(std::slice::Iter<'a, (K, V)>),
     /// Of a tree.
     Many(btree_map::Iter<'a, K, V>),
+    /// Of the lower part of one.
+    Below(btree_map::Range<'a, K, V>),
 }
 
 impl<'a, K, V> Iterator for Iter<'a, K, V> {
@@ -162,6 +207,7 @@ impl<'a, K, V> Iterator for Iter<'a, K, V> {
         match self {
             Iter::Few(list) => list.next().map(|(key, value)| (key, value)),
             Iter::Many(tree) => tree.next(),
+            Iter::Below(part) => part.next(),
         }
     }
 }
@@ -271,6 +317,9 @@ mod tests {
                 }
                 prop_assert_eq!((ours.get(&key), ours.len()), (tree.get(&key), tree.len()));
                 prop_assert!(ours.iter().eq(&tree));
+                prop_assert_eq!(ours.first(), tree.first_key_value());
+                prop_assert_eq!(ours.after(&key), tree.range(key + 1..).next());
+                prop_assert!(ours.below(&key).eq(tree.range(..key)));
             }
             let pairs = || ops.iter().map(|&(_, key, value)| (key, value));
             prop_assert!(pairs().collect::<SmallMap<_, _>>().iter().eq(&pairs().collect::<BTreeMap<_, _>>()));

@@ -242,6 +242,11 @@ impl TaskSpec {
         self.len() == 0
     }
 
+    /// How many of its tasks may be on workers at once, where not all may.
+    pub fn at_once(&self) -> Option<u32> {
+        self.array.as_ref().and_then(|array| array.at_once)
+    }
+
     /// How long one of its tasks is taken to run: its own guess, else what it promised at most.
     pub fn expected(&self) -> Option<Span> {
         self.expected.or(self.timeout)

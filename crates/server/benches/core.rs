@@ -5,8 +5,8 @@ use warpyard_core::command::Standing;
 use warpyard_core::engine::{Engine, Store};
 use warpyard_core::event::{End, How, Usage, WorkerInfo};
 use warpyard_core::pool::{DeviceInfo, DeviceState};
-use warpyard_core::spec::{Array, JobSpec, Needs, TaskSpec};
-use warpyard_core::{AttemptId, Cluster, Command, Event, Time, WorkerId};
+use warpyard_core::spec::{Array, JobSpec, Needs, Preempt, TaskSpec};
+use warpyard_core::{AttemptId, Cluster, Command, Event, PolicyChoice, Time, WorkerId};
 use warpyard_policies::{POLICIES, default_policy};
 use warpyard_server::store::Log;
 
@@ -35,19 +35,32 @@ fn worker(gpus: usize) -> Command {
 }
 
 fn job(array: Option<u32>) -> Command {
-    let task = TaskSpec {
-        name: "t".into(),
-        command: vec!["true".into()],
-        array: array.map(|n| Array { ranges: vec![(1, n, 1)], at_once: None }),
-        needs: Needs { gpus: 1, ..Needs::default() },
-        ..TaskSpec::default()
-    };
+    let array = array.map(|n| Array { ranges: vec![(1, n, 1)], at_once: None });
+    job_of(TaskSpec { array, ..whole(1) })
+}
+
+fn whole(gpus: u16) -> TaskSpec {
+    let needs = Needs { gpus, ..Needs::default() };
+    TaskSpec { name: "t".into(), command: vec!["true".into()], needs, ..TaskSpec::default() }
+}
+
+/// One that takes turns with others on a part of a GPU's memory.
+fn in_turn() -> TaskSpec {
+    let needs = Needs { gpus: 1, gpu_memory: Some(7 << 30), ..Needs::default() };
+    TaskSpec { needs, preempt: Preempt::Freeze, ..whole(1) }
+}
+
+fn job_of(task: TaskSpec) -> Command {
     let spec = JobSpec { name: "bench".into(), tasks: vec![task], ..JobSpec::default() };
     Command::Submit { user: "ann".into(), env: None, spec: spec.into() }
 }
 
 fn engine() -> Engine {
-    Engine::new(Cluster::new(default_policy()), POLICIES, Time(0)).expect("the default policy can be built")
+    engine_under(default_policy())
+}
+
+fn engine_under(policy: PolicyChoice) -> Engine {
+    Engine::new(Cluster::new(policy), POLICIES, Time(0)).expect("the policy can be built")
 }
 
 /// Everything on the worker has ended.
@@ -80,7 +93,7 @@ fn recovery() {
     let begun = Instant::now();
     let loaded = Log::open(&path).and_then(|log| log.load(&default_policy())).expect("the log can be read");
     let took = begun.elapsed();
-    println!("| recovery | | target |\n|---|---|---|");
+    println!("\n| recovery | | target |\n|---|---|---|");
     println!("| {} events after the last snapshot | {:.2} s | 5 s |", loaded.replayed, took.as_secs_f64());
 }
 
@@ -89,8 +102,12 @@ fn turn_with_waiting(fill: impl Fn(&mut Engine)) -> Duration {
     let mut engine = engine();
     let Ok(_) = engine.turn(vec![worker(8)], Time(0), &mut Nowhere);
     fill(&mut engine);
+    median_turn(engine, 400)
+}
+
+fn median_turn(mut engine: Engine, turns: u64) -> Duration {
     let mut samples: Vec<Duration> = Vec::new();
-    for n in 0..400u64 {
+    for n in 0..turns {
         let first = engine.cluster().desired(WorkerId(0)).next().map(|d| d.attempt);
         let ended = first.map(one_ended).expect("something runs");
         let begun = Instant::now();
@@ -118,7 +135,7 @@ fn planning() {
         }
     };
     println!(
-        "\n| one turn: a task ends, the next starts | 1,000 waiting | 1,000,000 waiting | ratio | target |"
+        "| one turn: a task ends, the next starts | 1,000 waiting | 1,000,000 waiting | ratio | target |"
     );
     println!("|---|---|---|---|---|");
     let row = |what: &str, few: Duration, many: Duration| {
@@ -129,7 +146,27 @@ fn planning() {
     row("single jobs", turn_with_waiting(jobs(1_000)), turn_with_waiting(jobs(1_000_000)));
 }
 
+/// The same where time is shared in rounds: every turn chooses among all that wait.
+fn rounds() {
+    let turn = |n: u32, task: &dyn Fn() -> TaskSpec| {
+        let mut engine = engine_under("max-min".parse().expect("a policy"));
+        let Ok(_) = engine.turn(vec![worker(128)], Time(0), &mut Nowhere);
+        let Ok(_) = engine.turn((0..n).map(|_| job_of(task())).collect(), Time(0), &mut Nowhere);
+        // One who needs GPUs whole, for whom others are held back.
+        let Ok(_) = engine.turn(vec![job_of(whole(64))], Time(0), &mut Nowhere);
+        median_turn(engine, 40)
+    };
+    println!("\n| one turn in rounds, 128 GPUs | 1,000 waiting | 8,000 waiting | ratio |\n|---|---|---|---|");
+    let row = |what: &str, task: &dyn Fn() -> TaskSpec| {
+        let [few, many] = [1_128, 8_128].map(|n| turn(n, task));
+        println!("| {what} | {few:.1?} | {many:.1?} | {:.2} |", many.as_secs_f64() / few.as_secs_f64());
+    };
+    row("whole GPUs", &|| whole(1));
+    row("taking turns", &in_turn);
+}
+
 fn main() {
-    recovery();
     planning();
+    rounds();
+    recovery();
 }

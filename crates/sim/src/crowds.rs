@@ -24,7 +24,7 @@ struct Crowd {
 }
 
 /// Tasks, and the seconds that others are accounted for in their stead.
-pub(crate) type Counted = SmallVec<[(TaskId, f64); 4]>;
+pub(crate) type Counted = Vec<(TaskId, f64)>;
 
 impl Crowds {
     pub(crate) fn on<'a>(workers: impl IntoIterator<Item = &'a WorkerInfo>) -> Crowds {
@@ -33,34 +33,33 @@ impl Crowds {
         Crowds { overcommitted, ..Crowds::default() }
     }
 
-    /// Takes one event. Of a device that n tasks ran on until it, each has 1/n: gives what is too much of the running time
-    /// of each.
-    pub(crate) fn enter(&mut self, event: &Event) -> Counted {
-        let mut counted = Counted::new();
+    /// Takes one event. Of a device that n tasks ran on until it, each has 1/n: adds to `counted` what is too much of the
+    /// running time of each.
+    pub(crate) fn enter(&mut self, event: &Event, counted: &mut Counted) {
         match &event.what {
             What::Placed { attempt, placement } if self.concerns(placement) => {
                 self.given.insert(*attempt, placement.device_ids().collect());
             }
+            _ if self.given.is_empty() => {}
             What::Started { attempt } | What::Resumed { attempt } => {
                 for device in self.given.get(attempt).into_iter().flatten() {
                     let crowd = self.on.entry(*device).or_default();
-                    crowd.settle(event.at, &mut counted);
+                    crowd.settle(event.at, counted);
                     crowd.running.push(attempt.task);
                 }
             }
             What::Paused { attempt } => {
                 for device in self.given.get(attempt).into_iter().flatten() {
-                    leave(&mut self.on, *device, *attempt, event.at, &mut counted);
+                    leave(&mut self.on, *device, *attempt, event.at, counted);
                 }
             }
             What::Ended { attempt, .. } => {
                 for device in self.given.remove(attempt).into_iter().flatten() {
-                    leave(&mut self.on, device, *attempt, event.at, &mut counted);
+                    leave(&mut self.on, device, *attempt, event.at, counted);
                 }
             }
             _ => {}
         }
-        counted
     }
 
     /// Whoever has a device whole has it alone, unless more may be given than there is.

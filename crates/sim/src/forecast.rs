@@ -1,6 +1,7 @@
 //! When waiting tasks will start: the queue is simulated forward from a copy of the live state, several times, with run
 //! times drawn anew each time, and what came out is given as a range. Where time is shared out in rounds, the rounds are
-//! simulated too, and targets are solved for as long as that is cheap; two that share their devices slow each other.
+//! simulated too, and targets are solved for as long as that is cheap; two that share their devices slow each other. Whoever
+//! is asked to stand still or to go on does so at once.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
@@ -122,7 +123,7 @@ impl<F: FnMut(TaskId) -> Span> Ahead<F> {
                     [task.node as usize]
                     .live[&task.index];
                 let left = match cluster.state(task) {
-                    Some(TaskState::Paused(_)) => continue,
+                    Some(TaskState::Paused(a)) if a.pause.is_some() => continue,
                     Some(TaskState::Stopping(..)) => Span::ZERO,
                     _ => run_time(task),
                 };
@@ -165,6 +166,7 @@ impl<F: FnMut(TaskId) -> Span> Ahead<F> {
         let before = self.engine.cluster().seq();
         let mut errands = limits.errands;
         let mut batch = self.without_leases();
+        batch.extend(self.as_asked());
         while !missing.is_empty() && self.engine.cluster().seq() - before < limits.events {
             let Ok(turned) = self.engine.turn(batch, self.now, &mut Nowhere);
             batch = Vec::new();
@@ -174,6 +176,9 @@ impl<F: FnMut(TaskId) -> Span> Ahead<F> {
                         let left = self.left.remove(&attempt.task);
                         let left = left.unwrap_or_else(|| (self.run_time)(attempt.task));
                         self.begin(attempt, placement.worker, left);
+                        if self.has_rounds() {
+                            batch.push(says(placement.worker, attempt, Standing::Running));
+                        }
                         if missing.remove(&attempt.task) {
                             started.push((attempt.task, self.now));
                         }
@@ -181,6 +186,8 @@ impl<F: FnMut(TaskId) -> Span> Ahead<F> {
                     What::StopAsked { attempt, why: StopWhy::Requeued } => {
                         batch.extend(self.give_way(attempt))
                     }
+                    What::PauseAsked { attempt, .. } => batch.extend(self.stand_still(attempt)),
+                    What::ResumeAsked { attempt } => batch.extend(self.go_on(attempt)),
                     _ => {}
                 }
             }
@@ -192,7 +199,9 @@ impl<F: FnMut(TaskId) -> Span> Ahead<F> {
                 errands -= 1;
                 batch.push(errand());
             }
-            if batch.is_empty() {
+            // A plan may ask for another before anything else happens.
+            let again = self.engine.next_deadline().is_some_and(|at| at <= self.now);
+            if batch.is_empty() && !again {
                 let Some(next) = self.next_moment() else { break };
                 self.now = self.now.max(next);
                 batch = self.ends_now();
@@ -206,6 +215,43 @@ impl<F: FnMut(TaskId) -> Span> Ahead<F> {
         let run = self.under_way.remove(&attempt)?;
         self.left.insert(attempt.task, run.left_at(self.now));
         Some(over(run.worker, attempt, How::Stopped))
+    }
+
+    /// An attempt that was asked to stand still does.
+    fn stand_still(&mut self, attempt: AttemptId) -> Option<Command> {
+        let run = self.under_way.remove(&attempt)?;
+        self.left.insert(attempt.task, run.left_at(self.now));
+        Some(says(run.worker, attempt, Standing::Frozen))
+    }
+
+    /// One that stood still goes on.
+    fn go_on(&mut self, attempt: AttemptId) -> Option<Command> {
+        let (on, _) = self.engine.cluster().view().attempt(attempt.task)?;
+        let worker = on.placement.worker;
+        let left = self.left.remove(&attempt.task).unwrap_or_else(|| (self.run_time)(attempt.task));
+        self.begin(attempt, worker, left);
+        Some(says(worker, attempt, Standing::Running))
+    }
+
+    /// What was asked of attempts before, and has not been heard of yet, happens now.
+    fn as_asked(&mut self) -> Vec<Command> {
+        let mut batch = Vec::new();
+        for attempt in self.under_way.keys().copied().collect::<Vec<_>>() {
+            match self.engine.cluster().state(attempt.task) {
+                Some(TaskState::Running(a)) if a.pause.is_some() => batch.extend(self.stand_still(attempt)),
+                // Of those that stand still, only who is to go on is under way.
+                Some(TaskState::Paused(a)) => {
+                    batch.push(says(a.placement.worker, attempt, Standing::Running));
+                }
+                _ => {}
+            }
+        }
+        batch
+    }
+
+    /// Whether it matters who runs, not only who has a place.
+    fn has_rounds(&self) -> bool {
+        self.engine.cluster().shares().round_until().is_some()
     }
 
     /// When something ends next, or a round does.
@@ -243,8 +289,11 @@ impl<F: FnMut(TaskId) -> Span> Ahead<F> {
 }
 
 fn over(worker: WorkerId, attempt: AttemptId, how: How) -> Command {
-    let over = Standing::Over(End { how, usage: Usage::default() });
-    Command::Report { worker, attempts: [(attempt, over)].into(), devices: BTreeMap::new() }
+    says(worker, attempt, Standing::Over(End { how, usage: Usage::default() }))
+}
+
+fn says(worker: WorkerId, attempt: AttemptId, standing: Standing) -> Command {
+    Command::Report { worker, attempts: [(attempt, standing)].into(), devices: BTreeMap::new() }
 }
 
 /// Keeps nothing.

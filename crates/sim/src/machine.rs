@@ -12,8 +12,8 @@ use warpyard_core::{AttemptId, Span, Time};
 
 #[derive(Debug, Default)]
 pub(crate) struct Machine {
-    local: BTreeMap<AttemptId, Local>,
-    processes: BTreeMap<AttemptId, Process>,
+    /// What it has of each attempt.
+    here: SmallMap<AttemptId, Here>,
     /// What it has to say.
     pub(crate) news: SmallMap<AttemptId, Standing>,
     /// Since when nothing gets through.
@@ -28,6 +28,14 @@ pub(crate) struct Machine {
     contention: f64,
     /// Whether it ever had a process of which is known whom it gets on with.
     company: bool,
+}
+
+/// What a machine has of an attempt.
+#[derive(Debug)]
+struct Here {
+    is: Local,
+    /// None once it is over.
+    process: Option<Process>,
 }
 
 /// What the server knows of an attempt and a machine must.
@@ -62,11 +70,11 @@ impl Machine {
         known: &impl Known,
         mut alarm: impl FnMut(Time, AttemptId),
     ) {
-        let actions = reconcile(desired, &self.local);
+        let actions = reconcile(desired, self.here.iter().map(|(&id, here)| (id, here.is)));
         // One that is to stand still from the start is begun first, and frozen when it runs.
         let again = actions.iter().any(|a| matches!(a, Action::Launch(id) if freezes(desired, *id)));
-        for id in self.to_stand_still.iter().copied().filter(|id| !freezes(desired, *id)).collect::<Vec<_>>()
-        {
+        let meant = |id: &AttemptId| freezes(desired, *id);
+        for id in self.to_stand_still.iter().copied().filter(|id| !meant(id)).collect::<Vec<_>>() {
             self.take_back_freeze(now, id, &mut alarm);
         }
         for action in actions {
@@ -81,7 +89,7 @@ impl Machine {
             }
         }
         if again {
-            let running = |d: &&Desired| d.want == Want::Freeze && self.local.contains_key(&d.attempt);
+            let running = |d: &&Desired| d.want == Want::Freeze && self.here.contains_key(&d.attempt);
             for id in desired.iter().filter(running).map(|d| d.attempt).collect::<Vec<_>>() {
                 self.freeze(now, id, known.step(id), &mut alarm);
             }
@@ -94,14 +102,15 @@ impl Machine {
 
     /// Something happens to a process by itself: it begins, stands still, or ends. Says whether it began.
     pub(crate) fn ring(&mut self, now: Time, id: AttemptId, mut alarm: impl FnMut(Time, AttemptId)) -> bool {
-        let due = self.processes.get(&id).and_then(|p| p.alarm).filter(|(at, _)| *at == now);
+        let process = self.here.get(&id).and_then(|here| here.process.as_ref());
+        let due = process.and_then(|p| p.alarm).filter(|(at, _)| *at == now);
         let Some((_, next)) = due else { return false };
         match next {
             Next::Begins => self.run(now, id, &mut alarm),
             Next::StandsStill if self.to_give_way.contains(&id) => self.end(now, id, How::Stopped),
             Next::StandsStill => self.stand_still(now, id),
             Next::Ends => {
-                let how = self.processes[&id].how.clone();
+                let how = self.process(id).how.clone();
                 self.end(now, id, how);
             }
             Next::TimesOut => self.end(now, id, How::TimedOut),
@@ -113,8 +122,8 @@ impl Machine {
 
     /// Everything it has, as told after a silence.
     pub(crate) fn tell_all(&mut self) {
-        for (&id, local) in &self.local {
-            match local {
+        for (&id, here) in &self.here {
+            match here.is {
                 Local::Running => drop(self.news.insert(id, Standing::Running)),
                 Local::Frozen => drop(self.news.insert(id, Standing::Frozen)),
                 Local::Beginning | Local::Over => {}
@@ -124,7 +133,7 @@ impl Machine {
 
     /// Contact has been lost for too long: what may run elsewhere must not go on here.
     pub(crate) fn end_what_reruns(&mut self, now: Time, mut alarm: impl FnMut(Time, AttemptId)) {
-        let reruns = self.processes.iter().filter(|(_, p)| p.rerun).map(|(&id, _)| id);
+        let reruns = self.running_or_still().filter(|(_, p)| p.rerun).map(|(id, _)| id);
         for id in reruns.collect::<Vec<_>>() {
             self.end(now, id, How::Lost("contact lost".into()));
         }
@@ -138,14 +147,23 @@ impl Machine {
 
     /// How many processes it has, standing still or not.
     pub(crate) fn processes(&self) -> impl Iterator<Item = AttemptId> + '_ {
-        self.processes.keys().copied()
+        self.running_or_still().map(|(id, _)| id)
+    }
+
+    fn running_or_still(&self) -> impl Iterator<Item = (AttemptId, &Process)> + '_ {
+        self.here.iter().filter_map(|(&id, here)| Some((id, here.process.as_ref()?)))
+    }
+
+    fn running(&self) -> impl Iterator<Item = (AttemptId, &Process)> + '_ {
+        let running = self.here.iter().filter(|(_, here)| here.is == Local::Running);
+        running.filter_map(|(&id, here)| Some((id, here.process.as_ref()?)))
     }
 
     fn launch(&mut self, now: Time, id: AttemptId, brief: Brief, alarm: &mut impl FnMut(Time, AttemptId)) {
         let delay = brief.delay;
         self.company |= brief.company.is_some();
-        self.processes.insert(id, Process::new(now, brief));
-        self.local.insert(id, Local::Beginning);
+        let process = Some(Process::new(now, brief));
+        self.here.insert(id, Here { is: Local::Beginning, process });
         if delay.is_zero() {
             self.run(now, id, alarm);
         } else {
@@ -155,10 +173,11 @@ impl Machine {
 
     /// A process that was begun or stood still runs now.
     fn run(&mut self, now: Time, id: AttemptId, alarm: &mut impl FnMut(Time, AttemptId)) {
-        self.process(id).since = now;
-        self.local.insert(id, Local::Running);
+        let process = self.becomes(id, Local::Running);
+        process.since = now;
+        let at = process.foresee();
         self.news.insert(id, Standing::Running);
-        self.foresee(id, alarm);
+        alarm(at, id);
     }
 
     fn freeze(
@@ -168,7 +187,7 @@ impl Machine {
         step: Option<Span>,
         alarm: &mut impl FnMut(Time, AttemptId),
     ) {
-        if self.local[&id] != Local::Running {
+        if self.here[&id].is != Local::Running {
             return;
         }
         let process = self.process(id);
@@ -182,12 +201,11 @@ impl Machine {
     }
 
     fn stand_still(&mut self, now: Time, id: AttemptId) {
-        let process = self.process(id);
+        let process = self.becomes(id, Local::Frozen);
         process.settle(now);
         process.alarm = None;
         process.go_on();
         self.to_stand_still.remove(&id);
-        self.local.insert(id, Local::Frozen);
         self.news.insert(id, Standing::Frozen);
     }
 
@@ -199,7 +217,8 @@ impl Machine {
         step: Option<Span>,
         alarm: &mut impl FnMut(Time, AttemptId),
     ) {
-        if self.local.get(&id) != Some(&Local::Running) || self.to_give_way.contains(&id) {
+        let running = self.here.get(&id).is_some_and(|here| here.is == Local::Running);
+        if !running || self.to_give_way.contains(&id) {
             return;
         }
         let process = self.process(id);
@@ -227,7 +246,7 @@ impl Machine {
     }
 
     fn stop(&mut self, now: Time, id: AttemptId, alarm: &mut impl FnMut(Time, AttemptId)) {
-        let running = self.local[&id] == Local::Running;
+        let running = self.here[&id].is == Local::Running;
         let process = self.process(id);
         match (process.alarm, process.grace) {
             (Some((_, Next::IsEnded)), _) => {}
@@ -243,16 +262,16 @@ impl Machine {
     }
 
     fn end(&mut self, now: Time, id: AttemptId, how: How) {
-        if self.local[&id] == Local::Running {
-            self.process(id).settle(now);
+        let here = self.here.get_mut(&id).expect("what ends was here");
+        let mut process = here.process.take().expect("what ends has a process");
+        if std::mem::replace(&mut here.is, Local::Over) == Local::Running {
+            process.settle(now);
         }
-        let process = self.processes.remove(&id).expect("what ends was there");
         self.to_stand_still.remove(&id);
         self.to_give_way.remove(&id);
         if how == How::Stopped {
             self.saved.push((id, process.done()));
         }
-        self.local.insert(id, Local::Over);
         self.say_over(id, how, process.ran);
     }
 
@@ -261,31 +280,26 @@ impl Machine {
         if self.contention == 0.0 && !self.company {
             return;
         }
-        let running = |id: &AttemptId| self.local[id] == Local::Running;
         let mut on: BTreeMap<u16, Vec<AttemptId>> = BTreeMap::new();
-        for (&id, process) in self.processes.iter().filter(|(id, _)| running(id)) {
+        for (id, process) in self.running() {
             for &device in &process.devices {
                 on.entry(device).or_default().push(id);
             }
         }
-        let speed = |id: &AttemptId, process: &Process| {
+        let speed = |id: AttemptId, process: &Process| {
             let there = process.devices.iter().map(|device| &on[device][..]);
             let there = there.max_by_key(|there| there.len()).unwrap_or_default();
             let kept = match there {
                 [one, other] => {
-                    let other = &self.processes[if one == id { other } else { one }];
-                    process
-                        .company
-                        .as_deref()
-                        .zip(other.company.as_deref())
-                        .and_then(|(a, b)| a.kept_beside(b))
+                    let other = &self.here[if *one == id { other } else { one }].process;
+                    let company = other.as_ref().and_then(|other| other.company.as_deref());
+                    process.company.as_deref().zip(company).and_then(|(a, b)| a.kept_beside(b))
                 }
                 _ => None,
             };
             kept.unwrap_or_else(|| speed_beside(self.contention, there.len() as u32))
         };
-        let speeds: Vec<(AttemptId, f64)> =
-            self.processes.iter().filter(|(id, _)| running(id)).map(|(id, p)| (*id, speed(id, p))).collect();
+        let speeds: Vec<(AttemptId, f64)> = self.running().map(|(id, p)| (id, speed(id, p))).collect();
         for (id, speed) in speeds {
             let process = self.process(id);
             let asked = matches!(process.alarm, Some((_, Next::IsEnded)));
@@ -304,8 +318,16 @@ impl Machine {
         alarm(at, id);
     }
 
+    /// Its process runs or stands still from here on.
+    fn becomes(&mut self, id: AttemptId, is: Local) -> &mut Process {
+        let here = self.here.get_mut(&id).expect("what is not over is here");
+        here.is = is;
+        here.process.as_mut().expect("what is not over has a process")
+    }
+
     fn process(&mut self, id: AttemptId) -> &mut Process {
-        self.processes.get_mut(&id).expect("what is not over has a process")
+        let here = self.here.get_mut(&id).expect("what is not over is here");
+        here.process.as_mut().expect("what is not over has a process")
     }
 
     fn say_over(&mut self, id: AttemptId, how: How, ran: Span) {
@@ -313,7 +335,7 @@ impl Machine {
     }
 
     fn forget(&mut self, id: AttemptId) {
-        self.local.remove(&id);
+        self.here.remove(&id);
         self.news.remove(&id);
     }
 }

@@ -1,9 +1,11 @@
 //! The driver: takes what is due from a heap, gives it to the engine, and lets the virtual workers do what the engine
 //! then wants. Everything due at one moment goes into one turn.
 
+mod noting;
+
 use crate::agenda::{Agenda, Due};
 use crate::arrival::{Arrival, Coming, Runs, translated};
-use crate::crowds::Crowds;
+use crate::crowds::{Counted, Crowds};
 use crate::machine::{Known, Machine};
 use crate::record::Record;
 use crate::truth::{Jobs, Taken, Truth};
@@ -13,11 +15,10 @@ use std::sync::Arc;
 
 use warpyard_core::cluster::{Desired, Want};
 use warpyard_core::engine::{Answer, Engine, Store, Turned};
-use warpyard_core::event::{Event, Then, What, WorkerInfo};
+use warpyard_core::event::{Event, WorkerInfo};
 use warpyard_core::policy::Errand;
 use warpyard_core::pool::DeviceState;
 use warpyard_core::reconcile::patience;
-use warpyard_core::shares::Speed;
 use warpyard_core::small::SmallMap;
 use warpyard_core::spec::{AfterJob, JobSpec};
 use warpyard_core::{
@@ -59,6 +60,8 @@ pub struct Sim {
     jobs: Jobs,
     records: Vec<Record>,
     crowds: Crowds,
+    /// What of the time at the present event is counted for others.
+    counted: Counted,
     refused: Vec<(Time, Rejected)>,
     /// What is asked at the present moment.
     asked: Vec<Command>,
@@ -126,6 +129,7 @@ impl Sim {
             jobs: Vec::new(),
             records: Vec::new(),
             crowds,
+            counted: Counted::new(),
             refused: Vec::new(),
             asked: Vec::new(),
             turned: Turned::default(),
@@ -488,114 +492,6 @@ impl Sim {
         self.turned = turned;
     }
 
-    fn take(&mut self, id: JobId, runs: Runs) {
-        let at = id.0 as usize;
-        self.jobs.resize_with(at + 1, || None);
-        self.jobs[at] = Some(Taken { first: Some(self.records.len()), runs });
-        let job = self.engine.cluster().job(id).expect("a job just taken is known");
-        for (node, spec) in job.spec.tasks.iter().enumerate() {
-            for index in 0..spec.len() {
-                self.records.push(Record::new(
-                    TaskId { job: id, node: node as u32, index },
-                    job.priority,
-                    self.now,
-                ));
-            }
-        }
-    }
-
-    /// A job has ended, also those of its tasks that never ran.
-    fn close(&mut self, id: JobId) {
-        let first = self.jobs.get(id.0 as usize).and_then(|taken| taken.as_ref()?.first);
-        let (Some(first), Some(job)) = (first, self.engine.cluster().job(id)) else { return };
-        for record in self.records[first..].iter_mut().take_while(|record| record.task.job == id) {
-            record.close(job, self.now);
-        }
-    }
-
-    /// Follows an event in the records, and notes whom it concerns.
-    fn note(&mut self, event: &Event) {
-        if let Some(watcher) = &mut self.watcher {
-            watcher(event);
-        }
-        for (task, seconds) in self.crowds.enter(event) {
-            let record = self.record_mut(task);
-            record.into_iter().for_each(|record| record.gpu_seconds -= seconds);
-        }
-        let (now, cluster) = (event.at, self.engine.cluster());
-        match &event.what {
-            What::WorkerJoined { worker, .. } => {
-                let known = self.machines.len().max(worker.0 as usize + 1);
-                let contention = self.setup.contention;
-                self.machines.resize_with(known, || Machine::new(contention));
-            }
-            What::Placed { attempt, placement } => {
-                self.stirred.push(placement.worker);
-                let task = attempt.task;
-                let ready = cluster.job(task.job).map(|job| job.nodes[task.node as usize].ready_since);
-                let Some(record) = self.record_mut(task) else { return };
-                record.attempts += 1;
-                record.devices = placement.devices.len() as u16;
-                record.ready = ready;
-            }
-            What::Started { attempt } => {
-                let Some(record) = self.record_mut(attempt.task) else { return };
-                record.started.get_or_insert(now);
-            }
-            What::Paused { attempt } => {
-                let Some(record) = self.record_mut(attempt.task) else { return };
-                record.pauses += 1;
-            }
-            What::PauseAsked { attempt, .. }
-            | What::ResumeAsked { attempt }
-            | What::StopAsked { attempt, .. } => {
-                if let Some((a, _)) = cluster.view().attempt(attempt.task) {
-                    self.stirred.push(a.placement.worker);
-                }
-            }
-            What::RoundBegun { .. } => self.measure(),
-            What::Ended { attempt, end, then } => {
-                let Some(record) = self.record_mut(attempt.task) else { return };
-                record.ran += end.usage.ran;
-                record.gpu_seconds += end.usage.ran.secs() * f64::from(record.devices);
-                if let Then::Done(outcome) = then {
-                    (record.ended, record.outcome) = (Some(now), Some(*outcome));
-                }
-            }
-            _ => {}
-        }
-    }
-
-    /// Tasks that have steps to do say how fast they do them, as live ones say how far they are, where that is news.
-    fn measure(&mut self) {
-        let (view, now) = (self.engine.cluster().view(), self.now);
-        let measured = |task: TaskId| {
-            let pace = self.jobs.get(task.job.0 as usize)?.as_ref()?.runs.steps_of(task)?;
-            let (attempt, spec) = view.attempt(task)?;
-            let (profile, gpus) = (spec.profile.clone()?, spec.needs.gpus);
-            let kind = view.kind_given(task)?.to_ascii_lowercase();
-            let beside = match view.beside(task) {
-                Some(_) => {
-                    let (other, _) = view.shares_with(task).filter(|(_, since)| *since < now)?;
-                    Some(view.spec(other)?.1.profile.clone()?)
-                }
-                None => None,
-            };
-            attempt.started.filter(|started| *started < now)?;
-            let known = match &beside {
-                None => view.shares().speed(&profile, gpus, &kind),
-                Some(other) => view.shares().speed_beside(&profile, other, gpus, &kind),
-            };
-            let steps_per_second = pace.speed(&kind, beside.as_deref())?;
-            let news = known.is_none_or(|known| known.steps_per_second != steps_per_second);
-            news.then_some(Speed { profile, gpus, kind, steps_per_second, measured: true, beside })
-        };
-        let speeds: Vec<Speed> = view.on_workers().filter_map(measured).collect();
-        if !speeds.is_empty() {
-            self.asked.push(Command::SetSpeeds { speeds, costs: BTreeMap::new() });
-        }
-    }
-
     /// Lets every worker that has reason to make what is what should be, and say what became of it.
     fn let_workers_act(&mut self) {
         let mut stirred = std::mem::take(&mut self.stirred);
@@ -637,20 +533,6 @@ impl Sim {
             self.asked.push(Command::Report { worker, attempts, devices: BTreeMap::new() });
         }
         self.speaking = speaking;
-    }
-
-    fn record_at(&self, task: TaskId) -> Option<usize> {
-        let first = self.jobs.get(task.job.0 as usize)?.as_ref()?.first?;
-        if task.node == 0 {
-            return Some(first + task.index as usize);
-        }
-        let node = self.records[first..].iter().position(|r| r.task.node == task.node)?;
-        Some(first + node + task.index as usize)
-    }
-
-    fn record_mut(&mut self, task: TaskId) -> Option<&mut Record> {
-        let at = self.record_at(task)?;
-        self.records.get_mut(at)
     }
 
     fn lease(&self, worker: WorkerId) -> Option<Span> {

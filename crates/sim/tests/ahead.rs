@@ -3,13 +3,17 @@
 use warpyard_core::event::WorkerInfo;
 use warpyard_core::pool::{DeviceInfo, DeviceState};
 use warpyard_core::spec::{JobSpec, Needs, Preempt, TaskSpec, WaitMode};
-use warpyard_core::{DeviceId, JobId, Span, TaskId, Time, WorkerId};
+use warpyard_core::{DeviceId, JobId, Span, TaskId, TaskState, Time, WorkerId};
 use warpyard_policies::POLICIES;
 use warpyard_sim::{Change, Expected, Limits, Runs, Setup, Sim, forecast, sooner};
 
 const GIB: u64 = 1 << 30;
 
 fn yard(policy: &str, devices: &[(&str, u64)], lease: Option<Span>) -> Sim {
+    Sim::new(setup(policy, devices, lease), POLICIES).unwrap()
+}
+
+fn setup(policy: &str, devices: &[(&str, u64)], lease: Option<Span>) -> Setup {
     let device = |(i, &(kind, gib)): (usize, &(&str, u64))| DeviceInfo {
         uuid: format!("GPU-{i}"),
         kind: kind.into(),
@@ -22,9 +26,7 @@ fn yard(policy: &str, devices: &[(&str, u64)], lease: Option<Span>) -> Sim {
     let devices = devices.iter().enumerate().map(device).collect();
     let worker = WorkerInfo { name: "w".into(), devices, cpus: 8000, memory: 64 * GIB, lease };
     let policy = policy.parse().unwrap();
-    let setup =
-        Setup { workers: vec![worker], policy, start_delay: Span::ZERO, forget: false, ..Setup::default() };
-    Sim::new(setup, POLICIES).unwrap()
+    Setup { workers: vec![worker], policy, start_delay: Span::ZERO, forget: false, ..Setup::default() }
 }
 
 fn secs(s: u64) -> Span {
@@ -46,22 +48,24 @@ fn memory(gib: u64) -> Needs {
     Needs { gpu_memory: Some(gib * GIB), ..gpus(1) }
 }
 
+/// A task that takes a GPU whole, and saves and exits when asked.
+fn saves(sim: &mut Sim, takes: u64) -> TaskId {
+    let task = TaskSpec {
+        name: "t".into(),
+        needs: gpus(1),
+        preempt: Preempt::Requeue,
+        timeout: Some(secs(takes)),
+        ..TaskSpec::default()
+    };
+    let spec = JobSpec { name: "j".into(), tasks: vec![task], ..JobSpec::default() };
+    let job = sim.submit("ann", spec, Runs::For(secs(takes))).unwrap();
+    TaskId { job, node: 0, index: 0 }
+}
+
 #[test]
 fn a_forecast_knows_that_time_is_shared_in_rounds() {
     let mut sim = yard("max-min:round=60", &[("V100", 16)], None);
-    let turn = |sim: &mut Sim| {
-        let task = TaskSpec {
-            name: "t".into(),
-            needs: gpus(1),
-            preempt: Preempt::Requeue,
-            timeout: Some(secs(600)),
-            ..TaskSpec::default()
-        };
-        let spec = JobSpec { name: "j".into(), tasks: vec![task], ..JobSpec::default() };
-        let job = sim.submit("ann", spec, Runs::For(secs(600))).unwrap();
-        TaskId { job, node: 0, index: 0 }
-    };
-    let tasks = [turn(&mut sim), turn(&mut sim)];
+    let tasks = [saves(&mut sim, 600), saves(&mut sim, 600)];
     sim.run_until(Time(secs(20).0));
     let waits = tasks.into_iter().find(|task| sim.cluster().view().attempt(*task).is_none()).unwrap();
     let limits = Limits { samples: 3, events: 1000, errands: 3 };
@@ -72,6 +76,86 @@ fn a_forecast_knows_that_time_is_shared_in_rounds() {
     sim.run_until(Time(secs(130).0));
     let really = sim.record(waits).and_then(|record| record.started).expect("it started");
     assert!(from <= really && really <= to + secs(1), "{really:?} of {from:?} to {to:?}");
+}
+
+/// What was placed and is not known to run yet makes way at the round's end as well.
+#[test]
+fn a_forecast_knows_that_what_was_just_placed_will_run() {
+    let setup = setup("max-min:round=60", &[("V100", 16)], None);
+    let mut sim = Sim::new(Setup { start_delay: secs(5), ..setup }, POLICIES).unwrap();
+    let [first, second] = [saves(&mut sim, 600), saves(&mut sim, 600)];
+    sim.run_until(Time(secs(2).0));
+    assert!(matches!(sim.cluster().state(first), Some(TaskState::Placed(_))));
+    let limits = Limits { samples: 1, events: 1000, errands: 3 };
+    let expected = forecast(sim.cluster(), POLICIES, sim.now(), &[second], limits, |_, _| secs(600)).unwrap();
+    assert_eq!(expected[&second].as_ref().map(|range| range.from), Some(Time(secs(60).0)));
+}
+
+/// When the first three GPUs are free, one of the small ones is kept for the second short task, until a long one begins
+/// beside the first: beside both it suits the second, too, and the wide task may have the others.
+#[test]
+fn a_place_that_is_kept_may_move_by_what_starts_behind_it_and_a_forecast_knows() {
+    let mut sim = yard("sjf", &[("A100", 17), ("V100", 16), ("V100", 16)], None);
+    submit(&mut sim, gpus(3), 10);
+    let scope = vec![DeviceId { worker: WorkerId(0), index: 0 }];
+    submit(&mut sim, Needs { cpus: 8000, scope, ..memory(2) }, 20);
+    let second = submit(&mut sim, Needs { cpus: 8000, ..memory(2) }, 30);
+    let wide = submit(&mut sim, gpus(2), 100);
+    submit(&mut sim, memory(2), 200);
+    sim.run_until(Time(secs(1).0));
+    let left = |task: TaskId| sim.cluster().view().spec(task).and_then(|(_, spec)| spec.timeout).unwrap();
+    let limits = Limits { samples: 1, events: 1000, errands: 0 };
+    let tasks = [second, wide];
+    let expected =
+        forecast(sim.cluster(), POLICIES, Time(0), &tasks, limits, |task, _| left(task)).expect("a forecast");
+    let expected = tasks.map(|task| expected[&task].as_ref().map(|range| range.from.secs()));
+    assert_eq!(expected, [Some(30.0), Some(10.0)]);
+    sim.run();
+    let really = tasks.map(|task| sim.record(task).and_then(|record| record.started).map(Time::secs));
+    assert_eq!(really, expected);
+}
+
+/// A task that states its memory and can be frozen.
+fn turn(sim: &mut Sim, gib: u64, takes: u64) -> TaskId {
+    let task = TaskSpec {
+        name: "t".into(),
+        needs: memory(gib),
+        preempt: Preempt::Freeze,
+        timeout: Some(secs(takes)),
+        ..TaskSpec::default()
+    };
+    let spec = JobSpec { name: "j".into(), tasks: vec![task], ..JobSpec::default() };
+    let job = sim.submit("ann", spec, Runs::For(secs(takes))).unwrap();
+    TaskId { job, node: 0, index: 0 }
+}
+
+/// The second begins when the first stands still; the third finds memory only once the second, having taken turns with the
+/// first, has ended.
+#[test]
+fn a_forecast_knows_that_tasks_stand_still_between_their_turns() {
+    let mut sim = yard("max-min:round=60", &[("V100", 16)], None);
+    let tasks = [turn(&mut sim, 6, 600), turn(&mut sim, 6, 90), turn(&mut sim, 8, 600)];
+    for at in [20, 75, 130] {
+        sim.run_until(Time(secs(at).0));
+        let waits = tasks.into_iter().filter(|task| sim.cluster().view().attempt(*task).is_none());
+        let waits: Vec<TaskId> = waits.collect();
+        assert_eq!(waits.len(), if at < 60 { 2 } else { 1 }, "at {at} s");
+        let left = |task: TaskId| {
+            let view = sim.cluster().view();
+            let ran = view.under_way(task, sim.now()).map_or(Span::ZERO, |on| on.as_ready.ran);
+            view.spec(task).and_then(|(_, spec)| spec.timeout).unwrap() - ran
+        };
+        let limits = Limits { samples: 2, events: 1000, errands: 9 };
+        let expected = forecast(sim.cluster(), POLICIES, sim.now(), &waits, limits, |t, _| left(t)).unwrap();
+        let begins =
+            |task: TaskId| expected.get(&task).and_then(|range| Some(range.as_ref()?.from.secs().round()));
+        let second = if at < 60 { Some(60.0) } else { None };
+        assert_eq!(tasks.map(begins), [None, second, Some(210.0)], "at {at} s");
+    }
+    sim.run_until(Time(secs(220).0));
+    let started =
+        |task: TaskId| sim.record(task).and_then(|record| record.started).map(|at| at.secs().round());
+    assert_eq!(tasks.map(started), [Some(0.0), Some(60.0), Some(210.0)]);
 }
 
 #[test]

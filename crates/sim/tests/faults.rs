@@ -4,7 +4,7 @@ use warpyard_sim::faults::{Failure, Held, Level, run};
 
 /// How many runs of each level; lengths vary with the seed.
 const LIGHT: u64 = 400;
-const HEAVY: u64 = 800;
+const HEAVY: u64 = 2_600;
 
 #[test]
 fn light_faults_break_nothing() {

@@ -5,8 +5,9 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use warpyard_core::event::{By, Outcome, What};
+use warpyard_core::pool::Placement;
 use warpyard_core::spec::{JobSpec, Needs, Preempt, TaskSpec, default_grace};
-use warpyard_core::{AttemptId, Span, Time};
+use warpyard_core::{AttemptId, DeviceId, Span, Time};
 use warpyard_policies::POLICIES;
 use warpyard_sim::random::Random;
 use warpyard_sim::workload::cluster;
@@ -184,4 +185,84 @@ fn a_task_that_yields_gives_way_between_two_items() {
     assert_eq!(parted.borrow()[..2], [("asked", 10.0), ("ended", 14.0)]);
     let ended: Vec<f64> = sim.records().iter().filter_map(|record| Some(record.ended?.secs())).collect();
     assert_eq!(ended.iter().copied().fold(0.0, f64::max), 40.0, "{ended:?}");
+}
+
+/// Tasks that state their memory and can be frozen, by their devices: who runs there.
+#[derive(Default)]
+struct Turns {
+    on: BTreeMap<AttemptId, Placement>,
+    running: BTreeMap<DeviceId, AttemptId>,
+    stood_still: u64,
+}
+
+impl Turns {
+    fn hear(&mut self, what: &What, takes_turns: impl Fn(AttemptId) -> bool) {
+        match what {
+            What::Placed { attempt, placement } if takes_turns(*attempt) => {
+                self.on.insert(*attempt, placement.clone());
+                self.runs(*attempt);
+            }
+            What::ResumeAsked { attempt } => self.runs(*attempt),
+            What::Paused { attempt } => {
+                self.stood_still += 1;
+                self.rests(*attempt);
+            }
+            What::Ended { attempt, .. } => self.rests(*attempt),
+            _ => {}
+        }
+    }
+
+    fn runs(&mut self, attempt: AttemptId) {
+        for device in self.on[&attempt].device_ids() {
+            let other = self.running.insert(device, attempt).filter(|other| *other != attempt);
+            assert_eq!(other, None, "{attempt} has the time of {device:?} too");
+        }
+    }
+
+    fn rests(&mut self, attempt: AttemptId) {
+        self.running.retain(|_, running| *running != attempt);
+    }
+}
+
+/// Of those that take turns one at most runs on a GPU; everything gets done, and no work is lost, whatever else there is.
+#[test]
+fn at_a_rounds_end_everyone_gives_way_as_they_allow() {
+    let mut stood_still = 0;
+    for (seed, policy) in
+        (0..60).zip(["max-min:round=7", "finish-time:round=9", "max-min:round=5,restart=1"].iter().cycle())
+    {
+        let mut workers = cluster("2xV100:16GiB/1,1xK80:12GiB").unwrap();
+        workers[0].devices[0].limit = (seed % 2 == 0).then_some(1);
+        let setup = Setup { workers, policy: policy.parse().unwrap(), ..Setup::default() };
+        let mut sim = Sim::new(setup, POLICIES).unwrap();
+        let arrivals = arrivals(seed);
+        let specs: Vec<TaskSpec> = arrivals.iter().map(|arrival| arrival.spec.tasks[0].clone()).collect();
+        let lengths: Vec<f64> = arrivals.iter().map(length).collect();
+        let turns = Rc::new(RefCell::new(Turns::default()));
+        let hears = turns.clone();
+        let frozen = specs.clone();
+        sim.watch(move |event| {
+            hears.borrow_mut().hear(&event.what, |attempt| {
+                frozen[attempt.task.job.0 as usize - 1].preempt == Preempt::Freeze
+            });
+        });
+        sim.feed(arrivals.into_iter());
+        sim.run();
+        assert_eq!(sim.records().len() as u64, JOBS);
+        for record in sim.records() {
+            assert_eq!(record.outcome, Some(Outcome::Succeeded), "{policy} seed {seed}: {record:?}");
+            let (spec, length) =
+                (&specs[record.task.job.0 as usize - 1], lengths[record.task.job.0 as usize - 1]);
+            let ran = record.ran.secs();
+            assert!((ran - length).abs() < 1e-4, "{policy} seed {seed}: {length} s in {record:?}");
+            if matches!(spec.preempt, Preempt::None | Preempt::Freeze) {
+                assert_eq!(record.attempts, 1, "{policy} seed {seed}: {record:?}");
+            }
+            if spec.preempt != Preempt::Freeze {
+                assert_eq!(record.pauses, 0, "{policy} seed {seed}: {record:?}");
+            }
+        }
+        stood_still += turns.borrow().stood_still;
+    }
+    assert!(stood_still > 100, "hardly anyone stood still: {stood_still}");
 }

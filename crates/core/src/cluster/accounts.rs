@@ -76,9 +76,11 @@ impl Accounts {
 
     /// An attempt was given its place.
     pub(super) fn placed(&mut self, user: &str, pool: &Pool, p: &Placement, now: Time, half_life: f64) {
-        let account = self.at(user, now, half_life);
-        account.held += Held::of(pool, p);
-        account.rate += rate_of(pool, p);
+        let held = Held::of(pool, p);
+        self.change(user, now, half_life, |account| {
+            account.held += held;
+            account.rate += rate_of(pool, p, held);
+        });
     }
 
     /// An attempt gave it back.
@@ -91,11 +93,13 @@ impl Accounts {
         now: Time,
         half: f64,
     ) {
-        let account = self.at(user, now, half);
-        account.held -= Held::of(pool, p);
-        if !still {
-            account.rate -= rate_of(pool, p);
-        }
+        let held = Held::of(pool, p);
+        self.change(user, now, half, |account| {
+            account.held -= held;
+            if !still {
+                account.rate -= rate_of(pool, p, held);
+            }
+        });
     }
 
     /// An attempt began to stand still, or went on.
@@ -108,12 +112,11 @@ impl Accounts {
         now: Time,
         half: f64,
     ) {
-        let account = self.at(user, now, half);
-        if still {
-            account.rate -= rate_of(pool, p);
-        } else {
-            account.rate += rate_of(pool, p);
-        }
+        let rate = rate_of(pool, p, Held::of(pool, p));
+        self.change(user, now, half, |account| match still {
+            true => account.rate -= rate,
+            false => account.rate += rate,
+        });
     }
 
     /// From here on use fades otherwise, or what devices are changed under what was given of them.
@@ -134,25 +137,27 @@ impl Accounts {
         for (user, attempt, still) in attempts {
             let new = Account { at: attempt.since, ..Account::default() };
             let account = self.0.entry(user.to_owned()).or_insert(new);
-            account.held += Held::of(pool, &attempt.placement);
-            account.rate += if still { 0 } else { rate_of(pool, &attempt.placement) };
+            let held = Held::of(pool, &attempt.placement);
+            account.held += held;
+            account.rate += if still { 0 } else { rate_of(pool, &attempt.placement, held) };
         }
     }
 
-    fn at(&mut self, user: &str, now: Time, half_life: f64) -> &mut Account {
-        if !self.0.contains_key(user) {
-            self.0.insert(user.to_owned(), Account { at: now, ..Account::default() });
-        }
-        let account = self.0.get_mut(user).expect("entered above");
+    fn change(&mut self, user: &str, now: Time, half_life: f64, change: impl FnOnce(&mut Account)) {
+        let account = match self.0.get_mut(user) {
+            Some(account) => account,
+            None => self.0.entry(user.to_owned()).or_insert(Account { at: now, ..Account::default() }),
+        };
         account.settle(now, half_life);
-        account
+        change(account);
     }
 }
 
-/// How fast an attempt uses devices, in millionths of one; without any, the share of its machine's processors.
-pub(crate) fn rate_of(pool: &Pool, p: &Placement) -> u64 {
+/// How fast an attempt that has so much uses devices, in millionths of one; without any, the share of its machine's
+/// processors.
+pub(crate) fn rate_of(pool: &Pool, p: &Placement, held: Held) -> u64 {
     match p.devices.is_empty() {
-        false => Held::of(pool, p).devices,
+        false => held.devices,
         true => u64::from(p.cpus) * Held::DEVICE / processors(pool, p.worker),
     }
 }

@@ -11,7 +11,7 @@ use crate::event::{End, Event, How, Outcome, StopWhy, Then, What, WorkerInfo};
 use crate::ids::{AttemptId, DeviceId, JobId, NodeId, TaskId, WorkerId};
 use crate::index::Ranges;
 use crate::pool::{DeviceState, Placement};
-use crate::spec::{AfterNode, Boundary};
+use crate::spec::{AfterNode, Boundary, Preempt, TaskSpec};
 use crate::time::{Span, Time};
 use smallvec::{SmallVec, smallvec};
 
@@ -38,7 +38,8 @@ impl Cluster {
                 self.derived.env_ids.insert(vars.clone(), *env);
             }
             What::JobSubmitted { job, user, spec } => {
-                self.job_submitted(Job::new(*job, user.clone(), at, spec.clone()), at, &mut fx);
+                let job = Box::new(Job::new(*job, user.clone(), at, spec.clone()));
+                self.job_submitted(job, at, &mut fx);
             }
             What::JobHeld { job, held } => {
                 self.job_mut(*job).held = *held;
@@ -122,7 +123,7 @@ impl Cluster {
             }
             What::LimitsSet { limits } => {
                 self.set_limits(limits.clone());
-                fx.nodes.extend(self.derived.ready.iter().copied());
+                fx.nodes.extend(self.derived.ready.keys().copied());
             }
             What::GroupsTold { user, groups } => self.set_groups(user, groups.clone()),
         }
@@ -159,7 +160,7 @@ impl Cluster {
         self.derived.pool.describe(id, &info.devices, info.cpus, info.memory, *online && !*drained);
     }
 
-    fn job_submitted(&mut self, job: Job, at: Time, fx: &mut Effects) {
+    fn job_submitted(&mut self, job: Box<Job>, at: Time, fx: &mut Effects) {
         let id = job.id;
         self.next_job = id.0 + 1;
         if let Some(env) = job.spec.env {
@@ -282,17 +283,7 @@ impl Cluster {
 
     fn placed(&mut self, attempt: AttemptId, placement: &Placement, at: Time, fx: &mut Effects) {
         let AttemptId { task, number } = attempt;
-        let node = self.node_mut(task.node_id());
-        if node.fresh.remove(task.index) {
-            let phase = Phase::Ready { since: at };
-            node.live.insert(task.index, Box::new(Live::new(node.base, phase)));
-        } else {
-            assert!(node.again.remove(&task.index), "a placed task was waiting");
-        }
-        let live = node.live.get_mut(&task.index).expect("a waiting task has an entry");
-        assert_eq!(number, live.attempts + 1, "attempts are numbered one after another");
-        live.attempts = number;
-        live.phase = Phase::Placed(Attempt {
+        let phase = Phase::Placed(Attempt {
             placement: placement.clone(),
             placed: at,
             started: None,
@@ -301,6 +292,17 @@ impl Cluster {
             pause: None,
             pause_at: Boundary::Any,
         });
+        let node = self.node_mut(task.node_id());
+        let before = if node.fresh.remove(task.index) {
+            node.live.insert(task.index, Box::new(Live::new(number, phase)));
+            node.base
+        } else {
+            assert!(node.again.remove(&task.index), "a placed task was waiting");
+            let live = node.live.get_mut(&task.index).expect("a waiting task has an entry");
+            live.phase = phase;
+            std::mem::replace(&mut live.attempts, number)
+        };
+        assert_eq!(number, before + 1, "attempts are numbered one after another");
         node.top = node.top.max(number);
         node.active += 1;
         let fits = self.derived.pool.worker(placement.worker).is_some_and(|w| w.admits(placement));
@@ -311,9 +313,12 @@ impl Cluster {
         accounts.placed(user, &derived.pool, placement, at, half_life(policy));
         self.derived.active += 1;
         self.worker_mut(placement.worker).tasks.insert(task);
-        let expected = self.expected_end(task);
-        self.derived.ends.extend(expected.map(|end| (end, task)));
-        if let Some(lasts) = self.job_mut(task.job).spec.claim().and_then(|claim| claim.lasts) {
+        let (live, spec) = self.live_and_spec(task);
+        let (end, lasts) = (live.foreseen_end(spec), spec.claim.as_ref().and_then(|claim| claim.lasts));
+        let preemptible = spec.preempt != Preempt::None;
+        self.derived.ends.extend(end.map(|end| (end, task)));
+        self.derived.preemptible.extend(preemptible.then_some(task));
+        if let Some(lasts) = lasts {
             self.lasts_until(task.job, Some(at + lasts));
         }
         self.count_taken(task);
@@ -338,12 +343,11 @@ impl Cluster {
     fn advance(&mut self, attempt: AttemptId, at: Time, next: impl FnOnce(Phase) -> Phase) {
         let task = attempt.task;
         assert!(self.current(attempt).is_some(), "{attempt} is not the attempt in force");
-        let expected = self.expected_end(task);
-        let live = self.live_mut(task);
-        let was_paused = live.is_paused();
+        let (live, spec) = self.live_and_spec(task);
+        let (was_paused, expected) = (live.is_paused(), live.foreseen_end(spec));
         let phase = std::mem::replace(&mut live.phase, Phase::Ready { since: Time(0) });
         live.phase = next(phase);
-        let is_paused = live.is_paused();
+        let (is_paused, expected_now) = (live.is_paused(), live.foreseen_end(spec));
         if live.is_unsettled() {
             self.derived.unsettled.insert(task);
         } else {
@@ -352,7 +356,6 @@ impl Cluster {
         if was_paused != is_paused {
             self.stands_still(task, is_paused, at);
         }
-        let expected_now = self.expected_end(task);
         if expected != expected_now {
             self.derived.forget_end(expected, task);
             self.derived.ends.extend(expected_now.map(|end| (end, task)));
@@ -377,14 +380,12 @@ impl Cluster {
         let task = attempt.task;
         assert!(self.current(attempt).is_some(), "{attempt} is not the attempt in force");
         self.parts(task, at);
-        let expected = self.expected_end(task);
-        self.derived.forget_end(expected, task);
         let kind = match then {
             Then::Done(_) => None,
             Then::Again | Then::Hold => self.kind_given(task).map(str::to_ascii_lowercase),
         };
-        let live = self.live_mut(task);
-        let paused = live.is_paused();
+        let (live, spec) = self.live_and_spec(task);
+        let (paused, expected) = (live.is_paused(), live.foreseen_end(spec));
         if let Some(kind) = kind {
             let more = live.running_time(at);
             *live.had.entry(kind).or_default() += more;
@@ -406,6 +407,7 @@ impl Cluster {
             }
             Phase::Ready { .. } => unreachable!("an attempt in force has a place"),
         };
+        self.derived.forget_end(expected, task);
         self.derived.pool.release(&placement, paused);
         #[cfg(feature = "bugs")]
         self.free_again(&placement);
@@ -414,26 +416,32 @@ impl Cluster {
         accounts.ended(user, &derived.pool, &placement, paused, at, half_life(policy));
         self.derived.active -= 1;
         self.derived.unsettled.remove(&task);
+        self.derived.preemptible.remove(&task);
         self.worker_mut(placement.worker).tasks.remove(&task);
         self.lasts_until(task.job, None);
         self.count_ended(task, end.usage.ran, at);
-        let node = self.node_mut(task.node_id());
+        let job = self.job_mut(task.job);
+        let node = &mut job.nodes[task.node as usize];
         node.active -= 1;
         match then {
             Then::Done(outcome) => {
                 node.live.remove(&task.index);
                 node.done.add(outcome, task.index..task.index + 1);
+                // Another of its array may have its turn now; otherwise those that wait are the same.
+                if job.spec.tasks[task.node as usize].at_once().is_some() {
+                    self.touch(task.node_id(), fx);
+                }
             }
             Then::Again => {
                 node.again.insert(task.index);
+                self.touch(task.node_id(), fx);
             }
             Then::Hold => {
                 node.again.insert(task.index);
-                self.job_mut(task.job).held = true;
+                job.held = true;
                 self.touch_job(task.job, fx);
             }
         }
-        self.touch(task.node_id(), fx);
         self.settle(task.node_id(), at, fx);
     }
 
@@ -539,7 +547,7 @@ impl Cluster {
 
     fn touch(&mut self, node: NodeId, fx: &mut Effects) {
         if self.job(node.job).expect("a touched node has a job").has_ready(node.node) {
-            self.derived.ready.insert(node);
+            self.derived.ready.insert(node, ());
         } else {
             self.derived.ready.remove(&node);
         }
@@ -553,12 +561,6 @@ impl Cluster {
         }
     }
 
-    fn expected_end(&self, task: TaskId) -> Option<Time> {
-        let (node, spec) = self.job(task.job)?.node(task.node)?;
-        let live = node.live.get(&task.index)?;
-        if live.is_paused() { None } else { live.expected_end(spec) }
-    }
-
     fn worker_mut(&mut self, id: WorkerId) -> &mut Worker {
         &mut self.workers[id.0 as usize]
     }
@@ -569,6 +571,12 @@ impl Cluster {
 
     fn node_mut(&mut self, id: NodeId) -> &mut super::Node {
         &mut self.job_mut(id.job).nodes[id.node as usize]
+    }
+
+    fn live_and_spec(&mut self, task: TaskId) -> (&mut Live, &TaskSpec) {
+        let Job { nodes, spec, .. } = self.job_mut(task.job);
+        let live = nodes[task.node as usize].live.get_mut(&task.index).expect("the task is under way");
+        (live, &spec.tasks[task.node as usize])
     }
 
     fn live_mut(&mut self, task: TaskId) -> &mut Live {

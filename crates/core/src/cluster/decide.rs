@@ -394,8 +394,8 @@ impl Cluster {
         devices: BTreeMap<String, DeviceState>,
     ) -> Whats {
         let mut events = Whats::new();
-        let known = self.worker(worker).into_iter().flat_map(|w| w.info.devices.iter().enumerate());
-        for (i, info) in known {
+        let known = self.worker(worker).filter(|_| !devices.is_empty());
+        for (i, info) in known.into_iter().flat_map(|w| w.info.devices.iter().enumerate()) {
             if let Some(&state) = devices.get(&info.uuid).filter(|state| **state != info.state) {
                 events.push(What::DeviceChanged { device: DeviceId { worker, index: i as u16 }, state });
             }

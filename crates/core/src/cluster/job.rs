@@ -235,10 +235,10 @@ impl Live {
         matches!(self.phase, Phase::Stopping { .. }) || self.attempt().is_some_and(|a| a.pause.is_some())
     }
 
-    /// When its attempt is expected to end if it goes on.
-    pub(super) fn expected_end(&self, spec: &TaskSpec) -> Option<Time> {
+    /// When its attempt is expected to end, unless it stands still.
+    pub(super) fn foreseen_end(&self, spec: &TaskSpec) -> Option<Time> {
         let left = spec.expected().unwrap_or(Span::UNKNOWN) - self.saved;
-        self.attempt().map(|a| a.since + (left - a.ran))
+        self.attempt().filter(|_| !self.is_paused()).map(|a| a.since + (left - a.ran))
     }
 
     /// Since when its process has been running without a break, if it runs.
@@ -438,8 +438,7 @@ impl Job {
     fn room(&self, node: u32) -> u32 {
         let (state, spec) = self.node(node).expect("the node is one of the job's");
         let open = !self.held && self.waiting.is_empty() && state.unmet == 0;
-        let at_once = spec.array.as_ref().and_then(|array| array.at_once);
-        if open { at_once.map_or(u32::MAX, |n| n.saturating_sub(state.active)) } else { 0 }
+        if open { spec.at_once().map_or(u32::MAX, |n| n.saturating_sub(state.active)) } else { 0 }
     }
 }
 

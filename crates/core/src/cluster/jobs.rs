@@ -47,7 +47,7 @@ impl Jobs {
         self.len == 0
     }
 
-    pub(super) fn insert(&mut self, job: Job) {
+    pub(super) fn insert(&mut self, job: Box<Job>) {
         if self.slots.is_empty() {
             self.base = job.id.0;
         }
@@ -56,11 +56,11 @@ impl Jobs {
         for _ in end..job.id.0 {
             self.slots.push_back(None);
         }
-        self.slots.push_back(Some(Box::new(job)));
+        self.slots.push_back(Some(job));
         self.len += 1;
     }
 
-    pub(super) fn remove(&mut self, id: JobId) -> Option<Job> {
+    pub(super) fn remove(&mut self, id: JobId) -> Option<Box<Job>> {
         let at = self.slot(id)?;
         let job = self.slots.get_mut(at)?.take()?;
         self.len -= 1;
@@ -74,7 +74,7 @@ impl Jobs {
         if self.slots.is_empty() {
             self.base = 0;
         }
-        Some(*job)
+        Some(job)
     }
 
     fn slot(&self, id: JobId) -> Option<usize> {
@@ -93,7 +93,7 @@ impl<'de> Deserialize<'de> for Jobs {
         let mut jobs = Jobs::default();
         for mut job in Vec::<Job>::deserialize(d)? {
             job.link();
-            jobs.insert(job);
+            jobs.insert(Box::new(job));
         }
         Ok(jobs)
     }

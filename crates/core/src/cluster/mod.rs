@@ -13,6 +13,7 @@ mod feasible;
 mod job;
 mod jobs;
 mod quotas;
+mod view;
 
 pub(crate) use accounts::rate_of;
 pub use accounts::{Account, HALF_LIFE, HALF_LIFE_PARAM};
@@ -21,12 +22,14 @@ pub use bugs::Bug;
 pub use job::{Attempt, Cause, Job, Live, Node, Outcomes, Phase, ReadyTask, Shared, UnderWay};
 pub use jobs::Jobs;
 pub use quotas::{Allowance, Quota};
+pub use view::View;
 
 use crate::event::{Env, Outcome, StopWhy, WorkerInfo};
 use crate::ids::{AttemptId, EnvId, JobId, NodeId, TaskId, WorkerId};
 use crate::policy::PolicyChoice;
-use crate::pool::{Charge, Placement, Pool};
+use crate::pool::{Charge, Pool};
 use crate::shares::Shares;
+use crate::small::SmallMap;
 use crate::spec::{JobSpec, Preempt, TaskSpec};
 use crate::time::{Span, Time};
 use serde::{Deserialize, Serialize};
@@ -66,11 +69,13 @@ pub struct Cluster {
 struct Derived {
     pool: Pool,
     /// Nodes with a task that could start, were there room.
-    ready: BTreeSet<NodeId>,
+    ready: SmallMap<NodeId, ()>,
     /// When attempts on workers are expected to end; those that stand still are not among them.
     ends: BTreeSet<(Time, TaskId)>,
     /// Attempts that stand still, or were asked for something that has yet to happen to them.
     unsettled: BTreeSet<TaskId>,
+    /// Attempts of tasks that allow to be made to give way.
+    preemptible: BTreeSet<TaskId>,
     /// Who waits for each job.
     waiters: BTreeMap<JobId, BTreeSet<JobId>>,
     /// When claims end that were granted for a time.
@@ -214,7 +219,7 @@ impl Cluster {
             for (n, (node, spec)) in job.nodes.iter().zip(&job.spec.tasks).enumerate() {
                 let id = NodeId { job: job.id, node: n as u32 };
                 if job.has_ready(id.node) {
-                    self.derived.ready.insert(id);
+                    self.derived.ready.insert(id, ());
                 }
                 for (&i, live) in &node.live {
                     let Some(a) = live.attempt() else { continue };
@@ -224,12 +229,13 @@ impl Cluster {
                     if live.is_unsettled() {
                         self.derived.unsettled.insert(id.task(i));
                     }
+                    if spec.preempt != Preempt::None {
+                        self.derived.preemptible.insert(id.task(i));
+                    }
                     if live.is_paused() {
                         self.derived.pool.pause(&a.placement);
-                    } else {
-                        let end = live.expected_end(spec).expect("it has an attempt");
-                        self.derived.ends.insert((end, id.task(i)));
                     }
+                    self.derived.ends.extend(live.foreseen_end(spec).map(|end| (end, id.task(i))));
                 }
             }
         }
@@ -435,7 +441,7 @@ impl Cluster {
 
     /// What policies see of it.
     pub fn view(&self) -> View<'_> {
-        View { cluster: self }
+        View::of(self)
     }
 
     /// Whether an attempt is the latest of its task and on that worker; if so, its entry.
@@ -446,150 +452,5 @@ impl Cluster {
         #[cfg(feature = "bugs")]
         let in_force = in_force || self.skips_the_fence();
         (in_force && live.attempt().is_some()).then_some(live)
-    }
-}
-
-/// What a policy sees: everything that matters to a decision, and nothing it could change.
-#[derive(Clone, Copy)]
-pub struct View<'a> {
-    cluster: &'a Cluster,
-}
-
-impl<'a> View<'a> {
-    /// What there is to give and what is given.
-    pub fn pool(self) -> &'a Pool {
-        &self.cluster.derived.pool
-    }
-
-    /// One job.
-    pub fn job(self, id: JobId) -> Option<&'a Job> {
-        self.cluster.job(id)
-    }
-
-    /// A task's job, and what it asks for.
-    pub fn spec(self, task: TaskId) -> Option<(&'a Job, &'a TaskSpec)> {
-        let job = self.job(task.job)?;
-        job.node(task.node).map(|(_, spec)| (job, spec))
-    }
-
-    /// Where a task stands.
-    pub fn state(self, task: TaskId) -> Option<TaskState<'a>> {
-        self.cluster.state(task)
-    }
-
-    /// Nodes with a task that could start, were there room.
-    pub fn ready_nodes(self) -> impl Iterator<Item = NodeId> + 'a {
-        self.cluster.derived.ready.iter().copied()
-    }
-
-    /// Whether a node has a task that could start, were there room.
-    pub fn has_ready(self, node: NodeId) -> bool {
-        self.cluster.derived.ready.contains(&node)
-    }
-
-    /// The tasks of a node that could start, were there room.
-    pub fn ready(self, node: NodeId) -> impl Iterator<Item = ReadyTask<'a>> + 'a {
-        self.job(node.job).into_iter().flat_map(move |job| job.ready(node.node))
-    }
-
-    /// Attempts on workers with the time each is expected to end, soonest first; those that stand still left out.
-    pub fn ends(self) -> impl Iterator<Item = (Time, TaskId, &'a Placement)> + 'a {
-        self.cluster.derived.ends.iter().map(move |&(at, task)| {
-            let (attempt, _) = self.attempt(task).expect("what ends has an attempt");
-            (at, task, &attempt.placement)
-        })
-    }
-
-    /// The attempt of a task that is on a worker, and what the task asks for.
-    pub fn attempt(self, task: TaskId) -> Option<(&'a Attempt, &'a TaskSpec)> {
-        let (node, spec) = self.job(task.job)?.node(task.node)?;
-        Some((node.live.get(&task.index)?.attempt()?, spec))
-    }
-
-    /// Attempts that stand still, or were asked for something that has yet to happen to them.
-    pub fn unsettled(self) -> impl Iterator<Item = TaskId> + 'a {
-        self.cluster.derived.unsettled.iter().copied()
-    }
-
-    /// A task that is on a worker, as those that wait are seen.
-    pub fn under_way(self, task: TaskId, now: Time) -> Option<UnderWay<'a>> {
-        self.job(task.job)?.under_way(task, now)
-    }
-
-    /// Device-seconds a user has had, as they count at a moment.
-    pub fn used(self, user: &str, now: Time) -> f64 {
-        let half_life = accounts::half_life(&self.cluster.policy);
-        self.cluster.accounts.get(user).map_or(0.0, |account| account.used(now, half_life))
-    }
-
-    /// What a user has, and has had of late; nothing where nothing of theirs ever started.
-    pub fn account(self, user: &str) -> Account {
-        self.cluster.accounts.get(user).copied().unwrap_or_default()
-    }
-
-    /// What may start as far as limits go, beside what a plan starts already.
-    pub fn allowance(self, now: Time) -> Allowance<'a> {
-        self.cluster.allowance(now)
-    }
-
-    /// Whose limits hold for a job, if any do.
-    pub fn limited(self, job: JobId) -> Option<&'a str> {
-        self.cluster.quotas.in_force().then(|| self.job(job).map(|job| job.user.as_str())).flatten()
-    }
-
-    /// Speeds, and the target in force.
-    pub fn shares(self) -> &'a Shares {
-        &self.cluster.shares
-    }
-
-    /// The policy in force.
-    pub fn policy(self) -> &'a PolicyChoice {
-        &self.cluster.policy
-    }
-
-    /// How long a task has had devices of a type.
-    pub fn had(self, task: TaskId, kind: &str, now: Time) -> Span {
-        self.cluster.had(task, kind, now)
-    }
-
-    /// How long a task has shared devices of a type with others, and how much of that it would have saved alone.
-    pub fn shared(self, task: TaskId, kind: &str, now: Time) -> Shared {
-        self.cluster.shared(task, kind, now)
-    }
-
-    /// The other task that was given a task's devices beside it.
-    pub fn beside(self, task: TaskId) -> Option<TaskId> {
-        self.cluster.beside(task)
-    }
-
-    /// The part of its speed that a task keeps where it is beside another, as far as anyone knows; all of it alone.
-    pub fn speed_kept(self, task: TaskId) -> f64 {
-        let kept = || self.cluster.kept_beside(task, self.beside(task)?, self.kind_given(task)?);
-        kept().map_or(1.0, |kept| kept.min(1.0))
-    }
-
-    /// The other task that runs on a task's devices while it runs there itself, and since when both do.
-    pub fn shares_with(self, task: TaskId) -> Option<(TaskId, Time)> {
-        self.cluster.shares_with(task)
-    }
-
-    /// The type of the (first) device a task has.
-    pub fn kind_given(self, task: TaskId) -> Option<&'a str> {
-        self.cluster.kind_given(task)
-    }
-
-    /// Tasks with an attempt on a worker, in order of worker and task.
-    pub fn on_workers(self) -> impl Iterator<Item = TaskId> + 'a {
-        self.cluster.workers.iter().flat_map(|w| w.tasks.iter().copied())
-    }
-
-    /// How many attempts are on workers.
-    pub fn active(self) -> usize {
-        self.cluster.derived.active
-    }
-
-    /// A worker's name.
-    pub fn worker_name(self, id: WorkerId) -> &'a str {
-        self.cluster.worker(id).map_or("?", |w| &w.info.name)
     }
 }

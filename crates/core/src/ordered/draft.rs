@@ -30,12 +30,12 @@ pub(super) enum Tried {
 }
 
 pub(super) struct Draft<'a> {
-    view: View<'a>,
+    pub(super) view: View<'a>,
     pub(super) now: Time,
     pub(super) fit: Fit,
     /// The tasks there are, where what is left should be of use to them.
     pub(super) workload: Workload,
-    behind: Behind,
+    pub(super) behind: Behind,
     pub(super) plan: Plan,
     pub(super) ledger: Ledger<'a>,
     /// How many of those it starts are noted on the ledger: the last is when something else is tried.
@@ -51,7 +51,7 @@ pub(super) struct Draft<'a> {
     withheld: SmallMap<u8, Vec<DeviceId>>,
     /// What is kept for the first that cannot start, where one place is kept.
     pub(super) kept: Option<Reservation<'a>>,
-    /// What is free and kept from now on, where many places are; and how many.
+    /// What is free and kept from now on, once many places are to be; and how many are.
     profile: Option<(Profile<'a>, u32)>,
     /// For whom the first place is kept, and from when.
     pub(super) kept_first: Option<(TaskId, Time)>,
@@ -70,11 +70,6 @@ impl<'a> Draft<'a> {
         workload: Workload,
         lengths: Option<Lengths<'a>>,
     ) -> Draft<'a> {
-        let many = matches!(behind, Behind::ReserveAll { .. });
-        let profile = || match &lengths {
-            Some(lengths) => Profile::ending(view, now, lengths.ends(now)),
-            None => Profile::new(view, now),
-        };
         Draft {
             view,
             now,
@@ -90,7 +85,7 @@ impl<'a> Draft<'a> {
             begun: BTreeMap::new(),
             withheld: SmallMap::new(),
             kept: None,
-            profile: many.then(|| (profile(), 0)),
+            profile: None,
             kept_first: None,
             lengths,
             thinks_again_at: None,
@@ -168,7 +163,14 @@ impl<'a> Draft<'a> {
     }
 
     fn start_or_keep(&mut self, item: &Item, needs: &Needs, withheld: &[DeviceId], depth: u32) -> Tried {
-        let (profile, keeps) = self.profile.as_mut().expect("many places are kept");
+        let (profile, keeps) = self.profile.get_or_insert_with(|| {
+            let (view, now, free) = (self.view, self.now, self.ledger.clone());
+            let profile = match &self.lengths {
+                Some(lengths) => Profile::new(free, now, lengths.ends(now)),
+                None => Profile::new(free, now, view.ends().map(|(at, _, placement)| (at, placement))),
+            };
+            (profile, 0)
+        });
         let (fit, workload) = (self.fit, &self.workload);
         let wish = Wish { needs, length: item.expected, withheld, fit, workload };
         let each = self.lengths.as_ref().map_or_else(Vec::new, |lengths| lengths.on_each(item.task));

@@ -65,8 +65,9 @@ impl<'a> GivingWay<'a> {
         still.sort_by_key(|s| (s.key, s.attempt));
         let mut running = Vec::new();
         let mut sinks: Option<Span> = None;
-        for (_, task, placement) in view.ends() {
-            let on = view.under_way(task, now).expect("what ends is on a worker");
+        for task in view.preemptible() {
+            let on = view.under_way(task, now).expect("who may give way is on a worker");
+            let placement = &on.attempt.placement;
             let way = match on.as_ready.spec.preempt {
                 Preempt::Freeze => Way::Freeze,
                 Preempt::Requeue | Preempt::Yield => Way::Requeue,
@@ -148,6 +149,22 @@ impl<'a> Draft<'a> {
         }
         self.count(item);
         Some(Tried::Kept)
+    }
+
+    /// Where nobody gives way, lets those go on that another policy made stand still: nobody else would.
+    pub(super) fn let_go_on(&mut self) {
+        for task in self.view.unsettled() {
+            let Some(on) = self.view.under_way(task, self.now) else { continue };
+            let placement = &on.attempt.placement;
+            match on.phase {
+                Phase::Running(a) if a.pause == Some(By::Policy) => self.plan.resume.push(number(&on)),
+                Phase::Paused(a) if a.pause == Some(By::Policy) && self.ledger.admits_resumed(placement) => {
+                    self.ledger.resume(placement);
+                    self.plan.resume.push(number(&on));
+                }
+                _ => {}
+            }
+        }
     }
 
     /// Lets one that stands still go on, or has the less urgent give way to it.

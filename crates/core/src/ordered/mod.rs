@@ -9,6 +9,7 @@ pub use turns::{Given, Turns};
 
 use crate::cluster::{Effects, ReadyTask, View};
 use crate::command::Rejected;
+use crate::event::By;
 use crate::explain::{self, Reason, Why};
 use crate::fragment::Workload;
 use crate::ids::{DeviceId, NodeId, TaskId};
@@ -43,7 +44,7 @@ pub trait Order: Send {
         0
     }
 
-    /// Devices tasks of a class may not use.
+    /// Devices tasks of a class may not use, in order.
     fn withheld(&self, view: View<'_>, class: u8) -> Vec<DeviceId> {
         let _ = (view, class);
         Vec::new()
@@ -166,10 +167,10 @@ impl<O: Order> Ordered<O> {
     fn sync(&mut self, view: View<'_>, node: NodeId) {
         let order = &self.order;
         let user = self.user_of(view, node);
-        if !self.queues.contains_key(user) {
-            self.queues.insert(user.to_owned(), Queue::default());
-        }
-        let queue = self.queues.get_mut(user).expect("entered above");
+        let queue = match self.queues.get_mut(user) {
+            Some(queue) => queue,
+            None => self.queues.entry(user.to_owned()).or_default(),
+        };
         queue.sync(view, node, |t| (order.key(t), order.class(t)));
         if queue.is_empty() && order.turns().is_some() {
             self.queues.remove(user);
@@ -186,6 +187,12 @@ impl<O: Order> Ordered<O> {
 
     fn anyone_waits(&self) -> bool {
         self.queues.values().any(|queue| !queue.is_empty())
+    }
+
+    /// Whether anything stands still, or was asked to, by the wish of a policy.
+    fn anyone_stands(view: View<'_>) -> bool {
+        let by_policy = |task| view.attempt(task).is_some_and(|(a, _)| a.pause == Some(By::Policy));
+        view.unsettled().any(by_policy)
     }
 
     fn fill(&mut self, view: View<'_>) {
@@ -206,14 +213,22 @@ impl<O: Order> Ordered<O> {
         InTurn::new(view, now, &self.queues, self.order.turns())
     }
 
-    /// Goes through the line, starting what may start; what it finds for those that cannot is left in the draft.
+    /// An empty plan in the making.
     fn draft<'a>(&self, view: View<'a>, now: Time) -> Draft<'a> {
         let lengths = self.by_speed.and_then(|_| Lengths::known(view));
         let behind =
             if lengths.is_some() { Behind::ReserveAll { depth: KEPT_BY_SPEED } } else { self.behind };
-        let mut draft = Draft::new(view, now, self.fit, behind, self.workload(view), lengths);
+        Draft::new(view, now, self.fit, behind, self.workload(view), lengths)
+    }
+
+    /// Goes through the line, starting what may start; what it finds for those that cannot is left in the draft.
+    fn go_through(&self, draft: &mut Draft<'_>) {
+        let (view, now) = (draft.view, draft.now);
         let mut walk = self.in_turn(view, now);
-        let mut still = self.weigh(&mut draft, view, now).into_iter().peekable();
+        let mut still = self.weigh(draft).into_iter().peekable();
+        // Whether a place is kept, and whether it may be elsewhere, or another's, and leave room where it was, once this is
+        // carried out: where something starts after it was kept, or others were asked to give way for it.
+        let (mut keeps, mut moves) = (false, false);
         let mut looked = BTreeMap::new();
         loop {
             // One that stands still comes before its equals that wait.
@@ -243,10 +258,14 @@ impl<O: Order> Ordered<O> {
             let withheld = draft.withheld(line.class, |class| self.order.withheld(view, class));
             match draft.start(&item, &line.needs, &withheld) {
                 Tried::Started(given) => {
+                    moves |= keeps || draft.kept.is_some();
                     walk.gave(given);
                     walk.next_of_cohort(item);
                 }
-                Tried::Kept => walk.next_of_cohort(item),
+                Tried::Kept => {
+                    keeps = true;
+                    walk.next_of_cohort(item);
+                }
                 Tried::WouldDelay => {
                     let depth = looked.entry((user, item.line)).or_insert(0u32);
                     *depth += 1;
@@ -254,7 +273,7 @@ impl<O: Order> Ordered<O> {
                         walk.skip(item);
                     }
                 }
-                Tried::NoRoom if behind == Behind::Nobody => break,
+                Tried::NoRoom if draft.behind == Behind::Nobody => break,
                 Tried::NoRoom => {}
             }
         }
@@ -267,7 +286,7 @@ impl<O: Order> Ordered<O> {
         if let Some(giving_way) = &draft.giving_way {
             draft.plan.wake_at = draft.plan.wake_at.into_iter().chain(giving_way.sinks_at(now)).min();
         }
-        draft
+        draft.plan.again = moves || keeps && draft.giving_way.is_some() && !draft.plan.is_empty();
     }
 
     /// The tasks that wait and run, if it matters where they would fit.
@@ -281,15 +300,14 @@ impl<O: Order> Ordered<O> {
     }
 
     /// Looks at those that run, if they may have to give way; gives those that stand still, the most urgent first.
-    fn weigh<'a>(&self, draft: &mut Draft<'a>, view: View<'a>, now: Time) -> Vec<Still<'a>> {
-        match self.gives_way {
-            Some(at) if self.anyone_waits() || view.unsettled().next().is_some() => {
-                let (giving_way, still) = GivingWay::new(self, at, view, now);
-                draft.giving_way = Some(giving_way);
-                still
-            }
-            _ => Vec::new(),
-        }
+    fn weigh<'a>(&self, draft: &mut Draft<'a>) -> Vec<Still<'a>> {
+        let Some(at) = self.gives_way else {
+            draft.let_go_on();
+            return Vec::new();
+        };
+        let (giving_way, still) = GivingWay::new(self, at, draft.view, draft.now);
+        draft.giving_way = Some(giving_way);
+        still
     }
 
     /// How many are considered before a task.
@@ -315,10 +333,12 @@ impl<O: Order> Policy for Ordered<O> {
 
     fn plan(&mut self, view: View<'_>, now: Time) -> Plan {
         self.fill(view);
-        if !self.anyone_waits() && (self.gives_way.is_none() || view.unsettled().next().is_none()) {
+        if !self.anyone_waits() && !Self::anyone_stands(view) {
             return Plan::default();
         }
-        self.draft(view, now).plan
+        let mut draft = self.draft(view, now);
+        self.go_through(&mut draft);
+        draft.plan
     }
 
     fn explain(&self, view: View<'_>, task: TaskId, now: Time) -> Why {
@@ -336,7 +356,8 @@ impl<O: Order> Policy for Ordered<O> {
         let reason = match explain::room(view, &spec.needs, &withheld) {
             Err(reason) => reason,
             Ok(()) => {
-                let draft = self.draft(view, now);
+                let mut draft = self.draft(view, now);
+                self.go_through(&mut draft);
                 match draft.kept_first {
                     _ if draft.plan.start.iter().any(|s| s.task == task) => Reason::Next,
                     Some((for_task, from)) if for_task == task => Reason::EndsSooner { from },

@@ -35,7 +35,8 @@ pub struct Given {
 impl Given {
     /// What a placement gives.
     pub(super) fn by(pool: &Pool, p: &Placement) -> Given {
-        Given { held: Held::of(pool, p), rate: rate_of(pool, p) as f64 / Held::DEVICE as f64 }
+        let held = Held::of(pool, p);
+        Given { held, rate: rate_of(pool, p, held) as f64 / Held::DEVICE as f64 }
     }
 
     /// What a task would be given where devices are the smallest.

@@ -3,11 +3,21 @@
 //! end whoever got least of what was promised goes first, tasks that allow it make way, and within a round only what is
 //! free is given out. The goals and the choice of a round are `warpyard-allocate`'s; here they meet the cluster.
 //!
-//! Tasks that do not take whole GPUs of one type have no share: they go, first come first served, where the rounds
-//! leave room. With `sharing`, two tasks may be given the same GPUs where both profiles were seen to get on with others, if
-//! not with one another: how fast they then are is estimated until it is measured. A pair is chosen for a round as a single
-//! task is. At a round's end tasks give way by ending (`requeue`, `yield`). One that can only be frozen is never moved: standing
-//! still it would keep its GPUs' memory, and nobody could use them.
+//! Whoever takes whole GPUs of one type has a share, and whoever states its memory and can be frozen (`preempt = "freeze"`).
+//! All others go, first come first served, where the rounds leave room. With `sharing`, two tasks may be given the same GPUs
+//! where both profiles were seen to get on with others, if not with one another: how fast they then are is estimated until
+//! it is measured. A pair is chosen for a round as a single task is.
+//!
+//! At a round's end tasks give way as they allow: by ending (`requeue`, `yield`), or by standing still (`freeze`). One that
+//! states its memory and stands still keeps that memory, and its GPUs' time goes to another whose stated memory fits beside
+//! it; of those that take turns so, one at most runs on a GPU, and the next begins or goes on only once the one before it
+//! stands still. Having begun, it can go on on the same devices only, so it is taken for a task that runs on their type
+//! alone, until it ends. Whoever needs a GPU whole waits until nobody stands on it; where someone does, one that has yet to
+//! begin waits for a turn beside others, if it fits there, and leaves GPUs on which nobody stands to those that could have them
+//! whole. A task that takes whole GPUs and can only be frozen is never moved: standing still it would leave room for nobody.
+//!
+//! Without a share nobody takes turns: who has none because no type could hold it, or because the last worker of its type was
+//! drained, runs beside others as all do that state their memory, and goes on if it stands still.
 
 mod draft;
 mod fnv;
@@ -26,6 +36,7 @@ use std::collections::BTreeSet;
 use warpyard_allocate::rounds::Rounds;
 use warpyard_allocate::{GOALS, GoalDef, Options, Types};
 use warpyard_core::cluster::View;
+use warpyard_core::event::By;
 use warpyard_core::explain::{self, InRounds, Reason, Why};
 use warpyard_core::policy::{Errand, Param, Params, Policy, at_least, number, text, word};
 use warpyard_core::{Plan, PolicyDef, TaskId, Time};
@@ -79,11 +90,11 @@ goals! {
     MAKESPAN = 4, &[TYPES, SHARING, PLACEMENT, ROUND, RESTART];
     THROUGHPUT = 5, &[TYPES, SHARING, PLACEMENT, ROUND, RESTART];
     COST = 6, &[TYPES, SHARING, PLACEMENT, ROUND, RESTART];
-    STRATEGY_PROOF = 7, &[TYPES, PLACEMENT, ROUND, RESTART];
-    ALLOX = 8, &[TYPES, PLACEMENT, ROUND, RESTART];
+    STRATEGY_PROOF = 7, &[TYPES, SHARING, PLACEMENT, ROUND, RESTART];
+    ALLOX = 8, &[TYPES, SHARING, PLACEMENT, ROUND, RESTART];
     GANDIVA = 9, &[TYPES, SHARING, PLACEMENT, ROUND, RESTART];
     FIFO_HETERO = 10, &[TYPES, SHARING, PLACEMENT, ROUND, RESTART];
-    ISOLATED = 11, &[TYPES, PLACEMENT, ROUND, RESTART];
+    ISOLATED = 11, &[TYPES, SHARING, PLACEMENT, ROUND, RESTART];
 }
 
 /// The shortest round: anything shorter would be all switching.
@@ -109,7 +120,7 @@ impl ByGoal {
             "hierarchical" => Charter::new(params.word("inside"), params.text("organisations")),
             _ => Charter::default(),
         };
-        let sharing = goal.sharing && params.word("sharing") == "true";
+        let sharing = params.word("sharing") == "true";
         ByGoal {
             goal,
             options: Options { types, sharing, ..Options::default() },
@@ -127,6 +138,13 @@ impl ByGoal {
     fn draft<'a>(&self, view: View<'a>, now: Time) -> Draft<'a> {
         Draft::make(self.scene(view, now), &self.rounds)
     }
+
+    /// Why a task stands still, if it does so until its turn comes.
+    fn until_its_turn(&self, view: View<'_>, task: TaskId, now: Time) -> Option<Why> {
+        let draft = self.draft(view, now);
+        let member = draft.scene.member(task)?;
+        Some(Why::plain(Reason::Round(Box::new(in_rounds(&draft, member)))))
+    }
 }
 
 impl Policy for ByGoal {
@@ -136,7 +154,10 @@ impl Policy for ByGoal {
 
     fn explain(&self, view: View<'_>, task: TaskId, now: Time) -> Why {
         if let Some(why) = explain::without_policy(view, task, now) {
-            return why;
+            return match why.reason {
+                Reason::Paused(Some(By::Policy)) => self.until_its_turn(view, task, now).unwrap_or(why),
+                _ => why,
+            };
         }
         let draft = self.draft(view, now);
         let line = draft.line();
@@ -199,7 +220,9 @@ fn in_rounds(draft: &Draft<'_>, i: usize) -> InRounds {
     InRounds {
         shares: scene.kinds.iter().enumerate().map(share).collect(),
         next: view.shares().round_until(),
-        freeing: draft.given[i].is_some() && matches!(member.standing, Standing::Waits),
+        still: matches!(member.standing, Standing::Stands(..)),
+        freeing: draft.given[i].is_some()
+            && matches!(member.standing, Standing::Waits | Standing::Stands(..)),
         failed: view.shares().failed().map(|failed| failed.why.clone()),
     }
 }
@@ -236,16 +259,12 @@ mod tests {
     }
 
     #[test]
-    fn a_goal_that_knows_no_sharing_names_those_that_do() {
+    fn every_goal_takes_what_all_goals_take() {
         for goal in GOALS {
-            let choice = format!("{}:sharing=true", goal.name).parse().unwrap();
-            let refused = PolicyDef::checked(POLICIES, &choice).err().and_then(|refused| refused.help);
-            assert_eq!(refused.is_none(), goal.sharing, "{}: {refused:?}", goal.name);
-            if let Some(help) = refused {
-                let able: Vec<&str> =
-                    GOALS.iter().filter(|goal| goal.sharing).map(|goal| goal.name).collect();
-                let named = |name: &&str| help.split([' ', ',']).any(|word| word == *name);
-                assert!(able.iter().all(named) && !named(&goal.name), "{help}");
+            for asked in ["types=blind", "sharing=true", "placement=modelled"] {
+                let choice = format!("{}:{asked}", goal.name).parse().unwrap();
+                let refused = PolicyDef::checked(POLICIES, &choice).err().map(|refused| refused.message);
+                assert_eq!(refused, None, "{}:{asked}", goal.name);
             }
         }
     }

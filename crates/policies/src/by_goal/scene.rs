@@ -3,15 +3,15 @@
 
 use super::kinds_of;
 use super::speeds::Speeds;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use warpyard_allocate::rounds::{Candidate, Placement as OnType};
 use warpyard_allocate::{Options, Types};
-use warpyard_core::cluster::{Job, Phase, View};
-use warpyard_core::event::StopWhy;
+use warpyard_core::cluster::{Attempt, Job, Live, Phase, View};
+use warpyard_core::event::{By, StopWhy};
 use warpyard_core::place::acceptable;
-use warpyard_core::pool::{DeviceState, Ledger, Placement};
+use warpyard_core::pool::{Charge, DeviceInfo, DeviceState, Ledger, Placement, charge_for};
 use warpyard_core::shares::Together;
-use warpyard_core::spec::{Needs, TaskSpec};
+use warpyard_core::spec::{Needs, Preempt, TaskSpec};
 use warpyard_core::{AttemptId, DeviceId, Span, TaskId, Time};
 
 /// How many waiting tasks of one array a plan looks at: the others are like them and come later.
@@ -21,12 +21,25 @@ const OF_AN_ARRAY: usize = 2_000;
 pub(super) enum Standing<'a> {
     /// Waits for room only.
     Waits,
-    /// Runs, and may be made to give way.
+    /// Runs, and may be made to give way by ending.
     Movable(AttemptId, &'a Placement),
+    /// Keeps its memory on its devices, whether it has their time or stands still there.
+    Stands(AttemptId, &'a Placement, Stance),
     /// Has a place it stays on.
     Fixed,
-    /// Was asked to save and exit, and will wait again.
-    Leaves(&'a Placement),
+    /// Was asked to save and exit, and will wait again; and whether it stands still meanwhile.
+    Leaves(&'a Placement, bool),
+}
+
+/// How far one is that has the time of its devices or stands still there.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Stance {
+    /// Runs, and may be frozen.
+    Runs,
+    /// Was asked to stand still, and runs until it does.
+    Asked,
+    /// Stands still.
+    Still,
 }
 
 /// A task that gets shares of time.
@@ -38,8 +51,19 @@ pub(super) struct Member<'a> {
     pub(super) candidate: Candidate,
     /// Whether it may be put beside another, and so is given devices in that way.
     pub(super) shares: bool,
+    /// Whether it states its memory, and takes turns with others beside which that fits.
+    pub(super) takes_turns: bool,
     /// Types it is known not to run on, rather than that too few of them are on one worker.
     pub(super) barred: Vec<usize>,
+    /// Whoever needs the same has the same number.
+    pub(super) like: usize,
+}
+
+impl Member<'_> {
+    /// Whether it takes turns with others in a place, or has its devices whole there.
+    pub(super) fn in_turn_on(&self, placement: &Placement) -> bool {
+        self.takes_turns && only_shares(placement)
+    }
 }
 
 /// Two members that have a share of time together.
@@ -77,6 +101,16 @@ pub(super) struct Scene<'a> {
     pub(super) later: Vec<TaskId>,
     /// Places of attempts that are being ended for good, and whether they stand still meanwhile.
     pub(super) ending: Vec<(&'a Placement, bool)>,
+    /// Places of members that take turns and have the time of their devices until the round ends.
+    pub(super) in_turn: Vec<&'a Placement>,
+    /// Devices on which one that takes turns runs, if only until it stands still or has ended.
+    pub(super) running: BTreeSet<DeviceId>,
+    /// Attempts that stand still by the wish of some policy and have no turn to wait for, and whether they do already.
+    pub(super) adrift: Vec<(AttemptId, &'a Placement, bool)>,
+    /// A number for each of what members need.
+    likes: BTreeMap<&'a Needs, usize>,
+    /// Where members could be on each type, by what they need.
+    homes: BTreeMap<Needs, Vec<Vec<DeviceId>>>,
 }
 
 impl<'a> Scene<'a> {
@@ -90,34 +124,75 @@ impl<'a> Scene<'a> {
         let kinds: Vec<String> = kinds_of(view).into_iter().collect();
         speeds.refresh(view.shares(), &kinds);
         let counts = vec![0; kinds.len()];
-        let (members, pairs, plain, later, ending) = Default::default();
-        let mut scene = Scene { view, now, boundary, kinds, counts, members, pairs, plain, later, ending };
+        let mut scene = Scene {
+            view,
+            now,
+            boundary,
+            kinds,
+            counts,
+            members: Vec::new(),
+            pairs: Vec::new(),
+            plain: Vec::new(),
+            later: Vec::new(),
+            ending: Vec::new(),
+            in_turn: Vec::new(),
+            running: BTreeSet::new(),
+            adrift: Vec::new(),
+            likes: BTreeMap::new(),
+            homes: BTreeMap::new(),
+        };
         scene.count();
-        let mut fits = Fits { view, kinds: scene.kinds.clone(), known: BTreeMap::new() };
+        let mut homes = Homes { view, kinds: scene.kinds.clone(), known: BTreeMap::new() };
         let mut pace = |spec: &TaskSpec| {
             let mut row = speeds.of(spec);
             let barred = (0..row.len()).filter(|&j| row[j] <= 0.0).collect();
-            for (speed, fits) in row.iter_mut().zip(fits.of(&spec.needs)) {
-                *speed = if fits { *speed } else { 0.0 };
+            for (speed, homes) in row.iter_mut().zip(homes.of(&spec.needs)) {
+                *speed = if homes.is_empty() { 0.0 } else { *speed };
             }
             if options.types == Types::Blind {
                 blind(&mut row);
             }
-            let shares = options.sharing && speeds.shares(spec);
+            let shares = options.sharing && whole(&spec.needs) && speeds.shares(spec);
             row.iter().any(|speed| *speed > 0.0).then_some(Pace { speeds: row, shares, barred })
         };
         scene.add_ready(&mut pace);
         scene.add_placed(&mut pace);
         scene.members.sort_by_key(|member| member.task);
+        scene.homes = homes.known;
         if options.sharing {
             scene.add_pairs(speeds);
         }
         scene
     }
 
+    /// Devices of a type that any of these members could have whole, in order.
+    pub(super) fn could_have_whole(
+        &self,
+        members: impl Iterator<Item = usize>,
+        gpu_type: usize,
+    ) -> Vec<DeviceId> {
+        let mut asked = BTreeSet::new();
+        let members = members.map(|i| &self.members[i]);
+        let whole = members.filter(|member| !member.takes_turns && member.candidate.speeds[gpu_type] > 0.0);
+        let needs = whole.filter(|member| asked.insert(member.like)).map(|member| &member.spec.needs);
+        let homes = needs.flat_map(|needs| self.homes.get(needs)).flat_map(|homes| &homes[gpu_type]);
+        let mut devices: Vec<DeviceId> = homes.copied().collect();
+        devices.sort_unstable();
+        devices.dedup();
+        devices
+    }
+
     /// Where a task is among the members.
     pub(super) fn member(&self, task: TaskId) -> Option<usize> {
         self.members.binary_search_by_key(&task, |member| member.task).ok()
+    }
+
+    /// Every device there is.
+    pub(super) fn devices(&self) -> impl Iterator<Item = (DeviceId, &'a DeviceInfo)> + use<'a> {
+        let workers = self.view.pool().workers();
+        workers.flat_map(|(worker, w)| {
+            w.devices().map(move |(index, info, _)| (DeviceId { worker, index }, info))
+        })
     }
 
     fn count(&mut self) {
@@ -137,7 +212,7 @@ impl<'a> Scene<'a> {
         for node in self.view.ready_nodes() {
             let Some(job) = self.view.job(node.job) else { continue };
             let Some((state, spec)) = job.node(node.node) else { continue };
-            let pace = if whole(&spec.needs) { pace(spec) } else { None };
+            let pace = if has_share(spec) { pace(spec) } else { None };
             let mut room = OF_AN_ARRAY;
             for ready in self.view.ready(node) {
                 room = room.min(ready.room as usize);
@@ -166,36 +241,106 @@ impl<'a> Scene<'a> {
     }
 
     fn add_placed(&mut self, pace: &mut impl FnMut(&TaskSpec) -> Option<Pace>) {
-        let ledger = Ledger::over(self.view.pool());
         for task in self.view.on_workers() {
             let Some(job) = self.view.job(task.job) else { continue };
             let Some((node, spec)) = job.node(task.node) else { continue };
             let Some(live) = node.live.get(&task.index) else { continue };
-            let standing = match &live.phase {
-                Phase::Stopping { attempt, why: StopWhy::Requeued, .. } => {
-                    Standing::Leaves(&attempt.placement)
+            let pace = if has_share(spec) { pace(spec) } else { None };
+            let leaves = matches!(&live.phase, Phase::Stopping { why: StopWhy::Requeued, .. });
+            let stays = takes_turns(spec) && !leaves;
+            let pace = pace.and_then(|pace| if stays { self.narrowed(task, pace) } else { Some(pace) });
+            if pace.is_some() {
+                self.note_running(spec, live);
+            }
+            match (&live.phase, pace) {
+                (Phase::Stopping { attempt, paused, .. }, Some(pace)) if leaves => {
+                    self.add(task, job, spec, Standing::Leaves(&attempt.placement, *paused), pace);
                 }
-                Phase::Stopping { attempt, paused, .. } => {
+                (Phase::Stopping { attempt, paused, .. }, _) => {
                     self.ending.push((&attempt.placement, *paused));
-                    continue;
                 }
-                Phase::Running(a) if self.boundary && may_move(spec, a.pause.is_some()) => {
-                    // One whose device was taken out of use meanwhile would only lose it.
-                    let mut without = ledger.clone();
-                    without.release(&a.placement);
-                    match without.admits(&a.placement) {
-                        true => Standing::Movable(task.attempt(live.attempts), &a.placement),
-                        false => Standing::Fixed,
+                (phase, Some(pace)) => {
+                    let standing = self.standing(task.attempt(live.attempts), spec, phase);
+                    if let Standing::Fixed = standing {
+                        self.note_unmoved(task, spec, live);
                     }
+                    self.add(task, job, spec, standing, pace);
+                }
+                (_, None) => self.note_adrift(task, live),
+            }
+        }
+    }
+
+    /// How an attempt stands that is not being ended.
+    fn standing(&self, attempt: AttemptId, spec: &TaskSpec, phase: &'a Phase) -> Standing<'a> {
+        if takes_turns(spec) {
+            return match stance(phase, self.boundary) {
+                Some((stance, a)) if only_shares(&a.placement) => {
+                    Standing::Stands(attempt, &a.placement, stance)
                 }
                 _ => Standing::Fixed,
             };
-            let pace = if whole(&spec.needs) { pace(spec) } else { None };
-            match (pace, standing) {
-                (Some(pace), standing) => self.add(task, job, spec, standing, pace),
-                (None, Standing::Leaves(placement)) => self.ending.push((placement, live.is_paused())),
-                (None, _) => {}
+        }
+        match phase {
+            Phase::Running(a) if self.boundary && may_move(spec, a.pause.is_some()) => {
+                // One whose device was taken out of use meanwhile would only lose it.
+                let mut without = Ledger::over(self.view.pool());
+                without.release(&a.placement);
+                match without.admits(&a.placement) {
+                    true => Standing::Movable(attempt, &a.placement),
+                    false => Standing::Fixed,
+                }
             }
+            _ => Standing::Fixed,
+        }
+    }
+
+    /// One that has begun and can only be frozen goes on on the devices it has, or not at all: it competes for their type
+    /// alone.
+    fn narrowed(&self, task: TaskId, pace: Pace) -> Option<Pace> {
+        let on = self.type_given(task)?;
+        let mut speeds = vec![0.0; pace.speeds.len()];
+        speeds[on] = pace.speeds[on];
+        (speeds[on] > 0.0).then_some(Pace { speeds, ..pace })
+    }
+
+    /// Whether a member would take turns with others in a place: not where it has devices whole, nor where it would begin on
+    /// such a mixture of types that it has no share.
+    pub(super) fn would_take_turns(&self, member: &Member<'_>, placement: &Placement) -> bool {
+        let first = || {
+            let (index, _) = placement.devices.first()?;
+            let (_, info, _) =
+                self.view.pool().worker(placement.worker)?.devices().nth(usize::from(*index))?;
+            self.kinds.iter().position(|kind| kind.eq_ignore_ascii_case(&info.kind))
+        };
+        member.in_turn_on(placement) && first().is_some_and(|j| member.candidate.speeds[j] > 0.0)
+    }
+
+    /// The type of the devices a task has.
+    pub(super) fn type_given(&self, task: TaskId) -> Option<usize> {
+        let given = self.view.kind_given(task)?;
+        self.kinds.iter().position(|kind| kind.eq_ignore_ascii_case(given))
+    }
+
+    /// Notes where one that takes turns runs.
+    fn note_running(&mut self, spec: &TaskSpec, live: &Live) {
+        let attempt = live.attempt().filter(|_| takes_turns(spec) && !live.is_paused());
+        if let Some(a) = attempt.filter(|a| only_shares(&a.placement)) {
+            self.running.extend(a.placement.device_ids());
+        }
+    }
+
+    /// Notes of one that no round moves that it has the time of its devices, or that it stands still and should not.
+    fn note_unmoved(&mut self, task: TaskId, spec: &TaskSpec, live: &'a Live) {
+        let runs = live.attempt().filter(|a| a.pause.is_none() && takes_turns(spec));
+        self.in_turn.extend(runs.map(|a| &a.placement).filter(|placement| only_shares(placement)));
+        self.note_adrift(task, live);
+    }
+
+    /// Notes of one that has no turn to wait for that it stands still, if it does.
+    fn note_adrift(&mut self, task: TaskId, live: &'a Live) {
+        if let Some(a) = live.attempt().filter(|a| a.pause == Some(By::Policy)) {
+            self.adrift.push((task.attempt(live.attempts), &a.placement, live.is_paused()));
         }
     }
 
@@ -216,25 +361,27 @@ impl<'a> Scene<'a> {
         let at = |j: usize, of: &dyn Fn(usize) -> f64| places[j].map_or(0.0, of);
         let types = 0..self.kinds.len();
         let target = types.clone().map(|j| at(j, &|p| row.map_or(0.0, |row| row.shares[p])));
-        let owed =
-            types.clone().map(|j| at(j, &|p| promised.as_ref().map_or(0.0, |(owed, _)| owed[p].secs())));
+        let begun = matches!(standing, Standing::Stands(..));
+        let owed = types.clone().map(|j| match begun && speeds[j] <= 0.0 {
+            // What it was promised elsewhere it can no longer be given.
+            true => 0.0,
+            false => at(j, &|p| promised.as_ref().map_or(0.0, |(owed, _)| owed[p].secs())),
+        });
         let received = types.map(|j| {
             let kind = &self.kinds[j];
             let shared = self.view.shared(task, kind, self.now).time;
             (self.view.had(task, kind, self.now) - shared).secs()
                 - at(j, &|p| promised.as_ref().map_or(0.0, |(_, before)| before[p].secs()))
         });
-        let given = || {
-            let given = self.view.kind_given(task)?;
-            self.kinds.iter().position(|kind| kind.eq_ignore_ascii_case(given))
-        };
         let running = match standing {
             // Of two that share, the first would stay.
-            Standing::Movable(..) if self.view.beside(task).is_none_or(|other| task < other) => {
-                given().map(|gpu_type| OnType { gpu_type, servers: Vec::new() })
-            }
-            _ => None,
+            Standing::Movable(..) => self.view.beside(task).is_none_or(|other| task < other),
+            // Going on costs no restart.
+            Standing::Stands(..) => true,
+            _ => false,
         };
+        let running = running.then(|| self.type_given(task)).flatten();
+        let running = running.map(|gpu_type| OnType { gpu_type, servers: Vec::new() });
         let candidate = Candidate {
             gpus: u32::from(spec.needs.gpus),
             spread_speeds: None,
@@ -245,7 +392,10 @@ impl<'a> Scene<'a> {
             movable: true,
             speeds,
         };
-        self.members.push(Member { task, job, spec, standing, candidate, shares: beside, barred });
+        let (shares, takes_turns) = (beside, takes_turns(spec));
+        let next = self.likes.len();
+        let like = *self.likes.entry(&spec.needs).or_insert(next);
+        self.members.push(Member { task, job, spec, standing, candidate, shares, takes_turns, barred, like });
     }
 
     fn add_pairs(&mut self, speeds: &Speeds) {
@@ -257,7 +407,8 @@ impl<'a> Scene<'a> {
             let (Some(i), Some(k)) = (self.member(a), self.member(b)) else { continue };
             let (one, two) = (&self.members[i], &self.members[k]);
             let beside = self.view.beside(a) == Some(b);
-            if !beside && shares.iter().all(|share| *share <= 1e-9) {
+            let may = one.shares && two.shares && shares.iter().any(|share| *share > 1e-9);
+            if !beside && !may {
                 continue;
             }
             let running = |member: &Member<'_>| matches!(member.standing, Standing::Movable(..));
@@ -294,9 +445,33 @@ impl<'a> Scene<'a> {
     }
 }
 
-/// Whether a task takes whole devices, so that their time can be shared out.
+/// Whether a task has a share of time: it takes whole devices, or can be made to stand still on a part of their memory.
+fn has_share(spec: &TaskSpec) -> bool {
+    whole(&spec.needs) || takes_turns(spec)
+}
+
 fn whole(needs: &Needs) -> bool {
     needs.gpus > 0 && needs.gpu_memory.is_none()
+}
+
+/// Whether a task can be frozen and leaves others room then, because it says how much memory it keeps.
+fn takes_turns(spec: &TaskSpec) -> bool {
+    spec.needs.gpus > 0 && spec.needs.gpu_memory.is_some() && spec.preempt == Preempt::Freeze
+}
+
+/// Whether none of its devices was given to it whole, as happens where a task needs more than may be shared of one.
+fn only_shares(placement: &Placement) -> bool {
+    placement.devices.iter().all(|(_, charge)| matches!(charge, Charge::Share(_)))
+}
+
+/// How one stands that takes turns; none where nothing is to be done about it now.
+fn stance(phase: &Phase, boundary: bool) -> Option<(Stance, &Attempt)> {
+    match phase {
+        Phase::Running(a) if a.pause == Some(By::Policy) => Some((Stance::Asked, a)),
+        Phase::Running(a) if a.pause.is_none() && boundary => Some((Stance::Runs, a)),
+        Phase::Paused(a) if a.pause == Some(By::Policy) => Some((Stance::Still, a)),
+        _ => None,
+    }
 }
 
 fn may_move(spec: &TaskSpec, paused: bool) -> bool {
@@ -310,36 +485,44 @@ pub(super) fn blind(row: &mut [f64]) {
     row.iter_mut().filter(|speed| **speed > 0.0).for_each(|speed| *speed = mean);
 }
 
-/// Which types could hold tasks with given needs, were they idle: some open worker has that many acceptable devices.
-struct Fits<'a> {
+/// Where tasks with given needs could be, were everything idle, on each type: all acceptable devices of open workers that have
+/// enough of them.
+struct Homes<'a> {
     view: View<'a>,
     kinds: Vec<String>,
-    known: BTreeMap<Needs, Vec<bool>>,
+    known: BTreeMap<Needs, Vec<Vec<DeviceId>>>,
 }
 
-impl Fits<'_> {
-    fn of(&mut self, needs: &Needs) -> Vec<bool> {
-        if let Some(known) = self.known.get(needs) {
-            return known.clone();
+impl Homes<'_> {
+    fn of(&mut self, needs: &Needs) -> &[Vec<DeviceId>] {
+        if !self.known.contains_key(needs) {
+            let homes = self.find(needs);
+            self.known.insert(needs.clone(), homes);
         }
-        let mut fits = vec![false; self.kinds.len()];
-        for (id, worker) in self.view.pool().workers().filter(|(_, w)| w.is_open()) {
-            if worker.cpus() < needs.cpus || worker.memory() < needs.memory {
+        &self.known[needs]
+    }
+
+    fn find(&self, needs: &Needs) -> Vec<Vec<DeviceId>> {
+        let mut homes = vec![Vec::new(); self.kinds.len()];
+        for (worker, of) in self.view.pool().workers().filter(|(_, w)| w.is_open()) {
+            if of.cpus() < needs.cpus || of.memory() < needs.memory {
                 continue;
             }
-            let mut of_kind = vec![0; self.kinds.len()];
-            for (index, info, _) in worker.devices() {
-                let usable = info.state == DeviceState::Usable;
-                if usable && acceptable(needs, DeviceId { worker: id, index }, info) {
+            let mut here = vec![Vec::new(); self.kinds.len()];
+            for (index, info, _) in of.devices() {
+                let (id, usable) = (DeviceId { worker, index }, info.state == DeviceState::Usable);
+                let large_enough = charge_for(info, needs).is_some();
+                if usable && large_enough && acceptable(needs, id, info) {
                     let kind = info.kind.to_ascii_lowercase();
-                    of_kind[self.kinds.iter().position(|k| *k == kind).expect("counted above")] += 1;
+                    here[self.kinds.iter().position(|k| *k == kind).expect("counted above")].push(id);
                 }
             }
-            for (fits, n) in fits.iter_mut().zip(of_kind) {
-                *fits |= n >= needs.gpus;
+            for (homes, here) in
+                homes.iter_mut().zip(here).filter(|(_, here)| here.len() >= usize::from(needs.gpus))
+            {
+                homes.extend(here);
             }
         }
-        self.known.insert(needs.clone(), fits.clone());
-        fits
+        homes
     }
 }

@@ -1,31 +1,46 @@
 //! The room a round has: everything that is free, and everything held by tasks that may be moved or are leaving. Who runs
 //! stays on its devices where it can; who must take devices of others takes those of the last in line. On the sheet whoever
-//! is to have devices alone takes them whole, also where another may be put beside it later.
+//! is to have devices alone takes them whole, also where another may be put beside it later. Whoever takes turns takes the
+//! memory it states, and the time of its devices beside that: memory for as long as it is there, time for the round.
 
-use super::scene::{Member, Scene, Standing};
+use super::scene::{Member, Scene, Stance, Standing};
+use std::collections::BTreeSet;
 use warpyard_allocate::rounds::Room;
-use warpyard_core::DeviceId;
 use warpyard_core::cluster::Phase;
 use warpyard_core::place::{Search, acceptable};
 use warpyard_core::pool::{Charge, DeviceInfo, Ledger, Placement};
 use warpyard_core::spec::Needs;
+use warpyard_core::{AttemptId, DeviceId};
 
 /// The room, and who was given which part of it.
 pub(super) struct Sheet<'a, 's> {
     scene: &'s Scene<'a>,
     pub(super) ledger: Ledger<'a>,
+    /// What is free now, less what was given and is free now.
+    now: Ledger<'a>,
+    /// What each member has of that, as one that begins at once.
+    pub(super) at_once: Vec<Option<Placement>>,
     /// The place each member was given.
     pub(super) given: Vec<Option<Placement>>,
     /// Whom each member was given its place beside.
     pub(super) beside: Vec<Option<usize>>,
     /// The member that each candidate is, those behind them being pairs.
     free: &'s [usize],
+    /// Devices whose time was given to one that takes turns.
+    pub(super) in_turn: BTreeSet<DeviceId>,
+    /// Members that wait for their turn beside others rather than begin on devices that are wanted whole.
+    pub(super) held_back: BTreeSet<usize>,
+    /// Attempts that go on because they have no turn to wait for.
+    pub(super) go_on: Vec<AttemptId>,
     /// Devices that are not free yet.
     leaving: Vec<DeviceId>,
     /// Members whose own devices are kept for them as long as others will do, the last in line first.
     holding: Vec<usize>,
-    /// Devices of each type that would be given away whole; none counted where one may be over-committed.
-    idle: Vec<Option<u32>>,
+    /// Whose like was found no place on a type since anything was last taken back, alone or as two: room only dwindles until
+    /// then.
+    nowhere: BTreeSet<(usize, Option<usize>, usize)>,
+    /// Whose like was held back on a type since then.
+    held_on: BTreeSet<(usize, usize)>,
 }
 
 impl<'a, 's> Sheet<'a, 's> {
@@ -35,6 +50,15 @@ impl<'a, 's> Sheet<'a, 's> {
         let mut leaving: Vec<DeviceId> =
             scene.ending.iter().flat_map(|(placement, _)| placement.device_ids()).collect();
         scene.ending.iter().for_each(|(placement, paused)| ledger.release_ending(placement, *paused));
+        let mut go_on = Vec::new();
+        for &(attempt, placement, still) in &scene.adrift {
+            if !still || ledger.admits_resumed(placement) {
+                if still {
+                    ledger.resume(placement);
+                }
+                go_on.push(attempt);
+            }
+        }
         let mut holding = Vec::new();
         for &i in order.iter().rev() {
             match scene.members[i].standing {
@@ -42,17 +66,39 @@ impl<'a, 's> Sheet<'a, 's> {
                     ledger.release(placement);
                     holding.push(i);
                 }
-                Standing::Leaves(placement) => {
-                    ledger.release(placement);
+                Standing::Stands(_, placement, stance) => {
+                    if stance != Stance::Still {
+                        ledger.pause(placement);
+                    }
+                    holding.push(i);
+                }
+                Standing::Leaves(placement, paused) => {
+                    ledger.release_ending(placement, paused);
                     leaving.extend(placement.device_ids());
                 }
                 Standing::Waits | Standing::Fixed => {}
             }
         }
-        let idle = idle(scene, &ledger);
         let nobody = scene.members.len();
         let (given, beside) = (vec![None; nobody], vec![None; nobody]);
-        Sheet { scene, ledger, given, beside, free, leaving, holding, idle }
+        let in_turn = scene.in_turn.iter().flat_map(|placement| placement.device_ids()).collect();
+        let (held_back, nowhere, held_on) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
+        Sheet {
+            scene,
+            ledger,
+            now: Ledger::over(scene.view.pool()),
+            at_once: vec![None; nobody],
+            given,
+            beside,
+            free,
+            in_turn,
+            held_back,
+            go_on,
+            leaving,
+            holding,
+            nowhere,
+            held_on,
+        }
     }
 
     fn members(&self, candidate: usize) -> Who {
@@ -64,38 +110,101 @@ impl<'a, 's> Sheet<'a, 's> {
 
     fn own(&self, i: usize) -> Option<&'a Placement> {
         match self.scene.members[i].standing {
-            Standing::Movable(_, placement) => Some(placement),
+            Standing::Movable(_, placement) | Standing::Stands(_, placement, _) => Some(placement),
             _ => None,
         }
     }
 
     /// The place of a member's own, if it is of a type, alone.
     fn own_alone(&self, i: usize, gpu_type: usize) -> Option<&'a Placement> {
-        let running = self.scene.members[i].candidate.running.as_ref();
-        let on_type = running.is_some_and(|running| running.gpu_type == gpu_type);
-        self.own(i).filter(|own| on_type && self.ledger.admits(&whole(own)))
+        let member = &self.scene.members[i];
+        let on_type = member.candidate.running.as_ref().is_some_and(|running| running.gpu_type == gpu_type);
+        self.own(i).filter(|own| {
+            on_type
+                && match member.takes_turns {
+                    true => self.has_time(own) && self.ledger.admits_resumed(own),
+                    false => self.ledger.admits(&whole(own)),
+                }
+        })
+    }
+
+    /// Whether nobody who takes turns was given the time of any of these devices.
+    fn has_time(&self, placement: &Placement) -> bool {
+        placement.device_ids().all(|id| !self.in_turn.contains(&id))
     }
 
     /// A place alone.
-    fn find(&self, i: usize, gpu_type: usize) -> Option<Placement> {
+    fn find(&mut self, i: usize, gpu_type: usize) -> Option<Placement> {
         if let Some(own) = self.own_alone(i, gpu_type) {
             return Some(own.clone());
         }
         let member = &self.scene.members[i];
-        let needs =
-            Needs { gpu_types: vec![self.scene.kinds[gpu_type].clone()], ..member.spec.needs.clone() };
-        Some(as_given(member, self.search(&[i], &needs, &[])?))
+        match member.standing {
+            Standing::Stands(..) => return None,
+            // It cannot begin before these are free, and leaves what is free now to others.
+            Standing::Leaves(own, _) if self.scene.type_given(member.task) == Some(gpu_type) => {
+                let again = on_sheet(member, own);
+                if self.ledger.admits(&again) && self.has_time(&again) {
+                    return Some(as_given(member, again));
+                }
+            }
+            _ => {}
+        }
+        let like = (member.like, None, gpu_type);
+        if self.nowhere.contains(&like) {
+            return None;
+        }
+        let needs = on_type(&member.spec.needs, &self.scene.kinds[gpu_type]);
+        if !member.takes_turns {
+            let place = self.search(&[i], &needs, &[]);
+            if place.is_none() {
+                self.nowhere.insert(like);
+            }
+            return place.map(|place| as_given(member, place));
+        }
+        self.find_in_turn(i, gpu_type, &needs)
+    }
+
+    /// A place for one that takes turns, where it has the time of its devices.
+    fn find_in_turn(&mut self, i: usize, gpu_type: usize, needs: &Needs) -> Option<Placement> {
+        let like = self.scene.members[i].like;
+        if self.held_on.contains(&(like, gpu_type)) {
+            self.held_back.insert(i);
+            return None;
+        }
+        let mut unwanted: Vec<DeviceId> = self.in_turn.iter().copied().collect();
+        let kept = self.kept_whole(gpu_type, needs);
+        let held = !kept.is_empty();
+        if held {
+            self.held_back.insert(i);
+        }
+        unwanted.extend(kept);
+        let place = self.search(&[i], needs, &unwanted);
+        if place.is_none() && held {
+            self.held_on.insert((like, gpu_type));
+        } else if place.is_none() {
+            self.nowhere.insert((like, None, gpu_type));
+        }
+        place
+    }
+
+    /// Devices of a type that one who takes turns leaves to those in line who need them whole.
+    fn kept_whole(&self, gpu_type: usize, needs: &Needs) -> Vec<DeviceId> {
+        let in_line = self.free.iter().copied().filter(|&i| self.given[i].is_none());
+        let wanted = self.scene.could_have_whole(in_line, gpu_type);
+        let members = self.scene.members.iter().zip(&self.given);
+        let given = members.filter(|(member, _)| member.takes_turns).filter_map(|(_, given)| given.as_ref());
+        kept_whole(self.scene, &self.ledger, given, needs, wanted)
     }
 
     /// A place for two, on the same devices: their own, one's own, or another.
-    fn find_for_two(&self, [a, b]: [usize; 2], gpu_type: usize) -> Option<[Placement; 2]> {
+    fn find_for_two(&mut self, [a, b]: [usize; 2], gpu_type: usize) -> Option<[Placement; 2]> {
         let [one, two] = [a, b].map(|i| &self.scene.members[i]);
         let (first, second) = (&one.spec.needs, &two.spec.needs);
         let needs = Needs {
-            gpu_types: vec![self.scene.kinds[gpu_type].clone()],
             cpus: first.cpus + second.cpus,
             memory: first.memory + second.memory,
-            ..first.clone()
+            ..on_type(first, &self.scene.kinds[gpu_type])
         };
         let on = |place: &Placement| {
             [first, second].map(|needs| Placement { cpus: needs.cpus, memory: needs.memory, ..beside(place) })
@@ -109,9 +218,17 @@ impl<'a, 's> Sheet<'a, 's> {
                 return Some(on(own));
             }
         }
-        let unwanted = self.devices().filter(|(id, info)| !acceptable(second, *id, info));
+        let like = (one.like, Some(two.like), gpu_type);
+        if self.nowhere.contains(&like) {
+            return None;
+        }
+        let unwanted = self.scene.devices().filter(|(id, info)| !acceptable(second, *id, info));
         let unwanted: Vec<DeviceId> = unwanted.map(|(id, _)| id).collect();
-        Some(on(&self.search(&[a, b], &needs, &unwanted)?))
+        let place = self.search(&[a, b], &needs, &unwanted);
+        if place.is_none() {
+            self.nowhere.insert(like);
+        }
+        place.map(|place| on(&place))
     }
 
     /// What is free now, else what is being freed, else the fewest of the last in line whose devices make it fit.
@@ -122,14 +239,17 @@ impl<'a, 's> Sheet<'a, 's> {
         };
         let held: Vec<Vec<DeviceId>> =
             std::iter::once(self.leaving.clone()).chain(self.holding.iter().map(devices)).collect();
-        let place = |victims: usize| {
+        let place = |victims: usize, also: &[&Ledger<'_>]| {
             let mut withheld = held[victims..].concat();
             withheld.extend(unwanted);
-            Search { withheld: &withheld, ..Search::over(&self.ledger) }.place(needs)
+            withheld.sort_unstable();
+            Search { withheld: &withheld, later: also, ..Search::over(&self.ledger) }.place(needs)
         };
-        if let Some(placement) = place(0) {
+        // Processors and main memory may not be free yet where devices are.
+        if let Some(placement) = place(0, &[&self.now]) {
             return Some(placement);
         }
+        let place = |victims: usize| place(victims, &[]);
         place(held.len())?;
         let (mut too_few, mut enough) = (0, held.len());
         while enough - too_few > 1 {
@@ -137,13 +257,6 @@ impl<'a, 's> Sheet<'a, 's> {
             if place(middle).is_some() { enough = middle } else { too_few = middle }
         }
         place(enough)
-    }
-
-    fn devices(&self) -> impl Iterator<Item = (DeviceId, &'a DeviceInfo)> + use<'a> {
-        let workers = self.scene.view.pool().workers();
-        workers.flat_map(|(worker, w)| {
-            w.devices().map(move |(index, info, _)| (DeviceId { worker, index }, info))
-        })
     }
 
     /// Whether a place is one that two may have, on a type.
@@ -184,24 +297,24 @@ impl<'a, 's> Sheet<'a, 's> {
         }
     }
 
-    fn has(&self, gpu_type: usize, gpus: u32) -> bool {
-        self.idle[gpu_type].is_none_or(|idle| idle >= gpus)
-    }
-
-    fn change_idle(&mut self, gpu_type: usize, change: impl FnOnce(u32) -> u32) {
-        self.idle[gpu_type] = self.idle[gpu_type].map(change);
-    }
-
-    fn gpus(&self, i: usize) -> u32 {
-        self.scene.members[i].candidate.gpus
-    }
-
     fn is_free(&self, i: usize) -> bool {
         self.given[i].is_none() && !matches!(self.scene.members[i].standing, Standing::Fixed)
     }
 
+    /// Gives a member a place alone.
     fn give_alone(&mut self, i: usize, placement: Placement) {
-        self.ledger.charge(&whole(&placement));
+        let member = &self.scene.members[i];
+        match member.standing {
+            Standing::Stands(..) => self.ledger.resume(&placement),
+            _ => {
+                let charged = on_sheet(member, &placement);
+                self.ledger.charge(&charged);
+                self.begin_at_once(i, charged);
+            }
+        }
+        if member.in_turn_on(&placement) {
+            self.in_turn.extend(placement.device_ids());
+        }
         self.given[i] = Some(placement);
         self.holding.retain(|&m| m != i);
     }
@@ -211,8 +324,17 @@ impl<'a, 's> Sheet<'a, 's> {
             pair.into_iter().zip([pair[1], pair[0]]).zip(placements).map(|((i, o), p)| (i, o, p))
         {
             self.ledger.charge(&placement);
+            self.begin_at_once(i, placement.clone());
             (self.given[i], self.beside[i]) = (Some(placement), Some(other));
             self.holding.retain(|&m| m != i);
+        }
+    }
+
+    /// Notes what is taken of what is free now, if one that waits can have its place at once.
+    fn begin_at_once(&mut self, i: usize, charged: Placement) {
+        if matches!(self.scene.members[i].standing, Standing::Waits) && self.now.admits(&charged) {
+            self.now.charge(&charged);
+            self.at_once[i] = Some(charged);
         }
     }
 
@@ -222,10 +344,19 @@ impl<'a, 's> Sheet<'a, 's> {
             Who::Alone(i) => (vec![i], true),
             Who::Pair(pair) => (pair.to_vec(), false),
         };
+        self.nowhere.clear();
+        self.held_on.clear();
         let mut before = Vec::new();
         for i in all {
             if let Some(placement) = self.given[i].take() {
-                self.ledger.release(&if alone { whole(&placement) } else { placement.clone() });
+                let member = &self.scene.members[i];
+                self.ledger.release(&if alone { on_sheet(member, &placement) } else { placement.clone() });
+                if member.in_turn_on(&placement) {
+                    self.in_turn.retain(|id| placement.device_ids().all(|own| own != *id));
+                }
+                if let Some(charged) = self.at_once[i].take() {
+                    self.now.release(&charged);
+                }
                 self.beside[i] = None;
                 before.push(placement);
             }
@@ -243,38 +374,25 @@ enum Who {
 
 impl Room for Sheet<'_, '_> {
     fn take(&mut self, candidate: usize, gpu_type: usize) -> bool {
-        let who = self.members(candidate);
-        let (Who::Alone(first) | Who::Pair([first, _])) = who;
-        let gpus = self.gpus(first);
-        if !self.has(gpu_type, gpus) {
-            return false;
-        }
-        match who {
+        match self.members(candidate) {
             Who::Alone(i) => {
-                let Some(placement) = self.find(i, gpu_type).filter(|_| self.is_free(i)) else {
-                    return false;
-                };
+                let free = self.is_free(i);
+                let Some(placement) = free.then(|| self.find(i, gpu_type)).flatten() else { return false };
                 self.give_alone(i, placement);
             }
             Who::Pair(pair) => {
-                if !pair.into_iter().all(|i| self.is_free(i)) {
+                let free = pair.into_iter().all(|i| self.is_free(i));
+                let Some(placements) = free.then(|| self.find_for_two(pair, gpu_type)).flatten() else {
                     return false;
-                }
-                let Some(placements) = self.find_for_two(pair, gpu_type) else { return false };
+                };
                 self.give_together(pair, placements);
             }
         }
-        self.change_idle(gpu_type, |idle| idle - gpus);
         true
     }
 
-    fn shift(&mut self, candidate: usize, from: usize, to: usize) -> bool {
+    fn shift(&mut self, candidate: usize, _from: usize, to: usize) -> bool {
         let who = self.members(candidate);
-        let (Who::Alone(first) | Who::Pair([first, _])) = who;
-        let gpus = self.gpus(first);
-        if !self.has(to, gpus) {
-            return false;
-        }
         match who {
             Who::Alone(i) => {
                 let Some(placement) = self.find(i, to) else { return false };
@@ -287,22 +405,15 @@ impl Room for Sheet<'_, '_> {
                 self.give_together(pair, placements);
             }
         }
-        self.change_idle(to, |idle| idle - gpus);
-        self.change_idle(from, |idle| idle + gpus);
         true
     }
 
     fn part(&mut self, candidate: usize, goes: usize, to: usize) -> bool {
         let Who::Pair(pair) = self.members(candidate) else { return false };
-        let gpus = self.gpus(pair[goes]);
-        if !self.has(to, gpus) {
-            return false;
-        }
         let Some(placement) = self.find(pair[goes], to) else { return false };
         let mut before = self.take_back(Who::Pair(pair));
         self.give_alone(pair[1 - goes], before.swap_remove(1 - goes));
         self.give_alone(pair[goes], placement);
-        self.change_idle(to, |idle| idle - gpus);
         true
     }
 
@@ -336,6 +447,11 @@ impl Room for Sheet<'_, '_> {
             return false;
         }
         self.ledger.charge(&placement);
+        if let Some(alone) = self.at_once[host].take() {
+            self.now.release(&alone);
+            self.begin_at_once(host, place);
+        }
+        self.begin_at_once(guest, placement.clone());
         self.given[guest] = Some(placement);
         (self.beside[guest], self.beside[host]) = (Some(host), Some(guest));
         self.holding.retain(|&m| m != guest);
@@ -346,6 +462,11 @@ impl Room for Sheet<'_, '_> {
 /// A place as its member is really given it.
 pub(super) fn as_given(member: &Member<'_>, placement: Placement) -> Placement {
     if member.shares { beside(&placement) } else { placement }
+}
+
+/// A place as the sheet has it, for one that is to have it alone.
+fn on_sheet(member: &Member<'_>, placement: &Placement) -> Placement {
+    if member.takes_turns { placement.clone() } else { whole(placement) }
 }
 
 /// The same devices, all of them for one.
@@ -363,19 +484,39 @@ fn charged(placement: &Placement, charge: Charge) -> Placement {
     Placement { devices, ..placement.clone() }
 }
 
-fn idle(scene: &Scene<'_>, ledger: &Ledger<'_>) -> Vec<Option<u32>> {
-    let mut idle = vec![Some(0); scene.kinds.len()];
-    for (id, worker) in scene.view.pool().workers().filter(|(_, w)| w.is_open()) {
-        let Some(now) = ledger.worker(id) else { continue };
-        for (index, info, _) in worker.devices() {
-            let kind = info.kind.to_ascii_lowercase();
-            let Some(j) = scene.kinds.iter().position(|k| *k == kind) else { continue };
-            if info.overcommit {
-                idle[j] = None;
-            } else if now.device_admits(index, Charge::Whole) {
-                idle[j] = idle[j].map(|n: u32| n + 1);
-            }
-        }
+/// The same needs, on one type only.
+pub(super) fn on_type(needs: &Needs, kind: &str) -> Needs {
+    Needs { gpu_types: vec![kind.to_owned()], ..needs.clone() }
+}
+
+/// Of devices that others want whole, those on which nobody stands who takes turns or was given a place to: they are left to
+/// them where there is room beside one who does, time apart. Who begins elsewhere would keep devices from those that need
+/// them whole until it ends, which no turn makes good.
+pub(super) fn kept_whole<'p>(
+    scene: &'p Scene<'_>,
+    room: &Ledger<'_>,
+    given: impl Iterator<Item = &'p Placement>,
+    needs: &Needs,
+    wanted: Vec<DeviceId>,
+) -> Vec<DeviceId> {
+    if wanted.is_empty() {
+        return Vec::new();
     }
-    idle
+    let in_turn: Vec<&Placement> = scene.in_turn.iter().copied().chain(given).collect();
+    let stands = scene.members.iter().filter_map(|member| match member.standing {
+        Standing::Stands(_, placement, _) => Some(placement),
+        _ => None,
+    });
+    let there: BTreeSet<DeviceId> =
+        in_turn.iter().copied().chain(stands).flat_map(|placement| placement.device_ids()).collect();
+    if there.is_empty() {
+        return Vec::new();
+    }
+    let elsewhere: Vec<DeviceId> =
+        scene.devices().map(|(id, _)| id).filter(|id| !there.contains(id)).collect();
+    let mut still = room.clone();
+    in_turn.into_iter().for_each(|placement| still.pause(placement));
+    let beside = Search { withheld: &elsewhere, ..Search::over(&still) }.place(needs);
+    let left = wanted.into_iter().filter(|id| !there.contains(id));
+    beside.map_or_else(Vec::new, |_| left.collect())
 }

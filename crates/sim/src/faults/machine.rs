@@ -230,8 +230,8 @@ impl Machine {
         let Some(agent) = &mut self.agent else { return };
         let Some(word) = agent.word.clone() else { return };
         let desired: Vec<_> = word.values().map(Assignment::desired).collect();
-        let local = agent.mine.iter().map(|(&id, is)| (id, is.local())).collect();
-        for action in reconcile(&desired, &local) {
+        let local = agent.mine.iter().map(|(&id, is)| (id, is.local()));
+        for action in reconcile(&desired, local) {
             match action {
                 Action::Launch(id) => self.launch(now, &word[&id], &book, out),
                 Action::Freeze(id) => self.want(now, id, Want::Freeze, Span::ZERO, out),
@@ -240,8 +240,8 @@ impl Machine {
                     let grace = word.get(&id).map_or_else(default_grace, |a| a.grace);
                     self.want(now, id, Want::Stop, grace, out);
                 }
-                Action::ReportLost(id) => self.over(id, How::Lost("nothing of it is left".into()), out),
-                Action::ReportStopped(id) => self.over(id, How::Stopped, out),
+                Action::ReportLost(id) => self.over(now, id, How::Lost("nothing of it is left".into()), out),
+                Action::ReportStopped(id) => self.over(now, id, How::Stopped, out),
                 Action::Forget(id) => {
                     self.agent.as_mut().expect("seen above").mine.remove(&id);
                     out.later.push((now + RETIRED_AFTER, Due::Retire(id)));
@@ -262,7 +262,7 @@ impl Machine {
             self.info.devices.iter().any(|d| d.uuid == *uuid && d.state == DeviceState::Usable)
         };
         if !assignment.devices.iter().all(usable) {
-            return self.over(id, How::Declined("a device is in use by someone else".into()), out);
+            return self.over(now, id, How::Declined("a device is in use by someone else".into()), out);
         }
         let brief = book(assignment);
         let agent = self.agent.as_mut().expect("only an agent launches");
@@ -291,11 +291,13 @@ impl Machine {
         self.poke(id, out);
     }
 
-    /// Notes an end that no process had, and calls off what may still be on its way.
-    fn over(&mut self, id: AttemptId, how: How, out: &mut Out) {
-        self.supervised.entry(id).or_default().want = Some(Want::Stop);
+    /// Calls off what may still be on its way, and notes an end that no process had; unless one has begun meanwhile, which
+    /// then ends as any other does.
+    fn over(&mut self, now: Time, id: AttemptId, how: How, out: &mut Out) {
+        self.want(now, id, Want::Stop, Span::ZERO, out);
+        let begun = self.supervised.get(&id).and_then(seen);
         let agent = self.agent.as_mut().expect("only an agent says so");
-        agent.mine.insert(id, Is::Over(End { how, usage: Usage::default() }));
+        agent.mine.insert(id, begun.unwrap_or(Is::Over(End { how, usage: Usage::default() })));
         out.news = true;
     }
 

@@ -101,11 +101,13 @@ impl Server {
                 Asked::ByPeople(command) => commands.push(command),
                 Asked::ByWorker(up) => {
                     let known = self.engine.cluster().worker_named(&up.info.name);
+                    if known.is_some_and(|worker| !self.hear_from(worker, up.from)) {
+                        continue;
+                    }
                     commands.push(Command::Join(up.info));
                     if let Some(worker) = known {
                         let (attempts, devices) = (up.attempts.into_iter().collect(), up.devices);
                         commands.push(Command::Report { worker, attempts, devices });
-                        self.note_address(worker, up.from);
                     }
                     heard.push(up.from);
                 }
@@ -124,12 +126,15 @@ impl Server {
         }
     }
 
-    /// The latest session of a worker is the one that is told things; messages may come out of order.
-    fn note_address(&mut self, worker: WorkerId, from: Address) {
+    /// Notes where the latest session of a worker is, which is the one that is told things; says whether this report is not
+    /// older than another that was heard, as messages may come out of order.
+    fn hear_from(&mut self, worker: WorkerId, from: Address) -> bool {
         let address = self.mail.entry(worker).or_insert(from);
-        if (from.session, from.sent) > (address.session, address.sent) {
+        let news = (from.session, from.sent) >= (address.session, address.sent);
+        if news {
             *address = from;
         }
+        news
     }
 
     /// A plan that was made and carried out in one turn is not stale.

@@ -2,7 +2,7 @@
 
 use super::tries::Attempts;
 use super::{Recording, Told};
-use crate::crowds::Crowds;
+use crate::crowds::{Counted, Crowds};
 use crate::{Arrival, Coming, Record, Runs};
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -171,7 +171,9 @@ impl Recorder {
     /// What came, what was asked for, and what became of tasks.
     fn note(&mut self, event: &Event) {
         let at = event.at;
-        for (task, seconds) in self.crowds.enter(event) {
+        let mut counted = Counted::new();
+        self.crowds.enter(event, &mut counted);
+        for (task, seconds) in counted {
             let record = self.records.get_mut(&task);
             record.into_iter().for_each(|record| record.gpu_seconds -= seconds);
         }

@@ -1,7 +1,6 @@
 //! What a scenario expects, and what is there instead.
 
 use super::{Story, at, read};
-use warpyard_core::explain::without_policy;
 use warpyard_core::{DeviceId, TaskId, TaskState};
 
 impl Story {
@@ -106,9 +105,7 @@ impl Story {
     fn reason(&mut self, name: &str) -> Result<&'static str, String> {
         let task = self.task(name)?;
         let sim = self.sim()?;
-        let view = sim.cluster().view();
-        let why = without_policy(view, task, sim.now())
-            .unwrap_or_else(|| sim.policy().explain(view, task, sim.now()));
+        let why = sim.policy().explain(sim.cluster().view(), task, sim.now());
         Ok(why.reason.word())
     }
 }

@@ -43,10 +43,10 @@ pub fn read(text: &str) -> Result<Reading, NotATrace> {
     }
     if seen.several_nodes > 0 {
         let n = seen.several_nodes;
-        reading.notes.push(format!("{n} jobs ran on several nodes; their GPUs are asked for on one"));
+        reading.notes.push(format!("jobs that ran on several nodes, and ask for their GPUs on one: {n}"));
     }
     if seen.no_gpus > 0 {
-        reading.notes.push(format!("{} jobs had no GPU; they ask for processors alone", seen.no_gpus));
+        reading.notes.push(format!("jobs without a GPU, which ask for processors alone: {}", seen.no_gpus));
     }
     reading.count_from_the_first();
     Ok(reading)

@@ -37,7 +37,7 @@ pub fn read(text: &str, processors_per_gpu: u32) -> Reading {
     });
     if chained > 0 {
         reading.notes.push(format!(
-            "{chained} jobs name one that came before them; they are submitted when they were"
+            "jobs that name one before them, and are submitted when they were all the same: {chained}"
         ));
     }
     reading.count_from_the_first();

@@ -1,0 +1,59 @@
+//! A policy that is wrong: it wants what cannot be, and asks to be heard again at once.
+
+use std::convert::Infallible;
+use warpyard_core::cluster::View;
+use warpyard_core::engine::{Engine, Store};
+use warpyard_core::explain::{Reason, Why};
+use warpyard_core::{Cluster, Event, JobId, Plan, Policy, PolicyChoice, PolicyDef, Span, TaskId, Time};
+
+struct Stubborn;
+
+impl Policy for Stubborn {
+    fn plan(&mut self, _: View<'_>, now: Time) -> Plan {
+        let nobody = TaskId { job: JobId(7), node: 0, index: 0 };
+        let wake_at = Some(now + Span::from_secs(60.0));
+        Plan { resume: vec![nobody.attempt(1)], again: true, wake_at, ..Plan::default() }
+    }
+
+    fn explain(&self, _: View<'_>, _: TaskId, _: Time) -> Why {
+        Why { reason: Reason::NoRoom, ahead: None, first_ahead: Vec::new() }
+    }
+
+    fn line(&self, _: View<'_>, _: usize, _: Time) -> Vec<TaskId> {
+        Vec::new()
+    }
+
+    fn formula(&self) -> &'static str {
+        ""
+    }
+
+    fn numbers(&self, _: View<'_>, _: TaskId, _: Time) -> Option<String> {
+        None
+    }
+}
+
+const POLICIES: &[PolicyDef] =
+    &[PolicyDef { name: "stubborn", summary: "", source: "", params: &[], build: |_| Box::new(Stubborn) }];
+
+struct Nowhere;
+
+impl Store for Nowhere {
+    type Error = Infallible;
+
+    fn append(&mut self, _: &[Event]) -> Result<(), Infallible> {
+        Ok(())
+    }
+}
+
+#[test]
+fn a_plan_of_which_nothing_comes_is_not_made_again_at_once() {
+    let policy = PolicyChoice { name: "stubborn".into(), ..PolicyChoice::default() };
+    let mut engine = Engine::new(Cluster::new(policy), POLICIES, Time(0)).expect("the policy is there");
+    let turned = engine.turn(Vec::new(), Time(0), &mut Nowhere).expect("nothing fails");
+    assert_eq!((turned.stale.len(), turned.events.len()), (1, 0));
+    assert_eq!(
+        engine.next_deadline(),
+        Some(Time(60_000_000)),
+        "what it wanted to be asked for later still counts"
+    );
+}
