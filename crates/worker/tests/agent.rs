@@ -2,18 +2,21 @@
 
 use crossbeam_channel::{Receiver, Sender, unbounded};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use warpyard_core::cluster::Want;
 use warpyard_core::event::{End, How};
+use warpyard_core::pool::DeviceState;
 use warpyard_core::protocol::{Assignment, Assignments, Report, Standing, Work};
 use warpyard_core::{AttemptId, Span};
 use warpyard_worker::agent::{Agent, AgentHandle, DeviceRules, Link, Settings};
-use warpyard_worker::probe::{self, Choice, Gpu, Places, Probe, ProbeError, Reading, Vendor};
+use warpyard_worker::probe::{
+    self, Choice, Gpu, GpuProcess, Places, Probe, ProbeError, ProcessKind, Reading, Vendor,
+};
 use warpyard_worker::supervise::{AttemptDir, Want as CalledOff};
 
 /// Longer than anything here takes; a test that waits this long has failed.
-const FOR_EVER: Duration = Duration::from_secs(10);
+const FOR_EVER: Duration = Duration::from_secs(120);
 
 struct Told(Sender<Report>);
 
@@ -94,15 +97,29 @@ fn assigned(script: Option<&str>) -> Assignments {
     Assignments { as_of: 0, attempts: vec![one] }
 }
 
-/// The next that is told of the attempt.
-fn next(told: &Receiver<Report>) -> Standing {
+/// The next report that tells of the attempt.
+fn told_of(told: &Receiver<Report>) -> Report {
     let until = Instant::now() + FOR_EVER;
     loop {
         let report = told.recv_deadline(until).expect("an agent that reports");
         assert!(Instant::now() < until, "it is not told of any more");
-        if let Some((_, standing)) = report.attempts.into_iter().find(|(id, _)| *id == attempt()) {
-            return standing;
+        if !report.attempts.is_empty() {
+            return report;
         }
+    }
+}
+
+/// The next that is told of the attempt.
+fn next(told: &Receiver<Report>) -> Standing {
+    told_of(told).attempts.swap_remove(0).1
+}
+
+/// Waits for a file that somebody else makes.
+fn comes_to_be(path: &Path) {
+    let since = Instant::now();
+    while !path.exists() {
+        assert!(since.elapsed() < FOR_EVER, "never: {}", path.display());
+        std::thread::sleep(Duration::from_millis(5));
     }
 }
 
@@ -124,8 +141,7 @@ fn what_it_finds_goes_on_until_the_server_says_otherwise() {
     }
     second.assign(assigned(None));
     std::fs::write(gate, "").unwrap();
-    let end = std::iter::repeat_with(|| next(&told)).find(|standing| *standing != Standing::Running).unwrap();
-    assert!(is_success(&end), "{end:?}");
+    assert_eq!(end(&told).how, How::Exited(0));
     second.leave(true);
 }
 
@@ -139,10 +155,7 @@ fn an_end_it_finds_is_kept_until_the_server_knows_it() {
     first.leave(false);
     std::fs::write(gate, "").unwrap();
     let exit = data.path().join("attempts").join(attempt().to_string()).join("exit");
-    let since = Instant::now();
-    while !exit.exists() && since.elapsed() < FOR_EVER {
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    comes_to_be(&exit);
     let (second, told) = agent(data.path());
     assert!(is_success(&next(&told)));
     assert!(is_success(&next(&told)), "told again, since nobody has taken note");
@@ -163,8 +176,97 @@ fn what_an_earlier_agent_called_off_runs_if_the_server_still_wants_it() {
     std::fs::create_dir_all(&dir).unwrap();
     AttemptDir::new(dir).write_want(CalledOff::Stop { grace_ms: 0 }).unwrap();
     agent.assign(assigned(Some("true")));
-    let end = std::iter::repeat_with(|| next(&told)).find(|standing| *standing != Standing::Running).unwrap();
-    assert!(is_success(&end), "{end:?}");
+    assert_eq!(end(&told).how, How::Exited(0));
+    agent.leave(true);
+}
+
+/// As a launch does that reaches its supervisor when the agent that sent it is gone and the next has looked around already.
+fn begin_behind_its_back(data: &Path, assignments: Assignments) {
+    let (earlier, began) = agent(data);
+    earlier.assign(assignments);
+    assert_eq!(next(&began), Standing::Running);
+    earlier.leave(false);
+}
+
+/// The end of the attempt, once it has run for as long as it does.
+fn end(told: &Receiver<Report>) -> End {
+    let over = |standing| match standing {
+        Standing::Over(end) => Some(end),
+        _ => None,
+    };
+    std::iter::repeat_with(|| next(told)).find_map(over).expect("it never gives up")
+}
+
+/// The same word of an attempt that was not seen running, with something else wanted of it.
+fn wanted(want: Want) -> Assignments {
+    let mut all = assigned(None);
+    (all.attempts[0].want, all.attempts[0].started) = (want, false);
+    all
+}
+
+#[test]
+fn what_began_behind_its_back_may_save_and_is_over_when_it_has_ended() {
+    let data = tempfile::tempdir().unwrap();
+    let [ready, saved] = ["ready", "saved"].map(|name| data.path().join(name));
+    let (agent, told) = agent(data.path());
+    let script = format!(
+        "trap 'sleep 0.1; echo > {}; exit 3' TERM; echo > {}; while :; do sleep 0.01; done",
+        saved.display(),
+        ready.display()
+    );
+    begin_behind_its_back(data.path(), assigned(Some(&script)));
+    comes_to_be(&ready);
+    agent.assign(wanted(Want::Stop));
+    let End { how, usage } = end(&told);
+    assert_eq!(how, How::Stopped);
+    assert!(usage.ran > Span::ZERO, "the end of the process that ran, not of one that never did");
+    assert!(saved.exists(), "it had the time it was promised");
+    agent.leave(true);
+}
+
+#[test]
+fn what_began_behind_its_back_and_is_to_yield_is_left_alone() {
+    let data = tempfile::tempdir().unwrap();
+    let gate = data.path().join("gate");
+    let (agent, told) = agent(data.path());
+    let wait = format!("until test -e {}; do sleep 0.01; done", gate.display());
+    begin_behind_its_back(data.path(), assigned(Some(&wait)));
+    agent.assign(wanted(Want::Yield));
+    for _ in 0..5 {
+        assert_eq!(next(&told), Standing::Running);
+    }
+    std::fs::write(gate, "").unwrap();
+    assert_eq!(end(&told).how, How::Exited(0));
+    agent.leave(true);
+}
+
+#[test]
+fn what_began_behind_its_back_and_is_to_run_goes_on_with_its_device() {
+    let data = tempfile::tempdir().unwrap();
+    let [gate, pid] = ["gate", "pid"].map(|name| data.path().join(name));
+    let computes = Arc::new(Mutex::new(vec![]));
+    let (agent, told) = agent_with(data.path(), Box::new(Sees(computes.clone())));
+    let script = format!(
+        "echo $$ > {0}.new; mv {0}.new {0}; until test -e {1}; do sleep 0.01; done",
+        pid.display(),
+        gate.display()
+    );
+    let mut run = assigned(Some(&script));
+    begin_behind_its_back(data.path(), run.clone());
+    comes_to_be(&pid);
+    computes.lock().unwrap().push(std::fs::read_to_string(pid).unwrap().trim().parse().unwrap());
+    run.attempts[0].devices = vec!["GPU-1".into()];
+    agent.assign(run);
+    let mut seen = None;
+    for _ in 0..5 {
+        let report = told_of(&told);
+        assert_eq!(report.attempts, [(attempt(), Standing::Running)]);
+        seen = report.devices.get("GPU-1").copied();
+        assert_ne!(seen, Some(DeviceState::Foreign), "its own process is not someone else's");
+    }
+    assert_eq!(seen, Some(DeviceState::Usable));
+    std::fs::write(gate, "").unwrap();
+    assert_eq!(end(&told).how, How::Exited(0));
     agent.leave(true);
 }
 
@@ -181,8 +283,7 @@ fn an_earlier_word_that_comes_late_changes_nothing() {
         assert_eq!(next(&told), Standing::Running, "what is wanted was said later");
     }
     std::fs::write(gate, "").unwrap();
-    let end = std::iter::repeat_with(|| next(&told)).find(|standing| *standing != Standing::Running).unwrap();
-    assert!(is_success(&end), "{end:?}");
+    assert_eq!(end(&told).how, How::Exited(0));
     agent.leave(true);
 }
 
@@ -212,6 +313,34 @@ fn what_died_with_the_machine_is_lost_with_that_reason() {
     assert_eq!(lost(third, told), "the machine restarted");
 }
 
+fn gpu() -> Gpu {
+    let (uuid, name, type_name) = ("GPU-1".to_owned(), "Tesla V100".to_owned(), "V100".to_owned());
+    Gpu { uuid, index: 0, name, type_name, memory_bytes: 16 << 30, pci: None }
+}
+
+/// A driver that sees these processes compute.
+struct Sees(Arc<Mutex<Vec<u32>>>);
+
+impl Probe for Sees {
+    fn vendor(&self) -> Vendor {
+        Vendor::Nvidia
+    }
+
+    fn describe(&self) -> String {
+        "a driver".to_owned()
+    }
+
+    fn gpus(&mut self) -> Result<Vec<Gpu>, ProbeError> {
+        Ok(vec![gpu()])
+    }
+
+    fn read(&mut self, _: &str) -> Result<Reading, ProbeError> {
+        let on_it = |&pid: &u32| GpuProcess { pid, bytes: None, kind: ProcessKind::Compute };
+        let processes = self.0.lock().unwrap().iter().map(on_it).collect();
+        Ok(Reading { processes, ..Reading::default() })
+    }
+}
+
 /// A driver that says when it is asked, and answers when it is let.
 struct Stuck {
     asked: Sender<()>,
@@ -228,8 +357,7 @@ impl Probe for Stuck {
     }
 
     fn gpus(&mut self) -> Result<Vec<Gpu>, ProbeError> {
-        let (uuid, name, type_name) = ("GPU-1".to_owned(), "Tesla V100".to_owned(), "V100".to_owned());
-        Ok(vec![Gpu { uuid, index: 0, name, type_name, memory_bytes: 16 << 30, pci: None }])
+        Ok(vec![gpu()])
     }
 
     fn read(&mut self, _: &str) -> Result<Reading, ProbeError> {

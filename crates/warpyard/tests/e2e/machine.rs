@@ -1,13 +1,16 @@
 //! The server as a whole: what it says when it starts, policies, draining, history, the demonstration.
 
-use crate::support::{FAKE, Server, eventually, wait_at};
+use crate::support::{FAKE, Server, eventually, output, wait_at};
+use nix::sys::signal::Signal;
 use serde_json::json;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
 
 #[test]
 fn up_says_what_it_has_and_without_a_gpu_offers_processors() {
     let mut server = Server::down(&["--gpus", "none", "--cpus", "3"]);
     let said = server.start();
-    let address = std::fs::read_to_string(server.data().join("address")).unwrap();
+    let address = fs::read_to_string(server.data().join("address")).unwrap();
     assert!(said.contains(&format!(" at {}\n", address.trim())), "{said}");
     assert!(said.contains("gpus     none") && said.contains("tasks get CPUs"), "{said}");
     assert_eq!(server.said(&["run", "--", "echo", "hello"]), "hello\n");
@@ -60,7 +63,7 @@ fn a_policy_set_is_in_force_at_once_and_after_a_restart() {
     let mut server = Server::up(&["--gpus", "fake:1xV100:16GiB"]);
     let order = |server: &Server| {
         let gate = server.path("gate");
-        let _closed = std::fs::remove_file(&gate);
+        let _closed = fs::remove_file(&gate);
         server.write("order", "");
         let hog = server.script(&["--gpus", "1"], &format!("echo started; {}", wait_at(&gate)));
         server.printed(&hog, "started");
@@ -124,12 +127,39 @@ fn history_is_made_again_from_the_log() {
     server.said(&["down"]);
     server.ended();
     for file in ["history.db", "history.db-wal", "history.db-shm"] {
-        let _not_there = std::fs::remove_file(server.data().join(file));
+        let _not_there = fs::remove_file(server.data().join(file));
     }
     server.start();
     assert_eq!(server.json(&["history"]), rows, "derived tables may be thrown away");
     assert_eq!(server.json(&["history", "--project", "vision", "-n", "1"]).as_array().map(Vec::len), Some(1));
     assert_eq!(server.json(&["history", "--job", "2"])[0]["attempt"]["exit_code"], 4);
+}
+
+#[test]
+fn a_history_that_cannot_be_opened_is_left_alone_and_a_damaged_one_set_aside() {
+    let mut server = Server::up(&FAKE);
+    assert_eq!(server.outcome(&server.script(&[], "exit 0")), "succeeded");
+    let rows = server.json(&["history"]);
+    server.said(&["down"]);
+    server.ended();
+    let [history, beside] = ["history.db", "history.db-wal"].map(|name| server.data().join(name));
+    let kept = fs::read(&history).unwrap();
+    // Something is wrong with the machine and not with the file.
+    fs::create_dir(&beside).unwrap();
+    let refused = output(&mut server.up_command());
+    assert_eq!(refused.code, Some(2), "{refused:?}");
+    assert!(refused.err.contains("history.db cannot be written; check"), "{refused:?}");
+    assert!(fs::read(&history).unwrap() == kept, "it is as it was");
+    fs::remove_dir(beside).unwrap();
+
+    fs::write(&history, [7; 8192]).unwrap();
+    server.start();
+    assert_eq!(server.json(&["history"]), rows, "the log still has it");
+    let aside = server.data().join("history.db.damaged-1");
+    assert!(fs::read(&aside).is_ok_and(|text| text == [7; 8192]), "it is kept");
+    assert_eq!(fs::metadata(&history).unwrap().permissions().mode() & 0o777, 0o600);
+    let (_, said) = server.end_by(Signal::SIGTERM);
+    assert!(said.contains(&aside.display().to_string()), "{said}");
 }
 
 #[test]

@@ -57,14 +57,16 @@ fn shares_of_time_are_kept_over_a_killed_server() {
         let mut why = ready.map(|job| server.ask(&["why", job["job"].as_str().expect("an id")]).out);
         why.any(|text| text.contains("its share is"))
     });
-    let took = began.elapsed().as_secs_f64();
     server.said(&["cancel", "all"]);
     eventually("all have ended", || server.json(&["ps"]).as_array().is_some_and(Vec::is_empty));
-    for (name, target) in SHARES {
-        let shares = had(&server, name).map(|seconds| seconds / took);
+    // Of the time that anyone had: how long it takes to change places is the machine's affair.
+    let all = SHARES.map(|(name, _)| had(&server, name));
+    let used = [0, 1].map(|kind| all.iter().map(|had| had[kind]).sum::<f64>());
+    for ((name, target), had) in SHARES.into_iter().zip(all) {
+        let shares = [had[0] / used[0], had[1] / used[1]];
         eprintln!("{name}: aimed at {target:.3?}, had {shares:.3?}");
         for (share, target) in shares.into_iter().zip(target) {
-            assert!((share - target).abs() <= 0.1, "{name} had {shares:.3?} of {took:.1} s");
+            assert!((share - target).abs() <= 0.1, "{name} had {shares:.3?} of {used:.1?} s");
         }
         let count: u64 = server.read(&format!("{name}.count")).trim().parse().expect("it saved its count");
         assert!(count > 0, "{name} got somewhere");
@@ -80,8 +82,10 @@ fn what_a_task_says_of_its_progress_becomes_its_measured_speed() {
         "$WARPYARD_BIN" progress 0; sleep 2.2; "$WARPYARD_BIN" progress 200"#;
     let bin = format!("WARPYARD_BIN={}", env!("CARGO_BIN_EXE_warpyard"));
     let options = ["--name", "a", "--profile", "a", "--steps", "200", "--gpus", "1", "--env", &bin];
+    let began = Instant::now();
     let job = server.script(&options, tells);
     server.said(&["wait", &job]);
+    let slowest = 200.0 / began.elapsed().as_secs_f64();
     let measured = || {
         let known = server.json(&["throughputs"]);
         let rows = known["throughputs"].as_array().cloned().unwrap_or_default();
@@ -89,7 +93,7 @@ fn what_a_task_says_of_its_progress_becomes_its_measured_speed() {
     };
     eventually("its speed is known", || measured().is_some());
     let speed = measured().and_then(|row| row["steps_per_second"].as_f64()).expect("a speed");
-    assert!((20.0..=101.0).contains(&speed), "{speed} steps a second");
+    assert!((slowest..=101.0).contains(&speed), "{speed} steps a second, and not less than {slowest}");
     // Outside a task there is nothing to tell of.
     let outside = server.ask(&["progress", "5"]);
     assert!(outside.code == Some(2) && outside.err.contains("WARPYARD_JOB_ID"), "{outside:?}");
@@ -181,4 +185,49 @@ open(name, "w").write("40")
         .output()
         .expect("python3");
     assert!(alone.status.success() && alone.stderr.is_empty(), "{alone:?}");
+}
+
+/// Three that state their memory: at a round's end whoever runs is frozen, and the next goes on where it stood.
+#[test]
+fn tasks_that_are_frozen_take_turns_over_a_killed_server() {
+    let mut server = Server::up(&["--gpus", "fake:1xV100:16GiB", "--policy", "max-min:round=1"]);
+    let ticks = r#"until test -e enough; do sleep 0.05; echo >> "$WARPYARD_TASK.ticks"; done"#;
+    let names = ["a", "b", "c"];
+    let began = Instant::now();
+    let jobs = names.map(|name| {
+        let needs = ["--name", name, "--gpus", "1", "--gpu-memory", "5GiB", "--preempt", "freeze"];
+        server.script(&needs, ticks)
+    });
+    let counted = |server: &Server| names.map(|name| server.read(&format!("{name}.ticks")).len());
+    eventually("all have begun", || counted(&server).iter().all(|n| *n > 0));
+    server.end_by(Signal::SIGKILL);
+    server.start();
+    eventually("whoever stands still is told until when", || {
+        let jobs = server.json(&["ps"]);
+        let paused = jobs.as_array().into_iter().flatten().filter(|job| job["state"] == "paused");
+        let mut why = paused.map(|job| server.ask(&["why", job["job"].as_str().expect("an id")]).out);
+        why.any(|text| {
+            text.contains("stands still on its GPU until its turn")
+                && text.contains("the next round begins in")
+        })
+    });
+    eventually("all have got somewhere", || {
+        let all = server.json(&["ps"]);
+        let running = all.as_array().into_iter().flatten().filter(|job| job["state"] == "running").count();
+        assert!(running <= 1, "{running} run on one GPU: {all}");
+        counted(&server).iter().all(|n| *n >= 80)
+    });
+    server.open("enough");
+    let ran = jobs.map(|job| {
+        assert_eq!(server.outcome(&job), "succeeded");
+        let attempts = &server.json(&["show", &job])["tasks"][0]["attempts"];
+        assert_eq!(attempts.as_array().map(Vec::len), Some(1), "nobody began again: {attempts}");
+        attempts[0]["gpu_seconds"].as_f64().expect("a time")
+    });
+    let (all, took) = (ran.iter().sum::<f64>(), began.elapsed().as_secs_f64());
+    assert!(all <= took, "one GPU was used for {all:.1} s in {took:.1} s");
+    for (name, ran) in names.iter().zip(ran) {
+        let share = ran / all;
+        assert!((share - 1.0 / 3.0).abs() <= 0.1, "{name} had {share:.3} of {all:.1} s");
+    }
 }

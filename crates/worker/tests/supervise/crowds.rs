@@ -2,16 +2,20 @@
 
 use crate::yard::{Yard, eventually};
 use std::fs;
+use std::io::ErrorKind;
 use warpyard_worker::supervise::{Cause, Ground, Hierarchy, Sighting, Want};
 
-/// Where groups can be made, or a word that they cannot.
+/// Where groups can be made, or a word that they cannot on a machine like this: one without that hierarchy or its
+/// controller, or where it may not be written or is not ours to divide.
 fn ground(hierarchy: Hierarchy) -> Option<Ground> {
+    use ErrorKind::{NotFound, PermissionDenied, ReadOnlyFilesystem, ResourceBusy};
     match Ground::find(hierarchy) {
         Ok(ground) => Some(ground),
-        Err(e) => {
+        Err(e) if [NotFound, PermissionDenied, ReadOnlyFilesystem, ResourceBusy].contains(&e.kind()) => {
             eprintln!("SKIPPED: no group of {hierarchy:?} that bounds processes can be made here ({e})");
             None
         }
+        Err(e) => panic!("no group of {hierarchy:?} can be made, and not for a reason of the machine's: {e}"),
     }
 }
 

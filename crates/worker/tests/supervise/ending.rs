@@ -11,14 +11,14 @@ use warpyard_worker::supervise::{AttemptDir, Cause, Found, Freezer, Status, Want
 fn a_timeout_asks_first_and_then_insists() {
     let mut yard = Yard::new();
     let mut launch = yard.script("trap 'echo saved; exit 3' TERM; while :; do sleep 0.01; done");
-    launch.timeout_ms = Some(200);
+    launch.timeout_ms = Some(2_000);
     let exit = yard.run(&launch);
     assert_eq!((&exit.cause, exit.status), (&Cause::TimedOut, Some(Status::Code(3))));
     assert_eq!(text(launch.dir.join("stdout")), "saved\n");
-    assert!(exit.running_us >= 200_000);
+    assert!(exit.running_us >= 2_000_000);
 
     let mut launch = yard.script("trap '' TERM; while :; do sleep 0.01; done");
-    launch.timeout_ms = Some(50);
+    launch.timeout_ms = Some(2_000);
     launch.grace_ms = 50;
     let exit = yard.run(&launch);
     assert_eq!((exit.cause, exit.status), (Cause::TimedOut, Some(Status::Signal(9))));
@@ -28,10 +28,11 @@ fn a_timeout_asks_first_and_then_insists() {
 fn frozen_time_does_not_count_towards_the_timeout() {
     let mut yard = Yard::new();
     let mut launch = yard.command(["sleep", "1000"]);
-    launch.timeout_ms = Some(400);
+    launch.timeout_ms = Some(2_000);
+    // Said before it begins, so that it is frozen at once.
+    fs::create_dir_all(&launch.dir).unwrap();
+    AttemptDir::new(&launch.dir).write_want(Want::Freeze).unwrap();
     let dir = yard.launch(&launch);
-    yard.running(&dir);
-    dir.write_want(Want::Freeze).unwrap();
     yard.frozen(&dir);
     // The passing of time is what this is about.
     thread::sleep(Duration::from_millis(500));
@@ -39,7 +40,7 @@ fn frozen_time_does_not_count_towards_the_timeout() {
     dir.write_want(Want::Run).unwrap();
     let exit = yard.exit(&dir);
     assert_eq!((&exit.cause, exit.status), (&Cause::TimedOut, Some(Status::Signal(15))));
-    assert!(exit.running_us >= 400_000);
+    assert!(exit.running_us >= 2_000_000);
     assert!(exit.ended_at - exit.started_at >= exit.running_us + 500_000, "{exit:?}");
 }
 

@@ -22,13 +22,14 @@ fn a_silent_task_leaves_only_its_records() {
 #[test]
 fn output_is_followable_and_kept_interleaved_and_apart() {
     let mut yard = Yard::new();
-    let go = yard.fifo("go");
-    let launch = yard.script("echo one; read x <$HOME/go; echo two >&2; read x <$HOME/go; echo three");
+    // Two, for whoever wrote to one may still be closing it when it is read from again.
+    let gates = ["first", "second"].map(|name| yard.fifo(name));
+    let launch = yard.script("echo one; read x <$HOME/first; echo two >&2; read x <$HOME/second; echo three");
     let dir = yard.launch(&launch);
     let log = launch.dir.join("log");
-    for so_far in ["one\n", "one\ntwo\n"] {
+    for (gate, so_far) in gates.iter().zip(["one\n", "one\ntwo\n"]) {
         comes_to_have(&log, so_far);
-        go.go();
+        gate.go();
     }
     let exit = yard.exit(&dir);
     assert_eq!(text(log), "one\ntwo\nthree\n");

@@ -15,7 +15,7 @@ use warpyard_worker::supervise::{
 };
 
 /// Longer than anything here takes; a test that waits this long has failed.
-pub(crate) const FOR_EVER: Duration = Duration::from_secs(30);
+pub(crate) const FOR_EVER: Duration = Duration::from_secs(120);
 
 /// Two that left the session, one of them also its parent; neither heeds TERM.
 pub(crate) const ESCAPE: &str = "setsid sh -c 'trap \"\" TERM; echo $$ >$HOME/pids; while :; do sleep 0.01; done' & \

@@ -7,7 +7,7 @@ use crate::agent::mine::{Is, Mine};
 use crate::agent::{begin, keep};
 use crate::hold;
 use crate::people::Person;
-use crate::supervise::{AttemptDir, Delivery, Want};
+use crate::supervise::{AttemptDir, Delivery, Found, Want};
 use std::time::Instant;
 use warpyard_core::AttemptId;
 use warpyard_core::event::{End, How, Usage};
@@ -20,6 +20,10 @@ impl<L: Link + 'static> Agent<L> {
         else {
             return;
         };
+        // Not to be taken for someone else on its own devices.
+        if self.adopt(id) {
+            return;
+        }
         let taken = {
             let mut ours = on_devices(&self.mine);
             // What a claim is for may be on the device already.
@@ -84,18 +88,40 @@ impl<L: Link + 'static> Agent<L> {
         }
     }
 
-    /// Notes an end that no process of ours had.
+    /// Notes an end that no process of ours had; unless one has begun behind our back, which then ends as any other does.
     pub(super) fn over(&mut self, id: AttemptId, how: How) {
+        if self.adopt(id) {
+            return;
+        }
         let dir = AttemptDir::new(keep::attempt_dir(&self.settings.data, id));
         // Should a launch still be on its way, it must find that it is not wanted any more.
         let refused = std::fs::create_dir_all(dir.path()).map_err(|e| e.to_string());
-        let refused =
-            refused.and_then(|()| dir.write_want(Want::Stop { grace_ms: 0 }).map_err(|e| e.to_string()));
+        let refused = refused.and_then(|()| dir.write_want(self.stop(id)).map_err(|e| e.to_string()));
         if let Err(e) = refused {
             tell(format_args!("cannot call attempt {id} off: {e}"));
         }
-        let is = Is::Over(End { how, usage: Usage::default() });
-        self.mine.insert(id, Mine { dir, is, uuids: Vec::new(), holds_for: None });
-        self.news.insert(id);
+        // A supervisor says that it is there before it reads what is wanted: one not seen now will find that nothing is.
+        if !self.adopt(id) {
+            self.note(id, dir, Is::Over(End { how, usage: Usage::default() }));
+        }
+    }
+
+    /// Takes over what has begun behind our back, as by a launch that an earlier agent sent; tells whether something has.
+    fn adopt(&mut self, id: AttemptId) -> bool {
+        let dir = AttemptDir::new(keep::attempt_dir(&self.settings.data, id));
+        let found = match dir.look() {
+            Ok(Found::NotStarted) => return false,
+            Ok(found) => found,
+            Err(e) => {
+                tell(format_args!("cannot read how attempt {id} is: {e}"));
+                return false;
+            }
+        };
+        match self.see(id, &dir, found) {
+            Ok(is) => self.note(id, dir, is),
+            // Tried again until it succeeds: until then its devices are not free.
+            Err(e) => tell(format_args!("cannot end what is left of attempt {id}: {e}")),
+        }
+        true
     }
 }

@@ -3,7 +3,7 @@
 mod launching;
 
 use super::devices::{OnDevices, Watch};
-use super::handle::{AgentError, AgentHandle, Link, Nudge, Settings, listen, spawn_listener};
+use super::handle::{AgentError, AgentHandle, Link, Nudge, Settings, listen, spawn_listener, stop_listening};
 use super::mine::{Is, Mine, end_of};
 use super::{keep, records};
 use crate::hold;
@@ -133,11 +133,18 @@ impl<L: Link + 'static> Agent<L> {
             // What no supervisor took may be launched again: the directory starts at most once.
             if found != Found::NotStarted {
                 let is = self.see(id, &dir, found)?;
-                self.mine.insert(id, Mine { dir, is, uuids: Vec::new(), holds_for: None });
-                self.news.insert(id);
+                self.note(id, dir, is);
             }
         }
         Ok(())
+    }
+
+    /// Notes how an attempt is that was not known to be here.
+    fn note(&mut self, id: AttemptId, dir: AttemptDir, is: Is) {
+        let assigned = self.assigned.get(&id);
+        let (uuids, holds_for) = assigned.map(|a| (a.devices.clone(), a.holds_for)).unwrap_or_default();
+        self.mine.insert(id, Mine { dir, is, uuids, holds_for });
+        self.news.insert(id);
     }
 
     fn run(mut self) {
@@ -212,8 +219,8 @@ impl<L: Link + 'static> Agent<L> {
             _ if self.heard.is_none() => return,
             _ => self.assigned.values().map(Assignment::desired).collect(),
         };
-        let local = self.mine.iter().map(|(&id, mine)| (id, mine.is.local())).collect();
-        for action in reconcile(&desired, &local) {
+        let local = self.mine.iter().map(|(&id, mine)| (id, mine.is.local()));
+        for action in reconcile(&desired, local) {
             self.carry_out(action);
         }
         // What is missing from now on did not go with the machine.
@@ -226,12 +233,7 @@ impl<L: Link + 'static> Agent<L> {
             Action::Launch(id) => self.launch(id),
             Action::Freeze(id) => self.want(id, Want::Freeze),
             Action::Thaw(id) => self.want(id, Want::Run),
-            Action::Stop(id) => {
-                let grace =
-                    self.assigned.get(&id).map_or_else(warpyard_core::spec::default_grace, |a| a.grace);
-                let grace_ms = grace.0 / 1000;
-                self.want(id, Want::Stop { grace_ms });
-            }
+            Action::Stop(id) => self.want(id, self.stop(id)),
             Action::ReportLost(id) => {
                 let why = if self.restarted { RESTARTED } else { "nothing of it is left on the worker" };
                 self.over(id, How::Lost(why.into()));
@@ -245,6 +247,12 @@ impl<L: Link + 'static> Agent<L> {
                 self.retired.push_back(id);
             }
         }
+    }
+
+    /// That an attempt is to end, in the time it was promised for that.
+    fn stop(&self, id: AttemptId) -> Want {
+        let grace = self.assigned.get(&id).map_or_else(warpyard_core::spec::default_grace, |a| a.grace);
+        Want::Stop { grace_ms: grace.0 / 1000 }
     }
 
     fn want(&mut self, id: AttemptId, want: Want) {
@@ -345,6 +353,7 @@ impl<L: Link + 'static> Agent<L> {
             self.tidy(true);
         }
         records::give_back(&self.settings.data);
+        stop_listening(&self.settings.data, &self.poke);
         if let Some((_, left)) = self.leaving.take() {
             let _nobody_waits = left.send(());
         }
