@@ -2,7 +2,7 @@
 // stands alone but for the server they share. `node suite.mjs WARPYARD [PICTURES]`; with a folder for pictures it leaves
 // one of each page there.
 import { execFileSync, spawn } from "node:child_process";
-import { mkdtempSync, mkdirSync, readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
+import { mkdtempSync, mkdirSync, readFileSync, readdirSync, renameSync, rmSync, writeFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -82,6 +82,16 @@ const stories = {
     assert.equal((await stranger.goto(login)).status(), 403, "the link was used");
     await stranger.context().close();
     await page.getByText("connected", { exact: true }).waitFor();
+  },
+  async "a page that is not there is asked for once"() {
+    const lost = await opened();
+    let asked = 0;
+    lost.on("request", (request) => { if (request.url().endsWith("/jobs/9999")) asked += 1; });
+    assert.equal((await lost.goto(`${url}/jobs/9999`)).status(), 404);
+    await lost.getByText("connected", { exact: true }).waitFor();
+    await lost.getByText(/^updated [4-9]s ago$/).waitFor();
+    assert.equal(asked, 1);
+    await lost.close();
   },
   async "every GPU is a tile and the line stands beneath"() {
     await page.goto(url);
@@ -262,6 +272,9 @@ const stories = {
     assert.notEqual(await page.locator(".chart.read .ends span").last().textContent(), read);
     await page.keyboard.press("Tab");
     await page.locator(".chart.read").waitFor({ state: "detached" });
+    const drawn = await page.locator(".chart").first().getAttribute("data-moments");
+    await until("the charts drawn anew", async () => (await page.locator(".chart").first().getAttribute("data-moments")) !== drawn);
+    assert.equal(await page.locator(".chart.read").count(), 0, "the chart that has the focus now is not read until a key says so");
     await page.click("[data-act=drain]");
     await page.locator("[data-act=undrain]").click();
     await page.locator("[data-act=drain]").waitFor();
@@ -433,6 +446,9 @@ const stories = {
       if (path === "/") await picture("now-zoomed", small);
       await small.setViewportSize({ width: 390, height: 844 });
     }
+    await small.goto(`${url}/finished`);
+    await small.locator("thead a", { hasText: "waited" }).click();
+    await small.locator("th[aria-sort=ascending]", { hasText: "waited" }).waitFor();
     await small.goto(`${url}/policies`);
     await small.locator("form[data-policy=fifo] [data-preview]").click();
     await until("the new order to be in sight", () => small.evaluate(() => document.getElementById("order").textContent.includes("fifo") && document.getElementById("h-order").getBoundingClientRect().top < innerHeight));
@@ -457,7 +473,8 @@ const stories = {
     const own = await browser.newContext({ viewport: { width: 1440, height: 900 } });
     try {
       const ready = await begun;
-      const key = readFileSync(join(data, `warpyard-sim-${shown.pid}`, "token"), "utf8").trim();
+      const place = readdirSync(data).find((name) => name.startsWith("warpyard-sim-"));
+      const key = readFileSync(join(data, place, "token"), "utf8").trim();
       const ask = async (method, body) => (await fetch(`${ready.url}/v1/simulation`, { method, headers: { authorization: `Bearer ${key}`, "content-type": "application/json" }, body: body && JSON.stringify(body) })).json();
       const first = await opened(own, ready.url), second = await opened(own, ready.url);
       await first.goto(ready.login);

@@ -91,7 +91,7 @@ fn every_call_has_its_address_and_the_token() {
     let acted = || (200, json!({"jobs": ["412"], "tasks": 1}).to_string());
     let worker = || {
         let worker = json!({"id": "gpu 1", "state": "draining", "cpus": 8, "used_cpus": 0.5, "memory_bytes": 1,
-            "used_memory_bytes": 0, "gpus": 1, "running": 0, "version": "0.1.0", "seen_at": null});
+            "used_memory_bytes": 0, "gpus": 1, "running": 0, "version": "0.1.0"});
         (200, worker.to_string())
     };
     let page = || (200, json!({"items": [], "next": "c2"}).to_string());

@@ -40,26 +40,27 @@ const readOff = (event) => {
   const moments = momentsOf(chart), box = plot.getBoundingClientRect();
   readAt(chart, nearest(moments, moments[0] + ((event.clientX - box.left) / box.width) * (moments[moments.length - 1] - moments[0])));
 };
-// Where the pointer is, or the moment the keys went to.
+// Where the pointer is, or the moment the keys went to and on which chart: one that is drawn anew has the same name.
 let pointer = null, keyed = null;
 const follow = ({ clientX, clientY, target }) => { keyed = null; readOff((pointer = { clientX, clientY, target })); };
 document.addEventListener("pointermove", follow);
 document.addEventListener("pointerdown", follow);
-const focusedChart = () => document.activeElement?.closest?.(".plot svg")?.closest(".chart");
+const focusedPlot = () => document.activeElement?.closest?.(".plot svg");
+const keyedChart = () => { const plot = focusedPlot(); return keyed && plot?.dataset.focus === keyed.name ? plot.closest(".chart") : null; };
 document.addEventListener("keydown", (event) => {
-  const chart = focusedChart(), step = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
-  if (!chart || !step) return;
+  const plot = focusedPlot(), step = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
+  if (!plot || !step) return;
   event.preventDefault();
-  const moments = momentsOf(chart), from = keyed === null ? moments.length : nearest(moments, keyed);
+  const chart = plot.closest(".chart"), moments = momentsOf(chart), from = keyedChart() ? nearest(moments, keyed.moment) : moments.length;
   const at = Math.min(moments.length - 1, Math.max(0, from + step));
-  [pointer, keyed] = [null, moments[at]];
+  [pointer, keyed] = [null, { name: plot.dataset.focus, moment: moments[at] }];
   leaveOthers(chart);
   readAt(chart, at);
 });
 // A chart that is drawn anew has the focus again by then.
-document.addEventListener("focusout", () => setTimeout(() => { if (!focusedChart()) keyed = null; if (!pointer) leaveOthers(keyed === null ? null : focusedChart()); }, 0));
+document.addEventListener("focusout", () => setTimeout(() => { if (!keyedChart()) keyed = null; if (!pointer) leaveOthers(keyedChart()); }, 0));
 // A chart drawn anew is read as the old one was, under a pointer that stands still or where the keys went.
 document.addEventListener("warpyard:swapped", () => {
-  const target = pointer && document.elementFromPoint(pointer.clientX, pointer.clientY), chart = focusedChart();
-  if (target) readOff({ ...pointer, target }); else if (chart && keyed !== null) readAt(chart, nearest(momentsOf(chart), keyed));
+  const target = pointer && document.elementFromPoint(pointer.clientX, pointer.clientY), chart = keyedChart();
+  if (target) readOff({ ...pointer, target }); else if (chart) readAt(chart, nearest(momentsOf(chart), keyed.moment));
 });

@@ -12,7 +12,7 @@ let clock = { shown: 0, at: 0, pace: 1 };
 const setClock = (from) => { clock = { shown: Number(from.dataset.now), at: Date.now(), pace: Number(from.dataset.pace) }; };
 const shownNow = () => clock.shown + (Date.now() - clock.at) * clock.pace;
 setClock(main());
-let lastUpdate = Date.now(), asking = false, again = false, timer = 0, took = 0;
+let lastUpdate = Date.now(), lastAnswer = lastUpdate, asking = false, again = false, timer = 0, took = 0;
 let seq = Number(main().dataset.seq), wanted = seq;
 
 const span = (millis) => {
@@ -109,7 +109,8 @@ const refresh = async () => {
       swap(fresh);
     }
   } catch { /* the stream says when the server is gone */ }
-  took = Date.now() - began;
+  lastAnswer = Date.now();
+  took = lastAnswer - began;
   asking = false;
   if (again) { again = false; soon(); }
 };
@@ -117,7 +118,7 @@ const refresh = async () => {
 const soon = () => {
   if (timer || document.hidden) return;
   const rest = Math.min(500, Math.max(60, 6 * took));
-  timer = setTimeout(() => { timer = 0; refresh(); }, Math.max(0, rest - (Date.now() - lastUpdate)));
+  timer = setTimeout(() => { timer = 0; refresh(); }, Math.max(0, rest - (Date.now() - lastAnswer)));
 };
 window.warpyardRefresh = () => { clearTimeout(timer); timer = 0; refresh(); };
 const concerns = (notice) => {
@@ -174,7 +175,7 @@ const takeTurns = () => {
 if (navigator.locks) navigator.locks.request("warpyard-stream", () => lead(() => true)); else takeTurns();
 channel.postMessage({ hello: true });
 document.addEventListener("visibilitychange", () => { if (!document.hidden) soon(); });
-setInterval(() => { if (link.dataset.state === "on" && !main().dataset.still && Date.now() - lastUpdate > AT_LEAST_EVERY) soon(); }, 1000);
+setInterval(() => { if (link.dataset.state === "on" && !main().dataset.still && Date.now() - lastAnswer > AT_LEAST_EVERY) soon(); }, 1000);
 setInterval(tick, 1000);
 // Where the menu is wider than the screen, the page one is on is not beyond its edge.
 const here = document.querySelector(".top nav [aria-current]");

@@ -43,9 +43,32 @@ struct Told {
 
 impl Told {
     fn of(notice: &Notice) -> Told {
-        let data = serde_json::to_string(notice).expect("a notice is always JSON");
-        Told { seq: notice.seq, text: format!("id: {}\ndata: {data}\n\n", notice.seq).into() }
+        Told { seq: notice.seq, text: written(notice) }
     }
+
+    fn to(self, reader: Reader) -> Bytes {
+        match reader {
+            Reader::MayKnowAll => self.text,
+            Reader::MayNot => written(&something(self.seq)),
+        }
+    }
+}
+
+/// That something changed, and not what.
+fn something(seq: u64) -> Notice {
+    Notice { seq, jobs: vec![], devices: vec![], all: true }
+}
+
+fn written(notice: &Notice) -> Bytes {
+    let data = serde_json::to_string(notice).expect("a notice is always JSON");
+    format!("id: {}\ndata: {data}\n\n", notice.seq).into()
+}
+
+/// Whether a reader may know which jobs there are, whosever they are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reader {
+    MayKnowAll,
+    MayNot,
 }
 
 struct Kept {
@@ -89,8 +112,8 @@ impl Notices {
 
     /// Has every reader look at everything again, because of something that is no event.
     pub(crate) fn look_again(&self) {
-        let notice = Notice { seq: self.kept().last, jobs: vec![], devices: vec![], all: true };
-        let _nobody_listens = self.listeners.send(Told::of(&notice));
+        let notice = Told::of(&something(self.kept().last));
+        let _nobody_listens = self.listeners.send(notice);
     }
 
     /// Word of every change from here on, without what it was.
@@ -135,6 +158,7 @@ impl Changes {
 /// Sends notices from an event on until the reader is gone or too slow.
 pub(crate) async fn send(
     notices: Arc<Notices>,
+    reader: Reader,
     after: Option<u64>,
     to: mpsc::Sender<Result<Bytes, Infallible>>,
 ) {
@@ -146,13 +170,13 @@ pub(crate) async fn send(
         return;
     }
     for notice in missed {
-        if !put(notice.text).await {
+        if !put(notice.to(reader)).await {
             return;
         }
     }
     loop {
         let text = match timeout(SIGN_OF_LIFE, more.recv()).await {
-            Ok(Ok(notice)) => notice.text,
+            Ok(Ok(notice)) => notice.to(reader),
             Ok(Err(RecvError::Lagged(_) | RecvError::Closed)) => return,
             Err(_) => Bytes::from_static(b": still here\n\n"),
         };
@@ -228,8 +252,26 @@ mod tests {
 
     fn read(notices: &Arc<Notices>, after: Option<u64>) -> mpsc::Receiver<Result<Bytes, Infallible>> {
         let (to, from) = mpsc::channel(1);
-        tokio::spawn(send(notices.clone(), after, to));
+        tokio::spawn(send(notices.clone(), Reader::MayKnowAll, after, to));
         from
+    }
+
+    #[tokio::test]
+    async fn who_may_not_know_of_others_jobs_hears_only_that_something_changed() {
+        let (mut cluster, notices) = (Cluster::new(default_policy()), Arc::new(Notices::starting_at(0)));
+        submit(&mut cluster, &notices);
+        let (to, mut from) = mpsc::channel(1);
+        tokio::spawn(send(notices.clone(), Reader::MayNot, Some(0), to));
+        for came in ["before", "after"] {
+            let Some(Ok(text)) = from.recv().await else { panic!("nothing was sent") };
+            let text = String::from_utf8(text.to_vec()).expect("text");
+            let said = format!(
+                "id: {0}\ndata: {{\"seq\":{0},\"jobs\":[],\"devices\":[],\"all\":true}}\n\n",
+                cluster.seq()
+            );
+            assert_eq!(text, said, "what came {came} it listened");
+            submit(&mut cluster, &notices);
+        }
     }
 
     #[tokio::test]

@@ -61,6 +61,9 @@ impl Follower {
         log_path: PathBuf,
         keep_events: Span,
     ) -> Result<Follower, FollowerError> {
+        if history.lacks_needs() {
+            complete(&mut history, log)?;
+        }
         catch_up(engine.cluster(), &mut history, log)?;
         let snapshot_at = engine.cluster().seq();
         let (pending, snapshot, waiting) = Default::default();
@@ -114,7 +117,7 @@ impl Follower {
             first.get_or_insert((seq, event.at));
         })?;
         let Some((seq, at)) = first else { return Ok(0) };
-        self.history.clear(seq, at)?;
+        self.history.clear(self.engine.cluster(), seq, at)?;
         catch_up(self.engine.cluster(), &mut self.history, &log)
     }
 
@@ -225,25 +228,41 @@ pub enum FollowerError {
     #[error(transparent)]
     Log(#[from] LogError),
     /// The derived tables cannot be used.
-    #[error("the history cannot be used")]
+    #[error("the history cannot be used; if it is damaged, move history.db away and start again")]
     History(#[from] rusqlite::Error),
 }
 
 /// Enters what the tables do not have yet; gives how many events went in.
 fn catch_up(cluster: &Cluster, history: &mut History, log: &Log) -> Result<u64, FollowerError> {
-    let (mut entered, mut last, mut batch) = (0, history.seq(), Vec::new());
-    let mut failed = Ok(());
-    log.each_event(history.seq(), |seq, event| {
+    in_batches(log, history.seq(), |events, last| history.enter(cluster, events, last))
+}
+
+/// Enters what jobs asked for in tables that did not keep it, for as many as the log still has.
+fn complete(history: &mut History, log: &Log) -> Result<(), FollowerError> {
+    in_batches(log, 0, |events, _| history.enter_needs(events))?;
+    Ok(history.has_needs()?)
+}
+
+/// Hands over every event after a number, many at once, with the number of the last of them; gives how many they were.
+fn in_batches(
+    log: &Log,
+    after: u64,
+    mut enter: impl FnMut(&[Event], u64) -> rusqlite::Result<()>,
+) -> Result<u64, FollowerError> {
+    let (mut count, mut last, mut batch, mut entered) = (0, after, Vec::new(), Ok(()));
+    log.each_event(after, |seq, event| {
         batch.push(event);
-        last = seq;
-        entered += 1;
-        if batch.len() >= ENTER_AT_MOST && failed.is_ok() {
-            failed = history.enter(cluster, &std::mem::take(&mut batch), last);
+        (count, last) = (count + 1, seq);
+        if batch.len() >= ENTER_AT_MOST {
+            if entered.is_ok() {
+                entered = enter(&batch, last);
+            }
+            batch.clear();
         }
     })?;
-    failed?;
+    entered?;
     if !batch.is_empty() {
-        history.enter(cluster, &batch, last)?;
+        enter(&batch, last)?;
     }
-    Ok(entered)
+    Ok(count)
 }

@@ -11,6 +11,7 @@ use axum::body::Body;
 use axum::http::header::{AUTHORIZATION, CONTENT_TYPE, COOKIE};
 use axum::http::{Request, Response, StatusCode};
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::Arc;
 use tower::ServiceExt;
 use warpyard_core::command::Standing;
@@ -60,10 +61,16 @@ fn server_in(data: tempfile::TempDir) -> Server {
 impl Server {
     /// Stops it and starts it again from what it kept.
     pub(crate) fn restarted(self) -> Server {
+        self.restarted_after(|_| {})
+    }
+
+    /// The same, after something was done to what it kept.
+    pub(crate) fn restarted_after(self, done: impl FnOnce(&Path)) -> Server {
         let Server { router, app, live, _threads: threads, _data: data } = self;
         live.stop();
         threads.join().expect("an engine that stops in peace");
         drop((router, app, live));
+        done(data.path());
         server_in(data)
     }
 

@@ -91,7 +91,7 @@ pub enum UpError {
     /// The data directory.
     #[error(transparent)]
     Data(#[from] DataError),
-    /// The log.
+    /// The log, or what is derived from it.
     #[error(transparent)]
     Log(#[from] LogError),
     /// The derived tables.
@@ -286,15 +286,7 @@ fn follower(
     log_path: &Path,
     keep: Span,
 ) -> Result<Follower, UpError> {
-    let path = data.join("history.db");
-    let history = History::open(&path).or_else(|_| {
-        // Derived tables that cannot be read are made again from the log.
-        for file in ["history.db", "history.db-wal", "history.db-shm"] {
-            let _not_there = std::fs::remove_file(data.join(file));
-        }
-        History::open(&path)
-    });
-    let history = history.map_err(FollowerError::from)?;
+    let history = History::open_or_set_aside(&data.join("history.db"))?;
     Ok(Follower::new(build(cluster.clone())?, history, log, log_path.to_owned(), keep)?)
 }
 

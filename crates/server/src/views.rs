@@ -555,8 +555,6 @@ pub(crate) fn workers(cluster: &Cluster) -> Vec<WorkerView> {
             gpus: worker.info.devices.len() as u32,
             running: worker.tasks().len() as u64,
             version: env!("CARGO_PKG_VERSION").into(),
-            // The worker inside the server cannot be out of hearing; when others were last heard is not kept.
-            seen_at: worker.info.lease.is_none().then(|| time(crate::clock::system_now())),
         })
     };
     cluster.pool().workers().filter_map(view).collect()

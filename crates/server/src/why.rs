@@ -13,7 +13,7 @@ use warpyard_core::explain::{InRounds, Reason, Why, without_policy};
 use warpyard_core::limits::Limited;
 use warpyard_core::policy::Policy;
 use warpyard_core::pool::DeviceState;
-use warpyard_core::spec::{TaskSpec, WaitMode};
+use warpyard_core::spec::{self, TaskSpec, WaitMode};
 use warpyard_core::{Cluster, NodeId, TaskId, TaskState, Time};
 
 /// A reason in a few words, for a table.
@@ -87,6 +87,9 @@ fn in_rounds(standing: &InRounds) -> String {
         [] => "has no share yet".to_owned(),
         each => format!("its share is {}", each.join(" and ")),
     };
+    if standing.still {
+        words = format!("stands still on its GPU until its turn; {words}");
+    }
     if standing.freeing {
         words += "; a GPU is being freed for it";
     }
@@ -100,17 +103,16 @@ pub(crate) fn needs_in_words(spec: &TaskSpec) -> String {
         [] => String::new(),
         scope => format!(" among {}", numbers(scope)),
     };
-    in_words(spec, &format!("{together}{scope}"))
+    in_words(&spec.needs, &format!("{together}{scope}"))
 }
 
 /// The same as briefly as a table wants it, without which GPUs it may have: "2 GPUs with 10 GiB each".
-pub(crate) fn needs_in_brief(spec: &TaskSpec) -> String {
-    in_words(spec, "")
+pub(crate) fn needs_in_brief(needs: &spec::Needs) -> String {
+    in_words(needs, "")
 }
 
 /// What a task needs; after its GPUs, what is said of where they are.
-fn in_words(spec: &TaskSpec, place: &str) -> String {
-    let needs = &spec.needs;
+fn in_words(needs: &spec::Needs, place: &str) -> String {
     let mut words = String::new();
     if needs.gpus > 0 {
         let kinds = needs.gpu_types.join(" or ");
@@ -184,7 +186,7 @@ pub(crate) fn explain_in(cluster: &Cluster, policy: &dyn Policy, task: TaskId, n
     let job = cluster.job(task.job)?;
     let (_, spec) = job.node(task.node)?;
     let is = cluster.state(task)?;
-    let why = without_policy(view, task, now).unwrap_or_else(|| policy.explain(view, task, now));
+    let why = policy.explain(view, task, now);
     let reason = short(cluster, task, &why).unwrap_or_else(|| state(is).word().to_owned());
     let waiting = matches!(is, TaskState::Ready { .. });
     // The needs are told beside it; here, what does not meet them.

@@ -113,8 +113,6 @@ pub struct WorkerView {
     pub running: u64,
     /// Its version of warpyard.
     pub version: String,
-    /// When it was last heard of.
-    pub seen_at: Option<Timestamp>,
 }
 
 /// The server.

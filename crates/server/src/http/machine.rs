@@ -2,6 +2,7 @@
 
 use super::answer::{Refusal, as_they_come};
 use super::{By, Shared};
+use crate::events::Reader;
 use crate::{convert, views};
 use axum::extract::rejection::{JsonRejection, QueryRejection};
 use axum::extract::{Path, Query, State};
@@ -175,13 +176,15 @@ pub(super) struct EventsQuery {
 
 pub(super) async fn events(
     State(app): Shared,
+    Extension(who): By,
     headers: HeaderMap,
     query: Result<Query<EventsQuery>, QueryRejection>,
 ) -> Result<Response, Refusal> {
     let last_seen = headers.get("last-event-id").and_then(|v| v.to_str().ok()).and_then(|v| v.parse().ok());
     let after = last_seen.or(query?.0.after);
     let (to, from) = mpsc::channel(16);
-    tokio::spawn(crate::events::send(app.notices.clone(), after, to));
+    let reader = if app.private() && !who.is_admin() { Reader::MayNot } else { Reader::MayKnowAll };
+    tokio::spawn(crate::events::send(app.notices.clone(), reader, after, to));
     let headers = [(CONTENT_TYPE, "text/event-stream"), (CACHE_CONTROL, "no-store")];
     Ok((headers, as_they_come(from)).into_response())
 }

@@ -70,6 +70,9 @@ const BODY_WITHIN: Duration = if cfg!(test) { Duration::from_millis(200) } else 
 /// The most bytes a snapshot may hold, unless configured.
 const SNAPSHOT_LIMIT: u64 = 1 << 30;
 
+/// Where what pages are drawn with is, which anyone may have.
+const ASSETS: &str = "/assets/";
+
 /// How many claims' holders are remembered as heard of.
 const HEARD_OF: usize = 10_000;
 
@@ -212,15 +215,19 @@ pub(crate) fn router(app: Arc<App>) -> Router {
         .fold(Router::new(), |router, endpoint| router.route(endpoint.path, endpoint.route));
     described
         .merge(pages::router(app.clone()))
-        .fallback(async |uri: Uri| match uri.path().starts_with("/v1/") {
-            true => Refusal::new(404, code::NOT_FOUND, "there is nothing at this address").into_response(),
-            false => pages::nothing_here(),
+        .fallback(async |State(app): Shared, uri: Uri, headers: HeaderMap| match uri.path() {
+            path if path.starts_with("/v1/") => {
+                Refusal::new(404, code::NOT_FOUND, "there is nothing at this address").into_response()
+            }
+            path if path.starts_with(ASSETS) => pages::no_asset(),
+            _ => pages::nothing_here(&app, &headers).await,
         })
         .method_not_allowed_fallback(async |method: Method| {
             Refusal::new(405, code::WRONG_METHOD, format!("this address does not answer to {method}"))
         })
         .layer(middleware::from_fn(etag::tagged))
         .layer(middleware::from_fn_with_state(app.clone(), let_in))
+        .layer(middleware::map_response(pages::kept_harmless))
         .layer(DefaultBodyLimit::max(BODY_LIMIT))
         .layer(CompressionLayer::new().quality(CompressionLevel::Fastest).compress_when(worth_compressing))
         .layer(RequestBodyTimeoutLayer::new(BODY_WITHIN))
@@ -252,12 +259,13 @@ fn caller(app: &App, request: &Request) -> Result<Caller, Box<Response>> {
     let (path, headers) = (request.uri().path(), request.headers());
     let looks = matches!(*request.method(), Method::GET | Method::HEAD);
     let is_page = !path.starts_with("/v1/") && path != "/metrics";
+    // Pages show everyone's jobs.
+    let has_no_pages = |caller: &Caller| is_page && app.private() && !caller.is_admin();
+    let no_pages = || refuse(403, code::ADMINS_ONLY, &format!("{} has no pages for you", app.url));
     let peer = request.extensions().get::<ConnectInfo<Peer>>();
     if let (Some(ConnectInfo(peer)), Some(sharing)) = (peer, &app.sharing) {
         return match Caller::at(*peer, sharing) {
-            Ok(Some(caller)) if is_page && sharing.private && !caller.is_admin() => {
-                refuse(403, code::ADMINS_ONLY, &format!("{} has no pages for you", app.url))
-            }
+            Ok(Some(caller)) if has_no_pages(&caller) => no_pages(),
             Ok(Some(caller)) => Ok(caller),
             Ok(None) => refuse(401, code::NO_ACCOUNT, "you have no account on this machine"),
             Err(e) => Err(Box::new(Refusal::internal(e).into_response())),
@@ -265,7 +273,7 @@ fn caller(app: &App, request: &Request) -> Result<Caller, Box<Response>> {
     }
     let given = headers.get(AUTHORIZATION).and_then(|v| v.to_str().ok());
     let has_token = given.and_then(|v| v.strip_prefix("Bearer ")).is_some_and(|t| app.doors.is_token(t));
-    if path == "/login" || path.starts_with("/assets/") || has_token {
+    if path == "/login" || path.starts_with(ASSETS) || has_token {
         return Ok(Caller::Owner);
     }
     let session = app.doors.session_of(headers).map(|session| session.caller.again(app.sharing.as_ref()));
@@ -274,6 +282,7 @@ fn caller(app: &App, request: &Request) -> Result<Caller, Box<Response>> {
         Err(e) => return Err(Box::new(Refusal::internal(e).into_response())),
     };
     match by {
+        Some(caller) if has_no_pages(&caller) && path != "/logout" => no_pages(),
         Some(caller) if looks => Ok(caller),
         // Whoever is in by a link must not make more of them.
         Some(caller) if app.doors.may_change(headers) && path != "/v1/login" => Ok(caller),

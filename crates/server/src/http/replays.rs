@@ -1,9 +1,10 @@
 //! Asking for replays, and how they stand.
 
 use super::answer::Refusal;
-use super::{By, Shared};
+use super::{App, By, Shared};
 use crate::clock::system_now;
 use crate::convert;
+use crate::who::Caller;
 use axum::extract::rejection::JsonRejection;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
@@ -24,9 +25,7 @@ pub(super) async fn begin(
     body: Result<Json<ReplayAsk>, JsonRejection>,
 ) -> Result<(StatusCode, Json<ReplayView>), Refusal> {
     let Json(ReplayAsk { policies, back }) = body?;
-    if app.private() {
-        who.must_be_admin("replay everyone's jobs")?;
-    }
+    may_replay(&app, &who)?;
     if policies.len() > POLICIES_AT_ONCE {
         let message = format!("at most {POLICIES_AT_ONCE} policies are compared at once");
         return Err(Problem::new(code::TOO_LARGE, "policies", message).into());
@@ -45,11 +44,25 @@ pub(super) async fn begin(
     Ok((StatusCode::ACCEPTED, Json(view)))
 }
 
-pub(super) async fn list(State(app): Shared) -> Json<Vec<ReplayView>> {
-    Json(app.replays.all())
+pub(super) async fn list(State(app): Shared, Extension(who): By) -> Result<Json<Vec<ReplayView>>, Refusal> {
+    may_replay(&app, &who)?;
+    Ok(Json(app.replays.all()))
 }
 
-pub(super) async fn one(State(app): Shared, Path(id): Path<String>) -> Result<Json<ReplayView>, Refusal> {
+pub(super) async fn one(
+    State(app): Shared,
+    Extension(who): By,
+    Path(id): Path<String>,
+) -> Result<Json<ReplayView>, Refusal> {
+    may_replay(&app, &who)?;
     let found = id.parse().ok().and_then(|id| app.replays.one(id));
     found.map(Json).ok_or_else(|| Refusal::new(404, code::NOT_FOUND, format!("there is no replay {id}")))
+}
+
+/// What comes of a replay tells of everyone's jobs.
+fn may_replay(app: &App, who: &Caller) -> Result<(), Refusal> {
+    match app.private() {
+        true => who.must_be_admin("replay everyone's jobs"),
+        false => Ok(()),
+    }
 }

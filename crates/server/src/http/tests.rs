@@ -3,12 +3,13 @@
 use crate::testing::{TOKEN, server, task, text};
 use axum::body::Body;
 use axum::http::header::{
-    ACCEPT, ACCEPT_ENCODING, AUTHORIZATION, CONTENT_ENCODING, CONTENT_RANGE, CONTENT_TYPE, ETAG,
+    ACCEPT, ACCEPT_ENCODING, AUTHORIZATION, CONTENT_ENCODING, CONTENT_RANGE, CONTENT_TYPE, COOKIE, ETAG,
     IF_NONE_MATCH, RANGE,
 };
 use axum::http::{Request, StatusCode};
 use serde_json::json;
-use warpyard_core::{AttemptId, JobId, TaskId};
+use warpyard_core::event::{How, Usage};
+use warpyard_core::{AttemptId, Command, JobId, TaskId};
 use warpyard_worker::agent::log_dir;
 
 fn get(path: &str) -> axum::http::request::Builder {
@@ -23,15 +24,64 @@ fn empty(request: axum::http::request::Builder) -> Request<Body> {
 async fn what_did_not_change_is_not_sent_again() {
     let server = server();
     server.join(1).await;
-    let first = server.send(empty(get("/v1/policies"))).await;
-    let tag = first.headers()[ETAG].clone();
-    let again =
-        |tag: &axum::http::HeaderValue| server.send(empty(get("/v1/policies").header(IF_NONE_MATCH, tag)));
-    let same = again(&tag).await;
-    assert_eq!(same.status(), StatusCode::NOT_MODIFIED);
-    assert_eq!(text(same).await, "");
-    server.json("PUT", "/v1/policy", Some(json!({"name": "fifo"}))).await;
-    assert_eq!(again(&tag).await.status(), StatusCode::OK, "another policy is in force");
+    let changes = [
+        ("/v1/policies", "PUT", "/v1/policy", Some(json!({"name": "fifo"}))),
+        ("/v1/info", "PUT", "/v1/policy", Some(json!({"name": "backfill"}))),
+        ("/v1/workers", "POST", "/v1/workers/w/drain", None),
+        ("/v1/gpus", "POST", "/v1/workers/w/resume", None),
+        ("/v1/jobs", "POST", "/v1/jobs", Some(json!({"doc": {"name": "new", "command": "true"}}))),
+    ];
+    for (polled, method, changed, body) in changes {
+        let first = server.send(empty(get(polled))).await;
+        let tag = first.headers()[ETAG].clone();
+        let again = || server.send(empty(get(polled).header(IF_NONE_MATCH, &tag)));
+        let same = again().await;
+        assert_eq!(same.status(), StatusCode::NOT_MODIFIED, "{polled}");
+        assert_eq!(text(same).await, "");
+        server.json(method, changed, body).await;
+        assert_eq!(again().await.status(), StatusCode::OK, "{polled} after {changed}");
+    }
+}
+
+#[tokio::test]
+async fn every_endpoint_is_closed_and_every_change_of_a_login_needs_its_secret() {
+    let server = server();
+    let (description, cookie) = (super::spec::openapi(), server.cookie());
+    let paths = description["paths"].as_object().expect("a map");
+    let described =
+        paths.iter().flat_map(|(path, of)| of.as_object().expect("a map").keys().map(move |m| (path, m)));
+    let mut asked = 0;
+    for (path, method) in described.filter(|(_, method)| *method != "parameters") {
+        let (method, path) = (method.to_uppercase(), path.replace("{id}", "1").replace(['{', '}'], ""));
+        let send = |cookie: &str, secret: &str| {
+            let request = Request::builder().method(&*method).uri(&path).header(COOKIE, cookie);
+            let request = request.header(CONTENT_TYPE, "application/json").header("x-warpyard-csrf", secret);
+            server.send(request.body("{}".into()).expect("a request"))
+        };
+        assert_eq!(send("", "").await.status(), StatusCode::UNAUTHORIZED, "{method} {path}");
+        if method != "GET" {
+            assert_eq!(send(&cookie, "made-up").await.status(), StatusCode::FORBIDDEN, "{method} {path}");
+        }
+        asked += 1;
+    }
+    assert!(asked >= super::described_paths().len(), "{asked}");
+}
+
+#[tokio::test]
+async fn a_browser_does_no_more_with_an_answer_than_show_it() {
+    let server = server();
+    server.join(1).await;
+    server.submit("ann", "prints", vec![task("t", 1)]).await;
+    for path in ["/v1/jobs", "/v1/jobs/1/logs", "/v1/events", "/v1/nowhere", "/metrics", "/assets/live.js"] {
+        for request in [get(path), Request::get(path)] {
+            let answer = server.send(empty(request)).await;
+            let says =
+                |name: &str| answer.headers().get(name).and_then(|v| v.to_str().ok()).unwrap_or_default();
+            assert!(says("content-security-policy").starts_with("default-src 'none';"), "{path}");
+            assert_eq!(says("x-content-type-options"), "nosniff", "{path}");
+            assert!(says("cache-control").contains("no-"), "{path}: {}", says("cache-control"));
+        }
+    }
 }
 
 #[tokio::test]
@@ -211,6 +261,32 @@ async fn tasks_and_attempts_come_in_pages() {
     assert_eq!(rest["items"][0]["index"], 1001);
     let attempts = server.json("GET", "/v1/jobs/1/attempts", None).await;
     assert_eq!(attempts["items"].as_array().map(Vec::len), Some(1));
+}
+
+#[tokio::test]
+async fn tables_made_again_lose_nothing_of_what_memory_no_longer_holds() {
+    let server = server();
+    server.join(1).await;
+    server.submit("ann", "gone", vec![task("t", 1)]).await;
+    server.end(&[(0, How::Exited(3), Usage::default())]).await;
+    server.submit("ann", "stays", vec![task("t", 1)]).await;
+    server.json("POST", "/v1/jobs/1/retry", Some(json!({}))).await;
+    server.json("POST", "/v1/jobs/1/cancel", None).await;
+    let told = async || {
+        let get = |path| server.json("GET", path, None);
+        (get("/v1/jobs/1").await, get("/v1/jobs/2").await, get("/v1/history").await)
+    };
+    let in_memory = told().await;
+    server.live.command(Command::Forget(JobId(1))).await.expect("it is over");
+    let before = told().await;
+    assert_eq!(before.2, in_memory.2);
+    assert_eq!(
+        (&before.0["outcome"], &before.1["state"]),
+        (&json!("cancelled"), &json!("placed")),
+        "{before:?}"
+    );
+    server.json("POST", "/v1/admin/rebuild", None).await;
+    assert_eq!(told().await, before);
 }
 
 fn keyed(key: &str, command: &str) -> serde_json::Value {

@@ -59,7 +59,6 @@ struct Machine {
     memory: String,
     gpus: u32,
     running: u64,
-    heard: &'static str,
     version: String,
     drained: bool,
 }
@@ -104,7 +103,6 @@ fn machine(view: WorkerView) -> Machine {
         memory: format!("{} of {}", size(view.used_memory_bytes), size(view.memory_bytes)),
         gpus: view.gpus,
         running: view.running,
-        heard: if view.seen_at.is_some() { "now" } else { "not told" },
         version: text(&view.version),
         drained: view.state == WorkerState::Draining,
     }

@@ -13,7 +13,7 @@ use axum::extract::{Query, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 use warpyard_api::wire::Outcome;
-use warpyard_core::spec::{JobSpec, TaskSpec};
+use warpyard_core::spec::Needs;
 
 /// How many rows a page has.
 const ROWS: usize = 50;
@@ -34,8 +34,8 @@ const COLUMNS: [(&str, &str, bool); 14] = [
     ("scope", "", false),
     ("on", "", false),
     ("submitted", "submitted", true),
-    ("waited", "", true),
-    ("ran", "", true),
+    ("waited", "waited", true),
+    ("ran", "ran", true),
     ("ended", "ended", true),
 ];
 
@@ -67,7 +67,7 @@ struct Over {
     badge: Badge,
     priority: i64,
     tasks: u64,
-    /// What its tasks asked for, as long as that is in memory.
+    /// What its tasks asked for.
     needs: String,
     mode: &'static str,
     scope: String,
@@ -99,14 +99,11 @@ impl Finished {
         let more = found.len() > ROWS;
         let mut rows = Vec::new();
         for (place, job) in ((at - 1) * ROWS + 1..).zip(found.into_iter().take(ROWS)) {
-            let history = f.history();
-            let started = history.first_start(job.job)?.map(moment);
             let on = history.attempts_lately(job.job, 4)?.into_iter().map(|a| (a.worker, a.devices));
             let on = places(on);
-            let spec = f.cluster().job(job.job).map(|job| job.spec.clone());
-            let ended = job.finished.map(moment);
+            let (started, ended) = (job.started.map(moment), job.finished.map(moment));
             let outcome = job.outcome.as_deref().and_then(crate::views::outcome_of_word);
-            let with_gpu = spec.as_deref().and_then(first_with_gpu);
+            let with_gpu = job.needs.iter().find(|needs| needs.gpus > 0);
             rows.push(Over {
                 place,
                 job: job.job.to_string(),
@@ -116,7 +113,7 @@ impl Finished {
                 badge: Badge::ended(outcome.unwrap_or(Outcome::Lost)),
                 priority: job.priority,
                 tasks: job.tasks,
-                needs: spec.as_deref().map(needs).unwrap_or_default(),
+                needs: needs_of(&job.needs),
                 mode: with_gpu.map(mode).unwrap_or_default(),
                 scope: with_gpu.map(scope).unwrap_or_default(),
                 on,
@@ -142,21 +139,34 @@ impl Finished {
 }
 
 /// What the tasks of a job asked for: the first kinds of it.
-fn needs(job: &JobSpec) -> String {
-    let mut kinds: Vec<String> = Vec::new();
-    for words in job.tasks.iter().map(needs_in_brief) {
-        if !kinds.contains(&words) {
-            kinds.push(words);
-        }
-        if kinds.len() > 2 {
-            kinds[2] = "…".into();
-            break;
+fn needs_of(kinds: &[Needs]) -> String {
+    let mut all = Vec::new();
+    for words in kinds.iter().map(needs_in_brief) {
+        if !all.contains(&words) {
+            all.push(words);
         }
     }
-    text(&kinds.join("; "))
+    if all.len() > 2 {
+        all.splice(2.., ["…".into()]);
+    }
+    text(&all.join("; "))
 }
 
-/// The first of its tasks that wanted a GPU.
-fn first_with_gpu(job: &JobSpec) -> Option<&TaskSpec> {
-    job.tasks.iter().find(|task| task.needs.gpus > 0)
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use warpyard_core::{DeviceId, WorkerId};
+
+    #[test]
+    fn needs_that_read_the_same_are_shown_once_before_any_is_left_out() {
+        let gpu = |index| DeviceId { worker: WorkerId(0), index };
+        let needs = |cpus, index| Needs { cpus, gpus: 1, scope: vec![gpu(index)], ..Needs::default() };
+        let [first, same, other] = [needs(1000, 0), needs(1000, 1), needs(2000, 0)];
+        let alone = needs_of(std::slice::from_ref(&first));
+        let both = format!("{alone}; {}", needs_of(std::slice::from_ref(&other)));
+        assert_eq!(needs_of(&[first.clone(), same.clone()]), alone);
+        assert_eq!(needs_of(&[first.clone(), same.clone(), other.clone()]), both);
+        assert_eq!(needs_of(&[first.clone(), other.clone(), same]), both);
+        assert_eq!(needs_of(&[first, other, needs(3000, 0)]), format!("{both}; …"));
+    }
 }

@@ -1,7 +1,7 @@
 //! The end of what an attempt printed, and what it prints next.
 
 use super::words::text;
-use super::{NoPage, kept_harmless};
+use super::{NoPage, of_now};
 use crate::http::{By, Shared};
 use axum::Extension;
 use axum::extract::{Path, Query, State};
@@ -101,8 +101,7 @@ pub(super) async fn more(
         Ok(Err(_)) => (String::new(), asked.from),
         Err(e) => return Err(NoPage::Failed(e.to_string())),
     };
-    Ok((kept_harmless("text/plain; charset=utf-8"), [("x-next", HeaderValue::from(next))], text)
-        .into_response())
+    Ok((of_now("text/plain; charset=utf-8"), [("x-next", HeaderValue::from(next))], text).into_response())
 }
 
 #[cfg(test)]

@@ -11,6 +11,7 @@ mod graph;
 mod job;
 mod log;
 mod new;
+mod nothing;
 mod now;
 mod parts;
 mod policies;
@@ -25,12 +26,12 @@ pub(crate) mod words;
 mod tests;
 
 pub(crate) use doors::Doors;
+pub(crate) use nothing::{no_asset, nothing_here};
 pub(crate) use parts::Parts;
 
 use crate::clock::system_now;
 use crate::follower::Follower;
 use crate::http::{App, Shared};
-use crate::live::Stopped;
 use askama::Template;
 use axum::Router;
 use axum::body::Bytes;
@@ -44,10 +45,10 @@ use axum::middleware;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use doors::Outside;
+use nothing::NoPage;
 use serde::Deserialize;
 use simulation::SimulationBar;
 use std::sync::Arc;
-use warpyard_api::problem::Problem;
 use warpyard_api::wire::Timestamp;
 
 /// What a browser may do with a page: nothing but show it, with our own style and script.
@@ -82,7 +83,8 @@ pub(crate) fn router(app: Arc<App>) -> Router<Arc<App>> {
         .route("/policies", get(policies::page))
         .route("/what-if", get(what_if::page))
         .route("/docs", get(docs::page))
-        .layer(middleware::from_fn_with_state(app, parts::shared));
+        .layer(middleware::from_fn_with_state(app.clone(), parts::shared))
+        .layer(middleware::from_fn_with_state(app, nothing::framed));
     shown
         .route("/jobs/{id}/log", get(log::more))
         .route("/login", get(login_page).post(login))
@@ -142,67 +144,10 @@ impl Frame {
     }
 }
 
-/// Why there is no page.
-enum NoPage {
-    /// There is nothing there; in words.
-    Missing(String),
-    /// The server is stopping.
-    Stopping,
-    /// The server failed.
-    Failed(String),
-}
-
-impl From<Stopped> for NoPage {
-    fn from(_: Stopped) -> NoPage {
-        NoPage::Stopping
-    }
-}
-
-impl From<Problem> for NoPage {
-    fn from(problem: Problem) -> NoPage {
-        NoPage::Missing(problem.message)
-    }
-}
-
-impl From<rusqlite::Error> for NoPage {
-    fn from(error: rusqlite::Error) -> NoPage {
-        NoPage::Failed(error.to_string())
-    }
-}
-
-#[derive(Template)]
-#[template(path = "missing.html")]
-struct Missing {
-    title: &'static str,
-    words: String,
-}
-
-impl IntoResponse for NoPage {
-    fn into_response(self) -> Response {
-        let (status, title, words) = match self {
-            NoPage::Missing(words) => (StatusCode::NOT_FOUND, "Nothing here", words),
-            NoPage::Stopping => {
-                (StatusCode::SERVICE_UNAVAILABLE, "Stopping", "the server is stopping".to_owned())
-            }
-            NoPage::Failed(error) => {
-                eprintln!("warpyard: a page failed: {error}");
-                let words = "the server's output says what went wrong".to_owned();
-                (StatusCode::INTERNAL_SERVER_ERROR, "This went wrong", words)
-            }
-        };
-        html(status, &Missing { title, words: words::text(&words) })
-    }
-}
-
-/// The answer to an address that is none.
-pub(crate) fn nothing_here() -> Response {
-    NoPage::Missing("there is nothing at this address".into()).into_response()
-}
-
-/// A page on its way, with all that keeps it harmless.
+/// A page on its way.
 fn html(status: StatusCode, page: &impl Template) -> Response {
     match page.render() {
-        Ok(text) => (status, kept_harmless(HTML), text).into_response(),
+        Ok(text) => (status, of_now(HTML), text).into_response(),
         Err(e) => {
             eprintln!("warpyard: a page cannot be drawn: {e}");
             StatusCode::INTERNAL_SERVER_ERROR.into_response()
@@ -212,17 +157,23 @@ fn html(status: StatusCode, page: &impl Template) -> Response {
 
 /// A page that was drawn before.
 fn page(body: Bytes) -> Response {
-    (kept_harmless(HTML), body).into_response()
+    (of_now(HTML), body).into_response()
 }
 
-fn kept_harmless(kind: &'static str) -> [(HeaderName, HeaderValue); 5] {
-    [
-        (CONTENT_TYPE, HeaderValue::from_static(kind)),
-        (CONTENT_SECURITY_POLICY, HeaderValue::from_static(POLICY)),
-        (X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff")),
-        (REFERRER_POLICY, HeaderValue::from_static("no-referrer")),
-        (CACHE_CONTROL, HeaderValue::from_static("no-store")),
-    ]
+/// What is shown now and kept nowhere.
+fn of_now(kind: &'static str) -> [(HeaderName, HeaderValue); 2] {
+    [(CONTENT_TYPE, HeaderValue::from_static(kind)), (CACHE_CONTROL, HeaderValue::from_static("no-store"))]
+}
+
+/// Has a browser do no more with an answer than show it: with a page, and with what a task printed.
+pub(crate) async fn kept_harmless(mut response: Response) -> Response {
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(POLICY));
+    headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    headers.insert(REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
+    // What is polled may be kept by who asked for it, and is asked about again each time.
+    headers.entry(CACHE_CONTROL).or_insert(HeaderValue::from_static("private, no-cache"));
+    response
 }
 
 async fn asset(Path(name): Path<String>) -> Response {
@@ -236,9 +187,9 @@ async fn asset(Path(name): Path<String>) -> Response {
         "new.js" => ("text/javascript; charset=utf-8", include_str!("../../assets/new.js")),
         "live.js" => ("text/javascript; charset=utf-8", include_str!("../../assets/live.js")),
         "icon.svg" => ("image/svg+xml", include_str!("../../assets/icon.svg")),
-        _ => return nothing_here(),
+        _ => return no_asset(),
     };
-    let mut response = (kept_harmless(kind), content).into_response();
+    let mut response = (of_now(kind), content).into_response();
     // Named without a version: a browser asks again, at no cost worth naming.
     response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
     response
@@ -304,7 +255,7 @@ async fn login(State(app): Shared, Form(given): Form<Credentials>) -> Response {
         Ok(Ok(cookie)) => {
             let to = HeaderValue::from_str(&next).unwrap_or(HeaderValue::from_static("/"));
             with_cookie(
-                (StatusCode::SEE_OTHER, kept_harmless("text/plain"), [(LOCATION, to)]).into_response(),
+                (StatusCode::SEE_OTHER, of_now("text/plain"), [(LOCATION, to)]).into_response(),
                 &cookie,
             )
         }

@@ -13,7 +13,7 @@ use axum::extract::{Query, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 use std::collections::BTreeSet;
-use warpyard_core::Cluster;
+use warpyard_core::{Cluster, Time};
 
 /// How many rows a page has.
 const ROWS: usize = 50;
@@ -34,8 +34,8 @@ const COLUMNS: [(&str, &str, bool); 15] = [
     ("on", "", false),
     ("heard", "", true),
     ("submitted", "submitted", true),
-    ("waited", "", true),
-    ("ran", "", true),
+    ("waited", "waited", true),
+    ("ran", "ran", true),
     ("starts", "", true),
     ("why", "", false),
 ];
@@ -80,7 +80,7 @@ impl Queue {
             false => {
                 let (mut entries, _) = first_entries(f, usize::MAX);
                 entries.retain(|entry| wanted(cluster, entry, &asked));
-                sort(cluster, &mut entries, asked.order());
+                sort(cluster, &mut entries, asked.order(), now);
                 let total = entries.len();
                 (entries, total)
             }
@@ -134,7 +134,7 @@ fn wanted(cluster: &Cluster, entry: &Entry, asked: &Asked) -> bool {
 }
 
 /// Sorts by a column; by none, or one there is not, leaves all as it is.
-fn sort(cluster: &Cluster, entries: &mut [Entry], (by, down): (&str, bool)) {
+fn sort(cluster: &Cluster, entries: &mut [Entry], (by, down): (&str, bool), now: Time) {
     let job = |e: &Entry| cluster.job(e.node().job);
     let text = |entries: &mut [Entry], of: &dyn Fn(&Entry) -> String| entries.sort_by_cached_key(|e| of(e));
     let number = |entries: &mut [Entry], of: &dyn Fn(&Entry) -> i64| entries.sort_by_key(|e| of(e));
@@ -147,9 +147,17 @@ fn sort(cluster: &Cluster, entries: &mut [Entry], (by, down): (&str, bool)) {
         "gpus" => number(entries, &|e| {
             job(e).map_or(0, |j| i64::from(j.spec.tasks[e.node().node as usize].needs.gpus))
         }),
+        "waited" => entries.sort_by_cached_key(|e| {
+            e.waited(cluster).map(|(since, until)| until.unwrap_or(now).since(since))
+        }),
+        "ran" => entries.sort_by_cached_key(|e| e.began(cluster).map(|began| now.since(began))),
         _ => return,
     }
     if down {
         entries.reverse();
+    }
+    if by == "ran" {
+        // What has not begun ran neither least nor most.
+        entries.sort_by_key(|e| e.began(cluster).is_none());
     }
 }

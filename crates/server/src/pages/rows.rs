@@ -10,7 +10,7 @@ use askama::filters::HtmlSafe;
 use std::collections::{BTreeMap, HashSet};
 use warpyard_api::wire::{Outcome, State};
 use warpyard_core::cluster::Job;
-use warpyard_core::spec::{TaskSpec, WaitMode};
+use warpyard_core::spec::{Needs, WaitMode};
 use warpyard_core::{Cluster, NodeId, TaskId, Time};
 
 /// How much of a name a table shows; the whole is told on hover.
@@ -152,6 +152,25 @@ impl Entry {
         }
     }
 
+    /// Since when it waits, and until when it did if it no longer does.
+    pub(super) fn waited(&self, cluster: &Cluster) -> Option<(Time, Option<Time>)> {
+        let submitted = cluster.job(self.node().job)?.submitted;
+        match self {
+            Entry::On(_, tasks) => {
+                let attempts = tasks.iter().filter_map(|t| cluster.view().attempt(*t));
+                Some((submitted, Some(attempts.map(|(a, _)| a.placed).min()?)))
+            }
+            Entry::InLine(task, ..) => Some((ready_since(cluster, *task)?, None)),
+            Entry::Blocked(..) => Some((submitted, None)),
+        }
+    }
+
+    /// When what is on workers began to run.
+    pub(super) fn began(&self, cluster: &Cluster) -> Option<Time> {
+        let Entry::On(_, tasks) = self else { return None };
+        tasks.iter().filter_map(|t| cluster.view().attempt(*t)?.0.started).min()
+    }
+
     pub(super) fn node(&self) -> NodeId {
         match self {
             Entry::On(node, _) | Entry::Blocked(node, _) => *node,
@@ -234,12 +253,15 @@ pub(super) fn row(f: &Follower, entry: &Entry, starts: &Starts, now: Time) -> Op
         registered: Moment::since(moment(job.submitted), at),
         heard: None,
         count: 1,
-        needs: text(&why::needs_in_brief(spec)),
-        mode: mode(spec),
-        scope: scope(spec),
+        needs: text(&why::needs_in_brief(&spec.needs)),
+        mode: mode(&spec.needs),
+        scope: scope(&spec.needs),
         using: String::new(),
-        waited: None,
-        ran: None,
+        waited: entry.waited(cluster).map(|(since, until)| match until {
+            Some(until) => Moment::lasted(moment(since), moment(until)),
+            None => Moment::since(moment(since), at),
+        }),
+        ran: entry.began(cluster).map(|began| Moment::since(moment(began), at)),
         expected: None,
         unforeseen: None,
         why: String::new(),
@@ -254,10 +276,6 @@ pub(super) fn row(f: &Follower, entry: &Entry, starts: &Starts, now: Time) -> Op
             // Only the worker inside is known to be heard all the time.
             let inside = worker.is_some_and(|w| w.online && w.info.lease.is_none());
             row.heard = inside.then(|| Moment::since(at, at));
-            let started = attempts.clone().filter_map(|a| a.started).min();
-            row.ran = started.map(|t| Moment::since(moment(t), at));
-            let placed = attempts.clone().map(|a| a.placed).min();
-            row.waited = placed.map(|t| Moment::lasted(moment(job.submitted), moment(t)));
             row.using = places(attempts.map(|a| {
                 let worker = cluster.view().worker_name(a.placement.worker).to_owned();
                 (worker, a.placement.devices.iter().map(|(i, _)| *i).collect())
@@ -270,7 +288,6 @@ pub(super) fn row(f: &Follower, entry: &Entry, starts: &Starts, now: Time) -> Op
             let answer = why::explain(f, *task, now);
             row.why = answer.and_then(|a| a.text.into_iter().next()).unwrap_or_default();
             let since = ready_since(cluster, *task);
-            row.waited = since.map(|t| Moment::since(moment(t), at));
             row.expected = starts.of(*task).map(|range| Moment::range(range, at));
             row.unforeseen = match (&row.expected, since) {
                 (None, Some(since)) if !starts.is_after(since) => Some(Unforeseen::NotYet),
@@ -281,7 +298,6 @@ pub(super) fn row(f: &Follower, entry: &Entry, starts: &Starts, now: Time) -> Op
         Entry::Blocked(_, count) => {
             row.count = *count;
             row.why = why::of_node(cluster, job, node).unwrap_or_default();
-            row.waited = Some(Moment::since(moment(job.submitted), at));
         }
     }
     row.why = text(&row.why);
@@ -303,8 +319,8 @@ fn node_name(job: &Job, node: NodeId) -> String {
 }
 
 /// How it waits for GPUs: for the very ones it wants, or for any it may have.
-pub(super) fn mode(spec: &TaskSpec) -> &'static str {
-    match (spec.needs.gpus, spec.needs.wait_mode) {
+pub(super) fn mode(needs: &Needs) -> &'static str {
+    match (needs.gpus, needs.wait_mode) {
         (0, _) => "",
         (_, WaitMode::Queue) => "queue",
         (_, WaitMode::Schedule) => "schedule",
@@ -312,8 +328,8 @@ pub(super) fn mode(spec: &TaskSpec) -> &'static str {
 }
 
 /// The GPUs it may have.
-pub(super) fn scope(spec: &TaskSpec) -> String {
-    match (spec.needs.gpus, &spec.needs.scope[..]) {
+pub(super) fn scope(needs: &Needs) -> String {
+    match (needs.gpus, &needs.scope[..]) {
         (0, _) => String::new(),
         (_, []) => "any".into(),
         (_, some @ [_, _, _, _, _, _, _, _, _, ..]) => format!("{}, …", why::numbers(&some[..8])),

@@ -1,16 +1,18 @@
 //! The pages over HTTP: who gets in, what they are told, and that nothing of it does harm.
 
-use crate::testing::{TOKEN, server, task, text};
+use crate::testing::{Server, TOKEN, server, task, text};
 use axum::body::{Body, Bytes};
 use axum::http::header::{CONTENT_SECURITY_POLICY, CONTENT_TYPE, COOKIE, SET_COOKIE};
 use axum::http::{Request, StatusCode};
 use futures_core::Stream;
+use std::collections::BTreeMap;
 use std::future::poll_fn;
 use std::pin::pin;
+use warpyard_core::command::Standing;
 use warpyard_core::event::{How, Usage};
 use warpyard_core::limits::{Caps, Limits};
 use warpyard_core::spec::{AfterNode, Array, On, TaskSpec, WaitMode};
-use warpyard_core::{Command, DeviceId, Span, WorkerId};
+use warpyard_core::{Command, DeviceId, JobId, Span, TaskId, WorkerId};
 
 const PAGES: [&str; 11] = [
     "/",
@@ -153,6 +155,31 @@ async fn every_page_forbids_all_but_our_own_style_and_script() {
 }
 
 #[tokio::test]
+async fn where_there_is_nothing_the_menu_is() {
+    let server = server();
+    server.join(1).await;
+    let cookie = server.cookie();
+    for (path, status, says) in [
+        ("/nowhere", StatusCode::NOT_FOUND, "There is nothing at this address."),
+        ("/jobs/99", StatusCode::NOT_FOUND, "There is no job 99."),
+        ("/finished?page=first", StatusCode::BAD_REQUEST, "This address cannot be read."),
+        ("/jobs/%FF", StatusCode::BAD_REQUEST, "This address cannot be read."),
+    ] {
+        let answer = server.get(path, Some(&cookie)).await;
+        assert_eq!(answer.status(), status, "{path}");
+        assert!(answer.headers().contains_key(CONTENT_SECURITY_POLICY), "{path}");
+        let page = text(answer).await;
+        assert!(page.contains(says) && page.contains("<a href=\"/queue\">Queue</a>"), "{path}: {page}");
+        assert!(page.contains("host <b>w</b>") && page.contains("log out"), "{path}: {page}");
+        assert!(page.contains("data-still=\"1\""), "nobody asks for it again: {path}: {page}");
+    }
+    for path in ["/assets/nothing.css", "/assets/nothing/here", "/login?once=twice"] {
+        let stranger = text(server.get(path, None).await).await;
+        assert!(!stranger.contains("<b>w</b>"), "who has not logged in is told nothing: {stranger}");
+    }
+}
+
+#[tokio::test]
 async fn what_users_wrote_is_shown_and_not_obeyed() {
     let server = server();
     server.join(1).await;
@@ -227,6 +254,19 @@ async fn tables_are_sorted_and_filtered() {
     assert_eq!(shown("?sort=-user").await, "alpha busy beta gamma");
     assert_eq!(shown("?state=ready").await, "alpha gamma");
     assert_eq!(shown("?sort=nonsense").await, "busy beta alpha gamma");
+    let waited = shown("?sort=-waited").await;
+    assert!(waited.starts_with("alpha gamma "), "the others had no wait: {waited}");
+    let beta = TaskId { job: JobId(4), node: 0, index: 0 }.attempt(1);
+    let attempts = [(beta, Standing::Running)].into_iter().collect();
+    let report = Command::Report { worker: WorkerId(0), attempts, devices: BTreeMap::new() };
+    server.live.command(report).await.expect("a report");
+    for way in ["ran", "-ran"] {
+        assert_eq!(
+            shown(&format!("?sort={way}")).await.split(' ').next(),
+            Some("beta"),
+            "only it began: {way}"
+        );
+    }
     for path in ["/finished?sort=-name", "/finished?sort=x;DROP TABLE job".replace(' ', "%20").as_str()] {
         server.page(path).await;
     }
@@ -491,12 +531,25 @@ async fn tables_say_which_gpus_a_task_may_have_and_how_it_waits_for_them() {
     }
     server.json("POST", &format!("/v1/jobs/{job}/cancel"), None).await;
     server.end(&[(0, How::Exited(0), Usage::default())]).await;
-    let page = server.page("/finished").await;
-    assert!(page.contains("data-label=\"number\">1<"), "{page}");
-    let over = row(page);
-    for column in columns.map(|c| c.replace("needs\"", "needed\"")) {
-        assert!(over.contains(&column), "{column}: {over}");
-    }
+    let columns = columns.map(|c| c.replace("needs\"", "needed\""));
+    let is_told = async |server: &Server, when: &str| {
+        let page = server.page("/finished").await;
+        assert!(page.contains("data-label=\"number\">1<"), "{page}");
+        let over = row(page);
+        for column in &columns {
+            assert!(over.contains(column), "{when}, {column}: {over}");
+        }
+    };
+    is_told(&server, "as it ended").await;
+    server.live.command(Command::Forget(JobId(1))).await.expect("it is over");
+    is_told(&server, "when memory no longer holds it").await;
+    let server = server.restarted_after(|data| {
+        let db = rusqlite::Connection::open(data.join("history.db")).expect("tables");
+        let older = "DROP INDEX job_by_wait; DROP INDEX job_by_run; PRAGMA user_version = 0;
+                     ALTER TABLE job DROP COLUMN started; ALTER TABLE job DROP COLUMN needs;";
+        db.execute_batch(older).expect("tables as an older program had them");
+    });
+    is_told(&server, "where an older program kept it").await;
 }
 
 #[tokio::test]

@@ -40,7 +40,7 @@ pub(crate) struct Limits {
     connections: usize,
     /// How many of them one user of a shared machine may have; more are closed.
     per_user: usize,
-    /// The largest head of a request, in bytes.
+    /// The largest head of a request, in bytes; what is read with the last of it may be as much again.
     head: usize,
     /// The most headers a request may have.
     headers: usize,

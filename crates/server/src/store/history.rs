@@ -3,18 +3,27 @@
 //! They live in a file of their own, so that writing them never holds up the log. The file remembers the number of the
 //! last event in it and catches up from the log when it is behind. Rows about events the log has pruned stay.
 
+mod damaged;
+mod tables;
+
+#[cfg(test)]
+mod tests;
+
+use super::log::{LogError, name, schema};
 use crate::samples::{self, Sample};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use std::ops::RangeInclusive;
 use std::path::Path;
 use warpyard_api::quantity::Micros;
 use warpyard_core::event::{How, Outcome, StopWhy, Then, What};
+use warpyard_core::spec::{JobSpec, Needs};
 use warpyard_core::{AttemptId, Cluster, Event, JobId, Span, TaskId, Time};
 
 /// The derived tables.
 pub struct History {
     db: Connection,
     seq: u64,
+    lacks_needs: bool,
 }
 
 /// An attempt as the tables have it.
@@ -88,33 +97,54 @@ pub struct JobRow {
     pub priority: i64,
     /// Whom it was for, beside the user.
     pub project: Option<String>,
+    /// When its first attempt began.
+    pub started: Option<Time>,
+    /// What its tasks asked for: the first kinds of it, the first with a GPU among them. None where it was submitted
+    /// to an older program and the log no longer says.
+    pub needs: Vec<Needs>,
 }
 
-const TABLES: &str = "
-    CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value INTEGER NOT NULL);
-    CREATE TABLE IF NOT EXISTS job (id INTEGER PRIMARY KEY, name TEXT, user TEXT, submitted INTEGER, finished INTEGER,
-        outcome TEXT, tasks INTEGER, priority INTEGER, project TEXT);
-    CREATE TABLE IF NOT EXISTS attempt (job INTEGER, node INTEGER, position INTEGER, number INTEGER, job_name TEXT,
-        task_name TEXT, array_index INTEGER, user TEXT, worker TEXT, devices TEXT, placed INTEGER, started INTEGER,
-        ended INTEGER, outcome TEXT, exit_code INTEGER, signal INTEGER, timeout INTEGER, detail TEXT, ran INTEGER, cpu INTEGER, peak_rss INTEGER,
-        peak_gpu_memory INTEGER, PRIMARY KEY (job, node, position, number)) WITHOUT ROWID;
-    CREATE INDEX IF NOT EXISTS job_by_end ON job (finished);
-    CREATE INDEX IF NOT EXISTS job_by_user ON job (user);
-    CREATE INDEX IF NOT EXISTS attempt_by_end ON attempt (ended);
-    CREATE INDEX IF NOT EXISTS attempt_by_task ON attempt (user, job_name, task_name, ended);";
+/// How many kinds of needs a job is remembered by.
+const KINDS: usize = 3;
 
 impl History {
     /// Opens the tables, making them if there are none.
-    pub fn open(path: &Path) -> rusqlite::Result<History> {
-        let db = Connection::open(path)?;
-        db.pragma_update(None, "journal_mode", "WAL")?;
+    pub fn open(path: &Path) -> Result<History, LogError> {
+        let named = |source| name(path, source);
+        let mut db = Connection::open(path).map_err(named)?;
+        let found = schema(&db, path, tables::SCHEMA)?;
+        db.pragma_update(None, "journal_mode", "WAL").map_err(named)?;
         // Derived: what a crash loses is made again from the log.
-        db.pragma_update(None, "synchronous", "OFF")?;
-        db.execute_batch(TABLES)?;
-        db.execute_batch(samples::TABLE)?;
-        let seq: Option<i64> =
-            db.query_row("SELECT value FROM meta WHERE key = 'seq'", [], |r| r.get(0)).optional()?;
-        Ok(History { db, seq: seq.unwrap_or(0) as u64 })
+        db.pragma_update(None, "synchronous", "OFF").map_err(named)?;
+        let lacks_needs = tables::prepare(&mut db, found).map_err(named)?;
+        let seq = "SELECT coalesce((SELECT value FROM meta WHERE key = 'seq'), 0)";
+        let seq: i64 = db.query_row(seq, [], |r| r.get(0)).map_err(named)?;
+        Ok(History { db, seq: seq as u64, lacks_needs })
+    }
+
+    /// Whether an older program made the tables, which did not keep what jobs asked for, and that was not entered since.
+    pub(crate) fn lacks_needs(&self) -> bool {
+        self.lacks_needs
+    }
+
+    /// Enters what jobs asked for that were submitted by these events.
+    pub(crate) fn enter_needs(&mut self, events: &[Event]) -> rusqlite::Result<()> {
+        let transaction = self.db.transaction()?;
+        for event in events {
+            if let What::JobSubmitted { job, spec, .. } = &event.what {
+                transaction
+                    .prepare_cached("UPDATE job SET needs = ?2 WHERE id = ?1")?
+                    .execute(params![job.0 as i64, written(&kinds(spec))])?;
+            }
+        }
+        transaction.commit()
+    }
+
+    /// Notes that this was done for all there are.
+    pub(crate) fn has_needs(&mut self) -> rusqlite::Result<()> {
+        tables::are_complete(&self.db)?;
+        self.lacks_needs = false;
+        Ok(())
     }
 
     /// The number of the last event in the tables.
@@ -122,11 +152,22 @@ impl History {
         self.seq
     }
 
-    /// Forgets what can be made again from the log, whose first event is given.
-    pub fn clear(&mut self, first_seq: u64, first_at: Time) -> rusqlite::Result<()> {
-        self.db.execute("DELETE FROM attempt WHERE placed >= ?1", [first_at.0 as i64])?;
-        self.db.execute("DELETE FROM job WHERE submitted >= ?1", [first_at.0 as i64])?;
-        self.seq = first_seq.saturating_sub(1);
+    /// Forgets what can be made again from the log, whose first event is given, and from the jobs in memory.
+    pub fn clear(&mut self, cluster: &Cluster, first_seq: u64, first_at: Time) -> rusqlite::Result<()> {
+        let transaction = self.db.transaction()?;
+        for job in cluster.jobs().iter() {
+            let which = params![job.id.0 as i64, first_at.0 as i64];
+            transaction
+                .prepare_cached("DELETE FROM attempt WHERE job = ?1 AND placed >= ?2")?
+                .execute(which)?;
+            transaction
+                .prepare_cached("DELETE FROM job WHERE id = ?1 AND submitted >= ?2")?
+                .execute(which)?;
+        }
+        let before = first_seq.saturating_sub(1);
+        note_seq(&transaction, before)?;
+        transaction.commit()?;
+        self.seq = before;
         Ok(())
     }
 
@@ -136,7 +177,7 @@ impl History {
         for event in events {
             enter_one(&transaction, cluster, event)?;
         }
-        transaction.execute("INSERT OR REPLACE INTO meta (key, value) VALUES ('seq', ?1)", [last as i64])?;
+        note_seq(&transaction, last)?;
         transaction.commit()?;
         self.seq = last;
         Ok(())
@@ -197,9 +238,9 @@ impl History {
 
     /// When the first attempt of a job began.
     pub fn first_start(&self, job: JobId) -> rusqlite::Result<Option<Time>> {
-        let mut query = self.db.prepare_cached("SELECT min(started) FROM attempt WHERE job = ?1")?;
-        let first = query.query_row([job.0 as i64], |r| r.get::<_, Option<i64>>(0))?;
-        Ok(first.map(|t| Time(t as u64)))
+        let mut query = self.db.prepare_cached("SELECT started FROM job WHERE id = ?1")?;
+        let first = query.query_row([job.0 as i64], |r| r.get::<_, Option<i64>>(0)).optional()?;
+        Ok(first.flatten().map(|t| Time(t as u64)))
     }
 
     /// The attempts of a job that matter most now: those under way, then those that ended last.
@@ -220,22 +261,7 @@ impl History {
         skip: usize,
         most: usize,
     ) -> rusqlite::Result<Vec<JobRow>> {
-        let column = match by {
-            "outcome" | "name" | "user" | "project" | "priority" | "tasks" | "submitted" => by,
-            "ended" => "finished",
-            _ => "",
-        };
-        let order = match (column, down) {
-            ("", _) => String::new(),
-            (column, false) => format!("{column}, "),
-            (column, true) => format!("{column} DESC, "),
-        };
-        let sql = format!(
-            "SELECT id, name, user, submitted, finished, outcome, tasks, priority, project FROM job
-             WHERE finished IS NOT NULL AND (?1 IS NULL OR user = ?1) AND (?5 = '' OR outcome = ?5)
-             AND (?2 = '' OR instr(lower(name), lower(?2)) > 0 OR CAST(id AS TEXT) = ?2)
-             ORDER BY {order}finished DESC, id DESC LIMIT ?4 OFFSET ?3"
-        );
+        let sql = finished_in_order(by, down);
         let mut query = self.db.prepare_cached(&sql)?;
         query.query_map(params![user, text, skip as i64, most as i64, outcome], read_job)?.collect()
     }
@@ -268,19 +294,54 @@ impl History {
 
     /// A job, also one that memory no longer holds.
     pub fn job(&self, job: JobId) -> rusqlite::Result<Option<JobRow>> {
-        let sql = "SELECT id, name, user, submitted, finished, outcome, tasks, priority, project FROM job WHERE id = ?1";
-        self.db.query_row(sql, [job.0 as i64], read_job).optional()
+        self.db.query_row("SELECT * FROM job WHERE id = ?1", [job.0 as i64], read_job).optional()
     }
 }
 
+/// Asks for jobs that are over, sorted by a column if it is one.
+fn finished_in_order(by: &str, down: bool) -> String {
+    // The index is named, for with this many conditions SQLite would rather sort everything.
+    let (column, index) = match by {
+        "outcome" | "name" | "user" | "project" | "priority" | "tasks" | "submitted" => (by, ""),
+        "waited" => ("started - submitted", "INDEXED BY job_by_wait"),
+        "ran" => ("finished - started", "INDEXED BY job_by_run"),
+        "ended" => ("finished", "INDEXED BY job_by_end"),
+        _ => ("", "INDEXED BY job_by_end"),
+    };
+    // What never began neither waited least nor most.
+    let order = match (column, down) {
+        ("", _) => String::new(),
+        (column, false) => format!("{column} NULLS LAST, "),
+        (column, true) => format!("{column} DESC NULLS LAST, "),
+    };
+    format!(
+        "SELECT * FROM job {index}
+         WHERE finished IS NOT NULL AND (?1 IS NULL OR user = ?1) AND (?5 = '' OR outcome = ?5)
+         AND (?2 = '' OR instr(lower(name), lower(?2)) > 0 OR CAST(id AS TEXT) = ?2)
+         ORDER BY {order}finished DESC, id DESC LIMIT ?4 OFFSET ?3"
+    )
+}
+
+fn note_seq(db: &Connection, seq: u64) -> rusqlite::Result<usize> {
+    db.execute("INSERT OR REPLACE INTO meta (key, value) VALUES ('seq', ?1)", [seq as i64])
+}
+
 fn enter_one(db: &Connection, cluster: &Cluster, event: &Event) -> rusqlite::Result<()> {
+    // How a job ended that memory no longer holds cannot be told again: what is written of it stays.
+    if let Some(job) = event.what.job().filter(|job| cluster.job(*job).is_none())
+        && db
+            .prepare_cached("SELECT 1 FROM job WHERE id = ?1 AND finished IS NOT NULL")?
+            .exists([job.0 as i64])?
+    {
+        return Ok(());
+    }
     let at = event.at.0 as i64;
     match &event.what {
         What::JobSubmitted { job, user, spec } => {
             let tasks: u64 = spec.tasks.iter().map(|t| u64::from(t.len())).sum();
             db.prepare_cached(
-                "INSERT OR REPLACE INTO job (id, name, user, submitted, tasks, priority, project)
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+                "INSERT OR REPLACE INTO job (id, name, user, submitted, tasks, priority, project, needs)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
             )?
             .execute(params![
                 job.0 as i64,
@@ -289,7 +350,8 @@ fn enter_one(db: &Connection, cluster: &Cluster, event: &Event) -> rusqlite::Res
                 at,
                 tasks as i64,
                 spec.priority,
-                spec.project
+                spec.project,
+                written(&kinds(spec))
             ])?;
         }
         What::Placed { attempt, placement } => {
@@ -321,6 +383,8 @@ fn enter_one(db: &Connection, cluster: &Cluster, event: &Event) -> rusqlite::Res
             let sql = "UPDATE attempt SET started = ?5 WHERE job = ?1 AND node = ?2 AND position = ?3 AND number = ?4";
             let TaskId { job, node, index } = attempt.task;
             db.prepare_cached(sql)?.execute(params![job.0 as i64, node, index, attempt.number, at])?;
+            let sql = "UPDATE job SET started = ?2 WHERE id = ?1 AND started IS NULL";
+            db.prepare_cached(sql)?.execute(params![job.0 as i64, at])?;
         }
         What::StopAsked { attempt, why: StopWhy::Idle(lasted) } => {
             let sql = "UPDATE attempt SET detail = ?5 WHERE job = ?1 AND node = ?2 AND position = ?3 AND number = ?4";
@@ -434,16 +498,42 @@ fn read_attempt(r: &Row<'_>) -> rusqlite::Result<AttemptRow> {
 }
 
 fn read_job(r: &Row<'_>) -> rusqlite::Result<JobRow> {
-    let time = |at: usize| Ok::<_, rusqlite::Error>(r.get::<_, Option<i64>>(at)?.map(|t| Time(t as u64)));
+    let time = |name: &str| Ok::<_, rusqlite::Error>(r.get::<_, Option<i64>>(name)?.map(|t| Time(t as u64)));
+    let needs: Option<String> = r.get("needs")?;
     Ok(JobRow {
-        job: JobId(r.get::<_, i64>(0)? as u64),
-        name: r.get(1)?,
-        user: r.get(2)?,
-        submitted: time(3)?.unwrap_or_default(),
-        finished: time(4)?,
-        outcome: r.get(5)?,
-        tasks: r.get::<_, i64>(6)? as u64,
-        priority: r.get(7)?,
-        project: r.get(8)?,
+        job: JobId(r.get::<_, i64>("id")? as u64),
+        name: r.get("name")?,
+        user: r.get("user")?,
+        submitted: time("submitted")?.unwrap_or_default(),
+        finished: time("finished")?,
+        outcome: r.get("outcome")?,
+        tasks: r.get::<_, i64>("tasks")? as u64,
+        priority: r.get("priority")?,
+        project: r.get("project")?,
+        started: time("started")?,
+        // What a newer program wrote may not be readable; it is only shown.
+        needs: needs.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default(),
     })
+}
+
+/// The kinds of needs a job is remembered by: the first, and the first with a GPU.
+fn kinds(job: &JobSpec) -> Vec<&Needs> {
+    let mut kinds: Vec<&Needs> = Vec::new();
+    for needs in job.tasks.iter().map(|task| &task.needs) {
+        let with_gpu = needs.gpus > 0 && kinds.iter().all(|kind| kind.gpus == 0);
+        if kinds.contains(&needs) {
+            continue;
+        }
+        if kinds.len() < KINDS {
+            kinds.push(needs);
+        } else if with_gpu {
+            kinds[KINDS - 1] = needs;
+            break;
+        }
+    }
+    kinds
+}
+
+fn written(kinds: &[&Needs]) -> String {
+    serde_json::to_string(kinds).expect("needs are always JSON")
 }

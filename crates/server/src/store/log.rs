@@ -16,16 +16,18 @@ const SCHEMA: i64 = 1;
 /// Snapshots kept: the latest, and one more in case it cannot be read.
 const SNAPSHOTS_KEPT: u32 = 2;
 
-/// Why the log cannot be used.
+/// Why the log, or what is derived from it, cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum LogError {
     /// It was written by a newer warpyard.
-    #[error("{} has schema {found}, newer than this program knows ({SCHEMA}); use the warpyard that wrote it", path.display())]
+    #[error("{} has schema {found}, newer than this program knows ({known}); use the warpyard that wrote it", path.display())]
     Newer {
         /// The file.
         path: PathBuf,
         /// Its schema.
         found: i64,
+        /// The newest this program knows.
+        known: i64,
     },
     /// The disk is full.
     #[error("the disk with {} is full; nothing that was acknowledged is lost: free some space and start again", path.display())]
@@ -36,6 +38,12 @@ pub enum LogError {
     /// It may not be written.
     #[error("{} cannot be written; check its owner and mode, and that its file system is not read-only", path.display())]
     ReadOnly {
+        /// The file.
+        path: PathBuf,
+    },
+    /// Someone else has it to themselves.
+    #[error("{} is locked by another program, such as one that copies it; end that, or let it finish, and start again", path.display())]
+    Locked {
         /// The file.
         path: PathBuf,
     },
@@ -92,11 +100,7 @@ impl Log {
         db.busy_timeout(Duration::from_secs(10)).map_err(named)?;
         db.pragma_update(None, "journal_mode", "WAL").map_err(named)?;
         db.pragma_update(None, "synchronous", "FULL").map_err(named)?;
-        let found: i64 = db.pragma_query_value(None, "user_version", |r| r.get(0)).map_err(named)?;
-        if found > SCHEMA {
-            return Err(LogError::Newer { path, found });
-        }
-        if found < SCHEMA {
+        if schema(&db, &path, SCHEMA)? < SCHEMA {
             db.execute_batch(&format!(
                 "BEGIN;
                  CREATE TABLE IF NOT EXISTS event (seq INTEGER PRIMARY KEY, at INTEGER NOT NULL, body BLOB NOT NULL);
@@ -118,10 +122,7 @@ impl Log {
         let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let db = Connection::open_with_flags(&path, flags).map_err(named)?;
         db.busy_timeout(Duration::from_secs(10)).map_err(named)?;
-        let found: i64 = db.pragma_query_value(None, "user_version", |r| r.get(0)).map_err(named)?;
-        if found > SCHEMA {
-            return Err(LogError::Newer { path, found });
-        }
+        schema(&db, &path, SCHEMA)?;
         Ok(Log { seq: 0, path, db })
     }
 
@@ -229,14 +230,24 @@ impl Store for Log {
     }
 }
 
+/// The schema of a file, unless it is newer than the newest that is known.
+pub(super) fn schema(db: &Connection, path: &Path, known: i64) -> Result<i64, LogError> {
+    let found = db.pragma_query_value(None, "user_version", |r| r.get(0)).map_err(|e| name(path, e))?;
+    if found > known {
+        return Err(LogError::Newer { path: path.to_owned(), found, known });
+    }
+    Ok(found)
+}
+
 /// What an error of SQLite means to a person.
-fn name(path: &Path, source: rusqlite::Error) -> LogError {
+pub(super) fn name(path: &Path, source: rusqlite::Error) -> LogError {
     let path = path.to_owned();
     match source.sqlite_error_code() {
         Some(ErrorCode::DiskFull) => LogError::Full { path },
         Some(ErrorCode::ReadOnly | ErrorCode::CannotOpen | ErrorCode::PermissionDenied) => {
             LogError::ReadOnly { path }
         }
+        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => LogError::Locked { path },
         Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => LogError::Damaged { path, source },
         _ => LogError::Sqlite { path, source },
     }

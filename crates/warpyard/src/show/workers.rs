@@ -13,7 +13,6 @@ pub(crate) fn table(workers: &[WorkerView], screen: &Screen) -> String {
         ("GPUS", Align::Right),
         ("CPUS", Align::Right),
         ("MEMORY", Align::Right),
-        ("SEEN", Align::Right),
         ("VERSION", Align::Left),
     ]);
     for worker in workers {
@@ -25,7 +24,6 @@ pub(crate) fn table(workers: &[WorkerView], screen: &Screen) -> String {
             worker.gpus.to_string().into(),
             format!("{} / {}", worker.used_cpus, worker.cpus).into(),
             format!("{} / {}", memory(worker.used_memory_bytes), memory(worker.memory_bytes)).into(),
-            worker.seen_at.map_or("-".to_owned(), |seen| format!("{} ago", screen.since(seen))).into(),
             (&worker.version).into(),
         ]);
     }
@@ -59,16 +57,15 @@ mod tests {
     fn workers_say_what_they_have_and_what_is_taken() {
         let workers: Vec<WorkerView> = serde_json::from_value(json!([
             {"id": "gpu1", "state": "up", "cpus": 64, "used_cpus": 8.5, "memory_bytes": 256u64 << 30,
-             "used_memory_bytes": 12u64 << 30, "gpus": 4, "running": 3, "version": "0.1.0",
-             "seen_at": "2026-11-15T14:03:11Z"},
+             "used_memory_bytes": 12u64 << 30, "gpus": 4, "running": 3, "version": "0.1.0"},
             {"id": "gpu2", "state": "lost", "cpus": 8, "used_cpus": 0, "memory_bytes": 16u64 << 30,
-             "used_memory_bytes": 0, "gpus": 1, "running": 0, "version": "0.1.0", "seen_at": null},
+             "used_memory_bytes": 0, "gpus": 1, "running": 0, "version": "0.1.0"},
         ]))
         .unwrap();
         insta::assert_snapshot!(table(&workers, &Screen::for_tests(None)), @"
-        WORKER  ST    TASKS  GPUS      CPUS            MEMORY    SEEN  VERSION
-        gpu1    up        3     4  8.5 / 64  12 GiB / 256 GiB  1s ago  0.1.0
-        gpu2    lost      0     1     0 / 8      0 B / 16 GiB       -  0.1.0
+        WORKER  ST    TASKS  GPUS      CPUS            MEMORY  VERSION
+        gpu1    up        3     4  8.5 / 64  12 GiB / 256 GiB  0.1.0
+        gpu2    lost      0     1     0 / 8      0 B / 16 GiB  0.1.0
         ");
     }
 }
