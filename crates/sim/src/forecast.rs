@@ -235,10 +235,13 @@ impl<F: FnMut(TaskId) -> Span> Ahead<F> {
 
     /// What was asked of attempts before, and has not been heard of yet, happens now.
     fn as_asked(&mut self) -> Vec<Command> {
-        let mut batch = Vec::new();
+        let (mut batch, rounds) = (Vec::new(), self.has_rounds());
         for attempt in self.under_way.keys().copied().collect::<Vec<_>>() {
             match self.engine.cluster().state(attempt.task) {
                 Some(TaskState::Running(a)) if a.pause.is_some() => batch.extend(self.stand_still(attempt)),
+                Some(TaskState::Placed(a)) if rounds => {
+                    batch.push(says(a.placement.worker, attempt, Standing::Running));
+                }
                 // Of those that stand still, only who is to go on is under way.
                 Some(TaskState::Paused(a)) => {
                     batch.push(says(a.placement.worker, attempt, Standing::Running));
