@@ -30,7 +30,7 @@ const up = (address) => {
   server = started;
   return ready;
 };
-const down = () => new Promise((ended) => { server.removeAllListeners("exit"); server.on("exit", ended); server.kill("SIGTERM"); });
+const killed = () => new Promise((ended) => { server.removeAllListeners("exit"); server.on("exit", ended); server.kill("SIGKILL"); });
 
 const { url, login } = await up();
 const browser = await chromium.launch({ executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium", args: ["--no-sandbox", "--host-resolver-rules=MAP gpu1 127.0.0.1"] });
@@ -227,6 +227,37 @@ const stories = {
     await page.goto(`${url}/finished`);
     await page.locator("tbody tr").nth(4).waitFor();
     await picture("finished");
+  },
+  async "a table stays sorted while it is searched and filtered"() {
+    const jobs = [];
+    for (const name of ["order-b", "order-c", "order-a"]) jobs.push(await submit({ name, gpus: 6, command: "sleep 60", timeout: "9m" }, "carl"));
+    const sort = async (way) => {
+      await page.locator("thead a", { hasText: "job" }).click();
+      await page.locator(`th[aria-sort=${way}]`, { hasText: "job" }).waitFor();
+    };
+    const shown = (names) => until(names, async () => (await page.locator("tbody th b").allTextContents()).join(" ") === names);
+    await page.goto(`${url}/queue`);
+    await sort("ascending");
+    await page.fill("input[type=search]", "order-");
+    await shown("order-a order-b order-c");
+    await sort("descending");
+    await page.selectOption("select[name=user]", "carl");
+    await until("the address to say whose", () => /user=carl/.test(page.url()));
+    assert.match(page.url(), /sort=-name/);
+    await shown("order-c order-b order-a");
+    await page.press("input[type=search]", "Enter");
+    await page.waitForURL(/state=&/);
+    assert.match(page.url(), /sort=-name/, "it is sent as it is shown");
+    await page.locator("thead a", { hasText: "job" }).click();
+    await until("the order to be the line's", async () => (await page.locator("th[aria-sort]").count()) === 0);
+    await page.fill("input[type=search]", "order");
+    await until("the address to say what is searched", () => /q=order(&|$)/.test(page.url()));
+    assert.doesNotMatch(page.url(), /sort=/, "what is no longer sorted stays so");
+    for (const job of jobs) await api("POST", `/v1/jobs/${job}/cancel`);
+    await page.goto(`${url}/finished`);
+    await sort("ascending");
+    await page.fill("input[type=search]", "order-");
+    await shown("order-a order-b order-c");
   },
   async "a graph is drawn with its states"() {
     await page.goto(`${url}/jobs/3`);
@@ -513,15 +544,15 @@ const stories = {
   async "a connection that is lost is said to be, and comes back"() {
     await page.goto(url);
     await page.locator("#link[data-state=on]").waitFor();
-    await down();
+    await killed();
     await page.locator("#link[data-state=off]").waitFor();
     await page.getByText("not connected, trying again").waitFor();
-    const again = await up(new URL(url).host);
-    // Sessions live in memory: whoever comes back is asked to log in again, and is shown where.
-    await page.getByRole("heading", { name: "Log in" }).waitFor();
-    await page.goto(again.login);
-    await page.waitForURL(`${url}/`);
+    await up(new URL(url).host);
+    // Logins are kept: a screen on a wall goes on by itself, also after its server was killed.
     await page.locator("#link[data-state=on]").waitFor();
+    const after = await submit({ name: "after-the-kill", command: "true" });
+    await page.goto(`${url}/jobs/${after}`);
+    await page.getByRole("heading", { name: "after-the-kill", level: 1 }).waitFor();
   },
 };
 

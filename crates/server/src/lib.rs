@@ -14,6 +14,7 @@ mod follower;
 mod http;
 mod idle;
 pub mod live;
+mod logins;
 mod logs;
 mod measures;
 mod outlooks;

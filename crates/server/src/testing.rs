@@ -49,7 +49,7 @@ fn server_in(data: tempfile::TempDir) -> Server {
     let (live, threads) = Live::start(engine(), log, follower, || {});
     let app = Arc::new(App::new(Base {
         live: live.clone(),
-        doors: Doors::new(TOKEN.into(), 7700),
+        doors: Doors::kept(TOKEN.into(), 7700, data.path()),
         notices,
         data: data.path().to_owned(),
         url: "http://127.0.0.1:7700".into(),

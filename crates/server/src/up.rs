@@ -189,7 +189,7 @@ pub fn run(options: Options, ready: impl FnOnce(&Ready)) -> Result<(), UpError> 
     });
     let agent =
         if options.no_worker { None } else { Some(start_worker(&options, data.path(), &live, &runtime)?) };
-    let doors = Doors::new(token, port);
+    let doors = Doors::kept(token, port, data.path());
     let login = format!("{url}/login?once={}", doors.once(Caller::Owner).map_err(UpError::Runtime)?);
     let base =
         Base { live: live.clone(), doors, notices, data: data.path().to_owned(), url: url.clone(), stop };

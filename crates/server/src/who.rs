@@ -2,6 +2,7 @@
 //! their own jobs. Who someone is comes from the kernel (a socket's other end) or from a secret only the owner has.
 
 use crate::http::answer::Refusal;
+use serde::{Deserialize, Serialize};
 use std::io;
 use tokio::net::UnixStream;
 use tokio::net::unix::UCred;
@@ -56,15 +57,6 @@ impl Caller {
     fn account(person: Person, sharing: &Sharing, from: Surroundings) -> Caller {
         let admin = person.uid == 0 || person.is_in(&sharing.admins);
         Caller::Account { person, admin, private: sharing.private, from }
-    }
-
-    /// Who a login belongs to as the machine knows them now: groups are left and accounts removed while it lasts.
-    pub(crate) fn again(self, sharing: Option<&Sharing>) -> io::Result<Option<Caller>> {
-        let (Caller::Account { person, from, .. }, Some(sharing)) = (&self, sharing) else {
-            return Ok(Some(self));
-        };
-        let found = Person::of_uid(person.uid)?.filter(|found| found.name == person.name);
-        Ok(found.map(|person| Caller::account(person, sharing, from.clone())))
     }
 
     /// The same once the process that calls is gone.
@@ -151,6 +143,56 @@ impl Caller {
     }
 }
 
+/// Whom a login belongs to. What they may do is no part of it, so nothing that is kept can say it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Holder {
+    /// Whoever has the server's own token.
+    Owner,
+    /// Someone with an account on this machine.
+    Account {
+        /// Their login name.
+        name: String,
+        /// The number of their account.
+        uid: u32,
+        /// What the process had from which they logged in.
+        origin: Option<Origin>,
+    },
+}
+
+impl Holder {
+    /// Whoever calls, once they have been [`remembered`](Caller::remembered).
+    pub(crate) fn of(caller: Caller) -> Holder {
+        match caller {
+            Caller::Owner => Holder::Owner,
+            Caller::Account { person, from, .. } => {
+                let origin = if let Surroundings::Known(origin) = from { origin } else { None };
+                Holder::Account { name: person.name, uid: person.uid, origin }
+            }
+        }
+    }
+
+    /// Their login name; the owner's is not known.
+    pub(crate) fn name(&self) -> Option<&str> {
+        match self {
+            Holder::Owner => None,
+            Holder::Account { name, .. } => Some(name),
+        }
+    }
+
+    /// Who that is as the machine knows them now: groups are left and accounts removed while a login lasts, and a
+    /// server may be started again for its owner alone.
+    pub(crate) fn now(self, sharing: Option<&Sharing>) -> io::Result<Option<Caller>> {
+        let (name, uid, origin) = match self {
+            Holder::Owner => return Ok(Some(Caller::Owner)),
+            Holder::Account { name, uid, origin } => (name, uid, origin),
+        };
+        let Some(sharing) = sharing else { return Ok(None) };
+        let found = Person::of_uid(uid)?.filter(|found| found.name == name);
+        Ok(found.map(|person| Caller::account(person, sharing, Surroundings::Known(origin))))
+    }
+}
+
 /// The other end of a connection through the socket; nothing where the kernel did not tell.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Peer(Option<UCred>);
@@ -187,6 +229,24 @@ pub(crate) mod tests {
     fn people_own_their_jobs_and_admins_all() {
         assert!(account("ann", false).owns("ann") && !account("ann", false).owns("bob"));
         assert!(account("ann", true).owns("bob") && Caller::Owner.owns("bob"));
+    }
+
+    #[test]
+    fn what_a_login_may_do_is_asked_of_the_machine_each_time() {
+        let person = Person::of_uid(1).expect("accounts").expect("every machine has its first account");
+        let name = person.name.clone();
+        let shared = |admins: &str| Sharing { admins: admins.into(), private: false };
+        let caller = Caller::account(person, &shared(&name), Surroundings::Known(None));
+        let kept = serde_json::to_string(&Holder::of(caller)).expect("JSON");
+        let now = |sharing: Option<&Sharing>| {
+            let holder: Holder = serde_json::from_str(&kept).expect("a holder");
+            holder.now(sharing).expect("accounts").map(|caller| caller.is_admin())
+        };
+        assert_eq!(now(Some(&shared(&name))), Some(true));
+        assert_eq!(now(Some(&shared("a group they are not in"))), Some(false));
+        assert_eq!(now(None), None, "the server is its owner's alone now");
+        let other = Holder::Account { name: "someone-before-them".into(), uid: 1, origin: None };
+        assert_eq!(other.now(Some(&shared(&name))).expect("accounts"), None);
     }
 
     #[test]

@@ -276,7 +276,7 @@ fn caller(app: &App, request: &Request) -> Result<Caller, Box<Response>> {
     if path == "/login" || path.starts_with(ASSETS) || has_token {
         return Ok(Caller::Owner);
     }
-    let session = app.doors.session_of(headers).map(|session| session.caller.again(app.sharing.as_ref()));
+    let session = app.doors.session_of(headers).map(|session| session.holder.now(app.sharing.as_ref()));
     let by = match session.transpose() {
         Ok(found) => found.flatten(),
         Err(e) => return Err(Box::new(Refusal::internal(e).into_response())),

@@ -1,6 +1,6 @@
 //! The interface over HTTP: what scripts rely on.
 
-use crate::testing::{TOKEN, server, task, text};
+use crate::testing::{Server, TOKEN, server, task, text};
 use axum::body::Body;
 use axum::http::header::{
     ACCEPT, ACCEPT_ENCODING, AUTHORIZATION, CONTENT_ENCODING, CONTENT_RANGE, CONTENT_TYPE, COOKIE, ETAG,
@@ -8,6 +8,7 @@ use axum::http::header::{
 };
 use axum::http::{Request, StatusCode};
 use serde_json::json;
+use std::os::unix::fs::PermissionsExt;
 use warpyard_core::event::{How, Usage};
 use warpyard_core::{AttemptId, Command, JobId, TaskId};
 use warpyard_worker::agent::log_dir;
@@ -41,6 +42,60 @@ async fn what_did_not_change_is_not_sent_again() {
         server.json(method, changed, body).await;
         assert_eq!(again().await.status(), StatusCode::OK, "{polled} after {changed}");
     }
+}
+
+/// What a page of a login shows, and the secret with which it changes something.
+async fn page_and_secret(server: &Server, cookie: &str) -> (StatusCode, String) {
+    let answer = server.get("/", Some(cookie)).await;
+    let (status, page) = (answer.status(), text(answer).await);
+    let secret = page.split_once("<meta name=\"csrf\" content=\"").and_then(|(_, rest)| rest.split_once('"'));
+    (status, secret.map(|(secret, _)| secret.to_owned()).unwrap_or_default())
+}
+
+async fn changed_from_a_page(server: &Server, path: &str, cookie: &str, secret: &str) -> StatusCode {
+    let request = Request::post(path).header(COOKIE, cookie).header("x-warpyard-csrf", secret);
+    server.send(empty(request)).await.status()
+}
+
+#[tokio::test]
+async fn a_login_outlives_a_restart_until_its_end_or_its_logout() {
+    let server = server();
+    server.join(1).await;
+    let (stays, leaves) = (server.cookie(), server.cookie());
+    let (_, secret) = page_and_secret(&server, &stays).await;
+    let (_, leaving) = page_and_secret(&server, &leaves).await;
+    assert_ne!(secret, leaving);
+    assert_eq!(changed_from_a_page(&server, "/logout", &leaves, &leaving).await, StatusCode::OK);
+    let server = server.restarted_after(|data| {
+        let file = data.join("logins.json");
+        let kept = std::fs::read_to_string(&file).expect("logins");
+        let (_, id) = stays.split_once('=').expect("a pair");
+        assert!(kept.contains("owner") && !kept.contains(id) && !kept.contains(&secret), "{kept}");
+        assert_eq!(std::fs::metadata(&file).expect("a file").permissions().mode() & 0o777, 0o600);
+    });
+    assert_eq!(page_and_secret(&server, &leaves).await.0, StatusCode::UNAUTHORIZED);
+    assert_eq!(page_and_secret(&server, &stays).await, (StatusCode::OK, secret.clone()));
+    let drained = changed_from_a_page(&server, "/v1/workers/w/drain", &stays, &secret).await;
+    assert_eq!(drained, StatusCode::OK, "a page that was open before goes on changing things");
+    let server = server.restarted_after(|data| {
+        let file = data.join("logins.json");
+        let text = std::fs::read_to_string(&file).expect("logins");
+        let mut kept: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+        kept.as_object_mut().expect("a map").values_mut().for_each(|session| session["until"] = json!(1));
+        std::fs::write(&file, kept.to_string()).expect("a file");
+    });
+    assert_eq!(page_and_secret(&server, &stays).await.0, StatusCode::UNAUTHORIZED, "it has ended");
+}
+
+#[tokio::test]
+async fn logins_that_cannot_be_read_keep_no_server_from_starting() {
+    let server = server();
+    let before = server.cookie();
+    let server =
+        server.restarted_after(|data| std::fs::write(data.join("logins.json"), "{\"half").expect("a file"));
+    assert_eq!(page_and_secret(&server, &before).await.0, StatusCode::UNAUTHORIZED);
+    let after = server.cookie();
+    assert_eq!(page_and_secret(&server.restarted(), &after).await.0, StatusCode::OK);
 }
 
 #[tokio::test]

@@ -1,26 +1,26 @@
 //! Who may look at the pages: links that work once, the token pasted into a form, and the sessions that come of either.
-//! Sessions live in memory: a restarted server asks again.
+//! Sessions are kept in the data directory (`logins.rs`), so nobody is asked again because a server was restarted.
 
-use crate::who::Caller;
+use crate::logins::{Kept, Session, wall_now};
+use crate::who::{Caller, Holder};
 use axum::http::HeaderMap;
 use axum::http::header::COOKIE;
+use sha2::{Digest, Sha256};
 use std::collections::HashMap;
 use std::fs::File;
 use std::io::{self, Read};
+use std::path::Path;
 use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-/// How long a session lasts.
-const SESSION: Duration = Duration::from_secs(30 * 24 * 3600);
+/// How many seconds a session lasts.
+const SESSION: u64 = 30 * 24 * 3600;
 
 /// How long a link works.
 const LINK: Duration = Duration::from_secs(600);
 
 /// How many wrong tokens a minute are looked at.
 const WRONG_PER_MINUTE: u32 = 10;
-
-/// How many sessions there may be; the one that ends first makes room.
-const SESSIONS: usize = 1_000;
 
 /// How many sessions, and how many links, one person may have: nobody throws the others out.
 const OF_ONE: usize = 50;
@@ -38,20 +38,18 @@ pub(crate) struct Doors {
 
 #[derive(Default)]
 struct Open {
-    sessions: HashMap<String, Session>,
-    links: HashMap<String, (Instant, Caller)>,
+    sessions: Kept,
+    links: HashMap<String, (Instant, Holder)>,
     wrong: u32,
     wrong_since: Option<Instant>,
 }
 
 /// Someone who has logged in.
-#[derive(Clone)]
-pub(crate) struct Session {
-    until: Instant,
+pub(crate) struct Login {
     /// What a page of theirs sends along with a change, and no other page knows.
     pub(crate) csrf: String,
     /// Whoever it is.
-    pub(crate) caller: Caller,
+    pub(crate) holder: Holder,
 }
 
 /// Why someone stays outside.
@@ -69,16 +67,22 @@ impl Doors {
         Doors { token, cookie: format!("warpyard-{port}"), open: Mutex::default() }
     }
 
+    /// The same, with the sessions that are kept in a data directory.
+    pub(crate) fn kept(token: String, port: u16, data: &Path) -> Doors {
+        let sessions = Kept::read(data, wall_now());
+        Doors { open: Mutex::new(Open { sessions, ..Open::default() }), ..Doors::new(token, port) }
+    }
+
     /// A secret that lets someone in once.
     pub(crate) fn once(&self, caller: Caller) -> io::Result<String> {
-        let (link, now) = (random()?, Instant::now());
+        let (link, now, holder) = (random()?, Instant::now(), Holder::of(caller));
         let mut open = self.open();
         open.links.retain(|_, (until, _)| now < *until);
-        let theirs = open.links.iter().filter(|(_, (_, by))| by.name() == caller.name());
+        let theirs = open.links.iter().filter(|(_, (_, by))| by.name() == holder.name());
         if let Some(first) = first_of_many(theirs.map(|(link, (until, _))| (*until, link))) {
             open.links.remove(&first);
         }
-        open.links.insert(link.clone(), (now + LINK, caller));
+        open.links.insert(link.clone(), (now + LINK, holder));
         Ok(link)
     }
 
@@ -86,7 +90,7 @@ impl Doors {
     pub(crate) fn enter_once(&self, link: &str) -> io::Result<Option<String>> {
         let entry = self.open().links.remove(link);
         match entry {
-            Some((until, caller)) if Instant::now() < until => Ok(Some(self.session(caller)?)),
+            Some((until, holder)) if Instant::now() < until => Ok(Some(self.session(holder)?)),
             _ => Ok(None),
         }
     }
@@ -108,7 +112,7 @@ impl Doors {
                 return Ok(Err(Outside::Wrong));
             }
         }
-        self.session(Caller::Owner).map(Ok)
+        self.session(Holder::Owner).map(Ok)
     }
 
     /// Whether this is the token.
@@ -117,10 +121,21 @@ impl Doors {
     }
 
     /// The session a request belongs to.
-    pub(crate) fn session_of(&self, headers: &HeaderMap) -> Option<Session> {
-        let open = self.open();
-        let mut ids = self.cookies(headers);
-        ids.find_map(|id| open.sessions.get(id).filter(|s| Instant::now() < s.until).cloned())
+    pub(crate) fn session_of(&self, headers: &HeaderMap) -> Option<Login> {
+        let (open, now) = (self.open(), wall_now());
+        self.cookies(headers).find_map(|id| {
+            let session = open.sessions.get(&self.digest("session", id), now)?;
+            Some(Login { csrf: self.digest("csrf", id), holder: session.holder.clone() })
+        })
+    }
+
+    /// What a session's secret becomes for one use, from which nobody finds the secret or what it becomes for another.
+    /// With another token it becomes something else, so a new token ends every login.
+    fn digest(&self, to: &str, id: &str) -> String {
+        let hasher = [to, &self.token, id]
+            .iter()
+            .fold(Sha256::new(), |h, part| h.chain_update(part).chain_update([0]));
+        hex(&hasher.finalize())
     }
 
     /// Whether a request to change something comes from a page of someone who has logged in.
@@ -131,11 +146,8 @@ impl Doors {
 
     /// Ends a session; gives the header that takes the cookie back.
     pub(crate) fn leave(&self, headers: &HeaderMap) -> String {
-        let ids: Vec<_> = self.cookies(headers).collect();
-        let mut open = self.open();
-        for id in ids {
-            open.sessions.remove(id);
-        }
+        let left: Vec<_> = self.cookies(headers).map(|id| self.digest("session", id)).collect();
+        self.open().sessions.change(|sessions| sessions.retain(|hash, _| !left.contains(hash)));
         format!("{}=; Path=/; Max-Age=0; HttpOnly; SameSite=Strict", self.cookie)
     }
 
@@ -146,22 +158,18 @@ impl Doors {
         pairs.filter(|(name, _)| *name == self.cookie).map(|(_, id)| id)
     }
 
-    fn session(&self, caller: Caller) -> io::Result<String> {
-        let (id, csrf, now) = (random()?, random()?, Instant::now());
-        let mut open = self.open();
-        open.sessions.retain(|_, s| now < s.until);
-        let theirs = open.sessions.iter().filter(|(_, s)| s.caller.name() == caller.name());
-        if let Some(first) = first_of_many(theirs.map(|(id, s)| (s.until, id))) {
-            open.sessions.remove(&first);
-        }
-        if open.sessions.len() >= SESSIONS
-            && let Some(first) = open.sessions.iter().min_by_key(|(_, s)| s.until).map(|(id, _)| id.clone())
-        {
-            open.sessions.remove(&first);
-        }
-        open.sessions.insert(id.clone(), Session { until: now + SESSION, csrf, caller });
-        let age = SESSION.as_secs();
-        Ok(format!("{}={id}; Path=/; Max-Age={age}; HttpOnly; SameSite=Strict", self.cookie))
+    fn session(&self, holder: Holder) -> io::Result<String> {
+        let (id, now) = (random()?, wall_now());
+        let hash = self.digest("session", &id);
+        self.open().sessions.change(|sessions| {
+            sessions.retain(|_, s| now < s.until);
+            let theirs = sessions.iter().filter(|(_, s)| s.holder.name() == holder.name());
+            if let Some(first) = first_of_many(theirs.map(|(hash, s)| (s.until, hash))) {
+                sessions.remove(&first);
+            }
+            sessions.insert(hash, Session { until: now + SESSION, holder });
+        });
+        Ok(format!("{}={id}; Path=/; Max-Age={SESSION}; HttpOnly; SameSite=Strict", self.cookie))
     }
 
     fn open(&self) -> MutexGuard<'_, Open> {
@@ -170,7 +178,7 @@ impl Doors {
 }
 
 /// Of as many as one person may have, what ends first.
-fn first_of_many<'a>(theirs: impl Iterator<Item = (Instant, &'a String)>) -> Option<String> {
+fn first_of_many<'a>(theirs: impl Iterator<Item = (impl Ord, &'a String)>) -> Option<String> {
     let mut theirs: Vec<_> = theirs.collect();
     theirs.sort();
     theirs.first().filter(|_| theirs.len() >= OF_ONE).map(|(_, id)| id.to_string())
@@ -179,7 +187,11 @@ fn first_of_many<'a>(theirs: impl Iterator<Item = (Instant, &'a String)>) -> Opt
 fn random() -> io::Result<String> {
     let mut bytes = [0u8; 24];
     File::open("/dev/urandom")?.read_exact(&mut bytes)?;
-    Ok(bytes.iter().map(|b| format!("{b:02x}")).collect())
+    Ok(hex(&bytes))
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|b| format!("{b:02x}")).collect()
 }
 
 /// Compares without telling by the time it takes where two texts differ.
@@ -190,6 +202,7 @@ fn same(a: &[u8], b: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::logins::SESSIONS;
 
     #[test]
     fn nobody_who_logs_in_again_and_again_throws_others_out() {
@@ -204,7 +217,7 @@ mod tests {
         (0..SESSIONS).for_each(|_| drop(enters(&doors.once(ann()).expect("random bytes"))));
         let mut headers = HeaderMap::new();
         headers.insert(COOKIE, bobs.parse().expect("a header"));
-        assert!(doors.session_of(&headers).is_some_and(|session| session.caller.name() == Some("bob")));
-        assert!(doors.open().sessions.len() <= OF_ONE + 1);
+        assert!(doors.session_of(&headers).is_some_and(|session| session.holder.name() == Some("bob")));
+        doors.open().sessions.change(|sessions| assert!(sessions.len() <= OF_ONE + 1));
     }
 }
