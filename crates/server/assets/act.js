@@ -161,6 +161,12 @@ document.addEventListener("submit", (event) => {
   if (document.activeElement) document.activeElement.blur();
 });
 
+// The heads of a table change the address and not the form beside it, so it is the address that knows the order.
+document.addEventListener("formdata", (event) => {
+  if (!event.target.matches("form.filter")) return;
+  const sort = new URLSearchParams(location.search).get("sort");
+  if (sort) event.formData.set("sort", sort); else event.formData.delete("sort");
+});
 // Search as you type: the address says what is shown, so that it can be kept and shared.
 let typed = 0;
 document.addEventListener("input", (event) => {

@@ -224,8 +224,9 @@ const drawGraph = () => {
     picture.append(svg("path", { class: "edge", d: `M${x1} ${y1}C${m} ${y1} ${m} ${y2} ${x2} ${y2}` })); } });
   tasks.forEach((t, i) => {
     const g = svg("g", { class: "node" });
-    const name = (t.name || "unnamed").slice(0, 16) + ((t.name || "").length > 16 ? "…" : "");
-    g.append(svg("rect", { x: at[i][0], y: at[i][1], width: 154, height: 40, rx: 8 }), svg("text", { class: "name", x: at[i][0] + 12, y: at[i][1] + 25 }, name + (t.array ? " ×" : "")));
+    const most = t.array ? 9 : 16;
+    const name = (t.name || "unnamed").slice(0, most) + ((t.name || "").length > most ? "…" : "");
+    g.append(svg("rect", { x: at[i][0], y: at[i][1], width: 154, height: 40, rx: 8 }), svg("text", { class: "name", x: at[i][0] + 12, y: at[i][1] + 25 }, name + (t.array ? ` × ${String(t.array).slice(0, 9)}` : "")));
     picture.append(g);
   });
   box.querySelector("div").replaceChildren(picture);

@@ -98,7 +98,7 @@ pub(super) async fn free(
 ) -> Result<Json<FreeView>, Refusal> {
     let gpus = seen(&app, &who).await?;
     let mut found: Vec<FreeGpu> = Vec::new();
-    for id in ids.split(',').map(str::trim).filter(|id| !id.is_empty()) {
+    for id in ids.split(',').map(str::trim) {
         let wanted: DeviceRef = id.parse().map_err(|_| {
             Problem::new(code::BAD_DEVICE, "", format!("'{id}' does not name a device"))
                 .with_help("a device is a number, or its worker's name and its number there: gpu1/0")

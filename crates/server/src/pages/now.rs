@@ -1,6 +1,6 @@
 //! The first page: every device and who is on it, and the line.
 
-use super::rows::{self, Row};
+use super::rows::{self, Entry, Row};
 use super::words::{Moment, moment, percent, size, text};
 use super::{Chrome, Frame, NoPage, html};
 use crate::clock::system_now;
@@ -29,9 +29,10 @@ struct Now {
     tiles: Vec<Tile>,
     workers: Vec<Machine>,
     line: Vec<Row>,
-    /// How many rows of the line are not shown.
+    /// How many rows of what is ready are not shown.
     more: usize,
     running: usize,
+    /// How many tasks could start, in line or held back by their own array.
     ready: u64,
     blocked: usize,
     free: usize,
@@ -112,21 +113,22 @@ impl Now {
     fn of(f: &Follower, watched: Option<&Watched>, starts: &Starts, frame: Frame) -> Now {
         let (cluster, now) = (f.cluster(), system_now());
         let gpus = views::gpus(cluster, watched);
-        let line = rows::in_line(f, SHOWN);
+        let (line, held_back) = (rows::in_line(f, SHOWN), rows::held_back(cluster));
         let in_line = cluster.view().ready_nodes();
         let (nodes, ready) =
             in_line.fold((0, 0), |(nodes, tasks), node| (nodes + 1, tasks + rows::ready_of(cluster, node)));
-        let drawn = line.iter().take(SHOWN).filter_map(|entry| rows::row(f, entry, starts, now));
+        let waiting = line.iter().chain(&held_back).take(SHOWN);
+        let drawn = waiting.filter_map(|entry| rows::row(f, entry, starts, now));
         Now {
             chrome: Chrome::of(f, "Now", "now", frame),
             free: gpus.iter().filter(|g| g.tasks.is_empty() && g.unavailable.is_none()).count(),
             has_gpus: !gpus.is_empty(),
             tiles: gpus.iter().map(|gpu| tile(gpu, moment(now))).collect(),
             workers: machines(f, moment(now)),
-            more: usize::saturating_sub(nodes, SHOWN),
+            more: usize::saturating_sub(nodes + held_back.len(), SHOWN),
             line: drawn.collect(),
             running: cluster.view().active(),
-            ready,
+            ready: ready + held_back.iter().map(Entry::ready).sum::<u64>(),
             blocked: rows::blocked(cluster).len(),
         }
     }

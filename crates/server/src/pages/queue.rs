@@ -1,4 +1,4 @@
-//! Everything that is not over: what runs, who is in line, who waits for something else.
+//! Everything that is not over: what runs, who is in line, whom their own array holds back, who waits for something else.
 
 use super::rows::{self, Entry, Row};
 use super::table::{Asked, Head};
@@ -108,15 +108,17 @@ impl Queue {
 /// What is not over, as it is listed where nothing else is asked for: the first of it, and how much there is in all.
 fn first_entries(f: &Follower, most: usize) -> (Vec<Entry>, usize) {
     let cluster = f.cluster();
-    let (mut entries, blocked) = (rows::on_workers(cluster), rows::blocked(cluster));
+    let mut entries = rows::on_workers(cluster);
+    let (held_back, blocked) = (rows::held_back(cluster), rows::blocked(cluster));
     let in_line = cluster.view().ready_nodes().count();
-    let total = entries.len() + in_line + blocked.len();
+    let before = entries.len() + in_line;
+    let total = before + held_back.len() + blocked.len();
     let wanted = most.saturating_sub(entries.len()).min(in_line);
     if wanted > 0 {
         entries.extend(rows::in_line(f, wanted));
     }
-    if most > total - blocked.len() {
-        entries.extend(blocked);
+    if most > before {
+        entries.extend(held_back.into_iter().chain(blocked));
     }
     (entries, total)
 }

@@ -7,9 +7,9 @@ use crate::outlooks::Starts;
 use crate::{views, why};
 use askama::Template;
 use askama::filters::HtmlSafe;
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use warpyard_api::wire::{Outcome, State};
-use warpyard_core::cluster::Job;
+use warpyard_core::cluster::{Job, Phase};
 use warpyard_core::spec::{Needs, WaitMode};
 use warpyard_core::{Cluster, NodeId, TaskId, Time};
 
@@ -75,13 +75,15 @@ pub(super) enum Unforeseen {
     NotYet,
     /// Something ahead of it promised no end, or it is far back.
     NotKnown,
+    /// It is not in line, and only the line is forecast.
+    HeldBack,
 }
 
 impl Unforeseen {
     fn word(self) -> &'static str {
         match self {
             Unforeseen::NotYet => "…",
-            Unforeseen::NotKnown => "not known",
+            Unforeseen::NotKnown | Unforeseen::HeldBack => "not known",
         }
     }
 
@@ -89,6 +91,7 @@ impl Unforeseen {
         match self {
             Unforeseen::NotYet => "it is just being forecast",
             Unforeseen::NotKnown => "no forecast: something ahead of it promised no end, or it is far back",
+            Unforeseen::HeldBack => "no forecast: it gets in line when another of its array ends",
         }
     }
 }
@@ -124,7 +127,7 @@ pub(super) struct Row {
     /// How long it has run.
     pub(super) ran: Option<Moment>,
     pub(super) expected: Option<Moment>,
-    /// Of what is in line, why no start is expected.
+    /// Of what is ready, why no start is expected.
     pub(super) unforeseen: Option<Unforeseen>,
     pub(super) why: String,
 }
@@ -135,6 +138,8 @@ pub(super) enum Entry {
     On(NodeId, Vec<TaskId>),
     /// So many from this one on are in line, the first at this place, if it is not too far back to say.
     InLine(TaskId, Option<u64>, u64),
+    /// So many from this one on could start, but as many of their array run as may at once.
+    HeldBack(TaskId, u64),
     /// So many wait for something other than room.
     Blocked(NodeId, u64),
 }
@@ -147,7 +152,7 @@ impl Entry {
                 let first = tasks.first().and_then(|t| cluster.state(*t));
                 first.map_or(State::Running, views::state)
             }
-            Entry::InLine(..) => State::Ready,
+            Entry::InLine(..) | Entry::HeldBack(..) => State::Ready,
             Entry::Blocked(..) => State::Blocked,
         }
     }
@@ -160,7 +165,7 @@ impl Entry {
                 let attempts = tasks.iter().filter_map(|t| cluster.view().attempt(*t));
                 Some((submitted, Some(attempts.map(|(a, _)| a.placed).min()?)))
             }
-            Entry::InLine(task, ..) => Some((ready_since(cluster, *task)?, None)),
+            Entry::InLine(task, ..) | Entry::HeldBack(task, _) => Some((ready_since(cluster, *task)?, None)),
             Entry::Blocked(..) => Some((submitted, None)),
         }
     }
@@ -171,10 +176,18 @@ impl Entry {
         tasks.iter().filter_map(|t| cluster.view().attempt(*t)?.0.started).min()
     }
 
+    /// How many tasks of it are ready.
+    pub(super) fn ready(&self) -> u64 {
+        match self {
+            Entry::InLine(_, _, count) | Entry::HeldBack(_, count) => *count,
+            Entry::On(..) | Entry::Blocked(..) => 0,
+        }
+    }
+
     pub(super) fn node(&self) -> NodeId {
         match self {
             Entry::On(node, _) | Entry::Blocked(node, _) => *node,
-            Entry::InLine(task, ..) => task.node_id(),
+            Entry::InLine(task, ..) | Entry::HeldBack(task, _) => task.node_id(),
         }
     }
 }
@@ -221,6 +234,23 @@ pub(super) fn in_line(f: &Follower, nodes: usize) -> Vec<Entry> {
 /// How many tasks of a node are in line.
 pub(super) fn ready_of(cluster: &Cluster, node: NodeId) -> u64 {
     cluster.view().ready(node).map(|ready| u64::from(ready.count)).sum()
+}
+
+/// What is ready but in no line, because as many of its array are on workers as may be at once.
+pub(super) fn held_back(cluster: &Cluster) -> Vec<Entry> {
+    // A full array has tasks on workers: looking there spares looking at every job.
+    let nodes: BTreeSet<_> = cluster.view().on_workers().map(TaskId::node_id).collect();
+    nodes.into_iter().filter_map(|node| held_back_of(cluster, node)).collect()
+}
+
+fn held_back_of(cluster: &Cluster, id: NodeId) -> Option<Entry> {
+    let job = cluster.job(id.job)?;
+    let (node, spec) = job.node(id.node)?;
+    spec.at_once().filter(|&at_once| node.active() >= at_once)?;
+    let count = views::tally(job, node).0.ready;
+    let again = node.live.iter().find(|(_, live)| matches!(live.phase, Phase::Ready { .. }));
+    let first = again.map(|(&index, _)| index).or(node.fresh.first())?;
+    (count > 0).then_some(Entry::HeldBack(id.task(first), count))
 }
 
 /// What waits for other tasks, other jobs, or someone's hand.
@@ -294,6 +324,12 @@ pub(super) fn row(f: &Follower, entry: &Entry, starts: &Starts, now: Time) -> Op
                 (None, _) => Some(Unforeseen::NotKnown),
                 (Some(_), _) => None,
             };
+        }
+        Entry::HeldBack(task, count) => {
+            row.count = *count;
+            row.badge = Badge::of(State::Ready, None);
+            row.unforeseen = Some(Unforeseen::HeldBack);
+            row.why = why::of_task(cluster, *task).unwrap_or_default();
         }
         Entry::Blocked(_, count) => {
             row.count = *count;

@@ -436,6 +436,39 @@ async fn who_has_all_they_may_have_stands_in_the_queue_with_that_reason() {
     assert!(row.contains("ann may have 1 task running at once and has 1"), "{row}");
 }
 
+#[tokio::test]
+async fn what_its_own_array_holds_back_is_one_row_behind_the_line_and_counted() {
+    let server = server();
+    server.join(3).await;
+    let array = Some(Array { ranges: vec![(1, 50, 1)], at_once: Some(2) });
+    server.submit("ann", "two-of", vec![TaskSpec { array, ..task("t", 1) }]).await;
+    server.submit("bob", "has-one", vec![task("t", 1)]).await;
+    let held_back = |rows: &str| {
+        assert_eq!(rows.matches("two-of").count(), 1, "one row for all: {rows}");
+        let (_, row) = rows.split_once("two-of").expect("a row");
+        let row = &row[..row.find("</tr>").expect("its end")];
+        assert!(row.contains("<span class=\"times\">× 48</span>"), "{row}");
+        assert!(row.contains("2 of its array run at once"), "{row}");
+        assert!(row.contains("not known") && !row.contains("far back"), "{row}");
+        assert!(rows.contains("data-label=\"place\"></td>"), "it has no place: {rows}");
+    };
+    let now = server.page("/").await;
+    held_back(now.split_once("Next in line").expect("the line").1);
+    held_back(server.page("/queue?state=ready").await.split_once("<tbody>").expect("a table").1);
+    server.submit("carl", "in-line", vec![task("t", 1)]).await;
+    let after = vec![AfterNode { node: 0, on: On::Ok }];
+    server.submit("zoe", "chain", vec![task("a", 1), TaskSpec { after, ..task("b", 1) }]).await;
+    let page = server.page("/queue").await;
+    let (_, rows) = page.split_once("<tbody>").expect("a table");
+    assert_eq!(names(rows).join(" "), "two-of has-one in-line chain two-of chain");
+    assert!(page.contains("1–6 of 6 rows"), "{page}");
+    let (now, figures) = (server.page("/").await, text(server.ask("GET", "/metrics", None).await).await);
+    assert!(figures.contains("warpyard_tasks{state=\"ready\"} 50"), "{figures}");
+    assert!(now.contains("<dd>50</dd><dt>in line</dt>"), "{now}");
+    let (_, line) = now.split_once("Next in line").expect("the line");
+    assert_eq!(names(line).join(" "), "in-line chain two-of");
+}
+
 /// The next event of a stream.
 async fn event(body: &mut (impl Stream<Item = Result<Bytes, axum::Error>> + Unpin)) -> String {
     let mut body = pin!(body);

@@ -50,10 +50,13 @@ impl Moment {
     /// Between which lengths of time from now something will likely happen: "in 3–5 min".
     pub(super) fn range(range: StartRange, now: Timestamp) -> Moment {
         let (low, high) = (range.low.as_millis() - now.as_millis(), range.high.as_millis() - now.as_millis());
+        // What should have begun and has not is foretold anew in a moment.
+        let words =
+            if high < -1_000 { "…".to_owned() } else { in_words(low.max(0) / 1000, high.max(0) / 1000) };
         Moment {
             exact: format!("{} to {}", range.low, range.high),
             millis: range.low.as_millis(),
-            words: in_words(low.max(0) / 1000, high.max(0) / 1000),
+            words,
             counts: false,
         }
     }
