@@ -24,8 +24,8 @@ pub struct Record {
     pub outcome: Option<Outcome>,
     /// How many attempts it took.
     pub attempts: u32,
-    /// How often it was made to stand still.
-    pub pauses: u32,
+    /// How often it was made to give way: to stand still, or to save and exit.
+    pub gave_way: u32,
     /// Running time of all its attempts together, pauses left out: those that saved and exited are part of the whole.
     pub ran: Span,
     /// Running time of all its attempts times the devices each had, in seconds; of a device that n tasks ran on at once, 1/n.
@@ -53,7 +53,7 @@ impl Record {
             ended: None,
             outcome: None,
             attempts: 0,
-            pauses: 0,
+            gave_way: 0,
             ran: Span::ZERO,
             gpu_seconds: 0.0,
             devices: 0,

@@ -259,7 +259,7 @@ fn at_a_rounds_end_everyone_gives_way_as_they_allow() {
                 assert_eq!(record.attempts, 1, "{policy} seed {seed}: {record:?}");
             }
             if spec.preempt != Preempt::Freeze {
-                assert_eq!(record.pauses, 0, "{policy} seed {seed}: {record:?}");
+                assert_eq!(record.gave_way, 0, "{policy} seed {seed}: {record:?}");
             }
         }
         stood_still += turns.borrow().stood_still;

@@ -2,7 +2,7 @@
 
 use crate::wrong::{Wrong, quoted};
 use std::fmt::Write;
-use std::io;
+use std::io::{self, Write as _};
 use std::process::ExitCode;
 use warpyard_api::client::ClientError;
 use warpyard_api::text::shown_lines;
@@ -41,22 +41,32 @@ impl From<Exit> for ExitCode {
 pub(crate) fn report(error: &anyhow::Error) -> ExitCode {
     // Whoever read our output has read enough.
     if is_broken_pipe(error) {
-        if error.chain().count() > 1 {
-            eprintln!("{error}");
+        // What there is to know beside it, such as that a job goes on.
+        if error.is::<io::Error>() && error.chain().count() > 1 {
+            tell(&format!("{error}\n"));
         }
         return ExitCode::SUCCESS;
     }
-    eprint!("{}", rendered(error));
+    tell(&rendered(error));
     ExitCode::from(code(error))
 }
 
+/// Whether our own output was closed; a server that hung up is another matter.
 fn is_broken_pipe(error: &anyhow::Error) -> bool {
-    error.downcast_ref::<io::Error>().is_some_and(|e| e.kind() == io::ErrorKind::BrokenPipe)
+    let broken = |cause: &(dyn std::error::Error + 'static)| {
+        cause.downcast_ref::<io::Error>().is_some_and(|e| e.kind() == io::ErrorKind::BrokenPipe)
+    };
+    !error.is::<ClientError>() && error.chain().any(broken)
+}
+
+/// Writes to standard error, if anyone is there to read it.
+fn tell(text: &str) {
+    let _nobody_reads = io::stderr().write_all(text.as_bytes());
 }
 
 /// Something to know on standard error, which may have what stands in a file.
 pub(crate) fn note(text: &str) {
-    eprintln!("{}", shown_lines(text, LONGEST_LINE));
+    tell(&format!("{}\n", shown_lines(text, LONGEST_LINE)));
 }
 
 /// The code for an error: 2 where the request was wrong or cannot be met, 3 where the server could not take it.

@@ -126,6 +126,16 @@ pub(crate) enum Wrong {
         /// The rows, by line.
         rows: String,
     },
+    /// A job that gets nowhere on what there is.
+    #[error("--throughputs: {profile} on {gpus} GPU{} has no speed on any type there is ({kinds})", if *.gpus == 1 { "" } else { "s" })]
+    NoSpeed {
+        /// Its profile.
+        profile: String,
+        /// How many it wants.
+        gpus: u16,
+        /// The types there are.
+        kinds: String,
+    },
     /// A job that no server here could ever run.
     #[error("{place}: the job can never run here: {why}; --count-rejected goes on without such jobs")]
     NeverFits {
@@ -172,6 +182,12 @@ pub(crate) enum Wrong {
         "there is no log {0}; name one with --log, or its directory with --data (that of a shared server is replayed on its page What if: warpyard login)"
     )]
     NoLog(String),
+    /// A file that is something else.
+    #[error("{0} is not a server's log; name its data directory, or log.db in it")]
+    NotALog(String),
+    /// A workload of nothing.
+    #[error("{0}: there is no job to simulate")]
+    NoJobs(String),
     /// Nothing happened since then.
     #[error("{0}: no job was submitted in that time; --since goes further back")]
     NothingRecorded(String),

@@ -195,9 +195,9 @@ impl Recorder {
                     record.started.get_or_insert(at);
                 }
             }
-            What::Paused { attempt } => {
+            What::Paused { attempt } | What::StopAsked { attempt, why: StopWhy::Requeued } => {
                 if let Some(record) = self.records.get_mut(&attempt.task) {
-                    record.pauses += 1;
+                    record.gave_way += 1;
                 }
             }
             What::Ended { attempt, end, then } => {

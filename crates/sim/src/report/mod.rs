@@ -184,7 +184,7 @@ impl SimReport {
                 .iter()
                 .filter_map(|j| Some((j.priority - lowest) as f64 * j.completion_s()?))
                 .fold(0.0, |sum, one| sum + one),
-            preemptions: records.iter().map(|r| u64::from(r.pauses)).sum(),
+            preemptions: records.iter().map(|r| u64::from(r.gave_way)).sum(),
             restarts: records.iter().map(|r| u64::from(r.attempts.saturating_sub(1))).sum(),
             events: 0,
             wall_seconds: 0.0,

@@ -153,7 +153,7 @@ fn notes(fitted: Fitted, ours: &[Figures]) -> Result<Vec<String>, Rejected> {
         ),
         format!(
             "granularity: standing still keeps the memory charged, and no limit on tasks binds before the budget does, so a \
-             finer granularity lets nobody in earlier here: {} and {} times someone stood still",
+             finer granularity lets nobody in earlier here: {} and {} times someone gave way",
             ours[3].preemptions, ours[4].preemptions,
         ),
         format!(
@@ -195,7 +195,7 @@ fn run(policy: &str, fitted: Fitted, waves: Waves) -> Result<Figures, Rejected> 
         total = f64::max(total, ended);
         weighted += (LEAST_URGENT - job.0) as f64 * (ended - record.submitted.secs());
     }
-    let preemptions = sim.records().iter().map(|r| u64::from(r.pauses)).sum();
+    let preemptions = sim.records().iter().map(|r| u64::from(r.gave_way)).sum();
     Ok(Figures { total, weighted, preemptions })
 }
 

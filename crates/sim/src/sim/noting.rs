@@ -6,7 +6,7 @@ use crate::machine::Machine;
 use crate::record::Record;
 use crate::truth::Taken;
 use std::collections::BTreeMap;
-use warpyard_core::event::{Event, Then, What};
+use warpyard_core::event::{Event, StopWhy, Then, What};
 use warpyard_core::shares::Speed;
 use warpyard_core::{Command, JobId, TaskId};
 
@@ -71,13 +71,18 @@ impl Sim {
             }
             What::Paused { attempt } => {
                 let Some(record) = self.record_mut(attempt.task) else { return };
-                record.pauses += 1;
+                record.gave_way += 1;
             }
             What::PauseAsked { attempt, .. }
             | What::ResumeAsked { attempt }
             | What::StopAsked { attempt, .. } => {
                 if let Some((a, _)) = cluster.view().attempt(attempt.task) {
                     self.stirred.push(a.placement.worker);
+                }
+                if let What::StopAsked { why: StopWhy::Requeued, .. } = event.what
+                    && let Some(record) = self.record_mut(attempt.task)
+                {
+                    record.gave_way += 1;
                 }
             }
             What::RoundBegun { .. } => self.measure(),

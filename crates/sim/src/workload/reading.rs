@@ -72,7 +72,7 @@ pub enum Problem {
     #[error("{}", without_place(.0))]
     Json(#[from] serde_json::Error),
     /// It has too few or too many columns.
-    #[error("{found} columns instead of {wanted}")]
+    #[error("{found} column{} instead of {wanted}", if *.found == 1 { "" } else { "s" })]
     Columns {
         /// How many it has.
         found: usize,
@@ -207,11 +207,19 @@ pub(crate) fn entries(text: &str) -> Result<Vec<(Place, &str)>, NotATrace> {
     }
 }
 
+/// The longest time that is taken for one, some 3,000 years: what is longer is a mistake, and far longer could not be counted.
+const MOST_SECONDS: f64 = 1e11;
+
 /// A number of seconds that is not negative.
 pub(crate) fn seconds(column: &'static str, text: &str) -> Result<f64, Problem> {
     let text = text.trim();
-    let number = text.parse().ok().filter(|s: &f64| s.is_finite() && *s >= 0.0);
-    number.ok_or_else(|| bad(column, text, "a number of seconds"))
+    let number = text.parse().ok().filter(|s: &f64| (0.0..=MOST_SECONDS).contains(s));
+    number.ok_or_else(|| bad(column, text, "a number of seconds, from 0 to 1e11"))
+}
+
+/// A size in bytes.
+pub(crate) fn bytes(column: &'static str, text: &str) -> Result<u64, Problem> {
+    whole(column, text).map_err(|_| bad(column, text.trim(), "a whole number of bytes"))
 }
 
 /// A whole number.

@@ -16,10 +16,10 @@ use warpyard_sim::faults::{Failure, Held, Level, run};
 pub(crate) struct Faults {
     /// Instead of a workload, simulate failures: messages, server, machines, disk, clock; every rule is checked after
     /// every step
-    #[arg(long, value_name = "LEVEL", value_parser = level(), conflicts_with_all = ["cluster", "trace", "generate"])]
+    #[arg(long, value_name = "LEVEL", value_parser = level(), conflicts_with_all = ["cluster", "trace", "generate", "policy", "serve"])]
     faults: Option<Level>,
     /// How many runs with faults, the first with --seed, each with the next seed
-    #[arg(long, value_name = "N", default_value_t = 1, requires = "faults", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "N", default_value_t = 1, requires = "faults", conflicts_with_all = ["cluster", "trace", "generate"], value_parser = clap::value_parser!(u64).range(1..))]
     seeds: u64,
 }
 

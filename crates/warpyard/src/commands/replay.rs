@@ -3,11 +3,10 @@
 use super::history::moment;
 use crate::context::Context;
 use crate::exit::Exit;
-use crate::lab::{Line, Outputs, Ran, policies_of, study};
+use crate::lab::{Line, Outputs, Ran, policies_of, recorded, study};
 use crate::show;
 use crate::show::compare::Sample;
 use crate::show::replay::Answer;
-use crate::wrong::Wrong;
 use clap::Args;
 use std::cell::RefCell;
 use std::ops::ControlFlow;
@@ -15,10 +14,9 @@ use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::Instant;
 use warpyard_core::{Event, Time};
-use warpyard_policies::{POLICIES, default_policy};
-use warpyard_server::store::Log;
+use warpyard_policies::POLICIES;
 use warpyard_sim::Watcher;
-use warpyard_sim::replay::{Progress, Recording, Under};
+use warpyard_sim::replay::{Progress, Under};
 
 /// Arguments of `replay`.
 #[derive(Debug, Args)]
@@ -42,7 +40,9 @@ pub(crate) struct Replay {
 impl Replay {
     pub(crate) fn run(self, context: &Context) -> anyhow::Result<Exit> {
         let policies = self.policy.as_deref().map(policies_of).transpose()?.unwrap_or_default();
-        let recording = recording(context, self.log, self.since.as_deref())?;
+        let since = self.since.as_deref().map(|text| moment(text, context.screen.now)).transpose()?;
+        let since = since.map_or(Time(0), |since| Time(since.as_millis().max(0) as u64 * 1000));
+        let recording = recorded(&self.log.unwrap_or_else(|| context.data_dir()), since)?;
         let unders = std::iter::once(Under::WhatRan).chain(policies.into_iter().map(Under::Policy));
         let (per_job, kept) = (self.per_job || self.outputs.wanted(), self.outputs.wanted());
         let mut answer = Answer::of(&recording, recording.recorded(self.per_job));
@@ -76,24 +76,4 @@ impl Replay {
         }
         context.answer(&answer, show::replay::text)
     }
-}
-
-/// What a server's log recorded.
-pub(crate) fn recording(
-    context: &Context,
-    log: Option<PathBuf>,
-    since: Option<&str>,
-) -> anyhow::Result<Recording> {
-    let since = since.map(|text| moment(text, context.screen.now)).transpose()?;
-    let since = since.map_or(Time(0), |since| Time(since.as_millis().max(0) as u64 * 1000));
-    let path = log.unwrap_or_else(|| context.data_dir().join("log.db"));
-    let path = if path.is_dir() { path.join("log.db") } else { path };
-    if !path.exists() {
-        return Err(Wrong::NoLog(path.display().to_string()).into());
-    }
-    let recording = Log::open_to_read(&path)?.recording(since, default_policy())?;
-    if recording.is_empty() {
-        return Err(Wrong::NothingRecorded(path.display().to_string()).into());
-    }
-    Ok(recording)
 }

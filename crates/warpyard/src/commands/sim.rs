@@ -3,7 +3,7 @@
 use super::faults::Faults;
 use crate::context::Context;
 use crate::exit::Exit;
-use crate::lab::{Bench, Outputs, Source, Tally, Wanted, cluster, policy, study};
+use crate::lab::{Bench, Outputs, Source, Tally, Wanted, cluster, kinds, policy, study};
 use crate::show;
 use crate::show::compare::Sample;
 use crate::wrong::Wrong;
@@ -137,11 +137,12 @@ impl Scene {
         if !(self.contention.is_finite() && self.contention >= 0.0) {
             return Err(Wrong::BadContention(self.contention));
         }
+        let workers = cluster(self.cluster.as_deref().expect("an argument that is required"))?;
         Ok(Bench {
             contention: self.contention,
-            workers: cluster(self.cluster.as_deref().expect("an argument that is required"))?,
             workload: self.source.workload()?,
-            throughputs: self.source.throughputs()?,
+            throughputs: self.source.throughputs()?.on(&kinds(&workers)),
+            workers,
             restart: Span(self.restart_cost.0),
             start_delay: Span(self.start_delay.0),
             count_rejected: self.count_rejected,

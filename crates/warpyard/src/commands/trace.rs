@@ -2,12 +2,14 @@
 
 use crate::context::Context;
 use crate::exit::{Exit, note};
-use crate::lab::{FORMATS, Open, Shape, keep, listed, read_text, tell, text_of, told};
+use crate::lab::{FORMATS, OWN, Open, Shape, is_log, keep, listed, read_text, recorded, tell, text_of, told};
 use crate::show;
 use crate::wrong::Wrong;
 use clap::{Args, Subcommand, ValueEnum};
 use serde_json::json;
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
+use std::path::Path;
+use warpyard_core::Time;
 use warpyard_sim::workload::format::{csv, json, own, swf};
 use warpyard_sim::workload::{Reading, TraceJob};
 
@@ -100,22 +102,9 @@ enum To {
     Swf,
 }
 
-/// The name of a server's own log among the formats.
-const OWN: &str = "warpyard";
-
 fn formats() -> String {
     let own = (OWN, "a server's own history: its data directory, or log.db in it".to_owned());
     listed("Formats", FORMATS.iter().map(|format| (format.name, format.summary.to_owned())).chain([own]))
-}
-
-/// Whether it is a data directory or an SQLite file.
-fn is_log(file: &str) -> bool {
-    let magic = || {
-        let mut start = [0; 16];
-        std::fs::File::open(file)?.read_exact(&mut start)?;
-        io::Result::Ok(start == *b"SQLite format 3\0")
-    };
-    std::path::Path::new(file).join("log.db").exists() || magic().unwrap_or(false)
 }
 
 impl Trace {
@@ -127,7 +116,7 @@ impl Trace {
                 from.write(to.or_else(|| by_name(&out)).unwrap_or(To::Csv), &out, context)
             }
             What::Stats(from) => {
-                let (format, reading) = from.read(context)?;
+                let (format, reading) = from.read()?;
                 from.tell(format, &reading);
                 let stats = show::trace::Stats::of(&jobs_of(reading));
                 context.answer(&stats, show::trace::text)
@@ -148,10 +137,10 @@ impl Generate {
 }
 
 impl From {
-    /// What is in the file. A server's own log is no text and so not among the other formats.
-    fn open(&self, context: &Context) -> anyhow::Result<(&'static str, Reading)> {
+    /// What is in the file.
+    fn open(&self) -> anyhow::Result<(&'static str, Reading)> {
         if self.format.as_deref().map_or_else(|| is_log(&self.file), |name| name == OWN) {
-            let recording = super::replay::recording(context, Some(self.file.clone().into()), None)?;
+            let recording = recorded(Path::new(&self.file), Time(0))?;
             return Ok((OWN, own::read(&recording)));
         }
         let text = text_of(&self.file)?;
@@ -160,8 +149,8 @@ impl From {
     }
 
     /// What was read, and of which format it is, unless that is of no use.
-    fn read(&self, context: &Context) -> anyhow::Result<(&'static str, Reading)> {
-        let (format, reading) = self.open(context)?;
+    fn read(&self) -> anyhow::Result<(&'static str, Reading)> {
+        let (format, reading) = self.open()?;
         let useless = self.strict || reading.jobs.is_empty();
         if useless && !reading.bad.is_empty() {
             return Err(Wrong::BadTrace { file: self.file.clone(), rows: told(&reading.bad) }.into());
@@ -174,7 +163,7 @@ impl From {
         if context.global.json && out == "-" {
             return Err(Wrong::TwiceOnOutput.into());
         }
-        let (format, reading) = self.read(context)?;
+        let (format, reading) = self.read()?;
         if !context.global.json {
             self.tell(format, &reading);
             return write_as(to, out, &jobs_of(reading));

@@ -5,7 +5,7 @@ use super::tally::{Part, Tally};
 use super::{Throughputs, Workload, find, listed};
 use crate::wrong::Wrong;
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
@@ -65,6 +65,14 @@ pub(crate) fn policies_of(text: &str) -> Result<Vec<PolicyChoice>, Wrong> {
     each.iter().map(|text| policy(text)).collect()
 }
 
+/// Of how many jobs at most it is looked up how fast they are.
+const LOOKED_AT: usize = 100_000;
+
+/// Types of GPU in small letters.
+pub(crate) fn kinds(workers: &[WorkerInfo]) -> BTreeSet<String> {
+    workers.iter().flat_map(|worker| &worker.devices).map(|device| device.kind.to_ascii_lowercase()).collect()
+}
+
 fn refused(rejected: Rejected) -> Wrong {
     let path = rejected.path.map(|path| format!("{path}: ")).unwrap_or_default();
     let help = rejected.help.map(|help| format!("; {help}")).unwrap_or_default();
@@ -103,6 +111,7 @@ impl Bench {
 
     /// Refuses a workload with a job that could never run, with where that job is.
     pub(crate) fn check(&self, policy: &PolicyChoice) -> Result<(), Wrong> {
+        self.everyone_gets_somewhere()?;
         if self.count_rejected {
             return Ok(());
         }
@@ -113,6 +122,24 @@ impl Bench {
                 let field = rejected.path.map(|path| format!("{path}: ")).unwrap_or_default();
                 Wrong::NeverFits { place, why: format!("{field}{}", rejected.message) }
             })?;
+        }
+        Ok(())
+    }
+
+    /// Refuses a table of speeds by which a job would get nowhere on any type there is, and so never end.
+    fn everyone_gets_somewhere(&self) -> Result<(), Wrong> {
+        let kinds = kinds(&self.workers);
+        let mut seen = BTreeSet::new();
+        for task in self.workload.jobs(0).take(LOOKED_AT).flat_map(|job| job.tasks) {
+            let Some(profile) = task.profile.filter(|profile| seen.insert((profile.clone(), task.gpus)))
+            else {
+                continue;
+            };
+            let Some(pace) = self.throughputs.of(&profile, task.gpus) else { continue };
+            if !kinds.iter().any(|kind| pace.alone.get(kind).is_some_and(|speed| *speed > 0.0)) {
+                let kinds = kinds.into_iter().collect::<Vec<_>>().join(", ");
+                return Err(Wrong::NoSpeed { profile, gpus: task.gpus, kinds });
+            }
         }
         Ok(())
     }

@@ -26,7 +26,11 @@ const COLUMNS: [(&str, &str, &str); 13] = [
         "weighted_turnaround_s",
         "sum of (priority − lowest priority) × completion, in seconds",
     ),
-    ("pauses", "preemptions", "how often something was made to stand still"),
+    (
+        "preemptions",
+        "preemptions",
+        "how often something was made to give way: to stand still, or to save and exit",
+    ),
     ("restarts", "restarts", "how often something was begun again"),
 ];
 

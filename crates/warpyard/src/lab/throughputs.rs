@@ -3,7 +3,7 @@
 
 use super::{parse, text_of};
 use crate::wrong::Wrong;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use warpyard_allocate::{Profile, ThroughputTable};
 use warpyard_api::wire;
@@ -38,6 +38,18 @@ impl Throughputs {
             }
         }
         Ok(Throughputs(Arc::new(paces.shared())))
+    }
+
+    /// The same, saying of every type there is that what the table does not have gets nowhere there, as a simulation has it.
+    pub(crate) fn on(&self, kinds: &BTreeSet<String>) -> Throughputs {
+        let mut all = BTreeMap::clone(&self.0);
+        for pace in all.values_mut().flat_map(BTreeMap::values_mut) {
+            let alone = &mut Arc::make_mut(pace).alone;
+            for kind in kinds {
+                alone.entry(kind.clone()).or_insert(0.0);
+            }
+        }
+        Throughputs(Arc::new(all))
     }
 
     /// How fast a profile is on so many GPUs of each type, where anyone said.

@@ -1,12 +1,15 @@
 //! Traces in files, of whatever format: all jobs, or everything that is wrong with them by line.
 
 use super::formats::{Open, read_text};
-use super::text_of;
+use super::{is_log, recorded, text_of};
 use crate::exit::note;
 use crate::wrong::Wrong;
 use std::fmt::Write;
+use std::path::Path;
 use std::sync::Arc;
 use warpyard_api::text::shown;
+use warpyard_core::Time;
+use warpyard_sim::workload::format::own;
 use warpyard_sim::workload::{BadRow, Place, Reading, TraceJob};
 
 /// Bad rows told at most.
@@ -23,14 +26,20 @@ pub(crate) struct Trace {
 /// Reads a trace to be simulated: a row that cannot be read is an error, because figures without it would be of another
 /// workload.
 pub(crate) fn read_trace(file: &str, open: &Open) -> Result<Trace, Wrong> {
-    let (_, reading) = read_text(file, &text_of(file)?, None, open)?;
+    let reading = match is_log(file) {
+        true => own::read(&recorded(Path::new(file), Time(0))?),
+        false => read_text(file, &text_of(file)?, None, open)?.1,
+    };
     if !reading.bad.is_empty() {
         let rows = told(&reading.bad);
         return Err(Wrong::BadTrace { file: file.to_owned(), rows });
     }
     tell(&reading);
     if reading.notes.iter().any(|said| said.contains("--")) {
-        eprintln!("note: these are options of `warpyard trace import`, which makes a trace to simulate");
+        note("note: these are options of `warpyard trace import`, which makes a trace to simulate");
+    }
+    if reading.jobs.is_empty() {
+        return Err(Wrong::NoJobs(file.to_owned()));
     }
     Ok(Trace { file: file.to_owned(), jobs: reading.jobs.into() })
 }
@@ -41,7 +50,7 @@ pub(crate) fn tell(reading: &Reading) {
         note(&format!("note: {}", shown(said)));
     }
     for (what, rows) in &reading.left_out {
-        eprintln!("left out: {rows} × {what}");
+        note(&format!("left out: {rows} × {what}"));
     }
 }
 

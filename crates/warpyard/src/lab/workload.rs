@@ -46,6 +46,7 @@ impl Source {
     /// The jobs.
     pub(crate) fn workload(&self) -> Result<Workload, Wrong> {
         match (self.generate, &self.trace) {
+            (Some(0), _) => Err(Wrong::NoJobs("--generate 0".to_owned())),
             (Some(jobs), _) => self.shape.generator(jobs).map(Box::new).map(Workload::Made),
             (None, file) => match self.shape.given() {
                 Some(option) => Err(Wrong::OnlyGenerated(option)),

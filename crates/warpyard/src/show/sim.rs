@@ -24,7 +24,7 @@ pub(crate) fn text(report: &SimReport, screen: &Screen) -> String {
         ("makespan", span_secs(report.makespan)),
         ("utilisation", percent(report.utilisation)),
         ("weighted turnaround", format!("{} s", figure(report.weighted_turnaround))),
-        ("stood still", counted(report.preemptions, "time")),
+        ("gave way", counted(report.preemptions, "time")),
         ("began again", counted(report.restarts, "time")),
         (
             "simulated",

@@ -320,3 +320,20 @@ fn the_nodes_of_a_trace_are_filled_and_drawn() {
     ask(&["reproduce", "alibaba-2023", "--data", dir.path().to_str().unwrap()])
         .refused(&["openb_node_list_gpu_node.csv: line 2: cpu_milli: 'many'"]);
 }
+
+/// The long one is asked to save and exit, and begins again when the short one is done.
+#[test]
+fn whoever_saves_and_exits_for_another_counts_as_preempted() {
+    let text = "submitted,runs,expected,preempt\n0,100,100,requeue\n10,5,5,none\n";
+    let (_dir, [trace]) = files([("t.csv", text)]);
+    let args = ["sim", "--cluster", "1xV100:16GiB", "--trace", &trace, "--policy", "srtf", "--json"];
+    let report = ask(&args).json();
+    assert_eq!((&report["preemptions"], &report["restarts"]), (&json!(1), &json!(1)), "{report}");
+}
+
+#[test]
+fn what_a_run_with_faults_would_leave_out_is_refused() {
+    ask(&["sim", "--faults", "light", "--policy", "sjf"]).refused(&["--faults", "--policy"]);
+    ask(&["sim", "--faults", "light", "--serve"]).refused(&["--faults", "--serve"]);
+    ask(&["sim", "--cluster", "1xV100", "--generate", "2", "--seeds", "5"]).refused(&["--seeds"]);
+}

@@ -34,7 +34,7 @@ fn what_is_imported_can_be_simulated_and_what_cannot_be_read_is_told_by_line() {
     ask(&["trace", "import", &log, "--strict"]).refused(&["log.txt: line 4: Elapsed: 'ten'"]);
     ask(&["sim", "--cluster", "4xA100", "--trace", &log]).refused(&["log.txt: line 4"]);
     ask(&["trace", "import", &log, "--format", "sact"]).refused(&["did you mean 'sacct'?", "wfcommons"]);
-    ask(&["trace", "import", &log, "--format", "swf"]).refused(&["log.txt", "columns instead of 18"]);
+    ask(&["trace", "import", &log, "--format", "swf"]).refused(&["log.txt", "column instead of 18"]);
 }
 
 #[test]
@@ -100,4 +100,38 @@ fn every_public_trace_that_is_here_is_read_whole() {
         assert_eq!(workflow["jobs"], 1);
         assert!(workflow["tasks"].as_u64() > Some(50) && workflow["edges"].as_u64() > Some(50), "{workflow}");
     }
+}
+
+#[test]
+fn what_is_no_workload_is_refused_for_what_it_is() {
+    let (_dir, [table, long, size, none]) = files([
+        ("t.csv", "submitted,runs\n0,5\n"),
+        ("long.csv", "submitted,runs\n1e300,5\n"),
+        ("size.csv", "submitted,runs,gpu_memory\n0,5,6GiB\n"),
+        ("none.csv", "submitted,runs\n"),
+    ]);
+    ask(&["trace", "import", &table, "--format", "warpyard"]).refused(&["t.csv is not a server's log"]);
+    let sim = |args: &[&str]| ask(&[&["sim", "--cluster", "1xV100:16GiB"], args].concat());
+    sim(&["--trace", &long]).refused(&["long.csv: line 2: submitted: '1e300' is not a number of seconds"]);
+    sim(&["--trace", &size]).refused(&["gpu_memory: '6GiB' is not a whole number of bytes"]);
+    sim(&["--trace", &none]).refused(&["none.csv: there is no job to simulate"]);
+    sim(&["--generate", "0"]).refused(&["there is no job to simulate"]);
+}
+
+/// By such a table nobody would ever end.
+#[test]
+fn a_job_without_a_speed_on_any_type_is_refused() {
+    let (_dir, [speeds, trace]) = files([
+        ("speeds.json", r#"{"v100": {"('net', 1)": {"null": 4.0}}}"#),
+        ("t.csv", "submitted,runs,profile,steps\n0,10,net,40\n0,10,net,40\n"),
+    ]);
+    let on = |cluster: &str| {
+        let args = ["sim", "--policy", "max-min", "--throughputs", &speeds, "--trace", &trace, "--json"];
+        ask(&[&args[..], &["--cluster", cluster]].concat())
+    };
+    on("2xH100").refused(&["net on 1 GPU has no speed on any type there is (h100)"]);
+    // A type on which it gets nowhere is as good as none.
+    let [alone, more] = ["2xV100", "2xV100,2xH100"].map(|cluster| on(cluster).json());
+    assert_eq!(alone["makespan_s"], more["makespan_s"]);
+    assert_eq!((&more["restarts"], &more["finished"]), (&json!(0), &json!(2)));
 }

@@ -1,7 +1,7 @@
 //! Our own traces: CSV with a heading that names the columns, in any order; one task a line, times in seconds. Rows with
 //! the same `job` are the tasks of one job, and `after` names those above that a task waits for.
 
-use crate::workload::reading::{bad, seconds, whole};
+use crate::workload::reading::{bad, bytes, seconds, whole};
 use crate::workload::{BadRow, NotATrace, Place, Problem, Reading, TraceJob, TraceTask};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
@@ -285,7 +285,7 @@ impl Row<'_> {
             },
             gpu_memory: self
                 .get(Column::GpuMemory)
-                .map(|text| whole(Column::GpuMemory.word(), text))
+                .map(|text| bytes(Column::GpuMemory.word(), text))
                 .transpose()?,
             gpu_types: self
                 .get(Column::GpuTypes)

@@ -17,13 +17,15 @@ pub fn read(recording: &Recording) -> Reading {
         reading.jobs.push((Place::Line(at), job(arrival, number, &mut again)));
     }
     if again > 0 {
-        reading
-            .notes
-            .push(format!("{again} attempts were followed by another; the last one of each task is taken"));
+        reading.notes.push(format!(
+            "attempts that were followed by another: {again}; the last one of each task is taken"
+        ));
     }
     let unfinished = recording.told().unfinished;
     if unfinished > 0 {
-        reading.notes.push(format!("{unfinished} jobs had not ended; they run for as long as they promised"));
+        reading
+            .notes
+            .push(format!("jobs that had not ended: {unfinished}; they run for as long as they promised"));
     }
     reading.count_from_the_first();
     reading
