@@ -57,11 +57,13 @@ pub struct Rounds {
     pub restart_s: f64,
     /// Whether that cost counts: a job is then moved, or makes way, only for more than it is worth.
     pub priced: bool,
+    /// Whether jobs move up to faster types that would stand idle; not where what is used must be paid for.
+    pub moves_up: bool,
 }
 
 impl Default for Rounds {
     fn default() -> Self {
-        Self { round_s: 360.0, restart_s: 0.0, priced: true }
+        Self { round_s: 360.0, restart_s: 0.0, priced: true, moves_up: true }
     }
 }
 
@@ -171,7 +173,7 @@ impl Rounds {
     /// Moves jobs to faster types that would stand idle, where the restart is worth it; says whether any moved.
     fn upgrade(&self, candidates: &[Candidate], room: &mut impl Room, chosen: &mut [Option<usize>]) -> bool {
         let mut moved = false;
-        for (i, (candidate, chosen)) in candidates.iter().zip(chosen).enumerate() {
+        for (i, (candidate, chosen)) in candidates.iter().zip(chosen).enumerate().filter(|_| self.moves_up) {
             let Some(j) = *chosen else { continue };
             if candidate.running.is_some() && !candidate.movable {
                 continue;

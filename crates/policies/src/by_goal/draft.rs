@@ -40,7 +40,8 @@ struct Left<'a> {
 type Like<'a> = (bool, &'a Needs, Option<&'a str>);
 
 impl<'a> Draft<'a> {
-    pub(super) fn make(scene: Scene<'a>, rounds: &Rounds) -> Draft<'a> {
+    /// Makes one; speeds count for what they cost, by type.
+    pub(super) fn make(scene: Scene<'a>, rounds: &Rounds, costs: &[f64]) -> Draft<'a> {
         let free: Vec<usize> = (0..scene.members.len())
             .filter(|&i| !matches!(scene.members[i].standing, Standing::Fixed))
             .collect();
@@ -48,6 +49,9 @@ impl<'a> Draft<'a> {
             free.iter().map(|&i| scene.members[i].candidate.clone()).collect();
         let order: Vec<usize> = rounds.order(&candidates).into_iter().map(|c| free[c]).collect();
         candidates.extend(scene.pairs.iter().map(|pair| pair.candidate.clone()));
+        for candidate in &mut candidates {
+            candidate.speeds.iter_mut().zip(costs).for_each(|(speed, cost)| *speed /= cost);
+        }
         let place = |i: usize| free.binary_search(&i).ok();
         let places = |[a, b]: [usize; 2]| Some([place(a)?, place(b)?]);
         let pairs: Vec<Option<[usize; 2]>> = scene.pairs.iter().map(|pair| places(pair.members)).collect();

@@ -114,8 +114,12 @@ struct ByGoal {
 impl ByGoal {
     fn new(goal: &'static GoalDef, params: &Params) -> ByGoal {
         let types = if params.word("types") == "blind" { Types::Blind } else { Types::Aware };
-        let rounds =
-            Rounds { round_s: params.number("round"), restart_s: params.number("restart"), priced: true };
+        let rounds = Rounds {
+            round_s: params.number("round"),
+            restart_s: params.number("restart"),
+            priced: true,
+            moves_up: goal.name != COST.name,
+        };
         let charter = match goal.name {
             "hierarchical" => Charter::new(params.word("inside"), params.text("organisations")),
             _ => Charter::default(),
@@ -136,7 +140,13 @@ impl ByGoal {
     }
 
     fn draft<'a>(&self, view: View<'a>, now: Time) -> Draft<'a> {
-        Draft::make(self.scene(view, now), &self.rounds)
+        let scene = self.scene(view, now);
+        let cost = |kind: &String| match self.goal.name == COST.name {
+            true => view.shares().cost_per_hour(kind).unwrap_or(1.0),
+            false => 1.0,
+        };
+        let costs: Vec<f64> = scene.kinds.iter().map(cost).collect();
+        Draft::make(scene, &self.rounds, &costs)
     }
 
     /// Why a task stands still, if it does so until its turn comes.

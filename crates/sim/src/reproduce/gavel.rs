@@ -165,7 +165,7 @@ pub fn gavel(data: &Data, drawn: Drawn, told: impl Fn(usize, usize) + Sync) -> R
     let load = plan.add(loads(drawn));
     let length = plan.add(LENGTHS.into_iter().flat_map(|round_s| {
         RESTARTS.map(|restart_s| Asked {
-            rounds: Rounds { round_s, restart_s, priced: true },
+            rounds: Rounds { round_s, restart_s, ..Rounds::default() },
             ..Asked::published()
         })
     }));

@@ -213,8 +213,10 @@ const MOST_SECONDS: f64 = 1e11;
 /// A number of seconds that is not negative.
 pub(crate) fn seconds(column: &'static str, text: &str) -> Result<f64, Problem> {
     let text = text.trim();
-    let number = text.parse().ok().filter(|s: &f64| (0.0..=MOST_SECONDS).contains(s));
-    number.ok_or_else(|| bad(column, text, "a number of seconds, from 0 to 1e11"))
+    match text.parse::<f64>().ok().filter(|s| s.is_finite() && *s >= 0.0) {
+        Some(number) if number > MOST_SECONDS => Err(bad(column, text, "a number of seconds up to 1e11")),
+        number => number.ok_or_else(|| bad(column, text, "a number of seconds")),
+    }
 }
 
 /// A size in bytes.

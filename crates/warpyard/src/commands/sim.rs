@@ -3,7 +3,7 @@
 use super::faults::Faults;
 use crate::context::Context;
 use crate::exit::Exit;
-use crate::lab::{Bench, Outputs, Source, Tally, Wanted, cluster, kinds, policy, study};
+use crate::lab::{Bench, Costs, Outputs, Source, Tally, Wanted, cluster, kinds, policy, study};
 use crate::show;
 use crate::show::compare::Sample;
 use crate::wrong::Wrong;
@@ -37,6 +37,9 @@ pub(crate) struct Scene {
     /// How much tasks that run on a GPU at once slow each other: n of them each run at 1 / (1 + X (n − 1)) of their speed
     #[arg(long, value_name = "X", default_value_t = 0.0, allow_negative_numbers = true)]
     contention: f64,
+    /// What an hour of one GPU of each type costs, for the policy cost: v100=2.48,k80=0.45 [default: all the same]
+    #[arg(long, value_name = "TYPE=COST,..")]
+    cost: Option<Costs>,
     /// Count jobs that can never fit as rejected, instead of refusing the whole
     #[arg(long)]
     count_rejected: bool,
@@ -89,7 +92,7 @@ impl Serve {
             .context("cannot make a directory for what pages ask for")?;
         let show = Show {
             setup: Setup { forget: false, ..bench.setup(&policy) },
-            first: bench.throughputs.command(),
+            first: bench.throughputs.command(bench.costs.clone()),
             workload: Box::new(move || {
                 Box::new(workload.jobs(seed).map(move |job| Bench::arrival(&throughputs, job)))
             }),
@@ -142,6 +145,7 @@ impl Scene {
             contention: self.contention,
             workload: self.source.workload()?,
             throughputs: self.source.throughputs()?.on(&kinds(&workers)),
+            costs: self.cost.clone().unwrap_or_default(),
             workers,
             restart: Span(self.restart_cost.0),
             start_delay: Span(self.start_delay.0),

@@ -2,9 +2,10 @@
 
 use crate::context::Context;
 use crate::exit::Exit;
-use crate::lab::Throughputs as Table;
+use crate::lab::{Costs, Throughputs as Table};
 use crate::show;
 use clap::Args;
+use warpyard_api::wire::Throughputs as Said;
 
 /// Arguments of `throughputs`.
 #[derive(Debug, Args)]
@@ -12,14 +13,21 @@ pub(crate) struct Throughputs {
     /// Say them: a JSON table of steps a second by GPU type and profile, as Gavel publishes it
     #[arg(long, value_name = "FILE")]
     set: Option<String>,
+    /// Say what an hour of one GPU of each type costs, for the policy cost: v100=2.48,k80=0.45
+    #[arg(long, value_name = "TYPE=COST,..")]
+    cost: Option<Costs>,
 }
 
 impl Throughputs {
     pub(crate) fn run(self, context: &Context) -> anyhow::Result<Exit> {
         let client = context.client()?;
-        let known = match self.set {
-            Some(file) => client.throughputs_set(&Table::read(&file)?.said())?,
-            None => client.throughputs()?,
+        let table = self.set.as_deref().map(Table::read).transpose()?;
+        let known = match (table, self.cost) {
+            (None, None) => client.throughputs()?,
+            (table, cost) => {
+                let cost_per_hour = cost.unwrap_or_default().0;
+                client.throughputs_set(&Said { cost_per_hour, ..table.unwrap_or_default().said() })?
+            }
         };
         context.answer(&known, show::throughputs::table)
     }

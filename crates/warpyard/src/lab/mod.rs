@@ -2,6 +2,7 @@
 //! clusters and workloads to simulate, and saying how far a long computation is.
 
 mod cluster;
+mod costs;
 mod file;
 mod formats;
 mod json;
@@ -20,6 +21,7 @@ mod workload;
 pub(crate) use cluster::cluster;
 #[cfg(test)]
 pub(crate) use cluster::cluster_in;
+pub(crate) use costs::Costs;
 pub(crate) use file::{bad_file, keep, text_of};
 pub(crate) use formats::{FORMATS, Open, read_text};
 pub(crate) use json::parse;

@@ -2,7 +2,7 @@
 //! how far it is.
 
 use super::tally::{Part, Tally};
-use super::{Throughputs, Workload, find, listed};
+use super::{Costs, Throughputs, Workload, find, listed};
 use crate::wrong::Wrong;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -27,6 +27,8 @@ pub(crate) struct Bench {
     pub(crate) workload: Workload,
     /// How fast profiles are.
     pub(crate) throughputs: Throughputs,
+    /// What types cost.
+    pub(crate) costs: Costs,
     /// What starting again costs a task.
     pub(crate) restart: Span,
     /// From being told to begin until a process runs.
@@ -99,7 +101,7 @@ impl Bench {
             return Err(Wrong::NoPairs(policy.to_string()));
         }
         let mut sim = Sim::new(self.setup(policy), POLICIES).map_err(refused)?;
-        if let Some(speeds) = self.throughputs.command() {
+        if let Some(speeds) = self.throughputs.command(self.costs.clone()) {
             sim.ask(speeds).map_err(refused)?;
         }
         Ok(sim)

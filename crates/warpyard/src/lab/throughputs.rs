@@ -1,7 +1,7 @@
 //! How fast profiles run on types of GPU, read from a table as Gavel publishes it, for the engine to know and for
 //! simulated tasks to run by.
 
-use super::{parse, text_of};
+use super::{Costs, parse, text_of};
 use crate::wrong::Wrong;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -85,10 +85,10 @@ impl Throughputs {
         wire::Throughputs { throughputs, cost_per_hour: BTreeMap::new() }
     }
 
-    /// What the engine is told of them; nothing where there is nothing to tell.
-    pub(crate) fn command(&self) -> Option<Command> {
+    /// What the engine is told of them and of what types cost; nothing where there is nothing to tell.
+    pub(crate) fn command(&self, Costs(costs): Costs) -> Option<Command> {
         let speeds: Vec<Speed> = self.said().throughputs.into_iter().map(speed).collect();
-        (!speeds.is_empty()).then(|| Command::SetSpeeds { speeds, costs: BTreeMap::new() })
+        (!speeds.is_empty() || !costs.is_empty()).then_some(Command::SetSpeeds { speeds, costs })
     }
 }
 

@@ -5,7 +5,9 @@ use warpyard_api::wire::Throughputs;
 
 /// The table.
 pub(crate) fn table(known: &Throughputs, screen: &Screen) -> String {
-    if known.throughputs.is_empty() {
+    let costs = known.cost_per_hour.iter().map(|(kind, cost)| format!("an hour of {kind} costs {cost}\n"));
+    let costs: String = costs.collect();
+    if known.throughputs.is_empty() && costs.is_empty() {
         return "nothing is known yet; `warpyard throughputs --set FILE` says it, `warpyard progress` measures it\n".to_owned();
     }
     let mut table = Table::new([
@@ -16,6 +18,9 @@ pub(crate) fn table(known: &Throughputs, screen: &Screen) -> String {
         ("STEPS/S", Align::Right),
         ("HOW", Align::Left),
     ]);
+    if known.throughputs.is_empty() {
+        return costs;
+    }
     for row in &known.throughputs {
         table.row([
             (&row.profile).into(),
@@ -26,5 +31,5 @@ pub(crate) fn table(known: &Throughputs, screen: &Screen) -> String {
             (if row.measured { "measured" } else { "said" }).to_owned().into(),
         ]);
     }
-    table.render(screen)
+    table.render(screen) + &costs
 }

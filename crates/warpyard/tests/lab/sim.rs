@@ -337,3 +337,20 @@ fn what_a_run_with_faults_would_leave_out_is_refused() {
     ask(&["sim", "--faults", "light", "--serve"]).refused(&["--faults", "--serve"]);
     ask(&["sim", "--cluster", "1xV100", "--generate", "2", "--seeds", "5"]).refused(&["--seeds"]);
 }
+
+/// On a K80 a step costs a fifth of what it does on a V100, though that is twice as fast.
+#[test]
+fn the_policy_cost_knows_what_types_cost() {
+    let (_dir, [speeds, trace]) = files([
+        ("speeds.json", r#"{"v100": {"('net', 1)": {"null": 4.0}}, "k80": {"('net', 1)": {"null": 2.0}}}"#),
+        ("t.csv", "submitted,runs,profile,steps,preempt\n0,10,net,4000,requeue\n"),
+    ]);
+    let ended = |cost: &[&str]| {
+        let args =
+            ["sim", "--cluster", "1xV100,1xK80", "--policy", "cost:round=60", "--throughputs", &speeds];
+        ask(&[&args[..], &["--trace", &trace, "--json"], cost].concat()).json()["makespan_s"].as_f64()
+    };
+    assert_eq!(ended(&["--cost", "v100=1,k80=1"]), ended(&[]));
+    assert!(ended(&["--cost", "v100=10,k80=1"]) > ended(&[]), "{:?}", ended(&["--cost", "v100=10,k80=1"]));
+    ask(&["sim", "--cluster", "1xV100", "--generate", "1", "--cost", "v100"]).refused(&["TYPE=COST"]);
+}
