@@ -258,8 +258,9 @@ fn at_a_rounds_end_everyone_gives_way_as_they_allow() {
             if matches!(spec.preempt, Preempt::None | Preempt::Freeze) {
                 assert_eq!(record.attempts, 1, "{policy} seed {seed}: {record:?}");
             }
-            if spec.preempt != Preempt::Freeze {
-                assert_eq!(record.gave_way, 0, "{policy} seed {seed}: {record:?}");
+            match spec.preempt {
+                Preempt::None => assert_eq!(record.gave_way, 0, "{policy} seed {seed}: {record:?}"),
+                _ => assert!(record.gave_way + 1 >= record.attempts, "{policy} seed {seed}: {record:?}"),
             }
         }
         stood_still += turns.borrow().stood_still;
