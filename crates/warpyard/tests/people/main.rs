@@ -4,6 +4,7 @@
 mod apart;
 mod bounds;
 mod identity;
+#[path = "../support/machine.rs"]
 mod machine;
 #[expect(dead_code, reason = "other tests use more of it")]
 #[path = "../support/mod.rs"]

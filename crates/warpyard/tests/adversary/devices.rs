@@ -1,0 +1,1 @@
+//! Devices and limits: what a task may open and how much it may use.

@@ -1,0 +1,1 @@
+//! Files: what tasks leave behind, name, and unpack.

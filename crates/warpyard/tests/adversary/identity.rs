@@ -1,0 +1,1 @@
+//! Identity: who is believed to be whom, on sockets, ports and pages.

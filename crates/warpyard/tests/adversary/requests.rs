@@ -1,0 +1,1 @@
+//! Requests: small ones that would cost much.

@@ -1,0 +1,1 @@
+//! State: damaged, lost and copied files, and clocks that jump.
