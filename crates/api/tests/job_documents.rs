@@ -242,8 +242,8 @@ fn what_has_no_name_gets_one() {
         (doc.name, doc.tasks[0].name.clone())
     };
     let both = |name: &str| (name.to_owned(), name.to_owned());
-    assert_eq!(names("command = ['/usr/bin/python', 'x']", None), both("python"));
-    assert_eq!(names("command = 'python x'", Some("night")), both("night"));
+    assert_eq!(names("command = ['/usr/bin/python', 'train.py']", None), both("train"));
+    assert_eq!(names("command = 'python train.py'", Some("night")), both("night"));
     assert_eq!(names("tasks = [{name = 'a', command = 'x'}]", None), both("a"));
     assert_eq!(names("name = 'a [b]'\ncommand = 'x'", None), ("a [b]".to_owned(), "main".to_owned()));
 }

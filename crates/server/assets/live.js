@@ -16,12 +16,15 @@ let lastUpdate = Date.now(), lastAnswer = lastUpdate, asking = false, again = fa
 let seq = Number(main().dataset.seq), wanted = seq;
 
 const span = (millis) => {
-  const s = Math.max(0, Math.floor(millis / 1000));
-  const d = Math.floor(s / 86400), h = Math.floor(s / 3600) % 24, m = Math.floor(s / 60) % 60;
+  // Rounded as `warpyard_api::quantity::span` does.
+  const rounded = (unit) => Math.round(Math.max(0, millis) / unit);
   const two = (n) => String(n).padStart(2, "0");
-  if (d) return `${d}d ${two(h)}h`;
-  if (h) return `${h}h ${two(m)}m`;
-  return m ? `${m}m ${two(s % 60)}s` : `${s}s`;
+  const tenths = rounded(100), s = rounded(1000), m = rounded(60000), h = rounded(3600000);
+  if (tenths > 0 && tenths < 10) return `0.${tenths}s`;
+  if (s < 60) return `${s}s`;
+  if (s < 3600) return `${Math.floor(s / 60)}m ${two(s % 60)}s`;
+  if (m < 1440) return `${Math.floor(m / 60)}h ${two(m % 60)}m`;
+  return `${Math.floor(h / 24)}d ${two(h % 24)}h`;
 };
 const tick = () => {
   for (const t of document.querySelectorAll("time[data-since]")) {

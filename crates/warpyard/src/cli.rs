@@ -25,7 +25,7 @@ Selectors name jobs and tasks: 412, 412.train, 412.train[3], 3-7, 3,5, last, all
 /// One scheduler for shared GPUs.
 #[derive(Debug, Parser)]
 #[command(name = "warpyard", version, after_help = EXIT_CODES, max_term_width = 100)]
-#[command(arg_required_else_help = true, disable_help_subcommand = true)]
+#[command(arg_required_else_help = true)]
 pub(crate) struct Cli {
     #[command(flatten)]
     pub(crate) global: Global,

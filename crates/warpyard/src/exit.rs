@@ -1,10 +1,13 @@
 //! What the process exits with, and how an error is told.
 
 use crate::wrong::{Wrong, quoted};
-use std::fmt::Write;
+use serde::Serialize;
+use std::borrow::Cow;
+use std::fmt::{self, Write};
 use std::io::{self, Write as _};
 use std::process::ExitCode;
 use warpyard_api::client::ClientError;
+use warpyard_api::problem::{Problem, code};
 use warpyard_api::text::shown_lines;
 use warpyard_server::config::ConfigError;
 use warpyard_server::up::UpError;
@@ -37,8 +40,84 @@ impl From<Exit> for ExitCode {
     }
 }
 
-/// Prints an error and says what to exit with.
-pub(crate) fn report(error: &anyhow::Error) -> ExitCode {
+/// An error for programs: one JSON object on standard error.
+#[derive(Debug, PartialEq, Serialize)]
+pub(crate) struct Report {
+    /// What kind of error it is: stable, for programs.
+    code: Cow<'static, str>,
+    /// What is wrong.
+    message: String,
+    /// What to do about it, where that is not part of the message.
+    help: Option<String>,
+    /// Each thing that is wrong with a document, where it can be told apart.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    problems: Vec<Problem>,
+}
+
+impl Report {
+    /// A mistake in the words of a command line.
+    pub(crate) fn of_usage(message: &str, help: String) -> Self {
+        let message = shown_lines(message, LONGEST_LINE);
+        Self { code: "usage".into(), message, help: Some(help), problems: vec![] }
+    }
+
+    fn of(error: &anyhow::Error) -> Self {
+        let problems = match error.downcast_ref::<ClientError>() {
+            Some(ClientError::Refused(body)) => body.problems.clone(),
+            _ => match error.downcast_ref::<Wrong>() {
+                Some(Wrong::Document { problems, .. }) => problems.clone(),
+                _ => vec![],
+            },
+        };
+        let (message, help) = match problems.first() {
+            Some(Problem { path, message, help, .. }) if path.is_empty() => (message.clone(), help.clone()),
+            Some(Problem { path, message, help, .. }) => (format!("{path}: {message}"), help.clone()),
+            None => (with_causes(error), None),
+        };
+        Self { code: kind(error, &problems), message, help, problems }
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&serde_json::to_string(self).expect("an error is always JSON"))
+    }
+}
+
+/// What kind of error it is.
+fn kind(error: &anyhow::Error, problems: &[Problem]) -> Cow<'static, str> {
+    if let Some(first) = problems.first() {
+        return first.code.clone();
+    }
+    let known = match error.downcast_ref::<ClientError>() {
+        Some(ClientError::Refused(body)) => return body.code.clone().into(),
+        Some(ClientError::Unreachable { .. }) => "unreachable",
+        Some(ClientError::NoAddress { .. }) => "no-server",
+        Some(ClientError::UnreadableFile { .. }) => "unreadable-file",
+        Some(ClientError::BadAddress { .. }) => "bad-address",
+        Some(ClientError::Unauthorised { .. }) => "unauthorised",
+        Some(ClientError::Unreadable { .. }) => "unexpected-answer",
+        None if error.is::<Wrong>() => code::BAD_REQUEST,
+        None if error.is::<ConfigError>() => "bad-configuration",
+        None if error.is::<UpError>() => "cannot-serve",
+        None => "failed",
+    };
+    known.into()
+}
+
+/// The error and its causes in one line.
+fn with_causes(error: &anyhow::Error) -> String {
+    let mut out = error.to_string();
+    for cause in error.chain().skip(1).map(quoted) {
+        if !out.contains(&cause) {
+            write!(out, ": {cause}").expect("a string takes all");
+        }
+    }
+    out
+}
+
+/// Prints an error, as JSON where that is asked for, and says what to exit with.
+pub(crate) fn report(error: &anyhow::Error, json: bool) -> ExitCode {
     // Whoever read our output has read enough.
     if is_broken_pipe(error) {
         // What there is to know beside it, such as that a job goes on.
@@ -47,8 +126,11 @@ pub(crate) fn report(error: &anyhow::Error) -> ExitCode {
         }
         return ExitCode::SUCCESS;
     }
-    tell(&rendered(error));
-    ExitCode::from(code(error))
+    match json {
+        true => tell(&format!("{}\n", Report::of(error))),
+        false => tell(&rendered(error)),
+    }
+    ExitCode::from(exit_code(error))
 }
 
 /// Whether our own output was closed; a server that hung up is another matter.
@@ -60,7 +142,7 @@ fn is_broken_pipe(error: &anyhow::Error) -> bool {
 }
 
 /// Writes to standard error, if anyone is there to read it.
-fn tell(text: &str) {
+pub(crate) fn tell(text: &str) {
     let _nobody_reads = io::stderr().write_all(text.as_bytes());
 }
 
@@ -70,7 +152,7 @@ pub(crate) fn note(text: &str) {
 }
 
 /// The code for an error: 2 where the request was wrong or cannot be met, 3 where the server could not take it.
-pub(crate) fn code(error: &anyhow::Error) -> u8 {
+pub(crate) fn exit_code(error: &anyhow::Error) -> u8 {
     if let Some(error) = error.downcast_ref::<ClientError>() {
         error.exit_code()
     } else if error.is::<Wrong>() || error.is::<ConfigError>() || error.is::<UpError>() {
@@ -104,17 +186,17 @@ mod tests {
     fn each_kind_of_error_has_its_code() {
         let refused =
             |status| ClientError::Refused(Box::new(ProblemBody::new(status, "unknown-job", "no job 4")));
-        assert_eq!(code(&refused(404).into()), 2);
-        assert_eq!(code(&refused(503).into()), 3);
-        assert_eq!(code(&ClientError::NoAddress { path: PathBuf::from("/d/address") }.into()), 3);
-        assert_eq!(code(&Wrong::NothingToSubmit.into()), 2);
-        assert_eq!(code(&io::Error::other("disk").into()), 1);
+        assert_eq!(exit_code(&refused(404).into()), 2);
+        assert_eq!(exit_code(&refused(503).into()), 3);
+        assert_eq!(exit_code(&ClientError::NoAddress { path: PathBuf::from("/d/address") }.into()), 3);
+        assert_eq!(exit_code(&Wrong::NothingToSubmit.into()), 2);
+        assert_eq!(exit_code(&io::Error::other("disk").into()), 1);
     }
 
     #[test]
     fn a_code_survives_being_told_where_it_came_from() {
         let error = Err::<(), _>(ClientError::NoAddress { path: PathBuf::from("/d/address") });
-        assert_eq!(code(&error.context("submitting").unwrap_err()), 3);
+        assert_eq!(exit_code(&error.context("submitting").unwrap_err()), 3);
     }
 
     #[test]
@@ -137,6 +219,24 @@ mod tests {
             said.lines().any(|line| line.trim_start().starts_with("help: its parameters: round")),
             "{said}"
         );
+    }
+
+    #[test]
+    fn an_error_for_programs_is_one_object() {
+        let told = |error: anyhow::Error| serde_json::to_value(Report::of(&error)).expect("JSON");
+        let known =
+            Problem { help: Some("lower it".into()), ..Problem::new("too-few-gpus", "gpus", "8 of 4") };
+        let mut body = ProblemBody::new(400, "too-few-gpus", "");
+        body.problems.push(known);
+        let refused = told(ClientError::Refused(Box::new(body)).into());
+        assert_eq!(
+            (&refused["code"], &refused["message"], &refused["help"]),
+            (&"too-few-gpus".into(), &"gpus: 8 of 4".into(), &"lower it".into())
+        );
+        let wrong = told(Wrong::NothingToSubmit.into());
+        assert_eq!((&wrong["code"], &wrong["help"]), (&"bad-request".into(), &serde_json::Value::Null));
+        let failed = told(io::Error::other("disk").into());
+        assert_eq!((&failed["code"], &failed["message"]), (&"failed".into(), &"disk".into()));
     }
 
     #[test]

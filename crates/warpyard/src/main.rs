@@ -41,7 +41,7 @@ fn main() -> ExitCode {
     let context = context::Context::new(cli.global);
     match cli.command.run(&context) {
         Ok(exit) => exit.into(),
-        Err(error) => exit::report(&error),
+        Err(error) => exit::report(&error, context.global.json),
     }
 }
 

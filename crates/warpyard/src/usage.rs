@@ -1,29 +1,45 @@
 //! Mistakes in the words of a command line, told the way other errors are.
 
+use crate::exit;
 use clap::CommandFactory;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use std::fmt::Write;
 use std::process::ExitCode;
 use warpyard_api::text::{closest, shown};
 
-/// Prints help where that was asked for, otherwise what is wrong.
+/// Prints help where that was asked for, otherwise what is wrong: as JSON where `--json` is among the words.
 pub(crate) fn report(error: &clap::Error) -> ExitCode {
+    let words: Vec<String> =
+        std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned()).collect();
+    let json = words.iter().take_while(|word| *word != "--").any(|word| word == "--json");
     match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
             // Only a reader that left can make this fail.
             let _read_enough = error.print();
             ExitCode::SUCCESS
         }
+        _ if json => {
+            exit::tell(&format!("{}\n", exit::Report::of_usage(&message(error, &words), help_of(&words))));
+            ExitCode::from(2)
+        }
         ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
             let _read_enough = error.print();
             ExitCode::from(2)
         }
         _ => {
-            let words: Vec<String> = std::env::args().skip(1).take(2).collect();
-            eprint!("{}", told(error, &words));
+            exit::tell(&told(error, &words));
             ExitCode::from(2)
         }
     }
+}
+
+/// The mistake in one line, without the word that every error begins with.
+fn message(error: &clap::Error, words: &[String]) -> String {
+    if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
+        return "a command is missing".to_owned();
+    }
+    let told = told(error, words);
+    told.trim_end().strip_prefix("error: ").unwrap_or(told.trim_end()).to_owned()
 }
 
 /// The mistake in our own words; `words` begin with the command it was made with.
@@ -62,8 +78,13 @@ fn told(error: &clap::Error, words: &[String]) -> String {
         }
         ErrorKind::UnknownArgument => match verb {
             Some(verb @ ("run" | "submit")) => {
+                // Without an option before it, which may have a value, all that follows is plainly the command.
+                let command = match words.get(1) {
+                    Some(first) if !first.starts_with('-') => shown(&words[1..].join(" ")).into_owned(),
+                    _ => "...".to_owned(),
+                };
                 format!(
-                    "error: unexpected '{}'; a command goes after --: warpyard {verb} -- ...\n",
+                    "error: unexpected '{}'; a command goes after --: warpyard {verb} -- {command}\n",
                     shown(&wrong)
                 )
             }
@@ -201,7 +222,7 @@ mod tests {
         error: --gpus: 'many' is not a whole number
         error: --gpus: '-1' is not 0 or more
         error: --name needs a value
-        error: unexpected 'train.py'; a command goes after --: warpyard run -- ...
+        error: unexpected 'train.py'; a command goes after --: warpyard run -- python train.py
         error: unexpected '5'; `warpyard show --help` says what there is
         error: <N> is missing; `warpyard priority --help` says more
         error: --gpu-budget: '4G' is not understood: 'G' could mean powers of 1000 or of 1024

@@ -1,6 +1,7 @@
 //! What can be wrong with a request before any server hears of it.
 
 use std::io;
+use warpyard_api::problem::Problem;
 use warpyard_api::text::shown;
 use warpyard_api::wire::NotAPolicy;
 use warpyard_sim::workload::BadCluster;
@@ -36,12 +37,24 @@ pub(crate) enum Wrong {
     #[error("both a job file ('{0}') and a command; submit one of them")]
     FileAndCommand(String),
     /// A job file that is not there, and may have been meant as a command.
-    #[error("no job file '{file}'; to run it as a command: warpyard {verb} -- {file}")]
+    #[error("no job file '{file}'; to run it as a command: warpyard {verb} -- {command}")]
     NoSuchFile {
         /// What was named.
         file: String,
         /// The command it was named to.
         verb: &'static str,
+        /// What would run it.
+        command: String,
+    },
+    /// A program where a job file should be.
+    #[error("'{file}' is a script, not a job file; to run it: warpyard {verb} -- {command}")]
+    ScriptAsFile {
+        /// What was named.
+        file: String,
+        /// The command it was named to.
+        verb: &'static str,
+        /// What would run it.
+        command: String,
     },
     /// A job file that cannot be read.
     #[error("cannot read {file}")]
@@ -223,9 +236,14 @@ pub(crate) enum Wrong {
     /// Options of a task beside a file that has its tasks.
     #[error("{0} cannot go with a job file; write it there, in the task it is for")]
     TaskOptionsWithFile(String),
-    /// Problems of a document, rendered.
-    #[error("{0}")]
-    Document(String),
+    /// A document that is refused.
+    #[error("{text}")]
+    Document {
+        /// Its problems as a person reads them.
+        text: String,
+        /// Its problems.
+        problems: Vec<Problem>,
+    },
     /// A dependency that cannot be read.
     #[error("--after: '{0}' is no dependency; write 412, 412,413 or 412:fail (ok, fail or any)")]
     BadAfter(String),
@@ -247,6 +265,14 @@ pub(crate) enum Wrong {
     /// A worker is not named and there are several.
     #[error("there are several workers; name one of {0}")]
     WhichWorker(String),
+    /// A GPU that no worker has.
+    #[error("there is no GPU {asked}; there are {}", if known.is_empty() { "none" } else { known })]
+    NoSuchGpu {
+        /// What was named.
+        asked: String,
+        /// All there are.
+        known: String,
+    },
     /// There is no worker.
     #[error("there is no worker")]
     NoWorker,
@@ -276,9 +302,10 @@ pub(crate) fn quoted(source: &(dyn std::error::Error + 'static)) -> String {
     if source.is::<warpyard_api::client::ClientError>() {
         return text;
     }
-    match source.downcast_ref::<toml::de::Error>() {
+    let boxed = source.downcast_ref::<Box<toml::de::Error>>().map(Box::as_ref);
+    match boxed.or_else(|| source.downcast_ref()) {
         // The line is drawn as it stands in the file; what is said of it may have more than that.
-        Some(drawn) => text.replace(drawn.message(), &shown(drawn.message())),
+        Some(drawn) => text.trim_end().replace(drawn.message(), &shown(drawn.message())),
         None => shown(&text).into_owned(),
     }
 }

@@ -271,11 +271,32 @@ fn down_leaves_tasks_running_and_the_next_up_finds_them() {
 
 #[test]
 fn a_reader_that_left_ends_us_quietly() {
-    for args in [["schema", "job"].as_slice(), &["completions", "bash"], &["--help"]] {
+    // More than any buffer holds, so that the first write that fails is one in the middle.
+    let trace = tempfile::NamedTempFile::new().unwrap();
+    let path = trace.path().to_str().unwrap();
+    let made = Command::new(BINARY).args(["trace", "generate", "--jobs", "3000", "--out", path]).status();
+    assert!(made.unwrap().success());
+    let (generate, import) = (["trace", "generate", "--jobs", "3000"], ["trace", "import", path]);
+    let convert = |to| ["trace", "convert", path, "--to", to];
+    for args in [
+        ["schema", "job"].as_slice(),
+        &["completions", "bash"],
+        &["--help"],
+        &["help", "sim"],
+        &generate,
+        &import,
+        &convert("json"),
+        &convert("jsonl"),
+        &convert("swf"),
+        &["policies"],
+        &["sim", "--cluster", "1xV100", "--trace", path],
+    ] {
         let (reader, writer) = std::io::pipe().unwrap();
         drop(reader);
         let output = Command::new(BINARY).args(args).stdout(writer).stderr(Stdio::piped()).output().unwrap();
-        assert_eq!((output.status.code(), output.stderr.as_slice()), (Some(0), b"".as_slice()), "{args:?}");
+        let err = String::from_utf8(output.stderr).unwrap();
+        let notes = err.lines().filter(|line| !line.starts_with("note: ")).count();
+        assert_eq!((output.status.code(), notes), (Some(0), 0), "{args:?}: {err}");
     }
 }
 
@@ -287,4 +308,98 @@ fn without_a_server_it_says_how_to_start_one() {
     let answer = Answer::of(command.output().unwrap());
     assert_eq!(answer.code, Some(3));
     assert!(answer.err.contains("start one with `warpyard up`"), "{}", answer.err);
+}
+
+/// What the binary says without any server.
+fn alone(args: &[&str]) -> Answer {
+    let data = tempfile::tempdir().unwrap();
+    let mut command = Command::new(BINARY);
+    command.args(args).env("WARPYARD_DATA", data.path()).env_remove("WARPYARD_SERVER").stdin(Stdio::null());
+    Answer::of(command.output().unwrap())
+}
+
+#[test]
+fn errors_are_json_where_answers_are() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = |name: &str, text: &str| {
+        let path = dir.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let (config, job) = (file("config.toml", "policy = 3\n"), file("job.toml", "comand = 'true'\n"));
+    for (args, exit, code) in [
+        (["--json", "ps"].as_slice(), 3, "no-server"),
+        (&["ps", "--frob", "--json"], 2, "usage"),
+        (&["--json"], 2, "usage"),
+        (&["--json", "submt"], 2, "usage"),
+        (&["up", "--config", &config, "--json"], 2, "bad-configuration"),
+        (&["--json", "submit"], 2, "bad-request"),
+        (&["--json", "submit", &job], 2, "unknown-field"),
+        (&["--json", "sim", "--cluster", "x", "--generate", "1"], 2, "bad-request"),
+    ] {
+        let answer = alone(args);
+        assert_eq!((answer.code, answer.out.as_str()), (Some(exit), ""), "{args:?}: {answer:?}");
+        let error: Value =
+            serde_json::from_str(&answer.err).unwrap_or_else(|e| panic!("{args:?}: {e}: {answer:?}"));
+        assert_eq!(error["code"], code, "{args:?}: {error}");
+        assert!(error["message"].as_str().is_some_and(|m| !m.is_empty()), "{args:?}: {error}");
+        assert!(error.get("help").is_some(), "{args:?}: {error}");
+    }
+    let after = alone(&["ps", "--frob", "--", "--json"]);
+    assert!(after.err.starts_with("error: "), "what is after -- is no option: {after:?}");
+}
+
+#[test]
+fn a_configuration_that_is_none_is_drawn_line_by_line() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("config.toml");
+    std::fs::write(&path, "policy = 3\n").unwrap();
+    let answer = alone(&["up", "--config", path.to_str().unwrap()]);
+    assert_eq!(answer.code, Some(2));
+    assert!(answer.err.contains("\n1 | policy = 3\n"), "{}", answer.err);
+    assert!(!answer.err.contains("\\u{a}"), "{}", answer.err);
+}
+
+#[test]
+fn a_script_where_a_job_file_should_be_is_told_how_to_run() {
+    let dir = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| std::fs::write(dir.path().join(name), text).unwrap();
+    write("train.py", "import torch\n");
+    write("job", "#!/bin/sh\ntrue\n");
+    for (file, command) in
+        [("train.py", "python train.py"), ("job", "./job"), ("gone.py", "python gone.py"), ("gone", "gone")]
+    {
+        let mut submit = Command::new(BINARY);
+        submit.args(["submit", file]).current_dir(dir.path()).env("WARPYARD_DATA", dir.path());
+        let answer = Answer::of(submit.env_remove("WARPYARD_SERVER").output().unwrap());
+        let hint = format!("warpyard submit -- {command}\n");
+        assert!(answer.code == Some(2) && answer.err.ends_with(&hint), "{file}: {answer:?}");
+    }
+}
+
+#[test]
+fn help_is_a_command_too() {
+    assert_eq!(alone(&["help"]).out, alone(&["--help"]).out);
+    let help = alone(&["help", "trace", "generate"]);
+    assert_eq!((help.code, help.out.contains("--jobs <N>")), (Some(0), true), "{help:?}");
+    let none = alone(&["help", "submt"]);
+    assert_eq!((none.code, none.err.contains("did you mean 'submit'?")), (Some(2), true), "{none:?}");
+}
+
+#[test]
+fn one_gpu_of_several_can_be_looked_at() {
+    let yard = Yard::up(&FAKE);
+    let one = yard.json(&["gpus", "-i", "1"]);
+    assert_eq!((one.as_array().map(Vec::len), &one[0]["index"]), (Some(1), &json!(1)));
+    assert_eq!(yard.json(&["gpus", "--id", "0,1"]).as_array().map(Vec::len), Some(2));
+    let none = yard.ask(&["gpus", "-i", "2"]);
+    assert_eq!(none.code, Some(2), "{none:?}");
+    assert!(none.err.starts_with("error: there is no GPU 2; there are "), "{none:?}");
+}
+
+#[test]
+fn a_job_is_called_as_the_script_it_runs() {
+    let yard = Yard::up(&FAKE);
+    yard.said(&["submit", "--", "python", "/home/ann/train.py", "--lr", "1"]);
+    assert_eq!(yard.json(&["show", "1"])["name"], "train");
 }

@@ -325,3 +325,19 @@ fn what_cannot_be_attached_to_says_so() {
     assert!(refused.err.contains("--idle: the task has no terminal to be idle in"), "{refused:?}");
     assert!(refused.err.contains("add --pty"), "{refused:?}");
 }
+
+#[test]
+fn a_run_says_how_to_detach_and_the_job_goes_on() {
+    let server = Server::up(&FAKE);
+    let gate = server.dir.path().join("gate");
+    let script = format!("echo begun; until test -e {}; do sleep 0.05; done; echo over", gate.display());
+    let mut seat = server.seat(&["run", "--name", "long", "--", "sh", "-c", &script]);
+    seat.sees("job 1 (long): Ctrl-C cancels it, Ctrl-\\ detaches and lets it go on\r\n");
+    seat.sees("begun");
+    seat.press("\x1c");
+    seat.sees("detached; job 1 goes on: `warpyard logs -f 1` follows it");
+    assert_eq!(seat.left(), Some(0), "{}", seat.all());
+    assert_eq!(server.json(&["show", "1"])["state"], "running");
+    fs::write(&gate, "").unwrap();
+    assert_eq!(server.said(&["logs", "-f", "1"]), "begun\nover\n");
+}

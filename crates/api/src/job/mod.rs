@@ -5,6 +5,7 @@
 mod check;
 mod read;
 mod schema;
+mod script;
 mod source;
 
 pub use read::{Checked, ReadOptions, read, read_value};
@@ -35,7 +36,7 @@ pub const WEIGHTS: RangeInclusive<f64> = 1e-6..=1e6;
 #[derive(Debug, Clone, PartialEq, Default, Serialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub struct JobDoc {
-    /// What the job is called. Where it is absent, the file's or the program's name.
+    /// What the job is called. Where it is absent, the name of the file or of the script it runs (`train` of `python train.py`).
     #[schemars(with = "Option<String>")]
     pub name: String,
     /// How urgent the job is: a larger number is more urgent.
@@ -193,17 +194,6 @@ impl Default for Command {
     /// Nothing to run, which no check lets pass.
     fn default() -> Self {
         Self::List(Vec::new())
-    }
-}
-
-impl Command {
-    /// The name of the program, for a job that has none.
-    fn program(&self) -> Option<&str> {
-        let first = match self {
-            Self::List(words) => words.first()?,
-            Self::Shell(line) => line.split_whitespace().next()?,
-        };
-        first.rsplit('/').next()
     }
 }
 

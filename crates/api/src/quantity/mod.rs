@@ -7,11 +7,13 @@ mod cpus;
 mod decimal;
 mod duration;
 mod size;
+mod span;
 
 pub use array::{ArraySpec, MAX_ARRAY_TASKS};
 pub use cpus::MilliCpus;
 pub use duration::Micros;
 pub use size::ByteSize;
+pub use span::{span, span_secs};
 
 /// Why a text is not the quantity it should be.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

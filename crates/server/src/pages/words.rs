@@ -7,17 +7,8 @@ use warpyard_api::text::shown;
 use warpyard_api::wire::{StartRange, Timestamp};
 use warpyard_core::Time;
 
-/// A length of time in its two largest units: "3m 12s". The pages' script says it the same way.
-pub(super) fn span(millis: i64) -> String {
-    let seconds = millis.max(0) / 1000;
-    let (days, hours, minutes) = (seconds / 86_400, seconds / 3600 % 24, seconds / 60 % 60);
-    match (days, hours, minutes) {
-        (0, 0, 0) => format!("{seconds}s"),
-        (0, 0, minutes) => format!("{minutes}m {:02}s", seconds % 60),
-        (0, hours, minutes) => format!("{hours}h {minutes:02}m"),
-        (days, hours, _) => format!("{days}d {hours:02}h"),
-    }
-}
+// The pages' script (`span` in assets/live.js) says lengths of time the same way.
+pub(super) use warpyard_api::quantity::span;
 
 /// How long it is since a moment; counts on while the page is open.
 #[derive(Clone, Debug, Template)]
@@ -184,7 +175,7 @@ mod tests {
         assert_eq!([0, 512, 4 << 30, 9 << 29].map(size), ["0 B", "512 B", "4 GiB", "4.5 GiB"]);
         assert_eq!(
             [0, 59_999, 192_000, 3_600_000, 90_061_000].map(span),
-            ["0s", "59s", "3m 12s", "1h 00m", "1d 01h"]
+            ["0s", "1m 00s", "3m 12s", "1h 00m", "1d 01h"]
         );
     }
 

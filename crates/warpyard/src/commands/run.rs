@@ -10,8 +10,9 @@ use crate::session::{Guest, Signals};
 use crate::submission::{Here, Request, Submission, find_jobs};
 use anyhow::Context as _;
 use clap::Args;
-use std::io;
+use std::io::{self, IsTerminal};
 use warpyard_api::client::Client;
+use warpyard_api::text::shown;
 use warpyard_api::wire::LogFilter;
 
 /// Arguments of `run`.
@@ -25,9 +26,10 @@ pub(crate) struct Run {
 
 impl Run {
     pub(crate) fn run(self, context: &Context) -> anyhow::Result<Exit> {
+        let submission = self
+            .request
+            .prepare("run", &Here::really(), |select| find_jobs(&context.client()?, select, true))?;
         let client = context.client()?;
-        let submission =
-            self.request.prepare("run", &Here::really(), |select| find_jobs(&client, select, true))?;
         if submission.is_session {
             return attend(&client, submission, &self.leaving, context);
         }
@@ -36,9 +38,16 @@ impl Run {
 }
 
 fn follow(client: &Client, mut submission: Submission, context: &Context) -> anyhow::Result<Exit> {
-    let interrupts = Interrupts::watch(client)?;
+    let interrupts = Interrupts::watch_or_detach(client)?;
     let job = submission.send(client)?.job;
     interrupts.name(&job);
+    if io::stderr().is_terminal() {
+        eprintln!(
+            "job {} ({}): Ctrl-C cancels it, Ctrl-\\ detaches and lets it go on",
+            shown(&job),
+            shown(&submission.name)
+        );
+    }
     let ended = if submission.tasks > 1 {
         follow_progress(client, &job, &context.screen)
     } else {

@@ -18,10 +18,10 @@ pub(crate) struct Submit {
 
 impl Submit {
     pub(crate) fn run(self, context: &Context) -> anyhow::Result<Exit> {
-        let client = context.client()?;
-        let mut submission =
-            self.request.prepare("submit", &Here::really(), |select| find_jobs(&client, select, true))?;
-        let job = submission.send(&client)?.job;
+        let mut submission = self
+            .request
+            .prepare("submit", &Here::really(), |select| find_jobs(&context.client()?, select, true))?;
+        let job = submission.send(&context.client()?)?.job;
         // What is odd was told on standard error; the answer has one form.
         context.answer(&json!({ "job": job }), |_, _| match io::stdout().is_terminal() {
             true => {

@@ -1,5 +1,6 @@
 //! Ctrl-C while a job is followed: the first cancels the job, the second leaves at once. In a session it is the session's,
-//! and while the way there is lost it only leaves.
+//! and while the way there is lost it only leaves. Ctrl-\ (SIGQUIT) detaches from a job that has no terminal of its own:
+//! the job goes on.
 
 use super::INTERRUPTED;
 use crate::session::restore;
@@ -17,15 +18,27 @@ pub(crate) struct Interrupts {
 }
 
 impl Interrupts {
+    /// Watches over a job that is followed: Ctrl-C cancels it, Ctrl-\ detaches from it. Until a job is named, both leave
+    /// at once.
+    pub(crate) fn watch_or_detach(client: &Client) -> anyhow::Result<Self> {
+        Self::start(client, [Signal::SIGINT, Signal::SIGQUIT].into_iter().collect())
+    }
+
     /// Starts watching; until a job is named, Ctrl-C leaves at once.
     pub(crate) fn watch(client: &Client) -> anyhow::Result<Self> {
-        let signals = SigSet::from(Signal::SIGINT);
+        Self::start(client, Signal::SIGINT.into())
+    }
+
+    fn start(client: &Client, signals: SigSet) -> anyhow::Result<Self> {
         signals.thread_block()?;
         let interrupts = Self { job: Arc::default(), cancelled: Arc::default(), only_leaves: Arc::default() };
         let (watch, client) = (interrupts.clone(), client.clone());
         std::thread::Builder::new().name("interrupts".to_owned()).spawn(move || {
-            while signals.wait().is_ok() {
-                watch.interrupted(&client);
+            while let Ok(signal) = signals.wait() {
+                match signal {
+                    Signal::SIGQUIT => watch.detach(),
+                    _ => watch.interrupted(&client),
+                }
             }
         })?;
         Ok(interrupts)
@@ -45,6 +58,14 @@ impl Interrupts {
     /// Whether the job was cancelled by Ctrl-C.
     pub(crate) fn cancelled(&self) -> bool {
         self.cancelled.load(Ordering::Relaxed)
+    }
+
+    /// Leaves the job to itself.
+    fn detach(&self) -> ! {
+        if let Some(job) = self.job.get() {
+            eprintln!("\ndetached; job {job} goes on: `warpyard logs -f {job}` follows it");
+        }
+        std::process::exit(0)
     }
 
     fn interrupted(&self, client: &Client) {

@@ -22,14 +22,43 @@ pub(crate) fn keep(
     write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
 ) -> Result<(), anyhow::Error> {
     if file == "-" {
-        let mut out = io::BufWriter::new(io::stdout().lock());
-        write(&mut out)?;
-        return Ok(out.flush()?);
+        let mut out = io::BufWriter::new(Piped { out: io::stdout().lock(), closed: false });
+        let written = write(&mut out).and_then(|()| out.flush());
+        return match written {
+            Err(_) if out.get_ref().closed => Err(io::Error::from(io::ErrorKind::BrokenPipe).into()),
+            written => Ok(written?),
+        };
     }
     let unwritable = |source| Wrong::UnwritableFile { file: file.to_owned(), source };
     let mut out = io::BufWriter::new(std::fs::File::create(file).map_err(unwritable)?);
     write(&mut out).and_then(|()| out.flush()).map_err(unwritable)?;
     Ok(())
+}
+
+/// Standard output that remembers whether its reader left: writers of formats wrap that error so that it can no longer be
+/// told from others.
+struct Piped<W> {
+    out: W,
+    closed: bool,
+}
+
+impl<W: Write> Piped<W> {
+    fn note<T>(&mut self, done: io::Result<T>) -> io::Result<T> {
+        self.closed |= done.as_ref().is_err_and(|e| e.kind() == io::ErrorKind::BrokenPipe);
+        done
+    }
+}
+
+impl<W: Write> Write for Piped<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let done = self.out.write(bytes);
+        self.note(done)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        let done = self.out.flush();
+        self.note(done)
+    }
 }
 
 /// A file that could be read and still is of no use.

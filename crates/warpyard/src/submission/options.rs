@@ -12,7 +12,7 @@ use warpyard_api::quantity::Micros;
 #[derive(Debug, Default, Args)]
 #[command(next_help_heading = "Job")]
 pub(crate) struct JobOptions {
-    /// What the job is called [default: the file's or the program's name]
+    /// What the job is called [default: that of the file, or of the script: train of python train.py]
     #[arg(long)]
     name: Option<String>,
     /// How urgent it is; a larger number is more urgent [default: 0]

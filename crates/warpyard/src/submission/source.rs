@@ -64,9 +64,15 @@ fn of_file(verb: &'static str, file: String) -> Result<(Origin, JobDoc), Wrong> 
         path => (file.clone(), read_bounded(path)),
     };
     let text = text.map_err(|source| match source.kind() {
-        io::ErrorKind::NotFound => Wrong::NoSuchFile { file: file.clone(), verb },
+        io::ErrorKind::NotFound => {
+            let command = command_for(&file, "").unwrap_or_else(|| file.clone());
+            Wrong::NoSuchFile { file: file.clone(), verb, command }
+        }
         _ => Wrong::UnreadableFile { file: name.clone(), source },
     })?;
+    if let Some(command) = command_for(&file, &text) {
+        return Err(Wrong::ScriptAsFile { file, verb, command });
+    }
     let stem = Path::new(&file).file_stem().and_then(|stem| stem.to_str()).filter(|stem| *stem != "-");
     let options = ReadOptions { default_name: stem, accept_user: false };
     let format = Format::of(&name, &text);
@@ -76,6 +82,24 @@ fn of_file(verb: &'static str, file: String) -> Result<(Origin, JobDoc), Wrong> 
         Ok(checked) => Ok((origin, checked.doc)),
         Err(problems) => Err(origin.refusal(problems)),
     }
+}
+
+/// The command that runs a file which is a script by its name or its first line; nothing for any other file.
+fn command_for(file: &str, text: &str) -> Option<String> {
+    const INTERPRETERS: [(&str, &str); 6] = [
+        ("py", "python"),
+        ("sh", "bash"),
+        ("bash", "bash"),
+        ("pl", "perl"),
+        ("jl", "julia"),
+        ("R", "Rscript"),
+    ];
+    let ending = Path::new(file).extension().and_then(|ending| ending.to_str());
+    if let Some((_, program)) = INTERPRETERS.iter().find(|(known, _)| Some(*known) == ending) {
+        return Some(format!("{program} {file}"));
+    }
+    let path = if file.contains('/') { file.to_owned() } else { format!("./{file}") };
+    (file != "-" && text.starts_with("#!")).then_some(path)
 }
 
 /// No more than a little over the largest document, so that a wrong file is not read for minutes.
@@ -89,9 +113,10 @@ fn read_bounded(path: &str) -> io::Result<String> {
 impl Origin {
     /// The problems as a refusal.
     pub(crate) fn refusal(&self, problems: Vec<Problem>) -> Wrong {
-        let text = self.render(problems);
+        let text = self.render(problems.clone());
         // The word is put before every error when it is printed.
-        Wrong::Document(text.trim_end().strip_prefix("error: ").unwrap_or(&text).to_owned())
+        let text = text.trim_end().strip_prefix("error: ").unwrap_or(&text).to_owned();
+        Wrong::Document { text, problems }
     }
 
     /// What the server says is wrong, with the line or option it is about.

@@ -39,7 +39,7 @@ fn prepare(args: &[&str]) -> anyhow::Result<Submission> {
 
 fn refusal(args: &[&str]) -> String {
     let error = prepare(args).expect_err("a refusal");
-    assert_eq!(exit::code(&error), 2, "{error}");
+    assert_eq!(exit::exit_code(&error), 2, "{error}");
     exit::rendered(&error)
 }
 

@@ -230,15 +230,13 @@ impl<'a> Reader<'a> {
         job.tasks = vec![only];
     }
 
-    /// A job is called what its file or its only task's program is called; an only task what its job is called.
+    /// A job is called as its file or its only task's script; an only task as its job.
     fn name_what_has_no_name(&mut self, job: &mut JobDoc) {
         if job.name.is_empty() {
             let only = (job.tasks.len() == 1).then(|| &job.tasks[0]);
-            let candidates = [
-                self.options.default_name,
-                only.map(|task| task.name.as_str()),
-                only.and_then(|task| task.command.program()),
-            ];
+            let script = only.and_then(|task| task.command.script_name());
+            let candidates =
+                [self.options.default_name, only.map(|task| task.name.as_str()), script.as_deref()];
             let fit = candidates.into_iter().flatten().find(|name| name_fault(name).is_none());
             job.name = fit.unwrap_or("job").to_owned();
         }

@@ -36,7 +36,7 @@ impl Outline<'_> {
         if bare == 0
             && let Err(problems) = job::read(&text, format, ReadOptions::default())
         {
-            return Err(Wrong::Document(render_bare(&problems)).into());
+            return Err(Wrong::Document { text: render_bare(&problems), problems }.into());
         }
         keep(file, |out| out.write_all(text.as_bytes()))?;
         Ok(self.notes(&doc, bare))
