@@ -111,11 +111,21 @@ pub enum Command {
         /// How its devices are, by the driver's name.
         devices: BTreeMap<String, DeviceState>,
     },
+    /// A worker says how much memory of its devices attempts were measured to use.
+    MeasuredMemory {
+        /// The worker.
+        worker: WorkerId,
+        /// Bytes in use.
+        used: MemoryUse,
+    },
     /// A worker's lease ran out.
     GiveUp(WorkerId),
     /// An ended job may leave the memory.
     Forget(JobId),
 }
+
+/// Bytes of device memory in use, by attempt and the driver's name of the device. What is absent was not measured.
+pub type MemoryUse = BTreeMap<AttemptId, BTreeMap<String, u64>>;
 
 /// Which tasks are meant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -157,6 +157,16 @@ pub enum What {
         /// What becomes of the task.
         then: Then,
     },
+    /// A shared device is charged another amount of memory for an attempt: the larger of what its task requested and what
+    /// its processes were measured to use. The measurement itself is telemetry; an event only where the charge changes.
+    MemoryCharged {
+        /// Which try.
+        attempt: AttemptId,
+        /// The device, by index on the attempt's worker.
+        device: u16,
+        /// Bytes charged from now on.
+        bytes: u64,
+    },
     /// A claim lasts until then.
     ClaimExtended {
         /// Which.
@@ -231,6 +241,7 @@ impl What {
             | What::ResumeAsked { attempt }
             | What::Resumed { attempt }
             | What::StopAsked { attempt, .. }
+            | What::MemoryCharged { attempt, .. }
             | What::Ended { attempt, .. } => Some(attempt.task.job),
             What::Progressed { task, .. } => Some(task.job),
             What::WorkerJoined { .. }
@@ -312,6 +323,8 @@ pub enum How {
     TimedOut,
     /// Ended because it had so many processes.
     Crowded(u64),
+    /// Killed because it needed more main memory than the bytes its task requested.
+    OutOfMemory(u64),
     /// Ended because nothing was typed or printed in its terminal for so long.
     Idle(Span),
     /// Ended because it was asked to.

@@ -36,6 +36,27 @@ pub struct DeviceInfo {
     pub state: DeviceState,
 }
 
+/// The steps in which a device's memory is charged for use beyond the request: this many make the whole device. Coarse, so
+/// that the small ups and downs of an allocator are no events.
+const CHARGE_STEPS: u64 = 64;
+
+impl DeviceInfo {
+    /// The charge for a shared attempt that uses `used` bytes, if it is not the one in force: the larger of requested and
+    /// used, the latter in whole steps.
+    ///
+    /// A charge grows at once. It shrinks by more than one step or back to the request only, so that use around the edge
+    /// of a step does not move it to and fro.
+    pub(crate) fn recharge(&self, requested: u64, charged: u64, used: u64) -> Option<u64> {
+        let step = (self.memory / CHARGE_STEPS).max(1);
+        let larger = match used <= requested {
+            true => requested,
+            false => used.div_ceil(step).saturating_mul(step).min(self.memory).max(requested),
+        };
+        let shrinks = larger == requested || charged.saturating_sub(larger) > step;
+        (larger > charged || (larger < charged && shrinks)).then_some(larger)
+    }
+}
+
 /// Whether anything may start on a device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -441,6 +462,15 @@ impl Pool {
         }
         self.workers[p.worker.0 as usize].release(p);
         self.refresh(p.worker);
+    }
+
+    /// Charges a share of a device another amount.
+    pub(crate) fn recharge(&mut self, device: DeviceId, from: Charge, to: Charge) {
+        self.workers[device.worker.0 as usize].change(device.index, |used| {
+            used.release(from);
+            used.charge(to);
+        });
+        self.refresh(device.worker);
     }
 
     /// Gives back without looking whether it was given: the deliberate mistake.

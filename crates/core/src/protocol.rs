@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-pub use crate::command::Standing;
+pub use crate::command::{MemoryUse, Standing};
 
 /// Everything a worker has.
 ///
@@ -27,6 +27,9 @@ pub struct Report {
     /// Its devices, by the driver's name.
     #[serde(default)]
     pub devices: BTreeMap<String, DeviceState>,
+    /// Device memory its attempts use.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub used: MemoryUse,
 }
 
 /// Everything a worker should have.
@@ -88,6 +91,12 @@ pub struct Work {
     pub env: BTreeMap<String, String>,
     /// Where to run.
     pub workdir: Option<String>,
+    /// Main memory in bytes that it may use; none where it requested none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory_limit: Option<u64>,
+    /// Thousandths of a processor that it may use; none where it requested none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpu_quota: Option<u32>,
     /// After this much running time it is ended.
     pub timeout: Option<Span>,
     /// Where its standard output goes, beside the log.
@@ -150,6 +159,8 @@ impl Cluster {
             base_env: job.spec.env.and_then(|e| self.env(e)).cloned().unwrap_or_default(),
             env: env.iter().map(|(k, v)| (k.clone(), fill.fill(v))).collect(),
             workdir: fill_in(workdir),
+            memory_limit: Some(spec.needs.memory).filter(|bytes| *bytes > 0),
+            cpu_quota: spec.cpu_quota,
             timeout: spec.timeout,
             stdout: fill_in(stdout),
             stderr: fill_in(stderr),

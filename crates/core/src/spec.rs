@@ -133,6 +133,9 @@ pub struct TaskSpec {
     /// What it must be given to run.
     #[serde(default)]
     pub needs: Needs,
+    /// Thousandths of a processor it may use at most: what it requested, or none where `needs.cpus` was only assumed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpu_quota: Option<u32>,
     /// The running time after which it is ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout: Option<Span>,

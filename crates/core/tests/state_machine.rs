@@ -166,7 +166,7 @@ proptest! {
         for step in &steps {
             let Some(command) = teller.command(engine.cluster(), step) else { continue };
             engine.turn(vec![command.clone()], teller.now, &mut log).unwrap();
-            if matches!(step, Step::Report { .. }) {
+            if matches!(step, Step::Report { .. } | Step::Memory(..)) {
                 prop_assert_eq!(engine.cluster().decide(command, teller.now).unwrap().len(), 0);
             }
         }

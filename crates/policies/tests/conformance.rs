@@ -233,10 +233,10 @@ fn story() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step(), 1..40)
 }
 
-/// A story in which no device is described anew as smaller than what it already gave, and no frozen attempt goes on
+/// A story in which attempts use no more memory than they requested, no device is described anew as smaller than what it already gave, and no frozen attempt goes on
 /// beside those that took its place among the tasks of a device.
 fn steady_story() -> impl Strategy<Value = Vec<Step>> {
-    let steady = |step: &Step| !matches!(step, Step::Join(_));
+    let steady = |step: &Step| !matches!(step, Step::Join(_) | Step::Memory(..));
     let unfrozen = |step: Step| match step {
         Step::Report { worker, standings, devices } => {
             let standings = standings.into_iter().map(|n| if n % 16 == FROZEN { 0 } else { n }).collect();
@@ -256,6 +256,25 @@ proptest! {
         each(&workers, &steps, |life, _| {
             assert_sound(&life.cluster);
             assert_not_over_committed(&life.cluster);
+            Ok(())
+        })?;
+    }
+
+    /// The memory a plan may give away of a device is its budget less the larger of requested and used by each attempt.
+    #[test]
+    fn memory_in_use_is_given_to_nobody(workers in workers(), steps in story()) {
+        each(&workers, &steps, |life, plan| {
+            let pool = life.cluster.pool();
+            let mut given: BTreeMap<DeviceId, u64> = BTreeMap::new();
+            for start in &plan.start {
+                for (id, &(_, charge)) in start.placement.device_ids().zip(&start.placement.devices) {
+                    let (_, info, used) = pool.worker(id.worker).unwrap().devices().nth(id.index.into()).unwrap();
+                    let Charge::Share(bytes) = charge else { continue };
+                    let given = given.entry(id).or_insert(used.shared_bytes());
+                    *given += bytes;
+                    prop_assert!(info.overcommit || *given <= info.budget, "{} gives {} of {}", &life.choice, given, id);
+                }
+            }
             Ok(())
         })?;
     }

@@ -114,6 +114,7 @@ fn task_spec(
         after,
         array: task.array.as_ref().map(|a| Array { ranges: a.ranges().to_vec(), at_once: a.at_once() }),
         needs,
+        cpu_quota: task.cpus.map(|cpus| cpus.0).filter(|cpus| *cpus > 0),
         timeout: task.timeout.map(|t| Span(t.0)).or(defaults.timeout),
         grace: task.grace.map_or_else(spec::default_grace, |g| Span(g.0)),
         expected: task.expected.map(|e| Span(e.0)),

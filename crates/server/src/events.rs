@@ -205,6 +205,10 @@ fn notice(cluster: &Cluster, events: &[Event], left: &[(WorkerId, u16)]) -> Noti
             What::Placed { placement, .. } => {
                 devices.extend(placement.devices.iter().map(|(index, _)| (placement.worker, *index)));
             }
+            What::MemoryCharged { attempt, device, .. } => {
+                let placed = cluster.view().attempt(attempt.task);
+                devices.extend(placed.map(|(placed, _)| (placed.placement.worker, *device)));
+            }
             What::PolicySet { .. } | What::LimitsSet { .. } => all = true,
             _ => {}
         }

@@ -180,7 +180,11 @@ fn play(
 /// People may do to it what they may do to the real one, except give it work.
 fn obey(sim: &mut Sim, command: Command) -> Result<Answer, Rejected> {
     match command {
-        Command::Submit { .. } | Command::Join(_) | Command::Report { .. } | Command::Forget(_) => {
+        Command::Submit { .. }
+        | Command::Join(_)
+        | Command::Report { .. }
+        | Command::MeasuredMemory { .. }
+        | Command::Forget(_) => {
             let message = "this is a simulation; its jobs and machines are those it was given";
             Err(Rejected::new(Code::RefusedByPolicy, message))
         }

@@ -312,7 +312,11 @@ struct Inside {
 impl Link for Inside {
     fn report(&self, report: Report) {
         let attempts = report.attempts.into_iter().collect();
-        self.live.tell(Command::Report { worker: self.worker, attempts, devices: report.devices });
+        let Inside { live, worker } = self;
+        live.tell(Command::Report { worker: *worker, attempts, devices: report.devices });
+        if !report.used.is_empty() {
+            live.tell(Command::MeasuredMemory { worker: *worker, used: report.used });
+        }
     }
 }
 

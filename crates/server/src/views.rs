@@ -281,6 +281,7 @@ pub(crate) fn folded_task(cluster: &Cluster, job: &Job, node: NodeId) -> TaskVie
         outcome: (state == State::Done).then(|| worst(outcomes)),
         exit_code: None,
         signal: None,
+        reason: None,
         attempts: None,
         why: why::of_node(cluster, job, node),
         array,
@@ -319,6 +320,7 @@ fn task(f: &mut Follower, job: &Job, id: TaskId, who: &Caller) -> TaskView {
         },
         exit_code: last.and_then(|a| a.exit_code),
         signal: last.and_then(|a| a.signal),
+        reason: last.and_then(|a| a.reason),
         why: held_by_loss(job, &rows)
             .or_else(|| why::of_task(cluster, id))
             .or_else(|| rows.last().and_then(|r| r.detail.clone())),
@@ -370,7 +372,11 @@ pub(crate) fn attempt(row: &AttemptRow) -> AttemptView {
         started_at: row.started.map(time),
         ended_at: row.ended.map(time),
         outcome: row.outcome.as_deref().and_then(outcome_of_word),
-        why: row.detail.clone().filter(|_| row.outcome.as_deref() == Some(Outcome::Lost.word())),
+        reason: row.reason,
+        why: row
+            .detail
+            .clone()
+            .filter(|_| row.reason.is_some() || row.outcome.as_deref() == Some(Outcome::Lost.word())),
         exit_code: row.exit_code,
         signal: row.signal,
         peak_gpu_memory_bytes: row.peak_gpu_memory,
@@ -411,6 +417,7 @@ pub(crate) fn remembered(row: &JobRow, attempts: &[AttemptRow]) -> JobView {
             outcome: last.outcome.as_deref().and_then(outcome_of_word),
             exit_code: last.exit_code,
             signal: last.signal,
+            reason: last.reason,
             attempts: Some(rows.iter().map(|r| attempt(r)).collect()),
             why: last.detail.clone(),
             array: None,

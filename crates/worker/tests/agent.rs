@@ -75,6 +75,8 @@ fn assigned(script: Option<&str>) -> Assignments {
         base_env: Arc::default(),
         env: [].into(),
         workdir: None,
+        memory_limit: None,
+        cpu_quota: None,
         timeout: None,
         stdout: None,
         stderr: None,

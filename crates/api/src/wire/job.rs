@@ -81,6 +81,37 @@ impl Outcome {
     }
 }
 
+/// Why an attempt failed, where more is known than its exit code or signal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum FailureReason {
+    /// It needed more main memory than it requested, and was killed.
+    OutOfMemory,
+    /// It had more processes than a task may have, and was killed.
+    TooManyProcesses,
+    /// Its program could not be started.
+    NotStarted,
+}
+
+impl FailureReason {
+    /// Every reason.
+    pub const ALL: [Self; 3] = [Self::OutOfMemory, Self::TooManyProcesses, Self::NotStarted];
+
+    /// The word for it in JSON and tables.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::OutOfMemory => "out-of-memory",
+            Self::TooManyProcesses => "too-many-processes",
+            Self::NotStarted => "not-started",
+        }
+    }
+
+    /// The reason a word stands for.
+    pub fn from_word(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|reason| reason.word() == word)
+    }
+}
+
 /// A job. Where tasks were selected (`412.train`), its `state` and `outcome` are theirs.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct JobView {
@@ -167,6 +198,9 @@ pub struct TaskView {
     /// The signal that ended its last attempt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signal: Option<i32>,
+    /// Why its last attempt failed, where more is known than exit code or signal.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<FailureReason>,
     /// Its attempts, where they were asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attempts: Option<Vec<AttemptView>>,
@@ -209,7 +243,10 @@ pub struct AttemptView {
     pub ended_at: Option<Timestamp>,
     /// How it ended.
     pub outcome: Option<Outcome>,
-    /// Of one that was lost, what became of it.
+    /// Why it failed, where more is known than exit code or signal.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<FailureReason>,
+    /// Of one that was lost or failed for such a reason, what became of it in words.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
     /// What it exited with.

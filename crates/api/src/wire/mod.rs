@@ -18,7 +18,8 @@ mod why;
 
 pub use claim::{Adopt, ClaimRequest, ClaimState, ClaimView, Extend};
 pub use job::{
-    AttemptView, Counts, HistoryRow, JobView, Outcome, OutcomeCounts, RunView, State, TaskView, TerminalView,
+    AttemptView, Counts, FailureReason, HistoryRow, JobView, Outcome, OutcomeCounts, RunView, State,
+    TaskView, TerminalView,
 };
 pub use limits::LimitView;
 pub use machine::{

@@ -119,6 +119,27 @@ impl Accounts {
         });
     }
 
+    /// An attempt is charged another amount of device memory.
+    pub(super) fn recharged(
+        &mut self,
+        user: &str,
+        pool: &Pool,
+        (before, after): (&Placement, &Placement),
+        still: bool,
+        now: Time,
+        half: f64,
+    ) {
+        let (was, is) = (Held::of(pool, before), Held::of(pool, after));
+        self.change(user, now, half, |account| {
+            account.held -= was;
+            account.held += is;
+            if !still {
+                account.rate -= rate_of(pool, before, was);
+                account.rate += rate_of(pool, after, is);
+            }
+        });
+    }
+
     /// From here on use fades otherwise, or what devices are changed under what was given of them.
     pub(super) fn settle_all(&mut self, now: Time, half_life: f64) {
         self.0.values_mut().for_each(|account| account.settle(now, half_life));

@@ -10,7 +10,7 @@ use super::{Cluster, Derived, Effects, KeptEnv, Worker};
 use crate::event::{End, Event, How, Outcome, StopWhy, Then, What, WorkerInfo};
 use crate::ids::{AttemptId, DeviceId, JobId, NodeId, TaskId, WorkerId};
 use crate::index::Ranges;
-use crate::pool::{DeviceState, Placement};
+use crate::pool::{Charge, DeviceState, Placement};
 use crate::spec::{AfterNode, Boundary, Preempt, TaskSpec};
 use crate::time::{Span, Time};
 use smallvec::{SmallVec, smallvec};
@@ -99,6 +99,9 @@ impl Cluster {
                 });
             }
             What::Ended { attempt, end, then } => self.ended(*attempt, end, *then, at, &mut fx),
+            What::MemoryCharged { attempt, device, bytes } => {
+                self.memory_charged(*attempt, *device, *bytes, at);
+            }
             What::ClaimExtended { job, until } => {
                 self.lasts_until(*job, Some(*until));
                 self.count_taken(TaskId { job: *job, node: 0, index: 0 });
@@ -443,6 +446,25 @@ impl Cluster {
             }
         }
         self.settle(task.node_id(), at, fx);
+    }
+
+    /// Charges a share of a device another amount: in the pool, and in the account of the attempt's user.
+    fn memory_charged(&mut self, attempt: AttemptId, device: u16, bytes: u64, at: Time) {
+        assert!(self.current(attempt).is_some(), "{attempt} is not the attempt in force");
+        let live = self.live_mut(attempt.task);
+        let paused = live.is_paused();
+        let placement = &mut live.attempt_mut().expect("an attempt in force has a place").placement;
+        let before = placement.clone();
+        let charge = placement.devices.iter_mut().find(|(index, _)| *index == device);
+        let (_, charge) = charge.expect("an attempt is charged for its own devices");
+        let from = std::mem::replace(charge, Charge::Share(bytes));
+        assert!(matches!(from, Charge::Share(_)), "only a share of a device is charged by its memory");
+        let after = placement.clone();
+        let device = DeviceId { worker: after.worker, index: device };
+        let Cluster { jobs, derived, accounts, policy, .. } = self;
+        derived.pool.recharge(device, from, Charge::Share(bytes));
+        let user = &jobs.get(attempt.task.job).expect("an attempt has a job").user;
+        accounts.recharged(user, &derived.pool, (&before, &after), paused, at, half_life(policy));
     }
 
     /// A task that runs beside another stops to: what they had together goes into the accounts of both.

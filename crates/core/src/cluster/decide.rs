@@ -3,7 +3,7 @@
 
 use super::Cluster;
 use super::job::{Job, Live, Node, Phase};
-use crate::command::{Code, Command, Rejected, Standing, Target};
+use crate::command::{Code, Command, MemoryUse, Rejected, Standing, Target};
 use crate::event::{By, End, Env, Event, How, Outcome, StopWhy, Then, Usage, What, WorkerInfo};
 use crate::ids::{AttemptId, DeviceId, EnvId, JobId, NodeId, TaskId, WorkerId};
 use crate::index::Ranges;
@@ -79,6 +79,7 @@ impl Cluster {
             Command::SetTarget(found) => Ok(self.set_target(found)),
             Command::Join(info) => Ok(self.join(info)),
             Command::Report { worker, attempts, devices } => Ok(self.report(worker, attempts, devices)),
+            Command::MeasuredMemory { worker, used } => Ok(self.charge_used(worker, &used)),
             Command::GiveUp(worker) => Ok(self.give_up(worker, now)),
             Command::Forget(job) => match self.known(job)?.finished {
                 Some(_) => Ok(smallvec![What::JobForgotten { job }]),
@@ -409,6 +410,28 @@ impl Cluster {
         events
     }
 
+    /// Shared devices are charged the larger of requested and used memory. An attempt, or a device of its, that was not
+    /// measured keeps its charge: absence is not evidence.
+    fn charge_used(&self, worker: WorkerId, used: &MemoryUse) -> Whats {
+        let mut events = Whats::new();
+        for (&attempt, used) in used {
+            let Some(placed) = self.current(attempt).and_then(Live::attempt) else { continue };
+            let Some(state) = self.worker(worker).filter(|_| placed.placement.worker == worker) else {
+                continue;
+            };
+            let Some(requested) = self.requested_memory(attempt.task) else { continue };
+            for &(device, charge) in &placed.placement.devices {
+                let info = &state.info.devices[usize::from(device)];
+                if let (Charge::Share(charged), Some(&used)) = (charge, used.get(&info.uuid))
+                    && let Some(bytes) = info.recharge(requested, charged, used)
+                {
+                    events.push(What::MemoryCharged { attempt, device, bytes });
+                }
+            }
+        }
+        events
+    }
+
     fn stands(&self, attempt: AttemptId, live: &Live, standing: Standing, events: &mut Whats) {
         let began = !matches!(
             &standing,
@@ -492,7 +515,7 @@ fn then(live: &Live, spec: &TaskSpec, how: &How) -> Then {
         // Nobody was there, and another try would find nobody either.
         (How::Idle(_), None) => Then::Done(Outcome::TimedOut),
         (How::TimedOut, None) => again_if(spec.retry_on_timeout && tries_left, Outcome::TimedOut),
-        (How::Exited(_) | How::Signalled(_) | How::NotStarted(_), None) => {
+        (How::Exited(_) | How::Signalled(_) | How::OutOfMemory(_) | How::NotStarted(_), None) => {
             again_if(tries_left, Outcome::Failed)
         }
     }

@@ -220,6 +220,15 @@ impl Live {
         }
     }
 
+    pub(super) fn attempt_mut(&mut self) -> Option<&mut Attempt> {
+        match &mut self.phase {
+            Phase::Ready { .. } => None,
+            Phase::Placed(a) | Phase::Running(a) | Phase::Paused(a) | Phase::Stopping { attempt: a, .. } => {
+                Some(a)
+            }
+        }
+    }
+
     /// Whether its process stands still and is to stay so: one that is to go on needs its place among the tasks of its
     /// devices from then on.
     pub fn is_paused(&self) -> bool {

@@ -439,6 +439,24 @@ impl Cluster {
         Some(&info.devices[usize::from(*index)].kind)
     }
 
+    /// Device memory a task requested per device; none where it requested whole devices.
+    fn requested_memory(&self, task: TaskId) -> Option<u64> {
+        self.job(task.job)?.node(task.node)?.1.needs.gpu_memory
+    }
+
+    /// The devices on which an attempt is charged more memory than its task requested, because it uses more: by index,
+    /// with the bytes charged.
+    pub fn over_request(&self, task: TaskId) -> impl Iterator<Item = (u16, u64)> + '_ {
+        let requested = self.requested_memory(task).unwrap_or(u64::MAX);
+        let placed = self.live(task).and_then(Live::attempt);
+        placed.into_iter().flat_map(|a| &a.placement.devices).filter_map(
+            move |&(device, charge)| match charge {
+                Charge::Share(bytes) if bytes > requested => Some((device, bytes)),
+                _ => None,
+            },
+        )
+    }
+
     /// What policies see of it.
     pub fn view(&self) -> View<'_> {
         View::of(self)

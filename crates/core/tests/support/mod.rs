@@ -42,6 +42,8 @@ pub(crate) enum Step {
         standings: Vec<u8>,
         devices: Vec<u8>,
     },
+    /// Attempts of a worker are measured to use so much of each of their devices.
+    Memory(u8, Vec<u8>),
     /// A report sent before arrives (again).
     Echo(u8),
     GiveUp(u8),
@@ -212,6 +214,7 @@ pub(crate) fn step() -> impl Strategy<Value = Step> {
         1 => (any::<u8>(), any::<bool>()).prop_map(|(w, d)| Step::Drain(w, d)),
         2 => (0..3u8).prop_flat_map(worker).prop_map(Step::Join),
         16 => report,
+        3 => (any::<u8>(), prop::collection::vec(0..24u8, 1..=4)).prop_map(|(w, used)| Step::Memory(w, used)),
         2 => any::<u8>().prop_map(Step::Echo),
         1 => any::<u8>().prop_map(Step::GiveUp),
         1 => any::<u8>().prop_map(Step::Forget),
@@ -274,6 +277,7 @@ impl Teller {
                 self.sent.push(report.clone());
                 report
             }
+            Step::Memory(w, used) => measured(cluster, worker(*w), used),
             Step::Echo(n) => self.sent.get(usize::from(*n) % self.sent.len().max(1))?.clone(),
             Step::GiveUp(w) => Command::GiveUp(worker(*w)),
             Step::Forget(n) => Command::Forget(job(*n)?),
@@ -383,6 +387,17 @@ fn report(cluster: &Cluster, worker: WorkerId, standings: &[u8], devices: &[u8])
     };
     let devices = known.iter().zip(devices).map(|(d, &n)| (d.uuid.clone(), state(n))).collect();
     Command::Report { worker, attempts: attempts.collect(), devices }
+}
+
+/// Attempts use so many bytes of each device; those above the memory of any device were not measured.
+fn measured(cluster: &Cluster, worker: WorkerId, used: &[u8]) -> Command {
+    let known = cluster.worker(worker).map(|w| w.info.devices.as_slice()).unwrap_or_default();
+    let of = |i: usize| {
+        let bytes = known.iter().enumerate().map(|(d, info)| (&info.uuid, used[(i + d) % used.len()]));
+        bytes.filter(|(_, n)| *n < 20).map(|(uuid, n)| (uuid.clone(), u64::from(n))).collect()
+    };
+    let used = cluster.desired(worker).enumerate().map(|(i, d)| (d.attempt, of(i))).collect();
+    Command::MeasuredMemory { worker, used }
 }
 
 /// What is given away, counted from the attempts themselves rather than from what the pool says.

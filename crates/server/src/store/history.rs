@@ -14,7 +14,8 @@ use crate::samples::{self, Sample};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use std::ops::RangeInclusive;
 use std::path::Path;
-use warpyard_api::quantity::Micros;
+use warpyard_api::quantity::{ByteSize, Micros};
+use warpyard_api::wire::FailureReason;
 use warpyard_core::event::{How, Outcome, StopWhy, Then, What};
 use warpyard_core::spec::{JobSpec, Needs};
 use warpyard_core::{AttemptId, Cluster, Event, JobId, Span, TaskId, Time};
@@ -59,6 +60,8 @@ pub struct AttemptRow {
     pub timeout: Option<Span>,
     /// What went wrong, in words.
     pub detail: Option<String>,
+    /// What went wrong, for programs.
+    pub reason: Option<FailureReason>,
     /// Running time.
     pub ran: Span,
     /// Processor time.
@@ -402,6 +405,10 @@ fn enter_one(db: &Connection, cluster: &Cluster, event: &Event) -> rusqlite::Res
                 How::Signalled(signal) => (None, Some(format!("ended by signal {signal}"))),
                 How::TimedOut => (None, Some("ran longer than its timeout".to_owned())),
                 How::Crowded(n) => (None, Some(format!("it had {n} processes, more than a task may have"))),
+                How::OutOfMemory(limit) => {
+                    let limit = ByteSize(*limit);
+                    (None, Some(format!("out of memory: it needed more than the {limit} it requested")))
+                }
                 How::Idle(limit) => (None, Some(format!("idle for {}", Micros(limit.0)))),
                 How::Stopped => (None, None),
                 How::NotStarted(why) | How::Declined(why) | How::Lost(why) => (None, Some(why.clone())),
@@ -413,7 +420,7 @@ fn enter_one(db: &Connection, cluster: &Cluster, event: &Event) -> rusqlite::Res
             let TaskId { job, node, index } = attempt.task;
             db.prepare_cached(
                 "UPDATE attempt SET ended = ?5, outcome = ?6, exit_code = ?7, detail = COALESCE(?8, detail), ran = ?9, cpu = ?10,
-                 peak_rss = ?11, peak_gpu_memory = ?12, signal = ?13 WHERE job = ?1 AND node = ?2 AND position = ?3 AND number = ?4",
+                 peak_rss = ?11, peak_gpu_memory = ?12, signal = ?13, reason = ?14 WHERE job = ?1 AND node = ?2 AND position = ?3 AND number = ?4",
             )?
             .execute(params![
                 job.0 as i64,
@@ -428,7 +435,8 @@ fn enter_one(db: &Connection, cluster: &Cluster, event: &Event) -> rusqlite::Res
                 end.usage.cpu.0 as i64,
                 end.usage.peak_rss.map(|b| b as i64),
                 end.usage.peak_gpu_memory.map(|b| b as i64),
-                signal
+                signal,
+                reason(&end.how).map(FailureReason::word)
             ])?;
             note_end(db, cluster, job)?;
         }
@@ -442,13 +450,25 @@ fn enter_one(db: &Connection, cluster: &Cluster, event: &Event) -> rusqlite::Res
     Ok(())
 }
 
+/// Why an attempt failed, where more is known than exit code or signal.
+fn reason(how: &How) -> Option<FailureReason> {
+    match how {
+        How::OutOfMemory(_) => Some(FailureReason::OutOfMemory),
+        How::Crowded(_) => Some(FailureReason::TooManyProcesses),
+        How::NotStarted(_) => Some(FailureReason::NotStarted),
+        _ => None,
+    }
+}
+
 /// The word for an attempt that was not the last of its task.
 fn again_word(how: &How) -> &'static str {
     match how {
         How::TimedOut | How::Idle(_) => Outcome::TimedOut.word(),
         How::Lost(_) | How::Declined(_) => Outcome::Lost.word(),
         How::Stopped => "requeued",
-        How::Exited(_) | How::Signalled(_) | How::Crowded(_) | How::NotStarted(_) => Outcome::Failed.word(),
+        How::Exited(_) | How::Signalled(_) | How::Crowded(_) | How::OutOfMemory(_) | How::NotStarted(_) => {
+            Outcome::Failed.word()
+        }
     }
 }
 
@@ -490,6 +510,7 @@ fn read_attempt(r: &Row<'_>) -> rusqlite::Result<AttemptRow> {
         signal: r.get("signal")?,
         timeout: r.get::<_, Option<i64>>("timeout")?.map(|t| Span(t as u64)),
         detail: r.get("detail")?,
+        reason: r.get::<_, Option<String>>("reason")?.as_deref().and_then(FailureReason::from_word),
         ran: span("ran")?,
         cpu: span("cpu")?,
         peak_rss: size("peak_rss")?,

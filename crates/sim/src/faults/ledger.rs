@@ -75,7 +75,10 @@ impl Ledger {
     }
 
     fn an_end_is_one_that_happened(&self, attempt: AttemptId, how: &How) -> Result<(), Broken> {
-        let of_a_process = matches!(how, How::Exited(_) | How::Signalled(_) | How::TimedOut | How::Idle(_));
+        let of_a_process = matches!(
+            how,
+            How::Exited(_) | How::Signalled(_) | How::TimedOut | How::OutOfMemory(_) | How::Idle(_)
+        );
         let really = self.ends.get(&attempt).is_some_and(|ends| ends.contains(how));
         if of_a_process && !really {
             return broken("an end is one that happened", || {

@@ -59,6 +59,9 @@ pub(super) fn words(event: &Event) -> String {
             let devices: Vec<_> = placement.devices.iter().map(|d| d.0.to_string()).collect();
             format!("{attempt} placed on {} [{}]", placement.worker, devices.join(","))
         }
+        What::MemoryCharged { attempt, device, bytes } => {
+            format!("{attempt} charged {bytes} bytes of device {device}")
+        }
         What::Started { attempt } => format!("{attempt} started"),
         What::PauseAsked { attempt, by: By::Policy, .. } => format!("{attempt} to pause for the policy"),
         What::PauseAsked { attempt, by: By::User, .. } => format!("{attempt} to pause"),
@@ -88,6 +91,7 @@ pub(super) fn how(end: &End) -> String {
         How::Signalled(signal) => format!("signal {signal}"),
         How::TimedOut => "out of time".into(),
         How::Crowded(_) => "too many processes".into(),
+        How::OutOfMemory(_) => "out of memory".into(),
         How::Idle(_) => "idle".into(),
         How::Stopped => "stopped".into(),
         How::NotStarted(_) => "not started".into(),

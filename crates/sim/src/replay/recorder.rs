@@ -255,6 +255,17 @@ impl Recorder {
                 let devices = BTreeMap::from([(info.uuid.clone(), *state)]);
                 (Command::Report { worker: device.worker, attempts: SmallMap::new(), devices }, false)
             }
+            What::MemoryCharged { attempt, device, bytes } => {
+                let Some((placed, _)) = self.now.view().attempt(attempt.task) else { return };
+                let worker = placed.placement.worker;
+                let Some(info) =
+                    self.now.worker(worker).and_then(|w| w.info.devices.get(usize::from(*device)))
+                else {
+                    return;
+                };
+                let used = BTreeMap::from([(*attempt, BTreeMap::from([(info.uuid.clone(), *bytes)]))]);
+                (Command::MeasuredMemory { worker, used }, false)
+            }
             What::JobHeld { job, held: true } => (Command::Hold(*job), true),
             What::JobHeld { job, held: false } => (Command::Release(*job), true),
             What::JobPriority { job, priority } => (Command::SetPriority(*job, *priority), true),

@@ -41,6 +41,7 @@ pub(super) fn end_of(exit: &Exit, peak_gpu_memory: Option<u64>) -> End {
     let how = match (&exit.cause, exit.status) {
         (Cause::TimedOut, _) => How::TimedOut,
         (Cause::Crowded { processes }, _) => How::Crowded(*processes),
+        (Cause::OutOfMemory { limit_bytes }, _) => How::OutOfMemory(*limit_bytes),
         (Cause::Idle { limit_ms }, _) => How::Idle(Span(limit_ms * 1000)),
         (Cause::Stopped, _) => How::Stopped,
         (Cause::FailedToStart { message }, _) => How::NotStarted(message.clone()),

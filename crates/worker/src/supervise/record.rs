@@ -156,6 +156,11 @@ pub enum Cause {
         /// How many were seen.
         processes: u64,
     },
+    /// The kernel killed a process of it because it needed more main memory than its limit.
+    OutOfMemory {
+        /// The limit.
+        limit_bytes: u64,
+    },
     /// Nothing was typed or printed in its terminal for as long as that may be.
     Idle {
         /// How long that is.

@@ -13,7 +13,7 @@ const TABLES: &str = "
     CREATE TABLE IF NOT EXISTS attempt (job INTEGER, node INTEGER, position INTEGER, number INTEGER, job_name TEXT,
         task_name TEXT, array_index INTEGER, user TEXT, worker TEXT, devices TEXT, placed INTEGER, started INTEGER,
         ended INTEGER, outcome TEXT, exit_code INTEGER, signal INTEGER, timeout INTEGER, detail TEXT, ran INTEGER, cpu INTEGER, peak_rss INTEGER,
-        peak_gpu_memory INTEGER, PRIMARY KEY (job, node, position, number)) WITHOUT ROWID;";
+        peak_gpu_memory INTEGER, reason TEXT, PRIMARY KEY (job, node, position, number)) WITHOUT ROWID;";
 
 /// Made once every column is there.
 const INDEXES: &str = "
@@ -30,6 +30,9 @@ const FROM_THE_FIRST: &str = "
     ALTER TABLE job ADD COLUMN needs TEXT;
     UPDATE job SET started = (SELECT min(attempt.started) FROM attempt WHERE attempt.job = job.id);";
 
+/// Later ones did not say in a word why an attempt failed.
+const WITHOUT_REASON: &str = "ALTER TABLE attempt ADD COLUMN reason TEXT;";
+
 /// Makes the tables what they are now; tells whether an older program had made them, so that something is missing still.
 pub(super) fn prepare(db: &mut Connection, found: i64) -> rusqlite::Result<bool> {
     let made = db.transaction()?;
@@ -37,6 +40,9 @@ pub(super) fn prepare(db: &mut Connection, found: i64) -> rusqlite::Result<bool>
     let any = has("SELECT count(*) > 0 FROM sqlite_schema WHERE name = 'job'")?;
     if any && !has("SELECT count(*) > 0 FROM pragma_table_info('job') WHERE name = 'needs'")? {
         made.execute_batch(FROM_THE_FIRST)?;
+    }
+    if any && !has("SELECT count(*) > 0 FROM pragma_table_info('attempt') WHERE name = 'reason'")? {
+        made.execute_batch(WITHOUT_REASON)?;
     }
     made.execute_batch(TABLES)?;
     made.execute_batch(INDEXES)?;

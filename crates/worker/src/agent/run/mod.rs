@@ -335,7 +335,7 @@ impl<L: Link + 'static> Agent<L> {
         };
         let attempts = self.mine.iter().filter_map(told).collect();
         let devices = self.devices.seen().states().clone();
-        self.link.report(Report { info: None, attempts, devices });
+        self.link.report(Report { info: None, attempts, devices, used: BTreeMap::new() });
         self.news.clear();
     }
 
