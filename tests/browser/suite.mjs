@@ -70,7 +70,7 @@ const until = async (what, seen) => {
   assert.fail(`waited too long for ${what}`);
 };
 // Whoever is in line is told when they will likely start, once that is forecast.
-const forecast = (tab) => until("a forecast of every start", async () => !(await tab.locator("td[data-label=starts]").allTextContents()).some((cell) => cell.includes("…")));
+const forecast = (tab) => until("a forecast of every start", async () => !(await tab.locator("td[data-label=starts], .board .starts").allTextContents()).some((cell) => cell.includes("…")));
 
 const stories = {
   async "the link lets one person in"() {
@@ -93,17 +93,32 @@ const stories = {
     assert.equal(asked, 1);
     await lost.close();
   },
-  async "every GPU is a tile and the line stands beneath"() {
+  async "every GPU is a tile in its users' colours, and the queue is on the first screen"() {
+    await page.setViewportSize({ width: 1280, height: 800 });
     await page.goto(url);
     assert.equal(await page.locator(".tiles .tile.busy, .tiles .tile.free, .tiles .tile.foreign").count(), 7, "six GPUs and a worker");
     await page.locator("[data-live=tiles] .who li").nth(3).waitFor();
-    await page.locator("[data-live=line] tbody tr").first().waitFor();
-    await page.locator("[data-live=line] td[data-label=starts] time").first().waitFor();
+    const first = page.locator(".board li").first();
+    await first.waitFor();
+    await page.locator(".board .starts time").first().waitFor();
+    const box = await first.boundingBox();
+    assert.ok(box.y + box.height < 800, `the queue begins at ${box.y} px`);
+    // One colour for each user, the same on every tile, in the queue and in the legend.
+    const chips = await page.locator(".users .chip, .who .chip, .board .chip").evaluateAll((all) => all.map((chip) => [chip.textContent, chip.className]));
+    const users = new Set(chips.map(([initials]) => initials)), looks = new Set(chips.map((chip) => chip.join()));
+    assert.ok(users.size >= 3, [...users].join());
+    assert.equal(looks.size, users.size, "a user has one colour");
+    assert.equal(new Set(chips.map(([, colour]) => colour)).size, users.size, "no two users share one");
+    await page.locator(".gauge", { hasText: /CPU.*used.*reserved of 8 CPUs/s }).waitFor();
+    await page.locator(".gauge", { hasText: /memory.*used.*reserved of/s }).waitFor();
     await picture("now");
+    await page.setViewportSize({ width: 1440, height: 900 });
   },
   async "a job is written in the form, previewed, submitted and watched"() {
     await page.goto(`${url}/new`);
     await page.locator(".task").first().waitFor();
+    const values = await page.locator("#fields [placeholder]").evaluateAll((all) => all.map((input) => input.placeholder).filter((text) => !/e\.g\.|^(none|any|default|as above)/.test(text)));
+    assert.deepEqual(values, [], "an example cannot be mistaken for a value");
     const gate = join(data, "gate");
     await page.fill("#f-name", "from-the-form");
     await page.fill("[data-path='tasks[0].name']", "prepare");
@@ -119,7 +134,7 @@ const stories = {
     assert.match(await said.textContent(), /99 GPUs/);
     assert.ok(await page.locator("#submit").isDisabled(), "what is wrong is not submitted");
     await page.fill("[data-path='tasks[1].gpus']", "");
-    await page.locator("#preview .badge").getByText("starts at once").waitFor();
+    await page.locator("#preview .badge").getByText("starts immediately").waitFor();
     assert.doesNotMatch(await page.textContent("#preview"), /null|undefined/);
     assert.equal(await page.locator("#new-graph .edge").count(), 1, "the dependency is drawn");
     const own = await page.locator("#toml").inputValue();
@@ -127,7 +142,7 @@ const stories = {
     // One that must wait, as jobs do: its place, when it would start, and what it would gain by asking for less.
     const task = (name, command, more) => `[[tasks]]\nname = "${name}"\ncommand = "${command}"\n${more}\n`;
     await page.fill("#toml", `name = "vision"\n${task("prepare", "python prepare.py", 'gpus = 4\ngpu_type = "V100"\ngpu_memory = "8GiB"\ntimeout = "30m"')}${task("fit", "python fit.py --fold %{index}", 'after = ["prepare"]\narray = "1-5"\ngpus = 1\ntimeout = "2h"')}`);
-    await page.locator("#preview", { hasText: /place \d+ in line/ }).locator("tbody tr").first().waitFor();
+    await page.locator("#preview", { hasText: /position \d+ in the queue/ }).locator("tbody tr").first().waitFor();
     await picture("new");
     await page.fill("#toml", own);
     await until("the form to be as it was", async () => (await page.inputValue("#f-name")) === "from-the-form");
@@ -221,11 +236,14 @@ const stories = {
     assert.match(await page.textContent("#bulk-count"), /3 jobs selected/, "who thinks again has chosen already");
     await page.locator("#bulk [data-act=cancel]").click();
     await page.locator("dialog[open] [value=yes]").click();
-    await page.getByText("Nothing that is not over fits this filter.").waitFor();
+    await page.getByText("No running or waiting task matches this filter.").waitFor();
     await page.goto(`${url}/finished?state=cancelled`);
     await page.locator("tbody tr", { hasText: "batch-0" }).waitFor();
     await page.goto(`${url}/finished`);
     await page.locator("tbody tr").nth(4).waitFor();
+    const failed = page.locator("tbody tr", { hasText: "fails" }).first();
+    assert.equal(await failed.locator("[data-label='exit code']").textContent(), "3");
+    assert.match(await failed.locator("[data-label=reason]").textContent(), /exited with code 3/);
     await picture("finished");
   },
   async "a table stays sorted while it is searched and filtered"() {
@@ -259,6 +277,49 @@ const stories = {
     await page.fill("input[type=search]", "order-");
     await shown("order-a order-b order-c");
   },
+  async "columns are chosen and stay chosen"() {
+    await page.goto(`${url}/queue`);
+    const head = (name) => page.locator(`thead .c-${name}`);
+    for (const name of ["mode", "scope", "heard"]) assert.ok(await head(name).isHidden(), `${name} is hidden until it is chosen`);
+    assert.ok(await head("limit").isVisible(), "the time limit is shown");
+    assert.equal(await page.locator("tbody tr", { hasText: "train" }).first().locator("[data-label=limit]").textContent(), "10m");
+    await page.locator(".columns > summary").click();
+    await page.check(".columns [value=mode]");
+    await page.uncheck(".columns [value=limit]");
+    await page.reload();
+    await head("mode").waitFor();
+    assert.ok(await head("limit").isHidden());
+    await page.evaluate(() => localStorage.removeItem("warpyard-columns-queue"));
+  },
+  async "a job shows its command first, is cloned and run again"() {
+    const job = await submit({ name: "original", cpus: 0.1, command: "echo hello $GREETING", timeout: "7m", retries: 2, env: { GREETING: "you", API_TOKEN: "hunter2" } });
+    await page.goto(`${url}/jobs/${job}`);
+    await page.locator(".badge.big.succeeded").waitFor();
+    const [command, log] = [await page.locator(".command").boundingBox(), await page.locator("#output").boundingBox()];
+    assert.ok(command.y < log.y, "what it runs comes before what it printed");
+    assert.equal(await page.locator(".command").textContent(), "echo hello $GREETING");
+    assert.ok(await page.locator(".env").first().isHidden(), "the environment is folded");
+    await page.getByRole("button", { name: "Run again" }).click();
+    await page.locator("dialog[open] [value=yes]").click();
+    await page.locator("table.attempts tbody tr").nth(1).waitFor();
+    await page.locator(".badge.big.succeeded").waitFor();
+    await page.getByRole("link", { name: "Clone" }).click();
+    await page.waitForURL(/\/new\?clone=/);
+    await page.getByText("the variable API_TOKEN").waitFor();
+    assert.ok(!(await page.content()).includes("hunter2"), "a secret is not copied");
+    await until("the form to be filled", async () => (await page.inputValue("#f-name")) === "original");
+    assert.equal(await page.inputValue("[data-path='tasks[0].command']"), "echo hello $GREETING");
+    assert.match(await page.inputValue("#toml"), /retries = 2/);
+    await page.fill("#f-name", "copy");
+    await until("a preview", () => page.locator("#submit").isEnabled());
+    await page.click("#submit");
+    await page.waitForURL(/\/jobs\/\d+$/);
+    await page.getByRole("heading", { name: "copy" }).waitFor();
+    const long = await submit({ name: "limited", cpus: 0.1, command: "sleep 60", timeout: "5m" });
+    await page.goto(`${url}/jobs/${long}`);
+    await page.locator(".facts", { hasText: /time left[45]m/ }).waitFor();
+    await api("POST", `/v1/jobs/${long}/cancel`);
+  },
   async "a graph is drawn with its states"() {
     await page.goto(`${url}/jobs/3`);
     await page.locator(".graph .node").nth(2).waitFor();
@@ -287,8 +348,16 @@ const stories = {
   async "the cluster is drawn over time and a worker is drained"() {
     await page.goto(`${url}/cluster`);
     await page.locator(".chart").first().waitFor();
-    await until("enough samples for a line", async () => ((await page.locator(".chart path.l0").first().getAttribute("d")) ?? "").includes("L"));
-    const plot = page.locator(".plot svg").first();
+    await until("enough samples for a line", async () => ((await page.locator(".chart path.l0[data-values]").first().getAttribute("d")) ?? "").includes("L"));
+    const memory = page.locator(".heat", { hasText: "GPU memory" });
+    assert.equal(await memory.locator(".row").count(), 6, "a strip for each GPU");
+    for (const chart of await page.locator(".chart").all()) {
+      const [from, to] = [Number(await chart.getAttribute("data-from")), Number(await chart.getAttribute("data-to"))];
+      assert.equal(to - from, 600_000, "ten minutes, however few samples there are");
+      assert.deepEqual(await chart.locator(".axis text").allTextContents(), ["−10 min", "−8 min", "−6 min", "−4 min", "−2 min", "now"]);
+    }
+    assert.deepEqual((await page.locator(".lines", { hasText: "Tasks" }).locator(".y span").allTextContents()).map((label) => label.replace(/^\d+ ?/, "")), ["tasks", "tasks", ""], "the value axis has its unit");
+    const plot = page.locator(".plot").first();
     await plot.hover();
     await page.locator(".chart.read").waitFor();
     await page.mouse.move(5, 5);
@@ -297,10 +366,10 @@ const stories = {
     await plot.focus();
     await page.keyboard.press("ArrowLeft");
     await page.locator(".chart.read").waitFor();
-    const read = await page.locator(".chart.read .ends span").last().textContent();
-    assert.notEqual(read, "now", "the keys read a value off it too");
+    const read = await page.locator(".chart.read .when").textContent();
+    assert.match(read, /\d/, "the keys read a value off it too");
     await page.keyboard.press("ArrowLeft");
-    assert.notEqual(await page.locator(".chart.read .ends span").last().textContent(), read);
+    assert.notEqual(await page.locator(".chart.read .when").textContent(), read);
     await page.keyboard.press("Tab");
     await page.locator(".chart.read").waitFor({ state: "detached" });
     const drawn = await page.locator(".chart").first().getAttribute("data-moments");
@@ -345,8 +414,8 @@ const stories = {
       const busy = (pid, bytes, ...lines) => [`used ${bytes}`, `compute ${pid} ${bytes}`, ...lines];
       world(busy(on("GPU-1"), 9 * 2 ** 30, "utilisation 87", "temperature 64", "power 231000"), busy(on("GPU-2"), 5 * 2 ** 30, "utilisation 35", "temperature 51", "power 143000"));
       for (const reading of ["87 %", "64 °C", "231 W"]) await tile("/0").getByText(reading).waitFor();
-      await tile("/2").getByText("not ours").first().waitFor();
-      await tab.locator("tbody tr").first().getByText(/^in \d/).waitFor();
+      await tile("/2").getByText("other process").first().waitFor();
+      await tab.locator(".board .starts").first().getByText(/^in \d/).waitFor();
       await picture("gpus", tab);
       world(idle, idle);
       for (const job of waiting) await ask("POST", `/v1/jobs/${job}/cancel`);
@@ -455,7 +524,7 @@ const stories = {
     await page.keyboard.press("/");
     assert.equal(await page.evaluate(() => document.activeElement.type), "search");
     await page.keyboard.type("nobody-has-this-name");
-    await page.getByText("Nothing that is not over fits this filter.").waitFor();
+    await page.getByText("No running or waiting task matches this filter.").waitFor();
     const outline = await page.evaluate(() => getComputedStyle(document.activeElement).outlineStyle);
     assert.notEqual(outline, "none", "what has the focus shows it");
   },
@@ -467,8 +536,8 @@ const stories = {
       await small.locator("h1").waitFor();
       const over = await small.evaluate(() => document.documentElement.scrollWidth - innerWidth);
       assert.ok(over <= 0, `${path} is ${over} px too wide`);
-      const here = await small.evaluate(() => { const at = document.querySelector(".top nav [aria-current]")?.getBoundingClientRect(); return !at || (at.left >= 0 && at.right <= innerWidth); });
-      assert.ok(here, `${path} is not to be seen in the menu`);
+      const outside = await small.evaluate(() => [...document.querySelectorAll(".top nav a")].filter((a) => { const at = a.getBoundingClientRect(); return at.left < 0 || at.right > innerWidth; }).map((a) => a.textContent));
+      assert.deepEqual(outside, [], `${path}: the whole menu fits`);
       await picture(`${name}-phone`, small);
       // A window of 1440 at twice the zoom.
       await small.setViewportSize({ width: 720, height: 450 });
@@ -477,7 +546,11 @@ const stories = {
       if (path === "/") await picture("now-zoomed", small);
       await small.setViewportSize({ width: 390, height: 844 });
     }
+    await small.goto(`${url}/queue`);
+    const row = await small.locator("tbody tr").first().boundingBox();
+    assert.ok(row.y < 260, `the queue comes before its controls: its first row is at ${row.y} px`);
     await small.goto(`${url}/finished`);
+    await small.locator(".controls > summary").click();
     await small.locator("thead a", { hasText: "waited" }).click();
     await small.locator("th[aria-sort=ascending]", { hasText: "waited" }).waitFor();
     await small.goto(`${url}/policies`);
@@ -516,7 +589,7 @@ const stories = {
       await until("tasks to run", async () => (await first.locator(".tiles .who li").count()) > 3);
       await second.goto(`${ready.url}/queue`);
       await first.getByRole("button", { name: "Pause" }).click();
-      for (const tab of [first, second]) await tab.getByText("stands still").waitFor();
+      for (const tab of [first, second]) await tab.locator(".sim-state", { hasText: "paused" }).waitFor();
       await forecast(first);
       await picture("simulation", first);
       const stopped = await ask("GET");
@@ -529,7 +602,7 @@ const stories = {
       await first.getByText("1 h a second").waitFor();
       await first.bringToFront();
       await first.keyboard.press("p");
-      await first.getByText("stands still").waitFor();
+      await first.locator(".sim-state", { hasText: "paused" }).waitFor();
       await ask("PUT", { paused: false, speed: 604800 });
       await first.getByText("every job has ended").waitFor();
       assert.equal((await ask("GET")).over, true);

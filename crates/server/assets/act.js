@@ -8,7 +8,7 @@ const call = async (method, path, body) => {
   let answer;
   try {
     answer = await fetch(path, { method, headers, body: body === undefined ? undefined : JSON.stringify(body) });
-  } catch { throw { detail: "the server cannot be reached; nothing was changed", problems: [] }; }
+  } catch { throw { detail: "the server cannot be reached, so nothing was changed", problems: [] }; }
   if (answer.status === 401) { location.reload(); throw { detail: "log in again", problems: [] }; }
   const kind = answer.headers.get("content-type") || "";
   const said = kind.includes("json") ? await answer.json() : await answer.text();
@@ -61,13 +61,13 @@ const jobs = (ids, verb, body) => call("POST", `/v1/jobs/${encodeURIComponent(id
 // Each verb: what it does to these jobs, in words, and how it is taken back.
 const verbs = {
   cancel: {
-    question: (ids) => `Cancel ${named(ids)}? What runs is ended; it can be run again later.`,
-    yes: (ids) => (ids.length === 1 ? "Cancel it" : "Cancel them"), run: (ids) => jobs(ids, "cancel"), said: "cancelled",
+    question: (ids) => `Cancel ${named(ids)}? Running tasks are ended. You can run it again later.`,
+    yes: (ids) => (ids.length === 1 ? "Cancel job" : `Cancel ${ids.length} jobs`), run: (ids) => jobs(ids, "cancel"), said: "cancelled",
   },
-  retry: { run: (ids) => jobs(ids, "retry", { failed_only: true }), said: "to run again", },
+  retry: { run: (ids) => jobs(ids, "retry", { failed_only: true }), said: "queued again", },
   "retry-all": {
-    question: (ids) => `Run every task of ${named(ids)} again, also those that succeeded?`,
-    yes: () => "Run again", run: (ids) => jobs(ids, "retry", { failed_only: false }), said: "to run again",
+    question: (ids) => `Run every task of ${named(ids)} again, including those that succeeded?`,
+    yes: () => "Run again", run: (ids) => jobs(ids, "retry", { failed_only: false }), said: "queued again",
   },
   hold: { run: (ids) => jobs(ids, "hold"), said: "held", undo: "release" },
   release: { run: (ids) => jobs(ids, "release"), said: "released", undo: "hold" },
@@ -91,7 +91,7 @@ const setPriority = async (changes) => {
       await jobs([id], "priority", { priority: to });
       before.push([id, to, from]);
     }
-    toast(`priority of ${named(changes.map((c) => c[0]))} changed`, () => setPriority(before));
+    toast(`changed the priority of ${named(changes.map((c) => c[0]))}`, () => setPriority(before));
   } catch (error) { sorry(error); }
   window.warpyardRefresh?.();
 };
@@ -99,7 +99,7 @@ const drain = async (worker, verb) => {
   try {
     await call("POST", `/v1/workers/${encodeURIComponent(worker)}/${verb}`);
     const back = verb === "drain" ? "resume" : "drain";
-    toast(verb === "drain" ? `${worker} takes no more tasks` : `${worker} takes tasks again`, () => drain(worker, back));
+    toast(verb === "drain" ? `${worker} is draining: it starts no more tasks` : `${worker} accepts tasks again`, () => drain(worker, back));
     window.warpyardRefresh?.();
   } catch (error) { sorry(error); }
 };
@@ -123,7 +123,8 @@ const showChosen = () => {
     all.checked = present.length > 0 && present.every((box) => box.checked);
     all.indeterminate = !all.checked && present.some((box) => box.checked);
   }
-  document.getElementById("bulk-count").textContent = chosen.size ? `${plural(chosen.size, "job")} selected` : "select rows to change them together";
+  bar.hidden = chosen.size === 0;
+  document.getElementById("bulk-count").textContent = `${plural(chosen.size, "job")} selected`;
   for (const button of bar.querySelectorAll("button, input")) button.disabled = chosen.size === 0;
 };
 document.addEventListener("warpyard:swapped", showChosen);
@@ -189,12 +190,37 @@ document.addEventListener("click", (event) => {
 });
 window.addEventListener("popstate", () => window.warpyardRefresh?.());
 
+// Columns shown or hidden: a class on the root, so that rows drawn anew follow; kept in this browser, for each page.
+const columns = document.querySelector(".columns");
+if (columns) {
+  const place = `warpyard-columns-${columns.dataset.page}`;
+  let kept = {};
+  try { kept = JSON.parse(localStorage.getItem(place)) || {}; } catch { /* as by default */ }
+  const boxes = [...columns.querySelectorAll("[name=column]")];
+  const apply = () => {
+    for (const box of boxes) {
+      document.documentElement.classList.toggle(`show-${box.value}`, box.checked);
+      document.documentElement.classList.toggle(`hide-${box.value}`, !box.checked);
+    }
+  };
+  for (const box of boxes) box.checked = kept[box.value] ?? box.dataset.shown !== undefined;
+  columns.addEventListener("change", () => {
+    kept = Object.fromEntries(boxes.map((box) => [box.value, box.checked]));
+    try { localStorage.setItem(place, JSON.stringify(kept)); } catch { /* it holds for this page only */ }
+    apply();
+  });
+  apply();
+}
+// On a narrow screen the table comes first; its controls are one line until they are opened.
+const controls = document.querySelector("details.controls");
+if (controls && matchMedia("(max-width: 46rem)").matches) controls.open = false;
+
 // Keys: / searches, j and k go through rows, x selects; every page says so at its foot.
 document.addEventListener("keydown", (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest("input, select, textarea, dialog")) return;
   const rows = [...document.querySelectorAll("tbody th a")];
   const at = rows.indexOf(document.activeElement);
-  if (event.key === "/") { const box = document.querySelector("input[type=search]"); if (box) { event.preventDefault(); box.focus(); } }
+  if (event.key === "/") { const box = document.querySelector("input[type=search]"); if (box) { event.preventDefault(); if (controls) controls.open = true; box.focus(); } }
   if (event.key === "j" && rows.length) rows[Math.min(at + 1, rows.length - 1)].focus();
   if (event.key === "k" && rows.length) rows[Math.max(at - 1, 0)].focus();
   if (event.key === "x" && at >= 0) rows[at].closest("tr").querySelector("input[name=pick]")?.click();

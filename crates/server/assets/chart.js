@@ -1,23 +1,22 @@
-// Values read off a chart: under the pointer, or with the arrow keys where it has the focus, a line at the nearest
-// sample and what each line is there.
+// Values read off a chart: under the pointer, or with the arrow keys where it has the focus, a cursor at the nearest
+// sample and the value of each series there.
 "use strict";
 const momentsOf = (chart) => chart.dataset.moments.split(" ").map(Number);
+const rangeOf = (chart) => [Number(chart.dataset.from) / 1000, Number(chart.dataset.to) / 1000];
 const readAt = (chart, at) => {
-  const moments = momentsOf(chart), plot = chart.querySelector(".plot svg");
-  if (moments.length < 2) return;
-  const [first, last] = [moments[0], moments[moments.length - 1]];
+  const moments = momentsOf(chart), [from, to] = rangeOf(chart);
+  if (!chart.dataset.moments) return;
   chart.classList.add("read");
-  plot.querySelector(".cursor").setAttribute("d", `M${((moments[at] - first) / (last - first)) * 600} 0V120`);
-  chart.querySelectorAll(".legend li").forEach((item, i) => {
-    const line = plot.querySelectorAll("[data-values]")[i];
+  const x = Math.min(600, Math.max(0, ((moments[at] - from) / (to - from)) * 600));
+  for (const cursor of chart.querySelectorAll(".cursor")) cursor.setAttribute("d", `M${x} 0V120`);
+  const series = chart.querySelectorAll("[data-values]");
+  chart.querySelectorAll("[data-read]").forEach((item, i) => {
     item.dataset.now ??= item.querySelector("b").textContent;
-    sayValue(item, line.dataset.values.split(" ")[at] || "–", chart.dataset.unit);
+    sayValue(item, series[i].dataset.values.split(" ")[at] || "–", chart.dataset.unit);
   });
-  const end = chart.querySelector(".ends span:last-child");
-  end.dataset.now ??= end.textContent;
   // Over more than some hours, which day it was is in doubt.
   const when = new Date(moments[at] * 1000);
-  end.textContent = last - first > 43200 ? when.toLocaleString() : when.toLocaleTimeString();
+  chart.querySelector(".when").textContent = to - from > 43200 ? when.toLocaleString() : when.toLocaleTimeString();
 };
 const sayValue = (item, value, unit) => {
   item.querySelector("b").textContent = value;
@@ -25,27 +24,28 @@ const sayValue = (item, value, unit) => {
 };
 const leaveChart = (chart) => {
   chart.classList.remove("read");
-  chart.querySelector(".cursor")?.setAttribute("d", "");
-  for (const item of chart.querySelectorAll("[data-now]")) {
-    if (item.matches("li")) sayValue(item, item.dataset.now, chart.dataset.unit); else item.textContent = item.dataset.now;
+  for (const cursor of chart.querySelectorAll(".cursor")) cursor.setAttribute("d", "");
+  for (const item of chart.querySelectorAll("[data-read][data-now]")) {
+    sayValue(item, item.dataset.now, chart.dataset.unit);
     delete item.dataset.now;
   }
+  chart.querySelector(".when").textContent = "";
 };
 const leaveOthers = (chart) => { for (const other of document.querySelectorAll(".chart.read")) if (other !== chart) leaveChart(other); };
 const nearest = (moments, wanted) => moments.reduce((best, m, i) => (Math.abs(m - wanted) < Math.abs(moments[best] - wanted) ? i : best), 0);
 const readOff = (event) => {
-  const chart = event.target.closest?.(".chart"), plot = event.target.closest?.(".plot svg");
+  const chart = event.target.closest?.(".chart"), plot = event.target.closest?.(".plot");
   leaveOthers(chart);
   if (!chart || !plot) return;
-  const moments = momentsOf(chart), box = plot.getBoundingClientRect();
-  readAt(chart, nearest(moments, moments[0] + ((event.clientX - box.left) / box.width) * (moments[moments.length - 1] - moments[0])));
+  const [from, to] = rangeOf(chart), box = plot.querySelector("svg").getBoundingClientRect();
+  readAt(chart, nearest(momentsOf(chart), from + ((event.clientX - box.left) / box.width) * (to - from)));
 };
 // Where the pointer is, or the moment the keys went to and on which chart: one that is drawn anew has the same name.
 let pointer = null, keyed = null;
 const follow = ({ clientX, clientY, target }) => { keyed = null; readOff((pointer = { clientX, clientY, target })); };
 document.addEventListener("pointermove", follow);
 document.addEventListener("pointerdown", follow);
-const focusedPlot = () => document.activeElement?.closest?.(".plot svg");
+const focusedPlot = () => document.activeElement?.closest?.(".plot");
 const keyedChart = () => { const plot = focusedPlot(); return keyed && plot?.dataset.focus === keyed.name ? plot.closest(".chart") : null; };
 document.addEventListener("keydown", (event) => {
   const plot = focusedPlot(), step = { ArrowLeft: -1, ArrowRight: 1 }[event.key];

@@ -31,6 +31,10 @@ const tick = () => {
     const said = span(shownNow() - Number(t.dataset.since));
     if (t.textContent !== said) t.textContent = said;
   }
+  for (const t of document.querySelectorAll("time[data-until]")) {
+    const said = span(Number(t.dataset.until) - shownNow());
+    if (t.textContent !== said) t.textContent = said;
+  }
   updated.textContent = `updated ${span(Date.now() - lastUpdate)} ago`;
   updated.title = new Date(lastUpdate).toLocaleString();
 };
@@ -45,7 +49,9 @@ const showSimulation = () => {
 const localTimes = () => {
   for (const t of document.querySelectorAll("main time[datetime]")) {
     const at = new Date(t.getAttribute("datetime"));
-    if (!isNaN(at)) t.title = at.toLocaleString();
+    if (isNaN(at)) continue;
+    t.title = at.toLocaleString();
+    if (t.dataset.date !== undefined) t.textContent = at.toLocaleString([], { dateStyle: "medium", timeStyle: "medium" });
   }
 };
 const say = (state, text) => {
@@ -180,9 +186,6 @@ channel.postMessage({ hello: true });
 document.addEventListener("visibilitychange", () => { if (!document.hidden) soon(); });
 setInterval(() => { if (link.dataset.state === "on" && !main().dataset.still && Date.now() - lastAnswer > AT_LEAST_EVERY) soon(); }, 1000);
 setInterval(tick, 1000);
-// Where the menu is wider than the screen, the page one is on is not beyond its edge.
-const here = document.querySelector(".top nav [aria-current]");
-if (here) here.parentElement.scrollLeft = here.offsetLeft - (here.parentElement.clientWidth - here.offsetWidth) / 2;
 if (document.querySelector("[data-clock]")) setInterval(showSimulation, 100);
 document.addEventListener("click", (event) => {
   const code = event.target.closest(".empty code");

@@ -1,16 +1,19 @@
 // The form of a new job, made from the job document's schema: what the schema has, the form has. The form and the TOML
-// say the same thing; what would become of the job is asked as it is written, and what is wrong is said at its field.
+// are two views of one document; it is previewed as it is written, and errors are shown at their fields.
 "use strict";
 const form = document.getElementById("job-form");
 const toml = document.getElementById("toml");
-const seen = { schema: null, doc: { name: "", tasks: [{ name: "main", command: "" }] } };
+const cloned = document.getElementById("cloned");
+const seen = { schema: null, doc: cloned ? JSON.parse(cloned.dataset.doc) : { name: "", tasks: [{ name: "main", command: "" }] } };
 const FIRST = ["name", "gpus", "gpu_memory", "timeout", "command", "after"];
 const JOB_FIRST = ["name", "priority", "project"];
 const SECOND = ["gpu_type", "array", "cpus", "memory", "retries", "expected"];
-const HINTS = { gpu_memory: "6GiB", timeout: "2h", expected: "40m", grace: "10s", array: "1-100%8", cpus: "0.5", memory: "4GiB",
-  gpu_type: "V100, A100", gpu_scope: "0, 1", gpu_preferred: "0", command: "python train.py", workdir: "where the server runs",
-  env: "NAME=value, one a line", stdout: "out.txt", stderr: "err.txt", gpus: "0", priority: "0", weight: "1", deadline: "24h", retries: "0",
-  batch_time: "2s", item_time: "100ms", resume_time: "5s", profile: "resnet50", steps: "10000", project: "vision" };
+// Examples, never values: "e.g." tells them apart from what is filled in; defaults are said as defaults.
+const HINTS = { gpu_memory: "e.g. 6GiB; whole GPU", timeout: "e.g. 2h; none", expected: "e.g. 40m", grace: "default 10s", array: "e.g. 1-100%8", cpus: "e.g. 0.5",
+  memory: "e.g. 4GiB", gpu_type: "any, or e.g. V100, A100", gpu_scope: "any, or e.g. 0, 1", gpu_preferred: "e.g. 0", command: "e.g. python train.py",
+  workdir: "as above", env: "e.g. NAME=value, one per line", stdout: "e.g. out.txt", stderr: "e.g. err.txt", gpus: "none", priority: "default 0", weight: "default 1",
+  deadline: "e.g. 24h", retries: "default 0", batch_time: "e.g. 2s", item_time: "e.g. 100ms", resume_time: "e.g. 5s", profile: "e.g. resnet50",
+  steps: "e.g. 10000", project: "e.g. vision", idle: "e.g. 30m", name: "e.g. train" };
 const LISTS = ["gpu_type", "gpu_scope", "gpu_preferred"];
 const el = (tag, attributes, ...children) => {
   const one = document.createElement(tag);
@@ -112,7 +115,7 @@ const afterField = (task, path) => {
     on.addEventListener("change", put);
     box.append(el("span", { class: "dep" }, el("label", {}, tick, ` ${other.name || "unnamed"}`), on));
   }
-  if (!others.length) box.append(el("span", { class: "quiet" }, "there is no other task yet"));
+  if (!others.length) box.append(el("span", { class: "quiet" }, "no other tasks yet"));
   box.append(el("p", { class: "wrong-word", hidden: true }));
   return box;
 };
@@ -183,7 +186,7 @@ const draw = () => {
     const more = rest.some((n) => t[n] !== undefined);
     return el("section", { class: "card task", "aria-label": `Task ${i + 1}` }, el("div", { class: "title" }, el("h3", {}, `Task ${i + 1}`), remove),
       el("div", { class: "fields" }, ...make(t, path, [...FIRST, ...SECOND].filter((n) => known.includes(n)))),
-      el("details", { open: more }, el("summary", {}, "Everything else a task can say"), el("div", { class: "fields" }, ...make(t, path, rest))));
+      el("details", { open: more }, el("summary", {}, "More options"), el("div", { class: "fields" }, ...make(t, path, rest))));
   });
   const add = el("button", { type: "button", class: "plain", id: "add-task" }, "Add a task");
   add.addEventListener("click", () => {
@@ -280,7 +283,7 @@ const wrongText = (problems) => {
   document.getElementById("toml-wrong").replaceChildren(...problems.map(inWords));
   const box = document.getElementById("preview");
   box.removeAttribute("aria-busy");
-  box.replaceChildren(el("p", { class: "wrong-word" }, "The TOML cannot be read as it is; what is wrong is said beneath it."));
+  box.replaceChildren(el("p", { class: "wrong-word" }, "The TOML cannot be read; the error is shown below it."));
   document.getElementById("submit").disabled = true;
 };
 const submission = () => {
@@ -291,17 +294,17 @@ const submission = () => {
   return { doc, user: user || undefined, workdir: workdir || undefined, env: { PATH: "/usr/local/bin:/usr/bin:/bin" } };
 };
 const when = (range) => {
-  if (!range) return "not known: something ahead of it promised no end";
+  if (!range) return "not known: a task ahead of it has no time limit";
   const [low, high] = [range.low, range.high].map((t) => Math.max(0, Date.parse(t) - shownNow()));
   return high < 1500 ? "now" : low < 1000 ? `within ${span(high)}` : `in ${span(low)} to ${span(high)}`;
 };
-const place = (p) => (p.starts_now ? "starts at once" : p.position ? `place ${p.position} in line` : "waits");
+const place = (p) => (p.starts_now ? "starts immediately" : p.position ? `position ${p.position} in the queue` : "waits");
 let asked = 0;
 const preview = async () => {
   const box = document.getElementById("preview"), mine = (asked += 1);
   const button = document.getElementById("submit");
   if (!seen.doc.tasks.some((t) => String(t.command || "").trim())) {
-    box.replaceChildren(el("p", { class: "quiet" }, "Say what to run, and here stands where it would be in line."));
+    box.replaceChildren(el("p", { class: "quiet" }, "Enter a command to see when it would start."));
     wrongAt([]);
     button.disabled = true;
     return;
@@ -318,14 +321,14 @@ const preview = async () => {
       el("p", { class: "big" }, el("span", { class: `badge ${p.starts_now ? "succeeded" : "ready"}` }, el("span", { "aria-hidden": "true" }, p.starts_now ? "▶" : "◔"), ` ${place(p)}`)),
       p.starts_now ? null : el("p", {}, el("span", { class: "quiet" }, "expected start "), el("b", {}, when(p.expected_start))),
       p.starts_now ? null : el("p", { class: "quiet" }, p.why.join("; ")),
-      rows.length ? el("table", { class: "line tight" }, el("thead", {}, el("tr", {}, el("th", { scope: "col" }, "if it asked for less"), el("th", { scope: "col" }, "place"), el("th", { scope: "col", class: "n" }, "start"))), el("tbody", {}, ...rows)) : null];
+      rows.length ? el("table", { class: "line tight" }, el("thead", {}, el("tr", {}, el("th", { scope: "col" }, "if it requested"), el("th", { scope: "col" }, "position"), el("th", { scope: "col", class: "n" }, "start"))), el("tbody", {}, ...rows)) : null];
     box.replaceChildren(...parts.filter(Boolean));
   } catch (error) {
     if (mine !== asked) return;
     box.removeAttribute("aria-busy");
     button.disabled = true;
     wrongAt(error.problems && error.problems.length ? error.problems : [{ path: "", message: error.detail || String(error) }]);
-    box.replaceChildren(el("p", { class: "wrong-word" }, "It would be refused as it is; what is wrong is said at its field."));
+    box.replaceChildren(el("p", { class: "wrong-word" }, "This job would be rejected; see the fields marked in red."));
   }
 };
 toml.addEventListener("input", () => {

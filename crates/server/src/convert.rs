@@ -3,7 +3,8 @@
 use std::borrow::Cow;
 use warpyard_api::job::{self as doc, DeviceRef, JobDoc, TaskDoc};
 use warpyard_api::problem::{Problem, code};
-use warpyard_api::quantity::Micros;
+use warpyard_api::quantity::{ArraySpec, ByteSize, Micros, MilliCpus};
+use warpyard_api::secrets::{MASK, masked, masked_text};
 use warpyard_api::wire::{ParamValue, PolicySet};
 use warpyard_core::spec::{self, AfterJob, AfterNode, Array, JobSpec, Needs, TaskSpec, Terminal};
 use warpyard_core::{Cluster, DeviceId, JobId, PolicyChoice, Rejected, Span};
@@ -168,6 +169,106 @@ fn devices(cluster: &Cluster, refs: &[DeviceRef], field: &str) -> Result<Vec<Dev
         }
     }
     Ok(ids)
+}
+
+/// The document of a job, for submitting another like it, and what of it must be filled in again because it is secret.
+/// What came with the submission alone (environment, snapshot, key) is no part of a document.
+pub(crate) fn job_doc(cluster: &Cluster, spec: &JobSpec) -> (JobDoc, Vec<String>) {
+    let mut secrets = Vec::new();
+    let tasks = spec.tasks.iter().map(|task| task_doc(cluster, spec, task, &mut secrets)).collect();
+    let JobSpec { name, priority, project, weight, .. } = spec.clone();
+    let after = |after: &AfterJob| doc::JobAfter { job: after.job.to_string(), on: on_doc(after.on) };
+    let doc = JobDoc {
+        name,
+        priority,
+        user: None,
+        project,
+        weight,
+        deadline: spec.deadline.map(|deadline| Micros(deadline.0)),
+        snapshot: false,
+        after: spec.after.iter().map(after).collect(),
+        tasks,
+    };
+    (doc, secrets)
+}
+
+fn task_doc(cluster: &Cluster, job: &JobSpec, task: &TaskSpec, secrets: &mut Vec<String>) -> TaskDoc {
+    let mut plain = |text: &String| {
+        let shown = masked_text(text);
+        if shown.contains(MASK) && shown != *text {
+            secrets.push(format!("a secret in the command of {}", task.name));
+        }
+        shown
+    };
+    let command = match &task.command[..] {
+        [shell, flag, line] if shell == "sh" && flag == "-c" => doc::Command::Shell(plain(line)),
+        words => doc::Command::List(words.iter().map(&mut plain).collect()),
+    };
+    let (known, secret): (Vec<_>, Vec<_>) =
+        task.env.iter().partition(|(name, value)| masked(name, value) == **value);
+    secrets.extend(secret.into_iter().map(|(name, _)| format!("the variable {name} of {}", task.name)));
+    let time = |span: Span| Micros(span.0);
+    let after = |after: &AfterNode| doc::TaskAfter {
+        task: job.tasks[after.node as usize].name.clone(),
+        on: on_doc(after.on),
+    };
+    let device = |id: &DeviceId| DeviceRef::On {
+        worker: cluster.view().worker_name(id.worker).to_owned(),
+        index: id.index.into(),
+    };
+    let needs = &task.needs;
+    let default_cpus = if needs.gpus == 0 { 1000 } else { 0 };
+    TaskDoc {
+        name: task.name.clone(),
+        command,
+        env: known.into_iter().map(|(name, value)| (name.clone(), value.clone())).collect(),
+        workdir: task.workdir.clone(),
+        after: task.after.iter().map(after).collect(),
+        array: task.array.as_ref().and_then(|a| ArraySpec::new(a.ranges.iter().copied(), a.at_once).ok()),
+        gpus: needs.gpus.into(),
+        gpu_memory: needs.gpu_memory.map(ByteSize),
+        gpu_type: needs.gpu_types.clone(),
+        gpu_scope: needs.scope.iter().map(device).collect(),
+        gpu_preferred: needs.preferred.iter().map(device).collect(),
+        wait_mode: match needs.wait_mode {
+            spec::WaitMode::Schedule => doc::WaitMode::Schedule,
+            spec::WaitMode::Queue => doc::WaitMode::Queue,
+        },
+        cpus: Some(needs.cpus).filter(|cpus| *cpus != default_cpus).map(MilliCpus),
+        memory: Some(needs.memory).filter(|memory| *memory > 0).map(ByteSize),
+        timeout: task.timeout.map(time),
+        grace: Some(task.grace).filter(|grace| *grace != spec::default_grace()).map(time),
+        expected: task.expected.map(time),
+        retries: task.retries,
+        retry_on_timeout: task.retry_on_timeout,
+        on_lost: match task.on_lost {
+            spec::OnLost::Rerun => doc::OnLost::Rerun,
+            spec::OnLost::Hold => doc::OnLost::Hold,
+        },
+        preempt: match task.preempt {
+            spec::Preempt::None => doc::Preempt::None,
+            spec::Preempt::Freeze => doc::Preempt::Freeze,
+            spec::Preempt::Requeue => doc::Preempt::Requeue,
+            spec::Preempt::Yield => doc::Preempt::Yield,
+        },
+        batch_time: task.batch_time.map(time),
+        item_time: task.item_time.map(time),
+        resume_time: Some(task.resume_time).filter(|span| !span.is_zero()).map(time),
+        profile: task.profile.clone(),
+        steps: task.steps,
+        pty: task.terminal.is_some(),
+        idle: task.terminal.as_ref().and_then(|terminal| terminal.idle).map(time),
+        stdout: task.stdout.clone(),
+        stderr: task.stderr.clone(),
+    }
+}
+
+fn on_doc(on: spec::On) -> doc::On {
+    match on {
+        spec::On::Ok => doc::On::Ok,
+        spec::On::Fail => doc::On::Fail,
+        spec::On::Any => doc::On::Any,
+    }
 }
 
 /// A refusal as callers see it.

@@ -52,6 +52,12 @@ pub(crate) struct WorkerSample {
     pub(crate) cpus: f64,
     /// The share of its memory that tasks were promised, in percent.
     pub(crate) memory: f64,
+    /// The share of its CPUs that was busy, in percent, where it is measured.
+    #[serde(default)]
+    pub(crate) cpus_used: Option<f64>,
+    /// The share of its memory that was in use, in percent, where it is measured.
+    #[serde(default)]
+    pub(crate) memory_used: Option<f64>,
 }
 
 impl Sample {
@@ -69,6 +75,8 @@ impl Sample {
             id: w.id.clone(),
             cpus: share(w.used_cpus.0.into(), w.cpus.0.into()),
             memory: share(w.used_memory_bytes, w.memory_bytes),
+            cpus_used: w.busy_cpus.map(|busy| share(busy.0.into(), w.cpus.0.into()).min(100.0)),
+            memory_used: w.memory_in_use_bytes.map(|used| share(used, w.memory_bytes).min(100.0)),
         };
         let line = f.policy().line(cluster.view(), 100, now);
         let waiting = line.iter().filter_map(|task| match cluster.state(*task) {
@@ -81,7 +89,7 @@ impl Sample {
             running: cluster.view().active() as u64,
             waited: waiting.max().unwrap_or(Span::ZERO).secs(),
             devices: views::gpus(cluster, watched).iter().map(device).collect(),
-            workers: views::workers(cluster).iter().map(worker).collect(),
+            workers: views::workers(cluster, watched).iter().map(worker).collect(),
         }
     }
 }
@@ -106,6 +114,12 @@ pub(crate) fn keep(db: &Connection, at: Time, sample: &Sample) -> rusqlite::Resu
     Ok(())
 }
 
+/// The distance in seconds between the samples that [`last`] gives: its step, and every how many of them.
+pub(crate) fn distance(seconds: u64, most: usize) -> (u64, u64) {
+    let (step, _) = STEPS.into_iter().find(|(step, kept)| step * kept >= seconds).unwrap_or(STEPS[2]);
+    (step, (seconds / step).div_ceil(most as u64).max(1))
+}
+
 /// The samples of the last so many seconds, at the finest distance kept that long; at most about `most` of them.
 pub(crate) fn last(
     db: &Connection,
@@ -113,9 +127,8 @@ pub(crate) fn last(
     seconds: u64,
     most: usize,
 ) -> rusqlite::Result<Vec<(Time, Sample)>> {
-    let (step, _) = STEPS.into_iter().find(|(step, kept)| step * kept >= seconds).unwrap_or(STEPS[2]);
+    let (step, every) = distance(seconds, most);
     let from = (now.0 / 1_000_000).saturating_sub(seconds);
-    let every = (seconds / step).div_ceil(most as u64).max(1);
     let sql = "SELECT at, body FROM sample WHERE step = ?1 AND at >= ?2 AND (at / ?1) % ?3 = 0 ORDER BY at";
     let mut query = db.prepare_cached(sql)?;
     let rows = query.query_map(params![step as i64, from as i64, every as i64], |r| {

@@ -19,7 +19,7 @@ use warpyard_core::policy::{PolicyDef, Value};
 use warpyard_core::pool::{Charge, DeviceState};
 use warpyard_core::spec::TaskSpec;
 use warpyard_core::{Cluster, JobId, NodeId, PolicyChoice, TaskId, TaskState, Time};
-use warpyard_worker::agent::Watched;
+use warpyard_worker::agent::{HostReading, Watched};
 use warpyard_worker::probe::{Foreign, GpuProcess};
 
 /// How the reason begins of what is held because it was lost.
@@ -544,10 +544,13 @@ fn tasks_on(cluster: &Cluster, tasks: &std::collections::BTreeSet<TaskId>, devic
     here.collect()
 }
 
-/// Every worker.
-pub(crate) fn workers(cluster: &Cluster) -> Vec<WorkerView> {
+/// Every worker; the one inside the server with what is in use on its machine.
+pub(crate) fn workers(cluster: &Cluster, watched: Option<&Watched>) -> Vec<WorkerView> {
+    let host = watched.map(Watched::host).unwrap_or_default();
     let view = |(id, used): (warpyard_core::WorkerId, &warpyard_core::pool::WorkerUse)| {
         let worker = cluster.worker(id)?;
+        // Only the worker inside has no lease, and only of its machine there are readings.
+        let host = if worker.info.lease.is_none() { host } else { HostReading::default() };
         Some(WorkerView {
             id: worker.info.name.clone(),
             state: match (worker.online, worker.drained) {
@@ -559,6 +562,8 @@ pub(crate) fn workers(cluster: &Cluster) -> Vec<WorkerView> {
             used_cpus: MilliCpus(worker.info.cpus.saturating_sub(used.cpus_free())),
             memory_bytes: worker.info.memory,
             used_memory_bytes: worker.info.memory.saturating_sub(used.memory_free()),
+            busy_cpus: host.cpus.map(|cpus| MilliCpus((cpus * 1000.0).round() as u32)),
+            memory_in_use_bytes: host.memory_bytes,
             gpus: worker.info.devices.len() as u32,
             running: worker.tasks().len() as u64,
             version: env!("CARGO_PKG_VERSION").into(),

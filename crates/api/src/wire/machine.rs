@@ -107,6 +107,12 @@ pub struct WorkerView {
     pub memory_bytes: u64,
     /// That which tasks were promised.
     pub used_memory_bytes: u64,
+    /// CPUs busy on the machine, with processes that are not warpyard's; a mean over the last seconds, where it is measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub busy_cpus: Option<MilliCpus>,
+    /// Memory in use on the machine, with processes that are not warpyard's, where it is measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory_in_use_bytes: Option<u64>,
     /// How many GPUs it has.
     pub gpus: u32,
     /// How many tasks run there.

@@ -51,7 +51,12 @@ pub(super) async fn info(State(app): Shared) -> Result<Json<InfoView>, Refusal> 
 }
 
 pub(super) async fn workers(State(app): Shared) -> Result<Json<Vec<WorkerView>>, Refusal> {
-    Ok(Json(app.live.read(|f| views::workers(f.cluster())).await?))
+    let watched = app.watched.clone();
+    let look = move |f: &mut crate::follower::Follower| {
+        let watched = watched.as_ref().map(|w| w.lock().expect("nobody panics while looking at devices"));
+        views::workers(f.cluster(), watched.as_deref())
+    };
+    Ok(Json(app.live.read(look).await?))
 }
 
 pub(super) async fn drain(
@@ -84,7 +89,8 @@ async fn set_drained(app: &super::App, name: String, drained: bool) -> Result<Js
     };
     let worker = app.live.read(find).await??;
     app.live.command(Command::Drain { worker, drained }).await?;
-    let view = app.live.read(move |f| views::workers(f.cluster()).into_iter().nth(worker.0 as usize)).await?;
+    let look = move |f: &mut crate::follower::Follower| views::workers(f.cluster(), None);
+    let view = app.live.read(look).await?.into_iter().nth(worker.0 as usize);
     view.map(Json).ok_or_else(|| Refusal::internal("a worker vanished"))
 }
 

@@ -21,7 +21,7 @@ pub(super) async fn metrics(State(app): Shared) -> Result<Response, Refusal> {
             }
         }
         let policy = cluster.policy().name.clone();
-        (tasks, views::workers(cluster), policy, cluster.seq(), f.measures())
+        (tasks, views::workers(cluster, None), policy, cluster.seq(), f.measures())
     };
     let (mut tasks, workers, policy, seq, measures) = app.live.read(look).await?;
     let mut text = Text::default();

@@ -33,7 +33,7 @@ use crate::convert::Defaults;
 use crate::events::Notices;
 use crate::live::Live;
 use crate::outlooks::Outlooks;
-use crate::pages::{self, Doors, Parts};
+use crate::pages::{self, Doors, Parts, UserColours};
 use crate::replays::Replays;
 use crate::serve::seats::Seats;
 use crate::simulated::Simulation;
@@ -83,6 +83,7 @@ pub(crate) struct App {
     pub(crate) notices: Arc<Notices>,
     pub(crate) outlooks: Arc<Outlooks>,
     pub(crate) parts: Parts,
+    pub(crate) colours: Arc<UserColours>,
     pub(crate) replays: Arc<Replays>,
     pub(crate) data: PathBuf,
     pub(crate) url: String,
@@ -126,6 +127,7 @@ impl App {
             notices,
             outlooks: Arc::default(),
             parts: Parts::default(),
+            colours: Arc::default(),
             replays: Arc::default(),
             data,
             url,

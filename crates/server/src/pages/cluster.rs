@@ -1,12 +1,12 @@
-//! Devices, workers and the queue over time, and whether workers take tasks.
+//! The Cluster page: GPUs, workers and the queue over time, and which workers take tasks.
 
-use super::chart::Chart;
+use super::chart::{Axis, Chart, Heat, Series};
 use super::words::{moment, size, text};
 use super::{Chrome, Frame, NoPage, html};
 use crate::clock::system_now;
 use crate::follower::Follower;
 use crate::http::{By, Shared};
-use crate::samples::Sample;
+use crate::samples::{DeviceSample, Sample, WorkerSample, distance};
 use crate::views;
 use askama::Template;
 use axum::Extension;
@@ -18,20 +18,21 @@ use std::collections::BTreeSet;
 use warpyard_api::quantity::MilliCpus;
 use warpyard_api::wire::{WorkerState, WorkerView};
 use warpyard_core::Time;
+use warpyard_worker::agent::Watched;
 
-/// What can be looked back on: the word in the address, its name, and how many seconds.
-const SPANS: [(&str, &str, u64); 4] = [
-    ("10m", "10 minutes", 600),
-    ("1h", "1 hour", 3_600),
-    ("24h", "24 hours", 86_400),
-    ("30d", "30 days", 2_592_000),
+/// Ranges to look back on: the word in the address, its name, its seconds, and the seconds between two labels.
+const SPANS: [(&str, &str, u64, u64); 4] = [
+    ("10m", "10 minutes", 600, 120),
+    ("1h", "1 hour", 3_600, 600),
+    ("24h", "24 hours", 86_400, 14_400),
+    ("30d", "30 days", 2_592_000, 432_000),
 ];
 
-/// How many samples a line is made of at most, about.
+/// How many samples a chart is made of at most, about.
 const POINTS: usize = 150;
 
-/// How many devices have a line of their own.
-const LINES: usize = 12;
+/// How many devices or workers have a strip of their own.
+const ROWS: usize = 64;
 
 #[derive(Deserialize)]
 pub(super) struct Asked {
@@ -45,6 +46,10 @@ struct ClusterPage {
     chrome: Chrome,
     workers: Vec<Machine>,
     charts: Vec<Chart>,
+    heat: Vec<Heat>,
+    axis: Axis,
+    /// Whether the GPUs report their utilisation.
+    utilisation: bool,
     spans: Vec<(&'static str, &'static str, bool)>,
     begun: bool,
     admin: bool,
@@ -56,7 +61,9 @@ struct Machine {
     word: &'static str,
     class: &'static str,
     cpus: String,
+    cpus_used: String,
     memory: String,
+    memory_used: String,
     gpus: u32,
     running: u64,
     version: String,
@@ -69,20 +76,37 @@ pub(super) async fn page(
     headers: HeaderMap,
     Query(asked): Query<Asked>,
 ) -> Result<Response, NoPage> {
-    let frame = Frame::of(&app, &headers);
-    let page = app.live.read(move |f| ClusterPage::of(f, &asked.span, frame, who.is_admin())).await??;
+    let (frame, watched) = (Frame::of(&app, &headers), app.watched.clone());
+    let draw = move |f: &mut Follower| {
+        let watched = watched.as_ref().map(|w| w.lock().expect("nobody panics while looking at devices"));
+        ClusterPage::of(f, watched.as_deref(), &asked.span, frame, who.is_admin())
+    };
+    let page = app.live.read(draw).await??;
     Ok(html(StatusCode::OK, &page))
 }
 
 impl ClusterPage {
-    fn of(f: &mut Follower, span: &str, frame: Frame, admin: bool) -> rusqlite::Result<ClusterPage> {
+    fn of(
+        f: &mut Follower,
+        watched: Option<&Watched>,
+        span: &str,
+        frame: Frame,
+        admin: bool,
+    ) -> rusqlite::Result<ClusterPage> {
         let at = SPANS.iter().position(|(word, ..)| *word == span).unwrap_or(0);
-        let samples = f.history().samples(system_now(), SPANS[at].2, POINTS)?;
+        let ((_, _, seconds, tick), now) = (SPANS[at], system_now());
+        let samples = f.history().samples(now, seconds, POINTS)?;
+        let (step, every) = distance(seconds, POINTS);
+        let axis = Axis::ending(moment(now).as_millis(), seconds, tick, step * every);
+        let (charts, heat) = drawn(&samples, &axis);
         Ok(ClusterPage {
-            workers: views::workers(f.cluster()).into_iter().map(machine).collect(),
-            begun: samples.len() > 1,
-            charts: charts(&samples),
-            spans: SPANS.iter().enumerate().map(|(i, (word, name, _))| (*word, *name, i == at)).collect(),
+            workers: views::workers(f.cluster(), watched).into_iter().map(machine).collect(),
+            begun: !samples.is_empty(),
+            charts,
+            utilisation: samples.iter().any(|(_, s)| s.devices.iter().any(|d| d.busy.is_some())),
+            heat,
+            axis,
+            spans: SPANS.iter().enumerate().map(|(i, (word, name, ..))| (*word, *name, i == at)).collect(),
             chrome: Chrome::of(f, "Cluster", "cluster", frame),
             admin,
         })
@@ -99,8 +123,10 @@ fn machine(view: WorkerView) -> Machine {
         name: text(&view.id),
         word,
         class,
-        cpus: format!("{} of {} CPUs", MilliCpus(view.used_cpus.0), MilliCpus(view.cpus.0)),
+        cpus: format!("{} of {}", MilliCpus(view.used_cpus.0), MilliCpus(view.cpus.0)),
+        cpus_used: view.busy_cpus.map_or("–".into(), |busy| format!("{:.1}", f64::from(busy.0) / 1000.0)),
         memory: format!("{} of {}", size(view.used_memory_bytes), size(view.memory_bytes)),
+        memory_used: view.memory_in_use_bytes.map_or("–".into(), size),
         gpus: view.gpus,
         running: view.running,
         version: text(&view.version),
@@ -108,18 +134,11 @@ fn machine(view: WorkerView) -> Machine {
     }
 }
 
-fn charts(samples: &[(Time, Sample)]) -> Vec<Chart> {
+/// Line charts and heat strips of what was sampled.
+fn drawn(samples: &[(Time, Sample)], axis: &Axis) -> (Vec<Chart>, Vec<Heat>) {
     let moments: Vec<i64> = samples.iter().map(|(at, _)| moment(*at).as_millis()).collect();
-    let line = |name: &str, of: &dyn Fn(&Sample) -> Option<f64>| {
+    let series = |name: &str, of: &dyn Fn(&Sample) -> Option<f64>| {
         (name.to_owned(), samples.iter().map(|(_, s)| of(s)).collect::<Vec<_>>())
-    };
-    let devices: BTreeSet<_> =
-        samples.iter().flat_map(|(_, s)| s.devices.iter().map(|d| d.id.clone())).collect();
-    let workers: BTreeSet<_> =
-        samples.iter().flat_map(|(_, s)| s.workers.iter().map(|w| w.id.clone())).collect();
-    let per_device = |of: &dyn Fn(&crate::samples::DeviceSample) -> Option<f64>| {
-        let one = |id: &String| line(id, &|s| s.devices.iter().find(|d| d.id == *id).and_then(of));
-        devices.iter().take(LINES).map(one).collect::<Vec<_>>()
     };
     let longest = samples.iter().map(|(_, s)| s.waited).fold(0.0, f64::max);
     let (unit, seconds) = match longest {
@@ -127,41 +146,48 @@ fn charts(samples: &[(Time, Sample)]) -> Vec<Chart> {
         120.0.. => ("min", 60.0),
         _ => ("s", 1.0),
     };
-    let mut all = vec![
-        Chart::of(
-            "Tasks",
-            "tasks",
-            None,
-            &moments,
-            &[line("in line", &|s| Some(s.ready as f64)), line("running", &|s| Some(s.running as f64))],
-        ),
-        Chart::of(
-            "Longest wait in line",
-            unit,
-            None,
-            &moments,
-            &[line("wait", &|s| Some(s.waited / seconds))],
-        ),
+    let tasks = [series("running", &|s| Some(s.running as f64)), series("queued", &|s| Some(s.ready as f64))];
+    let wait = [series("longest wait", &|s| Some(s.waited / seconds))];
+    let charts = vec![
+        Chart::of("Tasks", "tasks", None, axis, &moments, &tasks),
+        Chart::of("Longest wait in the queue", unit, None, axis, &moments, &wait),
     ];
-    if !devices.is_empty() {
-        all.push(Chart::of("GPU memory given", "%", Some(100.0), &moments, &per_device(&|d| Some(d.memory))));
-        all.push(Chart::of(
-            "Tasks on each GPU",
-            "tasks",
-            None,
-            &moments,
-            &per_device(&|d| Some(d.tasks as f64)),
-        ));
-        let busy = per_device(&|d| d.busy);
-        if busy.iter().any(|(_, values)| values.iter().any(Option::is_some)) {
-            all.push(Chart::of("GPU busy", "%", Some(100.0), &moments, &busy));
-        }
-    }
-    let of_workers = |of: &dyn Fn(&crate::samples::WorkerSample) -> f64| {
-        let one = |id: &String| line(id, &|s| s.workers.iter().find(|w| w.id == *id).map(of));
-        workers.iter().take(LINES).map(one).collect::<Vec<_>>()
+    let per_device = |of: &dyn Fn(&DeviceSample) -> Option<f64>| {
+        let one = |id: &String| series(id, &|s| s.devices.iter().find(|d| d.id == *id).and_then(of));
+        ids(samples, |s| s.devices.iter().map(|d| &d.id)).iter().map(one).collect::<Vec<_>>()
     };
-    all.push(Chart::of("CPUs given", "%", Some(100.0), &moments, &of_workers(&|w| w.cpus)));
-    all.push(Chart::of("Memory given", "%", Some(100.0), &moments, &of_workers(&|w| w.memory)));
-    all
+    let per_worker = |of: &dyn Fn(&WorkerSample) -> Option<f64>| {
+        let one = |id: &String| series(id, &|s| s.workers.iter().find(|w| w.id == *id).and_then(of));
+        ids(samples, |s| s.workers.iter().map(|w| &w.id)).iter().map(one).collect::<Vec<_>>()
+    };
+    let strips = [
+        ("GPU utilisation", "how busy each GPU was", per_device(&|d| d.busy)),
+        ("GPU memory", "reserved by tasks or used by other processes", per_device(&|d| Some(d.memory))),
+        ("CPU", ABOUT, both(per_worker(&|w| w.cpus_used), per_worker(&|w| Some(w.cpus)))),
+        ("Memory", ABOUT, both(per_worker(&|w| w.memory_used), per_worker(&|w| Some(w.memory)))),
+    ];
+    // What nobody measures has no strip.
+    let measured = |(_, values): &Series| values.iter().any(Option::is_some);
+    let strips = strips.map(|(title, about, all)| (title, about, all.into_iter().filter(measured).collect()));
+    let strips = strips.into_iter().filter(|(_, _, all): &(_, _, Vec<Series>)| !all.is_empty());
+    let heat = strips.map(|(title, about, all)| Heat::of(title, about, axis, &moments, &all)).collect();
+    (charts, heat)
+}
+
+const ABOUT: &str = "used by all processes on the machine, and reserved by tasks";
+
+/// What is used of each worker above what is reserved of it.
+fn both(used: Vec<Series>, reserved: Vec<Series>) -> Vec<Series> {
+    let named = |(name, values): Series, what: &str| (format!("{name} {what}"), values);
+    let pairs = used.into_iter().zip(reserved);
+    pairs.flat_map(|(used, reserved)| [named(used, "used"), named(reserved, "reserved")]).collect()
+}
+
+/// The names of all devices or workers that were sampled, as many as have a row.
+fn ids<'s, I: Iterator<Item = &'s String>>(
+    samples: &'s [(Time, Sample)],
+    of: impl Fn(&'s Sample) -> I,
+) -> Vec<String> {
+    let all: BTreeSet<_> = samples.iter().flat_map(|(_, s)| of(s)).collect();
+    all.into_iter().take(ROWS).cloned().collect()
 }

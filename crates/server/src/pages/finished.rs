@@ -1,12 +1,15 @@
-//! Jobs that are over, the last first.
+//! The Finished page: jobs that ended, the latest first, with how they ended and what they used.
 
+use super::job::{attempt_name, how_ended};
+use super::palette::Person;
 use super::rows::{Badge, NAME, USER, mode, scope};
-use super::table::{Asked, Head};
+use super::table::{Asked, Column, Head};
 use super::words::{Moment, Named, moment, places, text};
 use super::{Chrome, Frame, NoPage, html};
 use crate::clock::system_now;
 use crate::follower::Follower;
 use crate::http::Shared;
+use crate::store::AttemptRow;
 use crate::why::needs_in_brief;
 use askama::Template;
 use axum::extract::{Query, State};
@@ -21,22 +24,24 @@ const ROWS: usize = 50;
 /// How far back one can turn pages; further back there is the search.
 const PAGES: usize = 1_000;
 
-/// Name, key to sort by, whether it holds numbers.
-const COLUMNS: [(&str, &str, bool); 14] = [
-    ("#", "", true),
-    ("ended as", "outcome", false),
-    ("job", "name", false),
-    ("user", "user", false),
-    ("priority", "priority", true),
-    ("tasks", "tasks", true),
-    ("needed", "", false),
-    ("mode", "", false),
-    ("scope", "", false),
-    ("on", "", false),
-    ("submitted", "submitted", true),
-    ("waited", "waited", true),
-    ("ran", "ran", true),
-    ("ended", "ended", true),
+const COLUMNS: [Column; 17] = [
+    Column::number("number", "").choosable(false),
+    Column::words("outcome", "outcome"),
+    Column::words("job", "name"),
+    Column::words("user", "user"),
+    Column::number("exit code", "").choosable(true),
+    Column::words("reason", "").choosable(true),
+    Column::number("priority", "priority").choosable(false),
+    Column::number("tasks", "tasks").choosable(true),
+    Column::words("needed", "").choosable(true),
+    Column::words("mode", "").choosable(false),
+    Column::words("scope", "").choosable(false),
+    Column::words("on", "").choosable(true),
+    Column::number("submitted", "submitted").choosable(false),
+    Column::number("waited", "waited").choosable(true),
+    Column::number("ran", "ran").choosable(true),
+    Column::number("GPU-hours", "").choosable(true),
+    Column::number("ended", "ended").choosable(true),
 ];
 
 /// How something that is over may have ended.
@@ -62,9 +67,13 @@ struct Over {
     place: usize,
     job: String,
     name: Named,
-    user: Named,
+    user: Person,
     project: String,
     badge: Badge,
+    /// The exit code of the attempt that failed last, or 0 where all succeeded; a dash where none exited.
+    exit_code: String,
+    /// Why it failed; empty where it succeeded.
+    reason: Named,
     priority: i64,
     tasks: u64,
     /// What its tasks asked for.
@@ -76,6 +85,7 @@ struct Over {
     registered: Moment,
     waited: Option<Moment>,
     ran: Option<Moment>,
+    gpu_hours: String,
     ended: Option<Moment>,
 }
 
@@ -92,6 +102,7 @@ pub(super) async fn page(
 impl Finished {
     fn of(f: &mut Follower, asked: Asked, frame: Frame) -> rusqlite::Result<Finished> {
         let (now, at) = (moment(system_now()), asked.page.clamp(1, PAGES));
+        let colours = frame.colours.clone();
         let history = f.history();
         let user = Some(asked.user.as_str()).filter(|u| !u.is_empty());
         let found =
@@ -103,14 +114,21 @@ impl Finished {
             let on = places(on);
             let (started, ended) = (job.started.map(moment), job.finished.map(moment));
             let outcome = job.outcome.as_deref().and_then(crate::views::outcome_of_word);
+            let (exit_code, reason) = match outcome {
+                Some(Outcome::Succeeded) => ("0".into(), String::new()),
+                _ => ending(history.last_failure(job.job)?.as_ref(), job.tasks),
+            };
+            let gpu_hours = history.gpu_seconds_of(job.job)? / 3600.0;
             let with_gpu = job.needs.iter().find(|needs| needs.gpus > 0);
             rows.push(Over {
                 place,
                 job: job.job.to_string(),
                 name: Named::of(&job.name, NAME),
-                user: Named::of(&job.user, USER),
+                user: colours.person(&job.user, USER),
                 project: text(job.project.as_deref().unwrap_or_default()),
                 badge: Badge::ended(outcome.unwrap_or(Outcome::Lost)),
+                exit_code,
+                reason: Named::of(&reason, REASON),
                 priority: job.priority,
                 tasks: job.tasks,
                 needs: needs_of(&job.needs),
@@ -120,6 +138,7 @@ impl Finished {
                 registered: Moment::since(moment(job.submitted), now),
                 waited: started.map(|s| Moment::lasted(moment(job.submitted), s)),
                 ran: started.zip(ended).map(|(s, e)| Moment::lasted(s, e)),
+                gpu_hours: hours(gpu_hours),
                 ended: ended.map(|e| Moment::since(e, now)),
             });
         }
@@ -135,6 +154,29 @@ impl Finished {
             next: more.then_some(at + 1),
             asked: asked.harmless(at),
         })
+    }
+}
+
+/// How much of a reason a row shows.
+const REASON: usize = 80;
+
+/// The exit code and the reason of a job that did not succeed, from the attempt that failed last.
+fn ending(failure: Option<&AttemptRow>, tasks: u64) -> (String, String) {
+    let Some(row) = failure else { return ("–".into(), String::new()) };
+    let reason = match tasks {
+        1 => how_ended(row),
+        _ => format!("{}: {}", attempt_name(row), how_ended(row)),
+    };
+    (row.exit_code.map_or_else(|| "–".into(), |code| code.to_string()), reason)
+}
+
+/// GPU-hours to two decimals; empty where no GPU was used.
+fn hours(hours: f64) -> String {
+    match hours {
+        0.0 => String::new(),
+        h if h < 0.005 => "< 0.01".into(),
+        h if h < 10.0 => format!("{h:.2}"),
+        h => format!("{h:.1}"),
     }
 }
 

@@ -2,6 +2,7 @@
 //! in words why it waits or how it ended.
 
 use super::graph::{self, Graph, Item};
+use super::palette::Person;
 use super::rows::Badge;
 use super::table::encoded;
 use super::words::{Moment, moment, percent, places, short_text, size, span, text};
@@ -49,12 +50,14 @@ struct JobPage {
     chrome: Chrome,
     job: String,
     name: String,
-    user: String,
+    user: Person,
     project: String,
     priority: i64,
     badge: Badge,
     submitted: Moment,
     ran: Option<Moment>,
+    /// Until the first running task reaches its timeout.
+    left: Option<Moment>,
     ended: Option<Moment>,
     done: u64,
     total: u64,
@@ -79,6 +82,8 @@ struct Can {
     attach: bool,
     cancel: bool,
     retry: bool,
+    run_again: bool,
+    clone: bool,
     hold: bool,
     release: bool,
     pause: bool,
@@ -192,10 +197,9 @@ impl JobPage {
         let went_wrong = view.outcome.is_some_and(|o| o != Outcome::Succeeded);
         let started = view.started_at;
         JobPage {
-            chrome: Chrome::of(f, format!("{} {}", id, text(&view.name)), "job", frame),
             job: id.to_string(),
             name: text(&view.name),
-            user: text(&view.user),
+            user: frame.colours.person(&view.user, 60),
             project: text(view.project.as_deref().unwrap_or_default()),
             priority: view.priority,
             badge: Badge::of(view.state, view.outcome),
@@ -204,6 +208,7 @@ impl JobPage {
                 Some(e) => Moment::lasted(s, e),
                 None => Moment::since(s, now),
             }),
+            left: time_left(attempts).map(|end| Moment::until(moment(end), now)),
             ended: view.ended_at.map(|e| Moment::since(e, now)),
             done: view.counts.done,
             total: view.counts.total(),
@@ -217,24 +222,34 @@ impl JobPage {
             attempts: bars(&attempts[attempts.len().saturating_sub(ATTEMPTS)..], now),
             usage: usage(specs, attempts),
             runs: if mine { runs(f, id) } else { vec![] },
-            can: can(&view, mine),
+            can: can(&view, mine, job.is_some()),
             log: chosen(attempts, asked).filter(|_| mine).map(|row| printed(row, data)),
+            chrome: Chrome::of(f, format!("{} {}", id, text(&view.name)), "job", frame),
         }
     }
 }
 
-fn can(view: &JobView, mine: bool) -> Can {
+fn can(view: &JobView, mine: bool, known: bool) -> Can {
     let open = mine && view.state != Standing::Done;
     Can {
         attach: open && view.tasks.iter().any(|task| task.terminal.is_some()),
         cancel: open,
         retry: mine && view.outcome.is_some_and(|o| o != Outcome::Succeeded),
+        // What is no longer in memory cannot be run again from there.
+        run_again: mine && known && !open,
+        clone: mine && known,
         hold: open && !view.held,
         release: open && view.held,
         pause: open && view.counts.running > 0,
         resume: open && view.counts.paused > 0,
         prioritise: open,
     }
+}
+
+/// When the first of the running attempts reaches its timeout.
+fn time_left(attempts: &[AttemptRow]) -> Option<Time> {
+    let running = attempts.iter().filter(|row| row.ended.is_none());
+    running.filter_map(|row| Some(Time(row.started?.0 + row.timeout?.0))).min()
 }
 
 /// How many variables of an environment are shown.
@@ -250,7 +265,8 @@ fn runs(f: &Follower, id: JobId) -> Vec<Runs> {
     };
     let run = |run: &RunView| Runs {
         task: text(&run.task),
-        command: short_text(&run.command, 4_000),
+        // A line for the shell is shown as it was written.
+        command: short_text(run.command.strip_prefix("sh -c ").unwrap_or(&run.command), 4_000),
         workdir: text(run.workdir.as_deref().unwrap_or_default()),
         env: some(&run.env),
         inherited: some(&run.inherited),
@@ -340,7 +356,7 @@ fn is_last(row: &AttemptRow, among: &[AttemptRow]) -> bool {
     !among.iter().any(after)
 }
 
-fn attempt_name(row: &AttemptRow) -> String {
+pub(super) fn attempt_name(row: &AttemptRow) -> String {
     match row.array_index {
         Some(index) => format!("{}[{index}]", row.task_name),
         None => row.task_name.clone(),
@@ -348,7 +364,7 @@ fn attempt_name(row: &AttemptRow) -> String {
 }
 
 /// How an attempt ended, as the rest of a sentence.
-fn how_ended(row: &AttemptRow) -> String {
+pub(super) fn how_ended(row: &AttemptRow) -> String {
     match (row.outcome.as_deref(), row.exit_code, row.signal) {
         (None, ..) if row.started.is_none() => "starting".into(),
         (None, ..) => "running".into(),
@@ -434,7 +450,7 @@ fn usage(specs: &[TaskSpec], attempts: &[AttemptRow]) -> Vec<Asking> {
             all.push(Asking {
                 task: text(&spec.name),
                 what,
-                asked: asked.map_or_else(|| "not said".into(), |(words, _)| words),
+                asked: asked.map_or_else(|| "not set".into(), |(words, _)| words),
                 used,
                 meter: share.map(|s| (s * 10.0).round().min(1000.0) / 10.0),
                 over: share.is_some_and(|s| s > 100.0),

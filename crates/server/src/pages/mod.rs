@@ -13,6 +13,7 @@ mod log;
 mod new;
 mod nothing;
 mod now;
+mod palette;
 mod parts;
 mod policies;
 mod queue;
@@ -27,6 +28,7 @@ mod tests;
 
 pub(crate) use doors::Doors;
 pub(crate) use nothing::{no_asset, nothing_here};
+pub(crate) use palette::UserColours;
 pub(crate) use parts::Parts;
 
 use crate::clock::system_now;
@@ -121,7 +123,7 @@ impl Chrome {
             (Some(first), others) => format!("{first} +{others}"),
         };
         let (seq, policy) = (f.cluster().seq(), words::text(&f.cluster().policy().to_string()));
-        let Frame { part, csrf, simulation } = frame;
+        let Frame { part, csrf, simulation, .. } = frame;
         let pace = simulation.as_ref().map_or(1.0, |s| if s.paused { 0.0 } else { s.speed });
         let (title, now) = (title.into(), words::moment(system_now()));
         Chrome { title, here, part, seq, now, host, policy, csrf, simulation, pace }
@@ -134,13 +136,14 @@ struct Frame {
     part: bool,
     csrf: String,
     simulation: Option<SimulationBar>,
+    colours: Arc<UserColours>,
 }
 
 impl Frame {
     fn of(app: &App, headers: &HeaderMap) -> Frame {
         let csrf = app.doors.session_of(headers).map(|s| s.csrf).unwrap_or_default();
         let simulation = app.simulation.as_ref().and_then(SimulationBar::of);
-        Frame { part: headers.contains_key(PART), csrf, simulation }
+        Frame { part: headers.contains_key(PART), csrf, simulation, colours: app.colours.clone() }
     }
 }
 

@@ -3,14 +3,16 @@
 
 use super::words::{size, text};
 use super::{Chrome, Frame, NoPage, html};
+use crate::follower::Follower;
 use crate::http::{By, Shared};
-use crate::views;
 use crate::who::Caller;
+use crate::{convert, select, views};
 use askama::Template;
 use axum::Extension;
-use axum::extract::State;
+use axum::extract::{Query, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
+use serde::Deserialize;
 use warpyard_api::quantity::MilliCpus;
 use warpyard_api::wire::{GpuView, WorkerState, WorkerView};
 
@@ -22,8 +24,24 @@ struct New {
     /// Whether they submit as themselves only.
     fixed: bool,
     home: String,
+    cloned: Option<Cloned>,
     devices: Vec<Free>,
     cpus: Vec<String>,
+}
+
+/// The job the form begins with.
+struct Cloned {
+    job: String,
+    /// Its document as JSON.
+    doc: String,
+    /// What must be filled in again.
+    secrets: String,
+}
+
+#[derive(Default, Deserialize)]
+pub(super) struct Asked {
+    /// The job the form begins with.
+    clone: Option<String>,
 }
 
 /// A device and what it has to give.
@@ -38,6 +56,7 @@ pub(super) async fn page(
     State(app): Shared,
     Extension(who): By,
     headers: HeaderMap,
+    Query(asked): Query<Asked>,
 ) -> Result<Response, NoPage> {
     let (frame, watched) = (Frame::of(&app, &headers), app.watched.clone());
     let variable = |name| std::env::var(name).unwrap_or_default();
@@ -49,16 +68,31 @@ pub(super) async fn page(
     let page = app.live.read(move |f| {
         let watched = watched.as_ref().map(|w| w.lock().expect("nobody panics while looking at devices"));
         let gpus = views::gpus(f.cluster(), watched.as_deref());
-        New {
+        let cloned = match &asked.clone {
+            Some(id) => Some(cloned(f, id, &who)?),
+            None => None,
+        };
+        Ok::<_, NoPage>(New {
+            cloned,
             chrome: Chrome::of(f, "New job", "new", frame),
             user: text(if user.is_empty() { "owner" } else { &user }),
             fixed,
             home: text(if home.is_empty() { "/" } else { &home }),
             devices: gpus.iter().map(free).collect(),
-            cpus: views::workers(f.cluster()).iter().map(cpus).collect(),
-        }
+            cpus: views::workers(f.cluster(), None).iter().map(cpus).collect(),
+        })
     });
-    Ok(html(StatusCode::OK, &page.await?))
+    Ok(html(StatusCode::OK, &page.await??))
+}
+
+/// A job's document, for whoever may see what it runs.
+fn cloned(f: &Follower, id: &str, who: &Caller) -> Result<Cloned, NoPage> {
+    let number = select::job_number(f.cluster(), &select::parse(id, who)?)?;
+    let job = f.cluster().job(number).filter(|job| who.owns(&job.user));
+    let job = job.ok_or_else(|| NoPage::Missing(format!("there is no job {number} that you can clone")))?;
+    let (doc, secrets) = convert::job_doc(f.cluster(), &job.spec);
+    let doc = serde_json::to_string(&doc).map_err(|e| NoPage::Failed(e.to_string()))?;
+    Ok(Cloned { job: number.to_string(), doc, secrets: text(&secrets.join(", ")) })
 }
 
 fn free(gpu: &GpuView) -> Free {

@@ -1,5 +1,6 @@
-//! The first page: every device and who is on it, and the line.
+//! The Now page: every GPU with the users on it, what the machines use, and the queue.
 
+use super::palette::{Person, UserColours};
 use super::rows::{self, Entry, Row};
 use super::words::{Moment, moment, percent, size, text};
 use super::{Chrome, Frame, NoPage, html};
@@ -12,15 +13,22 @@ use askama::Template;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
+use std::collections::BTreeMap;
 use warpyard_api::quantity::MilliCpus;
-use warpyard_api::wire::{ForeignProcess, GpuView, Timestamp, WorkerState};
+use warpyard_api::wire::{ForeignProcess, GpuTask, GpuView, Timestamp, WorkerState, WorkerView};
 use warpyard_worker::agent::Watched;
 
-/// How much of the line the page shows; the rest has a page of its own.
+/// How much of the queue the page shows; the rest has a page of its own.
 const SHOWN: usize = 12;
 
-/// How many tasks a tile names.
-const NAMED: usize = 6;
+/// How many jobs a tile names.
+const NAMED: usize = 5;
+
+/// How many users the legend names.
+const USERS: usize = 12;
+
+/// How much of a user's name is shown.
+const USER: usize = 18;
 
 #[derive(Template)]
 #[template(path = "now.html")]
@@ -37,6 +45,18 @@ struct Now {
     blocked: usize,
     free: usize,
     has_gpus: bool,
+    users: Vec<User>,
+    more_users: usize,
+}
+
+/// A user with tasks running or waiting.
+#[derive(Default)]
+struct User {
+    person: Option<Person>,
+    /// GPUs with a task of theirs, each counted once.
+    gpus: usize,
+    running: usize,
+    waiting: u64,
 }
 
 /// A device.
@@ -48,55 +68,57 @@ struct Tile {
     word: &'static str,
     class: &'static str,
     parts: Vec<Part>,
-    tasks: Vec<Someone>,
-    /// How many more are on it.
+    jobs: Vec<OnTile>,
+    /// How many more jobs are on it.
     others: usize,
     foreign: Option<String>,
     note: Option<String>,
-    readings: Vec<Reading>,
+    busy: Option<u8>,
+    readings: Vec<String>,
 }
 
 /// A part of a memory bar, in percent.
 struct Part {
     x: f64,
     width: f64,
-    /// The middle, for the letter.
+    /// The middle, for the initials.
     middle: f64,
-    letter: String,
+    initials: String,
     class: String,
 }
 
-/// A task on a device or worker.
-struct Someone {
-    letter: String,
-    class: String,
+/// The tasks of one job on a device or worker.
+struct OnTile {
+    person: Person,
     job: String,
     task: String,
     name: String,
-    user: String,
+    count: usize,
     share: String,
     since: Option<Moment>,
 }
 
-struct Reading {
-    label: &'static str,
-    value: String,
-    meter: Option<f64>,
-}
-
-/// A worker's processors and memory.
+/// A worker: what tasks have reserved of it, and what is in use on its machine.
 struct Machine {
     name: String,
     word: &'static str,
     class: &'static str,
-    cpus: String,
-    cpus_percent: f64,
-    memory: String,
-    memory_percent: f64,
+    cpus: Meter,
+    memory: Meter,
     running: u64,
     /// Those of its tasks that have no device.
-    tasks: Vec<Someone>,
+    jobs: Vec<OnTile>,
     others: usize,
+}
+
+/// An amount reserved and an amount in use of one whole.
+struct Meter {
+    name: &'static str,
+    reserved: String,
+    reserved_percent: f64,
+    used: Option<String>,
+    used_percent: f64,
+    whole: String,
 }
 
 pub(super) async fn page(State(app): Shared, headers: HeaderMap) -> Result<Response, NoPage> {
@@ -112,70 +134,89 @@ pub(super) async fn page(State(app): Shared, headers: HeaderMap) -> Result<Respo
 impl Now {
     fn of(f: &Follower, watched: Option<&Watched>, starts: &Starts, frame: Frame) -> Now {
         let (cluster, now) = (f.cluster(), system_now());
+        let colours = frame.colours.clone();
         let gpus = views::gpus(cluster, watched);
         let (line, held_back) = (rows::in_line(f, SHOWN), rows::held_back(cluster));
         let in_line = cluster.view().ready_nodes();
         let (nodes, ready) =
             in_line.fold((0, 0), |(nodes, tasks), node| (nodes + 1, tasks + rows::ready_of(cluster, node)));
         let waiting = line.iter().chain(&held_back).take(SHOWN);
-        let drawn = waiting.filter_map(|entry| rows::row(f, entry, starts, now));
+        let drawn = waiting.filter_map(|entry| rows::row(f, entry, starts, &colours, now));
+        let mut users = users(f, &gpus, &held_back, &colours);
+        let more_users = users.len().saturating_sub(USERS);
+        users.truncate(USERS);
         Now {
-            chrome: Chrome::of(f, "Now", "now", frame),
             free: gpus.iter().filter(|g| g.tasks.is_empty() && g.unavailable.is_none()).count(),
             has_gpus: !gpus.is_empty(),
-            tiles: gpus.iter().map(|gpu| tile(gpu, moment(now))).collect(),
-            workers: machines(f, moment(now)),
+            tiles: gpus.iter().map(|gpu| tile(gpu, &colours, moment(now))).collect(),
+            workers: machines(f, watched, &colours, moment(now)),
             more: usize::saturating_sub(nodes + held_back.len(), SHOWN),
             line: drawn.collect(),
             running: cluster.view().active(),
             ready: ready + held_back.iter().map(Entry::ready).sum::<u64>(),
             blocked: rows::blocked(cluster).len(),
+            users,
+            more_users,
+            chrome: Chrome::of(f, "Now", "now", frame),
         }
     }
 }
 
-fn tile(gpu: &GpuView, now: Timestamp) -> Tile {
+/// Everyone with a task running or ready, those with most GPUs first.
+fn users(f: &Follower, gpus: &[GpuView], held_back: &[Entry], colours: &UserColours) -> Vec<User> {
+    let cluster = f.cluster();
+    let mut users: BTreeMap<String, User> = BTreeMap::new();
+    for gpu in gpus {
+        let here: std::collections::BTreeSet<_> = gpu.tasks.iter().map(|task| &task.user).collect();
+        here.into_iter().for_each(|user| users.entry(user.clone()).or_default().gpus += 1);
+    }
+    for task in cluster.view().on_workers() {
+        if let Some(job) = cluster.job(task.job) {
+            users.entry(job.user.clone()).or_default().running += 1;
+        }
+    }
+    let ready = cluster.view().ready_nodes().map(|node| (node, rows::ready_of(cluster, node)));
+    for (node, tasks) in ready.chain(held_back.iter().map(|entry| (entry.node(), entry.ready()))) {
+        if let Some(job) = cluster.job(node.job) {
+            users.entry(job.user.clone()).or_default().waiting += tasks;
+        }
+    }
+    let named = |(name, user): (String, User)| User { person: Some(colours.person(&name, USER)), ..user };
+    let mut users: Vec<_> = users.into_iter().map(named).collect();
+    users.sort_by_key(|user| std::cmp::Reverse((user.gpus, user.running, user.waiting)));
+    users
+}
+
+fn tile(gpu: &GpuView, colours: &UserColours, now: Timestamp) -> Tile {
     let (word, class) = match (&gpu.unavailable, gpu.foreign_bytes, gpu.tasks.len()) {
-        (Some(_), 1.., _) => ("not ours", "foreign"),
+        (Some(_), 1.., _) => ("other process", "foreign"),
         (Some(_), _, _) => ("unavailable", "gone"),
         (None, _, 0) => ("free", "free"),
         (None, _, 1) => ("in use", "busy"),
         (None, _, _) => ("shared", "busy"),
     };
-    let letter = |at: usize| ((b'A' + (at % 26) as u8) as char).to_string();
     let mut parts = Vec::new();
     let mut x = 0.0;
-    for (at, task) in gpu.tasks.iter().enumerate() {
+    for task in &gpu.tasks {
+        let person = colours.person(&task.user, USER);
         let width = percent(task.memory_bytes, gpu.memory_bytes).min(100.0 - x);
-        let letter = if width >= 7.0 { letter(at) } else { String::new() };
-        parts.push(Part { x, width, middle: x + width / 2.0, letter, class: format!("s{}", at % 6) });
-        x += width;
-    }
-    if gpu.foreign_bytes > 0 {
-        let width = percent(gpu.foreign_bytes, gpu.memory_bytes).min(100.0 - x);
+        let initials = if width >= 11.0 { person.initials } else { String::new() };
         parts.push(Part {
             x,
             width,
             middle: x + width / 2.0,
-            letter: String::new(),
-            class: "hatched".into(),
+            initials,
+            class: format!("u{}", person.colour),
         });
+        x += width;
     }
-    let someone = |(at, task): (usize, &warpyard_api::wire::GpuTask)| Someone {
-        letter: letter(at),
-        class: format!("s{}", at % 6),
-        job: task.task.split(['.', '[']).next().unwrap_or_default().to_owned(),
-        task: text(&task.task),
-        name: text(task.name.as_deref().unwrap_or_default()),
-        user: text(&task.user),
-        share: if task.memory_bytes >= gpu.memory_bytes {
-            "all of it".into()
-        } else {
-            size(task.memory_bytes)
-        },
-        since: task.since.map(|at| Moment::since(at, now)),
-    };
+    if gpu.foreign_bytes > 0 {
+        let width = percent(gpu.foreign_bytes, gpu.memory_bytes).min(100.0 - x);
+        let middle = x + width / 2.0;
+        parts.push(Part { x, width, middle, initials: String::new(), class: "hatched".into() });
+    }
     let promised: u64 = gpu.tasks.iter().map(|t| t.memory_bytes).sum();
+    let jobs = jobs_on(gpu, colours, now);
     Tile {
         id: text(&gpu.id),
         kind: text(&gpu.kind),
@@ -184,91 +225,115 @@ fn tile(gpu: &GpuView, now: Timestamp) -> Tile {
         word,
         class,
         parts,
-        tasks: gpu.tasks.iter().enumerate().take(NAMED).map(someone).collect(),
-        others: gpu.tasks.len().saturating_sub(NAMED),
+        others: jobs.len().saturating_sub(NAMED),
+        jobs: jobs.into_iter().take(NAMED).collect(),
         foreign: (gpu.foreign_bytes > 0).then(|| foreign(gpu)),
         note: gpu.unavailable.as_deref().map(text),
+        busy: gpu.utilisation_percent.map(|busy| busy.min(100)),
         readings: readings(gpu),
     }
 }
 
-/// How much of a device is not ours, and which processes have it.
+/// The jobs on a device, the tasks of each together.
+fn jobs_on(gpu: &GpuView, colours: &UserColours, now: Timestamp) -> Vec<OnTile> {
+    let job_of = |task: &GpuTask| task.task.split(['.', '[']).next().unwrap_or_default().to_owned();
+    let mut jobs: Vec<(String, Vec<&GpuTask>)> = Vec::new();
+    for task in &gpu.tasks {
+        let job = job_of(task);
+        match jobs.iter_mut().find(|(known, _)| *known == job) {
+            Some((_, tasks)) => tasks.push(task),
+            None => jobs.push((job, vec![task])),
+        }
+    }
+    let one = |(job, tasks): (String, Vec<&GpuTask>)| {
+        let bytes: u64 = tasks.iter().map(|task| task.memory_bytes).sum();
+        OnTile {
+            person: colours.person(&tasks[0].user, USER),
+            task: text(if tasks.len() == 1 { &tasks[0].task } else { &job }),
+            name: text(tasks[0].name.as_deref().unwrap_or_default()),
+            count: tasks.len(),
+            share: if bytes >= gpu.memory_bytes && tasks.len() == 1 {
+                "whole GPU".into()
+            } else {
+                size(bytes)
+            },
+            since: tasks.iter().filter_map(|task| task.since).min().map(|at| Moment::since(at, now)),
+            job,
+        }
+    };
+    jobs.into_iter().map(one).collect()
+}
+
+/// How much of a device other processes have, and which.
 fn foreign(gpu: &GpuView) -> String {
     let process = |p: &ForeignProcess| format!("pid {}", p.pid);
     let some: Vec<_> = gpu.foreign.iter().take(NAMED).map(process).collect();
     let who = if some.is_empty() { String::new() } else { format!(" ({})", some.join(", ")) };
-    format!("{} by processes that are not warpyard's{who}", size(gpu.foreign_bytes))
+    format!("{} used by processes outside warpyard{who}", size(gpu.foreign_bytes))
 }
 
-/// What the device tells of itself; what it does not tell is left out.
-fn readings(gpu: &GpuView) -> Vec<Reading> {
-    let mut all = Vec::new();
-    if let Some(percent) = gpu.utilisation_percent {
-        all.push(Reading {
-            label: "busy",
-            value: format!("{percent} %"),
-            meter: Some(f64::from(percent.min(100))),
-        });
-    }
-    if let Some(degrees) = gpu.temperature_celsius {
-        all.push(Reading { label: "heat", value: format!("{degrees} °C"), meter: None });
-    }
-    if let Some(watts) = gpu.power_watts {
-        all.push(Reading { label: "power", value: format!("{watts} W"), meter: None });
-    }
-    all
+/// Temperature and power, where the device tells.
+fn readings(gpu: &GpuView) -> Vec<String> {
+    let degrees = gpu.temperature_celsius.map(|degrees| format!("{degrees} °C"));
+    let watts = gpu.power_watts.map(|watts| format!("{watts} W"));
+    degrees.into_iter().chain(watts).collect()
 }
 
 /// A simulated worker of which nothing but GPUs was said has as much of the rest as anyone may want.
 const ENDLESS: u64 = 1 << 50;
 
-fn machines(f: &Follower, now: Timestamp) -> Vec<Machine> {
+fn machines(f: &Follower, watched: Option<&Watched>, colours: &UserColours, now: Timestamp) -> Vec<Machine> {
     let cluster = f.cluster();
-    let machine =
-        |(view, (_, worker)): (warpyard_api::wire::WorkerView, (_, &warpyard_core::cluster::Worker))| {
-            let (word, class) = match view.state {
-                WorkerState::Up => ("up", "free"),
-                WorkerState::Draining => ("draining", "foreign"),
-                WorkerState::Lost => ("lost", "gone"),
-            };
-            let bare = worker.tasks().iter().filter_map(|&id| {
-                let (attempt, _) =
-                    cluster.view().attempt(id).filter(|(a, _)| a.placement.devices.is_empty())?;
-                let job = cluster.job(id.job)?;
-                Some(Someone {
-                    letter: String::new(),
-                    class: String::new(),
-                    job: job.id.to_string(),
-                    task: text(&views::task_name(cluster, id)),
-                    name: text(&job.spec.name),
-                    user: text(&job.user),
-                    share: cpus(job.spec.tasks[id.node as usize].needs.cpus),
-                    since: Some(Moment::since(moment(attempt.started.unwrap_or(attempt.placed)), now)),
-                })
-            });
-            let mut tasks: Vec<_> = bare.take(200).collect();
-            let others = tasks.len().saturating_sub(NAMED);
-            tasks.truncate(NAMED);
-            Machine {
-                name: text(&view.id),
-                word,
-                class,
-                cpus: match view.memory_bytes {
-                    ENDLESS.. => "not counted".into(),
-                    _ => format!("{} of {}", MilliCpus(view.used_cpus.0), cpus(view.cpus.0)),
-                },
-                cpus_percent: percent(view.used_cpus.0.into(), view.cpus.0.into()),
-                memory: match view.memory_bytes {
-                    ENDLESS.. => "not counted".into(),
-                    all => format!("{} of {}", size(view.used_memory_bytes), size(all)),
-                },
-                memory_percent: percent(view.used_memory_bytes, view.memory_bytes),
-                running: view.running,
-                tasks,
-                others,
-            }
+    let machine = |(view, (_, worker)): (WorkerView, (_, &warpyard_core::cluster::Worker))| {
+        let (word, class) = match view.state {
+            WorkerState::Up => ("up", "free"),
+            WorkerState::Draining => ("draining", "foreign"),
+            WorkerState::Lost => ("lost", "gone"),
         };
-    views::workers(cluster).into_iter().zip(cluster.workers()).map(machine).collect()
+        let bare = worker.tasks().iter().filter_map(|&id| {
+            let (attempt, _) = cluster.view().attempt(id).filter(|(a, _)| a.placement.devices.is_empty())?;
+            let job = cluster.job(id.job)?;
+            Some(OnTile {
+                person: colours.person(&job.user, USER),
+                job: job.id.to_string(),
+                task: text(&views::task_name(cluster, id)),
+                name: text(&job.spec.name),
+                count: 1,
+                share: cpus(job.spec.tasks[id.node as usize].needs.cpus),
+                since: Some(Moment::since(moment(attempt.started.unwrap_or(attempt.placed)), now)),
+            })
+        });
+        let mut jobs: Vec<_> = bare.take(200).collect();
+        let others = jobs.len().saturating_sub(NAMED);
+        jobs.truncate(NAMED);
+        let counted = view.memory_bytes < ENDLESS;
+        let said = |words: String| if counted { words } else { "not counted".into() };
+        Machine {
+            name: text(&view.id),
+            word,
+            class,
+            cpus: Meter {
+                name: "CPU",
+                reserved: said(MilliCpus(view.used_cpus.0).to_string()),
+                reserved_percent: percent(view.used_cpus.0.into(), view.cpus.0.into()),
+                used: view.busy_cpus.map(|busy| format!("{:.1}", f64::from(busy.0) / 1000.0)),
+                used_percent: percent(view.busy_cpus.map_or(0, |busy| busy.0.into()), view.cpus.0.into()),
+                whole: if counted { cpus(view.cpus.0) } else { String::new() },
+            },
+            memory: Meter {
+                name: "memory",
+                reserved: said(size(view.used_memory_bytes)),
+                reserved_percent: percent(view.used_memory_bytes, view.memory_bytes),
+                used: view.memory_in_use_bytes.map(size),
+                used_percent: percent(view.memory_in_use_bytes.unwrap_or(0), view.memory_bytes),
+                whole: if counted { size(view.memory_bytes) } else { String::new() },
+            },
+            running: view.running,
+            jobs,
+            others,
+        }
+    };
+    views::workers(cluster, watched).into_iter().zip(cluster.workers()).map(machine).collect()
 }
 
 fn cpus(milli: u32) -> String {

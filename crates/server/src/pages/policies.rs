@@ -1,6 +1,6 @@
 //! Policies: the one in force with its numbers filled in, and every other with what it would change.
 
-use super::words::text;
+use super::words::{Date, Moment, moment, text};
 use super::{Chrome, Frame, NoPage, html};
 use crate::clock::system_now;
 use crate::follower::Follower;
@@ -12,8 +12,8 @@ use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 use warpyard_api::wire::PolicyView;
-use warpyard_core::TaskId;
 use warpyard_core::policy::{PolicyChoice, PolicyDef, Value};
+use warpyard_core::{TaskId, Time};
 
 /// How much of the line is shown.
 const SHOWN: usize = 12;
@@ -38,7 +38,14 @@ struct Place {
     task: String,
     name: String,
     user: String,
-    numbers: String,
+    numbers: Numbers,
+}
+
+/// What a policy says of a task, with the moment it was submitted as a date in place of seconds since 1970.
+struct Numbers {
+    before: String,
+    date: Option<Date>,
+    after: String,
 }
 
 /// A policy that can be chosen.
@@ -86,7 +93,7 @@ impl Policies {
                 task: text(&views::task_name(cluster, task)),
                 name: text(&job.spec.name),
                 user: text(&job.user),
-                numbers: policy.numbers(cluster.view(), task, clock).unwrap_or_default(),
+                numbers: numbers(policy.numbers(cluster.view(), task, clock), job.submitted),
             })
         };
         let mut all: Vec<_> = views.iter().zip(defs).map(|(view, def)| chosen(view, def, choice)).collect();
@@ -102,6 +109,17 @@ impl Policies {
             chrome: Chrome::of(f, "Policies", "policies", frame),
             admin,
         }
+    }
+}
+
+fn numbers(said: Option<String>, submitted: Time) -> Numbers {
+    let said = said.unwrap_or_default();
+    match said.split_once(&format!("{:.0}", submitted.secs())) {
+        Some((before, after)) if before.ends_with("t = ") => {
+            let date = Some(Moment::date(moment(submitted)));
+            Numbers { before: text(before), date, after: text(after) }
+        }
+        _ => Numbers { before: text(&said), date: None, after: String::new() },
     }
 }
 

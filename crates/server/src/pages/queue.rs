@@ -1,7 +1,7 @@
 //! Everything that is not over: what runs, who is in line, whom their own array holds back, who waits for something else.
 
 use super::rows::{self, Entry, Row};
-use super::table::{Asked, Head};
+use super::table::{Asked, Column, Head};
 use super::words::text;
 use super::{Chrome, Frame, NoPage, html};
 use crate::clock::system_now;
@@ -21,23 +21,23 @@ const ROWS: usize = 50;
 /// How many users the filter offers.
 const USERS: usize = 200;
 
-/// Name, key to sort by, whether it holds numbers.
-const COLUMNS: [(&str, &str, bool); 15] = [
-    ("#", "", true),
-    ("state", "state", false),
-    ("job", "name", false),
-    ("user", "user", false),
-    ("priority", "priority", true),
-    ("needs", "gpus", false),
-    ("mode", "", false),
-    ("scope", "", false),
-    ("on", "", false),
-    ("heard", "", true),
-    ("submitted", "submitted", true),
-    ("waited", "waited", true),
-    ("ran", "ran", true),
-    ("starts", "", true),
-    ("why", "", false),
+const COLUMNS: [Column; 16] = [
+    Column::number("#", ""),
+    Column::words("state", "state"),
+    Column::words("job", "name"),
+    Column::words("user", "user"),
+    Column::number("priority", "priority").choosable(true),
+    Column::words("needs", "gpus").choosable(true),
+    Column::number("limit", "limit").choosable(true),
+    Column::words("mode", "").choosable(false),
+    Column::words("scope", "").choosable(false),
+    Column::words("on", "").choosable(true),
+    Column::number("heard", "").choosable(false),
+    Column::number("submitted", "submitted").choosable(false),
+    Column::number("waited", "waited").choosable(true),
+    Column::number("ran", "ran").choosable(true),
+    Column::number("starts", "").choosable(true),
+    Column::words("why", "").choosable(true),
 ];
 
 /// The states something that is not over may be in.
@@ -89,8 +89,8 @@ impl Queue {
         let at = asked.page.clamp(1, pages);
         let shown = entries.iter().skip((at - 1) * ROWS).take(ROWS);
         Queue {
+            rows: shown.filter_map(|entry| rows::row(f, entry, starts, &frame.colours, now)).collect(),
             chrome: Chrome::of(f, "Queue", "queue", frame),
-            rows: shown.filter_map(|entry| rows::row(f, entry, starts, now)).collect(),
             users: users.iter().take(USERS).map(|u| text(u)).collect(),
             total,
             filtered: asked.is_filtered(),
@@ -148,6 +148,10 @@ fn sort(cluster: &Cluster, entries: &mut [Entry], (by, down): (&str, bool), now:
         "submitted" => number(entries, &|e| job(e).map_or(0, |j| j.submitted.0 as i64)),
         "gpus" => number(entries, &|e| {
             job(e).map_or(0, |j| i64::from(j.spec.tasks[e.node().node as usize].needs.gpus))
+        }),
+        "limit" => number(entries, &|e| {
+            let limit = job(e).and_then(|j| j.spec.tasks[e.node().node as usize].timeout);
+            limit.map_or(i64::MAX, |limit| limit.0 as i64)
         }),
         "waited" => entries.sort_by_cached_key(|e| {
             e.waited(cluster).map(|(since, until)| until.unwrap_or(now).since(since))

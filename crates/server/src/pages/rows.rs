@@ -1,6 +1,7 @@
 //! The rows of tables of tasks: what is on workers, who waits in line, and who waits for something else.
 
-use super::words::{Moment, Named, moment, places, text};
+use super::palette::{Person, UserColours};
+use super::words::{Moment, Named, limit, moment, places, text};
 use crate::clock::system_now;
 use crate::follower::Follower;
 use crate::outlooks::Starts;
@@ -15,7 +16,7 @@ use warpyard_core::{Cluster, NodeId, TaskId, Time};
 
 /// How much of a name a table shows; the whole is told on hover.
 pub(super) const NAME: usize = 40;
-pub(super) const USER: usize = 20;
+pub(super) const USER: usize = 16;
 
 /// How far the line is looked along.
 const LINE: usize = 10_000;
@@ -89,9 +90,11 @@ impl Unforeseen {
 
     fn title(self) -> &'static str {
         match self {
-            Unforeseen::NotYet => "it is just being forecast",
-            Unforeseen::NotKnown => "no forecast: something ahead of it promised no end, or it is far back",
-            Unforeseen::HeldBack => "no forecast: it gets in line when another of its array ends",
+            Unforeseen::NotYet => "the forecast is being computed",
+            Unforeseen::NotKnown => {
+                "no forecast: a task ahead of it has no time limit, or it is far back in the queue"
+            }
+            Unforeseen::HeldBack => "no forecast: it joins the queue when another task of its array ends",
         }
     }
 }
@@ -107,7 +110,7 @@ pub(super) struct Row {
     /// The task, as it is selected.
     pub(super) task: String,
     pub(super) name: Named,
-    pub(super) user: Named,
+    pub(super) user: Person,
     pub(super) priority: i64,
     pub(super) held: bool,
     /// When its job was submitted.
@@ -117,6 +120,8 @@ pub(super) struct Row {
     /// How many tasks it stands for.
     pub(super) count: u64,
     pub(super) needs: String,
+    /// Its timeout; empty where it has none.
+    pub(super) limit: String,
     pub(super) mode: &'static str,
     /// The GPUs it may have: nothing where it wants none.
     pub(super) scope: String,
@@ -265,7 +270,13 @@ pub(super) fn blocked(cluster: &Cluster) -> Vec<Entry> {
 }
 
 /// Draws one.
-pub(super) fn row(f: &Follower, entry: &Entry, starts: &Starts, now: Time) -> Option<Row> {
+pub(super) fn row(
+    f: &Follower,
+    entry: &Entry,
+    starts: &Starts,
+    colours: &UserColours,
+    now: Time,
+) -> Option<Row> {
     let cluster = f.cluster();
     let node = entry.node();
     let job = cluster.job(node.job)?;
@@ -277,13 +288,14 @@ pub(super) fn row(f: &Follower, entry: &Entry, starts: &Starts, now: Time) -> Op
         job: job.id.to_string(),
         task: text(&node_name(job, node)),
         name: Named::of(&job.spec.name, NAME),
-        user: Named::of(&job.user, USER),
+        user: colours.person(&job.user, USER),
         priority: job.priority,
         held: job.held,
         registered: Moment::since(moment(job.submitted), at),
         heard: None,
         count: 1,
         needs: text(&why::needs_in_brief(&spec.needs)),
+        limit: spec.timeout.map(|span| limit((span.0 / 1000) as i64)).unwrap_or_default(),
         mode: mode(&spec.needs),
         scope: scope(&spec.needs),
         using: String::new(),

@@ -58,10 +58,10 @@ impl Asked {
         format!("?{}", pairs.join("&"))
     }
 
-    /// The heads of columns, given as name, key to sort by if one can, and whether it holds numbers.
-    pub(super) fn heads(&self, columns: &[(&'static str, &'static str, bool)]) -> Vec<Head> {
+    /// The heads of columns.
+    pub(super) fn heads(&self, columns: &[Column]) -> Vec<Head> {
         let (by, down) = self.order();
-        let head = |&(name, key, number): &(&'static str, &'static str, bool)| {
+        let head = |&Column { name, key, number, choice }: &Column| {
             let here = !key.is_empty() && by == key;
             let next = match (here, down) {
                 (true, false) => format!("-{key}"),
@@ -71,6 +71,7 @@ impl Asked {
             Head {
                 name,
                 number,
+                choice,
                 sorted: here.then_some(if down { "descending" } else { "ascending" }),
                 link: (!key.is_empty()).then(|| self.address(&next, 1)),
             }
@@ -79,15 +80,48 @@ impl Asked {
     }
 }
 
+/// A column of a table.
+#[derive(Clone, Copy)]
+pub(super) struct Column {
+    name: &'static str,
+    /// What the address sorts by; empty where it cannot be sorted by.
+    key: &'static str,
+    number: bool,
+    choice: Option<bool>,
+}
+
+impl Column {
+    pub(super) const fn words(name: &'static str, key: &'static str) -> Column {
+        Column { name, key, number: false, choice: None }
+    }
+
+    pub(super) const fn number(name: &'static str, key: &'static str) -> Column {
+        Column { name, key, number: true, choice: None }
+    }
+
+    /// Lets people show or hide it; `shown` until they do.
+    pub(super) const fn choosable(self, shown: bool) -> Column {
+        Column { choice: Some(shown), ..self }
+    }
+}
+
 /// The head of a column.
 pub(super) struct Head {
     pub(super) name: &'static str,
     pub(super) number: bool,
+    /// Whether it is shown until someone chooses; nothing where there is no choice.
+    pub(super) choice: Option<bool>,
     pub(super) sorted: Option<&'static str>,
     pub(super) link: Option<String>,
 }
 
 impl Head {
+    /// The class of its cells.
+    pub(super) fn class(&self) -> String {
+        let column = self.name.replace([' ', '-'], "");
+        format!("c-{column}{}", if self.number { " n" } else { "" })
+    }
+
     pub(super) fn arrow(&self) -> &'static str {
         match self.sorted {
             Some("ascending") => " ↑",
@@ -114,7 +148,7 @@ mod tests {
     fn a_column_sorts_up_then_down_then_not() {
         let at = |sort: &str| {
             let asked = Asked { sort: sort.into(), user: "a&b".into(), ..Asked::default() };
-            asked.heads(&[("user", "user", false)])[0].link.clone().expect("a link")
+            asked.heads(&[Column::words("user", "user")])[0].link.clone().expect("a link")
         };
         assert_eq!(at(""), "?user=a%26b&sort=user");
         assert_eq!(at("user"), "?user=a%26b&sort=-user");

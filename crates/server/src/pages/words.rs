@@ -10,32 +10,71 @@ use warpyard_core::Time;
 // The pages' script (`span` in assets/live.js) says lengths of time the same way.
 pub(super) use warpyard_api::quantity::span;
 
+/// A limit as people write it: "2h", "90m" is "1h 30m".
+pub(super) fn limit(millis: i64) -> String {
+    let words = span(millis);
+    match words.split_once(' ') {
+        Some((large, "00m" | "00s" | "00h")) => large.to_owned(),
+        _ => words,
+    }
+}
+
 /// How long it is since a moment; counts on while the page is open.
 #[derive(Clone, Debug, Template)]
 #[template(
-    source = r#"<time datetime="{{ exact }}" title="{{ exact }}"{% if counts %} data-since="{{ millis }}"{% endif %}>{{ words }}</time>"#,
+    source = r#"<time datetime="{{ exact }}" title="{{ exact }}"{% if let Some(way) = counts.way() %} data-{{ way }}="{{ millis }}"{% endif %}>{{ words }}</time>"#,
     ext = "html"
 )]
 pub(super) struct Moment {
     exact: String,
     millis: i64,
     words: String,
-    counts: bool,
+    counts: Counts,
 }
 
 impl HtmlSafe for Moment {}
+
+/// Which way a length of time changes while the page is open.
+#[derive(Clone, Copy, Debug)]
+enum Counts {
+    Up,
+    Down,
+    Not,
+}
+
+impl Counts {
+    /// The attribute that has the pages' script count.
+    fn way(self) -> Option<&'static str> {
+        match self {
+            Counts::Up => Some("since"),
+            Counts::Down => Some("until"),
+            Counts::Not => None,
+        }
+    }
+}
 
 impl Moment {
     /// How long ago that was.
     pub(super) fn since(at: Timestamp, now: Timestamp) -> Moment {
         let words = span(now.as_millis() - at.as_millis());
-        Moment { exact: at.to_string(), millis: at.as_millis(), words, counts: true }
+        Moment { exact: at.to_string(), millis: at.as_millis(), words, counts: Counts::Up }
+    }
+
+    /// How long it is until then; nothing once it has passed.
+    pub(super) fn until(at: Timestamp, now: Timestamp) -> Moment {
+        let words = span(at.as_millis() - now.as_millis());
+        Moment { exact: at.to_string(), millis: at.as_millis(), words, counts: Counts::Down }
+    }
+
+    /// A moment as a date; the pages' script writes it in the reader's time zone.
+    pub(super) fn date(at: Timestamp) -> Date {
+        Date { exact: at.to_string() }
     }
 
     /// A length of time that is over, with the moment it began.
     pub(super) fn lasted(from: Timestamp, to: Timestamp) -> Moment {
         let words = span(to.as_millis() - from.as_millis());
-        Moment { exact: from.to_string(), millis: from.as_millis(), words, counts: false }
+        Moment { exact: from.to_string(), millis: from.as_millis(), words, counts: Counts::Not }
     }
 
     /// Between which lengths of time from now something will likely happen: "in 3–5 min".
@@ -48,10 +87,22 @@ impl Moment {
             exact: format!("{} to {}", range.low, range.high),
             millis: range.low.as_millis(),
             words,
-            counts: false,
+            counts: Counts::Not,
         }
     }
 }
+
+/// A moment as a date.
+#[derive(Clone, Debug, Template)]
+#[template(
+    source = r#"<time class="date" datetime="{{ exact }}" data-date>{{ exact }}</time>"#,
+    ext = "html"
+)]
+pub(super) struct Date {
+    exact: String,
+}
+
+impl HtmlSafe for Date {}
 
 fn in_words(low: i64, high: i64) -> String {
     let (unit, name) = match high {
@@ -177,6 +228,7 @@ mod tests {
             [0, 59_999, 192_000, 3_600_000, 90_061_000].map(span),
             ["0s", "1m 00s", "3m 12s", "1h 00m", "1d 01h"]
         );
+        assert_eq!([30_000, 1_800_000, 5_400_000].map(limit), ["30s", "30m", "1h 30m"]);
     }
 
     #[test]

@@ -253,6 +253,22 @@ impl History {
         query.query_map(params![job.0 as i64, most], read_attempt)?.collect()
     }
 
+    /// GPU time of all attempts of a job that ended: their running time on each device, in seconds.
+    pub fn gpu_seconds_of(&self, job: JobId) -> rusqlite::Result<f64> {
+        // Devices are written as "0,3,4".
+        let sql = "SELECT total(ran * (1 + length(devices) - length(replace(devices, ',', '')))) FROM attempt
+                   WHERE job = ?1 AND devices <> '' AND ended IS NOT NULL";
+        let micros: f64 = self.db.prepare_cached(sql)?.query_row([job.0 as i64], |r| r.get(0))?;
+        Ok(micros / 1e6)
+    }
+
+    /// The attempt of a job that failed last, as the reason it failed.
+    pub fn last_failure(&self, job: JobId) -> rusqlite::Result<Option<AttemptRow>> {
+        let sql = "SELECT * FROM attempt WHERE job = ?1 AND outcome NOT IN ('succeeded', 'requeued')
+                   ORDER BY ended DESC LIMIT 1";
+        self.db.prepare_cached(sql)?.query_row([job.0 as i64], read_attempt).optional()
+    }
+
     /// Jobs that are over: of a user, that ended in a way, with a text in their name or as their id. By a column, from
     /// the largest or not; by none, the last first.
     pub fn finished(

@@ -1,5 +1,6 @@
 //! The machine's devices as the agent sees them: what they are, who is on them, and what our attempts use of them.
 
+use super::host::{HostMeter, HostReading};
 use super::uses::{Idle, Uses};
 use crate::probe::{self, Foreign, Gpu, Ours, Pids, Probe, ProbeError, Reading, Thresholds, Vendor};
 use std::collections::{BTreeMap, BTreeSet};
@@ -34,6 +35,7 @@ pub struct Watched {
     states: BTreeMap<String, DeviceState>,
     foreign: BTreeMap<String, Foreign>,
     uses: Uses,
+    host: HostReading,
 }
 
 /// Who asks the drivers: the agent alone.
@@ -44,6 +46,7 @@ pub(super) struct Watch {
     /// Where others look.
     shown: Arc<Mutex<Watched>>,
     peaks: BTreeMap<AttemptId, u64>,
+    host: HostMeter,
 }
 
 /// An attempt and where it is, for telling our processes from others'.
@@ -79,6 +82,11 @@ impl Watched {
         &self.states
     }
 
+    /// CPU and memory use of the machine the devices are in.
+    pub fn host(&self) -> HostReading {
+        self.host
+    }
+
     /// Attempts that have done nothing with the devices they have for as long as is to be pointed out.
     pub fn idle(&self) -> BTreeMap<AttemptId, Idle> {
         self.idle_after.map(|after| self.uses.idle(after, Instant::now())).unwrap_or_default()
@@ -99,11 +107,11 @@ impl Watch {
     /// Finds the devices.
     pub(super) fn new(mut probe: Box<dyn Probe>, rules: DeviceRules) -> Result<Watch, ProbeError> {
         let gpus = probe.gpus()?;
-        let (readings, states, foreign, uses) = Default::default();
+        let (readings, states, foreign, uses, host) = Default::default();
         let (describes, vendor, idle_after) = (probe.describe(), probe.vendor(), rules.idle_after);
-        let seen = Watched { describes, vendor, idle_after, gpus, readings, states, foreign, uses };
+        let seen = Watched { describes, vendor, idle_after, gpus, readings, states, foreign, uses, host };
         let shown = Arc::new(Mutex::new(seen.clone()));
-        Ok(Watch { probe, rules, seen, shown, peaks: BTreeMap::new() })
+        Ok(Watch { probe, rules, seen, shown, peaks: BTreeMap::new(), host: HostMeter::default() })
     }
 
     /// What was last seen.
@@ -142,6 +150,7 @@ impl Watch {
 
     /// Reads every device again, given which of our attempts are on them.
     pub(super) fn look(&mut self, ours: &[OnDevices<'_>]) {
+        self.seen.host = self.host.read();
         for at in 0..self.seen.gpus.len() {
             self.look_at(at, ours);
         }

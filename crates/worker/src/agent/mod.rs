@@ -7,6 +7,7 @@
 mod begin;
 mod devices;
 mod handle;
+mod host;
 mod keep;
 mod mine;
 mod records;
@@ -15,6 +16,7 @@ mod uses;
 
 pub use devices::{DeviceRules, Watched};
 pub use handle::{AgentError, AgentHandle, Link, Settings};
+pub use host::HostReading;
 pub use keep::{attempt_dir, log_dir, prune_logs, prune_work, snapshots_dir, work_dir};
 pub use run::Agent;
 pub use uses::Idle;
