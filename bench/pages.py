@@ -75,7 +75,7 @@ class OpenPage:
 
     async def listen(self):
         reader, writer = await asyncio.open_connection(self.server.host, self.server.port, limit=1 << 20)
-        writer.write(f"GET /v1/events HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {self.server.token}\r\n\r\n".encode())
+        writer.write(f"GET /v1/events HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {self.server.token}\r\n\r\n".encode())
         while line := await reader.readline():
             if line.startswith(b"id: "):
                 self.wanted = int(line[4:])
@@ -91,7 +91,7 @@ class OpenPage:
                 await asyncio.sleep(rest)
             self.changed.clear()
             began = time.perf_counter()
-            head = f"GET {self.path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {self.server.token}\r\nAccept-Encoding: gzip\r\nx-warpyard-part: {self.wanted}\r\n\r\n"
+            head = f"GET {self.path} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {self.server.token}\r\nAccept-Encoding: gzip\r\nx-warpyard-part: {self.wanted}\r\n\r\n"
             writer.write(head.encode())
             await read_answer(reader)
             self.parts += 1

@@ -14,6 +14,8 @@ const { chromium } = createRequire(join(process.env.WARPYARD_BROWSER ?? ".", "x.
 const PATIENCE = 20_000;
 
 const data = mkdtempSync(join(tmpdir(), "warpyard-browser-"));
+const config = join(data, "config.toml");
+writeFileSync(config, 'hosts = ["gpu1"]\n');
 let server;
 // Starts something that says where it is in a line of JSON.
 const begin = (args, env) => {
@@ -26,13 +28,16 @@ const begin = (args, env) => {
   return { started, ready };
 };
 const up = (address) => {
-  const { started, ready } = begin(["up", "--demo", "--json", "--data", data, "--listen", address ?? "127.0.0.1:0", "--cpus", "8"], { USER: "ann" });
+  const { started, ready } = begin(["up", "--demo", "--json", "--data", data, "--listen", address ?? "127.0.0.1:0", "--cpus", "8", "--config", config], { USER: "ann" });
   server = started;
   return ready;
 };
 const killed = () => new Promise((ended) => { server.removeAllListeners("exit"); server.on("exit", ended); server.kill("SIGKILL"); });
 
-const { url, login } = await up();
+// Programs ask at the port; people's pages are at a name of their own, which the link that logs them in names.
+const { url: port, login } = await up();
+const pagesOf = (ready) => new URL(ready.login).origin;
+const url = pagesOf({ login });
 const browser = await chromium.launch({ executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium", args: ["--no-sandbox", "--host-resolver-rules=MAP gpu1 127.0.0.1"] });
 const context = await browser.newContext({ viewport: { width: 1440, height: 900 } });
 context.setDefaultTimeout(PATIENCE);
@@ -53,7 +58,7 @@ const asking = (home, key) => async (method, path, body) => {
   assert.ok(answer.ok, `${method} ${path}: ${answer.status} ${await answer.clone().text()}`);
   return answer.json();
 };
-const api = asking(url, token);
+const api = asking(port, token);
 const submitting = (ask) => async (doc, user = "ann") => (await ask("POST", "/v1/jobs", { doc, user, workdir: "/", env: { PATH: "/usr/local/bin:/usr/bin:/bin" } })).job;
 const submit = submitting(api);
 const picture = async (name, of = page, fullPage = true) => {
@@ -399,9 +404,9 @@ const stories = {
     const there = await ready;
     const ask = asking(there.url, readFileSync(join(home, "data", "token"), "utf8").trim()), put = submitting(ask);
     try {
-      const tab = await opened(own, there.url);
+      const tab = await opened(own, pagesOf(there));
       await tab.goto(there.login);
-      await tab.waitForURL(`${there.url}/`);
+      await tab.waitForURL(`${pagesOf(there)}/`);
       const people = ["ann", "bob", "carl", "dora"], gate = join(home, "gate");
       const held = { name: "train", gpus: 1, command: `echo $$ >${home}/on-$CUDA_VISIBLE_DEVICES; until [ -e ${gate} ]; do sleep 0.05; done`, timeout: "1m" };
       const lasting = (seconds) => ({ name: seconds > 2 ? "train" : "evaluate", gpus: 1, command: `sleep ${seconds}`, timeout: `${Math.ceil(seconds)}s` });
@@ -422,7 +427,7 @@ const stories = {
       writeFileSync(gate, "");
       for (let n = 0; n < 24; n += 1) await put(lasting(n % 5 === 1 ? 2.4 : 0.2 + (n % 5) / 10), people[n % 4]);
       await until("all of it to end", async () => (await ask("GET", "/v1/info")).waiting + (await ask("GET", "/v1/info")).running === 0);
-      await tab.goto(`${there.url}/what-if`);
+      await tab.goto(`${pagesOf(there)}/what-if`);
       await tab.selectOption("[name=back]", "1h");
       await tab.getByRole("button", { name: "Replay" }).click();
       await tab.locator("#replay-charts .bars").nth(5).waitFor();
@@ -451,7 +456,7 @@ const stories = {
     assert.ok(!(await page.content()).includes("hunter2"), "a secret of the environment is hidden");
     assert.equal(alerted, false);
     for (const name of ["a\u0007b", "a\u202eb", "x".repeat(1 << 20)]) {
-      const answer = await fetch(`${url}/v1/jobs`, { method: "POST", headers: { authorization: `Bearer ${token}`, "content-type": "application/json" }, body: JSON.stringify({ doc: { name, command: "true" } }) });
+      const answer = await fetch(`${port}/v1/jobs`, { method: "POST", headers: { authorization: `Bearer ${token}`, "content-type": "application/json" }, body: JSON.stringify({ doc: { name, command: "true" } }) });
       assert.equal(answer.status, 422, "a name that cannot be shown is refused");
     }
   },
@@ -474,7 +479,7 @@ const stories = {
     await page.goto(`${url}/queue`);
   },
   async "it is the same by the name of another machine, without encryption"() {
-    const home = url.replace("127.0.0.1", "gpu1"), afar = await browser.newContext();
+    const home = port.replace("127.0.0.1", "gpu1"), afar = await browser.newContext();
     afar.setDefaultTimeout(PATIENCE);
     const [first, second] = [await opened(afar, home), await opened(afar, home)], streams = { first: 0, second: 0 };
     for (const [name, tab] of [["first", first], ["second", second]]) {
@@ -580,14 +585,14 @@ const stories = {
       const place = readdirSync(data).find((name) => name.startsWith("warpyard-sim-"));
       const key = readFileSync(join(data, place, "token"), "utf8").trim();
       const ask = async (method, body) => (await fetch(`${ready.url}/v1/simulation`, { method, headers: { authorization: `Bearer ${key}`, "content-type": "application/json" }, body: body && JSON.stringify(body) })).json();
-      const first = await opened(own, ready.url), second = await opened(own, ready.url);
+      const first = await opened(own, pagesOf(ready)), second = await opened(own, pagesOf(ready));
       await first.goto(ready.login);
-      await first.waitForURL(`${ready.url}/`);
+      await first.waitForURL(`${pagesOf(ready)}/`);
       const clock = () => first.textContent(".sim-clock");
       const began = await clock();
       await until("its clock to go on", async () => (await clock()) !== began);
       await until("tasks to run", async () => (await first.locator(".tiles .who li").count()) > 3);
-      await second.goto(`${ready.url}/queue`);
+      await second.goto(`${pagesOf(ready)}/queue`);
       await first.getByRole("button", { name: "Pause" }).click();
       for (const tab of [first, second]) await tab.locator(".sim-state", { hasText: "paused" }).waitFor();
       await forecast(first);
@@ -606,7 +611,7 @@ const stories = {
       await ask("PUT", { paused: false, speed: 604800 });
       await first.getByText("every job has ended").waitFor();
       assert.equal((await ask("GET")).over, true);
-      await first.goto(`${ready.url}/finished`);
+      await first.goto(`${pagesOf(ready)}/finished`);
       await first.locator("tbody tr").nth(20).waitFor();
     } finally {
       await own.close();
@@ -620,7 +625,7 @@ const stories = {
     await killed();
     await page.locator("#link[data-state=off]").waitFor();
     await page.getByText("not connected, trying again").waitFor();
-    await up(new URL(url).host);
+    await up(new URL(port).host);
     // Logins are kept: a screen on a wall goes on by itself, also after its server was killed.
     await page.locator("#link[data-state=on]").waitFor();
     const after = await submit({ name: "after-the-kill", command: "true" });

@@ -3,7 +3,9 @@
 
 pub mod client;
 pub mod job;
+pub mod private_dir;
 pub mod problem;
+pub mod proof;
 pub mod quantity;
 pub mod secrets;
 pub mod selector;

@@ -157,6 +157,8 @@ codes! {
     WRONG_STATE "wrong-state" Error "What is asked cannot be done in the state the job or task is in."
     IDEMPOTENCY_MISMATCH "idempotency-mismatch" Error "The idempotency key was used before for something else."
     UNAUTHORISED "unauthorised" Error "The token is missing or wrong."
+    WRONG_HOST "wrong-host" Error "The request names a host that the server does not answer for; `hosts` in its configuration lists more."
+    TOO_MANY_CONNECTIONS "too-many-connections" Error "The caller has as many connections as one may have."
     NOT_YOURS "not-yours" Error "The job is someone else's."
     ADMINS_ONLY "admins-only" Error "Only admins may do this."
     NO_ACCOUNT "no-account" Error "The user has no account that tasks can run as on this machine."

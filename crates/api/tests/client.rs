@@ -3,11 +3,12 @@
 use serde_json::json;
 use std::error::Error;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpListener;
+use std::net::{TcpListener, TcpStream};
 use std::thread::JoinHandle;
 use std::time::Duration;
 use warpyard_api::client::{Client, ClientError, Target};
 use warpyard_api::problem::{Problem, code};
+use warpyard_api::proof::server_proof;
 use warpyard_api::wire::*;
 
 struct Asked {
@@ -24,6 +25,7 @@ fn serve(answers: Vec<(u16, String)>) -> (Client, JoinHandle<Vec<Asked>>) {
         let answer = |(status, body): (u16, String)| {
             let (stream, _) = listener.accept().expect("a caller");
             let mut reader = BufReader::new(stream);
+            prove(&mut reader, TOKEN);
             let asked = receive(&mut reader);
             let head =
                 format!("HTTP/1.1 {status} X\r\nconnection: close\r\ncontent-length: {}\r\n\r\n", body.len());
@@ -32,7 +34,21 @@ fn serve(answers: Vec<(u16, String)>) -> (Client, JoinHandle<Vec<Asked>>) {
         };
         answers.into_iter().map(answer).collect()
     });
-    (Client::new(Target { url, token: Some("secret".into()) }).expect("a good address"), server)
+    (Client::new(Target { url, token: Some(TOKEN.into()) }).expect("a good address"), server)
+}
+
+const TOKEN: &str = "secret";
+
+/// Proves to a caller that this is the server it means, as far as that token shows it.
+fn prove(reader: &mut BufReader<TcpStream>, token: &str) {
+    let asked = receive(reader);
+    assert_eq!(asked.authorization, None, "the token comes after the proof");
+    let nonce = asked.line.strip_prefix("GET /v1/proof?nonce=").and_then(|rest| rest.split(' ').next());
+    let host = reader.get_ref().local_addr().expect("an address").to_string();
+    let proof = ProofView { proof: server_proof(token, nonce.expect("a nonce"), &host) };
+    let body = serde_json::to_string(&proof).expect("JSON");
+    let head = format!("HTTP/1.1 200 X\r\ncontent-length: {}\r\n\r\n", body.len());
+    reader.get_mut().write_all((head + &body).as_bytes()).expect("a listening caller");
 }
 
 fn receive(reader: &mut impl BufRead) -> Asked {
@@ -274,11 +290,49 @@ fn a_server_that_dies_in_the_middle_is_not_there() {
     let server = std::thread::spawn(move || {
         let (stream, _) = listener.accept().unwrap();
         let mut reader = BufReader::new(stream);
+        prove(&mut reader, TOKEN);
         receive(&mut reader);
         reader.get_mut().write_all(b"HTTP/1.1 200 X\r\ncontent-length: 99\r\n\r\n[").unwrap();
     });
-    let error = Client::new(Target { url, token: None }).unwrap().gpus().unwrap_err();
+    let error = Client::new(Target { url, token: Some(TOKEN.into()) }).unwrap().gpus().unwrap_err();
     server.join().unwrap();
     assert!(matches!(error, ClientError::Unreachable { .. }), "{error:?}");
     assert_eq!(error.exit_code(), 3);
+}
+
+#[test]
+fn a_program_that_does_not_know_the_token_is_sent_neither_it_nor_the_request() {
+    let answers: [fn(&mut BufReader<TcpStream>); 3] = [
+        |reader| prove(reader, "another"),
+        |reader| {
+            receive(reader);
+            let refused = b"HTTP/1.1 401 X\r\ncontent-length: 2\r\n\r\n{}";
+            reader.get_mut().write_all(refused).expect("a listening caller");
+        },
+        |reader| {
+            // The one for the address as dialled, and the one for its name.
+            for _ in 0..2 {
+                receive(reader);
+                let refused = b"HTTP/1.1 421 X\r\ncontent-length: 2\r\n\r\n{}";
+                reader.get_mut().write_all(refused).expect("a listening caller");
+            }
+        },
+    ];
+    for (answer, said) in answers.into_iter().zip(["does not know the token", "older", "hosts = ["]) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let other = std::thread::spawn(move || {
+            let mut reader = BufReader::new(listener.accept().unwrap().0);
+            answer(&mut reader);
+            let mut rest = String::new();
+            reader.read_to_string(&mut rest).unwrap();
+            rest
+        });
+        let client = Client::new(Target { url, token: Some(TOKEN.into()) }).unwrap();
+        let error = client.shutdown(true).unwrap_err();
+        drop(client);
+        assert!(matches!(error, ClientError::Distrusted { .. }), "{error:?}");
+        assert!(error.to_string().contains(said), "{error}");
+        assert_eq!(other.join().unwrap(), "", "nothing follows");
+    }
 }

@@ -291,7 +291,7 @@ const submission = () => {
   if (!doc.name) delete doc.name;
   if (doc.tasks.length === 1 && !doc.tasks[0].name) delete doc.tasks[0].name;
   const user = document.getElementById("user").value.trim(), workdir = document.getElementById("workdir").value.trim();
-  return { doc, user: user || undefined, workdir: workdir || undefined, env: { PATH: "/usr/local/bin:/usr/bin:/bin" } };
+  return { doc, user: user || undefined, workdir: workdir || undefined, login_environment: true };
 };
 const when = (range) => {
   if (!range) return "not known: a task ahead of it has no time limit";

@@ -18,6 +18,10 @@ use warpyard_core::limits::{Caps, GpuTime, GroupCaps, Limits};
 pub struct Config {
     /// Where to listen; `127.0.0.1:7700` unless set.
     pub listen: Option<String>,
+    /// Further names the server goes by, such as `gpu1.lab.example` or, behind a tunnel, `localhost:9000`. Requests for
+    /// other hosts are refused, but for addresses and this machine's own names.
+    #[serde(default)]
+    pub hosts: Vec<String>,
     /// Whether everyone on this machine is served, each as themselves; needs root.
     #[serde(default)]
     pub shared: bool,

@@ -1,35 +1,51 @@
-//! The socket through which people of a shared machine come in. Anyone may connect; the kernel says who they are.
+//! Unix sockets through which people of this machine come in, where the kernel says who they are: one in the data
+//! directory, for its owner, and one for everyone where the machine is shared. Their files have the modes given here
+//! whatever the umask is.
 
 use crate::http::App;
-use crate::serve::serve;
+use crate::serve::{Limits, serve};
 use crate::up::UpError;
-use std::fs::{self, Permissions};
+use std::fs::{self, DirBuilder, File, Permissions};
 use std::io;
-use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tokio::net::UnixListener;
 use tokio::runtime::{Handle, Runtime};
+use warpyard_api::client::SOCKET_FILE;
 
-/// A socket that listens; its file goes with it.
+/// A socket that listens; that of a shared machine takes its file with it.
 pub(crate) struct Door {
     path: PathBuf,
+    /// Whether the file goes when the server does. In the data directory it stays: while it is there whoever waits for the
+    /// end of the server reaches it, and the next server replaces it.
+    goes: bool,
     listener: Option<UnixListener>,
 }
 
 impl Door {
-    /// Makes the socket, in place of one a server that was killed left behind.
+    /// The socket for everyone, in place of one a server that was killed left behind.
     pub(crate) fn open(path: &Path, runtime: &Handle) -> Result<Door, UpError> {
         let failed = |source| UpError::Listen { address: path.display().to_string(), source };
         let _in_runtime = runtime.enter();
-        let listener = bind(path).map_err(failed)?;
-        Ok(Door { path: path.to_owned(), listener: Some(listener) })
+        let listener = bind_for_everyone(path).map_err(failed)?;
+        Ok(Door { path: path.to_owned(), goes: true, listener: Some(listener) })
+    }
+
+    /// The socket of a data directory that this process holds.
+    pub(crate) fn of_data(data: &Path, runtime: &Handle) -> Result<Door, UpError> {
+        let path = data.join(SOCKET_FILE);
+        let failed = |source| UpError::Listen { address: path.display().to_string(), source };
+        let _in_runtime = runtime.enter();
+        let listener = bind_for_owner(data).map_err(failed)?;
+        Ok(Door { path, goes: false, listener: Some(listener) })
     }
 
     /// Answers for as long as the server lives.
-    pub(crate) fn serve(mut self, app: Arc<App>, runtime: &Runtime) -> Door {
+    pub(crate) fn serve(mut self, app: Arc<App>, limits: Limits, runtime: &Runtime) -> Door {
         if let Some(listener) = self.listener.take() {
-            runtime.spawn(serve(listener, app));
+            runtime.spawn(serve(listener, app, limits));
         }
         self
     }
@@ -37,16 +53,18 @@ impl Door {
 
 impl Drop for Door {
     fn drop(&mut self) {
-        let _gone_already = fs::remove_file(&self.path);
+        if self.goes {
+            let _gone_already = fs::remove_file(&self.path);
+        }
     }
 }
 
-fn bind(path: &Path) -> io::Result<UnixListener> {
+fn bind_for_everyone(path: &Path) -> io::Result<UnixListener> {
     if let Some(dir) = path.parent() {
-        fs::create_dir_all(dir)?;
+        make_dir(dir)?;
+        must_be_ours(dir)?;
     }
-    let is_socket = fs::symlink_metadata(path).is_ok_and(|m| m.file_type().is_socket());
-    if is_socket {
+    if is_socket(path) {
         if std::os::unix::net::UnixStream::connect(path).is_ok() {
             return Err(io::Error::new(io::ErrorKind::AddrInUse, "another server listens there"));
         }
@@ -55,4 +73,50 @@ fn bind(path: &Path) -> io::Result<UnixListener> {
     let listener = UnixListener::bind(path)?;
     fs::set_permissions(path, Permissions::from_mode(0o666))?;
     Ok(listener)
+}
+
+/// Makes a directory that everyone may enter and nobody else may write to. One that is there keeps its mode.
+fn make_dir(dir: &Path) -> io::Result<()> {
+    if dir.is_dir() {
+        return Ok(());
+    }
+    if let Some(parent) = dir.parent() {
+        make_dir(parent)?;
+    }
+    match DirBuilder::new().mode(0o755).create(dir) {
+        Ok(()) => fs::set_permissions(dir, Permissions::from_mode(0o755)),
+        Err(e) if e.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        Err(e) => Err(e),
+    }
+}
+
+/// Where others can write they could put a socket of their own in this one's place.
+fn must_be_ours(dir: &Path) -> io::Result<()> {
+    let found = fs::metadata(dir)?;
+    let writable = found.mode() & 0o022 != 0 && found.mode() & 0o1000 == 0;
+    if found.uid() != 0 || writable {
+        let what = format!(
+            "{} must be root's, and nobody else's to write to: run `chown root {0}` and `chmod go-w {0}`",
+            dir.display()
+        );
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, what));
+    }
+    Ok(())
+}
+
+/// Binds in a directory that is held by this process, through its descriptor: the address of a socket has room for 107
+/// bytes of path only.
+fn bind_for_owner(data: &Path) -> io::Result<UnixListener> {
+    let path = data.join(SOCKET_FILE);
+    if is_socket(&path) {
+        fs::remove_file(&path)?;
+    }
+    let dir = File::open(data)?;
+    let listener = UnixListener::bind(format!("/proc/self/fd/{}/{SOCKET_FILE}", dir.as_raw_fd()))?;
+    fs::set_permissions(&path, Permissions::from_mode(0o600))?;
+    Ok(listener)
+}
+
+fn is_socket(path: &Path) -> bool {
+    fs::symlink_metadata(path).is_ok_and(|m| m.file_type().is_socket())
 }

@@ -28,6 +28,10 @@ const SIGN_OF_LIFE: Duration = Duration::from_secs(15);
 /// How long a reader may take nothing before it is cut off.
 const PATIENCE: Duration = Duration::from_secs(30);
 
+/// How long one stream of notices lasts. Its reader comes back and goes on from what is kept; one that never reads, of
+/// which the kernel takes a long time's notices, does not.
+pub(crate) const LONGEST: Duration = Duration::from_secs(15 * 60);
+
 /// The notices of late, and whoever listens for more.
 pub(crate) struct Notices {
     kept: Mutex<Kept>,
@@ -155,8 +159,19 @@ impl Changes {
     }
 }
 
-/// Sends notices from an event on until the reader is gone or too slow.
+/// Sends notices from an event on until the reader is gone or too slow, or for as long as one stream may last.
 pub(crate) async fn send(
+    notices: Arc<Notices>,
+    reader: Reader,
+    after: Option<u64>,
+    to: mpsc::Sender<Result<Bytes, Infallible>>,
+    longest: Duration,
+) {
+    // Whoever is cut off by it is told nothing that needs an answer.
+    let _over = timeout(longest, send_all(notices, reader, after, to)).await;
+}
+
+async fn send_all(
     notices: Arc<Notices>,
     reader: Reader,
     after: Option<u64>,
@@ -256,7 +271,7 @@ mod tests {
 
     fn read(notices: &Arc<Notices>, after: Option<u64>) -> mpsc::Receiver<Result<Bytes, Infallible>> {
         let (to, from) = mpsc::channel(1);
-        tokio::spawn(send(notices.clone(), Reader::MayKnowAll, after, to));
+        tokio::spawn(send(notices.clone(), Reader::MayKnowAll, after, to, LONGEST));
         from
     }
 
@@ -265,7 +280,7 @@ mod tests {
         let (mut cluster, notices) = (Cluster::new(default_policy()), Arc::new(Notices::starting_at(0)));
         submit(&mut cluster, &notices);
         let (to, mut from) = mpsc::channel(1);
-        tokio::spawn(send(notices.clone(), Reader::MayNot, Some(0), to));
+        tokio::spawn(send(notices.clone(), Reader::MayNot, Some(0), to, LONGEST));
         for came in ["before", "after"] {
             let Some(Ok(text)) = from.recv().await else { panic!("nothing was sent") };
             let text = String::from_utf8(text.to_vec()).expect("text");
@@ -302,6 +317,14 @@ mod tests {
         assert_eq!(ids(&mut read(&notices, Some(0)), 1).await, [now.as_str()], "pruned");
         assert_eq!(ids(&mut read(&notices, Some(1 << 40)), 1).await, [now.as_str()], "from another life");
         assert_eq!(ids(&mut read(&notices, None), 1).await, [now.as_str()], "new");
+    }
+
+    #[tokio::test]
+    async fn a_stream_ends_after_a_while_whoever_reads_it() {
+        let notices = Arc::new(Notices::starting_at(0));
+        let (to, mut from) = mpsc::channel(8);
+        tokio::spawn(send(notices, Reader::MayKnowAll, Some(0), to, Duration::from_millis(1)));
+        assert!(from.recv().await.is_none(), "it ends without a notice, and its reader comes back");
     }
 
     #[tokio::test]

@@ -3,15 +3,17 @@
 
 use crate::clock::{change_pace, set_pace, system_now};
 use crate::data::DataDir;
+use crate::door::Door;
 use crate::events::Notices;
 use crate::follower::Follower;
+use crate::hosts::Hosts;
 use crate::http::{App, Base};
 use crate::live::{Live, Stage};
 use crate::pages::Doors;
 use crate::samples;
-use crate::serve::serve;
+use crate::serve::{Limits, serve};
 use crate::store::{History, Log};
-use crate::up::{Ready, UpError, asked_to_end, build, listen_on};
+use crate::up::{Ready, UpError, asked_to_end, build, host_name, listen_on};
 use crate::who::Caller;
 use std::cell::{Cell, RefCell};
 use std::iter;
@@ -26,6 +28,7 @@ use warpyard_core::engine::Answer;
 use warpyard_core::{Cluster, Command, Rejected, Span, Time};
 use warpyard_policies::POLICIES;
 use warpyard_sim::{Arrival, Setup, Sim};
+use warpyard_worker::inherit::{Inherited, open_files};
 
 /// How often the simulation is brought up to the clock.
 const EVERY: Duration = Duration::from_millis(40);
@@ -69,13 +72,16 @@ impl Simulation {
 
 /// Shows a simulation until asked to end. `ready` is called once it answers.
 pub fn show(show: Show, ready: impl FnOnce(&Ready)) -> Result<(), UpError> {
+    Inherited::replace();
+    let limits = Limits::within(open_files());
     let data = DataDir::take(&show.data)?;
     let began = set_pace(show.speed);
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
     let runtime = runtime.map_err(UpError::Runtime)?;
     let listener = runtime.block_on(listen_on(show.listen.unwrap_or_else(|| "127.0.0.1:0".into())))?;
     let address = listener.local_addr().map_err(UpError::Runtime)?;
-    let (url, port) = (format!("http://{address}"), address.port());
+    let url = format!("http://{address}");
+    let own_door = Door::of_data(data.path(), runtime.handle())?;
     // The policy is built and refused here, where someone hears of it, before it is built where it is used.
     let sim = Sim::new(show.setup.clone(), POLICIES).map_err(UpError::Policy)?;
     let (cluster, gpus) = (sim.cluster().clone(), show.setup.workers.iter().map(|w| w.devices.len()).sum());
@@ -95,8 +101,8 @@ pub fn show(show: Show, ready: impl FnOnce(&Ready)) -> Result<(), UpError> {
         },
         move |stage| play(&stage, setup, first, workload, &played, &notices_of_it),
     );
-    let doors = Doors::new(data.token()?, port);
-    let login = format!("{url}/login?once={}", doors.once(Caller::Owner).map_err(UpError::Runtime)?);
+    let doors = Doors::new(data.token()?, address, Hosts::new(&[], &host_name(), address));
+    let login = doors.link(Caller::Owner).map_err(UpError::Runtime)?;
     let base =
         Base { live: live.clone(), doors, notices, data: data.path().to_owned(), url: url.clone(), stop };
     let app = Arc::new(App { simulation: Some(simulation), ..App::new(base) });
@@ -114,7 +120,8 @@ pub fn show(show: Show, ready: impl FnOnce(&Ready)) -> Result<(), UpError> {
         running: 0,
     });
     runtime.spawn(samples::take(live.clone(), None, SAMPLE_EVERY));
-    let serving = runtime.spawn(serve(listener, app));
+    let _own_door = own_door.serve(app.clone(), limits, &runtime);
+    let serving = runtime.spawn(serve(listener, app, limits));
     runtime.block_on(asked_to_end(stopped, serving));
     live.stop();
     let ended = threads.join();

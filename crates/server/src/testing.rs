@@ -2,15 +2,18 @@
 
 use crate::clock::system_now;
 use crate::follower::Follower;
+use crate::hosts::Hosts;
 use crate::http::{App, Base, router};
 use crate::live::{Live, Threads};
-use crate::pages::Doors;
+use crate::pages::{Doors, Entry};
 use crate::store::{History, Log};
+use crate::who::Holder;
 use axum::Router;
 use axum::body::Body;
-use axum::http::header::{AUTHORIZATION, CONTENT_TYPE, COOKIE};
-use axum::http::{Request, Response, StatusCode};
+use axum::http::header::{AUTHORIZATION, CONTENT_TYPE, COOKIE, HOST};
+use axum::http::{HeaderMap, HeaderValue, Request, Response, StatusCode};
 use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr};
 use std::path::Path;
 use std::sync::Arc;
 use tower::ServiceExt;
@@ -22,7 +25,7 @@ use warpyard_core::spec::{JobSpec, Needs, TaskSpec};
 use warpyard_core::{Command, JobId, Span, TaskId, WorkerId};
 use warpyard_policies::{POLICIES, default_policy};
 
-pub(crate) const TOKEN: &str = "0123456789abcdef";
+pub(crate) const TOKEN: &str = "0123456789abcdef0123456789abcdef";
 
 /// A server without a network, a worker's promise without a worker.
 pub(crate) struct Server {
@@ -47,9 +50,10 @@ fn server_in(data: tempfile::TempDir) -> Server {
     let follower = Follower::new(engine(), history, &log, log_path, Span(u64::MAX / 4)).expect("a follower");
     let notices = follower.notices();
     let (live, threads) = Live::start(engine(), log, follower, || {});
+    let listens = "127.0.0.1:7700".parse().expect("an address");
     let app = Arc::new(App::new(Base {
         live: live.clone(),
-        doors: Doors::kept(TOKEN.into(), 7700, data.path()),
+        doors: Doors::kept(TOKEN.into(), listens, Hosts::new(&[], "gpu1", listens), data.path()),
         notices,
         data: data.path().to_owned(),
         url: "http://127.0.0.1:7700".into(),
@@ -74,7 +78,14 @@ impl Server {
         server_in(data)
     }
 
-    pub(crate) async fn send(&self, request: Request<Body>) -> Response<Body> {
+    /// The header `Host` of the owner's pages.
+    pub(crate) fn host(&self) -> HeaderValue {
+        self.app.doors.pages_host(&Holder::Owner).parse().expect("a host")
+    }
+
+    /// Sends a request, to the owner's pages unless it names another host.
+    pub(crate) async fn send(&self, mut request: Request<Body>) -> Response<Body> {
+        request.headers_mut().entry(HOST).or_insert_with(|| self.host());
         self.router.clone().oneshot(request).await.expect("a router always answers")
     }
 
@@ -122,7 +133,10 @@ impl Server {
 
     /// A session's cookie as a browser sends it back.
     pub(crate) fn cookie(&self) -> String {
-        let set = self.app.doors.enter_by_token(TOKEN).expect("random bytes").expect("the token");
+        let headers = HeaderMap::from_iter([(HOST, self.host())]);
+        let from = IpAddr::V4(Ipv4Addr::LOCALHOST);
+        let entry = self.app.doors.enter_by_token(TOKEN, from, &headers).expect("random bytes");
+        let Ok(Entry::Cookie(set)) = entry else { panic!("{entry:?}") };
         set.split(';').next().expect("a pair").to_owned()
     }
 

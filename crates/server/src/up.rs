@@ -6,12 +6,13 @@ use crate::convert::Defaults;
 use crate::data::{DataDir, DataError};
 use crate::door::Door;
 use crate::follower::{Follower, FollowerError};
+use crate::hosts::Hosts;
 use crate::http::{App, Base};
 use crate::idle;
 use crate::live::{CommandError, Live};
 use crate::pages::Doors;
 use crate::samples;
-use crate::serve::serve;
+use crate::serve::{Limits, serve};
 use crate::store::{History, Log, LogError};
 use crate::who::{Caller, Sharing};
 use std::collections::BTreeMap;
@@ -38,7 +39,8 @@ use warpyard_worker::agent::{
     Agent, AgentError, AgentHandle, DeviceRules, Link, Settings, prune_logs, prune_work, snapshots_dir,
     work_dir,
 };
-use warpyard_worker::people::is_root;
+use warpyard_worker::inherit::{Inherited, open_files};
+use warpyard_worker::people::{Person, is_root, own_uid};
 use warpyard_worker::probe::{self, Choice, Places, ProbeError, Thresholds};
 
 /// How often the worker inside looks at everything even if nothing seems to happen.
@@ -158,7 +160,9 @@ pub struct Ready {
 }
 
 /// Runs the server until it is asked to end. `ready` is called once it answers.
-pub fn run(options: Options, ready: impl FnOnce(&Ready)) -> Result<(), UpError> {
+pub fn run(mut options: Options, ready: impl FnOnce(&Ready)) -> Result<(), UpError> {
+    options.spawner.1.extend(Inherited::replace().args());
+    let limits = Limits::within(open_files());
     let sharing = sharing(&options)?;
     let data = DataDir::take(&options.data)?;
     if sharing.is_some() {
@@ -178,7 +182,8 @@ pub fn run(options: Options, ready: impl FnOnce(&Ready)) -> Result<(), UpError> 
     let runtime = runtime.map_err(UpError::Runtime)?;
     let listener = runtime.block_on(listen(&options))?;
     let address = listener.local_addr().map_err(UpError::Runtime)?;
-    let (url, port) = (format!("http://{address}"), address.port());
+    let url = format!("http://{address}");
+    let own_door = Door::of_data(data.path(), runtime.handle())?;
     let socket = sharing.is_some().then(|| socket_path(&options));
     let door = socket.as_ref().map(|path| Door::open(path, runtime.handle())).transpose()?;
 
@@ -189,8 +194,9 @@ pub fn run(options: Options, ready: impl FnOnce(&Ready)) -> Result<(), UpError> 
     });
     let agent =
         if options.no_worker { None } else { Some(start_worker(&options, data.path(), &live, &runtime)?) };
-    let doors = Doors::kept(token, port, data.path());
-    let login = format!("{url}/login?once={}", doors.once(Caller::Owner).map_err(UpError::Runtime)?);
+    let hosts = Hosts::new(&options.config.hosts, &host_name(), address);
+    let doors = Doors::kept(token, address, hosts, data.path());
+    let login = doors.link(Caller::Owner).map_err(UpError::Runtime)?;
     let base =
         Base { live: live.clone(), doors, notices, data: data.path().to_owned(), url: url.clone(), stop };
     let mut app = App {
@@ -198,6 +204,7 @@ pub fn run(options: Options, ready: impl FnOnce(&Ready)) -> Result<(), UpError> 
         watched: agent.as_ref().map(AgentHandle::devices),
         bounds: agent.as_ref().map(|agent| agent.bounds().clone()),
         sharing,
+        account: Person::of_uid(own_uid()).ok().flatten(),
         ..App::new(base)
     };
     if let Some(limit) = options.config.snapshot_limit {
@@ -227,13 +234,14 @@ pub fn run(options: Options, ready: impl FnOnce(&Ready)) -> Result<(), UpError> 
         Ok::<_, UpError>(())
     })?;
     tidy(data.path(), &options, &live, runtime.handle().clone());
-    let door = door.map(|door| door.serve(app.clone(), &runtime));
+    let _own_door = own_door.serve(app.clone(), limits, &runtime);
+    let door = door.map(|door| door.serve(app.clone(), limits, &runtime));
     runtime.spawn(samples::take(live.clone(), app.watched.clone(), samples::EVERY));
     if let Some(watched) = app.watched.clone() {
         let release = options.config.idle_release.map(|after| Duration::from_micros(after.0));
         runtime.spawn(idle::watch(live.clone(), watched, idle_after(&options.config), release));
     }
-    let serving = runtime.spawn(serve(listener, app));
+    let serving = runtime.spawn(serve(listener, app, limits));
     let kill = runtime.block_on(asked_to_end(stopped, serving));
     // It goes on answering until all is done, so that whoever asked for the end can tell when that is.
     if let Some(agent) = agent {
@@ -461,7 +469,7 @@ fn idle_after(config: &Config) -> Duration {
     config.idle_after.map_or(IDLE_AFTER, |after| Duration::from_micros(after.0))
 }
 
-fn host_name() -> String {
+pub(crate) fn host_name() -> String {
     let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     match name.trim() {
         "" => "local".into(),

@@ -8,7 +8,7 @@ use tokio::net::UnixStream;
 use tokio::net::unix::UCred;
 use warpyard_api::problem::code;
 use warpyard_core::spec::Origin;
-use warpyard_worker::people::{Person, surroundings};
+use warpyard_worker::people::{Person, own_uid, surroundings};
 
 /// How a machine is shared.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -201,6 +201,11 @@ impl Peer {
     /// Whoever is at the other end of a stream.
     pub(crate) fn of(stream: &UnixStream) -> Peer {
         Peer(stream.peer_cred().ok())
+    }
+
+    /// Whether it is a process of the user this server runs as, or of root's.
+    pub(crate) fn is_owner(self) -> bool {
+        self.uid().is_some_and(|uid| uid == 0 || uid == own_uid())
     }
 
     /// The number of their account.

@@ -16,6 +16,7 @@ pub(crate) fn submit(client: &Client) -> Result<(), ClientError> {
             user: Some(user.to_owned()),
             workdir: Some("/".to_owned()),
             env: [("PATH".to_owned(), "/usr/local/bin:/usr/bin:/bin".to_owned())].into(),
+            login_environment: false,
             snapshot: None,
             terminal: None,
             idempotency_key: None,

@@ -62,6 +62,7 @@ fn hold() -> ExitCode {
 
 /// The process a worker launches attempts through; its socket is standard input.
 fn spawner() -> ! {
+    warpyard_worker::inherit::Inherited::restore(std::env::args().skip(2));
     let socket =
         std::io::stdin().as_fd().try_clone_to_owned().expect("standard input is the worker's socket");
     warpyard_worker::supervise::spawner_main(socket)

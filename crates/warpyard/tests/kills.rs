@@ -54,6 +54,7 @@ fn job(server: &Server) -> Submit {
         user: Some("tester".into()),
         workdir: Some(server.dir.path().to_str().expect("text").into()),
         env: [("PATH".to_owned(), path)].into(),
+        login_environment: false,
         snapshot: None,
         terminal: None,
         idempotency_key: None,

@@ -5,6 +5,8 @@
 
 pub mod agent;
 pub mod hold;
+pub mod inherit;
+pub mod login_env;
 pub mod people;
 pub mod probe;
 pub mod supervise;

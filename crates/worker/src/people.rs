@@ -10,6 +10,9 @@ use std::os::fd::AsRawFd;
 use std::path::PathBuf;
 use warpyard_core::spec::Origin;
 
+/// Where programs are looked for when nothing else is said.
+pub(crate) const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+
 /// Limits by the name `ulimit` and `limits.conf` know them by, what `/proc` calls them, and the kernel's number.
 const LIMITS: [(&str, &str, u32); 14] = [
     ("cpu", "Max cpu time", libc::RLIMIT_CPU),
@@ -121,6 +124,11 @@ impl Person {
 pub fn owner_of(pid: i32) -> Option<u32> {
     use std::os::unix::fs::MetadataExt;
     fs::metadata(format!("/proc/{pid}")).ok().map(|m| m.uid())
+}
+
+/// The user this process acts as.
+pub fn own_uid() -> u32 {
+    nix::unistd::geteuid().as_raw()
 }
 
 /// Whether this process may become anyone.

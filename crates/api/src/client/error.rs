@@ -1,5 +1,8 @@
 //! What can go wrong between a caller and the server.
 
+use super::find::Target;
+use super::stream::Distrust;
+use crate::private_dir::NotPrivate;
 use crate::problem::render_bare;
 use crate::wire::ProblemBody;
 use std::io;
@@ -32,6 +35,29 @@ pub enum ClientError {
         path: PathBuf,
         /// Why not.
         source: io::Error,
+    },
+    /// A server left its address, but no socket to reach it by.
+    #[error(
+        "the server that left {} has no socket beside it: it is older than this program, or was killed; end it{} if it \
+         still runs, and start `warpyard up`",
+        path.display(), pid.as_deref().map(|pid| format!(" (`kill {pid}`)")).unwrap_or_default()
+    )]
+    NoSocket {
+        /// Where its address is.
+        path: PathBuf,
+        /// The process that last held the data directory.
+        pid: Option<String>,
+    },
+    /// The data directory could be another user's doing.
+    #[error(transparent)]
+    NotPrivate(#[from] NotPrivate),
+    /// Something listens there that is not believed to be the server; it was sent nothing.
+    #[error("{}", distrusted(url, source))]
+    Distrusted {
+        /// The address.
+        url: String,
+        /// Why not.
+        source: Distrust,
     },
     /// The text is not the address of a server.
     #[error("'{url}' is not the address of a server: {fault}; write http://host:port")]
@@ -69,9 +95,12 @@ impl ClientError {
     pub fn exit_code(&self) -> u8 {
         match self {
             Self::Refused(body) if body.status < 500 => 2,
-            Self::Unauthorised { .. } | Self::BadAddress { .. } => 2,
+            Self::Unauthorised { .. } | Self::BadAddress { .. } | Self::NotPrivate(_) => 2,
+            Self::Distrusted { source: Distrust::WrongProof | Distrust::Host { .. }, .. } => 2,
             Self::Unreachable { .. }
             | Self::NoAddress { .. }
+            | Self::NoSocket { .. }
+            | Self::Distrusted { .. }
             | Self::UnreadableFile { .. }
             | Self::Refused(_)
             | Self::Unreadable { .. } => 3,
@@ -79,9 +108,49 @@ impl ClientError {
     }
 }
 
+impl ClientError {
+    /// What it means that a connection failed.
+    pub(super) fn of_connection(target: &Target, error: ureq::Error) -> ClientError {
+        let url = target.url.clone();
+        match error {
+            ureq::Error::Io(e) if e.get_ref().is_some_and(|inner| inner.is::<Distrust>()) => {
+                match e.into_inner().map(|inner| inner.downcast::<Distrust>()) {
+                    Some(Ok(source)) if matches!(*source, Distrust::NoToken) => target.unauthorised(),
+                    Some(Ok(source)) => ClientError::Distrusted { url, source: *source },
+                    _ => unreachable!("it was looked at"),
+                }
+            }
+            source => ClientError::Unreachable { url, source: Box::new(source) },
+        }
+    }
+}
+
+fn distrusted(url: &str, why: &Distrust) -> String {
+    match why {
+        Distrust::Peer { .. } | Distrust::NoToken => format!(
+            "{url} is not trusted: {why}; start your own server with `warpyard up`, or ask that user what they run there"
+        ),
+        Distrust::NoProof { .. } => format!(
+            "the token was not sent to {url}: {why}. Either it is a server older than this program, to be updated, or \
+             another program listens there"
+        ),
+        Distrust::WrongProof => format!(
+            "the token was not sent to {url}: {why}. Set WARPYARD_TOKEN to the text of the file 'token' in the data directory \
+             of that server; if it is right, another program listens there"
+        ),
+        Distrust::Host { host } => format!(
+            "the token was not sent to {url}: the server there {}. Where a tunnel or proxy leads to it, put hosts = \
+             [\"{host}\"] into its configuration",
+            why.to_string().trim_start_matches("it ")
+        ),
+    }
+}
+
 fn unreachable(url: &str, source: &ureq::Error) -> String {
     match source {
-        ureq::Error::Io(e) if e.kind() == io::ErrorKind::ConnectionRefused => {
+        ureq::Error::Io(e)
+            if matches!(e.kind(), io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound) =>
+        {
             format!("no server at {url}; start one with `warpyard up`")
         }
         ureq::Error::Timeout(_) => format!("the server at {url} does not answer in time"),

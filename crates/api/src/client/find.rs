@@ -1,14 +1,19 @@
-//! Where the server is and how to be let in: the flag, then the environment, then what a server left in its data
-//! directory, then the socket of the machine's own server, where nobody needs a token.
+//! Where the server is and how to be let in: the flag, then the environment, then the socket in the data directory, then
+//! the socket of the machine's own server. Through a socket the kernel tells both ends who the other is; only a port needs
+//! a token.
 
 use super::ClientError;
+use crate::private_dir::{self, Owner};
 use std::io;
 use std::path::{Path, PathBuf};
 
 /// The file in the data directory that says where the server listens.
 pub const ADDRESS_FILE: &str = "address";
 
-/// The file in the data directory that lets its owner in.
+/// The socket in the data directory through which its owner is let in.
+pub const SOCKET_FILE: &str = "socket";
+
+/// The file in the data directory with the token that lets its owner in through a port.
 pub const TOKEN_FILE: &str = "token";
 
 /// Where the server of a shared machine listens for its users.
@@ -24,6 +29,11 @@ pub struct Target {
 }
 
 impl Target {
+    /// Whether the server is reached through a socket of this machine.
+    pub fn is_socket(&self) -> bool {
+        socket_path(&self.url).is_some()
+    }
+
     /// The server does not let us in.
     pub(super) fn unauthorised(&self) -> ClientError {
         ClientError::Unauthorised { url: self.url.clone(), had_token: self.token.is_some() }
@@ -53,8 +63,8 @@ pub fn data_dir(flag: Option<&Path>, env: impl Fn(&str) -> Option<String>) -> Pa
     given.unwrap_or_else(state)
 }
 
-/// Finds the server: the flag, `WARPYARD_SERVER`, the address in the data directory, or the machine's own server. The
-/// token is `WARPYARD_TOKEN`, or the one in the data directory.
+/// Finds the server: the flag, `WARPYARD_SERVER`, the socket in the data directory, or the machine's own server. For a
+/// port, the token is `WARPYARD_TOKEN` or the one in the data directory.
 pub fn find(
     server_flag: Option<&str>,
     data_flag: Option<&Path>,
@@ -63,22 +73,41 @@ pub fn find(
     let set = |name: &str| env(name).filter(|value| !value.is_empty());
     let data = data_dir(data_flag, &env);
     let url = match server_flag.map(str::to_owned).or_else(|| set("WARPYARD_SERVER")) {
-        Some(url) => url,
+        Some(url) => full_url(&url)?,
         None => {
-            let path = data.join(ADDRESS_FILE);
             let named = data_flag.is_some() || set("WARPYARD_DATA").is_some();
             let shared =
                 (!named && Path::new(SYSTEM_SOCKET).exists()).then(|| format!("unix:{SYSTEM_SOCKET}"));
-            read_line(&path)?.or(shared).ok_or(ClientError::NoAddress { path })?
+            let path = data.join(ADDRESS_FILE);
+            local_server(&data)?.or(shared).ok_or(ClientError::NoAddress { path })?
         }
     };
     let token = match set("WARPYARD_TOKEN") {
+        _ if socket_path(&url).is_some() => None,
         Some(token) => Some(token),
-        // Through a socket the kernel says who calls.
-        None if socket_path(&url).is_some() => None,
-        None => read_line(&data.join(TOKEN_FILE))?,
+        None => {
+            private_dir::check(&data, Owner::OwnOrRoot)?;
+            read_line(&data.join(TOKEN_FILE))?
+        }
     };
-    Ok(Target { url: full_url(&url)?, token })
+    Ok(Target { url, token })
+}
+
+/// The socket of the server that uses a data directory, where one left its address there. The address itself is not
+/// dialled: once that server is dead, anyone may listen on its port.
+fn local_server(data: &Path) -> Result<Option<String>, ClientError> {
+    private_dir::check(data, Owner::OwnOrRoot)?;
+    let address = data.join(ADDRESS_FILE);
+    if read_line(&address)?.is_none() {
+        return Ok(None);
+    }
+    let socket = data.join(SOCKET_FILE);
+    let socket = std::path::absolute(&socket).unwrap_or(socket);
+    if !socket.exists() {
+        let pid = read_line(&data.join("lock")).ok().flatten();
+        return Err(ClientError::NoSocket { path: address, pid });
+    }
+    Ok(Some(format!("unix:{}", socket.display())))
 }
 
 /// The first line of a file; nothing where there is no file or nothing in it.
@@ -142,23 +171,25 @@ mod tests {
     fn the_flag_goes_before_the_environment_and_that_before_the_directory() {
         let dir = tempfile::tempdir().unwrap();
         let data = dir.path().to_str().unwrap();
-        std::fs::write(dir.path().join(ADDRESS_FILE), "127.0.0.1:7701\n").unwrap();
+        std::fs::write(dir.path().join(ADDRESS_FILE), "http://127.0.0.1:7701\n").unwrap();
         std::fs::write(dir.path().join(TOKEN_FILE), "from-file\n").unwrap();
         let target = |url: &str, token: &str| Target { url: url.to_owned(), token: Some(token.to_owned()) };
 
-        let only_data = [("WARPYARD_DATA", data)];
-        assert_eq!(find(None, None, env(&only_data)).unwrap(), target("http://127.0.0.1:7701", "from-file"));
+        let only_data = [("WARPYARD_DATA", data), ("WARPYARD_TOKEN", "from-env")];
+        let said = find(None, None, env(&only_data)).unwrap_err().to_string();
+        assert!(said.contains("has no socket beside it") && said.contains("`warpyard up`"), "{said}");
+        let _listens = std::os::unix::net::UnixListener::bind(dir.path().join(SOCKET_FILE)).unwrap();
+        let local = Target { url: format!("unix:{data}/{SOCKET_FILE}"), token: None };
+        assert_eq!(find(None, None, env(&only_data)).unwrap(), local);
+        assert_eq!(find(None, Some(dir.path()), env(&[])).unwrap(), local);
         let both = [
             ("WARPYARD_DATA", data),
             ("WARPYARD_SERVER", "http://gpu1:7700/"),
             ("WARPYARD_TOKEN", "from-env"),
         ];
         assert_eq!(find(None, None, env(&both)).unwrap(), target("http://gpu1:7700", "from-env"));
+        assert_eq!(find(None, None, env(&both[..2])).unwrap(), target("http://gpu1:7700", "from-file"));
         assert_eq!(find(Some("gpu2:1"), None, env(&both)).unwrap(), target("http://gpu2:1", "from-env"));
-        assert_eq!(
-            find(None, Some(dir.path()), env(&[])).unwrap(),
-            target("http://127.0.0.1:7701", "from-file")
-        );
     }
 
     #[test]

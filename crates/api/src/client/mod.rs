@@ -1,13 +1,17 @@
 //! A typed client for the HTTP interface: one method for each thing that can be asked, blocking. It finds the server
-//! ([`find()`]), sends the token along and tells apart a server that is not there from one that says no.
+//! ([`find()`]), makes sure that it is the one that is meant, and tells apart a server that is not there from one that
+//! says no.
 
 mod error;
 mod find;
-mod socket;
+mod http;
+mod stream;
 mod terminal;
+mod transport;
 
 pub use error::ClientError;
-pub use find::{ADDRESS_FILE, SYSTEM_SOCKET, TOKEN_FILE, Target, data_dir, find};
+pub use find::{ADDRESS_FILE, SOCKET_FILE, SYSTEM_SOCKET, TOKEN_FILE, Target, data_dir, find};
+pub use stream::Distrust;
 pub use terminal::Attached;
 
 use crate::problem::code;
@@ -55,18 +59,20 @@ pub struct Client {
 impl Client {
     /// A client for a server; nothing is sent yet.
     pub fn new(target: Target) -> Result<Self, ClientError> {
-        let target = Target { url: find::full_url(&target.url)?, ..target };
+        let mut target = Target { url: find::full_url(&target.url)?, ..target };
         let config = Agent::config_builder()
             .http_status_as_error(false)
             .max_redirects(0)
             .timeout_connect(Some(CONNECT_WITHIN))
             .timeout_recv_response(Some(ANSWER_WITHIN));
-        if let Some(path) = find::socket_path(&target.url) {
-            let agent = socket::agent(config.proxy(None).build(), path.into());
+        if target.is_socket() {
+            // The kernel says who calls; the token is for ports.
+            target.token = None;
+            let agent = transport::agent(config.proxy(None).build(), &target);
             return Ok(Self { agent, base: "http://localhost".into(), target });
         }
         let config = if find::is_loopback(&target.url) { config.proxy(None) } else { config };
-        Ok(Self { agent: config.build().new_agent(), base: target.url.clone(), target })
+        Ok(Self { agent: transport::agent(config.build(), &target), base: target.url.clone(), target })
     }
 
     /// The server's address.
@@ -353,9 +359,7 @@ impl Client {
 
     /// The answer, if the server did what was asked.
     fn accept(&self, answer: Result<Response<Body>, ureq::Error>) -> Result<Response<Body>, ClientError> {
-        let url = self.target.url.clone();
-        let mut response =
-            answer.map_err(|source| ClientError::Unreachable { url, source: Box::new(source) })?;
+        let mut response = answer.map_err(|source| ClientError::of_connection(&self.target, source))?;
         let status = response.status().as_u16();
         if response.status().is_success() {
             return Ok(response);

@@ -178,6 +178,14 @@ pub struct FreeGpu {
     pub why: Option<String>,
 }
 
+/// Proof that the server knows its token.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ProofView {
+    /// HMAC-SHA256, keyed by the token, over `warpyard server proof 1`, the nonce and the header `Host`, each followed by a
+    /// zero byte; in hexadecimal digits.
+    pub proof: String,
+}
+
 /// A way into the pages.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct LoginView {

@@ -23,8 +23,8 @@ pub use job::{
 };
 pub use limits::LimitView;
 pub use machine::{
-    ForeignProcess, FreeGpu, FreeView, GpuTask, GpuView, InfoView, LoginView, ProcessBound, WorkerState,
-    WorkerView,
+    ForeignProcess, FreeGpu, FreeView, GpuTask, GpuView, InfoView, LoginView, ProcessBound, ProofView,
+    WorkerState, WorkerView,
 };
 pub use notice::Notice;
 pub use policy::{Moved, NotAPolicy, ParamValue, ParamView, PolicyPreview, PolicySet, PolicyView};

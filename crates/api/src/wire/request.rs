@@ -22,6 +22,10 @@ pub struct Submit {
     /// The environment of tasks, under what each sets itself.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub env: BTreeMap<String, String>,
+    /// Whether tasks have the login environment of the user they run as, under `env`, and run in that user's home where no
+    /// directory is named: for whoever submits from elsewhere than a shell, as the pages do.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub login_environment: bool,
     /// The snapshot of `workdir` it runs in a copy of, all of which was sent before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub snapshot: Option<String>,

@@ -190,7 +190,7 @@ pub(super) async fn events(
     let after = last_seen.or(query?.0.after);
     let (to, from) = mpsc::channel(16);
     let reader = if app.private() && !who.is_admin() { Reader::MayNot } else { Reader::MayKnowAll };
-    tokio::spawn(crate::events::send(app.notices.clone(), reader, after, to));
+    tokio::spawn(crate::events::send(app.notices.clone(), reader, after, to, crate::events::LONGEST));
     let headers = [(CONTENT_TYPE, "text/event-stream"), (CACHE_CONTROL, "no-store")];
     Ok((headers, as_they_come(from)).into_response())
 }

@@ -32,17 +32,19 @@ use crate::clock::system_now;
 use crate::convert::Defaults;
 use crate::events::Notices;
 use crate::live::Live;
+use crate::login_envs::LoginEnvironments;
 use crate::outlooks::Outlooks;
 use crate::pages::{self, Doors, Parts, UserColours};
 use crate::replays::Replays;
+use crate::serve::Connection;
 use crate::serve::seats::Seats;
 use crate::simulated::Simulation;
 use crate::who::{Caller, Peer, Sharing};
 use answer::Refusal;
 use axum::extract::{ConnectInfo, DefaultBodyLimit, Request, State};
 use axum::http::header::AUTHORIZATION;
-use axum::http::header::CONTENT_TYPE;
-use axum::http::{Extensions, HeaderMap, Method, StatusCode, Uri, Version};
+use axum::http::header::{CONNECTION, CONTENT_TYPE, HOST};
+use axum::http::{Extensions, HeaderMap, HeaderValue, Method, StatusCode, Uri, Version};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Router};
@@ -58,7 +60,7 @@ use warpyard_api::problem::code;
 use warpyard_core::{AttemptId, JobId, PolicyDef, Time};
 use warpyard_policies::POLICIES;
 use warpyard_worker::agent::Watched;
-use warpyard_worker::people::Person;
+use warpyard_worker::people::{NobodyToRunAs, Person};
 use warpyard_worker::supervise::Bounds;
 
 /// The largest request that is read: a job document and an environment.
@@ -104,6 +106,10 @@ pub(crate) struct App {
     pub(crate) simulation: Option<Simulation>,
     /// How the machine is shared; nothing where the server serves its owner alone.
     pub(crate) sharing: Option<Sharing>,
+    /// The account the server runs as, and tasks with it where the machine is not shared.
+    pub(crate) account: Option<Person>,
+    /// What users' login shells set.
+    pub(crate) login_envs: LoginEnvironments,
     /// Asks for the server's end; with `true`, of running tasks too.
     pub(crate) stop: mpsc::UnboundedSender<bool>,
 }
@@ -142,6 +148,8 @@ impl App {
             snapshot_limit: SNAPSHOT_LIMIT,
             simulation: None,
             sharing: None,
+            account: None,
+            login_envs: LoginEnvironments::default(),
             stop,
         }
     }
@@ -182,9 +190,20 @@ impl App {
             let why = "tasks run as their users here, and a token is nobody's; name one as \"user\"";
             return Err(Refusal::new(403, code::NO_ACCOUNT, why));
         }
+        // Where everything runs as the server does, it is its account's unless something else is said.
+        let asked = asked
+            .or_else(|| self.account.as_ref().filter(|_| self.sharing.is_none()).map(|a| a.name.clone()));
         let user = who.submits_for(asked)?;
         self.must_have_account(&user)?;
         Ok(user)
+    }
+
+    /// The account that tasks of a user run as: theirs where the machine is shared, otherwise the server's.
+    pub(crate) fn runs_as(&self, user: &str) -> Result<Option<Person>, Refusal> {
+        match self.sharing {
+            None => Ok(self.account.clone()),
+            Some(_) => Person::to_run_as(user).map(Some).map_err(|why| no_account(&why)),
+        }
     }
 
     /// Refuses users whom no task can run as, where tasks run as their users.
@@ -192,11 +211,12 @@ impl App {
         if self.sharing.is_none() {
             return Ok(());
         }
-        match Person::to_run_as(user) {
-            Ok(_) => Ok(()),
-            Err(why) => Err(Refusal::new(403, code::NO_ACCOUNT, why.to_string())),
-        }
+        Person::to_run_as(user).map(drop).map_err(|why| no_account(&why))
     }
+}
+
+fn no_account(why: &NobodyToRunAs) -> Refusal {
+    Refusal::new(403, code::NO_ACCOUNT, why.to_string())
 }
 
 /// What is said in place of a job that someone is not to know of.
@@ -241,17 +261,60 @@ pub(crate) fn described_paths() -> Vec<&'static str> {
     table::endpoints().iter().map(|endpoint| endpoint.path).collect()
 }
 
-/// Lets in whoever has an account here and comes through the socket, has the token, or has logged in; a change from a
+/// Lets in whoever has an account here and comes through a socket, has the token, or has logged in; a change from a
 /// login must come from one of our pages, which know a secret of that login. Others are refused, or shown where to log
 /// in.
 async fn let_in(State(app): Shared, mut request: Request, next: Next) -> Response {
+    if let Some(refusal) = wrong_host(&app, &request) {
+        return refusal.into_response();
+    }
+    let open = is_open(request.uri().path());
     match caller(&app, &request) {
         Ok(caller) => {
+            let connection = request.extensions().get::<Arc<Connection>>();
+            if connection.is_some_and(|connection| !open && !connection.admit(caller.name())) {
+                return too_many_connections();
+            }
             request.extensions_mut().insert(caller);
             next.run(request).await
         }
         Err(refusal) => *refusal,
     }
+}
+
+/// What anyone may ask for, which shows nothing of who they are.
+fn is_open(path: &str) -> bool {
+    path == "/login" || path == doors::PROOF || path.starts_with(ASSETS)
+}
+
+/// Refuses requests that name a host this server does not answer for: a page of another site may have been led here. A
+/// process that comes through a socket is no browser.
+fn wrong_host(app: &App, request: &Request) -> Option<Refusal> {
+    if request.extensions().get::<ConnectInfo<Peer>>().is_some() {
+        return None;
+    }
+    let header = request.headers().get(HOST).and_then(|host| host.to_str().ok());
+    let in_line = request.uri().authority().map(|authority| authority.as_str());
+    let agree = in_line.is_none_or(|in_line| Some(in_line) == header);
+    if agree && app.doors.kind(request.headers()).is_some() {
+        return None;
+    }
+    let host = in_line.or(header).unwrap_or_default();
+    Some(Refusal::new(
+        421,
+        code::WRONG_HOST,
+        format!(
+            "this server does not answer for the host '{host}'; add it to `hosts` in its configuration if it should"
+        ),
+    ))
+}
+
+fn too_many_connections() -> Response {
+    let said =
+        "you have as many connections as one may have, or the server has; close some, or use its socket";
+    let mut response = Refusal::new(503, code::TOO_MANY_CONNECTIONS, said).into_response();
+    response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+    response
 }
 
 /// Who sends a request, or why it is not let in.
@@ -265,7 +328,17 @@ fn caller(app: &App, request: &Request) -> Result<Caller, Box<Response>> {
     let has_no_pages = |caller: &Caller| is_page && app.private() && !caller.is_admin();
     let no_pages = || refuse(403, code::ADMINS_ONLY, &format!("{} has no pages for you", app.url));
     let peer = request.extensions().get::<ConnectInfo<Peer>>();
-    if let (Some(ConnectInfo(peer)), Some(sharing)) = (peer, &app.sharing) {
+    if let Some(ConnectInfo(peer)) = peer {
+        let Some(sharing) = &app.sharing else {
+            return match peer.is_owner() {
+                true => Ok(Caller::Owner),
+                false => refuse(
+                    401,
+                    code::NO_ACCOUNT,
+                    "this server is not yours; start your own with `warpyard up`",
+                ),
+            };
+        };
         return match Caller::at(*peer, sharing) {
             Ok(Some(caller)) if has_no_pages(&caller) => no_pages(),
             Ok(Some(caller)) => Ok(caller),
@@ -275,7 +348,7 @@ fn caller(app: &App, request: &Request) -> Result<Caller, Box<Response>> {
     }
     let given = headers.get(AUTHORIZATION).and_then(|v| v.to_str().ok());
     let has_token = given.and_then(|v| v.strip_prefix("Bearer ")).is_some_and(|t| app.doors.is_token(t));
-    if path == "/login" || path.starts_with(ASSETS) || has_token {
+    if is_open(path) || has_token {
         return Ok(Caller::Owner);
     }
     let session = app.doors.session_of(headers).map(|session| session.holder.now(app.sharing.as_ref()));

@@ -22,6 +22,7 @@ use warpyard_api::quantity::{ByteSize, Micros};
 use warpyard_api::wire::{Alternative, DocumentText, DocumentView, Preview, Submit, Submitted};
 use warpyard_core::spec::{JobSpec, SubmitKey, TaskSpec};
 use warpyard_core::{Command, JobId, Span};
+use warpyard_worker::people::Person;
 
 /// The longest idempotency key: it is kept with the job.
 const LONGEST_KEY: usize = 255;
@@ -48,13 +49,21 @@ pub(super) async fn submit(
     let user = app.submitter(&who, submit.user.take())?;
     app.tell_groups(&user).await?;
     submit.user = Some(user.clone());
+    let login = if submit.login_environment { app.runs_as(&user)? } else { None };
     if dry_run {
+        submit.workdir = submit.workdir.or_else(|| login.map(home_of));
         return Ok(Json(preview(&app, &who, user, submit).await?).into_response());
     }
     let key = submit_key(&submit)?.map(Box::new);
     // Asked before it is read: what the job was checked against then may be gone by now.
     if let Some(job) = submitted_before(&app, user.clone(), key.clone()).await? {
         return Ok(created(job, vec![]));
+    }
+    if let Some(person) = login {
+        let mut variables = app.login_envs.of(&person).await.variables.clone();
+        variables.append(&mut submit.env);
+        submit.env = variables;
+        submit.workdir = submit.workdir.or_else(|| Some(home_of(person)));
     }
     let (snapshot, from) = (submit.snapshot.take(), submit.workdir.clone());
     let wanted = submit.doc.get("snapshot").and_then(serde_json::Value::as_bool).unwrap_or(false);
@@ -66,6 +75,10 @@ pub(super) async fn submit(
     let answer = app.live.command(Command::Submit { user, env, spec: spec.into() }).await?;
     let job = answer.job.ok_or_else(|| Refusal::internal("a submission made no job"))?;
     Ok(created(job, warnings))
+}
+
+fn home_of(person: Person) -> String {
+    person.home.to_string_lossy().into_owned()
 }
 
 /// The key that came with a submission or in its header.

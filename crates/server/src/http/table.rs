@@ -9,9 +9,9 @@ use axum::Json;
 use warpyard_api::wire::{
     Acted, Adopt, Announced, ClaimRequest, ClaimView, DocumentText, DocumentView, Extend, FreeView, GpuView,
     HistoryFilter, HistoryRow, InfoView, JobFilter, JobView, LimitView, LogFilter, LoginView, Noted, Notice,
-    Page, PolicyPreview, PolicySet, PolicyView, Preview, Priority, Progress, Rebuilt, ReplayAsk, ReplayView,
-    Retry, Shutdown, SimulationSet, SimulationView, Submit, Submitted, TaskView, Throughputs, WhyView,
-    WorkerView,
+    Page, PolicyPreview, PolicySet, PolicyView, Preview, Priority, Progress, ProofView, Rebuilt, ReplayAsk,
+    ReplayView, Retry, Shutdown, SimulationSet, SimulationView, Submit, Submitted, TaskView, Throughputs,
+    WhyView, WorkerView,
 };
 
 /// The table.
@@ -193,6 +193,13 @@ fn machine_part() -> Vec<Endpoint> {
             .gives::<serde_json::Value>(),
         get("/metrics", "Figures for Prometheus.", super::metrics::metrics)
             .gives_text("text/plain", "The figures."),
+        get(
+            doors::PROOF,
+            "Proof that the server knows its token, for callers to ask for before they send it. Needs no token.",
+            doors::proof,
+        )
+        .query::<doors::ProofQuery>()
+        .gives::<ProofView>(),
         post("/v1/login", "A link that lets one person into the pages.", doors::login).gives::<LoginView>(),
         post("/v1/shutdown", "Stop the server.", machine::shutdown)
             .takes::<Shutdown>()

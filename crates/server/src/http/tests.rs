@@ -106,7 +106,9 @@ async fn every_endpoint_is_closed_and_every_change_of_a_login_needs_its_secret()
     let described =
         paths.iter().flat_map(|(path, of)| of.as_object().expect("a map").keys().map(move |m| (path, m)));
     let mut asked = 0;
-    for (path, method) in described.filter(|(_, method)| *method != "parameters") {
+    // A proof is asked for by those who keep their token back until they have it.
+    let closed = described.filter(|(path, method)| *method != "parameters" && *path != super::doors::PROOF);
+    for (path, method) in closed {
         let (method, path) = (method.to_uppercase(), path.replace("{id}", "1").replace(['{', '}'], ""));
         let send = |cookie: &str, secret: &str| {
             let request = Request::builder().method(&*method).uri(&path).header(COOKIE, cookie);
@@ -119,7 +121,7 @@ async fn every_endpoint_is_closed_and_every_change_of_a_login_needs_its_secret()
         }
         asked += 1;
     }
-    assert!(asked >= super::described_paths().len(), "{asked}");
+    assert!(asked + 1 >= super::described_paths().len(), "{asked}");
 }
 
 #[tokio::test]

@@ -1,17 +1,23 @@
 //! Who may look at the pages: links that work once, the token pasted into a form, and the sessions that come of either.
 //! Sessions are kept in the data directory (`logins.rs`), so nobody is asked again because a server was restarted.
+//!
+//! A browser sends a cookie to every port of the host that set it, and on this machine any user may listen on a port. So
+//! each person's session lives at a host below `.localhost` whose name only they are told, and counts nowhere else.
 
+use crate::hosts::{HostKind, Hosts, port_of};
 use crate::logins::{Kept, Session, wall_now};
 use crate::who::{Caller, Holder};
 use axum::http::HeaderMap;
-use axum::http::header::COOKIE;
+use axum::http::header::{COOKIE, HOST};
 use sha2::{Digest, Sha256};
 use std::collections::HashMap;
 use std::fs::File;
 use std::io::{self, Read};
+use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
+use warpyard_api::proof::{SHORTEST_TOKEN, derived_name, hex, same, server_proof};
 
 /// How many seconds a session lasts.
 const SESSION: u64 = 30 * 24 * 3600;
@@ -19,8 +25,12 @@ const SESSION: u64 = 30 * 24 * 3600;
 /// How long a link works.
 const LINK: Duration = Duration::from_secs(600);
 
-/// How many wrong tokens a minute are looked at.
+/// How many wrong tokens a minute one address is answered; a right one is let in however many were wrong, so that nobody
+/// locks out another.
 const WRONG_PER_MINUTE: u32 = 10;
+
+/// How many addresses wrong tokens are counted of; when there are more, counting begins again.
+const COUNTED: usize = 4_096;
 
 /// How many sessions, and how many links, one person may have: nobody throws the others out.
 const OF_ONE: usize = 50;
@@ -33,6 +43,8 @@ pub(crate) struct Doors {
     token: String,
     /// Cookies do not know ports, so the name of ours does: two servers on a machine do not throw each other out.
     cookie: String,
+    listens: SocketAddr,
+    hosts: Hosts,
     open: Mutex<Open>,
 }
 
@@ -40,8 +52,17 @@ pub(crate) struct Doors {
 struct Open {
     sessions: Kept,
     links: HashMap<String, (Instant, Holder)>,
-    wrong: u32,
-    wrong_since: Option<Instant>,
+    /// Wrong tokens by the address they came from, and since when they are counted.
+    wrong: HashMap<IpAddr, (u32, Instant)>,
+}
+
+/// What is done for someone who may come in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Entry {
+    /// The header that sets their cookie.
+    Cookie(String),
+    /// The address that lets them in where a cookie of theirs counts.
+    Elsewhere(String),
 }
 
 /// Someone who has logged in.
@@ -57,20 +78,75 @@ pub(crate) struct Login {
 pub(crate) enum Outside {
     /// The token is not ours.
     Wrong,
-    /// Too many were wrong lately to look at another.
+    /// It is not, and too many from there were not, lately.
     TooMany,
 }
 
 impl Doors {
-    /// Doors that this token opens, of the server at this port.
-    pub(crate) fn new(token: String, port: u16) -> Doors {
-        Doors { token, cookie: format!("warpyard-{port}"), open: Mutex::default() }
+    /// Doors that this token opens, of the server that listens there and goes by these names.
+    pub(crate) fn new(token: String, listens: SocketAddr, hosts: Hosts) -> Doors {
+        Doors {
+            token,
+            cookie: format!("warpyard-{}", listens.port()),
+            listens,
+            hosts,
+            open: Mutex::default(),
+        }
     }
 
     /// The same, with the sessions that are kept in a data directory.
-    pub(crate) fn kept(token: String, port: u16, data: &Path) -> Doors {
+    pub(crate) fn kept(token: String, listens: SocketAddr, hosts: Hosts, data: &Path) -> Doors {
         let sessions = Kept::read(data, wall_now());
-        Doors { open: Mutex::new(Open { sessions, ..Open::default() }), ..Doors::new(token, port) }
+        Doors { open: Mutex::new(Open { sessions, ..Open::default() }), ..Doors::new(token, listens, hosts) }
+    }
+
+    /// The host below `.localhost` at which someone's cookies count: derived from the token, so that only the server can
+    /// name it, and another for each person, so that none of them knows another's.
+    pub(crate) fn pages_host(&self, holder: &Holder) -> String {
+        let of = match holder.name() {
+            None => derived_name(&self.token, &["pages", "owner"]),
+            Some(name) => derived_name(&self.token, &["pages", "account", name]),
+        };
+        format!("wy-{of}.localhost")
+    }
+
+    /// What a request calls the server; none where it does not answer for that.
+    pub(crate) fn kind(&self, headers: &HeaderMap) -> Option<HostKind> {
+        let mut hosts = headers.get_all(HOST).iter();
+        let (Some(host), None) = (hosts.next(), hosts.next()) else { return None };
+        self.hosts.kind(host.to_str().ok()?)
+    }
+
+    /// The proof that this server knows its token, for a client that reached it by this host.
+    pub(crate) fn proof(&self, nonce: &str, host: &str, local: SocketAddr) -> Option<String> {
+        let vouched = self.token.len() >= SHORTEST_TOKEN && self.hosts.vouches_for(host, local);
+        vouched.then(|| server_proof(&self.token, nonce, host))
+    }
+
+    /// An address that lets someone in once.
+    pub(crate) fn link(&self, caller: Caller) -> io::Result<String> {
+        let host = self.hosts.of_link(&self.pages_host(&Holder::of(caller.clone())), self.listens);
+        Ok(format!("http://{host}/login?once={}", self.once(caller)?))
+    }
+
+    /// Whether someone's cookie counts at the host a request names.
+    fn counts(&self, headers: &HeaderMap, holder: &Holder) -> bool {
+        match self.kind(headers) {
+            Some(HostKind::Pages(name)) => same(name.as_bytes(), self.pages_host(holder).as_bytes()),
+            Some(HostKind::Network) => true,
+            Some(HostKind::Loopback) | None => false,
+        }
+    }
+
+    /// Where someone is let in by a link, when not at the host a request names.
+    fn elsewhere(&self, headers: &HeaderMap, holder: &Holder, link: &str) -> Option<String> {
+        if self.counts(headers, holder) {
+            return None;
+        }
+        // A tunnel may lead here from another port.
+        let named = headers.get(HOST).and_then(|host| host.to_str().ok()).and_then(port_of);
+        let port = named.unwrap_or(self.listens.port());
+        Some(format!("http://{}:{port}/login?once={link}", self.pages_host(holder)))
     }
 
     /// A secret that lets someone in once.
@@ -86,33 +162,51 @@ impl Doors {
         Ok(link)
     }
 
-    /// Lets in whoever has a link that was not used; gives the header that sets the cookie.
-    pub(crate) fn enter_once(&self, link: &str) -> io::Result<Option<String>> {
+    /// Lets in whoever has a link that was not used, or says where it is to be opened.
+    pub(crate) fn enter_once(&self, link: &str, headers: &HeaderMap) -> io::Result<Option<Entry>> {
+        let now = Instant::now();
+        let holder = self.open().links.get(link).filter(|(until, _)| now < *until).map(|(_, by)| by.clone());
+        if let Some(elsewhere) = holder.and_then(|holder| self.elsewhere(headers, &holder, link)) {
+            return Ok(Some(Entry::Elsewhere(elsewhere)));
+        }
         let entry = self.open().links.remove(link);
         match entry {
-            Some((until, holder)) if Instant::now() < until => Ok(Some(self.session(holder)?)),
+            Some((until, holder)) if now < until => Ok(Some(Entry::Cookie(self.session(holder)?))),
             _ => Ok(None),
         }
     }
 
-    /// Lets in whoever has the token; gives the header that sets the cookie.
-    pub(crate) fn enter_by_token(&self, given: &str) -> io::Result<Result<String, Outside>> {
-        let now = Instant::now();
-        {
-            let mut open = self.open();
-            let minute_over = open.wrong_since.is_none_or(|at| now - at > Duration::from_secs(60));
-            if minute_over {
-                (open.wrong, open.wrong_since) = (0, Some(now));
-            }
-            if open.wrong >= WRONG_PER_MINUTE {
-                return Ok(Err(Outside::TooMany));
-            }
-            if !self.is_token(given) {
-                open.wrong += 1;
-                return Ok(Err(Outside::Wrong));
-            }
+    /// Lets in whoever has the token, here or where their cookies count.
+    pub(crate) fn enter_by_token(
+        &self,
+        given: &str,
+        from: IpAddr,
+        headers: &HeaderMap,
+    ) -> io::Result<Result<Entry, Outside>> {
+        if !self.is_token(given) {
+            return Ok(Err(self.wrong(from)));
         }
-        self.session(Holder::Owner).map(Ok)
+        if self.counts(headers, &Holder::Owner) {
+            return self.session(Holder::Owner).map(|cookie| Ok(Entry::Cookie(cookie)));
+        }
+        let link = self.once(Caller::Owner)?;
+        let elsewhere = self.elsewhere(headers, &Holder::Owner, &link);
+        Ok(Ok(Entry::Elsewhere(elsewhere.expect("it does not count here"))))
+    }
+
+    /// Counts a wrong token.
+    fn wrong(&self, from: IpAddr) -> Outside {
+        let now = Instant::now();
+        let mut open = self.open();
+        if open.wrong.len() >= COUNTED {
+            open.wrong.clear();
+        }
+        let (count, since) = open.wrong.entry(from).or_insert((0, now));
+        if now - *since > Duration::from_secs(60) {
+            (*count, *since) = (0, now);
+        }
+        *count = count.saturating_add(1);
+        if *count > WRONG_PER_MINUTE { Outside::TooMany } else { Outside::Wrong }
     }
 
     /// Whether this is the token.
@@ -125,6 +219,9 @@ impl Doors {
         let (open, now) = (self.open(), wall_now());
         self.cookies(headers).find_map(|id| {
             let session = open.sessions.get(&self.digest("session", id), now)?;
+            if !self.counts(headers, &session.holder) {
+                return None;
+            }
             Some(Login { csrf: self.digest("csrf", id), holder: session.holder.clone() })
         })
     }
@@ -190,15 +287,6 @@ fn random() -> io::Result<String> {
     Ok(hex(&bytes))
 }
 
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|b| format!("{b:02x}")).collect()
-}
-
-/// Compares without telling by the time it takes where two texts differ.
-fn same(a: &[u8], b: &[u8]) -> bool {
-    a.len() == b.len() && a.iter().zip(b).fold(0, |d, (x, y)| d | (x ^ y)) == 0
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -206,17 +294,30 @@ mod tests {
 
     #[test]
     fn nobody_who_logs_in_again_and_again_throws_others_out() {
-        let doors = Doors::new("token".into(), 7700);
+        let listens = "127.0.0.1:7700".parse().expect("an address");
+        let doors = Doors::new("token".into(), listens, Hosts::new(&[], "gpu1", listens));
+        let at = |caller: Caller| {
+            let mut headers = HeaderMap::new();
+            headers.insert(HOST, doors.pages_host(&Holder::of(caller)).parse().expect("a host"));
+            headers
+        };
         let ann = || crate::who::tests::account("ann", false);
         let bobs = doors.once(crate::who::tests::account("bob", false)).expect("random bytes");
         let links: Vec<_> = (0..2 * OF_ONE).map(|_| doors.once(ann()).expect("random bytes")).collect();
-        let enters = |link: &str| doors.enter_once(link).expect("random bytes");
-        let bobs = enters(&bobs).expect("his link is still there");
-        assert_eq!(enters(&links[0]), None, "her first made room");
-        assert!(links[OF_ONE..].iter().all(|link| enters(link).is_some()));
-        (0..SESSIONS).for_each(|_| drop(enters(&doors.once(ann()).expect("random bytes"))));
-        let mut headers = HeaderMap::new();
+        let enters = |link: &str, by: Caller| match doors.enter_once(link, &at(by)).expect("random bytes") {
+            Some(Entry::Cookie(cookie)) => Some(cookie),
+            Some(Entry::Elsewhere(_)) | None => None,
+        };
+        let bob = || crate::who::tests::account("bob", false);
+        assert_eq!(enters(&bobs, ann()), None, "her host is not his");
+        let bobs = enters(&bobs, bob()).expect("his link is still there");
+        assert_eq!(enters(&links[0], ann()), None, "her first made room");
+        assert!(links[OF_ONE..].iter().all(|link| enters(link, ann()).is_some()));
+        (0..SESSIONS).for_each(|_| drop(enters(&doors.once(ann()).expect("random bytes"), ann())));
+        let mut headers = at(ann());
         headers.insert(COOKIE, bobs.parse().expect("a header"));
+        assert!(doors.session_of(&headers).is_none(), "nor is his cookie worth anything there");
+        headers.insert(HOST, at(bob())[HOST].clone());
         assert!(doors.session_of(&headers).is_some_and(|session| session.holder.name() == Some("bob")));
         doors.open().sessions.change(|sessions| assert!(sessions.len() <= OF_ONE + 1));
     }

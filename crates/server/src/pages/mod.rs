@@ -26,7 +26,7 @@ pub(crate) mod words;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use doors::Doors;
+pub(crate) use doors::{Doors, Entry};
 pub(crate) use nothing::{no_asset, nothing_here};
 pub(crate) use palette::UserColours;
 pub(crate) use parts::Parts;
@@ -34,7 +34,9 @@ pub(crate) use parts::Parts;
 use crate::clock::system_now;
 use crate::follower::Follower;
 use crate::http::{App, Shared};
+use crate::serve::Connection;
 use askama::Template;
+use axum::Extension;
 use axum::Router;
 use axum::body::Bytes;
 use axum::extract::{Form, Path, Query, State};
@@ -50,6 +52,7 @@ use doors::Outside;
 use nothing::NoPage;
 use serde::Deserialize;
 use simulation::SimulationBar;
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use warpyard_api::wire::Timestamp;
 
@@ -208,7 +211,16 @@ struct Login {
 
 #[derive(Template)]
 #[template(path = "entered.html")]
-struct Entered;
+struct Entered {
+    next: String,
+}
+
+/// Leads to where a login counts. A page and no redirect, since what answers a form may redirect to this host only.
+#[derive(Template)]
+#[template(path = "elsewhere.html")]
+struct Elsewhere {
+    link: String,
+}
 
 /// The way in, shown in place of a page.
 pub(crate) fn login_instead(wanted: &Uri) -> Response {
@@ -225,15 +237,24 @@ fn own_address(next: &str) -> &str {
 #[derive(Deserialize)]
 struct Link {
     once: Option<String>,
+    next: Option<String>,
 }
 
-async fn login_page(State(app): Shared, method: Method, Query(link): Query<Link>) -> Response {
-    let plain = |wrong| html(StatusCode::OK, &Login { next: "/".into(), wrong });
+async fn login_page(
+    State(app): Shared,
+    method: Method,
+    headers: HeaderMap,
+    Query(Link { once, next }): Query<Link>,
+) -> Response {
+    let next = own_address(next.as_deref().unwrap_or("/")).to_owned();
     // Whoever only asks for the headers has not opened it.
-    let Some(link) = link.once.filter(|_| method == Method::GET) else { return plain(None) };
-    match app.doors.enter_once(&link) {
+    let Some(link) = once.filter(|_| method == Method::GET) else {
+        return html(StatusCode::OK, &Login { next, wrong: None });
+    };
+    match app.doors.enter_once(&link, &headers) {
         // No redirect: a browser that came from elsewhere would not send the strict cookie along one.
-        Ok(Some(cookie)) => with_cookie(html(StatusCode::OK, &Entered), &cookie),
+        Ok(Some(Entry::Cookie(cookie))) => with_cookie(html(StatusCode::OK, &Entered { next }), &cookie),
+        Ok(Some(Entry::Elsewhere(link))) => html(StatusCode::OK, &Elsewhere { link: with_next(link, &next) }),
         Ok(None) => html(
             StatusCode::FORBIDDEN,
             &Login {
@@ -252,10 +273,26 @@ struct Credentials {
     next: String,
 }
 
-async fn login(State(app): Shared, Form(given): Form<Credentials>) -> Response {
+/// The address of a link that leads on to another page than the first.
+fn with_next(link: String, next: &str) -> String {
+    let escape = |byte: u8| match byte {
+        b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'/' | b'-' | b'.' | b'_' => char::from(byte).to_string(),
+        _ => format!("%{byte:02X}"),
+    };
+    if next == "/" { link } else { format!("{link}&next={}", next.bytes().map(escape).collect::<String>()) }
+}
+
+async fn login(
+    State(app): Shared,
+    connection: Option<Extension<Arc<Connection>>>,
+    headers: HeaderMap,
+    Form(given): Form<Credentials>,
+) -> Response {
     let next = own_address(&given.next).to_owned();
-    match app.doors.enter_by_token(&given.token) {
-        Ok(Ok(cookie)) => {
+    let from = connection.map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |Extension(by)| by.peer.ip());
+    match app.doors.enter_by_token(&given.token, from, &headers) {
+        Ok(Ok(Entry::Elsewhere(link))) => html(StatusCode::OK, &Elsewhere { link: with_next(link, &next) }),
+        Ok(Ok(Entry::Cookie(cookie))) => {
             let to = HeaderValue::from_str(&next).unwrap_or(HeaderValue::from_static("/"));
             with_cookie(
                 (StatusCode::SEE_OTHER, of_now("text/plain"), [(LOCATION, to)]).into_response(),

@@ -1,5 +1,5 @@
 //! The form of a new job. The form itself is made by its script from the job document's schema; here is what it stands
-//! beside: who submits, and what is free now.
+//! beside: who submits, where and with which environment it runs, and what is free now.
 
 use super::words::{size, text};
 use super::{Chrome, Frame, NoPage, html};
@@ -15,6 +15,8 @@ use axum::response::Response;
 use serde::Deserialize;
 use warpyard_api::quantity::MilliCpus;
 use warpyard_api::wire::{GpuView, WorkerState, WorkerView};
+use warpyard_worker::login_env::LoginEnvironment;
+use warpyard_worker::people::Person;
 
 #[derive(Template)]
 #[template(path = "new.html")]
@@ -23,8 +25,10 @@ struct New {
     user: String,
     /// Whether they submit as themselves only.
     fixed: bool,
+    /// Their home, where tasks run that name no directory.
     home: String,
     cloned: Option<Cloned>,
+    env: Environment,
     devices: Vec<Free>,
     cpus: Vec<String>,
 }
@@ -44,6 +48,28 @@ pub(super) struct Asked {
     clone: Option<String>,
 }
 
+/// The variables tasks begin with.
+#[derive(Default)]
+struct Environment {
+    /// Whose shell set them.
+    shell: String,
+    names: Vec<String>,
+    path: String,
+    /// Why they are the fewest there can be.
+    minimal_because: Option<String>,
+}
+
+impl Environment {
+    fn of(person: &Person, found: &LoginEnvironment) -> Environment {
+        Environment {
+            shell: text(&person.shell.to_string_lossy()),
+            names: found.variables.keys().map(|name| text(name)).collect(),
+            path: text(found.variables.get("PATH").map_or("", String::as_str)),
+            minimal_because: found.minimal_because.as_deref().map(text),
+        }
+    }
+}
+
 /// A device and what it has to give.
 struct Free {
     id: String,
@@ -59,11 +85,21 @@ pub(super) async fn page(
     Query(asked): Query<Asked>,
 ) -> Result<Response, NoPage> {
     let (frame, watched) = (Frame::of(&app, &headers), app.watched.clone());
-    let variable = |name| std::env::var(name).unwrap_or_default();
-    let (user, home) = match &who {
-        Caller::Owner => (variable("USER"), variable("HOME")),
-        Caller::Account { person, .. } => (person.name.clone(), person.home.display().to_string()),
+    // Where tasks run as their users, the token is nobody's and someone has to be named.
+    let user = who.name().map(str::to_owned).or_else(|| match app.sharing {
+        None => app.account.as_ref().map(|account| account.name.clone()),
+        Some(_) => None,
+    });
+    let person = match &user {
+        Some(user) => app.runs_as(user).ok().flatten(),
+        None => None,
     };
+    let env = match &person {
+        Some(person) => Environment::of(person, &*app.login_envs.of(person).await),
+        None => Environment::default(),
+    };
+    let home = person.map(|person| person.home.display().to_string()).unwrap_or_default();
+    let user = user.unwrap_or_default();
     let fixed = !who.is_admin();
     let page = app.live.read(move |f| {
         let watched = watched.as_ref().map(|w| w.lock().expect("nobody panics while looking at devices"));
@@ -75,9 +111,10 @@ pub(super) async fn page(
         Ok::<_, NoPage>(New {
             cloned,
             chrome: Chrome::of(f, "New job", "new", frame),
-            user: text(if user.is_empty() { "owner" } else { &user }),
+            user: text(&user),
             fixed,
-            home: text(if home.is_empty() { "/" } else { &home }),
+            home: text(&home),
+            env,
             devices: gpus.iter().map(free).collect(),
             cpus: views::workers(f.cluster(), None).iter().map(cpus).collect(),
         })

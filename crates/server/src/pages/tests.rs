@@ -2,7 +2,7 @@
 
 use crate::testing::{Server, TOKEN, server, task, text};
 use axum::body::{Body, Bytes};
-use axum::http::header::{CONTENT_SECURITY_POLICY, CONTENT_TYPE, COOKIE, SET_COOKIE};
+use axum::http::header::{CONTENT_SECURITY_POLICY, CONTENT_TYPE, COOKIE, HOST, SET_COOKIE};
 use axum::http::{Request, StatusCode};
 use futures_core::Stream;
 use std::collections::BTreeMap;
@@ -112,9 +112,51 @@ async fn the_token_logs_in_and_guessing_is_slow() {
     for _ in 0..10 {
         assert_eq!(server.log_in("wrong").await.status(), StatusCode::FORBIDDEN);
     }
-    let answer = server.log_in(TOKEN).await;
+    let answer = server.log_in("wrong").await;
     assert_eq!(answer.status(), StatusCode::TOO_MANY_REQUESTS);
     assert!(!answer.headers().contains_key(SET_COOKIE));
+    assert_eq!(server.log_in(TOKEN).await.status(), StatusCode::SEE_OTHER, "nobody is locked out by another");
+}
+
+#[tokio::test]
+async fn a_login_counts_at_its_own_host_only() {
+    let server = server();
+    let cookie = server.cookie();
+    let at = |host: &str, path: &str| {
+        let request = Request::get(path).header(COOKIE, &cookie).header(HOST, host);
+        server.send(request.body(Body::empty()).expect("a request"))
+    };
+    let own = server.host();
+    let own = own.to_str().expect("text");
+    assert_eq!(at(own, "/queue").await.status(), StatusCode::OK);
+    assert_eq!(at(&format!("{own}:7700"), "/v1/jobs").await.status(), StatusCode::OK);
+    for host in ["127.0.0.1:7700", "localhost:7700", "[::1]:7700", "gpu1:7700", "wy-made-up.localhost:7700"] {
+        assert_eq!(at(host, "/queue").await.status(), StatusCode::UNAUTHORIZED, "{host}");
+        assert_eq!(at(host, "/v1/jobs").await.status(), StatusCode::UNAUTHORIZED, "{host}");
+    }
+    for host in ["evil.example", "evil.example:7700", "localhost.evil.example", "10.0.0.1.evil.example", ""] {
+        let answer = at(host, "/login").await;
+        assert_eq!(answer.status(), StatusCode::MISDIRECTED_REQUEST, "{host}");
+        let said = text(answer).await;
+        assert!(said.contains("wrong-host") && said.contains("`hosts`"), "{said}");
+    }
+    // Who logs in elsewhere is led there, by a link that works once.
+    let form = Request::post("/login").header(CONTENT_TYPE, "application/x-www-form-urlencoded");
+    let form = form.header(HOST, "localhost:9000").body(format!("token={TOKEN}&next=%2Fqueue").into());
+    let answer = server.send(form.expect("a request")).await;
+    assert_eq!((answer.status(), answer.headers().get(SET_COOKIE)), (StatusCode::OK, None));
+    let page = text(answer).await;
+    let (_, link) = page.split_once(&format!("url=http://{own}:9000")).expect("where to go on");
+    let link = link[..link.find('"').expect("its end")].replace("&#38;", "&");
+    assert!(link.starts_with("/login?once=") && link.ends_with("&next=/queue"), "{link}");
+    let led = text(at("127.0.0.1:7700", &link).await).await;
+    assert!(
+        led.contains(&format!("http://{own}:7700/login?once=")),
+        "opened in the wrong place it still works: {led}"
+    );
+    let entered = at(own, &link).await;
+    assert!(entered.headers().contains_key(SET_COOKIE) && text(entered).await.contains("url=/queue"));
+    assert_eq!(at(own, &link).await.status(), StatusCode::FORBIDDEN);
 }
 
 #[test]

@@ -1,32 +1,39 @@
 //! Answering on a socket, within limits: how many connections there may be, how large the head of a request and how many
-//! headers it may have, how long it may take to arrive, and how long its sender may take nothing of the answer. The same
-//! for the port of the pages and for the socket of a shared machine. How large a body may be is the interface's to say.
+//! headers it may have, how long it may take to arrive, and how long its sender may take nothing of the answer. Through a
+//! port, connections that have not shown whose they are have few places and little time; through a Unix socket the kernel
+//! says whose they are. How large a body may be is the interface's to say.
 
+mod connection;
+mod newcomers;
 mod patient;
 pub(crate) mod seats;
 
 #[cfg(test)]
 mod tests;
 
+pub(crate) use connection::Connection;
+
 use crate::http::{self, App};
 use crate::who::Peer;
 use axum::Router;
 use axum::body::Body;
 use axum::extract::{ConnectInfo, Request};
+use connection::Places;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use patient::Patient;
-use seats::{Seat, Seats};
+use seats::Seats;
 use socket2::{SockRef, TcpKeepalive};
 use std::future::Future;
 use std::io;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::Semaphore;
 use tower::ServiceExt;
 
 /// How long a connection may be silent before its other end is asked whether it is there, and how soon again.
@@ -36,15 +43,21 @@ const ASK_AGAIN: Duration = Duration::from_secs(10);
 /// What a connection may cost.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
-    /// How many are served at once; more wait to be taken.
+    /// How many connections are served at once; through a socket more wait to be taken, through a port more are refused.
     connections: usize,
     /// How many of them one user of a shared machine may have; more are closed.
     per_user: usize,
+    /// How many connections through a port there may be that have not shown whose they are; the oldest gives way.
+    unknown: usize,
+    /// How many of them may come from one address.
+    unknown_per_address: usize,
+    /// How long they may take to show it.
+    unknown_within: Duration,
     /// The largest head of a request, in bytes; what is read with the last of it may be as much again.
     head: usize,
     /// The most headers a request may have.
     headers: usize,
-    /// How long the head of a request may take to arrive.
+    /// How long the head of a request may take to arrive, and how long a connection may rest between two.
     head_within: Duration,
     /// How long the other end may take nothing of what it is sent.
     patience: Duration,
@@ -55,10 +68,30 @@ impl Default for Limits {
         Limits {
             connections: 4_096,
             per_user: 512,
+            unknown: 512,
+            unknown_per_address: 256,
+            unknown_within: Duration::from_secs(10),
             head: 64 << 10,
             headers: 100,
             head_within: Duration::from_secs(30),
             patience: Duration::from_secs(30),
+        }
+    }
+}
+
+impl Limits {
+    /// The limits of one of three listeners of a process that may open so many files: together they take three eighths of
+    /// them for known connections and one for unknown ones. A known one may need a second and third, for a log or a
+    /// terminal, and the rest belongs to the log, the tables and the supervisors.
+    pub(crate) fn within(open_files: u64) -> Limits {
+        let eighth = usize::try_from(open_files / 8).unwrap_or(usize::MAX).max(16);
+        let usual = Limits::default();
+        Limits {
+            connections: usual.connections.min(eighth),
+            per_user: usual.per_user.min(eighth / 2),
+            unknown: usual.unknown.min(eighth),
+            unknown_per_address: usual.unknown_per_address.min(eighth / 2),
+            ..usual
         }
     }
 }
@@ -68,43 +101,54 @@ pub(crate) trait Listening: Send + Sync + 'static {
     /// A connection.
     type Stream: AsyncRead + AsyncWrite + Unpin + Send + 'static;
 
-    /// The next one, and who is at its other end where the kernel knows.
-    fn accept(&self) -> impl Future<Output = io::Result<(Self::Stream, Option<Peer>)>> + Send;
+    /// The next one, and its other end.
+    fn accept(&self) -> impl Future<Output = io::Result<(Self::Stream, Origin)>> + Send;
+}
+
+/// Where a connection comes from.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Origin {
+    /// A process of this machine, by the kernel's word.
+    Process(Peer),
+    /// A port: the address it came in at, and its other end.
+    Port(SocketAddr, SocketAddr),
 }
 
 impl Listening for TcpListener {
     type Stream = TcpStream;
 
-    async fn accept(&self) -> io::Result<(TcpStream, Option<Peer>)> {
-        let (stream, _) = TcpListener::accept(self).await?;
+    async fn accept(&self) -> io::Result<(TcpStream, Origin)> {
+        let (stream, peer) = TcpListener::accept(self).await?;
         let _slower = stream.set_nodelay(true);
         // Who is only waiting, at a terminal or for word of changes, is sent nothing by which a dead line would be noticed.
         let alive = TcpKeepalive::new().with_time(ASK_WHETHER_ALIVE).with_interval(ASK_AGAIN);
         let _noticed_later = SockRef::from(&stream).set_tcp_keepalive(&alive);
-        Ok((stream, None))
+        let local = stream.local_addr()?;
+        Ok((stream, Origin::Port(local, peer)))
     }
 }
 
 impl Listening for UnixListener {
     type Stream = UnixStream;
 
-    async fn accept(&self) -> io::Result<(UnixStream, Option<Peer>)> {
+    async fn accept(&self) -> io::Result<(UnixStream, Origin)> {
         let (stream, _) = UnixListener::accept(self).await?;
         let peer = Peer::of(&stream);
-        Ok((stream, Some(peer)))
+        Ok((stream, Origin::Process(peer)))
     }
 }
 
 /// Answers for as long as the server lives.
-pub(crate) async fn serve(listener: impl Listening, app: Arc<App>) {
-    answer_all(listener, http::router(app), Limits::default()).await;
+pub(crate) async fn serve(listener: impl Listening, app: Arc<App>, limits: Limits) {
+    answer_all(listener, http::router(app), limits).await;
 }
 
 async fn answer_all(listener: impl Listening, router: Router, limits: Limits) {
-    let (places, users) = (Arc::new(Semaphore::new(limits.connections)), Arc::<Seats<u32>>::default());
+    let (sockets, users) = (Arc::new(Semaphore::new(limits.connections)), Arc::<Seats<u32>>::default());
+    let ports = Places::new(&limits);
     loop {
-        let Ok(place) = places.clone().acquire_owned().await else { return };
-        let (stream, peer) = match listener.accept().await {
+        let Ok(place) = sockets.clone().acquire_owned().await else { return };
+        let (stream, origin) = match listener.accept().await {
             Ok(accepted) => accepted,
             Err(e) => {
                 // Out of files, or a caller that left again: both pass.
@@ -113,33 +157,66 @@ async fn answer_all(listener: impl Listening, router: Router, limits: Limits) {
                 continue;
             }
         };
-        let seat = match peer.and_then(Peer::uid) {
-            Some(uid) => match users.take(uid, limits.per_user) {
-                None => continue,
-                seat => seat,
-            },
-            None => None,
-        };
-        tokio::spawn(answer(stream, peer, router.clone(), limits, (place, seat)));
+        let router = router.clone();
+        match origin {
+            Origin::Process(peer) => {
+                let seat = match peer.uid() {
+                    Some(uid) => match users.take(uid, limits.per_user) {
+                        None => continue,
+                        seat => seat,
+                    },
+                    None => None,
+                };
+                let tell = move |request: &mut Request| {
+                    request.extensions_mut().insert(ConnectInfo(peer));
+                };
+                tokio::spawn(answer(stream, tell, router, limits, (place, seat)));
+            }
+            // Never waits for a place: whoever comes displaces one that has said nothing.
+            Origin::Port(local, peer) => {
+                drop(place);
+                let (connection, evicted) = Connection::new((local, peer), &ports);
+                let (told, held) = (connection.clone(), connection.clone());
+                let tell = move |request: &mut Request| {
+                    request.extensions_mut().insert(told.clone());
+                };
+                let answered = answer(stream, tell, router, limits, held);
+                tokio::spawn(async move {
+                    tokio::select! {
+                        () = answered => {}
+                        () = evicted.notified() => {}
+                        () = unknown_for_long(connection, limits.unknown_within) => {}
+                    }
+                });
+            }
+        }
     }
 }
 
-/// Answers what comes through one connection until it ends or goes beyond a limit.
+/// Waits until a connection has been unknown for too long; forever, once it is known.
+async fn unknown_for_long(connection: Arc<Connection>, within: Duration) {
+    tokio::time::sleep(within).await;
+    if connection.is_known() {
+        drop(connection);
+        std::future::pending().await
+    }
+}
+
+/// Answers what comes through one connection until it ends or goes beyond a limit. Each request is told where it comes
+/// from; what is held is so for as long as the stream is.
 async fn answer(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    peer: Option<Peer>,
+    tell: impl Fn(&mut Request) + Clone + Send + 'static,
     router: Router,
     limits: Limits,
-    held: (OwnedSemaphorePermit, Option<Seat<u32>>),
+    held: impl Unpin + Send + 'static,
 ) {
     let mut http = http1::Builder::new();
     http.timer(TokioTimer::new()).header_read_timeout(limits.head_within);
     http.max_buf_size(limits.head).max_headers(limits.headers);
-    let service = service_fn(move |request: Request<Incoming>| {
+    let service = service_fn(move |request: hyper::Request<Incoming>| {
         let mut request = request.map(Body::new);
-        if let Some(peer) = peer {
-            request.extensions_mut().insert(ConnectInfo(peer));
-        }
+        tell(&mut request);
         router.clone().oneshot(request)
     });
     // It keeps its place for as long as it is open, whatever it becomes.

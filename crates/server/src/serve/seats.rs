@@ -15,11 +15,11 @@ impl<K> Default for Seats<K> {
     }
 }
 
-impl<K: Eq + Hash + Copy> Seats<K> {
+impl<K: Eq + Hash + Clone> Seats<K> {
     /// One more for someone, if they have not too many.
     pub(crate) fn take(self: &Arc<Self>, of: K, most: usize) -> Option<Seat<K>> {
         let mut counts = self.0.lock().expect("nobody panics while counting");
-        let count = counts.entry(of).or_default();
+        let count = counts.entry(of.clone()).or_default();
         if *count >= most {
             return None;
         }
@@ -30,12 +30,12 @@ impl<K: Eq + Hash + Copy> Seats<K> {
 
 /// One that is taken.
 #[derive(Debug)]
-pub(crate) struct Seat<K: Eq + Hash + Copy> {
+pub(crate) struct Seat<K: Eq + Hash + Clone> {
     seats: Arc<Seats<K>>,
     of: K,
 }
 
-impl<K: Eq + Hash + Copy> Drop for Seat<K> {
+impl<K: Eq + Hash + Clone> Drop for Seat<K> {
     fn drop(&mut self) {
         let mut counts = self.seats.0.lock().expect("nobody panics while counting");
         if let Some(count) = counts.get_mut(&self.of) {

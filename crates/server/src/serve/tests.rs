@@ -55,7 +55,7 @@ async fn ways(server: &Server, limits: Limits) -> [Way; 2] {
 }
 
 fn request(path: &str, headers: &str) -> String {
-    format!("GET {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {TOKEN}\r\n{headers}\r\n")
+    format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {TOKEN}\r\n{headers}\r\n")
 }
 
 const CLOSE: &str = "Connection: close\r\n";
@@ -80,13 +80,13 @@ async fn a_head_that_does_not_arrive_is_not_waited_for() {
     let server = server();
     let limits = Limits { head_within: Duration::from_millis(100), ..Limits::default() };
     for way in ways(&server, limits).await {
-        let answer = way.sent("GET /v1/info HTTP/1.1\r\nHost: x\r\nAutho").await;
+        let answer = way.sent("GET /v1/info HTTP/1.1\r\nHost: localhost\r\nAutho").await;
         assert!(!answer.contains("200 OK"), "{answer}");
     }
 }
 
 #[tokio::test]
-async fn connections_beyond_the_limit_wait_for_one_to_end() {
+async fn connections_beyond_the_limit_wait_or_are_refused_until_one_ends() {
     let server = server();
     for way in ways(&server, Limits { connections: 2, ..Limits::default() }).await {
         let mut first = way.connect().await;
@@ -95,6 +95,22 @@ async fn connections_beyond_the_limit_wait_for_one_to_end() {
             one.write_all(request("/v1/info", "").as_bytes()).await.expect("sent");
             one.read_u8().await.expect("an answer");
         }
+        if let Way::Port(_) = way {
+            let refused = way.sent(&request("/v1/info", CLOSE)).await;
+            assert!(
+                refused.starts_with("HTTP/1.1 503") && refused.contains("too-many-connections"),
+                "{refused}"
+            );
+            drop(first);
+            let answered = async {
+                // The server has to notice that the first has left.
+                while !way.sent(&request("/v1/info", CLOSE)).await.contains("200 OK") {
+                    tokio::task::yield_now().await;
+                }
+            };
+            timeout(LONG, answered).await.expect("a place is free again");
+            continue;
+        }
         let mut third = way.connect().await;
         third.write_all(request("/v1/info", CLOSE).as_bytes()).await.expect("sent");
         timeout(Duration::from_millis(150), third.read_u8()).await.expect_err("both places are taken");
@@ -102,6 +118,43 @@ async fn connections_beyond_the_limit_wait_for_one_to_end() {
         assert!(all_of(&mut third).await.contains("200 OK"));
         drop(second);
     }
+}
+
+#[tokio::test]
+async fn who_says_nothing_gives_way_and_who_has_shown_who_they_are_stays() {
+    let server = server();
+    let limits = Limits { unknown: 4, unknown_per_address: 3, ..Limits::default() };
+    let [port, _socket] = ways(&server, limits).await;
+    let mut known = port.connect().await;
+    known.write_all(request("/v1/info", "").as_bytes()).await.expect("sent");
+    known.read_u8().await.expect("an answer");
+    let mut silent = Vec::new();
+    for _ in 0..5 {
+        silent.push(port.connect().await);
+    }
+    for early in &mut silent[..2] {
+        assert_eq!(all_of(early).await, "", "it gave way to a later one");
+    }
+    let fine = port.sent(&request("/v1/info", CLOSE)).await;
+    assert!(fine.starts_with("HTTP/1.1 200"), "{fine}");
+    known.write_all(request("/v1/info", CLOSE).as_bytes()).await.expect("sent");
+    assert!(all_of(&mut known).await.contains("200 OK"), "it is not a newcomer");
+}
+
+#[tokio::test]
+async fn who_does_not_show_who_they_are_in_time_is_cut_off() {
+    let server = server();
+    let limits = Limits { unknown_within: Duration::from_millis(100), ..Limits::default() };
+    let [port, _socket] = ways(&server, limits).await;
+    let mut known = port.connect().await;
+    known.write_all(request("/v1/info", "").as_bytes()).await.expect("sent");
+    known.read_u8().await.expect("an answer");
+    // What anyone may ask for does not make them known.
+    let mut silent = port.connect().await;
+    silent.write_all(b"GET /login HTTP/1.1\r\nHost: localhost\r\n\r\n").await.expect("sent");
+    assert!(all_of(&mut silent).await.contains("200 OK"), "it was answered, and then closed");
+    known.write_all(request("/v1/info", CLOSE).as_bytes()).await.expect("sent");
+    assert!(all_of(&mut known).await.contains("200 OK"));
 }
 
 #[tokio::test]
@@ -124,9 +177,7 @@ async fn one_user_cannot_take_every_place_of_the_socket() {
 /// A connection in memory, and the task that answers it.
 fn connected(server: &Server, limits: Limits) -> (DuplexStream, tokio::task::JoinHandle<()>) {
     let (here, there) = duplex(1_024);
-    let place = Arc::new(Semaphore::new(1)).try_acquire_owned().expect("the only one");
-    let seat = None;
-    (here, tokio::spawn(answer(there, None, http::router(server.app.clone()), limits, (place, seat))))
+    (here, tokio::spawn(answer(there, |_| {}, http::router(server.app.clone()), limits, ())))
 }
 
 #[tokio::test]

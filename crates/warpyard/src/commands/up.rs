@@ -10,7 +10,7 @@ use serde_json::json;
 use std::fmt::Write;
 use std::io::{self, IsTerminal};
 use std::path::PathBuf;
-use warpyard_api::client::{Client, TOKEN_FILE, Target, data_dir};
+use warpyard_api::client::{Client, data_dir, find};
 use warpyard_api::quantity::{ByteSize, MilliCpus};
 use warpyard_api::wire::PolicySet;
 use warpyard_server::config::Config;
@@ -104,10 +104,10 @@ impl Up {
 
 /// Submits the demonstration, beside the server.
 fn fill(ready: &Ready) {
-    let (url, token) = (ready.url.clone(), std::fs::read_to_string(ready.data.join(TOKEN_FILE)));
+    let data = ready.data.clone();
     std::thread::spawn(move || {
-        let token = token.ok().map(|token| token.trim().to_owned());
-        let filled = Client::new(Target { url, token }).and_then(|client| demo::submit(&client));
+        let own = find(None, Some(&data), |_| None).and_then(Client::new);
+        let filled = own.and_then(|client| demo::submit(&client));
         if let Err(error) = filled {
             eprint!("{}", crate::exit::rendered(&error.into()));
         }

@@ -51,7 +51,7 @@ pub(crate) fn examine(client: Option<&Client>, data: &Path) -> Vec<Finding> {
     findings.extend(machine::device_files());
     findings.push(machine::freezing());
     findings.push(machine::processes());
-    match service::data_of_everyones(client) {
+    match service::data_of_everyones(client, data) {
         Some(theirs) => findings.push(machine::disk(&theirs)),
         None => findings.extend([machine::data(data), machine::disk(data)]),
     }

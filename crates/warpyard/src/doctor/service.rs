@@ -5,7 +5,8 @@ use crate::show::{counted, now};
 use nix::errno::Errno;
 use nix::sys::signal::kill;
 use nix::unistd::Pid;
-use std::path::PathBuf;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
 use warpyard_api::client::Client;
 use warpyard_api::quantity::Micros;
 use warpyard_api::text::shown;
@@ -38,13 +39,26 @@ pub(super) fn server(client: Option<&Client>) -> Vec<Finding> {
             "restart the server with this program: tasks that run are found again",
         ),
     };
-    std::iter::once(answers).chain(info.processes.map(bomb)).collect()
+    std::iter::once(answers).chain(exposed(&info.address)).chain(info.processes.map(bomb)).collect()
+}
+
+/// Whether pages are reached over the network without encryption.
+fn exposed(address: &str) -> Option<Finding> {
+    let listens: SocketAddr = address.strip_prefix("http://")?.parse().ok()?;
+    let found = format!(
+        "{listens} is reached over the network by plain HTTP: what is sent can be read on the way, and browsers send the \
+         cookies of its pages to every port of this machine"
+    );
+    let remedy = "listen on 127.0.0.1 and come through an SSH tunnel or a TLS proxy (named in `hosts` of the configuration)";
+    (!listens.ip().to_canonical().is_loopback()).then(|| Finding::warning("network", found, remedy))
 }
 
 /// Where a server of this machine that serves everyone keeps its data, which is not the caller's to write.
-pub(super) fn data_of_everyones(client: Option<&Client>) -> Option<PathBuf> {
+pub(super) fn data_of_everyones(client: Option<&Client>, own: &Path) -> Option<PathBuf> {
     let client = client.filter(|client| client.url().starts_with("unix:"))?;
-    client.info().ok().map(|info| PathBuf::from(info.data))
+    let theirs = client.info().ok().map(|info| PathBuf::from(info.data))?;
+    let is_own = own.canonicalize().is_ok_and(|own| own == theirs);
+    (!is_own).then_some(theirs)
 }
 
 /// Whether a task that starts processes without end is kept from taking the machine.
@@ -198,5 +212,15 @@ mod tests {
             (only.health, only.found.as_str()),
             (Health::Bad, "claim 7 of ann is for process 666, which is gone")
         );
+    }
+
+    #[test]
+    fn pages_on_the_network_are_pointed_out() {
+        assert_eq!(exposed("http://127.0.0.1:7700"), None);
+        assert_eq!(exposed("http://[::1]:7700"), None);
+        for address in ["http://0.0.0.0:7700", "http://10.1.2.3:7700", "http://[::]:7700"] {
+            let finding = exposed(address).expect("it is");
+            assert!(finding.health == Health::Warning && finding.found.contains("cookies"), "{finding:?}");
+        }
     }
 }

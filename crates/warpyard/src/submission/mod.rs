@@ -76,6 +76,7 @@ impl Request {
             user: here.user.clone(),
             workdir: Some(self.surroundings.workdir(here)?),
             env,
+            login_environment: false,
             snapshot: None,
             terminal: here.terminal.filter(|_| in_terminal),
             idempotency_key: self.key,

@@ -14,7 +14,7 @@ pub(crate) fn call(server: &Server, method: &str, path: &str, token: Option<&str
     let token = token.map(|token| format!("Authorization: Bearer {token}\r\n")).unwrap_or_default();
     write!(
         stream,
-        "{method} {path} HTTP/1.1\r\nHost: x\r\n{token}Content-Length: 0\r\nConnection: close\r\n\r\n"
+        "{method} {path} HTTP/1.1\r\nHost: localhost\r\n{token}Content-Length: 0\r\nConnection: close\r\n\r\n"
     )
     .unwrap();
     let mut answer = String::new();
@@ -69,6 +69,32 @@ fn every_call_needs_the_token_that_only_its_owner_can_read() {
     assert_ne!(stranger(None).code, Some(0));
     assert_ne!(stranger(Some(&wrong)).code, Some(0));
     assert_eq!(stranger(Some(&token)).code, Some(0), "whoever has the token is let in from anywhere");
+}
+
+#[test]
+fn what_names_no_user_is_the_accounts_the_server_runs_as() {
+    let server = Server::up(&FAKE);
+    let token = fs::read_to_string(server.data().join("token")).unwrap();
+    let url = fs::read_to_string(server.data().join("address")).unwrap();
+    let account =
+        nix::unistd::User::from_uid(nix::unistd::geteuid()).unwrap().expect("whoever tests has one");
+    let mut stream = TcpStream::connect(url.trim().strip_prefix("http://").unwrap()).unwrap();
+    let body = r#"{"doc": {"command": "pwd; echo $USER $HOME"}, "login_environment": true}"#;
+    write!(
+        stream,
+        "POST /v1/jobs HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {}\r\nContent-Type: application/json\r\n\
+         Content-Length: {}\r\nConnection: close\r\n\r\n{body}",
+        token.trim(),
+        body.len()
+    )
+    .unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 201"), "{answer}");
+    assert_eq!(server.outcome("1"), "succeeded");
+    let home = account.dir.display();
+    assert_eq!(server.said(&["logs", "1"]), format!("{home}\n{} {home}\n", account.name));
+    assert_eq!(server.json(&["show", "1"])["user"], *account.name);
 }
 
 #[test]

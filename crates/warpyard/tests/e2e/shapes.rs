@@ -150,7 +150,7 @@ fn a_shell_is_offered_the_jobs_that_run_and_those_that_ended_last() {
     // More than are offered, ended long ago: none of them hides what came later.
     let body = r#"{"doc": {"command": ["true"]}}"#;
     let one = format!(
-        "POST /v1/jobs HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {}\r\nContent-Type: application/json\r\n\
+        "POST /v1/jobs HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {}\r\nContent-Type: application/json\r\n\
          Content-Length: {}\r\n\r\n{body}",
         token.trim(),
         body.len()

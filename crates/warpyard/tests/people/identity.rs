@@ -156,6 +156,28 @@ s.sendall(sys.argv[2].encode()); print(s.makefile(newline='').read())";
 }
 
 #[test]
+fn a_job_from_the_pages_runs_as_who_logged_in_at_home_with_their_login_environment() {
+    let Some(machine) = Machine::up("") else { return };
+    let ann = machine.person("ann");
+    let profile = ann.home.join(".profile");
+    fs::write(&profile, "export LAB=vision-$(id -un) PATH=$HOME/bin:$PATH\n").expect("written");
+    let page = Page::open(ann.json(&["login"])["login"].as_str().expect("a link"));
+    let form = page.shows("/new");
+    let (name, home) = (&ann.name, ann.home.to_str().expect("text"));
+    for shown in [format!("value=\"{name}\""), format!("value=\"{home}\""), format!("{home}/bin:")] {
+        assert!(form.contains(&shown), "{shown}: {form}");
+    }
+    let body = r#"{"doc": {"command": "id -un; pwd; echo $LAB $PATH $OWN", "env": {"OWN": "said"}}, "login_environment": true}"#;
+    let (status, answer) = page.posts("/v1/jobs", body);
+    assert_eq!(status, 201, "{answer}");
+    ann.ask(&["wait", "last"]).fine();
+    let printed = ann.ask(&["logs", "last"]).fine();
+    assert!(printed.starts_with(&format!("{name}\n{home}\nvision-{name} {home}/bin:")), "{printed}");
+    assert!(printed.ends_with(" said\n"), "what the job sets goes before it: {printed}");
+    assert_eq!(ann.json(&["show", "last"])["user"], **name);
+}
+
+#[test]
 fn a_job_runs_in_the_directory_as_it_was_when_it_was_submitted() {
     let Some(machine) = Machine::up("") else { return };
     let (ann, bob) = (machine.person("ann"), machine.person("bob"));

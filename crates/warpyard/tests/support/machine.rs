@@ -175,7 +175,7 @@ pub(crate) fn request(method: &str, path: &str, body: &str) -> String {
 
 /// A page open in a browser, after a login.
 pub(crate) struct Page {
-    pub(crate) address: String,
+    pub(crate) host: String,
     pub(crate) cookie: String,
     pub(crate) csrf: String,
 }
@@ -183,30 +183,36 @@ pub(crate) struct Page {
 impl Page {
     /// Follows a link that lets someone in.
     pub(crate) fn open(link: &str) -> Page {
-        let (address, path) = link.strip_prefix("http://").and_then(|l| l.split_once('/')).expect("a link");
-        let head = get(address, &format!("/{path}"), "");
+        let (host, path) = link.strip_prefix("http://").and_then(|l| l.split_once('/')).expect("a link");
+        let head = get(host, &format!("/{path}"), "");
         let cookie = head.lines().find_map(|line| line.strip_prefix("set-cookie: ")).expect("a cookie");
         let cookie = cookie.split(';').next().expect("a pair").to_owned();
-        let page = get(address, "/", &format!("Cookie: {cookie}\r\n"));
+        let page = get(host, "/", &format!("Cookie: {cookie}\r\n"));
         let csrf = page.split("csrf\" content=\"").nth(1).and_then(|rest| rest.split('"').next());
         let csrf = csrf.unwrap_or_else(|| panic!("no secret in {page}")).to_owned();
-        Page { address: address.to_owned(), cookie, csrf }
+        Page { host: host.to_owned(), cookie, csrf }
     }
 
     /// The answer to whoever has it open and goes elsewhere.
     pub(crate) fn shows(&self, path: &str) -> String {
-        get(&self.address, path, &format!("Cookie: {}\r\n", self.cookie))
+        get(&self.host, path, &format!("Cookie: {}\r\n", self.cookie))
     }
 
     pub(crate) fn posts(&self, path: &str, body: &str) -> (u16, String) {
         let header = format!("Cookie: {}\r\nX-Warpyard-Csrf: {}\r\n", self.cookie, self.csrf);
-        ask(TcpStream::connect(&self.address).expect("the server listens"), path, &header, body)
+        ask_at(&self.host, connect(&self.host), path, &header, body)
     }
 }
 
-pub(crate) fn get(address: &str, path: &str, header: &str) -> String {
-    let mut stream = TcpStream::connect(address).expect("the server listens");
-    write!(stream, "GET {path} HTTP/1.1\r\nHost: {address}\r\n{header}Connection: close\r\n\r\n")
+/// Connects to the port of a host of this machine, as a browser does that knows names below `.localhost` itself.
+fn connect(host: &str) -> TcpStream {
+    let port = host.rsplit(':').next().and_then(|port| port.parse::<u16>().ok()).expect("a port");
+    TcpStream::connect(("127.0.0.1", port)).expect("the server listens")
+}
+
+pub(crate) fn get(host: &str, path: &str, header: &str) -> String {
+    let mut stream = connect(host);
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: {host}\r\n{header}Connection: close\r\n\r\n")
         .expect("it can be asked");
     let mut answer = String::new();
     stream.read_to_string(&mut answer).expect("text");
@@ -219,9 +225,20 @@ pub(crate) fn raw(socket: &Path, body: &str) -> (u16, String) {
 }
 
 /// Posts a body by hand.
-pub(crate) fn ask(mut stream: impl Read + Write, path: &str, header: &str, body: &str) -> (u16, String) {
+pub(crate) fn ask(stream: impl Read + Write, path: &str, header: &str, body: &str) -> (u16, String) {
+    ask_at("localhost", stream, path, header, body)
+}
+
+/// Posts a body by hand to a host.
+pub(crate) fn ask_at(
+    host: &str,
+    mut stream: impl Read + Write,
+    path: &str,
+    header: &str,
+    body: &str,
+) -> (u16, String) {
     let head = format!(
-        "POST {path} HTTP/1.1\r\nHost: x\r\n{header}Connection: close\r\nContent-Type: application/json\r\n"
+        "POST {path} HTTP/1.1\r\nHost: {host}\r\n{header}Connection: close\r\nContent-Type: application/json\r\n"
     );
     write!(stream, "{head}Content-Length: {}\r\n\r\n{body}", body.len()).expect("it can be asked");
     let mut answer = String::new();

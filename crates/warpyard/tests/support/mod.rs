@@ -30,6 +30,8 @@ pub(crate) struct Server {
     data: PathBuf,
     args: Vec<String>,
     env: Vec<(&'static str, &'static str)>,
+    /// What a shell does before it becomes the server.
+    before: Option<&'static str>,
     process: Option<Child>,
     /// What it said on standard error, once it has ended.
     said: Option<thread::JoinHandle<String>>,
@@ -120,7 +122,7 @@ impl Server {
     /// A server whose data is somewhere particular.
     pub(crate) fn at(dir: tempfile::TempDir, data: PathBuf, args: &[&str]) -> Self {
         let args = args.iter().map(ToString::to_string).collect();
-        Self { dir, data, args, env: Vec::new(), process: None, said: None }
+        Self { dir, data, args, env: Vec::new(), before: None, process: None, said: None }
     }
 
     /// The same with a variable set when it is started.
@@ -129,9 +131,24 @@ impl Server {
         self
     }
 
+    /// The same, started by a shell that does something first, such as `umask 000`.
+    pub(crate) fn after(mut self, before: &'static str) -> Self {
+        self.before = Some(before);
+        self
+    }
+
     /// `warpyard up` as this server is started.
     pub(crate) fn up_command(&self) -> Command {
-        let mut command = warpyard(&self.data, &["up", "--listen", "127.0.0.1:0"]);
+        let mut command = match self.before {
+            None => warpyard(&self.data, &[]),
+            Some(before) => {
+                let mut shell = Command::new("sh");
+                shell.args(["-c", &format!("{before}; exec \"$0\" \"$@\""), BINARY]);
+                shell.env("WARPYARD_DATA", &self.data).stdin(Stdio::null());
+                shell
+            }
+        };
+        command.args(["up", "--listen", "127.0.0.1:0"]);
         command.args(&self.args).envs(self.env.iter().copied()).current_dir(self.dir.path());
         command
     }
@@ -274,7 +291,7 @@ impl Server {
         let server = self.pid();
         let is_spawner = |pid: &u32| {
             let arguments = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-            parent(*pid) == Some(server) && arguments.ends_with(b"\0spawner\0")
+            parent(*pid) == Some(server) && arguments.windows(9).any(|word| word == b"\0spawner\0")
         };
         all_pids().into_iter().find(is_spawner)
     }

@@ -2,7 +2,7 @@
 
 use super::keep;
 use crate::hold;
-use crate::people::{self, Person};
+use crate::people::{self, DEFAULT_PATH, Person};
 use crate::probe::{Gpu, VISIBILITY_VARIABLES, Vendor, visible_env};
 use crate::supervise::{Bounds, Launch, Session, Unpack, User};
 use std::collections::BTreeMap;
@@ -11,9 +11,6 @@ use warpyard_core::AttemptId;
 use warpyard_core::protocol::Work;
 use warpyard_core::spec::{Claim, Snapshot};
 use warpyard_session::Size;
-
-/// Where programs are looked for when the job says nothing.
-const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
 /// The kind of terminal where nobody said which it is: what most are, or act as.
 const DEFAULT_TERM: &str = "xterm";

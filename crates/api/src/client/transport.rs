@@ -1,27 +1,38 @@
-//! Talking to a server through a socket of this machine, where the kernel tells the server who is calling.
+//! Requests over the connections of [`stream`](super::stream): each is made to the server that is meant before the first
+//! request is sent on it. Where a proxy leads to the server, the connection through it is asked for the same proof.
 
+use super::find::Target;
+use super::stream::{Stream, host_and_port, prove};
 use std::io::{self, Read, Write};
-use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
 use std::time::Duration;
 use ureq::Agent;
 use ureq::config::Config;
-use ureq::unversioned::resolver::{ResolvedSocketAddrs, Resolver};
+use ureq::unversioned::resolver::{DefaultResolver, ResolvedSocketAddrs, Resolver};
 use ureq::unversioned::transport::{
-    Buffers, ConnectionDetails, Connector, LazyBuffers, NextTimeout, Transport,
+    Buffers, ConnectionDetails, Connector, DefaultConnector, LazyBuffers, NextTimeout, Transport,
+    TransportAdapter,
 };
 
-/// An agent all of whose requests go through one socket, whatever host they name.
-pub(super) fn agent(config: Config, path: PathBuf) -> Agent {
-    Agent::with_parts(config, ToSocket { path }, NoNames)
+/// An agent all of whose requests go to one server.
+pub(super) fn agent(config: Config, target: &Target) -> Agent {
+    let to = ToServer { target: target.clone() };
+    match () {
+        () if target.is_socket() => Agent::with_parts(config, to, NoNames),
+        () if config.proxy().is_some() => {
+            let through_proxy = DefaultConnector::default().chain(Proven { target: target.clone() });
+            Agent::with_parts(config, through_proxy, DefaultResolver::default())
+        }
+        () => Agent::with_parts(config, to, DefaultResolver::default()),
+    }
 }
 
+/// Connects without a proxy.
 #[derive(Debug)]
-struct ToSocket {
-    path: PathBuf,
+struct ToServer {
+    target: Target,
 }
 
-impl Connector for ToSocket {
+impl Connector for ToServer {
     type Out = Connected;
 
     fn connect(
@@ -29,10 +40,28 @@ impl Connector for ToSocket {
         details: &ConnectionDetails<'_>,
         _chained: Option<()>,
     ) -> Result<Option<Connected>, ureq::Error> {
-        let stream = UnixStream::connect(&self.path)?;
+        let stream = Stream::connect(&self.target, Some(&details.addrs))?;
         let config = details.config;
         let buffers = LazyBuffers::new(config.input_buffer_size(), config.output_buffer_size());
         Ok(Some(Connected { stream, buffers }))
+    }
+}
+
+/// Asks for the proof on a connection that others made.
+#[derive(Debug)]
+struct Proven {
+    target: Target,
+}
+
+impl<T: Transport> Connector<T> for Proven {
+    type Out = T;
+
+    fn connect(&self, details: &ConnectionDetails<'_>, chained: Option<T>) -> Result<Option<T>, ureq::Error> {
+        let Some(transport) = chained else { return Ok(None) };
+        let mut adapter = TransportAdapter::new(transport, details.current_time.clone());
+        adapter.set_timeout(details.timeout);
+        prove(&mut adapter, &[&host_and_port(&self.target.url)], self.target.token.as_deref())?;
+        Ok(Some(adapter.into_inner()))
     }
 }
 
@@ -56,7 +85,7 @@ impl Resolver for NoNames {
 
 #[derive(Debug)]
 struct Connected {
-    stream: UnixStream,
+    stream: Stream,
     buffers: LazyBuffers,
 }
 
@@ -85,7 +114,7 @@ impl Transport for Connected {
     }
 
     fn is_open(&mut self) -> bool {
-        let nothing_to_read = |stream: &mut UnixStream| {
+        let nothing_to_read = |stream: &mut Stream| {
             stream.set_nonblocking(true)?;
             let read = stream.read(&mut [0]);
             stream.set_nonblocking(false)?;

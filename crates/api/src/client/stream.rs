@@ -1,0 +1,212 @@
+//! Connections to the server that is meant, and to no other: the process at the other end of a socket must belong to root
+//! or to this very user, and whatever listens on a port must prove that it knows the token. Until then nothing is sent, so
+//! a program of another user that took a dead server's address learns neither the token nor a job.
+
+use super::find::{Target, socket_path};
+use super::http::{read_body, read_head};
+use super::{ANSWER_WITHIN, CONNECT_WITHIN};
+use crate::private_dir::user;
+use crate::proof;
+use crate::wire::ProofView;
+use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// The longest path the address of a Unix socket has room for, with the zero byte after it.
+const LONGEST_SOCKET_PATH: usize = 107;
+
+/// Why the other end of a connection is not believed to be the server.
+#[derive(Debug, thiserror::Error)]
+pub enum Distrust {
+    /// The process that listens on a socket is another user's.
+    #[error("{} listens on {}, and neither you nor root; nothing was sent", user(*uid), path.display())]
+    Peer {
+        /// The socket.
+        path: PathBuf,
+        /// The user of the process.
+        uid: u32,
+    },
+    /// There is no token to check a proof with.
+    #[error("there is no token to know it by")]
+    NoToken,
+    /// It gives no proof, as servers did not in earlier versions.
+    #[error("it does not prove that it knows the token (status {status})")]
+    NoProof {
+        /// The HTTP status of its answer.
+        status: u16,
+    },
+    /// It gives a wrong one.
+    #[error("it does not know the token")]
+    WrongProof,
+    /// It proves nothing to callers that reach it by this host and port.
+    #[error("it does not answer for {host}")]
+    Host {
+        /// The host and port that the client reached it by.
+        host: String,
+    },
+}
+
+impl From<Distrust> for io::Error {
+    fn from(distrust: Distrust) -> io::Error {
+        io::Error::other(distrust)
+    }
+}
+
+/// A connection.
+#[derive(Debug)]
+pub(super) enum Stream {
+    Port(TcpStream),
+    Socket(UnixStream),
+}
+
+impl Stream {
+    /// Connects to a server, and makes sure that it is the one. `addresses` are those of its host, where they are known.
+    pub(super) fn connect(target: &Target, addresses: Option<&[SocketAddr]>) -> io::Result<Stream> {
+        if let Some(path) = socket_path(&target.url) {
+            let stream = connect_socket(Path::new(path))?;
+            return match getsockopt(&stream, PeerCredentials)?.uid() {
+                uid if uid == 0 || uid == nix::unistd::geteuid().as_raw() => Ok(Stream::Socket(stream)),
+                uid => Err(Distrust::Peer { path: path.into(), uid }.into()),
+            };
+        }
+        let host = host_and_port(&target.url);
+        let mut stream = match addresses {
+            Some(addresses) => connect_port(addresses.iter().copied())?,
+            None => connect_port(host.to_socket_addrs()?)?,
+        };
+        // The address as dialled, and not the name: another program may listen on another address of the same name.
+        let dialled = stream.peer_addr().map(|to| SocketAddr::new(to.ip(), to.port()).to_string())?;
+        for limit in [TcpStream::set_read_timeout, TcpStream::set_write_timeout] {
+            limit(&stream, Some(ANSWER_WITHIN))?;
+        }
+        prove(&mut stream, &[&dialled, &host], target.token.as_deref())?;
+        for limit in [TcpStream::set_read_timeout, TcpStream::set_write_timeout] {
+            limit(&stream, None)?;
+        }
+        Ok(Stream::Port(stream))
+    }
+
+    pub(super) fn set_nonblocking(&self, nonblocking: bool) -> io::Result<()> {
+        match self {
+            Stream::Port(stream) => stream.set_nonblocking(nonblocking),
+            Stream::Socket(stream) => stream.set_nonblocking(nonblocking),
+        }
+    }
+
+    pub(super) fn set_read_timeout(&self, limit: Option<Duration>) -> io::Result<()> {
+        match self {
+            Stream::Port(stream) => stream.set_read_timeout(limit),
+            Stream::Socket(stream) => stream.set_read_timeout(limit),
+        }
+    }
+
+    pub(super) fn set_write_timeout(&self, limit: Option<Duration>) -> io::Result<()> {
+        match self {
+            Stream::Port(stream) => stream.set_write_timeout(limit),
+            Stream::Socket(stream) => stream.set_write_timeout(limit),
+        }
+    }
+}
+
+/// Asks whatever listens for a proof that it knows the token, under each name it may go by until it answers for one.
+/// Trying further names weakens nothing: a server gives proofs for its own address and for names it was configured with.
+pub(super) fn prove(stream: &mut (impl Read + Write), hosts: &[&str], token: Option<&str>) -> io::Result<()> {
+    let token = token.ok_or(Distrust::NoToken)?;
+    let mut nonce = [0; 32];
+    File::open("/dev/urandom")?.read_exact(&mut nonce)?;
+    let nonce = proof::hex(&nonce);
+    for host in hosts {
+        let request = format!("GET /v1/proof?nonce={nonce} HTTP/1.1\r\nHost: {host}\r\n\r\n");
+        stream.write_all(request.as_bytes())?;
+        let (head, rest) = read_head(stream)?;
+        let body = read_body(stream, &head, rest)?;
+        match head.status {
+            200 => {
+                let given = serde_json::from_slice::<ProofView>(&body);
+                let expected = proof::server_proof(token, &nonce, host);
+                return match given {
+                    Ok(given) if proof::same(given.proof.as_bytes(), expected.as_bytes()) => Ok(()),
+                    Ok(_) => Err(Distrust::WrongProof.into()),
+                    Err(_) => Err(Distrust::NoProof { status: 200 }.into()),
+                };
+            }
+            421 => {}
+            status => return Err(Distrust::NoProof { status }.into()),
+        }
+    }
+    Err(Distrust::Host { host: hosts.last().copied().unwrap_or_default().to_owned() }.into())
+}
+
+/// The host and port of an address, as they are dialled.
+pub(super) fn host_and_port(url: &str) -> String {
+    let host = url.strip_prefix("http://").unwrap_or("localhost");
+    let has_port = host.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
+    if has_port { host.to_owned() } else { format!("{host}:80") }
+}
+
+fn connect_port(addresses: impl IntoIterator<Item = SocketAddr>) -> io::Result<TcpStream> {
+    let mut failed = io::Error::from(io::ErrorKind::NotFound);
+    for address in addresses {
+        match TcpStream::connect_timeout(&address, CONNECT_WITHIN) {
+            Ok(stream) => {
+                stream.set_nodelay(true)?;
+                return Ok(stream);
+            }
+            Err(e) => failed = e,
+        }
+    }
+    Err(failed)
+}
+
+/// Connects to a socket, however long its path is: through a descriptor of its directory where the path has no room.
+fn connect_socket(path: &Path) -> io::Result<UnixStream> {
+    if path.as_os_str().len() <= LONGEST_SOCKET_PATH {
+        return UnixStream::connect(path);
+    }
+    let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
+        return Err(io::ErrorKind::InvalidInput.into());
+    };
+    let flags = nix::fcntl::OFlag::O_PATH | nix::fcntl::OFlag::O_DIRECTORY;
+    let parent = OpenOptions::new().read(true).custom_flags(flags.bits()).open(parent)?;
+    UnixStream::connect(Path::new(&format!("/proc/self/fd/{}", parent.as_raw_fd())).join(name))
+}
+
+impl Read for Stream {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Stream::Port(stream) => stream.read(buffer),
+            Stream::Socket(stream) => stream.read(buffer),
+        }
+    }
+}
+
+impl Write for Stream {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Stream::Port(stream) => stream.write(bytes),
+            Stream::Socket(stream) => stream.write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        match self {
+            Stream::Port(stream) => stream.flush(),
+            Stream::Socket(stream) => stream.flush(),
+        }
+    }
+}
+
+impl AsFd for Stream {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Stream::Port(stream) => stream.as_fd(),
+            Stream::Socket(stream) => stream.as_fd(),
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! HMAC-SHA256 keyed by a server's token: how a server proves to a client that it knows the token before the client
+//! sends it (`GET /v1/proof`), and how names only the server can compute are derived from it.
+
+use sha2::{Digest, Sha256};
+
+/// Block size of SHA-256 in bytes, to which HMAC pads its key.
+const BLOCK: usize = 64;
+
+/// The fewest characters of a token that a server proves knowledge of: anyone may ask for proofs, so a short token could
+/// be found by trying.
+pub const SHORTEST_TOKEN: usize = 32;
+
+/// The proof that a server knows `token`: over the client's nonce and the host and port the client reached it by, so
+/// that a proof made for one address is worth nothing at another.
+pub fn server_proof(token: &str, nonce: &str, host: &str) -> String {
+    hex(&hmac(token.as_bytes(), &["warpyard server proof 1", nonce, host]))
+}
+
+/// A name derived from the token: the same for the same use, and unguessable without the token.
+pub fn derived_name(token: &str, uses: &[&str]) -> String {
+    hex(&hmac(token.as_bytes(), &[&["warpyard derived name 1"], uses].concat())[..12])
+}
+
+/// Whether two texts are equal, in a time that does not depend on where they differ.
+pub fn same(a: &[u8], b: &[u8]) -> bool {
+    a.len() == b.len() && a.iter().zip(b).fold(0, |d, (x, y)| d | (x ^ y)) == 0
+}
+
+/// Bytes as lowercase hexadecimal digits.
+pub fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|b| format!("{b:02x}")).collect()
+}
+
+/// HMAC-SHA256 (RFC 2104) over the parts, each followed by a zero byte so that parts cannot be shifted into each other.
+fn hmac(key: &[u8], parts: &[&str]) -> [u8; 32] {
+    let message: Vec<u8> = parts.iter().flat_map(|part| part.bytes().chain([0])).collect();
+    hmac_of(key, &message)
+}
+
+fn hmac_of(key: &[u8], message: &[u8]) -> [u8; 32] {
+    let mut padded = [0; BLOCK];
+    match key.len() {
+        0..=BLOCK => padded[..key.len()].copy_from_slice(key),
+        _ => padded[..32].copy_from_slice(&Sha256::digest(key)),
+    }
+    let keyed = |pad: u8| Sha256::new().chain_update(padded.map(|b| b ^ pad));
+    let inner = keyed(0x36).chain_update(message).finalize();
+    keyed(0x5c).chain_update(inner).finalize().into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Test cases 2 and 6 of RFC 4231: a short key, and one longer than a block.
+    #[test]
+    fn it_is_hmac() {
+        assert_eq!(
+            hex(&hmac_of(b"Jefe", b"what do ya want for nothing?")),
+            "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843"
+        );
+        assert_eq!(
+            hex(&hmac_of(&[0xaa; 131], b"Test Using Larger Than Block-Size Key - Hash Key First")),
+            "60e431591ee0b67f0d8a26aacbf5b77f8e0bc6213728c5140546040f0ee37f54"
+        );
+    }
+
+    #[test]
+    fn a_proof_is_for_one_token_nonce_and_host() {
+        let proof = server_proof("token", "nonce", "127.0.0.1:7700");
+        assert_eq!(proof, server_proof("token", "nonce", "127.0.0.1:7700"));
+        for other in [
+            server_proof("other", "nonce", "127.0.0.1:7700"),
+            server_proof("token", "other", "127.0.0.1:7700"),
+            server_proof("token", "nonce", "127.0.0.1:7701"),
+            server_proof("token", "nonce1", "27.0.0.1:7700"),
+        ] {
+            assert_ne!(proof, other);
+        }
+    }
+}

@@ -1,0 +1,87 @@
+//! Connections that have not shown yet whose they are. There is room for a number of them, and for fewer from one
+//! address; when it is full the oldest gives way. So who opens thousands and says nothing displaces their own, and who
+//! comes with a token, which takes a moment, is answered.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, MutexGuard};
+use tokio::sync::Notify;
+
+/// The newcomers of a listener.
+#[derive(Debug)]
+pub(super) struct Newcomers {
+    most: usize,
+    most_per_address: usize,
+    list: Mutex<List>,
+}
+
+#[derive(Debug, Default)]
+struct List {
+    next: u64,
+    waiting: BTreeMap<u64, (IpAddr, Arc<Notify>)>,
+    of_address: HashMap<IpAddr, BTreeSet<u64>>,
+}
+
+impl List {
+    fn remove(&mut self, number: u64) -> Option<Arc<Notify>> {
+        let (address, evicted) = self.waiting.remove(&number)?;
+        if let Some(numbers) = self.of_address.get_mut(&address) {
+            numbers.remove(&number);
+            if numbers.is_empty() {
+                self.of_address.remove(&address);
+            }
+        }
+        Some(evicted)
+    }
+}
+
+impl Newcomers {
+    /// None yet, and room for so many.
+    pub(super) fn new(most: usize, most_per_address: usize) -> Arc<Newcomers> {
+        Arc::new(Newcomers { most, most_per_address, list: Mutex::default() })
+    }
+
+    /// One more, in place of the oldest where there is no room.
+    pub(super) fn add(self: &Arc<Self>, address: IpAddr) -> Newcomer {
+        let mut list = self.list();
+        let theirs = list.of_address.get(&address);
+        let oldest = match theirs {
+            Some(theirs) if theirs.len() >= self.most_per_address => theirs.first().copied(),
+            _ if list.waiting.len() >= self.most => list.waiting.keys().next().copied(),
+            _ => None,
+        };
+        if let Some(evicted) = oldest.and_then(|number| list.remove(number)) {
+            evicted.notify_one();
+        }
+        let (number, evicted) = (list.next, Arc::new(Notify::new()));
+        list.next += 1;
+        list.waiting.insert(number, (address, evicted.clone()));
+        list.of_address.entry(address).or_default().insert(number);
+        Newcomer { of: self.clone(), number, evicted }
+    }
+
+    fn list(&self) -> MutexGuard<'_, List> {
+        self.list.lock().expect("nobody panics while counting connections")
+    }
+}
+
+/// A connection among them, until it is known or gone.
+#[derive(Debug)]
+pub(super) struct Newcomer {
+    of: Arc<Newcomers>,
+    number: u64,
+    evicted: Arc<Notify>,
+}
+
+impl Newcomer {
+    /// Signalled when the connection has to give way to another.
+    pub(super) fn evicted(&self) -> Arc<Notify> {
+        self.evicted.clone()
+    }
+}
+
+impl Drop for Newcomer {
+    fn drop(&mut self) {
+        self.of.list().remove(self.number);
+    }
+}

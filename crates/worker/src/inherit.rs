@@ -1,0 +1,56 @@
+//! What the server changes of its own process and tasks must not inherit: its umask, which closes every file it makes to
+//! others, and its soft limit of open files, which it raises as far as it may.
+
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use nix::sys::stat::{Mode, umask};
+
+/// The umask and the soft limit of open files that this process was started with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Inherited {
+    umask: u32,
+    open_files: Option<u64>,
+}
+
+impl Inherited {
+    /// Closes what this process makes to others, lets it open as many files as the hard limit allows, and keeps what was
+    /// before.
+    pub fn replace() -> Inherited {
+        let before = umask(Mode::from_bits_truncate(0o077));
+        let open_files = getrlimit(Resource::RLIMIT_NOFILE).ok().map(|(soft, hard)| {
+            // Where it cannot be raised, connections are limited by what there is.
+            let _as_it_was = setrlimit(Resource::RLIMIT_NOFILE, hard, hard);
+            soft
+        });
+        Inherited { umask: before.bits(), open_files }
+    }
+
+    /// The same as arguments of the spawner.
+    pub fn args(self) -> Vec<String> {
+        let open_files = self.open_files.map(|soft| format!("nofile={soft}"));
+        std::iter::once(format!("umask={:o}", self.umask)).chain(open_files).collect()
+    }
+
+    /// Puts back what arguments of the spawner say; others are passed over.
+    pub fn restore(args: impl Iterator<Item = String>) {
+        for arg in args {
+            match arg.split_once('=') {
+                Some(("umask", octal)) => {
+                    if let Ok(bits) = u32::from_str_radix(octal, 8) {
+                        umask(Mode::from_bits_truncate(bits));
+                    }
+                }
+                Some(("nofile", number)) => {
+                    if let (Ok(soft), Ok((_, hard))) = (number.parse(), getrlimit(Resource::RLIMIT_NOFILE)) {
+                        let _as_it_was = setrlimit(Resource::RLIMIT_NOFILE, soft, hard);
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+/// How many files this process may have open.
+pub fn open_files() -> u64 {
+    getrlimit(Resource::RLIMIT_NOFILE).map_or(1_024, |(soft, _)| soft)
+}

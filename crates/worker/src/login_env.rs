@@ -1,0 +1,179 @@
+//! The login environment of a user: the variables their login shell sets, captured by running it as them. The shell is
+//! the user's own program and may do anything, so it runs in a session of its own, with the user's rights only, is read up
+//! to a limit and killed after a while. Where it gives nothing, a minimal environment takes its place.
+
+use crate::people::{DEFAULT_PATH, Person, own_uid};
+use nix::sys::signal::{Signal, killpg};
+use nix::unistd::{Gid, Pid, Uid};
+use std::collections::BTreeMap;
+use std::io::{self, Read};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// The most bytes that a shell's output is read.
+const MOST_BYTES: u64 = 1 << 20;
+
+/// Variables that are about the shell that was run, and not about the user.
+const OF_THE_SHELL: [&str; 6] = ["_", "PWD", "OLDPWD", "SHLVL", "TERM", "WARPYARD_TOKEN"];
+
+/// An environment, and where it comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LoginEnvironment {
+    /// The variables.
+    pub variables: BTreeMap<String, String>,
+    /// Why it is the minimal one; nothing where it is the login shell's.
+    pub minimal_because: Option<String>,
+}
+
+impl LoginEnvironment {
+    /// The login environment of a user, as their shell sets it within a time. May wait longer than that where their shell
+    /// or its directory is on a file system that does not answer, so it is not to be called where others wait.
+    pub fn capture(person: &Person, within: Duration) -> LoginEnvironment {
+        match run_shell(person, within) {
+            Ok(variables) => LoginEnvironment { variables, minimal_because: None },
+            Err(e) => {
+                LoginEnvironment::minimal(person, format!("the login shell {}: {e}", person.shell.display()))
+            }
+        }
+    }
+
+    /// What every login has: `HOME`, `LOGNAME`, `PATH`, `SHELL` and `USER`.
+    pub fn minimal(person: &Person, because: String) -> LoginEnvironment {
+        LoginEnvironment { variables: basics(person), minimal_because: Some(because) }
+    }
+}
+
+fn basics(person: &Person) -> BTreeMap<String, String> {
+    let mut variables = person.login_environment();
+    variables.insert("PATH".into(), DEFAULT_PATH.into());
+    variables
+}
+
+fn run_shell(person: &Person, within: Duration) -> io::Result<BTreeMap<String, String>> {
+    let until = Instant::now() + within;
+    // What start-up files print comes before the first mark; a process they leave behind may print after the second.
+    let mark = format!("warpyard-environment-{}", std::process::id());
+    let mut child = shell(person, &format!("cd; echo {mark}; env -0; echo {mark}")).spawn()?;
+    let session = child.id();
+    let mut out = child.stdout.take().ok_or(io::ErrorKind::BrokenPipe)?.take(MOST_BYTES);
+    let (tell, told) = mpsc::channel();
+    let end = format!("\0{mark}\n").into_bytes();
+    thread::Builder::new().name("login-shell".into()).spawn(move || {
+        let (mut printed, mut chunk) = (Vec::new(), [0; 8192]);
+        while let Ok(count @ 1..) = out.read(&mut chunk) {
+            printed.extend_from_slice(&chunk[..count]);
+            if printed.windows(end.len()).any(|window| window == end) {
+                break;
+            }
+        }
+        let _gave_up = tell.send(printed);
+    })?;
+    let printed = told.recv_timeout(until.saturating_duration_since(Instant::now()));
+    end_session(child, session);
+    let printed = printed.map_err(|_| {
+        let said = format!("it printed no environment within {} s", within.as_secs());
+        io::Error::new(io::ErrorKind::TimedOut, said)
+    })?;
+    parse(&printed, &mark).ok_or_else(|| io::Error::other("it printed no environment"))
+}
+
+/// A login shell as its user: with their groups, away from the server's terminal and signals.
+fn shell(person: &Person, script: &str) -> Command {
+    let name = person.shell.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    let mut command = Command::new(&person.shell);
+    // A dash before its name makes any shell a login shell.
+    command.arg0(format!("-{name}")).args(["-c", script]);
+    command.env_clear().envs(basics(person)).env("TERM", "dumb").current_dir("/");
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+    let becomes = (person.uid != own_uid()).then(|| {
+        let groups: Vec<Gid> = person.groups.iter().copied().map(Gid::from_raw).collect();
+        (groups, Gid::from_raw(person.gid), Uid::from_raw(person.uid))
+    });
+    let become_user = move || {
+        nix::unistd::setsid()?;
+        if let Some((groups, gid, uid)) = &becomes {
+            nix::unistd::setgroups(groups)?;
+            nix::unistd::setresgid(*gid, *gid, *gid)?;
+            nix::unistd::setresuid(*uid, *uid, *uid)?;
+        }
+        Ok(())
+    };
+    // SAFETY: between fork and exec only system calls are made, on values that were allocated before.
+    #[expect(
+        unsafe_code,
+        reason = "a process is set up: it becomes its user before it runs anything of theirs"
+    )]
+    unsafe {
+        command.pre_exec(become_user);
+    }
+    command
+}
+
+/// Kills what is left of a shell's session, and waits for the shell beside everything else: what hangs in the kernel
+/// cannot be killed at once.
+fn end_session(mut child: Child, session: u32) {
+    let _gone_already = i32::try_from(session).map(|pid| killpg(Pid::from_raw(pid), Signal::SIGKILL));
+    let wait = move || {
+        let _status = child.wait();
+    };
+    let _no_thread = thread::Builder::new().name("login-shell".into()).spawn(wait);
+}
+
+/// The variables between two marks.
+fn parse(printed: &[u8], mark: &str) -> Option<BTreeMap<String, String>> {
+    let first = format!("{mark}\n").into_bytes();
+    let start = printed.windows(first.len()).position(|window| window == first)? + first.len();
+    let rest = &printed[start..];
+    let end = rest.windows(first.len() + 1).position(|w| w[0] == 0 && w[1..] == first)?;
+    let variable = |text: &[u8]| {
+        let (name, value) = std::str::from_utf8(text).ok()?.split_once('=')?;
+        let wanted = !name.is_empty() && !OF_THE_SHELL.contains(&name) && !name.starts_with("BASH_FUNC_");
+        wanted.then(|| (name.to_owned(), value.to_owned()))
+    };
+    Some(rest[..end].split(|&byte| byte == 0).filter_map(variable).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+    use std::path::Path;
+
+    fn person(home: &Path, shell: &str) -> Person {
+        let own = Person::of_uid(own_uid()).expect("accounts").expect("whoever tests has one");
+        Person { home: home.to_owned(), shell: shell.into(), ..own }
+    }
+
+    #[test]
+    fn it_is_what_the_login_shell_sets() {
+        let home = tempfile::tempdir().expect("a directory");
+        let profile = "echo a banner; export LAB=vision PATH=/opt/lab/bin:$PATH\nexport LINES_OF='one\ntwo'\nsleep 600 &\n";
+        std::fs::write(home.path().join(".profile"), profile).expect("written");
+        let found = LoginEnvironment::capture(&person(home.path(), "/bin/sh"), Duration::from_secs(60));
+        assert_eq!(found.minimal_because, None);
+        let variables = found.variables;
+        assert_eq!((&*variables["LAB"], &*variables["LINES_OF"]), ("vision", "one\ntwo"));
+        assert!(variables["PATH"].starts_with("/opt/lab/bin:"), "{variables:?}");
+        assert_eq!(variables["HOME"], home.path().to_string_lossy());
+        assert!(!variables.contains_key("PWD") && !variables.contains_key("SHLVL"), "{variables:?}");
+    }
+
+    #[test]
+    fn a_shell_that_gives_nothing_leaves_the_minimum() {
+        let home = tempfile::tempdir().expect("a directory");
+        let hangs = home.path().join("hangs");
+        std::fs::write(&hangs, "#!/bin/sh\necho $$ > pid; exec sleep 600\n").expect("written");
+        std::fs::set_permissions(&hangs, std::fs::Permissions::from_mode(0o755))
+            .expect("its rights can be set");
+        for shell in [hangs.to_str().expect("text"), "/bin/false", "/no/such/shell"] {
+            let person = person(home.path(), shell);
+            let found = LoginEnvironment::capture(&person, Duration::from_millis(200));
+            assert!(found.minimal_because.is_some_and(|why| why.contains(shell)), "{shell}");
+            let names: Vec<&str> = found.variables.keys().map(String::as_str).collect();
+            assert_eq!(names, ["HOME", "LOGNAME", "PATH", "SHELL", "USER"]);
+        }
+    }
+}
