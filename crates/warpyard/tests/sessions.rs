@@ -185,7 +185,7 @@ fn whoever_has_the_token_comes_in_over_the_network_and_nobody_else() {
     seat.sees("here2");
     let mut stranger = Seat::take(&command("wrong", &["attach", "1"]), (24, 80));
     assert_eq!(stranger.left(), Some(2));
-    stranger.sees("does not accept this token");
+    stranger.sees("does not know the token");
     seat.enter("exit");
     assert_eq!(seat.left(), Some(0));
 }
