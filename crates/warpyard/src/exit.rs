@@ -92,7 +92,9 @@ fn kind(error: &anyhow::Error, problems: &[Problem]) -> Cow<'static, str> {
     let known = match error.downcast_ref::<ClientError>() {
         Some(ClientError::Refused(body)) => return body.code.clone().into(),
         Some(ClientError::Unreachable { .. }) => "unreachable",
-        Some(ClientError::NoAddress { .. }) => "no-server",
+        Some(ClientError::NoAddress { .. } | ClientError::NoSocket { .. }) => "no-server",
+        Some(ClientError::NotPrivate(_)) => "not-private",
+        Some(ClientError::Distrusted { .. }) => "not-trusted",
         Some(ClientError::UnreadableFile { .. }) => "unreadable-file",
         Some(ClientError::BadAddress { .. }) => "bad-address",
         Some(ClientError::Unauthorised { .. }) => "unauthorised",
