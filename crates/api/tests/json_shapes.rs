@@ -46,6 +46,8 @@ fn job() -> JobView {
         position: None,
         expected_start: None,
         why: None,
+        over_request: vec![],
+        notes: vec![],
         snapshot: None,
         runs: vec![],
         tasks: vec![
@@ -114,6 +116,7 @@ fn a_gpu_has_the_promised_fields() {
             task: "412.train".into(),
             user: "ann".into(),
             memory_bytes: 7 << 30,
+            requested_bytes: None,
             name: None,
             since: None,
             note: None,

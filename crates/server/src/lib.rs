@@ -8,6 +8,7 @@ pub mod config;
 mod convert;
 mod data;
 mod door;
+mod enforcement;
 mod events;
 mod expect;
 mod follower;

@@ -118,6 +118,7 @@ pub fn show(show: Show, ready: impl FnOnce(&Ready)) -> Result<(), UpError> {
         cpus,
         replayed: 0,
         running: 0,
+        unenforced: Vec::new(),
     });
     runtime.spawn(samples::take(live.clone(), None, SAMPLE_EVERY));
     let _own_door = own_door.serve(app.clone(), limits, &runtime);

@@ -5,6 +5,7 @@ use crate::config::Config;
 use crate::convert::Defaults;
 use crate::data::{DataDir, DataError};
 use crate::door::Door;
+use crate::enforcement;
 use crate::follower::{Follower, FollowerError};
 use crate::hosts::Hosts;
 use crate::http::{App, Base};
@@ -157,6 +158,8 @@ pub struct Ready {
     pub replayed: u64,
     /// How many attempts were found again.
     pub running: usize,
+    /// Limits that are not enforced here, and why.
+    pub unenforced: Vec<String>,
 }
 
 /// Runs the server until it is asked to end. `ready` is called once it answers.
@@ -230,6 +233,7 @@ pub fn run(mut options: Options, ready: impl FnOnce(&Ready)) -> Result<(), UpErr
             cpus: agent.as_ref().map_or(0, |a| a.info().cpus),
             replayed: loaded.replayed,
             running,
+            unenforced: enforcement::of(&app).map(enforcement::unenforced).unwrap_or_default(),
         });
         Ok::<_, UpError>(())
     })?;

@@ -9,8 +9,8 @@ use warpyard_api::quantity::{ArraySpec, Micros, MilliCpus};
 use warpyard_api::secrets::{masked, masked_command};
 use warpyard_api::wire::{
     AttemptView, Counts, ForeignProcess, GpuTask, GpuView, HistoryRow, JobView, Outcome, OutcomeCounts,
-    ParamView, PolicyView, RunView, SnapshotView, State, TaskView, TerminalView, Timestamp, WorkerState,
-    WorkerView,
+    OverRequest, ParamView, PolicyView, RunView, SnapshotView, State, TaskView, TerminalView, Timestamp,
+    WorkerState, WorkerView,
 };
 use warpyard_core::cluster::{Job, Node, Phase};
 use warpyard_core::command::Target;
@@ -225,10 +225,31 @@ fn folded(cluster: &Cluster, job: &Job, target: Target, who: &Caller) -> JobView
             bytes: kept.bytes,
         }),
         why: if many && state == State::Running { Some(progress(counts)) } else { why::of_job(cluster, job) },
+        over_request: over_request(cluster, job, target),
+        notes: vec![],
         runs: vec![],
         tasks: vec![],
         next: None,
     }
+}
+
+/// Where tasks of a job use more GPU memory than they requested, the first hundred of them.
+fn over_request(cluster: &Cluster, job: &Job, target: Target) -> Vec<OverRequest> {
+    let nodes = nodes_of(job, target).into_iter().map(|node| NodeId { job: job.id, node });
+    let shared = nodes.filter(|node| job.spec.tasks[node.node as usize].needs.gpu_memory.is_some());
+    let tasks = shared.flat_map(|node| job.nodes[node.node as usize].live.keys().map(move |&i| node.task(i)));
+    let over = |task: TaskId| {
+        let requested_bytes = job.spec.tasks[task.node as usize].needs.gpu_memory?;
+        let worker = cluster.view().attempt(task)?.0.placement.worker;
+        let name = cluster.view().worker_name(worker);
+        Some(cluster.over_request(task).map(move |(device, charged_bytes)| OverRequest {
+            task: task_name(cluster, task),
+            gpu: format!("{name}/{device}"),
+            requested_bytes,
+            charged_bytes,
+        }))
+    };
+    tasks.filter(|task| target.contains(*task)).filter_map(over).flatten().take(100).collect()
 }
 
 /// What tasks run, for whoever may know; what they inherit is said of the first, since all have the same.
@@ -445,6 +466,8 @@ pub(crate) fn remembered(row: &JobRow, attempts: &[AttemptRow]) -> JobView {
         expected_start: None,
         snapshot: None,
         why: None,
+        over_request: vec![],
+        notes: vec![],
         runs: vec![],
         tasks: tasks.collect(),
         next: None,
@@ -525,10 +548,11 @@ fn foreign(others: &Foreign) -> Vec<ForeignProcess> {
 
 fn tasks_on(cluster: &Cluster, tasks: &std::collections::BTreeSet<TaskId>, device: u16) -> Vec<GpuTask> {
     let here = tasks.iter().filter_map(|&id| {
-        let (attempt, _) = cluster.view().attempt(id)?;
+        let (attempt, spec) = cluster.view().attempt(id)?;
         let (_, charge) = attempt.placement.devices.iter().find(|(i, _)| *i == device)?;
         let job = cluster.job(id.job)?;
         let whole = cluster.worker(attempt.placement.worker)?.info.devices[usize::from(device)].memory;
+        let over = cluster.over_request(id).any(|(index, _)| index == device);
         Some(GpuTask {
             task: task_name(cluster, id),
             user: job.user.clone(),
@@ -536,6 +560,7 @@ fn tasks_on(cluster: &Cluster, tasks: &std::collections::BTreeSet<TaskId>, devic
                 Charge::Whole | Charge::Beside => whole,
                 Charge::Share(bytes) => *bytes,
             },
+            requested_bytes: spec.needs.gpu_memory.filter(|_| over),
             name: Some(job.spec.name.clone()),
             since: Some(time(attempt.started.unwrap_or(attempt.placed))),
             note: None,

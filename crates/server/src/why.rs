@@ -42,7 +42,7 @@ fn short(cluster: &Cluster, task: TaskId, why: &Why) -> Option<String> {
         Reason::NotItsTurn => "others go first".into(),
         Reason::Next => "starts next".into(),
         Reason::Starting => "starting".into(),
-        Reason::Running => return None,
+        Reason::Running => return over_request(cluster, task),
         Reason::Paused(Some(By::User)) => "paused by hand".into(),
         Reason::Paused(Some(By::Policy)) => "gives way".into(),
         Reason::Paused(None) => "resuming".into(),
@@ -62,6 +62,13 @@ fn short(cluster: &Cluster, task: TaskId, why: &Why) -> Option<String> {
             format!("job {job} {ended}")
         }
     })
+}
+
+/// That a task uses more GPU memory than it requested: of its devices, the one on which it is charged most.
+fn over_request(cluster: &Cluster, task: TaskId) -> Option<String> {
+    let charged = cluster.over_request(task).map(|(_, bytes)| bytes).max()?;
+    let requested = cluster.view().spec(task)?.1.needs.gpu_memory?;
+    Some(format!("uses {} of GPU memory, requested {}", size(charged), size(requested)))
 }
 
 /// An outcome as the rest of a sentence.

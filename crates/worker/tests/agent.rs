@@ -317,7 +317,7 @@ fn what_died_with_the_machine_is_lost_with_that_reason() {
 
 fn gpu() -> Gpu {
     let (uuid, name, type_name) = ("GPU-1".to_owned(), "Tesla V100".to_owned(), "V100".to_owned());
-    Gpu { uuid, index: 0, name, type_name, memory_bytes: 16 << 30, pci: None }
+    Gpu { uuid, index: 0, name, type_name, memory_bytes: 16 << 30, pci: None, nodes: Vec::new() }
 }
 
 /// A driver that sees these processes compute.

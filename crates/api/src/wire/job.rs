@@ -151,6 +151,12 @@ pub struct JobView {
     pub expected_start: Option<StartRange>,
     /// In one line, why it waits or ended as it did.
     pub why: Option<String>,
+    /// Where its tasks use more GPU memory than they requested; they are charged for what they use.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub over_request: Vec<OverRequest>,
+    /// What should be known of it: limits it requested that are not enforced here, and why.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
     /// The directory it runs in a copy of, if it does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub snapshot: Option<super::SnapshotView>,
@@ -162,6 +168,19 @@ pub struct JobView {
     /// Where the tasks go on, if there are more.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<String>,
+}
+
+/// A task that uses more memory of a GPU than it requested.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct OverRequest {
+    /// The task, as it is selected: `412.train[3]`.
+    pub task: String,
+    /// The GPU, `worker/0`.
+    pub gpu: String,
+    /// What it requested.
+    pub requested_bytes: u64,
+    /// What it is charged for: about what it uses.
+    pub charged_bytes: u64,
 }
 
 /// What a task runs. Whatever looks like a secret is masked; the task itself has it as it was submitted.

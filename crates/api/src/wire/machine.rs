@@ -67,8 +67,12 @@ pub struct GpuTask {
     pub task: String,
     /// Whose it is.
     pub user: String,
-    /// The memory it was promised here; the whole device where nothing was said.
+    /// The memory it is charged for here: what it requested, or what it uses where that is more; the whole device where it
+    /// requested none.
     pub memory_bytes: u64,
+    /// What it requested, where it uses more.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub requested_bytes: Option<u64>,
     /// The job's name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
@@ -147,6 +151,33 @@ pub struct InfoView {
     /// How many processes a task on its own machine may have.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub processes: Option<ProcessBound>,
+    /// What its own worker enforces on tasks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub enforces: Option<EnforcementView>,
+}
+
+/// What a worker enforces on tasks by cgroups.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct EnforcementView {
+    /// The main memory a task requested (`memory`): one that needs more is killed.
+    pub memory: Enforced,
+    /// The CPUs a task requested (`cpus`): it has no more CPU time.
+    pub cpus: Enforced,
+    /// The GPUs a task was granted: it cannot open the device nodes of others. Where this is not enforced, environment
+    /// variables such as `CUDA_VISIBLE_DEVICES` say which to use, and nothing keeps a task from using others. Absent where
+    /// there are no GPUs, or they are only declared.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub devices: Option<Enforced>,
+}
+
+/// Whether something is enforced.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Enforced {
+    /// Whether it is.
+    pub enforced: bool,
+    /// Why it is not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub why: Option<String>,
 }
 
 /// How many processes and threads a task may have.

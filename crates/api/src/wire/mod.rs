@@ -18,13 +18,13 @@ mod why;
 
 pub use claim::{Adopt, ClaimRequest, ClaimState, ClaimView, Extend};
 pub use job::{
-    AttemptView, Counts, FailureReason, HistoryRow, JobView, Outcome, OutcomeCounts, RunView, State,
-    TaskView, TerminalView,
+    AttemptView, Counts, FailureReason, HistoryRow, JobView, Outcome, OutcomeCounts, OverRequest, RunView,
+    State, TaskView, TerminalView,
 };
 pub use limits::LimitView;
 pub use machine::{
-    ForeignProcess, FreeGpu, FreeView, GpuTask, GpuView, InfoView, LoginView, ProcessBound, ProofView,
-    WorkerState, WorkerView,
+    Enforced, EnforcementView, ForeignProcess, FreeGpu, FreeView, GpuTask, GpuView, InfoView, LoginView,
+    ProcessBound, ProofView, WorkerState, WorkerView,
 };
 pub use notice::Notice;
 pub use policy::{Moved, NotAPolicy, ParamValue, ParamView, PolicyPreview, PolicySet, PolicyView};

@@ -201,7 +201,7 @@ pub(super) async fn show(
         Some(Ok(from)) => Some(from),
         Some(Err(_)) => return Err(Problem::new(code::BAD_REQUEST, "cursor", "this is not a cursor").into()),
     };
-    let (selector, mine) = (select::parse(&id, &who)?, who.clone());
+    let (selector, mine, bounds) = (select::parse(&id, &who)?, who.clone(), app.bounds.clone());
     let look = move |f: &mut crate::follower::Follower| {
         let number = select::job_number(f.cluster(), &selector)?;
         if f.cluster().job(number).is_none()
@@ -214,6 +214,7 @@ pub(super) async fn show(
         let target = select::find_one(f.cluster(), &selector)?;
         let job = f.cluster().job(target.job()).cloned().ok_or_else(|| select::unknown_job(number.0))?;
         let mut view = views::whole(f, &job, target, from, &mine);
+        crate::enforcement::note_unenforced(bounds.as_ref(), &job, &mut view);
         if mine.owns(&job.user) {
             view.runs = views::runs(f.cluster(), &job, target);
         }

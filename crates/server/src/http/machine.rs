@@ -26,7 +26,9 @@ const HISTORY_PER_PAGE: u32 = 100;
 
 pub(super) async fn info(State(app): Shared) -> Result<Json<InfoView>, Refusal> {
     let (url, data, started) = (app.url.clone(), app.data.display().to_string(), app.started);
-    let processes = app.bounds.as_ref().map(|b| ProcessBound { most: b.most, contained: b.ground.is_some() });
+    let processes =
+        app.bounds.as_ref().map(|b| ProcessBound { most: b.most, contained: b.processes.is_some() });
+    let enforces = crate::enforcement::of(&app);
     let look = move |f: &mut crate::follower::Follower| {
         let cluster = f.cluster();
         let waiting = cluster
@@ -45,6 +47,7 @@ pub(super) async fn info(State(app): Shared) -> Result<Json<InfoView>, Refusal> 
             waiting: waiting.sum(),
             running: cluster.view().active() as u64,
             processes,
+            enforces,
         }
     };
     Ok(Json(app.live.read(look).await?))

@@ -254,6 +254,8 @@ fn jobs_on(gpu: &GpuView, colours: &UserColours, now: Timestamp) -> Vec<OnTile> 
             count: tasks.len(),
             share: if bytes >= gpu.memory_bytes && tasks.len() == 1 {
                 "whole GPU".into()
+            } else if let Some(requested) = over_request(&tasks) {
+                format!("{}, requested {}", size(bytes), size(requested))
             } else {
                 size(bytes)
             },
@@ -262,6 +264,12 @@ fn jobs_on(gpu: &GpuView, colours: &UserColours, now: Timestamp) -> Vec<OnTile> 
         }
     };
     jobs.into_iter().map(one).collect()
+}
+
+/// The memory tasks requested, where one of them uses more.
+fn over_request(tasks: &[&GpuTask]) -> Option<u64> {
+    let over = tasks.iter().any(|task| task.requested_bytes.is_some());
+    over.then(|| tasks.iter().map(|task| task.requested_bytes.unwrap_or(task.memory_bytes)).sum())
 }
 
 /// How much of a device other processes have, and which.

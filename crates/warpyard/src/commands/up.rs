@@ -134,6 +134,7 @@ fn said(ready: &Ready) -> String {
     if ready.devices.is_some() {
         line("cpus", &MilliCpus(ready.cpus).to_string());
     }
+    ready.unenforced.iter().for_each(|said| line("limits", said));
     if ready.running > 0 {
         line("found", &format!("{} again", counted(ready.running as u64, "running task")));
     }
@@ -143,7 +144,7 @@ fn said(ready: &Ready) -> String {
 
 fn as_json(ready: &Ready) -> serde_json::Value {
     json!({"url": ready.url, "socket": ready.socket, "login": ready.login, "data": ready.data, "policy": ready.policy, "gpus": ready.gpus,
-           "cpus": MilliCpus(ready.cpus), "running": ready.running})
+           "cpus": MilliCpus(ready.cpus), "running": ready.running, "unenforced": ready.unenforced})
 }
 
 #[cfg(test)]
@@ -162,6 +163,7 @@ mod tests {
             cpus: 8000,
             replayed: 0,
             running: 2,
+            unenforced: vec![],
         }
     }
 

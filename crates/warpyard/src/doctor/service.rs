@@ -10,7 +10,10 @@ use std::path::{Path, PathBuf};
 use warpyard_api::client::Client;
 use warpyard_api::quantity::Micros;
 use warpyard_api::text::shown;
-use warpyard_api::wire::{ClaimState, ClaimView, ForeignProcess, GpuTask, GpuView, ProcessBound, Timestamp};
+use warpyard_api::wire::{
+    ClaimState, ClaimView, Enforced, EnforcementView, ForeignProcess, GpuTask, GpuView, ProcessBound,
+    Timestamp,
+};
 
 /// A holder who says nothing for so long is likely gone.
 const SILENT_MS: i64 = 600_000;
@@ -39,7 +42,33 @@ pub(super) fn server(client: Option<&Client>) -> Vec<Finding> {
             "restart the server with this program: tasks that run are found again",
         ),
     };
-    std::iter::once(answers).chain(exposed(&info.address)).chain(info.processes.map(bomb)).collect()
+    let enforced = info.enforces.map(limits).unwrap_or_default();
+    let exposed = exposed(&info.address);
+    std::iter::once(answers).chain(exposed).chain(info.processes.map(bomb)).chain(enforced).collect()
+}
+
+/// Whether what a task requested and was granted is also the most it can have.
+fn limits(EnforcementView { memory, cpus, devices }: EnforcementView) -> Vec<Finding> {
+    let remedy = "run the server as root, or as a service (`warpyard install`) on a machine with cgroups";
+    let finding = |check: &'static str, of: Enforced, fine: &str, not: &str| match of.enforced {
+        true => Finding::fine(check, fine),
+        false => Finding::warning(check, format!("{not}: {}", shown(&of.why.unwrap_or_default())), remedy),
+    };
+    let mut findings = vec![
+        finding("memory", memory, "enforced: a task over its --memory is killed", "--memory is not enforced"),
+        finding(
+            "cpus",
+            cpus,
+            "enforced: a task has no more CPU time than its --cpus",
+            "--cpus is not enforced",
+        ),
+    ];
+    if let Some(devices) = devices {
+        let fine = "enforced: a task can open only the GPUs it was granted";
+        let not = "not enforced, CUDA_VISIBLE_DEVICES is advisory: a task can open GPUs it was not granted";
+        findings.push(finding("devices", devices, fine, not));
+    }
+    findings
 }
 
 /// Whether pages are reached over the network without encryption.

@@ -2,6 +2,7 @@
 
 use super::For;
 use std::path::Path;
+use warpyard_worker::supervise::SUBGROUP;
 
 /// A configuration that changes nothing and says what could be.
 pub(super) const CONFIG: &str = "\
@@ -61,6 +62,8 @@ pub(super) fn text(whom: For, program: &Path, config: &Path) -> String {
          # Tasks outlive the server: stopping it ends nobody's work, and the next start finds it again.\n\
          KillMode=process\n\
          Delegate=yes\n\
+         # Beside the cgroups of tasks, not above them: only so can those limit memory. From systemd 254 on.\n\
+         DelegateSubgroup={SUBGROUP}\n\
          {places}\n\
          [Install]\n\
          WantedBy={target}\n"

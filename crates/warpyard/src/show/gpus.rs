@@ -87,7 +87,9 @@ fn who(gpu: &GpuView) -> (String, Paint) {
         .iter()
         .map(|on| {
             let note = on.note.as_deref().map(|note| format!(" [{}]", shown(note))).unwrap_or_default();
-            format!("{}({}) {}{note}", shown(&on.task), shown(&on.user), task(on.memory_bytes))
+            let over =
+                on.requested_bytes.map(|asked| format!(" [requested {}]", task(asked))).unwrap_or_default();
+            format!("{}({}) {}{over}{note}", shown(&on.task), shown(&on.user), task(on.memory_bytes))
         })
         .collect();
     match &gpu.unavailable {

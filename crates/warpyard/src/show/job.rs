@@ -85,6 +85,12 @@ fn head(job: &JobView, screen: &Screen) -> String {
     if let Some(range) = job.expected_start {
         line("starts", &screen.range(range));
     }
+    for over in &job.over_request {
+        let [charged, requested] =
+            [over.charged_bytes, over.requested_bytes].map(|bytes| ByteSize(bytes).rounded());
+        line("over", &format!("{} uses {charged} of {}, requested {requested}", over.task, over.gpu));
+    }
+    job.notes.iter().for_each(|note| line("note", note));
     // While some of it runs, the progress above says as much.
     let told = !progress.is_empty() && State::Running <= job.state && job.state < State::Done;
     if let (Some(why), false) = (&job.why, told) {

@@ -31,6 +31,11 @@ pub(crate) struct Machine {
 impl Machine {
     /// Starts the server with more settings; nothing where the test cannot make accounts.
     pub(crate) fn up(settings: &str) -> Option<Machine> {
+        Self::with_gpus(settings, &FAKE)
+    }
+
+    /// The same with other GPUs than the usual declared ones, as flags of `up`.
+    pub(crate) fn with_gpus(settings: &str, gpus: &[&str]) -> Option<Machine> {
         if !nix::unistd::geteuid().is_root() {
             eprintln!("SKIPPED: only root can make accounts to test with");
             return None;
@@ -48,7 +53,7 @@ impl Machine {
         fs::write(dir.path().join("config.toml"), config).expect("a file can be written");
         let data = dir.path().join("data");
         let args = ["--shared", "--config", "config.toml"];
-        let server = Server::at(dir, data, &[&args[..], &FAKE].concat());
+        let server = Server::at(dir, data, &[&args[..], gpus].concat());
         let mut machine = Machine { server, socket, binary, group };
         machine.server.start();
         Some(machine)

@@ -4,7 +4,7 @@ use super::keep;
 use crate::hold;
 use crate::people::{self, DEFAULT_PATH, Person};
 use crate::probe::{Gpu, VISIBILITY_VARIABLES, Vendor, visible_env};
-use crate::supervise::{Bounds, Launch, Session, Unpack, User};
+use crate::supervise::{Bounds, CgroupParent, DeviceNode, Launch, Limit, Session, Unpack, User};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use warpyard_core::AttemptId;
@@ -83,12 +83,28 @@ fn running(place: Place<'_>, attempt: AttemptId, work: &Work, gpus: &[&Gpu], ven
     launch
 }
 
-/// Keeps a task from having too many processes: by a group of its own, or by what the kernel counts of its user.
-pub(super) fn bound(launch: &mut Launch, bounds: &Bounds) {
+/// Keeps a task within what it requested and was granted, by cgroups of its own where limits need one. A task without limits
+/// has none, so that it starts as fast as ever.
+pub(super) fn confine(launch: &mut Launch, bounds: &Bounds, work: &Work, closed: Option<Vec<DeviceNode>>) {
+    bound(launch, bounds);
+    let mut enforce = |by: &Result<CgroupParent, String>, limit: Option<Limit>| {
+        if let (Ok(parent), Some(limit)) = (by, limit) {
+            launch.cgroups.push(parent.limit(limit));
+        }
+    };
+    enforce(&bounds.memory, work.memory_limit.map(Limit::Memory));
+    enforce(&bounds.cpu, work.cpu_quota.map(Limit::Cpu));
+    enforce(&bounds.devices, closed.map(Limit::Devices));
+}
+
+/// Keeps a task from having too many processes: by a cgroup of its own, or by what the kernel counts of its user.
+fn bound(launch: &mut Launch, bounds: &Bounds) {
     launch.processes = Some(bounds.most);
-    launch.ground = bounds.ground.clone();
+    launch
+        .cgroups
+        .extend(bounds.processes.as_ref().map(|parent| parent.limit(Limit::Processes(bounds.most))));
     let as_root = launch.user.is_none() && nix::unistd::geteuid().is_root();
-    if launch.ground.is_none() && !as_root {
+    if launch.cgroups.is_empty() && !as_root {
         let most = bounds.of_user();
         let known = launch.limits.iter().find(|(number, ..)| *number == libc::RLIMIT_NPROC).copied();
         let (_, soft, hard) = known.unwrap_or((libc::RLIMIT_NPROC, most, most));
@@ -186,7 +202,8 @@ mod tests {
 
     #[test]
     fn where_there_is_no_group_the_kernel_counts_what_a_user_has() {
-        let bounds = Bounds { most: 100, ground: None };
+        let none = || Err("there are no cgroups".to_owned());
+        let bounds = Bounds { most: 100, processes: None, memory: none(), cpu: none(), devices: none() };
         let mut launch = Launch::new("1.0.0.1", "/a", ["true"]);
         launch.user = Some(User { uid: 1000, gid: 1000, groups: vec![] });
         launch.limits = vec![(libc::RLIMIT_NPROC, 50, libc::RLIM_INFINITY), (libc::RLIMIT_NOFILE, 7, 7)];

@@ -1,6 +1,7 @@
 //! The machine's devices as the agent sees them: what they are, who is on them, and what our attempts use of them.
 
 use super::host::{HostMeter, HostReading};
+use super::memory::MemoryWindow;
 use super::uses::{Idle, Uses};
 use crate::probe::{self, Foreign, Gpu, Ours, Pids, Probe, ProbeError, Reading, Thresholds, Vendor};
 use std::collections::{BTreeMap, BTreeSet};
@@ -8,6 +9,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use warpyard_core::AttemptId;
 use warpyard_core::pool::{DeviceInfo, DeviceState};
+use warpyard_core::protocol::MemoryUse;
 
 /// How devices are offered.
 #[derive(Clone, Debug, Default)]
@@ -47,6 +49,7 @@ pub(super) struct Watch {
     shown: Arc<Mutex<Watched>>,
     peaks: BTreeMap<AttemptId, u64>,
     host: HostMeter,
+    memory: MemoryWindow,
 }
 
 /// An attempt and where it is, for telling our processes from others'.
@@ -111,7 +114,8 @@ impl Watch {
         let (describes, vendor, idle_after) = (probe.describe(), probe.vendor(), rules.idle_after);
         let seen = Watched { describes, vendor, idle_after, gpus, readings, states, foreign, uses, host };
         let shown = Arc::new(Mutex::new(seen.clone()));
-        Ok(Watch { probe, rules, seen, shown, peaks: BTreeMap::new(), host: HostMeter::default() })
+        let (peaks, memory, host) = Default::default();
+        Ok(Watch { probe, rules, seen, shown, peaks, memory, host })
     }
 
     /// What was last seen.
@@ -148,6 +152,11 @@ impl Watch {
         self.peaks.remove(&attempt)
     }
 
+    /// Device memory attempts use: of each the most over the last while.
+    pub(super) fn memory_used(&self) -> MemoryUse {
+        self.memory.most()
+    }
+
     /// Reads every device again, given which of our attempts are on them.
     pub(super) fn look(&mut self, ours: &[OnDevices<'_>]) {
         self.seen.host = self.host.read();
@@ -158,9 +167,16 @@ impl Watch {
         if self.seen.vendor != Vendor::Declared {
             self.seen.uses.note(ours, &self.seen.readings, Instant::now());
         }
+        let now = Instant::now();
+        self.memory.retain(|attempt| ours.iter().any(|one| one.attempt == attempt));
         for one in ours {
             let readings = &self.seen.readings;
             let used = |uuid: &String| readings.get(uuid).and_then(|r| probe::bytes_of(r, &one.pids));
+            for uuid in one.uuids.iter().filter(|_| self.seen.vendor != Vendor::Declared) {
+                if let Some(bytes) = used(uuid) {
+                    self.memory.note(one.attempt, uuid, bytes, now);
+                }
+            }
             let sum: Option<u64> = one.uuids.iter().filter_map(used).reduce(|a, b| a + b);
             if let Some(bytes) = sum {
                 let peak = self.peaks.entry(one.attempt).or_default();

@@ -9,6 +9,7 @@ mod devices;
 mod handle;
 mod host;
 mod keep;
+mod memory;
 mod mine;
 mod records;
 mod run;

@@ -5,6 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::kfd::{self, KfdGpu};
+use super::nodes::drm_nodes;
 use super::{Gpu, Probe, ProbeError, Reading, Vendor, type_name};
 
 const VENDOR_AMD: &str = "0x1002";
@@ -102,6 +103,7 @@ impl Probe for Amd {
                 name,
                 memory_bytes,
                 pci: Some(card.pci),
+                nodes: drm_nodes(&card.device),
             });
         }
         Ok(gpus)

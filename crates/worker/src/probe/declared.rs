@@ -96,6 +96,7 @@ impl FromStr for Declared {
                 });
             }
             gpus.extend((first..first + count).map(|index| Gpu {
+                nodes: Vec::new(),
                 uuid: format!("fake-{index}-{type_name}"),
                 index,
                 name: type_name.clone(),

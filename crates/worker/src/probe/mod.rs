@@ -12,6 +12,7 @@ mod error;
 mod find;
 mod kfd;
 mod models;
+mod nodes;
 mod nvml;
 mod processes;
 mod visible;
@@ -25,6 +26,8 @@ pub use models::{nominal_memory, type_name};
 pub use nvml::Nvidia;
 pub use processes::{Process, ProcessTable, in_own_pid_namespace};
 pub use visible::{VISIBILITY_VARIABLES, visible_env};
+
+use crate::supervise::DeviceNode;
 
 /// One GPU, as its driver describes it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -41,6 +44,8 @@ pub struct Gpu {
     pub memory_bytes: u64,
     /// Its PCI address, such as `0000:3b:00.0`; a declared device has none.
     pub pci: Option<String>,
+    /// The device nodes by which this GPU alone is used, as far as they are known.
+    pub nodes: Vec<DeviceNode>,
 }
 
 /// What a GPU's driver said about it at one moment.

@@ -9,7 +9,13 @@ use nvml_wrapper::enums::device::UsedGpuMemory;
 use nvml_wrapper::error::NvmlError;
 use nvml_wrapper::struct_wrappers::device::ProcessInfo;
 
+use super::nodes::drm_nodes;
 use super::{Gpu, GpuProcess, Probe, ProbeError, ProcessKind, Reading, Vendor, type_name};
+use crate::supervise::DeviceNode;
+
+/// The major number of `/dev/nvidia0` and its like, whose minor numbers NVML tells. `/dev/nvidiactl` and `/dev/nvidia-uvm`
+/// are for all GPUs.
+const MAJOR: u32 = 195;
 
 /// What the loader searches for when no path is given.
 const LIBRARY: &str = "libnvidia-ml.so.1";
@@ -40,13 +46,17 @@ impl Nvidia {
     fn describe_at(&self, index: u32) -> Result<Gpu, (&'static str, NvmlError)> {
         let device = self.nvml.device_by_index(index).map_err(during("nvmlDeviceGetHandleByIndex_v2"))?;
         let name = device.name().map_err(during("nvmlDeviceGetName"))?;
+        let pci = device.pci_info().ok().map(|pci| short_pci(&pci.bus_id));
+        let own = device.minor_number().ok().map(|minor| DeviceNode { major: MAJOR, minor });
+        let drm = pci.as_ref().map(|pci| drm_nodes(&Path::new("/sys/bus/pci/devices").join(pci)));
         Ok(Gpu {
+            nodes: own.into_iter().chain(drm.into_iter().flatten()).collect(),
             uuid: device.uuid().map_err(during("nvmlDeviceGetUUID"))?,
             index,
             type_name: type_name(&name),
             name,
             memory_bytes: device.memory_info().map_err(during("nvmlDeviceGetMemoryInfo_v2"))?.total,
-            pci: device.pci_info().ok().map(|pci| short_pci(&pci.bus_id)),
+            pci,
         })
     }
 

@@ -63,6 +63,7 @@ mod tests {
 
     fn gpu(uuid: &str, index: u32) -> Gpu {
         Gpu {
+            nodes: Vec::new(),
             uuid: uuid.to_owned(),
             index,
             name: String::new(),

@@ -126,8 +126,8 @@ impl AttemptDir {
     /// in the group it was frozen by, what descends from these, and who shares the task's session with one of them.
     pub fn end_leftovers(&self, running: &Running) -> Result<usize, RecordError> {
         let frozen_by = self.state()?.and_then(|state| state.group);
-        let groups: BTreeSet<_> =
-            frozen_by.into_iter().chain(running.task.clone().and_then(|t| t.group)).collect();
+        let inside = running.task.iter().flat_map(|task| task.group.iter().chain(&task.more_groups));
+        let groups: BTreeSet<_> = frozen_by.into_iter().chain(inside.cloned()).collect();
         let mut ended = BTreeSet::new();
         if running.boot != process::boot_id() {
             return Ok(0);

@@ -9,7 +9,6 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use super::pen::{Hierarchy, Pen};
 use super::process::{Descendant, ProcessStat, each_descendant};
 
 /// A way to freeze processes.
@@ -63,12 +62,11 @@ struct Group {
 }
 
 impl Ice {
-    /// Nothing is frozen yet, and nothing made but the group the processes may be in already.
-    pub(super) fn new(root: i32, key: &str, ways: &[Freezer], pen: Option<&Pen>) -> Self {
+    /// Nothing is frozen yet, and nothing made but the cgroup of the unified hierarchy the processes may be in already.
+    pub(super) fn new(root: i32, key: &str, ways: &[Freezer], unified: Option<&Path>) -> Self {
         let key: String = key.chars().map(|c| if c.is_alphanumeric() { c } else { '.' }).collect();
-        let inside =
-            pen.filter(|pen| pen.hierarchy == Hierarchy::Unified && ways.first() == Some(&Freezer::Cgroup2));
-        let group = inside.map(|pen| Group { way: Freezer::Cgroup2, path: pen.path.clone() });
+        let inside = unified.filter(|_| ways.first() == Some(&Freezer::Cgroup2));
+        let group = inside.map(|path| Group { way: Freezer::Cgroup2, path: path.into() });
         let ways = ways.iter().rev().copied().collect();
         Self { root, name: format!("warpyard-{key}-{root}"), ways, group, abandoned: Vec::new() }
     }

@@ -8,7 +8,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use super::{freeze::Freezer, pen::Ground};
+use super::{cgroup::CgroupLimit, freeze::Freezer};
 
 /// A message larger than this is not a launch but noise.
 const LARGEST_FRAME: usize = 64 << 20;
@@ -62,13 +62,12 @@ pub struct Launch {
     /// Limits of the task by the kernel's number for each, soft and hard, when not the worker's.
     #[serde(default)]
     pub limits: Vec<(u32, u64, u64)>,
-    /// How many processes and threads it may have; bounded by a group of its own where there is a ground for one, and
-    /// else looked at now and then.
+    /// How many processes and threads it may have. Counted now and then where no cgroup limits them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub processes: Option<u64>,
-    /// Where to make a group for its processes.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub ground: Option<Ground>,
+    /// Limits enforced by cgroups of its own.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub cgroups: Vec<CgroupLimit>,
     /// A directory to make of a snapshot before the task starts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unpack: Option<Unpack>,
@@ -143,7 +142,7 @@ impl Launch {
             umask: None,
             limits: Vec::new(),
             processes: None,
-            ground: None,
+            cgroups: Vec::new(),
             unpack: None,
             session: None,
             poke: None,

@@ -22,12 +22,12 @@
 //! launch may be repeated whenever it is in doubt whether the first one arrived.
 
 mod attempt;
+mod cgroup;
 mod clock;
 mod freeze;
 mod idle;
 mod launch;
 mod output;
-mod pen;
 mod poke;
 mod process;
 mod record;
@@ -37,9 +37,9 @@ mod task;
 mod terminal;
 
 pub use attempt::{AttemptDir, Found, scan};
+pub use cgroup::{Bounds, CgroupLimit, CgroupParent, DeviceNode, Hierarchy, Limit, SUBGROUP};
 pub use freeze::Freezer;
 pub use launch::{Launch, Session, Unpack, User};
-pub use pen::{Bounds, Ground, Hierarchy};
 pub use poke::PokeListener;
 pub use process::Sighting;
 pub(crate) use process::boot_id;

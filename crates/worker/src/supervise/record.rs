@@ -72,9 +72,12 @@ pub struct Started {
     pub process: Sighting,
     /// When it started, in microseconds since 1970.
     pub started_at: u64,
-    /// The group it and all that comes of it are in, to be removed in the end.
+    /// The first cgroup it and all that comes of it are in, to be removed in the end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub group: Option<PathBuf>,
+    /// The others.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub more_groups: Vec<PathBuf>,
 }
 
 /// `state`: written when a freeze or thaw happened, never before the first one.

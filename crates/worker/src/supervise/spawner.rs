@@ -9,7 +9,7 @@ use std::{
         fd::{AsFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd},
         unix::net::UnixStream,
     },
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::{Child, Command, Stdio},
 };
 
@@ -60,6 +60,8 @@ pub struct Spawner {
     program: PathBuf,
     args: Vec<String>,
     process: Process,
+    /// The `cgroup.procs` of the cgroup it and all it forks are in.
+    confined_by: Option<PathBuf>,
 }
 
 #[derive(Debug)]
@@ -77,7 +79,7 @@ impl Spawner {
         let program = program.into();
         let args: Vec<String> = args.into_iter().map(Into::into).collect();
         let process = Process::start(&program, &args)?;
-        Ok(Self { program, args, process })
+        Ok(Self { program, args, process, confined_by: None })
     }
 
     /// Makes the attempt's directory and hands a launch to the spawner. That the attempt runs is seen in the directory.
@@ -105,7 +107,17 @@ impl Spawner {
     /// Puts a new spawner in the place of this one. Attempts that run go on.
     pub fn restart(&mut self) -> Result<(), LaunchError> {
         self.process = Process::start(&self.program, &self.args)?;
-        Ok(())
+        self.join().map_err(|source| LaunchError::Start { program: self.program.clone(), source })
+    }
+
+    /// Moves the spawner, and any that takes its place, into a cgroup. Supervisors it forked before stay where they are.
+    pub fn confine(&mut self, cgroup: &Path) -> io::Result<()> {
+        self.confined_by = Some(cgroup.join("cgroup.procs"));
+        self.join().inspect_err(|_| self.confined_by = None)
+    }
+
+    fn join(&self) -> io::Result<()> {
+        self.confined_by.as_ref().map_or(Ok(()), |procs| std::fs::write(procs, self.pid().to_string()))
     }
 }
 

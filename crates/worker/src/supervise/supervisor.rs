@@ -6,6 +6,7 @@ use std::{
     ffi::CString,
     fs::OpenOptions,
     io::{self, Write},
+    os::fd::AsFd,
     path::Path,
     sync::atomic::{AtomicBool, Ordering},
     thread,
@@ -14,18 +15,18 @@ use std::{
 
 use nix::{
     fcntl::{AT_FDCWD, RenameFlags, renameat2},
-    poll::{PollFlags, ppoll},
-    sys::{prctl, signal::SigSet, signal::Signal, time::TimeSpec},
+    poll::{PollFd, PollFlags, ppoll},
+    sys::{eventfd::EventFd, prctl, signal::SigSet, signal::Signal, time::TimeSpec},
 };
 
 use warpyard_snapshot::{Hash, Owner, Store};
 
 use super::{
+    cgroup::{AttemptCgroup, CgroupLimit, Limit},
     clock::{self, RunningTime},
     freeze::Ice,
     launch::{Launch, Unpack, User},
     output::{Outputs, TaskEnds},
-    pen::Pen,
     poke::Poker,
     process::{self, Descendant, Sighting, each_descendant},
     record::{self, Cause, Exit, Output, Phase, Running, Started, State, Status, Usage, VERSION, Want},
@@ -45,6 +46,10 @@ const KILLING: Duration = Duration::from_millis(20);
 const FULL_DISK: Duration = Duration::from_secs(1);
 /// Between two counts of processes that nothing bounds.
 const COUNTING: Duration = Duration::from_secs(1);
+
+/// Between two looks whether a process was killed for want of memory, and how many there are.
+const OOM_LOOKING: Duration = Duration::from_millis(10);
+const OOM_LOOKS: u32 = 100;
 
 static POKED: AtomicBool = AtomicBool::new(false);
 static CHILD_ENDED: AtomicBool = AtomicBool::new(false);
@@ -70,9 +75,9 @@ pub(super) fn run(launch: &Launch, poker: &Poker) {
         return finish(launch, poker, &never_started(launch, Cause::Stopped));
     }
     match start(launch, &mut record) {
-        Ok((started, streams, pen)) => {
+        Ok((started, streams, cgroup)) => {
             drop(record);
-            let (exit, terminal) = Supervisor::new(launch, poker, started, streams, pen).run(wanted);
+            let (exit, terminal) = Supervisor::new(launch, poker, started, streams, cgroup).run(wanted);
             finish(launch, poker, &exit);
             if let Some(terminal) = terminal {
                 terminal.over();
@@ -160,31 +165,25 @@ impl Streams {
     }
 }
 
-/// The group the task is to live in. Where none can be made after all it runs without, and is looked at.
-fn pen_of(launch: &Launch) -> Option<Pen> {
-    let name = format!("{}-{}", launch.key, std::process::id());
-    Pen::make(launch.ground.as_ref()?, &name, launch.processes).ok()
-}
-
-fn start(launch: &Launch, record: &mut std::fs::File) -> io::Result<(Started, Streams, Option<Pen>)> {
+fn start(launch: &Launch, record: &mut std::fs::File) -> io::Result<(Started, Streams, AttemptCgroup)> {
     if let Some(unpack) = &launch.unpack {
         put_back(unpack, launch.user.as_ref())?;
     }
     let (streams, ends) = Streams::open(launch)?;
-    let pen = pen_of(launch);
-    let pid = match task::start(launch, &ends, pen.as_ref()) {
-        Err(e) => {
-            pen.iter().for_each(Pen::remove);
-            return Err(e);
-        }
-        Ok(pid) => pid,
-    };
+    let name = format!("{}-{}", launch.key, std::process::id());
+    let cgroup = AttemptCgroup::make(&launch.cgroups, &name)?;
+    let pid = task::start(launch, &ends, &cgroup).inspect_err(|_| cgroup.remove())?;
     drop(ends);
-    let group = pen.as_ref().map(|pen| pen.path.clone());
-    let started = Started { process: Sighting::now(pid), started_at: clock::unix_us(), group };
+    let mut groups = cgroup.paths().map(Path::to_owned);
+    let started = Started {
+        process: Sighting::now(pid),
+        started_at: clock::unix_us(),
+        group: groups.next(),
+        more_groups: groups.collect(),
+    };
     // A full disk must not end a task that runs; without this line it is merely harder to clean up after us.
     let _best_effort = write_line(record, &started);
-    Ok((started, streams, pen))
+    Ok((started, streams, cgroup))
 }
 
 /// Makes the directory a task runs in of a snapshot, and gives it to whom the task runs as.
@@ -238,7 +237,8 @@ struct Supervisor<'a> {
     started: Started,
     outputs: Outputs,
     terminal: Option<Terminal>,
-    pen: Option<Pen>,
+    cgroup: AttemptCgroup,
+    oom: OomWatch,
     ice: Ice,
     /// When to look how many processes there are, where nothing bounds them.
     count_at: Option<Instant>,
@@ -276,7 +276,7 @@ impl<'a> Supervisor<'a> {
         poker: &'a Poker,
         started: Started,
         streams: Streams,
-        pen: Option<Pen>,
+        cgroup: AttemptCgroup,
     ) -> Self {
         let Streams { outputs, terminal } = streams;
         let pid = std::process::id() as i32;
@@ -288,9 +288,10 @@ impl<'a> Supervisor<'a> {
             started,
             outputs,
             terminal,
-            ice: Ice::new(pid, &launch.key, &launch.freezers, pen.as_ref()),
-            count_at: (pen.is_none() && launch.processes.is_some()).then_some(now + COUNTING),
-            pen,
+            ice: Ice::new(pid, &launch.key, &launch.freezers, cgroup.unified()),
+            count_at: (!cgroup.counts_processes() && launch.processes.is_some()).then_some(now + COUNTING),
+            oom: OomWatch::over(&cgroup, launch),
+            cgroup,
             doing: Doing::Running,
             time: RunningTime::start(now),
             status: None,
@@ -321,16 +322,23 @@ impl<'a> Supervisor<'a> {
         if let Some(terminal) = &mut terminal {
             terminal.drain(&mut self.outputs);
         }
-        let refused = self.pen.as_ref().map_or(0, Pen::refused);
+        let refused = self.cgroup.refused_processes();
         if refused > 0 {
             let most = self.launch.processes.unwrap_or_default();
             self.outputs.say(&format!(
                 "a process was refused {refused} times: a task may have {most} (max_processes)"
             ));
         }
+        let out_of_memory = self.oom.cause(&self.cgroup);
+        if let Some(Cause::OutOfMemory { limit_bytes }) = &out_of_memory {
+            self.outputs.say(&format!(
+                "killed: it needed more than the {} MiB of memory it requested",
+                limit_bytes >> 20
+            ));
+        }
         self.ice.remove();
-        self.pen.iter().for_each(Pen::remove);
-        (self.exit(), terminal)
+        self.cgroup.remove();
+        (self.exit(out_of_memory), terminal)
     }
 
     /// Sleeps until there is output, a signal or something due, and moves the output.
@@ -343,11 +351,16 @@ impl<'a> Supervisor<'a> {
         let mut fds = self.outputs.poll_fds();
         let pipes = fds.len();
         fds.extend(self.terminal.iter().flat_map(Terminal::poll_fds));
+        let streams = fds.len();
+        fds.extend(self.oom.event.as_ref().map(|event| PollFd::new(event.as_fd(), PollFlags::POLLIN)));
         if let Ok(1..) = ppoll(&mut fds, timeout, Some(unblocked)) {
             let events: Vec<_> = fds.iter().map(|fd| fd.revents().unwrap_or(PollFlags::empty())).collect();
             self.outputs.pump(&events[..pipes]);
             if let Some(terminal) = &mut self.terminal {
-                terminal.pump(&events[pipes..], &mut self.outputs, Instant::now());
+                terminal.pump(&events[pipes..streams], &mut self.outputs, Instant::now());
+            }
+            if events[streams..].iter().any(|event| !event.is_empty()) {
+                self.oom.heard(Instant::now());
             }
         }
     }
@@ -361,7 +374,7 @@ impl<'a> Supervisor<'a> {
             Doing::Ending { kill_at: at, .. } | Doing::Killing { again_at: at, .. } => Some(*at),
         };
         let guests = self.terminal.as_ref().and_then(Terminal::next_due);
-        [due, guests, self.poke_at, self.count_at].into_iter().flatten().min()
+        [due, guests, self.poke_at, self.count_at, self.oom.look_at].into_iter().flatten().min()
     }
 
     fn times_out_at(&self) -> Option<Instant> {
@@ -381,6 +394,9 @@ impl<'a> Supervisor<'a> {
         }
         if self.count_at.is_some_and(|at| at <= now) {
             self.count(now);
+        }
+        if self.oom.look_at.is_some_and(|at| at <= now) {
+            self.look_for_oom(now);
         }
         if let Some(terminal) = &mut self.terminal {
             terminal.keep_time(now);
@@ -485,8 +501,22 @@ impl<'a> Supervisor<'a> {
         }
     }
 
+    /// Ends all of an attempt of which the kernel killed one process for want of memory, as it does by itself in the unified
+    /// hierarchy: what is left would only seem to work.
+    fn look_for_oom(&mut self, now: Instant) {
+        match self.oom.cause(&self.cgroup) {
+            None => self.oom.look_again(now),
+            Some(cause) => {
+                self.oom.look_at = None;
+                if !matches!(self.doing, Doing::Ending { .. } | Doing::Killing { .. }) {
+                    self.kill(cause, now);
+                }
+            }
+        }
+    }
+
     fn kill(&mut self, cause: Cause, now: Instant) {
-        self.pen.iter().for_each(Pen::kill);
+        self.cgroup.kill();
         self.signal_all(libc::SIGKILL);
         self.doing = Doing::Killing { cause, again_at: now + KILLING };
     }
@@ -542,10 +572,15 @@ impl<'a> Supervisor<'a> {
         }
     }
 
-    fn exit(self) -> Exit {
+    fn exit(self, out_of_memory: Option<Cause>) -> Exit {
         let cause = match self.doing {
             Doing::Ending { cause, .. } | Doing::Killing { cause, .. } => cause,
             Doing::Running | Doing::Freezing { .. } | Doing::Frozen => Cause::Exited,
+        };
+        // What the kernel killed ended by itself only as far as its parent can tell.
+        let cause = match cause {
+            Cause::Exited => out_of_memory.unwrap_or(Cause::Exited),
+            other => other,
         };
         Exit {
             v: VERSION,
@@ -558,6 +593,48 @@ impl<'a> Supervisor<'a> {
             usage: self.usage,
             output: self.outputs.summary(),
         }
+    }
+}
+
+/// The watch over an attempt's memory limit.
+struct OomWatch {
+    limit_bytes: Option<u64>,
+    /// Becomes readable when the limit was reached (v1).
+    event: Option<EventFd>,
+    /// When to look whether a process was killed.
+    look_at: Option<Instant>,
+    looks_left: u32,
+}
+
+impl OomWatch {
+    fn over(cgroup: &AttemptCgroup, launch: &Launch) -> Self {
+        let limit_bytes = launch.cgroups.iter().find_map(|CgroupLimit { limit, .. }| match limit {
+            Limit::Memory(bytes) => Some(*bytes),
+            _ => None,
+        });
+        Self {
+            limit_bytes,
+            event: limit_bytes.and_then(|_| cgroup.oom_event()),
+            look_at: None,
+            looks_left: 0,
+        }
+    }
+
+    /// Why the attempt ends, if a process of it was killed for want of memory.
+    fn cause(&self, cgroup: &AttemptCgroup) -> Option<Cause> {
+        let limit_bytes = self.limit_bytes.filter(|_| cgroup.oom_kills() > 0)?;
+        Some(Cause::OutOfMemory { limit_bytes })
+    }
+
+    /// The limit was reached. The kernel says so before it kills, so it is looked at more than once.
+    fn heard(&mut self, now: Instant) {
+        let _emptied = self.event.as_ref().map(EventFd::read);
+        (self.look_at, self.looks_left) = (Some(now), OOM_LOOKS);
+    }
+
+    fn look_again(&mut self, now: Instant) {
+        self.looks_left = self.looks_left.saturating_sub(1);
+        self.look_at = (self.looks_left > 0).then_some(now + OOM_LOOKING);
     }
 }
 

@@ -11,9 +11,9 @@ use std::{
 
 use super::{
     ATTEMPT_DIR_VARIABLE,
+    cgroup::{AttemptCgroup, CgroupFds},
     launch::{Launch, User},
     output::TaskEnds,
-    pen::{Gate, Pen},
 };
 
 /// Enough for a handful of system calls.
@@ -23,9 +23,9 @@ const STACK_BYTES: usize = 32 << 10;
 ///
 /// It is the leader of its own session, has an empty signal mask, nothing open but its three streams (everything of
 /// the supervisor's closes on exec) and dies with its supervisor should that be killed.
-pub(super) fn start(launch: &Launch, ends: &TaskEnds, pen: Option<&Pen>) -> io::Result<i32> {
-    let gate = pen.map(Pen::gate).transpose()?;
-    let program = Program::of(launch, gate.as_ref())?;
+pub(super) fn start(launch: &Launch, ends: &TaskEnds, cgroup: &AttemptCgroup) -> io::Result<i32> {
+    let cgroups = cgroup.fds()?;
+    let program = Program::of(launch, &cgroups)?;
     match program.spawn(&program.argv, ends) {
         // A script without its first line, which a shell would run itself.
         Err(Failed { step: Step::Exec, errno: libc::ENOEXEC, candidate }) => {
@@ -48,11 +48,11 @@ struct Program<'a> {
     user: Option<&'a User>,
     umask: Option<u32>,
     limits: &'a [(u32, u64, u64)],
-    gate: Option<&'a Gate>,
+    cgroups: &'a CgroupFds,
 }
 
 impl<'a> Program<'a> {
-    fn of(launch: &'a Launch, gate: Option<&'a Gate>) -> io::Result<Self> {
+    fn of(launch: &'a Launch, cgroups: &'a CgroupFds) -> io::Result<Self> {
         let argv: Vec<CString> =
             launch.argv.iter().map(|arg| c_string(arg.as_bytes())).collect::<Result<_, _>>()?;
         let Some(name) = launch.argv.first() else {
@@ -72,7 +72,7 @@ impl<'a> Program<'a> {
             user: launch.user.as_ref(),
             umask: launch.umask,
             limits: &launch.limits,
-            gate,
+            cgroups,
         })
     }
 
@@ -88,7 +88,8 @@ impl<'a> Program<'a> {
             user: self.user,
             umask: self.umask,
             limits: self.limits,
-            join: self.gate.map(|gate| gate.join.as_raw_fd()),
+            cgroups: self.cgroups,
+            begun: false,
             streams: match ends {
                 TaskEnds::Pipes { out, err } => Streams::Pipes(out.as_raw_fd(), err.as_raw_fd()),
                 TaskEnds::Terminal(end) => Streams::Terminal(end.as_raw_fd()),
@@ -101,12 +102,11 @@ impl<'a> Program<'a> {
         // the stack and with `child`, both of which outlive it; it shares no signal dispositions and no descriptors.
         let pid = unsafe {
             let room = stack.spare_capacity_mut().as_mut_ptr_range();
-            let begun = self.gate.and_then(|gate| gate.begin.as_ref()).and_then(|group| {
-                let join = child.join.take();
-                let begun = begin_in(group.as_raw_fd(), room.start.cast(), (&raw mut child).cast());
-                child.join = if begun.is_none() { join } else { None };
-                begun
+            let begun = self.cgroups.begin().and_then(|group| {
+                child.begun = true;
+                begin_in(group, room.start.cast(), (&raw mut child).cast())
             });
+            child.begun = begun.is_some();
             let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD;
             begun.unwrap_or_else(|| libc::clone(run_child, room.end.cast(), flags, (&raw mut child).cast()))
         };
@@ -162,8 +162,9 @@ struct Child<'a> {
     user: Option<&'a User>,
     umask: Option<u32>,
     limits: &'a [(u32, u64, u64)],
-    /// The file by which it joins its group, unless it begins there.
-    join: Option<i32>,
+    cgroups: &'a CgroupFds,
+    /// Whether it began in the unified cgroup.
+    begun: bool,
     streams: Streams,
     failed: Option<Failed>,
 }
@@ -189,7 +190,7 @@ enum Step {
     Session,
     Streams,
     Limits,
-    Pen,
+    Cgroup,
     Groups,
     Identity,
     Workdir,
@@ -204,7 +205,7 @@ impl Failed {
             Step::Session => "cannot make a session".to_owned(),
             Step::Streams => "cannot connect the output".to_owned(),
             Step::Limits => "cannot set the user's limits".to_owned(),
-            Step::Pen => "cannot enter its group of processes".to_owned(),
+            Step::Cgroup => "cannot enter its group of processes".to_owned(),
             Step::Groups => "cannot set the user's groups".to_owned(),
             Step::Identity => "cannot become the user".to_owned(),
             Step::Workdir => format!("cannot enter {}", launch.workdir.display()),
@@ -290,11 +291,9 @@ unsafe fn become_program(child: &Child<'_>) -> Failed {
         if !connected {
             return failed(Step::Streams);
         }
-        // Before the change of identity, for the group is not the user's.
-        if let Some(join) = child.join
-            && libc::write(join, c"0".as_ptr().cast(), 1) < 0
-        {
-            return failed(Step::Pen);
+        // Before the change of identity, for the cgroups are not the user's.
+        if !child.cgroups.join(child.begun) {
+            return failed(Step::Cgroup);
         }
         // Before the change of identity, for a user may not raise what the worker has lower.
         for &(resource, soft, hard) in child.limits {

@@ -9,6 +9,7 @@
  *     gpu GPU-1111              a GPU, by its uuid; take its lines away and it is no longer found
  *     name Tesla V100-SXM2-16GB
  *     pci 00000000:3B:00.0
+ *     minor 0                   the number of its node, /dev/nvidia0; without the line it is not supported
  *     memory 17179869184        bytes in all
  *     reserved 268435456        bytes the driver keeps
  *     used 4000000              bytes in use besides those
@@ -51,7 +52,7 @@ typedef struct { process_t at[MOST_PROCESSES]; unsigned count; } processes_t;
 typedef struct {
     char uuid[TEXT], name[TEXT], pci[32];
     bytes_t memory, reserved, used;
-    long utilisation, temperature, power; /* -1: not supported */
+    long utilisation, temperature, power, minor; /* -1: not supported */
     int code;                             /* what questions about it are answered with */
     processes_t compute, graphics;
 } gpu_t;
@@ -76,6 +77,7 @@ static void describe(gpu_t *gpu, const char *word, const char *value) {
     else if (!strcmp(word, "utilisation")) gpu->utilisation = atol(value);
     else if (!strcmp(word, "temperature")) gpu->temperature = atol(value);
     else if (!strcmp(word, "power")) gpu->power = atol(value);
+    else if (!strcmp(word, "minor")) gpu->minor = atol(value);
     else if (!strcmp(word, "compute")) add_process(&gpu->compute, value);
     else if (!strcmp(word, "graphics")) add_process(&gpu->graphics, value);
     else if (!strcmp(word, "lost")) gpu->code = GPU_IS_LOST;
@@ -97,7 +99,7 @@ static void read_line(world_t *world, char *line) {
         if (world->count == MOST_GPUS) return;
         gpu_t *gpu = &world->gpus[world->count++];
         copy(gpu->uuid, sizeof gpu->uuid, value);
-        gpu->utilisation = gpu->temperature = gpu->power = -1;
+        gpu->utilisation = gpu->temperature = gpu->power = gpu->minor = -1;
     } else if (world->count) describe(&world->gpus[world->count - 1], word, value);
 }
 
@@ -230,6 +232,15 @@ int nvmlDeviceGetPciInfo_v3(device_t device, pci_t *pci) {
     memset(pci, 0, sizeof *pci);
     if (sscanf(gpu.pci, "%x:%x:%x", &pci->domain, &pci->bus, &pci->device) != 3) return UNKNOWN;
     copy(pci->bus_id, sizeof pci->bus_id, gpu.pci);
+    return OK;
+}
+
+int nvmlDeviceGetMinorNumber(device_t device, unsigned *minor) {
+    gpu_t gpu;
+    int code = behind(device, &gpu);
+    if (code) return code;
+    if (gpu.minor < 0) return NOT_SUPPORTED;
+    *minor = (unsigned)gpu.minor;
     return OK;
 }
 

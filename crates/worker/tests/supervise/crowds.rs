@@ -3,14 +3,14 @@
 use crate::yard::{Yard, eventually};
 use std::fs;
 use std::io::ErrorKind;
-use warpyard_worker::supervise::{Cause, Ground, Hierarchy, Sighting, Want};
+use warpyard_worker::supervise::{Cause, CgroupParent, Hierarchy, Limit, Sighting, Want};
 
 /// Where groups can be made, or a word that they cannot on a machine like this: one without that hierarchy or its
 /// controller, or where it may not be written or is not ours to divide.
-fn ground(hierarchy: Hierarchy) -> Option<Ground> {
+fn parent(hierarchy: Hierarchy) -> Option<CgroupParent> {
     use ErrorKind::{NotFound, PermissionDenied, ReadOnlyFilesystem, ResourceBusy};
-    match Ground::find(hierarchy) {
-        Ok(ground) => Some(ground),
+    match CgroupParent::find(hierarchy, Limit::Processes(1)) {
+        Ok(parent) => Some(parent),
         Err(e) if [NotFound, PermissionDenied, ReadOnlyFilesystem, ResourceBusy].contains(&e.kind()) => {
             eprintln!("SKIPPED: no group of {hierarchy:?} that bounds processes can be made here ({e})");
             None
@@ -38,11 +38,11 @@ time.sleep(600)";
 #[test]
 fn a_fork_bomb_has_no_more_processes_than_it_may_and_all_of_it_is_ended() {
     for hierarchy in [Hierarchy::Unified, Hierarchy::Pids] {
-        let Some(ground) = ground(hierarchy) else { continue };
+        let Some(parent) = parent(hierarchy) else { continue };
         let mut yard = Yard::new();
         // The shell would give up at the first process that it cannot have.
         let mut launch = yard.command(["python3", "-c", FORKS]);
-        (launch.ground, launch.processes) = (Some(ground), Some(100));
+        (launch.cgroups, launch.processes) = (vec![parent.limit(Limit::Processes(100))], Some(100));
         let dir = yard.launch(&launch);
         let running = yard.running(&dir);
         eventually("it has tried them all", || yard.path("tried").exists());
@@ -79,9 +79,9 @@ fn a_task_begins_in_its_group_and_is_frozen_and_ended_there() {
     let unified = || {
         let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;
         let line = mounts.lines().find(|line| line.contains(" - cgroup2 "))?;
-        Some(Ground { hierarchy: Hierarchy::Unified, parent: line.split(' ').nth(4)?.into() })
+        Some(CgroupParent { hierarchy: Hierarchy::Unified, parent: line.split(' ').nth(4)?.into() })
     };
-    let Some(ground) = unified().filter(|_| nix::unistd::geteuid().is_root()) else {
+    let Some(parent) = unified().filter(|_| nix::unistd::geteuid().is_root()) else {
         return eprintln!("SKIPPED: there is no unified hierarchy to make groups in");
     };
     let mut yard = Yard::new();
@@ -89,7 +89,8 @@ fn a_task_begins_in_its_group_and_is_frozen_and_ended_there() {
     let mut launch = yard.script(
         "grep ^0:: /proc/self/cgroup; trap '' TERM; echo $$ >$HOME/pids; while :; do setsid sleep 600; done",
     );
-    launch.ground = Some(ground);
+    // A filter of devices needs no controller, only the hierarchy.
+    launch.cgroups = vec![parent.limit(Limit::Devices(Vec::new()))];
     let dir = yard.launch(&launch);
     let running = yard.running(&dir);
     let group = running.task.as_ref().and_then(|task| task.group.clone()).expect("a group");

@@ -2,6 +2,7 @@
 
 mod crowds;
 mod ending;
+mod limits;
 mod output;
 mod starting;
 mod surviving;

@@ -54,7 +54,8 @@ impl<L: Link + 'static> Agent<L> {
             begin::launch(at, id, &work, &gpus, devices.vendor())
         };
         if work.claim.is_none() {
-            begin::bound(&mut launch, &self.settings.bounds);
+            let closed = self.settings.bounds.closed_to(self.devices.seen().gpus(), &uuids);
+            begin::confine(&mut launch, &self.settings.bounds, &work, closed);
         }
         launch.grace_ms = grace.0.div_ceil(1000);
         launch.log_cap_bytes =

@@ -7,6 +7,7 @@ use super::handle::{AgentError, AgentHandle, Link, Nudge, Settings, listen, spaw
 use super::mine::{Is, Mine, end_of};
 use super::{keep, records};
 use crate::hold;
+use crate::probe::Gpu;
 use crate::supervise::{AttemptDir, Bounds, Found, RecordError, Spawner, Want, boot_id, scan};
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, unbounded};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -97,18 +98,13 @@ impl<L: Link + 'static> Agent<L> {
         let (poke, poked) = listen(&data).map_err(unusable(&data))?;
         let (nudges, receiver) = unbounded();
         spawn_listener(poked, nudges.clone());
+        let mut spawner_process = Spawner::start(&spawner.0, spawner.1)?;
+        let bounds = confine(Bounds::find(max_processes), devices.seen().gpus(), &mut spawner_process);
         let mut agent = Agent {
-            settings: Settled {
-                data,
-                log_cap,
-                shared_at,
-                bounds: Bounds::find(max_processes),
-                every,
-                program: spawner.0.clone(),
-            },
+            settings: Settled { data, log_cap, shared_at, bounds, every, program: spawner.0 },
             link,
             nudges: receiver,
-            spawner: Spawner::start(spawner.0, spawner.1)?,
+            spawner: spawner_process,
             poke,
             devices,
             assigned: BTreeMap::new(),
@@ -335,7 +331,8 @@ impl<L: Link + 'static> Agent<L> {
         };
         let attempts = self.mine.iter().filter_map(told).collect();
         let devices = self.devices.seen().states().clone();
-        self.link.report(Report { info: None, attempts, devices, used: BTreeMap::new() });
+        let used = if all { self.devices.memory_used() } else { BTreeMap::new() };
+        self.link.report(Report { info: None, attempts, devices, used });
         self.news.clear();
     }
 
@@ -358,6 +355,18 @@ impl<L: Link + 'static> Agent<L> {
             let _nobody_waits = left.send(());
         }
     }
+}
+
+/// Closes the nodes of all GPUs to everything the spawner forks, so that only a task that is granted one needs a cgroup of its
+/// own for that. Says in the bounds where it cannot be done.
+fn confine(mut bounds: Bounds, gpus: &[Gpu], spawner: &mut Spawner) -> Bounds {
+    let nodes: Vec<_> = gpus.iter().flat_map(|gpu| gpu.nodes.iter().copied()).collect();
+    bounds.devices = match bounds.devices {
+        Ok(_) if nodes.is_empty() => Err("the GPUs here have no device nodes".into()),
+        Ok(parent) => parent.close_to(spawner, &nodes).map(|()| parent).map_err(|e| e.to_string()),
+        Err(why) => Err(why),
+    };
+    bounds
 }
 
 /// Our attempts that have devices, and their processes.

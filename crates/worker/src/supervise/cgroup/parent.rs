@@ -1,0 +1,280 @@
+//! Where cgroups can be made that enforce a limit: found by trying, once when a worker starts.
+
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+    sync::atomic::{AtomicU64, Ordering},
+};
+
+use serde::{Deserialize, Serialize};
+
+use super::{AttemptCgroup, CgroupLimit, DeviceNode, Limit};
+use crate::{
+    probe::Gpu,
+    supervise::{Spawner, freeze::own_group},
+};
+
+/// How many processes and threads a task may have unless something else is said; fewer where the machine has room for few.
+const MOST: u64 = 8192;
+
+/// How the cgroups of spawners are called, in which no GPU can be opened.
+const WITHOUT_GPUS: &str = "without-gpus-";
+
+/// The cgroup `warpyard install` has systemd start the server in (`DelegateSubgroup=`): its parent is ours to divide.
+pub const SUBGROUP: &str = "warpyard";
+
+/// What a worker enforces on its tasks, and by which cgroups.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Bounds {
+    /// How many processes and threads a task may have.
+    pub most: u64,
+    /// Where the kernel sees to that; elsewhere they are counted now and then, and for users but root there is
+    /// [`Bounds::of_user`].
+    pub processes: Option<CgroupParent>,
+    /// Where main memory is limited, or why it cannot be.
+    pub memory: Result<CgroupParent, String>,
+    /// Where CPU time is limited, or why it cannot be.
+    pub cpu: Result<CgroupParent, String>,
+    /// Where device nodes are closed to tasks, or why they cannot be.
+    pub devices: Result<CgroupParent, String>,
+}
+
+impl Bounds {
+    /// The best there is here. Where starting a task would take noticeably longer, processes are limited only if a limit
+    /// was asked for.
+    pub fn find(asked: Option<u64>) -> Self {
+        let unified = unified();
+        let of = |limit: Limit, v1: Hierarchy| match &unified {
+            Ok(parent) if parent.enforces(limit.clone()).is_ok() => Ok(parent.clone()),
+            _ => CgroupParent::find(v1, limit).map_err(|e| reason(&e)),
+        };
+        let contained =
+            unified.as_ref().ok().filter(|parent| parent.enforces(Limit::Processes(1)).is_ok()).cloned();
+        let processes = contained
+            .clone()
+            .or_else(|| asked.and_then(|_| CgroupParent::find(Hierarchy::Pids, Limit::Processes(1)).ok()));
+        // A program is attached to a cgroup of the unified hierarchy at next to no cost if there is one anyway.
+        let filter = Limit::Devices(vec![DeviceNode { major: 195, minor: 254 }]);
+        let devices = match contained {
+            Some(parent) if parent.enforces(filter.clone()).is_ok() => Ok(parent),
+            _ => CgroupParent::find(Hierarchy::Devices, filter.clone())
+                .or_else(|e| match &unified {
+                    Ok(parent) => parent.enforces(filter).map(|()| parent.clone()),
+                    Err(_) => Err(e),
+                })
+                .map_err(|e| reason(&e)),
+        };
+        Self {
+            most: asked.unwrap_or(MOST.min(room() / 4)),
+            processes,
+            memory: of(Limit::Memory(1 << 20), Hierarchy::Memory),
+            cpu: of(Limit::Cpu(1000), Hierarchy::Cpu),
+            devices,
+        }
+    }
+
+    /// The device nodes that a cgroup of its own has to close to a task that is granted GPUs of these uuids: those of all
+    /// others. None where it needs no cgroup for that; in v1 hierarchies that of its spawner closes all of them.
+    pub(crate) fn closed_to(&self, gpus: &[Gpu], granted: &[String]) -> Option<Vec<DeviceNode>> {
+        let others = gpus.iter().filter(|gpu| !granted.contains(&gpu.uuid));
+        let nodes: Vec<_> = others.flat_map(|gpu| gpu.nodes.iter().copied()).collect();
+        let needed = match self.devices.as_ref().ok()?.hierarchy {
+            Hierarchy::Unified => !nodes.is_empty(),
+            _ => !granted.is_empty(),
+        };
+        needed.then_some(nodes)
+    }
+
+    /// How many processes a user may have in all: the kernel counts those of all tasks together, and what they have besides.
+    pub fn of_user(&self) -> u64 {
+        self.most.saturating_mul(4).min(room() / 2).max(self.most)
+    }
+}
+
+/// Why a limit cannot be enforced, for people.
+fn reason(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::NotFound => "no cgroup hierarchy here has the controller".into(),
+        io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
+            "the server may not make cgroups: run it as root, or as a systemd service (`warpyard install`)"
+                .into()
+        }
+        io::ErrorKind::ResourceBusy => {
+            "the cgroup of the server has other processes: run it as a systemd service (`warpyard install`)"
+                .into()
+        }
+        _ => error.to_string(),
+    }
+}
+
+/// How many processes and threads the machine has numbers for.
+fn room() -> u64 {
+    let text = fs::read_to_string("/proc/sys/kernel/pid_max").unwrap_or_default();
+    text.trim().parse().unwrap_or(32_768)
+}
+
+/// The cgroup of the unified hierarchy below which those of attempts are made. One for all limits, for a process is in one
+/// cgroup of it only.
+///
+/// A cgroup with processes cannot pass `memory` on to those below it. So where systemd started the server in a cgroup below
+/// the one delegated to it (`DelegateSubgroup=`), that one is taken; else the server's own; else, as root, one at the top, as
+/// container engines do.
+fn unified() -> io::Result<CgroupParent> {
+    let own = own_group(None)?;
+    let delegated =
+        own.parent().filter(|_| own.file_name().is_some_and(|name| name == SUBGROUP)).map(Path::to_owned);
+    let at_top = || top(&fs::read_to_string("/proc/self/mountinfo").ok()?, &own);
+    let parents: [&dyn Fn() -> Option<PathBuf>; 3] = [&|| delegated.clone(), &|| Some(own.clone()), &at_top];
+    let mut best = (0, CgroupParent { hierarchy: Hierarchy::Unified, parent: own.clone() });
+    for parent in parents.iter().filter_map(|parent| parent()) {
+        let parent = CgroupParent { hierarchy: Hierarchy::Unified, parent };
+        let limits = [Limit::Processes(1), Limit::Memory(1 << 20), Limit::Cpu(1000)];
+        let all = limits.len();
+        let enforced = limits.into_iter().filter(|limit| parent.enforces(limit.clone()).is_ok()).count();
+        if enforced > best.0 {
+            best = (enforced, parent);
+        }
+        if enforced == all {
+            break;
+        }
+    }
+    Ok(best.1)
+}
+
+/// Makes a cgroup at the top of the unified hierarchy, where all of that is mounted and has controllers to pass on.
+fn top(mounts: &str, own: &Path) -> Option<PathBuf> {
+    let line = mounts.lines().find(|line| line.contains(" - cgroup2 "))?;
+    let mut fields = line.split(' ').skip(3);
+    let (root, mount) = (fields.next()?, Path::new(fields.next()?));
+    let controllers = fs::read_to_string(mount.join("cgroup.controllers")).ok()?;
+    if root != "/" || own == mount || !controllers.split_ascii_whitespace().any(|name| name == "memory") {
+        return None;
+    }
+    let parent = mount.join(SUBGROUP);
+    for controller in ["pids", "memory", "cpu"] {
+        let _tried_out_later = fs::write(mount.join("cgroup.subtree_control"), format!("+{controller}"));
+    }
+    match fs::create_dir(&parent) {
+        Err(e) if e.kind() != io::ErrorKind::AlreadyExists => None,
+        _ => Some(parent),
+    }
+}
+
+/// A cgroup below which others can be made.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CgroupParent {
+    /// In which hierarchy.
+    pub hierarchy: Hierarchy,
+    /// Its directory.
+    pub parent: PathBuf,
+}
+
+/// The kernel's cgroup hierarchies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Hierarchy {
+    /// The unified one (v2). A process can begin in a cgroup of it, which costs next to nothing.
+    Unified,
+    /// The v1 hierarchy of the controller `pids`. A process has to move there, for which all others stand still a moment.
+    Pids,
+    /// The v1 hierarchy of the controller `memory`.
+    Memory,
+    /// The v1 hierarchy of the controller `cpu`.
+    Cpu,
+    /// The v1 hierarchy of the controller `devices`.
+    Devices,
+}
+
+impl Hierarchy {
+    /// The name of the v1 controller.
+    fn controller(self) -> Option<&'static str> {
+        match self {
+            Hierarchy::Unified => None,
+            Hierarchy::Pids => Some("pids"),
+            Hierarchy::Memory => Some("memory"),
+            Hierarchy::Cpu => Some("cpu"),
+            Hierarchy::Devices => Some("devices"),
+        }
+    }
+}
+
+impl CgroupParent {
+    /// The cgroup of this process in a hierarchy, if those below it enforce a limit; tried out.
+    pub fn find(hierarchy: Hierarchy, limit: Limit) -> io::Result<Self> {
+        let parent = Self { hierarchy, parent: own_group(hierarchy.controller())? };
+        parent.enforces(limit)?;
+        Ok(parent)
+    }
+
+    /// Tries a limit out.
+    fn enforces(&self, limit: Limit) -> io::Result<()> {
+        // There may be several agents in a process.
+        static TRIALS: AtomicU64 = AtomicU64::new(0);
+        let number = TRIALS.fetch_add(1, Ordering::Relaxed);
+        let name = format!("trial-{}-{number}", std::process::id());
+        let mut trial = AttemptCgroup::default();
+        let enforced = trial.add(self, &limit, &name);
+        trial.remove();
+        enforced
+    }
+
+    /// Moves a spawner into a cgroup in which these nodes are closed. Not in the unified hierarchy: there every task has a
+    /// cgroup of its own, beside the spawner's.
+    pub(crate) fn close_to(&self, spawner: &mut Spawner, nodes: &[DeviceNode]) -> io::Result<()> {
+        if self.hierarchy == Hierarchy::Unified {
+            return Ok(());
+        }
+        self.remove_abandoned();
+        let name = format!("{WITHOUT_GPUS}{}", spawner.pid());
+        let mut made = AttemptCgroup::default();
+        made.add(self, &Limit::Devices(nodes.to_vec()), &name)?;
+        made.paths().try_for_each(|path| spawner.confine(path)).inspect_err(|_| made.remove())
+    }
+
+    /// Removes the cgroups of earlier spawners, but for those in which supervisors of theirs still are.
+    fn remove_abandoned(&self) {
+        let prefix = format!("warpyard-{WITHOUT_GPUS}");
+        for entry in fs::read_dir(&self.parent).into_iter().flatten().flatten() {
+            if entry.file_name().to_string_lossy().starts_with(&prefix) {
+                let _in_use = fs::remove_dir(entry.path());
+            }
+        }
+    }
+
+    /// With a limit to enforce.
+    pub fn limit(&self, limit: Limit) -> CgroupLimit {
+        CgroupLimit { parent: self.clone(), limit }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::thread;
+
+    #[test]
+    fn a_cgroup_at_the_top_is_made_only_where_all_of_the_hierarchy_is_ours_to_divide() {
+        let mount = tempfile::tempdir().unwrap();
+        let text =
+            |root: &str| format!("30 20 0:26 {root} {} rw - cgroup2 cgroup2 rw\n", mount.path().display());
+        let own = mount.path().join("system.slice/warpyard.service");
+        assert_eq!(top(&text("/"), &own), None, "it has no controllers");
+        fs::write(mount.path().join("cgroup.controllers"), "cpuset cpu io memory pids\n").unwrap();
+        assert_eq!(top(&text("/docker/1"), &own), None, "a container sees a part of it");
+        assert_eq!(top(&text("/"), mount.path()), None, "the server is at the top itself");
+        assert_eq!(top(&text("/"), &own), Some(mount.path().join("warpyard")));
+        assert!(mount.path().join("warpyard").is_dir());
+    }
+
+    #[test]
+    fn agents_of_one_process_do_not_keep_each_other_from_a_parent() {
+        let find = || (0..50).all(|_| CgroupParent::find(Hierarchy::Pids, Limit::Processes(1)).is_ok());
+        if !find() {
+            return eprintln!("SKIPPED: no cgroup that limits processes can be made here");
+        }
+        let all = thread::scope(|threads| {
+            [(); 4].map(|()| threads.spawn(find)).map(|one| one.join().expect("no panic"))
+        });
+        assert_eq!(all, [true; 4]);
+    }
+}
