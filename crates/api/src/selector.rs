@@ -1,9 +1,12 @@
-//! How jobs and tasks are named in a request: `412`, `412.train`, `412.train[3]`, `3-7`, `3,5`, `last`, `all`. What a
-//! selector finds is the server's to say.
+//! How jobs and tasks are named in a request: `412`, `412.train`, `412.train[3]`, `412.train.3`, `last.train[4]`, `3-7`,
+//! `3,5`, `last`, `all`. What a selector finds is the server's to say; so is whether `train.3` is a task's name or an index.
 
 use crate::quantity::{ArraySpec, QuantityError};
 use std::fmt;
 use std::str::FromStr;
+
+/// The most ranges of indices one part of a selector may have.
+const MAX_RANGES: usize = 1_000;
 
 /// Jobs and tasks, as a person names them.
 ///
@@ -40,8 +43,8 @@ pub enum Select {
 /// A job, one of its tasks, or some of an array's.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TaskRef {
-    /// The job's id.
-    pub job: u64,
+    /// The job's id; the caller's last job where none is named.
+    pub job: Option<u64>,
     /// The task's name; all of the job's tasks where none is named.
     pub task: Option<String>,
     /// The array indices; all where none is named.
@@ -55,7 +58,7 @@ pub enum NotASelector {
     #[error("nothing is selected; write a job's id, such as 412")]
     Empty,
     /// A word that is neither an id nor one of those known.
-    #[error("'{0}' selects nothing; write 412, 412.train, 412.train[3], 3-7, last or all")]
+    #[error("'{0}' selects nothing; write 412, 412.train, 412.train[3], 412.train.3, 3-7, last or all")]
     Unknown(String),
     /// A range that ends before it starts.
     #[error("the range '{0}' ends before it starts")]
@@ -68,6 +71,9 @@ pub enum NotASelector {
         /// What is wrong with it.
         source: QuantityError,
     },
+    /// More ranges of indices than one request may name.
+    #[error("more than {MAX_RANGES} ranges of indices of '{0}' are too many for one request")]
+    TooMany(String),
     /// More than one thing, where one is wanted.
     #[error("'{0}' selects more than one job; name one")]
     NotOne(String),
@@ -155,7 +161,11 @@ fn task(text: &str) -> Result<TaskRef, NotASelector> {
     if task.is_some_and(|task| crate::text::name_fault(task).is_some() || task.contains(['[', ']', ','])) {
         return Err(unknown());
     }
-    Ok(TaskRef { job: id(job).ok_or_else(unknown)?, task: task.map(str::to_owned), indices })
+    let job = if job == "last" { None } else { Some(id(job).ok_or_else(unknown)?) };
+    if indices.as_ref().is_some_and(|indices| indices.ranges().len() > MAX_RANGES) {
+        return Err(NotASelector::TooMany(name.to_owned()));
+    }
+    Ok(TaskRef { job, task: task.map(str::to_owned), indices })
 }
 
 fn id(text: &str) -> Option<u64> {
@@ -185,7 +195,10 @@ impl fmt::Display for Select {
 
 impl fmt::Display for TaskRef {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.job)?;
+        match self.job {
+            Some(job) => write!(f, "{job}")?,
+            None => f.write_str("last")?,
+        }
         self.task.as_ref().map_or(Ok(()), |task| write!(f, ".{task}"))?;
         self.indices.as_ref().map_or(Ok(()), |indices| write!(f, "[{indices}]"))
     }
@@ -202,11 +215,14 @@ mod tests {
             Select::One(task) => (task.job, task.task, task.indices.map(|i| i.iter().collect::<Vec<_>>())),
             other => panic!("{other}"),
         };
-        assert_eq!(one("412"), (412, None, None));
-        assert_eq!(one("412.train"), (412, Some("train".into()), None));
-        assert_eq!(one("412.train[3]"), (412, Some("train".into()), Some(vec![3])));
-        assert_eq!(one("412[1,3-4]"), (412, None, Some(vec![1, 3, 4])));
-        assert_eq!(one("412.a.b-c d"), (412, Some("a.b-c d".into()), None));
+        assert_eq!(one("412"), (Some(412), None, None));
+        assert_eq!(one("412.train"), (Some(412), Some("train".into()), None));
+        assert_eq!(one("412.train[3]"), (Some(412), Some("train".into()), Some(vec![3])));
+        assert_eq!(one("412.train.3"), (Some(412), Some("train.3".into()), None));
+        assert_eq!(one("last.train[4]"), (None, Some("train".into()), Some(vec![4])));
+        assert_eq!(one("last[4]"), (None, None, Some(vec![4])));
+        assert_eq!(one("412[1,3-4]"), (Some(412), None, Some(vec![1, 3, 4])));
+        assert_eq!(one("412.a.b-c d"), (Some(412), Some("a.b-c d".into()), None));
     }
 
     #[test]
@@ -215,7 +231,7 @@ mod tests {
         assert_eq!(refusal(""), "nothing is selected; write a job's id, such as 412");
         assert_eq!(refusal("3,,4"), "nothing is selected; write a job's id, such as 412");
         assert_eq!(refusal("7-3"), "the range '7-3' ends before it starts");
-        let grammar = "selects nothing; write 412, 412.train, 412.train[3], 3-7, last or all";
+        let grammar = "selects nothing; write 412, 412.train, 412.train[3], 412.train.3, 3-7, last or all";
         for wrong in
             ["train", "-3", "412.", ".train", "412.train[3", "412]", "+3", "412[1%2]", "99999999999999999999"]
         {
@@ -233,7 +249,10 @@ mod tests {
             Just(Select::Last),
             Just(Select::All),
             (0u64..100, 0u64..100).prop_map(|(first, more)| Select::Range { first, last: first + more }),
-            (any::<u64>(), prop::option::of("[a-z][a-z.% /é-]{0,5}[a-z]"), prop::option::of(indices))
+            (any::<Option<u64>>(), prop::option::of("[a-z][a-z.% /é-]{0,5}[a-z]"), prop::option::of(indices))
+                .prop_filter("plain `last` is a part of its own", |(job, task, indices)| {
+                    job.is_some() || task.is_some() || indices.is_some()
+                })
                 .prop_map(|(job, task, indices)| {
                     Select::One(TaskRef { job, task, indices: indices.map(|array| array.expect("a range")) })
                 }),

@@ -495,3 +495,17 @@ proptest! {
         prop_assert!(read(&good[..cut], Format::Json, ReadOptions::default()).is_err());
     }
 }
+
+#[test]
+fn a_size_needs_a_unit_except_in_json_where_a_number_is_bytes() {
+    let read = |text: &str, format| read(text, format, ReadOptions::default());
+    for text in ["gpu_memory = 6", "gpu_memory = '6'", "memory = 6"] {
+        let problems = read(&format!("command = 'true'\ngpus = 1\n{text}\n"), Format::Toml).unwrap_err();
+        assert_eq!(problems[0].message, "'6' has no unit: 6 what? write 6GiB", "{text}");
+        assert_eq!((&*problems[0].code, problems[0].line), ("bad-size", Some(3)));
+    }
+    let json = |size: &str| format!(r#"{{"command": "true", "gpus": 1, "gpu_memory": {size}}}"#);
+    let bytes = read(&json("6442450944"), Format::Json).unwrap().doc.tasks[0].gpu_memory;
+    assert_eq!(bytes, Some(ByteSize(6 << 30)));
+    assert_eq!(read(&json("\"6\""), Format::Json).unwrap_err()[0].code, "bad-size");
+}

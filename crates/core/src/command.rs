@@ -12,6 +12,7 @@ use crate::time::Span;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
+use std::ops::Range;
 use std::sync::Arc;
 
 /// Something asked by a person, a worker or the engine itself.
@@ -30,23 +31,26 @@ pub enum Command {
     Cancel(Target),
     /// Give an attempt up that did nothing with its devices for so long.
     EndIdle(AttemptId, Span),
-    /// Start nothing new of a job.
-    Hold(JobId),
-    /// Start tasks of a job again.
-    Release(JobId),
+    /// Start none of these tasks.
+    Hold(Target),
+    /// Start held tasks again.
+    Release(Target),
     /// Change a job's priority.
     SetPriority(JobId, i64),
     /// Run ended tasks again.
     Retry {
-        /// Whose.
-        job: JobId,
+        /// Which.
+        target: Target,
         /// Only those that did not succeed.
         failed_only: bool,
     },
-    /// Make a job stand still.
-    Pause(JobId),
-    /// Let it go on.
-    Resume(JobId),
+    /// Freeze running tasks and start none of those that wait.
+    Pause(Target),
+    /// Let paused tasks go on.
+    Resume(Target),
+    /// Execute commands one after another in one step: nothing is planned in between, so nothing that a later one names
+    /// starts because of an earlier one. One that is refused stops none of the others.
+    Several(Vec<Command>),
     /// Start nothing new on a worker, or again.
     Drain {
         /// Which.
@@ -134,8 +138,23 @@ pub enum Target {
     Job(JobId),
     /// All of a node's.
     Node(NodeId),
+    /// Those of a node at these positions. Ranges stay ranges, so that naming a million tasks costs what naming one does.
+    Range {
+        /// Their node.
+        node: NodeId,
+        /// The first position.
+        start: u32,
+        /// The position after the last.
+        end: u32,
+    },
     /// One.
     Task(TaskId),
+}
+
+impl From<JobId> for Target {
+    fn from(job: JobId) -> Target {
+        Target::Job(job)
+    }
 }
 
 impl Target {
@@ -143,18 +162,44 @@ impl Target {
     pub fn job(self) -> JobId {
         match self {
             Target::Job(job) => job,
-            Target::Node(node) => node.job,
+            Target::Node(node) | Target::Range { node, .. } => node.job,
             Target::Task(task) => task.job,
+        }
+    }
+
+    /// The node meant, or whose part is meant; none where the whole job is.
+    pub fn node(self) -> Option<NodeId> {
+        match self {
+            Target::Job(_) => None,
+            Target::Node(node) | Target::Range { node, .. } => Some(node),
+            Target::Task(task) => Some(task.node_id()),
+        }
+    }
+
+    /// The positions meant of a node that has so many.
+    pub fn positions(self, node: NodeId, len: u32) -> Range<u32> {
+        match self {
+            Target::Job(job) if node.job == job => 0..len,
+            Target::Node(meant) if node == meant => 0..len,
+            Target::Range { node: meant, start, end } if node == meant => start.min(len)..end.min(len),
+            Target::Task(task) if node == task.node_id() && task.index < len => task.index..task.index + 1,
+            _ => 0..0,
+        }
+    }
+
+    /// The same target in another job.
+    pub fn in_job(self, job: JobId) -> Target {
+        match self {
+            Target::Job(_) => Target::Job(job),
+            Target::Node(node) => Target::Node(NodeId { job, ..node }),
+            Target::Range { node, start, end } => Target::Range { node: NodeId { job, ..node }, start, end },
+            Target::Task(task) => Target::Task(TaskId { job, ..task }),
         }
     }
 
     /// Whether a task is meant.
     pub fn contains(self, task: TaskId) -> bool {
-        match self {
-            Target::Job(job) => task.job == job,
-            Target::Node(node) => task.node_id() == node,
-            Target::Task(one) => task == one,
-        }
+        self.positions(task.node_id(), u32::MAX).contains(&task.index)
     }
 }
 
@@ -237,6 +282,8 @@ codes! {
     NotDone = "wrong-state",
     /// There is nothing to run again.
     NothingToRetry = "wrong-state",
+    /// Tasks that depend on the one to be run again have begun, or one it depends on has not ended well.
+    DependsOnOthers = "wrong-state",
     /// The job is held already.
     AlreadyHeld = "wrong-state",
     /// The job is not held.

@@ -59,12 +59,14 @@ impl Turned {
 }
 
 /// What a command did.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Answer {
     /// The job it made.
     pub job: Option<JobId>,
     /// How many tasks it changed.
     pub tasks: u64,
+    /// For each of several commands, how many tasks it changed, or why it was refused.
+    pub each: Vec<Result<u64, Rejected>>,
 }
 
 impl Engine {
@@ -138,6 +140,11 @@ impl Engine {
             self.claims.remove(&job);
             self.obey(Command::Cancel(Target::Job(job)), now, turned).expect("a claim in force can end");
         }
+        while let Some((_, task)) = self.cluster.next_retry().filter(|(at, _)| *at <= now) {
+            let event = Event { at: now, what: What::RetryDue { task } };
+            self.make_so(&event, turned);
+            turned.events.push(event);
+        }
         if self.worth_planning(&turned.events, now) {
             self.plan(now, turned); // 2. what should start, pause, stop: admitted, applied
         }
@@ -161,6 +168,8 @@ impl Engine {
     /// When a turn is due even if nothing is asked.
     pub fn next_deadline(&self) -> Option<Time> {
         let lapse = self.cluster.next_lapse().map(|(at, _)| at);
+        let retry = self.cluster.next_retry().map(|(at, _)| at);
+        let lapse = lapse.into_iter().chain(retry).min();
         if self.leases.is_empty() && self.claims.is_empty() {
             return lapse.into_iter().chain(self.wake_at).min();
         }
@@ -179,6 +188,12 @@ impl Engine {
     }
 
     fn obey(&mut self, command: Command, now: Time, turned: &mut Turned) -> Result<Answer, Rejected> {
+        if let Command::Several(commands) = command {
+            let each = commands.into_iter().map(|one| self.obey(one, now, turned).map(|answer| answer.tasks));
+            let each: Vec<_> = each.collect();
+            let tasks = each.iter().flatten().sum();
+            return Ok(Answer { job: None, tasks, each });
+        }
         match &command {
             Command::Report { worker, .. } => self.heard_from(*worker, now),
             Command::SetPolicy(choice) => self.check_policy(choice)?,
@@ -301,10 +316,15 @@ fn tasks_changed(cluster: &Cluster, what: &What) -> u64 {
     match what {
         What::JobSubmitted { spec, .. } => spec.tasks.iter().map(|t| u64::from(t.len())).sum(),
         What::JobHeld { job, .. } | What::JobPriority { job, .. } => {
-            let waiting =
-                |n: &Node| n.fresh.len() + n.live.values().filter(|l| l.attempt().is_none()).count() as u64;
-            nodes(job).iter().map(waiting).sum()
+            nodes(job).iter().map(Node::waiting).sum()
         }
+        What::TasksHeld { node, tasks, .. } => {
+            let running = nodes(&node.job)[node.node as usize].live.iter();
+            let running = running.filter(|(i, live)| live.attempt().is_some() && tasks.contains(**i));
+            tasks.len() - running.count() as u64
+        }
+        What::TasksRetried { tasks, .. } => tasks.len(),
+        What::RetryDue { .. } => 1,
         What::Retried { job, failed_only } => {
             let kept = |n: &Node| if *failed_only { n.done.count(Outcome::Succeeded) } else { 0 };
             nodes(job).iter().map(|n| n.done.total() - kept(n)).sum()

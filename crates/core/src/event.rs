@@ -99,6 +99,27 @@ pub enum What {
         /// Only those that did not succeed, and what depends on them.
         failed_only: bool,
     },
+    /// Some tasks of a node start no more (or may again), whatever the job's others do.
+    TasksHeld {
+        /// Their node.
+        node: NodeId,
+        /// Their positions.
+        tasks: Ranges,
+        /// Whether they are held now.
+        held: bool,
+    },
+    /// Some ended tasks of a node are to run again, and nodes that were skipped because of it.
+    TasksRetried {
+        /// Their node.
+        node: NodeId,
+        /// Their positions.
+        tasks: Ranges,
+    },
+    /// A task whose next try was put off may be tried now.
+    RetryDue {
+        /// Which.
+        task: TaskId,
+    },
     /// An ended job left the memory; its history stays in the derived tables.
     JobForgotten {
         /// Which.
@@ -233,7 +254,9 @@ impl What {
             | What::Retried { job, .. }
             | What::ClaimExtended { job, .. }
             | What::JobForgotten { job } => Some(*job),
-            What::Cancelled { node, .. } => Some(node.job),
+            What::Cancelled { node, .. } | What::TasksHeld { node, .. } | What::TasksRetried { node, .. } => {
+                Some(node.job)
+            }
             What::Placed { attempt, .. }
             | What::Started { attempt }
             | What::PauseAsked { attempt, .. }
@@ -243,7 +266,7 @@ impl What {
             | What::StopAsked { attempt, .. }
             | What::MemoryCharged { attempt, .. }
             | What::Ended { attempt, .. } => Some(attempt.task.job),
-            What::Progressed { task, .. } => Some(task.job),
+            What::Progressed { task, .. } | What::RetryDue { task } => Some(task.job),
             What::WorkerJoined { .. }
             | What::WorkerLost { .. }
             | What::WorkerDrained { .. }
@@ -372,6 +395,8 @@ pub enum Then {
     Done(Outcome),
     /// It waits to be tried again.
     Again,
+    /// It waits to be tried again from this moment on, because it failed several times.
+    Later(Time),
     /// It waits, and its job is held until someone looks.
     Hold,
 }

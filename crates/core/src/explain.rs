@@ -23,8 +23,15 @@ pub struct Why {
 /// The reasons there are.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Reason {
-    /// Someone holds the job.
+    /// Someone holds the job, or the task.
     Held,
+    /// It failed several times, and is tried again at this moment.
+    Backoff {
+        /// When.
+        until: Time,
+        /// How often it failed.
+        failures: u32,
+    },
     /// Other tasks of the job must end first: these nodes.
     AfterTasks(Vec<u32>),
     /// Other jobs must end first.
@@ -94,6 +101,7 @@ impl Reason {
     pub fn word(&self) -> &'static str {
         match self {
             Reason::Held => "held",
+            Reason::Backoff { .. } => "backoff",
             Reason::AfterTasks(_) => "after-tasks",
             Reason::AfterJobs(_) => "after-jobs",
             Reason::ArrayFull { .. } => "array-full",
@@ -132,6 +140,13 @@ pub fn without_policy(view: View<'_>, task: TaskId, now: Time) -> Option<Why> {
         TaskState::Blocked if job.held => Reason::Held,
         TaskState::Blocked if !job.waiting.is_empty() => {
             Reason::AfterJobs(job.waiting.iter().map(|w| w.job).collect())
+        }
+        TaskState::Blocked if node.unmet == 0 => {
+            let put_off = node.live.get(&task.index).and_then(|live| Some((live.not_before?, live.failures)));
+            match put_off.filter(|_| !node.held.contains(task.index)) {
+                Some((until, failures)) => Reason::Backoff { until, failures },
+                None => Reason::Held,
+            }
         }
         TaskState::Blocked => {
             let unmet =

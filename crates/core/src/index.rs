@@ -108,6 +108,45 @@ impl Ranges {
         self.len += u64::from(end - start);
     }
 
+    /// Takes a whole range out; gives what of it was there.
+    pub fn take_range(&mut self, range: Range<u32>) -> Ranges {
+        let taken = self.within(range);
+        for run in taken.ranges() {
+            let (start, end) = self.run_of(run.start).expect("it was found there");
+            if start == run.start {
+                self.drop_run(start);
+            } else {
+                self.put_run(start, run.start);
+            }
+            if run.end < end {
+                self.put_run(run.end, end);
+            }
+            self.len -= u64::from(run.end - run.start);
+        }
+        taken
+    }
+
+    /// The positions that are in a range, too. Costs what it gives, not the length of the range.
+    pub fn within(&self, range: Range<u32>) -> Ranges {
+        let mut found = Ranges::default();
+        let mut from = range.start;
+        while let Some((start, end)) = self.run_of(from).or_else(|| self.run_from(from)) {
+            if start >= range.end || from >= range.end {
+                break;
+            }
+            found.insert_range(start.max(from)..end.min(range.end));
+            from = end;
+        }
+        found
+    }
+
+    /// Puts all positions of another set in.
+    pub fn insert_all(&mut self, other: &Ranges) {
+        for run in other.ranges() {
+            self.insert_range(run);
+        }
+    }
+
     /// The ranges, in order.
     pub fn ranges(&self) -> impl Iterator<Item = Range<u32>> + '_ {
         let rest = self.rest.iter().map(|(&start, &end)| (start, end));
@@ -201,12 +240,17 @@ mod tests {
 
     proptest! {
         #[test]
-        fn behaves_like_a_set_of_positions(ops in prop::collection::vec((0u8..3, 0u32..40, 1u32..9), 0..60)) {
+        fn behaves_like_a_set_of_positions(ops in prop::collection::vec((0u8..4, 0u32..40, 1u32..9), 0..60)) {
             let (mut ours, mut plain) = (Ranges::default(), BTreeSet::new());
             for (op, at, n) in ops {
+                prop_assert!(ours.within(at..at + n).iter().eq(plain.range(at..at + n).copied()));
                 match op {
                     0 => { ours.insert_range(at..at + n); plain.extend(at..at + n); }
                     1 => prop_assert_eq!(ours.remove(at), plain.remove(&at)),
+                    2 => {
+                        let taken: Vec<_> = plain.extract_if(at..at + n, |_| true).collect();
+                        prop_assert!(ours.take_range(at..at + n).iter().eq(taken));
+                    }
                     _ => prop_assert_eq!(ours.pop_first(), plain.pop_first()),
                 }
                 prop_assert_eq!(ours.len(), plain.len() as u64);

@@ -58,6 +58,21 @@ pub struct Caps {
     /// The highest priority.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub priority: Option<i64>,
+    /// Bytes of one submission: the job document and its environment.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub submission_size: Option<u64>,
+    /// Bytes of all job documents and environments that are in memory.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub jobs_size: Option<u64>,
+    /// Snapshots that are kept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub snapshots: Option<u64>,
+    /// Bytes of all snapshots that are kept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub snapshots_size: Option<u64>,
+    /// Requests that are being answered at the same time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub requests: Option<u32>,
 }
 
 /// So much GPU time in every window of this length. Tasks count with all they promised while they run, and with what
@@ -85,14 +100,23 @@ impl Limits {
 
     /// All windows there are.
     pub(crate) fn windows(&self) -> impl Iterator<Item = Span> + '_ {
+        self.all().filter_map(|caps| Some(caps.gpu_time?.window))
+    }
+
+    /// Whether any of them has to do with what may start; the others only bound what may be submitted.
+    pub(crate) fn bound_starts(&self) -> bool {
+        self.all().any(|caps| caps.gpus.is_some() || caps.running.is_some() || caps.gpu_time.is_some())
+    }
+
+    fn all(&self) -> impl Iterator<Item = Caps> + '_ {
         let groups = self.groups.values().flat_map(|group| [group.each, group.together]);
-        let all = std::iter::once(self.everyone).chain(self.users.values().copied()).chain(groups);
-        all.filter_map(|caps| Some(caps.gpu_time?.window))
+        std::iter::once(self.everyone).chain(self.users.values().copied()).chain(groups)
     }
 }
 
 impl Caps {
-    fn or(self, other: Caps) -> Caps {
+    /// These limits, and those of another where these have none.
+    pub fn or(self, other: Caps) -> Caps {
         Caps {
             gpus: self.gpus.or(other.gpus),
             running: self.running.or(other.running),
@@ -101,6 +125,11 @@ impl Caps {
             gpu_time: self.gpu_time.or(other.gpu_time),
             log_size: self.log_size.or(other.log_size),
             priority: self.priority.or(other.priority),
+            submission_size: self.submission_size.or(other.submission_size),
+            jobs_size: self.jobs_size.or(other.jobs_size),
+            snapshots: self.snapshots.or(other.snapshots),
+            snapshots_size: self.snapshots_size.or(other.snapshots_size),
+            requests: self.requests.or(other.requests),
         }
     }
 
@@ -114,6 +143,11 @@ impl Caps {
             gpu_time: self.gpu_time.max(other.gpu_time),
             log_size: self.log_size.max(other.log_size),
             priority: self.priority.max(other.priority),
+            submission_size: self.submission_size.max(other.submission_size),
+            jobs_size: self.jobs_size.max(other.jobs_size),
+            snapshots: self.snapshots.max(other.snapshots),
+            snapshots_size: self.snapshots_size.max(other.snapshots_size),
+            requests: self.requests.max(other.requests),
         }
     }
 }
@@ -162,6 +196,8 @@ pub enum Limited {
     },
     /// How urgent a job is.
     Priority,
+    /// Bytes of job documents and environments in memory.
+    JobsSize,
 }
 
 impl Limited {
@@ -174,6 +210,7 @@ impl Limited {
             Limited::Timeout => "timeout",
             Limited::GpuTime { .. } => "gpu_hours",
             Limited::Priority => "priority",
+            Limited::JobsSize => "jobs_size",
         }
     }
 }
@@ -200,7 +237,7 @@ impl fmt::Display for AtLimit {
             }
             Limited::Running => write!(f, "{of} may have {most} task{s} running at once and has {has}"),
             Limited::Queued => {
-                write!(f, "{of} may have {most} task{s} waiting and has {has}; this adds {asks}")
+                write!(f, "{of} may have {most} task{s} waiting (queued) and has {has}; this adds {asks}")
             }
             Limited::Timeout => {
                 let (most, asks) = (length(Span(*most)), length(Span(*asks)));
@@ -218,6 +255,13 @@ impl fmt::Display for AtLimit {
                      this promises {asks}"
                 )
             }
+            Limited::JobsSize => {
+                let [most, has, asks] = [most, has, asks].map(|bytes| mebibytes(*bytes));
+                write!(
+                    f,
+                    "{of} may have {most} of job documents and environments kept (jobs_size) and has {has}; this adds {asks}"
+                )
+            }
             Limited::Priority => {
                 let (most, asks) = (*most as i64, *asks as i64);
                 write!(f, "{of} may give priorities up to {most}; this asks for {asks}")
@@ -229,6 +273,10 @@ impl fmt::Display for AtLimit {
 fn hours(span: Span) -> String {
     let text = format!("{:.2}", span.secs() / 3600.0);
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
+fn mebibytes(bytes: u64) -> String {
+    format!("{:.1} MiB", bytes as f64 / (1 << 20) as f64)
 }
 
 /// A length in its largest whole unit.

@@ -227,7 +227,35 @@ pub fn default_grace() -> Span {
     Span(10_000_000)
 }
 
+/// The bytes a text takes in memory: what it says, and what keeps it.
+fn text_size(text: &str) -> u64 {
+    text.len() as u64 + 32
+}
+
+/// The bytes the variables of an environment take in memory.
+pub fn env_size(vars: &BTreeMap<String, String>) -> u64 {
+    vars.iter().map(|(name, value)| text_size(name) + text_size(value)).sum()
+}
+
 impl JobSpec {
+    /// The bytes it takes in memory, near enough to bound what users have; without the environment it shares with others.
+    pub fn size(&self) -> u64 {
+        let task = |task: &TaskSpec| {
+            let Needs { gpu_types, scope, preferred, .. } = &task.needs;
+            let texts = task.command.iter().chain(gpu_types).chain([&task.name]);
+            let texts =
+                texts.chain(&task.workdir).chain(&task.profile).chain(&task.stdout).chain(&task.stderr);
+            let ranges = task.array.as_ref().map_or(0, |array| array.ranges.len());
+            let small = ranges + scope.len() + preferred.len() + task.after.len();
+            size_of::<TaskSpec>() as u64
+                + texts.map(|text| text_size(text)).sum::<u64>()
+                + env_size(&task.env)
+                + 16 * small as u64
+        };
+        let own = text_size(&self.name) + 16 * self.after.len() as u64;
+        own + self.tasks.iter().map(task).sum::<u64>()
+    }
+
     /// The claim it is, if it is one.
     pub fn claim(&self) -> Option<&Claim> {
         self.tasks.first().and_then(|task| task.claim.as_ref())

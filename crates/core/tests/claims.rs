@@ -53,10 +53,12 @@ fn a_claim_stands_in_line_and_ends_when_it_is_let_go() {
     yard.over(2.0, job, 1, How::Exited(0));
     assert!(matches!(yard.state(claim), TaskState::Placed(_)));
     assert_eq!(yard.0.cluster().assignments(WorkerId(0)).attempts[0].holds_for.map(|h| h.pid), Some(7));
-    yard.ask(3.0, vec![Command::Release(claim)]);
+    yard.ask(3.0, vec![Command::Release(claim.into())]);
     yard.over(4.0, claim, 1, How::Stopped);
     assert_eq!(yard.state(claim), TaskState::Done(Outcome::Succeeded));
-    assert!(yard.refused(5.0, Command::Retry { job: claim, failed_only: false }).contains("claim anew"));
+    assert!(
+        yard.refused(5.0, Command::Retry { target: claim.into(), failed_only: false }).contains("claim anew")
+    );
 }
 
 #[test]

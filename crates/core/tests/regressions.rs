@@ -19,11 +19,11 @@ fn a_job_skipped_because_of_another_can_be_retried_once_that_succeeded() {
     yard.over(1.0, first, 1, How::Exited(1));
     assert_eq!(yard.state(second), TaskState::Done(Outcome::Skipped));
 
-    yard.ask(2.0, vec![Command::Retry { job: second, failed_only: false }]);
+    yard.ask(2.0, vec![Command::Retry { target: second.into(), failed_only: false }]);
     assert_eq!(yard.state(second), TaskState::Done(Outcome::Skipped), "the first has still failed");
 
-    yard.ask(3.0, vec![Command::Retry { job: first, failed_only: false }]);
-    yard.ask(4.0, vec![Command::Retry { job: second, failed_only: false }]);
+    yard.ask(3.0, vec![Command::Retry { target: first.into(), failed_only: false }]);
+    yard.ask(4.0, vec![Command::Retry { target: second.into(), failed_only: false }]);
     assert_eq!(yard.state(second), TaskState::Blocked, "the first runs again");
     yard.over(5.0, first, 2, How::Exited(0));
     assert!(matches!(yard.state(second), TaskState::Placed(_)));

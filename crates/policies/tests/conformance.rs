@@ -481,7 +481,7 @@ fn one_that_ends_while_it_stands_still_gives_back_what_it_has() {
         };
         let steps = [
             report(Standing::Running),
-            Command::Pause(JobId(1)),
+            Command::Pause(JobId(1).into()),
             report(Standing::Frozen),
             Command::Cancel(Target::Job(JobId(1))),
             submit(),

@@ -94,7 +94,7 @@ pub struct Config {
 ///     [limits.groups.students.together]
 ///     gpus = 4
 /// ").unwrap();
-/// let limits = config.limits.limits();
+/// let limits = config.limits.limits(false);
 /// assert_eq!(limits.everyone.gpus, Some(2));
 /// assert_eq!(limits.groups["students"].together.gpus, Some(4));
 /// ```
@@ -144,18 +144,41 @@ pub struct CapsConfig {
     pub log_size: Option<ByteSize>,
     /// The highest priority.
     pub priority: Option<i64>,
+    /// The largest submission: a job document and its environment.
+    pub submission_size: Option<ByteSize>,
+    /// Job documents and environments of all jobs in memory, together.
+    pub jobs_size: Option<ByteSize>,
+    /// Requests that are being answered at the same time.
+    pub requests: Option<u32>,
 }
+
+/// What holds for everyone on a shared server where its configuration says nothing. No honest use comes near; it keeps
+/// one user from filling the memory or taking all the server's time.
+pub const SHARED: Caps = Caps {
+    gpus: None,
+    running: None,
+    queued: Some(5_000_000),
+    timeout: None,
+    gpu_time: None,
+    log_size: None,
+    priority: None,
+    submission_size: Some(12 << 20),
+    jobs_size: Some(1 << 30),
+    snapshots: None,
+    snapshots_size: None,
+    requests: Some(256),
+};
 
 /// In what time GPU-hours are counted where nothing is said: a week.
 const WINDOW: Span = Span(7 * 24 * 3600 * 1_000_000);
 
 impl LimitsConfig {
-    /// The limits as they are put in force.
-    pub fn limits(&self) -> Limits {
+    /// The limits as they are put in force; on a shared server everyone has some by default.
+    pub fn limits(&self, shared: bool) -> Limits {
         let group =
             |group: &GroupConfig| GroupCaps { each: group.each.caps(), together: group.together.caps() };
         Limits {
-            everyone: self.everyone.caps(),
+            everyone: self.everyone.caps().or(if shared { SHARED } else { Caps::default() }),
             users: self.users.iter().map(|(name, caps)| (name.clone(), caps.caps())).collect(),
             groups: self.groups.iter().map(|(name, caps)| (name.clone(), group(caps))).collect(),
         }
@@ -173,6 +196,10 @@ impl CapsConfig {
             gpu_time: self.gpu_hours.map(|hours| GpuTime { most: Span::from_secs(hours * 3600.0), window }),
             log_size: self.log_size.map(|size| size.0),
             priority: self.priority,
+            submission_size: self.submission_size.map(|size| size.0),
+            jobs_size: self.jobs_size.map(|size| size.0),
+            requests: self.requests,
+            ..Caps::default()
         }
     }
 }

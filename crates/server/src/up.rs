@@ -216,7 +216,7 @@ pub fn run(mut options: Options, ready: impl FnOnce(&Ready)) -> Result<(), UpErr
     let app = Arc::new(app);
     runtime.block_on(async {
         set_policy(&live, choice).await?;
-        set_limits(&live, &options.config).await?;
+        set_limits(&live, &options).await?;
         data.announce(&url)?;
         let state = live.read(|f| (f.cluster().policy().to_string(), f.cluster().view().active())).await;
         let (policy, running) = state.map_err(|e| UpError::Runtime(io::Error::other(e)))?;
@@ -396,8 +396,9 @@ async fn set_policy(live: &Live, choice: Option<PolicyChoice>) -> Result<(), UpE
 }
 
 /// Puts the limits in force that the configuration names, or none.
-async fn set_limits(live: &Live, config: &Config) -> Result<(), UpError> {
-    let limits = Arc::new(config.limits.limits());
+async fn set_limits(live: &Live, options: &Options) -> Result<(), UpError> {
+    let shared = options.shared || options.config.shared;
+    let limits = Arc::new(options.config.limits.limits(shared));
     let set = live.command(Command::SetLimits(limits)).await;
     set.map(drop).map_err(|e| UpError::Runtime(io::Error::other(e)))
 }

@@ -72,8 +72,10 @@ pub(crate) fn tally(job: &Job, node: &Node) -> (Counts, OutcomeCounts) {
     let waits = job.held || !job.waiting.is_empty() || node.unmet > 0;
     let waiting = if waits { State::Blocked } else { State::Ready };
     *counts.of(waiting) += node.fresh.len();
-    for live in node.live.values() {
+    counts.blocked += node.held_fresh().len();
+    for (i, live) in node.live.iter() {
         *counts.of(match live.phase {
+            Phase::Ready { .. } if live.not_before.is_some() || node.held.contains(*i) => State::Blocked,
             Phase::Ready { .. } => waiting,
             Phase::Placed(_) => State::Placed,
             Phase::Running(_) => State::Running,
@@ -161,10 +163,7 @@ pub(crate) fn whole(
             shown.push(folded_task(f.cluster(), job, node));
             continue;
         }
-        for index in 0..spec.len() {
-            if !target.contains(node.task(index)) {
-                continue;
-            }
+        for index in target.positions(node, spec.len()) {
             seen += 1;
             if seen <= from {
                 continue;
@@ -185,7 +184,7 @@ pub(crate) fn whole(
 fn nodes_of(job: &Job, target: Target) -> Vec<u32> {
     match target {
         Target::Job(_) => (0..job.nodes.len() as u32).collect(),
-        Target::Node(n) => vec![n.node],
+        Target::Node(n) | Target::Range { node: n, .. } => vec![n.node],
         Target::Task(t) => vec![t.node],
     }
 }

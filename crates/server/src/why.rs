@@ -21,6 +21,10 @@ fn short(cluster: &Cluster, task: TaskId, why: &Why) -> Option<String> {
     let spec = || cluster.job(task.job).and_then(|j| j.node(task.node)).map(|(_, spec)| spec);
     Some(match &why.reason {
         Reason::Held => "held".into(),
+        Reason::Backoff { until, failures } => {
+            let wait = until.since(system_now()).secs().ceil().max(1.0);
+            format!("failed {failures} times, retries in {}", seconds(wait))
+        }
         Reason::AfterTasks(nodes) => {
             let job = cluster.job(task.job)?;
             let names: Vec<_> =
@@ -170,7 +174,7 @@ pub(crate) fn of_task(cluster: &Cluster, task: TaskId) -> Option<String> {
 /// The same for the task of a node that matters most: the first that is not over.
 pub(crate) fn of_node(cluster: &Cluster, job: &Job, node: NodeId) -> Option<String> {
     let state = &job.nodes[node.node as usize];
-    let first = state.live.keys().next().copied().or(state.fresh.first());
+    let first = state.live.keys().next().copied().or(state.first_open());
     of_task(cluster, node.task(first.unwrap_or(0)))
 }
 

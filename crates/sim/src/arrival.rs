@@ -5,7 +5,7 @@ use std::sync::Arc;
 use warpyard_core::command::Target;
 use warpyard_core::event::How;
 use warpyard_core::spec::JobSpec;
-use warpyard_core::{Command, JobId, NodeId, Span, TaskId, Time};
+use warpyard_core::{Command, JobId, Span, TaskId, Time};
 
 /// A job to come.
 #[derive(Clone, Debug)]
@@ -32,20 +32,18 @@ pub enum Coming {
 /// A command that means jobs by the numbers they have here; none where one is not here.
 pub(crate) fn translated(command: Command, numbers: &BTreeMap<JobId, JobId>) -> Option<Command> {
     let here = |job: JobId| numbers.get(&job).copied();
+    let meant = |target: Target| Some(target.in_job(here(target.job())?));
     Some(match command {
-        Command::Hold(job) => Command::Hold(here(job)?),
-        Command::Release(job) => Command::Release(here(job)?),
-        Command::Pause(job) => Command::Pause(here(job)?),
-        Command::Resume(job) => Command::Resume(here(job)?),
+        Command::Hold(target) => Command::Hold(meant(target)?),
+        Command::Release(target) => Command::Release(meant(target)?),
+        Command::Pause(target) => Command::Pause(meant(target)?),
+        Command::Resume(target) => Command::Resume(meant(target)?),
+        Command::Cancel(target) => Command::Cancel(meant(target)?),
+        Command::Retry { target, failed_only } => Command::Retry { target: meant(target)?, failed_only },
         Command::Forget(job) => Command::Forget(here(job)?),
         Command::SetPriority(job, priority) => Command::SetPriority(here(job)?, priority),
-        Command::Retry { job, failed_only } => Command::Retry { job: here(job)?, failed_only },
-        Command::Cancel(Target::Job(job)) => Command::Cancel(Target::Job(here(job)?)),
-        Command::Cancel(Target::Node(node)) => {
-            Command::Cancel(Target::Node(NodeId { job: here(node.job)?, ..node }))
-        }
-        Command::Cancel(Target::Task(task)) => {
-            Command::Cancel(Target::Task(TaskId { job: here(task.job)?, ..task }))
+        Command::Several(commands) => {
+            Command::Several(commands.into_iter().filter_map(|one| translated(one, numbers)).collect())
         }
         other => other,
     })

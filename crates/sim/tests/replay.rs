@@ -83,12 +83,12 @@ fn exact(recording: &Recording) {
 /// What people do: hold, pause, cancel, change priorities, run again, drain, change the policy.
 fn interventions() -> Vec<(f64, Command)> {
     vec![
-        (2300.0, Command::Hold(JobId(60))),
-        (2900.0, Command::Release(JobId(60))),
+        (2300.0, Command::Hold(JobId(60).into())),
+        (2900.0, Command::Release(JobId(60).into())),
         (2350.0, Command::Cancel(Target::Job(JobId(61)))),
         (2360.0, Command::SetPriority(JobId(59), 9)),
-        (2400.0, Command::Pause(JobId(58))),
-        (3100.0, Command::Resume(JobId(58))),
+        (2400.0, Command::Pause(JobId(58).into())),
+        (3100.0, Command::Resume(JobId(58).into())),
         (1000.0, Command::SetPolicy("sjf".parse().unwrap())),
         (1500.0, Command::Drain { worker: warpyard_core::WorkerId(1), drained: true }),
         (2500.0, Command::Drain { worker: warpyard_core::WorkerId(1), drained: false }),

@@ -201,6 +201,16 @@ pub(crate) enum Wrong {
     /// A workload of nothing.
     #[error("{0}: there is no job to simulate")]
     NoJobs(String),
+    /// More jobs than fit into memory.
+    #[error("{option}: {asked} tasks are more than can be simulated ({most})")]
+    TooManyJobs {
+        /// What asks for them.
+        option: String,
+        /// How many tasks that makes.
+        asked: u64,
+        /// How many there may be.
+        most: u64,
+    },
     /// Nothing happened since then.
     #[error("{0}: no job was submitted in that time; --since goes further back")]
     NothingRecorded(String),
@@ -290,6 +300,9 @@ pub(crate) enum Wrong {
     /// A moment that cannot be read.
     #[error("--since: '{0}' is no moment; write how long ago, such as 2h, or 2026-11-15T20:00:00Z")]
     BadSince(String),
+    /// There is nobody to ask whether everything is to be cancelled.
+    #[error("cancelling every job needs --yes where there is no terminal to ask at; nothing was cancelled")]
+    NeedsYes,
     /// The person thought better of it.
     #[error("nothing was cancelled")]
     Declined,

@@ -206,7 +206,7 @@ fn waiting_jobs_are_held_released_raised_and_cancelled() {
     let why = yard.said(&["why", "2"]);
     assert!(why.starts_with("2 next  ready, 1st in line"), "{why}");
     assert!(why.contains("needs     2 GPUs on one worker"), "{why}");
-    assert!(yard.said(&["cancel", "all"]).starts_with("cancelled 2 tasks of 2 jobs"));
+    assert!(yard.said(&["cancel", "all", "--yes"]).starts_with("cancelled 2 tasks of 2 jobs"));
     assert_eq!(yard.ask(&["wait", "1", "2"]).code, Some(1));
     yard.said(&["retry", "2", "--failed"]);
     assert_eq!(yard.ask(&["wait", "2"]).code, Some(0));

@@ -154,9 +154,18 @@ fn check_job_dependencies(job: &JobDoc, problems: &mut Vec<Problem>) {
     }
 }
 
+/// The most devices a task may list.
+const MAX_DEVICES: usize = 256;
+
 fn check_gpus(task: &TaskDoc, path: &impl Fn(&str) -> String, problems: &mut Vec<Problem>) {
     let (scope, preferred, gpus) = (&task.gpu_scope, &task.gpu_preferred, task.gpus as usize);
     for (field, devices) in [("gpu_scope", scope), ("gpu_preferred", preferred)] {
+        // Each of one list is compared with each of the other.
+        if devices.len() > MAX_DEVICES {
+            let message = format!("{} devices are more than may be listed ({MAX_DEVICES})", devices.len());
+            problems.push(Problem::new(code::TOO_LARGE, path(field), message));
+            return;
+        }
         let mut sorted: Vec<_> = devices.iter().collect();
         sorted.sort();
         for pair in sorted.windows(2).filter(|pair| pair[0] == pair[1]) {

@@ -94,10 +94,10 @@ macro_rules! human_schema {
 
 human_schema! {
     ByteSize "Size" {
-        "description": "Bytes: a number and a unit, or a plain number of bytes.",
+        "description": "Bytes: a number and a unit; in JSON also a whole number of bytes.",
         "examples": ["6GiB", "512 MiB", "16GB"],
         "anyOf": [
-            {"type": "string", "pattern": r"^\s*[0-9]+(\.[0-9]+)?\s*([KkMmGgTtPpEe]([Ii])?)?[Bb]?\s*$"},
+            {"type": "string", "pattern": r"^\s*(0|[0-9]+(\.[0-9]+)?\s*([KkMmGgTtPpEe][Ii]?)?[Bb])\s*$"},
             {"type": "integer", "minimum": 0}
         ]
     }

@@ -7,6 +7,9 @@ use std::str::FromStr;
 /// The most tasks one array may have.
 pub const MAX_ARRAY_TASKS: u64 = 10_000_000;
 
+/// The most ranges one array may list: finding a task is a search through them.
+pub const MAX_ARRAY_RANGES: usize = 10_000;
+
 /// The indices of an array, kept as ranges: "1-100%8" (at most 8 at once), "0-9:2%4" (every second), "1,3,5-7".
 ///
 /// A million tasks take no more room than one. Tasks are numbered by their position, in the order written.
@@ -37,7 +40,7 @@ impl ArraySpec {
         if at_once == Some(0) {
             return Err(QuantityError::NoneAtOnce);
         }
-        let (mut kept, mut starts, mut len) = (Vec::new(), Vec::new(), 0u64);
+        let (mut kept, mut starts, mut len) = (Vec::<(u32, u32, u32)>::new(), Vec::new(), 0u64);
         for (first, last, step) in ranges {
             if last < first {
                 return Err(QuantityError::Reversed(format!("{first}-{last}")));
@@ -47,11 +50,20 @@ impl ArraySpec {
             }
             let steps = (last - first) / step;
             let last = first + steps * step;
-            kept.push((first, last, if steps == 0 { 1 } else { step }));
-            starts.push(len as u32);
+            match kept.last_mut() {
+                // Indices listed one by one are a range.
+                Some((_, before, 1)) if steps == 0 && before.checked_add(1) == Some(first) => *before = first,
+                _ => {
+                    kept.push((first, last, if steps == 0 { 1 } else { step }));
+                    starts.push(len as u32);
+                }
+            }
             len += u64::from(steps) + 1;
             if len > MAX_ARRAY_TASKS {
                 return Err(QuantityError::TooManyTasks(len));
+            }
+            if kept.len() > MAX_ARRAY_RANGES {
+                return Err(QuantityError::TooManyRanges);
             }
         }
         if len == 0 {
@@ -103,20 +115,62 @@ impl ArraySpec {
     }
 }
 
-/// Ranges that do not overlap need no further look, which is all of them in practice; the rest are written out.
+/// The values two ranges `(first, last, step)` have in common, which are such a range themselves.
+///
+/// ```
+/// use warpyard_api::quantity::common_values;
+/// assert_eq!(common_values((0, 20, 2), (3, 18, 3)), Some((6, 18, 6)));
+/// assert_eq!(common_values((0, 20, 2), (1, 21, 2)), None);
+/// ```
+pub fn common_values(a: (u32, u32, u32), b: (u32, u32, u32)) -> Option<(u32, u32, u32)> {
+    let [(first, last, step), (from, to, by)] =
+        [a, b].map(|(first, last, step)| (i64::from(first), i64::from(last), i64::from(step)));
+    let (low, high) = (first.max(from), last.min(to));
+    // Bézout: `x * step` is `gcd` more than a multiple of `by`.
+    let (mut gcd, mut x, mut rest, mut next) = (step, 1, by, 0);
+    while rest != 0 {
+        let n = gcd / rest;
+        (gcd, rest) = (rest, gcd - n * rest);
+        (x, next) = (next, x - n * next);
+    }
+    if low > high || (from - first) % gcd != 0 {
+        return None;
+    }
+    let period = by / gcd;
+    // So many steps from `first` is the first common value, in either direction; then up to where both have begun.
+    let steps = i128::from((from - first) / gcd) * i128::from(x) % i128::from(period);
+    let (common, both) =
+        (i128::from(first) + steps * i128::from(step), i128::from(step) * i128::from(period));
+    let least = common + (i128::from(low) - common).div_euclid(both) * both;
+    let least = if least < i128::from(low) { least + both } else { least };
+    if least > i128::from(high) {
+        return None;
+    }
+    let most = least + (i128::from(high) - least) / both * both;
+    let step = if least == most { 1 } else { both as u32 };
+    Some((least as u32, most as u32, step))
+}
+
+/// How many pairs of ranges that reach into each other are compared; beyond that an array is refused.
+const MAX_INTERLEAVED: usize = 100_000;
+
+/// Compares ranges that reach into each other, of which there are few in practice.
 fn refuse_duplicates(ranges: &[(u32, u32, u32)]) -> Result<(), QuantityError> {
     let mut sorted = ranges.to_vec();
     sorted.sort_unstable();
-    if sorted.windows(2).all(|pair| pair[0].1 < pair[1].0) {
-        return Ok(());
+    let (mut open, mut compared): (Vec<(u32, u32, u32)>, usize) = (Vec::new(), 0);
+    for range in sorted {
+        open.retain(|other| other.1 >= range.0);
+        compared += open.len();
+        if compared > MAX_INTERLEAVED {
+            return Err(QuantityError::TooInterleaved);
+        }
+        if let Some((index, _, _)) = open.iter().find_map(|other| common_values(*other, range)) {
+            return Err(QuantityError::DuplicateIndex(index));
+        }
+        open.push(range);
     }
-    let mut indices: Vec<u32> =
-        sorted.iter().flat_map(|(first, last, step)| (*first..=*last).step_by(*step as usize)).collect();
-    indices.sort_unstable();
-    match indices.windows(2).find(|pair| pair[0] == pair[1]) {
-        Some(pair) => Err(QuantityError::DuplicateIndex(pair[0])),
-        None => Ok(()),
-    }
+    Ok(())
 }
 
 impl FromStr for ArraySpec {
@@ -218,6 +272,21 @@ mod tests {
         assert_eq!(array.index_at(10_000_000), None);
     }
 
+    #[test]
+    fn ranges_that_reach_into_each_other_cost_no_more_than_others() {
+        // Written out, these would be compared index by index, ten million of them.
+        let many: Vec<String> = (0..5_000).map(|i| format!("{i}-{}:5000", 5_000 * 1_999 + i)).collect();
+        assert_eq!(many.join(",").parse::<ArraySpec>(), Err(QuantityError::TooInterleaved));
+        assert_eq!(
+            "0-4999999,4999999-9999998".parse::<ArraySpec>(),
+            Err(QuantityError::DuplicateIndex(4_999_999))
+        );
+        let listed: Vec<String> = (0..=10_000).map(|i| (2 * i).to_string()).collect();
+        assert_eq!(listed.join(",").parse::<ArraySpec>(), Err(QuantityError::TooManyRanges));
+        let in_order: Vec<String> = (0..100_000).map(|i| i.to_string()).collect();
+        assert_eq!(in_order.join(",").parse::<ArraySpec>().unwrap().ranges(), [(0, 99_999, 1)]);
+    }
+
     fn arrays() -> impl Strategy<Value = ArraySpec> {
         let gaps_and_ranges = prop::collection::vec((1u32..50, 0u32..200, 1u32..7), 1..6);
         (gaps_and_ranges, prop::option::of(1u32..20)).prop_map(|(parts, at_once)| {
@@ -247,6 +316,19 @@ mod tests {
             for (position, index) in by_position.iter().enumerate() {
                 prop_assert_eq!(array.position_of(*index), Some(position as u32));
             }
+        }
+
+        #[test]
+        fn common_values_are_those_of_both(
+            a in (0u32..40, 0u32..60, 1u32..9), b in (0u32..40, 0u32..60, 1u32..9), up in 0u32..2,
+        ) {
+            // Also where numbers are as large as they get.
+            let up = up * (u32::MAX - 200);
+            let [a, b] = [a, b].map(|(first, n, step)| (up + first, up + first + n / step * step, step));
+            let values = |(first, last, step): (u32, u32, u32)| (first..=last).step_by(step as usize);
+            let expected: Vec<u32> = values(a).filter(|v| values(b).any(|w| w == *v)).collect();
+            let found: Vec<u32> = common_values(a, b).into_iter().flat_map(values).collect();
+            prop_assert_eq!(found, expected);
         }
 
         #[test]

@@ -9,7 +9,7 @@ mod duration;
 mod size;
 mod span;
 
-pub use array::{ArraySpec, MAX_ARRAY_TASKS};
+pub use array::{ArraySpec, MAX_ARRAY_RANGES, MAX_ARRAY_TASKS, common_values};
 pub use cpus::MilliCpus;
 pub use duration::Micros;
 pub use size::ByteSize;
@@ -30,6 +30,12 @@ pub enum QuantityError {
     /// A number with no unit, where the unit decides what it means.
     #[error("'{0}' has no unit")]
     NoUnit(String),
+    /// A size with no unit: whoever writes 6 means gigabytes, and would get six bytes.
+    #[error("'{text}' has no unit: {text} what? write {}", size::likely(text))]
+    NoSizeUnit {
+        /// What was written.
+        text: String,
+    },
     /// A unit nobody knows.
     #[error("'{0}' is not a unit")]
     UnknownUnit(String),
@@ -65,6 +71,12 @@ pub enum QuantityError {
     /// An index listed twice.
     #[error("index {0} is listed twice")]
     DuplicateIndex(u32),
+    /// More ranges than an array may have.
+    #[error("more ranges than an array may list ({MAX_ARRAY_RANGES})")]
+    TooManyRanges,
+    /// More ranges that reach into each other than are compared.
+    #[error("too many ranges with steps reach into each other to look for indices listed twice")]
+    TooInterleaved,
     /// More tasks than an array may have.
     #[error("{0} tasks are more than an array may have ({MAX_ARRAY_TASKS})")]
     TooManyTasks(u64),

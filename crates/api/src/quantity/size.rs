@@ -5,7 +5,7 @@ use super::{QuantityError, human_serde};
 use std::fmt;
 use std::str::FromStr;
 
-/// Bytes, written as "6GiB", "512 MiB", "16GB" or a plain number of bytes.
+/// Bytes, written as "6GiB", "512 MiB" or "16GB". A number alone says nothing: it must have a unit.
 ///
 /// ```
 /// use warpyard_api::quantity::ByteSize;
@@ -60,11 +60,23 @@ impl FromStr for ByteSize {
         if number.is_empty() {
             return Err(QuantityError::NotANumber(text.to_owned()));
         }
+        if unit.is_empty() && text != "0" {
+            return Err(QuantityError::NoSizeUnit { text: text.to_owned() });
+        }
         let (bytes, inexact) = scaled(number, bytes_in(unit)?, text)?;
         if inexact && bytes_in(unit)? == 1 {
             return Err(QuantityError::TooFine { text: text.to_owned(), finest: "one byte" });
         }
         Ok(Self(bytes))
+    }
+}
+
+/// What a number without a unit was probably meant to be: GPUs have some gibibytes of memory, or some thousand mebibytes.
+pub(super) fn likely(number: &str) -> String {
+    match number.parse::<f64>() {
+        Ok(n) if n < 1024.0 => format!("{number}GiB"),
+        Ok(n) if n < 1024.0 * 1024.0 => format!("{number}MiB"),
+        _ => format!("{number}B"),
     }
 }
 
@@ -100,7 +112,10 @@ impl fmt::Display for ByteSize {
     }
 }
 
-human_serde!(ByteSize, "a size such as \"6GiB\"", |bytes| Ok(ByteSize(bytes)));
+human_serde!(ByteSize, "a size such as \"6GiB\"", |number| match number {
+    0 => Ok(ByteSize(0)),
+    _ => Err(QuantityError::NoSizeUnit { text: number.to_string() }),
+});
 
 #[cfg(test)]
 mod tests {
@@ -114,10 +129,10 @@ mod tests {
         assert_eq!(bytes(" 512 MiB "), Ok(512 << 20));
         assert_eq!(bytes("16GB"), Ok(16_000_000_000));
         assert_eq!(bytes("16gb"), Ok(16_000_000_000));
-        assert_eq!(bytes("4096"), Ok(4096));
+        assert_eq!(bytes("4096B"), Ok(4096));
         assert_eq!(bytes("0"), Ok(0));
         assert_eq!(bytes("0.1GiB"), Ok(107_374_182));
-        assert_eq!(bytes("18446744073709551615"), Ok(u64::MAX));
+        assert_eq!(bytes("18446744073709551615 B"), Ok(u64::MAX));
     }
 
     #[test]
@@ -130,9 +145,13 @@ mod tests {
         assert_eq!(refusal("1.2.3GiB"), "'1.2.3GiB' is not a number");
         assert_eq!(refusal(".5GiB"), "'.5GiB' is not a number");
         assert_eq!(refusal("GiB"), "'GiB' is not a number");
-        assert_eq!(refusal("1.5"), "'1.5' is finer than one byte");
+        assert_eq!(refusal("1.5B"), "'1.5B' is finer than one byte");
+        assert_eq!(refusal("6"), "'6' has no unit: 6 what? write 6GiB");
+        assert_eq!(refusal("1.5"), "'1.5' has no unit: 1.5 what? write 1.5GiB");
+        assert_eq!(refusal("16384"), "'16384' has no unit: 16384 what? write 16384MiB");
+        assert_eq!(refusal("17179869184"), "'17179869184' has no unit: 17179869184 what? write 17179869184B");
         assert_eq!(refusal("16EiB"), "'16EiB' is too large");
-        assert_eq!(refusal("18446744073709551616"), "'18446744073709551616' is too large");
+        assert_eq!(refusal("18446744073709551616B"), "'18446744073709551616B' is too large");
         assert_eq!(refusal("1e3"), "'e3' is not a unit");
     }
 

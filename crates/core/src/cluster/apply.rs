@@ -14,6 +14,7 @@ use crate::pool::{Charge, DeviceState, Placement};
 use crate::spec::{AfterNode, Boundary, Preempt, TaskSpec};
 use crate::time::{Span, Time};
 use smallvec::{SmallVec, smallvec};
+use std::collections::BTreeSet;
 
 impl Cluster {
     /// Makes an event so, and says what else changed with it.
@@ -51,6 +52,14 @@ impl Cluster {
             }
             What::Cancelled { node, tasks } => self.cancelled(*node, tasks, at, &mut fx),
             What::Retried { job, failed_only } => self.retried(*job, *failed_only, at, &mut fx),
+            What::TasksHeld { node, tasks, held: true } => self.tasks_held(*node, tasks, &mut fx),
+            What::TasksHeld { node, tasks, held: false } => self.tasks_released(*node, tasks, &mut fx),
+            What::TasksRetried { node, tasks } => self.tasks_retried(*node, tasks, at, &mut fx),
+            What::RetryDue { task } => {
+                self.put_off_no_more(*task);
+                self.node_mut(task.node_id()).may_try_again(task.index);
+                self.touch(task.node_id(), &mut fx);
+            }
             What::JobForgotten { job } => self.job_forgotten(*job),
             What::Placed { attempt, placement } => self.placed(*attempt, placement, at, &mut fx),
             What::Started { attempt } => self.advance(*attempt, at, |phase| match phase {
@@ -172,6 +181,7 @@ impl Cluster {
         if let Some(key) = &job.spec.key {
             self.derived.keys.insert((job.user.clone(), key.name.clone()), id);
         }
+        self.count_kept(&job, true);
         self.jobs.insert(job);
         self.touch_job(id, fx);
         self.await_jobs(id, at, fx);
@@ -205,6 +215,7 @@ impl Cluster {
     fn job_forgotten(&mut self, id: JobId) {
         let job = self.jobs.remove(id).expect("a forgotten job was known");
         assert!(job.finished.is_some(), "only an ended job is forgotten");
+        self.count_kept(&job, false);
         if let Some(key) = &job.spec.key {
             self.derived.keys.remove(&(job.user.clone(), key.name.clone()));
         }
@@ -219,19 +230,105 @@ impl Cluster {
     }
 
     fn cancelled(&mut self, node: NodeId, tasks: &Ranges, at: Time, fx: &mut Effects) {
-        let state = self.node_mut(node);
         for range in tasks.ranges() {
-            for i in range.clone() {
-                if !state.fresh.remove(i) {
-                    let live = state.live.remove(&i).expect("a cancelled task was waiting");
-                    assert!(live.attempt().is_none(), "a cancelled task was on no worker");
-                    state.again.remove(&i);
-                }
+            let state = self.node_mut(node);
+            let mut waited = state.fresh.take_range(range.clone());
+            waited.insert_all(&state.held.take_range(range.clone()));
+            let began: Vec<_> = state.live_within(range.clone()).map(|(i, _)| i).collect();
+            waited.insert_all(&began.iter().copied().collect());
+            assert_eq!(waited.len(), range.len() as u64, "a cancelled task was waiting");
+            for i in began {
+                self.put_off_no_more(node.task(i));
+                let state = self.node_mut(node);
+                let live = state.live.remove(&i).expect("seen above");
+                assert!(live.attempt().is_none(), "a cancelled task was on no worker");
+                state.again.remove(&i);
             }
-            state.done.add(Outcome::Cancelled, range);
+            self.node_mut(node).done.add(Outcome::Cancelled, range);
         }
         self.touch(node, fx);
         self.settle(node, at, fx);
+    }
+
+    /// A task that was put off is so no more.
+    fn put_off_no_more(&mut self, task: TaskId) {
+        if let Some(until) = self.live_mut(task).not_before.take() {
+            self.derived.retries.remove(&(until, task));
+        }
+    }
+
+    fn tasks_held(&mut self, node: NodeId, tasks: &Ranges, fx: &mut Effects) {
+        let state = self.node_mut(node);
+        for range in tasks.ranges() {
+            state.fresh.take_range(range.clone());
+            state.again.retain(|i| !range.contains(i));
+            state.held.insert_range(range);
+        }
+        self.touch(node, fx);
+    }
+
+    fn tasks_released(&mut self, node: NodeId, tasks: &Ranges, fx: &mut Effects) {
+        let state = self.node_mut(node);
+        for range in tasks.ranges() {
+            let mut released = state.held.take_range(range.clone());
+            let began: Vec<_> = state.live_within(range).map(|(i, _)| i).collect();
+            for i in began {
+                released.remove(i);
+                state.may_try_again(i);
+            }
+            state.fresh.insert_all(&released);
+        }
+        self.touch(node, fx);
+    }
+
+    /// Puts ended tasks back among those that never started, and with them the nodes that were skipped because of how
+    /// they ended. Their next attempts are numbered after the highest of the node, so that no number is used twice.
+    fn tasks_retried(&mut self, id: NodeId, tasks: &Ranges, at: Time, fx: &mut Effects) {
+        let job = self.job_mut(id.job);
+        job.finished = None;
+        let node = &mut job.nodes[id.node as usize];
+        if node.fresh.is_empty() {
+            node.ready_since = at;
+        }
+        node.base = node.top;
+        for range in tasks.ranges() {
+            node.done.take(&range);
+            node.fresh.insert_range(range);
+        }
+        let mut reopened = vec![id.node];
+        let mut next = 0;
+        while let Some(&parent) = reopened.get(next) {
+            next += 1;
+            for (child, _) in job.children.get(parent as usize).cloned().unwrap_or_default() {
+                let node = &mut job.nodes[child as usize];
+                if node.skipped_by == Some(Cause::Node(parent)) {
+                    node.skipped_by = None;
+                    node.ready_since = at;
+                    node.base = node.top;
+                    let skipped = node.done.0.remove(&Outcome::Skipped).unwrap_or_default();
+                    node.fresh.insert_all(&skipped);
+                    reopened.push(child);
+                }
+            }
+        }
+        let begun = |n: u32| n == id.node || job.nodes[n as usize].is_done();
+        let waiting = reopened.iter().flat_map(|&n| job.children.get(n as usize).into_iter().flatten());
+        let waiting: BTreeSet<u32> = waiting.map(|(n, _)| *n).chain(reopened.iter().copied()).collect();
+        for n in waiting.into_iter().filter(|&n| !begun(n)).collect::<Vec<_>>() {
+            let unmet = |dep: &&AfterNode| job.nodes[dep.node as usize].satisfies(dep.on) != Some(true);
+            job.nodes[n as usize].unmet =
+                job.spec.tasks[n as usize].after.iter().filter(unmet).count() as u32;
+        }
+        job.open = job.nodes.iter().filter(|n| !n.is_done()).count() as u32;
+        self.touch_job(id.job, fx);
+        // One that was reopened may still be ruled out by another that it depends on.
+        let parents = |n: &u32| self.job(id.job).expect("seen above").spec.tasks[*n as usize].after.clone();
+        let parents: BTreeSet<u32> = reopened[1..].iter().flat_map(parents).map(|dep| dep.node).collect();
+        for node in parents.into_iter().map(|node| NodeId { job: id.job, node }) {
+            if self.node_mut(node).is_done() {
+                self.skip_the_impossible(node, at, fx);
+            }
+        }
     }
 
     fn retried(&mut self, id: JobId, failed_only: bool, at: Time, fx: &mut Effects) {
@@ -385,7 +482,7 @@ impl Cluster {
         self.parts(task, at);
         let kind = match then {
             Then::Done(_) => None,
-            Then::Again | Then::Hold => self.kind_given(task).map(str::to_ascii_lowercase),
+            Then::Again | Then::Later(_) | Then::Hold => self.kind_given(task).map(str::to_ascii_lowercase),
         };
         let (live, spec) = self.live_and_spec(task);
         let (paused, expected) = (live.is_paused(), live.foreseen_end(spec));
@@ -429,6 +526,7 @@ impl Cluster {
         match then {
             Then::Done(outcome) => {
                 node.live.remove(&task.index);
+                node.held.remove(task.index);
                 node.done.add(outcome, task.index..task.index + 1);
                 // Another of its array may have its turn now; otherwise those that wait are the same.
                 if job.spec.tasks[task.node as usize].at_once().is_some() {
@@ -436,11 +534,16 @@ impl Cluster {
                 }
             }
             Then::Again => {
-                node.again.insert(task.index);
+                node.may_try_again(task.index);
+                self.touch(task.node_id(), fx);
+            }
+            Then::Later(from) => {
+                node.live.get_mut(&task.index).expect("it was under way").not_before = Some(from);
+                self.derived.retries.insert((from, task));
                 self.touch(task.node_id(), fx);
             }
             Then::Hold => {
-                node.again.insert(task.index);
+                node.may_try_again(task.index);
                 job.held = true;
                 self.touch_job(task.job, fx);
             }
@@ -560,7 +663,9 @@ impl Cluster {
     fn skip(&mut self, node: NodeId, cause: Cause, fx: &mut Effects) {
         let state = self.node_mut(node);
         assert!(state.live.is_empty(), "a node that waits for another has not begun");
-        for range in std::mem::take(&mut state.fresh).ranges() {
+        let mut never = std::mem::take(&mut state.fresh);
+        never.insert_all(&std::mem::take(&mut state.held));
+        for range in never.ranges() {
             state.done.add(Outcome::Skipped, range);
         }
         state.skipped_by = Some(cause);

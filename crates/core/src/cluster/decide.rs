@@ -14,6 +14,7 @@ use crate::spec::{Boundary, JobSpec, Needs, OnLost, Preempt, SubmitKey, TaskSpec
 use crate::time::{Span, Time};
 use smallvec::{SmallVec, smallvec};
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::Arc;
 
 /// How often a task may lose its machine before it is given up.
@@ -37,26 +38,17 @@ impl Cluster {
             Command::Submit { user, env, spec } => self.submit(user, env, spec, now),
             Command::Cancel(target) => self.cancel(target),
             Command::EndIdle(attempt, lasted) => Ok(self.end_idle(attempt, lasted)),
-            Command::Hold(job) => match self.known(job)? {
-                Job { held: true, .. } => {
-                    Err(Rejected::new(Code::AlreadyHeld, format!("job {job} is held already")))
-                }
-                Job { finished: Some(_), .. } => Err(already_done(job)),
-                _ => Ok(smallvec![What::JobHeld { job, held: true }]),
-            },
-            Command::Release(job) => match self.known(job)?.held {
-                true => Ok(smallvec![What::JobHeld { job, held: false }]),
-                // What is given back when a claim is released is its devices.
-                false if self.claimed(job).is_ok() => self.cancel(Target::Job(job)),
-                false => Err(Rejected::new(Code::NotHeld, format!("job {job} is not held"))),
-            },
+            Command::Hold(target) => self.hold(target),
+            Command::Release(target) => self.release(target),
             Command::SetPriority(job, priority) => match self.known(job)? {
                 Job { finished: Some(_), .. } => Err(already_done(job)),
                 _ => Ok(smallvec![What::JobPriority { job, priority }]),
             },
-            Command::Retry { job, failed_only } => self.retry(job, failed_only),
-            Command::Pause(job) => self.pause(job),
-            Command::Resume(job) => self.resume(job),
+            Command::Retry { target: Target::Job(job), failed_only } => self.retry(job, failed_only),
+            Command::Retry { target, failed_only } => self.retry_tasks(target, failed_only),
+            Command::Pause(target) => self.pause(target),
+            Command::Resume(target) => self.resume(target),
+            Command::Several(commands) => Ok(self.several(commands, now)),
             Command::Drain { worker, drained } => match self.worker(worker) {
                 None => Err(Rejected::new(Code::NoSuchWorker, format!("there is no worker {worker}"))),
                 Some(w) if w.drained == drained => Ok(Whats::new()),
@@ -78,7 +70,7 @@ impl Cluster {
             Command::Progress { attempt, steps } => Ok(self.progress(attempt, steps)),
             Command::SetTarget(found) => Ok(self.set_target(found)),
             Command::Join(info) => Ok(self.join(info)),
-            Command::Report { worker, attempts, devices } => Ok(self.report(worker, attempts, devices)),
+            Command::Report { worker, attempts, devices } => Ok(self.report(worker, attempts, devices, now)),
             Command::MeasuredMemory { worker, used } => Ok(self.charge_used(worker, &used)),
             Command::GiveUp(worker) => Ok(self.give_up(worker, now)),
             Command::Forget(job) => match self.known(job)?.finished {
@@ -112,7 +104,7 @@ impl Cluster {
             }
         }
         self.feasible(&spec)?;
-        self.within_limits(&user, &mut spec, now)?;
+        self.within_limits(&user, env.as_ref(), &mut spec, now)?;
         let mut events = Whats::new();
         if let Some(vars) = env {
             let kept = self.derived.env_ids.get(&vars).copied();
@@ -175,33 +167,31 @@ impl Cluster {
         }
     }
 
+    /// Each command is decided on the state that the ones before it leave; one that is refused changes nothing. The engine
+    /// applies as it goes and has no need of a copy of the state.
+    fn several(&self, commands: Vec<Command>, now: Time) -> Whats {
+        let (mut next, mut events) = (self.clone(), Whats::new());
+        for command in commands {
+            for what in next.decide_what(command, now).unwrap_or_default() {
+                let event = Event { at: now, what };
+                next.apply(&event);
+                events.push(event.what);
+            }
+        }
+        events
+    }
+
     /// Children come before their parents, so that none of them is skipped by a parent's end on the way.
     fn cancel(&self, target: Target) -> Decision {
         let job = self.known(target.job())?;
         self.check_target(job, target)?;
         let mut events = Whats::new();
-        for node in children_first(&job.spec) {
-            let id = NodeId { job: job.id, node };
-            let state = &job.nodes[node as usize];
-            let waiting: Ranges = match target {
-                Target::Task(t) => {
-                    let waits =
-                        t.node == node && (state.fresh.contains(t.index) || state.again.contains(&t.index));
-                    waits.then_some(t.index).into_iter().collect()
-                }
-                _ if target.contains(id.task(0)) => {
-                    let mut all = state.fresh.clone();
-                    for &i in &state.again {
-                        all.insert(i);
-                    }
-                    all
-                }
-                _ => Ranges::default(),
-            };
+        for (id, state, meant) in meant_of(job, target) {
+            let waiting = waiting_within(state, &meant);
             if !waiting.is_empty() {
                 events.push(What::Cancelled { node: id, tasks: waiting });
             }
-            for (&i, live) in state.live.iter().filter(|(i, _)| target.contains(id.task(**i))) {
+            for (i, live) in state.live_within(meant) {
                 let asked =
                     matches!(live.phase, Phase::Stopping { why: StopWhy::Cancelled | StopWhy::Idle(_), .. });
                 if live.attempt().is_some() && !asked {
@@ -210,8 +200,50 @@ impl Cluster {
                 }
             }
         }
-        let over = job.finished.is_some() || self.is_over(job, target);
-        if events.is_empty() && over { Err(already_done(job.id)) } else { Ok(events) }
+        let over = job.finished.is_some() || is_over(job, target);
+        if events.is_empty() && over { Err(ended_already(job, target)) } else { Ok(events) }
+    }
+
+    fn hold(&self, target: Target) -> Decision {
+        let job = self.known(target.job())?;
+        self.check_target(job, target)?;
+        if let Target::Job(id) = target {
+            return match job {
+                Job { held: true, .. } => {
+                    Err(Rejected::new(Code::AlreadyHeld, format!("job {id} is held already")))
+                }
+                Job { finished: Some(_), .. } => Err(already_done(id)),
+                _ => Ok(smallvec![What::JobHeld { job: id, held: true }]),
+            };
+        }
+        if is_over(job, target) {
+            return Err(ended_already(job, target));
+        }
+        let events = hold_tasks(job, target);
+        if events.is_empty() {
+            let message = format!("{} is held already", named(job, target));
+            return Err(Rejected::new(Code::AlreadyHeld, message));
+        }
+        Ok(events)
+    }
+
+    /// What releases a job releases every task of it, also those that were held one by one.
+    fn release(&self, target: Target) -> Decision {
+        let job = self.known(target.job())?;
+        self.check_target(job, target)?;
+        let events = release_tasks(job, target);
+        if !events.is_empty() {
+            return Ok(events);
+        }
+        // What is given back when a claim is released is its devices.
+        if job.spec.claim().is_some() {
+            return self.cancel(Target::Job(job.id));
+        }
+        let refused = Rejected::new(Code::NotHeld, format!("{} is not held", named(job, target)));
+        Err(match job.held {
+            true => refused.help(format!("all of job {} is held: `warpyard release {}`", job.id, job.id)),
+            false => refused,
+        })
     }
 
     /// Nothing for an attempt that is over, or is asked to end already.
@@ -227,30 +259,23 @@ impl Cluster {
 
     fn check_target(&self, job: &Job, target: Target) -> Result<(), Rejected> {
         let missing = |what: String| Rejected::new(Code::NoSuchTask, what);
-        let (node, index) = match target {
-            Target::Job(_) => return Ok(()),
-            Target::Node(n) => (n.node, 0),
-            Target::Task(t) => (t.node, t.index),
-        };
+        let Some(NodeId { node, .. }) = target.node() else { return Ok(()) };
         let (_, spec) =
             job.node(node).ok_or_else(|| missing(format!("job {} has no task number {node}", job.id)))?;
-        if index >= spec.len() {
+        if target.positions(NodeId { job: job.id, node }, spec.len()).is_empty() {
             return Err(missing(format!("task {} of job {} has no such index", spec.name, job.id)));
         }
         Ok(())
     }
 
-    fn is_over(&self, job: &Job, target: Target) -> bool {
-        match target {
-            Target::Job(_) => job.finished.is_some(),
-            Target::Node(n) => job.nodes[n.node as usize].is_done(),
-            Target::Task(t) => job.nodes[t.node as usize].done.of(t.index).is_some(),
-        }
-    }
-
     fn retry(&self, id: JobId, failed_only: bool) -> Decision {
         let job = self.known(id)?;
         let Some(outcome) = job.outcome() else {
+            // What was put off is tried now: whoever asks has mended what made it fail.
+            let due = self.retries_due(job, Target::Job(id));
+            if !due.is_empty() {
+                return Ok(due);
+            }
             return Err(Rejected::new(Code::NotDone, format!("job {id} has not ended yet"))
                 .help("wait for it, or cancel it first"));
         };
@@ -269,20 +294,95 @@ impl Cluster {
         Ok(events)
     }
 
-    fn pause(&self, id: JobId) -> Decision {
-        let job = self.known(id)?;
-        if job.finished.is_some() {
-            return Err(already_done(id));
+    /// Tasks that were put off after failing, to be tried now.
+    fn retries_due(&self, job: &Job, target: Target) -> Whats {
+        let nodes = meant_of(job, target);
+        let due = nodes.flat_map(|(id, state, meant)| {
+            let put_off = state.live_within(meant).filter(|(_, live)| live.not_before.is_some());
+            put_off.map(move |(i, _)| What::RetryDue { task: id.task(i) })
+        });
+        due.collect()
+    }
+
+    /// Runs some tasks of a node again. What depends on the node must be over, or not have begun; what it depends on must
+    /// have ended the right way.
+    fn retry_tasks(&self, target: Target, failed_only: bool) -> Decision {
+        let job = self.known(target.job())?;
+        self.check_target(job, target)?;
+        let Some(id) = target.node() else { return self.retry(target.job(), failed_only) };
+        if job.spec.claim().is_some() {
+            return Err(Rejected::new(Code::Claims, format!("claim {} is over; claim anew", job.id)));
+        }
+        let due = self.retries_due(job, target);
+        if !due.is_empty() {
+            return Ok(due);
+        }
+        let (node, spec) = (&job.nodes[id.node as usize], &job.spec.tasks[id.node as usize]);
+        let meant = target.positions(id, spec.len());
+        let mut tasks = Ranges::default();
+        for outcome in Outcome::ALL {
+            if outcome != Outcome::Skipped
+                && !(failed_only && outcome == Outcome::Succeeded)
+                && let Some(ended) = node.done.0.get(&outcome)
+            {
+                tasks.insert_all(&ended.within(meant.clone()));
+            }
+        }
+        let name = named(job, target);
+        if tasks.is_empty() {
+            let skipped = node.done.0.get(&Outcome::Skipped);
+            return Err(match skipped.is_some_and(|skipped| !skipped.within(meant).is_empty()) {
+                true => Rejected::new(Code::NothingToRetry, format!("{name} was skipped and never ran"))
+                    .help(format!("retry what it depends on, or the whole job: `warpyard retry {}`", job.id)),
+                false if is_over(job, target) => {
+                    Rejected::new(Code::NothingToRetry, format!("nothing of {name} failed"))
+                }
+                false => Rejected::new(Code::NotDone, format!("{name} has not ended yet"))
+                    .help("wait for it, or cancel it first"),
+            });
+        }
+        let unmet = spec.after.iter().find(|d| job.nodes[d.node as usize].satisfies(d.on) != Some(true));
+        if let Some(dep) = unmet {
+            let parent = &job.spec.tasks[dep.node as usize].name;
+            let message = format!("{name} depends on {parent}, which has not ended as it must");
+            return Err(Rejected::new(Code::DependsOnOthers, message).help(format!("retry {parent} first")));
+        }
+        let children = job.children.get(id.node as usize).into_iter().flatten();
+        let begun = |n: &u32| {
+            let child = &job.nodes[*n as usize];
+            !child.is_done() && (!child.live.is_empty() || child.done.total() > 0)
+        };
+        if let Some(child) = children.map(|(n, _)| *n).find(begun) {
+            let child = &job.spec.tasks[child as usize].name;
+            let message = format!("{child} depends on {name} and has begun");
+            return Err(Rejected::new(Code::DependsOnOthers, message)
+                .help(format!("wait for {child}, or cancel it first")));
+        }
+        self.may_wait(&job.user, tasks.len())?;
+        let mut events = smallvec![What::TasksRetried { node: id, tasks }];
+        if job.held && job.finished.is_some() {
+            events.push(What::JobHeld { job: job.id, held: false });
+        }
+        Ok(events)
+    }
+
+    fn pause(&self, target: Target) -> Decision {
+        let job = self.known(target.job())?;
+        self.check_target(job, target)?;
+        let id = job.id;
+        if job.finished.is_some() || is_over(job, target) {
+            return Err(ended_already(job, target));
         }
         if job.spec.claim().is_some() {
             let message = format!("job {id} is a claim: what it is for is not ours to pause");
             return Err(Rejected::new(Code::Claims, message));
         }
-        let mut events = Whats::new();
-        if !job.held {
-            events.push(What::JobHeld { job: id, held: true });
-        }
-        for (attempt, live, spec) in under_way(job) {
+        let mut events = match target {
+            Target::Job(_) if job.held => Whats::new(),
+            Target::Job(_) => smallvec![What::JobHeld { job: id, held: true }],
+            _ => hold_tasks(job, target),
+        };
+        for (attempt, live, spec) in under_way(job, target) {
             match &live.phase {
                 Phase::Running(_) if spec.preempt == Preempt::Requeue => {
                     events.push(What::StopAsked { attempt, why: StopWhy::Requeued });
@@ -297,13 +397,11 @@ impl Cluster {
         Ok(events)
     }
 
-    fn resume(&self, id: JobId) -> Decision {
-        let job = self.known(id)?;
-        let mut events = Whats::new();
-        if job.held {
-            events.push(What::JobHeld { job: id, held: false });
-        }
-        for (attempt, live, _) in under_way(job) {
+    fn resume(&self, target: Target) -> Decision {
+        let job = self.known(target.job())?;
+        self.check_target(job, target)?;
+        let mut events = release_tasks(job, target);
+        for (attempt, live, _) in under_way(job, target) {
             match &live.phase {
                 Phase::Placed(a) | Phase::Running(a) | Phase::Paused(a) if a.pause == Some(By::User) => {
                     events.push(What::ResumeAsked { attempt });
@@ -312,7 +410,8 @@ impl Cluster {
             }
         }
         if events.is_empty() {
-            return Err(Rejected::new(Code::NotHeld, format!("job {id} is not paused")));
+            let message = format!("{} is not paused", named(job, target));
+            return Err(Rejected::new(Code::NotHeld, message));
         }
         Ok(events)
     }
@@ -393,6 +492,7 @@ impl Cluster {
         worker: WorkerId,
         attempts: SmallMap<AttemptId, Standing>,
         devices: BTreeMap<String, DeviceState>,
+        now: Time,
     ) -> Whats {
         let mut events = Whats::new();
         let known = self.worker(worker).filter(|_| !devices.is_empty());
@@ -404,7 +504,7 @@ impl Cluster {
         for (attempt, standing) in attempts {
             let live = self.current(attempt);
             if let Some(live) = live.filter(|l| l.attempt().is_some_and(|a| a.placement.worker == worker)) {
-                self.stands(attempt, live, standing, &mut events);
+                self.stands(attempt, live, standing, now, &mut events);
             }
         }
         events
@@ -432,7 +532,7 @@ impl Cluster {
         events
     }
 
-    fn stands(&self, attempt: AttemptId, live: &Live, standing: Standing, events: &mut Whats) {
+    fn stands(&self, attempt: AttemptId, live: &Live, standing: Standing, now: Time, events: &mut Whats) {
         let began = !matches!(
             &standing,
             Standing::Over(End { how: How::NotStarted(_) | How::Declined(_) | How::Lost(_), .. })
@@ -444,14 +544,14 @@ impl Cluster {
         match (standing, &live.phase) {
             (Standing::Running, Phase::Paused(_)) => events.push(What::Resumed { attempt }),
             (Standing::Frozen, Phase::Placed(_) | Phase::Running(_)) => events.push(What::Paused { attempt }),
-            (Standing::Over(end), _) => events.push(self.over(attempt, live, end)),
+            (Standing::Over(end), _) => events.push(self.over(attempt, live, end, now)),
             _ => {}
         }
     }
 
-    fn over(&self, attempt: AttemptId, live: &Live, end: End) -> What {
+    fn over(&self, attempt: AttemptId, live: &Live, end: End, now: Time) -> What {
         let job = self.job(attempt.task.job).expect("a current attempt has a job");
-        let then = then(live, &job.spec.tasks[attempt.task.node as usize], &end.how);
+        let then = then(live, &job.spec.tasks[attempt.task.node as usize], &end.how, now);
         What::Ended { attempt, end, then }
     }
 
@@ -470,7 +570,7 @@ impl Cluster {
                     how: How::Lost(format!("worker {} went silent", state.info.name)),
                     usage: Usage { ran, ..Usage::default() },
                 };
-                events.push(self.over(task.attempt(live.attempts), live, end));
+                events.push(self.over(task.attempt(live.attempts), live, end, now));
             }
         }
         events
@@ -488,10 +588,101 @@ fn already_done(job: JobId) -> Rejected {
     Rejected::new(Code::AlreadyDone, format!("job {job} has ended already"))
 }
 
+fn ended_already(job: &Job, target: Target) -> Rejected {
+    Rejected::new(Code::AlreadyDone, format!("{} has ended already", named(job, target)))
+}
+
+/// A target as people name it: `job 412`, `412.train`, `412.train[3]`, `412.train[3-5]`.
+fn named(job: &Job, target: Target) -> String {
+    let Some((id, spec)) = target.node().and_then(|id| Some((id, job.node(id.node)?.1))) else {
+        return format!("job {}", job.id);
+    };
+    let value = |at: u32| spec.array.as_ref().and_then(|array| array.value(at)).unwrap_or(at);
+    let meant = target.positions(id, spec.len());
+    let which = match target {
+        Target::Task(task) if spec.array.is_some() => format!("[{}]", value(task.index)),
+        Target::Range { .. } if !meant.is_empty() => {
+            format!("[{}-{}]", value(meant.start), value(meant.end - 1))
+        }
+        _ => String::new(),
+    };
+    format!("{}.{}{which}", job.id, spec.name)
+}
+
+fn is_over(job: &Job, target: Target) -> bool {
+    let Some(id) = target.node() else { return job.finished.is_some() };
+    let node = &job.nodes[id.node as usize];
+    let meant = target.positions(id, job.spec.tasks[id.node as usize].len());
+    let ended: u64 = node.done.0.values().map(|ended| ended.within(meant.clone()).len()).sum();
+    ended == meant.len() as u64
+}
+
+/// The nodes a target is about, each before those it depends on, with the positions meant.
+fn meant_of(job: &Job, target: Target) -> impl Iterator<Item = (NodeId, &Node, Range<u32>)> + '_ {
+    let nodes = match target.node() {
+        None => children_first(&job.spec),
+        Some(node) => vec![node.node],
+    };
+    nodes.into_iter().map(move |node| {
+        let id = NodeId { job: job.id, node };
+        let meant = target.positions(id, job.spec.tasks[node as usize].len());
+        (id, &job.nodes[node as usize], meant)
+    })
+}
+
+/// The tasks in a range that are neither on a worker nor over.
+fn waiting_within(node: &Node, meant: &Range<u32>) -> Ranges {
+    let mut waiting = node.fresh.within(meant.clone());
+    waiting.insert_all(&node.held.within(meant.clone()));
+    for (i, live) in node.live_within(meant.clone()) {
+        match live.attempt() {
+            None => waiting.insert(i),
+            Some(_) => waiting.remove(i),
+        };
+    }
+    waiting
+}
+
+/// Holds the tasks meant that are not over and not held: those that run are not tried again.
+fn hold_tasks(job: &Job, target: Target) -> Whats {
+    let nodes = meant_of(job, target).filter_map(|(node, state, meant)| {
+        let mut tasks = state.fresh.within(meant.clone());
+        for (i, _) in state.live_within(meant).filter(|(i, _)| !state.held.contains(*i)) {
+            tasks.insert(i);
+        }
+        (!tasks.is_empty()).then_some(What::TasksHeld { node, tasks, held: true })
+    });
+    nodes.collect()
+}
+
+/// Releases the tasks meant that are held, and the job where all of it is meant.
+fn release_tasks(job: &Job, target: Target) -> Whats {
+    let whole = job.held && matches!(target, Target::Job(_));
+    let nodes = meant_of(job, target).filter_map(|(node, state, meant)| {
+        let tasks = state.held.within(meant);
+        (!tasks.is_empty()).then_some(What::TasksHeld { node, tasks, held: false })
+    });
+    whole.then_some(What::JobHeld { job: job.id, held: false }).into_iter().chain(nodes).collect()
+}
+
+/// How long a task that failed so often waits before it is tried again: not at all after the first time, then a second,
+/// and twice as long each time up to five minutes. Something that fails at once would otherwise be started hundreds of
+/// times a second for as long as it has retries.
+fn backoff(failures: u32) -> Option<Span> {
+    const FIRST: u64 = 1_000_000;
+    const LONGEST: u64 = 300_000_000;
+    let doubled = failures.checked_sub(2)?;
+    Some(Span((FIRST << doubled.min(9)).min(LONGEST)))
+}
+
 /// What becomes of a task whose attempt ended this way.
-fn then(live: &Live, spec: &TaskSpec, how: &How) -> Then {
+fn then(live: &Live, spec: &TaskSpec, how: &How, now: Time) -> Then {
     let again_if = |allowed: bool, otherwise: Outcome| {
         if allowed { Then::Again } else { Then::Done(otherwise) }
+    };
+    let retry_if = |allowed: bool, otherwise: Outcome| match backoff(live.failures + 1) {
+        Some(wait) if allowed => Then::Later(now + wait),
+        _ => again_if(allowed, otherwise),
     };
     let tries_left = live.failures < spec.retries;
     let asked = match live.phase {
@@ -514,20 +705,19 @@ fn then(live: &Live, spec: &TaskSpec, how: &How) -> Then {
         (How::Crowded(_), None) => Then::Done(Outcome::Failed),
         // Nobody was there, and another try would find nobody either.
         (How::Idle(_), None) => Then::Done(Outcome::TimedOut),
-        (How::TimedOut, None) => again_if(spec.retry_on_timeout && tries_left, Outcome::TimedOut),
+        (How::TimedOut, None) => retry_if(spec.retry_on_timeout && tries_left, Outcome::TimedOut),
         (How::Exited(_) | How::Signalled(_) | How::OutOfMemory(_) | How::NotStarted(_), None) => {
-            again_if(tries_left, Outcome::Failed)
+            retry_if(tries_left, Outcome::Failed)
         }
     }
 }
 
-/// Every attempt of a job that is on a worker.
-fn under_way(job: &Job) -> impl Iterator<Item = (AttemptId, &Live, &TaskSpec)> + '_ {
-    job.nodes.iter().enumerate().flat_map(move |(n, node)| {
-        let on_worker = node.live.iter().filter(|(_, live)| live.attempt().is_some());
-        on_worker.map(move |(&index, live)| {
-            let task = TaskId { job: job.id, node: n as u32, index };
-            (task.attempt(live.attempts), &**live, &job.spec.tasks[n])
+/// Every attempt of the tasks meant that is on a worker.
+fn under_way(job: &Job, target: Target) -> impl Iterator<Item = (AttemptId, &Live, &TaskSpec)> + '_ {
+    meant_of(job, target).flat_map(move |(id, node, meant)| {
+        let on_worker = node.live_within(meant).filter(|(_, live)| live.attempt().is_some());
+        on_worker.map(move |(i, live)| {
+            (id.task(i).attempt(live.attempts), live, &job.spec.tasks[id.node as usize])
         })
     })
 }

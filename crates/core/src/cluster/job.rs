@@ -11,6 +11,7 @@ use crate::time::{Span, Time};
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use std::sync::Arc;
 
 /// A job and how far it has come.
@@ -52,8 +53,11 @@ pub struct Node {
     pub unmet: u32,
     /// When the last of them did.
     pub ready_since: Time,
-    /// Tasks that never started.
+    /// Tasks that never started and may.
     pub fresh: Ranges,
+    /// Tasks that are held one by one. Those that never started are here and not in `fresh`, so that both stay ranges.
+    #[serde(default, skip_serializing_if = "Ranges::is_empty")]
+    pub held: Ranges,
     /// Tasks that started at least once and are not over.
     pub live: SmallMap<u32, Box<Live>>,
     /// Tasks that are over.
@@ -67,7 +71,7 @@ pub struct Node {
     /// How many tasks are on a worker.
     #[serde(skip)]
     pub(super) active: u32,
-    /// Tasks in `live` that wait to be tried again.
+    /// Tasks in `live` that may be tried again now: neither held nor put off.
     #[serde(skip)]
     pub(super) again: BTreeSet<u32>,
 }
@@ -93,8 +97,19 @@ impl Outcomes {
         self.0.iter().find(|(_, at)| at.contains(index)).map(|(o, _)| *o)
     }
 
-    pub(super) fn add(&mut self, outcome: Outcome, range: std::ops::Range<u32>) {
+    pub(super) fn add(&mut self, outcome: Outcome, range: Range<u32>) {
         self.0.or_default(outcome).insert_range(range);
+    }
+
+    /// Takes positions out, however they ended.
+    pub(super) fn take(&mut self, range: &Range<u32>) {
+        for outcome in Outcome::ALL {
+            let Some(ended) = self.0.get_mut(&outcome) else { continue };
+            ended.take_range(range.clone());
+            if ended.is_empty() {
+                self.0.remove(&outcome);
+            }
+        }
     }
 }
 
@@ -131,6 +146,9 @@ pub struct Live {
     /// Steps it said to have done.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub steps: Option<u64>,
+    /// Before when it is not tried again, because it failed several times.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub not_before: Option<Time>,
     /// Where it stands.
     pub phase: Phase,
 }
@@ -206,8 +224,8 @@ impl Attempt {
 impl Live {
     /// A task about to be tried for the first time.
     pub(super) fn new(attempts: u32, phase: Phase) -> Live {
-        let (ran, saved, had, shared, steps) = Default::default();
-        Live { attempts, failures: 0, losses: 0, ran, saved, had, shared, steps, phase }
+        let (ran, saved, had, shared, steps, not_before) = Default::default();
+        Live { attempts, failures: 0, losses: 0, ran, saved, had, shared, steps, not_before, phase }
     }
 
     /// The attempt that is on a worker, if one is.
@@ -277,6 +295,7 @@ impl Node {
             unmet: spec.after.len() as u32,
             ready_since: now,
             fresh: Ranges::from(0..spec.len()),
+            held: Ranges::default(),
             live: SmallMap::new(),
             done: Outcomes::default(),
             skipped_by: None,
@@ -289,12 +308,41 @@ impl Node {
 
     /// Whether all its tasks are over.
     pub fn is_done(&self) -> bool {
-        self.fresh.is_empty() && self.live.is_empty()
+        self.fresh.is_empty() && self.live.is_empty() && self.held.is_empty()
     }
 
     /// How many tasks are neither over nor on a worker.
     pub fn waiting(&self) -> u64 {
-        self.fresh.len() + self.again.len() as u64
+        self.fresh.len() + self.held_fresh().len() + self.live.len() as u64 - u64::from(self.active)
+    }
+
+    /// Tasks that never started and are held.
+    pub fn held_fresh(&self) -> Ranges {
+        let mut held = self.held.clone();
+        for &i in self.live.keys().filter(|_| !self.held.is_empty()) {
+            held.remove(i);
+        }
+        held
+    }
+
+    /// The first task that is not over: one that never started, then one that did.
+    pub fn first_open(&self) -> Option<u32> {
+        self.fresh.first().or_else(|| self.live.keys().next().copied()).or_else(|| self.held.first())
+    }
+
+    /// The entries of tasks in a range that began and are not over.
+    pub(super) fn live_within(&self, range: Range<u32>) -> impl Iterator<Item = (u32, &Live)> + '_ {
+        let one = (range.len() == 1).then(|| self.live.get(&range.start).map(|live| (range.start, &**live)));
+        let many = one.is_none().then(|| self.live.iter().filter(move |(i, _)| range.contains(i)));
+        one.flatten().into_iter().chain(many.into_iter().flatten().map(|(&i, live)| (i, &**live)))
+    }
+
+    /// Notes that a task that began and is on no worker may be tried again, unless it is held or put off.
+    pub(super) fn may_try_again(&mut self, index: u32) {
+        let waits = |live: &Live| live.attempt().is_none() && live.not_before.is_none();
+        if !self.held.contains(index) && self.live.get(&index).is_some_and(|live| waits(live)) {
+            self.again.insert(index);
+        }
     }
 
     /// How many tasks are on a worker.
@@ -340,8 +388,11 @@ impl Job {
     /// Rebuilds what is derived from the rest.
     pub(super) fn link(&mut self) {
         for node in &mut self.nodes {
-            node.again = node.live.iter().filter(|(_, l)| l.attempt().is_none()).map(|(&i, _)| i).collect();
-            node.active = (node.live.len() - node.again.len()) as u32;
+            node.active = node.live.values().filter(|live| live.attempt().is_some()).count() as u32;
+            node.again.clear();
+            for i in node.live.keys().copied().collect::<Vec<_>>() {
+                node.may_try_again(i);
+            }
         }
         self.open = self.nodes.iter().filter(|n| !n.is_done()).count() as u32;
         if self.spec.tasks.iter().all(|t| t.after.is_empty()) {

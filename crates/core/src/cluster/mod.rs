@@ -78,6 +78,8 @@ struct Derived {
     preemptible: BTreeSet<TaskId>,
     /// Who waits for each job.
     waiters: BTreeMap<JobId, BTreeSet<JobId>>,
+    /// Tasks whose next try was put off, and until when.
+    retries: BTreeSet<(Time, TaskId)>,
     /// When claims end that were granted for a time.
     lapses: BTreeSet<(Time, JobId)>,
     /// How many attempts are on workers.
@@ -222,6 +224,7 @@ impl Cluster {
                     self.derived.ready.insert(id, ());
                 }
                 for (&i, live) in &node.live {
+                    self.derived.retries.extend(live.not_before.map(|at| (at, id.task(i))));
                     let Some(a) = live.attempt() else { continue };
                     self.workers[a.placement.worker.0 as usize].tasks.insert(id.task(i));
                     self.derived.active += 1;
@@ -314,10 +317,10 @@ impl Cluster {
     pub fn state(&self, task: TaskId) -> Option<TaskState<'_>> {
         let job = self.job(task.job)?;
         let (node, _) = job.node(task.node)?;
-        let waits = job.held || !job.waiting.is_empty() || node.unmet > 0;
+        let waits = job.held || !job.waiting.is_empty() || node.unmet > 0 || node.held.contains(task.index);
         if let Some(live) = node.live.get(&task.index) {
             return Some(match &live.phase {
-                Phase::Ready { .. } if waits => TaskState::Blocked,
+                Phase::Ready { .. } if waits || live.not_before.is_some() => TaskState::Blocked,
                 Phase::Ready { since } => TaskState::Ready { since: *since },
                 Phase::Placed(a) => TaskState::Placed(a),
                 Phase::Running(a) => TaskState::Running(a),
@@ -325,7 +328,7 @@ impl Cluster {
                 Phase::Stopping { attempt, why, .. } => TaskState::Stopping(attempt, *why),
             });
         }
-        if node.fresh.contains(task.index) {
+        if node.fresh.contains(task.index) || node.held.contains(task.index) {
             return Some(if waits {
                 TaskState::Blocked
             } else {
@@ -333,6 +336,11 @@ impl Cluster {
             });
         }
         node.done.of(task.index).map(TaskState::Done)
+    }
+
+    /// The task put off that may be tried again first, and when.
+    pub fn next_retry(&self) -> Option<(Time, TaskId)> {
+        self.derived.retries.first().copied()
     }
 
     /// The claim that ends first, and when.

@@ -8,9 +8,10 @@
 use super::job::{Attempt, Job};
 use super::{Cluster, View};
 use crate::command::{Code, Rejected};
-use crate::ids::{NodeId, TaskId};
+use crate::event::Env;
+use crate::ids::{EnvId, NodeId, TaskId};
 use crate::limits::{AtLimit, Caps, GpuTime, Limited, Limits, Party};
-use crate::spec::{JobSpec, TaskSpec};
+use crate::spec::{JobSpec, TaskSpec, env_size};
 use crate::time::{Span, Time};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -36,6 +37,9 @@ pub(super) struct Quotas {
     /// Whether anyone is limited.
     #[serde(skip)]
     in_force: bool,
+    /// Whether anyone is limited in what may start. Plans need not look at limits otherwise.
+    #[serde(skip)]
+    bound_starts: bool,
     /// How many tasks of each node wait, for those that count.
     #[serde(skip)]
     waiting: BTreeMap<NodeId, u64>,
@@ -48,6 +52,10 @@ struct Book {
     /// The sum of those.
     taken: Taken,
     queued: u64,
+    /// Bytes of the documents of jobs in memory, and of their environments.
+    size: u64,
+    /// How many of those jobs have each environment, which counts once.
+    envs: BTreeMap<EnvId, u32>,
 }
 
 /// What attempts take of what may be had.
@@ -102,6 +110,30 @@ impl Quotas {
     /// Whether anyone is limited.
     pub(super) fn in_force(&self) -> bool {
         self.in_force
+    }
+
+    /// Whether anyone is limited in what may start.
+    pub(super) fn bound_starts(&self) -> bool {
+        self.bound_starts
+    }
+
+    /// A job is in memory from now on, or (`false`) no longer; `env` is the environment it refers to and its size.
+    fn keep(&mut self, user: &str, size: u64, env: Option<(EnvId, u64)>, kept: bool) {
+        let book = self.books.entry(user.to_owned()).or_default();
+        book.size = if kept { book.size + size } else { book.size - size };
+        if let Some((env, size)) = env {
+            let jobs = book.envs.entry(env).or_default();
+            match kept {
+                true if *jobs == 0 => (*jobs, book.size) = (1, book.size + size),
+                true => *jobs += 1,
+                false => *jobs -= 1,
+            }
+            if *jobs == 0 {
+                book.envs.remove(&env);
+                book.size -= size;
+            }
+        }
+        self.close_if_empty(user);
     }
 
     fn groups_of(&self, user: &str) -> &[String] {
@@ -236,9 +268,9 @@ pub struct Allowance<'a> {
 }
 
 impl Allowance<'_> {
-    /// Whether anyone is limited.
+    /// Whether anyone is limited in what may start.
     pub fn is_limited(&self) -> bool {
-        self.quotas.in_force()
+        self.quotas.bound_starts()
     }
 
     /// Whether a task may start as far as limits go.
@@ -281,6 +313,8 @@ pub struct Quota {
     pub queued: u64,
     /// GPU time used in the window, and promised to what runs.
     pub gpu_time: Option<Span>,
+    /// Bytes of job documents and environments in memory.
+    pub jobs_size: u64,
 }
 
 impl Cluster {
@@ -306,9 +340,11 @@ impl Cluster {
                 members.iter().fold(Taken::default(), |sum, user| sum.plus(self.quotas.taken_by(user)));
             let queued =
                 members.iter().map(|user| self.quotas.books.get(*user).map_or(0, |b| b.queued)).sum();
+            let jobs_size =
+                members.iter().map(|user| self.quotas.books.get(*user).map_or(0, |b| b.size)).sum();
             let used = |window| members.iter().map(move |u| self.quotas.used_in(u, window, now).0);
             let gpu_time = caps.gpu_time.map(|cap| used(cap.window).fold(taken.time, |sum, used| sum + used));
-            (of, Quota { caps, running: taken.running, gpus: taken.gpus, queued, gpu_time })
+            (of, Quota { caps, running: taken.running, gpus: taken.gpus, queued, gpu_time, jobs_size })
         };
         self.quotas.parties(user).into_iter().map(sum).collect()
     }
@@ -345,14 +381,17 @@ impl Cluster {
 
     /// Counts from the start what everyone has.
     pub(super) fn count_quotas(&mut self) {
-        let Cluster { jobs, quotas, .. } = self;
+        let Cluster { jobs, quotas, envs, .. } = self;
         quotas.books.clear();
         quotas.waiting.clear();
         quotas.in_force = !quotas.limits.is_empty();
+        quotas.bound_starts = quotas.limits.bound_starts();
         if !quotas.in_force() {
             return;
         }
         for job in jobs.iter() {
+            let env = job.spec.env.and_then(|id| Some((id, env_size(&envs.get(&id)?.vars))));
+            quotas.keep(&job.user, job.spec.size(), env, true);
             for (n, (node, spec)) in job.nodes.iter().zip(&job.spec.tasks).enumerate() {
                 let id = NodeId { job: job.id, node: n as u32 };
                 quotas.wait(&job.user, id, node.waiting());
@@ -363,6 +402,15 @@ impl Cluster {
                 }
             }
         }
+    }
+
+    /// Notes that a job is in memory from now on, or that it is about to leave.
+    pub(super) fn count_kept(&mut self, job: &Job, kept: bool) {
+        if !self.quotas.in_force() {
+            return;
+        }
+        let env = job.spec.env.and_then(|id| Some((id, env_size(&self.envs.get(&id)?.vars))));
+        self.quotas.keep(&job.user, job.spec.size(), env, kept);
     }
 
     /// Brings up to date how many tasks of a node wait.
@@ -404,6 +452,7 @@ impl Cluster {
     pub(super) fn within_limits(
         &self,
         user: &str,
+        env: Option<&Arc<Env>>,
         spec: &mut Arc<JobSpec>,
         now: Time,
     ) -> Result<(), Rejected> {
@@ -427,7 +476,20 @@ impl Cluster {
             }
         }
         let more = spec.tasks.iter().map(|task| u64::from(task.len())).sum();
-        self.may_wait(user, more)
+        self.may_wait(user, more)?;
+        let known = env.and_then(|env| self.derived.env_ids.get(env));
+        for (of, caps, members) in parties {
+            let Some(most) = caps.jobs_size else { continue };
+            let book = |user: &&str| self.quotas.books.get(*user);
+            let has: u64 = members.iter().filter_map(book).map(|book| book.size).sum();
+            let counted = known.is_some_and(|env| book(&user).is_some_and(|b| b.envs.contains_key(env)));
+            let env = env.filter(|_| !counted).map_or(0, |env| env_size(env));
+            let asks = spec.size() + env;
+            if has + asks > most {
+                return Err(refused(&AtLimit { of, what: Limited::JobsSize, most, has, asks }));
+            }
+        }
+        Ok(())
     }
 
     /// Refuses more waiting tasks than a user may have.
@@ -521,6 +583,10 @@ fn refused(at: &AtLimit) -> Rejected {
             "ask for less time (--timeout; --for of a claim), and save now and then so as to go on later"
         }
         Limited::GpuTime { .. } => "ask for less time or fewer GPUs; `warpyard limits` shows what is left",
+        Limited::JobsSize => {
+            "wait for some of your jobs to end (`warpyard wait`), submit arrays in place of many jobs, or pass less of \
+             the environment"
+        }
         Limited::Priority => "ask for a lower one, or someone who may give it to raise it",
     };
     Rejected::new(Code::OverLimit, at.to_string()).help(help)

@@ -102,7 +102,7 @@ impl<'a> View<'a> {
 
     /// Whose limits hold for a job, if any do.
     pub fn limited(self, job: JobId) -> Option<&'a str> {
-        self.cluster.quotas.in_force().then(|| self.job(job).map(|job| job.user.as_str())).flatten()
+        self.cluster.quotas.bound_starts().then(|| self.job(job).map(|job| job.user.as_str())).flatten()
     }
 
     /// Speeds, and the target in force.

@@ -11,6 +11,9 @@ use warpyard_core::shares::{Allocation, PairRow, Row, Speed};
 use warpyard_core::spec::*;
 use warpyard_core::{Cluster, Command, DeviceId, NodeId, Span, TaskId, Time, WorkerId};
 
+/// A job, a node of it, or positions of that: the first, and how many more.
+pub(crate) type Part = (u8, Option<(u8, Option<(u8, u8)>)>);
+
 /// One step of a story. Small numbers pick among what there is when the step is taken.
 #[derive(Clone, Debug)]
 pub(crate) enum Step {
@@ -19,22 +22,21 @@ pub(crate) enum Step {
         after: Option<(u8, On)>,
         user: u8,
     },
-    Cancel {
-        job: u8,
-        part: Option<(u8, Option<u8>)>,
-    },
+    Cancel(Part),
+    /// Every job there is, at once.
+    CancelAll,
     /// An attempt, if it is there, is given up for doing nothing with its devices.
     EndIdle {
         job: u8,
         task: (u8, u8),
         number: u8,
     },
-    Hold(u8),
-    Release(u8),
+    Hold(Part),
+    Release(Part),
     Priority(u8, i64),
-    Retry(u8, bool),
-    Pause(u8),
-    Resume(u8),
+    Retry(Part, bool),
+    Pause(Part),
+    Resume(Part),
     Drain(u8, bool),
     Join(WorkerInfo),
     Report {
@@ -196,21 +198,22 @@ pub(crate) fn step() -> impl Strategy<Value = Step> {
     let on = prop::sample::select(vec![On::Ok, On::Fail, On::Any]);
     let submit = (job(), prop::option::weighted(0.2, (any::<u8>(), on)), any::<u8>())
         .prop_map(|(job, after, user)| Step::Submit { job, after, user });
-    let part = prop::option::of((any::<u8>(), prop::option::of(0..6u8)));
+    let part = || (any::<u8>(), prop::option::of((any::<u8>(), prop::option::of((0..6u8, 0..4u8)))));
     let report =
         (any::<u8>(), prop::collection::vec(any::<u8>(), 1..=4), prop::collection::vec(0..24u8, 0..=3))
             .prop_map(|(worker, standings, devices)| Step::Report { worker, standings, devices });
     prop_oneof![
         8 => submit,
-        3 => (any::<u8>(), part).prop_map(|(job, part)| Step::Cancel { job, part }),
+        3 => part().prop_map(Step::Cancel),
+        1 => Just(Step::CancelAll),
         1 => (any::<u8>(), (0..4u8, 0..3u8), 1..4u8)
             .prop_map(|(job, task, number)| Step::EndIdle { job, task, number }),
-        2 => any::<u8>().prop_map(Step::Hold),
-        3 => any::<u8>().prop_map(Step::Release),
+        2 => part().prop_map(Step::Hold),
+        3 => part().prop_map(Step::Release),
         1 => (any::<u8>(), -3..3i64).prop_map(|(j, p)| Step::Priority(j, p)),
-        4 => (any::<u8>(), any::<bool>()).prop_map(|(j, f)| Step::Retry(j, f)),
-        2 => any::<u8>().prop_map(Step::Pause),
-        2 => any::<u8>().prop_map(Step::Resume),
+        4 => (part(), any::<bool>()).prop_map(|(part, failed_only)| Step::Retry(part, failed_only)),
+        2 => part().prop_map(Step::Pause),
+        2 => part().prop_map(Step::Resume),
         1 => (any::<u8>(), any::<bool>()).prop_map(|(w, d)| Step::Drain(w, d)),
         2 => (0..3u8).prop_flat_map(worker).prop_map(Step::Join),
         16 => report,
@@ -241,6 +244,19 @@ impl Teller {
             let all: Vec<_> = cluster.jobs().iter().map(|j| j.id).collect();
             all.get(usize::from(n) % all.len().max(1)).copied()
         };
+        let target = |&(n, part): &Part| {
+            let node = |node: u8| Some(NodeId { job: job(n)?, node: u32::from(node % 4) });
+            Some(match part {
+                None => Target::Job(job(n)?),
+                Some((at, None)) => Target::Node(node(at)?),
+                Some((at, Some((i, 0)))) => Target::Task(node(at)?.task(u32::from(i))),
+                Some((at, Some((i, n)))) => Target::Range {
+                    node: node(at)?,
+                    start: u32::from(i),
+                    end: u32::from(i) + 1 + u32::from(n),
+                },
+            })
+        };
         let worker = |n: u8| WorkerId(u32::from(n) % cluster.workers().count().max(1) as u32);
         Some(match step {
             Step::Submit { job: spec, after, user } => {
@@ -252,23 +268,22 @@ impl Teller {
                 });
                 Command::Submit { user: format!("u{}", user % 3), env, spec: spec.into() }
             }
-            Step::Cancel { job: n, part } => Command::Cancel(match part {
-                None => Target::Job(job(*n)?),
-                Some((node, None)) => Target::Node(NodeId { job: job(*n)?, node: u32::from(node % 4) }),
-                Some((node, Some(i))) => {
-                    Target::Task(TaskId { job: job(*n)?, node: u32::from(node % 4), index: u32::from(*i) })
-                }
-            }),
+            Step::Cancel(part) => Command::Cancel(target(part)?),
+            Step::CancelAll => {
+                Command::Several(cluster.jobs().iter().map(|j| Command::Cancel(j.id.into())).collect())
+            }
             Step::EndIdle { job: n, task: (node, index), number } => {
                 let task = TaskId { job: job(*n)?, node: u32::from(*node), index: u32::from(*index) };
                 Command::EndIdle(task.attempt(u32::from(*number)), Span(5_000_000))
             }
-            Step::Hold(n) => Command::Hold(job(*n)?),
-            Step::Release(n) => Command::Release(job(*n)?),
+            Step::Hold(part) => Command::Hold(target(part)?),
+            Step::Release(part) => Command::Release(target(part)?),
             Step::Priority(n, p) => Command::SetPriority(job(*n)?, *p),
-            Step::Retry(n, failed_only) => Command::Retry { job: job(*n)?, failed_only: *failed_only },
-            Step::Pause(n) => Command::Pause(job(*n)?),
-            Step::Resume(n) => Command::Resume(job(*n)?),
+            Step::Retry(part, failed_only) => {
+                Command::Retry { target: target(part)?, failed_only: *failed_only }
+            }
+            Step::Pause(part) => Command::Pause(target(part)?),
+            Step::Resume(part) => Command::Resume(target(part)?),
             Step::Drain(w, drained) => Command::Drain { worker: worker(*w), drained: *drained },
             Step::Join(info) => Command::Join(info.clone()),
             Step::Report { worker: w, standings, devices } => {
@@ -417,7 +432,8 @@ pub(crate) fn assert_sound(cluster: &Cluster) {
         for (n, node) in job.nodes.iter().enumerate() {
             let spec = &job.spec.tasks[n];
             let id = NodeId { job: job.id, node: n as u32 };
-            let total = node.fresh.len() + node.live.len() as u64 + node.done.total();
+            let waiting = node.fresh.len() + node.held_fresh().len();
+            let total = waiting + node.live.len() as u64 + node.done.total();
             assert_eq!(total, u64::from(spec.len()), "{id:?} has lost or gained a task");
             let active = node.live.values().filter(|l| l.attempt().is_some()).count() as u32;
             assert_eq!(active, node.active(), "{id:?} counts its attempts wrongly");

@@ -4,11 +4,12 @@ use super::answer::Refusal;
 use super::{By, Shared};
 use crate::follower::Follower;
 use crate::live::{CommandError, Live};
-use crate::select;
+use crate::select::{self, Found};
 use crate::who::Caller;
 use axum::extract::rejection::JsonRejection;
 use axum::extract::{Path, State};
 use axum::{Extension, Json};
+use std::cmp::Reverse;
 use std::collections::BTreeSet;
 use warpyard_api::problem::{Problem, code};
 use warpyard_api::selector::Select;
@@ -29,23 +30,23 @@ pub(super) async fn retry(
     body: Result<Json<Retry>, JsonRejection>,
 ) -> Answer {
     let failed_only = body?.0.failed_only;
-    each(&app.live, &who, &id, |target| Ok(Command::Retry { job: whole(target)?, failed_only })).await
+    each(&app.live, &who, &id, |target| Ok(Command::Retry { target, failed_only })).await
 }
 
 pub(super) async fn hold(State(app): Shared, Extension(who): By, Path(id): Path<String>) -> Answer {
-    each(&app.live, &who, &id, |target| Ok(Command::Hold(whole(target)?))).await
+    each(&app.live, &who, &id, |target| Ok(Command::Hold(target))).await
 }
 
 pub(super) async fn release(State(app): Shared, Extension(who): By, Path(id): Path<String>) -> Answer {
-    each(&app.live, &who, &id, |target| Ok(Command::Release(whole(target)?))).await
+    each(&app.live, &who, &id, |target| Ok(Command::Release(target))).await
 }
 
 pub(super) async fn pause(State(app): Shared, Extension(who): By, Path(id): Path<String>) -> Answer {
-    each(&app.live, &who, &id, |target| Ok(Command::Pause(whole(target)?))).await
+    each(&app.live, &who, &id, |target| Ok(Command::Pause(target))).await
 }
 
 pub(super) async fn resume(State(app): Shared, Extension(who): By, Path(id): Path<String>) -> Answer {
-    each(&app.live, &who, &id, |target| Ok(Command::Resume(whole(target)?))).await
+    each(&app.live, &who, &id, |target| Ok(Command::Resume(target))).await
 }
 
 pub(super) async fn priority(
@@ -63,48 +64,42 @@ pub(super) async fn priority(
 fn whole(target: Target) -> Result<JobId, Problem> {
     match target {
         Target::Job(job) => Ok(job),
-        Target::Node(_) | Target::Task(_) => {
+        Target::Node(_) | Target::Range { .. } | Target::Task(_) => {
             Err(Problem::new(code::BAD_SELECTOR, "", "this can be done to whole jobs only; name a job's id"))
         }
     }
 }
 
-/// Does something to everything a selector finds.
+/// Does something to everything a selector finds, as one command: nothing it names starts before all of it is done.
 async fn each(
     live: &Live,
     who: &Caller,
     id: &str,
     command: impl Fn(Target) -> Result<Command, Problem>,
 ) -> Answer {
-    let selector = select::parse(id, who)?;
+    let selection = select::parse(id, who)?;
     // Whoever means all of them means those there are.
-    let all = selector.parts().contains(&Select::All);
-    let users = move |f: &mut Follower| {
-        let found = select::find(f.cluster(), &selector)?;
-        let user = |target: &Target| f.cluster().job(target.job()).map(|job| job.user.clone());
-        Ok::<_, Problem>(found.into_iter().map(|t| (t, user(&t).unwrap_or_default())).collect::<Vec<_>>())
-    };
-    let mut found = live.read(users).await??;
+    let all = selection.parts().contains(&Select::All);
+    let caller = who.clone();
+    let own = move |f: &mut Follower| select::find_own(f.cluster(), &selection, &caller);
+    let Found { mut targets, denied } = live.read(own).await??;
     // Of several, those of others are passed over; one alone that is someone else's is a refusal.
-    if let ([(_, user)], false) = (&found[..], all) {
+    if let (true, Some(user), false) = (targets.is_empty(), &denied, all) {
         who.must_own(user, "change it")?;
     }
-    found.retain(|(_, user)| who.owns(user));
-    let found: Vec<_> = found.into_iter().map(|(target, _)| target).collect();
-    let mut jobs = BTreeSet::new();
-    let (mut tasks, mut refused, alone) = (0, None, found.len() == 1 && !all);
-    for target in found {
-        match live.command(command(target)?).await {
-            Ok(answer) => {
-                jobs.insert(target.job());
-                tasks += answer.tasks;
-            }
-            Err(CommandError::Rejected(why)) if !alone => refused = Some(why),
-            Err(error) => return Err(error.into()),
+    // Later jobs go first: one that waits for another is never let go on, or skipped, by what happens to that.
+    targets.sort_by_key(|target| Reverse(target.job()));
+    let commands = targets.iter().map(|target| command(*target)).collect::<Result<Vec<_>, _>>()?;
+    let answer = live.command(Command::Several(commands)).await?;
+    let (mut jobs, mut refused) = (BTreeSet::new(), None);
+    for (target, answer) in targets.iter().zip(answer.each) {
+        match answer {
+            Ok(_) => drop(jobs.insert(target.job())),
+            Err(why) => refused = Some(why),
         }
     }
     match refused {
         Some(why) if jobs.is_empty() && !all => Err(CommandError::Rejected(why).into()),
-        _ => Ok(Json(Acted { jobs: jobs.iter().map(ToString::to_string).collect(), tasks })),
+        _ => Ok(Json(Acted { jobs: jobs.iter().map(ToString::to_string).collect(), tasks: answer.tasks })),
     }
 }

@@ -294,6 +294,10 @@ fn is_over(cluster: &Cluster, target: Target) -> bool {
         Target::Job(_) => job.finished.is_some(),
         Target::Node(n) => job.nodes[n.node as usize].is_done(),
         Target::Task(t) => job.nodes[t.node as usize].done.of(t.index).is_some(),
+        Target::Range { node, start, end } => {
+            let ended = job.nodes[node.node as usize].done.0.values();
+            ended.map(|ended| ended.within(start..end).len()).sum::<u64>() == u64::from(end - start)
+        }
     }
 }
 
@@ -342,12 +346,11 @@ pub(crate) fn first_open(cluster: &Cluster, target: Target) -> Option<TaskId> {
     let job = cluster.job(target.job())?;
     let open_in = |node: NodeId| {
         let state = &job.nodes[node.node as usize];
-        let waiting = state.fresh.first();
-        let index = waiting.or_else(|| state.live.keys().next().copied())?;
-        Some(node.task(index))
+        state.first_open().map(|index| node.task(index))
     };
     match target {
         Target::Task(task) => Some(task),
+        Target::Range { node, start, .. } => Some(node.task(start)),
         Target::Node(node) => open_in(node).or(Some(node.task(0))),
         Target::Job(id) => {
             let nodes = (0..job.nodes.len() as u32).map(|node| NodeId { job: id, node });
@@ -407,7 +410,7 @@ pub(super) fn which_log(
     let job = f.cluster().job(target.job()).expect("seen above");
     let node = match (target, name) {
         (Target::Task(task), _) => return Ok(task),
-        (Target::Node(node), _) => node.node,
+        (Target::Node(node) | Target::Range { node, .. }, _) => node.node,
         (Target::Job(_), Some(name)) => {
             let at = job.spec.tasks.iter().position(|t| t.name == name);
             at.ok_or_else(|| {

@@ -60,6 +60,9 @@ fn rows(of: &Party, quota: &Quota) -> Vec<LimitView> {
         ),
         row("log_bytes", caps.log_size.map(|n| n as f64), None, None),
         row("priority", caps.priority.map(|n| n as f64), None, None),
+        row("submission_bytes", caps.submission_size.map(|n| n as f64), None, None),
+        row("jobs_bytes", caps.jobs_size.map(|n| n as f64), Some(quota.jobs_size as f64), None),
+        row("requests", caps.requests.map(f64::from), None, None),
     ];
     rows.into_iter().flatten().collect()
 }

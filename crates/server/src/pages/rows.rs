@@ -254,7 +254,7 @@ fn held_back_of(cluster: &Cluster, id: NodeId) -> Option<Entry> {
     spec.at_once().filter(|&at_once| node.active() >= at_once)?;
     let count = views::tally(job, node).0.ready;
     let again = node.live.iter().find(|(_, live)| matches!(live.phase, Phase::Ready { .. }));
-    let first = again.map(|(&index, _)| index).or(node.fresh.first())?;
+    let first = again.map(|(&index, _)| index).or(node.first_open())?;
     (count > 0).then_some(Entry::HeldBack(id.task(first), count))
 }
 

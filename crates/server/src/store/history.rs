@@ -18,7 +18,7 @@ use warpyard_api::quantity::{ByteSize, Micros};
 use warpyard_api::wire::FailureReason;
 use warpyard_core::event::{How, Outcome, StopWhy, Then, What};
 use warpyard_core::spec::{JobSpec, Needs};
-use warpyard_core::{AttemptId, Cluster, Event, JobId, Span, TaskId, Time};
+use warpyard_core::{AttemptId, Cluster, Event, JobId, NodeId, Span, TaskId, Time};
 
 /// The derived tables.
 pub struct History {
@@ -431,7 +431,7 @@ fn enter_one(db: &Connection, cluster: &Cluster, event: &Event) -> rusqlite::Res
             };
             let outcome = match then {
                 Then::Done(outcome) => outcome.word(),
-                Then::Again | Then::Hold => again_word(&end.how),
+                Then::Again | Then::Later(_) | Then::Hold => again_word(&end.how),
             };
             let TaskId { job, node, index } = attempt.task;
             db.prepare_cached(
@@ -457,7 +457,7 @@ fn enter_one(db: &Connection, cluster: &Cluster, event: &Event) -> rusqlite::Res
             note_end(db, cluster, job)?;
         }
         What::Cancelled { node, .. } => note_end(db, cluster, node.job)?,
-        What::Retried { job, .. } => {
+        What::Retried { job, .. } | What::TasksRetried { node: NodeId { job, .. }, .. } => {
             db.prepare_cached("UPDATE job SET finished = NULL, outcome = NULL WHERE id = ?1")?
                 .execute([job.0 as i64])?;
         }

@@ -134,7 +134,8 @@ fn a_task_is_in_one_place(cluster: &Cluster, given: &Given) -> Result<(), Broken
 fn no_task_is_lost_or_gained(cluster: &Cluster) -> Result<(), Broken> {
     for job in cluster.jobs().iter() {
         for (n, node) in job.nodes.iter().enumerate() {
-            let total = node.fresh.len() + node.live.len() as u64 + node.done.total();
+            let waiting = node.fresh.len() + node.held_fresh().len();
+            let total = waiting + node.live.len() as u64 + node.done.total();
             if total != u64::from(job.spec.tasks[n].len()) {
                 return broken("no task is lost or gained", || format!("job {} node {n}: {node:?}", job.id));
             }

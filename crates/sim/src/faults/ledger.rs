@@ -48,6 +48,7 @@ impl Ledger {
                 self.latest.insert(attempt.task, (attempt.number, true));
             }
             What::Retried { job, .. } | What::JobForgotten { job } => self.forget_done(*job),
+            What::TasksRetried { node, .. } => self.forget_done(node.job),
             _ => {}
         }
         Ok(())

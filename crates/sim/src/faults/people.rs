@@ -83,12 +83,19 @@ impl People {
         let worker = WorkerId(random.below(cluster.workers().count().max(1) as u64) as u32);
         match random.below(20) {
             0..=3 => Command::Cancel(target(random, cluster, job)),
-            4 | 5 => Command::Hold(job),
-            6 | 7 => Command::Release(job),
+            4 | 5 => Command::Hold(target(random, cluster, job)),
+            6 | 7 => Command::Release(target(random, cluster, job)),
             8 => Command::SetPriority(job, random.below(7) as i64 - 3),
-            9..=11 => Command::Retry { job, failed_only: random.unit() < 0.5 },
-            12 | 13 => Command::Pause(job),
-            14 | 15 => Command::Resume(job),
+            9..=11 => {
+                let target = target(random, cluster, job);
+                Command::Retry { target, failed_only: random.unit() < 0.5 }
+            }
+            12 => Command::Pause(target(random, cluster, job)),
+            13 => {
+                let cancel = |job: &JobId| Command::Cancel(Target::Job(*job));
+                Command::Several(jobs[jobs.len() - 1 - back..].iter().map(cancel).collect())
+            }
+            14 | 15 => Command::Resume(target(random, cluster, job)),
             16 | 17 => Command::Drain { worker, drained: random.unit() < 0.4 },
             _ => Command::SetPolicy(self.policy(random)),
         }
@@ -192,9 +199,10 @@ fn target(random: &mut Random, cluster: &Cluster, job: JobId) -> Target {
     let spec = &cluster.job(job).expect("one of those there are").spec;
     let node = NodeId { job, node: random.below(spec.tasks.len() as u64) as u32 };
     let index = random.below(u64::from(spec.tasks[node.node as usize].len())) as u32;
-    match random.below(3) {
+    match random.below(4) {
         0 => Target::Job(job),
         1 => Target::Node(node),
+        2 => Target::Range { node, start: index, end: index + 1 + random.below(3) as u32 },
         _ => Target::Task(node.task(index)),
     }
 }

@@ -22,15 +22,21 @@ pub(super) struct Promises {
 
 impl Promises {
     /// A command was carried out and its caller told so.
-    pub(super) fn said(&mut self, command: &Command, answer: Answer) {
+    pub(super) fn said(&mut self, command: &Command, answer: &Answer) {
         self.unsaid(command);
         match command {
+            Command::Several(commands) => {
+                let done = commands.iter().zip(&answer.each).filter(|(_, answer)| answer.is_ok());
+                done.for_each(|(command, _)| self.said(command, &Answer::default()));
+            }
             Command::Submit { spec, .. } => {
                 let job = answer.job.expect("a job that was taken has a number");
                 self.accepted.insert(job, spec.name.clone());
             }
             Command::Cancel(target) => self.cancelled.entry(target.job()).or_default().push(*target),
-            Command::Hold(job) | Command::Pause(job) => drop(self.held.insert(*job, ())),
+            Command::Hold(Target::Job(job)) | Command::Pause(Target::Job(job)) => {
+                self.held.insert(*job, ());
+            }
             Command::SetPriority(job, priority) => drop(self.priorities.insert(*job, *priority)),
             Command::Drain { worker, drained } => drop(self.drained.insert(*worker, *drained)),
             Command::SetPolicy(choice) => self.policy = Some(choice.clone()),
@@ -41,12 +47,13 @@ impl Promises {
     /// A command may have been carried out: what was said before of the same thing need no longer hold.
     pub(super) fn unsaid(&mut self, command: &Command) {
         match command {
-            Command::Hold(job) | Command::Pause(job) | Command::Release(job) | Command::Resume(job) => {
+            Command::Several(commands) => commands.iter().for_each(|command| self.unsaid(command)),
+            Command::Release(Target::Job(job)) | Command::Resume(Target::Job(job)) => {
                 self.held.remove(job);
             }
-            Command::Retry { job, .. } => {
-                self.held.remove(job);
-                self.cancelled.remove(job);
+            Command::Retry { target, .. } => {
+                self.held.remove(&target.job());
+                self.cancelled.remove(&target.job());
             }
             Command::SetPriority(job, _) => drop(self.priorities.remove(job)),
             Command::Drain { worker, .. } => drop(self.drained.remove(worker)),

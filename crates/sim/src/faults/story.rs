@@ -76,6 +76,7 @@ pub(super) fn words(event: &Event) -> String {
             let then = match then {
                 Then::Done(outcome) => outcome.word().to_owned(),
                 Then::Again => "again".to_owned(),
+                Then::Later(from) => format!("again from {} s", from.secs()),
                 Then::Hold => "held".to_owned(),
             };
             format!("{attempt} ended: {}, so {then}", how(end))

@@ -186,7 +186,7 @@ impl World {
         }
         for job in self.truth.jobs().iter().filter(|j| j.finished.is_none()) {
             for (n, node) in job.nodes.iter().enumerate().filter(|(_, n)| !n.is_done()) {
-                let index = node.fresh.first().or(node.live.keys().next().copied()).unwrap_or_default();
+                let index = node.first_open().unwrap_or_default();
                 let task = TaskId { job: job.id, node: n as u32, index };
                 let why = self
                     .server
@@ -381,7 +381,7 @@ impl World {
         let unfinished = self.truth.jobs().iter().filter(|j| j.finished.is_none());
         // What was taken before any worker was known may be more than any of them has.
         let unfinished = unfinished.map(|job| match self.truth.feasible(&job.spec) {
-            Ok(()) => Command::Resume(job.id),
+            Ok(()) => Command::Resume(job.id.into()),
             Err(_) => Command::Cancel(Target::Job(job.id)),
         });
         let drained = self.truth.workers().filter(|(_, w)| w.drained);

@@ -6,13 +6,15 @@ use crate::crowds::{Counted, Crowds};
 use crate::{Arrival, Coming, Record, Runs};
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use std::sync::Arc;
 use warpyard_core::command::Target;
 use warpyard_core::event::{By, StopWhy, Then, What};
+use warpyard_core::index::Ranges;
 use warpyard_core::limits::Limits;
 use warpyard_core::small::SmallMap;
 use warpyard_core::spec::JobSpec;
-use warpyard_core::{Cluster, Command, Event, JobId, PolicyChoice, TaskId, Time};
+use warpyard_core::{Cluster, Command, Event, JobId, NodeId, PolicyChoice, TaskId, Time};
 
 /// Takes the events of a log in order.
 pub struct Recorder {
@@ -266,46 +268,61 @@ impl Recorder {
                 let used = BTreeMap::from([(*attempt, BTreeMap::from([(info.uuid.clone(), *bytes)]))]);
                 (Command::MeasuredMemory { worker, used }, false)
             }
-            What::JobHeld { job, held: true } => (Command::Hold(*job), true),
-            What::JobHeld { job, held: false } => (Command::Release(*job), true),
+            What::JobHeld { job, held: true } => (Command::Hold((*job).into()), true),
+            What::JobHeld { job, held: false } => (Command::Release((*job).into()), true),
+            What::TasksHeld { node, tasks, held: true } => (each(*node, tasks, Command::Hold), true),
+            What::TasksHeld { node, tasks, held: false } => (each(*node, tasks, Command::Release), true),
+            What::TasksRetried { node, tasks } => {
+                (each(*node, tasks, |target| Command::Retry { target, failed_only: false }), true)
+            }
+            What::RetryDue { task } => {
+                let node = self.now.job(task.job).and_then(|job| job.nodes.get(task.node as usize));
+                let until = node.and_then(|node| node.live.get(&task.index)?.not_before);
+                // Before its time only if someone asked for it; otherwise it comes by itself again.
+                if until.is_none_or(|until| until <= at) {
+                    return;
+                }
+                (Command::Retry { target: Target::Task(*task), failed_only: false }, true)
+            }
             What::JobPriority { job, priority } => (Command::SetPriority(*job, *priority), true),
             What::Retried { job, failed_only } => {
-                (Command::Retry { job: *job, failed_only: *failed_only }, true)
+                (Command::Retry { target: (*job).into(), failed_only: *failed_only }, true)
             }
-            What::Cancelled { node, tasks } => {
-                let one = (tasks.len() == 1).then(|| tasks.iter().next()).flatten();
-                (
-                    Command::Cancel(one.map_or(Target::Node(*node), |index| Target::Task(node.task(index)))),
-                    true,
-                )
-            }
+            What::Cancelled { node, tasks } => (each(*node, tasks, Command::Cancel), true),
             What::StopAsked { attempt, why: StopWhy::Cancelled | StopWhy::Idle(_) } => {
                 (Command::Cancel(Target::Task(attempt.task)), true)
             }
             What::StopAsked { attempt, why: StopWhy::Requeued } => {
-                return self.was_a_pause(at, attempt.task.job);
+                self.was_a_pause(at, attempt.task);
+                return;
             }
             What::PauseAsked { attempt, by: By::User, .. } => {
-                let job = attempt.task.job;
-                let paused = matches!(self.coming.last(), Some(Coming::Ask(when, Command::Pause(last))) if *when == at && *last == job);
-                if !paused && !self.last_was(at, &Command::Hold(job)) {
+                let task = attempt.task;
+                if !self.was_a_pause(at, task) {
                     self.told.by_people += 1;
-                    self.coming.push(Coming::Ask(at, Command::Pause(job)));
+                    // What was held before stays so; then it is the job that is paused, or this one task.
+                    let held = self.now.job(task.job).is_some_and(|job| job.held);
+                    let target = if held { Target::Job(task.job) } else { Target::Task(task) };
+                    self.coming.push(Coming::Ask(at, Command::Pause(target)));
                 }
-                return self.was_a_pause(at, job);
+                return;
             }
             What::ResumeAsked { attempt } => {
-                let job = attempt.task.job;
-                if self.last_was(at, &Command::Release(job)) {
-                    self.replace_last(at, Command::Resume(job));
+                if let Some(target) = self.last_of(at, attempt.task, released) {
+                    self.replace_last(at, Command::Resume(target));
                 }
                 return;
             }
             _ => return,
         };
         // A retry also lets go of what was held.
-        if let Command::Release(job) = command
-            && matches!(self.coming.last(), Some(Coming::Ask(when, Command::Retry { job: retried, .. })) if *when == at && *retried == job)
+        let retried = |command: &Command| match command {
+            Command::Retry { target, .. } => Some(Target::Job(target.job())),
+            other => released(other),
+        };
+        if let Some(target) = released(&command)
+            && self.last_of(at, TaskId { job: target.job(), node: 0, index: 0 }, retried)
+                == Some(Target::Job(target.job()))
         {
             return;
         }
@@ -318,19 +335,50 @@ impl Recorder {
     }
 
     /// Holding a job and making its attempts stand still in one moment is what pausing it does.
-    fn was_a_pause(&mut self, at: Time, job: JobId) {
-        if self.last_was(at, &Command::Hold(job)) {
-            self.replace_last(at, Command::Pause(job));
+    fn was_a_pause(&mut self, at: Time, task: TaskId) -> bool {
+        let held = |command: &Command| match command {
+            Command::Hold(target) | Command::Pause(target) => Some(*target),
+            _ => None,
+        };
+        let target = self.last_of(at, task, held);
+        if let Some(target) = target {
+            self.replace_last(at, Command::Pause(target));
         }
+        target.is_some()
     }
 
-    fn last_was(&self, at: Time, command: &Command) -> bool {
-        matches!(self.coming.last(), Some(Coming::Ask(when, last)) if *when == at && last == command)
+    /// The target of the last command, where that came in this moment, is of a certain kind and means a task.
+    fn last_of(&self, at: Time, task: TaskId, kind: impl Fn(&Command) -> Option<Target>) -> Option<Target> {
+        match self.coming.last() {
+            Some(Coming::Ask(when, last)) if *when == at => kind(last).filter(|target| target.contains(task)),
+            _ => None,
+        }
     }
 
     fn replace_last(&mut self, at: Time, command: Command) {
         self.coming.pop();
         self.coming.push(Coming::Ask(at, command));
+    }
+}
+
+/// A command about tasks of a node: one, or several for what are several ranges.
+fn each(node: NodeId, tasks: &Ranges, command: impl Fn(Target) -> Command) -> Command {
+    let targets = tasks.ranges().map(|Range { start, end }| match end - start {
+        1 => Target::Task(node.task(start)),
+        _ => Target::Range { node, start, end },
+    });
+    let mut commands: Vec<_> = targets.map(command).collect();
+    match commands.len() {
+        1 => commands.remove(0),
+        _ => Command::Several(commands),
+    }
+}
+
+/// What a command lets go on.
+fn released(command: &Command) -> Option<Target> {
+    match command {
+        Command::Release(target) | Command::Resume(target) => Some(*target),
+        _ => None,
     }
 }
 
@@ -352,7 +400,7 @@ fn without_refusals(limits: &Limits) -> Arc<Limits> {
     let mut limits = limits.clone();
     let groups = limits.groups.values_mut().flat_map(|group| [&mut group.each, &mut group.together]);
     for caps in limits.users.values_mut().chain(groups).chain([&mut limits.everyone]) {
-        caps.queued = None;
+        (caps.queued, caps.jobs_size) = (None, None);
     }
     Arc::new(limits)
 }

@@ -18,10 +18,25 @@ pub enum BadCluster {
     /// Two servers cannot be told apart.
     #[error("there is a server '{0}' already; name each once, or say how many there are with count")]
     SameName(String),
+    /// More devices than fit into memory.
+    #[error("{asked} GPUs are more than can be simulated ({MAX_DEVICES})")]
+    TooMany {
+        /// How many were asked for.
+        asked: u64,
+    },
+    /// More devices than a server can have.
+    #[error("{0} GPUs are more than one server may have ({MAX_PER_SERVER})")]
+    TooManyPerServer(usize),
     /// A size is none.
     #[error("'{0}' is no size, such as 16GiB")]
     Size(String),
 }
+
+/// The most GPUs of a simulated cluster; each takes a few hundred bytes in every copy of the state.
+pub const MAX_DEVICES: u64 = 1_000_000;
+
+/// The most GPUs of one server.
+pub const MAX_PER_SERVER: usize = 10_000;
 
 /// GPUs in a server where the line does not say.
 const PER_SERVER: usize = 4;
@@ -38,7 +53,7 @@ const MEMORY: u64 = 1 << 50;
 /// assert_eq!(sizes, [4, 4, 4, 2]);
 /// ```
 pub fn cluster(line: &str) -> Result<Vec<WorkerInfo>, BadCluster> {
-    let mut servers = Vec::new();
+    let (mut servers, mut devices) = (Vec::new(), 0u64);
     for group in line.split(',').map(str::trim).filter(|g| !g.is_empty()) {
         let bad = || BadCluster::Group(group.to_owned());
         let (rest, per_server) = match group.split_once('/') {
@@ -56,6 +71,13 @@ pub fn cluster(line: &str) -> Result<Vec<WorkerInfo>, BadCluster> {
         }
         if count == 0 {
             return Err(BadCluster::None(group.to_owned()));
+        }
+        devices = devices.saturating_add(count as u64);
+        if devices > MAX_DEVICES {
+            return Err(BadCluster::TooMany { asked: devices });
+        }
+        if count.min(per_server) > MAX_PER_SERVER {
+            return Err(BadCluster::TooManyPerServer(count.min(per_server)));
         }
         for first in (0..count).step_by(per_server) {
             let devices =
@@ -106,6 +128,18 @@ fn size(text: &str) -> Result<u64, BadCluster> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_does_not_fit_into_memory_is_refused_before_it_is_made() {
+        let refused = |line: &str| cluster(line).unwrap_err().to_string();
+        assert_eq!(refused("4294967295xV100"), "4294967295 GPUs are more than can be simulated (1000000)");
+        assert_eq!(
+            refused("600000xV100,600000xK80"),
+            "1200000 GPUs are more than can be simulated (1000000)"
+        );
+        assert_eq!(refused("70000xV100/70000"), "70000 GPUs are more than one server may have (10000)");
+        assert!(cluster("18446744073709551615xV100/18446744073709551615").is_err());
+    }
 
     #[test]
     fn groups_fill_servers_of_their_own() {

@@ -7,7 +7,7 @@ mod job;
 mod openb;
 mod reading;
 
-pub use cluster_line::{BadCluster, cluster};
+pub use cluster_line::{BadCluster, MAX_DEVICES, MAX_PER_SERVER, cluster};
 pub use generate::{Estimate, Generator, Graphs, Lengths, Shape};
 pub use job::{TraceJob, TraceTask};
 pub use openb::{BadOpenb, OpenbNode, OpenbPod, openb_nodes, openb_pods};

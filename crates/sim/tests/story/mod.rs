@@ -96,18 +96,25 @@ impl Story {
         let first = word()?;
         let command = match verb {
             "policy" => Command::SetPolicy(rest.parse().map_err(|e: Rejected| e.to_string())?),
-            "cancel" => Command::Cancel(self.target(first)?),
-            "hold" => Command::Hold(self.job(first)?),
-            "release" => Command::Release(self.job(first)?),
+            "cancel" => match first.split(',').collect::<Vec<_>>()[..] {
+                [one] => Command::Cancel(self.target(one)?),
+                ref several => {
+                    let each = several.iter().map(|one| Ok(Command::Cancel(self.target(one)?)));
+                    Command::Several(each.collect::<Result<_, String>>()?)
+                }
+            },
+            "hold" => Command::Hold(self.target(first)?),
+            "release" => Command::Release(self.target(first)?),
             "priority" => {
                 let priority = word()?.parse().map_err(|_| "a priority is a whole number")?;
                 Command::SetPriority(self.job(first)?, priority)
             }
-            "retry" => {
-                Command::Retry { job: self.job(first)?, failed_only: word().is_ok_and(|w| w == "failed") }
-            }
-            "pause" => Command::Pause(self.job(first)?),
-            "resume" => Command::Resume(self.job(first)?),
+            "retry" => Command::Retry {
+                target: self.target(first)?,
+                failed_only: word().is_ok_and(|w| w == "failed"),
+            },
+            "pause" => Command::Pause(self.target(first)?),
+            "resume" => Command::Resume(self.target(first)?),
             "drain" => Command::Drain { worker: self.worker(first)?, drained: true },
             "undrain" => Command::Drain { worker: self.worker(first)?, drained: false },
             "forget" => Command::Forget(self.job(first)?),

@@ -16,7 +16,7 @@ use warpyard_api::wire::Acted;
 /// Jobs and tasks, one or more.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Selected {
-    /// Jobs or tasks: 412, 412.train[3], 3-7, last, all
+    /// Jobs or tasks: 412, 412.train[3], 412.train.3, 412[3-5], last.train[4], 3-7, last, all
     #[arg(required = true, value_name = "J", add = ArgValueCompleter::new(complete::jobs))]
     jobs: Vec<String>,
 }
@@ -60,15 +60,20 @@ fn said(acted: &Acted, verb: &str, done: &str) -> String {
 pub(crate) struct Cancel {
     #[command(flatten)]
     selected: Selected,
-    /// Do not ask before cancelling every job
+    /// Do not ask before cancelling every job; needed where there is no terminal to ask at
     #[arg(long, short)]
     yes: bool,
 }
 
 impl Cancel {
     pub(crate) fn run(self, context: &Context) -> anyhow::Result<Exit> {
-        if self.selected.is_everything() && !self.yes && io::stdin().is_terminal() && !agreed()? {
-            return Err(Wrong::Declined.into());
+        if self.selected.is_everything() && !self.yes {
+            if !io::stdin().is_terminal() {
+                return Err(Wrong::NeedsYes.into());
+            }
+            if !agreed()? {
+                return Err(Wrong::Declined.into());
+            }
         }
         act(context, ("cancel", "cancelled"), |client| client.cancel(&self.selected.text()))
     }

@@ -42,6 +42,9 @@ fn named(limit: &LimitView) -> String {
         ("gpu_hours", Some(window)) => format!("GPU-hours in {}", seconds(window)),
         ("log_bytes", _) => "output kept of a task".to_owned(),
         ("priority", _) => "highest priority".to_owned(),
+        ("submission_bytes", _) => "size of a submission".to_owned(),
+        ("jobs_bytes", _) => "size of all jobs and environments".to_owned(),
+        ("requests", _) => "requests at once".to_owned(),
         (other, _) => other.to_owned(),
     }
 }
@@ -49,7 +52,7 @@ fn named(limit: &LimitView) -> String {
 fn amount(limit: &LimitView, value: f64) -> String {
     match limit.limit.as_str() {
         "timeout_s" => seconds(value),
-        "log_bytes" => ByteSize(value as u64).rounded(),
+        "log_bytes" | "submission_bytes" | "jobs_bytes" => ByteSize(value as u64).rounded(),
         "gpu_hours" => format!("{value:.1}"),
         _ => format!("{value}"),
     }

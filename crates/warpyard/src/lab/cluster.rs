@@ -4,11 +4,12 @@
 use super::{bad_file, text_of};
 use crate::wrong::Wrong;
 use serde::Deserialize;
+use std::collections::BTreeSet;
 use std::path::Path;
 use toml::Spanned;
 use warpyard_api::quantity::{ByteSize, MilliCpus};
 use warpyard_core::event::WorkerInfo;
-use warpyard_sim::workload::{self, BadCluster, OpenbNode, openb_nodes};
+use warpyard_sim::workload::{self, BadCluster, MAX_DEVICES, MAX_PER_SERVER, OpenbNode, openb_nodes};
 
 /// The file's form. What holds for all GPUs is called as in the server's configuration.
 #[derive(Deserialize)]
@@ -52,6 +53,15 @@ struct BadLine {
     source: BadCluster,
 }
 
+/// Why a list of nodes is no cluster.
+#[derive(Debug, thiserror::Error)]
+enum BadNodes {
+    #[error(transparent)]
+    Row(#[from] workload::BadOpenb),
+    #[error(transparent)]
+    Cluster(#[from] BadCluster),
+}
+
 /// The servers a line or a file describes.
 pub(crate) fn cluster(given: &str) -> Result<Vec<WorkerInfo>, Wrong> {
     let path = Path::new(given);
@@ -68,9 +78,18 @@ pub(crate) fn cluster(given: &str) -> Result<Vec<WorkerInfo>, Wrong> {
 }
 
 /// Nodes of Alibaba's trace. A pod's share of a GPU is the same share of this much memory, whatever the GPU.
-fn nodes(text: &str) -> Result<Vec<WorkerInfo>, workload::BadOpenb> {
+fn nodes(text: &str) -> Result<Vec<WorkerInfo>, BadNodes> {
     let whole_gpu = super::formats::Open::default().whole_gpu();
-    openb_nodes(text.as_bytes()).map(|node| Ok(node?.server(whole_gpu))).collect()
+    let mut devices = 0;
+    let server = |node: Result<OpenbNode, workload::BadOpenb>| {
+        let node = node?;
+        devices += u64::from(node.gpus);
+        match devices > MAX_DEVICES {
+            true => Err(BadCluster::TooMany { asked: devices }.into()),
+            false => Ok(node.server(whole_gpu)),
+        }
+    };
+    openb_nodes(text.as_bytes()).map(server).collect()
 }
 
 /// The servers of a file's text, for tests of what is written about such files.
@@ -86,26 +105,37 @@ fn servers(file: File, text: &str) -> Result<Vec<WorkerInfo>, BadLine> {
         Some(line) => workload::cluster(line.get_ref()).map_err(at(line.span().start))?,
         None => Vec::new(),
     };
+    let mut names: BTreeSet<String> = all.iter().map(|server| server.name.clone()).collect();
+    let mut devices: u64 = all.iter().map(|server| server.devices.len() as u64).sum();
     for server in &file.servers {
         let Server { name, gpus, count, cpus, memory } = server.get_ref();
+        let at_gpus = at(gpus.span().start);
+        // Groups of a line fill servers of their own; here all of them are in one.
+        let mut parts = workload::cluster(gpus.get_ref()).map_err(&at_gpus)?.into_iter();
+        let mut one = parts.next().expect("a line that is one has a server");
+        one.devices.extend(parts.flat_map(|part| part.devices));
+        if one.devices.len() > MAX_PER_SERVER {
+            return Err(at_gpus(BadCluster::TooManyPerServer(one.devices.len())));
+        }
+        devices = devices.saturating_add((*count as u64).saturating_mul(one.devices.len() as u64));
+        if devices > MAX_DEVICES {
+            return Err(at_gpus(BadCluster::TooMany { asked: devices }));
+        }
+        one.cpus = cpus.map_or(one.cpus, |cpus| cpus.0);
+        one.memory = memory.map_or(one.memory, |memory| memory.0);
         for copy in 1..=*count {
-            // Groups of a line fill servers of their own; here all of them are in one.
-            let mut parts = workload::cluster(gpus.get_ref()).map_err(at(gpus.span().start))?.into_iter();
-            let mut server = parts.next().expect("a line that is one has a server");
-            server.devices.extend(parts.flat_map(|part| part.devices));
+            let mut server = one.clone();
             server.name = match name {
                 Some(name) if *count == 1 => name.clone(),
                 Some(name) => format!("{name}-{copy}"),
                 None => format!("server{}", all.len() + 1),
             };
-            if all.iter().any(|other: &WorkerInfo| other.name == server.name) {
-                return Err(at(gpus.span().start)(BadCluster::SameName(server.name)));
+            if !names.insert(server.name.clone()) {
+                return Err(at_gpus(BadCluster::SameName(server.name)));
             }
             for (i, device) in server.devices.iter_mut().enumerate() {
                 device.uuid = format!("GPU-{}-{i}", all.len());
             }
-            server.cpus = cpus.map_or(server.cpus, |cpus| cpus.0);
-            server.memory = memory.map_or(server.memory, |memory| memory.0);
             all.push(server);
         }
     }
@@ -155,6 +185,10 @@ mod tests {
         assert_eq!(
             told("gpus = '4xV100'\n[[server]]\ngpus = '2xK80:x'"),
             "line 3: 'x' is no size, such as 16GiB"
+        );
+        assert_eq!(
+            told("[[server]]\ngpus = '4xV100'\ncount = 1000000000000"),
+            "line 2: 4000000000000 GPUs are more than can be simulated (1000000)"
         );
         let twice = "[[server]]\nname = 'a'\ngpus = '1xK80'\n[[server]]\nname = 'a'\ngpus = '1xT4'";
         assert!(told(twice).starts_with("line 6: there is a server 'a' already"), "{}", told(twice));

@@ -7,6 +7,9 @@ use clap::Args;
 use std::sync::Arc;
 use warpyard_sim::workload::{Generator, TraceJob, TraceTask};
 
+/// The most tasks of a workload that is made: what became of each is kept until the end, in a few hundred bytes.
+const MAX_TASKS: u64 = 10_000_000;
+
 /// Where jobs come from.
 #[derive(Debug, Args)]
 pub(crate) struct Source {
@@ -47,7 +50,19 @@ impl Source {
     pub(crate) fn workload(&self) -> Result<Workload, Wrong> {
         match (self.generate, &self.trace) {
             (Some(0), _) => Err(Wrong::NoJobs("--generate 0".to_owned())),
-            (Some(jobs), _) => self.shape.generator(jobs).map(Box::new).map(Workload::Made),
+            (Some(jobs), _) => {
+                let generator = self.shape.generator(jobs)?;
+                let tasks = generator.graphs.as_ref().map_or(1, |graphs| u64::from(graphs.most));
+                let asked = jobs.saturating_mul(tasks);
+                if asked > MAX_TASKS {
+                    return Err(Wrong::TooManyJobs {
+                        option: format!("--generate {jobs}"),
+                        asked,
+                        most: MAX_TASKS,
+                    });
+                }
+                Ok(Workload::Made(Box::new(generator)))
+            }
             (None, file) => match self.shape.given() {
                 Some(option) => Err(Wrong::OnlyGenerated(option)),
                 None => {

@@ -14,7 +14,7 @@ use crate::wrong::Wrong;
 use clap::Args;
 use warpyard_api::client::Client;
 use warpyard_api::job::{JobAfter, On};
-use warpyard_api::selector::{Select, Selector};
+use warpyard_api::selector::{Select, Selector, TaskRef};
 use warpyard_api::wire::{JobFilter, Submit, Submitted};
 
 /// What `submit` and `run` take.
@@ -125,9 +125,7 @@ fn dependencies(
     let mut ids = Vec::new();
     for part in selector.parts() {
         match part {
-            Select::One(task) if task.task.is_none() && task.indices.is_none() => {
-                ids.push(task.job.to_string())
-            }
+            Select::One(TaskRef { job: Some(job), task: None, indices: None }) => ids.push(job.to_string()),
             Select::One(_) => return Err(bad().into()),
             several => match find_jobs(&several.to_string())? {
                 found if found.is_empty() => return Err(Wrong::AfterNothing(several.to_string()).into()),

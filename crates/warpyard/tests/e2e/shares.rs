@@ -57,7 +57,7 @@ fn shares_of_time_are_kept_over_a_killed_server() {
         let mut why = ready.map(|job| server.ask(&["why", job["job"].as_str().expect("an id")]).out);
         why.any(|text| text.contains("its share is"))
     });
-    server.said(&["cancel", "all"]);
+    server.said(&["cancel", "all", "--yes"]);
     eventually("all have ended", || server.json(&["ps"]).as_array().is_some_and(Vec::is_empty));
     // Of the time that anyone had: how long it takes to change places is the machine's affair.
     let all = SHARES.map(|(name, _)| had(&server, name));

@@ -113,11 +113,11 @@ fn what_is_one_persons_no_other_touches() {
         assert!(answer.code != Some(0) && answer.err.contains("admins"), "{args:?}: {answer:?}");
     }
     // Nor does `all` reach further than what is his.
-    assert_eq!(bob.ask(&["cancel", "all"]).fine(), "no job to cancel\n");
+    assert_eq!(bob.ask(&["cancel", "all", "--yes"]).fine(), "no job to cancel\n");
     let own = bob.submit(&["--", "sleep", "600"]);
-    assert_eq!(bob.json(&["cancel", "all"])["jobs"], serde_json::json!([own]));
+    assert_eq!(bob.json(&["cancel", "all", "--yes"])["jobs"], serde_json::json!([own]));
     eventually("it is over", || bob.json(&["show", &own])["state"] == "done");
-    assert_eq!(bob.ask(&["cancel", "all"]).fine(), "no job to cancel\n");
+    assert_eq!(bob.ask(&["cancel", "all", "--yes"]).fine(), "no job to cancel\n");
     assert_eq!(ann.json(&["show", &job])["state"], "running");
     // Nor does a job that could not be begun tell what it was to run, or a snapshot where it was taken.
     let failed = ann.submit(&["--name", "failed", "--snapshot", "--", "./no-such-program"]);

@@ -89,23 +89,25 @@ pub fn read(text: &str, format: Format, options: ReadOptions<'_>) -> Result<Chec
         ]);
     }
     let root = source::parse(text, format)?;
-    Reader::new(Some(Lines::new(text)), options).finish(&root)
+    Reader::new(Some(Lines::new(text)), format == Format::Json, options).finish(&root)
 }
 
 /// The same for a document that was already parsed; its problems have no lines.
 pub fn read_value(value: &serde_json::Value, options: ReadOptions<'_>) -> Result<Checked, Vec<Problem>> {
-    Reader::new(None, options).finish(&source::from_json_value(value))
+    Reader::new(None, true, options).finish(&source::from_json_value(value))
 }
 
 struct Reader<'a> {
     lines: Option<Lines>,
+    /// Whether the document is JSON.
+    json: bool,
     options: ReadOptions<'a>,
     problems: Problems,
 }
 
 impl<'a> Reader<'a> {
-    fn new(lines: Option<Lines>, options: ReadOptions<'a>) -> Self {
-        Self { lines, options, problems: Problems::default() }
+    fn new(lines: Option<Lines>, json: bool, options: ReadOptions<'a>) -> Self {
+        Self { lines, json, options, problems: Problems::default() }
     }
 
     fn finish(mut self, root: &Node) -> Result<Checked, Vec<Problem>> {

@@ -179,6 +179,8 @@ impl Reader<'_> {
     ) -> Option<T> {
         let parsed = match &node.value {
             Value::Text(text) => text.parse(),
+            // In JSON, which programs write, a whole number is one of bytes.
+            Value::Whole(number) if form.is_size() && self.json => format!("{number}B").parse(),
             Value::Whole(number) if form.takes_whole => number.to_string().parse(),
             Value::Decimal(number) if form.takes_decimals => number.to_string().parse(),
             _ => {
@@ -195,15 +197,20 @@ impl Reader<'_> {
             QuantityError::TooLarge(_) => code::TOO_LARGE,
             QuantityError::NoneAtOnce => code::NONE_AT_ONCE,
             QuantityError::DuplicateIndex(_) => code::DUPLICATE_INDEX,
-            QuantityError::TooManyTasks(_) => code::ARRAY_TOO_LARGE,
+            QuantityError::TooManyTasks(_) | QuantityError::TooManyRanges | QuantityError::TooInterleaved => {
+                code::ARRAY_TOO_LARGE
+            }
             _ => form.code,
         };
         let help = match &error {
-            QuantityError::Negative(_) | QuantityError::TooLarge(_) | QuantityError::DuplicateIndex(_) => {
-                None
-            }
+            QuantityError::Negative(_)
+            | QuantityError::TooLarge(_)
+            | QuantityError::DuplicateIndex(_)
+            | QuantityError::NoSizeUnit { .. } => None,
             QuantityError::NoneAtOnce => Some("leave it out, or let at least one run: %1".to_owned()),
-            QuantityError::TooManyTasks(_) => Some("submit several jobs".to_owned()),
+            QuantityError::TooManyTasks(_) | QuantityError::TooManyRanges | QuantityError::TooInterleaved => {
+                Some("submit several jobs".to_owned())
+            }
             QuantityError::NoUnit(number) if number.bytes().all(|b| b.is_ascii_digit()) => {
                 Some(format!("say the unit: \"{number}s\" is seconds, \"{number}m\" minutes"))
             }
@@ -353,6 +360,12 @@ pub(super) struct Form {
     help: &'static str,
     takes_whole: bool,
     takes_decimals: bool,
+}
+
+impl Form {
+    fn is_size(&self) -> bool {
+        self.code == code::BAD_SIZE
+    }
 }
 
 pub(super) const SIZE: Form = Form {

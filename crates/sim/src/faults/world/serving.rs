@@ -98,7 +98,7 @@ impl World {
         Server::a_plan_fits(&turned)?;
         for (command, answer) in commands.iter().zip(&turned.answers) {
             if let Ok(answer) = answer {
-                self.promises.said(command, *answer);
+                self.promises.said(command, answer);
             }
         }
         let server = self.server.as_ref().expect("it has just turned");
