@@ -241,12 +241,19 @@ impl Engine {
         PolicyDef::checked(self.policies, choice).map(drop)
     }
 
-    /// Whether a plan could differ from the last one: not where nothing happened, processes began where they were placed,
+    /// Whether a plan could differ from the last one: not where nothing happened, processes started where they were placed,
     /// or ended jobs left the memory.
     fn worth_planning(&mut self, events: &[Event], now: Time) -> bool {
         let due = !self.planned || self.wake_at.is_some_and(|at| at <= now);
         self.planned = true;
-        due || events.iter().any(|e| !matches!(e.what, What::Started { .. } | What::JobForgotten { .. }))
+        let matters = |event: &Event| match event.what {
+            // A start changes nothing about what is free. But a task can be preempted only once it runs, and a more urgent
+            // one may have arrived while it was starting.
+            What::Started { attempt, .. } => self.cluster.view().is_preemptible(attempt.task),
+            What::JobForgotten { .. } => false,
+            _ => true,
+        };
+        due || events.iter().any(matters)
     }
 
     fn plan(&mut self, now: Time, turned: &mut Turned) {

@@ -79,6 +79,11 @@ impl<'a> View<'a> {
         self.cluster.derived.preemptible.iter().copied()
     }
 
+    /// Whether a task is on a worker and may be preempted.
+    pub fn is_preemptible(self, task: TaskId) -> bool {
+        self.cluster.derived.preemptible.contains(&task)
+    }
+
     /// A task that is on a worker, as those that wait are seen.
     pub fn under_way(self, task: TaskId, now: Time) -> Option<UnderWay<'a>> {
         self.job(task.job)?.under_way(task, now)
