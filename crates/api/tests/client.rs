@@ -140,6 +140,7 @@ fn every_call_has_its_address_and_the_token() {
         user: Some("ann".into()),
         workdir: None,
         env: [].into(),
+        login_environment: false,
         snapshot: None,
         terminal: None,
         idempotency_key: Some("k1".into()),
