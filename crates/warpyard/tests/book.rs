@@ -63,7 +63,9 @@ fn run(path: &Path) -> usize {
     for step in steps(&chapter) {
         match step {
             Step::Server(options) => server = Some(Server::up(&options)),
-            Step::File { name, text } => fs::write(reader.path().join(name), text).expect("a file is written"),
+            Step::File { name, text } => {
+                fs::write(reader.path().join(name), text).expect("a file is written")
+            }
             Step::Command(line) => {
                 let data = server.as_ref().map_or(reader.path().join("data"), |s| s.data().to_owned());
                 let mut shell = Command::new("sh");
