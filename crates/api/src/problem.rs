@@ -148,6 +148,7 @@ codes! {
     NO_SNAPSHOT "no-snapshot" Error "There is no such snapshot, or not all of it has arrived."
     BAD_SNAPSHOT "bad-snapshot" Error "The snapshot cannot be kept."
     UNKNOWN_JOB "unknown-job" Error "No job has this id."
+    UNKNOWN_ATTEMPT "unknown-attempt" Error "The task has had no such attempt."
     UNKNOWN_WORKER "unknown-worker" Error "No worker has this name."
     UNKNOWN_POLICY "unknown-policy" Error "No policy has this name."
     UNKNOWN_PARAMETER "unknown-parameter" Error "The policy has no such parameter."

@@ -77,6 +77,34 @@ pub fn shown_lines(text: &str, most: usize) -> String {
     text.split_inclusive('\n').map(line).collect()
 }
 
+/// Whether a text is of a pattern, all of it: `*` stands for any characters, `?` for any one.
+///
+/// ```
+/// use warpyard_api::text::matches;
+/// assert!(matches("train-*", "train-7b") && matches("t??in", "train") && matches("*a*n", "train again"));
+/// assert!(!matches("train", "training") && !matches("?", ""));
+/// ```
+pub fn matches(pattern: &str, text: &str) -> bool {
+    let (pattern, text): (Vec<char>, Vec<char>) = (pattern.chars().collect(), text.chars().collect());
+    let (mut p, mut t) = (0, 0);
+    // Where the last `*` stands and how much it has taken; where the rest does not fit it takes one more.
+    let mut star = None;
+    while t < text.len() {
+        match pattern.get(p) {
+            Some('*') => (star, p) = (Some((p, t)), p + 1),
+            Some(c) if *c == '?' || *c == text[t] => (p, t) = (p + 1, t + 1),
+            _ => match star {
+                Some((at, taken)) => {
+                    star = Some((at, taken + 1));
+                    (p, t) = (at + 1, taken + 1);
+                }
+                None => return false,
+            },
+        }
+    }
+    pattern[p..].iter().all(|c| *c == '*')
+}
+
 /// The text cut to at most so many characters, with a mark where it was cut.
 pub fn cut(text: &str, most: usize) -> Cow<'_, str> {
     match text.char_indices().nth(most) {

@@ -148,7 +148,7 @@ fn every_call_has_its_address_and_the_token() {
     assert_eq!(client.submit(&submit).unwrap().job, "412");
     let filter = JobFilter {
         user: Some("änn&co".into()),
-        state: Some(State::Ready),
+        state: Some(StateFilter::Ready),
         limit: Some(5),
         ..JobFilter::default()
     };

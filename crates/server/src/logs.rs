@@ -32,6 +32,8 @@ pub(crate) struct Wanted {
     pub(crate) attempt: Option<u32>,
     pub(crate) stream: LogStream,
     pub(crate) follow: bool,
+    /// How many bytes of the first attempt to leave out.
+    pub(crate) from: u64,
 }
 
 /// What comes of following a log; an error breaks the answer off, so that nobody takes a log cut short for a whole one.
@@ -57,8 +59,9 @@ async fn send_all(
         Some(named) => named,
         None => live.read(latest).await?.0.max(1),
     };
+    let mut from = wanted.from;
     loop {
-        let mut output = Tail::new(&data, task.attempt(number), wanted.stream);
+        let mut output = Tail::new(&data, task.attempt(number), wanted.stream, std::mem::take(&mut from));
         let over = loop {
             // Asked before reading: what an attempt that is over wrote is all in the file.
             let (newest, over) = live.read(latest).await?;
@@ -139,7 +142,7 @@ async fn read_part(mut file: File, size: u64, range: &str) -> Option<Part> {
 }
 
 /// The number of a task's latest attempt, and whether the task is over.
-fn latest_attempt(f: &mut Follower, task: TaskId) -> (u32, bool) {
+pub(crate) fn latest_attempt(f: &mut Follower, task: TaskId) -> (u32, bool) {
     let over = !matches!(f.cluster().state(task), Some(s) if !matches!(s, TaskState::Done(_)));
     let live = f.cluster().job(task.job).and_then(|j| j.nodes[task.node as usize].live.get(&task.index));
     let number = match live {
@@ -165,18 +168,22 @@ struct Tail {
     data: PathBuf,
     attempt: AttemptId,
     name: &'static str,
+    /// How many bytes to leave out.
+    from: u64,
     file: Option<File>,
 }
 
 impl Tail {
-    fn new(data: &std::path::Path, attempt: AttemptId, stream: LogStream) -> Tail {
-        Tail { data: data.to_owned(), attempt, name: file_name(stream), file: None }
+    fn new(data: &std::path::Path, attempt: AttemptId, stream: LogStream, from: u64) -> Tail {
+        Tail { data: data.to_owned(), attempt, name: file_name(stream), from, file: None }
     }
 
     async fn next(&mut self) -> Option<Bytes> {
         if self.file.is_none() {
             let path = log_dir(&self.data, self.attempt).join(self.name);
-            self.file = File::open(path).await.ok();
+            let mut file = File::open(path).await.ok()?;
+            file.seek(SeekFrom::Start(self.from)).await.ok()?;
+            self.file = Some(file);
         }
         let mut chunk = vec![0; CHUNK];
         let n = self.file.as_mut()?.read(&mut chunk).await.ok()?;

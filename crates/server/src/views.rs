@@ -251,6 +251,26 @@ fn over_request(cluster: &Cluster, job: &Job, target: Target) -> Vec<OverRequest
     tasks.filter(|task| target.contains(*task)).filter_map(over).flatten().take(100).collect()
 }
 
+/// Where a job is on its way, and how it ended once it has.
+pub(crate) fn standing(job: &Job) -> (State, Option<Outcome>) {
+    let mut sums = <(Counts, OutcomeCounts)>::default();
+    job.nodes.iter().for_each(|node| add(&mut sums, tally(job, node)));
+    let state = overall(sums.0);
+    (state, (state == State::Done).then(|| worst(sums.1)))
+}
+
+/// What tasks run, without their surroundings: for a list.
+pub(crate) fn commands(job: &Job) -> Vec<RunView> {
+    let run = |task: &TaskSpec| RunView {
+        task: task.name.clone(),
+        command: masked_command(&task.command),
+        workdir: None,
+        env: BTreeMap::new(),
+        inherited: BTreeMap::new(),
+    };
+    job.spec.tasks.iter().map(run).collect()
+}
+
 /// What tasks run, for whoever may know; what they inherit is said of the first, since all have the same.
 pub(crate) fn runs(cluster: &Cluster, job: &Job, target: Target) -> Vec<RunView> {
     let masked = |(name, value): (&String, &String)| (name.clone(), masked(name, value));

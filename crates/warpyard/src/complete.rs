@@ -1,5 +1,6 @@
 //! Half-typed words: the ids of jobs there are, asked of the server when a shell asks us.
 
+use crate::show::jobs::COLUMNS;
 use clap_complete::engine::CompletionCandidate;
 use std::ffi::OsStr;
 use warpyard_api::client::{Client, ClientError, find};
@@ -31,6 +32,30 @@ pub(crate) fn claims(typed: &OsStr) -> Vec<CompletionCandidate> {
     let described =
         |claim: ClaimView| (claim.claim, format!("{} of {}", shown(&claim.name), shown(&claim.user)));
     candidates(typed, claims.into_iter().map(described))
+}
+
+/// Names of jobs that are not over.
+pub(crate) fn names(typed: &OsStr) -> Vec<CompletionCandidate> {
+    let Ok(client) = client() else { return vec![] };
+    let open = client.jobs(&JobFilter { limit: Some(OFFERED), ..JobFilter::default() });
+    let mut names: Vec<_> =
+        open.map(|page| page.items).unwrap_or_default().into_iter().map(|job| job.name).collect();
+    names.sort();
+    names.dedup();
+    let typed = typed.to_string_lossy();
+    names.into_iter().filter(|name| name.starts_with(&*typed)).map(CompletionCandidate::new).collect()
+}
+
+/// Columns of `ps`, after those typed already.
+pub(crate) fn columns(typed: &OsStr) -> Vec<CompletionCandidate> {
+    let typed = typed.to_string_lossy();
+    let begun = typed.rfind(['+', ',']).map_or(0, |at| at + 1);
+    let (before, last) = typed.split_at(begun);
+    let fits = COLUMNS.iter().filter(|column| column.name.starts_with(last));
+    fits.map(|column| {
+        CompletionCandidate::new(format!("{before}{}", column.name)).help(Some(column.about.into()))
+    })
+    .collect()
 }
 
 fn client() -> Result<Client, ClientError> {

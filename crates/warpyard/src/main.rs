@@ -17,6 +17,7 @@ mod session;
 mod show;
 mod submission;
 mod usage;
+mod watch;
 mod wrong;
 
 use clap::{CommandFactory, Parser};

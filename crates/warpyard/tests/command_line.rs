@@ -403,3 +403,103 @@ fn a_job_is_called_as_the_script_it_runs() {
     yard.said(&["submit", "--", "python", "/home/ann/train.py", "--lr", "1"]);
     assert_eq!(yard.json(&["show", "1"])["name"], "train");
 }
+
+fn ids(jobs: &Value) -> Vec<&str> {
+    jobs.as_array().expect("a list").iter().map(|job| job["job"].as_str().expect("an id")).collect()
+}
+
+#[test]
+fn ps_lists_jobs_as_they_will_run_and_with_all_the_newest_first() {
+    let yard = Yard::up(&FAKE);
+    yard.said(&["submit", "--", "true"]);
+    assert_eq!(yard.ask(&["wait", "1"]).code, Some(0));
+    yard.said(&["submit", "--gpus", "2", "--name", "hog", "--", "sleep", "600"]);
+    yard.said(&["submit", "--gpus", "2", "--name", "late", "--", "true"]);
+    yard.said(&["submit", "--gpus", "2", "--name", "held", "--", "true"]);
+    yard.said(&["hold", "4"]);
+    yard.said(&["submit", "--gpus", "2", "--name", "soon", "--priority", "5", "--", "true"]);
+    assert_eq!(ids(&yard.json(&["ps"])), ["2", "5", "3", "4"], "what runs, the queue, what is held");
+    assert_eq!(ids(&yard.json(&["ps", "-n", "2"])), ["2", "5"]);
+    assert_eq!(ids(&yard.json(&["ps", "-a"])), ["5", "4", "3", "2", "1"]);
+    assert_eq!(ids(&yard.json(&["ps", "-a", "-n", "3"])), ["5", "4", "3"]);
+    assert_eq!(ids(&yard.json(&["ps", "1-3"])), ["2", "3", "1"], "what is over stands last");
+}
+
+#[test]
+fn ps_selects_by_state_and_name_and_shows_the_columns_asked_for() {
+    let yard = Yard::up(&FAKE);
+    yard.said(&["submit", "--name", "train-a", "--", "sh", "-c", "exit 3"]);
+    yard.said(&["submit", "--name", "train-b", "--", "sh", "-c", "kill -9 $$"]);
+    yard.said(&["submit", "--name", "eval", "--", "true"]);
+    yard.ask(&["wait", "1-3"]);
+    yard.said(&["submit", "--gpus", "2", "--name", "train-c", "--", "sleep", "600"]);
+    yard.said(&["submit", "--gpus", "2", "--name", "train-d", "--", "true"]);
+    yard.said(&["hold", "5"]);
+    assert_eq!(ids(&yard.json(&["ps", "--state", "failed"])), ["2", "1"]);
+    assert_eq!(ids(&yard.json(&["ps", "--state", "succeeded"])), ["3"]);
+    assert_eq!(ids(&yard.json(&["ps", "--state", "done", "-n", "1"])), ["3"]);
+    assert_eq!(ids(&yard.json(&["ps", "--state", "held"])), ["5"]);
+    assert_eq!(ids(&yard.json(&["ps", "--state", "running"])), ["4"]);
+    assert_eq!(ids(&yard.json(&["ps", "--name", "train-*"])), ["4", "5"]);
+    assert_eq!(ids(&yard.json(&["ps", "-a", "--name", "train-?"])), ["5", "4", "2", "1"]);
+    let table = yard.said(&["ps", "-a", "-o", "id,exit,command", "--state", "failed"]);
+    assert_eq!(table, "ID     EXIT  COMMAND\n 2  SIGKILL  sh -c kill -9 $$\n 1        3  sh -c exit 3\n");
+    let listed = yard.said(&["ps", "-o", "help"]);
+    assert!(listed.contains("\n  command ") && listed.contains("\n  exit "), "{listed}");
+    let wrong = yard.ask(&["ps", "-o", "comand"]);
+    assert!(wrong.code == Some(2) && wrong.err.contains("did you mean 'command'?"), "{wrong:?}");
+}
+
+#[test]
+fn logs_end_with_the_lines_asked_for_and_go_on_from_there() {
+    let yard = Yard::up(&FAKE);
+    let gate = yard.data.path().join("gate");
+    let script = format!("seq 1 30000; until test -e {}; do sleep 0.05; done; echo over", gate.display());
+    yard.said(&["submit", "--", "sh", "-c", &script]);
+    let mut follow = yard.command(&["logs", "-f", "--tail", "2", "1"]);
+    // Some of it is there once the last line is.
+    while !yard.said(&["logs", "1"]).ends_with("30000\n") {}
+    let mut follow = follow.stdout(Stdio::piped()).spawn().unwrap();
+    let mut out = BufReader::new(follow.stdout.take().unwrap());
+    let mut text = String::new();
+    out.read_line(&mut text).unwrap();
+    std::fs::write(&gate, "").unwrap();
+    out.read_to_string(&mut text).unwrap();
+    assert_eq!((follow.wait().unwrap().code(), text.as_str()), (Some(0), "29999\n30000\nover\n"));
+    assert_eq!(yard.said(&["logs", "--tail", "1", "1"]), "over\n");
+    let many = yard.said(&["logs", "--tail", "20001", "1"]);
+    assert_eq!((many.lines().count(), many.lines().next()), (20001, Some("10001")), "more than one part");
+    assert_eq!(yard.said(&["logs", "--tail", "0", "1"]), "");
+    assert_eq!(yard.said(&["logs", "--tail", "99999", "1"]).lines().count(), 30001);
+}
+
+#[test]
+fn the_log_of_a_whole_array_says_whose_each_line_is() {
+    let yard = Yard::up(&FAKE);
+    yard.said(&["submit", "--array", "1-3", "--", "sh", "-c", "echo one; printf %s two-%{index}"]);
+    assert_eq!(yard.ask(&["wait", "1"]).code, Some(0));
+    let all = "[1]  one\n[1]  two-1\n[2]  one\n[2]  two-2\n[3]  one\n[3]  two-3\n";
+    assert_eq!(yard.said(&["logs", "1"]), all);
+    assert_eq!(yard.said(&["logs", "-f", "1"]), all);
+    assert_eq!(yard.said(&["logs", "--tail", "1", "1"]), "[1]  two-1\n[2]  two-2\n[3]  two-3\n");
+    assert_eq!(yard.said(&["logs", "1[2]"]), "one\ntwo-2");
+    let first = yard.said(&["logs", "1", "--json"]);
+    assert!(first.starts_with("{\"line\":\"one\",\"task\":\"[1]\"}\n"), "{first}");
+}
+
+#[test]
+fn an_attempt_that_never_was_is_an_error() {
+    let yard = Yard::up(&FAKE);
+    yard.ask(&["run", "--retries", "1", "--", "sh", "-c", "echo $WARPYARD_ATTEMPT; false"]);
+    assert_eq!(yard.said(&["logs", "1", "--attempt", "1"]), "1\n");
+    for attempt in ["0", "3"] {
+        let answer = yard.ask(&["logs", "1", "--attempt", attempt]);
+        assert_eq!((answer.code, answer.out.as_str()), (Some(2), ""), "{answer:?}");
+        let said = format!("task 1 has no attempt {attempt}: it has had 2 attempts");
+        assert!(answer.err.contains(&said) && answer.err.contains("(code: unknown-attempt)"), "{answer:?}");
+    }
+    yard.said(&["submit", "--gpus", "2", "--", "sleep", "600"]);
+    yard.said(&["submit", "--gpus", "2", "--", "true"]);
+    let answer = yard.ask(&["logs", "3", "--attempt", "1"]);
+    assert!(answer.code == Some(2) && answer.err.contains("it has not started yet"), "{answer:?}");
+}

@@ -341,3 +341,19 @@ fn a_run_says_how_to_detach_and_the_job_goes_on() {
     fs::write(&gate, "").unwrap();
     assert_eq!(server.said(&["logs", "-f", "1"]), "begun\nover\n");
 }
+
+#[test]
+fn a_list_is_watched_as_it_changes_and_the_screen_given_back() {
+    let server = Server::up(&FAKE);
+    // Long enough that what is drawn is drawn for what changed.
+    let mut seat = server.seat(&["ps", "--watch=1h"]);
+    seat.sees("\x1b[?1049h");
+    seat.sees("WAIT/RUN");
+    server.said(&["submit", "--name", "first", "--", "sleep", "600"]);
+    seat.sees("first");
+    server.said(&["submit", "--name", "second", "--", "sleep", "600"]);
+    seat.sees("second");
+    seat.press(CTRL_C);
+    seat.sees("\x1b[?25h\x1b[?1049l");
+    assert_eq!(seat.left(), Some(130), "{}", seat.all());
+}

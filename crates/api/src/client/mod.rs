@@ -56,6 +56,17 @@ pub struct Client {
     target: Target,
 }
 
+/// A part of a task's log.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LogPart {
+    /// The part itself.
+    pub bytes: Vec<u8>,
+    /// Where in the log it begins.
+    pub from: u64,
+    /// How long the log is.
+    pub size: u64,
+}
+
 impl Client {
     /// A client for a server; nothing is sent yet.
     pub fn new(target: Target) -> Result<Self, ClientError> {
@@ -180,6 +191,39 @@ impl Client {
         let patient =
             request.config().timeout_recv_response((!filter.follow).then_some(ANSWER_WITHIN)).build();
         let response = self.accept(self.authorised(patient).call())?;
+        Ok(response.into_body().into_reader())
+    }
+
+    /// A part of a task's log, by a range as HTTP writes it (`bytes=-100`), with where it begins and how long the log is;
+    /// nothing where the log has no such part.
+    pub fn log_part(
+        &self,
+        id: &str,
+        filter: &LogFilter,
+        range: &str,
+    ) -> Result<Option<LogPart>, ClientError> {
+        let request = self.agent.get(self.address(&job_path(id, "/logs"), filter)).header("range", range);
+        let mut response = match self.accept(self.authorised(request).call()) {
+            Err(ClientError::Refused(body)) if body.status == 416 => return Ok(None),
+            response => response?,
+        };
+        let status = response.status().as_u16();
+        let placed = response.headers().get("content-range").and_then(|value| value.to_str().ok());
+        let placed = placed.and_then(|text| {
+            let (span, size) = text.strip_prefix("bytes ")?.split_once('/')?;
+            Some((span.split_once('-')?.0.parse().ok()?, size.parse().ok()?))
+        });
+        let bytes = response.body_mut().with_config().limit(MAX_ANSWER_BYTES).read_to_vec();
+        let bytes = bytes.map_err(|source| self.unreadable(status, source))?;
+        // Without a place it is all of it.
+        let (from, size) = placed.unwrap_or((0, bytes.len() as u64));
+        Ok(Some(LogPart { bytes, from, size }))
+    }
+
+    /// Word of every change, as server-sent events, for as long as the server and the connection last.
+    pub fn events(&self) -> Result<impl Read + Send + use<>, ClientError> {
+        let response =
+            self.accept(self.authorised(self.agent.get(self.address("/v1/events", &()))).call())?;
         Ok(response.into_body().into_reader())
     }
 

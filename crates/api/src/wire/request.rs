@@ -1,6 +1,6 @@
 //! Requests, their direct answers, pages of long lists, and the body of a refusal.
 
-use super::State;
+use super::{Outcome, State};
 use crate::problem::Problem;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -123,9 +123,18 @@ pub struct JobFilter {
     /// Those of a project.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub project: Option<String>,
-    /// Those in a state.
+    /// Those of a name; `*` stands for any characters and `?` for any one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub state: Option<State>,
+    pub name: Option<String>,
+    /// Those in a state, held, or ended in a certain way.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub state: Option<StateFilter>,
+    /// In which order.
+    #[serde(default, skip_serializing_if = "JobOrder::is_default")]
+    pub order: JobOrder,
+    /// Also what their tasks run, secrets masked; of one's own jobs, and for admins of all.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub commands: bool,
     /// Also those that are done.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub all: bool,
@@ -135,6 +144,129 @@ pub struct JobFilter {
     /// Where to go on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cursor: Option<String>,
+}
+
+/// The order of a list of jobs. A cursor belongs to the order it came from; with `run` it counts jobs, so that a list
+/// that changes between two pages may repeat a job or leave one out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum JobOrder {
+    /// The first submitted first.
+    #[default]
+    Id,
+    /// As the policy will run them: those on a worker, then the queue, then those that wait for something else, and last
+    /// those that are over, the newest first.
+    Run,
+    /// The last submitted first.
+    Newest,
+}
+
+impl JobOrder {
+    fn is_default(&self) -> bool {
+        *self == Self::Id
+    }
+}
+
+/// What a list of jobs can be narrowed to: a state, being held, or how a job ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum StateFilter {
+    /// Waits for other tasks, or is held.
+    Blocked,
+    /// Held back by someone.
+    Held,
+    /// Waits for its turn and for room.
+    Ready,
+    /// Has its devices; is being started.
+    Placed,
+    /// Runs.
+    Running,
+    /// Was stopped in place and will go on.
+    Paused,
+    /// Is being ended.
+    Stopping,
+    /// Has ended, however it did.
+    Done,
+    /// All its tasks succeeded.
+    Succeeded,
+    /// A task of it failed.
+    Failed,
+    /// It ran into its timeout.
+    TimedOut,
+    /// Someone cancelled it.
+    Cancelled,
+    /// Its worker was lost.
+    Lost,
+    /// It never ran, since a dependency ended the wrong way.
+    Skipped,
+}
+
+impl StateFilter {
+    /// Every one, in the order of a job's way.
+    pub const ALL: [Self; 14] = [
+        Self::Blocked,
+        Self::Held,
+        Self::Ready,
+        Self::Placed,
+        Self::Running,
+        Self::Paused,
+        Self::Stopping,
+        Self::Done,
+        Self::Succeeded,
+        Self::Failed,
+        Self::TimedOut,
+        Self::Cancelled,
+        Self::Lost,
+        Self::Skipped,
+    ];
+
+    /// The word for it in JSON and on the command line.
+    pub fn word(self) -> &'static str {
+        match self.meaning() {
+            Meaning::Held => "held",
+            Meaning::In(state) => state.word(),
+            Meaning::Ended(outcome) => outcome.word(),
+        }
+    }
+
+    /// Whether it asks for jobs that are over.
+    pub fn is_over(self) -> bool {
+        matches!(self.meaning(), Meaning::In(State::Done) | Meaning::Ended(_))
+    }
+
+    /// Whether a job in this state, with this outcome once it is done, is one of those asked for.
+    pub fn fits(self, state: State, outcome: Option<Outcome>, held: bool) -> bool {
+        match self.meaning() {
+            Meaning::Held => held && state < State::Placed,
+            Meaning::In(wanted) => state == wanted,
+            Meaning::Ended(wanted) => outcome == Some(wanted),
+        }
+    }
+
+    fn meaning(self) -> Meaning {
+        match self {
+            Self::Held => Meaning::Held,
+            Self::Blocked => Meaning::In(State::Blocked),
+            Self::Ready => Meaning::In(State::Ready),
+            Self::Placed => Meaning::In(State::Placed),
+            Self::Running => Meaning::In(State::Running),
+            Self::Paused => Meaning::In(State::Paused),
+            Self::Stopping => Meaning::In(State::Stopping),
+            Self::Done => Meaning::In(State::Done),
+            Self::Succeeded => Meaning::Ended(Outcome::Succeeded),
+            Self::Failed => Meaning::Ended(Outcome::Failed),
+            Self::TimedOut => Meaning::Ended(Outcome::TimedOut),
+            Self::Cancelled => Meaning::Ended(Outcome::Cancelled),
+            Self::Lost => Meaning::Ended(Outcome::Lost),
+            Self::Skipped => Meaning::Ended(Outcome::Skipped),
+        }
+    }
+}
+
+enum Meaning {
+    Held,
+    In(State),
+    Ended(Outcome),
 }
 
 /// Which attempts to list.
@@ -193,6 +325,9 @@ pub struct LogFilter {
     /// Whether to go on until the task ends.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub follow: bool,
+    /// How many bytes to leave out from the beginning; where several attempts follow each other, of the first.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub from: Option<u64>,
 }
 
 /// The body of a refusal: `application/problem+json`.

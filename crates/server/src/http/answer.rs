@@ -47,7 +47,9 @@ impl From<Problem> for Refusal {
 impl From<Vec<Problem>> for Refusal {
     fn from(problems: Vec<Problem>) -> Refusal {
         let status = match problems.first().map(|p| &*p.code) {
-            Some(code::UNKNOWN_JOB | code::UNKNOWN_TASK | code::UNKNOWN_WORKER) => 404,
+            Some(code::UNKNOWN_JOB | code::UNKNOWN_TASK | code::UNKNOWN_ATTEMPT | code::UNKNOWN_WORKER) => {
+                404
+            }
             Some(code::WRONG_STATE | code::IDEMPOTENCY_MISMATCH | code::FULL) => 409,
             _ => 422,
         };

@@ -21,8 +21,10 @@ use tokio::sync::mpsc;
 use warpyard_api::problem::{Problem, code};
 use warpyard_api::quantity::Micros;
 use warpyard_api::selector::Select;
+use warpyard_api::text::matches;
 use warpyard_api::wire::{
-    HistoryRow, JobFilter, JobView, LogFilter, Page, StartRange, State as Standing, TaskView, WhyView,
+    HistoryRow, JobFilter, JobOrder, JobView, LogFilter, Page, StartRange, State as Standing, StateFilter,
+    TaskView, WhyView,
 };
 use warpyard_core::cluster::Job;
 use warpyard_core::command::Target;
@@ -48,8 +50,8 @@ pub(super) async fn list(
     let Query(filter) = filter?;
     let selector = filter.select.as_deref().map(|text| select::parse(text, &who)).transpose()?;
     let after = match filter.cursor.as_deref().map(str::parse::<u64>) {
-        None => JobId(0),
-        Some(Ok(id)) => JobId(id),
+        None => 0,
+        Some(Ok(cursor)) => cursor,
         Some(Err(_)) => return Err(Problem::new(code::BAD_REQUEST, "cursor", "this is not a cursor").into()),
     };
     let hidden = app.private();
@@ -67,22 +69,48 @@ pub(super) async fn list(
                 && (!hidden || who.owns(&job.user))
                 && filter.user.as_ref().is_none_or(|u| *u == job.user)
                 && filter.project.as_ref().is_none_or(|p| job.spec.project.as_ref() == Some(p))
-                && (filter.all || by_name || filter.state == Some(Standing::Done) || job.finished.is_none())
+                && filter.name.as_ref().is_none_or(|pattern| matches(pattern, &job.spec.name))
+                && (filter.all
+                    || by_name
+                    || filter.state.is_some_and(StateFilter::is_over)
+                    || job.finished.is_none())
+                && filter.state.is_none_or(|wanted| {
+                    let (state, outcome) = views::standing(job);
+                    wanted.fits(state, outcome, job.held)
+                })
         };
-        let jobs: Vec<Job> =
-            f.cluster().jobs().after(after).filter(wanted).take(limit + 1).cloned().collect();
-        let next = (jobs.len() > limit).then(|| jobs[limit - 1].id.to_string());
         let line = f.policy().line(f.cluster().view(), 10_000, system_now());
         let mut positions: HashMap<JobId, u64> = HashMap::new();
         for (i, task) in line.iter().enumerate() {
             positions.entry(task.job).or_insert(i as u64 + 1);
         }
-        let mut items: Vec<_> = jobs
-            .iter()
-            .take(limit)
-            .map(|job| views::listed(f, job, positions.get(&job.id).copied(), &who))
-            .collect();
-        items.retain(|view| filter.state.is_none_or(|s| s == view.state));
+        let all = f.cluster().jobs();
+        let mut jobs: Vec<Job> = match filter.order {
+            JobOrder::Id => all.after(JobId(after)).filter(wanted).take(limit + 1).cloned().collect(),
+            JobOrder::Newest => {
+                let older = all.iter().rev().filter(|job| after == 0 || job.id.0 < after);
+                older.filter(wanted).take(limit + 1).cloned().collect()
+            }
+            JobOrder::Run => {
+                let mut jobs: Vec<&Job> = all.iter().filter(wanted).collect();
+                jobs.sort_by_cached_key(|job| run_order(job, &positions));
+                jobs.into_iter().skip(after as usize).take(limit + 1).cloned().collect()
+            }
+        };
+        let more = jobs.len() > limit;
+        jobs.truncate(limit);
+        let next = jobs.last().filter(|_| more).map(|last| match filter.order {
+            JobOrder::Id | JobOrder::Newest => last.id.to_string(),
+            JobOrder::Run => (after + limit as u64).to_string(),
+        });
+        let mut items = Vec::new();
+        for job in &jobs {
+            let mut view = views::listed(f, job, positions.get(&job.id).copied(), &who);
+            if filter.commands && who.owns(&job.user) {
+                view.runs = views::commands(job);
+            }
+            items.push(view);
+        }
         let listed: HashSet<String> = items.iter().map(|view| view.job.clone()).collect();
         let mut seen = HashSet::new();
         let first = |task: &TaskId| listed.contains(&task.job.to_string()) && seen.insert(task.job);
@@ -97,6 +125,19 @@ pub(super) async fn list(
     }
     app.point_out(&mut page.items);
     Ok(Json(page))
+}
+
+/// Sorts jobs as the policy will run them: those on a worker, the queue, what waits for something else, and what is over,
+/// the newest of that first.
+fn run_order(job: &Job, positions: &HashMap<JobId, u64>) -> (u8, u64, u64) {
+    match (views::standing(job).0, positions.get(&job.id)) {
+        (Standing::Done, _) => (4, u64::MAX - job.id.0, 0),
+        (Standing::Blocked, None) => (3, 0, job.id.0),
+        // Behind what is looked at of the line, or kept back by its own array.
+        (Standing::Ready, None) => (2, 0, job.id.0),
+        (Standing::Ready | Standing::Blocked, Some(position)) => (1, *position, job.id.0),
+        _ => (0, 0, job.id.0),
+    }
 }
 
 /// How a job is shown.
@@ -368,14 +409,18 @@ pub(super) async fn logs(
 ) -> Result<Response, Refusal> {
     let Query(filter) = filter?;
     let selector = select::parse(&id, &who)?;
-    let LogFilter { task, index, attempt, stream, follow } = filter;
+    let LogFilter { task, index, attempt, stream, follow, from } = filter;
     let find = move |f: &mut crate::follower::Follower| {
         let task = which_log(f, &selector, task.as_deref(), index)?;
-        Ok::<_, Problem>((task, views::user_of(f, task.job)))
+        let latest = logs::latest_attempt(f, task).0;
+        Ok::<_, Problem>((task, views::user_of(f, task.job), latest, views::task_name(f.cluster(), task)))
     };
-    let (task, user) = app.live.read(find).await??;
+    let (task, user, latest, name) = app.live.read(find).await??;
     who.must_own(&user, "read its log")?;
-    let wanted = Wanted { task, attempt, stream, follow };
+    if let Some(number) = attempt {
+        must_have_been(number, latest, follow, &name)?;
+    }
+    let wanted = Wanted { task, attempt, stream, follow, from: from.unwrap_or(0) };
     if let Some(range) = headers.get(RANGE).and_then(|v| v.to_str().ok()).filter(|_| !follow) {
         match logs::part(&app.live, &app.data, &wanted, range).await? {
             Ok(part) => return Ok(part.into_response()),
@@ -390,6 +435,20 @@ pub(super) async fn logs(
     tokio::spawn(logs::send(app.live.clone(), app.data.clone(), wanted, to));
     let headers = [(CONTENT_TYPE, "text/plain; charset=utf-8"), (ACCEPT_RANGES, "bytes")];
     Ok((headers, as_they_come(from)).into_response())
+}
+
+/// Refuses an attempt that never was; the first of a task that has not begun can be followed.
+fn must_have_been(number: u32, latest: u32, follow: bool, task: &str) -> Result<(), Problem> {
+    let to_come = follow && (number, latest) == (1, 0);
+    if (1..=latest).contains(&number) || to_come {
+        return Ok(());
+    }
+    let had = match latest {
+        0 => "it has not started yet".to_owned(),
+        1 => "it has had one attempt".to_owned(),
+        latest => format!("it has had {latest} attempts, counted from 1"),
+    };
+    Err(Problem::new(code::UNKNOWN_ATTEMPT, "attempt", format!("task {task} has no attempt {number}: {had}")))
 }
 
 pub(super) fn which_log(

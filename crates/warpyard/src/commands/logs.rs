@@ -1,4 +1,4 @@
-//! `logs`: what a task printed.
+//! `logs`: what tasks printed.
 
 use crate::complete;
 use crate::context::Context;
@@ -6,18 +6,24 @@ use crate::exit::Exit;
 use crate::follow;
 use clap::{Args, ValueEnum};
 use clap_complete::ArgValueCompleter;
-use std::io::{self, BufRead, BufReader, Write};
-use warpyard_api::wire::{LogFilter, LogStream};
+use serde_json::json;
+use std::io::{self, Write};
+use warpyard_api::client::{Client, ClientError};
+use warpyard_api::text::shown;
+use warpyard_api::wire::{JobView, LogFilter, LogStream, TaskView};
 
 /// Arguments of `logs`.
 #[derive(Debug, Args)]
 pub(crate) struct Logs {
-    /// The job, or one of its tasks: 412, 412.train[3], last
+    /// The job, or one of its tasks: 412, 412.train[3], last; of several tasks each line says whose it is
     #[arg(value_name = "J", add = ArgValueCompleter::new(complete::jobs), default_value = "last")]
     job: String,
-    /// Go on until the task ends
+    /// Go on until the task ends; several tasks are followed in turn
     #[arg(long, short)]
     follow: bool,
+    /// Only the last lines of each log
+    #[arg(long, short = 'n', visible_alias = "lines", value_name = "N")]
+    tail: Option<usize>,
     /// Which try [default: the last]
     #[arg(long, value_name = "N")]
     attempt: Option<u32>,
@@ -33,49 +39,249 @@ enum Stream {
     Stderr,
 }
 
+/// How much of a log is asked for at first to find its last lines, and at most at once.
+const PART: u64 = 64 << 10;
+const MOST_AT_ONCE: u64 = 4 << 20;
+
 impl Logs {
     pub(crate) fn run(self, context: &Context) -> anyhow::Result<Exit> {
+        let client = context.client()?;
+        let job = client.job(&self.job, false, None)?;
+        let mut out = io::stdout().lock();
+        if job.counts.total() > 1 {
+            for (task, label) in labelled(self.tasks(&client)?) {
+                // What has not begun has printed nothing; it is waited for only where it is followed.
+                let tries = task.attempts.as_deref().map_or(0, |attempts| attempts.len() as u32);
+                if !self.follow && self.attempt.unwrap_or(1) > tries {
+                    continue;
+                }
+                let filter = LogFilter { task: Some(task.name.clone()), index: task.index, ..self.filter() };
+                let mut lines = Lines::new(&mut out, Form::of(context.global.json, Some(label)));
+                self.copy(&client, &job.job, &filter, tries.max(1), &mut lines)?;
+                lines.end()?;
+            }
+            return Ok(Exit::Fine);
+        }
+        // `last` may mean another job by the time that this one has ended.
+        let ask = if self.job == "last" { &job.job } else { &self.job };
+        let latest = follow::latest_attempt(&job);
+        match Form::of(context.global.json, None) {
+            Form::Plain => self.copy(&client, ask, &self.filter(), latest, &mut out)?,
+            form => {
+                let mut lines = Lines::new(&mut out, form);
+                self.copy(&client, ask, &self.filter(), latest, &mut lines)?;
+                lines.end()?;
+            }
+        }
+        Ok(Exit::Fine)
+    }
+
+    fn filter(&self) -> LogFilter {
         let stream = match self.stream {
             Stream::Both => LogStream::Both,
             Stream::Stdout => LogStream::Stdout,
             Stream::Stderr => LogStream::Stderr,
         };
-        let filter = LogFilter { attempt: self.attempt, stream, follow: self.follow, ..LogFilter::default() };
-        let client = context.client()?;
-        let mut out = io::stdout().lock();
-        if context.global.json {
-            print_lines(BufReader::new(client.logs(&self.job, &filter)?), &mut out)?;
-        } else if self.follow && self.attempt.is_none() {
-            let latest = follow::latest_attempt(&client.job(&self.job, false, None)?);
-            follow::follow_task(&client, &self.job, &filter, latest, &mut out)?;
-        } else {
-            follow::copy_log(client.logs(&self.job, &filter)?, 0, &mut out)?;
+        LogFilter { attempt: self.attempt, stream, follow: self.follow, ..LogFilter::default() }
+    }
+
+    /// Every task that is selected, arrays unfolded.
+    fn tasks(&self, client: &Client) -> Result<Vec<TaskView>, ClientError> {
+        let (mut tasks, mut cursor) = (Vec::new(), None);
+        loop {
+            let JobView { tasks: more, next, .. } = client.job(&self.job, true, cursor.as_deref())?;
+            tasks.extend(more);
+            match next {
+                None => return Ok(tasks),
+                next => cursor = next,
+            }
         }
-        Ok(Exit::Fine)
+    }
+
+    /// Copies one task's log, or the end of it, and goes on where it is followed. `latest` is its latest attempt.
+    fn copy(
+        &self,
+        client: &Client,
+        ask: &str,
+        filter: &LogFilter,
+        latest: u32,
+        out: &mut impl Write,
+    ) -> anyhow::Result<()> {
+        let mut filter = filter.clone();
+        let mut seen = 0;
+        if let Some(lines) = self.tail {
+            // An attempt that has not begun has no log to look at the end of.
+            let once = LogFilter { follow: false, ..filter.clone() };
+            let (end, size) = match last_lines(client, ask, &once, lines) {
+                Err(error) if self.follow && self.attempt.is_none() && error.exit_code() == 2 => (vec![], 0),
+                found => found?,
+            };
+            out.write_all(&end)?;
+            out.flush()?;
+            if !self.follow {
+                return Ok(());
+            }
+            seen = size;
+        }
+        if self.follow && self.attempt.is_none() {
+            follow::follow_task_from(client, ask, &filter, (latest, seen), out)?;
+        } else {
+            filter.from = (seen > 0).then_some(seen);
+            follow::copy_log(client.logs(ask, &filter)?, 0, out)?;
+        }
+        Ok(())
     }
 }
 
-/// Each line as an object of its own, for programs that follow.
-fn print_lines(mut log: impl BufRead, out: &mut impl Write) -> io::Result<()> {
-    let mut line = Vec::new();
-    while log.read_until(b'\n', &mut line)? > 0 {
-        let text = String::from_utf8_lossy(line.strip_suffix(b"\n").unwrap_or(&line)).into_owned();
-        writeln!(out, "{}", serde_json::json!({ "line": text }))?;
-        out.flush()?;
-        line.clear();
+/// Tasks with the names their lines begin with: all that tells them apart.
+fn labelled(tasks: Vec<TaskView>) -> Vec<(TaskView, String)> {
+    let one_name = tasks.iter().all(|task| task.name == tasks[0].name);
+    let name = |task: &TaskView| match (task.index, one_name) {
+        (Some(index), true) => format!("[{index}]"),
+        (Some(index), false) => format!("{}[{index}]", task.name),
+        (None, _) => task.name.clone(),
+    };
+    let names: Vec<_> = tasks.iter().map(name).collect();
+    tasks.into_iter().zip(names).collect()
+}
+
+/// The last lines of a log, and how long it was then: read backwards, as much as it takes.
+fn last_lines(
+    client: &Client,
+    ask: &str,
+    filter: &LogFilter,
+    lines: usize,
+) -> Result<(Vec<u8>, u64), ClientError> {
+    let Some(part) = client.log_part(ask, filter, &format!("bytes=-{PART}"))? else {
+        return Ok((Vec::new(), 0));
+    };
+    let (mut text, mut from, size) = (part.bytes, part.from, part.size);
+    let mut more = PART;
+    while from > 0 && start_of_last(&text, lines).is_none() {
+        more = (more * 2).min(MOST_AT_ONCE);
+        let range = format!("bytes={}-{}", from.saturating_sub(more), from - 1);
+        let Some(part) = client.log_part(ask, filter, &range)? else { break };
+        from = part.from;
+        text = [part.bytes, text].concat();
     }
-    Ok(())
+    let start = start_of_last(&text, lines).unwrap_or(0);
+    Ok((text.split_off(start), size))
+}
+
+/// Where the last so many lines begin, where a line before them can be seen. What has no end yet counts as a line.
+fn start_of_last(text: &[u8], lines: usize) -> Option<usize> {
+    if lines == 0 {
+        return Some(text.len());
+    }
+    let body = text.strip_suffix(b"\n").unwrap_or(text);
+    let mut ends = body.iter().enumerate().rev().filter(|(_, byte)| **byte == b'\n');
+    ends.nth(lines - 1).map(|(at, _)| at + 1)
+}
+
+/// How a line is printed.
+enum Form {
+    Plain,
+    /// After the name of its task.
+    After(String),
+    /// As a JSON object, with the name of its task where there are several.
+    Json(Option<String>),
+}
+
+impl Form {
+    fn of(json: bool, label: Option<String>) -> Self {
+        match (json, label) {
+            (true, label) => Self::Json(label),
+            (false, Some(label)) => Self::After(label),
+            (false, None) => Self::Plain,
+        }
+    }
+}
+
+/// Takes a log as it comes and prints each line in a form.
+struct Lines<'a, W: Write> {
+    out: &'a mut W,
+    form: Form,
+    /// A line whose end has not come.
+    begun: Vec<u8>,
+}
+
+impl<'a, W: Write> Lines<'a, W> {
+    fn new(out: &'a mut W, form: Form) -> Self {
+        Self { out, form, begun: Vec::new() }
+    }
+
+    fn line(&mut self, line: &[u8]) -> io::Result<()> {
+        let text = || String::from_utf8_lossy(line);
+        match &self.form {
+            Form::Plain => self.out.write_all(line)?,
+            Form::After(label) => {
+                write!(self.out, "{}  ", shown(label))?;
+                self.out.write_all(line)?;
+            }
+            Form::Json(None) => write!(self.out, "{}", json!({ "line": text() }))?,
+            Form::Json(Some(task)) => write!(self.out, "{}", json!({ "task": task, "line": text() }))?,
+        }
+        self.out.write_all(b"\n")
+    }
+
+    /// Prints what has no end of its own.
+    fn end(mut self) -> io::Result<()> {
+        let begun = std::mem::take(&mut self.begun);
+        if begun.is_empty() { Ok(()) } else { self.line(&begun).and_then(|()| self.out.flush()) }
+    }
+}
+
+impl<W: Write> Write for Lines<'_, W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        for part in bytes.split_inclusive(|byte| *byte == b'\n') {
+            match part.strip_suffix(b"\n") {
+                Some(rest) => {
+                    let line = [std::mem::take(&mut self.begun).as_slice(), rest].concat();
+                    self.line(&line)?;
+                }
+                None => self.begun.extend_from_slice(part),
+            }
+        }
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn printed(form: Form, parts: &[&[u8]]) -> String {
+        let mut out = Vec::new();
+        let mut lines = Lines::new(&mut out, form);
+        parts.iter().for_each(|part| lines.write_all(part).unwrap());
+        lines.end().unwrap();
+        String::from_utf8(out).unwrap()
+    }
+
     #[test]
     fn each_line_is_an_object() {
-        let mut out = Vec::new();
-        print_lines(b"one\n\xff \x1b[1m\nlast".as_slice(), &mut out).unwrap();
-        let expected = "{\"line\":\"one\"}\n{\"line\":\"\u{fffd} \\u001b[1m\"}\n{\"line\":\"last\"}\n";
-        assert_eq!(String::from_utf8(out).unwrap(), expected);
+        let text = printed(Form::Json(None), &[b"one\n\xff \x1b[1m\nla", b"st"]);
+        assert_eq!(text, "{\"line\":\"one\"}\n{\"line\":\"\u{fffd} \\u001b[1m\"}\n{\"line\":\"last\"}\n");
+        let text = printed(Form::Json(Some("[3]".into())), &[b"one\n"]);
+        assert_eq!(text, "{\"line\":\"one\",\"task\":\"[3]\"}\n");
+    }
+
+    #[test]
+    fn each_line_says_whose_it_is() {
+        assert_eq!(printed(Form::After("[3]".into()), &[b"a\nb", b"c\n", b"d"]), "[3]  a\n[3]  bc\n[3]  d\n");
+    }
+
+    #[test]
+    fn the_last_lines_begin_after_the_one_before_them() {
+        let of = |text: &str, lines| start_of_last(text.as_bytes(), lines).map(|at| text[at..].to_owned());
+        assert_eq!(of("a\nb\nc\n", 1).as_deref(), Some("c\n"));
+        assert_eq!(of("a\nb\nc", 2).as_deref(), Some("b\nc"));
+        assert_eq!(of("a\nb\nc\n", 0).as_deref(), Some(""));
+        assert_eq!(of("a\nb\n", 2), None, "what is before them is not to be seen");
+        assert_eq!(of("", 3), None);
     }
 }

@@ -3,10 +3,16 @@
 use crate::complete;
 use crate::context::Context;
 use crate::exit::Exit;
-use crate::show;
+use crate::follow::patiently;
+use crate::lab::listed;
+use crate::show::jobs::{COLUMNS, Column, chosen, table};
+use crate::watch::Watch;
 use clap::Args;
 use clap_complete::ArgValueCompleter;
-use warpyard_api::wire::{JobFilter, JobView, State};
+use std::collections::HashSet;
+use warpyard_api::client::{Client, ClientError};
+use warpyard_api::quantity::Micros;
+use warpyard_api::wire::{JobFilter, JobOrder, JobView, StateFilter};
 
 /// Arguments of `ps`.
 #[derive(Debug, Args)]
@@ -14,7 +20,7 @@ pub(crate) struct Ps {
     /// Only these: 412, 3-7, last
     #[arg(value_name = "J", add = ArgValueCompleter::new(complete::jobs))]
     jobs: Vec<String>,
-    /// Also those that are done
+    /// Every job, the newest first, also those that are done
     #[arg(long, short)]
     all: bool,
     /// Only those of a user
@@ -23,43 +29,85 @@ pub(crate) struct Ps {
     /// Only those of a project
     #[arg(long)]
     project: Option<String>,
-    /// Only those in a state
-    #[arg(long, value_parser = State::ALL.map(State::word))]
+    /// Only those called so; * stands for any characters and ? for any one
+    #[arg(long, value_name = "NAME", add = ArgValueCompleter::new(complete::names))]
+    name: Option<String>,
+    /// Only those in a state, held, or ended in a certain way
+    #[arg(long, value_parser = StateFilter::ALL.map(StateFilter::word))]
     state: Option<String>,
-    /// At most so many
+    /// At most so many: the first in line, or with --all the newest
     #[arg(long, short = 'n', value_name = "N")]
     limit: Option<u32>,
+    /// Which columns: id,name,exit; +command adds to the usual ones; help lists them
+    #[arg(long, short = 'o', value_name = "COLUMNS", add = ArgValueCompleter::new(complete::columns))]
+    columns: Option<String>,
+    /// Draw it again whenever something changes, and at least this often [default: 2s], until Ctrl-C
+    #[arg(long, short, value_name = "TIME", num_args = 0..=1, default_missing_value = "2s", require_equals = true)]
+    watch: Option<Micros>,
 }
+
+/// How many jobs are asked for at once.
+const PAGE: u32 = 10_000;
 
 impl Ps {
     pub(crate) fn run(self, context: &Context) -> anyhow::Result<Exit> {
-        let client = context.client()?;
-        let limit = self.limit.map_or(usize::MAX, |limit| limit as usize);
-        let mut filter = self.filter();
-        let mut jobs: Vec<JobView> = Vec::new();
-        while jobs.len() < limit {
-            let page = client.jobs(&filter)?;
-            jobs.extend(page.items);
-            filter.cursor = page.next;
-            if filter.cursor.is_none() {
-                break;
-            }
+        if self.columns.as_deref() == Some("help") {
+            let rows = COLUMNS.iter().map(|column| (column.name, column.about.to_owned()));
+            context.print(&(listed("Columns", rows) + "\n"))?;
+            return Ok(Exit::Fine);
         }
-        jobs.truncate(limit);
-        context.answer(jobs.as_slice(), show::jobs::table)
+        let columns = chosen(self.columns.as_deref())?;
+        let client = context.client()?;
+        let watch = self.watch;
+        let limit = self.limit.map_or(usize::MAX, |limit| limit as usize);
+        let filter = self.filter(&columns);
+        match watch {
+            None => {
+                let jobs = list(&client, &filter, limit)?;
+                context.answer(jobs.as_slice(), |jobs, screen| table(jobs, &columns, screen))
+            }
+            Some(every) => Watch { client: &client, every, context }.run(
+                || {
+                    // A server that is started again is waited for.
+                    Ok(patiently(|| list(&client, &filter, limit))?)
+                },
+                |jobs, screen| table(jobs, &columns, screen),
+            ),
+        }
     }
 
-    fn filter(self) -> JobFilter {
-        let state = State::ALL.into_iter().find(|state| Some(state.word()) == self.state.as_deref());
+    fn filter(self, columns: &[&Column]) -> JobFilter {
+        let state = StateFilter::ALL.into_iter().find(|state| Some(state.word()) == self.state.as_deref());
+        let over = state.is_some_and(StateFilter::is_over);
         JobFilter {
             select: (!self.jobs.is_empty()).then(|| self.jobs.join(",")),
             user: self.user,
             project: self.project,
+            name: self.name,
             state,
+            order: if self.all || over { JobOrder::Newest } else { JobOrder::Run },
+            commands: columns.iter().any(|column| column.name == "command"),
             // Whoever names a job or asks for those that are done wants to see them.
-            all: self.all || !self.jobs.is_empty() || state == Some(State::Done),
-            limit: self.limit,
+            all: self.all || !self.jobs.is_empty() || over,
+            limit: Some(self.limit.unwrap_or(PAGE).clamp(1, PAGE)),
             cursor: None,
         }
     }
+}
+
+/// The first so many jobs, asked page by page.
+fn list(client: &Client, filter: &JobFilter, limit: usize) -> Result<Vec<JobView>, ClientError> {
+    let mut filter = filter.clone();
+    let (mut jobs, mut seen) = (Vec::new(), HashSet::new());
+    while jobs.len() < limit {
+        let page = client.jobs(&filter)?;
+        // A job that moved in the line between two pages comes twice.
+        jobs.extend(page.items.into_iter().filter(|job| seen.insert(job.job.clone())));
+        filter.cursor = page.next;
+        if filter.cursor.is_none() {
+            break;
+        }
+    }
+    jobs.truncate(limit);
+    Ok(jobs)
 }

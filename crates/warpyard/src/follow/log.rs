@@ -36,25 +36,48 @@ pub(crate) fn follow_task(
     first_attempt: u32,
     out: &mut impl Write,
 ) -> anyhow::Result<JobView> {
-    let (mut attempt, mut copied) = (first_attempt, 0);
+    follow_task_from(client, ask, filter, (first_attempt, 0), out)
+}
+
+/// The same from so many bytes into the first attempt on.
+pub(crate) fn follow_task_from(
+    client: &Client,
+    ask: &str,
+    filter: &LogFilter,
+    (mut attempt, mut copied): (u32, u64),
+    out: &mut impl Write,
+) -> anyhow::Result<JobView> {
     loop {
-        let filter = LogFilter { attempt: Some(attempt), follow: true, ..filter.clone() };
-        let ended = match client.logs(ask, &filter) {
-            Ok(log) => copy(log, out, copied, &mut copied)?,
+        let from = (copied > 0).then_some(copied);
+        let one = LogFilter { attempt: Some(attempt), follow: true, from, ..filter.clone() };
+        let ended = match client.logs(ask, &one) {
+            Ok(log) => {
+                let mut more = 0;
+                let ended = copy(log, out, 0, &mut more);
+                copied += more;
+                ended?
+            }
             // Away, or on its way out or in.
             Err(error) if error.exit_code() == 3 => Ended::Connection,
             Err(error) => return Err(error.into()),
         };
-        let job = patiently(|| client.job(ask, false, None))?;
+        let job = patiently(|| client.job(&task_of(ask, filter), false, None))?;
         match ended {
             Ended::Log if latest_attempt(&job) > attempt => (attempt, copied) = (attempt + 1, 0),
             Ended::Log if job.state == State::Done => return Ok(job),
             // It is asked for again, after a moment, from where it broke off.
             Ended::Log | Ended::Connection => {
-                patiently(|| client.wait(ask, Some(ASK_AGAIN_AFTER)))?;
+                patiently(|| client.wait(&task_of(ask, filter), Some(ASK_AGAIN_AFTER)))?;
             }
         }
     }
+}
+
+/// The task a log is of, as it is selected.
+fn task_of(ask: &str, filter: &LogFilter) -> String {
+    let task = filter.task.as_deref().map(|task| format!(".{task}")).unwrap_or_default();
+    let index = filter.index.map(|index| format!("[{index}]")).unwrap_or_default();
+    format!("{ask}{task}{index}")
 }
 
 /// Copies what comes after the first `skip` bytes; `copied` ends up as the log's length so far.

@@ -2,36 +2,103 @@
 
 use super::why::ordinal;
 use super::{Align, Cell, Paint, Screen, Table};
+use crate::lab::find;
+use crate::wrong::Wrong;
+use nix::sys::signal::Signal;
 use warpyard_api::text::shown;
-use warpyard_api::wire::{JobView, Outcome, State};
+use warpyard_api::wire::{JobView, Outcome, State, Timestamp};
+
+/// A column that `ps -o` can be asked for.
+pub(crate) struct Column {
+    pub(crate) name: &'static str,
+    pub(crate) about: &'static str,
+    heading: &'static str,
+    align: Align,
+    cell: fn(&JobView, &Screen) -> Cell,
+}
+
+/// The columns there are where none are named.
+const USUAL: [&str; 9] = ["id", "name", "user", "state", "priority", "gpus", "time", "start", "why"];
+
+/// A moment that may not have come.
+fn moment(at: Option<Timestamp>, screen: &Screen) -> Cell {
+    at.map(|at| screen.clock(at)).unwrap_or_default().into()
+}
+
+macro_rules! columns {
+    ($($name:literal $heading:literal $align:ident $about:literal $cell:expr;)*) => {
+        /// Every column.
+        pub(crate) const COLUMNS: &[Column] = &[
+            $(Column { name: $name, about: $about, heading: $heading, align: Align::$align, cell: $cell },)*
+        ];
+    };
+}
+
+columns! {
+    "id" "ID" Right "its number" |job, _| (&job.job).into();
+    "name" "NAME" Left "what it is called" |job, _| (&job.name).into();
+    "user" "USER" Left "whose it is" |job, _| (&job.user).into();
+    "project" "PROJECT" Left "what it is counted towards" |job, _| job.project.as_deref().unwrap_or_default().into();
+    "state" "ST" Left "where it is on its way, or how it ended" |job, _| state(job);
+    "priority" "PRI" Right "more is more urgent" |job, _| job.priority.to_string().into();
+    "gpus" "GPUS" Right "how many GPUs one of its tasks asks for, at most" |job, _| job.gpus.to_string().into();
+    "time" "WAIT/RUN" Right "how long it has waited, runs or ran" |job, screen| wait_or_run(job, screen).into();
+    "position" "POS" Right "its place in line" |job, _| {
+        job.position.map(|position| position.to_string()).unwrap_or_default().into()
+    };
+    "submitted" "SUBMITTED" Left "when it was submitted" |job, screen| moment(Some(job.submitted_at), screen);
+    "started" "STARTED" Left "when its first task started" |job, screen| moment(job.started_at, screen);
+    "ended" "ENDED" Left "when its last task ended" |job, screen| moment(job.ended_at, screen);
+    "start" "START" Left "when it will likely start, or did where it is over" |job, screen| start(job, screen).into();
+    "tasks" "TASKS" Left "how far a job of several tasks is" |job, _| progress(job).into();
+    "exit" "EXIT" Right "what its only task exited with, or the signal that ended it" |job, _| exit(job).into();
+    "command" "COMMAND" Left "what it runs, secrets masked; of one's own jobs" |job, _| command(job).into();
+    "why" "WHY" Left "why it waits, how far it is or why it ended so" |job, _| remark(job).into();
+}
+
+/// The columns a list of names asks for; with a `+` before it, beside the usual ones.
+pub(crate) fn chosen(names: Option<&str>) -> Result<Vec<&'static Column>, Wrong> {
+    let (usual, named) = match names {
+        None => (true, ""),
+        Some(names) => names.strip_prefix('+').map_or((false, names), |more| (true, more)),
+    };
+    let usual = USUAL.into_iter().filter(|_| usual);
+    let named = named.split(',').map(str::trim).filter(|name| !name.is_empty());
+    let all = usual.chain(named).map(|name| find("column", name, COLUMNS, |column| column.name));
+    let all: Vec<_> = all.collect::<Result<_, _>>()?;
+    // `-o ,` names none, and a table of nothing helps nobody.
+    if all.is_empty() { chosen(None) } else { Ok(all) }
+}
 
 /// The table of jobs.
-pub(crate) fn table(jobs: &[JobView], screen: &Screen) -> String {
-    let mut table = Table::new([
-        ("ID", Align::Right),
-        ("NAME", Align::Left),
-        ("USER", Align::Left),
-        ("ST", Align::Left),
-        ("PRI", Align::Right),
-        ("GPUS", Align::Right),
-        ("WAIT/RUN", Align::Right),
-        ("START", Align::Left),
-        ("WHY", Align::Left),
-    ]);
+pub(crate) fn table(jobs: &[JobView], columns: &[&Column], screen: &Screen) -> String {
+    let headings: Vec<_> = columns.iter().map(|column| (column.heading, column.align)).collect();
+    let mut table = Table::new(headings);
     for job in jobs {
-        table.row([
-            (&job.job).into(),
-            (&job.name).into(),
-            (&job.user).into(),
-            state(job),
-            job.priority.to_string().into(),
-            job.gpus.to_string().into(),
-            wait_or_run(job, screen).into(),
-            start(job, screen).into(),
-            remark(job).into(),
-        ]);
+        table.row_of(columns.iter().map(|column| (column.cell)(job, screen)).collect());
     }
     table.render(screen)
+}
+
+/// What the only task of a job exited with, or the signal that ended it.
+fn exit(job: &JobView) -> String {
+    let [task] = job.tasks.as_slice() else { return String::new() };
+    match (task.signal, task.exit_code) {
+        (Some(number), _) => {
+            Signal::try_from(number).map_or_else(|_| format!("signal {number}"), |signal| signal.to_string())
+        }
+        (None, Some(code)) => code.to_string(),
+        (None, None) => String::new(),
+    }
+}
+
+/// What the first task runs, and how many others there are.
+fn command(job: &JobView) -> String {
+    match job.runs.as_slice() {
+        [] => String::new(),
+        [only] => only.command.clone(),
+        [first, more @ ..] => format!("{} (and {} more)", first.command, more.len()),
+    }
 }
 
 /// The state in a word: how it ended once it has, and that it is held where it is.
@@ -166,7 +233,7 @@ pub(crate) mod tests {
 
     #[test]
     fn ps_looks_like_squeue() {
-        insta::assert_snapshot!(table(&several(), &Screen::for_tests(None)), @r"
+        insta::assert_snapshot!(table(&several(), &chosen(None).unwrap(), &Screen::for_tests(None)), @r"
          ID  NAME        USER  ST         PRI  GPUS  WAIT/RUN  START         WHY
         412  train       ann   ready        0     2    3m 12s  14:20–14:35   4th: 2 GPUs on one worker
         408  sweep       bob   running      3     1   12m 40s                37/100 done, 8 running, 2 failed
@@ -176,8 +243,30 @@ pub(crate) mod tests {
     }
 
     #[test]
+    fn columns_can_be_chosen() {
+        let failed =
+            job(json!({"state": "done", "outcome": "failed", "runs": [{"task": "train", "command": "./a"}],
+            "tasks": [{"name": "train", "index": null, "state": "done", "outcome": "failed", "exit_code": 3,
+                       "why": null}]}));
+        let killed = job(json!({"job": "9", "state": "done", "outcome": "failed",
+            "runs": [{"task": "a", "command": "./a"}, {"task": "b", "command": "./b"}, {"task": "c", "command": "./c"}],
+            "tasks": [{"name": "train", "index": null, "state": "done", "outcome": "failed", "exit_code": null,
+                       "signal": 9, "why": null}]}));
+        let columns = chosen(Some("id,exit,command")).unwrap();
+        insta::assert_snapshot!(table(&[failed, killed], &columns, &Screen::for_tests(None)), @"
+         ID     EXIT  COMMAND
+        412        3  ./a
+          9  SIGKILL  ./a (and 2 more)
+        ");
+        let names = |text| chosen(Some(text)).unwrap().iter().map(|c| c.name).collect::<Vec<_>>();
+        assert_eq!(names("+exit"), [&USUAL[..], &["exit"]].concat());
+        let wrong = chosen(Some("id,exti")).err().expect("no such column").to_string();
+        assert!(wrong.starts_with("no column is called 'exti'; did you mean 'exit'?"), "{wrong}");
+    }
+
+    #[test]
     fn ps_fits_the_terminal() {
-        insta::assert_snapshot!(table(&several(), &Screen::for_tests(Some(80))), @r"
+        insta::assert_snapshot!(table(&several(), &chosen(None).unwrap(), &Screen::for_tests(Some(80))), @r"
          ID  NAME        USER  ST         PRI  GPUS  WAIT/RUN  START         WHY
         412  train       ann   ready        0     2    3m 12s  14:20–14:35   4th: 2 GPU…
         408  sweep       bob   running      3     1   12m 40s                37/100 don…

@@ -38,20 +38,27 @@ impl<T: AsRef<str>> From<T> for Cell {
 }
 
 /// A table being filled.
-pub(crate) struct Table<const N: usize> {
-    columns: [(&'static str, Align); N],
+pub(crate) struct Table {
+    columns: Vec<(&'static str, Align)>,
     /// The column that people's own names are in; the first to give way after the last.
     names: Option<usize>,
-    rows: Vec<[Cell; N]>,
+    rows: Vec<Vec<Cell>>,
 }
 
-impl<const N: usize> Table<N> {
-    pub(crate) fn new(columns: [(&'static str, Align); N]) -> Self {
+impl Table {
+    pub(crate) fn new(columns: impl Into<Vec<(&'static str, Align)>>) -> Self {
+        let columns = columns.into();
         let names = columns.iter().position(|(heading, _)| *heading == "NAME");
         Self { columns, names, rows: Vec::new() }
     }
 
-    pub(crate) fn row(&mut self, cells: [Cell; N]) {
+    pub(crate) fn row<const N: usize>(&mut self, cells: [Cell; N]) {
+        self.row_of(cells.into());
+    }
+
+    /// A row of as many cells as there are columns.
+    pub(crate) fn row_of(&mut self, cells: Vec<Cell>) {
+        assert_eq!(cells.len(), self.columns.len(), "a cell for each column");
         self.rows.push(cells);
     }
 
@@ -59,7 +66,7 @@ impl<const N: usize> Table<N> {
     pub(crate) fn render(&self, screen: &Screen) -> String {
         let widths = self.widths(screen.width);
         let mut out = String::new();
-        let headings = self.columns.map(|(heading, _)| Cell::new(heading, Paint::Dim));
+        let headings = self.columns.iter().map(|(heading, _)| Cell::new(heading, Paint::Dim)).collect();
         for row in std::iter::once(&headings).chain(&self.rows) {
             let start = out.len();
             for (i, cell) in row.iter().enumerate() {
@@ -80,16 +87,16 @@ impl<const N: usize> Table<N> {
         out
     }
 
-    fn widths(&self, screen: Option<usize>) -> [usize; N] {
-        let mut widths = self.columns.map(|(heading, _)| heading.width());
+    fn widths(&self, screen: Option<usize>) -> Vec<usize> {
+        let mut widths: Vec<_> = self.columns.iter().map(|(heading, _)| heading.width()).collect();
         for row in &self.rows {
             for (width, cell) in widths.iter_mut().zip(row) {
                 *width = (*width).max(cell.text.width());
             }
         }
         let Some(screen) = screen else { return widths };
-        for i in [Some(N - 1), self.names].into_iter().flatten() {
-            let total: usize = widths.iter().sum::<usize>() + 2 * (N - 1);
+        for i in [widths.len().checked_sub(1), self.names].into_iter().flatten() {
+            let total: usize = widths.iter().sum::<usize>() + 2 * (widths.len() - 1);
             let over = total.saturating_sub(screen);
             widths[i] = widths[i].saturating_sub(over).max(NARROWEST.min(widths[i]));
         }
@@ -118,7 +125,7 @@ pub(super) fn fitted(text: &str, width: usize) -> String {
 mod tests {
     use super::*;
 
-    fn table() -> Table<3> {
+    fn table() -> Table {
         let mut table = Table::new([("ID", Align::Right), ("NAME", Align::Left), ("WHY", Align::Left)]);
         table.row(["7".into(), "列車".into(), "needs 2 GPUs on one worker".into()]);
         table.row(["412".into(), "bell\u{7}".into(), "".into()]);
