@@ -1,5 +1,7 @@
 //! What can be set, in one TOML file. A flag goes before an environment variable, and that before the file.
 
+use schemars::JsonSchema;
+use schemars::generate::SchemaSettings;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -13,8 +15,11 @@ use warpyard_core::limits::{Caps, GpuTime, GroupCaps, Limits};
 /// let config: warpyard_server::config::Config = toml::from_str("policy = \"short-first:beta=2\"\ngpu_budget = \"14GiB\"").unwrap();
 /// assert_eq!(config.policy.as_deref(), Some("short-first:beta=2"));
 /// ```
-#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(
+    description = "The server's configuration, for `warpyard up --config FILE`. TOML; every field may be left out."
+)]
 pub struct Config {
     /// Where to listen; `127.0.0.1:7700` unless set.
     pub listen: Option<String>,
@@ -98,8 +103,11 @@ pub struct Config {
 /// assert_eq!(limits.everyone.gpus, Some(2));
 /// assert_eq!(limits.groups["students"].together.gpus, Some(4));
 /// ```
-#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(
+    description = "How much people may have: a user's own limits go before those of their groups, and those before everyone's."
+)]
 pub struct LimitsConfig {
     /// For each user.
     #[serde(default)]
@@ -113,7 +121,7 @@ pub struct LimitsConfig {
 }
 
 /// What members of a group may have.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct GroupConfig {
     /// Each of them.
@@ -125,7 +133,7 @@ pub struct GroupConfig {
 }
 
 /// How much someone may have; what is left out has no limit.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CapsConfig {
     /// GPUs at once; a share of one counts as one.
@@ -168,6 +176,14 @@ pub const SHARED: Caps = Caps {
     snapshots_size: None,
     requests: Some(256),
 };
+
+/// The form of the configuration as JSON Schema.
+pub fn config_schema() -> serde_json::Value {
+    let generator = SchemaSettings::draft2020_12().for_deserialize().into_generator();
+    let mut schema = generator.into_root_schema_for::<Config>();
+    schema.insert("title".to_owned(), "warpyard configuration".into());
+    schema.into()
+}
 
 /// In what time GPU-hours are counted where nothing is said: a week.
 const WINDOW: Span = Span(7 * 24 * 3600 * 1_000_000);

@@ -143,7 +143,7 @@ pub(crate) enum Command {
     /// Compute published tables anew, ours beside theirs
     #[command(after_help = reproduce::tables())]
     Reproduce(reproduce::Reproduce),
-    /// Print the form of a document as JSON Schema
+    /// Print the form of a file as JSON Schema, or an example of it
     Schema(schema::Schema),
     /// Make warpyard a service: the program, a systemd unit, manual pages, completions
     Install(install::Install),

@@ -74,7 +74,17 @@ impl Report {
             Some(Problem { path, message, help, .. }) => (format!("{path}: {message}"), help.clone()),
             None => (with_causes(error), None),
         };
-        Self { code: kind(error, &problems), message, help, problems }
+        let code = kind(error, &problems);
+        // What a file holds may be quoted in any of it, and JSON leaves what turns text round as it is.
+        let harmless = |text: String| shown_lines(&text, LONGEST_LINE);
+        let problem = |problem: Problem| Problem {
+            path: harmless(problem.path),
+            message: harmless(problem.message),
+            help: problem.help.map(harmless),
+            ..problem
+        };
+        let problems = problems.into_iter().map(problem).collect();
+        Self { code, message: harmless(message), help: help.map(harmless), problems }
     }
 }
 

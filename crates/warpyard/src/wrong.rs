@@ -33,6 +33,9 @@ pub(crate) enum Wrong {
     /// Neither a file nor a command.
     #[error("nothing to submit; name a job file, or write a command after --")]
     NothingToSubmit,
+    /// An example of the interface.
+    #[error("a description of an interface has no example; `warpyard schema openapi` prints it")]
+    NoExample,
     /// A file and a command.
     #[error("both a job file ('{0}') and a command; submit one of them")]
     FileAndCommand(String),

@@ -503,3 +503,36 @@ fn an_attempt_that_never_was_is_an_error() {
     let answer = yard.ask(&["logs", "3", "--attempt", "1"]);
     assert!(answer.code == Some(2) && answer.err.contains("it has not started yet"), "{answer:?}");
 }
+
+/// The example of a kind of file, in a file.
+fn example(dir: &Path, of: &str, name: &str) -> String {
+    let answer = alone(&["schema", of, "--example"]);
+    assert_eq!(answer.code, Some(0), "{answer:?}");
+    let path = dir.join(name);
+    std::fs::write(&path, answer.out).unwrap();
+    path.to_str().unwrap().to_owned()
+}
+
+#[test]
+fn every_example_is_accepted_by_the_command_that_reads_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = |of, name| example(dir.path(), of, name);
+    let instance = file("instance", "instance.json");
+    assert_eq!(alone(&["allocate", "--example"]).out, std::fs::read_to_string(&instance).unwrap());
+    let (workflow, machines) = (file("workflow", "workflow.json"), file("machines", "machines.toml"));
+    let (cluster, trace) = (file("cluster", "cluster.toml"), file("trace", "trace.csv"));
+    for args in [
+        ["allocate", "--instance", &instance, "--policy", "max-min", "--check"].as_slice(),
+        &["plan", &workflow, "--machines", &machines, "--algorithm", "heft"],
+        &["sim", "--cluster", &cluster, "--trace", &trace],
+        &["trace", "stats", &trace, "--strict"],
+    ] {
+        let answer = alone(args);
+        assert_eq!((answer.code, answer.err.as_str()), (Some(0), ""), "{args:?}: {answer:?}");
+    }
+    let yard = Yard::up(&["--config", &file("config", "config.toml"), "--gpus", FAKE[1]]);
+    assert_eq!(yard.said(&["submit", &file("job", "job.toml")]), "1\n");
+    assert_eq!(yard.json(&["show", "1"])["name"], "pipeline");
+    let none = alone(&["schema", "openapi", "--example"]);
+    assert_eq!(none.code, Some(2), "{none:?}");
+}

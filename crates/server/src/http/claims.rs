@@ -154,7 +154,9 @@ pub(super) async fn list(State(app): Shared, Extension(who): By) -> Result<Json<
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ShowQuery {
+    /// With `granted`, the answer comes when the claim has its devices or is over.
     wait: Option<String>,
+    /// How long to wait at most.
     timeout: Option<Micros>,
 }
 

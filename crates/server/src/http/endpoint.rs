@@ -4,11 +4,28 @@
 use super::App;
 use axum::handler::Handler;
 use axum::routing::{self, MethodRouter};
-use schemars::{JsonSchema, Schema, SchemaGenerator};
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use std::borrow::Cow;
 use std::sync::Arc;
 
 /// A type's form, made when it is asked for.
 pub(super) type Shape = fn(&mut SchemaGenerator) -> Schema;
+
+/// An object of any fields, where what is in it is described elsewhere. Generators of clients do not take a schema that
+/// is only `true`, which is what a JSON value has.
+pub(super) struct AnyObject;
+
+impl JsonSchema for AnyObject {
+    fn inline_schema() -> bool {
+        true
+    }
+    fn schema_name() -> Cow<'static, str> {
+        Cow::Borrowed("AnyObject")
+    }
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({"type": "object"})
+    }
+}
 
 /// Something that can be asked.
 pub(super) struct Endpoint {

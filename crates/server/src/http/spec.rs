@@ -41,6 +41,7 @@ pub fn openapi() -> Value {
         "x-problem-codes": codes,
     });
     spec["components"]["schemas"] = forms.all().into();
+    plain_enums(&mut spec);
     plain_words(&mut spec);
     spec
 }
@@ -138,9 +139,51 @@ fn in_query(shape: Shape, taken: &mut SchemaGenerator) -> Vec<Value> {
     let fields = form["properties"].as_object().cloned().unwrap_or_default();
     let parameter = |(name, mut field): (String, Value)| {
         let about = field.as_object_mut().and_then(|f| f.remove("description"));
-        json!({"name": name, "in": "query", "description": about.unwrap_or_default(), "schema": field})
+        let mut parameter = json!({"name": name, "in": "query", "schema": field});
+        if let Some(about) = about {
+            parameter["description"] = about;
+        }
+        parameter
     };
     fields.into_iter().map(parameter).collect()
+}
+
+/// Turns a choice of single words, each with its meaning, into an enumeration with the meanings in its description: what
+/// generators of clients make a type of.
+fn plain_enums(value: &mut Value) {
+    if let Some((words, meanings)) = value.get("oneOf").and_then(words_of) {
+        let about = value["description"].as_str().map(str::to_owned);
+        let about: Vec<_> = about.into_iter().chain(meanings).collect();
+        let fields = value.as_object_mut().expect("it has a field");
+        fields.remove("oneOf");
+        fields.insert("type".to_owned(), json!("string"));
+        fields.insert("enum".to_owned(), words.into());
+        fields.insert("description".to_owned(), about.join("\n").into());
+    }
+    match value {
+        Value::Object(fields) => fields.values_mut().for_each(plain_enums),
+        Value::Array(items) => items.iter_mut().for_each(plain_enums),
+        _ => {}
+    }
+}
+
+/// The words of a choice that has nothing else, and what each of them means.
+fn words_of(choice: &Value) -> Option<(Vec<Value>, Vec<String>)> {
+    let (mut words, mut meanings) = (Vec::new(), Vec::new());
+    for one in choice.as_array()? {
+        let found = match (&one["const"], one["enum"].as_array()) {
+            (word @ Value::String(_), _) => vec![word.clone()],
+            (_, Some(several)) if several.iter().all(Value::is_string) => several.clone(),
+            _ => return None,
+        };
+        if let Some(means) = one["description"].as_str() {
+            let named: Vec<_> =
+                found.iter().filter_map(Value::as_str).map(|word| format!("`{word}`")).collect();
+            meanings.push(format!("- {}: {means}", named.join(", ")));
+        }
+        words.extend(found);
+    }
+    Some((words, meanings))
 }
 
 /// Takes out of descriptions what only the documentation of the code can follow: `[name](where)` becomes `name`.
@@ -203,6 +246,25 @@ mod tests {
             committed == now,
             "docs/openapi.json is stale; make it again: WARPYARD_WRITE=1 cargo test -p warpyard-server openapi"
         );
+    }
+
+    #[test]
+    fn every_parameter_is_described_and_no_schema_takes_just_anything() {
+        let spec = openapi();
+        for (path, methods) in spec["paths"].as_object().expect("paths") {
+            for (method, operation) in methods.as_object().expect("methods") {
+                let taken = operation["parameters"].as_array().into_iter().flatten();
+                for parameter in taken.filter(|parameter| parameter["in"] != "path") {
+                    assert!(parameter["description"].is_string(), "{method} {path}: {parameter}");
+                }
+                let contents = operation["responses"].as_object().expect("answers").values();
+                for content in contents.chain([&operation["requestBody"]]).map(|c| &c["content"]) {
+                    for (media, content) in content.as_object().into_iter().flatten() {
+                        assert!(content["schema"].is_object(), "{method} {path}: {media}");
+                    }
+                }
+            }
+        }
     }
 
     #[test]

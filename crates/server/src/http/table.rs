@@ -1,6 +1,6 @@
 //! Everything that can be asked over HTTP, in the order it is described.
 
-use super::endpoint::{Endpoint, get, post, put};
+use super::endpoint::{AnyObject, Endpoint, get, post, put};
 use super::{
     act, claims, doors, gpus, jobs, limits, machine, policy, preview, replays, simulation, snapshots, spec,
     speeds, terminal,
@@ -75,13 +75,13 @@ fn jobs_part() -> Vec<Endpoint> {
         )
         .gives_nothing(101, "The connection leads to the terminal; `Warpyard-Attempt` says which attempt's."),
         get("/v1/jobs/{id}/snapshot", "What is in the directory a job runs in a copy of.", snapshots::of_job)
-            .gives::<serde_json::Value>(),
+            .gives::<AnyObject>(),
         post(
             "/v1/snapshots",
             "Say what is in a directory that is to be kept; gives what must still be sent.",
             snapshots::announce,
         )
-        .takes::<serde_json::Value>()
+        .takes::<AnyObject>()
         .gives::<Announced>(),
         post(
             "/v1/snapshots/{id}/contents",
@@ -188,9 +188,8 @@ fn machine_part() -> Vec<Endpoint> {
         get("/v1/schema/job", "The form of the job document, as JSON Schema.", async || {
             Json(warpyard_api::job::job_schema())
         })
-        .gives::<serde_json::Value>(),
-        get("/v1/openapi.json", "This description.", async || Json(spec::openapi()))
-            .gives::<serde_json::Value>(),
+        .gives::<AnyObject>(),
+        get("/v1/openapi.json", "This description.", async || Json(spec::openapi())).gives::<AnyObject>(),
         get("/metrics", "Figures for Prometheus.", super::metrics::metrics)
             .gives_text("text/plain", "The figures."),
         get(

@@ -1,5 +1,6 @@
 //! `allocate`: what share of time each job gets on each type of GPU.
 
+use super::schema::INSTANCE;
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::lab::{bad_file, find, listed, parse, policy, text_of};
@@ -16,12 +17,15 @@ const TOLD: [&str; 3] = ["types", "sharing", "placement"];
 /// Arguments of `allocate`.
 #[derive(Debug, Args)]
 pub(crate) struct Allocate {
-    /// Types of GPUs, jobs and how fast they run, as JSON; - reads standard input
-    #[arg(long, value_name = "FILE")]
-    instance: String,
+    /// Types of GPUs, jobs and how fast they run, as JSON (`warpyard schema instance`); - reads standard input
+    #[arg(long, value_name = "FILE", required_unless_present = "example")]
+    instance: Option<String>,
     /// The goal, and what it is told if that is not the default: max-min:types=blind,sharing=true
-    #[arg(long, value_name = "GOAL")]
-    policy: String,
+    #[arg(long, value_name = "GOAL", required_unless_present = "example")]
+    policy: Option<String>,
+    /// Print an instance to begin with
+    #[arg(long, exclusive = true)]
+    example: bool,
     /// Whether the goal may know that types differ [default: aware]
     #[arg(long, value_parser = ["aware", "blind"])]
     types: Option<String>,
@@ -44,12 +48,16 @@ pub(crate) fn goals() -> String {
 
 impl Allocate {
     pub(crate) fn run(self, context: &Context) -> anyhow::Result<Exit> {
-        let (goal, options) = self.goal()?;
-        let instance: Instance = parse(&self.instance, &text_of(&self.instance)?)?;
+        let (Some(file), Some(policy)) = (&self.instance, &self.policy) else {
+            context.print(INSTANCE)?;
+            return Ok(Exit::Fine);
+        };
+        let (goal, options) = self.goal(policy)?;
+        let instance: Instance = parse(file, &text_of(file)?)?;
         let began = Instant::now();
         let solved = goal.solve(&instance, options);
         let seconds = began.elapsed().as_secs_f64();
-        let answer = solved.map_err(|error| self.told(error))?;
+        let answer = solved.map_err(|error| told(file, error))?;
         let checked = self
             .check
             .then(|| check(&instance, goal, options, &answer))
@@ -67,10 +75,10 @@ impl Allocate {
     }
 
     /// The goal and what it is told: in the form of a policy as everywhere, or by options.
-    fn goal(&self) -> Result<(&'static GoalDef, Options), Wrong> {
-        let name = self.policy.split(':').next().unwrap_or_default();
+    fn goal(&self, choice: &str) -> Result<(&'static GoalDef, Options), Wrong> {
+        let name = choice.split(':').next().unwrap_or_default();
         let goal = find("goal", name.trim(), GOALS, |goal| goal.name)?;
-        let params = policy(&self.policy)?.params;
+        let params = policy(choice)?.params;
         if let Some(strange) = params.keys().find(|key| !TOLD.contains(&key.as_str())) {
             return Err(Wrong::NotOfOneAllocation(strange.clone()));
         }
@@ -94,12 +102,12 @@ impl Allocate {
         };
         Ok((goal, options))
     }
+}
 
-    /// A solver that failed is no fault of the request; everything else is.
-    fn told(&self, error: SolveError) -> anyhow::Error {
-        match error {
-            SolveError::Stuck { .. } | SolveError::NoProgress | SolveError::NoNumber => error.into(),
-            error => bad_file(&self.instance, error).into(),
-        }
+/// A solver that failed is no fault of the request; everything else is.
+fn told(file: &str, error: SolveError) -> anyhow::Error {
+    match error {
+        SolveError::Stuck { .. } | SolveError::NoProgress | SolveError::NoNumber => error.into(),
+        error => bad_file(file, error).into(),
     }
 }

@@ -43,13 +43,22 @@ impl Compare {
         if repeat < self.repeat {
             eprintln!("note: the same trace gives the same figures every time; simulated once");
         }
+        bench.warn_of_load(self.scene.seed);
         let runs = simulate(&bench, &policies, self.scene.seed, repeat, self.outputs.wanted())?;
-        let rows = runs.iter().map(|runs| {
-            let reports: Vec<_> =
-                runs.iter().map(|ran| SimReport { per_job: None, ..ran.report.clone() }).collect();
-            Repeated::of(&reports, sample)
+        let reports = runs.iter().map(|runs| {
+            runs.iter().map(|ran| SimReport { per_job: None, ..ran.report.clone() }).collect::<Vec<_>>()
         });
-        let rows = rows.collect::<Result<Vec<_>, _>>()?;
+        let reports: Vec<_> = reports.collect();
+        let mut rows = Vec::new();
+        for (at, of) in reports.iter().enumerate() {
+            // Every policy had the same workloads, so the first is what the others are compared with, one by one.
+            let against = reports.first().filter(|_| at > 0);
+            let row = Repeated::of(of, sample)?;
+            rows.push(match against {
+                Some(first) => row.beside(of, first, sample)?,
+                None => row,
+            });
+        }
         if self.outputs.wanted() {
             let title = format!("{} policies on {} jobs", policies.len(), bench.workload.len());
             let named = policies.iter().map(ToString::to_string).zip(runs).collect();

@@ -169,6 +169,7 @@ impl Simulate {
         if self.serve.serve {
             return self.serve.run(bench, policy, self.scene.seed, context);
         }
+        bench.warn_of_load(self.scene.seed);
         let wanted =
             Wanted { per_job: self.per_job || self.outputs.wanted(), timeline: self.outputs.wanted() };
         let tally = Arc::new(Tally::of(1, bench.workload.len()));

@@ -2,7 +2,9 @@
 
 use crate::context::Context;
 use crate::exit::{Exit, note};
-use crate::lab::{FORMATS, OWN, Open, Shape, is_log, keep, listed, read_text, recorded, tell, text_of, told};
+use crate::lab::{
+    FORMATS, Load, OWN, Open, Shape, cluster, is_log, keep, listed, read_text, recorded, tell, text_of, told,
+};
 use crate::show;
 use crate::wrong::Wrong;
 use clap::{Args, Subcommand, ValueEnum};
@@ -62,6 +64,9 @@ struct Generate {
     /// Where to; - writes to standard output
     #[arg(long, value_name = "FILE", default_value = "-")]
     out: String,
+    /// Say so where jobs come faster than this cluster could run them: a line or a file, as `sim` takes it
+    #[arg(long, value_name = "LINE|FILE")]
+    cluster: Option<String>,
     #[command(flatten)]
     shape: Shape,
 }
@@ -128,6 +133,11 @@ impl Trace {
 impl Generate {
     fn run(self) -> anyhow::Result<Exit> {
         let generator = self.shape.generator(self.jobs)?;
+        if let Some(line) = &self.cluster
+            && let Some(load) = Load::of(generator.clone().generate(self.seed), &cluster(line)?)
+        {
+            load.warn();
+        }
         // Which columns there are depends on what may be drawn, and one job of each kind would not show it.
         let mut columns = csv::Columns::default();
         generator.clone().generate(self.seed).for_each(|job| columns.add(&job));

@@ -3,6 +3,8 @@
 
 use super::{bad_file, text_of};
 use crate::wrong::Wrong;
+use schemars::JsonSchema;
+use schemars::generate::SchemaSettings;
 use serde::Deserialize;
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -12,13 +14,16 @@ use warpyard_core::event::WorkerInfo;
 use warpyard_sim::workload::{self, BadCluster, MAX_DEVICES, MAX_PER_SERVER, OpenbNode, openb_nodes};
 
 /// The file's form. What holds for all GPUs is called as in the server's configuration.
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(description = "A cluster to simulate, for `--cluster FILE`. TOML.")]
 struct File {
-    /// A cluster on one line.
+    /// A cluster on one line, such as 12xV100:16GiB,2xK80/8: servers of 4 unless /8.
+    #[schemars(with = "Option<String>")]
     gpus: Option<Spanned<String>>,
     /// Or server by server.
     #[serde(default, rename = "server")]
+    #[schemars(with = "Vec<Server>")]
     servers: Vec<Spanned<Server>>,
     /// How much of each GPU's memory may be shared out.
     gpu_budget: Option<ByteSize>,
@@ -30,15 +35,29 @@ struct File {
 }
 
 /// One server, or several alike.
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Server {
+    /// Its name; several alike are numbered.
     name: Option<String>,
+    /// Its GPUs on one line, such as 6xV100:16GiB,2xK80; all of them are in it.
+    #[schemars(with = "String")]
     gpus: Spanned<String>,
+    /// How many there are; 1 unless given.
     #[serde(default = "one")]
     count: usize,
+    /// How many CPUs it has; more than anything asks for unless given.
     cpus: Option<MilliCpus>,
+    /// How much main memory it has; more than anything asks for unless given.
     memory: Option<ByteSize>,
+}
+
+/// The form of the file as JSON Schema.
+pub(crate) fn cluster_schema() -> serde_json::Value {
+    let generator = SchemaSettings::draft2020_12().for_deserialize().into_generator();
+    let mut schema = generator.into_root_schema_for::<File>();
+    schema.insert("title".to_owned(), "warpyard cluster".into());
+    schema.into()
 }
 
 fn one() -> usize {

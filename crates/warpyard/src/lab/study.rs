@@ -14,7 +14,7 @@ const COLUMNS: [(&str, &str, &str); 13] = [
     ("mean completion", "average_completion_s", "from submission to the end, in seconds"),
     ("median completion", "p50_completion_s", "half of the jobs are not above it"),
     ("95 % completion", "p95_completion_s", "95 in 100 jobs are not above it"),
-    ("longest wait", "max_wait_s", "in seconds"),
+    ("longest wait", "max_wait_s", "of any job, in seconds"),
     ("makespan", "makespan_s", "from the first submission to the last end, in seconds"),
     (
         "utilisation",
@@ -33,6 +33,12 @@ const COLUMNS: [(&str, &str, &str); 13] = [
     ),
     ("restarts", "restarts", "how often something was begun again"),
 ];
+
+/// What a figure means.
+pub(crate) fn meaning(figure: &str) -> &'static str {
+    let column = COLUMNS.iter().find(|(_, key, _)| *key == figure);
+    column.map_or("", |(_, _, means)| means)
+}
 
 /// A study of what ran under each policy, the simulations of one policy together. Of each policy the first must have been
 /// watched for the page to show who was where.

@@ -25,6 +25,9 @@ pub(crate) struct Stats {
     p99_run_s: f64,
     max_run_s: f64,
     gpu_hours: f64,
+    /// GPUs that would be busy all the time while jobs come, each task having its GPUs to itself; none where all come at
+    /// once.
+    offered_gpus: Option<f64>,
     without_timeout: usize,
     /// Tasks that run longer than they promise.
     over_timeout: usize,
@@ -41,6 +44,7 @@ impl Stats {
         let first = jobs.iter().map(|job| job.submitted).fold(f64::INFINITY, f64::min);
         let last = jobs.iter().map(|job| job.submitted).fold(f64::NEG_INFINITY, f64::max);
         let span = (last - first).max(0.0);
+        let gpu_seconds: f64 = jobs.iter().map(TraceJob::gpu_seconds).sum();
         let mut gpus = BTreeMap::new();
         tasks().for_each(|task| *gpus.entry(task.gpus).or_default() += 1);
         let count = |is: fn(&TraceTask) -> bool| tasks().filter(|task| is(task)).count();
@@ -56,7 +60,8 @@ impl Stats {
             p95_run_s: runs.p95,
             p99_run_s: runs.p99,
             max_run_s: runs.max,
-            gpu_hours: jobs.iter().map(TraceJob::gpu_seconds).sum::<f64>() / 3600.0,
+            gpu_hours: gpu_seconds / 3600.0,
+            offered_gpus: (span > 0.0).then(|| gpu_seconds / span),
             without_timeout: count(|task| task.timeout.is_none()),
             over_timeout: count(|task| task.timeout.is_some_and(|timeout| task.runs > timeout)),
             sharing: count(|task| task.gpus > 0 && task.gpu_memory.is_some()),
@@ -72,6 +77,8 @@ pub(crate) fn text(stats: &Stats, _: &Screen) -> String {
         gpus.push(format!("{} of them share", stats.sharing));
     }
     let seconds = |seconds: f64| format!("{} s", figure(seconds));
+    let offered = stats.offered_gpus.map(|gpus| format!(", enough for {gpus:.1} GPUs while jobs come"));
+    let offered = offered.unwrap_or_default();
     let lines = [
         ("submitted", format!("over {}, one every {}", span_secs(stats.span_s), seconds(stats.mean_gap_s))),
         (
@@ -80,7 +87,7 @@ pub(crate) fn text(stats: &Stats, _: &Screen) -> String {
         ),
         ("", format!("95 % up to {}, longest {}", seconds(stats.p95_run_s), seconds(stats.max_run_s))),
         ("gpus", gpus.join(", ")),
-        ("gpu hours", figure(stats.gpu_hours)),
+        ("gpu hours", format!("{}{offered}", figure(stats.gpu_hours))),
         (
             "timeouts",
             format!("{} without, {} shorter than the run", stats.without_timeout, stats.over_timeout),

@@ -31,9 +31,12 @@ impl Answer {
     #[track_caller]
     fn refused(&self, with: &[&str]) {
         assert_eq!((self.code, self.out.as_str()), (Some(2), ""), "{self:?}");
-        assert!(self.err.starts_with("error: "), "{self:?}");
+        let said = match serde_json::from_str::<Value>(&self.err) {
+            Ok(error) => error["message"].as_str().expect("an error has a message").to_owned(),
+            Err(_) => self.err.strip_prefix("error: ").unwrap_or_else(|| panic!("{self:?}")).to_owned(),
+        };
         for part in with {
-            assert!(self.err.contains(part), "{part:?} in {}", self.err);
+            assert!(said.contains(part), "{part:?} in {said}");
         }
     }
 }

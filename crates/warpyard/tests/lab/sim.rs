@@ -354,3 +354,49 @@ fn the_policy_cost_knows_what_types_cost() {
     assert!(ended(&["--cost", "v100=10,k80=1"]) > ended(&[]), "{:?}", ended(&["--cost", "v100=10,k80=1"]));
     ask(&["sim", "--cluster", "1xV100", "--generate", "1", "--cost", "v100"]).refused(&["TYPE=COST"]);
 }
+
+#[test]
+fn policies_are_compared_workload_by_workload_and_figures_are_defined() {
+    let args = ["compare", "--cluster", "4xV100", "--generate", "60", "--gap", "60s", "--priorities", "3"];
+    let args = [&args[..], &["--policies", "fifo,sjf", "--repeat", "6"]].concat();
+    let rows = ask(&[&args[..], &["--json"]].concat()).json();
+    assert_eq!(rows[0].get("paired"), None, "the first is what others are compared with");
+    let paired = &rows[1]["paired"];
+    assert_eq!(paired["against"], "fifo");
+    for figure in ["average_wait_s", "average_completion_s", "weighted_turnaround_s"] {
+        let of = |row: &Value| row[figure].as_f64().unwrap();
+        let apart = paired["differences"][figure].as_f64().unwrap();
+        assert!((apart - (of(&rows[1]) - of(&rows[0]))).abs() < 1e-6 * of(&rows[0]).max(1.0), "{figure}");
+        let interval = &paired["intervals_95"][figure];
+        assert!(interval[0].as_f64() <= Some(apart) && interval[1].as_f64() >= Some(apart), "{figure}");
+    }
+    let said = ask(&args);
+    assert_eq!(said.err, "", "4 GPUs are enough for this");
+    for part in [
+        "WEIGHTED TURNAROUND",
+        "difference from fifo\n",
+        "means over 6, ± 95 % intervals",
+        "weighted turnaround  sum of (priority − lowest priority) × completion",
+    ] {
+        assert!(said.out.contains(part), "{part}: {}", said.out);
+    }
+}
+
+#[test]
+fn more_work_than_the_cluster_has_is_pointed_out() {
+    let workload = ["--generate", "300", "--seed", "7"];
+    let note = "note: the offered load is ";
+    let over = ask(&[&["sim", "--cluster", "4xV100"][..], &workload].concat());
+    assert!(over.code == Some(0) && over.err.starts_with(note), "{}", over.err);
+    let over = ask(&[&["compare", "--policies", "fifo", "--cluster", "4xV100"][..], &workload].concat());
+    assert!(over.err.starts_with(note), "{}", over.err);
+    let enough = ask(&[&["sim", "--cluster", "12xV100"][..], &workload].concat());
+    assert_eq!(enough.err, "");
+    let generate = ["trace", "generate", "--jobs", "300", "--seed", "7", "--cluster"];
+    let made = ask(&[&generate[..], &["4xV100"]].concat());
+    assert!(made.code == Some(0) && made.err.starts_with(note), "{}", made.err);
+    let enough = ask(&[&generate[..], &["12xV100"]].concat());
+    assert_eq!((enough.err.as_str(), &enough.out), ("", &made.out));
+    let at_once = ask(&[&["sim", "--cluster", "4xV100", "--gap", "0s"][..], &workload].concat());
+    assert_eq!(at_once.err, "", "what comes all at once has no rate");
+}
