@@ -271,8 +271,8 @@ fn selectors_name_the_last_all_and_ranges() {
         server.json(args).as_array().unwrap().iter().map(|job| text(&job["job"])).collect()
     };
     assert_eq!(ids(&["ps"]), ["2", "3", "4", "5"]);
-    assert_eq!(ids(&["ps", "--all"]), ["1", "2", "3", "4", "5"], "ids sort by submission");
-    assert_eq!(ids(&["ps", "1-2,4"]), ["1", "2", "4"]);
+    assert_eq!(ids(&["ps", "--all"]), ["5", "4", "3", "2", "1"], "the newest first");
+    assert_eq!(ids(&["ps", "1-2,4"]), ["2", "4", "1"], "what is over stands last");
     assert_eq!(ids(&["ps", "last"]), ["5"]);
     assert_eq!(server.json(&["show", "last"])["job"], "5");
     let cancelled = server.json(&["cancel", "3-4"]);

@@ -39,7 +39,7 @@ impl Drop for Small {
 
 fn ids(server: &Server) -> Vec<String> {
     let jobs = server.json(&["ps", "--all"]);
-    jobs.as_array().unwrap().iter().map(|job| job["job"].as_str().unwrap().to_owned()).collect()
+    jobs.as_array().unwrap().iter().rev().map(|job| job["job"].as_str().unwrap().to_owned()).collect()
 }
 
 #[track_caller]

@@ -7,9 +7,11 @@ use serde_json::Value;
 use std::fs;
 
 /// Commands that say something of a job, with what they are asked here.
-const ASKED: [&[&str]; 31] = [
+const ASKED: [&[&str]; 33] = [
     &["ps"],
     &["ps", "--all"],
+    &["ps", "--all", "-o", "+command,exit,tasks"],
+    &["logs", "--tail", "3", "JOB"],
     &["show", "JOB"],
     &["show", "JOB", "--expand"],
     &["snapshot", "diff", "JOB"],
