@@ -333,22 +333,32 @@ const stories = {
   async "another policy is tried, put in force and taken back"() {
     for (const [name, timeout] of [["long", "2h"], ["short", "2m"]]) await submit({ name, gpus: 6, command: "sleep 50", timeout });
     await page.goto(`${url}/policies`);
-    await page.locator("form[data-policy=short-first] [data-preview]").click();
-    await page.locator("#order tbody tr", { hasText: "short" }).first().waitFor();
-    const order = await page.locator("#order tbody th b").allTextContents();
+    const choice = (name) => page.locator(`details[data-policy=${name}]`);
+    assert.ok((await page.locator(".policies h2").count()) >= 4, "policies are grouped");
+    for (const policy of await page.locator("details.policy").all()) {
+      assert.ok((await policy.locator("summary .quiet").textContent()).length > 20, "each says when to choose it");
+      assert.equal(await policy.locator("button").count(), 1, "and has one button");
+    }
+    assert.doesNotMatch(await page.textContent("[data-live=in-force]"), /\d{9}/, "no seconds since 1970");
+    await page.locator("[data-live=in-force] time[data-date]").first().waitFor();
+    await choice("short-first").locator("summary").click();
+    await choice("short-first").locator(".order tbody tr", { hasText: "short" }).first().waitFor();
+    const order = await choice("short-first").locator(".order tbody th b").allTextContents();
     assert.ok(order.indexOf("short") < order.indexOf("long"), order.join());
     assert.match(await page.textContent("#h-force"), /backfill/, "a preview changes nothing");
-    await page.locator("form[data-policy=short-first] button", { hasText: "Put in force" }).click();
+    await page.getByRole("button", { name: "Use short-first" }).click();
     await page.locator("#h-force", { hasText: "short-first" }).waitFor();
-    await page.locator("code", { hasText: "P = 1e9·0 − 1·120 − 1·" }).waitFor();
-    await page.locator("form[data-policy=fifo] [data-preview]").click();
-    await page.locator("#order", { hasText: "under fifo" }).waitFor();
+    await page.locator(".toast", { hasText: "policy is now short-first; it was backfill" }).waitFor();
+    await page.locator("code", { hasText: "P = 1e9·0 − 1·120 + 1·" }).waitFor();
+    await choice("fifo").locator("summary").click();
+    await choice("fifo").locator(".order", { hasText: "The queue under fifo" }).waitFor();
     await page.setViewportSize({ width: 1440, height: 1200 });
     await page.evaluate(() => scrollTo(0, 0));
     await picture("policies", page, false);
     await page.setViewportSize({ width: 1440, height: 900 });
     await page.locator(".toast button", { hasText: "Undo" }).click();
     await page.locator("#h-force", { hasText: "backfill" }).waitFor();
+    await page.locator(".toast", { hasText: "policy is backfill again" }).waitFor();
   },
   async "the cluster is drawn over time and a worker is drained"() {
     await page.goto(`${url}/cluster`);
@@ -429,10 +439,14 @@ const stories = {
       await until("all of it to end", async () => (await ask("GET", "/v1/info")).waiting + (await ask("GET", "/v1/info")).running === 0);
       await tab.goto(`${pagesOf(there)}/what-if`);
       await tab.selectOption("[name=back]", "1h");
+      assert.ok((await tab.locator(".picks fieldset").count()) >= 4, "policies are grouped");
+      await tab.getByRole("button", { name: "Clear" }).click();
+      assert.equal(await tab.locator("[name=policy]:checked").count(), 0);
+      await tab.getByRole("button", { name: "Suggested policies" }).click();
       await tab.getByRole("button", { name: "Replay" }).click();
       await tab.locator("#replay-charts .bars").nth(5).waitFor();
       await until("the end of the replay", () => tab.locator("#replay-progress").isHidden());
-      assert.match(await tab.textContent("#replay-trust"), /start at the same place/);
+      assert.match(await tab.textContent("#replay-trust"), /start in the same position/);
       assert.equal(await tab.locator("#replay-charts li").first().locator("tbody tr").count(), 6, "recorded, simulated, four policies");
       await picture("what-if", tab);
     } finally {
@@ -559,8 +573,9 @@ const stories = {
     await small.locator("thead a", { hasText: "waited" }).click();
     await small.locator("th[aria-sort=ascending]", { hasText: "waited" }).waitFor();
     await small.goto(`${url}/policies`);
-    await small.locator("form[data-policy=fifo] [data-preview]").click();
-    await until("the new order to be in sight", () => small.evaluate(() => document.getElementById("order").textContent.includes("fifo") && document.getElementById("h-order").getBoundingClientRect().top < innerHeight));
+    const fifo = small.locator("details[data-policy=fifo]");
+    await fifo.locator("summary").click();
+    await until("the new order to be in sight", async () => (await fifo.locator(".order").textContent()).includes("fifo") || (await fifo.locator(".order").textContent()).includes("empty"));
     await phone.close();
   },
   async "it is dark where that is asked for"() {
@@ -618,6 +633,19 @@ const stories = {
       shown.removeAllListeners("exit");
       shown.kill("SIGTERM");
     }
+  },
+  async "the tables of a study fit its page"() {
+    const report = join(data, "study.html");
+    const jobs = ["--generate", "60", "--gap", "30s", "--users", "4", "--priorities", "5", "--repeat", "3"];
+    execFileSync(warpyard, ["compare", "--policies", "fifo,backfill,short-first,fair-share", "--cluster", "8xV100:16GiB", ...jobs, "--report", report], { stdio: "ignore" });
+    const own = await browser.newContext({ viewport: { width: 1280, height: 800 } });
+    const study = await own.newPage();
+    await study.goto(`file://${report}`);
+    const over = () => study.evaluate(() => [...document.querySelectorAll(".table")].map((box) => box.scrollWidth - box.clientWidth));
+    assert.deepEqual([...new Set(await over())], [0], "no table is wider than the page");
+    await study.setViewportSize({ width: 390, height: 844 });
+    assert.ok(await study.evaluate(() => document.documentElement.scrollWidth <= innerWidth), "on a phone a table scrolls, the page does not");
+    await own.close();
   },
   async "a connection that is lost is said to be, and comes back"() {
     await page.goto(url);

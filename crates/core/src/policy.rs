@@ -60,12 +60,44 @@ pub struct PolicyDef {
     pub name: &'static str,
     /// One line of what it does.
     pub summary: &'static str,
+    /// The group it is listed in.
+    pub group: PolicyGroup,
+    /// One line on what to choose it for: "for tasks of mixed sizes".
+    pub when: &'static str,
     /// Where it comes from.
     pub source: &'static str,
     /// What can be set.
     pub params: &'static [Param],
     /// Makes one, with an empty cache.
     pub build: fn(&Params) -> Box<dyn Policy>,
+}
+
+/// A group of policies with the same aim; lists of policies are in this order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum PolicyGroup {
+    /// Priority and arrival.
+    Arrival,
+    /// Expected or attained run time.
+    RunTime,
+    /// Users' shares of what was used.
+    Users,
+    /// Dependencies between tasks.
+    Graphs,
+    /// Shares of GPU time, computed by a solver and carried out in rounds.
+    Shares,
+}
+
+impl PolicyGroup {
+    /// The heading it is listed under.
+    pub fn title(self) -> &'static str {
+        match self {
+            PolicyGroup::Arrival => "Priority and order of arrival",
+            PolicyGroup::RunTime => "Short tasks first",
+            PolicyGroup::Users => "Fair between users",
+            PolicyGroup::Graphs => "Task graphs",
+            PolicyGroup::Shares => "Shares of GPU time, computed in rounds",
+        }
+    }
 }
 
 /// A parameter of a policy.

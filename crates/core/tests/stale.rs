@@ -4,6 +4,7 @@ use std::convert::Infallible;
 use warpyard_core::cluster::View;
 use warpyard_core::engine::{Engine, Store};
 use warpyard_core::explain::{Reason, Why};
+use warpyard_core::policy::PolicyGroup;
 use warpyard_core::{Cluster, Event, JobId, Plan, Policy, PolicyChoice, PolicyDef, Span, TaskId, Time};
 
 struct Stubborn;
@@ -32,8 +33,15 @@ impl Policy for Stubborn {
     }
 }
 
-const POLICIES: &[PolicyDef] =
-    &[PolicyDef { name: "stubborn", summary: "", source: "", params: &[], build: |_| Box::new(Stubborn) }];
+const POLICIES: &[PolicyDef] = &[PolicyDef {
+    name: "stubborn",
+    summary: "",
+    group: PolicyGroup::Arrival,
+    when: "",
+    source: "",
+    params: &[],
+    build: |_| Box::new(Stubborn),
+}];
 
 struct Nowhere;
 

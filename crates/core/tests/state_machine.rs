@@ -12,6 +12,7 @@ use warpyard_core::command::Standing;
 use warpyard_core::engine::{Engine, Store};
 use warpyard_core::event::{End, How, Usage, WorkerInfo};
 use warpyard_core::ordered::{Behind, Order, Ordered};
+use warpyard_core::policy::PolicyGroup;
 use warpyard_core::queue::Key;
 use warpyard_core::{AttemptId, Cluster, Command, Event, PolicyChoice, PolicyDef, TaskId, Time, WorkerId};
 
@@ -34,6 +35,8 @@ impl Order for Urgency {
 const POLICIES: &[PolicyDef] = &[PolicyDef {
     name: "urgency",
     summary: "",
+    group: PolicyGroup::Arrival,
+    when: "",
     source: "",
     params: &[],
     build: |_| Box::new(Ordered::new(Urgency, Behind::Reserve)),

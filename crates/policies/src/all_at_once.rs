@@ -8,10 +8,13 @@ use crate::fifo::Arrival;
 use warpyard_core::PolicyDef;
 use warpyard_core::ordered::{Behind, Ordered};
 use warpyard_core::place::Fit;
+use warpyard_core::policy::PolicyGroup;
 
 pub(crate) const DEF: PolicyDef = PolicyDef {
     name: "all-at-once",
-    summary: "start everything on arrival; over-commits devices marked so",
+    summary: "starts everything on arrival; overcommits devices that allow it",
+    group: PolicyGroup::Arrival,
+    when: "a baseline: what happens without a scheduler",
     source: "a shared machine without a scheduler",
     params: &[],
     build: |_| Box::new(Ordered::new(Arrival, Behind::Anyone).fit(Fit::Spread)),

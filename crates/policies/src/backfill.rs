@@ -12,7 +12,7 @@ use crate::FIT;
 use warpyard_core::cluster::{ReadyTask, View};
 use warpyard_core::ordered::{Behind, Order, Ordered};
 use warpyard_core::place::Fit;
-use warpyard_core::policy::{number, word};
+use warpyard_core::policy::{PolicyGroup, number, word};
 use warpyard_core::queue::Key;
 use warpyard_core::{PolicyDef, Time};
 
@@ -25,7 +25,7 @@ impl Order for Urgency {
     }
 
     fn formula(&self) -> &'static str {
-        "(p, t): the largest priority p goes first, then the earliest submission t in seconds"
+        "(p, t): the largest priority p goes first, then the earliest submission t"
     }
 
     fn numbers(&self, task: &ReadyTask<'_>, _: View<'_>, _: Time) -> String {
@@ -36,6 +36,8 @@ impl Order for Urgency {
 pub(crate) const DEF: PolicyDef = PolicyDef {
     name: "backfill",
     summary: "priority, then arrival; short tasks fill gaps without delaying the first in line",
+    group: PolicyGroup::Arrival,
+    when: "the default, for tasks of mixed sizes: small ones use GPUs that a large one waits for",
     source: "EASY backfilling: Lifka, The ANL/IBM SP Scheduling System, 1995",
     params: &[
         word(

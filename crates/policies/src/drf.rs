@@ -11,6 +11,7 @@ use crate::backfill::Urgency;
 use warpyard_core::cluster::{ReadyTask, View};
 use warpyard_core::ordered::{Behind, Given, Order, Ordered, Turns};
 use warpyard_core::place::Fit;
+use warpyard_core::policy::PolicyGroup;
 use warpyard_core::queue::Key;
 use warpyard_core::{PolicyDef, Time};
 
@@ -55,6 +56,8 @@ impl Turns for Drf {
 pub(crate) const DEF: PolicyDef = PolicyDef {
     name: "drf",
     summary: "dominant resource fairness: the user with the smallest dominant share goes next",
+    group: PolicyGroup::Users,
+    when: "for users who need different amounts of GPU, CPU and memory and should have equal shares",
     source: "Ghodsi et al., Dominant Resource Fairness, NSDI 2011",
     params: &[Behind::PARAM, FIT],
     build: |p| {

@@ -10,7 +10,7 @@ use crate::backfill::Urgency;
 use warpyard_core::cluster::{HALF_LIFE, HALF_LIFE_PARAM, ReadyTask, View};
 use warpyard_core::ordered::{Behind, Given, Order, Ordered, Turns};
 use warpyard_core::place::Fit;
-use warpyard_core::policy::number;
+use warpyard_core::policy::{PolicyGroup, number};
 use warpyard_core::queue::Key;
 use warpyard_core::{PolicyDef, Span, Time};
 
@@ -74,6 +74,8 @@ impl FairShare {
 pub(crate) const DEF: PolicyDef = PolicyDef {
     name: "fair-share",
     summary: "the user who has used least of late goes next",
+    group: PolicyGroup::Users,
+    when: "for letting users who used little lately go first",
     source: "Kay and Lauder, A Fair Share Scheduler, 1988",
     params: &[
         number(HALF_LIFE_PARAM, HALF_LIFE, "seconds after which what was used counts half; 0 never forgets"),

@@ -7,6 +7,7 @@ use crate::FIT;
 use warpyard_core::cluster::{ReadyTask, View};
 use warpyard_core::ordered::{Behind, Order, Ordered};
 use warpyard_core::place::Fit;
+use warpyard_core::policy::PolicyGroup;
 use warpyard_core::queue::Key;
 use warpyard_core::{PolicyDef, Time};
 
@@ -30,6 +31,8 @@ impl Order for Arrival {
 pub(crate) const DEF: PolicyDef = PolicyDef {
     name: "fifo",
     summary: "strict order of arrival; nobody overtakes",
+    group: PolicyGroup::Arrival,
+    when: "for strict order of arrival, where nobody overtakes even if GPUs stand idle",
     source: "first come, first served",
     params: &[FIT],
     build: |p| Box::new(Ordered::new(Arrival, Behind::Nobody).fit(Fit::from_word(p.word("fit")))),

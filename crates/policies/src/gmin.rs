@@ -7,11 +7,13 @@ use crate::fifo::Arrival;
 use warpyard_core::PolicyDef;
 use warpyard_core::ordered::{Behind, Ordered};
 use warpyard_core::place::Fit;
-use warpyard_core::policy::word;
+use warpyard_core::policy::{PolicyGroup, word};
 
 pub(crate) const DEF: PolicyDef = PolicyDef {
     name: "gmin",
     summary: "order of arrival, each on the least loaded device",
+    group: PolicyGroup::Arrival,
+    when: "for tasks that share GPUs and should spread over all of them",
     source: "Sengupta et al., Scheduling Multi-tenant Cloud Workloads on Accelerator-based Systems, SC 2014",
     params: &[word(
         "load",

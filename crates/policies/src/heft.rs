@@ -17,6 +17,7 @@ use std::sync::{Arc, Weak};
 use warpyard_core::cluster::{ReadyTask, View};
 use warpyard_core::ordered::{Behind, Order, Ordered};
 use warpyard_core::place::Fit;
+use warpyard_core::policy::PolicyGroup;
 use warpyard_core::queue::Key;
 use warpyard_core::shares::Shares;
 use warpyard_core::spec::{JobSpec, TaskSpec};
@@ -126,7 +127,9 @@ fn ranks(job: &JobSpec, seconds_per_step: &SecondsPerStep) -> Vec<f64> {
 
 pub(crate) const DEF: PolicyDef = PolicyDef {
     name: "heft",
-    summary: "priority, then what the longest way to the end of its job begins with, where it ends first",
+    summary: "priority, then the longest remaining path of its job, each task where it ends first",
+    group: PolicyGroup::Graphs,
+    when: "for jobs that are graphs of dependent tasks, to end each as early as possible",
     source: "Topcuoglu, Hariri and Wu, Performance-effective and low-complexity task scheduling, 2002",
     params: &[TYPES, Behind::PARAM, FIT],
     build: |p| {

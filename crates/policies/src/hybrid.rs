@@ -11,10 +11,13 @@ use crate::fifo::Arrival;
 use warpyard_core::PolicyDef;
 use warpyard_core::ordered::{Behind, Ordered};
 use warpyard_core::place::Fit;
+use warpyard_core::policy::PolicyGroup;
 
 pub(crate) const DEF: PolicyDef = PolicyDef {
     name: "hybrid",
     summary: "order of arrival, then whatever fits what is available",
+    group: PolicyGroup::Arrival,
+    when: "for people who name the GPUs they want, while others take what is left",
     source: "hybrid queue-or-schedule GPU sharing",
     params: &[FIT],
     build: |p| Box::new(Ordered::new(Arrival, Behind::Anyone).fit(Fit::from_word(p.word("fit")))),

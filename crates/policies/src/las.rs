@@ -10,7 +10,7 @@ use crate::{FIT, giving_way};
 use warpyard_core::cluster::{ReadyTask, View};
 use warpyard_core::ordered::{Behind, Order, Ordered};
 use warpyard_core::place::Fit;
-use warpyard_core::policy::{number, word};
+use warpyard_core::policy::{PolicyGroup, number, word};
 use warpyard_core::queue::Key;
 use warpyard_core::{PolicyDef, Span, Time};
 
@@ -72,7 +72,9 @@ impl Order for Las {
 
 pub(crate) const DEF: PolicyDef = PolicyDef {
     name: "las",
-    summary: "least attained service first; what has had more gives way",
+    summary: "least attained service first; preempts what has had more",
+    group: PolicyGroup::RunTime,
+    when: "for unknown run times, where tasks can be preempted",
     source: "Gu et al., Tiresias: A GPU Cluster Manager for Distributed Deep Learning, NSDI 2019",
     params: &[
         number("quantum", 600.0, "device-seconds after which a task sinks to the second level"),

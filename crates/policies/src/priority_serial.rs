@@ -6,10 +6,13 @@
 use crate::backfill::Urgency;
 use warpyard_core::PolicyDef;
 use warpyard_core::ordered::{Behind, Ordered};
+use warpyard_core::policy::PolicyGroup;
 
 pub(crate) const DEF: PolicyDef = PolicyDef {
     name: "priority-serial",
     summary: "highest priority first, one task at a time",
+    group: PolicyGroup::Arrival,
+    when: "for inference on one GPU, where two tasks at once would slow each other down",
     source: "serial execution by priority, the usual baseline for inference on one GPU",
     params: &[],
     build: |_| Box::new(Ordered::new(Urgency, Behind::Nobody).at_most(1)),

@@ -13,7 +13,7 @@ use warpyard_core::cluster::{ReadyTask, View};
 use warpyard_core::command::Code;
 use warpyard_core::ordered::{Behind, Order, Ordered};
 use warpyard_core::place::{Fit, acceptable};
-use warpyard_core::policy::{Params, number};
+use warpyard_core::policy::{Params, PolicyGroup, number};
 use warpyard_core::pool::{DeviceInfo, DeviceState, charge_for};
 use warpyard_core::queue::Key;
 use warpyard_core::spec::{JobSpec, Needs, TaskSpec};
@@ -97,14 +97,15 @@ impl Order for ShortFirst {
     }
 
     fn formula(&self) -> &'static str {
-        "P = α·p − β·T − γ·t, of priority p, timeout T and submission t in seconds; the largest P goes first"
+        "P = α·p − β·T + γ·w, of priority p, timeout T and time w since submission in seconds; the largest P goes first"
     }
 
-    fn numbers(&self, task: &ReadyTask<'_>, _: View<'_>, _: Time) -> String {
+    /// Counts the submission from now, which shifts every key alike: a readable number in place of seconds since 1970.
+    fn numbers(&self, task: &ReadyTask<'_>, _: View<'_>, now: Time) -> String {
         let ShortFirst { alpha, beta, gamma, .. } = self;
-        let (p, length, t) = (task.job.priority, task.timeout().secs(), task.job.submitted.secs());
-        let total = alpha * p as f64 - beta * length - gamma * t;
-        format!("P = {alpha:e}·{p} − {beta}·{length:.0} − {gamma}·{t:.0} = {total:.0}")
+        let (p, length, w) = (task.job.priority, task.timeout().secs(), now.since(task.job.submitted).secs());
+        let total = alpha * p as f64 - beta * length + gamma * w;
+        format!("P = {alpha:e}·{p} − {beta}·{length:.0} + {gamma}·{w:.0} = {total:.0}")
     }
 
     fn class(&self, task: &ReadyTask<'_>) -> u8 {
@@ -145,6 +146,8 @@ impl Order for ShortFirst {
 pub(crate) const DEF: PolicyDef = PolicyDef {
     name: "short-first",
     summary: "shortest promised time first, ageing by submission time",
+    group: PolicyGroup::RunTime,
+    when: "for short tasks to start soon without starving long ones, where timeouts are honest",
     source: "GPU Scheduling for Short Tasks in Private Cloud, 2019, equation 1",
     params: &[
         number("alpha", 1e9, "weight of a priority level; the default outweighs everything else"),

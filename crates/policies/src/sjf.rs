@@ -8,6 +8,7 @@ use crate::{FIT, expected_words};
 use warpyard_core::cluster::{ReadyTask, View};
 use warpyard_core::ordered::{Behind, Order, Ordered};
 use warpyard_core::place::Fit;
+use warpyard_core::policy::PolicyGroup;
 use warpyard_core::queue::Key;
 use warpyard_core::{PolicyDef, Time};
 
@@ -30,6 +31,8 @@ impl Order for Shortest {
 pub(crate) const DEF: PolicyDef = PolicyDef {
     name: "sjf",
     summary: "shortest expected run time first",
+    group: PolicyGroup::RunTime,
+    when: "for the shortest mean wait where run times are known; long tasks may starve",
     source: "Smith, Various optimizers for single-stage production, 1956",
     params: &[Behind::PARAM, FIT],
     build: |p| {

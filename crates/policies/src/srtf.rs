@@ -9,7 +9,7 @@ use crate::{FIT, expected_words, giving_way};
 use warpyard_core::cluster::{ReadyTask, View};
 use warpyard_core::ordered::{Behind, Order, Ordered};
 use warpyard_core::place::Fit;
-use warpyard_core::policy::word;
+use warpyard_core::policy::{PolicyGroup, word};
 use warpyard_core::queue::Key;
 use warpyard_core::{PolicyDef, Time};
 
@@ -35,7 +35,9 @@ impl Order for Srtf {
 
 pub(crate) const DEF: PolicyDef = PolicyDef {
     name: "srtf",
-    summary: "shortest remaining time first; what has longer to go gives way",
+    summary: "shortest remaining time first; preempts what has longer to go",
+    group: PolicyGroup::RunTime,
+    when: "for the shortest mean wait where run times are known and tasks can be preempted",
     source: "Schrage, A Proof of the Optimality of the Shortest Remaining Processing Time Discipline, 1968",
     params: &[word("granularity", &["item", "batch", "job"], giving_way::HELP), Behind::PARAM, FIT],
     build: |p| {

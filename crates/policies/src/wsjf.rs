@@ -9,7 +9,7 @@ use crate::{FIT, expected_words, giving_way};
 use warpyard_core::cluster::{ReadyTask, View};
 use warpyard_core::ordered::{Behind, Order, Ordered};
 use warpyard_core::place::Fit;
-use warpyard_core::policy::word;
+use warpyard_core::policy::{PolicyGroup, word};
 use warpyard_core::queue::Key;
 use warpyard_core::{PolicyDef, Time};
 
@@ -58,6 +58,8 @@ fn weight(priority: i64) -> f64 {
 pub(crate) const DEF: PolicyDef = PolicyDef {
     name: "wsjf",
     summary: "priority class first, then shortest; or weight divided by length",
+    group: PolicyGroup::RunTime,
+    when: "for tasks that differ in importance as well as in length",
     source: "Smith, Various optimizers for single-stage production, 1956",
     params: &[
         word("by", &["class", "ratio"], "priority before length, or weight divided by length"),

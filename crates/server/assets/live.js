@@ -35,7 +35,7 @@ const tick = () => {
     const said = span(Number(t.dataset.until) - shownNow());
     if (t.textContent !== said) t.textContent = said;
   }
-  updated.textContent = `updated ${span(Date.now() - lastUpdate)} ago`;
+  updated.textContent = `updated ${span(Math.floor((Date.now() - lastUpdate) / 1000) * 1000)} ago`;
   updated.title = new Date(lastUpdate).toLocaleString();
 };
 const showSimulation = () => {
@@ -51,7 +51,7 @@ const localTimes = () => {
     const at = new Date(t.getAttribute("datetime"));
     if (isNaN(at)) continue;
     t.title = at.toLocaleString();
-    if (t.dataset.date !== undefined) t.textContent = at.toLocaleString([], { dateStyle: "medium", timeStyle: "medium" });
+    if (t.dataset.date !== undefined) t.textContent = at.toLocaleString([], { month: "short", day: "numeric", hour: "2-digit", minute: "2-digit", second: "2-digit", hour12: false });
   }
 };
 const say = (state, text) => {

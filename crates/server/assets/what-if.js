@@ -4,12 +4,12 @@ const part = (id) => document.getElementById(id);
 const make = (tag, words, kind) => { const one = document.createElement(tag); if (words !== undefined) one.textContent = words; if (kind) one.className = kind; return one; };
 const seconds = (s) => (s >= 100 ? span(s * 1000) : `${s.toFixed(s >= 10 ? 1 : 2)} s`);
 const METRICS = [
-  ["Mean wait", (r) => r.wait_seconds.average, seconds, "less is better"],
-  ["Wait, 95 in 100 below", (r) => r.wait_seconds.p95, seconds, "less is better"],
-  ["Longest wait", (r) => r.wait_seconds.max, seconds, "less is better"],
-  ["Mean time from submission to end", (r) => r.completion_seconds.average, seconds, "less is better"],
-  ["Until everything was done", (r) => r.makespan_seconds, seconds, "less is better"],
-  ["Tasks on a GPU, on average", (r) => r.utilisation, (v) => v.toFixed(2), "more is better"],
+  ["Mean wait", (r) => r.wait_seconds.average, seconds, "lower is better"],
+  ["95th percentile wait", (r) => r.wait_seconds.p95, seconds, "lower is better"],
+  ["Longest wait", (r) => r.wait_seconds.max, seconds, "lower is better"],
+  ["Mean turnaround, submission to end", (r) => r.completion_seconds.average, seconds, "lower is better"],
+  ["Makespan, until the last job ended", (r) => r.makespan_seconds, seconds, "lower is better"],
+  ["Tasks on each GPU, mean", (r) => r.utilisation, (v) => v.toFixed(2), "higher is better"],
 ];
 const drawResults = (view) => {
   part("replay-none").hidden = true;
@@ -19,9 +19,9 @@ const drawResults = (view) => {
   part("replay-results").hidden = !view.results.length;
   if (view.told) {
     const t = view.told, more = [];
-    if (t.unfinished) more.push(`${t.unfinished} had not ended and ${t.unfinished === 1 ? "is" : "are"} in no figure`);
-    if (t.there_before) more.push(`${t.there_before} were there before and are in no figure`);
-    if (t.unknown) more.push(`${t.unknown} attempts of jobs the log no longer describes are left out`);
+    if (t.unfinished) more.push(`${t.unfinished} had not ended and ${t.unfinished === 1 ? "is" : "are"} not counted`);
+    if (t.there_before) more.push(`${t.there_before} were submitted before and are not counted`);
+    if (t.unknown) more.push(`${t.unknown} attempts belong to jobs the log no longer describes and are left out`);
     if (t.policy_changes.length) more.push(`the policy was changed to ${t.policy_changes.slice(-3).join(", then ")}`);
     part("replay-told").textContent = `${t.jobs} jobs from ${new Date(t.from).toLocaleString()} to ${new Date(t.to).toLocaleString()}${more.length ? `; ${more.join("; ")}` : ""}.`;
   }
@@ -29,7 +29,7 @@ const drawResults = (view) => {
   trust.hidden = !same;
   if (same) {
     const a = same.agreement;
-    trust.textContent = `Trust: simulated as it ran, ${a.same_place} of ${a.starts} tasks start at the same place in the order, on average ${seconds(a.mean_error_seconds)} from when they really did (at most ${seconds(a.max_error_seconds)})${a.missing ? `; ${a.missing} did not start` : ""}.`;
+    trust.textContent = `Accuracy: in the simulation of the policy that ran, ${a.same_place} of ${a.starts} tasks start in the same position, ${seconds(a.mean_error_seconds)} off on average (at most ${seconds(a.max_error_seconds)})${a.missing ? `; ${a.missing} do not start` : ""}.`;
   }
   part("replay-charts").replaceChildren(...METRICS.map(([title, of, say, which]) => {
     const card = make("li", undefined, "card bars"), largest = Math.max(...view.results.map(of), 1e-9);
@@ -37,7 +37,7 @@ const drawResults = (view) => {
     const table = make("table", undefined, "tight");
     const body = table.createTBody();
     for (const result of view.results) {
-      const row = body.insertRow(), name = make("th", result.policy, result.kind === "policy" ? "" : "quiet");
+      const row = body.insertRow(), name = make("th", { recorded: "recorded", "as-it-ran": "recorded policy, simulated" }[result.kind] ?? result.policy, result.kind === "policy" ? "" : "quiet");
       name.scope = "row";
       const bar = document.createElementNS("http://www.w3.org/2000/svg", "svg");
       bar.setAttribute("class", "meter wide");
@@ -66,6 +66,10 @@ const watchReplay = async (id) => {
     await new Promise((done) => setTimeout(done, 250));
   }
 };
+document.addEventListener("click", (event) => {
+  const pick = event.target.closest("[data-pick]")?.dataset.pick;
+  if (pick) for (const box of document.querySelectorAll("[name=policy]")) box.checked = pick === "suggested" && box.dataset.suggested !== undefined;
+});
 part("replay").addEventListener("submit", async (event) => {
   event.preventDefault();
   const form = event.target, button = form.querySelector("button"), wrong = part("replay-wrong");

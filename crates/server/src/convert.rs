@@ -287,3 +287,77 @@ pub(crate) fn policy_choice(set: &PolicySet) -> PolicyChoice {
 pub(crate) fn param_value(text: &str) -> ParamValue {
     ParamValue::from(text)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use warpyard_api::job::{Format, ReadOptions, read};
+
+    const EVERYTHING: &str = r#"
+        name = "vision"
+        priority = 3
+        project = "lab"
+        weight = 2.5
+        deadline = "24h"
+        after = [{ job = "7", on = "any" }]
+        [[tasks]]
+        name = "prepare"
+        command = "python prepare.py && echo done"
+        env = { EPOCHS = "9" }
+        cpus = 0.5
+        memory = "4GiB"
+        grace = "20s"
+        stdout = "out.txt"
+        [[tasks]]
+        name = "fit"
+        command = ["python", "fit.py", "--fold", "%{index}"]
+        after = [{ task = "prepare", on = "ok" }]
+        array = "1-5%2"
+        gpus = 2
+        gpu_memory = "8GiB"
+        gpu_type = ["V100"]
+        wait_mode = "queue"
+        timeout = "2h"
+        expected = "40m"
+        retries = 2
+        retry_on_timeout = true
+        on_lost = "hold"
+        preempt = "requeue"
+        resume_time = "5s"
+        profile = "resnet50"
+        steps = 1000
+        workdir = "/srv"
+        pty = true
+        idle = "30m"
+    "#;
+
+    #[test]
+    fn a_document_made_from_a_job_makes_the_same_job() {
+        let cluster = Cluster::new(PolicyChoice::default());
+        let options = ReadOptions { default_name: None, accept_user: false };
+        let doc = read(EVERYTHING, Format::Toml, options).expect("a document").doc;
+        let spec = job_spec(&cluster, &doc, &Defaults::default()).expect("a job");
+        let (again, secrets) = job_doc(&cluster, &spec);
+        assert_eq!((again, secrets), (doc, vec![]));
+    }
+
+    #[test]
+    fn secrets_are_left_out_of_it_and_named() {
+        let task = TaskSpec {
+            command: ["sh", "-c", "wandb login hf_0123456789012345678901234567890123"]
+                .map(str::to_owned)
+                .into(),
+            env: [("API_TOKEN".to_owned(), "hunter2".to_owned()), ("EPOCHS".to_owned(), "9".to_owned())]
+                .into(),
+            ..crate::testing::task("fit", 1)
+        };
+        let spec = JobSpec { tasks: vec![task], ..JobSpec::default() };
+        let (doc, secrets) = job_doc(&Cluster::new(PolicyChoice::default()), &spec);
+        let written = serde_json::to_string(&doc).expect("JSON");
+        assert!(
+            !written.contains("hunter2") && !written.contains("hf_01") && written.contains("EPOCHS"),
+            "{written}"
+        );
+        assert_eq!(secrets, ["a secret in the command of fit", "the variable API_TOKEN of fit"]);
+    }
+}

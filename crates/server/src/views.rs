@@ -638,6 +638,8 @@ pub(crate) fn policies(in_force: Option<&PolicyChoice>, defs: &[PolicyDef]) -> V
         PolicyView {
             name: def.name.into(),
             summary: def.summary.into(),
+            when: def.when.into(),
+            group: def.group.title().into(),
             source: def.source.into(),
             params: params.collect(),
             active: in_force.is_some(),

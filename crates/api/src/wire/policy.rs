@@ -13,6 +13,12 @@ pub struct PolicyView {
     pub name: String,
     /// What it does, in a line.
     pub summary: String,
+    /// What to choose it for, in a line.
+    #[serde(default)]
+    pub when: String,
+    /// The heading it is listed under.
+    #[serde(default)]
+    pub group: String,
     /// Where it comes from.
     pub source: String,
     /// Its parameters.

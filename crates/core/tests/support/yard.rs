@@ -7,6 +7,7 @@ use warpyard_core::command::Standing;
 use warpyard_core::engine::{Engine, Store};
 use warpyard_core::event::{End, How, Usage, WorkerInfo};
 use warpyard_core::ordered::{Behind, Order, Ordered};
+use warpyard_core::policy::PolicyGroup;
 use warpyard_core::pool::{DeviceInfo, DeviceState};
 use warpyard_core::queue::Key;
 use warpyard_core::spec::{AfterJob, JobSpec, Needs, TaskSpec};
@@ -33,6 +34,8 @@ impl Order for Arrival {
 pub(crate) const POLICIES: &[PolicyDef] = &[PolicyDef {
     name: "arrival",
     summary: "",
+    group: PolicyGroup::Arrival,
+    when: "",
     source: "",
     params: &[],
     build: |_| Box::new(Ordered::new(Arrival, Behind::Anyone)),

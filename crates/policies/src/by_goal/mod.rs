@@ -38,7 +38,7 @@ use warpyard_allocate::{GOALS, GoalDef, Options, Types};
 use warpyard_core::cluster::View;
 use warpyard_core::event::By;
 use warpyard_core::explain::{self, InRounds, Reason, Why};
-use warpyard_core::policy::{Errand, Param, Params, Policy, at_least, number, text, word};
+use warpyard_core::policy::{Errand, Param, Params, Policy, PolicyGroup, at_least, number, text, word};
 use warpyard_core::{Plan, PolicyDef, TaskId, Time};
 
 pub(crate) const TYPES: Param =
@@ -71,10 +71,12 @@ const ORGANISATIONS: Param = text(
 );
 
 macro_rules! goals {
-    ($($name:ident = $i:literal, $params:expr;)*) => {
+    ($($name:ident = $i:literal, $when:literal, $params:expr;)*) => {
         $(pub(crate) const $name: PolicyDef = PolicyDef {
             name: GOALS[$i].name,
             summary: GOALS[$i].summary,
+            group: PolicyGroup::Shares,
+            when: $when,
             source: GOALS[$i].source,
             params: $params,
             build: |params| Box::new(ByGoal::new(&GOALS[$i], params)),
@@ -83,18 +85,30 @@ macro_rules! goals {
 }
 
 goals! {
-    MAX_MIN = 0, &[TYPES, SHARING, PLACEMENT, ROUND, RESTART];
-    MAX_MIN_FILL = 1, &[TYPES, SHARING, PLACEMENT, ROUND, RESTART];
-    HIERARCHICAL = 2, &[TYPES, SHARING, PLACEMENT, ROUND, RESTART, INSIDE, ORGANISATIONS];
-    FINISH_TIME = 3, &[TYPES, SHARING, PLACEMENT, ROUND, RESTART];
-    MAKESPAN = 4, &[TYPES, SHARING, PLACEMENT, ROUND, RESTART];
-    THROUGHPUT = 5, &[TYPES, SHARING, PLACEMENT, ROUND, RESTART];
-    COST = 6, &[TYPES, SHARING, PLACEMENT, ROUND, RESTART];
-    STRATEGY_PROOF = 7, &[TYPES, SHARING, PLACEMENT, ROUND, RESTART];
-    ALLOX = 8, &[TYPES, SHARING, PLACEMENT, ROUND, RESTART];
-    GANDIVA = 9, &[TYPES, SHARING, PLACEMENT, ROUND, RESTART];
-    FIFO_HETERO = 10, &[TYPES, SHARING, PLACEMENT, ROUND, RESTART];
-    ISOLATED = 11, &[TYPES, SHARING, PLACEMENT, ROUND, RESTART];
+    MAX_MIN = 0, "for equal shares of GPU time, counted by how fast each job runs",
+        &[TYPES, SHARING, PLACEMENT, ROUND, RESTART];
+    MAX_MIN_FILL = 1, "for equal shares, where what one job cannot use goes to the next worst off",
+        &[TYPES, SHARING, PLACEMENT, ROUND, RESTART];
+    HIERARCHICAL = 2, "for groups that own shares and divide them among their members",
+        &[TYPES, SHARING, PLACEMENT, ROUND, RESTART, INSIDE, ORGANISATIONS];
+    FINISH_TIME = 3, "for no job to take much longer than with a fixed share of its own",
+        &[TYPES, SHARING, PLACEMENT, ROUND, RESTART];
+    MAKESPAN = 4, "for a batch of jobs to end as early as possible",
+        &[TYPES, SHARING, PLACEMENT, ROUND, RESTART];
+    THROUGHPUT = 5, "for the most total progress, whoever makes it",
+        &[TYPES, SHARING, PLACEMENT, ROUND, RESTART];
+    COST = 6, "for the most progress per price, where GPU types have prices",
+        &[TYPES, SHARING, PLACEMENT, ROUND, RESTART];
+    STRATEGY_PROOF = 7, "for users who might overstate their speeds to get more",
+        &[TYPES, SHARING, PLACEMENT, ROUND, RESTART];
+    ALLOX = 8, "for the shortest mean completion time of jobs that run on several GPU types",
+        &[TYPES, SHARING, PLACEMENT, ROUND, RESTART];
+    GANDIVA = 9, "for jobs that run well together in measured pairs and may share GPUs",
+        &[TYPES, SHARING, PLACEMENT, ROUND, RESTART];
+    FIFO_HETERO = 10, "for order of arrival, each job on the GPU type it runs fastest on",
+        &[TYPES, SHARING, PLACEMENT, ROUND, RESTART];
+    ISOLATED = 11, "a baseline: every job has a fixed equal share",
+        &[TYPES, SHARING, PLACEMENT, ROUND, RESTART];
 }
 
 /// The shortest round: anything shorter would be all switching.
@@ -200,10 +214,7 @@ impl Policy for ByGoal {
         let draft = self.draft(view, now);
         let Some(member) = draft.scene.member(task) else {
             let submitted = view.job(task.job)?.submitted;
-            return Some(format!(
-                "no share of its own: first come, first served, t = {:.0}",
-                submitted.secs()
-            ));
+            return Some(format!("no share of its own, so in order of arrival: t = {:.0}", submitted.secs()));
         };
         let InRounds { shares, .. } = in_rounds(&draft, member);
         let each = |(kind, promised, had): &(String, f64, f64)| {

@@ -194,8 +194,8 @@ impl Heat {
         let row = |(name, values): &Series| HeatRow {
             name: text(name),
             cells: cells(axis, moments, values),
-            values: joined(values),
-            last: values.last().copied().flatten().map(short).unwrap_or_else(|| "–".into()),
+            values: joined(&values.iter().map(|v| v.map(f64::round)).collect::<Vec<_>>()),
+            last: values.last().copied().flatten().map(|v| short(v.round())).unwrap_or_else(|| "–".into()),
         };
         let rows: Vec<_> = series.iter().map(row).collect();
         let said: Vec<_> = rows.iter().map(|r| format!("{} {} %", r.name, r.last)).collect();

@@ -112,9 +112,9 @@ fn call(path: &str, method: &str, operation: &Value) -> Call {
     let field = |p: &Value| Field {
         name: words(&p["name"]),
         place: match p["in"].as_str() {
-            Some("path") => "in the address",
-            Some("header") => "in a header",
-            _ => "in the query",
+            Some("path") => "path",
+            Some("header") => "header",
+            _ => "query",
         },
         kind: kind(&p["schema"]),
         needed: p["required"] == true,

@@ -1,4 +1,5 @@
-//! Policies: the one in force with its numbers filled in, and every other with what it would change.
+//! The Policies page: the policy in force with its numbers filled in, and every other, grouped, with the order it would
+//! put the queue in.
 
 use super::words::{Date, Moment, moment, text};
 use super::{Chrome, Frame, NoPage, html};
@@ -27,7 +28,7 @@ struct Policies {
     source: String,
     formula: &'static str,
     line: Vec<Place>,
-    all: Vec<Choice>,
+    groups: Vec<Group>,
     admin: bool,
 }
 
@@ -48,9 +49,17 @@ struct Numbers {
     after: String,
 }
 
+/// Policies with the same aim.
+struct Group {
+    title: String,
+    policies: Vec<Choice>,
+}
+
 /// A policy that can be chosen.
 struct Choice {
     name: String,
+    /// When to choose it.
+    when: String,
     summary: String,
     source: String,
     formula: &'static str,
@@ -96,8 +105,16 @@ impl Policies {
                 numbers: numbers(policy.numbers(cluster.view(), task, clock), job.submitted),
             })
         };
-        let mut all: Vec<_> = views.iter().zip(defs).map(|(view, def)| chosen(view, def, choice)).collect();
-        all.sort_by_key(|choice| !choice.active);
+        let mut by_group: Vec<_> = views.iter().zip(defs).collect();
+        by_group.sort_by_key(|(_, def)| def.group);
+        let mut groups: Vec<Group> = Vec::new();
+        for (view, def) in by_group {
+            match groups.last_mut() {
+                Some(group) if group.title == view.group => group.policies.push(chosen(view, def, choice)),
+                _ => groups
+                    .push(Group { title: view.group.clone(), policies: vec![chosen(view, def, choice)] }),
+            }
+        }
         let line = policy.line(cluster.view(), SHOWN, clock).into_iter().enumerate();
         Policies {
             in_force: text(&choice.to_string()),
@@ -105,7 +122,7 @@ impl Policies {
             source: now.map(|p| p.source.clone()).unwrap_or_default(),
             formula: policy.formula(),
             line: line.filter_map(place).collect(),
-            all,
+            groups,
             chrome: Chrome::of(f, "Policies", "policies", frame),
             admin,
         }
@@ -138,6 +155,7 @@ fn chosen(view: &PolicyView, def: &PolicyDef, in_force: &PolicyChoice) -> Choice
     };
     Choice {
         name: view.name.clone(),
+        when: view.when.clone(),
         summary: view.summary.clone(),
         source: view.source.clone(),
         formula: def.params(choice).map_or("", |params| (def.build)(&params).formula()),

@@ -344,7 +344,7 @@ async fn a_policy_is_tried_before_it_is_put_in_force() {
     assert!(server.page("/policies").await.contains("In force: <code>backfill</code>"), "nothing changed");
     server.json("PUT", "/v1/policy", Some(choice)).await;
     let page = server.page("/policies").await;
-    assert!(page.contains("P = 1e9·0 − 1·60 − 0·"), "the formula with its numbers: {page}");
+    assert!(page.contains("P = 1e9·0 − 1·60 + 0·"), "the formula with its numbers: {page}");
     let wrong = server
         .ask(
             "POST",

@@ -1,4 +1,4 @@
-//! What if: what really came, replayed under other policies, beside what happened.
+//! The What if page: recorded submissions simulated under other policies, beside what happened.
 
 use super::words::text;
 use super::{Chrome, Frame, NoPage, html};
@@ -9,36 +9,47 @@ use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 
-/// The policies that are chosen to begin with: the plain ones that differ most.
-const CHOSEN: [&str; 4] = ["backfill", "fifo", "sjf", "short-first"];
+/// The suggested selection: cheap to simulate, and as different from each other as can be.
+const SUGGESTED: [&str; 4] = ["backfill", "fifo", "short-first", "fair-share"];
 
 #[derive(Template)]
 #[template(path = "what_if.html")]
 struct WhatIf {
     chrome: Chrome,
-    policies: Vec<(String, String, bool)>,
+    groups: Vec<(String, Vec<Choice>)>,
     spans: [(&'static str, &'static str); 5],
     in_force: String,
+}
+
+/// A policy that can be replayed.
+struct Choice {
+    name: String,
+    when: String,
+    suggested: bool,
 }
 
 pub(super) async fn page(State(app): Shared, headers: HeaderMap) -> Result<Response, NoPage> {
     let (frame, defs) = (Frame::of(&app, &headers), app.policies);
     let page = app.live.read(move |f| {
-        let all = views::policies(Some(f.cluster().policy()), defs);
+        let mut all: Vec<_> = views::policies(None, defs).into_iter().zip(defs).collect();
+        all.sort_by_key(|(_, def)| def.group);
+        let mut groups: Vec<(String, Vec<Choice>)> = Vec::new();
+        for (policy, _) in all {
+            let suggested = SUGGESTED.contains(&&*policy.name);
+            let choice = Choice { name: policy.name, when: policy.when, suggested };
+            match groups.last_mut() {
+                Some((title, choices)) if *title == policy.group => choices.push(choice),
+                _ => groups.push((policy.group, vec![choice])),
+            }
+        }
         WhatIf {
-            policies: all
-                .into_iter()
-                .map(|p| {
-                    let on = CHOSEN.contains(&&*p.name);
-                    (p.name, p.summary, on)
-                })
-                .collect(),
+            groups,
             spans: [
-                ("1h", "1 hour"),
+                ("1h", "hour"),
                 ("24h", "24 hours"),
                 ("7d", "7 days"),
                 ("30d", "30 days"),
-                ("", "all there is"),
+                ("", "whole history"),
             ],
             in_force: text(&f.cluster().policy().to_string()),
             chrome: Chrome::of(f, "What if", "what-if", frame),

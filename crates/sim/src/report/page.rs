@@ -184,7 +184,7 @@ impl Study {
         let series = self.series(&values);
         let svg = cdf(title, unit, &series, theme);
         let how = format!(
-            "{how} A point says: this share of jobs took at most so long. Logarithmic; what is below its beginning stands there."
+            "{how} Each point gives the share of jobs that took at most that long. The axis is logarithmic; smaller values are drawn at its left edge."
         );
         Plot { name: name.to_owned(), title: title.to_owned(), how, svg }
     }
@@ -385,10 +385,12 @@ fn figure(out: &mut String, plot: &Plot) {
 impl Table {
     fn html(&self, out: &mut String) {
         out.push_str("<div class=\"table\"><table><thead><tr>");
-        for (heading, means) in &self.headings {
+        for (at, (heading, means)) in self.headings.iter().enumerate() {
+            let number = self.rows.first().is_some_and(|row| row.get(at).is_some_and(|(_, by)| by.is_some()));
             write!(
                 out,
-                "<th scope=\"col\" title=\"{}\"><button type=\"button\">{}</button></th>",
+                "<th scope=\"col\"{} title=\"{}\"><button type=\"button\">{}</button></th>",
+                if number { " class=\"n\"" } else { "" },
                 escaped(means),
                 escaped(heading)
             )
@@ -398,15 +400,20 @@ impl Table {
         for row in &self.rows {
             out.push_str("<tr>");
             for (text, by) in row {
+                // An interval stands below its mean, or a dozen columns of both would not fit the page.
+                let text = match text.split_once(" ± ") {
+                    Some((mean, half)) => format!("{}<small>± {}</small>", escaped(mean), escaped(half)),
+                    None => escaped(text).to_string(),
+                };
                 match by {
-                    Some(by) => write!(out, "<td class=\"n\" data-by=\"{by}\">{}</td>", escaped(text)),
-                    None => write!(out, "<td>{}</td>", escaped(text)),
+                    Some(by) => write!(out, "<td class=\"n\" data-by=\"{by}\">{text}</td>"),
+                    None => write!(out, "<td>{text}</td>"),
                 }
                 .expect("a string takes all");
             }
             out.push_str("</tr>");
         }
-        write!(out, "</tbody></table></div><p class=\"how\">{} A heading sorts; pointing at it says what it means.</p>", escaped(&self.how)).expect("a string takes all");
+        write!(out, "</tbody></table></div><p class=\"how\">{} Click a heading to sort; hover over it for its definition.</p>", escaped(&self.how)).expect("a string takes all");
     }
 
     /// The same as CSV; numbers in full.

@@ -19,7 +19,7 @@ pub(crate) fn table(policies: &[PolicyView], screen: &Screen) -> String {
 pub(crate) fn detail(policy: &PolicyView, screen: &Screen) -> String {
     let in_use = if policy.active { "  (in use)" } else { "" };
     let mut out = format!("{}{in_use}\n", screen.paint(&shown(&policy.name), Paint::Bold));
-    for line in [&policy.summary, &policy.source].into_iter().filter(|line| !line.is_empty()) {
+    for line in [&policy.summary, &policy.when, &policy.source].into_iter().filter(|line| !line.is_empty()) {
         writeln!(out, "  {}", shown(line)).expect("a string takes all");
     }
     if policy.params.is_empty() {
