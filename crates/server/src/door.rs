@@ -4,14 +4,14 @@
 
 use crate::http::App;
 use crate::serve::{Limits, serve};
-use crate::up::UpError;
+use crate::up::{BACKLOG, UpError};
 use std::fs::{self, DirBuilder, File, Permissions};
 use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use tokio::net::UnixListener;
+use tokio::net::{UnixListener, UnixSocket};
 use tokio::runtime::{Handle, Runtime};
 use warpyard_api::client::SOCKET_FILE;
 
@@ -70,7 +70,7 @@ fn bind_for_everyone(path: &Path) -> io::Result<UnixListener> {
         }
         fs::remove_file(path)?;
     }
-    let listener = UnixListener::bind(path)?;
+    let listener = listen(path)?;
     fs::set_permissions(path, Permissions::from_mode(0o666))?;
     Ok(listener)
 }
@@ -112,9 +112,15 @@ fn bind_for_owner(data: &Path) -> io::Result<UnixListener> {
         fs::remove_file(&path)?;
     }
     let dir = File::open(data)?;
-    let listener = UnixListener::bind(format!("/proc/self/fd/{}/{SOCKET_FILE}", dir.as_raw_fd()))?;
+    let listener = listen(Path::new(&format!("/proc/self/fd/{}/{SOCKET_FILE}", dir.as_raw_fd())))?;
     fs::set_permissions(&path, Permissions::from_mode(0o600))?;
     Ok(listener)
+}
+
+fn listen(path: &Path) -> io::Result<UnixListener> {
+    let socket = UnixSocket::new_stream()?;
+    socket.bind(path)?;
+    socket.listen(BACKLOG)
 }
 
 fn is_socket(path: &Path) -> bool {

@@ -22,7 +22,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpSocket};
 use tokio::runtime::Handle;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
@@ -307,12 +307,28 @@ async fn listen(options: &Options) -> Result<TcpListener, UpError> {
     listen_on(address.unwrap_or_else(|| "127.0.0.1:7700".into())).await
 }
 
+/// How many connections the kernel keeps until they are taken; it may keep fewer. With the usual 128 a burst of them makes
+/// others wait a second for their next try.
+pub(crate) const BACKLOG: u32 = 4_096;
+
 pub(crate) async fn listen_on(address: String) -> Result<TcpListener, UpError> {
-    let bound = match address.parse::<SocketAddr>() {
-        Ok(exact) => TcpListener::bind(exact).await,
-        Err(_) => TcpListener::bind(&address).await,
+    let bind = |at: SocketAddr| {
+        let socket = if at.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+        socket.set_reuseaddr(true)?;
+        socket.bind(at)?;
+        socket.listen(BACKLOG)
     };
-    bound.map_err(|source| UpError::Listen { address, source })
+    let bound = async {
+        let mut failed = io::Error::from(io::ErrorKind::AddrNotAvailable);
+        for at in tokio::net::lookup_host(&address).await? {
+            match bind(at) {
+                Ok(listener) => return Ok(listener),
+                Err(e) => failed = e,
+            }
+        }
+        Err(failed)
+    };
+    bound.await.map_err(|source| UpError::Listen { address: address.clone(), source })
 }
 
 /// Tells the engine what the worker inside has.

@@ -7,6 +7,7 @@ use serde::Serialize;
 use std::io::{self, IsTerminal, Write};
 use std::path::PathBuf;
 use warpyard_api::client::{Client, ClientError, data_dir, find};
+use warpyard_api::private_dir::{self, NotPrivate, Owner};
 use warpyard_api::wire::PolicyView;
 
 /// The surroundings of a command.
@@ -35,9 +36,11 @@ impl Context {
         }
     }
 
-    /// Where a server on this machine keeps everything.
-    pub(crate) fn data_dir(&self) -> PathBuf {
-        data_dir(self.global.data.as_deref(), |name| std::env::var(name).ok())
+    /// Where a server on this machine keeps everything, if nobody else could have put it there.
+    pub(crate) fn data_dir(&self) -> Result<PathBuf, NotPrivate> {
+        let data = data_dir(self.global.data.as_deref(), |name| std::env::var(name).ok());
+        private_dir::check(&data, Owner::OwnOrRoot)?;
+        Ok(data)
     }
 
     /// Prints an answer: as JSON where that is asked for, otherwise as `human` shows it.

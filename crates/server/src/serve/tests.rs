@@ -82,6 +82,8 @@ async fn a_head_that_does_not_arrive_is_not_waited_for() {
     for way in ways(&server, limits).await {
         let answer = way.sent("GET /v1/info HTTP/1.1\r\nHost: localhost\r\nAutho").await;
         assert!(!answer.contains("200 OK"), "{answer}");
+        let answer = way.sent(&request("/v1/info", "")).await;
+        assert!(answer.contains("200 OK"), "who asks for nothing more is closed as well: {answer}");
     }
 }
 

@@ -42,7 +42,11 @@ impl Replay {
         let policies = self.policy.as_deref().map(policies_of).transpose()?.unwrap_or_default();
         let since = self.since.as_deref().map(|text| moment(text, context.screen.now)).transpose()?;
         let since = since.map_or(Time(0), |since| Time(since.as_millis().max(0) as u64 * 1000));
-        let recording = recorded(&self.log.unwrap_or_else(|| context.data_dir()), since)?;
+        let log = match self.log {
+            Some(log) => log,
+            None => context.data_dir()?,
+        };
+        let recording = recorded(&log, since)?;
         let unders = std::iter::once(Under::WhatRan).chain(policies.into_iter().map(Under::Policy));
         let (per_job, kept) = (self.per_job || self.outputs.wanted(), self.outputs.wanted());
         let mut answer = Answer::of(&recording, recording.recorded(self.per_job));

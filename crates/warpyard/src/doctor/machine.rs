@@ -5,6 +5,7 @@ use std::fs::{self, OpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use warpyard_api::private_dir::{self, Owner};
 use warpyard_api::quantity::ByteSize;
 use warpyard_worker::hold::held;
 use warpyard_worker::probe::{self, Choice, Places};
@@ -119,6 +120,10 @@ pub(super) fn processes() -> Finding {
 }
 
 pub(super) fn data(data: &Path) -> Finding {
+    if let Err(e) = private_dir::check(data, Owner::OwnOrRoot) {
+        let remedy = "do what it says; until then neither server nor commands use it";
+        return Finding::bad("data", told(&e), remedy);
+    }
     let there = data.ancestors().find(|dir| dir.exists()).unwrap_or(Path::new("/"));
     let trial = there.join(format!(".warpyard-doctor-{}", std::process::id()));
     let written = fs::write(&trial, b"x").and_then(|()| fs::remove_file(&trial));
@@ -172,16 +177,17 @@ pub(super) fn clock() -> Finding {
     }
 }
 
-/// Each running task costs the server a few descriptors.
+/// Each running task and each connection costs the server a few descriptors. It raises its soft limit itself.
 pub(super) fn open_files() -> Finding {
     use nix::sys::resource::{Resource, getrlimit};
     match getrlimit(Resource::RLIMIT_NOFILE) {
-        Ok((soft, _)) if soft >= 1024 => Finding::fine("open files", format!("{soft} allowed at once")),
-        Ok((soft, hard)) => {
-            let remedy = format!("raise it with `ulimit -n {}` before starting the server", hard.min(65_536));
-            Finding::warning("open files", format!("only {soft} allowed at once"), remedy)
-        }
-        Err(e) => Finding::warning("open files", io::Error::from(e).to_string(), "look at `ulimit -n`"),
+        Ok((_, hard)) if hard >= 4096 => Finding::fine("open files", format!("{hard} allowed at once")),
+        Ok((_, hard)) => Finding::warning(
+            "open files",
+            format!("only {hard} allowed at once, an eighth of them for connections through the port"),
+            "raise the hard limit (`nofile` in /etc/security/limits.conf, LimitNOFILE of a service)",
+        ),
+        Err(e) => Finding::warning("open files", io::Error::from(e).to_string(), "look at `ulimit -Hn`"),
     }
 }
 
