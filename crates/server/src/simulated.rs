@@ -121,7 +121,7 @@ pub fn show(show: Show, ready: impl FnOnce(&Ready)) -> Result<(), UpError> {
         unenforced: Vec::new(),
     });
     runtime.spawn(samples::take(live.clone(), None, SAMPLE_EVERY));
-    let _own_door = own_door.serve(app.clone(), limits, &runtime);
+    let _own_door = own_door.serve(app.clone(), limits.of_one_user(), &runtime);
     let serving = runtime.spawn(serve(listener, app, limits));
     runtime.block_on(asked_to_end(stopped, serving));
     live.stop();

@@ -238,7 +238,7 @@ pub fn run(mut options: Options, ready: impl FnOnce(&Ready)) -> Result<(), UpErr
         Ok::<_, UpError>(())
     })?;
     tidy(data.path(), &options, &live, runtime.handle().clone());
-    let _own_door = own_door.serve(app.clone(), limits, &runtime);
+    let _own_door = own_door.serve(app.clone(), limits.of_one_user(), &runtime);
     let door = door.map(|door| door.serve(app.clone(), limits, &runtime));
     runtime.spawn(samples::take(live.clone(), app.watched.clone(), samples::EVERY));
     if let Some(watched) = app.watched.clone() {

@@ -88,11 +88,16 @@ impl Limits {
         let usual = Limits::default();
         Limits {
             connections: usual.connections.min(eighth),
-            per_user: usual.per_user.min(eighth / 2),
+            per_user: usual.per_user.min(eighth / 4),
             unknown: usual.unknown.min(eighth),
             unknown_per_address: usual.unknown_per_address.min(eighth / 2),
             ..usual
         }
+    }
+
+    /// The same for a socket that one user alone comes through.
+    pub(crate) fn of_one_user(self) -> Limits {
+        Limits { per_user: self.connections, ..self }
     }
 }
 
