@@ -125,6 +125,31 @@ fn it_may_begin_in_the_middle() {
     }
 }
 
+/// Every attempt that is there is measured now and then, and some use more memory than they requested.
+fn measurements() -> Vec<(f64, Command)> {
+    let workers = cluster("4xV100:16GiB,2xK80").unwrap();
+    let measured = |nth: u64| {
+        let attempt = |job| warpyard_core::TaskId { job: JobId(job), node: 0, index: 0 }.attempt(1);
+        let used = move |job: u64| (3 + (nth / 4 + job) % 7) << 30;
+        workers.iter().enumerate().map(move |(id, worker)| {
+            let of = |job| worker.devices.iter().map(|device| (device.uuid.clone(), used(job))).collect();
+            let used = (1..=120).map(|job| (attempt(job), of(job))).collect();
+            (25.0 * nth as f64, Command::MeasuredMemory { worker: warpyard_core::WorkerId(id as u32), used })
+        })
+    };
+    (1..=160).flat_map(measured).collect()
+}
+
+#[test]
+fn memory_that_was_used_beyond_the_request_is_used_again() {
+    let events = happened("backfill", measurements());
+    let charges = events.iter().filter(|event| matches!(event.what, What::MemoryCharged { .. })).count();
+    assert!(charges > 20, "{charges}");
+    for since in [0.0, 1200.0, 2000.3] {
+        exact(&recorded("backfill", &events, since));
+    }
+}
+
 #[test]
 fn another_policy_gives_other_figures_of_the_same_jobs() {
     let events = happened("fifo", Vec::new());
@@ -161,7 +186,8 @@ fn a_log_whose_beginning_is_gone_is_replayed_as_far_as_it_goes() {
     let at = left.peek().unwrap().at;
     let (job, until) = (JobId(1), at);
     let task = warpyard_core::TaskId { job, node: 0, index: 0 };
-    for what in [What::ClaimExtended { job, until }, What::Progressed { task, steps: 3 }] {
+    let charged = What::MemoryCharged { attempt: task.attempt(1), device: 0, bytes: 3 };
+    for what in [What::ClaimExtended { job, until }, What::Progressed { task, steps: 3 }, charged] {
         recorder.enter(&Event { at, what });
     }
     left.for_each(|event| recorder.enter(event));

@@ -114,10 +114,10 @@ pub struct TaskDoc {
     #[serde(skip_serializing_if = "is_default")]
     #[schemars(default)]
     pub wait_mode: WaitMode,
-    /// CPUs it needs, in parts where wanted: 0.5.
+    /// CPUs it needs, in parts where wanted: 0.5. Also the most CPU time it can have, where cgroups allow.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cpus: Option<MilliCpus>,
-    /// Memory of the machine it needs.
+    /// Memory of the machine it needs. Also the most it can have, where cgroups allow: one that needs more is killed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory: Option<ByteSize>,
     /// How long it may run before it is ended; only running time counts.

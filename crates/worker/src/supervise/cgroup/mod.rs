@@ -216,7 +216,11 @@ impl CgroupDir {
                     return self.set("cpu.max", format_args!("{quota} {CPU_PERIOD_US}"));
                 }
                 self.set("cpu.cfs_period_us", CPU_PERIOD_US)?;
-                self.set("cpu.cfs_quota_us", quota)
+                match self.set("cpu.cfs_quota_us", quota) {
+                    // More than a cgroup above may use, which then is the limit.
+                    Err(e) if e.kind() == io::ErrorKind::InvalidInput => Ok(()),
+                    set => set,
+                }
             }
             (Limit::Devices(denied), Hierarchy::Unified) => device_filter::attach(&self.path, denied),
             (Limit::Devices(denied), _) => denied.iter().try_for_each(|DeviceNode { major, minor }| {

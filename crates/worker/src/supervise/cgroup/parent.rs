@@ -44,9 +44,14 @@ impl Bounds {
     /// was asked for.
     pub fn find(asked: Option<u64>) -> Self {
         let unified = unified();
-        let of = |limit: Limit, v1: Hierarchy| match &unified {
-            Ok(parent) if parent.enforces(limit.clone()).is_ok() => Ok(parent.clone()),
-            _ => CgroupParent::find(v1, limit).map_err(|e| reason(&e)),
+        let of = |limit: Limit, v1: Hierarchy| {
+            let in_unified = match &unified {
+                Ok(parent) => parent.enforces(limit.clone()).map(|()| parent.clone()),
+                Err(e) => Err(e.kind().into()),
+            };
+            in_unified
+                .or_else(|e| CgroupParent::find(v1, limit).map_err(|v1| more_telling(e, v1)))
+                .map_err(|e| reason(&e))
         };
         let contained =
             unified.as_ref().ok().filter(|parent| parent.enforces(Limit::Processes(1)).is_ok()).cloned();
@@ -57,19 +62,19 @@ impl Bounds {
         let filter = Limit::Devices(vec![DeviceNode { major: 195, minor: 254 }]);
         let devices = match contained {
             Some(parent) if parent.enforces(filter.clone()).is_ok() => Ok(parent),
-            _ => CgroupParent::find(Hierarchy::Devices, filter.clone())
-                .or_else(|e| match &unified {
-                    Ok(parent) => parent.enforces(filter).map(|()| parent.clone()),
-                    Err(_) => Err(e),
-                })
-                .map_err(|e| reason(&e)),
+            _ => CgroupParent::find(Hierarchy::Devices, filter.clone()).or_else(|v1| match &unified {
+                Ok(parent) => {
+                    parent.enforces(filter).map(|()| parent.clone()).map_err(|e| more_telling(e, v1))
+                }
+                Err(_) => Err(v1),
+            }),
         };
         Self {
             most: asked.unwrap_or(MOST.min(room() / 4)),
             processes,
             memory: of(Limit::Memory(1 << 20), Hierarchy::Memory),
             cpu: of(Limit::Cpu(1000), Hierarchy::Cpu),
-            devices,
+            devices: devices.map_err(|e| reason(&e)),
         }
     }
 
@@ -89,6 +94,11 @@ impl Bounds {
     pub fn of_user(&self) -> u64 {
         self.most.saturating_mul(4).min(room() / 2).max(self.most)
     }
+}
+
+/// Of what went wrong in two hierarchies, what says more than that one is not there.
+fn more_telling(unified: io::Error, v1: io::Error) -> io::Error {
+    if v1.kind() == io::ErrorKind::NotFound { unified } else { v1 }
 }
 
 /// Why a limit cannot be enforced, for people.
