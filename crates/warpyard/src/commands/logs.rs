@@ -51,25 +51,25 @@ impl Logs {
         if job.counts.total() > 1 {
             for (task, label) in labelled(self.tasks(&client)?) {
                 // What has not begun has printed nothing; it is waited for only where it is followed.
-                let tries = task.attempts.as_deref().map_or(0, |attempts| attempts.len() as u32);
+                let tries = attempts_of(&task);
                 if !self.follow && self.attempt.unwrap_or(1) > tries {
                     continue;
                 }
                 let filter = LogFilter { task: Some(task.name.clone()), index: task.index, ..self.filter() };
                 let mut lines = Lines::new(&mut out, Form::of(context.global.json, Some(label)));
-                self.copy(&client, &job.job, &filter, tries.max(1), &mut lines)?;
+                self.copy(&client, &job.job, &filter, tries, &mut lines)?;
                 lines.end()?;
             }
             return Ok(Exit::Fine);
         }
         // `last` may mean another job by the time that this one has ended.
         let ask = if self.job == "last" { &job.job } else { &self.job };
-        let latest = follow::latest_attempt(&job);
+        let tries = job.tasks.first().map_or(0, attempts_of);
         match Form::of(context.global.json, None) {
-            Form::Plain => self.copy(&client, ask, &self.filter(), latest, &mut out)?,
+            Form::Plain => self.copy(&client, ask, &self.filter(), tries, &mut out)?,
             form => {
                 let mut lines = Lines::new(&mut out, form);
-                self.copy(&client, ask, &self.filter(), latest, &mut lines)?;
+                self.copy(&client, ask, &self.filter(), tries, &mut lines)?;
                 lines.end()?;
             }
         }
@@ -98,24 +98,22 @@ impl Logs {
         }
     }
 
-    /// Copies one task's log, or the end of it, and goes on where it is followed. `latest` is its latest attempt.
+    /// Copies one task's log, or the end of it, and goes on where it is followed. `tries` says how often it was begun.
     fn copy(
         &self,
         client: &Client,
         ask: &str,
         filter: &LogFilter,
-        latest: u32,
+        tries: u32,
         out: &mut impl Write,
     ) -> anyhow::Result<()> {
         let mut filter = filter.clone();
         let mut seen = 0;
         if let Some(lines) = self.tail {
-            // An attempt that has not begun has no log to look at the end of.
-            let once = LogFilter { follow: false, ..filter.clone() };
-            let (end, size) = match last_lines(client, ask, &once, lines) {
-                Err(error) if self.follow && self.attempt.is_none() && error.exit_code() == 2 => (vec![], 0),
-                found => found?,
-            };
+            // What is followed from there must be the same attempt, though another may begin meanwhile.
+            let attempt = self.attempt.or((tries > 0).then_some(tries));
+            let once = LogFilter { follow: false, attempt, ..filter.clone() };
+            let (end, size) = last_lines(client, ask, &once, lines)?;
             out.write_all(&end)?;
             out.flush()?;
             if !self.follow {
@@ -124,13 +122,18 @@ impl Logs {
             seen = size;
         }
         if self.follow && self.attempt.is_none() {
-            follow::follow_task_from(client, ask, &filter, (latest, seen), out)?;
+            follow::follow_task_from(client, ask, &filter, (tries.max(1), seen), out)?;
         } else {
             filter.from = (seen > 0).then_some(seen);
             follow::copy_log(client.logs(ask, &filter)?, 0, out)?;
         }
         Ok(())
     }
+}
+
+/// The number of a task's latest attempt; 0 where it has had none.
+fn attempts_of(task: &TaskView) -> u32 {
+    task.attempts.as_ref().and_then(|attempts| attempts.last()).map_or(0, |attempt| attempt.number)
 }
 
 /// Tasks with the names their lines begin with: all that tells them apart.

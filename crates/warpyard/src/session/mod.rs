@@ -126,7 +126,11 @@ impl Guest<'_> {
             _ => 0,
         };
         let filter = LogFilter { attempt: Some(attempt), ..LogFilter::default() };
-        let log = patiently(|| self.client.logs(self.ask, &filter))?;
+        let log = match patiently(|| self.client.logs(self.ask, &filter)) {
+            // It was cancelled before it began.
+            Err(ClientError::Refused(body)) if body.code == code::UNKNOWN_ATTEMPT => return Ok(()),
+            log => log?,
+        };
         // What a terminal printed has its lines ended already.
         let _as_it_is = Raw::enter(io::stdin())?;
         Ok(copy_log(log, seen, &mut self.out)?)
