@@ -15,8 +15,9 @@ pub trait Store {
     /// Why it could not be kept.
     type Error;
 
-    /// Keeps events, all or none.
-    fn append(&mut self, events: &[Event]) -> Result<(), Self::Error>;
+    /// Keeps events, all or none. `after` is the number of the last event the caller knows of: a store whose log is at
+    /// another one refuses, because someone else has written to it.
+    fn append(&mut self, after: u64, events: &[Event]) -> Result<(), Self::Error>;
 }
 
 /// The cluster, the policy in force, and what ties them together.
@@ -149,7 +150,8 @@ impl Engine {
             self.plan(now, turned); // 2. what should start, pause, stop: admitted, applied
         }
         if !turned.events.is_empty() {
-            store.append(&turned.events)?; // 3. durable
+            let before = self.cluster.seq() - turned.events.len() as u64;
+            store.append(before, &turned.events)?; // 3. durable
         }
         Ok(()) // 4. only now may anything be said
     }

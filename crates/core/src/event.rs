@@ -225,6 +225,11 @@ pub enum What {
         /// When it ends.
         until: Time,
     },
+    /// Job numbers below this one belong to another log, and are not given again.
+    NumbersSkipped {
+        /// The number of the next job.
+        next: JobId,
+    },
     /// Another policy is in force.
     PolicySet {
         /// Which, with its parameters.
@@ -276,6 +281,7 @@ impl What {
             | What::TargetSet { .. }
             | What::TargetFailed { .. }
             | What::RoundBegun { .. }
+            | What::NumbersSkipped { .. }
             | What::PolicySet { .. }
             | What::LimitsSet { .. }
             | What::GroupsTold { .. } => None,

@@ -53,7 +53,7 @@ struct Log(Vec<Event>);
 impl Store for Log {
     type Error = Infallible;
 
-    fn append(&mut self, events: &[Event]) -> Result<(), Infallible> {
+    fn append(&mut self, _: u64, events: &[Event]) -> Result<(), Infallible> {
         self.0.extend_from_slice(events);
         Ok(())
     }

@@ -15,7 +15,7 @@ struct Nowhere;
 
 impl Store for Nowhere {
     type Error = std::convert::Infallible;
-    fn append(&mut self, _: &[Event]) -> Result<(), Self::Error> {
+    fn append(&mut self, _: u64, _: &[Event]) -> Result<(), Self::Error> {
         Ok(())
     }
 }
@@ -91,7 +91,8 @@ fn recovery() {
     fill(&mut log, 1_000_000);
     drop(log);
     let begun = Instant::now();
-    let loaded = Log::open(&path).and_then(|log| log.load(&default_policy())).expect("the log can be read");
+    let loaded =
+        Log::open(&path).and_then(|mut log| log.load(&default_policy())).expect("the log can be read");
     let took = begun.elapsed();
     println!("\n| recovery | | target |\n|---|---|---|");
     println!("| {} events after the last snapshot | {:.2} s | 5 s |", loaded.replayed, took.as_secs_f64());

@@ -1,8 +1,16 @@
-//! The engine's clock: the system's, but never backwards.
+//! The server's clock: the wall clock at the start plus what `CLOCK_BOOTTIME` has counted since.
+//!
+//! The wall clock may be set to anything at any moment, by a person, by NTP or by a restored virtual machine. If deadlines
+//! went by it, an hour too many for two seconds would end every lease, and an hour too few would hold them. So it is read
+//! once; `CLOCK_BOOTTIME` never jumps, follows NTP's corrections of the clock's rate, and goes on while the machine is
+//! suspended. It is not slewed: where the wall clock is set right later, the server's clock is off by as much until it is
+//! started again, which `warpyard_clock_offset_seconds` shows and which decides nothing.
 
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, OnceLock};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use warpyard_core::{Span, Time};
+use warpyard_worker::supervise::boot_time;
 
 /// A clock that stands still rather than go back.
 #[derive(Debug, Default)]
@@ -11,11 +19,43 @@ pub(crate) struct Clock {
 }
 
 impl Clock {
-    /// Now, or the last now if the system's clock was set back since.
+    /// Now, or the last now where a simulation's clock was set back since.
     pub(crate) fn now(&mut self) -> Time {
         self.last = self.last.max(system_now());
         self.last
     }
+}
+
+/// The moment the clock was first read, on both clocks.
+struct Start {
+    wall: Time,
+    boot: Duration,
+}
+
+static START: OnceLock<Start> = OnceLock::new();
+
+/// How far the clock was put ahead of the wall clock's reading at the start.
+static AHEAD: AtomicU64 = AtomicU64::new(0);
+
+/// Has the clock go on from a moment if it is behind it: a log's entries are dated by one clock that never goes back, also
+/// where the wall clock was set back between two runs of the server.
+pub(crate) fn continue_from(last: Time) {
+    AHEAD.fetch_add(last.since(world_now()).0, Relaxed);
+}
+
+/// Seconds since 1970 by this clock, also where a simulation is shown.
+pub(crate) fn world_seconds() -> u64 {
+    world_now().0 / 1_000_000
+}
+
+/// How far the clock is ahead of the wall clock, in seconds; below zero where it is behind.
+pub(crate) fn offset_seconds() -> f64 {
+    (world_now().0 as f64 - wall_now().0 as f64) / 1e6
+}
+
+/// The clock as the file system's times are compared with it.
+pub(crate) fn file_time() -> SystemTime {
+    UNIX_EPOCH + Duration::from_micros(world_now().0)
 }
 
 /// How time goes where a simulation is shown: from a moment of the world on, so many seconds pass in one.
@@ -74,13 +114,20 @@ fn held(pace: &Mutex<Pace>) -> MutexGuard<'_, Pace> {
     pace.lock().expect("nobody panics while looking at the clock")
 }
 
-/// The system's clock, or that of the simulation that is shown.
+/// The server's clock, or that of the simulation that is shown.
 pub(crate) fn system_now() -> Time {
     let now = world_now();
     PACE.get().map_or(now, |pace| held(pace).at(now))
 }
 
 fn world_now() -> Time {
+    let start = START.get_or_init(|| Start { wall: wall_now(), boot: boot_time() });
+    let elapsed = boot_time().saturating_sub(start.boot);
+    start.wall + Span(elapsed.as_micros() as u64 + AHEAD.load(Relaxed))
+}
+
+/// The wall clock, which decides nothing.
+fn wall_now() -> Time {
     Time(SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_micros() as u64))
 }
 

@@ -3,10 +3,11 @@
 use crate::clock::system_now;
 use crate::events::Notices;
 use crate::measures::Measures;
-use crate::store::{History, Log, LogError};
+use crate::repairs::Repairs;
+use crate::store::{History, Log, LogError, is_damage};
 use crossbeam_channel::{Receiver, RecvTimeoutError};
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -16,6 +17,7 @@ use warpyard_core::event::What;
 use warpyard_core::policy::Policy;
 use warpyard_core::pool::Placement;
 use warpyard_core::{Cluster, Event, JobId, Span, TaskState, Time};
+use warpyard_worker::agent::Lineage;
 
 /// How many events may lie between two snapshots.
 const SNAPSHOT_EVERY: u64 = 20_000;
@@ -42,7 +44,10 @@ pub struct Follower {
     engine: Engine,
     history: History,
     log_path: PathBuf,
+    /// The logs that numbered the jobs; a state is kept in no other log than theirs.
+    lineage: Option<Lineage>,
     keep_events: Span,
+    repairs: Arc<Repairs>,
     /// Events applied but not in the derived tables yet.
     pending: Vec<Event>,
     snapshot_at: u64,
@@ -65,6 +70,12 @@ impl Follower {
             complete(&mut history, log)?;
         }
         catch_up(engine.cluster(), &mut history, log)?;
+        let lineage = log.lineage().cloned();
+        if let Some(lineage) = &lineage
+            && history.origin()?.as_ref() != Some(lineage)
+        {
+            history.set_origin(lineage)?;
+        }
         let snapshot_at = engine.cluster().seq();
         let (pending, snapshot, waiting) = Default::default();
         let notices = Arc::new(Notices::starting_at(snapshot_at));
@@ -72,7 +83,9 @@ impl Follower {
             engine,
             history,
             log_path,
+            lineage,
             keep_events,
+            repairs: Arc::default(),
             pending,
             snapshot_at,
             snapshot,
@@ -80,6 +93,11 @@ impl Follower {
             notices,
             measures: Arc::default(),
         })
+    }
+
+    /// Takes note of damage it finds here.
+    pub(crate) fn note_repairs_in(&mut self, repairs: Arc<Repairs>) {
+        self.repairs = repairs;
     }
 
     /// Where word of every change is left.
@@ -111,7 +129,7 @@ impl Follower {
     /// Makes the derived tables again from the log; gives how many events went in.
     pub fn rebuild(&mut self) -> Result<u64, FollowerError> {
         self.enter_pending();
-        let log = Log::open(&self.log_path)?;
+        let log = Log::open_existing(&self.log_path)?;
         let mut first = None;
         log.each_event(0, |seq, event| {
             first.get_or_insert((seq, event.at));
@@ -188,11 +206,34 @@ impl Follower {
             return;
         }
         let events = std::mem::take(&mut self.pending);
-        if let Err(e) = self.history.enter(self.engine.cluster(), &events, self.engine.cluster().seq()) {
-            eprintln!(
+        match self.history.enter(self.engine.cluster(), &events, self.engine.cluster().seq()) {
+            Ok(()) => {}
+            Err(e) if is_damage(&e) => match self.replace_history(&e) {
+                Ok(repair) => self.repairs.note(repair),
+                Err(e) => eprintln!("warpyard: the history is damaged, and cannot be made again: {e}"),
+            },
+            Err(e) => eprintln!(
                 "warpyard: the history cannot be written ({e}); `warpyard admin rebuild` makes it again"
-            );
+            ),
         }
+    }
+
+    /// Sets damaged tables aside and makes them again from the log; gives what was done, in words.
+    fn replace_history(&mut self, damage: &rusqlite::Error) -> Result<String, FollowerError> {
+        let path = self.history.path().to_owned();
+        // Closed first: SQLite removes what belongs to a file by its name, which is another file's from then on.
+        self.history = History::open(Path::new(":memory:"))?;
+        let repair = History::set_aside(&path, &damage.to_string()).map_err(|source| LogError::Sqlite {
+            path: path.clone(),
+            source: rusqlite::Error::ToSqlConversionFailure(source.into()),
+        })?;
+        self.history = History::open(&path)?;
+        let log = Log::open_existing(&self.log_path)?;
+        catch_up(self.engine.cluster(), &mut self.history, &log)?;
+        if let Some(lineage) = &self.lineage {
+            self.history.set_origin(lineage)?;
+        }
+        Ok(repair)
     }
 
     /// Keeps the state, beside everything else, and prunes what it makes needless.
@@ -202,8 +243,9 @@ impl Follower {
         }
         self.snapshot_at = self.cluster().seq();
         let (cluster, path, keep) = (self.cluster().clone(), self.log_path.clone(), self.keep_events);
+        let lineage = self.lineage.clone();
         let save = move || {
-            if let Err(e) = save(&cluster, &path, system_now() - keep) {
+            if let Err(e) = save(&cluster, &path, lineage.as_ref(), system_now() - keep) {
                 eprintln!("warpyard: no snapshot could be kept ({e}); the log grows until one can");
             }
         };
@@ -213,9 +255,18 @@ impl Follower {
     }
 }
 
-fn save(cluster: &Cluster, path: &std::path::Path, prune_before: Time) -> Result<(), LogError> {
+fn save(
+    cluster: &Cluster,
+    path: &Path,
+    lineage: Option<&Lineage>,
+    prune_before: Time,
+) -> Result<(), LogError> {
     let body = serde_json::to_vec(cluster).expect("a state is always JSON");
-    let log = Log::open(path)?;
+    let log = Log::open_existing(path)?;
+    if log.lineage() != lineage {
+        let how = "was replaced by another log".to_owned();
+        return Err(LogError::TakenAway { path: path.to_owned(), how, seq: cluster.seq() });
+    }
     log.save_snapshot(cluster.seq(), system_now(), &body)?;
     while log.prune(prune_before, PRUNE_AT_ONCE)? > 0 {}
     Ok(())
@@ -228,7 +279,9 @@ pub enum FollowerError {
     #[error(transparent)]
     Log(#[from] LogError),
     /// The derived tables cannot be used.
-    #[error("the history cannot be used; if it is damaged, move history.db away and start again")]
+    #[error(
+        "the history cannot be used; if this goes on, move history.db away and start again: what the log has is entered anew"
+    )]
     History(#[from] rusqlite::Error),
 }
 

@@ -3,8 +3,10 @@
 //! [`live`] is the engine's thread and its follower, [`store`] the disk, `http` the interface, `pages` what people see of it, [`up`] all of it together
 //! with the worker inside. Nothing here decides what runs: that is the core's and the policies'.
 
+pub mod backup;
 mod clock;
 pub mod config;
+mod consistency;
 mod convert;
 mod data;
 mod door;
@@ -22,6 +24,8 @@ mod logs;
 mod measures;
 mod outlooks;
 mod pages;
+pub mod recovery;
+pub mod repairs;
 mod replays;
 mod room;
 mod samples;
@@ -36,6 +40,7 @@ mod views;
 mod who;
 mod why;
 
+pub use consistency::Inconsistent;
 pub use data::{DataDir, DataError};
 pub use follower::{Follower, FollowerError};
 pub use http::openapi;

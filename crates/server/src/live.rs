@@ -232,9 +232,9 @@ struct Timed<'a> {
 impl Store for Timed<'_> {
     type Error = LogError;
 
-    fn append(&mut self, events: &[Event]) -> Result<(), LogError> {
+    fn append(&mut self, after: u64, events: &[Event]) -> Result<(), LogError> {
         let began = Instant::now();
-        let kept = self.log.append(events);
+        let kept = self.log.append(after, events);
         self.took = Some(began.elapsed());
         kept
     }

@@ -1,6 +1,7 @@
 //! The sessions of people who have logged in to the pages, kept in the data directory so that a restart throws nobody
 //! out. Only hashes of their secrets are there: whoever reads the file is not let in by it.
 
+use crate::clock::world_seconds;
 use crate::who::Holder;
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
@@ -8,7 +9,6 @@ use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 /// How many sessions there may be; the one that ends first makes room.
 pub(crate) const SESSIONS: usize = 1_000;
@@ -63,7 +63,7 @@ impl Kept {
 
 /// Now, by the clock of the world: that of a simulation goes as fast as it is shown.
 pub(crate) fn wall_now() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs())
+    world_seconds()
 }
 
 fn bound(sessions: &mut HashMap<String, Session>) {

@@ -7,14 +7,13 @@ use axum::http::StatusCode;
 use axum::http::header::{CONTENT_RANGE, CONTENT_TYPE};
 use axum::response::{IntoResponse, Response};
 use std::io::SeekFrom;
-use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tokio::fs::File;
 use tokio::io::{AsyncReadExt, AsyncSeekExt};
 use tokio::sync::mpsc;
 use warpyard_api::wire::LogStream;
 use warpyard_core::{AttemptId, TaskId, TaskState};
-use warpyard_worker::agent::log_dir;
+use warpyard_worker::agent::Layout;
 
 /// How often a file that is being written is looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(25);
@@ -40,8 +39,8 @@ pub(crate) struct Wanted {
 pub(crate) type Chunk = Result<Bytes, Stopped>;
 
 /// Sends the output until there is no more, nobody listens, or the server stops.
-pub(crate) async fn send(live: Live, data: PathBuf, wanted: Wanted, to: mpsc::Sender<Chunk>) {
-    if let Err(stopped) = send_all(live, data, wanted, &to).await {
+pub(crate) async fn send(live: Live, layout: Layout, wanted: Wanted, to: mpsc::Sender<Chunk>) {
+    if let Err(stopped) = send_all(live, layout, wanted, &to).await {
         let _gone = to.send(Err(stopped)).await;
     }
 }
@@ -49,7 +48,7 @@ pub(crate) async fn send(live: Live, data: PathBuf, wanted: Wanted, to: mpsc::Se
 /// With no try named, it begins with the latest and goes on with those after it.
 async fn send_all(
     live: Live,
-    data: PathBuf,
+    layout: Layout,
     wanted: Wanted,
     to: &mpsc::Sender<Chunk>,
 ) -> Result<(), Stopped> {
@@ -61,7 +60,7 @@ async fn send_all(
     };
     let mut from = wanted.from;
     loop {
-        let mut output = Tail::new(&data, task.attempt(number), wanted.stream, std::mem::take(&mut from));
+        let mut output = Tail::new(&layout, task.attempt(number), wanted.stream, std::mem::take(&mut from));
         let over = loop {
             // Asked before reading: what an attempt that is over wrote is all in the file.
             let (newest, over) = live.read(latest).await?;
@@ -110,7 +109,7 @@ impl IntoResponse for Part {
 /// The part of a log that a `Range` asks for, at most [`PART`] of it; where the log has no such part, its size.
 pub(crate) async fn part(
     live: &Live,
-    data: &Path,
+    layout: &Layout,
     wanted: &Wanted,
     range: &str,
 ) -> Result<Result<Part, u64>, Stopped> {
@@ -119,7 +118,7 @@ pub(crate) async fn part(
         Some(named) => named,
         None => live.read(move |f| latest_attempt(f, task)).await?.0.max(1),
     };
-    let path = log_dir(data, task.attempt(number)).join(file_name(wanted.stream));
+    let path = layout.log_dir(task.attempt(number)).join(file_name(wanted.stream));
     let Ok(file) = File::open(path).await else { return Ok(Err(0)) };
     let Ok(about) = file.metadata().await else { return Ok(Err(0)) };
     Ok(read_part(file, about.len(), range).await.ok_or(about.len()))
@@ -165,7 +164,7 @@ fn file_name(stream: LogStream) -> &'static str {
 
 /// A file that grows, and may not be there yet.
 struct Tail {
-    data: PathBuf,
+    layout: Layout,
     attempt: AttemptId,
     name: &'static str,
     /// How many bytes to leave out.
@@ -174,13 +173,13 @@ struct Tail {
 }
 
 impl Tail {
-    fn new(data: &std::path::Path, attempt: AttemptId, stream: LogStream, from: u64) -> Tail {
-        Tail { data: data.to_owned(), attempt, name: file_name(stream), from, file: None }
+    fn new(layout: &Layout, attempt: AttemptId, stream: LogStream, from: u64) -> Tail {
+        Tail { layout: layout.clone(), attempt, name: file_name(stream), from, file: None }
     }
 
     async fn next(&mut self) -> Option<Bytes> {
         if self.file.is_none() {
-            let path = log_dir(&self.data, self.attempt).join(self.name);
+            let path = self.layout.log_dir(self.attempt).join(self.name);
             let mut file = File::open(path).await.ok()?;
             file.seek(SeekFrom::Start(self.from)).await.ok()?;
             self.file = Some(file);

@@ -28,6 +28,7 @@ use warpyard_core::engine::Answer;
 use warpyard_core::{Cluster, Command, Rejected, Span, Time};
 use warpyard_policies::POLICIES;
 use warpyard_sim::{Arrival, Setup, Sim};
+use warpyard_worker::agent::{Layout, Lineage};
 use warpyard_worker::inherit::{Inherited, open_files};
 
 /// How often the simulation is brought up to the clock.
@@ -103,8 +104,14 @@ pub fn show(show: Show, ready: impl FnOnce(&Ready)) -> Result<(), UpError> {
     );
     let doors = Doors::new(data.token()?, address, Hosts::new(&[], &host_name(), address));
     let login = doors.link(Caller::Owner).map_err(UpError::Runtime)?;
-    let base =
-        Base { live: live.clone(), doors, notices, data: data.path().to_owned(), url: url.clone(), stop };
+    let base = Base {
+        live: live.clone(),
+        doors,
+        notices,
+        layout: Layout::new(data.path(), Lineage::of_one(None)),
+        url: url.clone(),
+        stop,
+    };
     let app = Arc::new(App { simulation: Some(simulation), ..App::new(base) });
     data.announce(&url)?;
     ready(&Ready {
@@ -119,6 +126,7 @@ pub fn show(show: Show, ready: impl FnOnce(&Ready)) -> Result<(), UpError> {
         replayed: 0,
         running: 0,
         unenforced: Vec::new(),
+        repairs: vec![],
     });
     runtime.spawn(samples::take(live.clone(), None, SAMPLE_EVERY));
     let _own_door = own_door.serve(app.clone(), limits.of_one_user(), &runtime);

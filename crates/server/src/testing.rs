@@ -24,6 +24,7 @@ use warpyard_core::pool::{DeviceInfo, DeviceState};
 use warpyard_core::spec::{JobSpec, Needs, TaskSpec};
 use warpyard_core::{Command, JobId, Span, TaskId, WorkerId};
 use warpyard_policies::{POLICIES, default_policy};
+use warpyard_worker::agent::Layout;
 
 pub(crate) const TOKEN: &str = "0123456789abcdef0123456789abcdef";
 
@@ -43,8 +44,9 @@ pub(crate) fn server() -> Server {
 /// A server that goes on from what is in a directory.
 fn server_in(data: tempfile::TempDir) -> Server {
     let log_path = data.path().join("log.db");
-    let log = Log::open(&log_path).expect("a log");
+    let mut log = Log::open(&log_path).expect("a log");
     let cluster = log.load(&default_policy()).expect("what was kept").cluster;
+    let layout = Layout::new(data.path(), log.lineage().expect("a log that was loaded").clone());
     let engine = || Engine::new(cluster.clone(), POLICIES, system_now()).expect("a policy");
     let history = History::open(&data.path().join("history.db")).expect("tables");
     let follower = Follower::new(engine(), history, &log, log_path, Span(u64::MAX / 4)).expect("a follower");
@@ -55,7 +57,7 @@ fn server_in(data: tempfile::TempDir) -> Server {
         live: live.clone(),
         doors: Doors::kept(TOKEN.into(), listens, Hosts::new(&[], "gpu1", listens), data.path()),
         notices,
-        data: data.path().to_owned(),
+        layout,
         url: "http://127.0.0.1:7700".into(),
         stop: tokio::sync::mpsc::unbounded_channel().0,
     }));

@@ -1,7 +1,8 @@
 //! `warpyard up`: the engine, its disk, the interface and the worker inside, from start to clean end.
 
-use crate::clock::system_now;
+use crate::clock::{continue_from, file_time, system_now};
 use crate::config::Config;
+use crate::consistency::{self, Inconsistent};
 use crate::convert::Defaults;
 use crate::data::{DataDir, DataError};
 use crate::door::Door;
@@ -12,9 +13,10 @@ use crate::http::{App, Base};
 use crate::idle;
 use crate::live::{CommandError, Live};
 use crate::pages::Doors;
+use crate::repairs::Repairs;
 use crate::samples;
 use crate::serve::{Limits, serve};
-use crate::store::{History, Log, LogError};
+use crate::store::{History, Log, LogError, is_damage};
 use crate::who::{Caller, Sharing};
 use std::collections::BTreeMap;
 use std::io;
@@ -37,8 +39,8 @@ use warpyard_core::{Cluster, Command, PolicyChoice, PolicyDef, Rejected, Span, W
 use warpyard_policies::{POLICIES, default_policy};
 use warpyard_snapshot::Store;
 use warpyard_worker::agent::{
-    Agent, AgentError, AgentHandle, DeviceRules, Link, Settings, prune_logs, prune_work, snapshots_dir,
-    work_dir,
+    Agent, AgentError, AgentHandle, DeviceRules, Layout, Link, Settings, prune_logs, prune_work,
+    snapshots_dir, work_dir,
 };
 use warpyard_worker::inherit::{Inherited, open_files};
 use warpyard_worker::people::{Person, is_root, own_uid};
@@ -97,6 +99,9 @@ pub enum UpError {
     /// The log, or what is derived from it.
     #[error(transparent)]
     Log(#[from] LogError),
+    /// The log and the rest of the data directory do not belong together.
+    #[error(transparent)]
+    Inconsistent(#[from] Inconsistent),
     /// The derived tables.
     #[error(transparent)]
     Follower(#[from] FollowerError),
@@ -160,6 +165,8 @@ pub struct Ready {
     pub running: usize,
     /// Limits that are not enforced here, and why.
     pub unenforced: Vec<String>,
+    /// Damage that was found and dealt with.
+    pub repairs: Vec<String>,
 }
 
 /// Runs the server until it is asked to end. `ready` is called once it answers.
@@ -174,11 +181,16 @@ pub fn run(mut options: Options, ready: impl FnOnce(&Ready)) -> Result<(), UpErr
     let token = data.token()?;
     let choice = chosen_policy(&options)?;
     let log_path = data.path().join("log.db");
-    let log = Log::open(&log_path)?;
+    let mut log = Log::open(&log_path)?;
     // A policy that was chosen is set below, as an event, so that the log says which one ran from the beginning.
     let loaded = log.load(&default_policy())?;
     let keep = options.config.keep_events.map_or(Span(30 * 24 * 3600 * 1_000_000), |k| Span(k.0));
-    let follower = follower(&loaded.cluster, &log, data.path(), &log_path, keep)?;
+    continue_from(log.last_at()?);
+    let repairs = Arc::new(Repairs::kept_in(data.path()));
+    loaded.repairs.iter().for_each(|repair| repairs.note(repair.clone()));
+    let lineage = log.lineage().expect("a log that was loaded has an id").clone();
+    let layout = Layout::new(data.path(), lineage);
+    let follower = follower(&loaded.cluster, &log, &layout, keep, &repairs)?;
     let notices = follower.notices();
     let engine = build(loaded.cluster)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
@@ -195,19 +207,21 @@ pub fn run(mut options: Options, ready: impl FnOnce(&Ready)) -> Result<(), UpErr
     let (live, threads) = Live::start(engine, log, follower, move || {
         let _ending_already = broke.send(false);
     });
-    let agent =
-        if options.no_worker { None } else { Some(start_worker(&options, data.path(), &live, &runtime)?) };
+    let agent = match options.no_worker {
+        true => None,
+        false => Some(start_worker(&options, &layout, &live, &runtime, &repairs)?),
+    };
     let hosts = Hosts::new(&options.config.hosts, &host_name(), address);
     let doors = Doors::kept(token, address, hosts, data.path());
     let login = doors.link(Caller::Owner).map_err(UpError::Runtime)?;
-    let base =
-        Base { live: live.clone(), doors, notices, data: data.path().to_owned(), url: url.clone(), stop };
+    let base = Base { live: live.clone(), doors, notices, layout, url: url.clone(), stop };
     let mut app = App {
         defaults: defaults(&options.config),
         watched: agent.as_ref().map(AgentHandle::devices),
         bounds: agent.as_ref().map(|agent| agent.bounds().clone()),
         sharing,
         account: Person::of_uid(own_uid()).ok().flatten(),
+        repairs: repairs.clone(),
         ..App::new(base)
     };
     if let Some(limit) = options.config.snapshot_limit {
@@ -234,10 +248,11 @@ pub fn run(mut options: Options, ready: impl FnOnce(&Ready)) -> Result<(), UpErr
             replayed: loaded.replayed,
             running,
             unenforced: enforcement::of(&app).map(enforcement::unenforced).unwrap_or_default(),
+            repairs: repairs.announce(),
         });
         Ok::<_, UpError>(())
     })?;
-    tidy(data.path(), &options, &live, runtime.handle().clone());
+    tidy(app.layout.clone(), &options, &live, runtime.handle().clone());
     let _own_door = own_door.serve(app.clone(), limits.of_one_user(), &runtime);
     let door = door.map(|door| door.serve(app.clone(), limits, &runtime));
     runtime.spawn(samples::take(live.clone(), app.watched.clone(), samples::EVERY));
@@ -291,15 +306,35 @@ pub(crate) fn build(cluster: Cluster) -> Result<Engine, UpError> {
     Engine::new(cluster, POLICIES, system_now()).map_err(UpError::Policy)
 }
 
+/// A follower at a state, its tables caught up with the log. Damaged tables are made again; a log that they are ahead of is
+/// refused.
 fn follower(
     cluster: &Cluster,
     log: &Log,
-    data: &Path,
-    log_path: &Path,
+    layout: &Layout,
     keep: Span,
+    repairs: &Arc<Repairs>,
 ) -> Result<Follower, UpError> {
-    let history = History::open_or_set_aside(&data.join("history.db"))?;
-    Ok(Follower::new(build(cluster.clone())?, history, log, log_path.to_owned(), keep)?)
+    let path = layout.data().join("history.db");
+    let checked = |history: History| {
+        consistency::check(log, cluster, &history, layout)?;
+        let engine = build(cluster.clone())?;
+        Ok(Follower::new(engine, history, log, log.path().to_owned(), keep)?)
+    };
+    let (history, set_aside) = History::open_or_set_aside(&path)?;
+    set_aside.into_iter().for_each(|repair| repairs.note(repair));
+    let mut follower = match checked(history) {
+        Err(
+            UpError::Follower(FollowerError::History(e)) | UpError::Inconsistent(Inconsistent::History(e)),
+        ) if is_damage(&e) => {
+            let aside = History::set_aside(&path, &e.to_string()).map_err(UpError::Runtime)?;
+            repairs.note(aside);
+            checked(History::open(&path)?)?
+        }
+        made => made?,
+    };
+    follower.note_repairs_in(repairs.clone());
+    Ok(follower)
 }
 
 async fn listen(options: &Options) -> Result<TcpListener, UpError> {
@@ -351,18 +386,20 @@ impl Link for Inside {
 /// Starts the worker inside and ties it to the engine.
 fn start_worker(
     options: &Options,
-    data: &Path,
+    layout: &Layout,
     live: &Live,
     runtime: &tokio::runtime::Runtime,
+    repairs: &Arc<Repairs>,
 ) -> Result<AgentHandle, UpError> {
     let config = &options.config;
     let gpus = options.gpus.as_ref().or(config.gpus.as_ref()).map_or("auto", String::as_str);
     let choice: Choice = gpus.parse().map_err(|e| UpError::Gpus(format!("{e}")))?;
     let places = Places { nvml_library: config.nvml_library.clone(), ..Places::default() };
     let usual = Thresholds::default();
+    let repairs = repairs.clone();
     let settings = Settings {
         name: host_name(),
-        data: data.to_owned(),
+        layout: layout.clone(),
         spawner: options.spawner.clone(),
         probe: probe::find(&choice, &places)?,
         rules: DeviceRules {
@@ -382,6 +419,7 @@ fn start_worker(
         log_cap: config.log_cap.map_or(64 << 20, |c| c.0),
         max_processes: config.max_processes,
         every: LOOK_AROUND_EVERY,
+        repaired: Box::new(move |what| repairs.note(what)),
     };
     let mut number = None;
     let agent = Agent::start(settings, |info| {
@@ -444,19 +482,23 @@ async fn caught(signal: &mut Option<tokio::signal::unix::Signal>) {
 }
 
 /// Removes old output, and snapshots no job needs, beside everything else, now and once an hour.
-fn tidy(data: &Path, options: &Options, live: &Live, runtime: Handle) {
+fn tidy(layout: Layout, options: &Options, live: &Live, runtime: Handle) {
     let age = Duration::from_micros(options.config.log_age.map_or(30 * 24 * 3600 * 1_000_000, |a| a.0));
-    let work = work_dir(data, options.shared || options.config.shared);
-    let (data, live) = (data.to_owned(), live.clone());
+    let work = work_dir(layout.data(), options.shared || options.config.shared);
+    let (data, log) = (layout.data().to_owned(), layout.lineage().current().log.clone());
+    let live = live.clone();
     let tidy = move || {
         loop {
-            if let Err(e) = prune_logs(&data, age) {
+            if let Err(e) = prune_logs(&data, age, file_time()) {
                 eprintln!("warpyard: old output cannot be removed: {e}");
             }
             let Ok(needed) = runtime.block_on(live.read(move |f| with_snapshots(f, age))) else { return };
             let ids = needed.values().cloned().collect();
-            let pruned = Store::prune(&snapshots_dir(&data), &ids, SNAPSHOT_YOUNG)
-                .and_then(|_| prune_work(&work, |job| needed.contains_key(&job)));
+            let pruned =
+                Store::prune(&snapshots_dir(&data), &ids, file_time() - SNAPSHOT_YOUNG).and_then(|_| {
+                    let old = file_time() - age;
+                    prune_work(&work, log.as_ref(), old, |job| needed.contains_key(&job))
+                });
             if let Err(e) = pruned {
                 eprintln!("warpyard: old snapshots cannot be removed: {e}");
             }

@@ -305,7 +305,7 @@ struct Nowhere;
 impl Store for Nowhere {
     type Error = Infallible;
 
-    fn append(&mut self, _: &[Event]) -> Result<(), Infallible> {
+    fn append(&mut self, _: u64, _: &[Event]) -> Result<(), Infallible> {
         Ok(())
     }
 }

@@ -96,7 +96,7 @@ struct Count(u64);
 impl Store for Count {
     type Error = Infallible;
 
-    fn append(&mut self, events: &[Event]) -> Result<(), Infallible> {
+    fn append(&mut self, _: u64, events: &[Event]) -> Result<(), Infallible> {
         self.0 += events.len() as u64;
         Ok(())
     }

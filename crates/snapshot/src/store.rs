@@ -9,7 +9,7 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 /// One person's snapshots.
 #[derive(Clone, Debug)]
@@ -126,9 +126,9 @@ impl Store {
         written.map_err(failed)
     }
 
-    /// Removes snapshots nobody needs, unless they came within `young`, and contents that are then in none. Returns how
+    /// Removes snapshots nobody needs, unless they came after `young`, and contents that are then in none. Returns how
     /// many snapshots went.
-    pub fn prune(root: &Path, needed: &BTreeSet<String>, young: Duration) -> io::Result<usize> {
+    pub fn prune(root: &Path, needed: &BTreeSet<String>, young: SystemTime) -> io::Result<usize> {
         let mut gone = 0;
         for person in list(root)? {
             let store = Store { dir: person };
@@ -160,9 +160,9 @@ impl Store {
     }
 }
 
-fn is_young(path: &Path, young: Duration) -> bool {
+fn is_young(path: &Path, since: SystemTime) -> bool {
     let made = fs::metadata(path).and_then(|meta| meta.modified());
-    made.is_ok_and(|made| SystemTime::now().duration_since(made).unwrap_or_default() < young)
+    made.is_ok_and(|made| made >= since)
 }
 
 fn list(dir: &Path) -> io::Result<Vec<PathBuf>> {

@@ -9,7 +9,9 @@ use std::process::ExitCode;
 use warpyard_api::client::ClientError;
 use warpyard_api::problem::{Problem, code};
 use warpyard_api::text::shown_lines;
+use warpyard_server::backup::BackupError;
 use warpyard_server::config::ConfigError;
+use warpyard_server::recovery::RecoveryError;
 use warpyard_server::up::UpError;
 
 /// No line of an error has more characters than this.
@@ -112,6 +114,8 @@ fn kind(error: &anyhow::Error, problems: &[Problem]) -> Cow<'static, str> {
         None if error.is::<Wrong>() => code::BAD_REQUEST,
         None if error.is::<ConfigError>() => "bad-configuration",
         None if error.is::<UpError>() => "cannot-serve",
+        None if error.is::<BackupError>() => "no-backup",
+        None if error.is::<RecoveryError>() => "not-recovered",
         None => "failed",
     };
     known.into()
@@ -167,7 +171,12 @@ pub(crate) fn note(text: &str) {
 pub(crate) fn exit_code(error: &anyhow::Error) -> u8 {
     if let Some(error) = error.downcast_ref::<ClientError>() {
         error.exit_code()
-    } else if error.is::<Wrong>() || error.is::<ConfigError>() || error.is::<UpError>() {
+    } else if error.is::<Wrong>()
+        || error.is::<ConfigError>()
+        || error.is::<UpError>()
+        || error.is::<BackupError>()
+        || error.is::<RecoveryError>()
+    {
         2
     } else {
         1

@@ -9,7 +9,7 @@ use warpyard_core::event::{End, How};
 use warpyard_core::pool::DeviceState;
 use warpyard_core::protocol::{Assignment, Assignments, Report, Standing, Work};
 use warpyard_core::{AttemptId, Span};
-use warpyard_worker::agent::{Agent, AgentHandle, DeviceRules, Link, Settings};
+use warpyard_worker::agent::{Agent, AgentHandle, DeviceRules, Layout, Lineage, Link, Settings};
 use warpyard_worker::probe::{
     self, Choice, Gpu, GpuProcess, Places, Probe, ProbeError, ProcessKind, Reading, Vendor,
 };
@@ -45,7 +45,7 @@ fn agent_with(data: &Path, probe: Box<dyn Probe>) -> (AgentHandle, Receiver<Repo
     let (tell, told) = unbounded();
     let settings = Settings {
         name: "here".into(),
-        data: data.into(),
+        layout: Layout::new(data, Lineage::of_one(None)),
         spawner: (example("spawner"), vec![]),
         probe,
         rules: DeviceRules::default(),
@@ -56,6 +56,7 @@ fn agent_with(data: &Path, probe: Box<dyn Probe>) -> (AgentHandle, Receiver<Repo
         max_processes: None,
         log_cap: 1 << 20,
         every: Duration::from_millis(20),
+        repaired: Box::new(|_| {}),
     };
     (Agent::start(settings, |_| Ok(Told(tell))).unwrap(), told)
 }

@@ -125,6 +125,7 @@ impl Cluster {
             }
             What::TargetFailed { failed } => self.shares.set_failed(failed.clone()),
             What::RoundBegun { until } => self.shares.begin_round(*until),
+            What::NumbersSkipped { next } => self.next_job = self.next_job.max(next.0),
             What::PolicySet { policy } => {
                 self.accounts.settle_all(at, half_life(&self.policy));
                 if self.policy != *policy {

@@ -273,6 +273,11 @@ impl Cluster {
         self.seq
     }
 
+    /// The number the next job gets.
+    pub fn next_job(&self) -> JobId {
+        JobId(self.next_job)
+    }
+
     /// All jobs in memory.
     pub fn jobs(&self) -> &Jobs {
         &self.jobs

@@ -422,7 +422,7 @@ pub(super) async fn logs(
     }
     let wanted = Wanted { task, attempt, stream, follow, from: from.unwrap_or(0) };
     if let Some(range) = headers.get(RANGE).and_then(|v| v.to_str().ok()).filter(|_| !follow) {
-        match logs::part(&app.live, &app.data, &wanted, range).await? {
+        match logs::part(&app.live, &app.layout, &wanted, range).await? {
             Ok(part) => return Ok(part.into_response()),
             Err(size) => {
                 let said = format!("the log has {size} bytes, and no such part");
@@ -432,7 +432,7 @@ pub(super) async fn logs(
         }
     }
     let (to, from) = mpsc::channel::<Chunk>(16);
-    tokio::spawn(logs::send(app.live.clone(), app.data.clone(), wanted, to));
+    tokio::spawn(logs::send(app.live.clone(), app.layout.clone(), wanted, to));
     let headers = [(CONTENT_TYPE, "text/plain; charset=utf-8"), (ACCEPT_RANGES, "bytes")];
     Ok((headers, as_they_come(from)).into_response())
 }

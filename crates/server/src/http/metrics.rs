@@ -2,6 +2,7 @@
 
 use super::answer::Refusal;
 use super::{Shared, gpus};
+use crate::clock::offset_seconds;
 use crate::views;
 use axum::extract::State;
 use axum::http::header::CONTENT_TYPE;
@@ -70,6 +71,14 @@ pub(super) async fn metrics(State(app): Shared) -> Result<Response, Refusal> {
             }
         }
     }
+    text.family("warpyard_repairs_total", "counter", "Damage that was found and dealt with, ever.");
+    text.sample("warpyard_repairs_total", &[], app.repairs.count());
+    text.family(
+        "warpyard_clock_offset_seconds",
+        "gauge",
+        "How far the server's clock is ahead of the machine's wall clock.",
+    );
+    text.sample("warpyard_clock_offset_seconds", &[], offset_seconds());
     text.family("warpyard_events_total", "counter", "Events there ever were.");
     text.sample("warpyard_events_total", &[], seq);
     for (name, help, histogram) in [

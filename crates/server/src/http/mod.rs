@@ -35,6 +35,7 @@ use crate::live::Live;
 use crate::login_envs::LoginEnvironments;
 use crate::outlooks::Outlooks;
 use crate::pages::{self, Doors, Parts, UserColours};
+use crate::repairs::Repairs;
 use crate::replays::Replays;
 use crate::serve::Connection;
 use crate::serve::seats::Seats;
@@ -59,7 +60,7 @@ use tower_http::timeout::RequestBodyTimeoutLayer;
 use warpyard_api::problem::code;
 use warpyard_core::{AttemptId, JobId, PolicyDef, Time};
 use warpyard_policies::POLICIES;
-use warpyard_worker::agent::Watched;
+use warpyard_worker::agent::{Layout, Watched};
 use warpyard_worker::people::{NobodyToRunAs, Person};
 use warpyard_worker::supervise::Bounds;
 
@@ -88,6 +89,10 @@ pub(crate) struct App {
     pub(crate) colours: Arc<UserColours>,
     pub(crate) replays: Arc<Replays>,
     pub(crate) data: PathBuf,
+    /// Where its jobs' files are.
+    pub(crate) layout: Layout,
+    /// Damage that was found and dealt with.
+    pub(crate) repairs: Arc<Repairs>,
     pub(crate) url: String,
     pub(crate) defaults: Defaults,
     pub(crate) policies: &'static [PolicyDef],
@@ -119,14 +124,14 @@ pub(crate) struct Base {
     pub(crate) live: Live,
     pub(crate) doors: Doors,
     pub(crate) notices: Arc<Notices>,
-    pub(crate) data: PathBuf,
+    pub(crate) layout: Layout,
     pub(crate) url: String,
     pub(crate) stop: mpsc::UnboundedSender<bool>,
 }
 
 impl App {
     /// A server for its owner alone, with nothing configured.
-    pub(crate) fn new(Base { live, doors, notices, data, url, stop }: Base) -> App {
+    pub(crate) fn new(Base { live, doors, notices, layout, url, stop }: Base) -> App {
         App {
             live,
             doors,
@@ -135,7 +140,9 @@ impl App {
             parts: Parts::default(),
             colours: Arc::default(),
             replays: Arc::default(),
-            data,
+            data: layout.data().to_owned(),
+            layout,
+            repairs: Arc::default(),
             url,
             defaults: Defaults::default(),
             policies: POLICIES,

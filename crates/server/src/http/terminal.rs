@@ -22,7 +22,6 @@ use tokio::net::UnixStream;
 use warpyard_api::problem::{Problem, code};
 use warpyard_core::{AttemptId, TaskId, TaskState};
 use warpyard_session::{ATTEMPT_HEADER, GUESTS, PROTOCOL};
-use warpyard_worker::agent::attempt_dir;
 use warpyard_worker::supervise::AttemptDir;
 
 /// How soon to look again at a terminal that does not answer, though its task is said to run: it has just ended, or is
@@ -103,7 +102,7 @@ fn running(f: &mut Follower, task: TaskId) -> Result<Option<AttemptId>, Problem>
 }
 
 fn connect(app: &App, attempt: AttemptId) -> io::Result<UnixStream> {
-    let terminal = AttemptDir::new(attempt_dir(&app.data, attempt)).terminal()?;
+    let terminal = AttemptDir::new(app.layout.attempt_dir(attempt)).terminal()?;
     terminal.set_nonblocking(true)?;
     UnixStream::from_std(terminal)
 }

@@ -11,7 +11,6 @@ use serde_json::json;
 use std::os::unix::fs::PermissionsExt;
 use warpyard_core::event::{How, Usage};
 use warpyard_core::{AttemptId, Command, JobId, TaskId};
-use warpyard_worker::agent::log_dir;
 
 fn get(path: &str) -> axum::http::request::Builder {
     Request::get(path).header(AUTHORIZATION, format!("Bearer {TOKEN}"))
@@ -225,7 +224,7 @@ async fn a_part_of_a_log_can_be_asked_for() {
     server.join(1).await;
     server.submit("ann", "prints", vec![task("t", 1)]).await;
     let attempt = AttemptId { task: TaskId { job: JobId(1), node: 0, index: 0 }, number: 1 };
-    let dir = log_dir(&server.app.data, attempt);
+    let dir = server.app.layout.log_dir(attempt);
     std::fs::create_dir_all(&dir).expect("a directory");
     std::fs::write(dir.join("log"), "0123456789").expect("a log");
     let part = |range: &'static str| server.send(empty(get("/v1/jobs/1/logs").header(RANGE, range)));

@@ -21,12 +21,12 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 use serde::Deserialize;
 use std::collections::BTreeMap;
-use std::path::Path as FilePath;
 use warpyard_api::quantity::MilliCpus;
 use warpyard_api::wire::{JobView, Outcome, RunView, StartRange, State as Standing, TaskView, Timestamp};
 use warpyard_core::command::Target;
 use warpyard_core::spec::TaskSpec;
 use warpyard_core::{JobId, NodeId, TaskId, Time};
+use warpyard_worker::agent::Layout;
 
 /// How many attempts the page draws.
 const ATTEMPTS: usize = 16;
@@ -151,7 +151,8 @@ pub(super) async fn page(
     Path(id): Path<String>,
     Query(asked): Query<Asked>,
 ) -> Result<Response, NoPage> {
-    let (starts, data, frame) = (app.outlooks.latest(&app.live), app.data.clone(), Frame::of(&app, &headers));
+    let (starts, layout, frame) =
+        (app.outlooks.latest(&app.live), app.layout.clone(), Frame::of(&app, &headers));
     let selector = select::parse(&id, &who)?;
     let look = move |f: &mut Follower| {
         let number = select::job_number(f.cluster(), &selector)?;
@@ -162,7 +163,7 @@ pub(super) async fn page(
         attempts.sort_by_key(|a| (a.placed, a.attempt));
         views::as_seen_by(&who, &mut attempts);
         let mine = who.owns(&view.user);
-        Ok::<_, NoPage>(JobPage::of(f, number, view, &attempts, expected, &asked, frame, &data, mine))
+        Ok::<_, NoPage>(JobPage::of(f, number, view, &attempts, expected, &asked, frame, &layout, mine))
     };
     Ok(html(StatusCode::OK, &app.live.read(look).await??))
 }
@@ -187,7 +188,7 @@ impl JobPage {
         expected: Option<StartRange>,
         asked: &Asked,
         frame: Frame,
-        data: &FilePath,
+        layout: &Layout,
         mine: bool,
     ) -> JobPage {
         let at = system_now();
@@ -223,7 +224,7 @@ impl JobPage {
             usage: usage(specs, attempts),
             runs: if mine { runs(f, id) } else { vec![] },
             can: can(&view, mine, job.is_some()),
-            log: chosen(attempts, asked).filter(|_| mine).map(|row| printed(row, data)),
+            log: chosen(attempts, asked).filter(|_| mine).map(|row| printed(row, layout)),
             chrome: Chrome::of(f, format!("{} {}", id, text(&view.name)), "job", frame),
         }
     }
@@ -487,11 +488,11 @@ fn chosen<'a>(attempts: &'a [AttemptRow], asked: &Asked) -> Option<&'a AttemptRo
     mine().find(runs).or_else(|| mine().find(wrong)).or_else(|| mine().next())
 }
 
-fn printed(row: &AttemptRow, data: &FilePath) -> Printed {
+fn printed(row: &AttemptRow, layout: &Layout) -> Printed {
     let TaskId { job, node, index } = row.attempt.task;
     let (number, live) = (row.attempt.number, row.ended.is_none());
     let piece =
-        log::tail(data, row.attempt).unwrap_or(log::Piece { text: String::new(), next: 0, cut: false });
+        log::tail(layout, row.attempt).unwrap_or(log::Piece { text: String::new(), next: 0, cut: false });
     let spec = NodeId { job, node };
     let index_part = row.array_index.map(|i| format!("&index={i}")).unwrap_or_default();
     Printed {

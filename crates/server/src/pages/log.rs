@@ -10,9 +10,8 @@ use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
-use std::path::Path as FilePath;
 use warpyard_core::{AttemptId, JobId, TaskId};
-use warpyard_worker::agent::log_dir;
+use warpyard_worker::agent::Layout;
 
 /// How much of a log a page has.
 const TAIL: u64 = 24 << 10;
@@ -32,8 +31,8 @@ pub(super) struct Piece {
 }
 
 /// The last lines.
-pub(super) fn tail(data: &FilePath, attempt: AttemptId) -> io::Result<Piece> {
-    let mut file = File::open(log_dir(data, attempt).join("log"))?;
+pub(super) fn tail(layout: &Layout, attempt: AttemptId) -> io::Result<Piece> {
+    let mut file = File::open(layout.log_dir(attempt).join("log"))?;
     let end = file.seek(SeekFrom::End(0))?;
     let from = end.saturating_sub(TAIL);
     let bytes = read(&mut file, from, TAIL)?;
@@ -83,13 +82,13 @@ pub(super) async fn more(
     Query(asked): Query<Asked>,
 ) -> Result<Response, NoPage> {
     let task = TaskId { job: JobId(job), node: asked.node, index: asked.position };
-    let (data, attempt) = (app.data.clone(), task.attempt(asked.attempt));
+    let (layout, attempt) = (app.layout.clone(), task.attempt(asked.attempt));
     let user = app.live.read(move |f| crate::views::user_of(f, task.job)).await?;
     if !who.owns(&user) {
         return Err(NoPage::Missing(format!("the job is {user}'s; you cannot read its log")));
     }
     let piece = tokio::task::spawn_blocking(move || {
-        let mut file = File::open(log_dir(&data, attempt).join("log"))?;
+        let mut file = File::open(layout.log_dir(attempt).join("log"))?;
         let mut bytes = read(&mut file, asked.from, MORE)?;
         if (bytes.len() as u64) < MORE {
             bytes.truncate(bytes.iter().rposition(|b| *b == b'\n').map_or(0, |at| at + 1));

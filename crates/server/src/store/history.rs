@@ -9,19 +9,23 @@ mod tables;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use damaged::{is_damage, set_aside};
+
 use super::log::{LogError, name, schema};
 use crate::samples::{self, Sample};
-use rusqlite::{Connection, OptionalExtension, Row, params};
+use rusqlite::{Connection, OpenFlags, OptionalExtension, Row, params};
 use std::ops::RangeInclusive;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use warpyard_api::quantity::{ByteSize, Micros};
 use warpyard_api::wire::FailureReason;
 use warpyard_core::event::{How, Outcome, StopWhy, Then, What};
 use warpyard_core::spec::{JobSpec, Needs};
 use warpyard_core::{AttemptId, Cluster, Event, JobId, NodeId, Span, TaskId, Time};
+use warpyard_worker::agent::Lineage;
 
 /// The derived tables.
 pub struct History {
+    path: PathBuf,
     db: Connection,
     seq: u64,
     lacks_needs: bool,
@@ -122,7 +126,59 @@ impl History {
         let lacks_needs = tables::prepare(&mut db, found).map_err(named)?;
         let seq = "SELECT coalesce((SELECT value FROM meta WHERE key = 'seq'), 0)";
         let seq: i64 = db.query_row(seq, [], |r| r.get(0)).map_err(named)?;
-        Ok(History { db, seq: seq as u64, lacks_needs })
+        Ok(History { path: path.to_owned(), db, seq: seq as u64, lacks_needs })
+    }
+
+    /// The file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The number of the last event in tables that are only read.
+    pub(crate) fn last_event(path: &Path) -> Result<u64, LogError> {
+        let named = |source| name(path, source);
+        let db = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY).map_err(named)?;
+        let sql = "SELECT coalesce((SELECT value FROM meta WHERE key = 'seq'), 0)";
+        db.query_row(sql, [], |r| Ok(r.get::<_, i64>(0)? as u64)).map_err(named)
+    }
+
+    /// The logs whose events are in the tables, as far as that was noted: tables of older programs do not say.
+    pub fn origin(&self) -> rusqlite::Result<Option<Lineage>> {
+        let text =
+            self.db.query_row("SELECT lineage FROM origin", [], |r| r.get::<_, String>(0)).optional()?;
+        Ok(text.and_then(|text| serde_json::from_str(&text).ok()))
+    }
+
+    /// Notes which logs the events in the tables are from.
+    pub fn set_origin(&mut self, lineage: &Lineage) -> rusqlite::Result<()> {
+        let text = serde_json::to_string(lineage).expect("a lineage is always JSON");
+        let transaction = self.db.transaction()?;
+        transaction.execute("DELETE FROM origin", [])?;
+        transaction.execute("INSERT INTO origin (lineage) VALUES (?1)", [text])?;
+        transaction.commit()
+    }
+
+    /// Has the tables go on with a new log, whose events are yet to come: what the lost one left unfinished is lost.
+    pub fn go_on_with(&mut self, lineage: &Lineage, at: Time) -> rusqlite::Result<()> {
+        let transaction = self.db.transaction()?;
+        let lost = (at.0 as i64, Outcome::Lost.word());
+        transaction.execute("UPDATE job SET finished = ?1, outcome = ?2 WHERE finished IS NULL", lost)?;
+        let why = "the log was lost while it was under way";
+        transaction.execute(
+            "UPDATE attempt SET ended = ?1, outcome = ?2, detail = ?3 WHERE ended IS NULL",
+            params![lost.0, lost.1, why],
+        )?;
+        note_seq(&transaction, 0)?;
+        transaction.commit()?;
+        self.seq = 0;
+        self.set_origin(lineage)
+    }
+
+    /// The highest job number in the tables.
+    pub fn highest_job(&self) -> rusqlite::Result<Option<JobId>> {
+        let sql = "SELECT max(n) FROM (SELECT max(id) AS n FROM job UNION SELECT max(job) FROM attempt)";
+        let highest: Option<i64> = self.db.query_row(sql, [], |r| r.get(0))?;
+        Ok(highest.map(|job| JobId(job as u64)))
     }
 
     /// Whether an older program made the tables, which did not keep what jobs asked for, and that was not entered since.

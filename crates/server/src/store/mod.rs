@@ -2,6 +2,8 @@
 
 mod history;
 mod log;
+mod log_files;
 
 pub use history::{AttemptRow, History, JobRow};
+pub(crate) use history::{is_damage, set_aside};
 pub use log::{Loaded, Log, LogError};

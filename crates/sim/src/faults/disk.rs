@@ -63,7 +63,8 @@ struct Snapshot {
 impl Store for Disk {
     type Error = Stop;
 
-    fn append(&mut self, events: &[Event]) -> Result<(), Stop> {
+    fn append(&mut self, after: u64, events: &[Event]) -> Result<(), Stop> {
+        assert_eq!(after, self.seq, "an engine goes on from what the disk has");
         let next = std::mem::take(&mut self.next);
         let stored = match next {
             Next::Refused => return Err(Stop::NotKept),

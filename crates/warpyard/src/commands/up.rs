@@ -138,13 +138,16 @@ fn said(ready: &Ready) -> String {
     if ready.running > 0 {
         line("found", &format!("{} again", counted(ready.running as u64, "running task")));
     }
+    for repair in &ready.repairs {
+        line("repaired", repair);
+    }
     line("try", if ready.gpus > 0 { "warpyard run --gpus 1 -- env" } else { "warpyard run -- date" });
     out
 }
 
 fn as_json(ready: &Ready) -> serde_json::Value {
     json!({"url": ready.url, "socket": ready.socket, "login": ready.login, "data": ready.data, "policy": ready.policy, "gpus": ready.gpus,
-           "cpus": MilliCpus(ready.cpus), "running": ready.running, "unenforced": ready.unenforced})
+           "cpus": MilliCpus(ready.cpus), "running": ready.running, "unenforced": ready.unenforced, "repairs": ready.repairs})
 }
 
 #[cfg(test)]
@@ -164,6 +167,7 @@ mod tests {
             replayed: 0,
             running: 2,
             unenforced: vec![],
+            repairs: vec![],
         }
     }
 

@@ -1,6 +1,7 @@
 //! Checks of the machine itself.
 
 use super::Finding;
+use crate::show::counted;
 use std::fs::{self, OpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -141,6 +142,20 @@ pub(super) fn data(data: &Path) -> Finding {
         ),
         Ok(()) => Finding::fine("data", format!("{found} can be written")),
     }
+}
+
+/// Damage a server found in its data directory and dealt with. It says nothing where there was none.
+pub(super) fn repairs(data: &Path) -> Option<Finding> {
+    let all = warpyard_server::repairs::read(data);
+    let last = all.last()?;
+    let found = format!("{} so far, the last: {}", counted(all.len() as u64, "repair"), last.what);
+    let remedy =
+        format!("read {0}, look for the cause (disk, memory, another program), then remove {0}", file(data));
+    Some(Finding::warning("repairs", found, remedy))
+}
+
+fn file(data: &Path) -> String {
+    data.join("repairs.jsonl").display().to_string()
 }
 
 fn is_remote(dir: &Path) -> bool {

@@ -55,6 +55,7 @@ pub(crate) fn examine(client: Option<&Client>, data: &Path) -> Vec<Finding> {
         Some(theirs) => findings.push(machine::disk(&theirs)),
         None => findings.extend([machine::data(data), machine::disk(data)]),
     }
+    findings.extend(machine::repairs(data));
     findings.push(machine::clock());
     findings.push(machine::open_files());
     if let Some(client) = client {

@@ -1,7 +1,6 @@
 //! The server as a whole: what it says when it starts, policies, draining, history, the demonstration.
 
 use crate::support::{FAKE, Server, eventually, output, wait_at};
-use nix::sys::signal::Signal;
 use serde_json::json;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -153,13 +152,15 @@ fn a_history_that_cannot_be_opened_is_left_alone_and_a_damaged_one_set_aside() {
     fs::remove_dir(beside).unwrap();
 
     fs::write(&history, [7; 8192]).unwrap();
-    server.start();
+    let banner = server.start();
     assert_eq!(server.json(&["history"]), rows, "the log still has it");
     let aside = server.data().join("history.db.damaged-1");
     assert!(fs::read(&aside).is_ok_and(|text| text == [7; 8192]), "it is kept");
     assert_eq!(fs::metadata(&history).unwrap().permissions().mode() & 0o777, 0o600);
-    let (_, said) = server.end_by(Signal::SIGTERM);
-    assert!(said.contains(&aside.display().to_string()), "{said}");
+    assert!(banner.contains(&aside.display().to_string()), "{banner}");
+    let doctor: serde_json::Value = serde_json::from_str(&server.ask(&["--json", "doctor"]).out).unwrap();
+    let repairs = doctor.as_array().unwrap().iter().find(|finding| finding["check"] == "repairs").unwrap();
+    assert!(repairs["found"].as_str().unwrap().starts_with("1 repair so far"), "{repairs}");
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! From what the server wants run to a launch message: directories, environment, devices made visible.
 
-use super::keep;
+use super::keep::{self, Layout};
 use crate::hold;
 use crate::people::{self, DEFAULT_PATH, Person};
 use crate::probe::{Gpu, VISIBILITY_VARIABLES, Vendor, visible_env};
@@ -18,7 +18,7 @@ const DEFAULT_TERM: &str = "xterm";
 /// Where attempts are begun, and as whom.
 #[derive(Clone, Copy)]
 pub(super) struct Place<'a> {
-    pub(super) data: &'a Path,
+    pub(super) layout: &'a Layout,
     /// This program.
     pub(super) program: &'a Path,
     /// The socket of the server, where it is shared.
@@ -39,7 +39,8 @@ pub(super) fn launch(
         Some(claim) => holding(place, attempt, claim),
         None => running(place, attempt, work, gpus, vendor),
     };
-    launch.output_dir = Some(keep::log_dir(place.data, attempt));
+    launch.log = place.layout.log_of(attempt).map(ToString::to_string);
+    launch.output_dir = Some(place.layout.log_dir(attempt));
     launch.timeout_ms = work.timeout.map(|t| t.0.div_ceil(1000));
     launch
 }
@@ -47,20 +48,20 @@ pub(super) fn launch(
 /// Holding devices is done by this program as the worker, for it may be where the user cannot read. So nothing that the
 /// user said reaches it: neither environment nor files nor directory nor limits.
 fn holding(place: Place<'_>, attempt: AttemptId, claim: &Claim) -> Launch {
-    let dir = keep::attempt_dir(place.data, attempt);
+    let dir = place.layout.attempt_dir(attempt);
     Launch::new(attempt.to_string(), dir, hold::command(place.program, claim))
 }
 
 /// Running a command of the user's, as them.
 fn running(place: Place<'_>, attempt: AttemptId, work: &Work, gpus: &[&Gpu], vendor: Vendor) -> Launch {
-    let Place { data, person, shared_at, .. } = place;
-    let dir = keep::attempt_dir(data, attempt);
+    let Place { layout, person, shared_at, .. } = place;
+    let dir = layout.attempt_dir(attempt);
     let mut launch = Launch::new(attempt.to_string(), dir, work.command.clone());
     launch.env = environment(attempt, work, person, gpus, vendor);
     // Where a task finds the server, unless whoever submitted it said so; the data of a shared one is root's.
     let (name, value) = match shared_at {
         Some(socket) => ("WARPYARD_SERVER", format!("unix:{}", socket.display())),
-        None => ("WARPYARD_DATA", data.display().to_string()),
+        None => ("WARPYARD_DATA", layout.data().display().to_string()),
     };
     launch.env.entry(name.into()).or_insert(value);
     let home = person.map_or_else(|| PathBuf::from("/"), |p| p.home.clone());
@@ -119,7 +120,7 @@ fn run_in_copy(launch: &mut Launch, place: Place<'_>, attempt: AttemptId, snapsh
     let from = Path::new(&snapshot.from);
     launch.env.insert("WARPYARD_SUBMIT_DIR".into(), snapshot.from.clone());
     let Ok(inside) = launch.workdir.strip_prefix(from).map(Path::to_owned) else { return };
-    let copy = keep::work_dir(place.data, place.person.is_some()).join(attempt.task.job.to_string());
+    let copy = place.layout.copy_dir(attempt.task.job, place.person.is_some());
     for file in [&mut launch.stdout, &mut launch.stderr].into_iter().flatten() {
         *file = launch.workdir.join(&*file);
     }
@@ -127,7 +128,7 @@ fn run_in_copy(launch: &mut Launch, place: Place<'_>, attempt: AttemptId, snapsh
     let here = launch.workdir.display().to_string();
     launch.env.entry("PWD".into()).and_modify(|dir| *dir = here);
     launch.unpack = Some(Unpack {
-        store: keep::snapshots_dir(place.data),
+        store: keep::snapshots_dir(place.layout.data()),
         person: snapshot.of.clone(),
         snapshot: snapshot.id.clone(),
         into: copy,
@@ -170,6 +171,7 @@ fn environment(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::agent::Lineage;
     use warpyard_core::{JobId, TaskId};
 
     #[test]
@@ -188,7 +190,7 @@ mod tests {
             shell: "/bin/sh".into(),
         };
         let place = Place {
-            data: Path::new("/data"),
+            layout: &Layout::new("/data", Lineage::of_one(None)),
             program: Path::new("/bin/warpyard"),
             shared_at: None,
             person: Some(&ann),

@@ -1,6 +1,7 @@
 //! The agent from outside: what it is told when it starts, how it reaches the server, and how it is spoken to while it runs.
 
 use super::devices::{DeviceRules, Watched};
+use super::keep::Layout;
 use crate::probe::{Probe, ProbeError};
 use crate::supervise::{Bounds, LaunchError, PokeListener, RecordError};
 use crossbeam_channel::{Sender, unbounded};
@@ -26,7 +27,7 @@ pub struct Settings {
     /// The worker's name.
     pub name: String,
     /// Where attempts and logs live.
-    pub data: PathBuf,
+    pub layout: Layout,
     /// The program that becomes the spawner, and its arguments.
     pub spawner: (PathBuf, Vec<String>),
     /// Finds devices.
@@ -48,7 +49,12 @@ pub struct Settings {
     pub max_processes: Option<u64>,
     /// How often everything is looked at and told again even if nothing seems to happen.
     pub every: Duration,
+    /// Takes note of damage that was found and dealt with.
+    pub repaired: Repaired,
 }
+
+/// Takes note, in words for people, of damage that was found and dealt with.
+pub type Repaired = Box<dyn Fn(String) + Send>;
 
 /// Why an agent could not start.
 #[derive(Debug, thiserror::Error)]

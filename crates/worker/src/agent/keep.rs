@@ -1,26 +1,65 @@
 //! Where attempts and their logs are on disk, and how long logs stay.
 //!
-//! `attempts/<key>` holds the records of an attempt the server may still ask about, `logs/<job>/<key>` what it wrote, so
-//! that finding what runs never has to look through what ran.
+//! `attempts/<log>-<key>` holds the records of an attempt the server may still ask about, `logs/<log>-<job>/<key>` what it
+//! wrote, so that finding what runs never has to look through what ran. `<log>` is the short id of the log that numbered
+//! the job; jobs numbered before logs had ids have paths without one.
 
+use super::lineage::{Lineage, LogId, split_name};
 use std::fs;
-use std::io;
+use std::io::{self, Read};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
-use warpyard_core::AttemptId;
+use warpyard_core::{AttemptId, JobId};
 
 pub(super) fn attempts_dir(data: &Path) -> PathBuf {
     data.join("attempts")
 }
 
-/// Where the records of an attempt are, which the server may still ask about.
-pub fn attempt_dir(data: &Path, attempt: AttemptId) -> PathBuf {
-    attempts_dir(data).join(attempt.to_string())
+/// The paths of jobs and attempts in a data directory.
+#[derive(Clone, Debug)]
+pub struct Layout {
+    data: PathBuf,
+    lineage: Arc<Lineage>,
 }
 
-/// Where an attempt's output is, once it has written any.
-pub fn log_dir(data: &Path, attempt: AttemptId) -> PathBuf {
-    data.join("logs").join(attempt.task.job.to_string()).join(attempt.to_string())
+impl Layout {
+    /// The paths in a data directory whose jobs were numbered by these logs.
+    pub fn new(data: impl Into<PathBuf>, lineage: Lineage) -> Layout {
+        Layout { data: data.into(), lineage: Arc::new(lineage) }
+    }
+
+    /// The data directory.
+    pub fn data(&self) -> &Path {
+        &self.data
+    }
+
+    /// The logs that numbered its jobs.
+    pub fn lineage(&self) -> &Lineage {
+        &self.lineage
+    }
+
+    /// The log an attempt belongs to, which its record must name.
+    pub(super) fn log_of(&self, attempt: AttemptId) -> Option<&LogId> {
+        self.lineage.log_of(attempt.task.job)
+    }
+
+    /// The records of an attempt, which the server may still ask about.
+    pub fn attempt_dir(&self, attempt: AttemptId) -> PathBuf {
+        attempts_dir(&self.data).join(self.lineage.name(attempt.task.job, attempt))
+    }
+
+    /// An attempt's output, once it has written any.
+    pub fn log_dir(&self, attempt: AttemptId) -> PathBuf {
+        let job = attempt.task.job;
+        self.data.join("logs").join(self.lineage.name(job, job)).join(attempt.to_string())
+    }
+
+    /// The copy of a snapshot that a job runs in.
+    pub(super) fn copy_dir(&self, job: JobId, as_their_users: bool) -> PathBuf {
+        work_dir(&self.data, as_their_users).join(self.lineage.name(job, job))
+    }
 }
 
 /// Where the snapshots of everyone are.
@@ -39,30 +78,75 @@ pub fn work_dir(data: &Path, as_their_users: bool) -> PathBuf {
     beside.into()
 }
 
-/// Removes what jobs ran in that are no longer needed.
-pub fn prune_work(work: &Path, needed: impl Fn(u64) -> bool) -> io::Result<()> {
+/// Removes what jobs ran in that are no longer needed. What jobs of an earlier log ran in, which this one may not know of,
+/// stays until it is older than `before`.
+pub fn prune_work(
+    work: &Path,
+    log: Option<&LogId>,
+    before: SystemTime,
+    needed: impl Fn(u64) -> bool,
+) -> io::Result<()> {
     for path in list(work)? {
-        let number = path.file_stem().and_then(|name| name.to_str()?.parse().ok());
-        match number {
-            Some(job) if !needed(job) && path.is_dir() => fs::remove_dir_all(&path)?,
-            Some(job) if !needed(job) => fs::remove_file(&path)?,
-            _ => {}
+        let Some((of_log, job)) = path.file_stem().and_then(|name| name.to_str()).map(split_name) else {
+            continue;
+        };
+        let Ok(job) = job.parse() else { continue };
+        let found = fs::symlink_metadata(&path)?;
+        let ours = of_log == log.map(LogId::short);
+        if needed(job) || !(ours || found.modified()? < before) {
+            continue;
+        }
+        match found.is_dir() {
+            true => fs::remove_dir_all(&path)?,
+            false => fs::remove_file(&path)?,
         }
     }
     Ok(())
 }
 
-/// Lets go of an attempt whose end the server knows; what it wrote stays.
-pub(super) fn retire(data: &Path, attempt: AttemptId) -> io::Result<()> {
-    match fs::remove_dir_all(attempt_dir(data, attempt)) {
+/// Removes the records of an attempt whose end the server knows; what it wrote stays.
+pub(super) fn retire(dir: &Path) -> io::Result<()> {
+    match fs::remove_dir_all(dir) {
         Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
         done => done,
     }
 }
 
-/// Removes kept output older than this; gives how many attempts' output went.
-pub fn prune_logs(data: &Path, older_than: Duration) -> io::Result<usize> {
-    let Some(limit) = SystemTime::now().checked_sub(older_than) else { return Ok(0) };
+/// The most of a damaged record that is kept; a record is a few hundred bytes.
+const DAMAGED_KEPT: u64 = 64 << 10;
+
+/// Moves the damaged records of an attempt to `damaged` in the data directory, where nothing looks for attempts; gives
+/// where they are. They may be on another file system, so they are copied, as far as they are files.
+pub(super) fn quarantine(data: &Path, dir: &Path) -> io::Result<PathBuf> {
+    let damaged = data.join("damaged");
+    match fs::DirBuilder::new().mode(0o700).create(&damaged) {
+        Err(e) if e.kind() != io::ErrorKind::AlreadyExists => return Err(e),
+        _ => {}
+    }
+    let name = dir.file_name().unwrap_or_default().to_string_lossy();
+    let mut aside = damaged.join(&*name);
+    let mut again = 0;
+    while let Err(e) = fs::DirBuilder::new().mode(0o700).create(&aside) {
+        if e.kind() != io::ErrorKind::AlreadyExists {
+            return Err(e);
+        }
+        again += 1;
+        aside = damaged.join(format!("{name}.{again}"));
+    }
+    for path in list(dir)? {
+        if let (Some(name), true) = (path.file_name(), fs::symlink_metadata(&path)?.is_file()) {
+            let mut copy = fs::File::create_new(aside.join(name))?;
+            io::copy(&mut fs::File::open(&path)?.take(DAMAGED_KEPT), &mut copy)?;
+        }
+    }
+    retire(dir)?;
+    Ok(aside)
+}
+
+/// Removes kept output older than this; gives how many attempts' output went. `now` is the server's clock, not the
+/// machine's: a clock that jumps a year ahead must not cost anyone their output.
+pub fn prune_logs(data: &Path, older_than: Duration, now: SystemTime) -> io::Result<usize> {
+    let Some(limit) = now.checked_sub(older_than) else { return Ok(0) };
     let mut removed = 0;
     for job in list(&data.join("logs"))? {
         for attempt in list(&job)? {
@@ -88,23 +172,27 @@ fn list(dir: &Path) -> io::Result<Vec<PathBuf>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use warpyard_core::{JobId, TaskId};
+    use warpyard_core::TaskId;
 
     #[test]
     fn output_goes_when_it_is_old_and_not_before() {
         let data = tempfile::tempdir().expect("a directory");
         let attempt = |job: u64| TaskId { job: JobId(job), node: 0, index: 0 }.attempt(1);
         let day = Duration::from_secs(24 * 3600);
+        let layout = Layout::new(data.path(), Lineage::of_one(None));
         for (job, age) in [(1, 40 * day), (2, 20 * day)] {
-            let dir = log_dir(data.path(), attempt(job));
+            let dir = layout.log_dir(attempt(job));
             fs::create_dir_all(&dir).expect("made");
             fs::write(dir.join("log"), "said").expect("written");
             let then = SystemTime::now() - age;
             fs::File::open(&dir).and_then(|d| d.set_modified(then)).expect("a directory can be made older");
         }
-        assert_eq!(prune_logs(data.path(), 30 * day).expect("pruned"), 1);
+        assert_eq!(prune_logs(data.path(), 30 * day, SystemTime::now()).expect("pruned"), 1);
         assert!(!data.path().join("logs/1").exists(), "nor is an empty directory left");
-        assert!(log_dir(data.path(), attempt(2)).join("log").exists());
-        assert_eq!(prune_logs(&data.path().join("nowhere"), day).expect("nothing there is fine"), 0);
+        assert!(layout.log_dir(attempt(2)).join("log").exists());
+        assert_eq!(
+            prune_logs(&data.path().join("nowhere"), day, SystemTime::now()).expect("nothing there is fine"),
+            0
+        );
     }
 }

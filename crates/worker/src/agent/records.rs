@@ -10,7 +10,7 @@
 //! leads to which this one was copied from.
 
 use super::keep::attempts_dir;
-use crate::supervise::{Found, boot_id, put, scan};
+use crate::supervise::{Found, Look, boot_id, put, scan};
 use nix::sys::statfs::{TMPFS_MAGIC, statfs};
 use nix::unistd::{geteuid, mkdtemp};
 use std::ffi::OsString;
@@ -85,9 +85,10 @@ fn sweep(root: &Path) {
     let named = |p: &PathBuf| p.file_name().is_some_and(|n| n.to_string_lossy().starts_with(PREFIX));
     // What someone else put there is none of ours, and need not be what it looks like.
     for place in entries.filter(|p| named(p) && is_ours(p).unwrap_or(false)) {
-        let runs = |found: &Found| matches!(found, Found::Running(_) | Found::Frozen(_));
+        // One that cannot be read may run.
+        let over = |found: &Look| matches!(found, Ok(Found::NotStarted | Found::Exited(_) | Found::Died(_)));
         let abandoned = is_abandoned(&place).unwrap_or(false);
-        if abandoned && scan(&place).is_ok_and(|all| !all.iter().any(|(_, found)| runs(found))) {
+        if abandoned && scan(&place).is_ok_and(|all| all.iter().all(|(_, found)| over(found))) {
             let _someone_elses = fs::remove_dir_all(&place);
         }
     }

@@ -3,7 +3,10 @@
 use std::{
     collections::BTreeSet,
     fs, io,
-    os::{fd::AsRawFd, unix::net::UnixStream},
+    os::{
+        fd::AsRawFd,
+        unix::{fs::MetadataExt, net::UnixStream},
+    },
     path::{Path, PathBuf},
     thread,
     time::Duration,
@@ -18,6 +21,9 @@ use super::{
 
 /// Between two looks at processes that were told to die.
 const DYING: Duration = Duration::from_millis(5);
+
+/// How many looks there are at processes of an attempt nothing is known of: a process may be stuck in the kernel.
+const DYING_ROUNDS: u32 = 400;
 
 /// An attempt's directory.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -38,8 +44,11 @@ pub enum Found {
     Died(Running),
 }
 
+/// What a directory says of its attempt, or why it says nothing.
+pub type Look = Result<Found, RecordError>;
+
 /// Everything found below a directory of attempt directories, in the order of their names.
-pub fn scan(attempts: &Path) -> Result<Vec<(AttemptDir, Found)>, RecordError> {
+pub fn scan(attempts: &Path) -> Result<Vec<(AttemptDir, Look)>, RecordError> {
     let unreadable = |source| RecordError::Io { path: attempts.into(), source };
     let mut dirs = Vec::new();
     for entry in fs::read_dir(attempts).map_err(unreadable)? {
@@ -49,7 +58,11 @@ pub fn scan(attempts: &Path) -> Result<Vec<(AttemptDir, Found)>, RecordError> {
         }
     }
     dirs.sort();
-    dirs.into_iter().map(|dir| dir.look().map(|found| (dir, found))).collect()
+    let look = |dir: AttemptDir| {
+        let found = dir.look();
+        (dir, found)
+    };
+    Ok(dirs.into_iter().map(look).collect())
 }
 
 impl AttemptDir {
@@ -132,8 +145,9 @@ impl AttemptDir {
         if running.boot != process::boot_id() {
             return Ok(0);
         }
+        let leader = running.task.as_ref().map(|task| task.process.pid);
         loop {
-            let left = self.leftovers(running, &groups);
+            let left = self.leftovers(leader, &groups, |_| false);
             if left.is_empty() {
                 break;
             }
@@ -150,7 +164,38 @@ impl AttemptDir {
         Ok(ended.len())
     }
 
-    fn leftovers(&self, running: &Running, groups: &BTreeSet<PathBuf>) -> Vec<Sighting> {
+    /// Ends the supervisor and the processes of an attempt whose records cannot be relied on, and returns how many that were.
+    ///
+    /// The supervisor is known by its name and by its working directory, which is the attempt's; the rest as
+    /// [`AttemptDir::end_leftovers`] finds it.
+    pub fn end_unrecorded(&self) -> usize {
+        let identity = |path: &Path| fs::metadata(path).map(|found| (found.dev(), found.ino())).ok();
+        let here = identity(&self.0);
+        let supervises = |pid: i32| {
+            let name = fs::read(format!("/proc/{pid}/comm")).unwrap_or_default();
+            name.starts_with(b"wy:")
+                && here.is_some()
+                && identity(Path::new(&format!("/proc/{pid}/cwd"))) == here
+        };
+        let mut ended = BTreeSet::new();
+        for _ in 0..DYING_ROUNDS {
+            let left = self.leftovers(None, &BTreeSet::new(), supervises);
+            if left.is_empty() {
+                break;
+            }
+            ended
+                .extend(left.into_iter().filter(|p| p.signal(libc::SIGKILL).unwrap_or(false)).map(|p| p.pid));
+            thread::sleep(DYING);
+        }
+        ended.len()
+    }
+
+    fn leftovers(
+        &self,
+        leader: Option<i32>,
+        groups: &BTreeSet<PathBuf>,
+        supervises: impl Fn(i32) -> bool,
+    ) -> Vec<Sighting> {
         let grouped: Vec<i32> = groups.iter().flat_map(|group| freeze::thaw_orphans(group)).collect();
         let mark = format!("{ATTEMPT_DIR_VARIABLE}={}", self.0.display());
         let mut ours = BTreeSet::new();
@@ -163,9 +208,8 @@ impl AttemptDir {
             if !stat.alive {
                 continue;
             }
-            if grouped.contains(&pid) || has_mark(pid, mark.as_bytes()) {
+            if grouped.contains(&pid) || has_mark(pid, mark.as_bytes()) || supervises(pid) {
                 ours.insert(seen);
-                let leader = running.task.as_ref().map(|task| task.process.pid);
                 session = session.or(leader.filter(|&leader| leader == stat.session));
             } else {
                 others.push((seen, stat));

@@ -1,18 +1,49 @@
-//! The three clocks of a supervisor: the wall's for people, the boot's to tell processes apart, and running time.
+//! The two clocks of a supervisor. The wall clock dates records for people and decides nothing: it may be set to anything
+//! at any moment. Everything that is measured or falls due goes by `CLOCK_BOOTTIME`, which never jumps and, unlike
+//! [`std::time::Instant`], goes on while the machine is suspended.
 
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::ops::Add;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use nix::time::{ClockId, clock_gettime};
 
-/// Microseconds since 1970.
+/// Microseconds since 1970, for people.
 pub(super) fn unix_us() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_micros() as u64)
 }
 
 /// Microseconds since the machine booted: the clock `/proc` gives the start of processes in.
 pub(super) fn boot_us() -> u64 {
-    clock_gettime(ClockId::CLOCK_BOOTTIME)
-        .map_or(0, |t| t.tv_sec() as u64 * 1_000_000 + t.tv_nsec() as u64 / 1_000)
+    Instant::now().0.as_micros() as u64
+}
+
+/// Time since the machine booted, by `CLOCK_BOOTTIME`.
+pub fn boot_time() -> Duration {
+    Instant::now().0
+}
+
+/// A moment on `CLOCK_BOOTTIME`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Instant(Duration);
+
+impl Instant {
+    pub(super) fn now() -> Self {
+        // It only fails where the kernel has no such clock, which Linux has since 2.6.39.
+        Self(clock_gettime(ClockId::CLOCK_BOOTTIME).map_or(Duration::ZERO, Into::into))
+    }
+
+    pub(super) fn saturating_duration_since(self, earlier: Self) -> Duration {
+        self.0.saturating_sub(earlier.0)
+    }
+}
+
+/// A moment too far away to be counted is the last there is.
+impl Add<Duration> for Instant {
+    type Output = Self;
+
+    fn add(self, after: Duration) -> Self {
+        Self(self.0.saturating_add(after))
+    }
 }
 
 /// Time spent running: a stopwatch that stands still while the task is frozen.

@@ -27,6 +27,9 @@ pub struct Launch {
     pub v: u32,
     /// Names the attempt in its records and pokes.
     pub key: String,
+    /// The id of the log the attempt belongs to, which its record repeats; none where that log has no id.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub log: Option<String>,
     /// Where its records and logs go; absolute. Made by whoever launches, never by the supervisor.
     pub dir: PathBuf,
     /// Where `log`, `stdout` and `stderr` go when not to `dir`; absolute. Made at the first byte, so that a silent task
@@ -128,6 +131,7 @@ impl Launch {
         Self {
             v: super::record::VERSION,
             key: key.into(),
+            log: None,
             dir: dir.into(),
             output_dir: None,
             argv: argv.into_iter().map(Into::into).collect(),

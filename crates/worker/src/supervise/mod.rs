@@ -36,8 +36,9 @@ mod supervisor;
 mod task;
 mod terminal;
 
-pub use attempt::{AttemptDir, Found, scan};
+pub use attempt::{AttemptDir, Found, Look, scan};
 pub use cgroup::{Bounds, CgroupLimit, CgroupParent, DeviceNode, Hierarchy, Limit, SUBGROUP};
+pub use clock::boot_time;
 pub use freeze::Freezer;
 pub use launch::{Launch, Session, Unpack, User};
 pub use poke::PokeListener;

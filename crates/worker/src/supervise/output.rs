@@ -9,7 +9,7 @@ use std::{
         unix::fs::{OpenOptionsExt, fchown},
     },
     path::{Path, PathBuf},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use nix::{
@@ -23,6 +23,7 @@ use nix::{
 };
 
 use super::{
+    clock::Instant,
     launch::{Launch, User},
     record::Output,
 };

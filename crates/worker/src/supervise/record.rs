@@ -37,6 +37,14 @@ pub enum RecordError {
         /// Where it goes wrong.
         source: serde_json::Error,
     },
+    /// The record is another log's, or another attempt's.
+    #[error("the record in {} does not belong to log {log}", path.display())]
+    Foreign {
+        /// The attempt directory.
+        path: PathBuf,
+        /// The log it should belong to.
+        log: String,
+    },
     /// A later version of warpyard wrote it.
     #[error("record {} has version {found}, newer than {VERSION}", path.display())]
     Newer {
@@ -47,6 +55,20 @@ pub enum RecordError {
     },
 }
 
+impl RecordError {
+    /// Whether the record itself is damaged. Otherwise it merely could not be read, which says nothing about its attempt.
+    pub fn is_damage(&self) -> bool {
+        match self {
+            RecordError::Malformed { .. } | RecordError::Foreign { .. } => true,
+            RecordError::Newer { .. } => false,
+            // A directory or a loop of links where a file should be.
+            RecordError::Io { source, .. } => {
+                matches!(source.raw_os_error(), Some(libc::EISDIR | libc::ELOOP | libc::ENOTDIR))
+            }
+        }
+    }
+}
+
 /// `running`: who supervises the attempt, and the task once it started.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Running {
@@ -54,6 +76,9 @@ pub struct Running {
     pub v: u32,
     /// The attempt's key.
     pub key: String,
+    /// The id of the log the attempt belongs to, as its launch said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub log: Option<String>,
     /// The boot the pids belong to.
     pub boot: String,
     /// The supervisor. Its descendants are the attempt's processes.

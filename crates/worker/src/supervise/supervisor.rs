@@ -10,7 +10,7 @@ use std::{
     path::Path,
     sync::atomic::{AtomicBool, Ordering},
     thread,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use nix::{
@@ -23,7 +23,7 @@ use warpyard_snapshot::{Hash, Owner, Store};
 
 use super::{
     cgroup::{AttemptCgroup, CgroupLimit, Limit},
-    clock::{self, RunningTime},
+    clock::{self, Instant, RunningTime},
     freeze::Ice,
     launch::{Launch, Unpack, User},
     output::{Outputs, TaskEnds},
@@ -44,6 +44,8 @@ const FREEZING: Duration = Duration::from_millis(1);
 const KILLING: Duration = Duration::from_millis(20);
 /// Between two attempts at writing the exit on a full disk.
 const FULL_DISK: Duration = Duration::from_secs(1);
+/// The longest wait for something due: waiting stands still while the machine is suspended, what is due does not.
+const LONGEST_WAIT: Duration = Duration::from_secs(30);
 /// Between two counts of processes that nothing bounds.
 const COUNTING: Duration = Duration::from_secs(1);
 
@@ -117,6 +119,7 @@ fn take(launch: &Launch) -> io::Result<std::fs::File> {
     let running = Running {
         v: VERSION,
         key: launch.key.clone(),
+        log: launch.log.clone(),
         boot: process::boot_id().to_owned(),
         supervisor: Sighting::now(std::process::id() as i32),
         task: None,
@@ -343,8 +346,8 @@ impl<'a> Supervisor<'a> {
 
     /// Sleeps until there is output, a signal or something due, and moves the output.
     fn wait(&mut self) {
-        let timeout =
-            self.next_due().map(|due| TimeSpec::from(due.saturating_duration_since(Instant::now())));
+        let until = |due: Instant| due.saturating_duration_since(Instant::now()).min(LONGEST_WAIT);
+        let timeout = self.next_due().map(|due| TimeSpec::from(until(due)));
         let mut unblocked = SigSet::all();
         unblocked.remove(Signal::SIGCHLD);
         unblocked.remove(Signal::SIGUSR1);

@@ -45,13 +45,13 @@ fn a_worker_killed_finds_its_attempts_again() {
     worker.kill().unwrap();
     worker.wait().unwrap();
     let found = scan(&yard.attempts()).unwrap();
-    let [(dir, Found::Running(running))] = &found[..] else { panic!("{found:?}") };
+    let [(dir, Ok(Found::Running(running)))] = &found[..] else { panic!("{found:?}") };
     assert_eq!(running.key, launch.key);
     assert_eq!(running.processes(), [task.pid]);
     go.go();
     yard.exit(dir);
     let found = scan(&yard.attempts()).unwrap();
-    let [(_, Found::Exited(exit))] = &found[..] else { panic!("{found:?}") };
+    let [(_, Ok(Found::Exited(exit)))] = &found[..] else { panic!("{found:?}") };
     assert_eq!((&exit.cause, exit.status), (&Cause::Exited, Some(Status::Code(4))));
     assert_eq!(text(launch.dir.join("log")), "went on\n");
 }
@@ -130,7 +130,8 @@ fn a_pid_used_again_is_neither_taken_for_the_supervisor_nor_signalled() {
     let now = Sighting::now(stranger.id() as i32);
     let record = |boot: &str, seen_us: u64| {
         let supervisor = Sighting { seen_us, ..now };
-        let running = Running { v: 1, key: "9.0.0.1".into(), boot: boot.into(), supervisor, task: None };
+        let running =
+            Running { v: 1, key: "9.0.0.1".into(), log: None, boot: boot.into(), supervisor, task: None };
         fs::write(path.join("running"), serde_json::to_string(&running).unwrap() + "\n").unwrap();
     };
     let dir = AttemptDir::new(&path);

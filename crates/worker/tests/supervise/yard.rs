@@ -117,7 +117,7 @@ impl Yard {
 impl Drop for Yard {
     fn drop(&mut self) {
         for (dir, found) in scan(&self.attempts()).into_iter().flatten() {
-            if matches!(found, Found::Running(_) | Found::Frozen(_)) && thread::panicking() {
+            if matches!(found, Ok(Found::Running(_) | Found::Frozen(_))) && thread::panicking() {
                 let _already_failed = dir.write_want(Want::Stop { grace_ms: 0 });
             }
         }

@@ -2,36 +2,67 @@
 
 use super::History;
 use crate::store::LogError;
+use rusqlite::ErrorCode;
 use std::fs::{self, OpenOptions};
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-impl History {
-    /// Opens the tables; damaged ones are set aside, and what the log still has of them can be entered anew.
-    pub fn open_or_set_aside(path: &Path) -> Result<History, LogError> {
-        let (damaged, source) = match History::open(path) {
-            Err(LogError::Damaged { path, source }) => (path, source),
-            opened => return opened,
-        };
-        let Ok(aside) = set_aside(path) else { return Err(LogError::Damaged { path: damaged, source }) };
-        eprintln!(
-            "warpyard: {} is damaged ({source}); it is {} from now on, and what the log still has is entered anew",
-            path.display(),
-            aside.display()
-        );
-        History::open(path)
+/// Whether an error of SQLite means that the tables themselves are damaged, or not what they should be: not where the
+/// disk is full, the file may not be written or someone else has it.
+pub(crate) fn is_damage(error: &rusqlite::Error) -> bool {
+    match error.sqlite_error_code() {
+        Some(
+            ErrorCode::DatabaseCorrupt
+            | ErrorCode::NotADatabase
+            | ErrorCode::Unknown
+            | ErrorCode::TypeMismatch
+            | ErrorCode::ConstraintViolation,
+        ) => true,
+        Some(_) => false,
+        // Not SQLite's own: a column is missing, or holds something else.
+        None => true,
     }
 }
 
-/// Gives a file of SQLite's another name, with all that belongs to it, and leaves an empty one that others cannot read.
-fn set_aside(path: &Path) -> io::Result<PathBuf> {
+impl History {
+    /// Opens the tables; damaged ones are set aside, and what the log still has of them can be entered anew. Gives where
+    /// damaged ones are now.
+    pub fn open_or_set_aside(path: &Path) -> Result<(History, Option<String>), LogError> {
+        let (error, source) = match History::open(path) {
+            Err(LogError::Damaged { path, source }) => {
+                (source.to_string(), LogError::Damaged { path, source })
+            }
+            Err(LogError::Sqlite { path, source }) if is_damage(&source) => {
+                (source.to_string(), LogError::Sqlite { path, source })
+            }
+            opened => return opened.map(|history| (history, None)),
+        };
+        let Ok(repair) = History::set_aside(path, &error) else { return Err(source) };
+        Ok((History::open(path)?, Some(repair)))
+    }
+
+    /// Gives damaged tables another name, with all that belongs to them, and leaves an empty file that others cannot read.
+    /// Nobody may have them open. Gives what was done, in words.
+    pub(crate) fn set_aside(path: &Path, why: &str) -> io::Result<String> {
+        let aside = set_aside(path, "damaged")?;
+        Ok(format!(
+            "{} is damaged ({why}); it is {} from now on, and what the log still has is entered anew",
+            path.display(),
+            aside.display()
+        ))
+    }
+}
+
+/// Renames a database of SQLite's to `<name>.<as_what>-<n>`, with all that belongs to it, and leaves an empty one that
+/// others cannot read.
+pub(crate) fn set_aside(path: &Path, as_what: &str) -> io::Result<PathBuf> {
     let with = |path: &Path, end: &str| {
         let mut name = path.as_os_str().to_owned();
         name.push(end);
         PathBuf::from(name)
     };
-    let mut names = (1..).map(|n| with(path, &format!(".damaged-{n}")));
+    let mut names = (1..).map(|n| with(path, &format!(".{as_what}-{n}")));
     let aside = names.find(|name| !name.exists()).expect("there is no last number");
     fs::rename(path, &aside)?;
     for end in ["-wal", "-shm"] {

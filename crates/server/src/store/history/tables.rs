@@ -8,6 +8,7 @@ pub(super) const SCHEMA: i64 = 1;
 
 const TABLES: &str = "
     CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value INTEGER NOT NULL);
+    CREATE TABLE IF NOT EXISTS origin (lineage TEXT NOT NULL);
     CREATE TABLE IF NOT EXISTS job (id INTEGER PRIMARY KEY, name TEXT, user TEXT, submitted INTEGER, finished INTEGER,
         outcome TEXT, tasks INTEGER, priority INTEGER, project TEXT, started INTEGER, needs TEXT);
     CREATE TABLE IF NOT EXISTS attempt (job INTEGER, node INTEGER, position INTEGER, number INTEGER, job_name TEXT,

@@ -1,10 +1,10 @@
 //! Beginning attempts, and calling off those that cannot begin.
 
 use super::{Agent, on_devices, tell};
+use crate::agent::begin;
 use crate::agent::devices::OnDevices;
 use crate::agent::handle::Link;
 use crate::agent::mine::{Is, Mine};
-use crate::agent::{begin, keep};
 use crate::hold;
 use crate::people::Person;
 use crate::supervise::{AttemptDir, Delivery, Found, Want};
@@ -46,7 +46,7 @@ impl<L: Link + 'static> Agent<L> {
             let devices = self.devices.seen();
             let gpus: Vec<_> = devices.gpus().iter().filter(|g| uuids.contains(&g.uuid)).collect();
             let at = begin::Place {
-                data: &self.settings.data,
+                layout: &self.settings.layout,
                 program: &self.settings.program,
                 shared_at: self.settings.shared_at.as_deref(),
                 person: person.as_ref(),
@@ -94,7 +94,7 @@ impl<L: Link + 'static> Agent<L> {
         if self.adopt(id) {
             return;
         }
-        let dir = AttemptDir::new(keep::attempt_dir(&self.settings.data, id));
+        let dir = AttemptDir::new(self.settings.layout.attempt_dir(id));
         // Should a launch still be on its way, it must find that it is not wanted any more.
         let refused = std::fs::create_dir_all(dir.path()).map_err(|e| e.to_string());
         let refused = refused.and_then(|()| dir.write_want(self.stop(id)).map_err(|e| e.to_string()));
@@ -109,16 +109,21 @@ impl<L: Link + 'static> Agent<L> {
 
     /// Takes over what has begun behind our back, as by a launch that an earlier agent sent; tells whether something has.
     fn adopt(&mut self, id: AttemptId) -> bool {
-        let dir = AttemptDir::new(keep::attempt_dir(&self.settings.data, id));
+        let dir = AttemptDir::new(self.settings.layout.attempt_dir(id));
         let found = match dir.look() {
             Ok(Found::NotStarted) => return false,
             Ok(found) => found,
+            Err(e) if e.is_damage() => {
+                let is = self.give_up(id, &dir, &e);
+                self.note(id, dir, is);
+                return true;
+            }
             Err(e) => {
                 tell(format_args!("cannot read how attempt {id} is: {e}"));
                 return false;
             }
         };
-        match self.see(id, &dir, found) {
+        match self.recognise(id, &dir, found) {
             Ok(is) => self.note(id, dir, is),
             // Tried again until it succeeds: until then its devices are not free.
             Err(e) => tell(format_args!("cannot end what is left of attempt {id}: {e}")),

@@ -1,14 +1,18 @@
 //! The agent's thread.
 
+mod finding;
 mod launching;
 
 use super::devices::{OnDevices, Watch};
-use super::handle::{AgentError, AgentHandle, Link, Nudge, Settings, listen, spawn_listener, stop_listening};
+use super::handle::{
+    AgentError, AgentHandle, Link, Nudge, Repaired, Settings, listen, spawn_listener, stop_listening,
+};
+use super::keep::{self, Layout};
 use super::mine::{Is, Mine, end_of};
-use super::{keep, records};
+use super::records;
 use crate::hold;
 use crate::probe::Gpu;
-use crate::supervise::{AttemptDir, Bounds, Found, RecordError, Spawner, Want, boot_id, scan};
+use crate::supervise::{AttemptDir, Bounds, Found, RecordError, Spawner, Want, boot_id};
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, unbounded};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::{Path, PathBuf};
@@ -45,7 +49,10 @@ pub struct Agent<L> {
     assigned: BTreeMap<AttemptId, Assignment>,
     mine: BTreeMap<AttemptId, Mine>,
     /// Attempts whose records can go when there is time: on some file systems removing slows down what is made next.
-    retired: VecDeque<AttemptId>,
+    retired: VecDeque<AttemptDir>,
+    /// Attempts that still run and belong to no job of this log, as after a log was lost: they are ended, and nothing begins
+    /// before they are gone, for they may be on any device.
+    strangers: Vec<AttemptDir>,
     /// What changed since the last report.
     news: BTreeSet<AttemptId>,
     /// How much the server knew when it last spoke; until it did, nobody knows what is wanted, or whose devices are in use.
@@ -57,13 +64,14 @@ pub struct Agent<L> {
 
 /// What of the settings is needed once devices were found.
 struct Settled {
-    data: PathBuf,
+    layout: Layout,
     log_cap: u64,
     shared_at: Option<PathBuf>,
     every: Duration,
     bounds: Bounds,
     /// This program, which also holds devices for claims.
     program: PathBuf,
+    repaired: Repaired,
 }
 
 impl<L: Link + 'static> Agent<L> {
@@ -74,7 +82,7 @@ impl<L: Link + 'static> Agent<L> {
     ) -> Result<AgentHandle, AgentError> {
         let Settings {
             name,
-            data,
+            layout,
             spawner,
             probe,
             rules,
@@ -85,7 +93,9 @@ impl<L: Link + 'static> Agent<L> {
             shared_at,
             max_processes,
             every,
+            repaired,
         } = settings;
+        let data = layout.data().to_owned();
         let unusable = |path: &Path| {
             let path = path.to_owned();
             move |source| AgentError::Io { path, source }
@@ -101,7 +111,7 @@ impl<L: Link + 'static> Agent<L> {
         let mut spawner_process = Spawner::start(&spawner.0, spawner.1)?;
         let bounds = confine(Bounds::find(max_processes), devices.seen().gpus(), &mut spawner_process);
         let mut agent = Agent {
-            settings: Settled { data, log_cap, shared_at, bounds, every, program: spawner.0 },
+            settings: Settled { layout, repaired, log_cap, shared_at, bounds, every, program: spawner.0 },
             link,
             nudges: receiver,
             spawner: spawner_process,
@@ -110,6 +120,7 @@ impl<L: Link + 'static> Agent<L> {
             assigned: BTreeMap::new(),
             mine: BTreeMap::new(),
             retired: VecDeque::new(),
+            strangers: Vec::new(),
             news: BTreeSet::new(),
             heard: None,
             leaving: None,
@@ -120,19 +131,6 @@ impl<L: Link + 'static> Agent<L> {
         let thread = thread::Builder::new().name("agent".into()).spawn(move || agent.run());
         let thread = thread.expect("a thread can be started");
         Ok(AgentHandle { nudges, devices, info, bounds, _thread: thread })
-    }
-
-    fn find_again(&mut self, attempts: &Path) -> Result<(), AgentError> {
-        for (dir, found) in scan(attempts)? {
-            let name = dir.path().file_name().and_then(|n| n.to_str()).unwrap_or_default();
-            let Ok(id) = name.parse::<AttemptId>() else { continue };
-            // What no supervisor took may be launched again: the directory starts at most once.
-            if found != Found::NotStarted {
-                let is = self.see(id, &dir, found)?;
-                self.note(id, dir, is);
-            }
-        }
-        Ok(())
     }
 
     /// Notes how an attempt is that was not known to be here.
@@ -178,9 +176,9 @@ impl<L: Link + 'static> Agent<L> {
     fn tidy(&mut self, idle: bool) {
         let over = self.retired.len().saturating_sub(RETIRED_KEPT);
         let now = if idle { over.max(RETIRE_AT_ONCE).min(self.retired.len()) } else { over };
-        for id in self.retired.drain(..now) {
-            if let Err(e) = keep::retire(&self.settings.data, id) {
-                tell(format_args!("cannot put away attempt {id}: {e}"));
+        for dir in self.retired.drain(..now) {
+            if let Err(e) = keep::retire(dir.path()) {
+                tell(format_args!("cannot remove {}: {e}", dir.path().display()));
             }
         }
     }
@@ -225,7 +223,7 @@ impl<L: Link + 'static> Agent<L> {
 
     fn carry_out(&mut self, action: Action) {
         match action {
-            Action::Launch(_) if self.leaving.is_some() => {}
+            Action::Launch(_) if self.leaving.is_some() || !self.strangers.is_empty() => {}
             Action::Launch(id) => self.launch(id),
             Action::Freeze(id) => self.want(id, Want::Freeze),
             Action::Thaw(id) => self.want(id, Want::Run),
@@ -238,9 +236,8 @@ impl<L: Link + 'static> Agent<L> {
             // While leaving, what is over may not have been told yet.
             Action::Forget(_) if self.leaving.is_some() => {}
             Action::Forget(id) => {
-                self.mine.remove(&id);
+                self.retired.extend(self.mine.remove(&id).map(|mine| mine.dir));
                 self.devices.take_peak(id);
-                self.retired.push_back(id);
             }
         }
     }
@@ -278,6 +275,10 @@ impl<L: Link + 'static> Agent<L> {
                 }
                 mine.is = is;
             }
+            Err(e) if e.is_damage() => {
+                let is = self.give_up(id, &dir, &e);
+                self.note(id, dir, is);
+            }
             Err(e) => tell(format_args!("cannot read how attempt {id} is: {e}")),
         }
     }
@@ -303,6 +304,7 @@ impl<L: Link + 'static> Agent<L> {
         for id in all {
             self.look_at(id);
         }
+        self.end_strangers();
         let stuck = |m: &Mine| matches!(m.is, Is::Beginning(at) if at.elapsed() > BEGINS_WITHIN);
         self.mine.retain(|_, mine| !stuck(mine));
         if self.spawner.has_died() {
@@ -349,8 +351,8 @@ impl<L: Link + 'static> Agent<L> {
         while !self.retired.is_empty() && begun.elapsed() < self.settings.every {
             self.tidy(true);
         }
-        records::give_back(&self.settings.data);
-        stop_listening(&self.settings.data, &self.poke);
+        records::give_back(self.settings.layout.data());
+        stop_listening(self.settings.layout.data(), &self.poke);
         if let Some((_, left)) = self.leaving.take() {
             let _nobody_waits = left.send(());
         }

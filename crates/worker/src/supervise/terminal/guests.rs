@@ -4,9 +4,10 @@
 use std::{
     io::{self, Read, Write},
     os::{fd::AsFd, unix::net::UnixStream},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
+use crate::supervise::clock::Instant;
 use nix::poll::{PollFd, PollFlags};
 use warpyard_session::{Arriving, Ask, Frame, GUESTS, Say};
 
@@ -197,10 +198,10 @@ mod tests {
         assert_eq!(guests.next_due(), Some(begin + PATIENCE));
 
         // Until then the program waits for both, and any sign of life starts afresh.
-        guests.send(begin + PATIENCE - Duration::from_millis(1));
+        guests.send(begin + (PATIENCE - Duration::from_millis(1)));
         assert_eq!((guests.0.len(), guests.keep_up()), (2, false));
         taken(&mut slow);
-        guests.send(begin + PATIENCE - Duration::from_millis(1));
+        guests.send(begin + (PATIENCE - Duration::from_millis(1)));
         assert!(guests.keep_up() && guests.next_due().is_none(), "they took something");
         while guests.keep_up() {
             guests.tell(&Say::Printed(chunk.clone()));

@@ -1,6 +1,7 @@
 //! For how long nothing happened in a terminal, and when that is to be said.
 
-use std::time::{Duration, Instant};
+use crate::supervise::clock::Instant;
+use std::time::Duration;
 
 /// The longest that a warning comes before the end it warns of.
 const WARNING: Duration = Duration::from_secs(300);
@@ -28,8 +29,8 @@ impl Idle {
     }
 
     pub(super) fn due(&self) -> Instant {
-        let end = self.since + self.limit;
-        if self.warned { end } else { end - self.lead() }
+        let lead = if self.warned { Duration::ZERO } else { self.lead() };
+        self.since + (self.limit - lead)
     }
 
     /// What is left, when that is to be said: once before the end, and at the end.

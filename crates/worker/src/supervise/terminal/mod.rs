@@ -19,7 +19,7 @@ use std::{
         },
     },
     path::Path,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use nix::{
@@ -35,7 +35,7 @@ use nix::{
 };
 use warpyard_session::{Ask, Say, Size};
 
-use super::{launch::Launch, output::Outputs};
+use super::{clock::Instant, launch::Launch, output::Outputs};
 use guests::{FAREWELL, Guests};
 use idle::{Idle, in_words};
 use printed::Printed;

@@ -1,0 +1,89 @@
+//! Damage that was found and dealt with: printed when the server starts, kept in a file for `warpyard doctor`, and counted.
+
+use crate::clock::system_now;
+use serde::{Deserialize, Serialize};
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+
+/// The file, one JSON object a line.
+const FILE: &str = "repairs.jsonl";
+
+/// The most the file grows to: damage that is found again and again must not fill the disk.
+const LARGEST: u64 = 1 << 20;
+
+/// One repair.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Repair {
+    /// When it was made, in microseconds since 1970.
+    pub at: u64,
+    /// What was damaged and what was done about it.
+    pub what: String,
+}
+
+/// The repairs made in a data directory.
+#[derive(Default)]
+pub(crate) struct Repairs {
+    file: Option<PathBuf>,
+    noted: Mutex<Noted>,
+}
+
+#[derive(Default)]
+struct Noted {
+    before: u64,
+    now: Vec<String>,
+    /// Whether the server has said what it repaired when it started; later repairs are said as they are made.
+    announced: bool,
+}
+
+impl Repairs {
+    /// Those made in a data directory so far, and those to come.
+    pub(crate) fn kept_in(data: &Path) -> Repairs {
+        let before = read(data).len() as u64;
+        Repairs { file: Some(data.join(FILE)), noted: Mutex::new(Noted { before, ..Noted::default() }) }
+    }
+
+    /// Takes note of one.
+    pub(crate) fn note(&self, what: String) {
+        if let Err(e) = self.keep(&what) {
+            eprintln!("warpyard: no note can be kept of a repair ({e})");
+        }
+        let mut noted = self.noted.lock().expect("nobody panics while noting");
+        if noted.announced {
+            eprintln!("warpyard: {what}");
+        }
+        noted.now.push(what);
+    }
+
+    fn keep(&self, what: &str) -> io::Result<()> {
+        let Some(path) = &self.file else { return Ok(()) };
+        let mut file = OpenOptions::new().append(true).create(true).mode(0o600).open(path)?;
+        if file.metadata()?.len() > LARGEST {
+            return Ok(());
+        }
+        let mut line = serde_json::to_vec(&Repair { at: system_now().0, what: what.to_owned() })?;
+        line.push(b'\n');
+        file.write_all(&line)
+    }
+
+    /// Those made since the server started, to be said now; later ones are said as they are made.
+    pub(crate) fn announce(&self) -> Vec<String> {
+        let mut noted = self.noted.lock().expect("nobody panics while noting");
+        noted.announced = true;
+        noted.now.clone()
+    }
+
+    /// How many there ever were.
+    pub(crate) fn count(&self) -> u64 {
+        let noted = self.noted.lock().expect("nobody panics while noting");
+        noted.before + noted.now.len() as u64
+    }
+}
+
+/// The repairs made in a data directory, the oldest first.
+pub fn read(data: &Path) -> Vec<Repair> {
+    let text = fs::read_to_string(data.join(FILE)).unwrap_or_default();
+    text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
+}
