@@ -21,7 +21,7 @@ use crate::who::{Caller, Sharing};
 use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpSocket};
