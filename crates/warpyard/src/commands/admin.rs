@@ -64,7 +64,7 @@ enum What {
 
 impl Admin {
     pub(crate) fn run(self, context: &Context) -> anyhow::Result<Exit> {
-        let data = context.data_dir();
+        let data = || context.data_dir();
         let line = Mutex::new(Line::of_stderr());
         let progress = |what: &str, done: u64, whole: u64| {
             let mut line = line.lock().expect("nobody panics while telling");
@@ -79,19 +79,19 @@ impl Admin {
                 context.answer(&rebuilt, |rebuilt, _| format!("rebuilt {}\n", counted(rebuilt.rows, "row")))
             }
             What::Backup { to, outputs } => {
-                let made = backup::backup(&data, &to, outputs, &progress)?;
+                let made = backup::backup(&data()?, &to, outputs, &progress)?;
                 drop(line);
                 context.answer(&made, |made, _| backed_up(made, &to))
             }
             What::Restore { from, no_hold } => {
-                let restored = backup::restore(&from, &data, !no_hold, &progress)?;
+                let restored = backup::restore(&from, &data()?, !no_hold, &progress)?;
                 drop(line);
                 context.answer(&restored, |restored, _| said_restored(restored))
             }
-            What::NewLog => context.answer(&recovery::new_log(&data)?, |done, _| {
+            What::NewLog => context.answer(&recovery::new_log(&data()?)?, |done, _| {
                 format!("began a new log in {}\n{}", done.data.display(), continued(done))
             }),
-            What::AdoptLog => context.answer(&recovery::adopt_log(&data)?, |done, _| {
+            What::AdoptLog => context.answer(&recovery::adopt_log(&data()?)?, |done, _| {
                 format!("goes on with the log in {}\n{}", done.data.display(), continued(done))
             }),
         }
