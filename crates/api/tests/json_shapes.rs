@@ -45,6 +45,10 @@ fn job() -> JobView {
         outcomes: OutcomeCounts { succeeded: 37, timed_out: 1, ..OutcomeCounts::default() },
         position: None,
         expected_start: None,
+        expected_start_reason: None,
+        deadline: None,
+        deadline_missed: None,
+        log_tail: vec![],
         why: None,
         over_request: vec![],
         notes: vec![],
@@ -65,6 +69,10 @@ fn job() -> JobView {
                 counts: None,
                 outcomes: None,
                 terminal: None,
+                needs: None,
+                timeout_seconds: None,
+                time_left_seconds: None,
+                retries: None,
             },
             TaskView {
                 name: "sweep".into(),
@@ -80,6 +88,10 @@ fn job() -> JobView {
                 counts: Some(Counts { ready: 62, running: 1, done: 37, ..Counts::default() }),
                 outcomes: Some(OutcomeCounts { succeeded: 37, ..OutcomeCounts::default() }),
                 terminal: None,
+                needs: None,
+                timeout_seconds: None,
+                time_left_seconds: None,
+                retries: None,
             },
         ],
         next: None,
@@ -141,6 +153,7 @@ fn why_says_it_in_words_and_figures() {
         task: "train".into(),
         index: None,
         state: State::Ready,
+        outcome: None,
         text: vec!["412 train  ready for 3m 12s, 4th in line".into()],
         code: None,
         needs: Needs {
@@ -164,7 +177,9 @@ fn why_says_it_in_words_and_figures() {
         }],
         position: Some(4),
         expected_start: Some(StartRange { low: moment(60), high: moment(960), of: 0.8 }),
+        expected_start_reason: None,
         sooner: vec![Sooner { change: "--gpu-memory 9GiB".into(), effect: "would start now on gpu2".into() }],
+        log_tail: vec![],
     };
     insta::assert_snapshot!("why", pretty(&why));
     assert_eq!(serde_json::from_str::<WhyView>(&pretty(&why)).expect("the same"), why);

@@ -30,6 +30,7 @@ pub mod queue;
 pub mod reconcile;
 pub mod reserve;
 pub mod shares;
+pub mod shortage;
 pub mod small;
 pub mod spec;
 pub mod time;

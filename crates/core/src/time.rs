@@ -37,6 +37,11 @@ impl Span {
     /// What an unknown length is taken for when one must be compared: a year.
     pub const UNKNOWN: Span = Span(365 * 24 * 3600 * 1_000_000);
 
+    /// The span, unless it rests on a length that is unknown.
+    pub fn known(self) -> Option<Span> {
+        (self < Span(Span::UNKNOWN.0 / 2)).then_some(self)
+    }
+
     /// A span of this many seconds; negative and NaN count as none.
     pub fn from_secs(s: f64) -> Span {
         Span((s * 1e6).round() as u64)

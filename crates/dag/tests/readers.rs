@@ -114,6 +114,22 @@ fn the_second_form_divides_work_by_speed_and_data_by_bandwidth() {
 }
 
 #[test]
+fn a_list_of_releases_counts_with_tasks_as_it_does_with_costs() {
+    let text = |rest: &str| {
+        format!(
+            r#"{{"tasks": [{{"name": "a", "work": 1}}, {{"name": "b", "work": 1}}], "machines": ["m"], {rest}}}"#
+        )
+    };
+    let instance = parse(&text(r#""release": [0, 7]"#)).unwrap().on(None).unwrap();
+    assert_eq!((instance.release(0), instance.release(1)), (0.0, 7.0));
+    assert_eq!(complaint(&text(r#""release": [7]"#)), "1 release times for 2 tasks");
+    let twice = r#"{"tasks": [{"name": "a", "work": 1, "release": 2}], "machines": ["m"], "release": [7]}"#;
+    assert!(complaint(twice).contains("given twice"), "{}", complaint(twice));
+    let alone = r#"{"tasks": [{"name": "a", "work": 1}], "bandwidth": 3}"#;
+    assert!(complaint(alone).contains("bandwidth is given without machines"), "{}", complaint(alone));
+}
+
+#[test]
 fn dot_reads_chains_defaults_subgraphs_and_comments() {
     let text = "/* a\n comment */ strict digraph G { // more\n rankdir=LR; node [work=3]; edge [data=2]\n \
                 subgraph cluster_x { a -> \"b c\" -> d [cost=7]; }\n# line\n d [costs=\"4, 5\", label=x]; a:n -> d\n}";

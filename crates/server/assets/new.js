@@ -293,10 +293,11 @@ const submission = () => {
   const user = document.getElementById("user").value.trim(), workdir = document.getElementById("workdir").value.trim();
   return { doc, user: user || undefined, workdir: workdir || undefined, login_environment: true };
 };
-const when = (range) => {
-  if (!range) return "not known: a task ahead of it has no time limit";
-  const [low, high] = [range.low, range.high].map((t) => Math.max(0, Date.parse(t) - shownNow()));
-  return high < 1500 ? "now" : low < 1000 ? `within ${span(high)}` : `in ${span(low)} to ${span(high)}`;
+const when = (p) => {
+  if (!p.expected_start) return p.expected_start_reason || "unknown";
+  const [low, high] = [p.expected_start.low, p.expected_start.high].map((t) => Math.max(0, Date.parse(t) - shownNow()));
+  const range = high < 1500 ? "now" : low < 1000 ? `within ${span(high)}` : `in ${span(low)} to ${span(high)}`;
+  return p.expected_start_reason ? `${range} (${p.expected_start_reason})` : range;
 };
 const place = (p) => (p.starts_now ? "starts immediately" : p.position ? `position ${p.position} in the queue` : "waits");
 let asked = 0;
@@ -316,10 +317,10 @@ const preview = async () => {
     box.removeAttribute("aria-busy");
     wrongAt(p.warnings || []);
     button.disabled = false;
-    const rows = p.alternatives.map((a) => el("tr", {}, el("th", { scope: "row" }, el("code", {}, a.change)), el("td", {}, place(a)), el("td", { class: "n" }, a.starts_now ? "now" : when(a.expected_start))));
+    const rows = p.alternatives.map((a) => el("tr", {}, el("th", { scope: "row" }, el("code", {}, a.change)), el("td", {}, place(a)), el("td", { class: "n" }, a.starts_now ? "now" : (a.expected_start ? when(a) : "unknown"))));
     const parts = [
       el("p", { class: "big" }, el("span", { class: `badge ${p.starts_now ? "succeeded" : "ready"}` }, el("span", { "aria-hidden": "true" }, p.starts_now ? "▶" : "◔"), ` ${place(p)}`)),
-      p.starts_now ? null : el("p", {}, el("span", { class: "quiet" }, "expected start "), el("b", {}, when(p.expected_start))),
+      p.starts_now ? null : el("p", {}, el("span", { class: "quiet" }, "expected start "), el("b", {}, when(p))),
       p.starts_now ? null : el("p", { class: "quiet" }, p.why.join("; ")),
       rows.length ? el("table", { class: "line tight" }, el("thead", {}, el("tr", {}, el("th", { scope: "col" }, "if it requested"), el("th", { scope: "col" }, "position"), el("th", { scope: "col", class: "n" }, "start"))), el("tbody", {}, ...rows)) : null];
     box.replaceChildren(...parts.filter(Boolean));

@@ -6,7 +6,7 @@ const seconds = (s) => (s >= 100 ? span(s * 1000) : `${s.toFixed(s >= 10 ? 1 : 2
 const METRICS = [
   ["Mean wait", (r) => r.wait_seconds.average, seconds, "lower is better"],
   ["95th percentile wait", (r) => r.wait_seconds.p95, seconds, "lower is better"],
-  ["Longest wait", (r) => r.wait_seconds.max, seconds, "lower is better"],
+  ["Longest wait", (r) => r.wait_seconds.max, (v, r) => (r.still_waiting ? `≥ ${seconds(v)}` : seconds(v)), "lower is better"],
   ["Mean turnaround, submission to end", (r) => r.completion_seconds.average, seconds, "lower is better"],
   ["Makespan, until the last job ended", (r) => r.makespan_seconds, seconds, "lower is better"],
   ["Tasks on each GPU, mean", (r) => r.utilisation, (v) => v.toFixed(2), "higher is better"],
@@ -19,7 +19,9 @@ const drawResults = (view) => {
   part("replay-results").hidden = !view.results.length;
   if (view.told) {
     const t = view.told, more = [];
-    if (t.unfinished) more.push(`${t.unfinished} had not ended and ${t.unfinished === 1 ? "is" : "are"} not counted`);
+    if (t.unfinished) more.push(`${t.unfinished} had not ended and ${t.unfinished === 1 ? "is" : "are"} counted only in the waits`);
+    const waiting = Math.max(0, ...view.results.map((r) => r.still_waiting));
+    if (waiting) more.push(`${waiting} had not started: their waits until then count, as lower bounds (≥)`);
     if (t.there_before) more.push(`${t.there_before} were submitted before and are not counted`);
     if (t.unknown) more.push(`${t.unknown} attempts belong to jobs the log no longer describes and are left out`);
     if (t.policy_changes.length) more.push(`the policy was changed to ${t.policy_changes.slice(-3).join(", then ")}`);
@@ -51,7 +53,7 @@ const drawResults = (view) => {
       }
       const cell = make("td", undefined, "grow");
       cell.append(bar);
-      row.append(name, cell, make("td", say(of(result)), "n"));
+      row.append(name, cell, make("td", say(of(result), result), "n"));
     }
     card.append(table);
     return card;

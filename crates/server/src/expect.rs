@@ -1,11 +1,13 @@
 //! When waiting tasks are expected to start, and what would start one sooner: the queue simulated forward from a copy of
-//! the state, with run times drawn from what similar tasks did before, and from what they promise where none did.
+//! the state, with run times drawn from what similar tasks did before. Where nothing is known of a task that a start
+//! hinges on, the forecast is that it is unknown, and names that task.
 
 use crate::follower::Follower;
 use crate::http::jobs::first_open;
-use crate::views::time;
-use crate::why::explain_in;
-use std::collections::{BTreeMap, BTreeSet};
+use crate::views::{task_name, time};
+use crate::why::{explain_in, seconds};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
 use warpyard_api::quantity::{ByteSize, Micros};
 use warpyard_api::wire::{FreeDevice, Sooner, StartRange};
 use warpyard_core::cluster::Effects;
@@ -14,13 +16,16 @@ use warpyard_core::event::What;
 use warpyard_core::spec::{JobSpec, TaskSpec};
 use warpyard_core::{Cluster, Command, NodeId, PolicyDef, Rejected, Span, TaskId, TaskState, Time};
 use warpyard_policies::POLICIES;
-use warpyard_sim::{Change, Known, Limits, draw, forecast, sooner};
+use warpyard_sim::{Change, Expectation, Expected, Known, Limits, Unknown, draw, forecast, sooner};
 
 /// How much a forecast may cost: a fraction of a second.
 const LIMITS: Limits = Limits { samples: 20, events: 5_000, errands: 3 };
 
 /// How many kinds of tasks history is asked about.
 const KINDS_ASKED: usize = 300;
+
+/// How wide a range may be before it is said what it hinges on.
+const WIDE: Span = Span(600 * 1_000_000);
 
 /// How often, out of one, the range holds if the draws are right.
 const HOLDS: f64 = 0.8;
@@ -35,13 +40,121 @@ pub(crate) struct Outlook {
     kept: Vec<f64>,
     /// How long tasks like those of a job to come ran before, by place in it.
     coming: Vec<Vec<Span>>,
+    /// How long the latest tasks ran, by how many GPUs they had: each user's, and everyone's.
+    shapes: Arc<Shapes>,
+}
+
+#[derive(Default)]
+struct Shapes {
+    of_user: HashMap<(String, usize), Vec<Span>>,
+    of_all: HashMap<usize, Vec<Span>>,
+}
+
+impl Shapes {
+    fn from(runs: Vec<(String, usize, Span)>) -> Shapes {
+        let mut shapes = Shapes::default();
+        for (user, gpus, ran) in runs {
+            shapes.of_user.entry((user, gpus)).or_default().push(ran);
+            shapes.of_all.entry(gpus).or_default().push(ran);
+        }
+        shapes
+    }
+}
+
+/// When a task is expected to start, as far as that can be known.
+#[derive(Clone, Debug)]
+pub(crate) enum Start {
+    /// In a range, and what that hinges on where it is wide.
+    Known(StartRange, Option<Hinge>),
+    /// No range can be given, because of this.
+    Unknown(Hinge),
+}
+
+/// What a start hinges on.
+#[derive(Clone, Debug)]
+pub(crate) struct Hinge {
+    kind: HingeKind,
+    tasks: Vec<HingeTask>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum HingeKind {
+    /// Nothing is known of how long the tasks run.
+    Lengths,
+    /// The same, but it starts in a known time even if they go on.
+    SoonerAfter,
+    /// The range is wide because of when the tasks end.
+    Ends,
+    TooFar,
+    NoEnd,
+}
+
+/// A task that a start hinges on.
+#[derive(Clone, Debug)]
+struct HingeTask {
+    name: String,
+    user: String,
+    /// How long it has run; nothing while it waits.
+    ran: Option<Span>,
+}
+
+/// How many tasks that a start hinges on are named.
+const NAMED: usize = 3;
+
+impl Start {
+    /// The range, and what is to be said beside it or instead; tasks of users for whom `hides` says so are not named.
+    pub(crate) fn told(&self, hides: impl Fn(&str) -> bool) -> (Option<StartRange>, Option<String>) {
+        match self {
+            Start::Known(range, hinge) => (Some(*range), hinge.as_ref().map(|hinge| hinge.words(hides))),
+            Start::Unknown(hinge) => (None, Some(hinge.words(hides))),
+        }
+    }
+}
+
+impl Hinge {
+    fn words(&self, hides: impl Fn(&str) -> bool) -> String {
+        let named = self.tasks.iter().take(NAMED).map(|task| {
+            let name = if hides(&task.user) { "another user's" } else { &task.name };
+            match task.ran {
+                Some(ran) => format!("{name} (running for {})", seconds(ran.secs())),
+                None => format!("{name} (waiting)"),
+            }
+        });
+        let mut named: Vec<_> = named.collect();
+        if let Some(more @ 1..) = self.tasks.len().checked_sub(NAMED) {
+            named.push(format!("{more} more"));
+        }
+        let names = match &named[..] {
+            [rest @ .., last] if !rest.is_empty() => format!("{} and {last}", rest.join(", ")),
+            _ => named.concat(),
+        };
+        match (self.kind, self.tasks.len()) {
+            (HingeKind::Lengths, 1) => {
+                format!(
+                    "unknown: a task ahead states no time limit and has no comparable earlier runs: {names}"
+                )
+            }
+            (HingeKind::Lengths, n) => {
+                format!(
+                    "unknown: {n} tasks ahead state no time limit and have no comparable earlier runs: {names}"
+                )
+            }
+            (HingeKind::SoonerAfter, 1) => format!("sooner if {names} ends, which states no time limit"),
+            (HingeKind::SoonerAfter, _) => format!("sooner if one of {names} ends; they state no time limit"),
+            (HingeKind::Ends, _) => {
+                format!("it depends mostly on when {names} ends").replace(") and", ") or")
+            }
+            (HingeKind::TooFar, _) => "unknown: it is too far back in the queue to be forecast".into(),
+            (HingeKind::NoEnd, _) => "unknown: no task that ends would make room for it".into(),
+        }
+    }
 }
 
 /// What would become of a job.
 pub(crate) struct Foreseen {
     pub(crate) starts_now: bool,
     pub(crate) position: Option<u64>,
-    pub(crate) expected_start: Option<StartRange>,
+    pub(crate) expected_start: Option<Start>,
     pub(crate) why: Vec<String>,
     pub(crate) free: Vec<FreeDevice>,
 }
@@ -65,19 +178,51 @@ impl Outlook {
             }
         }
         let kept = history.promises_kept().unwrap_or_default();
-        Outlook { cluster, now, ran, kept, coming: vec![] }
+        let shapes = Arc::new(Shapes::from(history.latest_runs().unwrap_or_default()));
+        Outlook { cluster, now, ran, kept, coming: vec![], shapes }
     }
 
-    /// When each of these tasks is expected to start; those nothing can be said about are left out.
-    pub(crate) fn starts(&self, tasks: &[TaskId]) -> BTreeMap<TaskId, StartRange> {
+    /// When each of these tasks is expected to start; nothing for one that does not wait.
+    pub(crate) fn starts(&self, tasks: &[TaskId]) -> BTreeMap<TaskId, Start> {
+        let waits = |task: &TaskId| matches!(self.cluster.state(*task), Some(TaskState::Ready { .. }));
+        let tasks: Vec<_> = tasks.iter().copied().filter(waits).collect();
         let draw = |task: TaskId, sample: u32| self.draw(task, sample);
-        let Ok(expected) = forecast(&self.cluster, POLICIES, self.now, tasks, LIMITS, draw) else {
+        let Ok(expected) = forecast(&self.cluster, POLICIES, self.now, &tasks, LIMITS, draw) else {
             return BTreeMap::new();
         };
-        let known = expected.into_iter().filter_map(|(task, range)| Some((task, range?)));
-        // A start that is a year off rests on nothing but a task that promised nothing.
-        let sure = known.filter(|(_, range)| range.to.since(self.now) < Span(Span::UNKNOWN.0 / 2));
-        sure.map(|(task, r)| (task, StartRange { low: time(r.from), high: time(r.to), of: HOLDS })).collect()
+        expected.into_iter().map(|(task, expectation)| (task, self.start(expectation))).collect()
+    }
+
+    fn start(&self, expectation: Expectation) -> Start {
+        let hinge = |kind, tasks: Vec<TaskId>| {
+            let tasks = tasks.into_iter().map(|task| self.hinge_task(task)).collect();
+            Hinge { kind, tasks }
+        };
+        match expectation {
+            Expectation::Range(Expected { from, to, hinges_on, sooner_after }) => {
+                let (wait, width) = (from.since(self.now), to.since(from));
+                let is_wide = width > WIDE && width.0 > 3 * wait.0;
+                let hinge = if !sooner_after.is_empty() {
+                    Some(hinge(HingeKind::SoonerAfter, sooner_after))
+                } else if is_wide && !hinges_on.is_empty() {
+                    Some(hinge(HingeKind::Ends, hinges_on))
+                } else {
+                    None
+                };
+                Start::Known(StartRange { low: time(from), high: time(to), of: HOLDS }, hinge)
+            }
+            Expectation::Unknown(Unknown::Lengths(tasks)) => Start::Unknown(hinge(HingeKind::Lengths, tasks)),
+            Expectation::Unknown(Unknown::TooFar) => Start::Unknown(hinge(HingeKind::TooFar, vec![])),
+            Expectation::Unknown(Unknown::NoEnd) => Start::Unknown(hinge(HingeKind::NoEnd, vec![])),
+        }
+    }
+
+    fn hinge_task(&self, task: TaskId) -> HingeTask {
+        HingeTask {
+            name: task_name(&self.cluster, task),
+            user: self.cluster.job(task.job).map(|job| job.user.clone()).unwrap_or_default(),
+            ran: self.cluster.view().attempt(task).is_some().then(|| self.ran_so_far(task)),
+        }
     }
 
     /// Also takes what is known of how long the tasks of a job that is not there yet ran before.
@@ -113,7 +258,8 @@ impl Outlook {
         let mut ran = self.ran.clone();
         let known = self.coming.iter().enumerate().filter(|(_, before)| !before.is_empty());
         ran.extend(known.map(|(node, before)| (NodeId { job, node: node as u32 }, before.clone())));
-        let then = Outlook { cluster, now: self.now, ran, kept: self.kept.clone(), coming: vec![] };
+        let (kept, shapes) = (self.kept.clone(), self.shapes.clone());
+        let then = Outlook { cluster, now: self.now, ran, kept, coming: vec![], shapes };
         let ready = matches!(then.cluster.state(task), Some(TaskState::Ready { .. }));
         let expected_start = if ready { then.starts(&[task]).remove(&task) } else { None };
         let (why, free, position) = answer.map(|a| (a.text, a.free, a.position)).unwrap_or_default();
@@ -138,22 +284,65 @@ impl Outlook {
         Some(Sooner { change, effect: format!("would start now on {name}") })
     }
 
-    /// How long a task runs in a sample, or goes on to run.
-    fn draw(&self, task: TaskId, sample: u32) -> Span {
-        let Some((_, spec)) = self.cluster.job(task.job).and_then(|j| j.node(task.node)) else {
-            return Span::ZERO;
-        };
+    /// How long a task has run, pauses left out.
+    fn ran_so_far(&self, task: TaskId) -> Span {
         let running = self.cluster.view().attempt(task).map(|(attempt, _)| attempt);
-        let so_far =
-            running.map_or(Span::ZERO, |a| a.ran + self.now.since(a.started.map_or(self.now, |_| a.since)));
+        running.map_or(Span::ZERO, |a| a.ran + self.now.since(a.started.map_or(self.now, |_| a.since)))
+    }
+
+    /// How long a task runs in a sample, or goes on to run, where anything is known of that.
+    fn draw(&self, task: TaskId, sample: u32) -> Option<Span> {
+        let job = self.cluster.job(task.job)?;
+        let (_, spec) = job.node(task.node)?;
         // Beside another it gets less done; what is drawn is how long it takes alone.
         let view = self.cluster.view();
         let lost = view
             .shares_with(task)
             .map_or(0.0, |(_, since)| self.now.since(since).secs() * (1.0 - view.speed_kept(task)));
-        let so_far = so_far - Span::from_secs(lost);
-        let promised = spec.expected().unwrap_or(Span::UNKNOWN);
+        let so_far = self.ran_so_far(task) - Span::from_secs(lost);
         let before = self.ran.get(&task.node_id()).map(Vec::as_slice).unwrap_or_default();
-        draw(Known { before, kept: &self.kept, promised }, so_far, task, sample)
+        let gpus = usize::from(spec.needs.gpus);
+        let of_user = self.shapes.of_user.get(&(job.user.clone(), gpus));
+        let of_all = self.shapes.of_all.get(&gpus);
+        let others = [of_user, of_all].map(|runs| runs.map(Vec::as_slice).unwrap_or_default());
+        let known =
+            Known { before, kept: &self.kept, promised: spec.expected(), limit: spec.timeout, others };
+        draw(known, so_far, task, sample)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hinge(kind: HingeKind, tasks: &[(&str, &str, Option<f64>)]) -> Hinge {
+        let task = |(name, user, ran): &(&str, &str, Option<f64>)| HingeTask {
+            name: (*name).into(),
+            user: (*user).into(),
+            ran: ran.map(Span::from_secs),
+        };
+        Hinge { kind, tasks: tasks.iter().map(task).collect() }
+    }
+
+    #[test]
+    fn what_a_start_hinges_on_is_named_but_not_to_everyone() {
+        let one = hinge(HingeKind::Lengths, &[("17", "bob", Some(252.0))]);
+        assert_eq!(
+            one.words(|_| false),
+            "unknown: a task ahead states no time limit and has no comparable earlier runs: 17 (running for 4m12s)"
+        );
+        let hidden = one.words(|user| user == "bob");
+        assert!(hidden.ends_with(": another user's (running for 4m12s)"), "{hidden}");
+        let many = ["17", "18", "19", "20", "21"].map(|name| (name, "bob", None));
+        assert_eq!(
+            hinge(HingeKind::Lengths, &many).words(|_| false),
+            "unknown: 5 tasks ahead state no time limit and have no comparable earlier runs: 17 (waiting), 18 \
+             (waiting), 19 (waiting) and 2 more"
+        );
+        let wide = hinge(HingeKind::Ends, &[("17", "bob", Some(3.0)), ("18", "bob", None)]);
+        assert_eq!(
+            wide.words(|_| false),
+            "it depends mostly on when 17 (running for 3s) or 18 (waiting) ends"
+        );
     }
 }

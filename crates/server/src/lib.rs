@@ -10,6 +10,7 @@ mod consistency;
 mod convert;
 mod data;
 mod door;
+mod ending;
 mod enforcement;
 mod events;
 mod expect;

@@ -2,12 +2,11 @@
 //! forecast is made and many pages ask for the same one.
 
 use crate::clock::system_now;
-use crate::expect::Outlook;
+use crate::expect::{Outlook, Start};
 use crate::live::Live;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
-use warpyard_api::wire::StartRange;
 use warpyard_core::{TaskId, Time};
 
 /// How old a forecast may be before another is made.
@@ -22,14 +21,14 @@ pub(crate) type Starts = Arc<Forecast>;
 /// What was foreseen, and when.
 #[derive(Default)]
 pub(crate) struct Forecast {
-    starts: BTreeMap<TaskId, StartRange>,
+    starts: BTreeMap<TaskId, Start>,
     at: Time,
 }
 
 impl Forecast {
-    /// When a task is expected to start, if anything can be said of that.
-    pub(crate) fn of(&self, task: TaskId) -> Option<StartRange> {
-        self.starts.get(&task).copied()
+    /// When a task is expected to start, if it was forecast.
+    pub(crate) fn of(&self, task: TaskId) -> Option<&Start> {
+        self.starts.get(&task)
     }
 
     /// Whether what has been in line since then was in line already.

@@ -165,6 +165,7 @@ fn result(kind: ResultKind, name: &str, report: &SimReport, agreement: Option<Ag
         policy: name.to_owned(),
         jobs: report.jobs,
         rejected: report.rejected,
+        still_waiting: report.still_waiting,
         wait_seconds: spread(&report.wait),
         completion_seconds: spread(&report.completion),
         makespan_seconds: report.makespan,

@@ -83,9 +83,8 @@ impl Sample {
             Some(TaskState::Ready { since }) => Some(now.since(since)),
             _ => None,
         });
-        let nodes = cluster.view().ready_nodes();
         Sample {
-            ready: nodes.map(|n| cluster.view().ready(n).map(|t| u64::from(t.count)).sum::<u64>()).sum(),
+            ready: views::queued(cluster),
             running: cluster.view().active() as u64,
             waited: waiting.max().unwrap_or(Span::ZERO).secs(),
             devices: views::gpus(cluster, watched).iter().map(device).collect(),

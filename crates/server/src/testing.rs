@@ -64,6 +64,21 @@ fn server_in(data: tempfile::TempDir) -> Server {
     Server { router: router(app.clone()), app, live, _threads: threads, _data: data }
 }
 
+/// A worker with so many GPUs.
+pub(crate) fn machine(gpus: usize) -> WorkerInfo {
+    let device = |i| DeviceInfo {
+        uuid: format!("gpu-{i}"),
+        kind: "V100".into(),
+        memory: 16 << 30,
+        budget: 16 << 30,
+        limit: None,
+        overcommit: false,
+        state: DeviceState::Usable,
+    };
+    let devices = (0..gpus).map(device).collect();
+    WorkerInfo { name: "w".into(), devices, cpus: 8_000, memory: 1 << 40, lease: None }
+}
+
 impl Server {
     /// Stops it and starts it again from what it kept.
     pub(crate) fn restarted(self) -> Server {
@@ -148,18 +163,7 @@ impl Server {
     }
 
     pub(crate) async fn join(&self, gpus: usize) {
-        let device = |i| DeviceInfo {
-            uuid: format!("gpu-{i}"),
-            kind: "V100".into(),
-            memory: 16 << 30,
-            budget: 16 << 30,
-            limit: None,
-            overcommit: false,
-            state: DeviceState::Usable,
-        };
-        let devices = (0..gpus).map(device).collect();
-        let info = WorkerInfo { name: "w".into(), devices, cpus: 8_000, memory: 1 << 40, lease: None };
-        self.live.command(Command::Join(info)).await.expect("a worker");
+        self.live.command(Command::Join(machine(gpus))).await.expect("a worker");
     }
 
     /// Has the worker say how the first tries of tasks of the first job, by their place in its array, ended.

@@ -1,16 +1,17 @@
 //! The state as the interface shows it.
 
+use crate::clock::system_now;
 use crate::follower::Follower;
 use crate::store::{AttemptRow, JobRow};
 use crate::who::Caller;
-use crate::why;
-use std::collections::BTreeMap;
+use crate::{ending, why};
+use std::collections::{BTreeMap, BTreeSet};
 use warpyard_api::quantity::{ArraySpec, Micros, MilliCpus};
 use warpyard_api::secrets::{masked, masked_command};
 use warpyard_api::wire::{
-    AttemptView, Counts, ForeignProcess, GpuTask, GpuView, HistoryRow, JobView, Outcome, OutcomeCounts,
-    OverRequest, ParamView, PolicyView, RunView, SnapshotView, State, TaskView, TerminalView, Timestamp,
-    WorkerState, WorkerView,
+    AttemptView, Counts, ForeignProcess, GpuTask, GpuView, HistoryRow, JobView, Needs, Outcome,
+    OutcomeCounts, OverRequest, ParamView, PolicyView, RunView, SnapshotView, State, TaskView, TerminalView,
+    Timestamp, WorkerState, WorkerView,
 };
 use warpyard_core::cluster::{Job, Node, Phase};
 use warpyard_core::command::Target;
@@ -18,7 +19,7 @@ use warpyard_core::event::Outcome as Ended;
 use warpyard_core::policy::{PolicyDef, Value};
 use warpyard_core::pool::{Charge, DeviceState};
 use warpyard_core::spec::TaskSpec;
-use warpyard_core::{Cluster, JobId, NodeId, PolicyChoice, TaskId, TaskState, Time};
+use warpyard_core::{AttemptId, Cluster, JobId, NodeId, PolicyChoice, Span, TaskId, TaskState, Time};
 use warpyard_worker::agent::{HostReading, Watched};
 use warpyard_worker::probe::{Foreign, GpuProcess};
 
@@ -90,6 +91,25 @@ pub(crate) fn tally(job: &Job, node: &Node) -> (Counts, OutcomeCounts) {
     (counts, outcomes)
 }
 
+/// How many tasks are queued: ready, whether in line or held back because as many of their array run as may.
+pub(crate) fn queued(cluster: &Cluster) -> u64 {
+    let view = cluster.view();
+    let in_line = view.ready_nodes().flat_map(|node| view.ready(node)).map(|ready| u64::from(ready.count));
+    in_line.sum::<u64>() + held_back(cluster).map(|(_, count)| count).sum::<u64>()
+}
+
+/// Arrays of which tasks are ready but in no line, because as many are on workers as may be at once; how many each has.
+pub(crate) fn held_back(cluster: &Cluster) -> impl Iterator<Item = (NodeId, u64)> + '_ {
+    // A full array has tasks on workers: looking there spares looking at every job.
+    let nodes: BTreeSet<_> = cluster.view().on_workers().map(TaskId::node_id).collect();
+    nodes.into_iter().filter_map(|id| {
+        let job = cluster.job(id.job)?;
+        let (node, spec) = job.node(id.node)?;
+        spec.at_once().filter(|&at_once| node.active() >= at_once)?;
+        Some((id, tally(job, node).0.ready)).filter(|(_, count)| *count > 0)
+    })
+}
+
 fn add(to: &mut (Counts, OutcomeCounts), mut more: (Counts, OutcomeCounts)) {
     for s in State::ALL {
         *to.0.of(s) += *more.0.of(s);
@@ -127,7 +147,51 @@ pub(crate) fn listed(f: &mut Follower, job: &Job, position: Option<u64>, who: &C
     view.tasks = nodes.map(|node| listed_task(f, job, node, who)).collect();
     say_why_held(&mut view);
     view.started_at = first_start(f, job);
+    if view.counts.total() <= FAILURES_LOOKED_AT {
+        say_how_ended(f, &mut view, job.id, None, who);
+    }
     view
+}
+
+/// Of jobs in a list, how many tasks one may have for its failures to be looked at.
+const FAILURES_LOOKED_AT: u64 = 10_000;
+
+/// How the tasks of a job, or one of them, ended that did not succeed, as someone may see it.
+pub(crate) fn failures(
+    f: &mut Follower,
+    job: JobId,
+    task: Option<TaskId>,
+    who: &Caller,
+) -> Option<ending::Failures> {
+    let mut groups = f.history().failures(job, task).unwrap_or_default();
+    for (_, row) in &mut groups {
+        as_seen_by(who, std::slice::from_mut(row));
+    }
+    ending::Failures::of(groups)
+}
+
+/// Says of a job that is over, and did not succeed, how it ended; gives the attempt to look at.
+pub(crate) fn say_how_ended(
+    f: &mut Follower,
+    view: &mut JobView,
+    job: JobId,
+    task: Option<TaskId>,
+    who: &Caller,
+) -> Option<AttemptId> {
+    view.outcome.filter(|outcome| *outcome != Outcome::Succeeded)?;
+    let only_task = view.counts.total() == 1;
+    match failures(f, job, task, who) {
+        Some(failures) => {
+            view.why = Some(failures.words(only_task));
+            failures.example.started.map(|_| failures.example.attempt)
+        }
+        None => {
+            let waited = view.outcome == Some(Outcome::Cancelled);
+            let before = waited.then(|| "was cancelled before it started".to_owned());
+            view.why = view.why.take().or(before.filter(|_| only_task));
+            None
+        }
+    }
 }
 
 /// When a job's first attempt began; only the tables remember, once that attempt is over.
@@ -199,6 +263,7 @@ fn folded(cluster: &Cluster, job: &Job, target: Target, who: &Caller) -> JobView
     let (counts, outcomes) = sums;
     let state = overall(counts);
     let gpus = nodes.iter().map(|&n| u32::from(job.spec.tasks[n as usize].needs.gpus)).max().unwrap_or(0);
+    let due = job.spec.deadline.map(|deadline| job.submitted + deadline);
     let many = job.nodes.len() > 1 || job.spec.tasks[0].array.is_some();
     JobView {
         job: job.id.to_string(),
@@ -217,6 +282,10 @@ fn folded(cluster: &Cluster, job: &Job, target: Target, who: &Caller) -> JobView
         outcomes,
         position: None,
         expected_start: None,
+        expected_start_reason: None,
+        deadline: due.map(time),
+        deadline_missed: due.map(|due| job.finished.unwrap_or_else(system_now) > due),
+        log_tail: vec![],
         snapshot: job.spec.snapshot.as_ref().filter(|_| who.owns(&job.user)).map(|kept| SnapshotView {
             snapshot: kept.id.clone(),
             from: kept.from.clone(),
@@ -328,7 +397,30 @@ pub(crate) fn folded_task(cluster: &Cluster, job: &Job, node: NodeId) -> TaskVie
         counts: is_array.then_some(counts),
         outcomes: is_array.then_some(outcomes),
         terminal: terminal(spec),
+        needs: Some(needs(spec)),
+        timeout_seconds: spec.timeout.map(Span::secs),
+        time_left_seconds: None,
+        retries: Some(spec.retries),
     }
+}
+
+/// What a task needs, as the interface says it.
+pub(crate) fn needs(spec: &TaskSpec) -> Needs {
+    Needs {
+        gpus: u32::from(spec.needs.gpus),
+        gpu_memory_bytes: spec.needs.gpu_memory,
+        gpu_type: spec.needs.gpu_types.clone(),
+        cpus: MilliCpus(spec.needs.cpus),
+        memory_bytes: spec.needs.memory,
+    }
+}
+
+/// How much of its time an attempt that runs has left.
+fn time_left(cluster: &Cluster, id: TaskId, now: Time) -> Option<f64> {
+    let (attempt, spec) = cluster.view().attempt(id)?;
+    let running = !matches!(cluster.state(id), Some(TaskState::Paused(_)));
+    let lately = if attempt.started.is_some() && running { now.since(attempt.since) } else { Span::ZERO };
+    Some((spec.timeout? - attempt.ran - lately).secs())
 }
 
 /// A task without its attempts, or an array folded.
@@ -363,12 +455,16 @@ fn task(f: &mut Follower, job: &Job, id: TaskId, who: &Caller) -> TaskView {
         reason: last.and_then(|a| a.reason),
         why: held_by_loss(job, &rows)
             .or_else(|| why::of_task(cluster, id))
-            .or_else(|| rows.last().and_then(|r| r.detail.clone())),
+            .or_else(|| rows.last().filter(|_| matches!(is, TaskState::Done(_))).and_then(ending::failure)),
         attempts: Some(attempts),
         array: None,
         counts: None,
         outcomes: None,
         terminal: terminal(spec),
+        needs: Some(needs(spec)),
+        timeout_seconds: spec.timeout.map(Span::secs),
+        time_left_seconds: time_left(cluster, id, system_now()),
+        retries: Some(spec.retries),
     }
 }
 
@@ -413,10 +509,7 @@ pub(crate) fn attempt(row: &AttemptRow) -> AttemptView {
         ended_at: row.ended.map(time),
         outcome: row.outcome.as_deref().and_then(outcome_of_word),
         reason: row.reason,
-        why: row
-            .detail
-            .clone()
-            .filter(|_| row.reason.is_some() || row.outcome.as_deref() == Some(Outcome::Lost.word())),
+        why: ending::failure(row),
         exit_code: row.exit_code,
         signal: row.signal,
         peak_gpu_memory_bytes: row.peak_gpu_memory,
@@ -459,13 +552,22 @@ pub(crate) fn remembered(row: &JobRow, attempts: &[AttemptRow]) -> JobView {
             signal: last.signal,
             reason: last.reason,
             attempts: Some(rows.iter().map(|r| attempt(r)).collect()),
-            why: last.detail.clone(),
+            why: ending::failure(last),
             array: None,
             counts: None,
             outcomes: None,
             terminal: None,
+            needs: None,
+            timeout_seconds: last.timeout.map(Span::secs),
+            time_left_seconds: None,
+            retries: None,
         }
     });
+    let tasks: Vec<_> = tasks.collect();
+    let mut outcomes = OutcomeCounts::default();
+    for ended in tasks.iter().filter_map(|task| task.outcome) {
+        *outcomes.of(ended) += 1;
+    }
     JobView {
         job: row.job.to_string(),
         name: row.name.clone(),
@@ -480,15 +582,19 @@ pub(crate) fn remembered(row: &JobRow, attempts: &[AttemptRow]) -> JobView {
         ended_at: row.finished.map(time),
         gpus: attempts.iter().map(|a| a.devices.len() as u32).max().unwrap_or(0),
         counts: Counts { done: row.tasks, ..Counts::default() },
-        outcomes: OutcomeCounts::default(),
+        outcomes,
         position: None,
         expected_start: None,
+        expected_start_reason: None,
+        deadline: None,
+        deadline_missed: None,
+        log_tail: vec![],
         snapshot: None,
         why: None,
         over_request: vec![],
         notes: vec![],
         runs: vec![],
-        tasks: tasks.collect(),
+        tasks,
         next: None,
     }
 }

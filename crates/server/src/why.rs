@@ -4,15 +4,15 @@ use crate::clock::system_now;
 use crate::follower::Follower;
 use crate::pages::words::size;
 use crate::room::lacking;
-use crate::views::{state, task_name};
+use crate::views::{needs, outcome, state, task_name};
 use warpyard_api::quantity::MilliCpus;
-use warpyard_api::wire::{Ahead, FreeDevice, Needs, WhyView};
+use warpyard_api::wire::{Ahead, FreeDevice, WhyView};
 use warpyard_core::cluster::{Cause, Job};
 use warpyard_core::event::{By, Outcome, StopWhy};
 use warpyard_core::explain::{InRounds, Reason, Why, without_policy};
 use warpyard_core::limits::Limited;
 use warpyard_core::policy::Policy;
-use warpyard_core::pool::DeviceState;
+use warpyard_core::pool::{Charge, DeviceState};
 use warpyard_core::spec::{self, TaskSpec, WaitMode};
 use warpyard_core::{Cluster, NodeId, TaskId, TaskState, Time};
 
@@ -201,14 +201,21 @@ pub(crate) fn explain_in(cluster: &Cluster, policy: &dyn Policy, task: TaskId, n
     let reason = short(cluster, task, &why).unwrap_or_else(|| state(is).word().to_owned());
     let waiting = matches!(is, TaskState::Ready { .. });
     // The needs are told beside it; here, what does not meet them.
-    let reason = if why.reason == Reason::NoRoom { lacking(cluster.pool(), &spec.needs) } else { reason };
+    let reason = if why.reason == Reason::NoRoom { lacking(cluster, &spec.needs) } else { reason };
     let mut text = vec![reason];
     if let Reason::Reserved { from, .. } = why.reason {
-        let wait = from.since(now).secs();
-        text.push(format!("by the times tasks promised, that room is needed in {}", seconds(wait)));
+        text.push(match from.since(now).known() {
+            Some(wait) => {
+                format!("by the stated time limits, that room is needed in {}", seconds(wait.secs()))
+            }
+            None => "when that room is needed is unknown, because running tasks state no time limit".into(),
+        });
     }
     if let Reason::EndsSooner { from } = why.reason {
-        text.push(format!("that one is free in {}, by the time promised", seconds(from.since(now).secs())));
+        text.push(match from.since(now).known() {
+            Some(wait) => format!("by its stated time limit, that one is free in {}", seconds(wait.secs())),
+            None => "when that one is free is unknown".into(),
+        });
     }
     if let Reason::AtLimit(at) = &why.reason
         && let Limited::GpuTime { until: Some(until), .. } = at.what
@@ -234,20 +241,20 @@ pub(crate) fn explain_in(cluster: &Cluster, policy: &dyn Policy, task: TaskId, n
         task: spec.name.clone(),
         index: spec.array.as_ref().and_then(|a| a.value(task.index)),
         state: state(is),
+        outcome: match is {
+            TaskState::Done(ended) => Some(outcome(ended)),
+            _ => None,
+        },
         text,
         code: Some(why.reason.word().into()),
-        needs: Needs {
-            gpus: u32::from(spec.needs.gpus),
-            gpu_memory_bytes: spec.needs.gpu_memory,
-            gpu_type: spec.needs.gpu_types.clone(),
-            cpus: MilliCpus(spec.needs.cpus),
-            memory_bytes: spec.needs.memory,
-        },
+        needs: needs(spec),
         free: if waiting { free(cluster) } else { vec![] },
         ahead,
         position: why.ahead.map(|n| n + 1),
         expected_start: None,
+        expected_start_reason: None,
         sooner: vec![],
+        log_tail: vec![],
     })
 }
 
@@ -260,7 +267,7 @@ fn since(is: TaskState<'_>) -> Option<Time> {
     }
 }
 
-fn seconds(s: f64) -> String {
+pub(crate) fn seconds(s: f64) -> String {
     warpyard_api::quantity::Micros((s.round() as u64) * 1_000_000).to_string()
 }
 
@@ -279,8 +286,10 @@ fn free(cluster: &Cluster) -> Vec<FreeDevice> {
     let workers = cluster.pool().workers().filter(|(_, w)| w.is_open());
     let devices = workers.flat_map(|(id, w)| {
         let name = cluster.worker(id).map_or("", |w| &w.info.name);
-        let usable =
-            w.devices().filter(|(_, info, used)| info.state == DeviceState::Usable && !used.is_whole());
+        // One that runs as many tasks as it may has memory left, but none to give.
+        let usable = w.devices().filter(|(index, info, used)| {
+            info.state == DeviceState::Usable && !used.is_whole() && w.device_admits(*index, Charge::Share(1))
+        });
         usable.map(move |(index, info, used)| FreeDevice {
             device: format!("{name}/{index}"),
             kind: info.kind.clone(),

@@ -104,14 +104,16 @@ fn day(seed: u64, with_history: bool, tally: &mut Tally) {
                 true => Known {
                     before: ran.get(&kind).map(Vec::as_slice).unwrap_or_default(),
                     kept: &kept,
-                    promised,
+                    promised: Some(promised),
+                    limit: Some(promised),
+                    ..Known::default()
                 },
-                false => Known { promised, ..Known::default() },
+                false => Known { promised: Some(promised), ..Known::default() },
             };
             draw(known, so_far, task, sample)
         };
         let expected = forecast(cluster, POLICIES, at, &[task], LIMITS, guess).expect("the policy is known");
-        given.extend(expected[&task].map(|range| Given { task, range }));
+        given.extend(expected[&task].range().map(|range| Given { task, range: range.clone() }));
     }
     sim.run();
     for Given { task, range } in given {

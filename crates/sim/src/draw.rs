@@ -1,35 +1,70 @@
-//! How long a task will run, as a forecast supposes it: as one like it did before, or as it promises where none did.
+//! How long a task will run, as a forecast supposes it: as similar tasks did, as it states where none did, or unknown.
 
 use warpyard_core::{Span, TaskId};
+
+/// How many less similar tasks must have run longer than a task has for their run times to say anything of it.
+const FEW: usize = 5;
+
+/// The standard deviation, in the logarithm, of how long a task runs of which one earlier run is known.
+const SPREAD: f64 = 0.6;
 
 /// What is known of run times.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Known<'a> {
-    /// How long tasks like this one ran.
+    /// How long tasks like this one ran: of the same user and name.
     pub before: &'a [Span],
-    /// What share of their promise tasks of all kinds ran for.
+    /// What share of their stated length tasks of all kinds ran for.
     pub kept: &'a [f64],
-    /// What this one promises.
-    pub promised: Span,
+    /// The length this one states.
+    pub promised: Option<Span>,
+    /// The longest it may run.
+    pub limit: Option<Span>,
+    /// How long less similar tasks ran, the most similar group first.
+    pub others: [&'a [Span]; 2],
 }
 
-/// One guess of how much longer a task runs, the same for the same task and sample: drawn from how long others like it
-/// ran, else from its promise and from how others kept theirs. Only what is longer than it has run so far still says
-/// anything.
-pub fn draw(known: Known<'_>, so_far: Span, task: TaskId, sample: u32) -> Span {
-    let promise = |share: &f64| Span::from_secs(known.promised.secs() * share);
-    let like = known.before.iter().copied();
-    let whole = pick(like.filter(|ran| *ran > so_far), task, sample)
-        .or_else(|| pick(known.kept.iter().map(promise).filter(|ran| *ran > so_far), task, sample))
-        .unwrap_or(known.promised.max(so_far));
-    whole - so_far
+/// One guess of how much longer a task runs, the same for the same task and sample; nothing where nothing is known.
+///
+/// It is drawn from how long others like it ran, else from the length it states and how others kept to theirs, else from
+/// how long less similar tasks ran. Only run times longer than it has run so far still say anything.
+pub fn draw(known: Known<'_>, so_far: Span, task: TaskId, sample: u32) -> Option<Span> {
+    let longer = |ran: &Span| *ran > so_far;
+    let stated = |length: Span| {
+        let share = |share: &f64| Span::from_secs(length.secs() * share);
+        pick(known.kept.iter().map(share).filter(longer), so_far, task, sample)
+            .or(Some(length).filter(longer))
+    };
+    // One that runs longer than expected ends by its limit.
+    let late = |limit: Span| {
+        let left = limit - so_far;
+        so_far + Span::from_secs(left.secs() * (scatter(task, sample) % 1024) as f64 / 1023.0)
+    };
+    let less_alike = |others: &[Span]| {
+        let longer = others.iter().copied().filter(longer);
+        if longer.clone().count() < FEW { None } else { pick(longer, so_far, task, sample) }
+    };
+    let whole = pick(known.before.iter().copied().filter(longer), so_far, task, sample)
+        .or_else(|| known.promised.and_then(stated))
+        .or_else(|| known.promised.and(known.limit).map(late))
+        .or_else(|| known.others.into_iter().find_map(less_alike))
+        .or(known.limit)?;
+    Some(known.limit.map_or(whole, |limit| whole.min(limit)) - so_far)
 }
 
-fn pick(from: impl Iterator<Item = Span> + Clone, task: TaskId, sample: u32) -> Option<Span> {
-    match from.clone().count() as u64 {
-        0 => None,
-        n => from.clone().nth((scatter(task, sample) % n) as usize),
-    }
+/// One of these lengths, spread the more the fewer there are: a few runs do not show how much longer or shorter the next
+/// will be.
+fn pick(from: impl Iterator<Item = Span> + Clone, so_far: Span, task: TaskId, sample: u32) -> Option<Span> {
+    let n = from.clone().count() as u64;
+    let random = scatter(task, sample);
+    let picked = from.clone().nth(random.checked_rem(n)? as usize)?;
+    let spread = Span::from_secs(picked.secs() * (SPREAD / (n as f64).sqrt() * bell(random)).exp());
+    Some(if spread > so_far { spread } else { picked })
+}
+
+/// About normally distributed: the sum of three uniform numbers made from a random one.
+fn bell(random: u64) -> f64 {
+    let uniform = |shift: u32| ((random >> shift) & 0xffff) as f64 / 65_535.0;
+    2.0 * ([16, 32, 48].map(uniform).iter().sum::<f64>() - 1.5)
 }
 
 /// A number that looks random and is the same for the same task and sample.
@@ -49,26 +84,65 @@ mod tests {
 
     const TASK: TaskId = TaskId { job: JobId(7), node: 0, index: 0 };
 
+    /// Draws of a hundred samples.
+    fn draws(known: Known<'_>, so_far: u64) -> Vec<Option<u64>> {
+        (0..100).map(|sample| draw(known, Span(so_far), TASK, sample).map(|left| left.0)).collect()
+    }
+
+    /// The middle of a hundred draws.
+    fn median(known: Known<'_>, so_far: u64) -> u64 {
+        let mut drawn = draws(known, so_far).into_iter().collect::<Option<Vec<_>>>().expect("known");
+        drawn.sort_unstable();
+        drawn[50]
+    }
+
     #[test]
-    fn what_others_did_counts_before_what_is_promised() {
-        let before = [Span(10), Span(20), Span(30)];
-        let known = Known { before: &before, kept: &[0.5], promised: Span(1000) };
-        let drawn: Vec<_> = (0..200).map(|s| draw(known, Span(0), TASK, s)).collect();
-        for ran in before {
-            assert!(drawn.contains(&ran), "{ran:?} never came");
-        }
-        assert!(drawn.iter().all(|d| before.contains(d)));
+    fn similar_tasks_count_before_a_stated_length() {
+        let before = [Span(1_000); 9];
+        let known =
+            Known { before: &before, kept: &[0.5; 9], promised: Some(Span(100_000)), ..Known::default() };
+        assert!((900..1_100).contains(&median(known, 0)), "{}", median(known, 0));
         let new = Known { before: &[], ..known };
-        assert_eq!(draw(new, Span(300), TASK, 0), Span(200));
-        assert_eq!(draw(new, Span(600), TASK, 0), Span(400), "longer than others took of their promise");
+        assert!((45_000..55_000).contains(&median(new, 0)));
+        assert!(median(new, 90_000) <= 10_000, "longer than others took of what they stated");
+    }
+
+    #[test]
+    fn few_earlier_runs_say_less_than_many() {
+        let width = |n: usize| {
+            let before = vec![Span(1_000_000); n];
+            let drawn = draws(Known { before: &before, ..Known::default() }, 0);
+            drawn.iter().flatten().max().unwrap() - drawn.iter().flatten().min().unwrap()
+        };
+        assert!(width(1) > 2 * width(16) && width(16) > 2 * width(256));
     }
 
     #[test]
     fn only_those_that_ran_longer_still_say_anything() {
-        let before = [Span(10), Span(20), Span(30)];
-        let known = Known { before: &before, kept: &[], promised: Span(1000) };
-        assert!((0..50).all(|s| draw(known, Span(25), TASK, s) == Span(5)));
-        assert_eq!(draw(known, Span(30), TASK, 0), Span(970));
-        assert_eq!(draw(Known { promised: Span(20), ..known }, Span(30), TASK, 0), Span(0));
+        let before = [1_000, 2_000, 3_000].map(Span);
+        let limit = Some(Span(100_000));
+        let known = Known { before: &before, promised: limit, limit, ..Known::default() };
+        assert!(draws(known, 2_500).iter().all(|left| left.unwrap() < 5_000), "{:?}", draws(known, 2_500));
+        assert_eq!(draw(known, Span(3_000), TASK, 0), Some(Span(97_000)), "longer than any before");
+        let late = Known { promised: Some(Span(20)), limit: Some(Span(20)), ..known };
+        assert_eq!(draw(late, Span(30), TASK, 0), Some(Span(0)));
+    }
+
+    #[test]
+    fn without_a_stated_length_others_count_if_enough_ran_longer_and_else_nothing_is_known() {
+        let (mine, all) = ([1_000, 1_100, 1_200, 1_300, 1_400].map(Span), [Span(50_000); 9]);
+        let known = Known { others: [&mine, &all], ..Known::default() };
+        assert!((800..1_600).contains(&median(known, 0)));
+        assert!((45_000..50_000).contains(&median(known, 1_250)), "too few of its user's ran that long");
+        assert_eq!(draw(known, Span(50_000), TASK, 0), None, "none ran that long");
+        assert_eq!(draw(Known::default(), Span(0), TASK, 0), None);
+    }
+
+    #[test]
+    fn nothing_runs_longer_than_its_limit() {
+        let known = Known { before: &[Span(900)], limit: Some(Span(100)), ..Known::default() };
+        assert_eq!(draw(known, Span(40), TASK, 0), Some(Span(60)));
+        let late = Known { promised: Some(Span(50)), before: &[], ..known };
+        assert!((0..50).all(|s| draw(late, Span(60), TASK, s).unwrap() <= Span(40)));
     }
 }

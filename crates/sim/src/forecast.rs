@@ -30,44 +30,156 @@ impl Default for Limits {
     }
 }
 
-/// When a task is expected to start, eight times in ten.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// When a task is expected to start, as far as that can be known.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Expectation {
+    /// Between two moments, eight times in ten.
+    Range(Expected),
+    /// No range can be given.
+    Unknown(Unknown),
+}
+
+impl Expectation {
+    /// The range, where there is one.
+    pub fn range(&self) -> Option<&Expected> {
+        match self {
+            Expectation::Range(range) => Some(range),
+            Expectation::Unknown(_) => None,
+        }
+    }
+}
+
+/// The range in which a task is expected to start, eight times in ten.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Expected {
     /// The earliest of all samples.
     pub from: Time,
     /// The latest of all samples.
     pub to: Time,
+    /// The tasks whose ends let it start in most samples, the most frequent first.
+    pub hinges_on: Vec<TaskId>,
+    /// Tasks of unknown length that would let it start earlier than `to` if they ended; `from` assumes that they end now.
+    pub sooner_after: Vec<TaskId>,
 }
 
-/// When each of these tasks will start; none for one that does not start within the limits in every sample.
+/// Why no range can be given for a start.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Unknown {
+    /// It may have to wait for one of these tasks, and nothing is known of how long they run.
+    Lengths(Vec<TaskId>),
+    /// More happens before its start than a forecast follows.
+    TooFar,
+    /// No end of a task that runs or waits would make room for it.
+    NoEnd,
+}
+
+/// How many tasks a range is said to hinge on.
+const HINGES: usize = 2;
+
+/// When each of these tasks will start.
 ///
-/// `run_time` gives how long a task will run in one of the samples: the whole run for one that waits, what is left for
-/// one that runs, in either case alone on its devices. Given the same answers, the forecast is the same.
+/// `run_time` gives how long a task will run in one of the samples: the whole run for one that waits, the rest of it for
+/// one that runs, in either case alone on its devices; nothing where that is not known. Given the same answers, the
+/// forecast is the same. A task of unknown length is taken never to end for the later end of a range and to end at once
+/// for the earlier one, so that a range holds whenever it ends.
 pub fn forecast(
     cluster: &Cluster,
     policies: &'static [PolicyDef],
     now: Time,
     tasks: &[TaskId],
     limits: Limits,
-    mut run_time: impl FnMut(TaskId, u32) -> Span,
-) -> Result<BTreeMap<TaskId, Option<Expected>>, Rejected> {
-    let mut starts: BTreeMap<TaskId, Vec<Time>> = tasks.iter().map(|&t| (t, Vec::new())).collect();
+    mut run_time: impl FnMut(TaskId, u32) -> Option<Span>,
+) -> Result<BTreeMap<TaskId, Expectation>, Rejected> {
+    let mut seen: BTreeMap<TaskId, Samples> = tasks.iter().map(|&t| (t, Samples::default())).collect();
     for sample in 0..limits.samples {
-        let run = Ahead::from(cluster, policies, now, |task| run_time(task, sample))?;
-        for (task, at) in run.until(limits, tasks) {
-            starts.entry(task).or_default().push(at);
+        let mut some_unknown = false;
+        let draw = |task| {
+            let drawn = run_time(task, sample);
+            some_unknown |= drawn.is_none();
+            drawn
+        };
+        let ran = Ahead::from(cluster, policies, now, draw)?.until(limits, tasks);
+        for (task, samples) in &mut seen {
+            samples.add(*task, &ran);
+        }
+        if some_unknown && seen.values().any(|samples| samples.starts()) {
+            let at_once = |task| Some(run_time(task, sample).unwrap_or(Span::ZERO));
+            let ran = Ahead::from(cluster, policies, now, at_once)?.until(limits, tasks);
+            for (task, samples) in &mut seen {
+                samples.at_best.extend(ran.started.get(task).map(|(at, _)| *at));
+            }
         }
     }
-    let expected = |times: Vec<Time>| range(&times, limits.samples as usize);
-    Ok(starts.into_iter().map(|(task, times)| (task, expected(times))).collect())
+    let samples = limits.samples as usize;
+    Ok(seen.into_iter().map(|(task, seen)| (task, seen.expectation(samples))).collect())
 }
 
-/// From the earliest to the latest. That is wider than eight samples in ten, because no sample knows what will arrive
-/// later; measured (`benches/forecast.rs`) it holds about eight times in ten.
-fn range(times: &[Time], samples: usize) -> Option<Expected> {
-    let all = times.len() == samples;
-    let (from, to) = (times.iter().min()?, times.iter().max()?);
-    all.then_some(Expected { from: *from, to: *to })
+/// What the samples say of one task.
+#[derive(Default)]
+struct Samples {
+    starts: Vec<Time>,
+    /// The starts if tasks of unknown length ended at once.
+    at_best: Vec<Time>,
+    /// How often each task's end let it start.
+    let_in_by: BTreeMap<TaskId, u32>,
+    /// Tasks of unknown length that ran when it started, or when no more was to come.
+    unknown: BTreeSet<TaskId>,
+    too_far: bool,
+    never: bool,
+}
+
+impl Samples {
+    /// Whether it started in every sample so far.
+    fn starts(&self) -> bool {
+        !self.too_far && !self.never
+    }
+
+    fn add(&mut self, task: TaskId, ran: &Ran) {
+        self.unknown.extend(&ran.unknown);
+        match ran.started.get(&task) {
+            Some((at, after)) => {
+                self.starts.push(*at);
+                after.iter().for_each(|task| *self.let_in_by.entry(*task).or_default() += 1);
+            }
+            None if ran.cut_off => self.too_far = true,
+            None => self.never = true,
+        }
+    }
+
+    /// From the earliest to the latest. That is wider than eight samples in ten, because no sample knows what will arrive
+    /// later; measured (`tests/calibration.rs`) it holds about eight times in ten.
+    fn expectation(self, samples: usize) -> Expectation {
+        let (from, to) = (self.starts.iter().min(), self.starts.iter().max());
+        match (from, to) {
+            (Some(&from), Some(&to)) if self.starts.len() == samples => {
+                let best = self.at_best.into_iter().min().unwrap_or(from).min(from);
+                let mut hinges: Vec<_> = self.let_in_by.into_iter().collect();
+                hinges.sort_by_key(|(task, times)| (Reverse(*times), *task));
+                let unknown = self.unknown.into_iter().filter(|_| best < from);
+                Expectation::Range(Expected {
+                    from: best,
+                    to,
+                    hinges_on: hinges.into_iter().map(|(task, _)| task).take(HINGES).collect(),
+                    sooner_after: unknown.collect(),
+                })
+            }
+            _ if !self.unknown.is_empty() => {
+                Expectation::Unknown(Unknown::Lengths(self.unknown.into_iter().collect()))
+            }
+            _ if self.too_far => Expectation::Unknown(Unknown::TooFar),
+            _ => Expectation::Unknown(Unknown::NoEnd),
+        }
+    }
+}
+
+/// What one run of the queue into the future came to.
+struct Ran {
+    /// When each task started, and the task whose end came last before that.
+    started: BTreeMap<TaskId, (Time, Option<TaskId>)>,
+    /// Tasks of unknown length that still run.
+    unknown: Vec<TaskId>,
+    /// Whether more happened than may.
+    cut_off: bool,
 }
 
 /// One run of the queue into the future.
@@ -77,8 +189,10 @@ struct Ahead<F> {
     /// When attempts end; void where that is no longer so.
     ends: BinaryHeap<Reverse<(Time, AttemptId)>>,
     under_way: BTreeMap<AttemptId, UnderWay>,
-    /// What is left of tasks that gave way.
-    left: BTreeMap<TaskId, Span>,
+    /// What is left of tasks that gave way, as far as that is known.
+    left: BTreeMap<TaskId, Option<Span>>,
+    /// The task that ended last.
+    ended: Option<TaskId>,
     run_time: F,
 }
 
@@ -86,30 +200,31 @@ struct Ahead<F> {
 #[derive(Clone, Copy)]
 struct UnderWay {
     worker: WorkerId,
-    /// What was left of its task at `since`, in time alone on its devices.
-    left: Span,
+    /// What was left of its task at `since`, in time alone on its devices; nothing where that is not known.
+    left: Option<Span>,
     since: Time,
     /// The part of its speed that those beside it leave it.
     speed: f64,
 }
 
 impl UnderWay {
-    fn left_at(self, now: Time) -> Span {
+    fn left_at(self, now: Time) -> Option<Span> {
         let done = now.since(self.since);
-        self.left - if self.speed == 1.0 { done } else { Span::from_secs(done.secs() * self.speed) }
+        let done = if self.speed == 1.0 { done } else { Span::from_secs(done.secs() * self.speed) };
+        Some(self.left? - done)
     }
 
-    fn end(self) -> Time {
-        let takes =
-            if self.speed == 1.0 { self.left } else { Span::from_secs(self.left.secs() / self.speed) };
-        self.since + takes
+    /// When it ends; never, as far as is known, where its length is not.
+    fn end(self) -> Option<Time> {
+        let left = self.left?;
+        Some(self.since + if self.speed == 1.0 { left } else { Span::from_secs(left.secs() / self.speed) })
     }
 }
 
 /// Nobody gets nowhere for ever.
 const SLOWEST: f64 = 1e-3;
 
-impl<F: FnMut(TaskId) -> Span> Ahead<F> {
+impl<F: FnMut(TaskId) -> Option<Span>> Ahead<F> {
     fn from(
         cluster: &Cluster,
         policies: &'static [PolicyDef],
@@ -124,7 +239,7 @@ impl<F: FnMut(TaskId) -> Span> Ahead<F> {
                     .live[&task.index];
                 let left = match cluster.state(task) {
                     Some(TaskState::Paused(a)) if a.pause.is_some() => continue,
-                    Some(TaskState::Stopping(..)) => Span::ZERO,
+                    Some(TaskState::Stopping(..)) => Some(Span::ZERO),
                     _ => run_time(task),
                 };
                 begun.push((task.attempt(live.attempts), worker, left));
@@ -132,15 +247,15 @@ impl<F: FnMut(TaskId) -> Span> Ahead<F> {
         }
         let engine = Engine::new(cluster.clone(), policies, now)?;
         let (ends, under_way, left) = Default::default();
-        let mut ahead = Ahead { engine, now, ends, under_way, left, run_time };
+        let mut ahead = Ahead { engine, now, ends, under_way, left, ended: None, run_time };
         begun.into_iter().for_each(|(attempt, worker, left)| ahead.begin(attempt, worker, left));
         ahead.pace();
         Ok(ahead)
     }
 
-    fn begin(&mut self, attempt: AttemptId, worker: WorkerId, left: Span) {
+    fn begin(&mut self, attempt: AttemptId, worker: WorkerId, left: Option<Span>) {
         let begun = UnderWay { worker, left, since: self.now, speed: 1.0 };
-        self.ends.push(Reverse((begun.end(), attempt)));
+        self.ends.extend(begun.end().map(|end| Reverse((end, attempt))));
         self.under_way.insert(attempt, begun);
     }
 
@@ -154,20 +269,27 @@ impl<F: FnMut(TaskId) -> Span> Ahead<F> {
             let speed = view.speed_kept(attempt.task).max(SLOWEST);
             if speed != run.speed {
                 *run = UnderWay { left: run.left_at(self.now), since: self.now, speed, ..*run };
-                self.ends.push(Reverse((run.end(), *attempt)));
+                self.ends.extend(run.end().map(|end| Reverse((end, *attempt))));
             }
         }
     }
 
-    /// Runs until all of these tasks have started, nothing more happens, or too much has; gives when each started.
-    fn until(mut self, limits: Limits, tasks: &[TaskId]) -> Vec<(TaskId, Time)> {
+    /// Runs until all of these tasks have started, nothing more happens, or too much has.
+    fn until(mut self, limits: Limits, tasks: &[TaskId]) -> Ran {
         let mut missing: BTreeSet<TaskId> = tasks.iter().copied().collect();
-        let mut started = Vec::new();
+        let mut started = BTreeMap::new();
         let before = self.engine.cluster().seq();
         let mut errands = limits.errands;
         let mut batch = self.without_leases();
         batch.extend(self.as_asked());
-        while !missing.is_empty() && self.engine.cluster().seq() - before < limits.events {
+        // Rounds in which nothing changes are no events, and may go on for ever where no end is known.
+        let (mut turns, mut cut_off) = (0, false);
+        while !missing.is_empty() {
+            turns += 1;
+            if turns > limits.events || self.engine.cluster().seq() - before >= limits.events {
+                cut_off = true;
+                break;
+            }
             let Ok(turned) = self.engine.turn(batch, self.now, &mut Nowhere);
             batch = Vec::new();
             for event in turned.events {
@@ -180,7 +302,7 @@ impl<F: FnMut(TaskId) -> Span> Ahead<F> {
                             batch.push(says(placement.worker, attempt, Standing::Running));
                         }
                         if missing.remove(&attempt.task) {
-                            started.push((attempt.task, self.now));
+                            started.insert(attempt.task, (self.now, self.ended));
                         }
                     }
                     What::StopAsked { attempt, why: StopWhy::Requeued } => {
@@ -207,7 +329,8 @@ impl<F: FnMut(TaskId) -> Span> Ahead<F> {
                 batch = self.ends_now();
             }
         }
-        started
+        let unknown = self.under_way.iter().filter(|(_, run)| run.left.is_none());
+        Ran { started, unknown: unknown.map(|(attempt, _)| attempt.task).collect(), cut_off }
     }
 
     /// An attempt that was asked to save and exit has done so; what is left of its task is kept.
@@ -262,7 +385,10 @@ impl<F: FnMut(TaskId) -> Span> Ahead<F> {
         let end = self.ends.peek().map(|&Reverse((at, ..))| at);
         let round = self.engine.cluster().view().shares().round_until().filter(|until| *until > self.now);
         // Rounds in which nobody runs begin nothing.
-        end.map(|end| round.map_or(end, |round| end.min(round)))
+        match (end, round) {
+            (None, round) => round.filter(|_| !self.under_way.is_empty()),
+            (Some(end), round) => Some(round.map_or(end, |round| end.min(round))),
+        }
     }
 
     /// Nobody reports in a forecast, so nobody may be missed.
@@ -282,8 +408,9 @@ impl<F: FnMut(TaskId) -> Span> Ahead<F> {
         let mut batch = Vec::new();
         while let Some(&Reverse((at, attempt))) = self.ends.peek().filter(|e| e.0.0 <= self.now) {
             self.ends.pop();
-            if let Some(run) = self.under_way.get(&attempt).copied().filter(|run| run.end() == at) {
+            if let Some(run) = self.under_way.get(&attempt).copied().filter(|run| run.end() == Some(at)) {
                 self.under_way.remove(&attempt);
+                self.ended = Some(attempt.task);
                 batch.push(over(run.worker, attempt, How::Exited(0)));
             }
         }

@@ -27,7 +27,7 @@ pub mod workload;
 
 pub use arrival::{Arrival, Coming, Course, Pace, Runs, Steps, Tries, Try};
 pub use draw::{Known, draw};
-pub use forecast::{Expected, Limits, forecast};
+pub use forecast::{Expectation, Expected, Limits, Unknown, forecast};
 pub use record::Record;
 pub use report::SimReport;
 pub use sim::{Setup, Sim, Watcher};

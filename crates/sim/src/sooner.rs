@@ -136,8 +136,10 @@ fn shorter(
     let mut policy = PolicyDef::build_from(policies, cluster.policy())?;
     policy.observe(cluster.view(), &Default::default());
     let mut lengths = Vec::new();
-    if let Reason::Reserved { from, .. } = policy.explain(cluster.view(), task, now).reason {
-        lengths.push(Span(from.since(now).0 / 1_000_000 * 1_000_000));
+    if let Reason::Reserved { from, .. } = policy.explain(cluster.view(), task, now).reason
+        && let Some(until) = from.since(now).known()
+    {
+        lengths.push(Span(until.0 / 1_000_000 * 1_000_000));
     }
     if let Some(Span(length)) = spec.expected() {
         lengths.extend([Span(length / 4 * 3), Span(length / 2)]);

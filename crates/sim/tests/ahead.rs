@@ -5,7 +5,7 @@ use warpyard_core::pool::{DeviceInfo, DeviceState};
 use warpyard_core::spec::{JobSpec, Needs, Preempt, TaskSpec, WaitMode};
 use warpyard_core::{DeviceId, JobId, Span, TaskId, TaskState, Time, WorkerId};
 use warpyard_policies::POLICIES;
-use warpyard_sim::{Change, Expected, Limits, Runs, Setup, Sim, forecast, sooner};
+use warpyard_sim::{Change, Expectation, Limits, Runs, Setup, Sim, Unknown, forecast, sooner};
 
 const GIB: u64 = 1 << 30;
 
@@ -69,8 +69,9 @@ fn a_forecast_knows_that_time_is_shared_in_rounds() {
     sim.run_until(Time(secs(20).0));
     let waits = tasks.into_iter().find(|task| sim.cluster().view().attempt(*task).is_none()).unwrap();
     let limits = Limits { samples: 3, events: 1000, errands: 3 };
-    let expected = forecast(sim.cluster(), POLICIES, sim.now(), &[waits], limits, |_, _| secs(580)).unwrap();
-    let (from, to) = expected[&waits].map(|range| (range.from, range.to)).expect("a start");
+    let expected =
+        forecast(sim.cluster(), POLICIES, sim.now(), &[waits], limits, |_, _| Some(secs(580))).unwrap();
+    let (from, to) = expected[&waits].range().map(|range| (range.from, range.to)).expect("a start");
     // Whoever runs has ten minutes to go, but makes way at the round's end.
     assert!(from >= Time(secs(60).0) && to <= Time(secs(125).0), "{from:?} to {to:?}");
     sim.run_until(Time(secs(130).0));
@@ -87,8 +88,9 @@ fn a_forecast_knows_that_what_was_just_placed_will_run() {
     sim.run_until(Time(secs(2).0));
     assert!(matches!(sim.cluster().state(first), Some(TaskState::Placed(_))));
     let limits = Limits { samples: 1, events: 1000, errands: 3 };
-    let expected = forecast(sim.cluster(), POLICIES, sim.now(), &[second], limits, |_, _| secs(600)).unwrap();
-    assert_eq!(expected[&second].as_ref().map(|range| range.from), Some(Time(secs(60).0)));
+    let expected =
+        forecast(sim.cluster(), POLICIES, sim.now(), &[second], limits, |_, _| Some(secs(600))).unwrap();
+    assert_eq!(expected[&second].range().map(|range| range.from), Some(Time(secs(60).0)));
 }
 
 /// When the first three GPUs are free, one of the small ones is kept for the second short task, until a long one begins
@@ -106,9 +108,9 @@ fn a_place_that_is_kept_may_move_by_what_starts_behind_it_and_a_forecast_knows()
     let left = |task: TaskId| sim.cluster().view().spec(task).and_then(|(_, spec)| spec.timeout).unwrap();
     let limits = Limits { samples: 1, events: 1000, errands: 0 };
     let tasks = [second, wide];
-    let expected =
-        forecast(sim.cluster(), POLICIES, Time(0), &tasks, limits, |task, _| left(task)).expect("a forecast");
-    let expected = tasks.map(|task| expected[&task].as_ref().map(|range| range.from.secs()));
+    let expected = forecast(sim.cluster(), POLICIES, Time(0), &tasks, limits, |task, _| Some(left(task)))
+        .expect("a forecast");
+    let expected = tasks.map(|task| expected[&task].range().map(|range| range.from.secs()));
     assert_eq!(expected, [Some(30.0), Some(10.0)]);
     sim.run();
     let really = tasks.map(|task| sim.record(task).and_then(|record| record.started).map(Time::secs));
@@ -146,9 +148,10 @@ fn a_forecast_knows_that_tasks_stand_still_between_their_turns() {
             view.spec(task).and_then(|(_, spec)| spec.timeout).unwrap() - ran
         };
         let limits = Limits { samples: 2, events: 1000, errands: 9 };
-        let expected = forecast(sim.cluster(), POLICIES, sim.now(), &waits, limits, |t, _| left(t)).unwrap();
+        let expected =
+            forecast(sim.cluster(), POLICIES, sim.now(), &waits, limits, |t, _| Some(left(t))).unwrap();
         let begins =
-            |task: TaskId| expected.get(&task).and_then(|range| Some(range.as_ref()?.from.secs().round()));
+            |task: TaskId| expected.get(&task).and_then(|start| Some(start.range()?.from.secs().round()));
         let second = if at < 60 { Some(60.0) } else { None };
         assert_eq!(tasks.map(begins), [None, second, Some(210.0)], "at {at} s");
     }
@@ -165,23 +168,55 @@ fn a_forecast_follows_the_queue() {
     let first = submit(&mut sim, gpus(1), 50);
     let second = submit(&mut sim, gpus(1), 10);
     sim.run_until(Time(secs(40).0));
-    let left = |task: TaskId, _| if task == running { secs(60) } else { secs(50) };
+    let left = |task: TaskId, _| Some(if task == running { secs(60) } else { secs(50) });
     let limits = Limits { samples: 3, events: 1000, errands: 3 };
     let expected = forecast(sim.cluster(), POLICIES, sim.now(), &[first, second], limits, left).unwrap();
-    let at = |s| Some(Expected { from: Time(secs(s).0), to: Time(secs(s).0) });
-    assert_eq!(expected[&first], at(100));
-    assert_eq!(expected[&second], at(150), "no lease runs out in a forecast");
+    assert_eq!(range(&expected[&first]), Some((100, 100)));
+    assert_eq!(range(&expected[&second]), Some((150, 150)), "no lease runs out in a forecast");
 }
 
 #[test]
 fn a_forecast_is_the_range_of_all_samples() {
     let mut sim = yard("fifo", &[("V100", 16)], None);
-    submit(&mut sim, gpus(1), 1000);
+    let running = submit(&mut sim, gpus(1), 1000);
     let waiting = submit(&mut sim, gpus(1), 10);
     let limits = Limits { samples: 11, events: 1000, errands: 3 };
-    let drawn = |_, sample: u32| secs(100 + 10 * u64::from(sample));
+    let drawn = |_, sample: u32| Some(secs(100 + 10 * u64::from(sample)));
     let expected = forecast(sim.cluster(), POLICIES, sim.now(), &[waiting], limits, drawn).unwrap();
-    assert_eq!(expected[&waiting], Some(Expected { from: Time(secs(100).0), to: Time(secs(200).0) }));
+    assert_eq!(range(&expected[&waiting]), Some((100, 200)));
+    assert_eq!(expected[&waiting].range().unwrap().hinges_on, [running]);
+}
+
+/// The range of a forecast in whole seconds.
+fn range(expected: &Expectation) -> Option<(u64, u64)> {
+    expected.range().map(|range| (range.from.0 / 1_000_000, range.to.0 / 1_000_000))
+}
+
+#[test]
+fn a_start_behind_a_task_of_unknown_length_is_unknown_and_names_that_task() {
+    let mut sim = yard("fifo", &[("V100", 16), ("V100", 16)], None);
+    let endless = submit(&mut sim, gpus(1), 1000);
+    let known = submit(&mut sim, gpus(1), 100);
+    let [one, two] = [submit(&mut sim, gpus(1), 10), submit(&mut sim, gpus(2), 10)];
+    let limits = Limits { samples: 3, events: 1000, errands: 3 };
+    let left = |task: TaskId, _| (task != endless).then(|| secs(if task == known { 100 } else { 10 }));
+    let expected = forecast(sim.cluster(), POLICIES, sim.now(), &[one, two], limits, left).unwrap();
+    assert_eq!(range(&expected[&one]), Some((0, 100)), "at the latest when the other GPU is free");
+    assert_eq!(expected[&one].range().unwrap().sooner_after, [endless]);
+    assert_eq!(expected[&two], Expectation::Unknown(Unknown::Lengths(vec![endless])));
+}
+
+/// Rounds go on for ever where no end is known; a forecast does not.
+#[test]
+fn a_forecast_of_rounds_ends_where_no_length_is_known() {
+    let mut sim = yard("max-min:round=60", &[("V100", 16)], None);
+    let tasks = [saves(&mut sim, 600), saves(&mut sim, 600)];
+    sim.run_until(Time(secs(20).0));
+    let waits = tasks.into_iter().find(|task| sim.cluster().view().attempt(*task).is_none()).unwrap();
+    let limits = Limits { samples: 2, events: 1000, errands: 3 };
+    let expected = forecast(sim.cluster(), POLICIES, sim.now(), &[waits], limits, |_, _| None).unwrap();
+    let (_, to) = range(&expected[&waits]).expect("a round is known to end");
+    assert!(to <= 125, "{to}");
 }
 
 #[test]
@@ -189,10 +224,10 @@ fn what_does_not_start_within_the_limits_has_no_forecast() {
     let mut sim = yard("fifo", &[("V100", 16)], None);
     let tasks: Vec<_> = (0..50).map(|_| submit(&mut sim, gpus(1), 10)).collect();
     let limits = Limits { samples: 2, events: 30, errands: 3 };
-    let expected = forecast(sim.cluster(), POLICIES, sim.now(), &tasks, limits, |_, _| secs(10)).unwrap();
-    assert!(expected[&tasks[1]].is_some());
-    assert_eq!(expected[&tasks[49]], None);
-    assert_eq!(expected[&tasks[0]], None, "it runs already");
+    let expected =
+        forecast(sim.cluster(), POLICIES, sim.now(), &tasks, limits, |_, _| Some(secs(10))).unwrap();
+    assert!(expected[&tasks[1]].range().is_some());
+    assert_eq!(expected[&tasks[49]], Expectation::Unknown(Unknown::TooFar));
 }
 
 fn change(sim: &Sim, task: TaskId) -> Option<Change> {

@@ -105,6 +105,9 @@ pub struct ClaimView {
     /// When it will likely be granted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expected_start: Option<StartRange>,
+    /// Why no start can be named, or what a wide range hinges on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expected_start_reason: Option<String>,
     /// Why it waits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,

@@ -1,6 +1,6 @@
 //! Jobs, tasks and attempts as they are shown.
 
-use super::{StartRange, Timestamp};
+use super::{Needs, StartRange, Timestamp};
 use crate::quantity::{ArraySpec, Micros};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -149,7 +149,16 @@ pub struct JobView {
     /// When it will likely start, while it waits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expected_start: Option<StartRange>,
-    /// In one line, why it waits or ended as it did.
+    /// Why no start can be named, or what a wide range hinges on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expected_start_reason: Option<String>,
+    /// When it should have ended, by its deadline.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deadline: Option<Timestamp>,
+    /// Whether it ended, or still goes on, after its deadline.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deadline_missed: Option<bool>,
+    /// In one line, why it waits or ended as it did; of several tasks that failed, the most common reason and an example.
     pub why: Option<String>,
     /// Where its tasks use more GPU memory than they requested; they are charged for what they use.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -157,6 +166,10 @@ pub struct JobView {
     /// What should be known of it: limits it requested that are not enforced here, and why.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
+    /// The last lines that the task printed which `why` tells of, where it failed and one job is asked for; for its owner
+    /// and admins. What a terminal might obey is written out.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub log_tail: Vec<String>,
     /// The directory it runs in a copy of, if it does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub snapshot: Option<super::SnapshotView>,
@@ -228,6 +241,18 @@ pub struct TaskView {
     /// The terminal it runs in, where it does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub terminal: Option<TerminalView>,
+    /// What it needs to run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub needs: Option<Needs>,
+    /// How long an attempt may run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timeout_seconds: Option<f64>,
+    /// How much of that its attempt has left, while it runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub time_left_seconds: Option<f64>,
+    /// How many failed attempts are followed by another.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retries: Option<u32>,
     /// The indices of a folded array.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub array: Option<ArraySpec>,
@@ -265,7 +290,7 @@ pub struct AttemptView {
     /// Why it failed, where more is known than exit code or signal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<FailureReason>,
-    /// Of one that was lost or failed for such a reason, what became of it in words.
+    /// How it ended in words, unless it succeeded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
     /// What it exited with.

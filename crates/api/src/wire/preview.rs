@@ -14,6 +14,9 @@ pub struct Preview {
     pub position: Option<u64>,
     /// When its first task would likely start.
     pub expected_start: Option<StartRange>,
+    /// Why no start can be named, or what a wide range hinges on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expected_start_reason: Option<String>,
     /// Why it would wait, as lines to print.
     pub why: Vec<String>,
     /// What is free now.
@@ -38,6 +41,9 @@ pub struct Alternative {
     pub position: Option<u64>,
     /// When its first task would then likely start.
     pub expected_start: Option<StartRange>,
+    /// Why no start can be named, or what a wide range hinges on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expected_start_reason: Option<String>,
 }
 
 /// A job document as people write it.

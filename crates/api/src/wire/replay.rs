@@ -60,7 +60,7 @@ pub struct ReplayTold {
     pub jobs: u64,
     /// Jobs that were there before: simulated, and in no figure.
     pub there_before: u64,
-    /// Jobs that had not ended: simulated, and in no figure.
+    /// Jobs that had not ended: simulated, and in no figure but the waits.
     pub unfinished: u64,
     /// Attempts of jobs the log no longer describes; it goes without them.
     pub unknown: u64,
@@ -79,6 +79,10 @@ pub struct ReplayResult {
     pub jobs: u64,
     /// Jobs the policy refused.
     pub rejected: u64,
+    /// Jobs that had not started when the recording ended. Their waits until then count in `wait_seconds`, which are lower
+    /// bounds for them.
+    #[serde(default)]
+    pub still_waiting: u64,
     /// From being ready to the first start.
     pub wait_seconds: Spread,
     /// From submission to the end.

@@ -1,6 +1,6 @@
 //! Why something waits.
 
-use super::{State, Timestamp};
+use super::{Outcome, State, Timestamp};
 use crate::quantity::MilliCpus;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -16,6 +16,9 @@ pub struct WhyView {
     pub index: Option<u32>,
     /// Where it is on its way.
     pub state: State,
+    /// How it ended, once it has.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub outcome: Option<Outcome>,
     /// The whole answer as lines to print.
     pub text: Vec<String>,
     /// A stable word for the reason, where one thing stands in the way.
@@ -30,8 +33,14 @@ pub struct WhyView {
     pub position: Option<u64>,
     /// When it will likely start.
     pub expected_start: Option<StartRange>,
+    /// Why no start can be named, or what a wide range hinges on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expected_start_reason: Option<String>,
     /// A change that would start it sooner.
     pub sooner: Vec<Sooner>,
+    /// The last lines it printed, where it failed; for its owner and admins. What a terminal might obey is written out.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub log_tail: Vec<String>,
 }
 
 /// What a task needs to run.

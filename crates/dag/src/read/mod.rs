@@ -134,6 +134,12 @@ pub enum ReadError {
     /// A version of the format that is not read.
     #[error("schema version {0} is not read; 1.5 is")]
     Version(String),
+    /// Tasks and a list both give release times.
+    #[error("release times are given twice: in the tasks and as a list; leave one of the two out")]
+    TwoReleases,
+    /// Links are described in a text that names no machines.
+    #[error("{0} is given without machines; give it where the machines are")]
+    WithoutMachines(&'static str),
     /// Neither the text nor the caller names machines.
     #[error("no machines are given")]
     NoMachines,

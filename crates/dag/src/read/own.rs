@@ -12,7 +12,7 @@ use serde::{Deserialize, Deserializer};
 use super::machines::{Machine, Machines, PerLink};
 use super::workflow::{Amount, Command, Task, Workflow, index_of_names, with_machines};
 use super::{Input, ReadError};
-use crate::instance::{Edge, Instance};
+use crate::instance::{Edge, Instance, InstanceError};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -151,10 +151,34 @@ pub(super) fn parse(text: &str) -> Result<Input, ReadError> {
     let tasks: Vec<Task> = file.tasks.into_iter().enumerate().map(task).collect();
     let names = index_of_names(&tasks)?;
     let edges = file.edges.into_iter().map(|e| edge(e, &names)).collect::<Result<Vec<_>, _>>()?;
-    match file.costs {
-        Some(costs) => complete(costs, &tasks, &edges, file.release, machines, file.bandwidth, file.latency),
-        None => Ok(Input::Workflow(Workflow { tasks, edges, amount: Amount::Time, machines })),
+    if !file.release.is_empty() && tasks.iter().any(|task| task.release != 0.0) {
+        return Err(ReadError::TwoReleases);
     }
+    if let Some(costs) = file.costs {
+        return complete(costs, &tasks, &edges, file.release, machines, file.bandwidth, file.latency);
+    }
+    // They would be of no use: the machines, which are given elsewhere, come with their own.
+    for (given, what) in [(&file.bandwidth, "bandwidth"), (&file.latency, "latency")] {
+        if given.is_some() && machines.is_none() {
+            return Err(ReadError::WithoutMachines(what));
+        }
+    }
+    let tasks = released(tasks, &file.release)?;
+    Ok(Input::Workflow(Workflow { tasks, edges, amount: Amount::Time, machines }))
+}
+
+/// The tasks with the release times that a list gives them in order.
+fn released(mut tasks: Vec<Task>, release: &[f64]) -> Result<Vec<Task>, ReadError> {
+    if release.is_empty() {
+        return Ok(tasks);
+    }
+    if release.len() != tasks.len() {
+        return Err(InstanceError::ReleaseCount { found: release.len(), tasks: tasks.len() }.into());
+    }
+    for (task, release) in tasks.iter_mut().zip(release) {
+        task.release = *release;
+    }
+    Ok(tasks)
 }
 
 fn complete(

@@ -261,7 +261,9 @@ async fn view(app: &App, who: &Caller, id: JobId) -> Answer {
     if let Some(outlook) = outlook {
         let task = TaskId { job: id, node: 0, index: 0 };
         let starts = tokio::task::spawn_blocking(move || outlook.starts(&[task])).await;
-        view.expected_start = starts.map_err(Refusal::internal)?.remove(&task);
+        if let Some(start) = starts.map_err(Refusal::internal)?.remove(&task) {
+            (view.expected_start, view.expected_start_reason) = start.told(|user| app.hides(who, user));
+        }
     }
     Ok(Json(view))
 }
@@ -287,6 +289,7 @@ fn described(f: &Follower, job: &Job, position: Option<u64>) -> ClaimView {
         until: job.until.map(views::time),
         position,
         expected_start: None,
+        expected_start_reason: None,
         why: (state(job) == ClaimState::Waiting).then(|| crate::why::of_job(f.cluster(), job)).flatten(),
     }
 }

@@ -3,7 +3,7 @@
 use super::answer::{Refusal, as_they_come};
 use super::{App, By, HIDDEN, SOMEONE, Shared};
 use crate::clock::system_now;
-use crate::expect::Outlook;
+use crate::expect::{Outlook, Start};
 use crate::logs::{self, Chunk, Wanted};
 use crate::who::Caller;
 use crate::{select, views, why};
@@ -23,12 +23,13 @@ use warpyard_api::quantity::Micros;
 use warpyard_api::selector::Select;
 use warpyard_api::text::matches;
 use warpyard_api::wire::{
-    HistoryRow, JobFilter, JobOrder, JobView, LogFilter, Page, StartRange, State as Standing, StateFilter,
+    HistoryRow, JobFilter, JobOrder, JobView, LogFilter, Outcome, Page, State as Standing, StateFilter,
     TaskView, WhyView,
 };
 use warpyard_core::cluster::Job;
 use warpyard_core::command::Target;
-use warpyard_core::{Cluster, JobId, NodeId, TaskId};
+use warpyard_core::spec::TaskSpec;
+use warpyard_core::{AttemptId, Cluster, JobId, NodeId, TaskId};
 
 /// How many jobs a page has unless it is said.
 const JOBS_PER_PAGE: u32 = 1_000;
@@ -55,6 +56,8 @@ pub(super) async fn list(
         Some(Err(_)) => return Err(Problem::new(code::BAD_REQUEST, "cursor", "this is not a cursor").into()),
     };
     let hidden = app.private();
+    let asker = who.clone();
+    let hides = |user: &str| app.hides(&asker, user);
     let look = move |f: &mut crate::follower::Follower| {
         let limit = filter.limit.unwrap_or(JOBS_PER_PAGE).clamp(1, 10_000) as usize;
         let chosen = match &selector {
@@ -121,7 +124,9 @@ pub(super) async fn list(
     let (mut page, outlook, tasks): (Page<JobView>, Outlook, Vec<TaskId>) = app.live.read(look).await??;
     let starts = forecast(outlook, tasks).await;
     for view in &mut page.items {
-        view.expected_start = starts.get(&view.job).copied();
+        if let Some(start) = starts.get(&view.job) {
+            (view.expected_start, view.expected_start_reason) = start.told(hides);
+        }
     }
     app.point_out(&mut page.items);
     Ok(Json(page))
@@ -250,7 +255,10 @@ pub(super) async fn show(
         {
             let mut attempts = f.history().attempts_of(number, None).unwrap_or_default();
             views::as_seen_by(&mine, &mut attempts);
-            return Ok((views::remembered(&row, &attempts), None));
+            let mut view = views::remembered(&row, &attempts);
+            let ended = views::say_how_ended(f, &mut view, number, None, &mine);
+            let printed = ended.filter(|_| mine.owns(&row.user));
+            return Ok((view, None, printed));
         }
         let target = select::find_one(f.cluster(), &selector)?;
         let job = f.cluster().job(target.job()).cloned().ok_or_else(|| select::unknown_job(number.0))?;
@@ -261,11 +269,20 @@ pub(super) async fn show(
         }
         let waiting = first_open(f.cluster(), target).filter(|_| view.state == Standing::Ready);
         let ahead = waiting.map(|task| (task, Outlook::of(f, system_now())));
-        Ok::<_, Problem>((view, ahead))
+        let one = match target {
+            Target::Task(task) => Some(task),
+            _ => None,
+        };
+        let ended = views::say_how_ended(f, &mut view, number, one, &mine);
+        let printed = ended.filter(|_| mine.owns(&job.user));
+        Ok::<_, Problem>((view, ahead, printed))
     };
-    let (mut view, ahead) = app.live.read(look).await??;
-    if let Some((task, outlook)) = ahead {
-        view.expected_start = forecast(outlook, vec![task]).await.get(&view.job).copied();
+    let (mut view, ahead, printed) = app.live.read(look).await??;
+    view.log_tail = last_lines(&app, printed).await;
+    if let Some((task, outlook)) = ahead
+        && let Some(start) = forecast(outlook, vec![task]).await.get(&view.job)
+    {
+        (view.expected_start, view.expected_start_reason) = start.told(|user| app.hides(&who, user));
     }
     app.point_out(std::slice::from_mut(&mut view));
     Ok(Json(view))
@@ -348,23 +365,44 @@ pub(super) async fn why(
     Path(id): Path<String>,
 ) -> Result<Json<WhyView>, Refusal> {
     must_see(&app, &who, &id).await?;
-    let selector = select::parse(&id, &who)?;
+    let (selector, mine) = (select::parse(&id, &who)?, who.clone());
     let look = move |f: &mut crate::follower::Follower| {
+        let number = select::job_number(f.cluster(), &selector)?;
+        if f.cluster().job(number).is_none()
+            && let Ok(Some(row)) = f.history().job(number)
+        {
+            let (answer, ended) = how_it_ended(f, &row, &mine);
+            return Ok((answer, TaskId { job: number, node: 0, index: 0 }, None, ended));
+        }
         let target = select::find_one(f.cluster(), &selector)?;
         let task = first_open(f.cluster(), target).ok_or_else(|| select::unknown_job(target.job().0))?;
         let mut answer =
             why::explain(f, task, system_now()).ok_or_else(|| select::unknown_job(target.job().0))?;
+        let mut ended = None;
+        if answer.state == Standing::Done
+            && let Some(job) = f.cluster().job(number).cloned()
+        {
+            // What is asked of is over: of a job all its tasks, of a task itself.
+            let one = matches!(target, Target::Task(_)).then_some(task);
+            let mut view = views::whole(f, &job, target, None, &mine);
+            ended = views::say_how_ended(f, &mut view, number, one, &mine).filter(|_| mine.owns(&job.user));
+            answer.outcome = view.outcome;
+            answer.text = ended_in_words(&view);
+        }
         if let (Some(lost), Some(reason)) = (views::held_since_lost(f, task), answer.text.first_mut()) {
             *reason = lost;
         }
         let waiting = answer.state == Standing::Ready;
-        Ok::<_, Problem>((answer, task, waiting.then(|| Outlook::of(f, system_now()))))
+        Ok::<_, Problem>((answer, task, waiting.then(|| Outlook::of(f, system_now())), ended))
     };
-    let (mut answer, task, outlook) = app.live.read(look).await??;
+    let (mut answer, task, outlook, ended) = app.live.read(look).await??;
+    answer.log_tail = last_lines(&app, ended).await;
     if let Some(outlook) = outlook {
         let ahead = move || (outlook.starts(&[task]).remove(&task), outlook.sooner(task));
         let (start, sooner) = tokio::task::spawn_blocking(ahead).await.map_err(Refusal::internal)?;
-        answer.expected_start = start;
+        if let Some(start) = start {
+            (answer.expected_start, answer.expected_start_reason) = start.told(|user| app.hides(&who, user));
+        }
         answer.sooner.extend(sooner);
     }
     for other in answer.ahead.iter_mut().filter(|other| app.hides(&who, &other.user)) {
@@ -373,13 +411,67 @@ pub(super) async fn why(
     Ok(Json(answer))
 }
 
+/// How a job ended, as lines to print.
+fn ended_in_words(view: &JobView) -> Vec<String> {
+    let mut lines = Vec::new();
+    let (mut outcomes, total) = (view.outcomes, view.counts.total());
+    if total > 1 {
+        let each = Outcome::ALL.into_iter().filter(|outcome| *outcomes.of(*outcome) > 0).collect::<Vec<_>>();
+        let each = each.into_iter().map(|outcome| format!("{} {}", outcomes.of(outcome), outcome.word()));
+        lines.push(format!("of {total} tasks, {}", each.collect::<Vec<_>>().join(", ")));
+    }
+    lines.extend(view.why.clone());
+    if lines.is_empty() {
+        lines.extend(view.outcome.map(|outcome| outcome.word().to_owned()));
+    }
+    lines
+}
+
+/// How a job ended that memory no longer holds, and the attempt to look at.
+fn how_it_ended(
+    f: &mut crate::follower::Follower,
+    row: &crate::store::JobRow,
+    who: &Caller,
+) -> (WhyView, Option<AttemptId>) {
+    let mut attempts = f.history().attempts_of(row.job, None).unwrap_or_default();
+    views::as_seen_by(who, &mut attempts);
+    let mut view = views::remembered(row, &attempts);
+    let ended = views::say_how_ended(f, &mut view, row.job, None, who).filter(|_| who.owns(&row.user));
+    let needs = row.needs.first().cloned().unwrap_or_default();
+    let answer = WhyView {
+        job: view.job.clone(),
+        task: attempts.first().map_or_else(|| view.name.clone(), |row| row.task_name.clone()),
+        index: None,
+        state: Standing::Done,
+        outcome: view.outcome,
+        text: ended_in_words(&view),
+        code: Some("done".into()),
+        needs: views::needs(&TaskSpec { needs, ..TaskSpec::default() }),
+        free: vec![],
+        ahead: vec![],
+        position: None,
+        expected_start: None,
+        expected_start_reason: None,
+        sooner: vec![],
+        log_tail: vec![],
+    };
+    (answer, ended)
+}
+
+/// The last lines an attempt printed.
+async fn last_lines(app: &App, attempt: Option<AttemptId>) -> Vec<String> {
+    let Some(attempt) = attempt else { return vec![] };
+    let data = app.data.clone();
+    tokio::task::spawn_blocking(move || crate::pages::last_lines(&data, attempt)).await.unwrap_or_default()
+}
+
 /// When the jobs of these tasks are expected to start; made beside everything else, because it takes a while.
-async fn forecast(outlook: Outlook, tasks: Vec<TaskId>) -> HashMap<String, StartRange> {
+async fn forecast(outlook: Outlook, tasks: Vec<TaskId>) -> HashMap<String, Start> {
     if tasks.is_empty() {
         return HashMap::new();
     }
     let starts = tokio::task::spawn_blocking(move || outlook.starts(&tasks)).await.unwrap_or_default();
-    starts.into_iter().map(|(task, range)| (task.job.to_string(), range)).collect()
+    starts.into_iter().map(|(task, start)| (task.job.to_string(), start)).collect()
 }
 
 /// The task a question about a job is about: the first that is not over, or the first of all.

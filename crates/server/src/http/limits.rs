@@ -7,10 +7,11 @@ use crate::follower::Follower;
 use crate::who::Caller;
 use axum::extract::State;
 use axum::{Extension, Json};
+use std::collections::BTreeSet;
 use warpyard_api::problem::{Problem, code};
 use warpyard_api::wire::LimitView;
 use warpyard_core::cluster::Quota;
-use warpyard_core::limits::Party;
+use warpyard_core::limits::{Caps, Limits, Party};
 use warpyard_core::{Command, Span};
 use warpyard_worker::people::Person;
 
@@ -23,7 +24,9 @@ pub(super) async fn list(State(app): Shared, Extension(who): By) -> Result<Json<
         let cluster = f.cluster();
         let mut users: Vec<&str> = who.name().into_iter().collect();
         if who.is_admin() {
-            users.extend(cluster.limited_users().filter(|user| who.name() != Some(user)));
+            let named = cluster.limits().users.keys().map(String::as_str);
+            let others: BTreeSet<&str> = cluster.limited_users().chain(named).collect();
+            users.extend(others.into_iter().filter(|user| who.name() != Some(user)));
         }
         let mut parties: Vec<(Party, Quota)> = Vec::new();
         for party in users.into_iter().flat_map(|user| cluster.quotas(user, system_now())) {
@@ -31,9 +34,25 @@ pub(super) async fn list(State(app): Shared, Extension(who): By) -> Result<Json<
                 parties.push(party);
             }
         }
-        parties.iter().flat_map(|(of, quota)| rows(of, quota)).collect::<Vec<_>>()
+        let mut listed: Vec<_> = parties.iter().flat_map(|(of, quota)| rows(of, quota)).collect();
+        if who.is_admin() {
+            listed.extend(configured(cluster.limits(), &parties));
+        }
+        listed
     };
     Ok(Json(app.live.read(look).await?))
+}
+
+/// Limits in force that concern nobody who has anything: each user's, and those of groups.
+fn configured(limits: &Limits, parties: &[(Party, Quota)]) -> Vec<LimitView> {
+    let mut all = caps_rows("each user", false, limits.everyone, None);
+    for (name, group) in &limits.groups {
+        all.extend(caps_rows(&format!("each of {name}"), false, group.each, None));
+        if !parties.iter().any(|(of, _)| *of == Party::Group(name.clone())) {
+            all.extend(caps_rows(name, true, group.together, None));
+        }
+    }
+    all
 }
 
 fn rows(of: &Party, quota: &Quota) -> Vec<LimitView> {
@@ -41,27 +60,31 @@ fn rows(of: &Party, quota: &Quota) -> Vec<LimitView> {
         Party::User(name) => (name, false),
         Party::Group(name) => (name, true),
     };
-    let caps = quota.caps;
+    caps_rows(name, together, quota.caps, Some(quota))
+}
+
+/// A row for each limit there is, with how much there is where that is known.
+fn caps_rows(name: &str, together: bool, caps: Caps, quota: Option<&Quota>) -> Vec<LimitView> {
     let hours = |span: Span| span.secs() / 3600.0;
     let row = |limit: &str, most: Option<f64>, has: Option<f64>, window: Option<Span>| {
-        let (of, limit, window_s) = (name.clone(), limit.to_owned(), window.map(Span::secs));
+        let (of, limit, window_s) = (name.to_owned(), limit.to_owned(), window.map(Span::secs));
         most.map(|most| LimitView { of, together, limit, most, has, window_s })
     };
     let rows = [
-        row("gpus", caps.gpus.map(f64::from), Some(f64::from(quota.gpus)), None),
-        row("running", caps.running.map(f64::from), Some(f64::from(quota.running)), None),
-        row("queued", caps.queued.map(|n| n as f64), Some(quota.queued as f64), None),
+        row("gpus", caps.gpus.map(f64::from), quota.map(|q| f64::from(q.gpus)), None),
+        row("running", caps.running.map(f64::from), quota.map(|q| f64::from(q.running)), None),
+        row("queued", caps.queued.map(|n| n as f64), quota.map(|q| q.queued as f64), None),
         row("timeout_s", caps.timeout.map(Span::secs), None, None),
         row(
             "gpu_hours",
             caps.gpu_time.map(|cap| hours(cap.most)),
-            quota.gpu_time.map(hours),
+            quota.and_then(|q| q.gpu_time).map(hours),
             caps.gpu_time.map(|cap| cap.window),
         ),
         row("log_bytes", caps.log_size.map(|n| n as f64), None, None),
         row("priority", caps.priority.map(|n| n as f64), None, None),
         row("submission_bytes", caps.submission_size.map(|n| n as f64), None, None),
-        row("jobs_bytes", caps.jobs_size.map(|n| n as f64), Some(quota.jobs_size as f64), None),
+        row("jobs_bytes", caps.jobs_size.map(|n| n as f64), quota.map(|q| q.jobs_size as f64), None),
         row("requests", caps.requests.map(f64::from), None, None),
     ];
     rows.into_iter().flatten().collect()

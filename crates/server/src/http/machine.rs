@@ -31,10 +31,6 @@ pub(super) async fn info(State(app): Shared) -> Result<Json<InfoView>, Refusal> 
     let enforces = crate::enforcement::of(&app);
     let look = move |f: &mut crate::follower::Follower| {
         let cluster = f.cluster();
-        let waiting = cluster
-            .view()
-            .ready_nodes()
-            .map(|n| cluster.view().ready(n).map(|t| u64::from(t.count)).sum::<u64>());
         InfoView {
             version: env!("CARGO_PKG_VERSION").into(),
             pid: std::process::id(),
@@ -44,7 +40,7 @@ pub(super) async fn info(State(app): Shared) -> Result<Json<InfoView>, Refusal> 
             policy: cluster.policy().to_string(),
             workers: cluster.workers().count() as u64,
             gpus: cluster.workers().map(|(_, w)| w.info.devices.len() as u64).sum(),
-            waiting: waiting.sum(),
+            waiting: views::queued(cluster),
             running: cluster.view().active() as u64,
             processes,
             enforces,

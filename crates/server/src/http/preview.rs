@@ -170,19 +170,32 @@ async fn preview(app: &App, who: &Caller, user: String, submit: Submit) -> Resul
         }
     };
     let outlook = app.live.read(look).await?.map_err(convert::problem)?;
+    let (hidden, asker) = (app.private(), who.clone());
     let foresee = move || {
         let foreseen = outlook.foresee(&user, &spec)?;
-        let alternatives = if foreseen.starts_now { vec![] } else { lesser(&outlook, &user, &spec) };
+        let hides = |user: &str| hidden && !asker.owns(user);
+        let alternatives = if foreseen.starts_now { vec![] } else { lesser(&outlook, &user, &spec, &hides) };
         Ok::<_, warpyard_core::Rejected>((foreseen, alternatives))
     };
     let (foreseen, alternatives) =
         tokio::task::spawn_blocking(foresee).await.map_err(Refusal::internal)?.map_err(convert::problem)?;
     let Foreseen { starts_now, position, expected_start, why, free } = foreseen;
-    Ok(Preview { starts_now, position, expected_start, why, free, alternatives, warnings })
+    let told = expected_start.map(|start| start.told(|user| app.hides(who, user)));
+    let (expected_start, expected_start_reason) = told.unwrap_or_default();
+    Ok(Preview {
+        starts_now,
+        position,
+        expected_start,
+        expected_start_reason,
+        why,
+        free,
+        alternatives,
+        warnings,
+    })
 }
 
 /// What would become of the job if its first task that could start asked for less.
-fn lesser(outlook: &Outlook, user: &str, spec: &JobSpec) -> Vec<Alternative> {
+fn lesser(outlook: &Outlook, user: &str, spec: &JobSpec, hides: &dyn Fn(&str) -> bool) -> Vec<Alternative> {
     let Some(first) = spec.tasks.iter().position(|t| t.after.is_empty()) else { return vec![] };
     let mut changes: Vec<(String, TaskSpec)> = Vec::new();
     let task = &spec.tasks[first];
@@ -215,7 +228,9 @@ fn lesser(outlook: &Outlook, user: &str, spec: &JobSpec) -> Vec<Alternative> {
         let (mut other, name) = (spec.clone(), task.name.clone());
         other.tasks[first] = task;
         let Foreseen { starts_now, position, expected_start, .. } = outlook.foresee(user, &other).ok()?;
-        Some(Alternative { task: name, change, starts_now, position, expected_start })
+        let told = expected_start.map(|start| start.told(hides));
+        let (expected_start, expected_start_reason) = told.unwrap_or_default();
+        Some(Alternative { task: name, change, starts_now, position, expected_start, expected_start_reason })
     });
     foreseen.collect()
 }

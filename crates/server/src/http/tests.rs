@@ -7,9 +7,10 @@ use axum::http::header::{
     IF_NONE_MATCH, RANGE,
 };
 use axum::http::{Request, StatusCode};
-use serde_json::json;
+use serde_json::{Value, json};
 use std::os::unix::fs::PermissionsExt;
 use warpyard_core::event::{How, Usage};
+use warpyard_core::pool::DeviceState;
 use warpyard_core::{AttemptId, Command, JobId, TaskId};
 
 fn get(path: &str) -> axum::http::request::Builder {
@@ -185,14 +186,41 @@ async fn what_is_lacking_is_said() {
         (json!({"gpus": 1}), "all 2 GPUs are taken"),
         (json!({"gpus": 1, "gpu_type": "V100"}), "all 2 V100s are taken"),
         (json!({"gpus": 1, "gpu_type": ["V100", "A100"]}), "all 2 GPUs are taken"),
-        (json!({"gpus": 1, "gpu_memory": "6GiB"}), "no GPU has 6 GiB left"),
+        (json!({"gpus": 1, "gpu_memory": "6GiB"}), "all 2 GPUs are taken"),
         (json!({"gpus": 1, "gpu_scope": [1]}), "the GPU is taken"),
-        (json!({"gpus": 1, "gpu_scope": [1], "gpu_memory": "6GiB"}), "the GPU has less than 6 GiB left"),
+        (json!({"gpus": 1, "gpu_scope": [1], "gpu_memory": "6GiB"}), "the GPU is taken"),
         (json!({"cpus": 8}), "7 of 8 CPUs are free"),
         (json!({"memory": "1TiB"}), "1023 GiB of 1 TiB of memory are free"),
     ];
     let holds = json!({"doc": {"command": "true", "gpus": 2, "cpus": 1, "memory": "1GiB", "timeout": "1h"}});
     server.json("POST", "/v1/jobs", Some(holds)).await;
+    all_lack(&server, &asks).await;
+}
+
+#[tokio::test]
+async fn a_limit_of_tasks_and_a_foreign_process_are_named_where_they_bind() {
+    let server = server();
+    let mut info = crate::testing::machine(2);
+    (info.devices[0].limit, info.devices[1].state) = (Some(1), DeviceState::Foreign);
+    server.live.command(Command::Join(info)).await.expect("a worker");
+    let shares = json!({"doc": {"command": "true", "gpus": 1, "gpu_memory": "2GiB", "timeout": "1h"}});
+    server.json("POST", "/v1/jobs", Some(shares)).await;
+    let foreign = "the GPU is used by a process outside warpyard (`warpyard gpus` shows it)";
+    let share = "4GiB";
+    let asks = [
+        (json!({"gpus": 1, "gpu_scope": [0], "gpu_memory": share}), "the GPU runs 1 task, its limit"),
+        (json!({"gpus": 1, "gpu_scope": [1], "gpu_memory": share}), foreign),
+        (
+            json!({"gpus": 1, "gpu_memory": share}),
+            "of 2 GPUs, 1 runs 1 task, the limit and 1 is used by a process outside warpyard",
+        ),
+        (json!({"gpus": 1, "gpu_scope": [0], "gpu_memory": "15GiB"}), "the GPU has less than 15 GiB left"),
+    ];
+    all_lack(&server, &asks).await;
+}
+
+/// Has each of these wait for what it lacks.
+async fn all_lack(server: &Server, asks: &[(Value, &str)]) {
     for (needs, lacking) in asks {
         let mut doc = json!({"doc": {"command": "true", "timeout": "1h"}});
         doc["doc"].as_object_mut().expect("a document").extend(needs.as_object().expect("needs").clone());

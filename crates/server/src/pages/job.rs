@@ -13,7 +13,7 @@ use crate::http::jobs::first_open;
 use crate::http::{By, Shared};
 use crate::store::AttemptRow;
 use crate::who::Caller;
-use crate::{select, views, why};
+use crate::{ending, select, views, why};
 use askama::Template;
 use axum::Extension;
 use axum::extract::{Path, Query, State};
@@ -65,6 +65,10 @@ struct JobPage {
     reasons: Vec<String>,
     went_wrong: bool,
     expected: Option<Moment>,
+    /// Why no start can be named, or what it hinges on.
+    expected_reason: String,
+    /// When it is due, and whether that was missed.
+    deadline: String,
     graph: Option<Graph>,
     tasks: Vec<Line>,
     more_tasks: usize,
@@ -158,7 +162,7 @@ pub(super) async fn page(
         let number = select::job_number(f.cluster(), &selector)?;
         let view = whole(f, number, &who)?;
         let waiting = first_open(f.cluster(), Target::Job(number)).filter(|_| view.state == Standing::Ready);
-        let expected = waiting.and_then(|task| starts.of(task));
+        let expected = waiting.and_then(|task| starts.of(task)).map(|start| start.told(|_| false));
         let mut attempts = f.history().attempts_lately(number, LOOKED_AT)?;
         attempts.sort_by_key(|a| (a.placed, a.attempt));
         views::as_seen_by(&who, &mut attempts);
@@ -185,7 +189,7 @@ impl JobPage {
         id: JobId,
         view: JobView,
         attempts: &[AttemptRow],
-        expected: Option<StartRange>,
+        expected: Option<(Option<StartRange>, Option<String>)>,
         asked: &Asked,
         frame: Frame,
         layout: &Layout,
@@ -197,6 +201,7 @@ impl JobPage {
         let specs = job.map(|j| &j.spec.tasks[..]).unwrap_or_default();
         let went_wrong = view.outcome.is_some_and(|o| o != Outcome::Succeeded);
         let started = view.started_at;
+        let (range, reason) = expected.unwrap_or_default();
         JobPage {
             job: id.to_string(),
             name: text(&view.name),
@@ -215,7 +220,9 @@ impl JobPage {
             total: view.counts.total(),
             reasons: reasons(f, id, &view, attempts, at),
             went_wrong,
-            expected: expected.map(|range| Moment::range(range, now)),
+            expected: range.map(|range| Moment::range(range, now)),
+            deadline: deadline(&view, now),
+            expected_reason: text(reason.as_deref().unwrap_or_default()),
             graph: graph::draw(&items(&view, specs)),
             more_tasks: view.tasks.len().saturating_sub(TASKS),
             tasks: view.tasks.iter().take(TASKS).enumerate().map(|(i, t)| line(t, specs.get(i))).collect(),
@@ -227,6 +234,17 @@ impl JobPage {
             log: chosen(attempts, asked).filter(|_| mine).map(|row| printed(row, layout)),
             chrome: Chrome::of(f, format!("{} {}", id, text(&view.name)), "job", frame),
         }
+    }
+}
+
+fn deadline(view: &JobView, now: Timestamp) -> String {
+    let Some(due) = view.deadline else { return String::new() };
+    let end = view.ended_at.unwrap_or(now);
+    let apart = span((end.as_millis() - due.as_millis()).abs());
+    match (view.deadline_missed, view.ended_at) {
+        (Some(true), _) => format!("missed by {apart}"),
+        (_, Some(_)) => "met".into(),
+        (_, None) => format!("in {apart}"),
     }
 }
 
@@ -317,6 +335,13 @@ fn reasons(f: &Follower, id: JobId, view: &JobView, attempts: &[AttemptRow], now
     match (view.state, view.outcome) {
         (Standing::Done, Some(Outcome::Succeeded)) => said.push("Every task succeeded.".into()),
         (Standing::Done, _) => {
+            let many = view.counts.total() > 3;
+            said.extend(
+                view.why
+                    .clone()
+                    .filter(|_| many)
+                    .map(|why| format!("Of {} tasks, {why}.", view.counts.total())),
+            );
             let bad = attempts.iter().rev().filter(|a| a.outcome.as_deref() != Some("succeeded"));
             let bad = bad.filter(|a| is_last(a, attempts));
             for row in bad.take(3) {
@@ -364,39 +389,10 @@ pub(super) fn attempt_name(row: &AttemptRow) -> String {
     }
 }
 
-/// How an attempt ended, as the rest of a sentence.
+/// How an attempt ended, or that it has not, as the rest of a sentence.
 pub(super) fn how_ended(row: &AttemptRow) -> String {
-    match (row.outcome.as_deref(), row.exit_code, row.signal) {
-        (None, ..) if row.started.is_none() => "starting".into(),
-        (None, ..) => "running".into(),
-        (Some("timed-out"), ..) => match row.timeout {
-            Some(limit) => format!("ran longer than its timeout of {}", span((limit.0 / 1000) as i64)),
-            None => "ran longer than its timeout".into(),
-        },
-        (Some("cancelled"), ..) => {
-            row.detail.clone().map_or_else(|| "was cancelled".into(), |why| format!("was {why}"))
-        }
-        (Some("requeued"), ..) => "gave way, to run again later".into(),
-        (Some("succeeded"), ..) => "succeeded".into(),
-        (_, _, Some(9)) => "was ended by signal 9 (KILL), as the system does when memory runs out".into(),
-        (_, _, Some(11)) => "was ended by signal 11 (SEGV): it used memory that is not its own".into(),
-        (_, _, Some(signal)) => format!("was ended by signal {signal}"),
-        (_, Some(code @ 129..160), _) => {
-            let hint = if code == 137 { ", as the system does when memory runs out" } else { "" };
-            format!("exited with code {code}: what it ran was ended by signal {}{hint}", code - 128)
-        }
-        (_, Some(code), _) => format!("exited with code {code}"),
-        (Some("lost"), ..) => match &row.detail {
-            Some(how) => format!("was lost: {how}"),
-            None => "was lost with its worker".into(),
-        },
-        (Some(_), ..) if row.started.is_some() && row.detail.is_some() => {
-            format!("was ended: {}", row.detail.as_deref().unwrap_or_default())
-        }
-        (Some(word), ..) => {
-            row.detail.clone().map_or_else(|| word.to_owned(), |d| format!("did not start: {d}"))
-        }
-    }
+    let under_way = if row.started.is_none() { "starting" } else { "running" };
+    ending::words(row).unwrap_or_else(|| under_way.to_owned())
 }
 
 fn badge_of(row: &AttemptRow) -> Badge {

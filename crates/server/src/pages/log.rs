@@ -46,6 +46,15 @@ pub(super) fn tail(layout: &Layout, attempt: AttemptId) -> io::Result<Piece> {
     Ok(Piece { cut: from > 0 || skip > 0, text: whole[begin..].to_owned(), next })
 }
 
+/// The last lines an attempt printed, for an answer: few, and none long.
+pub(crate) fn last_lines(data: &FilePath, attempt: AttemptId) -> Vec<String> {
+    const MOST: usize = 10;
+    let Ok(piece) = tail(data, attempt) else { return vec![] };
+    let lines: Vec<_> = piece.text.lines().collect();
+    let last = lines.iter().skip(lines.len().saturating_sub(MOST));
+    last.map(|line| super::words::short_text(line, 400)).collect()
+}
+
 fn read(file: &mut File, from: u64, most: u64) -> io::Result<Vec<u8>> {
     file.seek(SeekFrom::Start(from))?;
     let mut bytes = Vec::new();

@@ -27,6 +27,7 @@ pub(crate) mod words;
 mod tests;
 
 pub(crate) use doors::{Doors, Entry};
+pub(crate) use log::last_lines;
 pub(crate) use nothing::{no_asset, nothing_here};
 pub(crate) use palette::UserColours;
 pub(crate) use parts::Parts;

@@ -137,9 +137,7 @@ impl Now {
         let colours = frame.colours.clone();
         let gpus = views::gpus(cluster, watched);
         let (line, held_back) = (rows::in_line(f, SHOWN), rows::held_back(cluster));
-        let in_line = cluster.view().ready_nodes();
-        let (nodes, ready) =
-            in_line.fold((0, 0), |(nodes, tasks), node| (nodes + 1, tasks + rows::ready_of(cluster, node)));
+        let nodes = cluster.view().ready_nodes().count();
         let waiting = line.iter().chain(&held_back).take(SHOWN);
         let drawn = waiting.filter_map(|entry| rows::row(f, entry, starts, &colours, now));
         let mut users = users(f, &gpus, &held_back, &colours);
@@ -153,7 +151,7 @@ impl Now {
             more: usize::saturating_sub(nodes + held_back.len(), SHOWN),
             line: drawn.collect(),
             running: cluster.view().active(),
-            ready: ready + held_back.iter().map(Entry::ready).sum::<u64>(),
+            ready: views::queued(cluster),
             blocked: rows::blocked(cluster).len(),
             users,
             more_users,

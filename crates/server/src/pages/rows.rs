@@ -8,7 +8,7 @@ use crate::outlooks::Starts;
 use crate::{views, why};
 use askama::Template;
 use askama::filters::HtmlSafe;
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, HashSet};
 use warpyard_api::wire::{Outcome, State};
 use warpyard_core::cluster::{Job, Phase};
 use warpyard_core::spec::{Needs, WaitMode};
@@ -66,7 +66,7 @@ impl Badge {
 }
 
 /// Why nothing is said of when something will start.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Template)]
+#[derive(Clone, Debug, PartialEq, Eq, Template)]
 #[template(
     source = r#"<span class="quiet" title="{{ self.title() }}">{{ self.word() }}</span>"#,
     ext = "html"
@@ -74,27 +74,28 @@ impl Badge {
 pub(super) enum Unforeseen {
     /// It came after the last forecast; the next is being made.
     NotYet,
-    /// Something ahead of it promised no end, or it is far back.
-    NotKnown,
+    /// It cannot be known, because of this.
+    Unknown(String),
+    /// It is too far back to be forecast.
+    FarBack,
     /// It is not in line, and only the line is forecast.
     HeldBack,
 }
 
 impl Unforeseen {
-    fn word(self) -> &'static str {
+    fn word(&self) -> &'static str {
         match self {
             Unforeseen::NotYet => "…",
-            Unforeseen::NotKnown | Unforeseen::HeldBack => "not known",
+            Unforeseen::Unknown(_) | Unforeseen::FarBack | Unforeseen::HeldBack => "unknown",
         }
     }
 
-    fn title(self) -> &'static str {
+    fn title(&self) -> &str {
         match self {
             Unforeseen::NotYet => "the forecast is being computed",
-            Unforeseen::NotKnown => {
-                "no forecast: a task ahead of it has no time limit, or it is far back in the queue"
-            }
-            Unforeseen::HeldBack => "no forecast: it joins the queue when another task of its array ends",
+            Unforeseen::Unknown(reason) => reason,
+            Unforeseen::FarBack => "unknown: it is too far back in the queue to be forecast",
+            Unforeseen::HeldBack => "unknown: it joins the queue when another task of its array ends",
         }
     }
 }
@@ -243,19 +244,13 @@ pub(super) fn ready_of(cluster: &Cluster, node: NodeId) -> u64 {
 
 /// What is ready but in no line, because as many of its array are on workers as may be at once.
 pub(super) fn held_back(cluster: &Cluster) -> Vec<Entry> {
-    // A full array has tasks on workers: looking there spares looking at every job.
-    let nodes: BTreeSet<_> = cluster.view().on_workers().map(TaskId::node_id).collect();
-    nodes.into_iter().filter_map(|node| held_back_of(cluster, node)).collect()
-}
-
-fn held_back_of(cluster: &Cluster, id: NodeId) -> Option<Entry> {
-    let job = cluster.job(id.job)?;
-    let (node, spec) = job.node(id.node)?;
-    spec.at_once().filter(|&at_once| node.active() >= at_once)?;
-    let count = views::tally(job, node).0.ready;
-    let again = node.live.iter().find(|(_, live)| matches!(live.phase, Phase::Ready { .. }));
-    let first = again.map(|(&index, _)| index).or(node.first_open())?;
-    (count > 0).then_some(Entry::HeldBack(id.task(first), count))
+    let entry = |(id, count): (NodeId, u64)| {
+        let (node, _) = cluster.job(id.job)?.node(id.node)?;
+        let again = node.live.iter().find(|(_, live)| matches!(live.phase, Phase::Ready { .. }));
+        let first = again.map(|(&index, _)| index).or(node.first_open())?;
+        Some(Entry::HeldBack(id.task(first), count))
+    };
+    views::held_back(cluster).filter_map(entry).collect()
 }
 
 /// What waits for other tasks, other jobs, or someone's hand.
@@ -330,12 +325,15 @@ pub(super) fn row(
             let answer = why::explain(f, *task, now);
             row.why = answer.and_then(|a| a.text.into_iter().next()).unwrap_or_default();
             let since = ready_since(cluster, *task);
-            row.expected = starts.of(*task).map(|range| Moment::range(range, at));
-            row.unforeseen = match (&row.expected, since) {
-                (None, Some(since)) if !starts.is_after(since) => Some(Unforeseen::NotYet),
-                (None, _) => Some(Unforeseen::NotKnown),
-                (Some(_), _) => None,
+            // In private mode only admins have pages, and nothing is hidden from them.
+            let (range, reason) = starts.of(*task).map(|start| start.told(|_| false)).unwrap_or_default();
+            row.unforeseen = match (&range, reason, since) {
+                (Some(_), ..) => None,
+                (None, Some(reason), _) => Some(Unforeseen::Unknown(text(&reason))),
+                (None, None, Some(since)) if !starts.is_after(since) => Some(Unforeseen::NotYet),
+                (None, None, _) => Some(Unforeseen::FarBack),
             };
+            row.expected = range.map(|range| Moment::range(range, at));
         }
         Entry::HeldBack(task, count) => {
             row.count = *count;

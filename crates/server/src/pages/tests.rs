@@ -461,7 +461,8 @@ async fn a_start_that_is_not_known_is_told_from_one_not_forecast_yet() {
         tokio::task::yield_now().await;
     };
     assert!(told[0].contains("<time"), "{told:?}");
-    assert!(told[1].contains("not known"), "{told:?}");
+    let reason = "unknown: a task ahead states no time limit and has no comparable earlier runs: 2 (waiting)";
+    assert!(told[1].contains(reason), "{told:?}");
 }
 
 #[tokio::test]
@@ -491,7 +492,7 @@ async fn what_its_own_array_holds_back_is_one_row_behind_the_line_and_counted() 
         let row = &row[..row.find("</tr>").or_else(|| row.find("</li>")).expect("its end")];
         assert!(row.contains("<span class=\"times\">× 48</span>"), "{row}");
         assert!(row.contains("2 of its array run at once"), "{row}");
-        assert!(row.contains("not known") && !row.contains("far back"), "{row}");
+        assert!(row.contains("unknown: it joins the queue") && !row.contains("far back"), "{row}");
         let no_place = ["data-label=\"place\"></td>", "<span class=\"place\"></span>"];
         assert!(no_place.iter().any(|cell| rows.contains(cell)), "it has no place: {rows}");
     };
@@ -643,7 +644,10 @@ async fn a_job_says_how_its_tasks_ended_and_no_rate_of_what_was_over_at_once() {
     server.end(&ends).await;
     let page = server.page(&format!("/jobs/{job}")).await;
     assert!(page.contains("2 succeeded, 1 failed"), "{page}");
-    assert!(page.contains("part[1] exited with code 137: what it ran was ended by signal 9"), "{page}");
+    assert!(
+        page.contains("part[1] exited with code 137: its command was killed by SIGKILL (signal 9)"),
+        "{page}"
+    );
     assert!(page.contains("0.50 CPUs") && !page.contains("30.00 CPUs"), "{page}");
 }
 

@@ -12,6 +12,7 @@ mod tests;
 pub(crate) use damaged::{is_damage, set_aside};
 
 use super::log::{LogError, name, schema};
+use crate::ending;
 use crate::samples::{self, Sample};
 use rusqlite::{Connection, OpenFlags, OptionalExtension, Row, params};
 use std::ops::RangeInclusive;
@@ -277,14 +278,31 @@ impl History {
         query.query_map(params![job.0 as i64, most, skip], read_attempt)?.collect()
     }
 
-    /// How long tasks of that name ran lately: same user, same job and task name, only those that succeeded.
+    /// How long tasks of that name ran lately: same user, same job and task name, only those that ended by themselves or
+    /// by their timeout.
     pub fn run_times(&self, user: &str, job_name: &str, task_name: &str) -> rusqlite::Result<Vec<Span>> {
         let sql = "SELECT ran FROM attempt WHERE user = ?1 AND job_name = ?2 AND task_name = ?3
-                   AND outcome = 'succeeded' ORDER BY ended DESC LIMIT 100";
+                   AND outcome IN ('succeeded', 'failed', 'timed-out') AND started IS NOT NULL
+                   ORDER BY ended DESC LIMIT 100";
         let mut query = self.db.prepare_cached(sql)?;
         query
             .query_map(params![user, job_name, task_name], |r| Ok(Span(r.get::<_, i64>(0)? as u64)))?
             .collect()
+    }
+
+    /// The latest attempts of everyone that ended by themselves or by their timeout: whose each was, how many GPUs it had
+    /// and how long it ran.
+    pub fn latest_runs(&self) -> rusqlite::Result<Vec<(String, usize, Span)>> {
+        let sql = "SELECT user, devices, ran FROM attempt WHERE ended IS NOT NULL
+                   AND outcome IN ('succeeded', 'failed', 'timed-out') AND started IS NOT NULL
+                   ORDER BY ended DESC LIMIT 1000";
+        let mut query = self.db.prepare_cached(sql)?;
+        let run = |r: &Row<'_>| {
+            let devices: String = r.get(1)?;
+            let gpus = devices.split(',').filter(|device| !device.is_empty()).count();
+            Ok((r.get(0)?, gpus, Span(r.get::<_, i64>(2)? as u64)))
+        };
+        query.query_map([], run)?.collect()
     }
 
     /// What share of its timeout each of the latest tasks that succeeded ran for.
@@ -293,6 +311,20 @@ impl History {
                    ORDER BY ended DESC LIMIT 200";
         let mut query = self.db.prepare_cached(sql)?;
         query.query_map([], |r| r.get(0))?.collect()
+    }
+
+    /// The last attempts of tasks that did not succeed: alike ones counted together with the first of them, the most common
+    /// first.
+    pub fn failures(&self, job: JobId, task: Option<TaskId>) -> rusqlite::Result<Vec<(u64, AttemptRow)>> {
+        // With `min`, SQLite takes the other columns from the row that has it.
+        let sql = "SELECT *, count(*) AS alike, min(node * 4294967296 + position) FROM attempt AS a WHERE job = ?1
+                   AND (?2 IS NULL OR (node = ?2 AND position = ?3)) AND outcome NOT IN ('succeeded', 'requeued')
+                   AND NOT EXISTS (SELECT 1 FROM attempt AS b WHERE b.job = a.job AND b.node = a.node
+                                   AND b.position = a.position AND b.number = a.number + 1)
+                   GROUP BY outcome, exit_code, signal, reason, detail ORDER BY alike DESC LIMIT 100";
+        let mut query = self.db.prepare_cached(sql)?;
+        let group = |r: &Row<'_>| Ok((r.get::<_, i64>("alike")? as u64, read_attempt(r)?));
+        query.query_map(params![job.0 as i64, task.map(|t| t.node), task.map(|t| t.index)], group)?.collect()
     }
 
     /// When the first attempt of a job began.
@@ -481,7 +513,7 @@ fn enter_one(db: &Connection, cluster: &Cluster, event: &Event) -> rusqlite::Res
                     let limit = ByteSize(*limit);
                     (None, Some(format!("out of memory: it needed more than the {limit} it requested")))
                 }
-                How::Idle(limit) => (None, Some(format!("idle for {}", Micros(limit.0)))),
+                How::Idle(limit) => (None, Some(format!("{}{}", ending::IDLE, Micros(limit.0)))),
                 How::Stopped => (None, None),
                 How::NotStarted(why) | How::Declined(why) | How::Lost(why) => (None, Some(why.clone())),
             };

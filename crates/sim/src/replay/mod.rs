@@ -46,7 +46,7 @@ pub struct Told {
     pub jobs: u64,
     /// Jobs that were there at the beginning: simulated, and in no figure.
     pub there_before: u64,
-    /// Jobs that had not ended: simulated for as long as they promised, and in no figure.
+    /// Jobs that had not ended: simulated for as long as they promised, and in no figure but the waits.
     pub unfinished: u64,
     /// Attempts of jobs of which the log no longer says what they were; the simulation goes without them.
     pub unknown: u64,
@@ -163,6 +163,7 @@ impl Recording {
     pub fn recorded(&self, per_job: bool) -> SimReport {
         let counted: Vec<Record> = self.counted(self.records.iter().cloned());
         let mut report = SimReport::of_records("recorded".to_owned(), &counted, self.devices(), 0, per_job);
+        report.count_unfinished(&self.records, self.to);
         report.name_jobs(&self.names(per_job));
         report
     }
@@ -218,6 +219,7 @@ impl Recording {
             wall_seconds: began.elapsed().as_secs_f64(),
             ..SimReport::of_records(policy, &counted, self.devices(), refused, per_job)
         };
+        report.count_unfinished(&records, self.to);
         report.name_jobs(&self.names(per_job));
         Ok(Replayed { report, agreement: Agreement::of(&self.records, &records), records })
     }

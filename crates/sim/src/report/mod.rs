@@ -25,6 +25,8 @@ pub struct SimReport {
     pub finished: u64,
     /// How many were refused.
     pub rejected: u64,
+    /// Jobs of a recording that had not started when it ended: their waits until then are in `wait`, as lower bounds.
+    pub still_waiting: u64,
     /// From being ready to the first start.
     pub wait: Spread,
     /// From submission to the first start.
@@ -174,6 +176,7 @@ impl SimReport {
             jobs: jobs.len() as u64 + rejected,
             finished: jobs.iter().filter(|j| j.outcome == Some(Outcome::Succeeded.word())).count() as u64,
             rejected,
+            still_waiting: 0,
             wait: Spread::of(jobs.iter().filter_map(|j| j.wait_s).collect()),
             response: Spread::of(jobs.iter().filter_map(JobFigures::response_s).collect()),
             completion: Spread::of(jobs.iter().filter_map(JobFigures::completion_s).collect()),
@@ -194,6 +197,24 @@ impl SimReport {
 }
 
 impl SimReport {
+    /// Has the waits of jobs that had not ended count, too. Of one that had not started either, what it had waited until
+    /// then is a lower bound of its wait; how many those are is kept beside the figures.
+    pub fn count_unfinished(&mut self, records: &[Record], until: Time) {
+        let all = records.chunk_by(|a, b| a.task.job == b.task.job);
+        let mut waits = Vec::new();
+        for tasks in all {
+            if let Some(wait) = figures(tasks).wait_s {
+                waits.push(wait);
+            } else if let Some(ready) =
+                tasks.iter().filter(|t| t.ended.is_none()).filter_map(|t| t.ready).min()
+            {
+                self.still_waiting += 1;
+                waits.push(until.since(ready).secs());
+            }
+        }
+        self.wait = Spread::of(waits);
+    }
+
     /// Says of each job what it is called and whose it is.
     pub fn name_jobs(&mut self, names: &BTreeMap<JobId, JobName>) {
         for job in self.per_job.iter_mut().flatten() {
@@ -252,6 +273,9 @@ impl Serialize for SimReport {
         map.serialize_entry("jobs", &self.jobs)?;
         map.serialize_entry("finished", &self.finished)?;
         map.serialize_entry("rejected", &self.rejected)?;
+        if self.still_waiting > 0 {
+            map.serialize_entry("still_waiting", &self.still_waiting)?;
+        }
         for (name, spread) in
             [("wait", self.wait), ("response", self.response), ("completion", self.completion)]
         {

@@ -43,6 +43,9 @@ pub(crate) fn act(
     context.answer(&acted, |acted, _| said(acted, verb, done))
 }
 
+/// What is done to jobs as a whole, whether any of their tasks waits or not.
+const OF_JOBS: [&str; 3] = ["hold", "release", "change"];
+
 fn said(acted: &Acted, verb: &str, done: &str) -> String {
     let jobs = match acted.jobs.as_slice() {
         [] => return format!("no job to {verb}\n"),
@@ -50,6 +53,8 @@ fn said(acted: &Acted, verb: &str, done: &str) -> String {
         several => counted(several.len() as u64, "job"),
     };
     match acted.tasks {
+        // A change to the job itself, which holds for tasks that are yet to wait.
+        0 if OF_JOBS.contains(&verb) => format!("{done} {jobs}; none of its tasks waits now\n"),
         0 => format!("nothing of {jobs} to {verb}\n"),
         tasks => format!("{done} {} of {jobs}\n", counted(tasks, "task")),
     }
@@ -124,6 +129,9 @@ mod tests {
         assert_eq!(said(&["3", "4"], 7), "cancelled 7 tasks of 2 jobs\n");
         assert_eq!(said(&["412"], 0), "nothing of job 412 to cancel\n");
         assert_eq!(said(&[], 0), "no job to cancel\n");
+        let running = Acted { jobs: vec!["412".into()], tasks: 0 };
+        let priority = super::said(&running, "change", "set priority 5 for");
+        assert_eq!(priority, "set priority 5 for job 412; none of its tasks waits now\n");
     }
 
     #[test]

@@ -20,7 +20,7 @@ impl Limits {
 
 fn table(limits: &[LimitView], screen: &Screen) -> String {
     if limits.is_empty() {
-        return "no limits\n".to_owned();
+        return "no limits are set\n".to_owned();
     }
     let columns =
         [("OF", Align::Left), ("LIMIT", Align::Left), ("MOST", Align::Right), ("HAS", Align::Right)];

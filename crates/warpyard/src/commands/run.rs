@@ -3,9 +3,7 @@
 use super::attach::{Leaving, must_be_at_a_terminal};
 use crate::context::Context;
 use crate::exit::Exit;
-use crate::follow::{
-    Interrupts, ended_by_itself, exit_code, explain_silence, follow_progress, follow_task, last_words,
-};
+use crate::follow::{Interrupts, exit_code, explain_silence, follow_progress, follow_task, last_words};
 use crate::session::{Guest, Signals};
 use crate::submission::{Here, Request, Submission, find_jobs};
 use anyhow::Context as _;
@@ -13,7 +11,7 @@ use clap::Args;
 use std::io::{self, IsTerminal};
 use warpyard_api::client::Client;
 use warpyard_api::text::shown;
-use warpyard_api::wire::LogFilter;
+use warpyard_api::wire::{LogFilter, Outcome};
 
 /// Arguments of `run`.
 #[derive(Debug, Args)]
@@ -62,7 +60,7 @@ fn follow(client: &Client, mut submission: Submission, context: &Context) -> any
     let ended = ended.with_context(|| format!("job {job} goes on; `warpyard logs -f {job}` follows it"))?;
     if context.global.json {
         context.print_json(&ended)?;
-    } else if submission.tasks == 1 && !ended_by_itself(&ended) {
+    } else if ended.outcome != Some(Outcome::Succeeded) {
         eprint!("{}", last_words(&ended, interrupts.cancelled(), &context.screen));
     }
     Ok(Exit::Task(exit_code(&ended)))

@@ -42,8 +42,10 @@ pub(crate) fn last_words(job: &JobView, from_here: bool, screen: &Screen) -> Str
     let ended = jobs::ended(job, screen);
     let elsewhere = (job.outcome == Some(Outcome::Cancelled) && !from_here)
         .then_some("from elsewhere: another terminal, a page, an admin, or the server for GPUs left idle");
-    let why = job.tasks.first().and_then(|task| task.why.as_deref()).or(elsewhere);
-    why.map_or_else(|| ended.clone(), |why| format!("{ended}  {}\n", shown(why)))
+    let why = elsewhere.or(job.why.as_deref()).or(job.tasks.first().and_then(|task| task.why.as_deref()));
+    // That one's own Ctrl-C cancelled it needs no words.
+    let why = why.filter(|_| !(job.outcome == Some(Outcome::Cancelled) && from_here));
+    why.map_or_else(|| ended.clone(), |why| format!("{}: {}\n", ended.trim_end(), shown(why)))
 }
 
 #[cfg(test)]
@@ -86,13 +88,21 @@ mod tests {
     }
 
     #[test]
+    fn how_it_failed_is_said_in_one_line() {
+        let mut failed = ended("failed", json!(1), json!(null));
+        failed.why = Some("exited with code 1".into());
+        let line = last_words(&failed, false, &Screen::for_tests(None));
+        assert_eq!(line, "412 train  failed: exited with code 1\n");
+    }
+
+    #[test]
     fn who_did_not_cancel_it_is_told_that_someone_did() {
         let screen = Screen::for_tests(None);
         let cancelled = ended("cancelled", json!(null), json!(null));
         assert_eq!(last_words(&cancelled, true, &screen), "412 train  cancelled\n");
         assert_eq!(
             last_words(&cancelled, false, &screen),
-            "412 train  cancelled\n  from elsewhere: another terminal, a page, an admin, or the server for GPUs left idle\n"
+            "412 train  cancelled: from elsewhere: another terminal, a page, an admin, or the server for GPUs left idle\n"
         );
     }
 }

@@ -59,10 +59,11 @@ pub(super) fn place(attempt: &AttemptView) -> String {
 /// How an attempt ended, with what it exited with or what became of it.
 pub(super) fn outcome(attempt: &AttemptView) -> Cell {
     let Some(outcome) = attempt.outcome else { return "".into() };
-    let detail = match (attempt.exit_code, attempt.signal) {
-        (_, Some(signal)) => format!(" (signal {signal})"),
-        (Some(code), None) if code != 0 => format!(" (exit {code})"),
-        _ => attempt.why.as_ref().map(|why| format!(": {why}")).unwrap_or_default(),
+    let detail = match (&attempt.why, attempt.exit_code, attempt.signal) {
+        (Some(why), ..) => format!(": {why}"),
+        (None, _, Some(signal)) => format!(" (signal {signal})"),
+        (None, Some(code), None) if code != 0 => format!(" (exit {code})"),
+        (None, ..) => String::new(),
     };
     Cell::new(format!("{}{detail}", outcome.word()), Paint::of_outcome(outcome))
 }

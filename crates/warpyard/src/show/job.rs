@@ -2,7 +2,7 @@
 
 use super::history::{outcome, place, size};
 use super::time::span_secs;
-use super::{Align, Cell, Paint, Screen, Table, jobs};
+use super::{Align, Cell, Paint, Screen, Table, jobs, why};
 use std::fmt::Write;
 use warpyard_api::quantity::ByteSize;
 use warpyard_api::text::shown;
@@ -17,12 +17,55 @@ pub(crate) fn text(job: &JobView, screen: &Screen) -> String {
         out.push('\n');
         out.push_str(&runs(&job.runs, screen));
     }
+    // Nothing is known of them once a job has left the server's memory.
+    if job.tasks.len() > 1 && job.tasks.iter().any(|task| task.needs.is_some()) {
+        out.push('\n');
+        out.push_str(&limits(&job.tasks, screen));
+    }
     let attempts = attempts(&job.tasks, screen);
     if !attempts.is_empty() {
         out.push('\n');
         out.push_str(&attempts);
     }
+    if !job.log_tail.is_empty() {
+        out.push('\n');
+        out.push_str(&why::tail(&job.log_tail, &job.job));
+    }
     out
+}
+
+/// What each task needs and how long it may run, where there are several.
+fn limits(tasks: &[TaskView], screen: &Screen) -> String {
+    let mut table = Table::new([
+        ("TASK", Align::Left),
+        ("NEEDS", Align::Left),
+        ("TIMEOUT", Align::Right),
+        ("LEFT", Align::Right),
+        ("RETRIES", Align::Right),
+    ]);
+    for task in tasks {
+        let seconds = |seconds: Option<f64>| seconds.map_or("-".to_owned(), span_secs);
+        table.row([
+            label(task).into(),
+            task.needs.as_ref().map(why::needs).unwrap_or_default().into(),
+            seconds(task.timeout_seconds).into(),
+            seconds(task.time_left_seconds).into(),
+            task.retries.map(|retries| retries.to_string()).unwrap_or_default().into(),
+        ]);
+    }
+    table.render(screen)
+}
+
+/// When a job is due, and whether it is late.
+fn deadline(job: &JobView, screen: &Screen) -> Option<String> {
+    let due = job.deadline?;
+    let late = match (job.deadline_missed, job.ended_at) {
+        (Some(true), Some(ended)) => format!("missed by {}", screen.between(due, Some(ended))),
+        (Some(true), None) => format!("missed {} ago", screen.since(due)),
+        (_, Some(_)) => "met".to_owned(),
+        (_, None) => format!("in {}", screen.between(screen.now, Some(due))),
+    };
+    Some(format!("{} ({late})", screen.clock_exact(due)))
 }
 
 /// What is to be said of the job as a whole.
@@ -71,6 +114,27 @@ fn head(job: &JobView, screen: &Screen) -> String {
         let idle = terminal.idle.map(|idle| format!("; ended when idle for {idle}")).unwrap_or_default();
         line("terminal", &format!("{way}{idle}"));
     }
+    if let [task] = &job.tasks[..] {
+        let needs = task.needs.as_ref().map(why::needs).unwrap_or_default();
+        if !needs.is_empty() {
+            line("needs", &needs);
+        }
+        match (task.timeout_seconds, task.time_left_seconds) {
+            (Some(limit), Some(left)) => {
+                line("timeout", &format!("{}, {} left", span_secs(limit), span_secs(left)));
+            }
+            (Some(limit), None) => line("timeout", &span_secs(limit)),
+            (None, _) if job.state < State::Done => line("timeout", "none"),
+            (None, _) => {}
+        }
+        if let Some(retries @ 1..) = task.retries {
+            let used = task.attempts.as_ref().map_or(0, |attempts| attempts.len().saturating_sub(1));
+            line("retries", &format!("{retries}, {used} used"));
+        }
+    }
+    if let Some(due) = deadline(job, screen) {
+        line("deadline", &due);
+    }
     line("submitted", &screen.clock_and_age(job.submitted_at));
     if let Some(started) = job.started_at {
         line("started", &screen.clock_and_age(started));
@@ -82,8 +146,11 @@ fn head(job: &JobView, screen: &Screen) -> String {
     if let Some(position) = job.position {
         line("in line", &position.to_string());
     }
-    if let Some(range) = job.expected_start {
-        line("starts", &screen.range(range));
+    match (job.expected_start, &job.expected_start_reason) {
+        (Some(range), None) => line("starts", &screen.range(range)),
+        (Some(range), Some(reason)) => line("starts", &format!("{}; {reason}", screen.range(range))),
+        (None, Some(reason)) => line("starts", reason),
+        (None, None) => {}
     }
     for over in &job.over_request {
         let [charged, requested] =

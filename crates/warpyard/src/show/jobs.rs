@@ -122,6 +122,7 @@ fn wait_or_run(job: &JobView, screen: &Screen) -> String {
 fn start(job: &JobView, screen: &Screen) -> String {
     match (job.expected_start, job.started_at) {
         (Some(range), None) => screen.range(range),
+        (None, None) if job.expected_start_reason.is_some() => "unknown".to_owned(),
         (_, Some(started)) if job.state == State::Done => screen.clock(started),
         _ => String::new(),
     }

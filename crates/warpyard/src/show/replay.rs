@@ -124,7 +124,13 @@ fn told(answer: &Answer, missing: u64) -> Vec<String> {
             *unfinished,
             "job had not ended",
             "jobs had not ended",
-            "simulated for as long as promised, and in no figure",
+            "simulated for as long as promised, and in no figure but the waits",
+        ),
+        (
+            answer.recorded.still_waiting,
+            "job had not started",
+            "jobs had not started",
+            "its wait until then counts, so recorded waits are lower bounds",
         ),
         (
             *unknown,

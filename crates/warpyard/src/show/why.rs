@@ -16,6 +16,7 @@ pub(crate) fn text(why: &WhyView, screen: &Screen) -> String {
         }
     };
     line("why", why.text.join("; "));
+    line("start", why.expected_start_reason.clone().unwrap_or_default());
     line("needs", needs(&why.needs));
     if why.needs.gpus > 0 && why.state == State::Ready {
         line("now free", free(&why.free));
@@ -23,6 +24,19 @@ pub(crate) fn text(why: &WhyView, screen: &Screen) -> String {
     line("ahead", ahead(&why.ahead));
     let sooner = |change: &warpyard_api::wire::Sooner| format!("with {} it {}", change.change, change.effect);
     line("sooner", why.sooner.iter().map(sooner).collect::<Vec<_>>().join("; "));
+    out.push_str(&tail(&why.log_tail, &why.job));
+    out
+}
+
+/// The last lines a task printed.
+pub(super) fn tail(lines: &[String], job: &str) -> String {
+    if lines.is_empty() {
+        return String::new();
+    }
+    let mut out = format!("  its last lines (`warpyard logs {}` prints all):\n", shown(job));
+    for line in lines {
+        writeln!(out, "    {}", shown(line)).expect("a string takes all");
+    }
     out
 }
 
@@ -30,7 +44,8 @@ pub(crate) fn text(why: &WhyView, screen: &Screen) -> String {
 fn head(why: &WhyView, screen: &Screen) -> String {
     let index = why.index.map(|index| format!("[{index}]")).unwrap_or_default();
     let title = format!("{} {}{index}", shown(&why.job), shown(&why.task));
-    let mut out = format!("{}  {}", screen.paint(&title, Paint::Bold), why.state.word());
+    let word = why.outcome.map_or_else(|| why.state.word(), |outcome| outcome.word());
+    let mut out = format!("{}  {}", screen.paint(&title, Paint::Bold), word);
     if let Some(position) = why.position {
         write!(out, ", {} in line", ordinal(position)).expect("a string takes all");
     }
@@ -53,7 +68,7 @@ pub(super) fn ordinal(number: u64) -> String {
     format!("{number}{ending}")
 }
 
-fn needs(needs: &Needs) -> String {
+pub(super) fn needs(needs: &Needs) -> String {
     let mut parts = Vec::new();
     if needs.gpus > 0 {
         let kind = needs.gpu_type.join(" or ");

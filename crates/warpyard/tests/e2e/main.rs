@@ -4,6 +4,7 @@
 mod claims;
 mod closed;
 mod devices;
+mod failures;
 mod jobs;
 mod keeping;
 mod machine;

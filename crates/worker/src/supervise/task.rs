@@ -208,11 +208,55 @@ impl Failed {
             Step::Cgroup => "cannot enter its group of processes".to_owned(),
             Step::Groups => "cannot set the user's groups".to_owned(),
             Step::Identity => "cannot become the user".to_owned(),
-            Step::Workdir => format!("cannot enter {}", launch.workdir.display()),
-            Step::Exec => format!("cannot run {}", launch.argv[0]),
+            Step::Workdir => {
+                let dir = launch.workdir.display();
+                return match self.errno {
+                    libc::ENOENT => {
+                        io::Error::new(error.kind(), format!("its working directory {dir} does not exist"))
+                    }
+                    _ => io::Error::new(
+                        error.kind(),
+                        format!("cannot enter its working directory {dir}: {error}"),
+                    ),
+                };
+            }
+            Step::Exec => return io::Error::new(error.kind(), cannot_run(launch, &error)),
         };
         io::Error::new(error.kind(), format!("{what}: {error}"))
     }
+}
+
+/// Why a program cannot be run, as a shell would say it.
+fn cannot_run(launch: &Launch, error: &io::Error) -> String {
+    let program = &launch.argv[0];
+    match error.raw_os_error() {
+        // The kernel says the same of a script whose interpreter is missing, so that it is looked for again.
+        Some(libc::ENOENT) if is_there(launch) => {
+            format!(
+                "cannot run {program}: the interpreter that it names in its first line, or its loader, does not exist"
+            )
+        }
+        Some(libc::ENOENT) if program.contains('/') => format!("{program} does not exist"),
+        Some(libc::ENOENT) => format!("command not found: {program} is in no directory of its PATH"),
+        Some(libc::EACCES) => format!("{program} is not executable, or may not be run by its user"),
+        Some(libc::ENOEXEC) => {
+            format!(
+                "{program} is no program: it has no first line such as #!/bin/sh and is no binary for this machine"
+            )
+        }
+        _ => format!("cannot run {program}: {error}"),
+    }
+}
+
+/// Whether the program is there, where its user was told that it is not.
+fn is_there(launch: &Launch) -> bool {
+    let program = &launch.argv[0];
+    if program.contains('/') {
+        return launch.workdir.join(program).exists();
+    }
+    let path =
+        launch.env.iter().find(|(name, _)| name.as_str() == "PATH").map_or("", |(_, path)| path.as_str());
+    std::env::split_paths(path).any(|dir| launch.workdir.join(dir).join(program).exists())
 }
 
 /// Starts a child in a group from its first instruction on, which is cheap where moving it there is not; `None` where
