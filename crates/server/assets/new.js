@@ -358,6 +358,16 @@ form.addEventListener("submit", async (event) => {
     button.disabled = false;
   }
 });
+// Where tasks run as the user who is named, home and environment are that user's: the server fills in what is left open.
+const userBox = document.getElementById("user"), workdirBox = document.getElementById("workdir");
+if (userBox.dataset.shared) {
+  const own = { user: userBox.value, home: workdirBox.value };
+  userBox.addEventListener("input", () => {
+    const same = userBox.value.trim() === own.user;
+    if (!same && workdirBox.value === own.home) workdirBox.value = ""; else if (same && !workdirBox.value) workdirBox.value = own.home;
+    document.getElementById("environment").hidden = !same;
+  });
+}
 for (const id of ["user", "workdir"]) document.getElementById(id).addEventListener("input", () => changed(true));
 (async () => {
   seen.schema = await call("GET", "/v1/schema/job");

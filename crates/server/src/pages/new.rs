@@ -25,6 +25,8 @@ struct New {
     user: String,
     /// Whether they submit as themselves only.
     fixed: bool,
+    /// Whether tasks run as the user who is named.
+    shared: bool,
     /// Their home, where tasks run that name no directory.
     home: String,
     cloned: Option<Cloned>,
@@ -100,7 +102,7 @@ pub(super) async fn page(
     };
     let home = person.map(|person| person.home.display().to_string()).unwrap_or_default();
     let user = user.unwrap_or_default();
-    let fixed = !who.is_admin();
+    let (fixed, shared) = (!who.is_admin(), app.sharing.is_some());
     let page = app.live.read(move |f| {
         let watched = watched.as_ref().map(|w| w.lock().expect("nobody panics while looking at devices"));
         let gpus = views::gpus(f.cluster(), watched.as_deref());
@@ -113,6 +115,7 @@ pub(super) async fn page(
             chrome: Chrome::of(f, "New job", "new", frame),
             user: text(&user),
             fixed,
+            shared,
             home: text(&home),
             env,
             devices: gpus.iter().map(free).collect(),
