@@ -278,6 +278,16 @@ pub(crate) enum Wrong {
     /// A worker is not named and there are several.
     #[error("there are several workers; name one of {0}")]
     WhichWorker(String),
+    /// An attempt that no task of a job has had.
+    #[error(
+        "no task of job {job} has had an attempt {attempt}; `warpyard show {job} --expand` lists those there were"
+    )]
+    NoSuchAttempt {
+        /// The job.
+        job: String,
+        /// Which try.
+        attempt: u32,
+    },
     /// A GPU that no worker has.
     #[error("there is no GPU {asked}; there are {}", if known.is_empty() { "none" } else { known })]
     NoSuchGpu {

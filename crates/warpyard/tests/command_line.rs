@@ -489,6 +489,8 @@ fn the_log_of_a_whole_array_says_whose_each_line_is() {
     assert_eq!(yard.said(&["logs", "-f", "1"]), all);
     assert_eq!(yard.said(&["logs", "--tail", "1", "1"]), "[1]  two-1\n[2]  two-2\n[3]  two-3\n");
     assert_eq!(yard.said(&["logs", "1[2]"]), "one\ntwo-2");
+    let none = yard.ask(&["logs", "1", "--attempt", "7"]);
+    assert!(none.code == Some(2) && none.err.contains("no task of job 1 has had an attempt 7"), "{none:?}");
     let first = yard.said(&["logs", "1", "--json"]);
     assert!(first.starts_with("{\"line\":\"one\",\"task\":\"[1]\"}\n"), "{first}");
 }

@@ -4,6 +4,7 @@ use crate::complete;
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::follow;
+use crate::wrong::Wrong;
 use clap::{Args, ValueEnum};
 use clap_complete::ArgValueCompleter;
 use serde_json::json;
@@ -49,18 +50,23 @@ impl Logs {
         let job = client.job(&self.job, false, None)?;
         let mut out = io::stdout().lock();
         if job.counts.total() > 1 {
+            let mut found = false;
             for (task, label) in labelled(self.tasks(&client)?) {
                 // What has not begun has printed nothing; it is waited for only where it is followed.
                 let tries = attempts_of(&task);
                 if !self.follow && self.attempt.unwrap_or(1) > tries {
                     continue;
                 }
+                found = true;
                 let filter = LogFilter { task: Some(task.name.clone()), index: task.index, ..self.filter() };
                 let mut lines = Lines::new(&mut out, Form::of(context.global.json, Some(label)));
                 self.copy(&client, &job.job, &filter, tries, &mut lines)?;
                 lines.end()?;
             }
-            return Ok(Exit::Fine);
+            return match self.attempt {
+                Some(attempt) if !found => Err(Wrong::NoSuchAttempt { job: job.job, attempt }.into()),
+                _ => Ok(Exit::Fine),
+            };
         }
         // `last` may mean another job by the time that this one has ended.
         let ask = if self.job == "last" { &job.job } else { &self.job };
