@@ -156,6 +156,10 @@ pub struct CapsConfig {
     pub submission_size: Option<ByteSize>,
     /// Job documents and environments of all jobs in memory, together.
     pub jobs_size: Option<ByteSize>,
+    /// Snapshots kept.
+    pub snapshots: Option<u64>,
+    /// All snapshots kept, together.
+    pub snapshots_size: Option<ByteSize>,
     /// Requests that are being answered at the same time.
     pub requests: Option<u32>,
 }
@@ -165,15 +169,15 @@ pub struct CapsConfig {
 pub const SHARED: Caps = Caps {
     gpus: None,
     running: None,
-    queued: Some(5_000_000),
+    queued: Some(20_000_000),
     timeout: None,
     gpu_time: None,
     log_size: None,
     priority: None,
     submission_size: Some(12 << 20),
     jobs_size: Some(1 << 30),
-    snapshots: None,
-    snapshots_size: None,
+    snapshots: Some(20_000),
+    snapshots_size: Some(64 << 30),
     requests: Some(256),
 };
 
@@ -214,8 +218,9 @@ impl CapsConfig {
             priority: self.priority,
             submission_size: self.submission_size.map(|size| size.0),
             jobs_size: self.jobs_size.map(|size| size.0),
+            snapshots: self.snapshots,
+            snapshots_size: self.snapshots_size.map(|size| size.0),
             requests: self.requests,
-            ..Caps::default()
         }
     }
 }

@@ -7,7 +7,7 @@ use warpyard_api::quantity::{ArraySpec, ByteSize, Micros, MilliCpus};
 use warpyard_api::secrets::{MASK, masked, masked_text};
 use warpyard_api::wire::{ParamValue, PolicySet};
 use warpyard_core::spec::{self, AfterJob, AfterNode, Array, JobSpec, Needs, TaskSpec, Terminal};
-use warpyard_core::{Cluster, DeviceId, JobId, PolicyChoice, Rejected, Span};
+use warpyard_core::{Cluster, DeviceId, JobId, PolicyChoice, Rejected, Span, WorkerId};
 
 /// What a task is given where it says nothing.
 #[derive(Clone, Debug, Default)]
@@ -41,9 +41,25 @@ impl Defaults {
     }
 }
 
-/// A checked document as the core takes it. Device numbers are looked up in the cluster.
+/// Workers and how many devices each has, for documents that name devices.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Workers(Vec<(WorkerId, String, usize)>);
+
+impl Workers {
+    pub(crate) fn of(cluster: &Cluster) -> Workers {
+        let workers = cluster.workers().map(|(id, w)| (id, w.info.name.clone(), w.info.devices.len()));
+        Workers(workers.collect())
+    }
+
+    /// Whether a document can be read without knowing them.
+    pub(crate) fn are_named_in(doc: &JobDoc) -> bool {
+        doc.tasks.iter().any(|task| !(task.gpu_scope.is_empty() && task.gpu_preferred.is_empty()))
+    }
+}
+
+/// A checked document as the core takes it. Device numbers are looked up among the workers there are.
 pub(crate) fn job_spec(
-    cluster: &Cluster,
+    workers: &Workers,
     doc: &JobDoc,
     defaults: &Defaults,
 ) -> Result<JobSpec, Vec<Problem>> {
@@ -63,7 +79,7 @@ pub(crate) fn job_spec(
     for (i, task) in doc.tasks.iter().enumerate() {
         let after = task.after.iter().map(|a| AfterNode { node: names[a.task.as_str()], on: on(a.on) });
         let after = after.collect();
-        match task_spec(cluster, task, after, defaults) {
+        match task_spec(workers, task, after, defaults) {
             Ok(task) => tasks.push(task),
             Err(mut problem) => {
                 problem.path = format!("tasks[{i}].{}", problem.path);
@@ -80,7 +96,7 @@ pub(crate) fn job_spec(
 }
 
 fn task_spec(
-    cluster: &Cluster,
+    workers: &Workers,
     task: &TaskDoc,
     after: Vec<AfterNode>,
     defaults: &Defaults,
@@ -95,8 +111,8 @@ fn task_spec(
         gpus,
         gpu_memory: task.gpu_memory.map(|m| m.0),
         gpu_types: task.gpu_type.clone(),
-        scope: devices(cluster, &task.gpu_scope, "gpu_scope")?,
-        preferred: devices(cluster, &task.gpu_preferred, "gpu_preferred")?,
+        scope: devices(workers, &task.gpu_scope, "gpu_scope")?,
+        preferred: devices(workers, &task.gpu_preferred, "gpu_preferred")?,
         wait_mode: match task.wait_mode {
             doc::WaitMode::Schedule => spec::WaitMode::Schedule,
             doc::WaitMode::Queue => spec::WaitMode::Queue,
@@ -153,14 +169,14 @@ fn on(on: doc::On) -> spec::On {
 }
 
 /// The devices a document names: a bare number is that device of every worker.
-fn devices(cluster: &Cluster, refs: &[DeviceRef], field: &str) -> Result<Vec<DeviceId>, Problem> {
+fn devices(workers: &Workers, refs: &[DeviceRef], field: &str) -> Result<Vec<DeviceId>, Problem> {
     let mut ids = Vec::new();
     for name in refs {
         let before = ids.len();
-        for (worker, w) in cluster.workers() {
-            let named = name.worker().is_none_or(|n| n == w.info.name);
-            if named && (name.index() as usize) < w.info.devices.len() {
-                ids.push(DeviceId { worker, index: name.index() as u16 });
+        for (worker, worker_name, devices) in &workers.0 {
+            let named = name.worker().is_none_or(|n| n == worker_name);
+            if named && (name.index() as usize) < *devices {
+                ids.push(DeviceId { worker: *worker, index: name.index() as u16 });
             }
         }
         if ids.len() == before {
@@ -336,7 +352,7 @@ mod tests {
         let cluster = Cluster::new(PolicyChoice::default());
         let options = ReadOptions { default_name: None, accept_user: false };
         let doc = read(EVERYTHING, Format::Toml, options).expect("a document").doc;
-        let spec = job_spec(&cluster, &doc, &Defaults::default()).expect("a job");
+        let spec = job_spec(&Workers::of(&cluster), &doc, &Defaults::default()).expect("a job");
         let (again, secrets) = job_doc(&cluster, &spec);
         assert_eq!((again, secrets), (doc, vec![]));
     }

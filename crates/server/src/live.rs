@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 use warpyard_core::engine::{Answer, Engine, Store};
 use warpyard_core::protocol::Assignments;
+use warpyard_core::spec::env_size;
 use warpyard_core::{Command, Event, JobId, Rejected, Time, WorkerId};
 
 /// How many commands one turn takes at most: bounds how long the first of them waits for its answer.
@@ -23,6 +24,9 @@ const BATCH: usize = 2_000;
 
 /// How many ended jobs stay in memory.
 const ENDED_KEPT: usize = 10_000;
+
+/// How many bytes of job documents and environments ended jobs may keep in memory; then the first ended leave.
+const ENDED_BYTES_KEPT: u64 = 256 << 20;
 
 /// How many ended jobs leave the memory in one turn.
 const FORGET_AT_ONCE: usize = 200;
@@ -249,8 +253,10 @@ struct Turning {
     follower: Sender<ToFollower>,
     /// How each worker is told what should be on it.
     mail: BTreeMap<WorkerId, Deliver>,
-    /// Ended jobs in memory, the first ended first.
-    ended: VecDeque<JobId>,
+    /// Ended jobs in memory and what each takes, the first ended first.
+    ended: VecDeque<(JobId, u64)>,
+    /// What they take together.
+    ended_bytes: u64,
     measures: Arc<Measures>,
     /// What came of errands run beside the loop, and where it is left.
     done: (Sender<Command>, Receiver<Command>),
@@ -264,9 +270,25 @@ impl Turning {
         follower: Sender<ToFollower>,
         measures: Arc<Measures>,
     ) -> Turning {
-        let ended = engine.cluster().jobs().iter().filter(|j| j.finished.is_some()).map(|j| j.id).collect();
+        let ended = engine.cluster().jobs().iter().filter(|j| j.finished.is_some()).map(|j| j.id);
+        let ended: Vec<_> = ended.collect();
         let (clock, mail, done) = (Clock::default(), BTreeMap::new(), unbounded());
-        Turning { engine, log, clock, asks, follower, mail, ended, measures, done }
+        let (kept, ended_bytes) = (VecDeque::new(), 0);
+        let mut turning =
+            Turning { engine, log, clock, asks, follower, mail, ended: kept, ended_bytes, measures, done };
+        turning.keep_ended(&ended);
+        turning
+    }
+
+    /// Notes jobs that ended and how much memory they take.
+    fn keep_ended(&mut self, jobs: &[JobId]) {
+        for &id in jobs {
+            let cluster = self.engine.cluster();
+            let Some(job) = cluster.job(id) else { continue };
+            let env = job.spec.env.and_then(|env| cluster.env(env)).map_or(0, |env| env_size(env));
+            self.ended.push_back((id, job.spec.size() + env));
+            self.ended_bytes += job.spec.size() + env;
+        }
     }
 
     /// Turns until it is told to stop or cannot go on; the follower ends with it either way.
@@ -288,7 +310,7 @@ impl Turning {
                 self.measures.commit.saw(took);
                 self.measures.plan.saw(began.elapsed().saturating_sub(took));
             }
-            self.ended.extend(turned.finished);
+            self.keep_ended(&turned.finished);
             if !turned.events.is_empty() {
                 self.send_on_errand(now);
             }
@@ -354,8 +376,12 @@ impl Turning {
         for ask in self.asks.try_iter().take(BATCH) {
             take(ask);
         }
-        let over = self.ended.len().saturating_sub(ENDED_KEPT).min(FORGET_AT_ONCE);
-        for job in self.ended.drain(..over) {
+        for _ in 0..FORGET_AT_ONCE {
+            if self.ended.len() <= ENDED_KEPT && self.ended_bytes <= ENDED_BYTES_KEPT {
+                break;
+            }
+            let Some((job, bytes)) = self.ended.pop_front() else { break };
+            self.ended_bytes -= bytes;
             commands.push(Command::Forget(job));
             replies.push(None);
         }

@@ -9,7 +9,7 @@ use crate::door::Door;
 use crate::enforcement;
 use crate::follower::{Follower, FollowerError};
 use crate::hosts::Hosts;
-use crate::http::{App, Base};
+use crate::http::{App, Base, watch_claims};
 use crate::idle;
 use crate::live::{CommandError, Live};
 use crate::pages::Doors;
@@ -219,6 +219,7 @@ pub fn run(mut options: Options, ready: impl FnOnce(&Ready)) -> Result<(), UpErr
         defaults: defaults(&options.config),
         watched: agent.as_ref().map(AgentHandle::devices),
         bounds: agent.as_ref().map(|agent| agent.bounds().clone()),
+        limits: Arc::new(options.config.limits.limits(options.shared || options.config.shared)),
         sharing,
         account: Person::of_uid(own_uid()).ok().flatten(),
         repairs: repairs.clone(),
@@ -230,7 +231,8 @@ pub fn run(mut options: Options, ready: impl FnOnce(&Ready)) -> Result<(), UpErr
     let app = Arc::new(app);
     runtime.block_on(async {
         set_policy(&live, choice).await?;
-        set_limits(&live, &options).await?;
+        set_limits(&live, app.limits.clone()).await?;
+        watch_claims(&app).await.map_err(|e| UpError::Runtime(io::Error::other(e)))?;
         data.announce(&url)?;
         let state = live.read(|f| (f.cluster().policy().to_string(), f.cluster().view().active())).await;
         let (policy, running) = state.map_err(|e| UpError::Runtime(io::Error::other(e)))?;
@@ -450,9 +452,7 @@ async fn set_policy(live: &Live, choice: Option<PolicyChoice>) -> Result<(), UpE
 }
 
 /// Puts the limits in force that the configuration names, or none.
-async fn set_limits(live: &Live, options: &Options) -> Result<(), UpError> {
-    let shared = options.shared || options.config.shared;
-    let limits = Arc::new(options.config.limits.limits(shared));
+async fn set_limits(live: &Live, limits: Arc<warpyard_core::limits::Limits>) -> Result<(), UpError> {
     let set = live.command(Command::SetLimits(limits)).await;
     set.map(drop).map_err(|e| UpError::Runtime(io::Error::other(e)))
 }

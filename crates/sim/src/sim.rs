@@ -231,9 +231,9 @@ impl Sim {
     }
 
     /// Asks for something now.
-    pub fn ask(&mut self, command: Command) -> Result<(), Rejected> {
+    pub fn ask(&mut self, command: Command) -> Result<Answer, Rejected> {
         self.asked.push(command);
-        self.answer().map(drop)
+        self.answer()
     }
 
     /// Does what is asked; gives the answer to the last of it.

@@ -101,6 +101,18 @@ impl Store {
         serde_json::from_slice(&text).map_err(|_| unknown())
     }
 
+    /// How many snapshots are kept, and the bytes of their contents, each counted once.
+    pub fn usage(&self) -> io::Result<(u64, u64)> {
+        let mut bytes = 0;
+        for first in list(&self.dir.join("contents"))? {
+            for content in list(&first)? {
+                // One that goes while it is looked at takes nothing.
+                bytes += fs::metadata(&content).map_or(0, |meta| meta.len());
+            }
+        }
+        Ok((list(&self.dir.join("manifests"))?.len() as u64, bytes))
+    }
+
     /// Where a content is.
     pub(crate) fn content_path(&self, hash: &Hash) -> PathBuf {
         let (first, rest) = hash.as_str().split_at(2);

@@ -4,6 +4,7 @@
 use crate::supervise::Sighting;
 use std::collections::BTreeSet;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::path::Path;
 use warpyard_core::spec::{Claim, Held};
 
@@ -29,6 +30,12 @@ pub fn held(pid: i32) -> Option<Held> {
 pub fn family(process: Held) -> BTreeSet<u32> {
     let Held { pid, seen_us } = process;
     Sighting { pid, seen_us }.family().into_iter().map(|pid| pid as u32).collect()
+}
+
+/// A pidfd of a process, readable once it has ended; none if it is gone.
+pub fn watch(process: Held) -> io::Result<Option<OwnedFd>> {
+    let Held { pid, seen_us } = process;
+    Sighting { pid, seen_us }.pidfd()
 }
 
 /// Waits for the end of a process; without one, for ever.

@@ -11,7 +11,7 @@ pub struct LimitView {
     /// Whether it is what all members of a group have together.
     pub together: bool,
     /// Which: `gpus`, `running`, `queued`, `timeout_s`, `gpu_hours`, `log_bytes`, `priority`, `submission_bytes`,
-    /// `jobs_bytes` or `requests`.
+    /// `jobs_bytes`, `snapshots`, `snapshots_bytes` or `requests`.
     pub limit: String,
     /// The most there may be.
     pub most: f64,

@@ -3,9 +3,10 @@
 use super::answer::Refusal;
 use super::{App, By, Shared};
 use crate::clock::system_now;
-use crate::convert::{self, Defaults};
+use crate::convert::{self, Defaults, Workers};
 use crate::expect::Outlook;
 use crate::follower::Follower;
+use crate::live::Stopped;
 use crate::who::Caller;
 use crate::{select, views};
 use axum::extract::rejection::{JsonRejection, QueryRejection};
@@ -14,7 +15,15 @@ use axum::http::StatusCode;
 use axum::{Extension, Json};
 use schemars::JsonSchema;
 use serde::Deserialize;
+use std::collections::BTreeMap;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+use tokio::runtime::Handle;
+use tokio::sync::Semaphore;
 use warpyard_api::job::{ReadOptions, read_value};
 use warpyard_api::problem::{Problem, code};
 use warpyard_api::quantity::Micros;
@@ -75,11 +84,129 @@ pub(super) async fn make(
     // A document needs a command.
     needs.insert("command".into(), serde_json::json!(["claim"]));
     let read = read_value(&needs.into(), ReadOptions { default_name: None, accept_user: false })?;
-    let spec = app.live.read(move |f| convert::job_spec(f.cluster(), &read.doc, &Defaults::default()));
+    let spec =
+        app.live.read(move |f| convert::job_spec(&Workers::of(f.cluster()), &read.doc, &Defaults::default()));
     let spec = claiming(spec.await??, claim);
     let answer = app.live.command(Command::Submit { user, env: None, spec: spec.into() }).await?;
     let job = answer.job.ok_or_else(|| Refusal::internal("a claim made no job"))?;
+    if let Some(process) = process {
+        watch(&app, job, process);
+    }
     view(&app, &who, job).await.map(|Json(view)| (StatusCode::CREATED, Json(view)))
+}
+
+/// How long a claim outlives the poll of a client that waits for it: time to connect again.
+const RECONNECT: Duration = Duration::from_secs(5);
+
+/// How many processes of waiting claims are watched; each takes a descriptor.
+const WATCHED: usize = 1_024;
+
+/// Clients that wait for claims.
+#[derive(Debug)]
+pub(crate) struct Waiting {
+    /// How often each claim's was heard of.
+    heard: Mutex<BTreeMap<JobId, u64>>,
+    /// Places for processes that are watched.
+    places: Semaphore,
+}
+
+impl Default for Waiting {
+    fn default() -> Waiting {
+        Waiting { heard: Mutex::default(), places: Semaphore::new(WATCHED) }
+    }
+}
+
+impl Waiting {
+    /// Notes that a claim's client is there; gives how often that was so.
+    fn hear(&self, job: JobId) -> u64 {
+        let mut waiting = self.heard.lock().expect("nobody panics while counting");
+        let times = waiting.entry(job).or_default();
+        *times += 1;
+        *times
+    }
+
+    fn heard(&self, job: JobId) -> u64 {
+        self.heard.lock().expect("nobody panics while counting").get(&job).copied().unwrap_or_default()
+    }
+
+    fn forget(&self, job: JobId) {
+        self.heard.lock().expect("nobody panics while counting").remove(&job);
+    }
+}
+
+/// A client's poll for the grant of a claim. When it ends, answered or broken off, the client must come back soon.
+struct Poll {
+    app: Arc<App>,
+    job: JobId,
+    times: u64,
+    runtime: Handle,
+}
+
+impl Poll {
+    fn begin(app: &Arc<App>, job: JobId) -> Poll {
+        Poll { app: app.clone(), job, times: app.waiting.hear(job), runtime: Handle::current() }
+    }
+}
+
+impl Drop for Poll {
+    fn drop(&mut self) {
+        let (app, job, times) = (self.app.clone(), self.job, self.times);
+        self.runtime.spawn(async move {
+            tokio::time::sleep(RECONNECT).await;
+            if app.waiting.heard(job) == times {
+                end_if_waiting(&app, job).await;
+            }
+        });
+    }
+}
+
+/// Ends a claim that was not granted, because nobody waits for it any more.
+async fn end_if_waiting(app: &App, job: JobId) {
+    app.waiting.forget(job);
+    let waits = move |f: &mut Follower| f.cluster().job(job).is_some_and(|j| state(j) == ClaimState::Waiting);
+    if let Ok(true) = app.live.read(waits).await {
+        // Refused only if it has ended meanwhile.
+        let _ended = app.live.command(Command::Cancel(Target::Job(job))).await;
+    }
+}
+
+#[expect(deprecated, reason = "an owned descriptor stays open for as long as it is registered")]
+fn readable(pidfd: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
+    AsyncFd::with_interest(pidfd, Interest::READABLE)
+}
+
+/// Ends a claim with the process it is for while it waits; once granted, its supervisor does.
+fn watch(app: &Arc<App>, job: JobId, process: Held) {
+    let app = app.clone();
+    tokio::spawn(async move {
+        // Where one cannot be watched, its lease ends it.
+        let Ok(_place) = app.waiting.places.try_acquire() else { return };
+        let ended = match warpyard_worker::hold::watch(process) {
+            Ok(Some(pidfd)) => readable(pidfd),
+            Ok(None) => return end_if_waiting(&app, job).await,
+            Err(e) => Err(e),
+        };
+        let ended = match ended {
+            Ok(ended) => ended,
+            Err(e) => return eprintln!("warpyard: the process of claim {job} cannot be watched: {e}"),
+        };
+        tokio::select! {
+            _ = ended.readable() => end_if_waiting(&app, job).await,
+            _ = granted(&app, job) => app.waiting.forget(job),
+        }
+    });
+}
+
+/// Watches the processes of claims that waited when the server stopped. They keep their places in the queue.
+pub(crate) async fn watch_again(app: &Arc<App>) -> Result<(), Stopped> {
+    let waiting = |f: &mut Follower| {
+        let waits = f.cluster().jobs().iter().filter(|j| state(j) == ClaimState::Waiting);
+        waits.filter_map(|j| Some((j.id, j.spec.claim()?.process?))).collect::<Vec<_>>()
+    };
+    for (job, process) in app.live.read(waiting).await? {
+        watch(app, job, process);
+    }
+    Ok(())
 }
 
 /// A job that runs nothing and holds devices.
@@ -129,7 +256,8 @@ pub(super) async fn adopt(
     let devices = app.live.read(find).await?;
     let document = serde_json::json!({"name": "adopted", "gpus": devices.len().max(1), "command": ["claim"]});
     let read = read_value(&document, ReadOptions { default_name: None, accept_user: false })?;
-    let spec = app.live.read(move |f| convert::job_spec(f.cluster(), &read.doc, &Defaults::default()));
+    let spec =
+        app.live.read(move |f| convert::job_spec(&Workers::of(f.cluster()), &read.doc, &Defaults::default()));
     let claim = Claim { process: Some(process), lease: LEASE, lasts: None };
     let spec = claiming(spec.await??, claim);
     let answer = app.live.command(Command::Adopt { user, spec, devices }).await?;
@@ -174,6 +302,7 @@ pub(super) async fn show(
         Some("granted") => {
             app.live.command(Command::Heard(job)).await?;
             app.heard(job);
+            let _poll = Poll::begin(&app, job);
             let longest = timeout.map_or(LONGEST_POLL, |t| Duration::from_micros(t.0)).min(LONGEST_POLL);
             let _still_waiting = tokio::time::timeout(longest, granted(&app, job)).await;
         }
@@ -198,6 +327,7 @@ pub(super) async fn heartbeat(State(app): Shared, Extension(who): By, Path(id): 
     let job = find(&app, &who, &id).await?;
     app.live.command(Command::Heard(job)).await?;
     app.heard(job);
+    app.waiting.hear(job);
     view(&app, &who, job).await
 }
 

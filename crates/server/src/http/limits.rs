@@ -85,6 +85,8 @@ fn caps_rows(name: &str, together: bool, caps: Caps, quota: Option<&Quota>) -> V
         row("priority", caps.priority.map(|n| n as f64), None, None),
         row("submission_bytes", caps.submission_size.map(|n| n as f64), None, None),
         row("jobs_bytes", caps.jobs_size.map(|n| n as f64), quota.map(|q| q.jobs_size as f64), None),
+        row("snapshots", caps.snapshots.map(|n| n as f64), None, None),
+        row("snapshots_bytes", caps.snapshots_size.map(|n| n as f64), None, None),
         row("requests", caps.requests.map(f64::from), None, None),
     ];
     rows.into_iter().flatten().collect()

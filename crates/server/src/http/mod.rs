@@ -2,6 +2,7 @@
 
 mod act;
 pub(crate) mod answer;
+mod blocking;
 mod claims;
 mod doors;
 mod endpoint;
@@ -24,6 +25,7 @@ mod terminal;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use claims::watch_again as watch_claims;
 pub(crate) use speeds::Meters;
 
 pub use spec::openapi;
@@ -38,7 +40,7 @@ use crate::pages::{self, Doors, Parts, UserColours};
 use crate::repairs::Repairs;
 use crate::replays::Replays;
 use crate::serve::Connection;
-use crate::serve::seats::Seats;
+use crate::serve::seats::{Seat, Seats};
 use crate::simulated::Simulation;
 use crate::who::{Caller, Peer, Sharing};
 use answer::Refusal;
@@ -58,14 +60,21 @@ use tower_http::CompressionLevel;
 use tower_http::compression::CompressionLayer;
 use tower_http::timeout::RequestBodyTimeoutLayer;
 use warpyard_api::problem::code;
+use warpyard_core::limits::{Caps, Limits};
 use warpyard_core::{AttemptId, JobId, PolicyDef, Time};
 use warpyard_policies::POLICIES;
 use warpyard_worker::agent::{Layout, Watched};
 use warpyard_worker::people::{NobodyToRunAs, Person};
 use warpyard_worker::supervise::Bounds;
 
-/// The largest request that is read: a job document and an environment.
+/// The largest request that is read at the addresses in [`LARGE`]: a job document and an environment.
 const BODY_LIMIT: usize = 16 << 20;
+
+/// The largest request that is read anywhere else. Those are parsed by the threads that answer.
+const SMALL_BODY_LIMIT: usize = 1 << 20;
+
+/// Addresses that take large requests, and parse those of people on blocking threads.
+const LARGE: [&str; 4] = ["/v1/jobs", "/v1/jobs/document", "/v1/snapshots", "/v1/throughputs"];
 
 /// How long a request's body may rest while it arrives; tests do not wait that long.
 const BODY_WITHIN: Duration = if cfg!(test) { Duration::from_millis(200) } else { Duration::from_secs(30) };
@@ -102,6 +111,14 @@ pub(crate) struct App {
     pub(crate) meters: Meters,
     /// When holders of claims were last heard of.
     pub(crate) heard: Mutex<BTreeMap<JobId, Time>>,
+    /// Whose turn it is to have something large looked at.
+    pub(crate) turns: blocking::Turns,
+    /// How many requests of each user are being answered.
+    pub(crate) requests: Arc<Seats<u32>>,
+    /// The limits of the configuration.
+    pub(crate) limits: Arc<Limits>,
+    /// Who waits for a claim.
+    pub(crate) waiting: Arc<claims::Waiting>,
     /// Who is at which terminal.
     pub(crate) guests: Arc<Seats<AttemptId>>,
     pub(crate) started: Time,
@@ -150,6 +167,10 @@ impl App {
             bounds: None,
             meters: Meters::default(),
             heard: Mutex::default(),
+            turns: blocking::Turns::default(),
+            requests: Arc::default(),
+            limits: Arc::default(),
+            waiting: Arc::default(),
             guests: Arc::default(),
             started: system_now(),
             snapshot_limit: SNAPSHOT_LIMIT,
@@ -179,6 +200,26 @@ impl App {
     fn look_again(&self) {
         self.parts.let_go();
         self.notices.look_again();
+    }
+
+    /// A place among the requests of a user that are being answered at the same time.
+    fn seat(&self, who: &Caller) -> Result<Option<Seat<u32>>, Refusal> {
+        let Caller::Account { person, .. } = who else { return Ok(None) };
+        let Some(most) = self.caps_now(person).requests else { return Ok(None) };
+        self.requests.take(person.uid, most as usize).map(Some).ok_or_else(|| {
+            let said = format!(
+                "{} may have {most} requests answered at the same time (requests); wait for some of them to end",
+                person.name
+            );
+            Refusal::new(429, code::OVER_LIMIT, said)
+        })
+    }
+
+    /// The limits of someone, as configured.
+    fn caps_now(&self, person: &Person) -> Caps {
+        let groups: Vec<String> =
+            self.limits.groups.keys().filter(|group| person.is_in(group)).cloned().collect();
+        self.limits.caps_of(&person.name, &groups)
     }
 
     /// Whether people see nothing of each other's jobs.
@@ -239,9 +280,13 @@ pub(crate) type By = Extension<Caller>;
 
 /// The interface and the pages, closed to whoever has no token and has not logged in.
 pub(crate) fn router(app: Arc<App>) -> Router {
-    let described = table::endpoints()
-        .into_iter()
-        .fold(Router::new(), |router, endpoint| router.route(endpoint.path, endpoint.route));
+    let described = table::endpoints().into_iter().fold(Router::new(), |router, endpoint| {
+        let route = match LARGE.contains(&endpoint.path) {
+            true => endpoint.route.layer(DefaultBodyLimit::max(BODY_LIMIT)),
+            false => endpoint.route,
+        };
+        router.route(endpoint.path, route)
+    });
     described
         .merge(pages::router(app.clone()))
         .fallback(async |State(app): Shared, uri: Uri, headers: HeaderMap| match uri.path() {
@@ -257,7 +302,7 @@ pub(crate) fn router(app: Arc<App>) -> Router {
         .layer(middleware::from_fn(etag::tagged))
         .layer(middleware::from_fn_with_state(app.clone(), let_in))
         .layer(middleware::map_response(pages::kept_harmless))
-        .layer(DefaultBodyLimit::max(BODY_LIMIT))
+        .layer(DefaultBodyLimit::max(SMALL_BODY_LIMIT))
         .layer(CompressionLayer::new().quality(CompressionLevel::Fastest).compress_when(worth_compressing))
         .layer(RequestBodyTimeoutLayer::new(BODY_WITHIN))
         .with_state(app)
@@ -282,6 +327,10 @@ async fn let_in(State(app): Shared, mut request: Request, next: Next) -> Respons
             if connection.is_some_and(|connection| !open && !connection.admit(caller.name())) {
                 return too_many_connections();
             }
+            let _seat = match app.seat(&caller) {
+                Ok(seat) => seat,
+                Err(refusal) => return refusal.into_response(),
+            };
             request.extensions_mut().insert(caller);
             next.run(request).await
         }

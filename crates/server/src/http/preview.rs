@@ -1,20 +1,23 @@
 //! Submitting a job, or only saying what would become of it.
 
 use super::answer::Refusal;
+use super::blocking::SMALL;
 use super::snapshots::whose;
 use super::{App, By, Shared};
 use crate::clock::system_now;
-use crate::convert::{self, Defaults};
+use crate::convert::{self, Defaults, Workers};
 use crate::expect::{Foreseen, Outlook};
 use crate::who::Caller;
 use crate::{select, views};
-use axum::extract::rejection::{JsonRejection, QueryRejection};
+use axum::body::Bytes;
+use axum::extract::rejection::{BytesRejection, QueryRejection};
 use axum::extract::{Query, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
 use schemars::JsonSchema;
 use serde::Deserialize;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use warpyard_api::job::{Checked, Format, ReadOptions, read as read_text, read_value};
 use warpyard_api::problem::{Problem, code};
@@ -23,6 +26,10 @@ use warpyard_api::wire::{Alternative, DocumentText, DocumentView, Preview, Submi
 use warpyard_core::spec::{JobSpec, SubmitKey, TaskSpec};
 use warpyard_core::{Command, JobId, Span};
 use warpyard_worker::people::Person;
+
+/// The most bytes of an environment. The kernel gives a program a quarter of its stack for arguments and environment,
+/// which is this much where nobody changed the usual limit.
+const ENVIRONMENT_LIMIT: usize = 2 << 20;
 
 /// The longest idempotency key: it is kept with the job.
 const LONGEST_KEY: usize = 255;
@@ -41,18 +48,21 @@ pub(super) async fn submit(
     Extension(who): By,
     query: Result<Query<SubmitQuery>, QueryRejection>,
     headers: HeaderMap,
-    body: Result<Json<Submit>, JsonRejection>,
+    body: Result<Bytes, BytesRejection>,
 ) -> Result<Response, Refusal> {
     let Query(SubmitQuery { dry_run }) = query?;
-    let Json(mut submit) = body?;
+    let size = body.as_ref().map_or(0, Bytes::len);
+    app.may_send(&who, size)?;
+    let mut submit: Submit = app.parsed(&who, &headers, body).await?;
     submit.idempotency_key = one_key(submit.idempotency_key.take(), &headers)?;
     let user = app.submitter(&who, submit.user.take())?;
+    may_inherit(&submit.env)?;
     app.tell_groups(&user).await?;
     submit.user = Some(user.clone());
     let login = if submit.login_environment { app.runs_as(&user)? } else { None };
     if dry_run {
         submit.workdir = submit.workdir.or_else(|| login.map(home_of));
-        return Ok(Json(preview(&app, &who, user, submit).await?).into_response());
+        return Ok(Json(preview(&app, &who, user, submit, size).await?).into_response());
     }
     let key = submit_key(&submit)?.map(Box::new);
     // Asked before it is read: what the job was checked against then may be gone by now.
@@ -68,7 +78,7 @@ pub(super) async fn submit(
     let (snapshot, from) = (submit.snapshot.take(), submit.workdir.clone());
     let wanted = submit.doc.get("snapshot").and_then(serde_json::Value::as_bool).unwrap_or(false);
     let env = (!submit.env.is_empty()).then(|| Arc::new(submit.env.clone()));
-    let (mut spec, warnings) = read(&app, &who, submit).await?;
+    let (mut spec, warnings) = read(&app, &who, submit, size).await?;
     spec.origin = who.origin()?;
     app.with_snapshot(&mut spec, &whose(&who), snapshot, wanted, from)?;
     spec.key = key;
@@ -125,13 +135,53 @@ fn digest(content: &[u8]) -> u64 {
 
 /// Reads a document's text, as the command line does.
 pub(super) async fn document(
-    body: Result<Json<DocumentText>, JsonRejection>,
+    State(app): Shared,
+    Extension(who): By,
+    headers: HeaderMap,
+    body: Result<Bytes, BytesRejection>,
 ) -> Result<Json<DocumentView>, Refusal> {
-    let Json(DocumentText { text }) = body?;
-    let options = ReadOptions { default_name: Some("job"), accept_user: false };
-    let Checked { doc, warnings } = read_text(&text, Format::of("", &text), options)?;
-    let doc = serde_json::to_value(doc).map_err(Refusal::internal)?;
-    Ok(Json(DocumentView { doc, warnings }))
+    app.may_send(&who, body.as_ref().map_or(0, Bytes::len))?;
+    let DocumentText { text } = app.parsed(&who, &headers, body).await?;
+    let read = move || {
+        let options = ReadOptions { default_name: Some("job"), accept_user: false };
+        let Checked { doc, warnings } = read_text(&text, Format::of("", &text), options)?;
+        let doc = serde_json::to_value(doc).map_err(Refusal::internal)?;
+        Ok::<_, Refusal>(Json(DocumentView { doc, warnings }))
+    };
+    app.blocking(&who, read).await?
+}
+
+impl App {
+    /// Refuses a submission that is larger than its sender's may be.
+    fn may_send(&self, who: &Caller, size: usize) -> Result<(), Refusal> {
+        let Caller::Account { person, .. } = who else { return Ok(()) };
+        match self.caps_now(person).submission_size {
+            Some(most) if size as u64 > most => {
+                let message = format!(
+                    "{} may send {} in one submission (submission_size); this has {}",
+                    person.name,
+                    ByteSize(most).rounded(),
+                    ByteSize(size as u64).rounded()
+                );
+                let problem = Problem::new(code::OVER_LIMIT, "", message);
+                Err(problem.with_help("use an array in place of many tasks, or submit several jobs").into())
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Refuses an environment that no program could be started with. Environments stay in memory and in the log for as long
+/// as a job refers to them.
+fn may_inherit(env: &BTreeMap<String, String>) -> Result<(), Refusal> {
+    let size: usize = env.iter().map(|(name, value)| name.len() + value.len() + 2).sum();
+    if size <= ENVIRONMENT_LIMIT {
+        return Ok(());
+    }
+    let [size, most] = [size, ENVIRONMENT_LIMIT].map(|size| ByteSize(size as u64).rounded());
+    let message = format!("the environment has {size}; a program can be given {most}");
+    let help = "leave it behind with --no-env, and name what the job needs with --env NAME";
+    Err(Problem::new(code::TOO_LARGE, "env", message).with_help(help).into())
 }
 
 fn created(job: JobId, warnings: Vec<Problem>) -> Response {
@@ -139,17 +189,29 @@ fn created(job: JobId, warnings: Vec<Problem>) -> Response {
 }
 
 /// The job as the core takes it, and what is odd about it.
-async fn read(app: &App, who: &Caller, submit: Submit) -> Result<(JobSpec, Vec<Problem>), Refusal> {
-    let checked = read_value(&submit.doc, ReadOptions { default_name: None, accept_user: false })?;
-    let size = submit.terminal.map(|terminal| (terminal.rows, terminal.columns));
-    let defaults = Defaults { workdir: submit.workdir, size, ..app.defaults.clone() };
-    let warnings = checked.warnings;
-    let look = move |f: &mut crate::follower::Follower| {
-        let spec = convert::job_spec(f.cluster(), &checked.doc, &defaults)?;
-        let users: Vec<_> = spec.after.iter().map(|after| views::user_of(f, after.job)).collect();
-        Ok::<_, Vec<Problem>>((spec, users))
+async fn read(
+    app: &App,
+    who: &Caller,
+    submit: Submit,
+    size: usize,
+) -> Result<(JobSpec, Vec<Problem>), Refusal> {
+    let Submit { doc, workdir, terminal, .. } = submit;
+    let terminal = terminal.map(|terminal| (terminal.rows, terminal.columns));
+    let defaults = Defaults { workdir, size: terminal, ..app.defaults.clone() };
+    let check = move || read_value(&doc, ReadOptions { default_name: None, accept_user: false });
+    let small = size <= SMALL;
+    let Checked { doc, warnings } = if small { check()? } else { app.blocking(who, check).await?? };
+    let workers = match Workers::are_named_in(&doc) {
+        true => app.live.read(|f| Workers::of(f.cluster())).await?,
+        false => Workers::default(),
     };
-    let (spec, waits_for) = app.live.read(look).await??;
+    let convert = move || convert::job_spec(&workers, &doc, &defaults);
+    let spec = if small { convert()? } else { app.blocking(who, convert).await?? };
+    let after: Vec<JobId> = spec.after.iter().map(|after| after.job).collect();
+    let look = move |f: &mut crate::follower::Follower| {
+        after.into_iter().map(|job| views::user_of(f, job)).collect::<Vec<_>>()
+    };
+    let waits_for = if spec.after.is_empty() { vec![] } else { app.live.read(look).await? };
     // Who waits for a job hears how it ended.
     if let Some((after, _)) = spec.after.iter().zip(waits_for).find(|(_, user)| app.hides(who, user)) {
         return Err(Problem { path: "after".into(), ..select::unknown_job(after.job.0) }.into());
@@ -158,8 +220,14 @@ async fn read(app: &App, who: &Caller, submit: Submit) -> Result<(JobSpec, Vec<P
 }
 
 /// What would become of a job if it were submitted now.
-async fn preview(app: &App, who: &Caller, user: String, submit: Submit) -> Result<Preview, Refusal> {
-    let (spec, warnings) = read(app, who, submit).await?;
+async fn preview(
+    app: &App,
+    who: &Caller,
+    user: String,
+    submit: Submit,
+    size: usize,
+) -> Result<Preview, Refusal> {
+    let (spec, warnings) = read(app, who, submit, size).await?;
     let look = {
         let (user, spec) = (user.clone(), spec.clone());
         move |f: &mut crate::follower::Follower| {

@@ -6,16 +6,20 @@ use crate::follower::Follower;
 use crate::select;
 use crate::who::Caller;
 use axum::body::{Body, BodyDataStream, Bytes};
-use axum::extract::rejection::JsonRejection;
+use axum::extract::rejection::BytesRejection;
 use axum::extract::{Path, State};
+use axum::http::HeaderMap;
 use axum::{Extension, Json};
 use futures_core::Stream;
+use std::collections::BTreeSet;
 use std::future::poll_fn;
 use std::io::{self, Read};
 use std::pin::Pin;
 use tokio::runtime::Handle;
 use warpyard_api::problem::{Problem, code};
+use warpyard_api::quantity::ByteSize;
 use warpyard_api::wire::Announced;
+use warpyard_core::limits::Caps;
 use warpyard_core::spec::{JobSpec, Snapshot};
 use warpyard_snapshot::{Hash, Manifest, Store, StoreError};
 use warpyard_worker::agent::snapshots_dir;
@@ -76,21 +80,67 @@ pub(super) fn whose(who: &Caller) -> String {
 pub(super) async fn announce(
     State(app): Shared,
     Extension(who): By,
-    body: Result<Json<serde_json::Value>, JsonRejection>,
+    headers: HeaderMap,
+    body: Result<Bytes, BytesRejection>,
 ) -> Result<Json<Announced>, Refusal> {
     let bad = |why: String| Problem::new(code::BAD_SNAPSHOT, "", why);
-    let manifest: Manifest = serde_json::from_value(body?.0).map_err(|e| bad(e.to_string()))?;
-    manifest.check().map_err(|e| bad(e.to_string()))?;
+    let sent: serde_json::Value = app.parsed(&who, &headers, body).await?;
+    let check = move || {
+        let manifest: Manifest = serde_json::from_value(sent).map_err(|e| e.to_string())?;
+        manifest.check().map_err(|e| e.to_string())?;
+        Ok(manifest)
+    };
+    let manifest = app.blocking(&who, check).await?.map_err(bad)?;
     let most_bytes = app.snapshot_limit;
     if manifest.bytes() > most_bytes {
         let why = format!("{} bytes are more than a snapshot may hold ({most_bytes})", manifest.bytes());
         return Err(bad(why).with_help("name what is not needed in .warpyardignore").into());
     }
     let store = app.snapshots(&whose(&who));
-    let keep = move || store.announce(&manifest).map(|missing| (manifest.id(), missing));
-    let (id, missing) = tokio::task::spawn_blocking(keep).await.map_err(Refusal::internal)??;
+    let quota = match &who {
+        Caller::Account { person, .. } => Some((person.name.clone(), app.caps_now(person))),
+        Caller::Owner => None,
+    };
+    let keep = move || {
+        if let Some((name, caps)) = quota {
+            may_keep(&store, &manifest, &name, &caps)?;
+        }
+        Ok::<_, Refusal>((manifest.id(), store.announce(&manifest)?))
+    };
+    let (id, missing) = app.blocking(&who, keep).await??;
     let missing = missing.iter().map(ToString::to_string).collect();
     Ok(Json(Announced { snapshot: id.to_string(), missing, most_bytes }))
+}
+
+/// Refuses a snapshot that is more than its owner may have kept. Contents that are there already cost nothing more.
+fn may_keep(store: &Store, manifest: &Manifest, name: &str, caps: &Caps) -> Result<(), Refusal> {
+    let nothing = Manifest::default();
+    let unlimited = caps.snapshots.is_none() && caps.snapshots_size.is_none();
+    if unlimited || *manifest == nothing || store.announced(&manifest.id()).is_ok() {
+        return Ok(());
+    }
+    let (count, bytes) = store.usage().map_err(Refusal::internal)?;
+    // Clients ask how much a snapshot may hold by announcing one of nothing.
+    let count = count - u64::from(store.announced(&nothing.id()).is_ok());
+    let over = |message: String| {
+        let help = "snapshots go when their jobs have; cancel some, or submit without --snapshot";
+        Err(Problem::new(code::OVER_LIMIT, "snapshot", message).with_help(help).into())
+    };
+    if let Some(most) = caps.snapshots.filter(|most| count >= *most) {
+        return over(format!("{name} may have {most} snapshots kept (snapshots) and has {count}"));
+    }
+    let missing: BTreeSet<Hash> = store.missing(manifest).into_iter().collect();
+    let more = manifest.distinct().into_iter().filter(|(hash, _)| missing.contains(*hash));
+    let more: u64 = more.map(|(_, size)| size).sum();
+    match caps.snapshots_size {
+        Some(most) if bytes.saturating_add(more) > most => {
+            let [most, has, adds] = [most, bytes, more].map(|bytes| ByteSize(bytes).rounded());
+            over(format!(
+                "{name} may have {most} of snapshots kept (snapshots_size) and has {has}; this adds {adds}"
+            ))
+        }
+        _ => Ok(()),
+    }
 }
 
 pub(super) async fn receive(

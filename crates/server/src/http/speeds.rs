@@ -5,8 +5,10 @@ use super::answer::Refusal;
 use super::{By, Shared};
 use crate::clock::system_now;
 use crate::follower::Follower;
-use axum::extract::rejection::JsonRejection;
+use axum::body::Bytes;
+use axum::extract::rejection::{BytesRejection, JsonRejection};
 use axum::extract::{Path, State};
+use axum::http::HeaderMap;
 use axum::{Extension, Json};
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -70,10 +72,11 @@ pub(super) async fn list(State(app): Shared) -> Result<Json<Throughputs>, Refusa
 pub(super) async fn set(
     State(app): Shared,
     Extension(who): By,
-    body: Result<Json<Throughputs>, JsonRejection>,
+    headers: HeaderMap,
+    body: Result<Bytes, BytesRejection>,
 ) -> Result<Json<Throughputs>, Refusal> {
     who.must_be_admin("say how fast profiles are")?;
-    let Throughputs { throughputs, cost_per_hour } = body?.0;
+    let Throughputs { throughputs, cost_per_hour } = app.parsed(&who, &headers, body).await?;
     let speed = |t: Throughput| Speed {
         profile: t.profile,
         gpus: t.gpus,

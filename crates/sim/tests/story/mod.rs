@@ -120,7 +120,8 @@ impl Story {
             "forget" => Command::Forget(self.job(first)?),
             _ => return self.befall(verb, first),
         };
-        self.sim()?.ask(command).map_err(|refused| format!("refused with {}: {refused}", refused.code))
+        let answer = self.sim()?.ask(command).map(drop);
+        answer.map_err(|refused| format!("refused with {}: {refused}", refused.code))
     }
 
     /// What happens to machines, asked by nobody.

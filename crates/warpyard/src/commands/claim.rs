@@ -12,13 +12,19 @@ use serde_json::{Map, Value, json};
 use std::io::{self, IsTerminal};
 use std::os::unix::process::{CommandExt, parent_id};
 use std::process::Command;
-use warpyard_api::client::Client;
+use std::thread;
+use std::time::{Duration, Instant};
+use warpyard_api::client::{Client, ClientError};
 use warpyard_api::quantity::Micros;
 use warpyard_api::text::shown;
 use warpyard_api::wire::{ClaimRequest, ClaimState, ClaimView};
 
-/// How long the server may miss us while we wait: we ask again well within it.
-const LEASE: Micros = Micros(60_000_000);
+/// How long the server may miss us while we wait. It watches our process, so this only matters where it cannot.
+const LEASE: Micros = Micros(600_000_000);
+
+/// How long we look for a server that went away while we wait, and how often: our place in the queue outlives it.
+const LOOK_FOR: Duration = Duration::from_secs(60);
+const LOOK_AGAIN: Duration = Duration::from_millis(500);
 
 /// What shells exit with where a program is not there, and where it cannot be run.
 const NOT_FOUND: u8 = 127;
@@ -72,7 +78,7 @@ impl Claim {
         let own = std::process::id() as i32;
         let pid = self.pid.unwrap_or(if self.export { parent_id() as i32 } else { own });
         let claim = client.claim(&self.request(pid)).map_err(|error| Origin::Options.told(error))?;
-        let granted = wait(&client, claim)?;
+        let granted = wait(context, &client, claim)?;
         if self.export {
             return Ok(context.print(&exports(&granted)).map(|()| Exit::Fine)?);
         }
@@ -124,7 +130,7 @@ fn device(text: &str) -> Value {
 }
 
 /// Waits for the devices; says once why that takes a while.
-fn wait(client: &Client, mut claim: ClaimView) -> anyhow::Result<ClaimView> {
+fn wait(context: &Context, client: &Client, mut claim: ClaimView) -> anyhow::Result<ClaimView> {
     let mut told = !io::stderr().is_terminal();
     loop {
         match claim.state {
@@ -136,7 +142,23 @@ fn wait(client: &Client, mut claim: ClaimView) -> anyhow::Result<ClaimView> {
             eprintln!("claim {0} waits: {1}; `warpyard why {0}` says more", claim.claim, shown(why));
             told = true;
         }
-        claim = client.claim_granted(&claim.claim)?;
+        claim = match client.claim_granted(&claim.claim) {
+            Err(ClientError::Unreachable { .. }) => find_again(context, &claim.claim)?,
+            answered => answered?,
+        };
+    }
+}
+
+/// Asks for a claim again once the server is back, perhaps at another address.
+fn find_again(context: &Context, claim: &str) -> Result<ClaimView, ClientError> {
+    let until = Instant::now() + LOOK_FOR;
+    loop {
+        thread::sleep(LOOK_AGAIN);
+        match context.client().and_then(|client| client.claim_granted(claim)) {
+            Err(ClientError::Unreachable { .. } | ClientError::NoAddress { .. })
+                if Instant::now() < until => {}
+            answered => return answered,
+        }
     }
 }
 

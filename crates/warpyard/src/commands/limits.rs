@@ -44,6 +44,8 @@ fn named(limit: &LimitView) -> String {
         ("priority", _) => "highest priority".to_owned(),
         ("submission_bytes", _) => "size of a submission".to_owned(),
         ("jobs_bytes", _) => "size of all jobs and environments".to_owned(),
+        ("snapshots", _) => "snapshots kept".to_owned(),
+        ("snapshots_bytes", _) => "size of all snapshots kept".to_owned(),
         ("requests", _) => "requests at once".to_owned(),
         (other, _) => other.to_owned(),
     }
@@ -52,7 +54,9 @@ fn named(limit: &LimitView) -> String {
 fn amount(limit: &LimitView, value: f64) -> String {
     match limit.limit.as_str() {
         "timeout_s" => seconds(value),
-        "log_bytes" | "submission_bytes" | "jobs_bytes" => ByteSize(value as u64).rounded(),
+        "log_bytes" | "submission_bytes" | "jobs_bytes" | "snapshots_bytes" => {
+            ByteSize(value as u64).rounded()
+        }
         "gpu_hours" => format!("{value:.1}"),
         _ => format!("{value}"),
     }

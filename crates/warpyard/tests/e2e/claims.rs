@@ -223,3 +223,55 @@ fn a_claim_for_what_cannot_be_run_exits_as_a_shell_does_and_holds_nothing() {
         eventually("its device is free again", || claims(&server).is_empty());
     }
 }
+
+#[test]
+fn a_waiting_claim_ends_with_its_process() {
+    let server = Server::up(&FAKE);
+    let gate = server.path("gate");
+    let busy = server.script(&["--gpus", "2"], &wait_at(&gate));
+    eventually("both are taken", || server.state(&busy) == "running");
+    let mut holder = Holder::claim(&server, &["--gpus", "1"]);
+    eventually("it stands in line", || claims(&server).len() == 1);
+    let id = claims(&server)[0]["claim"].as_str().expect("an id").to_owned();
+    signal(holder.child.id(), Signal::SIGINT);
+    holder.child.wait().expect("it ends");
+    // Its lease is ten minutes: it is the end of the process that ends it.
+    assert_eq!(server.outcome(&id), "cancelled");
+    // A shell lives on, and the command in it that waited does not.
+    let mut shell = Command::new("bash");
+    shell
+        .args(["-c", r#""$0" claim --gpus 1 --export & echo $!; read go"#, BINARY])
+        .env("WARPYARD_DATA", server.data());
+    let mut shell = Holder::start(shell);
+    let waiting: u32 = shell.line().parse().expect("a number");
+    eventually("it stands in line", || claims(&server).len() == 1);
+    signal(waiting, Signal::SIGKILL);
+    eventually("nobody came back for it", || claims(&server).is_empty());
+    server.open("gate");
+    assert_eq!(server.outcome(&busy), "succeeded");
+}
+
+#[test]
+fn a_waiting_claim_keeps_its_place_over_a_restart_of_the_server() {
+    let mut server = Server::up(&FAKE);
+    let gate = server.path("gate");
+    let busy = server.script(&["--gpus", "2"], &wait_at(&gate));
+    eventually("both are taken", || server.state(&busy) == "running");
+    let mut first = Holder::claim(&server, &["--gpus", "2", "--name", "first"]);
+    eventually("it stands in line", || claims(&server).len() == 1);
+    let mut second = Holder::claim(&server, &["--gpus", "2", "--name", "second"]);
+    eventually("both stand in line", || claims(&server).len() == 2);
+    server.end_by(Signal::SIGKILL);
+    server.start();
+    let waiting: Vec<_> =
+        claims(&server).iter().map(|c| (c["name"].clone(), c["position"].clone())).collect();
+    assert_eq!(waiting, [(json!("first"), json!(1)), (json!("second"), json!(2))]);
+    // The second ends while the new server watches; the first is granted its turn.
+    let gone = claims(&server)[1]["claim"].as_str().expect("an id").to_owned();
+    signal(second.child.id(), Signal::SIGKILL);
+    second.child.wait().expect("it ends");
+    assert_eq!(server.outcome(&gone), "cancelled");
+    server.open("gate");
+    assert!(first.line().contains("sees fake-0-V100,fake-1-V100"));
+    assert_eq!(first.go(), Some(7));
+}

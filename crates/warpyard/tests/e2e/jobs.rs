@@ -1,6 +1,6 @@
 //! Jobs: arrays, graphs, jobs after jobs, running again, holding back, order, and what is refused.
 
-use crate::support::{FAKE, Server, output, wait_at};
+use crate::support::{FAKE, Server, eventually, output, wait_at};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
@@ -338,4 +338,78 @@ fn a_task_between_the_budget_and_the_size_of_a_gpu_runs_alone() {
     );
     server.open("gate");
     assert_eq!((server.outcome(&three), server.outcome(&large)), ("succeeded".into(), "succeeded".into()));
+}
+
+#[test]
+fn cancelling_all_starts_none_of_them() {
+    let server = Server::up(&FAKE);
+    let gate = server.path("gate");
+    let started = server.path("started");
+    let script = format!("echo $WARPYARD_JOB >> {}; {}", started.display(), wait_at(&gate));
+    let first = server.script(&["--gpus", "2"], &script);
+    eventually("the first runs", || started.exists());
+    for _ in 0..23 {
+        server.script(&["--gpus", "2"], &script);
+    }
+    let refused = server.ask(&["cancel", "all"]);
+    assert!(refused.code == Some(2) && refused.err.contains("--yes"), "nobody to ask: {refused:?}");
+    assert_eq!(server.json(&["cancel", "all", "--yes"])["tasks"], 24);
+    assert_eq!(server.ask(&["wait", "1-24"]).code, Some(1));
+    assert_eq!(server.json(&["history"]).as_array().map(Vec::len), Some(1), "only the first ever ran");
+    assert_eq!(server.outcome(&first), "cancelled");
+}
+
+#[test]
+fn single_tasks_of_an_array_are_held_paused_retried_and_cancelled() {
+    let server = Server::up(&FAKE);
+    let gate = server.path("gate");
+    let busy = server.script(&["--gpus", "2"], &wait_at(&gate));
+    eventually("both are taken", || server.state(&busy) == "running");
+    let file = server.write(
+        "job.toml",
+        "[[tasks]]\nname = 'train'\ngpus = 1\narray = '1-9'\ncommand = 'test ! -e fail-%{index}'\n\
+         [[tasks]]\nname = 'eval'\ncommand = 'true'\nafter = 'train'\n",
+    );
+    let job = server.submit(&[&file]);
+    let tasks = |verb: &str, target: &str| server.json(&[verb, target])["tasks"].clone();
+    assert_eq!(tasks("hold", &format!("{job}.train[3]")), 1);
+    assert_eq!(tasks("hold", "last.train[4]"), 1);
+    assert_eq!(tasks("pause", &format!("{job}.train.5")), 1, "the shell-safe form");
+    assert_eq!(tasks("cancel", &format!("{job}.train[6-7]")), 2);
+    let counts = server.json(&["show", &job])["counts"].clone();
+    assert_eq!((&counts["ready"], &counts["done"]), (&json!(4), &json!(2)), "{counts}");
+    assert_eq!(server.json(&["why", &format!("{job}.train.3")])["code"], "held");
+    for wrong in ["train[12]", "train.12", "test.3"] {
+        assert_eq!(server.ask(&["hold", &format!("{job}.{wrong}")]).code, Some(2), "{wrong}");
+    }
+    server.write("fail-8", "");
+    server.open("gate");
+    eventually("the others are done", || server.json(&["show", &job])["counts"]["done"] == json!(6));
+    assert_eq!(tasks("release", &format!("{job}.train[3-4]")), 2);
+    assert_eq!(tasks("resume", &format!("{job}.train.5")), 1);
+    assert_eq!(server.outcome(&job), "failed");
+    std::fs::remove_file(server.path("fail-8")).expect("it was there");
+    // One task again, without those that went well; what was skipped because of it stays so while others failed.
+    assert_eq!(tasks("retry", &format!("{job}.train[8]")), 1);
+    assert_eq!(server.outcome(&job), "cancelled");
+    assert_eq!(tasks("retry", "last.train[6-7]"), 2);
+    assert_eq!(server.outcome(&job), "succeeded");
+    assert_eq!(server.json(&["show", &job])["outcomes"]["succeeded"], 10, "eval ran, too");
+}
+
+#[test]
+fn a_size_without_a_unit_is_refused_everywhere() {
+    let server = Server::up(&FAKE);
+    let refused = |args: &[&str]| {
+        let answer = server.ask(args);
+        assert_eq!(answer.code, Some(2), "{args:?}: {answer:?}");
+        assert!(answer.err.contains("write 6GiB"), "{args:?}: {}", answer.err);
+    };
+    refused(&["submit", "--gpus", "1", "--gpu-memory", "6", "--", "true"]);
+    refused(&["submit", "--memory", "6", "--", "true"]);
+    refused(&["claim", "--gpu-memory", "6", "--", "true"]);
+    let file = server.write("size.toml", "command = 'true'\ngpus = 1\ngpu_memory = 6\n");
+    refused(&["submit", &file]);
+    let config = server.write("config.toml", "gpu_budget = 6\n");
+    refused(&["up", "--config", &config, "--data", "elsewhere"]);
 }

@@ -47,19 +47,22 @@ impl Sighting {
         std::iter::once(self.pid).chain(below).collect()
     }
 
-    /// Waits until the process that was seen is gone, however long that takes.
-    pub fn wait(self) -> io::Result<()> {
+    /// A pidfd of the process that was seen, readable once it has ended; none if it is gone.
+    pub fn pidfd(self) -> io::Result<Option<OwnedFd>> {
         // SAFETY: the call takes two integers and returns a new descriptor or -1.
         let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, self.pid, 0) };
         if fd < 0 {
-            return gone_is_false(io::Error::last_os_error()).map(drop);
+            return gone_is_false(io::Error::last_os_error()).map(|_| None);
         }
         // SAFETY: the descriptor was just made and belongs to nobody else.
         let held = unsafe { OwnedFd::from_raw_fd(fd as i32) };
         // Looked at once it is held: from here on the number cannot come to mean another.
-        if !self.is_alive() {
-            return Ok(());
-        }
+        Ok(self.is_alive().then_some(held))
+    }
+
+    /// Waits until the process that was seen is gone, however long that takes.
+    pub fn wait(self) -> io::Result<()> {
+        let Some(held) = self.pidfd()? else { return Ok(()) };
         loop {
             match poll(&mut [PollFd::new(held.as_fd(), PollFlags::POLLIN)], PollTimeout::NONE) {
                 Err(nix::errno::Errno::EINTR) => {}

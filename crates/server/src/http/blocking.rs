@@ -1,0 +1,84 @@
+//! Work whose cost grows with what was sent: parsed and checked on blocking threads, a few at a time for each user, so
+//! that no request holds up the threads that answer everyone.
+
+use super::App;
+use super::answer::Refusal;
+use crate::who::Caller;
+use axum::Json;
+use axum::body::Bytes;
+use axum::extract::rejection::BytesRejection;
+use axum::http::HeaderMap;
+use axum::http::header::CONTENT_TYPE;
+use serde::de::DeserializeOwned;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, Weak};
+use tokio::sync::Semaphore;
+use warpyard_api::problem::code;
+
+/// Bodies up to this size are parsed at once: that takes less than handing them over.
+pub(super) const SMALL: usize = 16 << 10;
+
+/// How many requests of one user are worked on at the same time; others of theirs wait.
+const AT_ONCE: usize = 2;
+
+/// Whose turn it is, by user; the owner of the server has no number.
+#[derive(Debug, Default)]
+pub(crate) struct Turns(Mutex<HashMap<Option<u32>, Weak<Semaphore>>>);
+
+impl Turns {
+    fn of(&self, who: &Caller) -> Arc<Semaphore> {
+        let uid = match who {
+            Caller::Owner => None,
+            Caller::Account { person, .. } => Some(person.uid),
+        };
+        let mut turns = self.0.lock().expect("nobody panics while looking a user up");
+        if let Some(known) = turns.get(&uid).and_then(Weak::upgrade) {
+            return known;
+        }
+        turns.retain(|_, turn| turn.strong_count() > 0);
+        let new = Arc::new(Semaphore::new(AT_ONCE));
+        turns.insert(uid, Arc::downgrade(&new));
+        new
+    }
+}
+
+impl App {
+    /// Does work of a user's on a thread that may take its time. The turn lasts until the work is done, also where
+    /// nobody waits for it any more.
+    pub(super) async fn blocking<T: Send + 'static>(
+        &self,
+        who: &Caller,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, Refusal> {
+        let turn = self.turns.of(who).acquire_owned().await.map_err(Refusal::internal)?;
+        let work = move || {
+            let _turn = turn;
+            work()
+        };
+        tokio::task::spawn_blocking(work).await.map_err(Refusal::internal)
+    }
+
+    /// The JSON that was sent.
+    pub(super) async fn parsed<T: DeserializeOwned + Send + 'static>(
+        &self,
+        who: &Caller,
+        headers: &HeaderMap,
+        body: Result<Bytes, BytesRejection>,
+    ) -> Result<T, Refusal> {
+        let kind = headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+        let kind = kind.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+        let is_json =
+            kind == "application/json" || kind.starts_with("application/") && kind.ends_with("+json");
+        if !is_json {
+            let said = "send JSON, with `Content-Type: application/json`";
+            return Err(Refusal::new(415, code::BAD_REQUEST, said));
+        }
+        let refused = |e: BytesRejection| Refusal::new(e.status().as_u16(), code::BAD_REQUEST, e.body_text());
+        let bytes = body.map_err(refused)?;
+        let Json(parsed) = match bytes.len() <= SMALL {
+            true => Json::from_bytes(&bytes)?,
+            false => self.blocking(who, move || Json::from_bytes(&bytes)).await??,
+        };
+        Ok(parsed)
+    }
+}
