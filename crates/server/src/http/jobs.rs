@@ -461,8 +461,8 @@ fn how_it_ended(
 /// The last lines an attempt printed.
 async fn last_lines(app: &App, attempt: Option<AttemptId>) -> Vec<String> {
     let Some(attempt) = attempt else { return vec![] };
-    let data = app.data.clone();
-    tokio::task::spawn_blocking(move || crate::pages::last_lines(&data, attempt)).await.unwrap_or_default()
+    let layout = app.layout.clone();
+    tokio::task::spawn_blocking(move || crate::pages::last_lines(&layout, attempt)).await.unwrap_or_default()
 }
 
 /// When the jobs of these tasks are expected to start; made beside everything else, because it takes a while.

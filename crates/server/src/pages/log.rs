@@ -47,9 +47,9 @@ pub(super) fn tail(layout: &Layout, attempt: AttemptId) -> io::Result<Piece> {
 }
 
 /// The last lines an attempt printed, for an answer: few, and none long.
-pub(crate) fn last_lines(data: &FilePath, attempt: AttemptId) -> Vec<String> {
+pub(crate) fn last_lines(layout: &Layout, attempt: AttemptId) -> Vec<String> {
     const MOST: usize = 10;
-    let Ok(piece) = tail(data, attempt) else { return vec![] };
+    let Ok(piece) = tail(layout, attempt) else { return vec![] };
     let lines: Vec<_> = piece.text.lines().collect();
     let last = lines.iter().skip(lines.len().saturating_sub(MOST));
     last.map(|line| super::words::short_text(line, 400)).collect()
