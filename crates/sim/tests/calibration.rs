@@ -32,7 +32,7 @@ fn kinds(random: &mut Random) -> Vec<Kind> {
     let kind = |n: u64, random: &mut Random| {
         let median = 120.0 * 20f64.powf(random.unit());
         let spread = 0.2 + 0.6 * random.unit();
-        let timeout = (n % 2 == 0).then(|| median * (2.0 + 2.0 * random.unit()));
+        let timeout = n.is_multiple_of(2).then(|| median * (2.0 + 2.0 * random.unit()));
         Kind { gpus: [1, 1, 1, 2, 2, 4][random.below(6) as usize], median, spread, timeout }
     };
     (0..12).map(|n| kind(n, random)).collect()
