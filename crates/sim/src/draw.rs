@@ -122,7 +122,11 @@ mod tests {
         let before = [1_000, 2_000, 3_000].map(Span);
         let limit = Some(Span(100_000));
         let known = Known { before: &before, promised: limit, limit, ..Known::default() };
-        assert!(draws(known, 2_500).iter().all(|left| left.unwrap() < 5_000), "{:?}", draws(known, 2_500));
+        assert!(
+            (300..2_000).contains(&median(known, 2_500)),
+            "of three, one ran longer: {}",
+            median(known, 2_500)
+        );
         assert_eq!(draw(known, Span(3_000), TASK, 0), Some(Span(97_000)), "longer than any before");
         let late = Known { promised: Some(Span(20)), limit: Some(Span(20)), ..known };
         assert_eq!(draw(late, Span(30), TASK, 0), Some(Span(0)));
