@@ -235,7 +235,7 @@ pub fn restore(
     progress: Progress<'_>,
 ) -> Result<Restored, BackupError> {
     let backup = check(from, progress)?;
-    if length(&data.join(LOG)) > 0 {
+    if has_events(&data.join(LOG)) {
         return Err(BackupError::HasLog { path: data.into() });
     }
     let dir = DataDir::take(data)?;
@@ -252,7 +252,10 @@ pub fn restore(
             continue;
         }
         progress(&entry.name, 0, entry.bytes);
-        let _empty = fs::remove_file(&target);
+        // A write-ahead log of the file that was there would be taken for one of the file that is put there.
+        for end in ["", "-wal", "-shm"] {
+            let _not_there = fs::remove_file(data.join(format!("{}{end}", entry.name)));
+        }
         copy_file(&from.join(&entry.name), &target)?;
     }
     for name in ["logs", "snapshots"] {
@@ -279,6 +282,12 @@ pub fn restore(
     });
     let without_snapshot = missing.map(|job| job.id.0).collect();
     Ok(Restored { backup, continued, without_snapshot })
+}
+
+/// Whether there is a log that something would be lost with: a server that was started where the log was lost, and refused
+/// to go on, leaves an empty one. One that cannot be read may hold anything.
+fn has_events(path: &Path) -> bool {
+    length(path) > 0 && Log::open_to_read(path).map_or(true, |log| log.seq() > 0)
 }
 
 /// Checks that a backup is complete, is as it was, and that a server can go on from it.

@@ -324,6 +324,7 @@ fn a_restored_server_runs_nothing_again_that_ran_after_its_backup() {
 
     assert!(restore(&server, &dir).err.contains("has a log already"), "nothing is overwritten");
     remove(server.data(), "log.db");
+    refused(&server, &["warpyard admin restore"]);
     let restored: Value = serde_json::from_str(&restore(&server, &dir).fine()).expect("JSON");
     assert_eq!((&restored["held"], &restored["next_job"]), (&json!([2, 3]), &json!(5)), "{restored}");
     server.start();
