@@ -20,7 +20,7 @@ impl Order for Arrival {
     }
 
     fn formula(&self) -> &'static str {
-        "t, the moment of submission in seconds; the smallest t goes first"
+        "t, the time of submission; the earliest goes first"
     }
 
     fn numbers(&self, task: &ReadyTask<'_>, _: View<'_>, _: Time) -> String {

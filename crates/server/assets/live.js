@@ -139,7 +139,7 @@ const concerns = (notice) => {
 const channel = new BroadcastChannel("warpyard");
 const heard = (message) => {
   if (message.state === "on") say("on", "connected");
-  if (message.state === "off") say("off", "not connected, trying again");
+  if (message.state === "off") say("off", "disconnected, reconnecting");
   if (message.seq === undefined) return;
   wanted = Math.max(wanted, Number(message.seq));
   if (message.reset || concerns(message.notice)) soon();

@@ -9,8 +9,8 @@ const FIRST = ["name", "gpus", "gpu_memory", "timeout", "command", "after"];
 const JOB_FIRST = ["name", "priority", "project"];
 const SECOND = ["gpu_type", "array", "cpus", "memory", "retries", "expected"];
 // Examples, never values: "e.g." tells them apart from what is filled in; defaults are said as defaults.
-const HINTS = { gpu_memory: "e.g. 6GiB; whole GPU", timeout: "e.g. 2h; none", expected: "e.g. 40m", grace: "default 10s", array: "e.g. 1-100%8", cpus: "e.g. 0.5",
-  memory: "e.g. 4GiB", gpu_type: "any, or e.g. V100, A100", gpu_scope: "any, or e.g. 0, 1", gpu_preferred: "e.g. 0", command: "e.g. python train.py",
+const HINTS = { gpu_memory: "e.g. 6GiB", timeout: "e.g. 2h", expected: "e.g. 40m", grace: "default 10s", array: "e.g. 1-100%8", cpus: "e.g. 0.5",
+  memory: "e.g. 4GiB", gpu_type: "e.g. V100", gpu_scope: "e.g. 0, 1", gpu_preferred: "e.g. 0", command: "e.g. python train.py",
   workdir: "as above", env: "e.g. NAME=value, one per line", stdout: "e.g. out.txt", stderr: "e.g. err.txt", gpus: "none", priority: "default 0", weight: "default 1",
   deadline: "e.g. 24h", retries: "default 0", batch_time: "e.g. 2s", item_time: "e.g. 100ms", resume_time: "e.g. 5s", profile: "e.g. resnet50",
   steps: "e.g. 10000", project: "e.g. vision", idle: "e.g. 30m", name: "e.g. train" };
@@ -317,12 +317,12 @@ const preview = async () => {
     box.removeAttribute("aria-busy");
     wrongAt(p.warnings || []);
     button.disabled = false;
-    const rows = p.alternatives.map((a) => el("tr", {}, el("th", { scope: "row" }, el("code", {}, a.change)), el("td", {}, place(a)), el("td", { class: "n" }, a.starts_now ? "now" : (a.expected_start ? when(a) : "unknown"))));
+    const rows = p.alternatives.map((a) => el("tr", {}, el("th", { scope: "row" }, el("code", {}, a.change)), el("td", { class: "n" }, a.starts_now ? "–" : String(a.position ?? "–")), el("td", { class: "n" }, a.starts_now ? "now" : (a.expected_start ? when(a) : "unknown"))));
     const parts = [
       el("p", { class: "big" }, el("span", { class: `badge ${p.starts_now ? "succeeded" : "ready"}` }, el("span", { "aria-hidden": "true" }, p.starts_now ? "▶" : "◔"), ` ${place(p)}`)),
       p.starts_now ? null : el("p", {}, el("span", { class: "quiet" }, "expected start "), el("b", {}, when(p))),
       p.starts_now ? null : el("p", { class: "quiet" }, p.why.join("; ")),
-      rows.length ? el("table", { class: "line tight" }, el("thead", {}, el("tr", {}, el("th", { scope: "col" }, "if it requested"), el("th", { scope: "col" }, "position"), el("th", { scope: "col", class: "n" }, "start"))), el("tbody", {}, ...rows)) : null];
+      rows.length ? el("table", { class: "line tight" }, el("thead", {}, el("tr", {}, el("th", { scope: "col" }, "if it requested"), el("th", { scope: "col", class: "n" }, "position"), el("th", { scope: "col", class: "n" }, "start"))), el("tbody", {}, ...rows)) : null];
     box.replaceChildren(...parts.filter(Boolean));
   } catch (error) {
     if (mine !== asked) return;

@@ -290,7 +290,14 @@ fn runs(f: &Follower, id: JobId) -> Vec<Runs> {
         env: some(&run.env),
         inherited: some(&run.inherited),
     };
-    views::runs(f.cluster(), job, Target::Job(id)).iter().take(RUNS).map(run).collect()
+    let mut all: Vec<_> = views::runs(f.cluster(), job, Target::Job(id)).iter().take(RUNS).map(run).collect();
+    // A directory that all share is told once.
+    for i in (1..all.len()).rev() {
+        if all[i].workdir == all[0].workdir {
+            all[i].workdir.clear();
+        }
+    }
+    all
 }
 
 fn items(view: &JobView, specs: &[TaskSpec]) -> Vec<Item> {

@@ -58,17 +58,17 @@ struct Said {
 impl From<NoPage> for Said {
     fn from(why: NoPage) -> Said {
         let (status, title, words) = match why {
-            NoPage::Missing(words) => (StatusCode::NOT_FOUND, "Nothing here", words),
+            NoPage::Missing(words) => (StatusCode::NOT_FOUND, "Not found", words),
             NoPage::Unreadable => {
-                (StatusCode::BAD_REQUEST, "Nothing here", "this address cannot be read".to_owned())
+                (StatusCode::BAD_REQUEST, "Not found", "this address cannot be read".to_owned())
             }
             NoPage::Stopping => {
                 (StatusCode::SERVICE_UNAVAILABLE, "Stopping", "the server is stopping".to_owned())
             }
             NoPage::Failed(error) => {
                 eprintln!("warpyard: a page failed: {error}");
-                let words = "the server's output says what went wrong".to_owned();
-                (StatusCode::INTERNAL_SERVER_ERROR, "This went wrong", words)
+                let words = "the server could not draw this page; its output says why".to_owned();
+                (StatusCode::INTERNAL_SERVER_ERROR, "Something went wrong", words)
             }
         };
         Said { status, title, words: sentence(&text(&words)) }

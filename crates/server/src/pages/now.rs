@@ -103,8 +103,8 @@ struct Machine {
     name: String,
     word: &'static str,
     class: &'static str,
-    cpus: Meter,
-    memory: Meter,
+    /// Nothing where a simulation does not count them.
+    meters: Vec<Meter>,
     running: u64,
     /// Those of its tasks that have no device.
     jobs: Vec<OnTile>,
@@ -312,28 +312,30 @@ fn machines(f: &Follower, watched: Option<&Watched>, colours: &UserColours, now:
         let mut jobs: Vec<_> = bare.take(200).collect();
         let others = jobs.len().saturating_sub(NAMED);
         jobs.truncate(NAMED);
+        let meters = [
+            Meter {
+                name: "CPU",
+                reserved: MilliCpus(view.used_cpus.0).to_string(),
+                reserved_percent: percent(view.used_cpus.0.into(), view.cpus.0.into()),
+                used: view.busy_cpus.map(|busy| format!("{:.1}", f64::from(busy.0) / 1000.0)),
+                used_percent: percent(view.busy_cpus.map_or(0, |busy| busy.0.into()), view.cpus.0.into()),
+                whole: cpus(view.cpus.0),
+            },
+            Meter {
+                name: "memory",
+                reserved: size(view.used_memory_bytes),
+                reserved_percent: percent(view.used_memory_bytes, view.memory_bytes),
+                used: view.memory_in_use_bytes.map(size),
+                used_percent: percent(view.memory_in_use_bytes.unwrap_or(0), view.memory_bytes),
+                whole: size(view.memory_bytes),
+            },
+        ];
         let counted = view.memory_bytes < ENDLESS;
-        let said = |words: String| if counted { words } else { "not counted".into() };
         Machine {
             name: text(&view.id),
             word,
             class,
-            cpus: Meter {
-                name: "CPU",
-                reserved: said(MilliCpus(view.used_cpus.0).to_string()),
-                reserved_percent: percent(view.used_cpus.0.into(), view.cpus.0.into()),
-                used: view.busy_cpus.map(|busy| format!("{:.1}", f64::from(busy.0) / 1000.0)),
-                used_percent: percent(view.busy_cpus.map_or(0, |busy| busy.0.into()), view.cpus.0.into()),
-                whole: if counted { cpus(view.cpus.0) } else { String::new() },
-            },
-            memory: Meter {
-                name: "memory",
-                reserved: said(size(view.used_memory_bytes)),
-                reserved_percent: percent(view.used_memory_bytes, view.memory_bytes),
-                used: view.memory_in_use_bytes.map(size),
-                used_percent: percent(view.memory_in_use_bytes.unwrap_or(0), view.memory_bytes),
-                whole: if counted { size(view.memory_bytes) } else { String::new() },
-            },
+            meters: meters.into_iter().filter(|_| counted).collect(),
             running: view.running,
             jobs,
             others,

@@ -54,8 +54,14 @@ fn hash(text: &str) -> u32 {
     text.bytes().fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193))
 }
 
-/// Two letters of a name: of its first two words, or the first two of its only one.
+/// Two or three signs of a name: of its first two words, the first two letters of its only one, or its first letter and
+/// the number it ends in.
 fn initials(user: &str) -> String {
+    let digits = user.len() - user.trim_end_matches(|c: char| c.is_ascii_digit()).len();
+    let first = user.chars().find(|c| c.is_alphabetic());
+    if let (1..=2, Some(first)) = (digits, first) {
+        return format!("{first}{}", &user[user.len() - digits..]);
+    }
     let mut words = user.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty());
     let (first, second) = (words.next().unwrap_or("?"), words.next());
     match second {
@@ -96,6 +102,9 @@ mod tests {
 
     #[test]
     fn initials_are_harmless_and_never_empty() {
-        assert_eq!(["ann", "max.muster", "x", "", "\u{202e}<b>"].map(initials), ["an", "mm", "x", "?", "b"]);
+        assert_eq!(
+            ["ann", "max.muster", "user12", "x", "", "\u{202e}<b>"].map(initials),
+            ["an", "mm", "u12", "x", "?", "b"]
+        );
     }
 }

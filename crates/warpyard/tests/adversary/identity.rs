@@ -212,6 +212,20 @@ fn people_of_a_shared_machine_do_not_know_each_others_hosts() {
 }
 
 #[test]
+fn a_job_is_not_cloned_by_someone_else() {
+    let Some(machine) = Machine::up("") else { return };
+    let (ann, bob) = (machine.person("ann"), machine.person("bob"));
+    let job = ann.submit(&["--", "echo", "words-of-ann"]);
+    let form = |person: &crate::machine::Person<'_>| {
+        let page = Page::open(person.json(&["login"])["login"].as_str().expect("a link"));
+        page.shows(&format!("/new?clone={job}"))
+    };
+    let (own, theirs) = (form(&ann), form(&bob));
+    assert!(own.starts_with("HTTP/1.1 200") && own.contains("words-of-ann"), "{own}");
+    assert!(theirs.starts_with("HTTP/1.1 404") && !theirs.contains("words-of-ann"), "{theirs}");
+}
+
+#[test]
 fn four_thousand_silent_connections_close_neither_the_port_nor_the_socket() {
     use nix::sys::resource::{Resource, getrlimit, setrlimit};
     const MANY: usize = 4_096;
