@@ -20,6 +20,9 @@ const MOST: u64 = 8192;
 /// How the cgroups of spawners are called, in which no GPU can be opened.
 const WITHOUT_GPUS: &str = "without-gpus-";
 
+/// How cgroups are called by which a limit is tried out.
+const TRIAL: &str = "trial-";
+
 /// The cgroup `warpyard install` has systemd start the server in (`DelegateSubgroup=`): its parent is ours to divide.
 pub const SUBGROUP: &str = "warpyard";
 
@@ -69,13 +72,17 @@ impl Bounds {
                 Err(_) => Err(v1),
             }),
         };
-        Self {
+        let found = Self {
             most: asked.unwrap_or(MOST.min(room() / 4)),
             processes,
             memory: of(Limit::Memory(1 << 20), Hierarchy::Memory),
             cpu: of(Limit::Cpu(1000), Hierarchy::Cpu),
             devices: devices.map_err(|e| reason(&e)),
-        }
+        };
+        let parents = [found.memory.as_ref(), found.cpu.as_ref(), found.devices.as_ref()];
+        let parents = parents.into_iter().filter_map(Result::ok).chain(&found.processes);
+        parents.for_each(CgroupParent::remove_abandoned);
+        found
     }
 
     /// The device nodes that a cgroup of its own has to close to a task that is granted GPUs of these uuids: those of all
@@ -94,6 +101,12 @@ impl Bounds {
     pub fn of_user(&self) -> u64 {
         self.most.saturating_mul(4).min(room() / 2).max(self.most)
     }
+}
+
+/// The process that made a cgroup for a task, or for the tasks without GPUs: the number at the end of its name.
+fn owner(name: &str) -> Option<u32> {
+    let ours = name.strip_prefix("warpyard-").filter(|rest| !rest.starts_with(TRIAL))?;
+    ours.rsplit_once('-')?.1.parse().ok()
 }
 
 /// Of what went wrong in two hierarchies, what says more than that one is not there.
@@ -221,7 +234,7 @@ impl CgroupParent {
         // There may be several agents in a process.
         static TRIALS: AtomicU64 = AtomicU64::new(0);
         let number = TRIALS.fetch_add(1, Ordering::Relaxed);
-        let name = format!("trial-{}-{number}", std::process::id());
+        let name = format!("{TRIAL}{}-{number}", std::process::id());
         let mut trial = AttemptCgroup::default();
         let enforced = trial.add(self, &limit, &name);
         trial.remove();
@@ -234,18 +247,19 @@ impl CgroupParent {
         if self.hierarchy == Hierarchy::Unified {
             return Ok(());
         }
-        self.remove_abandoned();
         let name = format!("{WITHOUT_GPUS}{}", spawner.pid());
         let mut made = AttemptCgroup::default();
         made.add(self, &Limit::Devices(nodes.to_vec()), &name)?;
         made.paths().try_for_each(|path| spawner.confine(path)).inspect_err(|_| made.remove())
     }
 
-    /// Removes the cgroups of earlier spawners, but for those in which supervisors of theirs still are.
+    /// Removes cgroups that supervisors and spawners left which were killed. The kernel refuses where processes are inside.
     fn remove_abandoned(&self) {
-        let prefix = format!("warpyard-{WITHOUT_GPUS}");
         for entry in fs::read_dir(&self.parent).into_iter().flatten().flatten() {
-            if entry.file_name().to_string_lossy().starts_with(&prefix) {
+            let name = entry.file_name();
+            if owner(&name.to_string_lossy())
+                .is_some_and(|pid| !Path::new("/proc").join(pid.to_string()).exists())
+            {
                 let _in_use = fs::remove_dir(entry.path());
             }
         }
@@ -274,6 +288,24 @@ mod tests {
         assert_eq!(top(&text("/"), mount.path()), None, "the server is at the top itself");
         assert_eq!(top(&text("/"), &own), Some(mount.path().join("warpyard")));
         assert!(mount.path().join("warpyard").is_dir());
+    }
+
+    #[test]
+    fn cgroups_of_processes_that_are_gone_are_removed_and_no_others() {
+        let mount = tempfile::tempdir().unwrap();
+        let (alive, gone) = (std::process::id(), 4_194_305);
+        let names = [
+            format!("warpyard-7.0.0.1-{gone}"),
+            format!("warpyard-without-gpus-{gone}"),
+            format!("warpyard-7.0.0.2-{alive}"),
+            format!("warpyard-trial-{alive}-{gone}"),
+            format!("docker-{gone}"),
+            "warpyard".to_owned(),
+        ];
+        names.iter().for_each(|name| fs::create_dir(mount.path().join(name)).unwrap());
+        CgroupParent { hierarchy: Hierarchy::Cpu, parent: mount.path().into() }.remove_abandoned();
+        let left = names.iter().map(|name| mount.path().join(name).exists()).collect::<Vec<_>>();
+        assert_eq!(left, [false, false, true, true, true, true]);
     }
 
     #[test]
