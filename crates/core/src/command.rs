@@ -29,6 +29,8 @@ pub enum Command {
     },
     /// Give tasks up.
     Cancel(Target),
+    /// Give tasks up and grant them no grace, even if they were asked to end before.
+    Kill(Target),
     /// Give an attempt up that did nothing with its devices for so long.
     EndIdle(AttemptId, Span),
     /// Start none of these tasks.

@@ -334,10 +334,22 @@ pub enum By {
 pub enum StopWhy {
     /// A person gave the task up.
     Cancelled,
+    /// A person gave the task up and grants it no grace.
+    Killed,
     /// It did nothing with its devices for so long, longer than is borne.
     Idle(Span),
     /// It gives way and runs again later.
     Requeued,
+}
+
+impl StopWhy {
+    /// Whether the task is over once its attempt is, and does not run again.
+    pub fn gives_up(self) -> bool {
+        match self {
+            StopWhy::Cancelled | StopWhy::Killed | StopWhy::Idle(_) => true,
+            StopWhy::Requeued => false,
+        }
+    }
 }
 
 /// How an attempt's process ended.

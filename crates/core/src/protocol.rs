@@ -1,8 +1,8 @@
 //! What server and worker tell each other. Both sides tell the whole truth every time: the worker what it has, the
 //! server what it should have. So any message may be lost, doubled or late.
 
-use crate::cluster::{Cluster, Desired, Want};
-use crate::event::{Env, WorkerInfo};
+use crate::cluster::{Cluster, Desired, TaskState, Want};
+use crate::event::{Env, StopWhy, WorkerInfo};
 use crate::ids::{AttemptId, JobId, WorkerId};
 use crate::pool::DeviceState;
 use crate::spec::{Claim, Held, Origin, Snapshot, TaskSpec, Terminal};
@@ -134,7 +134,10 @@ impl Cluster {
                 attempt: d.attempt,
                 started: d.started,
                 want: d.want,
-                grace: spec.grace,
+                grace: match self.state(d.attempt.task) {
+                    Some(TaskState::Stopping(_, StopWhy::Killed)) => Span::ZERO,
+                    _ => spec.grace,
+                },
                 holds_for: spec.claim.and_then(|claim| claim.process),
                 devices: devices.collect(),
                 work: if d.started { None } else { self.work(d.attempt).map(Arc::new) },

@@ -58,6 +58,8 @@ pub struct Config {
     pub session_idle: Option<Micros>,
     /// The longest such time a session may name; any unless set.
     pub session_idle_most: Option<Micros>,
+    /// The longest grace period a task may ask for between being asked to end and being killed; 10 minutes unless set.
+    pub max_grace: Option<Micros>,
     /// How much of each task's output is kept; 64 MiB unless set.
     pub log_cap: Option<ByteSize>,
     /// How long output is kept; 30 days unless set.

@@ -18,11 +18,28 @@ pub(crate) struct Defaults {
     pub(crate) idle: Option<Span>,
     /// The longest that may be asked for.
     pub(crate) longest_idle: Option<Span>,
+    /// The longest grace period that may be asked for.
+    pub(crate) longest_grace: Option<Span>,
     /// The size of the terminal a job was submitted from.
     pub(crate) size: Option<(u16, u16)>,
 }
 
 impl Defaults {
+    /// The grace period of a task, if it may have that.
+    fn grace(&self, task: &TaskDoc) -> Result<Span, Problem> {
+        let longest = self.longest_grace.unwrap_or(Span(u64::MAX));
+        let Some(asked) = task.grace.map(|grace| Span(grace.0)) else {
+            return Ok(spec::default_grace().min(longest));
+        };
+        if asked > longest {
+            let (asked, longest) = (Micros(asked.0), Micros(longest.0));
+            let message = format!("a grace period may be {longest} at the longest; this asks for {asked}");
+            let help = "ask for less, or an administrator to raise `max_grace` in the server's configuration";
+            return Err(Problem::new(code::OVER_LIMIT, "grace", message).with_help(help));
+        }
+        Ok(asked)
+    }
+
     /// The terminal of a task that runs in one.
     fn terminal(&self, task: &TaskDoc) -> Result<Option<Terminal>, Problem> {
         if !task.pty {
@@ -133,7 +150,7 @@ fn task_spec(
         needs,
         cpu_quota: task.cpus.map(|cpus| cpus.0).filter(|cpus| *cpus > 0),
         timeout: task.timeout.map(|t| Span(t.0)).or(defaults.timeout),
-        grace: task.grace.map_or_else(spec::default_grace, |g| Span(g.0)),
+        grace: defaults.grace(task)?,
         expected: task.expected.map(|e| Span(e.0)),
         retries: task.retries,
         retry_on_timeout: task.retry_on_timeout,

@@ -39,7 +39,7 @@ use warpyard_core::{Cluster, Command, PolicyChoice, PolicyDef, Rejected, Span, W
 use warpyard_policies::{POLICIES, default_policy};
 use warpyard_snapshot::Store;
 use warpyard_worker::agent::{
-    Agent, AgentError, AgentHandle, DeviceRules, Layout, Link, Settings, prune_logs, prune_work,
+    Agent, AgentError, AgentHandle, DeviceRules, Layout, Link, Settings, WorkPruner, prune_logs,
     snapshots_dir, work_dir,
 };
 use warpyard_worker::inherit::{Inherited, open_files};
@@ -55,11 +55,17 @@ const ADMINS: &str = "warpyard-admins";
 /// After how long an idle GPU is pointed out, unless something else is said.
 const IDLE_AFTER: Duration = Duration::from_secs(30 * 60);
 
+/// The longest grace period a task may ask for, unless another is configured.
+const MAX_GRACE: Span = Span(10 * 60 * 1_000_000);
+
 /// How long a snapshot may be there before a job has it.
 const SNAPSHOT_YOUNG: Duration = Duration::from_secs(3600);
 
 /// How often old output is removed.
 const TIDY_EVERY: Duration = Duration::from_secs(3600);
+
+/// How soon again where more was found than is removed at once.
+const TIDY_AGAIN: Duration = Duration::from_secs(5);
 
 /// How `up` was called; what is absent comes from the configuration, or a default.
 #[derive(Clone, Debug)]
@@ -420,6 +426,7 @@ fn start_worker(
         shared_at: (options.shared || config.shared).then(|| socket_path(options)),
         log_cap: config.log_cap.map_or(64 << 20, |c| c.0),
         max_processes: config.max_processes,
+        max_grace: max_grace(config),
         every: LOOK_AROUND_EVERY,
         repaired: Box::new(move |what| repairs.note(what)),
     };
@@ -487,6 +494,7 @@ fn tidy(layout: Layout, options: &Options, live: &Live, runtime: Handle) {
     let work = work_dir(layout.data(), options.shared || options.config.shared);
     let (data, log) = (layout.data().to_owned(), layout.lineage().current().log.clone());
     let live = live.clone();
+    let mut pruner = WorkPruner::new(options.spawner.0.clone());
     let tidy = move || {
         loop {
             if let Err(e) = prune_logs(&data, age, file_time()) {
@@ -494,15 +502,16 @@ fn tidy(layout: Layout, options: &Options, live: &Live, runtime: Handle) {
             }
             let Ok(needed) = runtime.block_on(live.read(move |f| with_snapshots(f, age))) else { return };
             let ids = needed.values().cloned().collect();
-            let pruned =
-                Store::prune(&snapshots_dir(&data), &ids, file_time() - SNAPSHOT_YOUNG).and_then(|_| {
-                    let old = file_time() - age;
-                    prune_work(&work, log.as_ref(), old, |job| needed.contains_key(&job))
-                });
-            if let Err(e) = pruned {
+            if let Err(e) = Store::prune(&snapshots_dir(&data), &ids, file_time() - SNAPSHOT_YOUNG) {
                 eprintln!("warpyard: old snapshots cannot be removed: {e}");
             }
-            std::thread::sleep(TIDY_EVERY);
+            let old = file_time() - age;
+            let pruned = pruner.prune(&work, log.as_ref(), old, |job| needed.contains_key(&job));
+            let more = pruned.unwrap_or_else(|e| {
+                eprintln!("warpyard: {} cannot be looked through: {e}", work.display());
+                false
+            });
+            std::thread::sleep(if more { TIDY_AGAIN } else { TIDY_EVERY });
         }
     };
     std::thread::Builder::new().name("tidy".into()).spawn(tidy).expect("a thread can be started");
@@ -523,8 +532,14 @@ fn defaults(config: &Config) -> Defaults {
         timeout: span(config.default_timeout),
         idle: span(config.session_idle),
         longest_idle: span(config.session_idle_most),
+        longest_grace: Some(max_grace(config)),
         ..Defaults::default()
     }
+}
+
+/// The longest grace period a task may have.
+fn max_grace(config: &Config) -> Span {
+    config.max_grace.map_or(MAX_GRACE, |most| Span(most.0))
 }
 
 /// After how long it is pointed out that nothing is done with a GPU.

@@ -51,6 +51,7 @@ fn short(cluster: &Cluster, task: TaskId, why: &Why) -> Option<String> {
         Reason::Paused(Some(By::Policy)) => "gives way".into(),
         Reason::Paused(None) => "resuming".into(),
         Reason::Stopping(StopWhy::Cancelled) => "being cancelled".into(),
+        Reason::Stopping(StopWhy::Killed) => "being killed".into(),
         Reason::Stopping(StopWhy::Idle(_)) => "being ended, for its GPUs do nothing".into(),
         Reason::Stopping(StopWhy::Requeued) => "saving, to run again later".into(),
         Reason::Done(_) => return None,

@@ -39,6 +39,7 @@ pub(crate) fn translated(command: Command, numbers: &BTreeMap<JobId, JobId>) -> 
         Command::Pause(target) => Command::Pause(meant(target)?),
         Command::Resume(target) => Command::Resume(meant(target)?),
         Command::Cancel(target) => Command::Cancel(meant(target)?),
+        Command::Kill(target) => Command::Kill(meant(target)?),
         Command::Retry { target, failed_only } => Command::Retry { target: meant(target)?, failed_only },
         Command::Forget(job) => Command::Forget(here(job)?),
         Command::SetPriority(job, priority) => Command::SetPriority(here(job)?, priority),

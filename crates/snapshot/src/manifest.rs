@@ -95,11 +95,21 @@ pub enum NotAManifest {
     /// A link points nowhere.
     #[error("'{0}' points nowhere")]
     Link(String),
+    /// One content is declared to have two lengths.
+    #[error("'{0}' declares another length for its content than another file")]
+    Size(String),
+    /// A path has too many parts.
+    #[error("'{0}' lies deeper than {DEEPEST} directories")]
+    Depth(String),
 }
+
+/// Directories a path may lead through: what unpacks and removes it holds a descriptor for each.
+const DEEPEST: usize = 256;
 
 impl Manifest {
     /// Refuses what could write anywhere but into the directory it is unpacked to.
     pub fn check(&self) -> Result<(), NotAManifest> {
+        let mut sizes = BTreeMap::new();
         for (path, entry) in &self.entries {
             let parts: Vec<_> = Path::new(path).components().collect();
             let plain = parts.iter().all(|part| matches!(part, Component::Normal(_)));
@@ -110,6 +120,14 @@ impl Manifest {
             let parent = path.rsplit_once('/').map(|(parent, _)| parent);
             if parent.is_some_and(|parent| !matches!(self.entries.get(parent), Some(Entry::Dir { .. }))) {
                 return Err(NotAManifest::Parent(path.clone()));
+            }
+            if parts.len() > DEEPEST {
+                return Err(NotAManifest::Depth(path.clone()));
+            }
+            if let Entry::File { size, hash, .. } = entry
+                && sizes.insert(hash, size).is_some_and(|other| other != size)
+            {
+                return Err(NotAManifest::Size(path.clone()));
             }
             if matches!(entry, Entry::Link { target } if target.is_empty() || target.contains('\0')) {
                 return Err(NotAManifest::Link(path.clone()));

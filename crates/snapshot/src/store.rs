@@ -45,8 +45,10 @@ impl Store {
         Store { dir: root.join(&Hash::of(person.as_bytes()).as_str()[..32]) }
     }
 
-    /// Keeps a manifest, and says which contents are not there yet.
+    /// Keeps a manifest, and says which contents are not there yet. One that declares other lengths than the contents
+    /// have that are there is refused.
     pub fn announce(&self, manifest: &Manifest) -> Result<Vec<Hash>, StoreError> {
+        self.check_lengths(manifest)?;
         self.place(&self.manifest_path(&manifest.id()), |file| file.write_all(&manifest.to_json()))?;
         Ok(self.missing(manifest))
     }
@@ -55,6 +57,18 @@ impl Store {
     pub fn missing(&self, manifest: &Manifest) -> Vec<Hash> {
         let absent = |(hash, _): &(&Hash, u64)| !self.content_path(hash).exists();
         manifest.distinct().into_iter().filter(absent).map(|(hash, _)| hash.clone()).collect()
+    }
+
+    /// Checks that contents that are there are as long as the manifest declares: what a snapshot holds is known from its
+    /// manifest, before it is unpacked.
+    fn check_lengths(&self, manifest: &Manifest) -> Result<(), StoreError> {
+        let lies = |(hash, size): &(&Hash, u64)| {
+            fs::metadata(self.content_path(hash)).is_ok_and(|found| found.len() != *size)
+        };
+        match manifest.distinct().iter().any(lies) {
+            true => Err(StoreError::Arrived("a file is declared to have another length than its content")),
+            false => Ok(()),
+        }
     }
 
     /// Takes in contents of a manifest, as [`crate::Packed::send`] writes them.
@@ -91,6 +105,7 @@ impl Store {
     pub fn manifest(&self, id: &Hash) -> Result<Manifest, StoreError> {
         let unknown = || StoreError::Unknown(id.to_string());
         let manifest = self.announced(id)?;
+        self.check_lengths(&manifest)?;
         if self.missing(&manifest).is_empty() { Ok(manifest) } else { Err(unknown()) }
     }
 
@@ -141,32 +156,44 @@ impl Store {
     /// Removes snapshots nobody needs, unless they came after `young`, and contents that are then in none. Returns how
     /// many snapshots went.
     pub fn prune(root: &Path, needed: &BTreeSet<String>, young: SystemTime) -> io::Result<usize> {
-        let mut gone = 0;
+        let (mut gone, mut failed) = (0, None);
         for person in list(root)? {
-            let store = Store { dir: person };
-            let mut kept = BTreeSet::new();
-            for path in list(&store.dir.join("manifests"))? {
-                let id = path.file_name().and_then(|name| name.to_str()).unwrap_or_default().to_owned();
-                if needed.contains(&id) || is_young(&path, young) {
-                    let manifest = fs::read(&path).ok().and_then(|text| serde_json::from_slice(&text).ok());
-                    let manifest: Manifest = manifest.unwrap_or_default();
-                    kept.extend(manifest.distinct().into_iter().map(|(hash, _)| hash.clone()));
-                } else {
+            // One that cannot be tidied must not keep the others from it.
+            match (Store { dir: person }).prune_one(needed, young) {
+                Ok(snapshots) => gone += snapshots,
+                Err(e) => failed = failed.or(Some(e)),
+            }
+        }
+        failed.map_or(Ok(gone), Err)
+    }
+
+    fn prune_one(&self, needed: &BTreeSet<String>, young: SystemTime) -> io::Result<usize> {
+        let mut gone = 0;
+        let mut kept = BTreeSet::new();
+        for path in list(&self.dir.join("manifests"))? {
+            let id = path.file_name().and_then(|name| name.to_str()).unwrap_or_default().to_owned();
+            if needed.contains(&id) || is_young(&path, young) {
+                let manifest = fs::read(&path).ok().and_then(|text| serde_json::from_slice(&text).ok());
+                let manifest: Manifest = manifest.unwrap_or_default();
+                kept.extend(manifest.distinct().into_iter().map(|(hash, _)| hash.clone()));
+            } else {
+                fs::remove_file(&path)?;
+                gone += 1;
+            }
+        }
+        for first in list(&self.dir.join("contents"))? {
+            for path in list(&first)? {
+                let name = |path: &Path| path.file_name().map(|n| n.to_string_lossy().into_owned());
+                let hash = format!("{}{}", name(&first).unwrap_or_default(), name(&path).unwrap_or_default());
+                let named = Hash::try_from(hash).is_ok_and(|hash| kept.contains(&hash));
+                if !named && !is_young(&path, young) {
                     fs::remove_file(&path)?;
-                    gone += 1;
                 }
             }
-            for first in list(&store.dir.join("contents"))? {
-                for path in list(&first)? {
-                    let name = |path: &Path| path.file_name().map(|n| n.to_string_lossy().into_owned());
-                    let hash =
-                        format!("{}{}", name(&first).unwrap_or_default(), name(&path).unwrap_or_default());
-                    let named = Hash::try_from(hash).is_ok_and(|hash| kept.contains(&hash));
-                    if !named && !is_young(&path, young) {
-                        fs::remove_file(&path)?;
-                    }
-                }
-            }
+        }
+        // What a server left that was killed while it took something in.
+        for path in list(&self.dir)?.into_iter().filter(|path| !path.is_dir() && !is_young(path, young)) {
+            fs::remove_file(&path)?;
         }
         Ok(gone)
     }

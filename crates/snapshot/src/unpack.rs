@@ -1,10 +1,10 @@
 //! Putting a snapshot back. Until it is whole nobody but whoever unpacks can enter the place, so nobody can slip a link
-//! into it; then it is given to its owner and moved where it belongs.
+//! into it; then it is moved where it belongs and given to its owner. Whoever unpacks may be killed at any moment.
 
 use crate::manifest::{Entry, Hash, NotAManifest};
 use crate::store::{Store, StoreError};
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
-use std::io;
+use std::io::{self, Read};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt, lchown, symlink};
 use std::path::{Path, PathBuf};
 
@@ -26,6 +26,14 @@ pub enum UnpackError {
     /// It is not one that could be used.
     #[error(transparent)]
     Manifest(#[from] NotAManifest),
+    /// It holds more than it may.
+    #[error("it holds {holds} bytes, more than the {most} it was submitted with")]
+    TooLarge {
+        /// How many bytes it declares.
+        holds: u64,
+        /// How many it may.
+        most: u64,
+    },
     /// The disk.
     #[error("cannot make {}", path.display())]
     Io {
@@ -36,8 +44,14 @@ pub enum UnpackError {
     },
 }
 
-/// Makes a directory that holds a snapshot, if there is none of that name. Several may try at once.
-pub fn unpack(store: &Store, id: &Hash, into: &Path, owner: Option<Owner>) -> Result<(), UnpackError> {
+/// Makes a directory that holds a snapshot of `most` bytes at most, if there is none of that name. Several may try at once.
+pub fn unpack(
+    store: &Store,
+    id: &Hash,
+    into: &Path,
+    owner: Option<Owner>,
+    most: u64,
+) -> Result<(), UnpackError> {
     let parent = into.parent().unwrap_or(into);
     let failed = |path: &Path| {
         let path = path.to_owned();
@@ -53,23 +67,29 @@ pub fn unpack(store: &Store, id: &Hash, into: &Path, owner: Option<Owner>) -> Re
     let lock = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&lock_path);
     let lock = lock.map_err(failed(&lock_path))?;
     lock.lock().map_err(failed(&lock_path))?;
-    if into.exists() {
-        return Ok(());
+    let give = |path: &Path| match owner {
+        Some(Owner { uid, gid }) => lchown(path, Some(uid), Some(gid)).map_err(failed(path)),
+        None => Ok(()),
+    };
+    if fs::symlink_metadata(into).is_ok() {
+        // Whole, for it was moved there; whoever moved it may have died before giving it away.
+        return give(into);
     }
     let manifest = store.manifest(id)?;
     manifest.check()?;
+    if manifest.bytes() > most {
+        return Err(UnpackError::TooLarge { holds: manifest.bytes(), most });
+    }
     let beside = into.with_extension("new");
     if beside.exists() {
-        // Whoever made it died on the way.
-        fs::remove_dir_all(&beside).map_err(failed(&beside))?;
+        // Whoever made it died on the way. Nobody else could enter it, so what is in it is what was put there.
+        must_be_ours(&beside).and_then(|()| fs::remove_dir_all(&beside)).map_err(failed(&beside))?;
     }
     DirBuilder::new().mode(0o700).create(&beside).map_err(failed(&beside))?;
     for (name, entry) in &manifest.entries {
         let path = beside.join(name);
         put(store, entry, &path).map_err(failed(&path))?;
-        if let Some(Owner { uid, gid }) = owner {
-            lchown(&path, Some(uid), Some(gid)).map_err(failed(&path))?;
-        }
+        give(&path)?;
     }
     // Directories that may not be written are closed once all is in them.
     for (name, entry) in manifest.entries.iter().rev() {
@@ -78,10 +98,9 @@ pub fn unpack(store: &Store, id: &Hash, into: &Path, owner: Option<Owner>) -> Re
             fs::set_permissions(&path, Permissions::from_mode(mode & 0o777)).map_err(failed(&path))?;
         }
     }
-    if let Some(Owner { uid, gid }) = owner {
-        lchown(&beside, Some(uid), Some(gid)).map_err(failed(&beside))?;
-    }
-    fs::rename(&beside, into).map_err(failed(into))
+    fs::rename(&beside, into).map_err(failed(into))?;
+    // Last, so that nobody but us could ever enter it under the other name.
+    give(into)
 }
 
 /// In a directory that others may change, what is made can become something else before it is done.
@@ -98,10 +117,14 @@ fn put(store: &Store, entry: &Entry, path: &Path) -> io::Result<()> {
     match entry {
         Entry::Dir { .. } => DirBuilder::new().mode(0o700).create(path),
         Entry::Link { target } => symlink(target, path),
-        Entry::File { mode, hash, .. } => {
-            let mut from = File::open(store.content_path(hash))?;
+        Entry::File { mode, hash, size } => {
+            // One byte more than declared would be seen, and no more than that is copied.
+            let mut from = File::open(store.content_path(hash))?.take(size.saturating_add(1));
             let mut to = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
-            io::copy(&mut from, &mut to)?;
+            if io::copy(&mut from, &mut to)? != *size {
+                let why = format!("its content is not of the {size} bytes it declares");
+                return Err(io::Error::new(io::ErrorKind::InvalidData, why));
+            }
             to.set_permissions(Permissions::from_mode(mode & 0o777))
         }
     }

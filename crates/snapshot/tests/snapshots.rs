@@ -69,7 +69,7 @@ fn what_was_kept_comes_back_as_it_was_whatever_happens_meanwhile() {
     write(project.path(), "train.py", "print('second')\n");
 
     let into = data.path().join("work/7");
-    unpack(&store, &id, &into, None).unwrap();
+    unpack(&store, &id, &into, None, MOST).unwrap();
     assert_eq!(fs::read_to_string(into.join("train.py")).unwrap(), "print('first')\n");
     assert_eq!(fs::read_link(into.join("link.py")).unwrap(), Path::new("lib/model.py"));
     let again = Packed::of(&into, MOST).unwrap();
@@ -77,12 +77,12 @@ fn what_was_kept_comes_back_as_it_was_whatever_happens_meanwhile() {
 
     // Where others may change what is there nothing is put back.
     fs::set_permissions(data.path().join("work"), fs::Permissions::from_mode(0o777)).unwrap();
-    assert!(unpack(&store, &id, &data.path().join("work/8"), None).is_err());
+    assert!(unpack(&store, &id, &data.path().join("work/8"), None, MOST).is_err());
     fs::set_permissions(data.path().join("work"), fs::Permissions::from_mode(0o711)).unwrap();
 
     // Unpacking again changes nothing: what the job made there stays.
     write(&into, "made", "by the job");
-    unpack(&store, &id, &into, None).unwrap();
+    unpack(&store, &id, &into, None, MOST).unwrap();
     assert_eq!(fs::read_to_string(into.join("made")).unwrap(), "by the job");
 }
 
@@ -150,7 +150,7 @@ fn a_manifest_that_would_write_elsewhere_is_not_unpacked() {
     let mut empty = Hash::of(b"").as_str().as_bytes().to_vec();
     empty.extend(0u64.to_le_bytes());
     store.receive(&manifest, &empty[..]).unwrap();
-    assert!(unpack(&store, &manifest.id(), &data.path().join("work/1"), None).is_err());
+    assert!(unpack(&store, &manifest.id(), &data.path().join("work/1"), None, MOST).is_err());
     assert!(!data.path().join("stolen").exists());
 }
 
@@ -197,4 +197,37 @@ fn a_file_that_changes_before_it_is_sent_is_found_out() {
     assert!(matches!(&sent, Err(PackError::Changed(path)) if path.ends_with("train.py")), "{sent:?}");
     fs::remove_file(dir.path().join("train.py")).expect("it was there");
     assert!(matches!(packed.send(&all, std::io::sink()), Err(PackError::Changed(_))));
+}
+
+#[test]
+fn a_snapshot_is_as_large_as_it_says_wherever_it_is_asked() {
+    let (project, data) = (project(), tempfile::tempdir().unwrap());
+    write(project.path(), "large", &"x".repeat(1 << 16));
+    let store = Store::of(data.path(), "ann");
+    let packed = Packed::of(project.path(), MOST).unwrap();
+    let id = keep(&store, &packed);
+    // The content is there, so nothing would have to be sent.
+    let claims = |size: u64| {
+        let file = |mode| Entry::File { mode, size, hash: Hash::of("x".repeat(1 << 16).as_bytes()) };
+        Manifest { entries: [("a".into(), file(0o644)), ("b".into(), file(0o600))].into() }
+    };
+    assert!(claims(0).check().is_ok(), "each by itself is fine");
+    assert!(store.announce(&claims(0)).is_err() && store.announce(&claims(1 << 20)).is_err());
+    assert_eq!(store.announce(&claims(1 << 16)).unwrap(), []);
+    let mut two = claims(1 << 16);
+    two.entries.extend(claims(0).entries.into_iter().map(|(name, entry)| (format!("{name}2"), entry)));
+    assert!(two.check().is_err(), "one content with two lengths");
+    // One that came in before anyone looked is found out when it is put back.
+    let manifests = fs::read_dir(data.path()).unwrap().next().unwrap().unwrap().path().join("manifests");
+    fs::write(manifests.join(claims(0).id().as_str()), serde_json::to_vec(&claims(0)).unwrap()).unwrap();
+    assert!(unpack(&store, &claims(0).id(), &data.path().join("work/1"), None, MOST).is_err());
+    assert!(unpack(&store, &id, &data.path().join("work/2"), None, 1 << 16).is_err(), "more than it may");
+    unpack(&store, &id, &data.path().join("work/2"), None, MOST).unwrap();
+}
+
+#[test]
+fn a_path_leads_through_no_more_directories_than_can_be_held_open() {
+    let dir = |depth: usize| (vec!["d"; depth].join("/"), Entry::Dir { mode: 0o755 });
+    let deep = |depth| Manifest { entries: (1..=depth).map(dir).collect() }.check();
+    assert!(deep(200).is_ok() && deep(300).is_err());
 }

@@ -33,6 +33,9 @@ fn main() -> ExitCode {
     if std::env::args_os().nth(1).is_some_and(|word| word == warpyard_worker::hold::HOLD) {
         return hold();
     }
+    if std::env::args_os().nth(1).is_some_and(|word| word == warpyard_worker::remove::REMOVE) {
+        return warpyard_worker::remove::remover_main(std::env::args().skip(2));
+    }
     // Where a shell asks for the rest of a half-typed word, that is all that happens.
     clap_complete::CompleteEnv::with_factory(cli::Cli::command).complete();
     let cli = match cli::Cli::try_parse() {

@@ -193,7 +193,7 @@ fn whoever_has_the_token_comes_in_over_the_network_and_nobody_else() {
 #[test]
 fn a_session_in_which_nothing_happens_is_warned_and_ended() {
     let server = Server::up(&["--gpus", "none"]);
-    let mut seat = server.shell(&["--idle", "3s", "--grace", "1h"]);
+    let mut seat = server.shell(&["--idle", "3s", "--grace", "10m"]);
     seat.sees("this session ends in ");
     seat.sees("nothing typed or printed for 3s: this session ends]");
     assert_eq!(seat.left(), Some(124));
@@ -228,7 +228,7 @@ fn how_long_nothing_may_happen_has_a_default_and_a_bound() {
 #[test]
 fn a_cancelled_shell_ends_at_once_with_what_it_stopped() {
     let server = Server::up(&["--gpus", "none"]);
-    let mut seat = server.shell(&["--grace", "1h"]);
+    let mut seat = server.shell(&["--grace", "10m"]);
     seat.enter("sh -c 'echo in$((1 + 1)); exec sleep 1000'");
     seat.sees("in2");
     seat.press(CTRL_Z);

@@ -168,6 +168,11 @@ fn parse_limits(text: &str) -> BTreeMap<String, (u64, u64)> {
     limits
 }
 
+/// The name of a limit, by the kernel's number.
+pub(crate) fn limit_name(number: u32) -> &'static str {
+    LIMITS.iter().find(|(.., known)| *known == number).map_or("of a resource", |(name, ..)| name)
+}
+
 /// Named limits as the kernel numbers them; names it does not have are left out.
 pub(crate) fn limits_by_number(limits: &BTreeMap<String, (u64, u64)>) -> Vec<(u32, u64, u64)> {
     let number = |name: &str| LIMITS.iter().find(|(known, ..)| *known == name).map(|(.., number)| *number);

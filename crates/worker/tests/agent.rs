@@ -54,6 +54,7 @@ fn agent_with(data: &Path, probe: Box<dyn Probe>) -> (AgentHandle, Receiver<Repo
         lease: None,
         shared_at: None,
         max_processes: None,
+        max_grace: Span(600_000_000),
         log_cap: 1 << 20,
         every: Duration::from_millis(20),
         repaired: Box::new(|_| {}),

@@ -17,10 +17,10 @@ pub use terminal::Attached;
 use crate::problem::code;
 use crate::quantity::Micros;
 use crate::wire::{
-    Acted, Adopt, Announced, ClaimRequest, ClaimView, Extend, GpuView, HistoryFilter, HistoryRow, InfoView,
-    JobFilter, JobView, LimitView, LogFilter, LoginView, Noted, Page, PolicySet, PolicyView, Preview,
-    Priority, ProblemBody, Progress, Rebuilt, Retry, Shutdown, State, Submit, Submitted, Throughputs,
-    WhyView, WorkerView,
+    Acted, Adopt, Announced, CancelFilter, ClaimRequest, ClaimView, Extend, GpuView, HistoryFilter,
+    HistoryRow, InfoView, JobFilter, JobView, LimitView, LogFilter, LoginView, Noted, Page, PolicySet,
+    PolicyView, Preview, Priority, ProblemBody, Progress, Rebuilt, Retry, Shutdown, State, Submit, Submitted,
+    Throughputs, WhyView, WorkerView,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -137,6 +137,12 @@ impl Client {
     /// Cancels jobs or tasks.
     pub fn cancel(&self, id: &str) -> Result<Acted, ClientError> {
         self.act(&job_path(id, "/cancel"))
+    }
+
+    /// Cancels jobs or tasks and kills them at once, without a grace period.
+    pub fn cancel_now(&self, id: &str) -> Result<Acted, ClientError> {
+        let address = self.address(&job_path(id, "/cancel"), &CancelFilter { now: true });
+        self.read(self.authorised(self.agent.post(address)).send_empty())
     }
 
     /// Runs jobs or tasks again, or only what of them did not succeed.

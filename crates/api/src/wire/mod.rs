@@ -33,8 +33,8 @@ pub use replay::{
     Agreement, ReplayAsk, ReplayResult, ReplayState, ReplayTold, ReplayView, ResultKind, Spread,
 };
 pub use request::{
-    Acted, HistoryFilter, JobFilter, JobOrder, LogFilter, LogStream, Page, Priority, ProblemBody, Rebuilt,
-    Retry, Shutdown, StateFilter, Submit, Submitted, TerminalSize,
+    Acted, CancelFilter, HistoryFilter, JobFilter, JobOrder, LogFilter, LogStream, Page, Priority,
+    ProblemBody, Rebuilt, Retry, Shutdown, StateFilter, Submit, Submitted, TerminalSize,
 };
 pub use simulation::{SimulationSet, SimulationView};
 pub use snapshot::{Announced, SnapshotView};

@@ -36,7 +36,8 @@ impl Cluster {
     pub(crate) fn decide_what(&self, command: Command, now: Time) -> Decision {
         match command {
             Command::Submit { user, env, spec } => self.submit(user, env, spec, now),
-            Command::Cancel(target) => self.cancel(target),
+            Command::Cancel(target) => self.cancel(target, StopWhy::Cancelled),
+            Command::Kill(target) => self.cancel(target, StopWhy::Killed),
             Command::EndIdle(attempt, lasted) => Ok(self.end_idle(attempt, lasted)),
             Command::Hold(target) => self.hold(target),
             Command::Release(target) => self.release(target),
@@ -182,7 +183,7 @@ impl Cluster {
     }
 
     /// Children come before their parents, so that none of them is skipped by a parent's end on the way.
-    fn cancel(&self, target: Target) -> Decision {
+    fn cancel(&self, target: Target, why: StopWhy) -> Decision {
         let job = self.known(target.job())?;
         self.check_target(job, target)?;
         let mut events = Whats::new();
@@ -192,11 +193,16 @@ impl Cluster {
                 events.push(What::Cancelled { node: id, tasks: waiting });
             }
             for (i, live) in state.live_within(meant) {
-                let asked =
-                    matches!(live.phase, Phase::Stopping { why: StopWhy::Cancelled | StopWhy::Idle(_), .. });
+                // Being asked to end again is no news, unless the grace is taken back.
+                let asked = match live.phase {
+                    Phase::Stopping { why: before, .. } => {
+                        before == StopWhy::Killed || before.gives_up() && why != StopWhy::Killed
+                    }
+                    _ => false,
+                };
                 if live.attempt().is_some() && !asked {
                     let attempt = id.task(i).attempt(live.attempts);
-                    events.push(What::StopAsked { attempt, why: StopWhy::Cancelled });
+                    events.push(What::StopAsked { attempt, why });
                 }
             }
         }
@@ -237,7 +243,7 @@ impl Cluster {
         }
         // What is given back when a claim is released is its devices.
         if job.spec.claim().is_some() {
-            return self.cancel(Target::Job(job.id));
+            return self.cancel(Target::Job(job.id), StopWhy::Cancelled);
         }
         let refused = Rejected::new(Code::NotHeld, format!("{} is not held", named(job, target)));
         Err(match job.held {
@@ -252,7 +258,8 @@ impl Cluster {
         let live = self.job(job).and_then(|job| job.nodes.get(node as usize)?.live.get(&index));
         let running = live.filter(|live| live.attempts == attempt.number && live.attempt().is_some());
         match running.map(|live| &live.phase) {
-            None | Some(Phase::Stopping { why: StopWhy::Cancelled | StopWhy::Idle(_), .. }) => Whats::new(),
+            None => Whats::new(),
+            Some(Phase::Stopping { why, .. }) if why.gives_up() => Whats::new(),
             Some(_) => smallvec![What::StopAsked { attempt, why: StopWhy::Idle(lasted) }],
         }
     }
@@ -694,13 +701,12 @@ fn then(live: &Live, spec: &TaskSpec, how: &How, now: Time) -> Then {
         // Letting go is how a claim ends well; and what holds it cannot be run elsewhere.
         (How::Stopped, _) if spec.claim.is_some() => Then::Done(Outcome::Succeeded),
         (How::Lost(_), _) if spec.claim.is_some() => Then::Done(Outcome::Lost),
-        (_, Some(StopWhy::Cancelled | StopWhy::Idle(_))) | (How::Stopped, None) => {
-            Then::Done(Outcome::Cancelled)
-        }
+        (_, Some(why)) if why.gives_up() => Then::Done(Outcome::Cancelled),
+        (How::Stopped, None) => Then::Done(Outcome::Cancelled),
         (How::Declined(_), _) => Then::Again,
         (How::Lost(_), _) if spec.on_lost == OnLost::Hold => Then::Hold,
         (How::Lost(_), _) => again_if(live.losses < LOSSES_BORNE, Outcome::Lost),
-        (_, Some(StopWhy::Requeued)) => Then::Again,
+        (_, Some(_)) => Then::Again,
         // Another try would make as many.
         (How::Crowded(_), None) => Then::Done(Outcome::Failed),
         // Nobody was there, and another try would find nobody either.

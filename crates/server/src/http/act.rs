@@ -6,21 +6,27 @@ use crate::follower::Follower;
 use crate::live::{CommandError, Live};
 use crate::select::{self, Found};
 use crate::who::Caller;
-use axum::extract::rejection::JsonRejection;
-use axum::extract::{Path, State};
+use axum::extract::rejection::{JsonRejection, QueryRejection};
+use axum::extract::{Path, Query, State};
 use axum::{Extension, Json};
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 use warpyard_api::problem::{Problem, code};
 use warpyard_api::selector::Select;
-use warpyard_api::wire::{Acted, Priority, Retry};
+use warpyard_api::wire::{Acted, CancelFilter, Priority, Retry};
 use warpyard_core::command::Target;
 use warpyard_core::{Command, JobId};
 
 type Answer = Result<Json<Acted>, Refusal>;
 
-pub(super) async fn cancel(State(app): Shared, Extension(who): By, Path(id): Path<String>) -> Answer {
-    each(&app.live, &who, &id, |target| Ok(Command::Cancel(target))).await
+pub(super) async fn cancel(
+    State(app): Shared,
+    Extension(who): By,
+    Path(id): Path<String>,
+    query: Result<Query<CancelFilter>, QueryRejection>,
+) -> Answer {
+    let command = if query?.0.now { Command::Kill } else { Command::Cancel };
+    each(&app.live, &who, &id, |target| Ok(command(target))).await
 }
 
 pub(super) async fn retry(

@@ -20,6 +20,7 @@ pub(super) async fn list(State(app): Shared, Extension(who): By) -> Result<Json<
     if let Some(name) = who.name() {
         app.tell_groups(name).await?;
     }
+    let grace = app.defaults.longest_grace;
     let look = move |f: &mut Follower| {
         let cluster = f.cluster();
         let mut users: Vec<&str> = who.name().into_iter().collect();
@@ -38,6 +39,14 @@ pub(super) async fn list(State(app): Shared, Extension(who): By) -> Result<Json<
         if who.is_admin() {
             listed.extend(configured(cluster.limits(), &parties));
         }
+        listed.extend(grace.map(|most| LimitView {
+            of: "everyone".into(),
+            together: false,
+            limit: "grace_s".into(),
+            most: most.secs(),
+            has: None,
+            window_s: None,
+        }));
         listed
     };
     Ok(Json(app.live.read(look).await?))

@@ -52,7 +52,21 @@ impl App {
         };
         let manifest = self.snapshots(whose).manifest(&hash(&id)?)?;
         let (files, bytes) = (manifest.files(), manifest.bytes());
+        self.may_hold(&manifest)?;
         spec.snapshot = Some(Box::new(Snapshot { id, of: whose.to_owned(), from, files, bytes }));
+        Ok(())
+    }
+}
+
+impl App {
+    /// Refuses a snapshot that holds more than one may.
+    fn may_hold(&self, manifest: &Manifest) -> Result<(), Refusal> {
+        let (bytes, most) = (manifest.bytes(), self.snapshot_limit);
+        if bytes > most {
+            let why = format!("{bytes} bytes are more than a snapshot may hold ({most})");
+            let problem = Problem::new(code::BAD_SNAPSHOT, "", why);
+            return Err(problem.with_help("name what is not needed in .warpyardignore").into());
+        }
         Ok(())
     }
 }
@@ -91,11 +105,8 @@ pub(super) async fn announce(
         Ok(manifest)
     };
     let manifest = app.blocking(&who, check).await?.map_err(bad)?;
+    app.may_hold(&manifest)?;
     let most_bytes = app.snapshot_limit;
-    if manifest.bytes() > most_bytes {
-        let why = format!("{} bytes are more than a snapshot may hold ({most_bytes})", manifest.bytes());
-        return Err(bad(why).with_help("name what is not needed in .warpyardignore").into());
-    }
     let store = app.snapshots(&whose(&who));
     let quota = match &who {
         Caller::Account { person, .. } => Some((person.name.clone(), app.caps_now(person))),

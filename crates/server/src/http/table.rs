@@ -7,11 +7,11 @@ use super::{
 };
 use axum::Json;
 use warpyard_api::wire::{
-    Acted, Adopt, Announced, ClaimRequest, ClaimView, DocumentText, DocumentView, Extend, FreeView, GpuView,
-    HistoryFilter, HistoryRow, InfoView, JobFilter, JobView, LimitView, LogFilter, LoginView, Noted, Notice,
-    Page, PolicyPreview, PolicySet, PolicyView, Preview, Priority, Progress, ProofView, Rebuilt, ReplayAsk,
-    ReplayView, Retry, Shutdown, SimulationSet, SimulationView, Submit, Submitted, TaskView, Throughputs,
-    WhyView, WorkerView,
+    Acted, Adopt, Announced, CancelFilter, ClaimRequest, ClaimView, DocumentText, DocumentView, Extend,
+    FreeView, GpuView, HistoryFilter, HistoryRow, InfoView, JobFilter, JobView, LimitView, LogFilter,
+    LoginView, Noted, Notice, Page, PolicyPreview, PolicySet, PolicyView, Preview, Priority, Progress,
+    ProofView, Rebuilt, ReplayAsk, ReplayView, Retry, Shutdown, SimulationSet, SimulationView, Submit,
+    Submitted, TaskView, Throughputs, WhyView, WorkerView,
 };
 
 /// The table.
@@ -89,7 +89,9 @@ fn jobs_part() -> Vec<Endpoint> {
             snapshots::receive,
         )
         .gives::<Announced>(),
-        post("/v1/jobs/{id}/cancel", "Cancel jobs or tasks.", act::cancel).gives::<Acted>(),
+        post("/v1/jobs/{id}/cancel", "Cancel jobs or tasks.", act::cancel)
+            .query::<CancelFilter>()
+            .gives::<Acted>(),
         post("/v1/jobs/{id}/retry", "Run jobs again, or only what of them did not succeed.", act::retry)
             .takes::<Retry>()
             .gives::<Acted>(),

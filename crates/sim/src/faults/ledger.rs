@@ -181,7 +181,7 @@ fn only_what_was_cancelled_ends_cancelled(
     attempt: AttemptId,
     then: Then,
 ) -> Result<(), Broken> {
-    let asked = matches!(before.state(attempt.task), Some(TaskState::Stopping(_, StopWhy::Cancelled)));
+    let asked = matches!(before.state(attempt.task), Some(TaskState::Stopping(_, why)) if matches!(why, StopWhy::Cancelled | StopWhy::Killed));
     if then == Then::Done(Outcome::Cancelled) && !asked {
         return broken("only what was cancelled ends cancelled", || format!("nobody cancelled {attempt}"));
     }

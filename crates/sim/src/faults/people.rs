@@ -82,7 +82,8 @@ impl People {
         let job = jobs[jobs.len() - 1 - back];
         let worker = WorkerId(random.below(cluster.workers().count().max(1) as u64) as u32);
         match random.below(20) {
-            0..=3 => Command::Cancel(target(random, cluster, job)),
+            0..=2 => Command::Cancel(target(random, cluster, job)),
+            3 => Command::Kill(target(random, cluster, job)),
             4 | 5 => Command::Hold(target(random, cluster, job)),
             6 | 7 => Command::Release(target(random, cluster, job)),
             8 => Command::SetPriority(job, random.below(7) as i64 - 3),

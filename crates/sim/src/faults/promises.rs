@@ -33,7 +33,9 @@ impl Promises {
                 let job = answer.job.expect("a job that was taken has a number");
                 self.accepted.insert(job, spec.name.clone());
             }
-            Command::Cancel(target) => self.cancelled.entry(target.job()).or_default().push(*target),
+            Command::Cancel(target) | Command::Kill(target) => {
+                self.cancelled.entry(target.job()).or_default().push(*target);
+            }
             Command::Hold(Target::Job(job)) | Command::Pause(Target::Job(job)) => {
                 self.held.insert(*job, ());
             }
@@ -117,7 +119,7 @@ fn goes_on(cluster: &Cluster, target: Target) -> Option<TaskId> {
     tasks.filter(|t| target.contains(*t)).find(|task| {
         !matches!(
             cluster.state(*task),
-            None | Some(TaskState::Done(_) | TaskState::Stopping(_, StopWhy::Cancelled))
+            None | Some(TaskState::Done(_) | TaskState::Stopping(_, StopWhy::Cancelled | StopWhy::Killed))
         )
     })
 }

@@ -68,6 +68,7 @@ pub(super) fn words(event: &Event) -> String {
         What::Paused { attempt } => format!("{attempt} stands still"),
         What::ResumeAsked { attempt } => format!("{attempt} to go on"),
         What::Resumed { attempt } => format!("{attempt} goes on"),
+        What::StopAsked { attempt, why: StopWhy::Killed } => format!("{attempt} to end at once"),
         What::StopAsked { attempt, why: StopWhy::Cancelled | StopWhy::Idle(_) } => {
             format!("{attempt} to end")
         }

@@ -289,7 +289,7 @@ impl Recorder {
                 (Command::Retry { target: (*job).into(), failed_only: *failed_only }, true)
             }
             What::Cancelled { node, tasks } => (each(*node, tasks, Command::Cancel), true),
-            What::StopAsked { attempt, why: StopWhy::Cancelled | StopWhy::Idle(_) } => {
+            What::StopAsked { attempt, why: StopWhy::Cancelled | StopWhy::Killed | StopWhy::Idle(_) } => {
                 (Command::Cancel(Target::Task(attempt.task)), true)
             }
             What::StopAsked { attempt, why: StopWhy::Requeued } => {

@@ -65,6 +65,9 @@ fn said(acted: &Acted, verb: &str, done: &str) -> String {
 pub(crate) struct Cancel {
     #[command(flatten)]
     selected: Selected,
+    /// Kill at once, without a grace period; also what was asked to end before
+    #[arg(long)]
+    now: bool,
     /// Do not ask before cancelling every job; needed where there is no terminal to ask at
     #[arg(long, short)]
     yes: bool,
@@ -80,7 +83,11 @@ impl Cancel {
                 return Err(Wrong::Declined.into());
             }
         }
-        act(context, ("cancel", "cancelled"), |client| client.cancel(&self.selected.text()))
+        let selected = self.selected.text();
+        match self.now {
+            true => act(context, ("kill", "killed"), |client| client.cancel_now(&selected)),
+            false => act(context, ("cancel", "cancelled"), |client| client.cancel(&selected)),
+        }
     }
 }
 

@@ -39,6 +39,7 @@ fn named(limit: &LimitView) -> String {
         ("running", _) => "tasks running".to_owned(),
         ("queued", _) => "tasks waiting".to_owned(),
         ("timeout_s", _) => "longest timeout".to_owned(),
+        ("grace_s", _) => "longest grace period".to_owned(),
         ("gpu_hours", Some(window)) => format!("GPU-hours in {}", seconds(window)),
         ("log_bytes", _) => "output kept of a task".to_owned(),
         ("priority", _) => "highest priority".to_owned(),
@@ -53,7 +54,7 @@ fn named(limit: &LimitView) -> String {
 
 fn amount(limit: &LimitView, value: f64) -> String {
     match limit.limit.as_str() {
-        "timeout_s" => seconds(value),
+        "timeout_s" | "grace_s" => seconds(value),
         "log_bytes" | "submission_bytes" | "jobs_bytes" | "snapshots_bytes" => {
             ByteSize(value as u64).rounded()
         }

@@ -14,6 +14,9 @@ use warpyard_worker::probe::{self, Choice, Places};
 /// Less free space than this, and logs or the log of events soon cannot be written.
 const LITTLE_SPACE: u64 = 1 << 30;
 
+/// With less free in memory than this, records go to the disk.
+const LITTLE_MEMORY: u64 = 1 << 20;
+
 pub(super) fn gpus() -> Vec<Finding> {
     let mut probe = match probe::find(&Choice::Auto, &Places::default()) {
         Ok(probe) => probe,
@@ -176,6 +179,24 @@ pub(super) fn disk(data: &Path) -> Finding {
             }
         }
     }
+}
+
+/// Records of attempts are in memory where that lasts; without room there they go to the disk.
+pub(super) fn records(data: &Path) -> Option<Finding> {
+    let attempts = data.join("attempts");
+    let place = fs::read_link(&attempts).ok()?;
+    let found = nix::sys::statvfs::statvfs(&attempts).ok()?;
+    let free = found.blocks_available() * found.fragment_size();
+    let said =
+        format!("{} free in memory for those of attempts, in {}", ByteSize(free).rounded(), place.display());
+    Some(match free {
+        ..LITTLE_MEMORY => Finding::warning(
+            "records",
+            format!("{said}: new ones go to the disk, and tasks start more slowly"),
+            format!("remove what fills {}", place.parent().unwrap_or(&place).display()),
+        ),
+        _ => Finding::fine("records", said),
+    })
 }
 
 /// Expected starts and histories are only as right as the clock.

@@ -53,7 +53,10 @@ pub(crate) fn examine(client: Option<&Client>, data: &Path) -> Vec<Finding> {
     findings.push(machine::processes());
     match service::data_of_everyones(client, data) {
         Some(theirs) => findings.push(machine::disk(&theirs)),
-        None => findings.extend([machine::data(data), machine::disk(data)]),
+        None => {
+            findings.extend([machine::data(data), machine::disk(data)]);
+            findings.extend(machine::records(data));
+        }
     }
     findings.extend(machine::repairs(data));
     findings.push(machine::clock());

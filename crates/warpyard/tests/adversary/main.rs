@@ -3,6 +3,8 @@
 
 mod devices;
 mod files;
+#[path = "../support/hung.rs"]
+mod hung;
 mod identity;
 #[path = "../support/machine.rs"]
 #[expect(dead_code, reason = "other tests use more of it")]

@@ -132,6 +132,7 @@ fn run_in_copy(launch: &mut Launch, place: Place<'_>, attempt: AttemptId, snapsh
         person: snapshot.of.clone(),
         snapshot: snapshot.id.clone(),
         into: copy,
+        most_bytes: snapshot.bytes,
     });
 }
 

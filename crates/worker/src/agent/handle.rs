@@ -3,18 +3,18 @@
 use super::devices::{DeviceRules, Watched};
 use super::keep::Layout;
 use crate::probe::{Probe, ProbeError};
+use crate::remove::remove_flat;
 use crate::supervise::{Bounds, LaunchError, PokeListener, RecordError};
 use crossbeam_channel::{Sender, unbounded};
 use nix::unistd::mkdtemp;
-use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
-use warpyard_core::Span;
 use warpyard_core::event::WorkerInfo;
 use warpyard_core::protocol::{Assignments, Report};
+use warpyard_core::{AttemptId, Span};
 
 /// How the agent reaches the server. Telling never waits for an answer: what was not heard is told again.
 pub trait Link: Send {
@@ -47,6 +47,8 @@ pub struct Settings {
     pub shared_at: Option<PathBuf>,
     /// How many processes and threads a task may have, if that was said.
     pub max_processes: Option<u64>,
+    /// The longest grace period a task is granted, however long a one its job asked for before there was a limit.
+    pub max_grace: Span,
     /// How often everything is looked at and told again even if nothing seems to happen.
     pub every: Duration,
     /// Takes note of damage that was found and dealt with.
@@ -85,7 +87,12 @@ pub enum AgentError {
 pub(super) enum Nudge {
     Assigned(Assignments),
     Poked(String),
-    Leave { kill: bool, left: Sender<()> },
+    /// Nothing is left of an attempt whose supervisor was killed.
+    Reaped(AttemptId),
+    Leave {
+        kill: bool,
+        left: Sender<()>,
+    },
 }
 
 /// A running agent.
@@ -149,7 +156,7 @@ pub(super) fn listen(data: &Path) -> io::Result<(PathBuf, PokeListener)> {
 /// Removes the directory that was made for the socket, if one was.
 pub(super) fn stop_listening(data: &Path, poke: &Path) {
     if let Some(place) = poke.parent().filter(|place| *place != data) {
-        let _gone_already = fs::remove_dir_all(place);
+        let _gone_already = remove_flat(place);
     }
 }
 
@@ -168,6 +175,7 @@ pub(super) fn spawn_listener(listener: PokeListener, nudges: Sender<Nudge>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
     use std::os::unix::fs::PermissionsExt;
 
     #[test]

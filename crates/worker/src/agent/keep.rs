@@ -5,9 +5,11 @@
 //! the job; jobs numbered before logs had ids have paths without one.
 
 use super::lineage::{Lineage, LogId, split_name};
+use crate::remove::{self, Removed, remove_flat};
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::{self, Read};
-use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -15,6 +17,11 @@ use warpyard_core::{AttemptId, JobId};
 
 pub(super) fn attempts_dir(data: &Path) -> PathBuf {
     data.join("attempts")
+}
+
+/// Where records are on the disk that the file system in memory had no room for.
+pub(super) fn overflow_dir(data: &Path) -> PathBuf {
+    data.join("attempts-on-disk")
 }
 
 /// The paths of jobs and attempts in a data directory.
@@ -47,7 +54,9 @@ impl Layout {
 
     /// The records of an attempt, which the server may still ask about.
     pub fn attempt_dir(&self, attempt: AttemptId) -> PathBuf {
-        attempts_dir(&self.data).join(self.lineage.name(attempt.task.job, attempt))
+        let name = self.lineage.name(attempt.task.job, attempt);
+        let on_disk = overflow_dir(&self.data).join(&name);
+        if on_disk.exists() { on_disk } else { attempts_dir(&self.data).join(name) }
     }
 
     /// An attempt's output, once it has written any.
@@ -78,35 +87,73 @@ pub fn work_dir(data: &Path, as_their_users: bool) -> PathBuf {
     beside.into()
 }
 
-/// Removes what jobs ran in that are no longer needed. What jobs of an earlier log ran in, which this one may not know of,
-/// stays until it is older than `before`.
-pub fn prune_work(
-    work: &Path,
-    log: Option<&LogId>,
-    before: SystemTime,
-    needed: impl Fn(u64) -> bool,
-) -> io::Result<()> {
-    for path in list(work)? {
-        let Some((of_log, job)) = path.file_stem().and_then(|name| name.to_str()).map(split_name) else {
-            continue;
-        };
-        let Ok(job) = job.parse() else { continue };
-        let found = fs::symlink_metadata(&path)?;
-        let ours = of_log == log.map(LogId::short);
-        if needed(job) || !(ours || found.modified()? < before) {
-            continue;
+/// Removes what jobs ran in, which belongs to their users; see [`crate::remove`].
+#[derive(Debug)]
+pub struct WorkPruner {
+    /// This program, which is also the helper.
+    program: PathBuf,
+    /// Directories that could not be removed, which people were told of.
+    reported: BTreeSet<PathBuf>,
+}
+
+impl WorkPruner {
+    /// A pruner whose helper is `program`.
+    pub fn new(program: PathBuf) -> Self {
+        Self { program, reported: BTreeSet::new() }
+    }
+
+    /// Removes directories of jobs that are no longer needed. What jobs of an earlier log ran in, which this one may not
+    /// know of, stays until it is older than `before`. `true` if some of it is left for another run soon.
+    pub fn prune(
+        &mut self,
+        work: &Path,
+        log: Option<&LogId>,
+        before: SystemTime,
+        needed: impl Fn(u64) -> bool,
+    ) -> io::Result<bool> {
+        let mut more = false;
+        // Owners of whose files some hang: each further helper of theirs would hang as long.
+        let mut hung = BTreeSet::new();
+        for path in list(work)? {
+            let Some((of_log, job)) = path.file_stem().and_then(|name| name.to_str()).map(split_name) else {
+                continue;
+            };
+            let Ok(job) = job.parse() else { continue };
+            let found = fs::symlink_metadata(&path)?;
+            let ours = of_log == log.map(LogId::short);
+            if needed(job) || !(ours || found.modified()? < before) || hung.contains(&found.uid()) {
+                continue;
+            }
+            let removed = match found.is_dir() {
+                true => remove::remove(&self.program, &path),
+                false => fs::remove_file(&path).map(|()| Removed::Gone),
+            };
+            match removed {
+                Ok(Removed::Gone) => drop(self.reported.remove(&path)),
+                Ok(Removed::More) => more = true,
+                Ok(Removed::Stuck(why)) => self.report(path, &why),
+                Ok(Removed::Hung) => {
+                    hung.insert(found.uid());
+                    self.report(path, "a file system in it does not answer");
+                }
+                Err(e) => self.report(path, &e.to_string()),
+            }
         }
-        match found.is_dir() {
-            true => fs::remove_dir_all(&path)?,
-            false => fs::remove_file(&path)?,
+        Ok(more)
+    }
+
+    /// Tells once.
+    fn report(&mut self, path: PathBuf, why: &str) {
+        if !self.reported.contains(&path) {
+            eprintln!("warpyard: {} cannot be removed: {why}", path.display());
+            self.reported.insert(path);
         }
     }
-    Ok(())
 }
 
 /// Removes the records of an attempt whose end the server knows; what it wrote stays.
 pub(super) fn retire(dir: &Path) -> io::Result<()> {
-    match fs::remove_dir_all(dir) {
+    match remove_flat(dir) {
         Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
         done => done,
     }
@@ -143,23 +190,30 @@ pub(super) fn quarantine(data: &Path, dir: &Path) -> io::Result<PathBuf> {
     Ok(aside)
 }
 
-/// Removes kept output older than this; gives how many attempts' output went. `now` is the server's clock, not the
-/// machine's: a clock that jumps a year ahead must not cost anyone their output.
+/// Removes kept output older than this; gives how many attempts' output went. One that cannot be removed keeps none of the
+/// others. `now` is the server's clock, not the machine's: a clock that jumps a year ahead must not cost anyone their
+/// output.
 pub fn prune_logs(data: &Path, older_than: Duration, now: SystemTime) -> io::Result<usize> {
     let Some(limit) = now.checked_sub(older_than) else { return Ok(0) };
-    let mut removed = 0;
+    let (mut removed, mut failed) = (0, None);
     for job in list(&data.join("logs"))? {
+        let mut left = 0;
         for attempt in list(&job)? {
-            if fs::metadata(&attempt).and_then(|m| m.modified()).is_ok_and(|at| at < limit) {
-                fs::remove_dir_all(&attempt)?;
-                removed += 1;
+            let old = fs::metadata(&attempt).and_then(|m| m.modified()).is_ok_and(|at| at < limit);
+            match old.then(|| remove_flat(&attempt)) {
+                Some(Ok(())) => removed += 1,
+                None => left += 1,
+                Some(Err(e)) => {
+                    left += 1;
+                    failed = failed.or(Some(e));
+                }
             }
         }
-        if list(&job)?.is_empty() {
+        if left == 0 {
             fs::remove_dir(&job)?;
         }
     }
-    Ok(removed)
+    failed.map_or(Ok(removed), Err)
 }
 
 fn list(dir: &Path) -> io::Result<Vec<PathBuf>> {

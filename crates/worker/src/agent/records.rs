@@ -2,16 +2,19 @@
 //!
 //! Records tell of processes, and no process outlives the machine; so a file system in memory is their place, and much
 //! faster: on a disk the making and removing of a few small files costs more than running a short task. Only root has
-//! such a place that nobody clears while processes still run; for everyone else they stay on the disk.
+//! such a place that nobody clears while processes still run; for everyone else they stay on the disk. So they do on a
+//! shared machine where every such place is one that anyone can fill, and where one is full.
 //!
 //! A place says whose it is: a file in it names the link that leads there, and is all there or not at all. It is written
 //! once the link is there, so whoever finds that the link it names is gone or leads elsewhere may take the place for
 //! abandoned. A place that does not say, or of which it cannot be told, is left alone; so is one that a data directory
 //! leads to which this one was copied from.
 
-use super::keep::attempts_dir;
+use super::keep::{Layout, attempts_dir, overflow_dir};
+use crate::remove::remove_flat;
 use crate::supervise::{Found, Look, boot_id, put, scan};
 use nix::sys::statfs::{TMPFS_MAGIC, statfs};
+use nix::sys::statvfs::statvfs;
 use nix::unistd::{geteuid, mkdtemp};
 use std::ffi::OsString;
 use std::fs;
@@ -19,6 +22,7 @@ use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, symlink};
 use std::path::{Path, PathBuf};
+use warpyard_core::AttemptId;
 
 /// Places in memory that last until the machine restarts, the best first.
 const IN_MEMORY: [&str; 2] = ["/run", "/dev/shm"];
@@ -29,9 +33,16 @@ const PREFIX: &str = "warpyard-";
 /// The file in a place that says which link leads to it.
 const OWNER: &str = "owner";
 
-/// Makes the directory of attempts ready, wherever it is.
-pub(super) fn prepare(data: &Path) -> io::Result<PathBuf> {
+/// Bytes and inodes a file system in memory must have left for the records of one more attempt.
+const ROOM: (u64, u64) = (1 << 20, 64);
+
+/// Makes the directory of attempts ready, wherever it is. Where the machine is `shared` that is no file system anyone
+/// could fill.
+pub(super) fn prepare(data: &Path, shared: bool) -> io::Result<PathBuf> {
     let attempts = attempts_dir(data);
+    if shared {
+        leave_what_anyone_can_fill(&attempts)?;
+    }
     match fs::read_link(&attempts) {
         // After a restart of the machine the link is there and what it led to is not; someone else may have made it since.
         Ok(target) if make(&target)? && !is_anothers(&target, &attempts)? => say_whose(&target, &attempts)?,
@@ -39,7 +50,7 @@ pub(super) fn prepare(data: &Path) -> io::Result<PathBuf> {
             fs::remove_file(&attempts)?;
             settle(target.parent().unwrap_or(Path::new("/")), &attempts)?;
         }
-        Err(e) if e.kind() == io::ErrorKind::NotFound => match in_memory() {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => match in_memory(shared) {
             Some(root) => {
                 sweep(root);
                 settle(root, &attempts)?;
@@ -51,6 +62,42 @@ pub(super) fn prepare(data: &Path) -> io::Result<PathBuf> {
         Err(e) => return Err(e),
     }
     Ok(attempts)
+}
+
+/// Gives up a place that an earlier start took in a file system anyone can write to, unless something runs there.
+fn leave_what_anyone_can_fill(attempts: &Path) -> io::Result<()> {
+    let Ok(place) = fs::read_link(attempts) else { return Ok(()) };
+    let fillable = place.parent().is_some_and(anyone_can_fill);
+    if fillable && is_ours(&place).unwrap_or(false) && scan(&place).is_ok_and(|all| all.is_empty()) {
+        remove_place(&place)?;
+        fs::remove_file(attempts)?;
+    }
+    Ok(())
+}
+
+fn anyone_can_fill(dir: &Path) -> bool {
+    fs::metadata(dir).is_ok_and(|found| found.mode() & 0o002 != 0)
+}
+
+/// Makes a directory on the disk for the records of an attempt, if the file system in memory has no room for them. Says
+/// whether it did.
+pub(super) fn make_room(layout: &Layout, attempt: AttemptId) -> io::Result<bool> {
+    let attempts = attempts_dir(layout.data());
+    let full = match (fs::read_link(&attempts), statvfs(&attempts)) {
+        (Ok(_), Ok(found)) => {
+            let bytes = found.blocks_available() * found.fragment_size();
+            // A file system without a number of inodes says that it has none.
+            bytes < ROOM.0 || (found.files() > 0 && found.files_available() < ROOM.1)
+        }
+        _ => false,
+    };
+    // One that has begun stays where it is.
+    let dir = layout.attempt_dir(attempt);
+    if let Some(name) = dir.file_name().filter(|_| full && !dir.exists()) {
+        fs::create_dir_all(overflow_dir(layout.data()).join(name))?;
+        return Ok(true);
+    }
+    Ok(false)
 }
 
 /// Whether the machine was restarted since an agent last began here; from now on this start is the last.
@@ -74,7 +121,7 @@ pub(super) fn give_back(data: &Path) {
     // Records are directories; files are what it says of itself.
     let is_file = |entry: fs::DirEntry| entry.file_type().is_ok_and(|kind| kind.is_file());
     let empty = fs::read_dir(&place).is_ok_and(|mut all| all.all(|entry| entry.is_ok_and(is_file)));
-    if empty && fs::remove_dir_all(&place).is_ok() {
+    if empty && remove_flat(&place).is_ok() {
         let _gone_already = fs::remove_file(attempts);
     }
 }
@@ -89,9 +136,21 @@ fn sweep(root: &Path) {
         let over = |found: &Look| matches!(found, Ok(Found::NotStarted | Found::Exited(_) | Found::Died(_)));
         let abandoned = is_abandoned(&place).unwrap_or(false);
         if abandoned && scan(&place).is_ok_and(|all| all.iter().all(|(_, found)| over(found))) {
-            let _someone_elses = fs::remove_dir_all(&place);
+            let _someone_elses = remove_place(&place);
         }
     }
+}
+
+/// Removes a place and the records in it: files, and directories of files.
+fn remove_place(place: &Path) -> io::Result<()> {
+    for entry in fs::read_dir(place)? {
+        let entry = entry?;
+        match entry.file_type()?.is_dir() {
+            true => remove_flat(&entry.path())?,
+            false => fs::remove_file(entry.path())?,
+        }
+    }
+    fs::remove_dir(place)
 }
 
 /// Makes a directory if there is none; gives whether it is ours alone.
@@ -116,8 +175,11 @@ fn private() -> fs::DirBuilder {
 }
 
 /// The best place in memory, for whoever may use it.
-fn in_memory() -> Option<&'static Path> {
-    let lasts = |dir: &&&str| statfs(**dir).is_ok_and(|fs| fs.filesystem_type() == TMPFS_MAGIC);
+fn in_memory(shared: bool) -> Option<&'static Path> {
+    let lasts = |dir: &&&str| {
+        statfs(**dir).is_ok_and(|fs| fs.filesystem_type() == TMPFS_MAGIC)
+            && !(shared && anyone_can_fill(Path::new(**dir)))
+    };
     let root = geteuid().is_root().then(|| IN_MEMORY.iter().find(lasts)).flatten();
     root.map(|dir| Path::new(*dir))
 }
@@ -200,12 +262,12 @@ mod tests {
             (tempfile::tempdir().expect("a directory"), tempfile::tempdir().expect("a directory"));
         let (attempts, place) = (attempts_dir(data.path()), root.path().join("warpyard-1-0"));
         symlink(&place, &attempts).expect("a link");
-        prepare(data.path()).expect("it is made again after a restart");
+        prepare(data.path(), false).expect("it is made again after a restart");
         assert_eq!(fs::read_to_string(place.join(OWNER)).expect("text"), attempts.display().to_string());
         assert_eq!(fs::read_link(&attempts).expect("a link"), place);
         // Others may enter it: as one of theirs, which cannot be made here without root.
         fs::set_permissions(&place, fs::Permissions::from_mode(0o777)).expect("its rights can be set");
-        prepare(data.path()).expect("another is made");
+        prepare(data.path(), false).expect("another is made");
         let now = fs::read_link(&attempts).expect("a link");
         assert_ne!(now, place);
         assert_eq!(fs::metadata(now).expect("it is there").mode() & 0o777, 0o700);
@@ -223,11 +285,11 @@ mod tests {
         settle(root.path(), &attempts_dir(&data)).expect("a place");
         let place = leads_to(&data);
         symlink(&place, attempts_dir(&copy)).expect("copied");
-        prepare(&copy).expect("another place");
+        prepare(&copy, false).expect("another place");
         assert_ne!(leads_to(&copy), place);
-        prepare(&data).expect("the same place");
+        prepare(&data, false).expect("the same place");
         fs::rename(&data, &moved).expect("moved");
-        prepare(&moved).expect("the same place");
+        prepare(&moved, false).expect("the same place");
         assert_eq!(leads_to(&moved), place);
         assert_eq!(
             fs::read_to_string(place.join(OWNER)).ok(),

@@ -5,7 +5,7 @@ use std::{
     fs, io,
     os::{
         fd::AsRawFd,
-        unix::{fs::MetadataExt, net::UnixStream},
+        unix::{ffi::OsStrExt, fs::MetadataExt, net::UnixStream},
     },
     path::{Path, PathBuf},
     thread,
@@ -40,7 +40,7 @@ pub enum Found {
     Frozen(Running),
     /// It ended.
     Exited(Exit),
-    /// Its supervisor was killed. Processes may be left: see [`AttemptDir::end_leftovers`].
+    /// Its supervisor was killed. Processes may be left: see [`Orphan`].
     Died(Running),
 }
 
@@ -133,35 +133,19 @@ impl AttemptDir {
         Ok(self.exit()?.map_or(Found::Died(running), Found::Exited))
     }
 
-    /// Ends what a killed supervisor left behind, and returns how many processes that were.
-    ///
-    /// The task's first process dies with its supervisor. Of the rest, those are found that have its environment or are
-    /// in the group it was frozen by, what descends from these, and who shares the task's session with one of them.
+    /// Ends what a killed supervisor left behind, however long that takes, and returns how many processes that were.
     pub fn end_leftovers(&self, running: &Running) -> Result<usize, RecordError> {
-        let frozen_by = self.state()?.and_then(|state| state.group);
-        let inside = running.task.iter().flat_map(|task| task.group.iter().chain(&task.more_groups));
-        let groups: BTreeSet<_> = frozen_by.into_iter().chain(inside.cloned()).collect();
+        let orphan = Orphan::of(self.clone(), running.clone())?;
         let mut ended = BTreeSet::new();
-        if running.boot != process::boot_id() {
-            return Ok(0);
-        }
-        let leader = running.task.as_ref().map(|task| task.process.pid);
         loop {
-            let left = self.leftovers(leader, &groups, |_| false);
+            let table = ProcessTable::read([&orphan]);
+            let left = orphan.end(&table);
             if left.is_empty() {
-                break;
+                return Ok(ended.len());
             }
-            for process in left {
-                if process
-                    .signal(libc::SIGKILL)
-                    .map_err(|source| RecordError::Io { path: self.0.clone(), source })?
-                {
-                    ended.insert(process.pid);
-                }
-            }
+            ended.extend(left.into_iter().map(|process| process.pid));
             thread::sleep(DYING);
         }
-        Ok(ended.len())
     }
 
     /// Ends the supervisor and the processes of an attempt whose records cannot be relied on, and returns how many that were.
@@ -179,7 +163,7 @@ impl AttemptDir {
         };
         let mut ended = BTreeSet::new();
         for _ in 0..DYING_ROUNDS {
-            let left = self.leftovers(None, &BTreeSet::new(), supervises);
+            let left = ProcessTable::now().leftovers(self, None, supervises);
             if left.is_empty() {
                 break;
             }
@@ -189,38 +173,99 @@ impl AttemptDir {
         }
         ended.len()
     }
+}
 
-    fn leftovers(
-        &self,
-        leader: Option<i32>,
-        groups: &BTreeSet<PathBuf>,
-        supervises: impl Fn(i32) -> bool,
-    ) -> Vec<Sighting> {
-        let grouped: Vec<i32> = groups.iter().flat_map(|group| freeze::thaw_orphans(group)).collect();
-        let mark = format!("{ATTEMPT_DIR_VARIABLE}={}", self.0.display());
-        let mut ours = BTreeSet::new();
-        let mut others = Vec::new();
-        let mut session = None;
-        for pid in process::all_pids() {
-            // Noted before it is looked at, so that the signal reaches what was looked at or nothing.
-            let seen = Sighting::now(pid);
-            let Ok(stat) = ProcessStat::read(pid) else { continue };
-            if !stat.alive {
-                continue;
-            }
-            if grouped.contains(&pid) || has_mark(pid, mark.as_bytes()) || supervises(pid) {
-                ours.insert(seen);
-                session = session.or(leader.filter(|&leader| leader == stat.session));
-            } else {
-                others.push((seen, stat));
+/// An attempt whose supervisor was killed, and of which processes may be left.
+#[derive(Debug)]
+pub struct Orphan {
+    dir: AttemptDir,
+    running: Running,
+    /// Its cgroups.
+    groups: BTreeSet<PathBuf>,
+}
+
+impl Orphan {
+    /// An attempt whose directory tells of a supervisor that is gone.
+    pub fn of(dir: AttemptDir, running: Running) -> Result<Self, RecordError> {
+        let frozen_by = dir.state()?.and_then(|state| state.group);
+        let inside = running.task.iter().flat_map(|task| task.group.iter().chain(&task.more_groups));
+        let groups = frozen_by.into_iter().chain(inside.cloned()).collect();
+        Ok(Self { dir, running, groups })
+    }
+
+    /// Kills what is left of it, as far as it is in the table; gives that, so nothing once all of it is gone.
+    ///
+    /// The task's first process dies with its supervisor. Of the rest, those are found that have its environment or are
+    /// in one of its cgroups, what descends from these, and who shares the task's session with one of them. Everything is
+    /// stopped before anything is killed, so that it has no more children meanwhile.
+    pub fn end(&self, table: &ProcessTable) -> Vec<Sighting> {
+        if self.running.boot != process::boot_id() {
+            return Vec::new();
+        }
+        let grouped: Vec<i32> = self.groups.iter().flat_map(|group| freeze::end_orphans(group)).collect();
+        let leader = self.running.task.as_ref().map(|task| task.process.pid);
+        let left = table.leftovers(&self.dir, leader, |pid| grouped.contains(&pid));
+        for signal in [libc::SIGSTOP, libc::SIGKILL] {
+            for process in &left {
+                let _gone_or_not_ours = process.signal(signal);
             }
         }
-        // The number of a session may be reused once all of it is gone, so it counts only while a sure member is in it.
-        let kin = |stat: &ProcessStat, ours: &BTreeSet<Sighting>| {
-            session == Some(stat.session) || ours.iter().any(|parent| parent.pid == stat.parent)
+        left
+    }
+}
+
+/// Every process of the machine as it was at one look, with the attempt its environment names.
+#[derive(Debug)]
+pub struct ProcessTable(Vec<TableEntry>);
+
+#[derive(Debug)]
+struct TableEntry {
+    seen: Sighting,
+    stat: ProcessStat,
+    mark: Option<Vec<u8>>,
+}
+
+impl ProcessTable {
+    /// Looks once, for any number of orphans; not at all if they are of an earlier boot.
+    pub fn read<'a>(orphans: impl IntoIterator<Item = &'a Orphan>) -> Self {
+        match orphans.into_iter().all(|orphan| orphan.running.boot != process::boot_id()) {
+            true => Self(Vec::new()),
+            false => Self::now(),
+        }
+    }
+
+    fn now() -> Self {
+        let entry = |pid| {
+            // Noted before it is looked at, so that a signal reaches what was looked at or nothing.
+            let seen = Sighting::now(pid);
+            let stat = ProcessStat::read(pid).ok().filter(|stat| stat.alive)?;
+            Some(TableEntry { seen, stat, mark: mark_of(pid) })
         };
-        while let Some(next) = others.iter().position(|(_, stat)| kin(stat, &ours)) {
-            ours.insert(others.swap_remove(next).0);
+        Self(process::all_pids().into_iter().filter_map(entry).collect())
+    }
+
+    /// The processes of an attempt: those that name its directory or are known to be its own, what descends from these,
+    /// and who shares the session of its first process with one of them.
+    fn leftovers(
+        &self,
+        dir: &AttemptDir,
+        leader: Option<i32>,
+        is_known: impl Fn(i32) -> bool,
+    ) -> Vec<Sighting> {
+        let mark = dir.path().as_os_str().as_bytes();
+        let is_sure = |one: &&TableEntry| one.mark.as_deref() == Some(mark) || is_known(one.seen.pid);
+        let (sure, mut others): (Vec<_>, Vec<_>) = self.0.iter().partition(is_sure);
+        let mut ours: BTreeSet<Sighting> = sure.iter().map(|one| one.seen).collect();
+        // The number of a session may be reused once all of it is gone, so it counts only while a sure member is in it.
+        let session = leader.filter(|leader| sure.iter().any(|one| one.stat.session == *leader));
+        let mut parents: BTreeSet<i32> = ours.iter().map(|seen| seen.pid).collect();
+        let kin = |one: &TableEntry, parents: &BTreeSet<i32>| {
+            session == Some(one.stat.session) || parents.contains(&one.stat.parent)
+        };
+        while let Some(next) = others.iter().position(|one| kin(one, &parents)) {
+            let one = others.swap_remove(next);
+            parents.insert(one.seen.pid);
+            ours.insert(one.seen);
         }
         ours.into_iter().collect()
     }
@@ -241,7 +286,12 @@ impl Running {
     }
 }
 
-fn has_mark(pid: i32, mark: &[u8]) -> bool {
-    let environment: io::Result<Vec<u8>> = fs::read(format!("/proc/{pid}/environ"));
-    environment.is_ok_and(|text| text.split(|&b| b == 0).any(|variable| variable == mark))
+/// The attempt directory a process's environment names.
+fn mark_of(pid: i32) -> Option<Vec<u8>> {
+    let environment = fs::read(format!("/proc/{pid}/environ")).ok()?;
+    let value = |variable: &[u8]| {
+        let rest = variable.strip_prefix(ATTEMPT_DIR_VARIABLE.as_bytes())?.strip_prefix(b"=")?;
+        Some(rest.to_vec())
+    };
+    environment.split(|&b| b == 0).find_map(value)
 }

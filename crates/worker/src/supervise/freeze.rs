@@ -9,7 +9,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use super::process::{Descendant, ProcessStat, each_descendant};
+use super::process::{Descendant, ProcessStat, Tree};
 
 /// A way to freeze processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -47,7 +47,6 @@ struct Switch {
 /// The frozen or freezing processes below one supervisor.
 #[derive(Debug)]
 pub(super) struct Ice {
-    root: i32,
     name: String,
     ways: Vec<Freezer>,
     group: Option<Group>,
@@ -68,7 +67,7 @@ impl Ice {
         let inside = unified.filter(|_| ways.first() == Some(&Freezer::Cgroup2));
         let group = inside.map(|path| Group { way: Freezer::Cgroup2, path: path.into() });
         let ways = ways.iter().rev().copied().collect();
-        Self { root, name: format!("warpyard-{key}-{root}"), ways, group, abandoned: Vec::new() }
+        Self { name: format!("warpyard-{key}-{root}"), ways, group, abandoned: Vec::new() }
     }
 
     /// Makes the group, if there is to be one. The best way left is last in `ways`.
@@ -90,10 +89,10 @@ impl Ice {
     }
 
     /// Freezes what can be frozen now; `true` once every process is.
-    pub(super) fn freeze(&mut self) -> bool {
+    pub(super) fn freeze(&mut self, tree: &Tree) -> bool {
         self.prepare();
-        let Some(group) = &self.group else { return stop_all(self.root) };
-        match group.freeze(self.root) {
+        let Some(group) = &self.group else { return stop_all(tree) };
+        match group.freeze(tree) {
             Ok(frozen) => frozen,
             Err(_) => {
                 // This way does not work here after all: undo it and go on with the next.
@@ -105,12 +104,10 @@ impl Ice {
         }
     }
 
-    pub(super) fn thaw(&self) {
+    pub(super) fn thaw(&self, tree: &Tree) {
         let thawed = self.group.as_ref().map(Group::thaw);
         if !matches!(thawed, Some(Ok(()))) {
-            each_descendant(self.root, |process| {
-                let _gone = process.signal(self.root, libc::SIGCONT);
-            });
+            tree.signal(libc::SIGCONT);
         }
     }
 
@@ -137,13 +134,13 @@ impl Group {
         Ok(group)
     }
 
-    fn freeze(&self, root: i32) -> io::Result<bool> {
+    fn freeze(&self, tree: &Tree) -> io::Result<bool> {
         let switch = self.way.switch();
         // The switch first: what is moved in then stands still at once and has no more children.
         fs::write(self.path.join(switch.file), switch.on)?;
         let members = self.members()?;
         let mut failed = None;
-        each_descendant(root, |Descendant { pid, .. }| {
+        tree.each(|Descendant { pid, .. }| {
             if !members.contains(&pid) {
                 match fs::write(self.path.join("cgroup.procs"), pid.to_string()) {
                     Err(e) if e.raw_os_error() != Some(libc::ESRCH) => failed = Some(e),
@@ -157,7 +154,7 @@ impl Group {
         }
         let members = self.members()?;
         let mut complete = true;
-        each_descendant(root, |Descendant { pid, .. }| complete &= members.contains(&pid) || !is_alive(pid));
+        tree.each(|Descendant { pid, .. }| complete &= members.contains(&pid) || !is_alive(pid));
         Ok(complete)
     }
 
@@ -179,8 +176,15 @@ impl Group {
     }
 }
 
-/// Thaws and empties a group whose supervisor was killed: returns the processes in it, until it is gone.
-pub(super) fn thaw_orphans(group: &Path) -> Vec<i32> {
+/// Kills what is in a group whose supervisor was killed, where the group can do that, and thaws it; returns the processes
+/// in it. An empty group is removed.
+pub(super) fn end_orphans(group: &Path) -> Vec<i32> {
+    // The unified hierarchy kills all at once; of the old ones, that which counts processes keeps them from forking.
+    for (file, value) in [("cgroup.kill", "1"), ("pids.max", "0")] {
+        if group.join(file).exists() {
+            let _best_effort = fs::write(group.join(file), value);
+        }
+    }
     for way in [Freezer::Cgroup2, Freezer::Cgroup1] {
         let Switch { file, off, .. } = way.switch();
         if group.join(file).exists() {
@@ -195,12 +199,12 @@ pub(super) fn thaw_orphans(group: &Path) -> Vec<i32> {
     members
 }
 
-fn stop_all(root: i32) -> bool {
+fn stop_all(tree: &Tree) -> bool {
     let mut all_stopped = true;
-    each_descendant(root, |process| {
+    tree.each(|process| {
         let Ok(stat) = ProcessStat::read(process.pid) else { return };
         if stat.alive && !stat.stopped {
-            let _gone = process.signal(root, libc::SIGSTOP);
+            let _gone = tree.signal_one(process, libc::SIGSTOP);
             // What sleeps in the kernel meets the signal before any instruction of its own; the parent of a vfork
             // whose child is stopped sleeps there for as long.
             all_stopped &= stat.in_kernel;

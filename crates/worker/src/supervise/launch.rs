@@ -108,6 +108,14 @@ pub struct Unpack {
     pub snapshot: String,
     /// The directory to make.
     pub into: PathBuf,
+    /// The most bytes it may hold.
+    #[serde(default = "any_size")]
+    pub most_bytes: u64,
+}
+
+/// For a launch of an agent that names no limit.
+fn any_size() -> u64 {
+    u64::MAX
 }
 
 /// The identity a task runs under.

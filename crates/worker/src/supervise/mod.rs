@@ -23,6 +23,7 @@
 
 mod attempt;
 mod cgroup;
+mod child;
 mod clock;
 mod freeze;
 mod idle;
@@ -31,12 +32,14 @@ mod output;
 mod poke;
 mod process;
 mod record;
+mod setup;
 mod spawner;
 mod supervisor;
 mod task;
 mod terminal;
+mod writer;
 
-pub use attempt::{AttemptDir, Found, Look, scan};
+pub use attempt::{AttemptDir, Found, Look, Orphan, ProcessTable, scan};
 pub use cgroup::{Bounds, CgroupLimit, CgroupParent, DeviceNode, Hierarchy, Limit, SUBGROUP};
 pub use clock::boot_time;
 pub use freeze::Freezer;

@@ -1,12 +1,12 @@
 //! What a task writes: two pipes, drained into an interleaved log and a file per stream, each up to a cap. What a
-//! terminal prints is handed over, and counts as standard output.
+//! terminal prints is handed over, and counts as standard output. Files the task named are written by a [`Writer`].
 
 use std::{
     fs::{self, File, OpenOptions},
     io::{self, Read, Write},
     os::{
         fd::{AsFd, BorrowedFd, OwnedFd},
-        unix::fs::{OpenOptionsExt, fchown},
+        unix::fs::fchown,
     },
     path::{Path, PathBuf},
     time::Duration,
@@ -15,17 +15,15 @@ use std::{
 use nix::{
     fcntl::OFlag,
     poll::{PollFd, PollFlags, PollTimeout, poll},
-    sys::{
-        stat::{Mode, umask},
-        statfs::{PROC_SUPER_MAGIC, fstatfs},
-    },
-    unistd::{Gid, Uid, pipe2, setfsgid, setfsuid},
+    unistd::pipe2,
 };
 
 use super::{
+    child::{Child, poll_for},
     clock::Instant,
     launch::{Launch, User},
     record::Output,
+    writer::{Writer, Written},
 };
 
 const LOG: &str = "log";
@@ -37,6 +35,9 @@ const CHUNK: usize = 64 << 10;
 
 /// How long to go on reading from a pipe somebody outside the attempt still holds.
 const DRAIN: Duration = Duration::from_secs(1);
+
+/// How long a named output may take to be written once the task has ended.
+const FLUSH: Duration = Duration::from_secs(5);
 
 /// The task's ends of what connects it to its supervisor.
 #[derive(Debug)]
@@ -57,6 +58,8 @@ pub(super) enum TaskEnds {
 pub(super) struct Outputs {
     streams: [Stream; 2],
     sinks: Vec<Sink>,
+    /// The files the task named, and the sink of each.
+    named: Vec<(PathBuf, usize)>,
     buffer: Vec<u8>,
 }
 
@@ -71,19 +74,9 @@ struct Stream {
 const LOG_SINK: usize = 0;
 
 impl Outputs {
-    /// Opens the pipes, and the files the task named.
-    pub(super) fn open(launch: &Launch) -> io::Result<(Self, TaskEnds)> {
-        let mut outputs = Self::unconnected(launch)?;
-        let (out_read, out) = pipe2(OFlag::O_CLOEXEC)?;
-        let (err_read, err) = pipe2(OFlag::O_CLOEXEC)?;
-        let [out_stream, err_stream] = &mut outputs.streams;
-        (out_stream.pipe, err_stream.pipe) = (Some(out_read.into()), Some(err_read.into()));
-        Ok((outputs, TaskEnds::Pipes { out, err }))
-    }
-
-    /// Opens only the files the task named. Those of the attempt directory are made at the first byte: most short tasks
-    /// write nothing, and then they cost nothing.
-    pub(super) fn unconnected(launch: &Launch) -> io::Result<Self> {
+    /// Opens nothing: files of the attempt directory are made at the first byte, since most short tasks write nothing, and
+    /// those the task named are opened by [`Outputs::open_named`].
+    pub(super) fn new(launch: &Launch) -> Self {
         let cap = launch.log_cap_bytes;
         let owner = launch.user.as_ref();
         // Without a directory of its own, output goes to the attempt's, which is the current one.
@@ -91,26 +84,42 @@ impl Outputs {
         let lazy = |name| Sink::lazy(dir.join(name), cap, owner);
         let mut sinks = vec![lazy(LOG)];
         let mut named: Vec<(PathBuf, usize)> = Vec::new();
-        let mut sink_for = |path: &Option<PathBuf>, default| -> io::Result<usize> {
-            let sink = match path {
-                None => lazy(default),
-                Some(path) => {
-                    let path = launch.workdir.join(path);
-                    if let Some((_, sink)) = named.iter().find(|(known, _)| *known == path) {
-                        return Ok(*sink);
-                    }
-                    let sink = Sink::named(&path, launch)?;
-                    named.push((path, sinks.len()));
-                    sink
-                }
-            };
-            sinks.push(sink);
-            Ok(sinks.len() - 1)
-        };
-        let out_sink = sink_for(&launch.stdout, STDOUT)?;
-        let err_sink = sink_for(&launch.stderr, STDERR)?;
-        let streams = [out_sink, err_sink].map(|sink| Stream { pipe: None, bytes: 0, sink });
-        Ok(Self { streams, sinks, buffer: Vec::new() })
+        let streams = [(&launch.stdout, STDOUT), (&launch.stderr, STDERR)].map(|(path, default)| {
+            let path = path.as_ref().map(|path| launch.workdir.join(path));
+            let known = named.iter().find(|(known, _)| Some(known) == path.as_ref());
+            let sink = known.map_or(sinks.len(), |(_, sink)| *sink);
+            if sink == sinks.len() {
+                sinks.push(if path.is_some() { Sink::new(SinkFile::Closed, cap) } else { lazy(default) });
+                named.extend(path.map(|path| (path, sink)));
+            }
+            Stream { pipe: None, bytes: 0, sink }
+        });
+        Self { streams, sinks, named, buffer: Vec::new() }
+    }
+
+    /// Makes the pipes; gives the task's ends.
+    pub(super) fn connect(&mut self) -> io::Result<TaskEnds> {
+        let (out_read, out) = pipe2(OFlag::O_CLOEXEC)?;
+        let (err_read, err) = pipe2(OFlag::O_CLOEXEC)?;
+        let [out_stream, err_stream] = &mut self.streams;
+        (out_stream.pipe, err_stream.pipe) = (Some(out_read.into()), Some(err_read.into()));
+        Ok(TaskEnds::Pipes { out, err })
+    }
+
+    /// The files the task named, and the sink of each.
+    pub(super) fn named(&self) -> &[(PathBuf, usize)] {
+        &self.named
+    }
+
+    /// Forks the process that opens and writes a file the task named.
+    pub(super) fn open_named(&mut self, path: &Path, sink: usize, launch: &Launch) -> io::Result<()> {
+        self.sinks[sink].file = SinkFile::Written(Writer::fork(path, launch)?);
+        Ok(())
+    }
+
+    /// The process that writes a sink.
+    pub(super) fn writer(&self, sink: usize) -> Option<&Child> {
+        self.sinks[sink].writer().map(Writer::child)
     }
 
     /// Takes in what a terminal printed.
@@ -119,8 +128,20 @@ impl Outputs {
         out.keep(&mut self.sinks, bytes);
     }
 
-    /// The pipes still open.
+    /// Whether a named output is written more slowly than the task writes: nothing more is read until it has caught up.
+    pub(super) fn is_behind(&self) -> bool {
+        self.behind().next().is_some()
+    }
+
+    fn behind(&self) -> impl Iterator<Item = &Writer> {
+        self.sinks.iter().filter_map(Sink::writer).filter(|writer| writer.is_behind())
+    }
+
+    /// What to wait for: the pipes still open, or room where a writer is behind.
     pub(super) fn poll_fds(&self) -> Vec<PollFd<'_>> {
+        if self.is_behind() {
+            return self.behind().map(|w| PollFd::new(w.pipe().as_fd(), PollFlags::POLLOUT)).collect();
+        }
         self.pipes().map(|pipe| PollFd::new(pipe, PollFlags::POLLIN)).collect()
     }
 
@@ -128,9 +149,12 @@ impl Outputs {
         self.streams.iter().filter_map(|stream| stream.pipe.as_ref().map(AsFd::as_fd))
     }
 
-    /// Moves what there is to read, at most one chunk of each stream. `events` belong to the pipes still open.
+    /// Moves what there is to read, at most one chunk of each stream. `events` belong to what was waited for.
     pub(super) fn pump(&mut self, events: &[PollFlags]) {
-        let Self { streams, sinks, buffer } = self;
+        if self.is_behind() {
+            return self.sinks.iter_mut().for_each(Sink::catch_up);
+        }
+        let Self { streams, sinks, buffer, .. } = self;
         let open = streams.iter_mut().filter(|stream| stream.pipe.is_some());
         for (stream, &event) in open.zip(events) {
             if event.contains(PollFlags::POLLIN) {
@@ -145,8 +169,11 @@ impl Outputs {
 
     /// Reads what is left once every process of the attempt is gone.
     pub(super) fn drain(&mut self) {
-        let until = Instant::now() + DRAIN;
-        while self.pipes().next().is_some() && Instant::now() < until {
+        let began = Instant::now();
+        while self.pipes().next().is_some() && Instant::now().saturating_duration_since(began) < DRAIN {
+            if !self.catch_up(began + FLUSH) {
+                return;
+            }
             let mut fds = self.poll_fds();
             if !matches!(poll(&mut fds, PollTimeout::ZERO), Ok(1..)) {
                 return;
@@ -154,6 +181,41 @@ impl Outputs {
             let events: Vec<_> = fds.iter().map(|fd| fd.revents().unwrap_or(PollFlags::empty())).collect();
             self.pump(&events);
         }
+    }
+
+    /// Waits for writers that are behind; `false` if that takes too long.
+    fn catch_up(&mut self, until: Instant) -> bool {
+        loop {
+            let Some(writer) = self.behind().next() else { return true };
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return false;
+            }
+            poll_for(writer.pipe().as_fd(), PollFlags::POLLOUT, left);
+            self.sinks.iter_mut().for_each(Sink::catch_up);
+        }
+    }
+
+    /// Leaves the process alone that was to write a sink: it hangs, killed.
+    pub(super) fn abandon(&mut self, sink: usize) {
+        self.sinks[sink].file = SinkFile::Closed;
+    }
+
+    /// Ends the processes that write named outputs, once everything is in the files or it takes too long; `false` if one
+    /// of them hangs and had to be left alone.
+    pub(super) fn finish(&mut self) -> bool {
+        let until = Instant::now() + FLUSH;
+        let mut gone = true;
+        for (path, sink) in std::mem::take(&mut self.named) {
+            let written = self.sinks[sink].finish(until);
+            // Where nothing was sent, as where it could not even be opened, nothing is missing.
+            if written != Written::All && self.sinks[sink].room < self.sinks[sink].cap {
+                self.sinks[sink].truncated = true;
+                self.say(&format!("{} lacks some of the output: it could not be written", path.display()));
+            }
+            gone &= written != Written::Stuck;
+        }
+        gone
     }
 
     /// Adds a word of ours to the log.
@@ -211,6 +273,8 @@ enum SinkFile {
         owner: Option<(u32, u32)>,
     },
     Open(File),
+    /// A file the task named.
+    Written(Writer),
     /// Full, or the disk is: what comes is dropped, for a task must never wait for its log.
     Closed,
 }
@@ -225,29 +289,29 @@ impl Sink {
         Self::new(SinkFile::Unmade { path, owner: owner.map(|user| (user.uid, user.gid)) }, cap)
     }
 
-    /// A file the task named, opened with the rights and the umask of the task's user and at once: a path that cannot
-    /// be written is a mistake to hear of before the task runs, and an old file must not pass for its output.
-    fn named(path: &Path, launch: &Launch) -> io::Result<Self> {
-        let open = || {
-            // Not blocking: a pipe nobody reads must not hold the supervisor up.
-            let flags = libc::O_APPEND | libc::O_NONBLOCK | libc::O_NOCTTY;
-            OpenOptions::new().write(true).create(true).truncate(true).custom_flags(flags).open(path)
-        };
-        let ours = launch.umask.map(|mask| umask(Mode::from_bits_truncate(mask)));
-        let file = match &launch.user {
-            None => Ok(open()),
-            Some(user) => as_user(user, open),
-        };
-        ours.map(umask);
-        let file = file?.map_err(|e| {
-            io::Error::new(e.kind(), format!("cannot open {} for output: {e}", path.display()))
-        })?;
-        // What the kernel tells there of this process, and takes, is not the task's to write.
-        if fstatfs(&file).is_ok_and(|fs| fs.filesystem_type() == PROC_SUPER_MAGIC) {
-            let why = format!("{} is no place for output", path.display());
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
+    fn writer(&self) -> Option<&Writer> {
+        match &self.file {
+            SinkFile::Written(writer) => Some(writer),
+            _ => None,
         }
-        Ok(Self::new(SinkFile::Open(file), launch.log_cap_bytes))
+    }
+
+    /// Sends on what a writer had no room for.
+    fn catch_up(&mut self) {
+        if let SinkFile::Written(writer) = &mut self.file
+            && writer.send(b"").is_err()
+        {
+            writer.discard();
+            self.truncated = true;
+        }
+    }
+
+    /// Ends the writer, if there is one.
+    fn finish(&mut self, until: Instant) -> Written {
+        match std::mem::replace(&mut self.file, SinkFile::Closed) {
+            SinkFile::Written(writer) => writer.finish(until),
+            _ => Written::All,
+        }
     }
 
     fn write(&mut self, bytes: &[u8]) {
@@ -257,20 +321,35 @@ impl Sink {
                 Err(_) => SinkFile::Closed,
             };
         }
-        let SinkFile::Open(file) = &mut self.file else {
+        if matches!(self.file, SinkFile::Closed) || self.truncated {
             self.truncated = true;
             return;
-        };
+        }
         let head = &bytes[..bytes.len().min(self.room.try_into().unwrap_or(usize::MAX))];
         self.room -= head.len() as u64;
-        let mut kept = file.write_all(head);
+        let mut kept = self.file.append(head);
         if head.len() < bytes.len() {
             self.truncated = true;
-            kept = kept.and(writeln!(file, "\n[warpyard: only the first {} bytes are kept]", self.cap));
+            let notice = format!("\n[warpyard: only the first {} bytes are kept]\n", self.cap);
+            kept = kept.and(self.file.append(notice.as_bytes()));
         }
-        if self.truncated || kept.is_err() {
-            self.truncated = true;
-            self.file = SinkFile::Closed;
+        self.truncated |= kept.is_err();
+        match &mut self.file {
+            SinkFile::Written(writer) if kept.is_err() => writer.discard(),
+            // What it was sent is still to be written.
+            SinkFile::Written(_) => {}
+            file if self.truncated => *file = SinkFile::Closed,
+            _ => {}
+        }
+    }
+}
+
+impl SinkFile {
+    fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
+        match self {
+            Self::Open(file) => file.write_all(bytes),
+            Self::Written(writer) => writer.send(bytes),
+            Self::Unmade { .. } | Self::Closed => Ok(()),
         }
     }
 }
@@ -288,19 +367,6 @@ fn make(path: &Path, owner: Option<(u32, u32)>) -> io::Result<File> {
         fchown(&file, Some(uid), Some(gid))?;
     }
     Ok(file)
-}
-
-/// Does something with files as `user` would. The supervisor itself keeps its identity, so that the task can neither
-/// signal it nor forge its records.
-fn as_user<T>(user: &User, work: impl FnOnce() -> T) -> io::Result<T> {
-    let groups: Vec<Gid> = user.groups.iter().copied().map(Gid::from_raw).collect();
-    nix::unistd::setgroups(&groups)?;
-    let group = setfsgid(Gid::from_raw(user.gid));
-    let owner = setfsuid(Uid::from_raw(user.uid));
-    let done = work();
-    setfsuid(owner);
-    setfsgid(group);
-    Ok(done)
 }
 
 #[cfg(test)]

@@ -177,15 +177,73 @@ fn gone_is_false(error: io::Error) -> io::Result<bool> {
 
 /// The processes that descend from `root`, parents before children, with their parents.
 pub(super) fn descendants(root: i32) -> Vec<Descendant> {
-    let mut found = Vec::new();
-    let mut queue = vec![root];
-    while let Some(parent) = queue.pop() {
-        for pid in children(parent) {
-            found.push(Descendant { pid, parent });
-            queue.push(pid);
-        }
+    Tree::below(root).list()
+}
+
+/// How often the processes of a task are walked through for one purpose.
+const WALKS: usize = 16;
+
+/// The processes of a task: all below its supervisor, but for those that work for the supervisor.
+#[derive(Clone, Debug)]
+pub(super) struct Tree {
+    root: i32,
+    apart: Vec<i32>,
+}
+
+impl Tree {
+    pub(super) fn below(root: i32) -> Self {
+        Self { root, apart: Vec::new() }
     }
-    found
+
+    /// Leaves out a child of the supervisor's that is not the task's.
+    pub(super) fn set_apart(&mut self, pid: i32) {
+        self.apart.push(pid);
+    }
+
+    /// All of them, parents before children, found in one walk.
+    pub(super) fn list(&self) -> Vec<Descendant> {
+        let mut found = Vec::new();
+        let mut queue = vec![self.root];
+        while let Some(parent) = queue.pop() {
+            for pid in children(parent).into_iter().filter(|pid| !self.apart.contains(pid)) {
+                found.push(Descendant { pid, parent });
+                queue.push(pid);
+            }
+        }
+        found
+    }
+
+    /// Calls `reach` for each once, again until no new one appears or they multiply faster than they are reached.
+    ///
+    /// A list of children taken while they come and go may miss some, so one walk is not enough; but a task that forks
+    /// without end must not keep its supervisor from all else.
+    pub(super) fn each(&self, mut reach: impl FnMut(Descendant)) -> usize {
+        let mut reached = BTreeSet::new();
+        for _ in 0..WALKS {
+            let before = reached.len();
+            for descendant in self.list() {
+                if reached.insert(descendant.pid) {
+                    reach(descendant);
+                }
+            }
+            if reached.len() == before {
+                break;
+            }
+        }
+        reached.len()
+    }
+
+    /// Sends every one of them a signal.
+    pub(super) fn signal(&self, signal: i32) {
+        self.each(|process| {
+            let _gone = self.signal_one(process, signal);
+        });
+    }
+
+    /// Sends one of them a signal, unless its pid has come to mean another process.
+    pub(super) fn signal_one(&self, process: Descendant, signal: i32) -> io::Result<bool> {
+        process.signal(self.root, signal)
+    }
 }
 
 /// One process below a supervisor.
@@ -200,24 +258,6 @@ impl Descendant {
     pub(super) fn signal(self, root: i32, signal: i32) -> io::Result<bool> {
         // An orphan of ours hangs below the root, for the root is a subreaper.
         signal_if(self.pid, signal, |stat| stat.parent == self.parent || stat.parent == root)
-    }
-}
-
-/// Calls `reach` for each descendant of `root` once, again and again until no new one appears.
-///
-/// A list of children taken while they come and go may miss some, so one walk is not enough.
-pub(super) fn each_descendant(root: i32, mut reach: impl FnMut(Descendant)) -> usize {
-    let mut reached = BTreeSet::new();
-    loop {
-        let before = reached.len();
-        for descendant in descendants(root) {
-            if reached.insert(descendant.pid) {
-                reach(descendant);
-            }
-        }
-        if reached.len() == before {
-            return before;
-        }
     }
 }
 
@@ -296,7 +336,10 @@ mod tests {
         assert_eq!(below.len(), 1, "{below:?}");
         assert_eq!(below[0].parent, root);
         assert_eq!(children_by_scan(root), vec![below[0].pid]);
-        assert_eq!(each_descendant(us(), |_| {}), descendants(us()).len());
+        assert_eq!(Tree::below(us()).each(|_| {}), descendants(us()).len());
+        let mut apart = Tree::below(us());
+        apart.set_apart(root);
+        assert!(apart.list().iter().all(|process| process.pid != root && process.parent != root));
         drop(shell.stdin.take());
         shell.wait().unwrap();
     }

@@ -17,7 +17,7 @@ use super::{
     idle::{self, Seat},
     launch::{Launch, read_frame},
     poke::Poker,
-    supervisor,
+    supervisor::{self, Afterwards},
 };
 
 /// Why a launch did not reach a spawner.
@@ -193,9 +193,10 @@ fn spawn_all(socket: OwnedFd) -> io::Result<()> {
 fn supervise(first: Vec<u8>, mut seat: Seat, poker: &Poker) -> ! {
     let mut next = supervisor::become_supervisor().ok().map(|()| first);
     while let Some(launch) = next.and_then(|frame| Launch::parse(&frame).ok()) {
-        supervisor::run(&launch, poker);
-        // Opening files as the user changed our groups for good.
-        next = if launch.user.is_none() { seat.wait() } else { None };
+        next = match supervisor::run(&launch, poker) {
+            Afterwards::Free => seat.wait(),
+            Afterwards::Encumbered => None,
+        };
     }
     // SAFETY: ends this process; nothing is left to flush, and handlers of the parent's must not run.
     unsafe { libc::_exit(0) }

@@ -3,10 +3,11 @@
 #![expect(unsafe_code, reason = "signal handlers are installed and children waited for with their usage")]
 
 use std::{
+    collections::VecDeque,
     ffi::CString,
-    fs::OpenOptions,
+    fs::{File, OpenOptions},
     io::{self, Write},
-    os::fd::AsFd,
+    os::{fd::AsFd, unix::fs::MetadataExt},
     path::Path,
     sync::atomic::{AtomicBool, Ordering},
     thread,
@@ -19,17 +20,17 @@ use nix::{
     sys::{eventfd::EventFd, prctl, signal::SigSet, signal::Signal, time::TimeSpec},
 };
 
-use warpyard_snapshot::{Hash, Owner, Store};
-
 use super::{
     cgroup::{AttemptCgroup, CgroupLimit, Limit},
+    child::{Child, Message},
     clock::{self, Instant, RunningTime},
     freeze::Ice,
-    launch::{Launch, Unpack, User},
+    launch::Launch,
     output::{Outputs, TaskEnds},
     poke::Poker,
-    process::{self, Descendant, Sighting, each_descendant},
+    process::{self, Descendant, Sighting, Tree},
     record::{self, Cause, Exit, Output, Phase, Running, Started, State, Status, Usage, VERSION, Want},
+    setup::{self, ABANDON, Stage},
     task,
     terminal::{Stillness, Terminal},
 };
@@ -42,10 +43,13 @@ const LEFTOVER_GRACE: Duration = Duration::from_secs(1);
 const FREEZING: Duration = Duration::from_millis(1);
 /// Between two rounds of KILL, for a process may fork between being listed and being killed.
 const KILLING: Duration = Duration::from_millis(20);
-/// Between two attempts at writing the exit on a full disk.
+/// Between two attempts at writing the exit on a full disk, at first and in the end.
 const FULL_DISK: Duration = Duration::from_secs(1);
 /// The longest wait for something due: waiting stands still while the machine is suspended, what is due does not.
 const LONGEST_WAIT: Duration = Duration::from_secs(30);
+const SLOWEST_WRITE: Duration = Duration::from_secs(30);
+/// Between two tries of anything, once they have been in vain for a while.
+const SLOWEST: Duration = Duration::from_secs(1);
 /// Between two counts of processes that nothing bounds.
 const COUNTING: Duration = Duration::from_secs(1);
 
@@ -54,18 +58,28 @@ const OOM_LOOKING: Duration = Duration::from_millis(10);
 const OOM_LOOKS: u32 = 100;
 
 static POKED: AtomicBool = AtomicBool::new(false);
-static CHILD_ENDED: AtomicBool = AtomicBool::new(false);
 
+/// Ends the wait. That of SIGCHLD needs no note: children are looked for after every wait.
 extern "C" fn note_signal(signal: libc::c_int) {
-    let flag = if signal == libc::SIGCHLD { &CHILD_ENDED } else { &POKED };
-    flag.store(true, Ordering::Relaxed);
+    if signal == libc::SIGUSR1 {
+        POKED.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Whether a supervisor that has finished an attempt may take another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Afterwards {
+    /// It has no children.
+    Free,
+    /// A child of it hangs in the kernel and would be taken for the next task's.
+    Encumbered,
 }
 
 /// Runs one attempt from its start to its record, in a process of its own in which every signal is blocked.
-pub(super) fn run(launch: &Launch, poker: &Poker) {
-    let Ok(mut record) = enter(&launch.dir).and_then(|()| take(launch)) else {
+pub(super) fn run(launch: &Launch, poker: &Poker) -> Afterwards {
+    let Ok(record) = enter(&launch.dir).and_then(|()| take(launch)) else {
         // Another supervisor has it, or there is no place to tell anything.
-        return;
+        return Afterwards::Free;
     };
     if let Ok(name) = CString::new(format!("wy:{}", launch.key)) {
         let _only_for_people = prctl::set_name(&name);
@@ -74,22 +88,24 @@ pub(super) fn run(launch: &Launch, poker: &Poker) {
     // wanted before is read here.
     let wanted = read_want();
     if let Some(Want::Stop { .. }) = wanted {
-        return finish(launch, poker, &never_started(launch, Cause::Stopped));
+        finish(launch, poker, &never_started(launch, Cause::Stopped));
+        return Afterwards::Free;
     }
-    match start(launch, &mut record) {
-        Ok((started, streams, cgroup)) => {
-            drop(record);
-            let (exit, terminal) = Supervisor::new(launch, poker, started, streams, cgroup).run(wanted);
-            finish(launch, poker, &exit);
-            if let Some(terminal) = terminal {
-                terminal.over();
-            }
-        }
+    let name = format!("{}-{}", launch.key, std::process::id());
+    let cgroup = match AttemptCgroup::make(&launch.cgroups, &name) {
+        Ok(cgroup) => cgroup,
         Err(e) => {
             let exit = never_started(launch, Cause::FailedToStart { message: e.to_string() });
             finish(launch, poker, &exit);
+            return Afterwards::Free;
         }
+    };
+    let Ended { exit, terminal, afterwards } = Supervisor::new(launch, poker, record, cgroup).run(wanted);
+    finish(launch, poker, &exit);
+    if let Some(terminal) = terminal {
+        terminal.over();
     }
+    afterwards
 }
 
 /// Makes this process a supervisor: parent to orphans, and awake to the two signals it waits for.
@@ -150,57 +166,6 @@ fn write_line(file: &mut std::fs::File, record: &impl serde::Serialize) -> io::R
     file.write_all(&line)
 }
 
-/// The supervisor's ends of what connects it to the task.
-struct Streams {
-    outputs: Outputs,
-    terminal: Option<Terminal>,
-}
-
-impl Streams {
-    fn open(launch: &Launch) -> io::Result<(Self, TaskEnds)> {
-        let Some(session) = &launch.session else {
-            let (outputs, ends) = Outputs::open(launch)?;
-            return Ok((Self { outputs, terminal: None }, ends));
-        };
-        let outputs = Outputs::unconnected(launch)?;
-        let (terminal, end) = Terminal::open(launch, session)?;
-        Ok((Self { outputs, terminal: Some(terminal) }, TaskEnds::Terminal(end)))
-    }
-}
-
-fn start(launch: &Launch, record: &mut std::fs::File) -> io::Result<(Started, Streams, AttemptCgroup)> {
-    if let Some(unpack) = &launch.unpack {
-        put_back(unpack, launch.user.as_ref())?;
-    }
-    let (streams, ends) = Streams::open(launch)?;
-    let name = format!("{}-{}", launch.key, std::process::id());
-    let cgroup = AttemptCgroup::make(&launch.cgroups, &name)?;
-    let pid = task::start(launch, &ends, &cgroup).inspect_err(|_| cgroup.remove())?;
-    drop(ends);
-    let mut groups = cgroup.paths().map(Path::to_owned);
-    let started = Started {
-        process: Sighting::now(pid),
-        started_at: clock::unix_us(),
-        group: groups.next(),
-        more_groups: groups.collect(),
-    };
-    // A full disk must not end a task that runs; without this line it is merely harder to clean up after us.
-    let _best_effort = write_line(record, &started);
-    Ok((started, streams, cgroup))
-}
-
-/// Makes the directory a task runs in of a snapshot, and gives it to whom the task runs as.
-fn put_back(unpack: &Unpack, user: Option<&User>) -> io::Result<()> {
-    let failed = |e: &dyn std::error::Error| {
-        let why = e.source().map(|source| format!(": {source}")).unwrap_or_default();
-        io::Error::other(format!("cannot put back the snapshot: {e}{why}"))
-    };
-    let id = Hash::try_from(unpack.snapshot.clone()).map_err(|e| failed(&e))?;
-    let owner = user.map(|user| Owner { uid: user.uid, gid: user.gid });
-    let store = Store::of(&unpack.store, &unpack.person);
-    warpyard_snapshot::unpack(&store, &id, &unpack.into, owner).map_err(|e| failed(&e))
-}
-
 /// What is wanted, if that can be read. A record that cannot is left for the next poke.
 fn read_want() -> Option<Want> {
     Want::read(Path::new(record::WANT)).ok().flatten()
@@ -223,21 +188,53 @@ fn never_started(launch: &Launch, cause: Cause) -> Exit {
 
 /// Writes the exit, however long the disk is full, and pokes the worker.
 fn finish(launch: &Launch, poker: &Poker, exit: &Exit) {
+    let mut pause = FULL_DISK;
     while record::write_record(Path::new(record::EXIT), exit).is_err() {
-        // A directory that was removed is one nobody asks about any more.
-        if !launch.dir.exists() {
-            return;
+        // Nobody asks about a directory that was removed; but one may have been made in its place for us.
+        if !is_current(&launch.dir) && retake(launch).is_none() {
+            break;
         }
-        thread::sleep(FULL_DISK);
+        thread::sleep(pause);
+        pause = (pause * 2).min(SLOWEST_WRITE);
     }
     poker.poke(launch.poke.as_deref(), &launch.key);
+}
+
+/// Whether a directory is the one this process is in: not removed, and no other in its place.
+fn is_current(dir: &Path) -> bool {
+    let identity = |dir: &Path| dir.metadata().map(|found| (found.dev(), found.ino()));
+    matches!((identity(dir), identity(Path::new("."))), (Ok(one), Ok(other)) if one == other)
+}
+
+/// Takes the directory the worker made in place of one that was removed, if no other supervisor has it.
+fn retake(launch: &Launch) -> Option<File> {
+    let before = File::open(".").ok()?;
+    let taken = enter(&launch.dir).and_then(|()| take(launch));
+    if taken.is_err() {
+        // What is written by a name must not go to another supervisor's directory.
+        nix::unistd::fchdir(&before).ok()?;
+    }
+    taken.ok()
+}
+
+/// An attempt that is over.
+struct Ended {
+    exit: Exit,
+    terminal: Option<Terminal>,
+    afterwards: Afterwards,
 }
 
 struct Supervisor<'a> {
     launch: &'a Launch,
     poker: &'a Poker,
     pid: i32,
-    started: Started,
+    tree: Tree,
+    /// The file `running`, to which the task is appended once it has started.
+    record: File,
+    setup: Setup,
+    /// When the set-up began, in microseconds since 1970: the attempt has its devices and its timeout from then on.
+    began_at: u64,
+    started: Option<Started>,
     outputs: Outputs,
     terminal: Option<Terminal>,
     cgroup: AttemptCgroup,
@@ -249,8 +246,32 @@ struct Supervisor<'a> {
     time: RunningTime,
     status: Option<Status>,
     usage: Usage,
-    /// When to tell the worker that something changed.
+    /// When to tell the worker that something changed, and how long to wait if it cannot listen.
     poke_at: Option<Instant>,
+    poke_again: Duration,
+    afterwards: Afterwards,
+}
+
+/// How far the task is set up.
+#[derive(Debug)]
+enum Setup {
+    /// At a stage, in a child, with more stages to come.
+    At { stage: Stage, worker: Worker, rest: VecDeque<Stage> },
+    /// The program runs, or ran.
+    Done,
+    /// It will never run.
+    Failed(String),
+    /// It was ended at a stage.
+    Abandoned,
+}
+
+/// The child at work on a stage.
+#[derive(Debug)]
+enum Worker {
+    /// A child of its own.
+    Child(Child),
+    /// The one that is to write a sink.
+    Writer(usize),
 }
 
 /// What the supervisor is at.
@@ -259,6 +280,8 @@ enum Doing {
     Running,
     Freezing {
         look_at: Instant,
+        /// How long after the last look.
+        after: Duration,
     },
     Frozen,
     /// TERM was sent.
@@ -269,28 +292,26 @@ enum Doing {
     /// KILL was sent and will be again.
     Killing {
         cause: Cause,
+        since: Instant,
         again_at: Instant,
     },
 }
 
 impl<'a> Supervisor<'a> {
-    fn new(
-        launch: &'a Launch,
-        poker: &'a Poker,
-        started: Started,
-        streams: Streams,
-        cgroup: AttemptCgroup,
-    ) -> Self {
-        let Streams { outputs, terminal } = streams;
+    fn new(launch: &'a Launch, poker: &'a Poker, record: File, cgroup: AttemptCgroup) -> Self {
         let pid = std::process::id() as i32;
         let now = Instant::now();
         Self {
             launch,
             poker,
             pid,
-            started,
-            outputs,
-            terminal,
+            tree: Tree::below(pid),
+            record,
+            setup: Setup::Done,
+            began_at: clock::unix_us(),
+            started: None,
+            outputs: Outputs::new(launch),
+            terminal: None,
             ice: Ice::new(pid, &launch.key, &launch.freezers, cgroup.unified()),
             count_at: (!cgroup.counts_processes() && launch.processes.is_some()).then_some(now + COUNTING),
             oom: OomWatch::over(&cgroup, launch),
@@ -299,26 +320,37 @@ impl<'a> Supervisor<'a> {
             time: RunningTime::start(now),
             status: None,
             usage: Usage::default(),
-            poke_at: Some(now + ANNOUNCE),
+            poke_at: None,
+            poke_again: ANNOUNCE,
+            afterwards: Afterwards::Free,
         }
     }
 
-    fn run(mut self, wanted: Option<Want>) -> (Exit, Option<Terminal>) {
+    fn run(mut self, wanted: Option<Want>) -> Ended {
+        self.go_on(Stage::all(self.launch, &self.outputs));
         if let Some(want) = wanted {
             self.obey(want, Instant::now());
         }
         loop {
-            self.wait();
-            if POKED.swap(false, Ordering::Relaxed)
-                && let Some(want) = read_want()
-            {
-                self.obey(want, Instant::now());
-            }
-            if CHILD_ENDED.swap(false, Ordering::Relaxed) && self.reap() == Left::Nobody {
+            // Not during the set-up: how the child ended that became the task must be noted as how the task did.
+            if self.at_work().is_none() && self.reap() == Left::Nobody {
                 break;
             }
+            self.wait();
+            if POKED.swap(false, Ordering::Relaxed) {
+                self.heed();
+            }
+            self.attend_setup();
             self.keep_time(Instant::now());
+            if matches!(self.setup, Setup::Abandoned) {
+                break;
+            }
         }
+        self.close()
+    }
+
+    /// Puts everything away once no process of the task is left.
+    fn close(mut self) -> Ended {
         self.time.pause(Instant::now());
         self.outputs.drain();
         let mut terminal = self.terminal.take();
@@ -339,9 +371,119 @@ impl<'a> Supervisor<'a> {
                 limit_bytes >> 20
             ));
         }
+        if !self.outputs.finish() {
+            self.afterwards = Afterwards::Encumbered;
+        }
         self.ice.remove();
         self.cgroup.remove();
-        (self.exit(out_of_memory), terminal)
+        let afterwards = self.afterwards;
+        Ended { exit: self.exit(out_of_memory), terminal, afterwards }
+    }
+
+    /// Looks what is wanted.
+    fn heed(&mut self) {
+        if !is_current(&self.launch.dir)
+            && let Some(record) = retake(self.launch)
+        {
+            self.record = record;
+            if let Some(started) = &self.started {
+                let _best_effort = write_line(&mut self.record, started);
+            }
+        }
+        if let Some(want) = read_want() {
+            self.obey(want, Instant::now());
+        }
+    }
+
+    /// Begins the next stage of the set-up.
+    fn go_on(&mut self, mut rest: VecDeque<Stage>) {
+        let Some(stage) = rest.pop_front() else { return self.setup = Setup::Done };
+        // A long set-up is announced, as what runs is.
+        if !rest.is_empty() {
+            self.poke_at.get_or_insert(Instant::now() + ANNOUNCE);
+        }
+        self.setup = match self.begin(&stage) {
+            Ok(worker) => Setup::At { stage, worker, rest },
+            Err(e) => Setup::Failed(e.to_string()),
+        };
+    }
+
+    fn begin(&mut self, stage: &Stage) -> io::Result<Worker> {
+        let launch = self.launch;
+        match stage {
+            Stage::Unpack(unpack) => setup::unpack(unpack, launch.user.as_ref()).map(Worker::Child),
+            Stage::Output(path, sink) => {
+                self.outputs.open_named(path, *sink, launch)?;
+                Ok(Worker::Writer(*sink))
+            }
+            Stage::Task => {
+                let ends = self.connect()?;
+                task::start(launch, &ends, &self.cgroup).map(Worker::Child)
+            }
+        }
+    }
+
+    /// Makes what connects the supervisor to the task.
+    fn connect(&mut self) -> io::Result<TaskEnds> {
+        let Some(session) = &self.launch.session else { return self.outputs.connect() };
+        let (terminal, end) = Terminal::open(self.launch, session)?;
+        self.terminal = Some(terminal);
+        Ok(TaskEnds::Terminal(end))
+    }
+
+    /// The child that is at work on the set-up.
+    fn at_work(&self) -> Option<&Child> {
+        match &self.setup {
+            Setup::At { worker: Worker::Child(child), .. } => Some(child),
+            Setup::At { worker: Worker::Writer(sink), .. } => self.outputs.writer(*sink),
+            _ => None,
+        }
+    }
+
+    /// Takes in what the child at work on the set-up says.
+    fn attend_setup(&mut self) {
+        while let Some(child) = self.at_work() {
+            let (pid, Some(message)) = (child.pid, child.message()) else { return };
+            if let Message::Note(text) = &message {
+                self.outputs.say(text);
+                continue;
+            }
+            let Setup::At { stage, rest, .. } = std::mem::replace(&mut self.setup, Setup::Done) else {
+                return;
+            };
+            match (message, stage) {
+                (Message::Closed, Stage::Task) => self.note_start(pid),
+                (Message::Failed(reason), Stage::Task) => {
+                    self.setup = Setup::Failed(task::explain(&reason, self.launch));
+                }
+                (Message::Ready, Stage::Output(..)) => {
+                    self.tree.set_apart(pid);
+                    self.go_on(rest);
+                }
+                (Message::Ready, _) => self.go_on(rest),
+                (Message::Failed(reason), _) => {
+                    self.setup = Setup::Failed(String::from_utf8_lossy(&reason).into_owned());
+                }
+                (_, stage) => {
+                    self.setup = Setup::Failed(format!("a process of warpyard's ended {}", stage.describe()));
+                }
+            }
+        }
+    }
+
+    /// Notes that the child has become the program, or has died at the very moment.
+    fn note_start(&mut self, pid: i32) {
+        let mut groups = self.cgroup.paths().map(Path::to_owned);
+        let started = Started {
+            process: Sighting::now(pid),
+            started_at: self.began_at,
+            group: groups.next(),
+            more_groups: groups.collect(),
+        };
+        // A full disk must not end a task that runs; without this line it is merely harder to clean up after us.
+        let _best_effort = write_line(&mut self.record, &started);
+        self.started = Some(started);
+        self.poke_at = Some(Instant::now() + ANNOUNCE);
     }
 
     /// Sleeps until there is output, a signal or something due, and moves the output.
@@ -353,16 +495,20 @@ impl<'a> Supervisor<'a> {
         unblocked.remove(Signal::SIGUSR1);
         let mut fds = self.outputs.poll_fds();
         let pipes = fds.len();
-        fds.extend(self.terminal.iter().flat_map(Terminal::poll_fds));
-        let streams = fds.len();
+        let room = !self.outputs.is_behind();
+        let from_terminal: Vec<_> = self.terminal.iter().flat_map(|t| t.poll_fds(room)).collect();
+        let streams = pipes + from_terminal.len();
+        fds.extend(from_terminal);
         fds.extend(self.oom.event.as_ref().map(|event| PollFd::new(event.as_fd(), PollFlags::POLLIN)));
+        let watched = fds.len();
+        fds.extend(self.at_work().map(|child| PollFd::new(child.as_fd(), PollFlags::POLLIN)));
         if let Ok(1..) = ppoll(&mut fds, timeout, Some(unblocked)) {
             let events: Vec<_> = fds.iter().map(|fd| fd.revents().unwrap_or(PollFlags::empty())).collect();
             self.outputs.pump(&events[..pipes]);
             if let Some(terminal) = &mut self.terminal {
                 terminal.pump(&events[pipes..streams], &mut self.outputs, Instant::now());
             }
-            if events[streams..].iter().any(|event| !event.is_empty()) {
+            if events[streams..watched].iter().any(|event| !event.is_empty()) {
                 self.oom.heard(Instant::now());
             }
         }
@@ -372,7 +518,9 @@ impl<'a> Supervisor<'a> {
         let idle = self.terminal.as_ref().and_then(Terminal::idle_due);
         let due = match &self.doing {
             Doing::Running => [self.times_out_at(), idle].into_iter().flatten().min(),
-            Doing::Freezing { look_at } => Some(self.times_out_at().map_or(*look_at, |at| at.min(*look_at))),
+            Doing::Freezing { look_at, .. } => {
+                Some(self.times_out_at().map_or(*look_at, |at| at.min(*look_at)))
+            }
             Doing::Frozen => None,
             Doing::Ending { kill_at: at, .. } | Doing::Killing { again_at: at, .. } => Some(*at),
         };
@@ -388,7 +536,8 @@ impl<'a> Supervisor<'a> {
     fn keep_time(&mut self, now: Instant) {
         if self.poke_at.is_some_and(|at| at <= now) {
             let heard = self.poker.try_poke(self.launch.poke.as_deref(), &self.launch.key);
-            self.poke_at = (!heard).then(|| now + ANNOUNCE);
+            self.poke_again = if heard { ANNOUNCE } else { (self.poke_again * 2).min(SLOWEST) };
+            self.poke_at = (!heard).then(|| now + self.poke_again);
         }
         if matches!(self.doing, Doing::Running | Doing::Freezing { .. })
             && self.times_out_at().is_some_and(|at| at <= now)
@@ -411,11 +560,28 @@ impl<'a> Supervisor<'a> {
             }
         }
         match &self.doing {
-            Doing::Freezing { look_at } if *look_at <= now => self.freeze(now),
-            Doing::Ending { cause, kill_at } if *kill_at <= now => self.kill(cause.clone(), now),
-            Doing::Killing { cause, again_at } if *again_at <= now => self.kill(cause.clone(), now),
+            Doing::Freezing { look_at, .. } if *look_at <= now => self.freeze(now),
+            Doing::Ending { cause, kill_at } if *kill_at <= now => self.kill(cause.clone(), now, now),
+            Doing::Killing { since, .. } if self.at_work().is_some() && *since + ABANDON <= now => {
+                self.abandon_setup();
+            }
+            Doing::Killing { cause, since, again_at } if *again_at <= now => {
+                self.kill(cause.clone(), *since, now);
+            }
             _ => {}
         }
+    }
+
+    /// Leaves a child of the set-up alone that was killed and does not go away.
+    fn abandon_setup(&mut self) {
+        if let Setup::At { stage, worker, .. } = std::mem::replace(&mut self.setup, Setup::Abandoned) {
+            if let Worker::Writer(sink) = worker {
+                self.outputs.abandon(sink);
+            }
+            let when = stage.describe();
+            self.outputs.say(&format!("ended {when}: a file system does not answer"));
+        }
+        self.afterwards = Afterwards::Encumbered;
     }
 
     fn obey(&mut self, want: Want, now: Instant) {
@@ -426,7 +592,7 @@ impl<'a> Supervisor<'a> {
                 self.freeze(now);
             }
             (Want::Run, Doing::Freezing { .. } | Doing::Frozen) => {
-                self.ice.thaw();
+                self.ice.thaw(&self.tree);
                 self.time.resume(now);
                 self.doing = Doing::Running;
                 self.tell(Phase::Running);
@@ -445,12 +611,17 @@ impl<'a> Supervisor<'a> {
     }
 
     fn freeze(&mut self, now: Instant) {
-        if self.ice.freeze() {
+        if self.ice.freeze(&self.tree) {
             self.time.pause(Instant::now());
             self.doing = Doing::Frozen;
             self.tell(Phase::Frozen);
         } else {
-            self.doing = Doing::Freezing { look_at: now + FREEZING };
+            let after = match &self.doing {
+                // Something that hangs in the kernel may take for ever.
+                Doing::Freezing { after, .. } => (*after * 2).min(SLOWEST),
+                _ => FREEZING,
+            };
+            self.doing = Doing::Freezing { look_at: now + after, after };
         }
     }
 
@@ -476,15 +647,16 @@ impl<'a> Supervisor<'a> {
         self.poke_at = Some(Instant::now());
     }
 
-    /// Begins to end everything below: TERM now, KILL after the grace.
+    /// Begins to end everything below: TERM now, KILL after the grace. What is still being set up has no use for a grace.
     fn end(&mut self, cause: Cause, grace: Duration, now: Instant) {
-        self.signal_all(libc::SIGTERM);
+        let grace = if self.at_work().is_some() { Duration::ZERO } else { grace };
+        self.tree.signal(libc::SIGTERM);
         if self.terminal.is_some() {
             self.hang_up();
         }
         if matches!(self.doing, Doing::Freezing { .. } | Doing::Frozen) {
             // Only now, so that the signal is the first thing it meets.
-            self.ice.thaw();
+            self.ice.thaw(&self.tree);
             self.time.resume(now);
         }
         self.doing = Doing::Ending { cause, kill_at: now + grace };
@@ -494,13 +666,13 @@ impl<'a> Supervisor<'a> {
     fn count(&mut self, now: Instant) {
         self.count_at = Some(now + COUNTING);
         // One walk: while they multiply, walking until nobody is new would not end.
-        let processes = process::descendants(self.pid).len() as u64;
+        let processes = self.tree.list().len() as u64;
         if self.launch.processes.is_some_and(|most| processes > most)
             && !matches!(self.doing, Doing::Killing { .. })
         {
-            self.signal_all(libc::SIGSTOP);
+            self.tree.signal(libc::SIGSTOP);
             self.outputs.say(&format!("ended: it has {processes} processes (max_processes)"));
-            self.kill(Cause::Crowded { processes }, now);
+            self.kill(Cause::Crowded { processes }, now, now);
         }
     }
 
@@ -512,32 +684,29 @@ impl<'a> Supervisor<'a> {
             Some(cause) => {
                 self.oom.look_at = None;
                 if !matches!(self.doing, Doing::Ending { .. } | Doing::Killing { .. }) {
-                    self.kill(cause, now);
+                    self.kill(cause, now, now);
                 }
             }
         }
     }
 
-    fn kill(&mut self, cause: Cause, now: Instant) {
+    /// Kills everything below, again for as long as anything is left: often at first, for what was just forked, and
+    /// seldom later, for what hangs in the kernel.
+    fn kill(&mut self, cause: Cause, since: Instant, now: Instant) {
         self.cgroup.kill();
-        self.signal_all(libc::SIGKILL);
-        self.doing = Doing::Killing { cause, again_at: now + KILLING };
+        self.tree.signal(libc::SIGKILL);
+        let after = now.saturating_duration_since(since).clamp(KILLING, SLOWEST);
+        self.doing = Doing::Killing { cause, since, again_at: now + after };
     }
 
     /// Has a session end as one does whose terminal is gone: a shell in it passes over TERM, and what it has stopped would
     /// not hear of it.
     fn hang_up(&self) {
-        let first = Descendant { pid: self.started.process.pid, parent: self.pid };
-        if self.status.is_none() && process::ends_by_hanging_up(first.pid) {
-            let _gone = first.signal(self.pid, libc::SIGHUP);
+        let first = self.started.as_ref().map(|started| started.process.pid);
+        if let Some(pid) = first.filter(|pid| self.status.is_none() && process::ends_by_hanging_up(*pid)) {
+            let _gone = self.tree.signal_one(Descendant { pid, parent: self.pid }, libc::SIGHUP);
         }
-        self.signal_all(libc::SIGCONT);
-    }
-
-    fn signal_all(&self, signal: i32) {
-        each_descendant(self.pid, |process| {
-            let _gone = process.signal(self.pid, signal);
-        });
+        self.tree.signal(libc::SIGCONT);
     }
 
     /// Waits for what has ended. What a task leaves behind when it ends by itself is ended too.
@@ -566,7 +735,7 @@ impl<'a> Supervisor<'a> {
                 0 => return Left::Some,
                 1.. => {
                     self.usage.add(&usage);
-                    if pid == self.started.process.pid {
+                    if self.started.as_ref().is_some_and(|started| started.process.pid == pid) {
                         self.status = Some(status_of(status));
                     }
                 }
@@ -576,21 +745,23 @@ impl<'a> Supervisor<'a> {
     }
 
     fn exit(self, out_of_memory: Option<Cause>) -> Exit {
-        let cause = match self.doing {
-            Doing::Ending { cause, .. } | Doing::Killing { cause, .. } => cause,
-            Doing::Running | Doing::Freezing { .. } | Doing::Frozen => Cause::Exited,
-        };
-        // What the kernel killed ended by itself only as far as its parent can tell.
-        let cause = match cause {
-            Cause::Exited => out_of_memory.unwrap_or(Cause::Exited),
-            other => other,
+        let cause = match (self.doing, self.setup) {
+            (Doing::Ending { cause: Cause::Exited, .. } | Doing::Killing { cause: Cause::Exited, .. }, _) => {
+                out_of_memory.unwrap_or(Cause::Exited)
+            }
+            (Doing::Ending { cause, .. } | Doing::Killing { cause, .. }, _) => cause,
+            (_, Setup::Failed(message)) => {
+                return never_started(self.launch, Cause::FailedToStart { message });
+            }
+            // What the kernel killed ended by itself only as far as its parent can tell.
+            _ => out_of_memory.unwrap_or(Cause::Exited),
         };
         Exit {
             v: VERSION,
             key: self.launch.key.clone(),
             cause,
             status: self.status,
-            started_at: self.started.started_at,
+            started_at: self.began_at,
             ended_at: clock::unix_us(),
             running_us: self.time.elapsed(Instant::now()).as_micros() as u64,
             usage: self.usage,

@@ -1,10 +1,10 @@
-//! Starting the task: a child that shares memory with the supervisor until it becomes the program, so that it costs
-//! no copy of anything and tells what went wrong by writing it down.
-#![expect(unsafe_code, reason = "a process is set up between clone and exec")]
+//! Starting the task: a forked child that becomes the user and then the program. Everything it needs is prepared before
+//! the fork, for it must allocate nothing once the user's limits hold.
+#![expect(unsafe_code, reason = "a process is set up between fork and exec")]
 
 use std::{
     ffi::CString,
-    io,
+    io::{self, Write},
     os::{fd::AsRawFd, unix::ffi::OsStrExt},
     ptr,
 };
@@ -12,34 +12,28 @@ use std::{
 use super::{
     ATTEMPT_DIR_VARIABLE,
     cgroup::{AttemptCgroup, CgroupFds},
+    child::{Child, Fork, IdentityError, Line, become_user, errno},
     launch::{Launch, User},
     output::TaskEnds,
 };
+use crate::people::limit_name;
 
-/// Enough for a handful of system calls.
-const STACK_BYTES: usize = 32 << 10;
-
-/// Starts the task and returns its pid.
+/// Forks the child that becomes the task. It has become it when its socket closes without a failure.
 ///
-/// It is the leader of its own session, has an empty signal mask, nothing open but its three streams (everything of
+/// The task is the leader of its own session, has an empty signal mask, nothing open but its three streams (everything of
 /// the supervisor's closes on exec) and dies with its supervisor should that be killed.
-pub(super) fn start(launch: &Launch, ends: &TaskEnds, cgroup: &AttemptCgroup) -> io::Result<i32> {
+pub(super) fn start(launch: &Launch, ends: &TaskEnds, cgroup: &AttemptCgroup) -> io::Result<Child> {
     let cgroups = cgroup.fds()?;
-    let program = Program::of(launch, &cgroups)?;
-    match program.spawn(&program.argv, ends) {
-        // A script without its first line, which a shell would run itself.
-        Err(Failed { step: Step::Exec, errno: libc::ENOEXEC, candidate }) => {
-            let script = program.candidates.get(candidate).unwrap_or(&program.candidates[0]).clone();
-            let mut argv = vec![c"/bin/sh".to_owned(), script];
-            argv.extend(program.argv.iter().skip(1).cloned());
-            let shell = Program { candidates: vec![c"/bin/sh".to_owned()], ..program };
-            shell.spawn(&argv, ends).map_err(|failed| failed.explain(launch))
-        }
-        other => other.map_err(|failed| failed.explain(launch)),
-    }
+    let program = Program::of(launch)?;
+    let mut image = Image::of(&program);
+    Child::fork(Fork { cgroup: cgroups.begin(), apart: false }, |line, inside| {
+        // SAFETY: we are the child, and exec or exit next.
+        let failed = unsafe { become_program(&program, &mut image, ends, &cgroups, inside, line) };
+        Err(failed.encode().to_vec())
+    })
 }
 
-/// A program in the form the kernel takes it.
+/// A program in the form the kernel takes it, and what holds for its process.
 struct Program<'a> {
     candidates: Vec<CString>,
     argv: Vec<CString>,
@@ -48,11 +42,10 @@ struct Program<'a> {
     user: Option<&'a User>,
     umask: Option<u32>,
     limits: &'a [(u32, u64, u64)],
-    cgroups: &'a CgroupFds,
 }
 
 impl<'a> Program<'a> {
-    fn of(launch: &'a Launch, cgroups: &'a CgroupFds) -> io::Result<Self> {
+    fn of(launch: &'a Launch) -> io::Result<Self> {
         let argv: Vec<CString> =
             launch.argv.iter().map(|arg| c_string(arg.as_bytes())).collect::<Result<_, _>>()?;
         let Some(name) = launch.argv.first() else {
@@ -72,59 +65,28 @@ impl<'a> Program<'a> {
             user: launch.user.as_ref(),
             umask: launch.umask,
             limits: &launch.limits,
-            cgroups,
         })
     }
+}
 
-    fn spawn(&self, argv: &[CString], ends: &TaskEnds) -> Result<i32, Failed> {
-        let argv = pointers(argv);
-        let env = pointers(&self.env);
-        let candidates = pointers(&self.candidates);
-        let mut child = Child {
-            candidates: &candidates,
-            argv: &argv,
-            env: &env,
-            workdir: self.workdir.as_ptr(),
-            user: self.user,
-            umask: self.umask,
-            limits: self.limits,
-            cgroups: self.cgroups,
-            begun: false,
-            streams: match ends {
-                TaskEnds::Pipes { out, err } => Streams::Pipes(out.as_raw_fd(), err.as_raw_fd()),
-                TaskEnds::Terminal(end) => Streams::Terminal(end.as_raw_fd()),
-            },
-            failed: None,
-        };
-        let mut stack: Vec<u128> = Vec::with_capacity(STACK_BYTES / 16);
-        // SAFETY: the end of the allocation is a valid, 16-byte aligned start for a stack that grows down. With
-        // CLONE_VFORK this process stands still until the child has called exec or _exit, so the child is alone with
-        // the stack and with `child`, both of which outlive it; it shares no signal dispositions and no descriptors.
-        let pid = unsafe {
-            let room = stack.spare_capacity_mut().as_mut_ptr_range();
-            let begun = self.cgroups.begin().and_then(|group| {
-                child.begun = true;
-                begin_in(group, room.start.cast(), (&raw mut child).cast())
-            });
-            child.begun = begun.is_some();
-            let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD;
-            begun.unwrap_or_else(|| libc::clone(run_child, room.end.cast(), flags, (&raw mut child).cast()))
-        };
-        if pid < 0 {
-            return Err(Failed { step: Step::Fork, errno: errno(), candidate: 0 });
-        }
-        // SAFETY: reads a place the child wrote through a pointer; the child is done with it.
-        let failed = unsafe { ptr::read_volatile(&raw const child.failed) };
-        match failed {
-            None => Ok(pid),
-            Some(failed) => {
-                // SAFETY: waits for our own child, asking for nothing.
-                unsafe { libc::waitpid(pid, ptr::null_mut(), 0) };
-                Err(failed)
-            }
-        }
+/// The arrays of pointers `execve` takes, each ended by a null. They point into a [`Program`].
+struct Image {
+    candidates: Vec<*const libc::c_char>,
+    argv: Vec<*const libc::c_char>,
+    env: Vec<*const libc::c_char>,
+    /// The arguments with which a shell runs a script that names no interpreter; the script itself is filled in.
+    shell: Vec<*const libc::c_char>,
+}
+
+impl Image {
+    fn of(program: &Program<'_>) -> Self {
+        let argv = pointers(&program.argv);
+        let shell = [SHELL.as_ptr(), ptr::null()].into_iter().chain(argv[1..].iter().copied()).collect();
+        Self { candidates: pointers(&program.candidates), argv, env: pointers(&program.env), shell }
     }
 }
+
+const SHELL: &std::ffi::CStr = c"/bin/sh";
 
 /// Where a program may be, in the order it is looked for.
 fn candidates(name: &str, path: Option<&str>) -> io::Result<Vec<CString>> {
@@ -149,44 +111,17 @@ fn pointers(strings: &[CString]) -> Vec<*const libc::c_char> {
     strings.iter().map(|s| s.as_ptr()).chain([ptr::null()]).collect()
 }
 
-fn errno() -> i32 {
-    io::Error::last_os_error().raw_os_error().unwrap_or(0)
-}
-
-/// What the child needs, all of it prepared: it may not allocate.
-struct Child<'a> {
-    candidates: &'a [*const libc::c_char],
-    argv: &'a [*const libc::c_char],
-    env: &'a [*const libc::c_char],
-    workdir: *const libc::c_char,
-    user: Option<&'a User>,
-    umask: Option<u32>,
-    limits: &'a [(u32, u64, u64)],
-    cgroups: &'a CgroupFds,
-    /// Whether it began in the unified cgroup.
-    begun: bool,
-    streams: Streams,
-    failed: Option<Failed>,
-}
-
-/// [`TaskEnds`] by number.
-#[derive(Clone, Copy)]
-enum Streams {
-    Pipes(i32, i32),
-    Terminal(i32),
-}
-
-/// Where starting went wrong.
+/// What went wrong in the child, and the system's error number.
 #[derive(Clone, Copy)]
 struct Failed {
     step: Step,
     errno: i32,
-    candidate: usize,
 }
 
+/// Where in its set-up the child failed.
 #[derive(Clone, Copy)]
+#[repr(u8)]
 enum Step {
-    Fork,
     Session,
     Streams,
     Limits,
@@ -195,43 +130,62 @@ enum Step {
     Identity,
     Workdir,
     Exec,
+    /// The program is there, but not what runs it.
+    Interpreter,
 }
 
+const STEPS: [Step; 9] = [
+    Step::Session,
+    Step::Streams,
+    Step::Limits,
+    Step::Cgroup,
+    Step::Groups,
+    Step::Identity,
+    Step::Workdir,
+    Step::Exec,
+    Step::Interpreter,
+];
+
 impl Failed {
-    fn explain(self, launch: &Launch) -> io::Error {
-        let error = io::Error::from_raw_os_error(self.errno);
-        let what = match self.step {
-            Step::Fork => "cannot make a process".to_owned(),
-            Step::Session => "cannot make a session".to_owned(),
-            Step::Streams => "cannot connect the output".to_owned(),
-            Step::Limits => "cannot set the user's limits".to_owned(),
-            Step::Cgroup => "cannot enter its group of processes".to_owned(),
-            Step::Groups => "cannot set the user's groups".to_owned(),
-            Step::Identity => "cannot become the user".to_owned(),
-            Step::Workdir => {
-                let dir = launch.workdir.display();
-                return match self.errno {
-                    libc::ENOENT => {
-                        io::Error::new(error.kind(), format!("its working directory {dir} does not exist"))
-                    }
-                    _ => io::Error::new(
-                        error.kind(),
-                        format!("cannot enter its working directory {dir}: {error}"),
-                    ),
-                };
-            }
-            Step::Exec => return io::Error::new(error.kind(), cannot_run(launch, &error)),
-        };
-        io::Error::new(error.kind(), format!("{what}: {error}"))
+    fn encode(self) -> [u8; 5] {
+        let [a, b, c, d] = self.errno.to_le_bytes();
+        [self.step as u8, a, b, c, d]
+    }
+
+    fn decode(bytes: &[u8]) -> Option<Self> {
+        let (&step, errno) = bytes.split_first()?;
+        let step = *STEPS.get(usize::from(step))?;
+        Some(Self { step, errno: i32::from_le_bytes(errno.try_into().ok()?) })
     }
 }
 
+/// The failure a child reported, for people.
+pub(super) fn explain(reason: &[u8], launch: &Launch) -> String {
+    let Some(Failed { step, errno }) = Failed::decode(reason) else {
+        return "the task's process could not be set up".into();
+    };
+    let error = io::Error::from_raw_os_error(errno);
+    let what = match step {
+        Step::Workdir if errno == libc::ENOENT => {
+            return format!("its working directory {} does not exist", launch.workdir.display());
+        }
+        Step::Exec | Step::Interpreter => return cannot_run(launch, step, &error),
+        Step::Session => "cannot make a session".to_owned(),
+        Step::Streams => "cannot connect the output".to_owned(),
+        Step::Limits => "cannot set the user's limits".to_owned(),
+        Step::Cgroup => "cannot enter its group of processes".to_owned(),
+        Step::Groups => "cannot set the user's groups".to_owned(),
+        Step::Identity => "cannot become the user".to_owned(),
+        Step::Workdir => format!("cannot enter its working directory {}", launch.workdir.display()),
+    };
+    format!("{what}: {error}")
+}
+
 /// Why a program cannot be run, as a shell would say it.
-fn cannot_run(launch: &Launch, error: &io::Error) -> String {
-    let program = &launch.argv[0];
+fn cannot_run(launch: &Launch, step: Step, error: &io::Error) -> String {
+    let program = launch.argv.first().map_or("", String::as_str);
     match error.raw_os_error() {
-        // The kernel says the same of a script whose interpreter is missing, so that it is looked for again.
-        Some(libc::ENOENT) if is_there(launch) => {
+        _ if matches!(step, Step::Interpreter) => {
             format!(
                 "cannot run {program}: the interpreter that it names in its first line, or its loader, does not exist"
             )
@@ -248,155 +202,129 @@ fn cannot_run(launch: &Launch, error: &io::Error) -> String {
     }
 }
 
-/// Whether the program is there, where its user was told that it is not.
-fn is_there(launch: &Launch) -> bool {
-    let program = &launch.argv[0];
-    if program.contains('/') {
-        return launch.workdir.join(program).exists();
-    }
-    let path =
-        launch.env.iter().find(|(name, _)| name.as_str() == "PATH").map_or("", |(_, path)| path.as_str());
-    std::env::split_paths(path).any(|dir| launch.workdir.join(dir).join(program).exists())
-}
-
-/// Starts a child in a group from its first instruction on, which is cheap where moving it there is not; `None` where
-/// the kernel or a filter does not let us.
-///
-/// # Safety
-/// As for `clone` with a function: `stack` is [`STACK_BYTES`] that nobody else uses, and `child` outlives the child's use of it.
-#[cfg(target_arch = "x86_64")]
-unsafe fn begin_in(group: i32, stack: *mut u8, child: *mut libc::c_void) -> Option<i32> {
-    const CLONE_INTO_CGROUP: u64 = 0x2_0000_0000;
-    // SAFETY: a structure of numbers.
-    let mut how: libc::clone_args = unsafe { std::mem::zeroed() };
-    how.flags = (libc::CLONE_VM | libc::CLONE_VFORK) as u64 | CLONE_INTO_CGROUP;
-    how.exit_signal = libc::SIGCHLD as u64;
-    how.stack = stack as u64;
-    how.stack_size = STACK_BYTES as u64;
-    how.cgroup = group as u64;
-    let pid: i64;
-    // SAFETY: the parent comes back with a number and everything else as it was; the child comes back on the stack it was
-    // given, aligned to 16 bytes as a call wants it, and never leaves the function it calls there.
-    unsafe {
-        std::arch::asm!(
-            "syscall",
-            "test rax, rax",
-            "jnz 2f",
-            "xor ebp, ebp",
-            "mov rdi, {child}",
-            "call {run}",
-            "ud2",
-            "2:",
-            child = in(reg) child,
-            run = in(reg) run_child as extern "C" fn(*mut libc::c_void) -> libc::c_int,
-            inlateout("rax") libc::SYS_clone3 => pid,
-            in("rdi") &raw const how,
-            in("rsi") size_of::<libc::clone_args>(),
-            out("rcx") _,
-            out("r11") _,
-        );
-    }
-    i32::try_from(pid).ok().filter(|pid| *pid > 0)
-}
-
-/// # Safety
-/// None is needed: nothing is done.
-#[cfg(not(target_arch = "x86_64"))]
-unsafe fn begin_in(_: i32, _: *mut u8, _: *mut libc::c_void) -> Option<i32> {
-    None
-}
-
-extern "C" fn run_child(child: *mut libc::c_void) -> libc::c_int {
-    // SAFETY: `spawn` passes its `Child`, and touches it again only when this process is done with it.
-    let child = unsafe { &mut *child.cast::<Child<'_>>() };
-    // SAFETY: we are the child, between clone and exec.
-    child.failed = Some(unsafe { become_program(child) });
-    // SAFETY: ends this process without running anything of the supervisor's.
-    unsafe { libc::_exit(127) }
+fn failed(step: Step) -> Failed {
+    Failed { step, errno: errno() }
 }
 
 /// Returns only if it failed.
 ///
 /// # Safety
-/// To be called in the child only. Identity is changed by plain system calls, because the C library's wrappers would
-/// look for threads in memory that is the supervisor's.
-unsafe fn become_program(child: &Child<'_>) -> Failed {
-    // SAFETY: plain system calls on descriptors and strings that `spawn` keeps alive.
+/// To be called in the child only, with an image of the program.
+unsafe fn become_program(
+    program: &Program<'_>,
+    image: &mut Image,
+    ends: &TaskEnds,
+    cgroups: &CgroupFds,
+    inside: bool,
+    line: &Line,
+) -> Failed {
+    // SAFETY: plain system calls on descriptors and strings that the caller keeps alive.
     unsafe {
         if libc::setsid() < 0 {
             return failed(Step::Session);
         }
-        let connected = match child.streams {
-            Streams::Pipes(out, err) => libc::dup2(out, 1) >= 0 && libc::dup2(err, 2) >= 0,
-            Streams::Terminal(end) => {
+        let connected = match ends {
+            TaskEnds::Pipes { out, err } => {
+                libc::dup2(out.as_raw_fd(), 1) >= 0 && libc::dup2(err.as_raw_fd(), 2) >= 0
+            }
+            TaskEnds::Terminal(end) => {
+                let end = end.as_raw_fd();
                 libc::ioctl(end, libc::TIOCSCTTY, 0) >= 0 && (0..3).all(|stream| libc::dup2(end, stream) >= 0)
             }
         };
         if !connected {
             return failed(Step::Streams);
         }
-        // Before the change of identity, for the cgroups are not the user's.
-        if !child.cgroups.join(child.begun) {
-            return failed(Step::Cgroup);
+    }
+    // Before the change of identity, for the cgroups are not the user's.
+    if !cgroups.join(inside) {
+        return failed(Step::Cgroup);
+    }
+    // Before the change of identity, for a user may not raise what the worker has lower.
+    for &limit in program.limits {
+        if let Err(failed) = set_limit(limit, line) {
+            return failed;
         }
-        // Before the change of identity, for a user may not raise what the worker has lower.
-        for &(resource, soft, hard) in child.limits {
-            let limit = libc::rlimit { rlim_cur: soft, rlim_max: hard };
-            if libc::syscall(
-                libc::SYS_prlimit64,
-                0,
-                resource,
-                &raw const limit,
-                ptr::null_mut::<libc::rlimit>(),
-            ) < 0
-            {
-                return failed(Step::Limits);
-            }
-        }
-        if let Some(user) = child.user {
-            if libc::syscall(libc::SYS_setgroups, user.groups.len(), user.groups.as_ptr()) < 0 {
-                return failed(Step::Groups);
-            }
-            if libc::syscall(libc::SYS_setresgid, user.gid, user.gid, user.gid) < 0
-                || libc::syscall(libc::SYS_setresuid, user.uid, user.uid, user.uid) < 0
-            {
-                return failed(Step::Identity);
-            }
-        }
-        // After the change of identity, which clears it.
-        libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
-        if let Some(umask) = child.umask {
+    }
+    match program.user.map(become_user) {
+        None | Some(Ok(())) => {}
+        Some(Err(IdentityError::Groups(errno))) => return Failed { step: Step::Groups, errno },
+        Some(Err(IdentityError::Ids(errno))) => return Failed { step: Step::Identity, errno },
+    }
+    // SAFETY: as above.
+    unsafe {
+        if let Some(umask) = program.umask {
             libc::umask(umask);
         }
         // After the change of identity, so that the user's rights decide.
-        if libc::chdir(child.workdir) < 0 {
+        if libc::chdir(program.workdir.as_ptr()) < 0 {
             return failed(Step::Workdir);
         }
         let mut none = std::mem::zeroed();
         libc::sigemptyset(&mut none);
         libc::sigprocmask(libc::SIG_SETMASK, &none, ptr::null_mut());
-        exec_first(child)
+        exec_first(image)
     }
+}
+
+/// Sets a resource limit, soft and hard. One that this process may not set is clamped to the hard limit it has itself, as
+/// where the caller's is higher than the server's and the server may not raise its own.
+fn set_limit((resource, soft, hard): (u32, u64, u64), line: &Line) -> Result<(), Failed> {
+    let prlimit = |new: *const libc::rlimit, old: *mut libc::rlimit| {
+        // SAFETY: both are null or point to a structure that outlives the call; 0 is this process.
+        unsafe { libc::syscall(libc::SYS_prlimit64, 0, resource, new, old) }
+    };
+    let wanted = libc::rlimit { rlim_cur: soft, rlim_max: hard };
+    if prlimit(&raw const wanted, ptr::null_mut()) >= 0 {
+        return Ok(());
+    }
+    let refused = failed(Step::Limits);
+    let mut ours = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    if prlimit(ptr::null(), &raw mut ours) < 0 {
+        return Err(refused);
+    }
+    let most = ours.rlim_max;
+    let clamped = libc::rlimit { rlim_cur: soft.min(most), rlim_max: hard.min(most) };
+    if prlimit(&raw const clamped, ptr::null_mut()) < 0 {
+        return Err(refused);
+    }
+    // Into a buffer of its own, for nothing may be allocated here.
+    let mut text = [0; 160];
+    let mut rest = &mut text[..];
+    let name = limit_name(resource);
+    let _cut_off =
+        write!(rest, "the limit {name} is {most} here: the server may not set the caller's {hard}");
+    let left = rest.len();
+    line.note(&text[..text.len() - left]);
+    Ok(())
 }
 
 /// Runs the first candidate there is, as `execvp` would: one that may not be run is passed over, but remembered.
 ///
 /// # Safety
 /// As for [`become_program`].
-unsafe fn exec_first(child: &Child<'_>) -> Failed {
-    let mut worst = Failed { step: Step::Exec, errno: libc::ENOENT, candidate: 0 };
-    for (candidate, &path) in child.candidates.iter().enumerate().take_while(|(_, path)| !path.is_null()) {
-        // SAFETY: the strings and the arrays, each ended by a null, are kept alive by `spawn`.
-        unsafe { libc::execve(path, child.argv.as_ptr(), child.env.as_ptr()) };
+unsafe fn exec_first(image: &mut Image) -> Failed {
+    let mut worst = Failed { step: Step::Exec, errno: libc::ENOENT };
+    for &path in image.candidates.iter().take_while(|path| !path.is_null()) {
+        // SAFETY: the strings and the arrays, each ended by a null, are kept alive by the caller.
+        unsafe { libc::execve(path, image.argv.as_ptr(), image.env.as_ptr()) };
         match errno() {
+            // The kernel says of a script whose interpreter is missing that it is missing itself.
+            // SAFETY: as above.
+            libc::ENOENT if unsafe { libc::access(path, libc::F_OK) } == 0 => {
+                return Failed { step: Step::Interpreter, errno: libc::ENOENT };
+            }
             libc::ENOENT | libc::ENOTDIR => {}
-            errno @ libc::EACCES => worst = Failed { errno, candidate, ..worst },
-            errno => return Failed { errno, candidate, ..worst },
+            libc::EACCES => worst.errno = libc::EACCES,
+            // A script without its first line, which a shell would run itself.
+            libc::ENOEXEC => {
+                image.shell[1] = path;
+                // SAFETY: as above.
+                unsafe { libc::execve(SHELL.as_ptr(), image.shell.as_ptr(), image.env.as_ptr()) };
+                return failed(Step::Exec);
+            }
+            errno => return Failed { errno, ..worst },
         }
     }
     worst
-}
-
-fn failed(step: Step) -> Failed {
-    Failed { step, errno: errno(), candidate: 0 }
 }

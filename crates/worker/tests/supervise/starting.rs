@@ -154,3 +154,17 @@ fn a_task_may_run_as_another_user() {
     assert!(failed_to_start(&exit).contains("Permission denied"), "{exit:?}");
     assert!(!yard.path("attempts/forged").exists());
 }
+
+#[test]
+fn a_limit_nobody_may_set_is_clamped_and_the_log_says_so() {
+    let mut yard = Yard::new();
+    let mut launch = yard.script("ulimit -Hn");
+    // More than the kernel lets even root have.
+    launch.limits = vec![(libc::RLIMIT_NOFILE, 1 << 40, 1 << 40)];
+    let exit = yard.run(&launch);
+    assert_eq!(exit.status, Some(Status::Code(0)), "{exit:?}");
+    let (_, most) = nix::sys::resource::getrlimit(nix::sys::resource::Resource::RLIMIT_NOFILE)
+        .expect("limits can be read");
+    assert_eq!(text(launch.dir.join("stdout")), format!("{most}\n"));
+    assert!(text(launch.dir.join("log")).contains(&format!("the limit nofile is {most} here")));
+}

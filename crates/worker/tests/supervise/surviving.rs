@@ -218,3 +218,32 @@ fn a_launch_that_comes_after_its_attempt_was_put_away_starts_nothing() {
     assert!(!launch.dir.exists());
     assert_eq!(fs::read_to_string(yard.path("runs")).unwrap(), "ran\n");
 }
+
+#[test]
+fn a_supervisor_whose_directory_was_replaced_takes_the_new_one_and_one_without_any_leaves() {
+    let mut yard = Yard::new();
+    let launch = yard.script("sleep 600");
+    let dir = yard.launch(&launch);
+    let running = yard.running(&dir);
+    fs::remove_dir_all(&launch.dir).unwrap();
+    fs::create_dir(&launch.dir).unwrap();
+    assert!(running.supervisor.signal(libc::SIGUSR1).unwrap());
+    let again = yard.running_unpoked(&dir);
+    assert_eq!((again.supervisor.pid, again.task), (running.supervisor.pid, running.task));
+    dir.write_want(Want::Stop { grace_ms: 0 }).unwrap();
+    assert_eq!(yard.exit(&dir).cause, Cause::Stopped);
+
+    // Of an attempt nobody asks about any more nothing stays.
+    let gate = yard.fifo("gate");
+    let launch = yard.script("read x <$HOME/gate");
+    let dir = yard.launch(&launch);
+    let running = yard.running(&dir);
+    fs::remove_dir_all(&launch.dir).unwrap();
+    // Another supervisor has the one in its place.
+    fs::create_dir(&launch.dir).unwrap();
+    fs::write(launch.dir.join("running"), "another's").unwrap();
+    gate.go();
+    eventually("the task has ended", || !running.task.as_ref().unwrap().process.is_alive());
+    eventually("it supervises nothing any more", || running.processes().is_empty());
+    assert!(!launch.dir.join("exit").exists(), "nothing is written to another's directory");
+}

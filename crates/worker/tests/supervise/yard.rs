@@ -93,6 +93,12 @@ impl Yard {
         })
     }
 
+    /// The same where nobody is poked.
+    pub(crate) fn running_unpoked(&self, dir: &AttemptDir) -> Running {
+        eventually("it runs", || matches!(dir.look(), Ok(Found::Running(running)) if running.task.is_some()));
+        dir.running().unwrap().unwrap()
+    }
+
     pub(crate) fn frozen(&self, dir: &AttemptDir) -> Running {
         self.until(dir, |found| match found {
             Found::Frozen(running) => Some(running),

@@ -5,6 +5,7 @@ use crate::agent::begin;
 use crate::agent::devices::OnDevices;
 use crate::agent::handle::Link;
 use crate::agent::mine::{Is, Mine};
+use crate::agent::records;
 use crate::hold;
 use crate::people::Person;
 use crate::supervise::{AttemptDir, Delivery, Found, Want};
@@ -42,6 +43,7 @@ impl<L: Link + 'static> Agent<L> {
             Ok(person) => person,
             Err(why) => return self.over(id, How::NotStarted(why.to_string())),
         };
+        self.make_room(id);
         let mut launch = {
             let devices = self.devices.seen();
             let gpus: Vec<_> = devices.gpus().iter().filter(|g| uuids.contains(&g.uuid)).collect();
@@ -57,7 +59,7 @@ impl<L: Link + 'static> Agent<L> {
             let closed = self.settings.bounds.closed_to(self.devices.seen().gpus(), &uuids);
             begin::confine(&mut launch, &self.settings.bounds, &work, closed);
         }
-        launch.grace_ms = grace.0.div_ceil(1000);
+        launch.grace_ms = grace.min(self.settings.max_grace).0.div_ceil(1000);
         launch.log_cap_bytes =
             work.log_size.map_or(self.settings.log_cap, |size| size.min(self.settings.log_cap));
         launch.poke = Some(self.poke.clone());
@@ -80,6 +82,22 @@ impl<L: Link + 'static> Agent<L> {
         }
     }
 
+    /// Has an attempt's records go to the disk where the file system in memory is full, and tells of that once.
+    fn make_room(&mut self, id: AttemptId) {
+        match records::make_room(&self.settings.layout, id) {
+            Ok(true) if !self.told_full => {
+                self.told_full = true;
+                tell(format_args!(
+                    "the file system in memory that {} leads to is full: records go to the disk, and tasks start \
+                     more slowly, until there is room again",
+                    self.settings.layout.data().join("attempts").display()
+                ));
+            }
+            Ok(_) => {}
+            Err(e) => tell(format_args!("cannot make room for the records of attempt {id}: {e}")),
+        }
+    }
+
     /// A spawner died: what it had not begun is not known to be lost, and beginning it twice is impossible.
     pub(super) fn launch_again(&mut self) {
         let beginning: Vec<_> = self.mine.iter().filter(|(_, m)| matches!(m.is, Is::Beginning(_))).collect();
@@ -94,6 +112,7 @@ impl<L: Link + 'static> Agent<L> {
         if self.adopt(id) {
             return;
         }
+        self.make_room(id);
         let dir = AttemptDir::new(self.settings.layout.attempt_dir(id));
         // Should a launch still be on its way, it must find that it is not wanted any more.
         let refused = std::fs::create_dir_all(dir.path()).map_err(|e| e.to_string());

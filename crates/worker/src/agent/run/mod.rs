@@ -9,19 +9,20 @@ use super::handle::{
 };
 use super::keep::{self, Layout};
 use super::mine::{Is, Mine, end_of};
+use super::reaper::Reaper;
 use super::records;
 use crate::hold;
 use crate::probe::Gpu;
-use crate::supervise::{AttemptDir, Bounds, Found, RecordError, Spawner, Want, boot_id};
+use crate::supervise::{AttemptDir, Bounds, Found, RecordError, Sighting, Spawner, Want, boot_id};
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, unbounded};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
-use warpyard_core::AttemptId;
 use warpyard_core::event::{End, How, Usage, WorkerInfo};
 use warpyard_core::protocol::{Assignment, Report, Standing};
 use warpyard_core::reconcile::{Action, reconcile};
+use warpyard_core::{AttemptId, Span};
 
 /// How many ended attempts' records may wait to be removed.
 const RETIRED_KEPT: usize = 20_000;
@@ -43,11 +44,14 @@ pub struct Agent<L> {
     settings: Settled,
     link: L,
     nudges: Receiver<Nudge>,
+    reaper: Reaper,
     spawner: Spawner,
     poke: PathBuf,
     devices: Watch,
     assigned: BTreeMap<AttemptId, Assignment>,
     mine: BTreeMap<AttemptId, Mine>,
+    /// Who supervises what was seen running, for when its records are gone.
+    supervisors: BTreeMap<AttemptId, Sighting>,
     /// Attempts whose records can go when there is time: on some file systems removing slows down what is made next.
     retired: VecDeque<AttemptDir>,
     /// Attempts that still run and belong to no job of this log, as after a log was lost: they are ended, and nothing begins
@@ -58,6 +62,8 @@ pub struct Agent<L> {
     /// How much the server knew when it last spoke; until it did, nobody knows what is wanted, or whose devices are in use.
     heard: Option<u64>,
     leaving: Option<(bool, Sender<()>)>,
+    /// Whether people were told that the file system in memory is full.
+    told_full: bool,
     /// Whether the machine was restarted, and the server has not spoken since.
     restarted: bool,
 }
@@ -69,6 +75,7 @@ struct Settled {
     shared_at: Option<PathBuf>,
     every: Duration,
     bounds: Bounds,
+    max_grace: Span,
     /// This program, which also holds devices for claims.
     program: PathBuf,
     repaired: Repaired,
@@ -92,6 +99,7 @@ impl<L: Link + 'static> Agent<L> {
             log_cap,
             shared_at,
             max_processes,
+            max_grace,
             every,
             repaired,
         } = settings;
@@ -100,7 +108,7 @@ impl<L: Link + 'static> Agent<L> {
             let path = path.to_owned();
             move |source| AgentError::Io { path, source }
         };
-        let attempts = records::prepare(&data).map_err(unusable(&data))?;
+        let attempts = records::prepare(&data, shared_at.is_some()).map_err(unusable(&data))?;
         let restarted = records::machine_restarted(&data).map_err(unusable(&data))?;
         let devices = Watch::new(probe, rules)?;
         let info = WorkerInfo { name, devices: devices.infos(), cpus, memory, lease };
@@ -108,25 +116,42 @@ impl<L: Link + 'static> Agent<L> {
         let (poke, poked) = listen(&data).map_err(unusable(&data))?;
         let (nudges, receiver) = unbounded();
         spawn_listener(poked, nudges.clone());
+        let reaper = Reaper::start(nudges.clone());
         let mut spawner_process = Spawner::start(&spawner.0, spawner.1)?;
         let bounds = confine(Bounds::find(max_processes), devices.seen().gpus(), &mut spawner_process);
         let mut agent = Agent {
-            settings: Settled { layout, repaired, log_cap, shared_at, bounds, every, program: spawner.0 },
+            settings: Settled {
+                layout,
+                repaired,
+                log_cap,
+                shared_at,
+                bounds,
+                max_grace,
+                every,
+                program: spawner.0,
+            },
             link,
             nudges: receiver,
+            reaper,
             spawner: spawner_process,
             poke,
             devices,
             assigned: BTreeMap::new(),
             mine: BTreeMap::new(),
+            supervisors: BTreeMap::new(),
             retired: VecDeque::new(),
             strangers: Vec::new(),
             news: BTreeSet::new(),
             heard: None,
             leaving: None,
+            told_full: false,
             restarted,
         };
         agent.find_again(&attempts)?;
+        let on_disk = keep::overflow_dir(agent.settings.layout.data());
+        if on_disk.exists() {
+            agent.find_again(&on_disk)?;
+        }
         let (devices, bounds) = (agent.devices.shown(), agent.settings.bounds.clone());
         let thread = thread::Builder::new().name("agent".into()).spawn(move || agent.run());
         let thread = thread.expect("a thread can be started");
@@ -201,6 +226,7 @@ impl<L: Link + 'static> Agent<L> {
                     self.look_at(id);
                 }
             }
+            Nudge::Reaped(id) => self.reaped(id),
             Nudge::Leave { kill, left } => self.leaving = Some((kill, left)),
         }
     }
@@ -237,6 +263,7 @@ impl<L: Link + 'static> Agent<L> {
             Action::Forget(_) if self.leaving.is_some() => {}
             Action::Forget(id) => {
                 self.retired.extend(self.mine.remove(&id).map(|mine| mine.dir));
+                self.supervisors.remove(&id);
                 self.devices.take_peak(id);
             }
         }
@@ -245,7 +272,7 @@ impl<L: Link + 'static> Agent<L> {
     /// That an attempt is to end, in the time it was promised for that.
     fn stop(&self, id: AttemptId) -> Want {
         let grace = self.assigned.get(&id).map_or_else(warpyard_core::spec::default_grace, |a| a.grace);
-        Want::Stop { grace_ms: grace.0 / 1000 }
+        Want::Stop { grace_ms: grace.min(self.settings.max_grace).0 / 1000 }
     }
 
     fn want(&mut self, id: AttemptId, want: Want) {
@@ -262,7 +289,9 @@ impl<L: Link + 'static> Agent<L> {
     fn look_at(&mut self, id: AttemptId) {
         let Some(mine) = self.mine.get(&id).filter(|m| !matches!(m.is, Is::Over(_))) else { return };
         let dir = mine.dir.clone();
+        let begun = !matches!(mine.is, Is::Beginning(_));
         let seen = dir.look().and_then(|found| match found {
+            Found::NotStarted if begun => Ok(Some(self.restore(id, &dir))),
             Found::NotStarted => Ok(None),
             found => self.see(id, &dir, found).map(Some),
         });
@@ -286,16 +315,45 @@ impl<L: Link + 'static> Agent<L> {
     fn see(&mut self, id: AttemptId, dir: &AttemptDir, found: Found) -> Result<Is, RecordError> {
         Ok(match found {
             Found::NotStarted => unreachable!("callers leave out what has not started"),
-            Found::Running(_) => Is::Running,
-            Found::Frozen(_) => Is::Frozen,
+            Found::Running(running) => {
+                self.supervisors.insert(id, running.supervisor);
+                Is::Running
+            }
+            Found::Frozen(running) => {
+                self.supervisors.insert(id, running.supervisor);
+                Is::Frozen
+            }
             Found::Exited(exit) => Is::Over(end_of(&exit, self.devices.take_peak(id))),
+            // Of an earlier boot nothing can be left.
+            Found::Died(running) if running.boot != boot_id() => lost(RESTARTED),
             Found::Died(running) => {
-                dir.end_leftovers(&running)?;
-                let killed = running.boot == boot_id();
-                let how = How::Lost(if killed { "its supervisor was killed" } else { RESTARTED }.into());
-                Is::Over(End { how, usage: Usage::default() })
+                self.reaper.take(id, dir, running)?;
+                // Until nothing is left of it its devices are in use.
+                Is::Running
             }
         })
+    }
+
+    /// Makes the directory of an attempt again that was removed while it ran, and has its supervisor take it. Without a
+    /// supervisor the attempt is lost.
+    fn restore(&self, id: AttemptId, dir: &AttemptDir) -> Is {
+        let Some(supervisor) = self.supervisors.get(&id).filter(|supervisor| supervisor.is_alive()) else {
+            return lost("its records were removed");
+        };
+        let told = std::fs::create_dir_all(dir.path()).and_then(|()| supervisor.signal(libc::SIGUSR1));
+        if let Err(e) = told {
+            tell(format_args!("cannot restore the records of attempt {id}: {e}"));
+        }
+        Is::Running
+    }
+
+    /// Notes the end of an attempt whose supervisor was killed.
+    fn reaped(&mut self, id: AttemptId) {
+        self.reaper.done(id);
+        if let Some(mine) = self.mine.get_mut(&id) {
+            mine.is = lost("its supervisor was killed");
+            self.news.insert(id);
+        }
     }
 
     /// Looks at everything, poked or not.
@@ -369,6 +427,11 @@ fn confine(mut bounds: Bounds, gpus: &[Gpu], spawner: &mut Spawner) -> Bounds {
         Err(why) => Err(why),
     };
     bounds
+}
+
+/// An attempt whose end was not recorded.
+fn lost(why: &str) -> Is {
+    Is::Over(End { how: How::Lost(why.into()), usage: Usage::default() })
 }
 
 /// Our attempts that have devices, and their processes.

@@ -95,11 +95,11 @@ impl Terminal {
         Ok((terminal, theirs))
     }
 
-    /// What to wait for, in the order [`pump`](Self::pump) takes it.
-    pub(super) fn poll_fds(&self) -> Vec<PollFd<'_>> {
+    /// What to wait for, in the order [`pump`](Self::pump) takes it. Without `room` for what is printed, that waits.
+    pub(super) fn poll_fds(&self, room: bool) -> Vec<PollFd<'_>> {
         let when = |wanted: bool, flag: PollFlags| if wanted { flag } else { PollFlags::empty() };
-        let master =
-            when(self.guests.keep_up(), PollFlags::POLLIN) | when(!self.typed.is_empty(), PollFlags::POLLOUT);
+        let master = when(room && self.guests.keep_up(), PollFlags::POLLIN)
+            | when(!self.typed.is_empty(), PollFlags::POLLOUT);
         let mut fds = vec![
             PollFd::new(self.master.as_fd(), master),
             PollFd::new(self.listener.as_fd(), PollFlags::POLLIN),

@@ -1,0 +1,77 @@
+//! The reaper: a thread that ends what killed supervisors left behind. Processes may be left faster than they are killed,
+//! and looking at one may hang; neither must hold up the agent. Each round is one look at all processes, for all orphans.
+
+use super::handle::Nudge;
+use crate::supervise::{AttemptDir, Orphan, ProcessTable, RecordError, Running};
+use crossbeam_channel::{Receiver, Sender, unbounded};
+use std::collections::{BTreeMap, BTreeSet};
+use std::thread;
+use std::time::Duration;
+use warpyard_core::AttemptId;
+
+/// Between two rounds: soon at first, for what was killed takes a moment to be gone, and seldom where it is in vain.
+const SOONEST: Duration = Duration::from_millis(5);
+const LATEST: Duration = Duration::from_secs(1);
+
+/// The agent's hold on the thread.
+pub(super) struct Reaper {
+    orphans: Sender<(AttemptId, Orphan)>,
+    /// Attempts that are being reaped.
+    under_way: BTreeSet<AttemptId>,
+}
+
+impl Reaper {
+    /// Starts the thread. It tells the agent of each attempt of which nothing is left.
+    pub(super) fn start(nudges: Sender<Nudge>) -> Self {
+        let (orphans, receiver) = unbounded();
+        let reap = move || reap(&receiver, &nudges);
+        thread::Builder::new().name("reaper".into()).spawn(reap).expect("a thread can be started");
+        Self { orphans, under_way: BTreeSet::new() }
+    }
+
+    /// Has an attempt reaped, if it is not already.
+    pub(super) fn take(
+        &mut self,
+        id: AttemptId,
+        dir: &AttemptDir,
+        running: Running,
+    ) -> Result<(), RecordError> {
+        if !self.under_way.contains(&id) {
+            let orphan = Orphan::of(dir.clone(), running)?;
+            self.under_way.insert(id);
+            let _thread_lives_as_long = self.orphans.send((id, orphan));
+        }
+        Ok(())
+    }
+
+    /// Notes that nothing is left of an attempt.
+    pub(super) fn done(&mut self, id: AttemptId) {
+        self.under_way.remove(&id);
+    }
+}
+
+fn reap(orphans: &Receiver<(AttemptId, Orphan)>, nudges: &Sender<Nudge>) {
+    let mut left: BTreeMap<AttemptId, Orphan> = BTreeMap::new();
+    let mut pause = SOONEST;
+    loop {
+        if left.is_empty() {
+            let Ok((id, orphan)) = orphans.recv() else { return };
+            left.insert(id, orphan);
+            pause = SOONEST;
+        }
+        left.extend(orphans.try_iter());
+        let table = ProcessTable::read(left.values());
+        let gone: Vec<AttemptId> =
+            left.iter().filter(|(_, orphan)| orphan.end(&table).is_empty()).map(|(&id, _)| id).collect();
+        for id in gone {
+            left.remove(&id);
+            if nudges.send(Nudge::Reaped(id)).is_err() {
+                return;
+            }
+        }
+        if !left.is_empty() {
+            thread::sleep(pause);
+            pause = (pause * 2).min(LATEST);
+        }
+    }
+}

@@ -1,0 +1,334 @@
+//! Removing trees that belong to users. No privileged process ever walks one: a helper, this program under another word,
+//! becomes the tree's owner and empties it; its parent only removes the empty directory. However deep the tree is, the
+//! helper uses one stack frame and three descriptors: it moves sub-directories up into the root and empties them there.
+
+use nix::dir::Dir;
+use nix::errno::Errno;
+use nix::fcntl::{OFlag, OpenHow, RenameFlags, ResolveFlag, openat2, renameat2};
+use nix::sys::prctl;
+use nix::sys::stat::{FchmodatFlags, Mode, fchmod, fchmodat};
+use nix::unistd::{Gid, Uid, UnlinkatFlags, geteuid, setgroups, setresgid, setresuid, unlinkat};
+use std::ffi::{CStr, CString};
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::Path;
+use std::process::{Command, ExitCode, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+/// The word that makes this program a helper: `remover UID GID`, with the directory as standard input.
+pub const REMOVE: &str = "remover";
+
+/// Entries a helper looks at before it leaves the rest for another run.
+const BUDGET: u64 = 200_000;
+
+/// How long a helper may take. One that takes longer waits for a file system that does not answer.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+const MORE: u8 = 3;
+const STUCK: u8 = 4;
+
+/// What became of a tree.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Removed {
+    /// It is gone.
+    Gone,
+    /// Some of it is left for another run.
+    More,
+    /// Some of it its owner cannot remove, for this reason.
+    Stuck(String),
+    /// A file system in it does not answer.
+    Hung,
+}
+
+/// Removes the directory at `path`, in a parent that only this process's user can change, with a helper that has become
+/// the directory's owner.
+pub(crate) fn remove(program: &Path, path: &Path) -> io::Result<Removed> {
+    let flags = libc::O_DIRECTORY | libc::O_NOFOLLOW;
+    let root = File::options().read(true).custom_flags(flags).open(path)?;
+    let owner = root.metadata()?;
+    let mut helper = Command::new(program)
+        .arg(REMOVE)
+        .args([owner.uid().to_string(), owner.gid().to_string()])
+        .env_clear()
+        .current_dir("/")
+        .stdin(Stdio::from(root))
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()?;
+    let Some(status) = wait(&mut helper)? else {
+        return Ok(Removed::Hung);
+    };
+    match status.code() {
+        Some(0) => {}
+        Some(code) if code == i32::from(MORE) => return Ok(Removed::More),
+        _ => {
+            let mut why = String::new();
+            // What a helper says fits into the pipe.
+            if let Some(said) = helper.stderr.take() {
+                said.take(4096).read_to_string(&mut why)?;
+            }
+            let why = if why.trim().is_empty() { format!("the helper ended: {status}") } else { why };
+            return Ok(Removed::Stuck(why.trim().to_owned()));
+        }
+    }
+    match fs::remove_dir(path) {
+        // The owner made something new meanwhile.
+        Err(e) if e.kind() == io::ErrorKind::DirectoryNotEmpty => Ok(Removed::More),
+        removed => removed.map(|()| Removed::Gone),
+    }
+}
+
+/// Waits for a helper; `None` if it took too long and was killed. One that hangs in the kernel is not waited for.
+fn wait(helper: &mut std::process::Child) -> io::Result<Option<ExitStatus>> {
+    let until = Instant::now() + PATIENCE;
+    let mut pause = Duration::from_millis(1);
+    loop {
+        if let Some(status) = helper.try_wait()? {
+            return Ok(Some(status));
+        }
+        if Instant::now() >= until {
+            helper.kill()?;
+            return Ok(None);
+        }
+        std::thread::sleep(pause);
+        pause = (pause * 2).min(Duration::from_millis(100));
+    }
+}
+
+/// The life of a helper.
+pub fn remover_main(mut arguments: impl Iterator<Item = String>) -> ExitCode {
+    let mut id = || arguments.next().and_then(|text| text.parse::<u32>().ok());
+    let (Some(uid), Some(gid)) = (id(), id()) else { return ExitCode::from(2) };
+    let emptied = become_owner(uid, gid).and_then(|()| empty(io::stdin().as_fd(), BUDGET));
+    match emptied {
+        Ok(Emptied::All) => ExitCode::SUCCESS,
+        Ok(Emptied::OutOfBudget) => ExitCode::from(MORE),
+        Ok(Emptied::NotAll(entries, errno)) => {
+            eprintln!("{entries} entries cannot be removed by their owner: {}", errno.desc());
+            ExitCode::from(STUCK)
+        }
+        Err(e) => {
+            eprintln!("cannot be emptied: {e}");
+            ExitCode::from(STUCK)
+        }
+    }
+}
+
+/// Becomes the owner for good: ids, no groups, and with them no capabilities. A process that is not root's stays as it is,
+/// for what it removes is its own.
+fn become_owner(uid: u32, gid: u32) -> io::Result<()> {
+    if geteuid().is_root() {
+        let (user, group) = (Uid::from_raw(uid), Gid::from_raw(gid));
+        setgroups(&[])?;
+        setresgid(group, group, group)?;
+        setresuid(user, user, user)?;
+    }
+    if geteuid().as_raw() != uid {
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, "it belongs to another user"));
+    }
+    prctl::set_no_new_privs()?;
+    // It must not go on for a server that is gone: the next one begins anew.
+    prctl::set_pdeathsig(nix::sys::signal::Signal::SIGKILL)?;
+    Ok(())
+}
+
+/// How far a directory was emptied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Emptied {
+    All,
+    OutOfBudget,
+    /// So many entries are left that cannot be removed; the first reason.
+    NotAll(u64, Errno),
+}
+
+/// Empties a directory, looking at `budget` entries at most.
+pub(crate) fn empty(root: BorrowedFd<'_>, budget: u64) -> io::Result<Emptied> {
+    let mut work = Emptying { root, budget, names: 0 };
+    let _read_only_maybe = fchmod(root, Mode::S_IRWXU);
+    loop {
+        // Anew each time, for sub-directories were moved here.
+        let (mut removed, mut left, mut why) = (false, 0, None);
+        for entry in work.list(root)?.iter() {
+            let entry = entry?;
+            let name = entry.file_name();
+            if is_dots(name) {
+                continue;
+            }
+            if work.spend() {
+                return Ok(Emptied::OutOfBudget);
+            }
+            match work.remove(name) {
+                Ok(()) => removed = true,
+                Err(errno) => {
+                    left += 1;
+                    why.get_or_insert(errno);
+                }
+            }
+        }
+        match why {
+            None if left == 0 && !removed => return Ok(Emptied::All),
+            Some(errno) if !removed => return Ok(Emptied::NotAll(left, errno)),
+            _ => {}
+        }
+    }
+}
+
+/// A directory being emptied.
+struct Emptying<'a> {
+    root: BorrowedFd<'a>,
+    budget: u64,
+    /// How many names were given to sub-directories that were moved.
+    names: u64,
+}
+
+impl Emptying<'_> {
+    fn list(&self, dir: BorrowedFd<'_>) -> io::Result<Dir> {
+        let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
+        Ok(Dir::openat(dir, c".", flags, Mode::empty())?)
+    }
+
+    /// Spends one entry of the budget; `true` if there was none left.
+    fn spend(&mut self) -> bool {
+        let spent = self.budget == 0;
+        self.budget = self.budget.saturating_sub(1);
+        spent
+    }
+
+    /// Removes an entry of the root. `Ok` if anything of it could be removed or moved.
+    fn remove(&mut self, name: &CStr) -> Result<(), Errno> {
+        let left = match unlink(self.root, name) {
+            Err(Errno::ENOTEMPTY | Errno::EEXIST) => self.flatten(name)?,
+            other => return other,
+        };
+        match unlinkat(self.root, name, UnlinkatFlags::RemoveDir) {
+            Err(Errno::ENOTEMPTY | Errno::EEXIST) => left,
+            other => other,
+        }
+    }
+
+    /// Empties a directory in the root of all but what cannot be removed, moving its sub-directories up. Gives whether
+    /// anything was removed or moved, or else why not.
+    fn flatten(&mut self, name: &CStr) -> Result<Result<(), Errno>, Errno> {
+        let sub = self.enter(name)?;
+        let mut done = Err(Errno::ENOTEMPTY);
+        let list = self.list(sub.as_fd()).map_err(|e| Errno::from_raw(e.raw_os_error().unwrap_or(0)));
+        for entry in list?.iter() {
+            let entry = entry?;
+            let child = entry.file_name();
+            if is_dots(child) {
+                continue;
+            }
+            if self.spend() {
+                // What is left is found again.
+                return Ok(Ok(()));
+            }
+            let moved = match unlink(sub.as_fd(), child) {
+                Err(Errno::ENOTEMPTY | Errno::EEXIST) => self.move_up(sub.as_fd(), child),
+                other => other,
+            };
+            done = if moved.is_ok() { Ok(()) } else { done.or(moved) };
+        }
+        Ok(done)
+    }
+
+    /// Opens a directory in the root: itself, not what a link leads to, and not what is mounted there.
+    fn enter(&self, name: &CStr) -> Result<File, Errno> {
+        let enter = || {
+            let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+            let resolve = ResolveFlag::RESOLVE_NO_XDEV
+                | ResolveFlag::RESOLVE_NO_SYMLINKS
+                | ResolveFlag::RESOLVE_BENEATH;
+            openat2(self.root, name, OpenHow::new().flags(flags).resolve(resolve)).map(File::from)
+        };
+        let sub = match enter() {
+            Err(Errno::EACCES) => {
+                fchmodat(self.root, name, Mode::S_IRWXU, FchmodatFlags::FollowSymlink)?;
+                enter()?
+            }
+            other => other?,
+        };
+        let _someone_elses = fchmod(&sub, Mode::S_IRWXU);
+        Ok(sub)
+    }
+
+    /// Moves a directory into the root, under a name nothing there has.
+    fn move_up(&mut self, from: BorrowedFd<'_>, name: &CStr) -> Result<(), Errno> {
+        let mut may_retry = true;
+        loop {
+            self.names += 1;
+            let fresh = CString::new(format!(".warpyard-{}", self.names)).map_err(|_| Errno::EINVAL)?;
+            match renameat2(from, name, self.root, fresh.as_c_str(), RenameFlags::RENAME_NOREPLACE) {
+                Err(Errno::EEXIST) if !self.spend() => {}
+                // To be moved it must be writable, for it names its parent.
+                Err(Errno::EACCES) if may_retry => {
+                    may_retry = false;
+                    fchmodat(from, name, Mode::S_IRWXU, FchmodatFlags::FollowSymlink)?;
+                }
+                other => return other,
+            }
+        }
+    }
+}
+
+/// Removes a file, or a directory that is empty.
+fn unlink(dir: BorrowedFd<'_>, name: &CStr) -> Result<(), Errno> {
+    match unlinkat(dir, name, UnlinkatFlags::NoRemoveDir) {
+        Err(Errno::EISDIR | Errno::EPERM) => unlinkat(dir, name, UnlinkatFlags::RemoveDir),
+        // Someone else was faster.
+        Err(Errno::ENOENT) => Ok(()),
+        other => other,
+    }
+}
+
+fn is_dots(name: &CStr) -> bool {
+    matches!(name.to_bytes(), b"." | b"..")
+}
+
+/// Removes a directory that holds only files, all of them ours: no other process's user can make anything there.
+pub(crate) fn remove_flat(dir: &Path) -> io::Result<()> {
+    for entry in fs::read_dir(dir)? {
+        fs::remove_file(entry?.path())?;
+    }
+    fs::remove_dir(dir)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nix::fcntl::open;
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    /// A chain of directories deeper than any path may be long.
+    fn deep(at: &Path, depth: usize) {
+        let mut dir = open(at, OFlag::O_DIRECTORY | OFlag::O_RDONLY, Mode::empty()).expect("it is there");
+        for _ in 0..depth {
+            nix::sys::stat::mkdirat(&dir, c"d", Mode::S_IRWXU).expect("made");
+            dir = nix::fcntl::openat(&dir, c"d", OFlag::O_DIRECTORY, Mode::empty()).expect("entered");
+        }
+    }
+
+    #[test]
+    fn whatever_a_tree_is_like_all_of_it_goes_and_nothing_beside_it() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let (root, beside) = (dir.path().join("root"), dir.path().join("beside"));
+        fs::create_dir_all(root.join("a/b/c")).expect("made");
+        fs::create_dir_all(root.join("wide")).expect("made");
+        fs::create_dir(&beside).expect("made");
+        fs::write(beside.join("kept"), "").expect("written");
+        for n in 0..500 {
+            fs::create_dir_all(root.join(format!("wide/{n}/x"))).expect("made");
+            fs::write(root.join(format!("wide/{n}/x/file")), "").expect("written");
+        }
+        symlink(&beside, root.join("a/link")).expect("a link");
+        fs::create_dir(root.join(".warpyard-1")).expect("a name that is in the way");
+        deep(&root, 5000);
+        fs::set_permissions(root.join("a/b"), fs::Permissions::from_mode(0o000)).expect("closed");
+        let opened = File::open(&root).expect("it is there");
+        assert_eq!(empty(opened.as_fd(), 100).expect("a try"), Emptied::OutOfBudget);
+        assert_eq!(empty(opened.as_fd(), u64::MAX).expect("all"), Emptied::All);
+        fs::remove_dir(&root).expect("it is empty");
+        assert!(beside.join("kept").exists());
+    }
+}

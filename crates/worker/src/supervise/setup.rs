@@ -1,0 +1,65 @@
+//! Setting a task up, in stages: its snapshot is unpacked, the outputs it named are opened, and it is started. Each stage
+//! is a child, so that the supervisor can time out, freeze or kill it.
+
+use std::{collections::VecDeque, io, path::PathBuf, time::Duration};
+
+use warpyard_snapshot::{Hash, Owner, Store};
+
+use super::{
+    child::{Child, Fork},
+    launch::{Launch, Unpack, User},
+    output::Outputs,
+};
+
+/// How long a killed child may take to go away. One that takes longer hangs in the kernel, for a file system that does not
+/// answer; with the signal pending it never runs another instruction, so it need not be waited for.
+pub(super) const ABANDON: Duration = Duration::from_secs(2);
+
+/// One step of the set-up.
+#[derive(Debug)]
+pub(super) enum Stage {
+    /// The snapshot becomes the directory the task runs in.
+    Unpack(Unpack),
+    /// A named output is opened; for which sink.
+    Output(PathBuf, usize),
+    /// The child becomes the program.
+    Task,
+}
+
+impl Stage {
+    /// Everything there is to do for a launch, in order.
+    pub(super) fn all(launch: &Launch, outputs: &Outputs) -> VecDeque<Stage> {
+        let unpack = launch.unpack.clone().map(Stage::Unpack);
+        let named = outputs.named().iter().map(|(path, sink)| Stage::Output(path.clone(), *sink));
+        unpack.into_iter().chain(named).chain([Stage::Task]).collect()
+    }
+
+    /// The stage in the middle of which a task was ended, for its log.
+    pub(super) fn describe(&self) -> String {
+        match self {
+            Stage::Unpack(_) => "while its snapshot was unpacked".into(),
+            Stage::Output(path, _) => format!("while {} was opened for output", path.display()),
+            Stage::Task => "before its program ran".into(),
+        }
+    }
+}
+
+/// Forks a child that makes the directory a task runs in of a snapshot, and gives it to the task's user.
+pub(super) fn unpack(unpack: &Unpack, user: Option<&User>) -> io::Result<Child> {
+    Child::fork(Fork::default(), |line, _| {
+        put_back(unpack, user).map_err(String::into_bytes)?;
+        line.ready();
+        Ok(())
+    })
+}
+
+fn put_back(unpack: &Unpack, user: Option<&User>) -> Result<(), String> {
+    let failed = |e: &dyn std::error::Error| {
+        let why = e.source().map(|source| format!(": {source}")).unwrap_or_default();
+        format!("cannot put back the snapshot: {e}{why}")
+    };
+    let id = Hash::try_from(unpack.snapshot.clone()).map_err(|e| failed(&e))?;
+    let owner = user.map(|user| Owner { uid: user.uid, gid: user.gid });
+    let store = Store::of(&unpack.store, &unpack.person);
+    warpyard_snapshot::unpack(&store, &id, &unpack.into, owner, unpack.most_bytes).map_err(|e| failed(&e))
+}

@@ -1,0 +1,197 @@
+//! Outputs a task named itself: for each file a process that has become the task's user opens it, and writes what the
+//! supervisor sends through a pipe. The user's rights, quotas and limits hold for it as for any process of theirs, and a
+//! file system that hangs holds up nobody else.
+
+use std::{
+    fs::{File, OpenOptions},
+    io::{self, Read, Write},
+    os::{
+        fd::{AsFd, AsRawFd},
+        unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt},
+    },
+    path::Path,
+};
+
+use nix::{
+    fcntl::OFlag,
+    poll::PollFlags,
+    sys::{
+        prctl,
+        signal::{Signal, kill},
+        stat::{Mode, umask},
+        statfs::{
+            BPF_FS_MAGIC, CGROUP_SUPER_MAGIC, CGROUP2_SUPER_MAGIC, DEBUGFS_MAGIC, FsType, PROC_SUPER_MAGIC,
+            SECURITYFS_MAGIC, SELINUX_MAGIC, SYSFS_MAGIC, TRACEFS_MAGIC, fstatfs,
+        },
+    },
+    unistd::{Pid, geteuid, isatty, pipe2},
+};
+
+use super::{
+    child::{Child, Fork, Line, Message, become_user, poll_for, reap_apart},
+    clock::Instant,
+    launch::Launch,
+};
+
+/// File systems whose files are the kernel's controls, which take effect with whatever is written to them.
+const CONTROLS: [FsType; 9] = [
+    PROC_SUPER_MAGIC,
+    SYSFS_MAGIC,
+    CGROUP_SUPER_MAGIC,
+    CGROUP2_SUPER_MAGIC,
+    DEBUGFS_MAGIC,
+    TRACEFS_MAGIC,
+    SECURITYFS_MAGIC,
+    SELINUX_MAGIC,
+    BPF_FS_MAGIC,
+];
+
+/// The supervisor's hold on the process that writes one file.
+#[derive(Debug)]
+pub(super) struct Writer {
+    child: Child,
+    pipe: File,
+    /// What the pipe had no room for.
+    pending: Vec<u8>,
+}
+
+/// How a writer ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Written {
+    /// Everything is in the file.
+    All,
+    /// Something is missing.
+    Some,
+    /// Something is missing, and the process could not be waited for: it hangs in the kernel, killed.
+    Stuck,
+}
+
+impl Writer {
+    /// Forks a process that opens `path`. It is ready once it says so.
+    pub(super) fn fork(path: &Path, launch: &Launch) -> io::Result<Writer> {
+        let (from, to) = pipe2(OFlag::O_CLOEXEC)?;
+        let from = File::from(from);
+        let child = Child::fork(Fork { apart: true, ..Fork::default() }, |line, _| {
+            line.close_others(from.as_raw_fd());
+            write_all(path, launch, &from, line).map_err(|e| e.to_string().into_bytes())
+        })?;
+        nix::fcntl::fcntl(&to, nix::fcntl::FcntlArg::F_SETFL(OFlag::O_NONBLOCK))?;
+        Ok(Writer { child, pipe: to.into(), pending: Vec::new() })
+    }
+
+    pub(super) fn child(&self) -> &Child {
+        &self.child
+    }
+
+    pub(super) fn pipe(&self) -> &File {
+        &self.pipe
+    }
+
+    /// Whether the process is behind: nothing more should be sent until it has caught up.
+    pub(super) fn is_behind(&self) -> bool {
+        !self.pending.is_empty()
+    }
+
+    /// Sends on, without waiting.
+    pub(super) fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.pending.extend_from_slice(bytes);
+        while !self.pending.is_empty() {
+            match self.pipe.write(&self.pending) {
+                Ok(sent) => drop(self.pending.drain(..sent)),
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) => return Err(e),
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends nothing more of what is pending: the process does not take it.
+    pub(super) fn discard(&mut self) {
+        self.pending.clear();
+    }
+
+    /// Ends the process: when everything is written, or when it is too late.
+    pub(super) fn finish(mut self, until: Instant) -> Written {
+        while self.is_behind() && Instant::now() < until {
+            let left = until.saturating_duration_since(Instant::now());
+            poll_for(self.pipe.as_fd(), PollFlags::POLLOUT, left);
+            if self.send(b"").is_err() {
+                break;
+            }
+        }
+        let all_sent = !self.is_behind();
+        let Self { child, pipe, .. } = self;
+        drop(pipe);
+        let written = match child.message_by(until) {
+            Some(Message::Ready) if all_sent => Written::All,
+            Some(_) => Written::Some,
+            None => {
+                let _gone = kill(Pid::from_raw(child.pid), Signal::SIGKILL);
+                // Dead at once, unless the kernel waits for a file system that does not answer.
+                match child.message_by(Instant::now() + super::setup::ABANDON) {
+                    Some(Message::Closed) => Written::Some,
+                    _ => return Written::Stuck,
+                }
+            }
+        };
+        reap_apart(child.pid);
+        written
+    }
+}
+
+/// The life of the process.
+fn write_all(path: &Path, launch: &Launch, mut from: &File, line: &Line) -> io::Result<()> {
+    let _only_for_people = prctl::set_name(c"wy-output");
+    if let Some(user) = &launch.user {
+        become_user(user)?;
+    }
+    if let Some(mask) = launch.umask {
+        umask(Mode::from_bits_truncate(mask));
+    }
+    let mut file = open(path, launch)
+        .map_err(|e| io::Error::new(e.kind(), format!("cannot open {} for output: {e}", path.display())))?;
+    std::env::set_current_dir("/")?;
+    line.ready();
+    let mut buffer = vec![0; 64 << 10];
+    loop {
+        match from.read(&mut buffer)? {
+            0 => break,
+            length => file.write_all(&buffer[..length])?,
+        }
+    }
+    // Closed before the word that all is well: that may write what was only cached.
+    drop(file);
+    line.ready();
+    Ok(())
+}
+
+/// Opens a file the task named, if it is a regular file, a FIFO or a terminal of the user's. A regular file is emptied:
+/// an old file must not pass for this task's output.
+fn open(path: &Path, launch: &Launch) -> io::Result<File> {
+    // Not blocking: a FIFO nobody reads is an error.
+    let flags = libc::O_APPEND | libc::O_NONBLOCK | libc::O_NOCTTY;
+    let file = OpenOptions::new().write(true).create(true).truncate(false).custom_flags(flags).open(path)?;
+    let refused = |why: &str| Err(io::Error::new(io::ErrorKind::InvalidInput, why.to_owned()));
+    if CONTROLS.contains(&fstatfs(&file)?.filesystem_type()) {
+        return refused("a file of the kernel's is no place for output");
+    }
+    let found = file.metadata()?;
+    let kind = found.file_type();
+    // What is written there is gone, whoever it belongs to.
+    let null = kind.is_char_device() && found.rdev() == libc::makedev(1, 3);
+    if null {
+        return Ok(file);
+    }
+    let uid = launch.user.as_ref().map_or_else(|| geteuid().as_raw(), |user| user.uid);
+    if !(kind.is_file() || kind.is_fifo() || isatty(&file).unwrap_or(false)) {
+        return refused("output goes to a regular file, a FIFO or a terminal");
+    }
+    if found.uid() != uid {
+        return refused("it belongs to another user");
+    }
+    if kind.is_file() {
+        file.set_len(0)?;
+    }
+    Ok(file)
+}
