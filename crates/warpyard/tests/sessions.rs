@@ -201,7 +201,7 @@ fn a_session_in_which_nothing_happens_is_warned_and_ended() {
     let job = server.json(&["show", "1"]);
     assert_eq!(
         (job["outcome"].as_str(), job["tasks"][0]["why"].as_str()),
-        (Some("timed-out"), Some("idle for 3s"))
+        (Some("timed-out"), Some("was ended after its terminal was idle for 3s"))
     );
 }
 

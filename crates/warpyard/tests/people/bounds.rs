@@ -68,7 +68,7 @@ fn nobody_has_more_than_they_may_and_they_are_told() {
     };
     assert!(refused(&ann, &["--gpus", "2"]).contains("may have 1 GPU at once; this takes 2"));
     assert!(refused(&ann, &["--timeout", "2h"]).contains("1h at the longest; this asks for 2h"));
-    assert!(refused(&ann, &["--array", "1-4"]).contains("3 tasks waiting and has 0; this adds 4"));
+    assert!(refused(&ann, &["--array", "1-4"]).contains("3 tasks waiting (queued) and has 0; this adds 4"));
     assert!(refused(&ann, &["--priority", "6"]).contains("up to 5"));
 
     // What is too much for now waits, says why, and holds up nobody else.
