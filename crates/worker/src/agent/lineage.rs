@@ -142,7 +142,7 @@ impl Lineage {
     }
 }
 
-/// The log's short id and the rest of a directory's name, as [`Lineage::name`] makes it.
+/// The log's short id and the rest of a directory's name, as `Lineage::name` makes it.
 pub fn split_name(name: &str) -> (Option<&str>, &str) {
     match name.split_once('-') {
         Some((log, of)) if log.len() == SHORT => (Some(log), of),
