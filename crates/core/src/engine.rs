@@ -7,24 +7,17 @@ use crate::command::{Command, Rejected, Target};
 use crate::event::{Event, Outcome, What};
 use crate::ids::{JobId, WorkerId};
 use crate::policy::{Errand, Policy, PolicyChoice, PolicyDef};
+use crate::store::{Epoch, Store};
 use crate::time::Time;
 use std::collections::BTreeMap;
-
-/// Where events are kept. What `append` returned from is on disk.
-pub trait Store {
-    /// Why it could not be kept.
-    type Error;
-
-    /// Keeps events, all or none. `after` is the number of the last event the caller knows of: a store whose log is at
-    /// another one refuses, because someone else has written to it.
-    fn append(&mut self, after: u64, events: &[Event]) -> Result<(), Self::Error>;
-}
 
 /// The cluster, the policy in force, and what ties them together.
 pub struct Engine {
     cluster: Cluster,
     policy: Box<dyn Policy>,
     policies: &'static [PolicyDef],
+    /// The epoch its events are appended under.
+    epoch: Epoch,
     /// When each worker with a lease is given up. Not state: leases start afresh when the engine does.
     leases: BTreeMap<WorkerId, Time>,
     /// When each claim whose holder must be heard of is given up; afresh in the same way.
@@ -78,6 +71,7 @@ impl Engine {
             cluster,
             policy,
             policies,
+            epoch: Epoch::default(),
             leases: BTreeMap::new(),
             claims: BTreeMap::new(),
             wake_at: None,
@@ -95,6 +89,11 @@ impl Engine {
             engine.heard_of(job, now);
         }
         Ok(engine)
+    }
+
+    /// Appends under an epoch from now on: the one its log was claimed with.
+    pub fn write_as(&mut self, epoch: Epoch) {
+        self.epoch = epoch;
     }
 
     /// The state.
@@ -151,7 +150,7 @@ impl Engine {
         }
         if !turned.events.is_empty() {
             let before = self.cluster.seq() - turned.events.len() as u64;
-            store.append(before, &turned.events)?; // 3. durable
+            store.append(self.epoch, before, &turned.events)?; // 3. durable
         }
         Ok(()) // 4. only now may anything be said
     }

@@ -5,7 +5,7 @@
 //!
 //! Reading order: [`ids`] and [`time`], [`spec`] (what a user asks for), [`pool`] (what there is to give),
 //! [`event`] (what happened), [`cluster`] (the state), [`plan`] and [`policy`] (what should happen),
-//! [`engine`] (the turn that ties them together) and [`reconcile`] (the worker's half).
+//! [`engine`] (the turn that ties them together), [`store`] (the event log) and [`reconcile`] (the worker's half).
 
 pub mod cluster;
 pub mod command;
@@ -33,6 +33,7 @@ pub mod shares;
 pub mod shortage;
 pub mod small;
 pub mod spec;
+pub mod store;
 pub mod time;
 
 pub use cluster::{Cluster, Effects, TaskState, View};
@@ -42,4 +43,5 @@ pub use explain::Why;
 pub use ids::{AttemptId, DeviceId, EnvId, JobId, NodeId, TaskId, WorkerId};
 pub use plan::Plan;
 pub use policy::{Policy, PolicyChoice, PolicyDef};
+pub use store::{Epoch, LogStore, Store};
 pub use time::{Span, Time};

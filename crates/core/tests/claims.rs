@@ -8,7 +8,7 @@ use warpyard_core::event::{How, Outcome};
 use warpyard_core::pool::DeviceState;
 use warpyard_core::spec::{Claim, Held, JobSpec, TaskSpec};
 use warpyard_core::{Cluster, Command, DeviceId, JobId, Span, TaskState, Time, WorkerId};
-use yard::{Nowhere, POLICIES, Yard, one_gpu, task, worker};
+use yard::{Discard, POLICIES, Yard, one_gpu, task, worker};
 
 fn claim(process: Option<i32>, lasts: Option<f64>) -> JobSpec {
     let claim = Claim {
@@ -32,7 +32,7 @@ impl Yard {
     }
 
     fn refused(&mut self, at: f64, command: Command) -> String {
-        let turned = self.0.turn(vec![command], Time::from_secs(at), &mut Nowhere).expect("nothing fails");
+        let turned = self.0.turn(vec![command], Time::from_secs(at), &mut Discard).expect("nothing fails");
         turned.answers[0].clone().expect_err("it is refused").message
     }
 

@@ -13,7 +13,7 @@ use warpyard_core::limits::{Caps, GpuTime, GroupCaps, Limited, Limits};
 use warpyard_core::small::SmallMap;
 use warpyard_core::spec::{Array, Claim, JobSpec, TaskSpec};
 use warpyard_core::{Cluster, Command, JobId, Span, TaskId, TaskState, Time, WorkerId};
-use yard::{Nowhere, Yard, one_gpu, task, worker};
+use yard::{Discard, Yard, one_gpu, task, worker};
 
 fn everyone(caps: Caps) -> Limits {
     Limits { everyone: caps, ..Limits::default() }
@@ -39,7 +39,7 @@ impl Yard {
 
     fn try_submit(&mut self, at: f64, user: &str, spec: JobSpec) -> Result<JobId, Rejected> {
         let submit = Command::Submit { user: user.into(), env: None, spec: spec.into() };
-        let turned = self.0.turn(vec![submit], Time::from_secs(at), &mut Nowhere).expect("nothing fails");
+        let turned = self.0.turn(vec![submit], Time::from_secs(at), &mut Discard).expect("nothing fails");
         turned.answers[0].clone().map(|answer| answer.job.expect("a job"))
     }
 
@@ -204,7 +204,7 @@ fn a_claim_lasts_no_longer_than_its_user_may_have_gpus() {
         Some(Time::from_secs(hours(2.0).secs()))
     );
     let longer = Command::Extend { job: id, by: hours(1.0) };
-    let turned = yard.0.turn(vec![longer], Time::from_secs(60.0), &mut Nowhere).expect("nothing fails");
+    let turned = yard.0.turn(vec![longer], Time::from_secs(60.0), &mut Discard).expect("nothing fails");
     assert_eq!(turned.answers[0].as_ref().map_err(|e| e.code), Err(Code::OverLimit));
 }
 

@@ -1,11 +1,11 @@
 //! A policy that is wrong: it wants what cannot be, and asks to be heard again at once.
 
-use std::convert::Infallible;
 use warpyard_core::cluster::View;
-use warpyard_core::engine::{Engine, Store};
+use warpyard_core::engine::Engine;
 use warpyard_core::explain::{Reason, Why};
 use warpyard_core::policy::PolicyGroup;
-use warpyard_core::{Cluster, Event, JobId, Plan, Policy, PolicyChoice, PolicyDef, Span, TaskId, Time};
+use warpyard_core::store::Discard;
+use warpyard_core::{Cluster, JobId, Plan, Policy, PolicyChoice, PolicyDef, Span, TaskId, Time};
 
 struct Stubborn;
 
@@ -43,21 +43,11 @@ const POLICIES: &[PolicyDef] = &[PolicyDef {
     build: |_| Box::new(Stubborn),
 }];
 
-struct Nowhere;
-
-impl Store for Nowhere {
-    type Error = Infallible;
-
-    fn append(&mut self, _: u64, _: &[Event]) -> Result<(), Infallible> {
-        Ok(())
-    }
-}
-
 #[test]
 fn a_plan_of_which_nothing_comes_is_not_made_again_at_once() {
     let policy = PolicyChoice { name: "stubborn".into(), ..PolicyChoice::default() };
     let mut engine = Engine::new(Cluster::new(policy), POLICIES, Time(0)).expect("the policy is there");
-    let turned = engine.turn(Vec::new(), Time(0), &mut Nowhere).expect("nothing fails");
+    let turned = engine.turn(Vec::new(), Time(0), &mut Discard).expect("nothing fails");
     assert_eq!((turned.stale.len(), turned.events.len()), (1, 0));
     assert_eq!(
         engine.next_deadline(),

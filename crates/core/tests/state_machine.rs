@@ -9,12 +9,14 @@ use std::convert::Infallible;
 use support::{Step, Teller, assert_sound, step, workers};
 use warpyard_core::cluster::{ReadyTask, View};
 use warpyard_core::command::Standing;
-use warpyard_core::engine::{Engine, Store};
+use warpyard_core::engine::Engine;
 use warpyard_core::event::{End, How, Usage, WorkerInfo};
 use warpyard_core::ordered::{Behind, Order, Ordered};
 use warpyard_core::policy::PolicyGroup;
 use warpyard_core::queue::Key;
-use warpyard_core::{AttemptId, Cluster, Command, Event, PolicyChoice, PolicyDef, TaskId, Time, WorkerId};
+use warpyard_core::{
+    AttemptId, Cluster, Command, Epoch, Event, PolicyChoice, PolicyDef, Store, TaskId, Time, WorkerId,
+};
 
 struct Urgency;
 
@@ -53,7 +55,7 @@ struct Log(Vec<Event>);
 impl Store for Log {
     type Error = Infallible;
 
-    fn append(&mut self, _: u64, events: &[Event]) -> Result<(), Infallible> {
+    fn append(&mut self, _: Epoch, _: u64, events: &[Event]) -> Result<(), Infallible> {
         self.0.extend_from_slice(events);
         Ok(())
     }

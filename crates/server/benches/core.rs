@@ -2,23 +2,14 @@
 
 use std::time::{Duration, Instant};
 use warpyard_core::command::Standing;
-use warpyard_core::engine::{Engine, Store};
+use warpyard_core::engine::Engine;
 use warpyard_core::event::{End, How, Usage, WorkerInfo};
 use warpyard_core::pool::{DeviceInfo, DeviceState};
 use warpyard_core::spec::{Array, JobSpec, Needs, Preempt, TaskSpec};
-use warpyard_core::{AttemptId, Cluster, Command, Event, PolicyChoice, Time, WorkerId};
+use warpyard_core::store::Discard;
+use warpyard_core::{AttemptId, Cluster, Command, PolicyChoice, Time, WorkerId};
 use warpyard_policies::{POLICIES, default_policy};
 use warpyard_server::store::Log;
-
-/// A store that keeps nothing, for measuring what is above it.
-struct Nowhere;
-
-impl Store for Nowhere {
-    type Error = std::convert::Infallible;
-    fn append(&mut self, _: u64, _: &[Event]) -> Result<(), Self::Error> {
-        Ok(())
-    }
-}
 
 fn worker(gpus: usize) -> Command {
     let device = |i| DeviceInfo {
@@ -101,7 +92,7 @@ fn recovery() {
 /// How long a turn takes in which one task ends and another takes its place, with so many waiting.
 fn turn_with_waiting(fill: impl Fn(&mut Engine)) -> Duration {
     let mut engine = engine();
-    let Ok(_) = engine.turn(vec![worker(8)], Time(0), &mut Nowhere);
+    let Ok(_) = engine.turn(vec![worker(8)], Time(0), &mut Discard);
     fill(&mut engine);
     median_turn(engine, 400)
 }
@@ -112,7 +103,7 @@ fn median_turn(mut engine: Engine, turns: u64) -> Duration {
         let first = engine.cluster().desired(WorkerId(0)).next().map(|d| d.attempt);
         let ended = first.map(one_ended).expect("something runs");
         let begun = Instant::now();
-        let Ok(_) = engine.turn(vec![ended], Time(n + 1), &mut Nowhere);
+        let Ok(_) = engine.turn(vec![ended], Time(n + 1), &mut Discard);
         samples.push(begun.elapsed());
     }
     samples.sort();
@@ -127,12 +118,12 @@ fn one_ended(attempt: AttemptId) -> Command {
 fn planning() {
     let arrays = |n: u32| {
         move |engine: &mut Engine| {
-            let Ok(_) = engine.turn(vec![job(Some(n))], Time(0), &mut Nowhere);
+            let Ok(_) = engine.turn(vec![job(Some(n))], Time(0), &mut Discard);
         }
     };
     let jobs = |n: u32| {
         move |engine: &mut Engine| {
-            let Ok(_) = engine.turn((0..n).map(|_| job(None)).collect(), Time(0), &mut Nowhere);
+            let Ok(_) = engine.turn((0..n).map(|_| job(None)).collect(), Time(0), &mut Discard);
         }
     };
     println!(
@@ -151,10 +142,10 @@ fn planning() {
 fn rounds() {
     let turn = |n: u32, task: &dyn Fn() -> TaskSpec| {
         let mut engine = engine_under("max-min".parse().expect("a policy"));
-        let Ok(_) = engine.turn(vec![worker(128)], Time(0), &mut Nowhere);
-        let Ok(_) = engine.turn((0..n).map(|_| job_of(task())).collect(), Time(0), &mut Nowhere);
+        let Ok(_) = engine.turn(vec![worker(128)], Time(0), &mut Discard);
+        let Ok(_) = engine.turn((0..n).map(|_| job_of(task())).collect(), Time(0), &mut Discard);
         // One who needs GPUs whole, for whom others are held back.
-        let Ok(_) = engine.turn(vec![job_of(whole(64))], Time(0), &mut Nowhere);
+        let Ok(_) = engine.turn(vec![job_of(whole(64))], Time(0), &mut Discard);
         median_turn(engine, 40)
     };
     println!("\n| one turn in rounds, 128 GPUs | 1,000 waiting | 8,000 waiting | ratio |\n|---|---|---|---|");

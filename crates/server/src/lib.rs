@@ -25,6 +25,7 @@ mod logs;
 mod measures;
 mod outlooks;
 mod pages;
+mod recording;
 pub mod recovery;
 pub mod repairs;
 mod replays;
@@ -45,6 +46,7 @@ pub use consistency::Inconsistent;
 pub use data::{DataDir, DataError};
 pub use follower::{Follower, FollowerError};
 pub use http::openapi;
+pub use recording::recording;
 
 /// Every policy there is, none of them in force.
 pub fn policies() -> Vec<warpyard_api::wire::PolicyView> {

@@ -14,10 +14,10 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
-use warpyard_core::engine::{Answer, Engine, Store};
+use warpyard_core::engine::{Answer, Engine};
 use warpyard_core::protocol::Assignments;
 use warpyard_core::spec::env_size;
-use warpyard_core::{Command, Event, JobId, Rejected, Time, WorkerId};
+use warpyard_core::{Command, Epoch, Event, JobId, Rejected, Store, Time, WorkerId};
 
 /// How many commands one turn takes at most: bounds how long the first of them waits for its answer.
 const BATCH: usize = 2_000;
@@ -236,9 +236,9 @@ struct Timed<'a> {
 impl Store for Timed<'_> {
     type Error = LogError;
 
-    fn append(&mut self, after: u64, events: &[Event]) -> Result<(), LogError> {
+    fn append(&mut self, epoch: Epoch, after: u64, events: &[Event]) -> Result<(), LogError> {
         let began = Instant::now();
-        let kept = self.log.append(after, events);
+        let kept = self.log.append(epoch, after, events);
         self.took = Some(began.elapsed());
         kept
     }

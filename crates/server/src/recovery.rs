@@ -10,9 +10,8 @@ use crate::store::{History, Log, LogError, set_aside};
 use serde::Serialize;
 use std::io;
 use std::path::{Path, PathBuf};
-use warpyard_core::engine::Store;
 use warpyard_core::event::What;
-use warpyard_core::{Cluster, Event, JobId};
+use warpyard_core::{Cluster, Event, JobId, LogStore, Store};
 use warpyard_policies::default_policy;
 use warpyard_worker::agent::{Generation, Layout, Lineage, LogId};
 use warpyard_worker::supervise::{Found, scan};
@@ -116,7 +115,8 @@ pub fn new_log(data: &Path) -> Result<Continued, RecoveryError> {
     lineage.continue_with(drawn, next_job.max(lineage.current().first_job));
     log.set_lineage(lineage.clone())?;
     let at = system_now();
-    log.append(0, &[Event { at, what: What::NumbersSkipped { next: next_job } }])?;
+    let epoch = log.claim()?;
+    log.append(epoch, 0, &[Event { at, what: What::NumbersSkipped { next: next_job } }])?;
     history.go_on_with(&lineage, at)?;
     let cluster = log.load(&default_policy())?.cluster;
     finish(data.path(), &log, &cluster, vec![], set_asides)
@@ -165,7 +165,8 @@ pub(crate) fn go_on(
     let held: Vec<_> = may_start.map(|job| job.id).collect();
     let mut events = vec![Event { at, what: What::NumbersSkipped { next } }];
     events.extend(held.iter().map(|&job| Event { at, what: What::JobHeld { job, held: true } }));
-    log.append(cluster.seq(), &events)?;
+    let epoch = log.claim()?;
+    log.append(epoch, cluster.seq(), &events)?;
     events.iter().for_each(|event| drop(cluster.apply(event)));
     let no_id = |source| LogError::NoId { path: log.path().into(), source };
     let id = LogId::random().map_err(no_id)?;

@@ -1,5 +1,6 @@
 //! What other policies would have done with what really came: replays of the log, one at a time, beside everything else.
 
+use crate::recording::recording;
 use crate::store::Log;
 use crate::views::time;
 use std::collections::VecDeque;
@@ -96,7 +97,7 @@ impl Run {
 
     fn replay(&self, log: PathBuf, policies: &[PolicyChoice], since: Time) -> Result<(), String> {
         let log = Log::open_to_read(&log).map_err(|e| e.to_string())?;
-        let recording = log.recording(since, default_policy()).map_err(|e| e.to_string())?;
+        let recording = recording(&log, since, default_policy()).map_err(|e| e.to_string())?;
         if recording.is_empty() {
             return Err(
                 "nothing was submitted in that time; choose a longer one, or submit something first".into()

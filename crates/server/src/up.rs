@@ -35,7 +35,7 @@ use warpyard_core::cluster::Job;
 use warpyard_core::engine::Engine;
 use warpyard_core::event::WorkerInfo;
 use warpyard_core::protocol::Report;
-use warpyard_core::{Cluster, Command, PolicyChoice, PolicyDef, Rejected, Span, WorkerId};
+use warpyard_core::{Cluster, Command, LogStore, PolicyChoice, PolicyDef, Rejected, Span, WorkerId};
 use warpyard_policies::{POLICIES, default_policy};
 use warpyard_snapshot::Store;
 use warpyard_worker::agent::{
@@ -188,6 +188,8 @@ pub fn run(mut options: Options, ready: impl FnOnce(&Ready)) -> Result<(), UpErr
     let choice = chosen_policy(&options)?;
     let log_path = data.path().join("log.db");
     let mut log = Log::open(&log_path)?;
+    // Claimed before it is read: nothing that an earlier writer appends can come between the state and the first turn.
+    let epoch = log.claim()?;
     // A policy that was chosen is set below, as an event, so that the log says which one ran from the beginning.
     let loaded = log.load(&default_policy())?;
     let keep = options.config.keep_events.map_or(Span(30 * 24 * 3600 * 1_000_000), |k| Span(k.0));
@@ -198,7 +200,8 @@ pub fn run(mut options: Options, ready: impl FnOnce(&Ready)) -> Result<(), UpErr
     let layout = Layout::new(data.path(), lineage);
     let follower = follower(&loaded.cluster, &log, &layout, keep, &repairs)?;
     let notices = follower.notices();
-    let engine = build(loaded.cluster)?;
+    let mut engine = build(loaded.cluster)?;
+    engine.write_as(epoch);
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
     let runtime = runtime.map_err(UpError::Runtime)?;
     let listener = runtime.block_on(listen(&options))?;

@@ -1,11 +1,46 @@
-//! What the log promises, checked on real files.
+//! What the log promises, checked on real files. A log that nobody has claimed yet is at epoch 0.
 
 use std::path::Path;
-use warpyard_core::engine::Store;
 use warpyard_core::event::What;
 use warpyard_core::spec::{JobSpec, TaskSpec};
-use warpyard_core::{Cluster, Event, JobId, PolicyChoice, Time};
+use warpyard_core::{Cluster, Epoch, Event, JobId, LogStore, PolicyChoice, Store, Time};
 use warpyard_server::store::{History, Log, LogError};
+
+#[path = "../../core/tests/contract/log_store.rs"]
+mod contract;
+
+#[test]
+fn sqlite_keeps_the_contract_of_a_log_store() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let count = std::cell::Cell::new(0);
+    let empty = || {
+        count.set(count.get() + 1);
+        Log::open(&dir.path().join(format!("{}.db", count.get()))).expect("a log")
+    };
+    let reopen = |log: Log| {
+        let path = log.path().to_owned();
+        drop(log);
+        Log::open(&path).expect("a log")
+    };
+    contract::holds(empty, reopen);
+}
+
+#[test]
+fn a_writer_that_another_process_replaced_is_refused_and_says_so() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().join("log.db");
+    let mut old = Log::open(&path).expect("a log");
+    let first = old.claim().expect("claimed");
+    old.append(first, 0, &[submitted(1)]).expect("room");
+    let mut new = Log::open(&path).expect("a log");
+    let second = new.claim().expect("claimed");
+    match old.append(first, 1, &[submitted(2)]) {
+        Err(LogError::Deposed { epoch: 1, found: 2, .. }) => {}
+        other => panic!("{other:?}"),
+    }
+    new.append(second, 1, &[submitted(2)]).expect("the writer in office goes on");
+    assert_eq!(new.last_seq().expect("read"), 2);
+}
 
 fn policy() -> PolicyChoice {
     "backfill".parse().expect("a policy's name")
@@ -32,8 +67,8 @@ fn what_was_appended_is_there_after_opening_again() {
     let dir = tempfile::tempdir().expect("a directory");
     let path = dir.path().join("log.db");
     let mut log = Log::open(&path).expect("a log");
-    log.append(log.seq(), &[submitted(1), submitted(2)]).expect("room");
-    log.append(log.seq(), &[submitted(3)]).expect("room");
+    log.append(Epoch(0), log.seq(), &[submitted(1), submitted(2)]).expect("room");
+    log.append(Epoch(0), log.seq(), &[submitted(3)]).expect("room");
     let before = state_of(&mut log);
     drop(log);
     let mut again = Log::open(&path).expect("a log");
@@ -45,10 +80,10 @@ fn what_was_appended_is_there_after_opening_again() {
 fn a_snapshot_and_the_rest_is_the_same_as_everything() {
     let dir = tempfile::tempdir().expect("a directory");
     let mut log = Log::open(&dir.path().join("log.db")).expect("a log");
-    log.append(log.seq(), &[submitted(1), submitted(2)]).expect("room");
+    log.append(Epoch(0), log.seq(), &[submitted(1), submitted(2)]).expect("room");
     let state = state_of(&mut log);
     snapshot(&log, &state);
-    log.append(log.seq(), &[submitted(3)]).expect("room");
+    log.append(Epoch(0), log.seq(), &[submitted(3)]).expect("room");
     let loaded = log.load(&policy()).expect("the log can be read");
     assert_eq!(loaded.replayed, 1);
     let mut all = Cluster::new(policy());
@@ -60,15 +95,15 @@ fn a_snapshot_and_the_rest_is_the_same_as_everything() {
 fn pruning_takes_only_what_both_snapshots_have_and_nothing_is_missed() {
     let dir = tempfile::tempdir().expect("a directory");
     let mut log = Log::open(&dir.path().join("log.db")).expect("a log");
-    log.append(log.seq(), &[submitted(1), submitted(2)]).expect("room");
+    log.append(Epoch(0), log.seq(), &[submitted(1), submitted(2)]).expect("room");
     let state = state_of(&mut log);
     snapshot(&log, &state);
     let far = Time(u64::MAX / 2);
     assert_eq!(log.prune(far, 100).expect("pruned"), 0, "one snapshot alone is not enough");
-    log.append(log.seq(), &[submitted(3)]).expect("room");
+    log.append(Epoch(0), log.seq(), &[submitted(3)]).expect("room");
     let state = state_of(&mut log);
     snapshot(&log, &state);
-    log.append(log.seq(), &[submitted(4)]).expect("room");
+    log.append(Epoch(0), log.seq(), &[submitted(4)]).expect("room");
     let before = state_of(&mut log);
     assert_eq!(log.prune(Time(2), 100).expect("pruned"), 1, "what is young enough stays");
     assert_eq!(log.prune(far, 100).expect("pruned"), 1);
@@ -102,7 +137,7 @@ fn a_torn_or_zeroed_tail_costs_at_most_what_it_hit() {
     let (dir, copy) = (tempfile::tempdir().expect("a directory"), tempfile::tempdir().expect("a directory"));
     let mut log = Log::open(&dir.path().join("log.db")).expect("a log");
     for n in 1..=20 {
-        log.append(log.seq(), &[submitted(n)]).expect("room");
+        log.append(Epoch(0), log.seq(), &[submitted(n)]).expect("room");
     }
     let wal = dir.path().join("log.db-wal");
     let whole = std::fs::metadata(&wal).expect("a write-ahead log").len();
@@ -118,7 +153,7 @@ fn a_torn_or_zeroed_tail_costs_at_most_what_it_hit() {
         let mut log = Log::open(&copy.path().join("log.db")).expect("a log with a torn tail opens");
         let jobs = state_of(&mut log).jobs().len() as u64;
         assert!((1..20).contains(&jobs), "{jobs} jobs after cutting {cut}");
-        log.append(log.seq(), &[submitted(jobs + 1)]).expect("it goes on from there");
+        log.append(Epoch(0), log.seq(), &[submitted(jobs + 1)]).expect("it goes on from there");
         assert_eq!(state_of(&mut log).jobs().len() as u64, jobs + 1);
     }
 }
@@ -136,14 +171,14 @@ fn a_failed_append_leaves_nothing_behind() {
     let dir = tempfile::tempdir().expect("a directory");
     let path = dir.path().join("log.db");
     let mut log = Log::open(&path).expect("a log");
-    log.append(log.seq(), &[submitted(1)]).expect("room");
+    log.append(Epoch(0), log.seq(), &[submitted(1)]).expect("room");
     // Someone wrote an event of the number this log would use next: the batch fails as a whole.
     let other = rusqlite::Connection::open(&path).expect("a database");
     other.execute("INSERT INTO event (seq, at, body) VALUES (3, 0, x'00')", []).expect("inserted");
-    assert!(log.append(log.seq(), &[submitted(2), submitted(3)]).is_err());
+    assert!(log.append(Epoch(0), log.seq(), &[submitted(2), submitted(3)]).is_err());
     other.execute("DELETE FROM event WHERE seq = 3", []).expect("deleted");
     assert_eq!(state_of(&mut log).jobs().len(), 1);
-    log.append(log.seq(), &[submitted(2)]).expect("room");
+    log.append(Epoch(0), log.seq(), &[submitted(2)]).expect("room");
     assert_eq!(state_of(&mut log).jobs().len(), 2);
 }
 
@@ -169,11 +204,11 @@ fn derived_tables_made_again_are_the_same() {
 /// A log of four jobs with state snapshots after the second and the third.
 fn with_two_snapshots(path: &Path) -> Cluster {
     let mut log = Log::open(path).expect("a log");
-    log.append(log.seq(), &[submitted(1), submitted(2)]).expect("room");
+    log.append(Epoch(0), log.seq(), &[submitted(1), submitted(2)]).expect("room");
     for job in 3..=4 {
         let state = state_of(&mut log);
         snapshot(&log, &state);
-        log.append(log.seq(), &[submitted(job)]).expect("room");
+        log.append(Epoch(0), log.seq(), &[submitted(job)]).expect("room");
     }
     state_of(&mut log)
 }
@@ -262,9 +297,9 @@ fn nothing_is_kept_in_a_log_that_was_taken_away() {
     for (told, attack) in attacks {
         let dir = tempfile::tempdir().expect("a directory");
         let mut log = Log::open(&dir.path().join("log.db")).expect("a log");
-        log.append(0, &[submitted(1)]).expect("room");
+        log.append(Epoch(0), 0, &[submitted(1)]).expect("room");
         attack(dir.path());
-        match log.append(1, &[submitted(2)]) {
+        match log.append(Epoch(0), 1, &[submitted(2)]) {
             Err(e @ LogError::TakenAway { seq: 1, .. }) => assert!(e.to_string().contains(told), "{e}"),
             other => panic!("{told}: {other:?}"),
         }
@@ -280,8 +315,11 @@ fn cut(path: &Path) {
 fn who_does_not_know_the_last_event_may_not_append() {
     let dir = tempfile::tempdir().expect("a directory");
     let mut log = Log::open(&dir.path().join("log.db")).expect("a log");
-    log.append(0, &[submitted(1)]).expect("room");
-    assert!(matches!(log.append(0, &[submitted(2)]), Err(LogError::Overtaken { expected: 0, found: 1, .. })));
+    log.append(Epoch(0), 0, &[submitted(1)]).expect("room");
+    assert!(matches!(
+        log.append(Epoch(0), 0, &[submitted(2)]),
+        Err(LogError::Overtaken { expected: 0, found: 1, .. })
+    ));
 }
 
 #[test]
@@ -297,7 +335,7 @@ fn a_log_has_an_id_from_its_first_use_on_and_an_older_one_keeps_the_paths_of_its
     assert_eq!(fresh, lineage(&path), "it is drawn once");
     assert_eq!(fresh.generations().len(), 1);
     let mut log = Log::open(&path).expect("a log");
-    log.append(0, &[submitted(1), submitted(2)]).expect("room");
+    log.append(Epoch(0), 0, &[submitted(1), submitted(2)]).expect("room");
     drop(log);
     // As the first schema was.
     tamper(&path, "DROP TABLE generation; DROP TABLE dismissed; PRAGMA user_version = 1");

@@ -5,10 +5,10 @@
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
-use std::convert::Infallible;
 use warpyard_core::command::Standing;
-use warpyard_core::engine::{Engine, Store};
-use warpyard_core::event::{End, Event, How, StopWhy, Usage, What};
+use warpyard_core::engine::Engine;
+use warpyard_core::event::{End, How, StopWhy, Usage, What};
+use warpyard_core::store::Discard;
 use warpyard_core::{
     AttemptId, Cluster, Command, PolicyDef, Rejected, Span, TaskId, TaskState, Time, WorkerId,
 };
@@ -290,7 +290,7 @@ impl<F: FnMut(TaskId) -> Option<Span>> Ahead<F> {
                 cut_off = true;
                 break;
             }
-            let Ok(turned) = self.engine.turn(batch, self.now, &mut Nowhere);
+            let Ok(turned) = self.engine.turn(batch, self.now, &mut Discard);
             batch = Vec::new();
             for event in turned.events {
                 match event.what {
@@ -424,15 +424,4 @@ fn over(worker: WorkerId, attempt: AttemptId, how: How) -> Command {
 
 fn says(worker: WorkerId, attempt: AttemptId, standing: Standing) -> Command {
     Command::Report { worker, attempts: [(attempt, standing)].into(), devices: BTreeMap::new() }
-}
-
-/// Keeps nothing.
-struct Nowhere;
-
-impl Store for Nowhere {
-    type Error = Infallible;
-
-    fn append(&mut self, _: u64, _: &[Event]) -> Result<(), Infallible> {
-        Ok(())
-    }
 }

@@ -14,7 +14,7 @@ use std::convert::Infallible;
 use std::sync::Arc;
 
 use warpyard_core::cluster::{Desired, Want};
-use warpyard_core::engine::{Answer, Engine, Store, Turned};
+use warpyard_core::engine::{Answer, Engine, Turned};
 use warpyard_core::event::{Event, WorkerInfo};
 use warpyard_core::policy::Errand;
 use warpyard_core::pool::DeviceState;
@@ -22,8 +22,8 @@ use warpyard_core::reconcile::patience;
 use warpyard_core::small::SmallMap;
 use warpyard_core::spec::{AfterJob, JobSpec};
 use warpyard_core::{
-    AttemptId, Cluster, Command, JobId, Policy, PolicyChoice, PolicyDef, Rejected, Span, TaskId, Time,
-    WorkerId,
+    AttemptId, Cluster, Command, Epoch, JobId, Policy, PolicyChoice, PolicyDef, Rejected, Span, Store,
+    TaskId, Time, WorkerId,
 };
 
 /// What a simulation begins with.
@@ -96,7 +96,7 @@ struct Count(u64);
 impl Store for Count {
     type Error = Infallible;
 
-    fn append(&mut self, _: u64, events: &[Event]) -> Result<(), Infallible> {
+    fn append(&mut self, _: Epoch, _: u64, events: &[Event]) -> Result<(), Infallible> {
         self.0 += events.len() as u64;
         Ok(())
     }

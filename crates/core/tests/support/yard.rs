@@ -1,18 +1,18 @@
 //! A small yard to tell stories in: one engine, one worker, devices of one kind, first in first out.
 
 use std::collections::BTreeMap;
-use std::convert::Infallible;
 use warpyard_core::cluster::{ReadyTask, View};
 use warpyard_core::command::Standing;
-use warpyard_core::engine::{Engine, Store};
+use warpyard_core::engine::Engine;
 use warpyard_core::event::{End, How, Usage, WorkerInfo};
 use warpyard_core::ordered::{Behind, Order, Ordered};
 use warpyard_core::policy::PolicyGroup;
 use warpyard_core::pool::{DeviceInfo, DeviceState};
 use warpyard_core::queue::Key;
 use warpyard_core::spec::{AfterJob, JobSpec, Needs, TaskSpec};
+pub(crate) use warpyard_core::store::Discard;
 use warpyard_core::{
-    Cluster, Command, Event, JobId, PolicyChoice, PolicyDef, Span, TaskId, TaskState, Time, WorkerId,
+    Cluster, Command, JobId, PolicyChoice, PolicyDef, Span, TaskId, TaskState, Time, WorkerId,
 };
 
 struct Arrival;
@@ -41,17 +41,6 @@ pub(crate) const POLICIES: &[PolicyDef] = &[PolicyDef {
     build: |_| Box::new(Ordered::new(Arrival, Behind::Anyone)),
 }];
 
-/// Keeps nothing.
-pub(crate) struct Nowhere;
-
-impl Store for Nowhere {
-    type Error = Infallible;
-
-    fn append(&mut self, _: u64, _: &[Event]) -> Result<(), Infallible> {
-        Ok(())
-    }
-}
-
 pub(crate) struct Yard(pub(crate) Engine);
 
 impl Yard {
@@ -63,7 +52,7 @@ impl Yard {
     }
 
     pub(crate) fn ask(&mut self, at: f64, batch: Vec<Command>) -> Option<JobId> {
-        let turned = self.0.turn(batch, Time::from_secs(at), &mut Nowhere).unwrap();
+        let turned = self.0.turn(batch, Time::from_secs(at), &mut Discard).unwrap();
         turned.answers.into_iter().next_back().and_then(|a| a.expect("refused").job)
     }
 

@@ -1,25 +1,26 @@
-//! The event log in SQLite: `event(seq, at, body)`, `snapshot(seq, at, body)`, `generation(position, log, first_job)`. One
-//! connection writes, each batch is one transaction, and a transaction that was committed is on the disk
-//! (`synchronous = FULL`).
+//! The event log in SQLite: `event(seq, at, body)`, `snapshot(seq, at, body)`, `generation(position, log, first_job)`,
+//! `writer(epoch)`. One connection writes, each batch is one transaction, and a transaction that was committed is on the disk
+//! (`synchronous = FULL`). The same transaction compares the writer's epoch and the last event with what the writer expects.
 //!
 //! Recovery is the newest state snapshot that can be read and the events after it, which must be there without a gap; a
 //! snapshot makes what is before it prunable. `generation` names the logs that numbered the jobs (see
 //! [`Lineage`]).
 
 use super::log_files::LogFiles;
-use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension, Row, params};
+use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension, Row, TransactionBehavior, params};
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Once;
 use std::time::Duration;
-use warpyard_core::engine::Store;
-use warpyard_core::{Cluster, Event, JobId, PolicyChoice, Time};
-use warpyard_sim::replay::{Recorder, Recording};
+use warpyard_core::{Cluster, Epoch, Event, JobId, LogStore, PolicyChoice, Store, Time};
 use warpyard_worker::agent::{Generation, Lineage, LogId};
 
-/// The form of the tables; a newer one is refused. The first had no generations.
-const SCHEMA: i64 = 2;
+/// The version of the tables; a newer one is refused.
+const SCHEMA: i64 = 3;
+
+/// The first version with a table of generations.
+const SCHEMA_WITH_GENERATIONS: i64 = 2;
 
 /// Snapshots kept: the latest, and one more in case it cannot be read.
 const SNAPSHOTS_KEPT: u32 = 2;
@@ -100,6 +101,16 @@ pub enum LogError {
         /// The last event in the log.
         found: u64,
     },
+    /// Another writer has claimed the log since.
+    #[error("{} was claimed by another server (epoch {found}, this one has {epoch}); nothing more is acknowledged here", path.display())]
+    Deposed {
+        /// The file.
+        path: PathBuf,
+        /// The epoch of the refused writer.
+        epoch: u64,
+        /// The epoch of the writer in office.
+        found: u64,
+    },
     /// The log has no id, and none could be drawn.
     #[error("no id can be drawn for {}", path.display())]
     NoId {
@@ -164,6 +175,8 @@ impl Log {
                  CREATE TABLE IF NOT EXISTS snapshot (seq INTEGER PRIMARY KEY, at INTEGER NOT NULL, body BLOB NOT NULL);
                  CREATE TABLE IF NOT EXISTS generation (position INTEGER PRIMARY KEY, log TEXT, first_job INTEGER NOT NULL);
                  CREATE TABLE IF NOT EXISTS dismissed (log TEXT PRIMARY KEY);
+                 CREATE TABLE IF NOT EXISTS writer (only INTEGER PRIMARY KEY CHECK (only = 1), epoch INTEGER NOT NULL);
+                 INSERT OR IGNORE INTO writer VALUES (1, 0);
                  PRAGMA user_version = {SCHEMA};
                  COMMIT;"
             ))
@@ -182,7 +195,7 @@ impl Log {
         let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let db = Connection::open_with_flags(&path, flags).map_err(named)?;
         db.busy_timeout(Duration::from_secs(10)).map_err(named)?;
-        let has_generations = schema(&db, &path, SCHEMA)? >= SCHEMA;
+        let has_generations = schema(&db, &path, SCHEMA)? >= SCHEMA_WITH_GENERATIONS;
         let lineage = if has_generations { read_lineage(&db, &path)? } else { None };
         let seq = last_seq(&db).map_err(named)?;
         let files = LogFiles::of(&path);
@@ -202,17 +215,6 @@ impl Log {
     /// The logs that numbered the jobs, of a log that was loaded.
     pub fn lineage(&self) -> Option<&Lineage> {
         self.lineage.as_ref()
-    }
-
-    /// What a log recorded from a moment on, to be simulated again. Of a log that was pruned, what is left.
-    pub fn recording(&self, since: Time, policy: PolicyChoice) -> Result<Recording, LogError> {
-        let whole = self.first_seq()?.is_none_or(|first| first == 1);
-        let mut recorder = match self.newest_snapshot()? {
-            Some(later) if !whole => Recorder::from_what_is_left(&later, since),
-            _ => Recorder::from_the_beginning(policy, since),
-        };
-        self.each_event(0, |_, event| recorder.enter(&event))?;
-        Ok(recorder.finish())
     }
 
     /// The state the log amounts to: a fresh one with the given policy if the log is empty. A log without an id gets one.
@@ -330,8 +332,8 @@ impl Log {
         Ok(None)
     }
 
-    /// The newest state snapshot, whoever else writes to the log meanwhile.
-    fn newest_snapshot(&self) -> Result<Option<Cluster>, LogError> {
+    /// The newest state snapshot that can be read; the log may have a writer meanwhile.
+    pub fn newest_snapshot(&self) -> Result<Option<Cluster>, LogError> {
         let mut before = u64::MAX;
         while let Some((seq, found)) = self.snapshot_before(before)? {
             match found {
@@ -420,15 +422,21 @@ impl Log {
 impl Store for Log {
     type Error = LogError;
 
-    fn append(&mut self, after: u64, events: &[Event]) -> Result<(), LogError> {
+    fn append(&mut self, epoch: Epoch, after: u64, events: &[Event]) -> Result<(), LogError> {
         let path = self.path.clone();
         let named = |source| name(&path, source);
-        if after != self.seq {
-            return Err(LogError::Overtaken { path, expected: after, found: self.seq });
-        }
         self.files.check(&self.path, self.seq)?;
-        let transaction = self.db.transaction().map_err(named)?;
-        let mut seq = self.seq;
+        // Immediate: both fences are read under the write lock, so that nobody passes them between here and the commit.
+        let transaction = self.db.transaction_with_behavior(TransactionBehavior::Immediate).map_err(named)?;
+        let found = epoch_of(&transaction).map_err(named)?;
+        if found != epoch.0 {
+            return Err(LogError::Deposed { path, epoch: epoch.0, found });
+        }
+        let found = last_seq(&transaction).map_err(named)?;
+        if found != after {
+            return Err(LogError::Overtaken { path, expected: after, found });
+        }
+        let mut seq = after;
         {
             let sql = "INSERT INTO event (seq, at, body) VALUES (?1, ?2, ?3)";
             let mut insert = transaction.prepare_cached(sql).map_err(named)?;
@@ -448,10 +456,46 @@ impl Store for Log {
     }
 }
 
+impl LogStore for Log {
+    fn claim(&mut self) -> Result<Epoch, LogError> {
+        let sql = "UPDATE writer SET epoch = epoch + 1 RETURNING epoch";
+        let epoch: i64 = self.db.query_row(sql, [], |r| r.get(0)).map_err(|e| name(&self.path, e))?;
+        // Whoever wrote before may have appended since this log was opened.
+        self.seq = last_seq(&self.db).map_err(|e| name(&self.path, e))?;
+        Ok(Epoch(epoch as u64))
+    }
+
+    fn last_seq(&self) -> Result<u64, LogError> {
+        last_seq(&self.db).map_err(|e| name(&self.path, e))
+    }
+
+    fn read_from(&self, after: u64, take: &mut dyn FnMut(u64, Event)) -> Result<(), LogError> {
+        self.each_event(after, take)
+    }
+
+    fn save_snapshot(&mut self, cluster: &Cluster, at: Time) -> Result<(), LogError> {
+        let body = serde_json::to_vec(cluster).expect("a state is always JSON");
+        Log::save_snapshot(self, cluster.seq(), at, &body)
+    }
+
+    fn prune(&mut self, before: Time, most: u32) -> Result<usize, LogError> {
+        Log::prune(self, before, most)
+    }
+
+    fn load_cluster(&mut self, policy: &PolicyChoice) -> Result<Cluster, LogError> {
+        Ok(self.load(policy)?.cluster)
+    }
+}
+
+fn epoch_of(db: &Connection) -> rusqlite::Result<u64> {
+    let mut query = db.prepare_cached("SELECT epoch FROM writer")?;
+    query.query_row([], |r| Ok(r.get::<_, i64>(0)? as u64))
+}
+
 fn last_seq(db: &Connection) -> rusqlite::Result<u64> {
     let sql =
         "SELECT max(coalesce((SELECT max(seq) FROM event), 0), coalesce((SELECT max(seq) FROM snapshot), 0))";
-    db.query_row(sql, [], |r| Ok(r.get::<_, i64>(0)? as u64))
+    db.prepare_cached(sql)?.query_row([], |r| Ok(r.get::<_, i64>(0)? as u64))
 }
 
 fn bytes(row: &Row<'_>) -> rusqlite::Result<Vec<u8>> {

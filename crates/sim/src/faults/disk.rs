@@ -3,8 +3,7 @@
 //! [`Cluster::restored`] and [`Cluster::apply`].
 
 use std::collections::VecDeque;
-use warpyard_core::engine::Store;
-use warpyard_core::{Cluster, Event, PolicyChoice};
+use warpyard_core::{Cluster, Epoch, Event, LogStore, PolicyChoice, Store, Time};
 
 /// Snapshots kept, as the live store does.
 const SNAPSHOTS_KEPT: usize = 2;
@@ -30,6 +29,8 @@ pub(super) enum Stop {
     NotKept,
     /// All of it is, and nobody was told.
     Unsaid,
+    /// The writer was replaced, or does not know of the last event.
+    Fenced,
 }
 
 #[derive(Default)]
@@ -41,6 +42,8 @@ pub(super) struct Disk {
     pub(super) fresh: Vec<Event>,
     /// The number of the last event kept.
     seq: u64,
+    /// The epoch of the writer in office.
+    epoch: Epoch,
     /// Whether batches stay in memory until the next one comes: what a store must never do.
     pub(super) lazy: bool,
 }
@@ -63,8 +66,10 @@ struct Snapshot {
 impl Store for Disk {
     type Error = Stop;
 
-    fn append(&mut self, after: u64, events: &[Event]) -> Result<(), Stop> {
-        assert_eq!(after, self.seq, "an engine goes on from what the disk has");
+    fn append(&mut self, epoch: Epoch, after: u64, events: &[Event]) -> Result<(), Stop> {
+        if epoch != self.epoch || after != self.seq {
+            return Err(Stop::Fenced);
+        }
         let next = std::mem::take(&mut self.next);
         let stored = match next {
             Next::Refused => return Err(Stop::NotKept),
@@ -84,22 +89,49 @@ impl Store for Disk {
     }
 }
 
-impl Disk {
-    /// Keeps a state, and lets go of what is no longer needed.
-    pub(super) fn save(&mut self, cluster: &Cluster) {
+impl LogStore for Disk {
+    fn claim(&mut self) -> Result<Epoch, Stop> {
+        self.epoch = Epoch(self.epoch.0 + 1);
+        Ok(self.epoch)
+    }
+
+    fn last_seq(&self) -> Result<u64, Stop> {
+        Ok(self.seq)
+    }
+
+    fn read_from(&self, after: u64, take: &mut dyn FnMut(u64, Event)) -> Result<(), Stop> {
+        for batch in &self.batches {
+            for (seq, event) in (batch.first..).zip(&batch.events).filter(|(seq, _)| *seq > after) {
+                let text = serde_json::to_string(event).expect("an event is always JSON");
+                take(seq, serde_json::from_str(&text).expect("an event reads back"));
+            }
+        }
+        Ok(())
+    }
+
+    fn save_snapshot(&mut self, cluster: &Cluster, _: Time) -> Result<(), Stop> {
         let text = serde_json::to_string(cluster).expect("a state is always JSON");
         self.snapshots.push(Snapshot { seq: cluster.seq(), text });
         if self.snapshots.len() > SNAPSHOTS_KEPT {
             self.snapshots.remove(0);
-            let needed_from = self.snapshots[0].seq;
-            while self.batches.front().is_some_and(|b| b.first + (b.whole as u64) <= needed_from + 1) {
-                self.batches.pop_front();
-            }
         }
+        Ok(())
     }
 
-    /// The state the disk amounts to after the server's machine lost its memory.
-    pub(super) fn recover(&mut self, policy: &PolicyChoice) -> Cluster {
+    /// Removes whole batches, however old: nobody here asks for young events that a snapshot includes.
+    fn prune(&mut self, _: Time, _: u32) -> Result<usize, Stop> {
+        let mut pruned = 0;
+        if self.snapshots.len() == SNAPSHOTS_KEPT {
+            let needed_from = self.snapshots[0].seq;
+            while self.batches.front().is_some_and(|b| b.first + (b.whole as u64) <= needed_from + 1) {
+                pruned += self.batches.pop_front().map_or(0, |batch| batch.whole);
+            }
+        }
+        Ok(pruned)
+    }
+
+    /// The state after the server's machine lost its memory: what had not reached the disk is gone.
+    fn load_cluster(&mut self, policy: &PolicyChoice) -> Result<Cluster, Stop> {
         self.batches.retain(|b| b.written && b.events.len() == b.whole);
         let mut cluster = match self.snapshots.last() {
             None => Cluster::new(policy.clone()),
@@ -108,15 +140,22 @@ impl Disk {
                 read.restored()
             }
         };
-        for batch in &self.batches {
-            let skip = (cluster.seq() + 1).saturating_sub(batch.first) as usize;
-            for event in batch.events.iter().skip(skip) {
-                let text = serde_json::to_string(event).expect("an event is always JSON");
-                let event = serde_json::from_str(&text).expect("an event reads back");
-                cluster.apply(&event);
-            }
-        }
+        self.read_from(cluster.seq(), &mut |_, event| drop(cluster.apply(&event)))?;
         self.seq = cluster.seq();
-        cluster
+        Ok(cluster)
+    }
+}
+
+#[cfg(test)]
+#[path = "../../../core/tests/contract/log_store.rs"]
+mod contract;
+
+#[cfg(test)]
+mod tests {
+    use super::{Disk, contract};
+
+    #[test]
+    fn the_simulated_disk_keeps_the_contract_of_a_log_store() {
+        contract::holds(Disk::default, |disk| disk);
     }
 }

@@ -8,7 +8,7 @@ use warpyard_core::command::Standing;
 use warpyard_core::engine::{Engine, Turned};
 use warpyard_core::event::WorkerInfo;
 use warpyard_core::pool::DeviceState;
-use warpyard_core::{AttemptId, Cluster, Command, JobId, PolicyDef, Time, WorkerId};
+use warpyard_core::{AttemptId, Cluster, Command, Epoch, JobId, PolicyDef, Time, WorkerId};
 
 pub(super) struct Server {
     pub(super) engine: Engine,
@@ -60,9 +60,17 @@ pub(super) struct Said {
 }
 
 impl Server {
-    pub(super) fn new(cluster: Cluster, policies: &'static [PolicyDef], number: u32, now: Time) -> Server {
+    pub(super) fn new(
+        cluster: Cluster,
+        policies: &'static [PolicyDef],
+        epoch: Epoch,
+        number: u32,
+        now: Time,
+    ) -> Server {
         let ended = cluster.jobs().iter().filter(|j| j.finished.is_some()).map(|j| j.id).collect();
-        let engine = Engine::new(cluster, policies, now).expect("a policy that was in force can be built");
+        let mut engine =
+            Engine::new(cluster, policies, now).expect("a policy that was in force can be built");
+        engine.write_as(epoch);
         Server {
             engine,
             number,

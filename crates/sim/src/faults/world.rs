@@ -19,7 +19,7 @@ use warpyard_core::command::Target;
 use warpyard_core::event::WorkerInfo;
 use warpyard_core::pool::{DeviceInfo, DeviceState};
 use warpyard_core::protocol::Assignments;
-use warpyard_core::{Cluster, Command, PolicyChoice, Span, TaskId, Time};
+use warpyard_core::{Cluster, Command, Epoch, PolicyChoice, Span, TaskId, Time};
 use warpyard_policies::POLICIES;
 
 /// What the server's clock shows at the beginning, so that it can be set back.
@@ -125,7 +125,7 @@ impl World {
             storm_until: Time::from_secs(10f64.powf(1.0 + random.unit() * 1.5)),
             calm: false,
             disk,
-            server: Some(Server::new(empty(), POLICIES, 0, Time(EPOCH))),
+            server: Some(Server::new(empty(), POLICIES, Epoch::default(), 0, Time(EPOCH))),
             servers: 0,
             clock_off: 0,
             jumped: Time(0),

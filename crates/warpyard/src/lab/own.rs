@@ -7,6 +7,7 @@ use std::io::{self, Read};
 use std::path::Path;
 use warpyard_core::Time;
 use warpyard_policies::default_policy;
+use warpyard_server::recording;
 use warpyard_server::store::Log;
 use warpyard_sim::replay::Recording;
 
@@ -28,7 +29,7 @@ pub(crate) fn recorded(path: &Path, since: Time) -> Result<Recording, Wrong> {
     if matches!(is_database(&path), Ok(false)) {
         return Err(Wrong::NotALog(name));
     }
-    let recording = Log::open_to_read(&path).and_then(|log| log.recording(since, default_policy()));
+    let recording = Log::open_to_read(&path).and_then(|log| recording(&log, since, default_policy()));
     let recording = recording.map_err(|source| bad_file(&name, source))?;
     if recording.is_empty() {
         return Err(Wrong::NothingRecorded(name));

@@ -9,7 +9,7 @@ use crate::faults::trouble::lasting;
 use crate::faults::{Broken, invariants};
 use warpyard_core::event::How;
 use warpyard_core::protocol::Assignments;
-use warpyard_core::{AttemptId, Span, Time, What, WorkerId};
+use warpyard_core::{AttemptId, LogStore, Span, Time, What, WorkerId};
 use warpyard_policies::POLICIES;
 
 impl World {
@@ -41,6 +41,7 @@ impl World {
                 self.wait_for_deadline();
             }
             Err((stop, commands)) => {
+                assert_ne!(stop, Stop::Fenced, "the only server there is writes under its own epoch");
                 let kept = stop == Stop::Unsaid;
                 self.line(|| {
                     format!(
@@ -141,12 +142,14 @@ impl World {
             return Ok(());
         }
         self.line(|| "server starts from its disk".to_owned());
-        let cluster = self.flaw.infect(self.disk.recover(&self.first_policy));
+        let epoch = self.disk.claim().expect("a disk can be claimed");
+        let cluster = self.disk.load_cluster(&self.first_policy).expect("a disk can be read");
+        let cluster = self.flaw.infect(cluster);
         self.promises.hold(&cluster, &self.people)?;
         invariants::same("a snapshot and the rest are the state", &cluster, &self.truth)?;
         self.servers += 1;
         self.held.restarts += 1;
-        self.server = Some(Server::new(cluster, POLICIES, self.servers, self.system_clock()));
+        self.server = Some(Server::new(cluster, POLICIES, epoch, self.servers, self.system_clock()));
         self.turned = true;
         self.wait_for_deadline();
         Ok(())
@@ -158,7 +161,8 @@ impl World {
         }
         if self.random.unit() < 0.5 {
             self.line(|| "a snapshot is taken".to_owned());
-            self.disk.save(&self.truth);
+            self.disk.save_snapshot(&self.truth, self.now).expect("a snapshot can be kept");
+            self.disk.prune(self.now, u32::MAX).expect("a disk can be pruned");
         }
         let next = Span::from_secs(self.random.exponential(8.0));
         self.enter(next, Happening::Snapshot);
