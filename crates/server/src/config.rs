@@ -82,9 +82,41 @@ pub struct Config {
     pub idle_release: Option<Micros>,
     /// Where NVIDIA's library is, if not where the system looks.
     pub nvml_library: Option<PathBuf>,
+    /// The least severe level of log output; `warn` unless set.
+    pub log_level: Option<LogLevel>,
+    /// The form of log output; `text` unless set.
+    pub log_format: Option<LogFormat>,
     /// How much people may have.
     #[serde(default)]
     pub limits: LimitsConfig,
+}
+
+/// Severity of log output.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum LogLevel {
+    /// Failures of the server itself.
+    Error,
+    /// And what needs attention, such as a lost worker.
+    #[default]
+    Warn,
+    /// And the life of jobs and attempts.
+    Info,
+    /// And every placement and request to stop.
+    Debug,
+    /// Everything, also of the libraries used.
+    Trace,
+}
+
+/// Form of a line of log output.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum LogFormat {
+    /// Time, level, message and fields.
+    #[default]
+    Text,
+    /// One JSON object.
+    Json,
 }
 
 /// How much people may have: a user's own limits go before those of their groups, and those before everyone's.

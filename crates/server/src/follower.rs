@@ -210,10 +210,10 @@ impl Follower {
             Ok(()) => {}
             Err(e) if is_damage(&e) => match self.replace_history(&e) {
                 Ok(repair) => self.repairs.note(repair),
-                Err(e) => eprintln!("warpyard: the history is damaged, and cannot be made again: {e}"),
+                Err(e) => tracing::error!("the history is damaged, and cannot be made again: {e}"),
             },
-            Err(e) => eprintln!(
-                "warpyard: the history cannot be written ({e}); `warpyard admin rebuild` makes it again"
+            Err(e) => tracing::error!(
+                "the history cannot be written ({e}); `warpyard admin rebuild` makes it again"
             ),
         }
     }
@@ -246,7 +246,7 @@ impl Follower {
         let lineage = self.lineage.clone();
         let save = move || {
             if let Err(e) = save(&cluster, &path, lineage.as_ref(), system_now() - keep) {
-                eprintln!("warpyard: no snapshot could be kept ({e}); the log grows until one can");
+                tracing::warn!("no snapshot could be kept ({e}); the log grows until one can");
             }
         };
         self.snapshot = Some(

@@ -61,10 +61,10 @@ pub(crate) async fn watch(
             });
             let Ok(whose) = whose.await else { return };
             if tells {
-                eprintln!("warpyard: {whose} holds a GPU that is {}", words(idle));
+                tracing::warn!("{whose} holds a GPU that is {}", words(idle));
             }
             if ends {
-                eprintln!("warpyard: {whose} is ended: its GPU is {}", words(idle));
+                tracing::warn!("{whose} is ended: its GPU is {}", words(idle));
                 live.tell(Command::EndIdle(attempt, Span(idle.lasts.as_secs() * 1_000_000)));
             }
         }

@@ -18,6 +18,7 @@ mod follower;
 mod hosts;
 mod http;
 mod idle;
+mod lifecycle;
 pub mod live;
 mod login_envs;
 mod logins;

@@ -6,6 +6,7 @@
 
 use crate::clock::{Clock, system_now};
 use crate::follower::{Follower, ToFollower};
+use crate::lifecycle;
 use crate::measures::Measures;
 use crate::store::{Log, LogError};
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, after, never, select, unbounded};
@@ -310,6 +311,7 @@ impl Turning {
                 self.measures.commit.saw(took);
                 self.measures.plan.saw(began.elapsed().saturating_sub(took));
             }
+            lifecycle::log(self.engine.cluster(), &turned.events);
             self.keep_ended(&turned.finished);
             if !turned.events.is_empty() {
                 self.send_on_errand(now);

@@ -35,7 +35,7 @@ impl Kept {
     pub(crate) fn read(data: &Path, now: u64) -> Kept {
         let file = data.join("logins.json");
         let mut sessions = read(&file).unwrap_or_else(|e| {
-            eprintln!("warpyard: {} cannot be read, so everyone has to log in again: {e}", file.display());
+            tracing::warn!("{} cannot be read, so everyone has to log in again: {e}", file.display());
             HashMap::new()
         });
         sessions.retain(|_, session| now < session.until);
@@ -54,7 +54,7 @@ impl Kept {
         bound(&mut self.sessions);
         let Some(file) = &self.file else { return };
         if let Err(e) = write(file, &self.sessions) {
-            eprintln!("warpyard: {} cannot be written, so logins end with this server: {e}", file.display());
+            tracing::warn!("{} cannot be written, so logins end with this server: {e}", file.display());
             // What it said before may let someone in who has left.
             let _not_there = fs::remove_file(file);
         }

@@ -48,11 +48,11 @@ impl Repairs {
     /// Takes note of one.
     pub(crate) fn note(&self, what: String) {
         if let Err(e) = self.keep(&what) {
-            eprintln!("warpyard: no note can be kept of a repair ({e})");
+            tracing::warn!("no note can be kept of a repair ({e})");
         }
         let mut noted = self.noted.lock().expect("nobody panics while noting");
         if noted.announced {
-            eprintln!("warpyard: {what}");
+            tracing::warn!("{what}");
         }
         noted.now.push(what);
     }

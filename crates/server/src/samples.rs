@@ -162,7 +162,7 @@ pub(crate) async fn take(live: Live, watched: Option<Arc<Mutex<Watched>>>, every
         });
         match taken.await {
             Ok(Ok(())) => {}
-            Ok(Err(e)) => eprintln!("warpyard: a sample could not be kept: {e}"),
+            Ok(Err(e)) => tracing::warn!("a sample could not be kept: {e}"),
             Err(_) => return,
         }
     }

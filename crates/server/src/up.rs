@@ -501,17 +501,17 @@ fn tidy(layout: Layout, options: &Options, live: &Live, runtime: Handle) {
     let tidy = move || {
         loop {
             if let Err(e) = prune_logs(&data, age, file_time()) {
-                eprintln!("warpyard: old output cannot be removed: {e}");
+                tracing::warn!("old output cannot be removed: {e}");
             }
             let Ok(needed) = runtime.block_on(live.read(move |f| with_snapshots(f, age))) else { return };
             let ids = needed.values().cloned().collect();
             if let Err(e) = Store::prune(&snapshots_dir(&data), &ids, file_time() - SNAPSHOT_YOUNG) {
-                eprintln!("warpyard: old snapshots cannot be removed: {e}");
+                tracing::warn!("old snapshots cannot be removed: {e}");
             }
             let old = file_time() - age;
             let pruned = pruner.prune(&work, log.as_ref(), old, |job| needed.contains_key(&job));
             let more = pruned.unwrap_or_else(|e| {
-                eprintln!("warpyard: {} cannot be looked through: {e}", work.display());
+                tracing::warn!("{} cannot be looked through: {e}", work.display());
                 false
             });
             std::thread::sleep(if more { TIDY_AGAIN } else { TIDY_EVERY });

@@ -13,6 +13,7 @@ mod exit;
 mod follow;
 mod install;
 mod lab;
+mod logging;
 mod session;
 mod show;
 mod submission;
@@ -43,6 +44,10 @@ fn main() -> ExitCode {
         Err(error) => return usage::report(&error),
     };
     let context = context::Context::new(cli.global);
+    // The server's own level and format may be in its configuration, which it reads first.
+    if !matches!(cli.command, cli::Command::Up(_)) {
+        logging::init(Default::default(), Default::default());
+    }
     match cli.command.run(&context) {
         Ok(exit) => exit.into(),
         Err(error) => exit::report(&error, context.global.json),

@@ -24,7 +24,7 @@ impl Refusal {
 
     /// The server failed; the caller is told that, and the log of the server what.
     pub(crate) fn internal(error: impl std::fmt::Display) -> Refusal {
-        eprintln!("warpyard: a request failed: {error}");
+        tracing::error!("a request failed: {error}");
         Refusal::new(500, code::INTERNAL, error.to_string())
     }
 }

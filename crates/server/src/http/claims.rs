@@ -188,7 +188,7 @@ fn watch(app: &Arc<App>, job: JobId, process: Held) {
         };
         let ended = match ended {
             Ok(ended) => ended,
-            Err(e) => return eprintln!("warpyard: the process of claim {job} cannot be watched: {e}"),
+            Err(e) => return tracing::warn!("the process of claim {job} cannot be watched: {e}"),
         };
         tokio::select! {
             _ = ended.readable() => end_if_waiting(&app, job).await,

@@ -156,7 +156,7 @@ fn html(status: StatusCode, page: &impl Template) -> Response {
     match page.render() {
         Ok(text) => (status, of_now(HTML), text).into_response(),
         Err(e) => {
-            eprintln!("warpyard: a page cannot be drawn: {e}");
+            tracing::error!("a page cannot be drawn: {e}");
             StatusCode::INTERNAL_SERVER_ERROR.into_response()
         }
     }

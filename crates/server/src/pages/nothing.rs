@@ -66,7 +66,7 @@ impl From<NoPage> for Said {
                 (StatusCode::SERVICE_UNAVAILABLE, "Stopping", "the server is stopping".to_owned())
             }
             NoPage::Failed(error) => {
-                eprintln!("warpyard: a page failed: {error}");
+                tracing::error!("a page failed: {error}");
                 let words = "the server could not draw this page; its output says why".to_owned();
                 (StatusCode::INTERNAL_SERVER_ERROR, "Something went wrong", words)
             }

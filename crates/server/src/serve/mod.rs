@@ -157,7 +157,7 @@ async fn answer_all(listener: impl Listening, router: Router, limits: Limits) {
             Ok(accepted) => accepted,
             Err(e) => {
                 // Out of files, or a caller that left again: both pass.
-                eprintln!("warpyard: a connection could not be taken: {e}");
+                tracing::warn!("a connection could not be taken: {e}");
                 tokio::time::sleep(Duration::from_millis(50)).await;
                 continue;
             }

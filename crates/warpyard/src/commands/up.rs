@@ -3,6 +3,7 @@
 use crate::context::Context;
 use crate::demo;
 use crate::exit::Exit;
+use crate::logging::{self, format_parser, level_parser};
 use crate::show::counted;
 use anyhow::Context as _;
 use clap::Args;
@@ -13,7 +14,7 @@ use std::path::PathBuf;
 use warpyard_api::client::{Client, data_dir, find};
 use warpyard_api::quantity::{ByteSize, MilliCpus};
 use warpyard_api::wire::PolicySet;
-use warpyard_server::config::Config;
+use warpyard_server::config::{Config, LogFormat, LogLevel};
 use warpyard_server::up::{Options, Ready, run};
 
 /// Where the server of a shared machine keeps everything.
@@ -53,6 +54,12 @@ pub(crate) struct Up {
     /// Fill the server with a small varied workload on fake GPUs
     #[arg(long)]
     demo: bool,
+    /// Least severe level of log output [default: warn]
+    #[arg(long, value_name = "LEVEL", env = "WARPYARD_LOG_LEVEL", hide_env_values = true, value_parser = level_parser())]
+    log_level: Option<LogLevel>,
+    /// Form of log output [default: text]
+    #[arg(long, value_name = "FORMAT", env = "WARPYARD_LOG_FORMAT", hide_env_values = true, value_parser = format_parser())]
+    log_format: Option<LogFormat>,
     /// Start no worker beside the server
     #[arg(long)]
     no_worker: bool,
@@ -77,6 +84,10 @@ impl Up {
 
     fn options(self, context: &Context) -> anyhow::Result<Options> {
         let config = self.config.as_deref().map(Config::read).transpose()?.unwrap_or_default();
+        logging::init(
+            self.log_level.or(config.log_level).unwrap_or_default(),
+            self.log_format.or(config.log_format).unwrap_or_default(),
+        );
         let demo_gpus = (self.demo && config.gpus.is_none()).then(|| demo::GPUS.to_owned());
         let itself = std::env::current_exe().context("this program cannot find its own file")?;
         let shared = self.shared || config.shared;

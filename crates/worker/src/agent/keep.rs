@@ -145,7 +145,7 @@ impl WorkPruner {
     /// Tells once.
     fn report(&mut self, path: PathBuf, why: &str) {
         if !self.reported.contains(&path) {
-            eprintln!("warpyard: {} cannot be removed: {why}", path.display());
+            tracing::warn!("{} cannot be removed: {why}", path.display());
             self.reported.insert(path);
         }
     }

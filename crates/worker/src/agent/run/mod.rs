@@ -447,5 +447,5 @@ fn on_devices(mine: &BTreeMap<AttemptId, Mine>) -> Vec<OnDevices<'_>> {
 }
 
 fn tell(what: std::fmt::Arguments<'_>) {
-    eprintln!("warpyard worker: {what}");
+    tracing::warn!("{what}");
 }
