@@ -1,7 +1,8 @@
 //! The server as a whole: what it says when it starts, policies, draining, history, the demonstration.
 
 use crate::support::{FAKE, Server, eventually, output, wait_at};
-use serde_json::json;
+use nix::sys::signal::Signal;
+use serde_json::{Value, json};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
@@ -180,4 +181,24 @@ fn the_demonstration_fills_the_server() {
     eventually("several people's jobs run and wait", busy);
     let gpus = server.json(&["gpus"]);
     assert!(gpus.as_array().unwrap().iter().any(|gpu| gpu["tasks"] != json!([])), "{gpus}");
+}
+
+#[test]
+fn log_output_is_quiet_by_default_and_json_where_asked() {
+    let told = |args: &[&str]| {
+        let mut server = Server::up(&[&["--gpus", "none"], args].concat());
+        let job = server.submit(&["--", "true"]);
+        server.ask(&["wait", &job]).fine();
+        server.end_by(Signal::SIGTERM).1
+    };
+    assert_eq!(told(&[]), "");
+    let told = told(&["--log-level", "info", "--log-format", "json"]);
+    let lines: Vec<Value> = told.lines().map(|line| serde_json::from_str(line).expect(line)).collect();
+    let of_job = lines.iter().filter(|line| line["job"] == 1).map(|line| line["message"].as_str());
+    assert_eq!(
+        of_job.collect::<Vec<_>>(),
+        [Some("job submitted"), Some("attempt started"), Some("attempt ended")],
+        "{told}"
+    );
+    assert_eq!(lines[lines.len() - 1]["attempt"], "1.0.0.1", "{told}");
 }
