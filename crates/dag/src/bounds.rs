@@ -1,4 +1,4 @@
-//! What no schedule can beat, knowing that machines are unlike.
+//! Lower bounds on the makespan of an instance with heterogeneous machines.
 
 use crate::instance::Instance;
 use crate::rank::least;
@@ -6,26 +6,27 @@ use crate::rank::least;
 /// Lower bounds on the makespan of an instance.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Bounds {
-    /// The longest chain, each task where it fits the chain best, a move to another machine paying its transfer.
+    /// Longest chain, each task on the machine that suits the chain best; a move between machines pays its transfer.
     pub critical_path: f64,
-    /// All work spread over all machines, each task where it is cheap, no machine doing more than its share.
+    /// Total work spread over all machines, each task where it is cheap and no machine above the mean load (Lagrangian
+    /// bound).
     pub area: f64,
 }
 
 impl Bounds {
-    /// Computes both, in a few passes over the costs.
+    /// Computes both bounds in a few passes over the costs.
     pub fn of(instance: &Instance) -> Self {
         Self { critical_path: critical_path(instance), area: area(instance) }
     }
 
-    /// The larger of the two.
+    /// Larger of the two bounds.
     pub fn makespan(&self) -> f64 {
         self.critical_path.max(self.area)
     }
 }
 
-/// The earliest a task can end on each machine: after every predecessor, which ran here, or elsewhere and sent its
-/// data over the fastest link there is.
+/// Earliest finish of every task on every machine, over all predecessors, ignoring contention: a predecessor ran on
+/// the same machine, or on its best machine and sent its data over the fastest link.
 fn critical_path(instance: &Instance) -> f64 {
     let p = instance.machines();
     let transfer = instance.least_transfer();
@@ -43,6 +44,8 @@ fn critical_path(instance: &Instance) -> f64 {
         let soonest = least(&row);
         bound = bound.max(soonest);
         for &(next, data) in instance.successors(task) {
+            // The predecessor's earliest finish anywhere plus the fastest link bounds every arrival from another
+            // machine.
             let elsewhere = soonest + transfer(data);
             let into = &mut earliest[next as usize * p..(next as usize + 1) * p];
             for (into, here) in into.iter_mut().zip(&row) {
@@ -54,8 +57,9 @@ fn critical_path(instance: &Instance) -> f64 {
     bound
 }
 
-/// The relaxation in which tasks may be cut and run anywhere at once. Any weights of the machines give a bound: the
-/// work of each task at its cheapest weighted cost. The weights start equal and grow where the work gathers.
+/// Lagrangian relaxation in which tasks may be split over machines. Any machine weights that sum to one give a lower
+/// bound: each task at its least weighted cost. Multiplicative updates raise the weight of machines above the mean
+/// load, which tightens the bound.
 fn area(instance: &Instance) -> f64 {
     const ENTRIES_TO_READ: usize = 40_000_000;
     let p = instance.machines();
@@ -88,6 +92,6 @@ fn area(instance: &Instance) -> f64 {
         let sum: f64 = weight.iter().sum();
         weight.iter_mut().for_each(|w| *w /= sum);
     }
-    // The weights add up to one only within rounding; the bound must not exceed the truth for it.
+    // The weights sum to one only up to rounding; a lower bound must not exceed the optimum because of it.
     best * (1.0 - 1e-12)
 }

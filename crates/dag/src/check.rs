@@ -1,14 +1,14 @@
-//! The independent judge of schedules. It shares no code with any planner: it knows costs, edges, links and
-//! releases, and nothing of timelines or ranks.
+//! Schedule validation, independent of every planner: it knows costs, edges, links and releases, and nothing of
+//! timelines or ranks.
 
 use crate::instance::Instance;
 use crate::schedule::Schedule;
 
-/// What is wrong with a schedule; the first thing found.
+/// Violated constraint of a schedule; the first one found.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Violation {
-    /// Not one slot per task.
+    /// Number of slots differs from the number of tasks.
     #[error("{found} slots for {tasks} tasks")]
     TaskCount {
         /// Slots in the schedule.
@@ -16,15 +16,15 @@ pub enum Violation {
         /// Tasks in the instance.
         tasks: usize,
     },
-    /// A slot names a machine that is not there.
+    /// Slot on a machine that does not exist.
     #[error("task {task} is on machine {machine}, which does not exist")]
     UnknownMachine {
         /// The task.
         task: String,
-        /// The machine it names.
+        /// Machine index.
         machine: u32,
     },
-    /// A slot is not as long as the task takes there, or is no time at all.
+    /// Slot of the wrong length, or with an invalid time.
     #[error("task {task} runs from {start} to {finish}, but takes {cost} on machine {machine}")]
     Duration {
         /// The task.
@@ -35,10 +35,10 @@ pub enum Violation {
         start: f64,
         /// Its finish.
         finish: f64,
-        /// What it costs there.
+        /// Cost on that machine.
         cost: f64,
     },
-    /// A task starts before it is released.
+    /// Start before the task's release.
     #[error("task {task} starts at {start}, before its release at {release}")]
     Release {
         /// The task.
@@ -48,19 +48,19 @@ pub enum Violation {
         /// Its release.
         release: f64,
     },
-    /// A task starts before its data has arrived.
+    /// Start before the arrival of a predecessor's data.
     #[error("task {to} starts at {start}, but the data of {from} arrives at {arrival}")]
     Precedence {
         /// The producing task.
         from: String,
         /// The consuming task.
         to: String,
-        /// When the consumer starts.
+        /// Start of the consumer.
         start: f64,
-        /// When the data is there.
+        /// Arrival of the data.
         arrival: f64,
     },
-    /// Two tasks are on one machine at once.
+    /// Two tasks on one machine at the same time.
     #[error("tasks {first} and {second} overlap on machine {machine}")]
     Overlap {
         /// The machine.
@@ -72,12 +72,12 @@ pub enum Violation {
     },
 }
 
-/// Holds a schedule against its instance: each task once, as long as it takes, on a machine that exists, after its
-/// release and its data, and never two at once on a machine. Whole numbers are compared exactly; others with a
-/// relative slack of 1e-9.
+/// Validates a schedule against its instance: every task exactly once, for its cost, on an existing machine, after its
+/// release and its data, and no two at once on a machine. Integral instances are compared exactly; others with a
+/// relative tolerance of 1e-9.
 ///
 /// # Errors
-/// The first violation found.
+/// Returns the first violation found.
 pub fn check(instance: &Instance, schedule: &Schedule) -> Result<(), Violation> {
     let slots = &schedule.slots;
     if slots.len() != instance.tasks() {

@@ -1,4 +1,4 @@
-//! A schedule as a picture: one lane per machine, one box per task. SVG text, nothing else.
+//! Gantt chart of a schedule as SVG: one lane per machine, one box per task.
 
 use std::fmt::Write as _;
 
@@ -8,11 +8,11 @@ use crate::schedule::Schedule;
 const LEFT: f64 = 90.0;
 const WIDTH: f64 = 1100.0;
 const TOP: f64 = 30.0;
-/// Pixels of a letter of a name, about; and the fewest letters worth showing.
-const LETTER: f64 = 5.8;
-const LETTERS: usize = 3;
+/// Approximate width of a letter in pixels; and the fewest letters worth showing.
+const LETTER_WIDTH: f64 = 5.8;
+const MIN_LETTERS: usize = 3;
 
-/// Draws the schedule. Hovering over a box shows its task and times.
+/// Draws a schedule. Hovering over a box shows its task and times.
 pub fn gantt_svg(instance: &Instance, schedule: &Schedule) -> String {
     let machines = instance.machines();
     let lane = if machines <= 40 { 22.0 } else { 9.0 };
@@ -23,7 +23,7 @@ pub fn gantt_svg(instance: &Instance, schedule: &Schedule) -> String {
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" font-family=\"sans-serif\" \
          font-size=\"10\">\n<rect width=\"100%\" height=\"100%\" fill=\"#fff\"/>\n<text x=\"{LEFT}\" y=\"18\" \
          font-size=\"12\">makespan {}</text>\n",
-        short(makespan)
+        round_time(makespan)
     );
     for machine in 0..machines {
         let y = TOP + lane * machine as f64;
@@ -48,10 +48,10 @@ pub fn gantt_svg(instance: &Instance, schedule: &Schedule) -> String {
             "<rect x=\"{x:.2}\" y=\"{y:.1}\" width=\"{w:.2}\" height=\"{h:.1}\" fill=\"hsl({hue} 55% 70%)\" \
              stroke=\"#555\" stroke-width=\"0.3\"><title>{}: {} to {}</title></rect>",
             escape(&name),
-            short(slot.start),
-            short(slot.finish)
+            round_time(slot.start),
+            round_time(slot.finish)
         );
-        if let Some(name) = within(&name, w - 4.0)
+        if let Some(name) = truncate_to_width(&name, w - 4.0)
             && lane > 12.0
         {
             let name = escape(&name);
@@ -73,24 +73,24 @@ pub fn gantt_svg(instance: &Instance, schedule: &Schedule) -> String {
              <text x=\"{x:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text>",
             axis + 4.0,
             axis + 16.0,
-            short(at)
+            round_time(at)
         );
     }
     svg.push_str("</svg>\n");
     svg
 }
 
-/// As much of a name as there is room for; nothing where that would say nothing.
-fn within(name: &str, room: f64) -> Option<String> {
-    let letters = (room / LETTER) as usize;
+/// Longest prefix of a name that fits, with an ellipsis; `None` where fewer than [`MIN_LETTERS`] fit.
+fn truncate_to_width(name: &str, room: f64) -> Option<String> {
+    let letters = (room / LETTER_WIDTH) as usize;
     match name.chars().count() {
         count if count <= letters => Some(name.to_owned()),
-        _ if letters < LETTERS => None,
+        _ if letters < MIN_LETTERS => None,
         _ => Some(name.chars().take(letters - 1).chain(['\u{2026}']).collect()),
     }
 }
 
-/// The next of 1, 2 and 5 times a power of ten.
+/// Tick distance: the next of 1, 2 and 5 times a power of ten.
 fn round_step(about: f64) -> f64 {
     if about <= 0.0 {
         return 0.0;
@@ -99,17 +99,17 @@ fn round_step(about: f64) -> f64 {
     [1.0, 2.0, 5.0].into_iter().map(|times| times * ten).find(|step| *step >= about).unwrap_or(10.0 * ten)
 }
 
-/// A time with no more digits than anyone reads.
-fn short(time: f64) -> f64 {
+/// Time rounded to three decimals.
+fn round_time(time: f64) -> f64 {
     (time * 1000.0).round() / 1000.0
 }
 
-/// The longest name that is written out.
-const LONGEST: usize = 200;
+/// Longest name written out, in characters.
+const MAX_NAME: usize = 200;
 
-/// A name that means nothing to SVG, on one line and in one direction.
+/// Escapes a name for SVG, without control characters, line breaks or changes of text direction.
 fn escape(text: &str) -> String {
-    let cut = text.char_indices().nth(LONGEST).map(|(end, _)| &text[..end]);
+    let cut = text.char_indices().nth(MAX_NAME).map(|(end, _)| &text[..end]);
     let mut out = String::new();
     for c in cut.unwrap_or(text).chars() {
         match c {
@@ -138,10 +138,10 @@ mod tests {
 
     #[test]
     fn a_name_stays_within_its_box() {
-        assert_eq!(within("train", 40.0).as_deref(), Some("train"));
-        assert_eq!(within("mProject_ID0000118", 40.0).as_deref(), Some("mProj\u{2026}"));
-        assert_eq!(within("mProject_ID0000118", 12.0), None);
-        assert_eq!(within("a", 6.0).as_deref(), Some("a"));
+        assert_eq!(truncate_to_width("train", 40.0).as_deref(), Some("train"));
+        assert_eq!(truncate_to_width("mProject_ID0000118", 40.0).as_deref(), Some("mProj\u{2026}"));
+        assert_eq!(truncate_to_width("mProject_ID0000118", 12.0), None);
+        assert_eq!(truncate_to_width("a", 6.0).as_deref(), Some("a"));
     }
 
     #[test]

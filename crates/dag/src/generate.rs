@@ -1,12 +1,12 @@
-//! Random layered DAGs after Topcuoglu, Hariri and Wu (2002), section 5, with whole-number costs: the same
-//! parameters give the same instance, bit for bit, in any language that has SplitMix64.
+//! Random layered DAGs after Topcuoglu, Hariri and Wu (2002), section 5, with integral costs: the same parameters give
+//! the same instance, bit for bit, in any language that has SplitMix64.
 
 use std::collections::BTreeSet;
 
 use crate::instance::{Edge, Instance, InstanceError, Links};
 use crate::random::SplitMix64;
 
-/// What to generate. All ratios are in percent.
+/// Parameters of a layered DAG. Ratios are in percent.
 ///
 /// ```
 /// let small = warpyard_dag::Layered { tasks: 100, machines: 8, seed: 1, ..Default::default() }.generate()?;
@@ -15,19 +15,19 @@ use crate::random::SplitMix64;
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Layered {
-    /// Names the instance among those of the same parameters.
+    /// Seed: one instance per seed for the same parameters.
     pub seed: u64,
     /// Number of tasks; at least 1.
     pub tasks: usize,
     /// Number of machines; at least 1.
     pub machines: usize,
-    /// Shape: the mean width is alpha times the root of the number of tasks.
+    /// Shape: the mean layer width is alpha times the root of the number of tasks.
     pub alpha: u64,
-    /// Mean number of extra children per task, about.
+    /// Approximate mean number of extra children per task.
     pub out_degree: u64,
-    /// Communication to computation ratio.
+    /// Communication-to-computation ratio.
     pub ccr: u64,
-    /// Spread of a task's costs over the machines; at most 200.
+    /// Heterogeneity: spread of a task's costs over the machines; at most 200.
     pub beta: u64,
     /// Mean cost.
     pub mean_cost: u64,
@@ -49,7 +49,7 @@ impl Default for Layered {
 }
 
 impl Layered {
-    /// Makes the instance.
+    /// Generates the instance.
     ///
     /// # Errors
     /// When there are no machines or the size is beyond a 32-bit index.
@@ -64,7 +64,7 @@ impl Layered {
         Instance::new(self.machines, costs, &edges, Links::Uniform)
     }
 
-    /// The first task of each layer, and the number of tasks at the end. Entry and exit are layers of one.
+    /// First task of each layer, and the number of tasks at the end. The entry and the exit are layers of one task.
     fn layers(&self, draw: &mut SplitMix64) -> Vec<usize> {
         if self.tasks < 2 {
             return vec![0, self.tasks];
@@ -90,6 +90,7 @@ impl Layered {
         }
         let exit = self.tasks - 1;
         let mut children: Vec<BTreeSet<u32>> = vec![BTreeSet::new(); self.tasks];
+        // Every task of an inner layer gets one parent in the layer before.
         for layer in 1..layers - 1 {
             let (before, here) = (starts[layer - 1], starts[layer]);
             for task in here..starts[layer + 1] {
@@ -97,6 +98,7 @@ impl Layered {
                 children[parent].insert(task as u32);
             }
         }
+        // Extra edges: three in four to the next layer, the others to any later one.
         for layer in 0..layers - 1 {
             let (next, after) = (starts[layer + 1], starts[layer + 2]);
             for children in &mut children[starts[layer]..next] {

@@ -1,23 +1,23 @@
-//! Static planning of DAGs on unlike machines.
+//! Static scheduling of DAGs on heterogeneous machines.
 //!
-//! An [`Instance`] says what is to run, a planner from [`algorithm`] gives a [`Schedule`], [`check()`] judges it and
-//! [`Bounds`] says how far from perfect it can be. Everything here is pure: no clock, no files, no network; a search
-//! asks its caller when to stop.
+//! An [`Instance`] holds tasks, machines and transfers; a planner from [`algorithm`] produces a [`Schedule`];
+//! [`check()`] validates it and [`Bounds`] gives lower bounds on its makespan. The crate is pure: no clock, no files,
+//! no network; a search asks its caller when to stop.
 
 pub mod algorithm;
 mod bounds;
 mod check;
-mod foresight;
 mod gantt;
 mod generate;
 mod insertion;
 mod instance;
 pub mod learned;
+mod multiversion;
 mod random;
 mod rank;
 pub mod read;
+mod remaining_cost;
 mod schedule;
-mod wide;
 
 pub use bounds::Bounds;
 pub use check::{Violation, check};

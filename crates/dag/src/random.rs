@@ -1,16 +1,16 @@
-//! SplitMix64: the one source of chance in this crate, the same in every language that has 64-bit integers.
+//! SplitMix64, the only source of randomness in this crate: the same in every language that has 64-bit integers.
 
-/// A SplitMix64 generator. The layered generator and every search draw from it, so that a seed names a run.
+/// SplitMix64 generator. The layered generator and every search draw from it, so that a seed determines a run.
 #[derive(Debug, Clone)]
 pub struct SplitMix64(u64);
 
 impl SplitMix64 {
-    /// Starts the sequence named by `seed`.
+    /// Generator with the given seed.
     pub fn new(seed: u64) -> Self {
         Self(seed)
     }
 
-    /// The next 64 bits.
+    /// Next 64 bits.
     pub fn next_u64(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut z = self.0;
@@ -19,27 +19,27 @@ impl SplitMix64 {
         z ^ (z >> 31)
     }
 
-    /// A number below `k`, by remainder: slightly uneven, but the same everywhere. `k` must not be 0.
+    /// Integer below `k`, by remainder: slightly biased, but the same everywhere. `k` must not be 0.
     pub fn below(&mut self, k: u64) -> u64 {
         self.next_u64() % k
     }
 
-    /// A number from `a` to `b`, both included.
+    /// Integer from `a` to `b`, both included.
     pub fn range(&mut self, a: u64, b: u64) -> u64 {
         a + self.below(b - a + 1)
     }
 
-    /// A number in `[0, 1)`.
+    /// Number in `[0, 1)`.
     pub fn unit(&mut self) -> f64 {
         (self.next_u64() >> 11) as f64 / (1u64 << 53) as f64
     }
 
-    /// An index below `n`, for searches.
+    /// Index below `n`.
     pub(crate) fn index(&mut self, n: usize) -> usize {
         self.below(n as u64) as usize
     }
 
-    /// A draw that is bell-shaped enough for noise: mean 0, variance 1.
+    /// Approximately normal draw with mean 0 and variance 1: the sum of four uniform ones.
     pub(crate) fn bell(&mut self) -> f64 {
         (self.unit() + self.unit() + self.unit() + self.unit() - 2.0) * 3f64.sqrt()
     }

@@ -1,11 +1,11 @@
-//! How urgent each task is: upward and downward ranks, and the optimistic cost table. All are kept multiplied by the
-//! number of machines where they hold means, so that whole-number costs give exact ranks. No scheduling here.
+//! Task priorities: upward and downward ranks, and the optimistic cost table. Ranks that average over machines are
+//! stored multiplied by the number of machines, so that integral costs give exact ranks. Nothing is scheduled here.
 
 use crate::instance::Instance;
-use crate::wide::widened;
+use crate::multiversion::multiversioned;
 
-/// Upward rank of every task times the number of machines: mean cost plus the longest way to the end, mean transfers
-/// included (Topcuoglu et al. 2002, equation 9). Exact when costs are whole numbers.
+/// Upward rank of every task times the number of machines: mean cost plus the longest path to an exit, mean transfers
+/// included (Topcuoglu et al. 2002, equation 9). Exact when costs are integers.
 ///
 /// ```
 /// use warpyard_dag::{Edge, Instance, Links, upward_ranks};
@@ -17,16 +17,16 @@ pub fn upward_ranks(instance: &Instance) -> Vec<f64> {
     upward_ranks_of(instance, cost_sums(instance))
 }
 
-/// As [`upward_ranks`], from each task's costs added up over the machines.
+/// Upward ranks as in [`upward_ranks`], from cost sums per task that the caller already has.
 pub(crate) fn upward_ranks_of(instance: &Instance, sums: Vec<f64>) -> Vec<f64> {
     let mut rank = sums;
     let p = instance.machines() as f64;
     for &task in instance.topological_order().iter().rev() {
         let mut longest = 0.0;
         for &(next, data) in instance.successors(task as usize) {
-            let way = p * instance.mean_transfer(data) + rank[next as usize];
-            if way > longest {
-                longest = way;
+            let length = p * instance.mean_transfer(data) + rank[next as usize];
+            if length > longest {
+                longest = length;
             }
         }
         rank[task as usize] += longest;
@@ -34,13 +34,13 @@ pub(crate) fn upward_ranks_of(instance: &Instance, sums: Vec<f64>) -> Vec<f64> {
     rank
 }
 
-/// Downward rank of every task times the number of machines: the longest way from an entry, the task itself left
-/// out (Topcuoglu et al. 2002, equation 11).
+/// Downward rank of every task times the number of machines: the longest path from an entry to the task, without the
+/// task itself (Topcuoglu et al. 2002, equation 11).
 pub fn downward_ranks(instance: &Instance) -> Vec<f64> {
     downward_ranks_of(instance, &cost_sums(instance))
 }
 
-/// As [`downward_ranks`], from each task's costs added up over the machines.
+/// Downward ranks as in [`downward_ranks`], from cost sums per task that the caller already has.
 pub(crate) fn downward_ranks_of(instance: &Instance, sums: &[f64]) -> Vec<f64> {
     let p = instance.machines() as f64;
     let mut rank = vec![0.0f64; instance.tasks()];
@@ -54,8 +54,8 @@ pub(crate) fn downward_ranks_of(instance: &Instance, sums: &[f64]) -> Vec<f64> {
     rank
 }
 
-/// The optimistic cost table, row-major: what is left after a task on a machine if everything that follows could
-/// have the machine it likes best (Arabnejad and Barbosa 2014).
+/// Optimistic cost table, row-major: the least remaining path length after a task on a machine, if every later task
+/// ran on its best machine (Arabnejad and Barbosa 2014).
 pub fn optimistic_costs(instance: &Instance) -> Vec<f64> {
     let p = instance.machines();
     let mut table = vec![0.0f64; instance.tasks() * p];
@@ -66,8 +66,9 @@ pub fn optimistic_costs(instance: &Instance) -> Vec<f64> {
         row.fill(0.0);
         for &(next, data) in instance.successors(task) {
             let next = next as usize;
+            // A successor either stays on this machine or moves to its best one and pays the mean transfer.
             let elsewhere = least_own[next] + instance.mean_transfer(data);
-            follow(&mut row, &table[next * p..(next + 1) * p], instance.costs(next), elsewhere);
+            raise_by_successor(&mut row, &table[next * p..(next + 1) * p], instance.costs(next), elsewhere);
         }
         let into = &mut table[task * p..(task + 1) * p];
         into.copy_from_slice(&row);
@@ -79,32 +80,34 @@ pub fn optimistic_costs(instance: &Instance) -> Vec<f64> {
     table
 }
 
-widened! {
-    /// Raises each machine's entry of `row` to the way through a successor: run here, or elsewhere.
-    fn follow(row: &mut [f64], left: &[f64], costs: &[f64], elsewhere: f64) = follow_each
+multiversioned! {
+    /// Raises each machine's entry of `row` to the path through one successor: on the same machine or on the best
+    /// other one, whichever is shorter.
+    fn raise_by_successor(row: &mut [f64], left: &[f64], costs: &[f64], elsewhere: f64) = raise_by_successor_scalar
 }
 
 #[inline(always)]
-fn follow_each(row: &mut [f64], left: &[f64], costs: &[f64], elsewhere: f64) {
+fn raise_by_successor_scalar(row: &mut [f64], left: &[f64], costs: &[f64], elsewhere: f64) {
     for ((row, left), cost) in row.iter_mut().zip(left).zip(costs) {
         let here = left + cost;
-        let way = if here < elsewhere { here } else { elsewhere };
-        *row = if *row > way { *row } else { way };
+        let length = if here < elsewhere { here } else { elsewhere };
+        *row = if *row > length { *row } else { length };
     }
 }
 
-/// Tasks by falling rank; ties by topological position. A task never comes before one it waits for.
+/// List order: tasks by falling rank, ties by topological position. For ranks that do not grow along an edge no task
+/// precedes one of its predecessors.
 pub fn rank_order(instance: &Instance, rank: &[f64]) -> Vec<u32> {
-    // The bits of a float that is not negative sort as the float does.
+    // A non-negative float sorts as its bits do; negated bits sort in falling order. Adding 0.0 turns -0.0 into 0.0.
     let key = |task: &u32| (!(rank[*task as usize] + 0.0).to_bits(), *task);
     let mut keyed: Vec<(u64, u32)> = instance.topological_order().iter().map(key).collect();
-    sort_by_digits(&mut keyed);
+    radix_sort(&mut keyed);
     keyed.into_iter().map(|(_, task)| task).collect()
 }
 
-/// Sorts by the first of each pair, equals staying as they are: digit by digit from the last, which comparing cannot
-/// keep up with. Digits that are all alike cost nothing: whole-number ranks have few others.
-fn sort_by_digits(keyed: &mut Vec<(u64, u32)>) {
+/// Stable radix sort by the first of each pair, least significant digit first; faster than comparing from a few
+/// thousand ranks on. Digits in which no two keys differ are skipped, which leaves few passes for integral ranks.
+fn radix_sort(keyed: &mut Vec<(u64, u32)>) {
     const BITS: u32 = 11;
     const VALUES: usize = 1 << BITS;
     if keyed.len() < 2 * VALUES {
@@ -112,11 +115,13 @@ fn sort_by_digits(keyed: &mut Vec<(u64, u32)>) {
         return;
     }
     let digit = |key: u64, at: u32| (key >> (at * BITS)) as usize % VALUES;
+    // Bits in which any two keys differ.
     let differ = keyed.iter().fold(0, |bits, pair| bits | (pair.0 ^ keyed[0].0));
     let mut sorted = vec![(0, 0); keyed.len()];
     for at in (0..u64::BITS.div_ceil(BITS)).filter(|at| digit(differ, *at) != 0) {
         let mut next = [0u32; VALUES];
         keyed.iter().for_each(|pair| next[digit(pair.0, at)] += 1);
+        // Counts become the position of the first key of each digit value.
         let mut before = 0;
         for next in &mut next {
             before += std::mem::replace(next, before);
@@ -130,7 +135,7 @@ fn sort_by_digits(keyed: &mut Vec<(u64, u32)>) {
     }
 }
 
-/// The least of a slice, several lanes at a time; infinity when empty.
+/// Minimum of a slice, eight lanes at a time; infinity when empty.
 #[inline]
 pub(crate) fn least(values: &[f64]) -> f64 {
     let mut lanes = [f64::INFINITY; 8];
@@ -143,7 +148,7 @@ pub(crate) fn least(values: &[f64]) -> f64 {
     lanes.iter().chain(rest).fold(f64::INFINITY, |a, b| if *b < a { *b } else { a })
 }
 
-/// The sum of a slice, several lanes at a time.
+/// Sum of a slice, eight lanes at a time.
 #[inline]
 pub(crate) fn sum(values: &[f64]) -> f64 {
     let mut lanes = [0.0f64; 8];
@@ -156,7 +161,7 @@ pub(crate) fn sum(values: &[f64]) -> f64 {
     lanes.iter().chain(rest).sum()
 }
 
-/// Each task's costs added up over the machines.
+/// Sum over all machines of each task's costs.
 pub(crate) fn cost_sums(instance: &Instance) -> Vec<f64> {
     instance.cost_matrix().chunks_exact(instance.machines()).map(sum).collect()
 }

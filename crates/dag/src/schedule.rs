@@ -1,19 +1,19 @@
-//! What a planner answers: where each task runs and when. Whether it may be so is [`crate::check()`]'s to say.
+//! Schedules: machine and time of every task, and their objectives. Validation is in [`crate::check()`].
 
 use crate::instance::Instance;
 
-/// Where and when one task runs.
+/// Slot of one task: machine, start and finish.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Slot {
-    /// The machine.
+    /// Machine index.
     pub machine: u32,
-    /// When it starts.
+    /// Start time.
     pub start: f64,
-    /// When it ends.
+    /// Finish time.
     pub finish: f64,
 }
 
-/// One slot per task, by task index.
+/// Schedule: one slot per task, by task index.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Schedule {
     /// The slot of each task.
@@ -21,22 +21,22 @@ pub struct Schedule {
 }
 
 impl Schedule {
-    /// When the last task ends.
+    /// Finish of the last task.
     pub fn makespan(&self) -> f64 {
         self.slots.iter().fold(0.0, |latest, s| if s.finish > latest { s.finish } else { latest })
     }
 
-    /// Mean over all tasks of finish less release.
+    /// Mean over all tasks of finish minus release.
     pub fn mean_turnaround(&self, instance: &Instance) -> f64 {
         self.mean(instance, |slot, release| slot.finish - release)
     }
 
-    /// Mean over all tasks of start less release.
+    /// Mean over all tasks of start minus release.
     pub fn mean_wait(&self, instance: &Instance) -> f64 {
         self.mean(instance, |slot, release| slot.start - release)
     }
 
-    /// The tasks of each machine in the order they run.
+    /// Tasks of each machine in execution order.
     pub fn by_machine(&self, machines: usize) -> Vec<Vec<u32>> {
         let mut lanes = vec![Vec::new(); machines];
         for (task, slot) in self.slots.iter().enumerate() {

@@ -1,10 +1,10 @@
-//! Every planner of the registry against generated instances, judged by the checker and the bounds.
+//! Every planner of the registry against generated instances, judged by the checker and the lower bounds.
 
 use proptest::prelude::*;
-use warpyard_dag::algorithm::{ALGORITHMS, Run, heft};
+use warpyard_dag::algorithm::{ALGORITHMS, SearchOptions, heft};
 use warpyard_dag::{Bounds, Edge, Instance, Layered, Links, check};
 
-/// Small odd instances: tasks of no length, equal costs, edges without data, skewed links, late releases.
+/// Small edge-case instances: zero-length tasks, equal costs, edges without data, skewed links, late releases.
 fn instances() -> impl Strategy<Value = Instance> {
     (1usize..24, 1usize..20, any::<u64>(), any::<bool>(), any::<bool>(), 0u64..3).prop_map(
         |(tasks, machines, seed, pairs, releases, kind)| {
@@ -43,25 +43,25 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 100, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn every_schedule_stands_before_the_checker_and_above_the_bounds(instance in instances(), seed in any::<u64>()) {
+    fn every_schedule_is_valid_and_not_below_the_bounds(instance in instances(), seed in any::<u64>()) {
         let bound = Bounds::of(&instance).makespan();
         for algorithm in ALGORITHMS {
-            let plan = algorithm.plan(&instance, &mut Run::iterations(30).seed(seed));
+            let plan = algorithm.plan(&instance, &mut SearchOptions::iterations(30).seed(seed));
             prop_assert_eq!(check(&instance, &plan.schedule), Ok(()), "{}", algorithm.name);
             prop_assert!(plan.schedule.makespan() >= bound * (1.0 - 1e-9), "{}", algorithm.name);
-            let again = algorithm.plan(&instance, &mut Run::iterations(30).seed(seed));
+            let again = algorithm.plan(&instance, &mut SearchOptions::iterations(30).seed(seed));
             prop_assert_eq!(plan, again, "{} is not repeatable", algorithm.name);
         }
     }
 
     #[test]
-    fn heft_equals_the_plain_reading_of_its_paper(instance in instances()) {
-        prop_assert_eq!(heft(&instance).slots, plain_heft(&instance));
+    fn heft_equals_the_naive_implementation(instance in instances()) {
+        prop_assert_eq!(heft(&instance).slots, naive_heft(&instance));
     }
 }
 
-/// HEFT with nothing clever in it.
-fn plain_heft(instance: &Instance) -> Vec<warpyard_dag::Slot> {
+/// HEFT as the paper states it, without optimisations.
+fn naive_heft(instance: &Instance) -> Vec<warpyard_dag::Slot> {
     let ranks = warpyard_dag::upward_ranks(instance);
     let mut order: Vec<usize> = (0..instance.tasks()).collect();
     order.sort_by(|a, b| {
@@ -101,17 +101,17 @@ fn plain_heft(instance: &Instance) -> Vec<warpyard_dag::Slot> {
 }
 
 #[test]
-fn heft_is_exact_on_more_machines_and_where_they_are_full() {
+fn heft_equals_the_naive_implementation_with_many_or_dense_machines() {
     for (tasks, machines, ccr, alpha) in [(600, 70, 100, 100), (900, 40, 5, 400), (2500, 100, 0, 800)] {
         let layered = Layered { tasks, machines, ccr, alpha, seed: 9, ..Default::default() };
         let instance = layered.generate().unwrap();
         let schedule = heft(&instance);
-        assert_eq!(schedule.slots, plain_heft(&instance), "{tasks}x{machines}");
+        assert_eq!(schedule.slots, naive_heft(&instance), "{tasks}x{machines}");
     }
 }
 
 #[test]
-fn many_ranks_are_ordered_as_few_are() {
+fn radix_sorted_ranks_equal_comparison_sorted_ones() {
     let tasks = 10_000;
     let instance = Instance::new(1, vec![1.0; tasks], &[], Links::Uniform).unwrap();
     let mut draw = warpyard_dag::SplitMix64::new(3);
@@ -125,9 +125,9 @@ fn many_ranks_are_ordered_as_few_are() {
     }
 }
 
-/// Costs of this size are read by two threads.
+/// Costs of this size are scanned by two threads.
 #[test]
-fn heft_on_very_many_machines_equals_the_plain_reading_too() {
+fn heft_with_two_threads_equals_the_naive_implementation() {
     let instance = Layered { tasks: 2048, machines: 2048, seed: 3, ..Layered::default() }.generate().unwrap();
-    assert_eq!(heft(&instance).slots, plain_heft(&instance));
+    assert_eq!(heft(&instance).slots, naive_heft(&instance));
 }

@@ -1,10 +1,10 @@
-//! The learned planner's weights: whole, small, and refused when they are not what they should be.
+//! Weights of the learned planner: round trip, rejection of malformed files, independence of the unit of time.
 
 use warpyard_dag::learned::{Network, plan_with};
 use warpyard_dag::{Edge, Instance, Layered, Links, check};
 
 #[test]
-fn weights_survive_being_written_and_read() {
+fn weights_round_trip_through_safetensors() {
     let network = Network::shipped();
     let bytes = network.to_safetensors();
     assert_eq!(Network::from_safetensors(&bytes).as_ref().unwrap(), network);
@@ -12,7 +12,7 @@ fn weights_survive_being_written_and_read() {
 }
 
 #[test]
-fn broken_weights_are_refused() {
+fn malformed_weights_are_rejected() {
     let good = Network::shipped().to_safetensors();
     let told = |bytes: &[u8]| Network::from_safetensors(bytes).unwrap_err().to_string();
     assert_eq!(told(&good[..4]), "the file ends too soon");
@@ -27,7 +27,7 @@ fn broken_weights_are_refused() {
     assert_eq!(told(&endless), "tensor out.bias holds a number that is not finite");
 }
 
-/// Scale-free features: the same advice, so the same schedule but for its unit.
+/// Features are dimensionless: the same outputs, so the same schedule up to its unit.
 #[test]
 fn a_plan_does_not_depend_on_the_unit_of_time() {
     let instance = Layered { tasks: 200, machines: 12, seed: 5, ..Default::default() }.generate().unwrap();

@@ -1,9 +1,9 @@
-//! Holds the planners against published examples and the shared instances, task for task.
+//! Planners against published examples and the shared instances, task for task.
 
 mod shared;
 
 use serde_json::Value;
-use warpyard_dag::algorithm::{Run, cpop, find, heft, peft};
+use warpyard_dag::algorithm::{SearchOptions, cpop, find, heft, peft};
 use warpyard_dag::{
     Bounds, Edge, Instance, Layered, Links, Schedule, check, optimistic_costs, rank_order, upward_ranks,
 };
@@ -124,7 +124,7 @@ fn the_portfolio_and_the_genetic_search_find_the_proven_optima() {
     for name in ["heft_topcuoglu.json", "heft_peft_example.json"] {
         let Some((data, instance)) = textbook(name) else { return };
         for algorithm in ["best", "genetic"] {
-            let plan = find(algorithm).unwrap().plan(&instance, &mut Run::iterations(30_000));
+            let plan = find(algorithm).unwrap().plan(&instance, &mut SearchOptions::iterations(30_000));
             assert_eq!(check(&instance, &plan.schedule), Ok(()));
             assert_eq!(
                 plan.schedule.makespan(),

@@ -1,16 +1,16 @@
-//! Texts in, instances out: the shared files whole, and mistakes named by task or line.
+//! Parsers: shared files completely, and errors that name the task or the line.
 
 mod shared;
 
 use std::error::Error;
 
 use serde_json::Value;
-use warpyard_dag::algorithm::{Run, find, heft};
+use warpyard_dag::algorithm::{SearchOptions, find, heft};
 use warpyard_dag::read::{Format, Machines, parse, parse_as};
 use warpyard_dag::{Bounds, Instance, check};
 
-/// An error with all it stems from.
-fn told(error: impl Error) -> String {
+/// Error with its sources.
+fn error_chain(error: impl Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
     while let Some(cause) = source {
@@ -20,14 +20,14 @@ fn told(error: impl Error) -> String {
     text
 }
 
-fn complaint(text: &str) -> String {
+fn parse_error(text: &str) -> String {
     let machines = Machines::identical(2);
-    let given = if Format::of(text) == Format::Own { None } else { Some(&machines) };
-    told(parse(text).and_then(|input| input.on(given)).expect_err(text))
+    let given = if Format::of(text) == Format::Native { None } else { Some(&machines) };
+    error_chain(parse(text).and_then(|input| input.instantiate(given)).expect_err(text))
 }
 
 #[test]
-fn mistakes_are_named() {
+fn errors_name_the_task_or_line() {
     for (text, expected) in [
         (r#"{"costs": [[1, 2], [3]], "edges": []}"#, "task 1: has 1 costs, but there are 2 machines"),
         (r#"{"costs": [[1, 2], [3, null]], "edges": []}"#, "task 1: no cost on machine 1"),
@@ -77,7 +77,7 @@ fn mistakes_are_named() {
         ("2\n0 0 0\n1 5 2 0\n", "ends before a predecessor"),
         ("9\n0 0 0\n", "line 1: 1 tasks, but the first line says 9"),
         ("1\n0 -4 0\n", "line 2: time -4 of task 0"),
-        ("2\n0 1 1 1\n1 1 1 0\n", "wait for one another in a circle"),
+        ("2\n0 1 1 1\n1 1 1 0\n", "dependency cycle: "),
         (
             "digraph {\n a [work=1]\n b\n a -> b\n}",
             "line 3: task b has no work or cost; give it one, such as b [work=3]",
@@ -96,7 +96,7 @@ fn mistakes_are_named() {
             "task a: no cost on machine",
         ),
     ] {
-        let found = complaint(text);
+        let found = parse_error(text);
         assert!(found.contains(expected), "{text}\n  gives {found:?}\n  not   {expected:?}");
     }
 }
@@ -106,7 +106,7 @@ fn the_second_form_divides_work_by_speed_and_data_by_bandwidth() {
     let text = r#"{"tasks": [{"name": "a", "work": 12}, {"name": "b", "work": 6, "costs": {"fast": 1}, "release": 4}],
         "edges": [["a", 1, 30]], "machines": [{"name": "m0", "speed": 2, "type": "fast"}, {"name": "m1", "speed": 3}],
         "bandwidth": [[null, 10], [5, null]], "latency": [[0, 1], [2, 0]]}"#;
-    let instance = parse(text).unwrap().on(None).unwrap();
+    let instance = parse(text).unwrap().instantiate(None).unwrap();
     assert_eq!(instance.cost_matrix(), [6.0, 4.0, 1.0, 2.0]);
     assert_eq!((instance.transfer(30.0, 0, 1), instance.transfer(30.0, 1, 0)), (4.0, 8.0));
     assert_eq!(instance.mean_transfer(30.0), 1.5 + 30.0 / 7.5);
@@ -114,26 +114,26 @@ fn the_second_form_divides_work_by_speed_and_data_by_bandwidth() {
 }
 
 #[test]
-fn a_list_of_releases_counts_with_tasks_as_it_does_with_costs() {
+fn a_release_list_works_with_tasks_as_with_costs() {
     let text = |rest: &str| {
         format!(
             r#"{{"tasks": [{{"name": "a", "work": 1}}, {{"name": "b", "work": 1}}], "machines": ["m"], {rest}}}"#
         )
     };
-    let instance = parse(&text(r#""release": [0, 7]"#)).unwrap().on(None).unwrap();
+    let instance = parse(&text(r#""release": [0, 7]"#)).unwrap().instantiate(None).unwrap();
     assert_eq!((instance.release(0), instance.release(1)), (0.0, 7.0));
-    assert_eq!(complaint(&text(r#""release": [7]"#)), "1 release times for 2 tasks");
+    assert_eq!(parse_error(&text(r#""release": [7]"#)), "1 release times for 2 tasks");
     let twice = r#"{"tasks": [{"name": "a", "work": 1, "release": 2}], "machines": ["m"], "release": [7]}"#;
-    assert!(complaint(twice).contains("given twice"), "{}", complaint(twice));
+    assert!(parse_error(twice).contains("given twice"), "{}", parse_error(twice));
     let alone = r#"{"tasks": [{"name": "a", "work": 1}], "bandwidth": 3}"#;
-    assert!(complaint(alone).contains("bandwidth is given without machines"), "{}", complaint(alone));
+    assert!(parse_error(alone).contains("bandwidth is given without machines"), "{}", parse_error(alone));
 }
 
 #[test]
 fn dot_reads_chains_defaults_subgraphs_and_comments() {
     let text = "/* a\n comment */ strict digraph G { // more\n rankdir=LR; node [work=3]; edge [data=2]\n \
                 subgraph cluster_x { a -> \"b c\" -> d [cost=7]; }\n# line\n d [costs=\"4, 5\", label=x]; a:n -> d\n}";
-    let instance = parse(text).unwrap().on(Some(&Machines::identical(2))).unwrap();
+    let instance = parse(text).unwrap().instantiate(Some(&Machines::identical(2))).unwrap();
     assert_eq!(instance.cost_matrix(), [3.0, 3.0, 3.0, 3.0, 4.0, 5.0]);
     let edges: Vec<_> = instance.edges().map(|e| (e.from, e.to, e.data)).collect();
     assert_eq!(edges, [(0, 1, 7.0), (0, 2, 2.0), (1, 2, 7.0)]);
@@ -146,23 +146,25 @@ fn machines_come_from_toml_with_types_and_counts() {
         "latency = 0.5\nbandwidth = 4\n[[machine]]\nname = \"a\"\ncount = 2\nspeed = 2\n",
     )
     .unwrap();
-    let instance =
-        parse("digraph { x [work=8]; y [work=2]; x -> y [data=2] }").unwrap().on(Some(&machines)).unwrap();
+    let instance = parse("digraph { x [work=8]; y [work=2]; x -> y [data=2] }")
+        .unwrap()
+        .instantiate(Some(&machines))
+        .unwrap();
     assert_eq!(instance.cost_matrix(), [4.0, 4.0, 1.0, 1.0]);
     assert_eq!(instance.transfer(instance.successors(0)[0].1, 0, 1), 1.0);
     let wrong = Machines::from_toml("[[machine]]\nname = \"a\"\nsped = 2\n").unwrap_err();
-    assert!(told(wrong).contains("sped"));
+    assert!(error_chain(wrong).contains("sped"));
 }
 
 fn stg(name: &str, machines: usize) -> Option<Instance> {
     let text = shared::text(&format!("stg/{name}"))?;
     let input = parse_as(&text, Format::Stg).unwrap();
     assert_eq!(Format::of(&text), Format::Stg);
-    Some(input.on(Some(&Machines::identical(machines))).unwrap())
+    Some(input.instantiate(Some(&Machines::identical(machines))).unwrap())
 }
 
 #[test]
-fn standard_task_graphs_are_read_whole_and_planned_as_they_were() {
+fn standard_task_graphs_give_the_recorded_makespans() {
     let Some(optima) = shared::text("stg/optima.json") else { return };
     let optima: Value = serde_json::from_str(&optima).unwrap();
     let (mut proven, mut reached) = (0, 0);
@@ -173,7 +175,7 @@ fn standard_task_graphs_are_read_whole_and_planned_as_they_were() {
             assert_eq!(heft(&instance).makespan(), number("heft"), "{name} on {count}");
             let bounds = Bounds::of(&instance);
             assert_eq!(bounds.critical_path, number("critical_path"), "{name} on {count}");
-            let best = find("best").unwrap().plan(&instance, &mut Run::iterations(300));
+            let best = find("best").unwrap().plan(&instance, &mut SearchOptions::iterations(300));
             assert_eq!(check(&instance, &best.schedule), Ok(()));
             assert!(best.schedule.makespan() >= number("bound") && bounds.makespan() <= number("best"));
             if let Some(optimum) = result["optimal"].as_f64() {
@@ -204,11 +206,11 @@ fn real_workflows_are_read_with_their_files() {
         let machines = Machines::from_toml(
             "bandwidth = 1e8\n[[machine]]\nname = \"a\"\nspeed = 2\n[[machine]]\nname = \"b\"\ncount = 3\n",
         );
-        let instance = parse(&text).unwrap().on(Some(&machines.unwrap())).unwrap();
+        let instance = parse(&text).unwrap().instantiate(Some(&machines.unwrap())).unwrap();
         assert_eq!((instance.tasks(), instance.machines()), (tasks, 4), "{name}");
         assert!(instance.edges().any(|e| e.data > 0.0), "{name}: no data passes along any edge");
         for algorithm in ["heft", "cpop", "peft", "blend", "lookahead"] {
-            let plan = find(algorithm).unwrap().plan(&instance, &mut Run::iterations(1));
+            let plan = find(algorithm).unwrap().plan(&instance, &mut SearchOptions::iterations(1));
             assert_eq!(check(&instance, &plan.schedule), Ok(()), "{algorithm} on {name}");
         }
     }

@@ -7,7 +7,7 @@ mod chart;
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-use warpyard_dag::algorithm::{ALGORITHMS, Objective, Plan, Run, find, heft};
+use warpyard_dag::algorithm::{ALGORITHMS, Objective, Plan, SearchOptions, find, heft};
 use warpyard_dag::read::{Machines, parse};
 use warpyard_dag::{Bounds, Edge, Instance, Layered, Links, check};
 
@@ -55,7 +55,7 @@ fn shortest(times: usize, mut what: impl FnMut()) -> f64 {
 
 fn for_seconds(name: &str, instance: &Instance, seconds: f64, objective: Objective) -> Plan {
     let until = Instant::now() + Duration::from_secs_f64(seconds);
-    let mut run = Run::until(|| Instant::now() >= until).objective(objective);
+    let mut run = SearchOptions::until(|| Instant::now() >= until).objective(objective);
     let plan = find(name).expect("a registered name").plan(instance, &mut run);
     assert_eq!(check(instance, &plan.schedule), Ok(()), "{name}");
     plan
@@ -102,14 +102,14 @@ fn time() {
         let Some(algorithm) = find(name) else { continue };
         let mut makespan = 0.0;
         let took = shortest(3, || {
-            makespan = algorithm.plan(&instance, &mut Run::iterations(1)).schedule.makespan();
+            makespan = algorithm.plan(&instance, &mut SearchOptions::iterations(1)).schedule.makespan();
         });
         println!("  {name:<36} {took:8.1} ms  {:5.2}x heft, makespan {:.4}", took / uniform, makespan / base);
     }
     let small = layered(1000, machines, *FRESH.start());
     let by_heft = shortest(50, || drop(black_box(heft(&small))));
     let learned = find("learned").expect("a registered name");
-    let took = shortest(50, || drop(black_box(learned.plan(&small, &mut Run::iterations(1)))));
+    let took = shortest(50, || drop(black_box(learned.plan(&small, &mut SearchOptions::iterations(1)))));
     println!(
         "  learned at 1000 tasks                {took:8.2} ms  {:5.2}x heft's {by_heft:.2} ms (at most 5x)",
         took / by_heft
@@ -172,7 +172,7 @@ fn standard_task_graphs() {
         for (count, result) in by_count.as_object().expect("results by count") {
             let Some(optimum) = result["optimal"].as_f64() else { continue };
             let machines = Machines::identical(count.parse().expect("a count"));
-            let instance = parse(&text).and_then(|i| i.on(Some(&machines))).expect("a task graph");
+            let instance = parse(&text).and_then(|i| i.instantiate(Some(&machines))).expect("a task graph");
             let found = for_seconds("best", &instance, 1.0, Objective::Makespan).schedule.makespan();
             proven += 1;
             reached += u32::from(found == optimum);
@@ -202,7 +202,7 @@ fn workflows() {
         "srasearch-chameleon-10a-001",
     ] {
         let Some(text) = shared(&format!("workflows/{name}.json")) else { return };
-        let instance = parse(&text).and_then(|i| i.on(Some(&machines))).expect("a workflow");
+        let instance = parse(&text).and_then(|i| i.instantiate(Some(&machines))).expect("a workflow");
         let base = heft(&instance).makespan();
         let share = |n: &&str| for_seconds(n, &instance, 1.0, Objective::Makespan).schedule.makespan() / base;
         let cells: String = names.iter().map(|n| format!("{:10.4}", share(n))).collect();
@@ -244,7 +244,7 @@ fn learned() {
         ("1,000 x 8", Layered { tasks: 1000, machines: 8, ..usual }),
         ("300 x 100", Layered { tasks: 300, machines: 100, ..usual }),
         ("10,000 x 188", Layered { tasks: 10_000, machines: 188, ..usual }),
-        ("1,000 x 20, wide (alpha 400)", Layered { tasks: 1000, machines: 20, alpha: 400, ..usual }),
+        ("1,000 x 20, multiversion (alpha 400)", Layered { tasks: 1000, machines: 20, alpha: 400, ..usual }),
         ("1,000 x 20, narrow (alpha 30)", Layered { tasks: 1000, machines: 20, alpha: 30, ..usual }),
         ("1,000 x 20, much data (ccr 1000)", Layered { tasks: 1000, machines: 20, ccr: 1000, ..usual }),
         ("1,000 x 20, little data (ccr 5)", Layered { tasks: 1000, machines: 20, ccr: 5, ..usual }),
@@ -266,8 +266,8 @@ fn learned() {
 
 #[cfg(feature = "train")]
 fn seen() {
-    use warpyard_dag::learned::train::{Training, instances};
-    let training = Training { seed: 1, instances: 2000, search: 40, imitate: 3, improve: 5000 };
+    use warpyard_dag::learned::train::{TrainingConfig, instances};
+    let training = TrainingConfig { seed: 1, instances: 2000, search: 40, imitate: 3, improve: 5000 };
     let all = instances(&training);
     let shares = all.iter().map(|instance| {
         let plan = for_seconds("learned", instance, 1.0, Objective::Makespan);
@@ -279,14 +279,14 @@ fn seen() {
 
 #[cfg(feature = "train")]
 fn published() {
-    use warpyard_dag::learned::published::Published;
+    use warpyard_dag::learned::supervised::SupervisedModel;
     println!(
         "the published form of the network, small: trained on heft's schedules of 200 instances of 100 tasks"
     );
     println!("  {:<14} {:>10} {:>10} {:>12} {:>14}", "", "inference", "heft", "agreement", "makespan/heft");
     for machines in [8, 188] {
         let lessons: Vec<Instance> = (1..=200).map(|seed| layered(100, machines, seed)).collect();
-        let network = Published::train(&lessons, 4, 1).expect("candle trains");
+        let network = SupervisedModel::train(&lessons, 4, 1).expect("candle trains");
         for tasks in [100, 1000, 10_000] {
             let instance = layered(tasks, machines, *FRESH.start());
             let mut prediction = None;

@@ -1,15 +1,15 @@
-//! The portfolio: HEFT first, so that nothing worse is given back, then leanings, the learned planner, justification
-//! of what they find, then climbing and tinkering in turns for as long as there is time, or until the lower bound is
+//! Portfolio: HEFT first, so that the result is never worse; then a list of bias weights, the learned planner and
+//! justification; then hill climbing and local search in turns until the budget is exhausted or the lower bound is
 //! reached.
 
-use super::climb::Climber;
-use super::run::{Algorithm, Plan, Run};
-use super::tinker::Tinker;
-use super::workbench::{Leaning, Workbench, starts};
+use super::climb::HillClimber;
+use super::definition::{Algorithm, Plan, SearchOptions};
+use super::local_search::LocalSearch;
+use super::search_context::{BiasWeights, SearchContext, start_order};
 use crate::instance::Instance;
 
-/// Leanings tried first, in an order that finds something good soon on few machines and on many.
-const LEANINGS: &[(f64, f64)] = &[
+/// Weights (foresight, thrift) tried first, ordered so that good ones for few and for many machines come early.
+const BIAS_WEIGHTS: &[(f64, f64)] = &[
     (0.4, 0.3),
     (0.0, 1.5),
     (0.3, 0.0),
@@ -24,36 +24,36 @@ const LEANINGS: &[(f64, f64)] = &[
     (0.0, 6.0),
 ];
 
-/// The foresight and thrift a search ends with.
+/// Bias weights (foresight, thrift) that a hill climb ends with: the targets of imitation learning.
 #[cfg(feature = "train")]
-pub(crate) fn search_leanings(instance: &Instance, run: &mut Run<'_>) -> (f64, f64) {
-    let mut bench = Workbench::new(instance, run);
-    let lead = leanings(&mut bench).unwrap_or((bench.best.value, Leaning::NONE));
-    let mut climber = Climber::new(&bench, lead.1, lead.0);
-    while climber.step(&mut bench, "climb") {}
-    (climber.leaning().foresight, climber.leaning().thrift)
+pub(crate) fn search_bias_weights(instance: &Instance, options: &mut SearchOptions<'_>) -> (f64, f64) {
+    let mut context = SearchContext::new(instance, options);
+    let lead = try_bias_weights(&mut context).unwrap_or((context.incumbent.value, BiasWeights::NONE));
+    let mut climber = HillClimber::new(&context, lead.1, lead.0);
+    while climber.step(&mut context, "climb") {}
+    (climber.weights().foresight, climber.weights().thrift)
 }
 
-fn best(instance: &Instance, run: &mut Run<'_>) -> Plan {
-    let mut bench = Workbench::new(instance, run);
-    let Some(lead) = leanings(&mut bench) else { return bench.plan() };
-    if let Some(schedule) = bench.make_learned() {
-        bench.offer(&schedule, "learned");
+fn best(instance: &Instance, options: &mut SearchOptions<'_>) -> Plan {
+    let mut context = SearchContext::new(instance, options);
+    let Some(lead) = try_bias_weights(&mut context) else { return context.plan() };
+    if let Some(schedule) = context.schedule_with_network() {
+        context.record(&schedule, "learned");
     }
-    polish(&mut bench, lead.1);
+    polish(&mut context, lead.1);
     if instance.tasks() > 0 {
-        search(&mut bench, lead);
+        search(&mut context, lead);
     }
-    bench.plan()
+    context.plan()
 }
 
-/// Tries the leanings; the best value among them and what gave it.
-fn leanings(bench: &mut Workbench<'_, '_, '_>) -> Option<(f64, Leaning)> {
-    let order = bench.order.clone();
-    let mut lead = (bench.best.value, Leaning::NONE);
-    for &(foresight, thrift) in LEANINGS {
-        let leaning = Leaning { foresight, thrift };
-        let schedule = bench.make(&order, leaning)?;
+/// Schedules once with each of [`BIAS_WEIGHTS`]; returns the best value and its weights.
+fn try_bias_weights(context: &mut SearchContext<'_, '_, '_>) -> Option<(f64, BiasWeights)> {
+    let order = context.order.clone();
+    let mut lead = (context.incumbent.value, BiasWeights::NONE);
+    for &(foresight, thrift) in BIAS_WEIGHTS {
+        let weights = BiasWeights { foresight, thrift };
+        let schedule = context.schedule_in_order(&order, weights)?;
         let by = if foresight == 0.0 {
             "thrift"
         } else if thrift == 0.0 {
@@ -61,51 +61,52 @@ fn leanings(bench: &mut Workbench<'_, '_, '_>) -> Option<(f64, Leaning)> {
         } else {
             "blend+thrift"
         };
-        let value = bench.offer(&schedule, by);
+        let value = context.record(&schedule, by);
         if value < lead.0 {
-            lead = (value, leaning);
+            lead = (value, weights);
         }
     }
     Some(lead)
 }
 
-/// Climbs and tinkers in turns until time is up or nothing can be better.
-fn search(bench: &mut Workbench<'_, '_, '_>, (value, leaning): (f64, Leaning)) {
-    /// A try of the tinker costs a fraction of one of the climber.
-    const TURN: [usize; 2] = [4, 16];
-    let floor = bench.floor();
-    let mut climber = Climber::new(bench, leaning, value);
-    let mut tinker = Tinker::new(bench);
-    while bench.best.value > floor {
-        let before = bench.best.value;
-        for _ in 0..TURN[0] {
-            if !climber.step(bench, "climb") {
+/// Alternates hill climbing and local search until the budget is exhausted or the lower bound is met.
+fn search(context: &mut SearchContext<'_, '_, '_>, (value, weights): (f64, BiasWeights)) {
+    /// Steps per turn of the hill climber and of the local search, whose steps are much cheaper.
+    const STEPS: [usize; 2] = [4, 16];
+    let bound = context.lower_bound();
+    let mut climber = HillClimber::new(context, weights, value);
+    let mut local_search = LocalSearch::new(context);
+    while context.incumbent.value > bound {
+        let before = context.incumbent.value;
+        for _ in 0..STEPS[0] {
+            if !climber.step(context, "climb") {
                 return;
             }
         }
-        if bench.best.value < before {
-            polish(bench, leaning);
+        if context.incumbent.value < before {
+            polish(context, weights);
         }
-        tinker.learn(bench);
-        for _ in 0..TURN[1] {
-            if !tinker.step(bench) {
+        local_search.adopt_incumbent(context);
+        for _ in 0..STEPS[1] {
+            if !local_search.step(context) {
                 return;
             }
         }
     }
 }
 
-/// Justifies the best schedule while that helps, then lets go of the machines once.
-fn polish(bench: &mut Workbench<'_, '_, '_>, leaning: Leaning) {
+/// Justifies the incumbent while that improves it; each time also reschedules in the justified order with machines
+/// free.
+fn polish(context: &mut SearchContext<'_, '_, '_>, weights: BiasWeights) {
     loop {
-        let before = bench.best.value;
-        let schedule = bench.best.schedule.clone();
-        let Some(justified) = bench.justify(&schedule) else { return };
-        bench.offer(&justified, "justify");
-        let order = starts(bench.instance, &justified);
-        let Some(free) = bench.make(&order, leaning) else { return };
-        bench.offer(&free, "justify");
-        if bench.best.value >= before {
+        let before = context.incumbent.value;
+        let schedule = context.incumbent.schedule.clone();
+        let Some(justified) = context.justify(&schedule) else { return };
+        context.record(&justified, "justify");
+        let order = start_order(context.instance, &justified);
+        let Some(free) = context.schedule_in_order(&order, weights) else { return };
+        context.record(&free, "justify");
+        if context.incumbent.value >= before {
             return;
         }
     }

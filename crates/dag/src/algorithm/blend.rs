@@ -1,24 +1,24 @@
-//! HEFT that looks ahead a little: upward rank decides the order, and the machine is the one where finish plus a
-//! share of the optimistic cost is least. HEFT is the share 0; PEFT's choice of machine is the share 1.
+//! HEFT with a weighted optimistic cost: upward rank gives the order, and the machine minimises finish plus a share of
+//! the remaining optimistic cost. Share 0 is HEFT; share 1 is PEFT's choice of machine.
 
-use super::run::{Algorithm, Plan};
-use crate::foresight::Foresight;
-use crate::insertion::{Cheapest, Inserter, Lean};
+use super::definition::{Algorithm, Plan};
+use crate::insertion::{CheapestMachines, Inserter, MachineBias};
 use crate::instance::Instance;
 use crate::rank::{rank_order, upward_ranks};
+use crate::remaining_cost::RemainingCosts;
 use crate::schedule::Schedule;
 
-/// The share that did best over the layered instances of the bench.
+/// Share with the best mean makespan over the layered instances of the benchmark.
 const SHARE: f64 = 0.4;
 
-/// Plans with HEFT's order and a share of the optimistic cost table.
+/// Plans with HEFT's order and the given share of the optimistic cost table.
 pub fn blend(instance: &Instance, share: f64) -> Schedule {
     let ranks = upward_ranks(instance);
-    let table = Foresight::new(instance);
-    let lean = Lean { table: &table, shares: &[(share, 0.0)] };
-    let cheapest = Cheapest::leaning(instance, &lean);
+    let remaining = RemainingCosts::new(instance);
+    let bias = MachineBias { remaining: &remaining, weights: &[(share, 0.0)] };
+    let cheapest = CheapestMachines::biased(instance, &bias);
     let mut inserter = Inserter::new(instance, &cheapest);
-    inserter.place_all_leaning(&rank_order(instance, &ranks), &lean);
+    inserter.place_all_biased(&rank_order(instance, &ranks), &bias);
     inserter.into_schedule()
 }
 

@@ -1,43 +1,44 @@
-//! A hill climb by noise: the priorities of some tasks and the leaning of all are shaken, the schedule is made anew,
-//! and what is not worse is kept. Starts from HEFT; goes on until stopped.
+//! Hill climbing by noise: perturbs some task priorities or the bias weights, schedules again and keeps the result
+//! unless it is worse. Starts from HEFT; continues until stopped.
 
-use super::ready::by_priority;
-use super::run::{Algorithm, Plan, Run};
-use super::workbench::{Leaning, Workbench};
+use super::definition::{Algorithm, Plan, SearchOptions};
+use super::priority_order::priority_order;
+use super::search_context::{BiasWeights, SearchContext};
 use crate::instance::Instance;
 use crate::random::SplitMix64;
 
-/// Where a climb stands.
-pub(super) struct Climber {
+/// State of a hill climb: the accepted priorities and bias weights, and their value.
+pub(super) struct HillClimber {
     draw: SplitMix64,
     priority: Vec<f64>,
-    leaning: Leaning,
+    weights: BiasWeights,
     value: f64,
-    /// A mean cost, on the scale of ranks.
+    /// Mean cost, on the scale of ranks; the unit of noise.
     scale: f64,
 }
 
-impl Climber {
-    pub(super) fn new(bench: &Workbench<'_, '_, '_>, leaning: Leaning, value: f64) -> Self {
-        let tasks = bench.ranks.len().max(1) as f64;
-        let costs = bench.instance.cost_matrix().iter().sum::<f64>();
-        let draw = SplitMix64::new(bench.run.seed);
-        Self { draw, priority: bench.ranks.clone(), leaning, value, scale: costs / tasks }
+impl HillClimber {
+    pub(super) fn new(context: &SearchContext<'_, '_, '_>, weights: BiasWeights, value: f64) -> Self {
+        let tasks = context.ranks.len().max(1) as f64;
+        let costs = context.instance.cost_matrix().iter().sum::<f64>();
+        let draw = SplitMix64::new(context.options.seed);
+        Self { draw, priority: context.ranks.clone(), weights, value, scale: costs / tasks }
     }
 
     #[cfg(feature = "train")]
-    pub(super) fn leaning(&self) -> Leaning {
-        self.leaning
+    pub(super) fn weights(&self) -> BiasWeights {
+        self.weights
     }
 
-    /// One try. False when time is up.
-    pub(super) fn step(&mut self, bench: &mut Workbench<'_, '_, '_>, by: &'static str) -> bool {
-        let mut leaning = self.leaning;
+    /// One iteration. Returns false when the budget is exhausted.
+    pub(super) fn step(&mut self, context: &mut SearchContext<'_, '_, '_>, by: &'static str) -> bool {
+        let mut weights = self.weights;
         let mut priority = self.priority.clone();
+        // A quarter of the steps perturbs the bias weights, the others the priorities, by three sizes and densities.
         if self.draw.below(4) == 0 {
-            leaning.foresight = (leaning.foresight + 0.1 * self.draw.bell()).clamp(0.0, 1.5);
-            leaning.thrift =
-                (leaning.thrift + (0.1 + 0.2 * leaning.thrift) * self.draw.bell()).clamp(0.0, 16.0);
+            weights.foresight = (weights.foresight + 0.1 * self.draw.bell()).clamp(0.0, 1.5);
+            weights.thrift =
+                (weights.thrift + (0.1 + 0.2 * weights.thrift) * self.draw.bell()).clamp(0.0, 16.0);
         } else {
             let size = self.scale * [0.1, 0.5, 2.0][self.draw.index(3)];
             let one_in = [2, 10, 50][self.draw.index(3)];
@@ -47,27 +48,28 @@ impl Climber {
                 }
             }
         }
-        let Some(schedule) = bench.make(&by_priority(bench.instance, &priority), leaning) else {
+        let Some(schedule) = context.schedule_in_order(&priority_order(context.instance, &priority), weights)
+        else {
             return false;
         };
-        let value = bench.offer(&schedule, by);
+        let value = context.record(&schedule, by);
         if value <= self.value {
-            (self.priority, self.leaning, self.value) = (priority, leaning, value);
+            (self.priority, self.weights, self.value) = (priority, weights, value);
         }
         true
     }
 }
 
-fn climb(instance: &Instance, run: &mut Run<'_>) -> Plan {
-    let mut bench = Workbench::new(instance, run);
-    let mut climber = Climber::new(&bench, Leaning::NONE, bench.best.value);
-    while climber.step(&mut bench, "climb") {}
-    Plan { winner: None, ..bench.plan() }
+fn climb(instance: &Instance, options: &mut SearchOptions<'_>) -> Plan {
+    let mut context = SearchContext::new(instance, options);
+    let mut climber = HillClimber::new(&context, BiasWeights::NONE, context.incumbent.value);
+    while climber.step(&mut context, "climb") {}
+    Plan { winner: None, ..context.plan() }
 }
 
 pub(super) const DEF: Algorithm = Algorithm {
     name: "climb",
-    summary: "hill climb from heft by noise on priorities and on the leaning",
+    summary: "hill climb from heft by noise on priorities and on the weights",
     origin: "warpyard",
     searches: true,
     plan: climb,

@@ -1,26 +1,26 @@
-//! Critical Path on a Processor: tasks by upward plus downward rank, as they become ready; the critical path goes to
-//! the one machine that runs it soonest, the rest where it finishes first. From Topcuoglu, Hariri and Wu (2002).
+//! Critical Path on a Processor: ready tasks by upward plus downward rank; critical-path tasks go to the one machine
+//! that runs the whole path soonest, the others to their earliest finish time. From Topcuoglu, Hariri and Wu (2002).
 
-use super::ready::by_priority;
-use super::run::{Algorithm, Plan};
-use crate::insertion::{Cheapest, Inserter};
+use super::definition::{Algorithm, Plan};
+use super::priority_order::priority_order;
+use crate::insertion::{CheapestMachines, Inserter};
 use crate::instance::Instance;
 use crate::rank::{downward_ranks, upward_ranks_of};
 use crate::schedule::Schedule;
 
 /// Plans with CPOP.
 pub fn cpop(instance: &Instance) -> Schedule {
-    let cheapest = Cheapest::new(instance);
+    let cheapest = CheapestMachines::new(instance);
     let up = upward_ranks_of(instance, cheapest.sums().to_vec());
     let down = downward_ranks(instance);
     let priority: Vec<f64> = up.iter().zip(&down).map(|(up, down)| up + down).collect();
     let path = critical_path(instance, &priority);
-    let machine = machine_for(instance, &path);
+    let machine = fastest_machine(instance, &path);
     let mut on_path = vec![false; instance.tasks()];
     path.iter().for_each(|task| on_path[*task] = true);
 
     let mut inserter = Inserter::new(instance, &cheapest);
-    for task in by_priority(instance, &priority) {
+    for task in priority_order(instance, &priority) {
         let task = task as usize;
         if on_path[task] {
             inserter.place_on(task, machine);
@@ -31,7 +31,8 @@ pub fn cpop(instance: &Instance) -> Schedule {
     inserter.into_schedule()
 }
 
-/// From the entry of highest priority on, always to the successor of highest priority; the lower index wins a tie.
+/// Critical path: from the entry of highest priority, always on to the successor of highest priority; ties go to the
+/// lower index.
 fn critical_path(instance: &Instance, priority: &[f64]) -> Vec<usize> {
     let highest = |tasks: &mut dyn Iterator<Item = usize>| {
         tasks.fold(None, |best: Option<usize>, task| match best {
@@ -48,7 +49,8 @@ fn critical_path(instance: &Instance, priority: &[f64]) -> Vec<usize> {
     path
 }
 
-fn machine_for(instance: &Instance, path: &[usize]) -> usize {
+/// Machine with the least total cost of the path.
+fn fastest_machine(instance: &Instance, path: &[usize]) -> usize {
     let total = |machine: usize| path.iter().map(|task| instance.costs(*task)[machine]).sum::<f64>();
     (0..instance.machines()).min_by(|a, b| total(*a).total_cmp(&total(*b))).unwrap_or(0)
 }

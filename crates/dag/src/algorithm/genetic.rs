@@ -1,52 +1,50 @@
-//! A genetic search. A genome is an order that respects every edge and a machine for every task; a child takes the
-//! head of one parent's order and the rest as the other has it, and each task's machine from either; mutation moves
-//! tasks as far as their edges let them and sends tasks to other machines. Seeded with HEFT; parents are chosen by
-//! tournament; a child takes the place of the worst. Fitness is the run's objective: the published form minimises
-//! the mean wait.
+//! Genetic algorithm over orders and machines: one-point crossover of orders, range crossover of machines, mutation
+//! within precedence windows, tournament selection, replacement of the worst. Seeded with HEFT. Fitness is the
+//! objective of the search; the published form minimises the mean wait.
 
+use super::definition::{Algorithm, Plan, SearchOptions};
 use super::genome::Genome;
-use super::run::{Algorithm, Plan, Run};
-use super::workbench::{Leaning, Workbench};
+use super::search_context::{BiasWeights, SearchContext};
 use crate::instance::Instance;
 use crate::random::SplitMix64;
 
 const POPULATION: usize = 24;
 const TOURNAMENT: usize = 3;
-/// After so many children without a better one all but the best make room for newcomers.
+/// Children without an improvement before the population restarts from its fittest member.
 const PATIENCE: usize = 60 * POPULATION;
 
-fn genetic(instance: &Instance, run: &mut Run<'_>) -> Plan {
-    let mut bench = Workbench::new(instance, run);
+fn genetic(instance: &Instance, options: &mut SearchOptions<'_>) -> Plan {
+    let mut context = SearchContext::new(instance, options);
     if instance.tasks() > 0 {
-        evolve(&mut bench);
+        evolve(&mut context);
     }
-    Plan { winner: None, ..bench.plan() }
+    Plan { winner: None, ..context.plan() }
 }
 
-fn evolve(bench: &mut Workbench<'_, '_, '_>) -> Option<()> {
-    let instance = bench.instance;
-    let mut draw = SplitMix64::new(bench.run.seed);
-    let mut population = vec![(bench.best.value, Genome::of(instance, &bench.best.schedule))];
-    let order = bench.order.clone();
+fn evolve(context: &mut SearchContext<'_, '_, '_>) -> Option<()> {
+    let instance = context.instance;
+    let mut draw = SplitMix64::new(context.options.seed);
+    let mut population = vec![(context.incumbent.value, Genome::of(instance, &context.incumbent.schedule))];
+    let order = context.order.clone();
     for (foresight, thrift) in [(0.4, 0.3), (0.0, 1.5)] {
-        let schedule = bench.make(&order, Leaning { foresight, thrift })?;
-        population.push((bench.offer(&schedule, "genetic"), Genome::of(instance, &schedule)));
+        let schedule = context.schedule_in_order(&order, BiasWeights { foresight, thrift })?;
+        population.push((context.record(&schedule, "genetic"), Genome::of(instance, &schedule)));
     }
     loop {
         while population.len() < POPULATION {
             let mut genome = population[draw.index(population.len())].1.clone();
             genome.mutate(instance, 2 + instance.tasks() / 10, &mut draw);
-            population.push((judge(bench, &genome)?, genome));
+            population.push((evaluate(context, &genome)?, genome));
         }
-        generations(bench, &mut population, &mut draw)?;
+        generations(context, &mut population, &mut draw)?;
         population.sort_by(|a, b| a.0.total_cmp(&b.0));
         population.truncate(1);
     }
 }
 
-/// Children until they are no better for long.
+/// Breeds children until [`PATIENCE`] of them in a row brought no improvement.
 fn generations(
-    bench: &mut Workbench<'_, '_, '_>,
+    context: &mut SearchContext<'_, '_, '_>,
     population: &mut [(f64, Genome)],
     draw: &mut SplitMix64,
 ) -> Option<()> {
@@ -56,14 +54,14 @@ fn generations(
         left -= 1;
         let (mother, father) = (select(population, draw), select(population, draw));
         let mut child = population[mother].1.cross(&population[father].1, draw);
-        child.mutate(bench.instance, 1 + bench.instance.tasks() / 50, draw);
-        let value = judge(bench, &child)?;
+        child.mutate(context.instance, 1 + context.instance.tasks() / 50, draw);
+        let value = evaluate(context, &child)?;
         if value < fittest {
             (fittest, left) = (value, PATIENCE);
         }
         let by_value = |a: &usize, b: &usize| population[*a].0.total_cmp(&population[*b].0);
         let worst = (0..population.len()).max_by(by_value)?;
-        // A twin of one that is there brings nothing.
+        // A duplicate of a present genome would only reduce diversity.
         if value < population[worst].0
             && population.iter().all(|p| p.0 != value || p.1.machine != child.machine)
         {
@@ -73,12 +71,12 @@ fn generations(
     Some(())
 }
 
-fn judge(bench: &mut Workbench<'_, '_, '_>, genome: &Genome) -> Option<f64> {
-    let schedule = bench.make_on(&genome.order, |task| genome.machine[task])?;
-    Some(bench.offer(&schedule, "genetic"))
+fn evaluate(context: &mut SearchContext<'_, '_, '_>, genome: &Genome) -> Option<f64> {
+    let schedule = context.schedule_on(&genome.order, |task| genome.machine[task])?;
+    Some(context.record(&schedule, "genetic"))
 }
 
-/// The fittest of a few.
+/// Tournament selection: the fittest of a few random genomes.
 fn select(population: &[(f64, Genome)], draw: &mut SplitMix64) -> usize {
     let mut fittest = draw.index(population.len());
     for _ in 1..TOURNAMENT {

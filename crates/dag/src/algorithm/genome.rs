@@ -1,10 +1,12 @@
-//! A schedule as its searches hold it: an order that respects every edge, and a machine for every task.
+//! Genome of a schedule for the searches: a topological order and a machine per task. Inserting the tasks in that
+//! order decodes it.
 
-use super::workbench::starts;
+use super::search_context::start_order;
 use crate::instance::Instance;
 use crate::random::SplitMix64;
 use crate::schedule::Schedule;
 
+/// Topological order and machine of every task.
 #[derive(Debug, Clone)]
 pub(super) struct Genome {
     pub(super) order: Vec<u32>,
@@ -12,19 +14,21 @@ pub(super) struct Genome {
 }
 
 impl Genome {
+    /// Encodes a schedule: its tasks by start.
     pub(super) fn of(instance: &Instance, schedule: &Schedule) -> Self {
         let machine = schedule.slots.iter().map(|slot| slot.machine).collect();
-        Self { order: starts(instance, schedule), machine }
+        Self { order: start_order(instance, schedule), machine }
     }
 
-    /// The head of `self`'s order, the rest in the order of `other`: each task still after those it waits for.
+    /// One-point crossover of the orders: a prefix of `self`, then the remaining tasks in the order of `other`. A
+    /// prefix of a topological order followed by the others in a topological order is topological again.
     pub(super) fn cross(&self, other: &Self, draw: &mut SplitMix64) -> Self {
         let head = draw.index(self.order.len() + 1);
         let mut taken = vec![false; self.order.len()];
         let mut order = self.order[..head].to_vec();
         order.iter().for_each(|task| taken[*task as usize] = true);
         order.extend(other.order.iter().filter(|task| !taken[**task as usize]));
-        // Machines come in stretches, so that tasks that fit together stay together.
+        // Machines are exchanged in a contiguous range of the order, so that tasks placed together stay together.
         let mut machine = self.machine.clone();
         let (a, b) = (draw.index(machine.len() + 1), draw.index(machine.len() + 1));
         let stretch = a.min(b)..a.max(b);
@@ -34,7 +38,7 @@ impl Genome {
         Self { order, machine }
     }
 
-    /// Moves tasks as far as their edges let them, or sends them to other machines; `most` changes or fewer.
+    /// Moves up to `most` tasks within their precedence window or to other machines.
     pub(super) fn mutate(&mut self, instance: &Instance, most: usize, draw: &mut SplitMix64) {
         let tasks = self.order.len();
         let mut position = vec![0usize; tasks];
@@ -42,22 +46,22 @@ impl Genome {
         for _ in 0..1 + draw.index(most) {
             let task = draw.index(tasks);
             if draw.below(2) == 0 {
-                self.machine[task] = another_machine(instance, task, draw);
+                self.machine[task] = random_cheap_machine(instance, task, draw);
             } else {
                 self.shift(instance, task, &mut position, draw);
             }
         }
     }
 
-    /// Moves a task to a place between the last it waits for and the first that waits for it.
+    /// Moves a task to a random position between its last predecessor and its first successor.
     fn shift(&mut self, instance: &Instance, task: usize, position: &mut [usize], draw: &mut SplitMix64) {
-        /// Further moves cost more than they bring.
-        const FAR: usize = 500;
+        /// Longest move in positions: longer ones cost more time than they gain.
+        const MAX_SHIFT: usize = 500;
         let at = position[task];
         let place = |edge: &(u32, f64)| position[edge.0 as usize];
         let low = instance.predecessors(task).iter().map(place).max().map_or(0, |last| last + 1);
         let high = instance.successors(task).iter().map(place).min().unwrap_or(position.len());
-        let (low, high) = (low.max(at.saturating_sub(FAR)), high.min(at + FAR + 1));
+        let (low, high) = (low.max(at.saturating_sub(MAX_SHIFT)), high.min(at + MAX_SHIFT + 1));
         let to = low + draw.index(high - low);
         if to < at {
             self.order[to..=at].rotate_right(1);
@@ -70,8 +74,8 @@ impl Genome {
     }
 }
 
-/// The cheapest of a few machines drawn at random.
-fn another_machine(instance: &Instance, task: usize, draw: &mut SplitMix64) -> u32 {
+/// Cheapest of a few randomly drawn machines.
+fn random_cheap_machine(instance: &Instance, task: usize, draw: &mut SplitMix64) -> u32 {
     let costs = instance.costs(task);
     let drawn = [0; 4].map(|_| draw.index(costs.len()));
     let few = 1 + draw.index(drawn.len());

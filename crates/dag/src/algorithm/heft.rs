@@ -1,10 +1,10 @@
-//! Heterogeneous Earliest Finish Time, exactly as published: falling upward rank decides the order, the earliest
-//! finish the machine, gaps are filled. Ties in rank go by topological position; ties in finish to the lower machine.
-//! From Topcuoglu, Hariri and Wu, *Performance-effective and low-complexity task scheduling for heterogeneous
+//! Heterogeneous Earliest Finish Time, exactly as published: tasks by falling upward rank, each on the machine with
+//! the earliest finish time, idle gaps filled. Ties in rank go by topological position; ties in finish go to the lower
+//! machine. From Topcuoglu, Hariri and Wu, *Performance-effective and low-complexity task scheduling for heterogeneous
 //! computing* (2002).
 
-use super::run::{Algorithm, Plan};
-use crate::insertion::{Cheapest, Inserter};
+use super::definition::{Algorithm, Plan};
+use crate::insertion::{CheapestMachines, Inserter};
 use crate::instance::Instance;
 use crate::rank::{rank_order, upward_ranks_of};
 use crate::schedule::Schedule;
@@ -20,7 +20,7 @@ use crate::schedule::Schedule;
 /// # Ok::<(), warpyard_dag::InstanceError>(())
 /// ```
 pub fn heft(instance: &Instance) -> Schedule {
-    let cheapest = Cheapest::for_placing(instance);
+    let cheapest = CheapestMachines::for_insertion(instance);
     let ranks = upward_ranks_of(instance, cheapest.sums().to_vec());
     let mut inserter = Inserter::new(instance, &cheapest);
     inserter.place_all(&rank_order(instance, &ranks));

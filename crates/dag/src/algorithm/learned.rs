@@ -1,6 +1,6 @@
 //! The learned planner with the network that ships with the program; see [`crate::learned`].
 
-use super::run::{Algorithm, Plan};
+use super::definition::{Algorithm, Plan};
 use crate::learned::{Network, plan_with};
 
 pub(super) const DEF: Algorithm = Algorithm {

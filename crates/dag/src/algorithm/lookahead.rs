@@ -1,65 +1,66 @@
-//! HEFT that tries before it chooses: each machine is tried for a task, the task's successors are placed after it,
-//! and the machine where the last of them finishes first is taken. From Bittencourt, Sakellariou and Madeira, *DAG
-//! scheduling using a lookahead variant of the heterogeneous earliest finish time algorithm* (2010). Where there are
-//! many machines, only those where the task itself finishes soonest are tried.
+//! HEFT with one step of lookahead: for each candidate machine of a task its ready successors are placed tentatively,
+//! and the machine where the last of them finishes first is chosen. From Bittencourt, Sakellariou and Madeira, *DAG
+//! scheduling using a lookahead variant of the heterogeneous earliest finish time algorithm* (2010). Only the machines
+//! where the task itself finishes soonest are tried when there are many.
 
-use super::run::{Algorithm, Plan};
-use crate::insertion::{Cheapest, Inserter};
+use super::definition::{Algorithm, Plan};
+use crate::insertion::{CheapestMachines, Inserter};
 use crate::instance::Instance;
 use crate::rank::{rank_order, upward_ranks_of};
 use crate::schedule::Schedule;
 
-/// So many machines are tried at most.
-const TRIED: usize = 16;
-/// So many successors are placed at most, the most urgent ones.
-const FOLLOWED: usize = 32;
+/// Candidate machines per task.
+const MAX_TRIED_MACHINES: usize = 16;
+/// Successors placed tentatively per candidate, by falling rank.
+const MAX_PLACED_SUCCESSORS: usize = 32;
 
 /// Plans with one step of lookahead.
 pub fn lookahead(instance: &Instance) -> Schedule {
-    let cheapest = Cheapest::new(instance);
+    let cheapest = CheapestMachines::new(instance);
     let ranks = upward_ranks_of(instance, cheapest.sums().to_vec());
     let order = rank_order(instance, &ranks);
     let mut position = vec![0u32; order.len()];
     order.iter().enumerate().for_each(|(at, task)| position[*task as usize] = at as u32);
     let mut inserter = Inserter::new(instance, &cheapest);
     let mut placed = vec![false; order.len()];
-    let mut followers = Vec::new();
+    let mut ready_successors = Vec::new();
     for &task in &order {
         let task = task as usize;
         placed[task] = true;
-        followers.clear();
-        // Only those that could be placed now: everything else they wait for has its place.
-        followers.extend(instance.successors(task).iter().map(|e| e.0).filter(|next| {
+        ready_successors.clear();
+        // Only successors whose other predecessors are all placed have a defined ready time.
+        ready_successors.extend(instance.successors(task).iter().map(|e| e.0).filter(|next| {
             instance.predecessors(*next as usize).iter().all(|(before, _)| placed[*before as usize])
         }));
-        followers.sort_unstable_by_key(|next| position[*next as usize]);
-        followers.dedup();
-        followers.truncate(FOLLOWED);
-        if followers.is_empty() {
+        ready_successors.sort_unstable_by_key(|next| position[*next as usize]);
+        ready_successors.dedup();
+        ready_successors.truncate(MAX_PLACED_SUCCESSORS);
+        if ready_successors.is_empty() {
             inserter.place(task);
             continue;
         }
-        let machine = best_machine(&mut inserter, task, &followers);
+        let machine = best_machine(&mut inserter, task, &ready_successors);
         inserter.place_on(task, machine);
     }
     inserter.into_schedule()
 }
 
-fn best_machine(inserter: &mut Inserter<'_>, task: usize, followers: &[u32]) -> usize {
+fn best_machine(inserter: &mut Inserter<'_>, task: usize, ready_successors: &[u32]) -> usize {
     let mut tried: Vec<(f64, usize)> =
         (0..inserter.machines()).map(|machine| (inserter.finish_on(task, machine), machine)).collect();
-    if tried.len() > TRIED {
-        tried.select_nth_unstable_by(TRIED - 1, |a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
-        tried.truncate(TRIED);
+    if tried.len() > MAX_TRIED_MACHINES {
+        tried.select_nth_unstable_by(MAX_TRIED_MACHINES - 1, |a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
+        tried.truncate(MAX_TRIED_MACHINES);
     }
     let mut best = (f64::INFINITY, f64::INFINITY, usize::MAX);
     for (finish, machine) in tried {
         inserter.place_on(task, machine);
         let mut last = 0.0f64;
-        for &next in followers {
+        for &next in ready_successors {
             last = last.max(inserter.place(next as usize).finish);
         }
-        for &next in followers.iter().rev() {
+        // Removal must undo placements in reverse order.
+        for &next in ready_successors.iter().rev() {
             inserter.remove(next as usize);
         }
         inserter.remove(task);

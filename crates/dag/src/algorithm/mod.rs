@@ -1,33 +1,33 @@
-//! Every planner, one file each, and the registry that feeds commands, help, tables and the tests. Adding one is a
-//! file and a line.
+//! Planners, one file each, and the registry that feeds commands, help, tables and tests. Adding a planner is one file
+//! and one registry line.
 
 mod best;
 mod blend;
 mod climb;
 mod cpop;
+mod definition;
 mod genetic;
 mod genome;
 mod heft;
 mod learned;
+mod local_search;
 mod lookahead;
 mod peft;
-mod ready;
-mod run;
-mod tinker;
-mod workbench;
+mod priority_order;
+mod search_context;
 
 #[cfg(feature = "train")]
-pub(crate) use best::search_leanings;
+pub(crate) use best::search_bias_weights;
 pub use blend::blend;
 pub use cpop::cpop;
+pub use definition::{Algorithm, Objective, Plan, Progress, SearchOptions};
 pub use heft::heft;
 pub use lookahead::lookahead;
 pub use peft::peft;
 #[cfg(feature = "train")]
-pub(crate) use ready::by_priority;
-pub use run::{Algorithm, Objective, Plan, Progress, Run};
+pub(crate) use priority_order::priority_order;
 
-/// All planners, in the order tables show them.
+/// Registry of all planners, in the order tables show them.
 pub const ALGORITHMS: &[Algorithm] = &[
     heft::DEF,
     cpop::DEF,
@@ -40,7 +40,7 @@ pub const ALGORITHMS: &[Algorithm] = &[
     best::DEF,
 ];
 
-/// Finds a planner by name.
+/// Looks up a planner by name.
 ///
 /// ```
 /// assert_eq!(warpyard_dag::algorithm::find("heft").map(|a| a.name), Some("heft"));

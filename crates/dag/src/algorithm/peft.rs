@@ -1,10 +1,10 @@
-//! Predict Earliest Finish Time: tasks by their mean optimistic cost, as they become ready; the machine where finish
-//! plus optimistic cost is least. From Arabnejad and Barbosa, *List scheduling algorithm for heterogeneous systems
-//! by an optimistic cost table* (2014).
+//! Predict Earliest Finish Time: ready tasks by mean optimistic cost; each on the machine with the least finish plus
+//! optimistic cost. From Arabnejad and Barbosa, *List scheduling algorithm for heterogeneous systems by an optimistic
+//! cost table* (2014).
 
-use super::ready::by_priority;
-use super::run::{Algorithm, Plan};
-use crate::insertion::{Cheapest, Inserter};
+use super::definition::{Algorithm, Plan};
+use super::priority_order::priority_order;
+use crate::insertion::{CheapestMachines, Inserter};
 use crate::instance::Instance;
 use crate::rank::optimistic_costs;
 use crate::schedule::Schedule;
@@ -14,9 +14,9 @@ pub fn peft(instance: &Instance) -> Schedule {
     let p = instance.machines();
     let table = optimistic_costs(instance);
     let priority: Vec<f64> = table.chunks_exact(p).map(|row| row.iter().sum()).collect();
-    let cheapest = Cheapest::new(instance);
+    let cheapest = CheapestMachines::new(instance);
     let mut inserter = Inserter::new(instance, &cheapest);
-    for task in by_priority(instance, &priority) {
+    for task in priority_order(instance, &priority) {
         let task = task as usize;
         inserter.place_biased(task, &table[task * p..(task + 1) * p]);
     }

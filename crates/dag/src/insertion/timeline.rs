@@ -1,23 +1,25 @@
-//! One machine's time: what it is busy with, and where a task fits.
+//! Timeline of one machine: its busy slots, and the search for an insertion slot.
 
 use super::prefetch;
 
-/// What a machine is busy with: start and finish, in order of time. Slots of no length are kept: a task of no length
-/// may stand between two that touch.
+/// Busy slots (start, finish) of a machine by time. Slots of zero length are kept: such a task may stand between two
+/// adjacent slots.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Timeline {
     busy: Vec<(f64, f64)>,
 }
 
-/// New tasks mostly go among the last so many.
+/// Latest slots scanned linearly: most insertions fall among them.
 const RECENT: usize = 4;
 
 impl Timeline {
-    /// The first moment from `ready` on at which `cost` fits, and the place in line it would take; nothing when it
-    /// would finish after `limit`. A gap exactly as long as the task is long enough.
+    /// Earliest start from `ready` on at which `cost` fits, and the index of the new slot; `None` when it would finish
+    /// after `limit`. A gap exactly as long as the task suffices.
     #[inline]
-    pub(super) fn fit(&self, ready: f64, cost: f64, limit: f64) -> Option<(f64, usize)> {
-        let first = self.first_at(ready + cost);
+    pub(super) fn earliest_fit(&self, ready: f64, cost: f64, limit: f64) -> Option<(f64, usize)> {
+        // A gap that ends before `ready + cost` is too early: the search starts at the slot after it.
+        let first = self.first_starting_from(ready + cost);
+        // Starts are sorted and slots do not overlap, so everything before `first` ends by its predecessor's finish.
         let mut free = if first > 0 { self.busy[first - 1].1 } else { ready };
         for (at, (next, finish)) in self.busy.iter().enumerate().skip(first) {
             let start = if free > ready { free } else { ready };
@@ -33,11 +35,11 @@ impl Timeline {
         (start + cost <= limit).then_some((start, self.busy.len()))
     }
 
-    /// Asks for the slots among which [`Timeline::fit`] will look for the first from `at` on.
+    /// Prefetches the slots among which [`Timeline::earliest_fit`] will search from `at` on.
     #[inline]
     pub(super) fn prefetch(&self, at: f64) {
         let Some((older, recent)) = self.busy.split_last_chunk::<RECENT>() else { return };
-        let guess = if recent[0].0 < at { older.len() } else { guess(older.len(), at, recent[0].0) };
+        let guess = if recent[0].0 < at { older.len() } else { interpolate(older.len(), at, recent[0].0) };
         prefetch(&self.busy[guess..(guess + RECENT).min(self.busy.len())]);
     }
 
@@ -46,7 +48,7 @@ impl Timeline {
     }
 
     pub(super) fn remove(&mut self, start: f64, finish: f64) {
-        let first = self.first_at(start);
+        let first = self.first_starting_from(start);
         let slots = self.busy[first..].iter().take_while(|slot| slot.0 == start);
         if let Some(at) = slots.map(|slot| slot.1).position(|f| f == finish) {
             self.busy.remove(first + at);
@@ -57,8 +59,8 @@ impl Timeline {
         self.busy.len()
     }
 
-    /// The busy stretch without a gap that the slot `at` is part of, followed back no further than `reach`.
-    pub(super) fn stretch(&self, at: usize, reach: f64) -> (f64, f64) {
+    /// Maximal busy interval without a gap around slot `at`, followed back no further than `lookback`.
+    pub(super) fn busy_interval(&self, at: usize, lookback: f64) -> (f64, f64) {
         let (mut from, mut to) = self.busy[at];
         for next in &self.busy[at + 1..] {
             if next.0 > to {
@@ -67,7 +69,7 @@ impl Timeline {
             to = next.1;
         }
         for before in self.busy[..at].iter().rev() {
-            if before.1 < from || from < to - reach {
+            if before.1 < from || from < to - lookback {
                 break;
             }
             from = before.0;
@@ -75,32 +77,33 @@ impl Timeline {
         (from, to)
     }
 
-    /// The first slot that starts at `at` or later: counted among the last ones, which needs no branches, else
-    /// searched.
+    /// First slot that starts at `at` or later: counted without branches among the latest slots, otherwise searched.
     #[inline]
-    fn first_at(&self, at: f64) -> usize {
+    fn first_starting_from(&self, at: f64) -> usize {
         let busy = self.busy.as_slice();
         let earlier = |slots: &[(f64, f64)]| slots.iter().map(|slot| usize::from(slot.0 < at)).sum::<usize>();
         let Some((older, recent)) = busy.split_last_chunk::<RECENT>() else { return earlier(busy) };
         if recent[0].0 < at {
             return older.len() + earlier(recent);
         }
-        first_from(older, at, guess(older.len(), at, recent[0].0))
+        gallop_from(older, at, interpolate(older.len(), at, recent[0].0))
     }
 }
 
-/// About how many of `slots` slots start before `at`, when the next after them starts at `end`.
+/// Interpolated number of `slots` that start before `at`, when the slot after them starts at `end`.
 #[inline]
-fn guess(slots: usize, at: f64, end: f64) -> usize {
+fn interpolate(slots: usize, at: f64, end: f64) -> usize {
     (slots as f64 * (at / end)) as usize
 }
 
-/// The first of sorted slots that starts at `at` or later, looked for around a guess: work is spread evenly enough
-/// over time for a guess to be near.
+/// Galloping search around a guess for the first slot that starts at `at` or later. Interpolated guesses are close,
+/// because work is spread evenly over time.
 #[inline]
-fn first_from(busy: &[(f64, f64)], at: f64, guess: usize) -> usize {
+fn gallop_from(busy: &[(f64, f64)], at: f64, guess: usize) -> usize {
     let (mut low, mut high) = (guess.min(busy.len()), guess.min(busy.len()));
     let mut step = 4;
+    // Invariant of both loops: slots before `low` start before `at`, slots from `high` on at `at` or later, once each
+    // loop ends.
     while low > 0 && busy[low - 1].0 >= at {
         high = low - 1;
         low = low.saturating_sub(step);

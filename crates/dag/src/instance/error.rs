@@ -1,13 +1,13 @@
-//! Why something is no instance.
+//! Errors of building an instance.
 
-/// Why something is no instance. Tasks and machines are named where they have names, else numbered from 0.
+/// Reason an instance is invalid. Tasks and machines are named where they have names, otherwise numbered from 0.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum InstanceError {
-    /// There is nothing to run on.
+    /// No machines.
     #[error("there are no machines")]
     NoMachines,
-    /// More tasks, edges or machines than a 32-bit index reaches.
+    /// More tasks, edges or machines than a 32-bit index allows.
     #[error("too large: {tasks} tasks, {edges} edges, {machines} machines")]
     TooLarge {
         /// Number of tasks.
@@ -17,53 +17,53 @@ pub enum InstanceError {
         /// Number of machines.
         machines: usize,
     },
-    /// The last task with costs has fewer costs than there are machines.
+    /// Incomplete last row of costs.
     #[error("task {task}: has {found} costs, but there are {machines} machines")]
     MissingCosts {
         /// The task.
         task: String,
-        /// How many costs it has.
+        /// Costs given.
         found: usize,
-        /// How many it needs.
+        /// Number needed.
         machines: usize,
     },
-    /// A cost is negative, infinite or not a number.
+    /// Cost that is negative, infinite or not a number.
     #[error("task {task}: cost {value} on machine {machine} is not a finite number of at least 0")]
     BadCost {
         /// The task.
         task: String,
         /// The machine.
         machine: String,
-        /// What was given.
+        /// Given value.
         value: f64,
     },
-    /// A release time is negative, infinite or not a number.
+    /// Release time that is negative, infinite or not a number.
     #[error("task {task}: release time {value} is not a finite number of at least 0")]
     BadRelease {
         /// The task.
         task: String,
-        /// What was given.
+        /// Given value.
         value: f64,
     },
-    /// Not one release time per task.
+    /// Number of release times differs from the number of tasks.
     #[error("{found} release times for {tasks} tasks")]
     ReleaseCount {
-        /// How many were given.
+        /// Release times given.
         found: usize,
-        /// How many are needed.
+        /// Number needed.
         tasks: usize,
     },
-    /// Not one name per task or machine.
+    /// Number of names differs from the number of tasks or machines.
     #[error("{found} names for {expected} {what}")]
     NameCount {
-        /// What is named.
+        /// Kind of object named.
         what: &'static str,
-        /// How many names were given.
+        /// Names given.
         found: usize,
-        /// How many are needed.
+        /// Number needed.
         expected: usize,
     },
-    /// An edge names a task that is not there.
+    /// Edge to or from a task that does not exist.
     #[error("edge {edge} ({from} to {to}): there is no task {missing}")]
     UnknownTask {
         /// Position among the edges.
@@ -72,33 +72,33 @@ pub enum InstanceError {
         from: u32,
         /// Its end.
         to: u32,
-        /// Which of the two is missing.
+        /// Missing end.
         missing: u32,
     },
-    /// An edge's data or cost is negative, infinite or not a number.
+    /// Edge whose data or cost is negative, infinite or not a number.
     #[error("edge {from} to {to}: {value} is not a finite number of at least 0")]
     BadData {
         /// Its start.
         from: String,
         /// Its end.
         to: String,
-        /// What was given.
+        /// Given value.
         value: f64,
     },
-    /// The tasks wait for one another in a circle.
-    #[error("tasks wait for one another in a circle: {}", .0.join(" -> "))]
+    /// Dependency cycle; the first task is repeated at the end.
+    #[error("dependency cycle: {}", .0.join(" -> "))]
     Cycle(Vec<String>),
-    /// A link table is not machines x machines.
+    /// Link table that is not machines x machines.
     #[error("{table} has {found} entries, but {machines} machines need {}", machines * machines)]
     LinkShape {
         /// `latency` or `bandwidth`.
         table: &'static str,
-        /// How many entries it has.
+        /// Entries given.
         found: usize,
         /// Number of machines.
         machines: usize,
     },
-    /// A link's latency or bandwidth cannot be.
+    /// Latency or bandwidth out of range.
     #[error("{table} {value} from machine {from} to machine {to} cannot be")]
     BadLink {
         /// `latency` or `bandwidth`.
@@ -107,7 +107,7 @@ pub enum InstanceError {
         from: String,
         /// The receiving machine.
         to: String,
-        /// What was given.
+        /// Given value.
         value: f64,
     },
 }

@@ -1,11 +1,11 @@
-//! The edges grouped by their ends, and the order they leave.
+//! Adjacency lists of the edges and the topological order they imply.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use super::Edge;
 
-/// Edges grouped by one of their ends.
+/// Adjacency in compressed rows: edges grouped by one end.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(crate) struct Adjacency {
     offset: Vec<u32>,
@@ -42,8 +42,8 @@ impl Adjacency {
     }
 }
 
-/// The first of all topological orders, and each task's place in it; or one circle, its first task repeated at the
-/// end.
+/// Lexicographically least topological order and each task's position in it (Kahn's algorithm with a heap); or a
+/// cycle, its first task repeated at the end.
 pub(super) fn topological(
     successors: &Adjacency,
     predecessors: &Adjacency,
@@ -64,11 +64,11 @@ pub(super) fn topological(
             }
         }
     }
-    if order.len() < tasks { Err(circle(predecessors, &unmet)) } else { Ok((order, position)) }
+    if order.len() < tasks { Err(find_cycle(predecessors, &unmet)) } else { Ok((order, position)) }
 }
 
-/// Walks back from a task that never became ready until one comes up twice.
-fn circle(predecessors: &Adjacency, unmet: &[u32]) -> Vec<u32> {
+/// Cycle among the tasks that never became ready: each has such a predecessor, so walking back must repeat a task.
+fn find_cycle(predecessors: &Adjacency, unmet: &[u32]) -> Vec<u32> {
     let stuck = |t: &u32| unmet[*t as usize] > 0;
     let Some(mut at) = (0..unmet.len() as u32).find(stuck) else { return Vec::new() };
     let mut seen = vec![usize::MAX; unmet.len()];
@@ -79,8 +79,8 @@ fn circle(predecessors: &Adjacency, unmet: &[u32]) -> Vec<u32> {
         let Some(before) = predecessors.of(at as usize).iter().map(|e| e.0).find(stuck) else { return path };
         at = before;
     }
-    let mut circle = path.split_off(seen[at as usize]);
-    circle.push(at);
-    circle.reverse();
-    circle
+    let mut cycle = path.split_off(seen[at as usize]);
+    cycle.push(at);
+    cycle.reverse();
+    cycle
 }

@@ -1,11 +1,11 @@
-//! How data travels between machines, checked, and with what ranks need of it.
+//! Links between machines, validated, with the means and extremes that ranks and insertion need.
 
 use super::{InstanceError, is_amount, name};
 
-/// How data travels between machines. Within one machine it costs nothing.
+/// Links between machines. A transfer within one machine costs nothing.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Links {
-    /// Every pair of machines is alike: an edge's `data` already is its transfer time.
+    /// All pairs of machines alike: an edge's `data` is its transfer time.
     Uniform,
     /// A transfer from machine `a` to machine `b` takes `latency[a * p + b] + data / bandwidth[a * p + b]`.
     Pairs {
@@ -16,25 +16,25 @@ pub enum Links {
     },
 }
 
-/// Link tables as planners use them: the diagonal costs nothing by construction.
+/// Link tables as planners use them: latency 0 and infinite bandwidth on the diagonal.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct PairTable {
     pub(crate) latency: Vec<f64>,
     pub(crate) bandwidth: Vec<f64>,
-    /// Per sending machine, what its links to others do at best and at worst.
-    pub(crate) spread: Vec<Spread>,
+    /// Extremes of each sending machine's links.
+    pub(crate) ranges: Vec<LinkRange>,
     pub(super) mean_latency: f64,
     pub(super) mean_bandwidth: f64,
 }
 
-/// The extremes of one machine's links to the others.
+/// Least and greatest latency and bandwidth of one machine's links to the others.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Spread {
+pub(crate) struct LinkRange {
     latency: (f64, f64),
     bandwidth: (f64, f64),
 }
 
-impl Spread {
+impl LinkRange {
     pub(super) fn of_each(machines: usize, latency: &[f64], bandwidth: &[f64]) -> Vec<Self> {
         let rows = latency.chunks_exact(machines).zip(bandwidth.chunks_exact(machines));
         rows.enumerate().map(|(from, (latency, bandwidth))| Self::of(from, latency, bandwidth)).collect()
@@ -48,13 +48,15 @@ impl Spread {
         Self { latency: range(latency), bandwidth: range(bandwidth) }
     }
 
-    /// When data sent at `sent` arrives anywhere else, at the earliest. No rounding makes it later than an arrival.
+    /// Earliest arrival on any other machine of data sent at `sent`. Monotone rounding keeps it at most every exact
+    /// arrival.
     #[inline]
     pub(crate) fn soonest(&self, sent: f64, data: f64) -> f64 {
         sent + (self.latency.0 + data / self.bandwidth.1)
     }
 
-    /// When data sent at `sent` has arrived everywhere. No rounding makes it earlier than an arrival.
+    /// Latest arrival on any other machine of data sent at `sent`. Monotone rounding keeps it at least every exact
+    /// arrival.
     #[inline]
     pub(crate) fn latest(&self, sent: f64, data: f64) -> f64 {
         sent + (self.latency.1 + data / self.bandwidth.0)
@@ -97,7 +99,7 @@ impl PairTable {
         }
         let pairs = (machines * (machines - 1)).max(1) as f64;
         let mean_bandwidth = if machines == 1 { f64::INFINITY } else { sum_bandwidth / pairs };
-        let spread = Spread::of_each(machines, &latency, &bandwidth);
-        Ok(Some(Self { latency, bandwidth, spread, mean_latency: sum_latency / pairs, mean_bandwidth }))
+        let ranges = LinkRange::of_each(machines, &latency, &bandwidth);
+        Ok(Some(Self { latency, bandwidth, ranges, mean_latency: sum_latency / pairs, mean_bandwidth }))
     }
 }

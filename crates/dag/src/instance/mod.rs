@@ -1,6 +1,6 @@
-//! What is to be planned: tasks with a cost on every machine, edges with data, links between machines, releases.
-//! Everything is checked once, when an [`Instance`] is made; planners may rely on it. Reading files lives in
-//! [`crate::read`], planning in [`crate::algorithm`].
+//! Planning problem: tasks with a cost on every machine, edges with data, links between machines, release times. An
+//! [`Instance`] is validated once, when it is built; planners rely on it. Reading files is in [`crate::read`],
+//! planning in [`crate::algorithm`].
 
 mod error;
 mod graph;
@@ -13,21 +13,20 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use graph::{Adjacency, topological};
-use links::{PairTable, Spread};
+use links::{LinkRange, PairTable};
 
-/// One dependency: `to` starts after `from` has finished and its data has arrived.
+/// Dependency: `to` starts after `from` has finished and its data has arrived.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Edge {
-    /// The task that produces.
+    /// Producing task.
     pub from: u32,
-    /// The task that consumes.
+    /// Consuming task.
     pub to: u32,
-    /// With [`Links::Uniform`] the time the transfer takes between different machines; with [`Links::Pairs`] the
-    /// amount of data.
+    /// With [`Links::Uniform`] the transfer time between different machines; with [`Links::Pairs`] the amount of data.
     pub data: f64,
 }
 
-/// Tasks, machines and what binds them, checked.
+/// Validated planning problem: tasks, machines, edges and links.
 ///
 /// ```
 /// use warpyard_dag::{Edge, Instance, Links};
@@ -53,11 +52,11 @@ pub struct Instance {
 }
 
 impl Instance {
-    /// Checks and builds an instance with unnamed tasks and machines, all released at 0. `costs` is row-major: one
+    /// Validates and builds an instance with unnamed tasks and machines, all released at 0. `costs` is row-major: one
     /// row per task, one column per machine.
     ///
     /// # Errors
-    /// Says which task, edge or machine is wrong, and how.
+    /// Names the invalid task, edge or machine.
     pub fn new(
         machines: usize,
         costs: Vec<f64>,
@@ -67,10 +66,11 @@ impl Instance {
         Self::named(machines, costs, edges, links, Vec::new(), Vec::new())
     }
 
-    /// As [`Instance::new`], with names for tasks and machines; an empty list leaves them numbered.
+    /// Validates and builds an instance as [`Instance::new`] does, with names for tasks and machines; an empty list
+    /// leaves them numbered.
     ///
     /// # Errors
-    /// Says which task, edge or machine is wrong, and how.
+    /// Names the invalid task, edge or machine.
     pub fn named(
         machines: usize,
         costs: Vec<f64>,
@@ -114,7 +114,7 @@ impl Instance {
         let successors = Adjacency::group(tasks, edges, |e| e.from, |e| e.to);
         let predecessors = Adjacency::group(tasks, edges, |e| e.to, |e| e.from);
         let (order, position) = topological(&successors, &predecessors, tasks)
-            .map_err(|circle| InstanceError::Cycle(circle.into_iter().map(|t| task(t as usize)).collect()))?;
+            .map_err(|cycle| InstanceError::Cycle(cycle.into_iter().map(|t| task(t as usize)).collect()))?;
         Ok(Self {
             machines,
             costs: Arc::new(costs),
@@ -130,7 +130,7 @@ impl Instance {
         })
     }
 
-    /// Gives every task the earliest moment it may start.
+    /// Sets the release time of every task.
     ///
     /// # Errors
     /// When there is not one per task, or one is negative or not finite.
@@ -164,24 +164,24 @@ impl Instance {
         self.successors.edges.len()
     }
 
-    /// What `task` costs on each machine.
+    /// Costs of `task` on each machine.
     #[inline]
     pub fn costs(&self, task: usize) -> &[f64] {
         &self.costs[task * self.machines..(task + 1) * self.machines]
     }
 
-    /// The whole cost matrix, row-major.
+    /// Cost matrix, row-major.
     pub fn cost_matrix(&self) -> &[f64] {
         &self.costs
     }
 
-    /// The tasks that wait for `task`, with the data each needs.
+    /// Successors of `task`, each with the data it needs.
     #[inline]
     pub fn successors(&self, task: usize) -> &[(u32, f64)] {
         self.successors.of(task)
     }
 
-    /// The tasks that `task` waits for, with the data it needs of each.
+    /// Predecessors of `task`, each with the data it sends.
     #[inline]
     pub fn predecessors(&self, task: usize) -> &[(u32, f64)] {
         self.predecessors.of(task)
@@ -194,13 +194,13 @@ impl Instance {
         })
     }
 
-    /// The earliest moment `task` may start, dependencies aside.
+    /// Release time of `task`: its earliest start, dependencies aside.
     #[inline]
     pub fn release(&self, task: usize) -> f64 {
         if self.release.is_empty() { 0.0 } else { self.release[task] }
     }
 
-    /// How long `data` takes from one machine to another.
+    /// Transfer time of `data` from one machine to another; 0 within one machine.
     #[inline]
     pub fn transfer(&self, data: f64, from: usize, to: usize) -> f64 {
         match &self.pairs {
@@ -213,7 +213,7 @@ impl Instance {
         }
     }
 
-    /// How long `data` takes between different machines as ranks see it: mean latency + data / mean bandwidth.
+    /// Mean transfer time of `data` between different machines, as ranks use it: mean latency + data / mean bandwidth.
     #[inline]
     pub fn mean_transfer(&self, data: f64) -> f64 {
         match &self.pairs {
@@ -222,7 +222,7 @@ impl Instance {
         }
     }
 
-    /// About `share` of a mean cost: a power of two, so that multiples of it are exact.
+    /// Power of two near `share` of a mean cost, so that multiples of it are exact.
     pub(crate) fn mean_cost_about(&self, share: f64) -> f64 {
         let sample = self.costs.iter().step_by((self.costs.len() / 4096).max(1));
         let (sum, count) = sample.fold((0.0, 0usize), |(sum, count), cost| (sum + cost, count + 1));
@@ -230,7 +230,7 @@ impl Instance {
         if about.is_normal() && (1.0 / about).is_normal() { about } else { 1.0 }
     }
 
-    /// The least `data` can take between different machines.
+    /// Lower bound on the transfer time between different machines: least latency and greatest bandwidth.
     pub(crate) fn least_transfer(&self) -> impl Fn(f64) -> f64 + '_ {
         let p = self.machines;
         let least = self.pairs.as_ref().filter(|_| p > 1).map(|pairs| {
@@ -245,51 +245,50 @@ impl Instance {
         }
     }
 
-    /// Whether every pair of machines is linked alike.
+    /// Whether all pairs of machines have the same links.
     pub fn has_uniform_links(&self) -> bool {
         self.pairs.is_none()
     }
 
-    /// Whether all costs, transfers and releases are whole numbers, so that all planned times are.
+    /// Whether all costs, transfers and releases are integers, so that all planned times are exact integers too.
     pub fn is_integral(&self) -> bool {
         self.integral
     }
 
-    /// The tasks in an order in which every task comes after those it waits for; of all such orders the one that has
-    /// the lowest index first wherever there is a choice.
+    /// Lexicographically least topological order.
     pub fn topological_order(&self) -> &[u32] {
         &self.order
     }
 
-    /// Where `task` comes in [`Instance::topological_order`].
+    /// Position of `task` in [`Instance::topological_order`].
     #[inline]
     pub fn topological_position(&self, task: usize) -> u32 {
         self.position[task]
     }
 
-    /// The task's name, or its number.
+    /// Name of a task, or its number.
     pub fn task_name(&self, task: usize) -> Cow<'_, str> {
         name(&self.task_names, task)
     }
 
-    /// The machine's name, or its number.
+    /// Name of a machine, or its number.
     pub fn machine_name(&self, machine: usize) -> Cow<'_, str> {
         name(&self.machine_names, machine)
     }
 
-    /// The same tasks with every edge turned round and nothing released late: a schedule of it read backwards is
-    /// one of this instance.
+    /// Instance with every edge and link reversed and no releases: a schedule of it, reversed in time, is one of this
+    /// instance.
     pub(crate) fn reversed(&self) -> Self {
         let p = self.machines;
         let transpose = |m: &[f64]| (0..p * p).map(|at| m[(at % p) * p + at / p]).collect::<Vec<_>>();
         let (order, position) = topological(&self.predecessors, &self.successors, self.tasks())
-            .unwrap_or_else(|_| unreachable!("an instance has no circle, either way round"));
+            .unwrap_or_else(|_| unreachable!("an instance has no cycle, either way round"));
         Self {
             successors: self.predecessors.clone(),
             predecessors: self.successors.clone(),
             pairs: self.pairs.as_ref().map(|t| {
                 let (latency, bandwidth) = (transpose(&t.latency), transpose(&t.bandwidth));
-                PairTable { spread: Spread::of_each(p, &latency, &bandwidth), latency, bandwidth, ..*t }
+                PairTable { ranges: LinkRange::of_each(p, &latency, &bandwidth), latency, bandwidth, ..*t }
             }),
             release: Vec::new(),
             order,

@@ -1,61 +1,61 @@
-//! The network: each task's features go through one layer, then twice a task hears the mean of those that follow it
-//! and of those it follows, then three numbers come out. A few thousand weights.
+//! Graph network: an input layer per task, two message-passing layers that mix in the mean state of successors and
+//! predecessors, and three outputs. A few thousand weights.
 
-use super::features::{Features, OF_TASK, OF_WHOLE};
+use super::features::{Features, INSTANCE_FEATURES, TASK_FEATURES};
 use super::tensors::Tensors;
 use crate::instance::Instance;
-use crate::wide::widened;
+use crate::multiversion::multiversioned;
 use std::sync::LazyLock;
 
-/// Numbers a task carries between layers.
+/// Width of the state of a task between layers.
 pub(super) const HIDDEN: usize = 16;
-/// How often tasks hear their neighbours.
-pub(super) const SWEEPS: usize = 2;
-/// Numbers that come out.
-pub(super) const OUT: usize = 3;
+/// Number of message-passing layers.
+pub(super) const MESSAGE_LAYERS: usize = 2;
+/// Outputs per task.
+pub(super) const OUTPUTS: usize = 3;
 
-/// Ranks are corrected by at most this many mean costs.
-pub(super) const MOST_URGENCY: f32 = 4.0;
-/// Foresight and thrift lie between 0 and these.
-pub(super) const MOST_FORESIGHT: f32 = 1.2;
-pub(super) const MOST_THRIFT: f32 = 5.0;
+/// Largest correction of a rank, in mean costs.
+pub(super) const MAX_URGENCY: f32 = 4.0;
+/// Upper bounds of foresight and thrift; the lower bounds are 0.
+pub(super) const MAX_FORESIGHT: f32 = 1.2;
+pub(super) const MAX_THRIFT: f32 = 5.0;
 
-/// What the network says of one task.
+/// Network output for one task: correction of its rank and its bias weights.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Advice {
+pub(crate) struct TaskOutput {
     pub(super) urgency: f32,
     pub(super) foresight: f32,
     pub(super) thrift: f32,
 }
 
-/// Why bytes hold no network.
+/// Reason bytes are not a network.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum NetworkError {
-    /// The bytes end too soon.
+    /// Truncated file.
     #[error("the file ends too soon")]
     TooShort,
-    /// The header is not JSON.
+    /// Header that is not JSON.
     #[error("the header cannot be read")]
     Header(#[from] serde_json::Error),
-    /// A part of the network is missing or has another shape.
+    /// Tensor missing or of another shape.
     #[error("tensor {0} is missing or has another shape")]
     Tensor(&'static str),
-    /// A weight is not a finite number.
+    /// Weight that is not finite.
     #[error("tensor {0} holds a number that is not finite")]
     NotFinite(&'static str),
 }
 
-/// The trained weights, in the order of `PARTS`.
+/// Trained weights, in the order of `PARTS`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Network {
     pub(super) weights: Vec<f32>,
 }
 
-/// Name, rows and columns of each part.
+/// Name, rows and columns of each tensor.
 pub(super) const PARTS: [(&str, usize, usize); 13] = [
-    ("in.weight", OF_TASK, HIDDEN),
-    ("in.whole", OF_WHOLE, HIDDEN),
+    ("in.weight", TASK_FEATURES, HIDDEN),
+    ("in.whole", INSTANCE_FEATURES, HIDDEN),
     ("in.bias", 1, HIDDEN),
     ("sweep0.self", HIDDEN, HIDDEN),
     ("sweep0.after", HIDDEN, HIDDEN),
@@ -65,15 +65,15 @@ pub(super) const PARTS: [(&str, usize, usize); 13] = [
     ("sweep1.after", HIDDEN, HIDDEN),
     ("sweep1.before", HIDDEN, HIDDEN),
     ("sweep1.bias", 1, HIDDEN),
-    ("out.weight", HIDDEN, OUT),
-    ("out.bias", 1, OUT),
+    ("out.weight", HIDDEN, OUTPUTS),
+    ("out.bias", 1, OUTPUTS),
 ];
-/// Where the first sweep's parts begin, and the output's.
-pub(super) const FIRST_SWEEP: usize = 3;
-pub(super) const OUTPUT: usize = FIRST_SWEEP + 4 * SWEEPS;
+/// Index in `PARTS` of the first message-passing layer, and of the output layer.
+pub(super) const FIRST_MESSAGE_PART: usize = 3;
+pub(super) const OUTPUT_PART: usize = FIRST_MESSAGE_PART + 4 * MESSAGE_LAYERS;
 
 impl Network {
-    /// The network that ships with the program, read when it is first asked for.
+    /// Network that ships with the program, parsed on first use.
     ///
     /// # Panics
     /// Never: a test reads it.
@@ -85,7 +85,7 @@ impl Network {
         &SHIPPED
     }
 
-    /// Reads a safetensors file.
+    /// Parses a safetensors file.
     ///
     /// # Errors
     /// When a tensor is missing, has another shape or holds a number that is not finite.
@@ -96,12 +96,12 @@ impl Network {
     pub(super) fn of_tensors(tensors: &Tensors) -> Result<Self, NetworkError> {
         let mut weights = Vec::new();
         for (name, rows, columns) in PARTS {
-            weights.extend(tensors.part(name, rows, columns)?);
+            weights.extend(tensors.tensor(name, rows, columns)?);
         }
         Ok(Self { weights })
     }
 
-    /// Writes a safetensors file.
+    /// Serialises to a safetensors file.
     pub fn to_safetensors(&self) -> Vec<u8> {
         self.to_tensors().write()
     }
@@ -113,7 +113,7 @@ impl Network {
         Tensors { parts: parts.collect(), ..Tensors::default() }
     }
 
-    /// The parts one after another.
+    /// Weights of each part, in order.
     pub(super) fn parts(&self) -> impl Iterator<Item = &[f32]> {
         let mut rest = self.weights.as_slice();
         PARTS.iter().map(move |(_, rows, columns)| {
@@ -123,73 +123,74 @@ impl Network {
         })
     }
 
-    pub(super) fn advise(&self, instance: &Instance, features: &Features) -> Vec<Advice> {
+    /// Forward pass over all tasks of an instance.
+    pub(super) fn forward(&self, instance: &Instance, features: &Features) -> Vec<TaskOutput> {
         let parts: Vec<&[f32]> = self.parts().collect();
         let mut base = bias(parts[2]);
-        multiply_add(&features.whole, parts[1], &mut base);
-        let mut state = enter(&features.rows, parts[0], base);
-        for sweep in 0..SWEEPS {
-            let first = FIRST_SWEEP + 4 * sweep;
-            state = hear(instance, &state, &parts[first..first + 4]);
+        multiply_add(&features.global, parts[1], &mut base);
+        let mut state = input_layer(&features.rows, parts[0], base);
+        for layer in 0..MESSAGE_LAYERS {
+            let first = FIRST_MESSAGE_PART + 4 * layer;
+            state = message_layer(instance, &state, &parts[first..first + 4]);
         }
-        state.iter().map(|task| speak(task, parts[OUTPUT], parts[OUTPUT + 1])).collect()
+        state.iter().map(|task| output_layer(task, parts[OUTPUT_PART], parts[OUTPUT_PART + 1])).collect()
     }
 }
 
 type State = [f32; HIDDEN];
 
-widened! {
-    fn enter(rows: &[[f32; OF_TASK]], weights: &[f32], base: State) -> Vec<State> = enter_plainly
+multiversioned! {
+    fn input_layer(rows: &[[f32; TASK_FEATURES]], weights: &[f32], base: State) -> Vec<State> = input_layer_scalar
 }
 
 #[inline(always)]
-fn enter_plainly(rows: &[[f32; OF_TASK]], weights: &[f32], base: State) -> Vec<State> {
+fn input_layer_scalar(rows: &[[f32; TASK_FEATURES]], weights: &[f32], base: State) -> Vec<State> {
     let mut state = Vec::with_capacity(rows.len());
     for row in rows {
         let mut sum = base;
         multiply_add(row, weights, &mut sum);
-        state.push(sum.map(rectify));
+        state.push(sum.map(relu));
     }
     state
 }
 
-widened! {
-    /// What each task makes of itself, of what follows it and of what it follows.
-    fn hear(instance: &Instance, state: &[State], parts: &[&[f32]]) -> Vec<State> = hear_plainly
+multiversioned! {
+    /// Message-passing layer: new state of each task from its own and the means of its successors and predecessors.
+    fn message_layer(instance: &Instance, state: &[State], parts: &[&[f32]]) -> Vec<State> = message_layer_scalar
 }
 
 #[inline(always)]
-fn hear_plainly(instance: &Instance, state: &[State], parts: &[&[f32]]) -> Vec<State> {
-    let mut heard = Vec::with_capacity(state.len());
+fn message_layer_scalar(instance: &Instance, state: &[State], parts: &[&[f32]]) -> Vec<State> {
+    let mut next = Vec::with_capacity(state.len());
     for (task, own) in state.iter().enumerate() {
         let mut sum = bias(parts[3]);
         multiply_add(own, parts[0], &mut sum);
         multiply_add(&mean(state, instance.successors(task)), parts[1], &mut sum);
         multiply_add(&mean(state, instance.predecessors(task)), parts[2], &mut sum);
-        heard.push(sum.map(rectify));
+        next.push(sum.map(relu));
     }
-    heard
+    next
 }
 
-fn speak(task: &State, weights: &[f32], bias: &[f32]) -> Advice {
+fn output_layer(task: &State, weights: &[f32], bias: &[f32]) -> TaskOutput {
     let out = |column: usize| {
-        let products = task.iter().zip(weights.chunks_exact(OUT)).map(|(x, w)| x * w[column]);
-        squash(bias[column] + products.sum::<f32>())
+        let products = task.iter().zip(weights.chunks_exact(OUTPUTS)).map(|(x, w)| x * w[column]);
+        softsign(bias[column] + products.sum::<f32>())
     };
-    Advice {
-        urgency: MOST_URGENCY * out(0),
-        foresight: MOST_FORESIGHT * 0.5 * (1.0 + out(1)),
-        thrift: MOST_THRIFT * 0.5 * (1.0 + out(2)),
+    TaskOutput {
+        urgency: MAX_URGENCY * out(0),
+        foresight: MAX_FORESIGHT * 0.5 * (1.0 + out(1)),
+        thrift: MAX_THRIFT * 0.5 * (1.0 + out(2)),
     }
 }
 
-/// Between -1 and 1.
-fn squash(x: f32) -> f32 {
+/// Softsign activation, between -1 and 1.
+fn softsign(x: f32) -> f32 {
     x / (1.0 + x.abs())
 }
 
 #[inline(always)]
-fn rectify(x: f32) -> f32 {
+fn relu(x: f32) -> f32 {
     if x > 0.0 { x } else { 0.0 }
 }
 

@@ -1,18 +1,18 @@
-//! The safetensors format, as far as weights need it: 32-bit floats by name, and a few words about them.
+//! Safetensors format, as far as weights need it: named matrices of 32-bit floats and metadata.
 
 use std::collections::BTreeMap;
 
 use super::network::NetworkError;
 
-/// Tensors by name, with rows and columns; and the metadata.
+/// Tensors by name, with rows and columns, and the metadata.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Tensors {
     pub(super) parts: Vec<(String, usize, usize, Vec<f32>)>,
-    pub(super) about: BTreeMap<String, String>,
+    pub(super) metadata: BTreeMap<String, String>,
 }
 
 impl Tensors {
-    /// Takes a file apart. Tensors are asked for by name afterwards.
+    /// Parses a file. Tensors of other types or ranks are skipped.
     pub(super) fn read(bytes: &[u8]) -> Result<Self, NetworkError> {
         let (length, rest) = bytes.split_first_chunk::<8>().ok_or(NetworkError::TooShort)?;
         let length = usize::try_from(u64::from_le_bytes(*length)).map_err(|_| NetworkError::TooShort)?;
@@ -22,7 +22,7 @@ impl Tensors {
         let mut read = Self::default();
         for (name, tensor) in header {
             if name == "__metadata__" {
-                read.about = serde_json::from_value(tensor)?;
+                read.metadata = serde_json::from_value(tensor)?;
                 continue;
             }
             let number = |value: &serde_json::Value| value.as_u64().and_then(|n| usize::try_from(n).ok());
@@ -40,8 +40,8 @@ impl Tensors {
         Ok(read)
     }
 
-    /// The tensor of that name and shape.
-    pub(super) fn part(
+    /// Values of the tensor of that name and shape.
+    pub(super) fn tensor(
         &self,
         name: &'static str,
         rows: usize,
@@ -52,11 +52,11 @@ impl Tensors {
         if values.iter().all(|v| v.is_finite()) { Ok(values) } else { Err(NetworkError::NotFinite(name)) }
     }
 
-    /// The bytes of a file.
+    /// Serialises to the bytes of a file.
     pub(super) fn write(&self) -> Vec<u8> {
         let mut header = serde_json::Map::new();
-        if !self.about.is_empty() {
-            header.insert("__metadata__".to_owned(), serde_json::json!(self.about));
+        if !self.metadata.is_empty() {
+            header.insert("__metadata__".to_owned(), serde_json::json!(self.metadata));
         }
         let mut at = 0;
         for (name, rows, columns, values) in &self.parts {

@@ -1,6 +1,6 @@
 //! Graphviz DOT: a `digraph` whose nodes have `work` (or `cost`, `weight`, `size`), or `costs` with a number per
-//! machine, and whose edges have `data` (or `cost`, `weight`, `size`). Subgraphs are read as if their braces were not
-//! there; everything that is only for drawing is skipped.
+//! machine, and whose edges have `data` (or `cost`, `weight`, `size`). Subgraphs are flattened; drawing attributes are
+//! skipped.
 
 use std::collections::HashMap;
 
@@ -25,7 +25,7 @@ impl Token {
     }
 }
 
-/// Splits the text; comments are dropped, quotes taken off.
+/// Splits the text into tokens with their lines; comments are dropped, quotes removed.
 fn tokens(text: &str) -> Result<Vec<(usize, Token)>, ReadError> {
     let mut found = Vec::new();
     let mut rest = text.chars().peekable();
@@ -193,7 +193,7 @@ impl Graph {
         Ok(())
     }
 
-    /// A node, or nodes joined by arrows.
+    /// Parses a node, or nodes joined by arrows.
     fn chain(&mut self, reader: &mut Reader, line: usize, word: String) -> Result<(), ReadError> {
         let mut chain = vec![self.node(line, word)?];
         port(reader)?;
@@ -225,7 +225,7 @@ impl Graph {
     }
 
     fn finish(self) -> Result<Workflow, ReadError> {
-        let bare = |task: &Task| task.work.is_none() && task.each.is_empty();
+        let bare = |task: &Task| task.work.is_none() && task.machine_costs.is_empty();
         if let Some((line, task)) = self.tasks.iter().find(|(_, task)| bare(task)) {
             return at_line(*line, LineProblem::NoCost(task.name.clone()));
         }
@@ -254,12 +254,12 @@ fn describe(task: &mut Task, attributes: &Attributes) -> Result<(), ReadError> {
     }
     if let Some((line, _, list)) = attributes.iter().find(|(_, key, _)| key == "costs") {
         let words = list.split([',', ' ']).filter(|w| !w.is_empty());
-        task.each = words.map(|word| parse_number(*line, word)).collect::<Result<_, _>>()?;
+        task.machine_costs = words.map(|word| parse_number(*line, word)).collect::<Result<_, _>>()?;
     }
     Ok(())
 }
 
-/// The last of the attributes that has the first of the names found.
+/// Value of the first of `names` that occurs; its last occurrence wins.
 fn number(attributes: &Attributes, names: &[&str]) -> Result<Option<f64>, ReadError> {
     let named = |name: &&str| attributes.iter().rev().find(|(_, key, _)| key == name);
     match names.iter().find_map(named) {

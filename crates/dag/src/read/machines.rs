@@ -1,4 +1,4 @@
-//! The machines to plan for: their speeds and what links them.
+//! Machines to plan for: speeds, types and links.
 
 use std::collections::HashSet;
 
@@ -7,7 +7,7 @@ use serde::Deserialize;
 use super::ReadError;
 use crate::instance::Links;
 
-/// Machines and their links, as a TOML or JSON file gives them.
+/// Machines and their links, from a TOML or JSON file.
 ///
 /// ```
 /// let machines = warpyard_dag::read::Machines::from_toml(r#"
@@ -25,35 +25,35 @@ use crate::instance::Links;
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Machines {
-    /// The machines, or groups of equal ones.
+    /// Machines, or groups of equal ones.
     #[serde(alias = "machine")]
     pub machines: Vec<Machine>,
-    /// How much data passes per unit of time. Without it, the data of an edge is its transfer time.
+    /// Data per unit of time. Without it, the data of an edge is its transfer time.
     #[serde(default)]
     pub bandwidth: Option<PerLink>,
-    /// What a transfer takes besides. Nothing when not given.
+    /// Fixed time per transfer; 0 when absent.
     #[serde(default)]
     pub latency: Option<PerLink>,
 }
 
-/// One machine, or several equal ones.
+/// Machine, or a group of equal ones.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Machine {
-    /// Its name; several equal ones are numbered `name-0`, `name-1` and so on.
+    /// Name; members of a group are numbered `name-0`, `name-1` and so on.
     pub name: String,
-    /// A task of work `w` takes `w / speed`.
+    /// Speed: a task of work `w` takes `w / speed`.
     #[serde(default = "one")]
     pub speed: f64,
-    /// Its type, which tasks may name in their costs.
+    /// Type, to which costs of tasks may refer.
     #[serde(default, rename = "type")]
     pub kind: Option<String>,
-    /// How many there are.
+    /// Size of the group.
     #[serde(default = "single")]
     pub count: usize,
 }
 
-/// A property of links: one value for all, or one for each pair, a row per sending machine.
+/// Property of links: one value for all, or one for each pair, a row per sending machine.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(untagged, expecting = "expected one number for all links, or a row of numbers for each machine")]
 pub enum PerLink {
@@ -72,21 +72,21 @@ fn single() -> usize {
 }
 
 impl Machines {
-    /// So many machines of speed 1, linked alike.
+    /// Machines of speed 1 with uniform links.
     pub fn identical(count: usize) -> Self {
         let machine = |index: usize| Machine { name: index.to_string(), speed: 1.0, kind: None, count: 1 };
         Self { machines: (0..count).map(machine).collect(), bandwidth: None, latency: None }
     }
 
-    /// Reads a TOML file's text.
+    /// Parses the text of a TOML file.
     ///
     /// # Errors
-    /// Says where it cannot be read.
+    /// Names the position of the error.
     pub fn from_toml(text: &str) -> Result<Self, ReadError> {
         Ok(toml::from_str(text)?)
     }
 
-    /// The name of every single machine.
+    /// Name of every single machine.
     pub fn names(&self) -> Vec<String> {
         self.each().map(|(_, name)| name).collect()
     }
@@ -109,13 +109,13 @@ impl Machines {
                 return Err(ReadError::BadSpeed { machine: name, speed: machine.speed });
             }
             if !seen.insert(name.clone()) {
-                return Err(ReadError::TwiceNamedMachine(name));
+                return Err(ReadError::DuplicateMachine(name));
             }
         }
         if seen.is_empty() { Err(ReadError::NoMachines) } else { Ok(()) }
     }
 
-    /// The links, and how an edge's data becomes what they need: itself, or a transfer time.
+    /// Links, and the conversion of an edge's data to what they need: the identity, or a transfer time.
     pub(super) fn links(
         &self,
         data_is_bytes: bool,

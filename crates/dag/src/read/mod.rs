@@ -1,9 +1,9 @@
-//! From text to instances: warpyard's own JSON, WfCommons, Standard Task Graphs and Graphviz DOT. Files are read by
-//! the caller; here is only what their text means, and errors that name the task or the line.
+//! Parsers from text to instances: warpyard's native JSON, WfCommons, Standard Task Graphs and Graphviz DOT. The
+//! caller reads the files; errors name the task or the line.
 
 mod dot;
 mod machines;
-mod own;
+mod native;
 mod stg;
 mod wfformat;
 mod workflow;
@@ -13,22 +13,22 @@ pub use workflow::{Amount, Command, Task, Workflow};
 
 use crate::instance::{Instance, InstanceError};
 
-/// What a text was found to hold.
+/// Parsed input.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Input {
-    /// Costs for every machine: ready to plan.
+    /// Complete instance: costs for every machine.
     Complete {
-        /// The tasks on their machines.
+        /// Tasks on their machines.
         instance: Box<Instance>,
-        /// What each task runs, where the text says so; empty where it names no task.
+        /// Command of each task, where the text has one; empty where it names no task.
         commands: Vec<Option<Command>>,
     },
-    /// Tasks that still need machines.
+    /// Workflow that still needs machines.
     Workflow(Workflow),
 }
 
 impl Input {
-    /// What each task runs, where the text says so.
+    /// Command of each task, where the text has one.
     pub fn commands(&self) -> Vec<Option<Command>> {
         match self {
             Self::Complete { commands, .. } => commands.clone(),
@@ -36,27 +36,27 @@ impl Input {
         }
     }
 
-    /// Brings the tasks onto machines: those given, else those the text names itself.
+    /// Instantiates the tasks on machines: the given ones, otherwise those in the text.
     ///
     /// # Errors
     /// When there are no machines at all, they do not fit the costs, or the result is no instance.
-    pub fn on(self, machines: Option<&Machines>) -> Result<Instance, ReadError> {
+    pub fn instantiate(self, machines: Option<&Machines>) -> Result<Instance, ReadError> {
         match (self, machines) {
             (Self::Complete { instance, .. }, None) => Ok(*instance),
             (Self::Complete { instance, .. }, Some(machines)) => workflow::with_machines(&instance, machines),
             (Self::Workflow(workflow), machines) => {
                 let machines = machines.or(workflow.machines.as_ref()).ok_or(ReadError::NoMachines)?;
-                workflow.on(machines)
+                workflow.instantiate(machines)
             }
         }
     }
 }
 
-/// The formats that are read.
+/// Input format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Format {
-    /// warpyard's own JSON: a cost matrix and edges, or tasks with work and machines with speeds.
-    Own,
+    /// warpyard's native JSON: a cost matrix and edges, or tasks with work and machines with speeds.
+    Native,
     /// WfCommons WfFormat 1.5.
     WfFormat,
     /// Standard Task Graph.
@@ -66,12 +66,12 @@ pub enum Format {
 }
 
 impl Format {
-    /// What a text looks like, by its first words.
+    /// Detects the format from the beginning of a text.
     pub fn of(text: &str) -> Self {
         let start = text.trim_start();
         if start.starts_with('{') {
             let wf = text.contains("\"schemaVersion\"") || text.contains("\"specification\"");
-            return if wf { Self::WfFormat } else { Self::Own };
+            return if wf { Self::WfFormat } else { Self::Native };
         }
         let digit = |line: &str| line.trim_start().starts_with(|c: char| c.is_ascii_digit());
         if start.lines().find(|l| !l.trim_start().starts_with('#')).is_some_and(digit) {
@@ -82,90 +82,90 @@ impl Format {
     }
 }
 
-/// Reads a text in the format it looks like.
+/// Parses a text in its detected format.
 ///
 /// ```
 /// let text = r#"{"costs": [[3, 5], [4, 1]], "edges": [[0, 1, 2]]}"#;
-/// let instance = warpyard_dag::read::parse(text)?.on(None)?;
+/// let instance = warpyard_dag::read::parse(text)?.instantiate(None)?;
 /// assert_eq!(warpyard_dag::algorithm::heft(&instance).makespan(), 6.0);
 /// # Ok::<(), warpyard_dag::read::ReadError>(())
 /// ```
 ///
 /// # Errors
-/// What is wrong, and with which task or on which line.
+/// Names the problem and the task or line.
 pub fn parse(text: &str) -> Result<Input, ReadError> {
     parse_as(text, Format::of(text))
 }
 
-/// Reads a text in a given format.
+/// Parses a text in a given format.
 ///
 /// # Errors
-/// What is wrong, and with which task or on which line.
+/// Names the problem and the task or line.
 pub fn parse_as(text: &str, format: Format) -> Result<Input, ReadError> {
     match format {
-        Format::Own => own::parse(text),
+        Format::Native => native::parse(text),
         Format::WfFormat => wfformat::parse(text).map(Input::Workflow),
         Format::Stg => stg::parse(text).map(Input::Workflow),
         Format::Dot => dot::parse(text).map(Input::Workflow),
     }
 }
 
-/// Why a text gives no instance.
+/// Error of reading a workflow or its machines.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReadError {
-    /// Not the JSON that is meant; the source says where.
+    /// Invalid JSON for the format; the source has the position.
     #[error("not valid JSON for this format")]
     Json(#[from] serde_json::Error),
-    /// Not the TOML that is meant; the source says where.
+    /// Invalid TOML for a list of machines; the source has the position.
     #[error("not a valid list of machines")]
     Toml(#[from] toml::de::Error),
-    /// A line that cannot be read.
+    /// Line that cannot be parsed.
     #[error("line {line}: {problem}")]
     Line {
         /// Counted from 1.
         line: usize,
-        /// What is wrong with it.
+        /// Problem with it.
         problem: LineProblem,
     },
-    /// The text ends too soon.
+    /// Text that ends too early.
     #[error("the text ends before {0}")]
     TooShort(&'static str),
-    /// A version of the format that is not read.
+    /// Unsupported version of the format.
     #[error("schema version {0} is not read; 1.5 is")]
     Version(String),
-    /// Tasks and a list both give release times.
+    /// Release times given both in the tasks and as a list.
     #[error("release times are given twice: in the tasks and as a list; leave one of the two out")]
     TwoReleases,
-    /// Links are described in a text that names no machines.
+    /// Links described in a text without machines.
     #[error("{0} is given without machines; give it where the machines are")]
     WithoutMachines(&'static str),
-    /// Neither the text nor the caller names machines.
+    /// No machines in the text or from the caller.
     #[error("no machines are given")]
     NoMachines,
-    /// Two tasks have one name.
+    /// Task given twice.
     #[error("two tasks are called {0}")]
-    TwiceNamed(String),
-    /// Two machines have one name.
+    DuplicateTask(String),
+    /// Two machines of one name.
     #[error("two machines are called {0}")]
-    TwiceNamedMachine(String),
-    /// A task waits for, or is followed by, one that is not there.
+    DuplicateMachine(String),
+    /// Predecessor that does not exist.
     #[error("task {task}: there is no task {missing}")]
     UnknownTask {
-        /// Who names it.
+        /// Task that refers to it.
         task: String,
-        /// What is named.
+        /// Missing task.
         missing: String,
     },
-    /// A cost is given for a machine that is not there.
+    /// Cost for a machine that does not exist.
     #[error("task {task}: there is no machine, or type of machine, called {machine}")]
     UnknownMachine {
         /// The task.
         task: String,
-        /// What it names.
+        /// Missing machine or type.
         machine: String,
     },
-    /// No cost is given, and no work to compute it from.
+    /// No cost on a machine, and no work to compute it from.
     #[error("task {task}: no cost on machine {machine}")]
     MissingCost {
         /// The task.
@@ -173,37 +173,37 @@ pub enum ReadError {
         /// The machine.
         machine: String,
     },
-    /// A word in the place of a number.
+    /// Non-finite literal in place of a number.
     #[error("task {task}: {what} is {word}, which is not a finite number of at least 0")]
-    NoNumber {
+    NotFinite {
         /// The task.
         task: String,
-        /// Which of its numbers.
+        /// Quantity it stands for.
         what: String,
-        /// The word.
+        /// Literal found.
         word: &'static str,
     },
-    /// A number that is negative, infinite or not one.
+    /// Number that is negative, infinite or not a number.
     #[error("task {task}: {what} {value} is not a finite number of at least 0")]
     BadAmount {
         /// The task.
         task: String,
-        /// Which of its numbers.
+        /// Quantity it stands for.
         what: &'static str,
-        /// What was given.
+        /// Given value.
         value: f64,
     },
-    /// More costs than machines, or fewer.
+    /// Number of costs differs from the number of machines.
     #[error("task {task}: has {found} costs, but there are {machines} machines")]
     CostCount {
         /// The task.
         task: String,
-        /// How many costs it has.
+        /// Costs given.
         found: usize,
-        /// How many it needs.
+        /// Number needed.
         machines: usize,
     },
-    /// The machines given are not as many as the costs are for.
+    /// Number of machines differs from the width of the cost matrix.
     #[error("the costs are for {costs} machines, but {machines} are given")]
     MachineCount {
         /// Columns of the cost matrix.
@@ -211,36 +211,36 @@ pub enum ReadError {
         /// Machines given.
         machines: usize,
     },
-    /// A speed that is not above 0.
+    /// Speed that is not above 0.
     #[error("machine {machine}: speed {speed} is not a finite number above 0")]
     BadSpeed {
         /// The machine.
         machine: String,
-        /// What was given.
+        /// Given value.
         speed: f64,
     },
-    /// A link table with rows of the wrong length.
+    /// Link table with a row of the wrong length.
     #[error("{table}: row {row} has {found} entries, but there are {machines} machines")]
     LinkRow {
         /// `bandwidth` or `latency`.
         table: &'static str,
         /// Which row, from 0.
         row: usize,
-        /// How many entries it has.
+        /// Entries given.
         found: usize,
-        /// How many it needs.
+        /// Number needed.
         machines: usize,
     },
-    /// The parts are readable but make no instance.
+    /// Readable parts that form no valid instance.
     #[error(transparent)]
     Instance(#[from] InstanceError),
 }
 
-/// What is wrong with a line.
+/// Problem with one line.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum LineProblem {
-    /// A number was expected.
+    /// Word where a number was expected.
     #[error("{0:?} is not a number that fits here")]
     NotANumber(String),
     /// A number must not be negative or endless.
@@ -248,17 +248,17 @@ pub enum LineProblem {
     BadAmount {
         /// The task.
         task: String,
-        /// Which of its numbers.
+        /// Quantity it stands for.
         what: &'static str,
-        /// What was given.
+        /// Given value.
         value: f64,
     },
-    /// Something else was expected.
+    /// Unexpected token.
     #[error("expected {expected}, found {found:?}")]
     Unexpected {
-        /// What should be there.
+        /// Expected token.
         expected: &'static str,
-        /// What is there.
+        /// Token found.
         found: String,
     },
     /// A task waits for one that is not there.
@@ -266,24 +266,24 @@ pub enum LineProblem {
     UnknownTask {
         /// The waiting task.
         task: String,
-        /// What it waits for.
+        /// Missing predecessor.
         missing: String,
     },
     /// A task is given twice.
     #[error("task {0} is given twice")]
-    Twice(String),
-    /// A task has no cost.
+    DuplicateTask(String),
+    /// Task without a cost.
     #[error("task {0} has no work or cost; give it one, such as {0} [work=3]")]
     NoCost(String),
-    /// The number of tasks is not what the first line says.
-    #[error("{found} tasks, but the first line says {said}")]
+    /// Number of tasks differs from the one in the first line.
+    #[error("{found} tasks, but the first line says {declared}")]
     TaskCount {
-        /// How many there are.
+        /// Tasks found.
         found: usize,
-        /// How many there should be.
-        said: usize,
+        /// Tasks declared.
+        declared: usize,
     },
-    /// Edges without direction mean nothing here.
+    /// Undirected edge.
     #[error("an edge without direction; use -> in a digraph")]
     Undirected,
 }

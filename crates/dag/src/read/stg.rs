@@ -1,5 +1,5 @@
-//! Standard Task Graphs: a count, then a task per line with its time, how many it waits for, and which. Counts leave
-//! out the entry and exit of no length that most files have. `#` starts a comment.
+//! Standard Task Graphs: a count, then one task per line with its time, the number of its predecessors, and their ids.
+//! The count excludes the dummy entry and exit of zero length that most files have. `#` starts a comment.
 
 use std::collections::HashMap;
 
@@ -8,12 +8,12 @@ use super::workflow::{Amount, Task, Workflow};
 use super::{LineProblem, ReadError, at_line};
 use crate::instance::Edge;
 
-struct Words<'a> {
+struct WordReader<'a> {
     words: Vec<(usize, &'a str)>,
     next: usize,
 }
 
-impl<'a> Words<'a> {
+impl<'a> WordReader<'a> {
     fn of(text: &'a str) -> Self {
         let lines = text.lines().enumerate();
         let words = lines.flat_map(|(at, line)| {
@@ -38,9 +38,9 @@ impl<'a> Words<'a> {
 }
 
 pub(super) fn parse(text: &str) -> Result<Workflow, ReadError> {
-    let mut words = Words::of(text);
-    let (first, said): (usize, usize) = words.number("the number of tasks")?;
-    // Some files name the number of processors beside it.
+    let mut words = WordReader::of(text);
+    let (first, declared): (usize, usize) = words.number("the number of tasks")?;
+    // Some files give the number of processors on the same line.
     let machines = match words.line() {
         Some(line) if line == first => {
             let (_, count): (usize, usize) = words.number("the number of processors")?;
@@ -59,7 +59,7 @@ pub(super) fn parse(text: &str) -> Result<Workflow, ReadError> {
             return at_line(line, LineProblem::BadAmount { task: id.to_string(), what: "time", value: time });
         }
         if index.insert(id, tasks.len() as u32).is_some() {
-            return at_line(line, LineProblem::Twice(id.to_string()));
+            return at_line(line, LineProblem::DuplicateTask(id.to_string()));
         }
         for _ in 0..count {
             let (line, before): (usize, u64) = words.number("a predecessor")?;
@@ -67,14 +67,14 @@ pub(super) fn parse(text: &str) -> Result<Workflow, ReadError> {
         }
         tasks.push(Task { name: id.to_string(), work: Some(time), ..Task::default() });
     }
-    if !(said..=said.saturating_add(2)).contains(&tasks.len()) {
-        return at_line(first, LineProblem::TaskCount { found: tasks.len(), said });
+    if !(declared..=declared.saturating_add(2)).contains(&tasks.len()) {
+        return at_line(first, LineProblem::TaskCount { found: tasks.len(), declared });
     }
     let mut edges = Vec::with_capacity(waits.len());
     for (line, before, id) in waits {
         match index.get(&before) {
             Some(from) => edges.push(Edge { from: *from, to: index[&id], data: 0.0 }),
-            // Files without the dummy entry still name it.
+            // Files without the dummy entry still refer to it.
             None if before == 0 => (),
             None => {
                 let (task, missing) = (id.to_string(), before.to_string());

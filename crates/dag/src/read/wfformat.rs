@@ -1,5 +1,6 @@
-//! WfCommons WfFormat 1.5: tasks with parents and children, files that pass between them, and recorded run times.
-//! A task's work is its recorded run time; an edge's data is what the parent writes and the child reads.
+//! WfCommons WfFormat 1.5: tasks with parents and children, files passed between them, and recorded run times. A
+//! task's work is its recorded run time; an edge's data is the size of the files its parent writes and its child
+//! reads.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -111,7 +112,7 @@ pub(super) fn parse(text: &str) -> Result<Workflow, ReadError> {
     Ok(Workflow { tasks, edges, amount: Amount::Bytes, machines })
 }
 
-/// An edge for every parent and every child named, once, by whichever side names it.
+/// Edges from parents and children, each once, whichever side names it.
 fn edges(spec: &Specification, tasks: &[Task]) -> Result<Vec<Edge>, ReadError> {
     let index = index_of_names(tasks)?;
     let size: HashMap<&str, f64> = spec.files.iter().map(|f| (f.id.as_str(), f.size_in_bytes)).collect();

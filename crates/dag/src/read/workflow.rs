@@ -1,4 +1,4 @@
-//! Tasks that have not met their machines yet, and how they do.
+//! Workflows: tasks and edges before they are instantiated on machines.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -8,16 +8,16 @@ use super::ReadError;
 use super::machines::Machines;
 use crate::instance::{Edge, Instance, Links};
 
-/// What the data of edges is counted in, where machines have no bandwidth.
+/// Unit of edge data, where machines have no bandwidth.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Amount {
     /// Transfer times.
     Time,
-    /// Bytes: without a bandwidth they take no time.
+    /// Bytes; without a bandwidth their transfer takes no time.
     Bytes,
 }
 
-/// What a task runs, where its file says so. Planning does not look at it.
+/// Command of a task, where its file has one. Planning ignores it.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(untagged, expecting = "a command is a list of words, or a text for a shell")]
 pub enum Command {
@@ -27,42 +27,42 @@ pub enum Command {
     Shell(String),
 }
 
-/// One task, before machines.
+/// Task before it has machines.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Task {
     /// Its name.
     pub name: String,
-    /// Its time on a machine of speed 1.
+    /// Time on a machine of speed 1.
     pub work: Option<f64>,
-    /// Its time on machines, or types of machines, by name; counts more than `work`.
+    /// Time by name of machine or machine type; overrides `work`.
     pub costs: BTreeMap<String, f64>,
-    /// Its time on each machine in order; counts most.
-    pub each: Vec<f64>,
-    /// The earliest it may start.
+    /// Time on each machine in order; overrides `costs`.
+    pub machine_costs: Vec<f64>,
+    /// Release time.
     pub release: f64,
-    /// What it runs.
+    /// Command it runs.
     pub command: Option<Command>,
 }
 
-/// Tasks and edges, before machines.
+/// Tasks and edges before they have machines.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Workflow {
     /// The tasks.
     pub tasks: Vec<Task>,
     /// The edges, by position of the tasks.
     pub edges: Vec<Edge>,
-    /// What the edges' data is.
+    /// Unit of the edges' data.
     pub amount: Amount,
-    /// The machines the text itself names.
+    /// Machines that the text itself describes.
     pub machines: Option<Machines>,
 }
 
 impl Workflow {
-    /// Brings the tasks onto machines.
+    /// Instantiates the workflow on machines.
     ///
     /// # Errors
     /// When a task has no cost on a machine, names a machine that is not there, or the result is no instance.
-    pub fn on(&self, machines: &Machines) -> Result<Instance, ReadError> {
+    pub fn instantiate(&self, machines: &Machines) -> Result<Instance, ReadError> {
         machines.check()?;
         let names = machines.names();
         let mut costs = Vec::with_capacity(self.tasks.len() * names.len());
@@ -91,12 +91,12 @@ impl Workflow {
         names: &[String],
         costs: &mut Vec<f64>,
     ) -> Result<(), ReadError> {
-        if !task.each.is_empty() {
-            if task.each.len() != names.len() {
-                let (task, found) = (task.name.clone(), task.each.len());
+        if !task.machine_costs.is_empty() {
+            if task.machine_costs.len() != names.len() {
+                let (task, found) = (task.name.clone(), task.machine_costs.len());
                 return Err(ReadError::CostCount { task, found, machines: names.len() });
             }
-            costs.extend(&task.each);
+            costs.extend(&task.machine_costs);
             return Ok(());
         }
         if let Some(work) = task.work
@@ -128,18 +128,18 @@ impl Workflow {
     }
 }
 
-/// Finds tasks by name.
+/// Index of tasks by name.
 pub(super) fn index_of_names(tasks: &[Task]) -> Result<HashMap<&str, u32>, ReadError> {
     let mut index = HashMap::with_capacity(tasks.len());
     for (at, task) in tasks.iter().enumerate() {
         if index.insert(task.name.as_str(), at as u32).is_some() {
-            return Err(ReadError::TwiceNamed(task.name.clone()));
+            return Err(ReadError::DuplicateTask(task.name.clone()));
         }
     }
     Ok(index)
 }
 
-/// Gives a complete instance the names and links of `machines`.
+/// Complete instance with the names and links of `machines`.
 pub(super) fn with_machines(instance: &Instance, machines: &Machines) -> Result<Instance, ReadError> {
     machines.check()?;
     let names = machines.names();

@@ -46,7 +46,7 @@ mod training {
     use std::sync::Arc;
     use std::sync::atomic::{AtomicBool, Ordering};
     use std::time::{Duration, Instant};
-    use warpyard_dag::learned::train::{Lesson, Lessons, LessonsError, Stage, Training, train};
+    use warpyard_dag::learned::train::{TrainingProgress, Checkpoint, CheckpointError, Stage, TrainingConfig, train};
 
     /// How often what was learned is kept, in case all ends.
     const KEEP: Duration = Duration::from_secs(10);
@@ -96,8 +96,8 @@ mod training {
             )?;
             drop(line);
             let searched = match &learned {
-                Lessons::Searched(leanings) => leanings.len(),
-                Lessons::Improved(_) => training.instances,
+                Checkpoint::Searched(leanings) => leanings.len(),
+                Checkpoint::Improved(_) => training.instances,
             };
             let steps = learned.steps();
             keeper.keep(&match learned.network() {
@@ -121,9 +121,9 @@ mod training {
             Ok(if interrupted.load(Ordering::Relaxed) { Exit::Task(INTERRUPTED) } else { exit })
         }
 
-        fn training(&self) -> Training {
+        fn training(&self) -> TrainingConfig {
             let count = |n: u32| n as usize;
-            Training {
+            TrainingConfig {
                 seed: self.seed,
                 instances: count(self.instances),
                 search: 40,
@@ -133,15 +133,15 @@ mod training {
         }
 
         /// What was learned before, if anything.
-        fn begun(&self, training: &Training) -> Result<Lessons, Wrong> {
+        fn begun(&self, training: &TrainingConfig) -> Result<Checkpoint, Wrong> {
             if !Path::new(&self.out).exists() {
-                return Ok(Lessons::default());
+                return Ok(Checkpoint::default());
             }
             let unreadable = |source| Wrong::UnreadableFile { file: self.out.clone(), source };
             let bytes = std::fs::read(&self.out).map_err(unreadable)?;
-            match Lessons::from_bytes(&bytes, training) {
+            match Checkpoint::from_bytes(&bytes, training) {
                 Ok(lessons) => Ok(lessons),
-                Err(LessonsError::Finished) => Err(Wrong::AlreadyLearned(self.out.clone())),
+                Err(CheckpointError::Finished) => Err(Wrong::AlreadyLearned(self.out.clone())),
                 Err(other) => Err(bad_file(&self.out, other)),
             }
         }
@@ -186,8 +186,8 @@ mod training {
         }
     }
 
-    fn told(lesson: Lesson, share: Option<f64>, elapsed: Duration) -> String {
-        let Lesson { stage, step, of, .. } = lesson;
+    fn told(lesson: TrainingProgress, share: Option<f64>, elapsed: Duration) -> String {
+        let TrainingProgress { stage, step, of, .. } = lesson;
         let what = match stage {
             Stage::Search => "searching what to imitate".to_owned(),
             Stage::Imitate => "imitating".to_owned(),

@@ -16,7 +16,7 @@ use std::str::FromStr;
 use std::time::{Duration, Instant};
 use warpyard_api::quantity::Micros;
 use warpyard_api::text::shown;
-use warpyard_dag::algorithm::{ALGORITHMS, Algorithm, Objective, Progress, Run};
+use warpyard_dag::algorithm::{ALGORITHMS, Algorithm, Objective, Progress, SearchOptions};
 use warpyard_dag::learned::{Network, plan_with};
 use warpyard_dag::read::{Command, Format, Machines, ReadError, parse, parse_as};
 use warpyard_dag::{Bounds, Instance, Layered, check, gantt_svg};
@@ -194,8 +194,8 @@ impl Plan {
         let began = Instant::now();
         let limit = self.time_limit.map_or(PATIENCE, |limit| Duration::from_micros(limit.0));
         let run = match self.iterations {
-            Some(count) => Run::iterations(count),
-            None => Run::until(move || began.elapsed() >= limit),
+            Some(count) => SearchOptions::iterations(count),
+            None => SearchOptions::until(move || began.elapsed() >= limit),
         };
         let mut run = run.seed(self.seed).objective(self.objective()).progress(|progress: Progress| {
             line.say(|| {
@@ -269,7 +269,7 @@ fn read(file: &str, machines: Option<&str>) -> Result<(Instance, Vec<Option<Comm
     };
     let read = input.and_then(|input| {
         let commands = input.commands();
-        Ok((input.on(machines.as_ref())?, commands))
+        Ok((input.instantiate(machines.as_ref())?, commands))
     });
     read.map_err(|error| match error {
         ReadError::NoMachines => Wrong::NoMachines(file.to_owned()),
@@ -282,7 +282,7 @@ fn format_of(file: &str, text: &str) -> Option<Format> {
     match Path::new(file).extension()?.to_str()? {
         "stg" => Some(Format::Stg),
         "dot" | "gv" => Some(Format::Dot),
-        "json" if Format::of(text) != Format::WfFormat => Some(Format::Own),
+        "json" if Format::of(text) != Format::WfFormat => Some(Format::Native),
         _ => None,
     }
 }
@@ -310,7 +310,7 @@ mod tests {
     #[test]
     fn a_name_says_more_than_the_first_words() {
         assert_eq!(format_of("a.stg", "{"), Some(Format::Stg));
-        assert_eq!(format_of("a.json", "3 oops"), Some(Format::Own));
+        assert_eq!(format_of("a.json", "3 oops"), Some(Format::Native));
         assert_eq!(format_of("a.json", "{\"schemaVersion\": \"1.5\"}"), None);
         assert_eq!(format_of("-", "digraph {}"), None);
     }

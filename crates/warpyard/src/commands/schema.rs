@@ -132,7 +132,7 @@ mod tests {
         let cause = |error: ReadError| {
             std::error::Error::source(&error).map_or_else(|| error.to_string(), ToString::to_string)
         };
-        let read = |text: &str| cause(parse_as(text, Format::Own).unwrap_err());
+        let read = |text: &str| cause(parse_as(text, Format::Native).unwrap_err());
         same(&workflow, read(r#"{"x": 1}"#), &[]);
         same(&workflow["$defs"]["Task"], read(r#"{"tasks": [{"x": 1}]}"#), &[]);
         same(&workflow["$defs"]["Machine"], read(r#"{"machines": [{"x": 1}]}"#), &[]);

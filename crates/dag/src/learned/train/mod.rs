@@ -1,114 +1,118 @@
-//! Training, reproducible from a seed: searches first, whose leanings are imitated by gradient descent in candle; then
-//! improvement over HEFT itself, by evolution strategies, because a schedule has no gradient. Every step draws from
-//! the seed and its own number, so that training may stop after any of them and go on later: the same settings and the
-//! same number of steps give the same bytes.
+//! Training, reproducible from a seed: searches yield bias weights, which are imitated by gradient descent in candle;
+//! then evolution strategies improve the network over HEFT itself, because a makespan has no gradient. Every step
+//! draws from the seed and its own number, so that training can stop after any step and resume: the same settings and
+//! number of steps give the same bytes.
 
-mod imitate;
-mod improve;
-mod lessons;
-mod shapes;
+mod checkpoint;
+mod evolution;
+mod imitation;
+mod training_set;
 
-pub use lessons::{Improvement, Lessons, LessonsError, Training};
+pub use checkpoint::{Checkpoint, CheckpointError, EvolutionState, TrainingConfig};
 
-use super::Groundwork;
+use super::NetworkInput;
 use super::network::Network;
-use crate::algorithm::{Run, heft, search_leanings};
-use crate::foresight::Foresight;
-use crate::insertion::Cheapest;
+use crate::algorithm::{SearchOptions, heft, search_bias_weights};
+use crate::insertion::CheapestMachines;
 use crate::instance::Instance;
+use crate::remaining_cost::RemainingCosts;
 
-/// The instances that training learns from.
-pub fn instances(training: &Training) -> Vec<Instance> {
-    shapes::instances(training.seed, training.instances)
+/// Training set.
+pub fn instances(config: &TrainingConfig) -> Vec<Instance> {
+    training_set::instances(config.seed, config.instances)
 }
 
-/// How far training is.
+/// Progress of training.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Lesson {
-    /// What is going on.
+pub struct TrainingProgress {
+    /// Current stage.
     pub stage: Stage,
     /// Steps done in this stage.
     pub step: usize,
-    /// Steps this stage has.
+    /// Steps of this stage in total.
     pub of: usize,
-    /// The loss when imitating; the mean makespan as a share of HEFT's when improving.
+    /// Loss when imitating; mean makespan relative to HEFT's when improving.
     pub value: Option<f64>,
 }
 
-/// What training consists of, in this order.
+/// Stages of training, in order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stage {
-    /// Searching every instance for leanings worth imitating.
+    /// Search of every instance for bias weights to imitate.
     Search,
-    /// Learning them by gradient descent.
+    /// Imitation of them by gradient descent.
     Imitate,
-    /// Getting better than HEFT by trial.
+    /// Improvement over HEFT by evolution strategies.
     Improve,
 }
 
-/// One instance to learn from.
+/// Training instance with its features, remaining costs and HEFT makespan.
 struct Example<'a> {
-    ground: Groundwork<'a>,
-    table: Foresight,
+    input: NetworkInput<'a>,
+    remaining: RemainingCosts,
     heft: f64,
 }
 
 impl<'a> Example<'a> {
     fn new(instance: &'a Instance) -> Self {
-        let ground = Groundwork::new(instance, &Cheapest::new(instance));
-        Self { ground, table: Foresight::new(instance), heft: heft(instance).makespan() }
+        let input = NetworkInput::new(instance, &CheapestMachines::new(instance));
+        Self { input, remaining: RemainingCosts::new(instance), heft: heft(instance).makespan() }
     }
 
-    /// The makespan as a share of HEFT's.
+    /// Makespan relative to HEFT's.
     fn share(&self, network: &Network) -> f64 {
-        self.ground.plan(&self.ground.ask(network), &self.table).makespan() / self.heft
+        self.input.schedule(&self.input.infer(network), &self.remaining).makespan() / self.heft
     }
 }
 
-/// Trains on from `lessons` until done or `stop`. `tell` hears of every step, and how far training has got with it.
+/// Trains from `checkpoint` until done or `stop` returns true. `report` is called after every step with the progress
+/// and the state reached.
 ///
 /// # Errors
-/// When candle does.
+/// Errors of candle.
 pub fn train(
-    training: &Training,
-    lessons: Lessons,
+    config: &TrainingConfig,
+    checkpoint: Checkpoint,
     mut stop: impl FnMut() -> bool,
-    mut tell: impl FnMut(Lesson, &Lessons),
-) -> candle_core::Result<Lessons> {
-    let instances = instances(training);
+    mut report: impl FnMut(TrainingProgress, &Checkpoint),
+) -> candle_core::Result<Checkpoint> {
+    let instances = instances(config);
     let examples: Vec<Example<'_>> = instances.iter().map(Example::new).collect();
-    let improvement = match lessons {
-        Lessons::Improved(improvement) => improvement,
-        Lessons::Searched(leanings) => {
-            let searched = search(training, &examples, leanings, &mut stop, &mut tell);
-            let network = imitate::imitate(training, &examples, &searched, &mut stop, &mut tell)?;
+    let state = match checkpoint {
+        Checkpoint::Improved(state) => state,
+        Checkpoint::Searched(weights) => {
+            let searched = search(config, &examples, weights, &mut stop, &mut report);
+            let network = imitation::imitate(config, &examples, &searched, &mut stop, &mut report)?;
             let Some(network) = network else { return Ok(searched) };
-            Improvement::begun(network)
+            EvolutionState::new(network)
         }
     };
-    Ok(improve::improve(training, &examples, improvement, &mut stop, &mut tell))
+    Ok(evolution::improve(config, &examples, state, &mut stop, &mut report))
 }
 
-/// Searches the instances that have not been searched yet.
+/// Searches the instances that have no bias weights yet.
 fn search(
-    training: &Training,
+    config: &TrainingConfig,
     examples: &[Example<'_>],
-    leanings: Vec<[f32; 2]>,
+    weights: Vec<[f32; 2]>,
     stop: &mut impl FnMut() -> bool,
-    tell: &mut impl FnMut(Lesson, &Lessons),
-) -> Lessons {
-    let done = leanings.len();
-    let mut lessons = Lessons::Searched(leanings);
+    report: &mut impl FnMut(TrainingProgress, &Checkpoint),
+) -> Checkpoint {
+    let done = weights.len();
+    let mut checkpoint = Checkpoint::Searched(weights);
     for (at, example) in examples.iter().enumerate().skip(done) {
         if stop() {
             break;
         }
         let (foresight, thrift) =
-            search_leanings(example.ground.instance, &mut Run::iterations(training.search));
-        if let Lessons::Searched(leanings) = &mut lessons {
-            leanings.push([foresight as f32, thrift as f32]);
+            search_bias_weights(example.input.instance, &mut SearchOptions::iterations(config.search));
+        if let Checkpoint::Searched(weights) = &mut checkpoint {
+            weights.push([foresight as f32, thrift as f32]);
         }
-        tell(Lesson { stage: Stage::Search, step: at + 1, of: examples.len(), value: None }, &lessons);
+        report(
+            TrainingProgress { stage: Stage::Search, step: at + 1, of: examples.len(), value: None },
+            &checkpoint,
+        );
     }
-    lessons
+    checkpoint
 }

@@ -124,7 +124,7 @@ mod tests {
         );
         let input = parse(workflow).unwrap();
         let commands = input.commands();
-        let instance = input.on(Some(&machines.unwrap())).unwrap();
+        let instance = input.instantiate(Some(&machines.unwrap())).unwrap();
         let schedule = heft(&instance);
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join(file);

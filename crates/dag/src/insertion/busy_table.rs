@@ -1,17 +1,18 @@
-//! A coarse clock over all machines at once: for each tick and machine, until when the machine is busy from that
-//! tick on. It knows less than the timelines, but a row of it is read like a row of costs. Kept only where machines
-//! are so full that looking at the cheapest ones does not do.
+//! Busy-until table: for each time step and machine, the end of the busy interval at that step. Coarser than the
+//! timelines, but its row for one time is read like a row of costs. Kept only while timelines are so dense that
+//! probing by cheapest machine takes many probes.
 
 use crate::instance::Instance;
 
+/// Busy-until times of all machines on a grid of time steps.
 #[derive(Debug, Clone)]
 pub(super) struct BusyTable {
     machines: usize,
-    /// A power of two, so that ticks are exact.
+    /// Length of a step: a power of two, so that multiples are exact.
     tick: f64,
-    /// Row-major, one row per tick; grows with the schedule.
+    /// Row-major, one row per step; grows with the schedule. Zero where nothing is known.
     until: Vec<f64>,
-    /// Past this many rows nothing is noted: far-off times must not cost memory.
+    /// Row limit: times further out are not recorded, so that a distant slot costs no memory.
     most_rows: usize,
 }
 
@@ -23,21 +24,22 @@ impl BusyTable {
         Self { machines, tick, until: Vec::new(), most_rows }
     }
 
-    /// How far back a busy stretch is worth noting: new tasks arrive at its end.
-    pub(super) fn reach(&self) -> f64 {
+    /// How far before its end a busy interval is recorded: new tasks arrive near the ends.
+    pub(super) fn lookback(&self) -> f64 {
         16.0 * self.tick
     }
 
-    /// Until when each machine is busy from `at` on; a moment before `at` says nothing.
+    /// Lower bound on when each machine is free from `at` on; an entry before `at` says nothing.
     #[inline]
     pub(super) fn row(&self, at: f64) -> Option<&[f64]> {
         let first = ((at / self.tick) as usize).saturating_mul(self.machines);
         self.until.get(first..first.saturating_add(self.machines))
     }
 
-    /// Notes that `machine` is busy from `from` to `to`.
-    pub(super) fn note(&mut self, machine: usize, from: f64, to: f64) {
-        let from = from.max(to - self.reach());
+    /// Records that `machine` is busy from `from` to `to`.
+    pub(super) fn mark_busy(&mut self, machine: usize, from: f64, to: f64) {
+        let from = from.max(to - self.lookback());
+        // Only steps inside the interval: at a step before `from` the machine may be idle.
         let first = (from / self.tick).ceil() as usize;
         let end = ((to / self.tick).ceil() as usize).min(self.most_rows);
         if first >= end {

@@ -1,4 +1,4 @@
-//! warpyard's own JSON, in two forms: `{"costs": [[...]], "edges": [[from, to, cost]]}`, or `{"tasks": [{"name",
+//! warpyard's native JSON, in two forms: `{"costs": [[...]], "edges": [[from, to, cost]]}`, or `{"tasks": [{"name",
 //! "work"}], "edges", "machines": [{"name", "speed"}], "bandwidth": [[...]], "latency": [[...]]}`.
 
 use std::collections::{BTreeMap, HashMap};
@@ -16,13 +16,13 @@ use crate::instance::{Edge, Instance, InstanceError};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct OwnFile {
+struct NativeFile {
     #[serde(default)]
     costs: Option<Vec<Vec<Option<f64>>>>,
     #[serde(default)]
-    tasks: Vec<OwnTask>,
+    tasks: Vec<NativeTask>,
     #[serde(default)]
-    edges: Vec<OwnEdge>,
+    edges: Vec<NativeEdge>,
     #[serde(default)]
     machines: Option<Vec<NameOr<Machine>>>,
     #[serde(default)]
@@ -33,14 +33,14 @@ struct OwnFile {
     release: Vec<f64>,
 }
 
-/// What is described, or only named. Told apart by its form and not by trial, so that an error is about what is wrong in
-/// the description.
+/// Name or full description. Distinguished by form (string or object) and not by trial, so that errors are about the
+/// description itself.
 enum NameOr<T> {
     Name(String),
     Full(T),
 }
 
-type OwnTask = NameOr<FullTask>;
+type NativeTask = NameOr<FullTask>;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -57,7 +57,7 @@ struct FullTask {
     command: Option<Command>,
 }
 
-impl OwnTask {
+impl NativeTask {
     fn name(&self) -> Option<&str> {
         match self {
             Self::Name(name) => Some(name),
@@ -66,33 +66,34 @@ impl OwnTask {
     }
 }
 
+/// Reference to a task, by index or name.
 #[derive(Deserialize)]
 #[serde(untagged, expecting = "expected the number or the name of a task")]
-enum Place {
+enum TaskRef {
     Index(u32),
     Name(String),
 }
 
-/// Written `[from, to, cost]`, `[from, to]`, or with the names of its parts.
-struct OwnEdge {
-    from: Place,
-    to: Place,
+/// Edge, written `[from, to, cost]`, `[from, to]` or as an object.
+struct NativeEdge {
+    from: TaskRef,
+    to: TaskRef,
     data: f64,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct NamedEdge {
-    from: Place,
-    to: Place,
+    from: TaskRef,
+    to: TaskRef,
     #[serde(default, alias = "cost")]
     data: f64,
 }
 
 impl<'de, T: Deserialize<'de>> Deserialize<'de> for NameOr<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Form<T>(PhantomData<T>);
-        impl<'de, T: Deserialize<'de>> Visitor<'de> for Form<T> {
+        struct FormVisitor<T>(PhantomData<T>);
+        impl<'de, T: Deserialize<'de>> Visitor<'de> for FormVisitor<T> {
             type Value = NameOr<T>;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -107,42 +108,42 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for NameOr<T> {
                 T::deserialize(MapAccessDeserializer::new(map)).map(NameOr::Full)
             }
         }
-        deserializer.deserialize_any(Form(PhantomData))
+        deserializer.deserialize_any(FormVisitor(PhantomData))
     }
 }
 
-impl<'de> Deserialize<'de> for OwnEdge {
+impl<'de> Deserialize<'de> for NativeEdge {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Form;
-        impl<'de> Visitor<'de> for Form {
-            type Value = OwnEdge;
+        struct FormVisitor;
+        impl<'de> Visitor<'de> for FormVisitor {
+            type Value = NativeEdge;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("an edge, [from, to, cost]")
             }
 
-            fn visit_seq<A: SeqAccess<'de>>(self, mut parts: A) -> Result<OwnEdge, A::Error> {
+            fn visit_seq<A: SeqAccess<'de>>(self, mut parts: A) -> Result<NativeEdge, A::Error> {
                 let from = parts.next_element()?.ok_or_else(|| Error::invalid_length(0, &self))?;
                 let to = parts.next_element()?.ok_or_else(|| Error::invalid_length(1, &self))?;
                 let data = parts.next_element()?.unwrap_or_default();
                 match parts.next_element::<IgnoredAny>()? {
                     Some(_) => Err(Error::invalid_length(4, &self)),
-                    None => Ok(OwnEdge { from, to, data }),
+                    None => Ok(NativeEdge { from, to, data }),
                 }
             }
 
-            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<OwnEdge, A::Error> {
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<NativeEdge, A::Error> {
                 let NamedEdge { from, to, data } = Deserialize::deserialize(MapAccessDeserializer::new(map))?;
-                Ok(OwnEdge { from, to, data })
+                Ok(NativeEdge { from, to, data })
             }
         }
-        deserializer.deserialize_any(Form)
+        deserializer.deserialize_any(FormVisitor)
     }
 }
 
 pub(super) fn parse(text: &str) -> Result<Input, ReadError> {
-    let file: OwnFile =
-        serde_json::from_str(text).map_err(|error| not_a_number(text).unwrap_or(ReadError::Json(error)))?;
+    let file: NativeFile = serde_json::from_str(text)
+        .map_err(|error| locate_non_number(text).unwrap_or(ReadError::Json(error)))?;
     let machines = file.machines.map(|machines| Machines {
         machines: machines.into_iter().map(machine).collect(),
         bandwidth: file.bandwidth.clone(),
@@ -157,18 +158,18 @@ pub(super) fn parse(text: &str) -> Result<Input, ReadError> {
     if let Some(costs) = file.costs {
         return complete(costs, &tasks, &edges, file.release, machines, file.bandwidth, file.latency);
     }
-    // They would be of no use: the machines, which are given elsewhere, come with their own.
+    // Links belong to the machines; without machines here they would be ignored.
     for (given, what) in [(&file.bandwidth, "bandwidth"), (&file.latency, "latency")] {
         if given.is_some() && machines.is_none() {
             return Err(ReadError::WithoutMachines(what));
         }
     }
-    let tasks = released(tasks, &file.release)?;
+    let tasks = with_release_list(tasks, &file.release)?;
     Ok(Input::Workflow(Workflow { tasks, edges, amount: Amount::Time, machines }))
 }
 
-/// The tasks with the release times that a list gives them in order.
-fn released(mut tasks: Vec<Task>, release: &[f64]) -> Result<Vec<Task>, ReadError> {
+/// Tasks with release times from a list in task order.
+fn with_release_list(mut tasks: Vec<Task>, release: &[f64]) -> Result<Vec<Task>, ReadError> {
     if release.is_empty() {
         return Ok(tasks);
     }
@@ -181,6 +182,7 @@ fn released(mut tasks: Vec<Task>, release: &[f64]) -> Result<Vec<Task>, ReadErro
     Ok(tasks)
 }
 
+/// Builds a complete instance from a cost matrix.
 fn complete(
     costs: Vec<Vec<Option<f64>>>,
     tasks: &[Task],
@@ -224,25 +226,25 @@ fn machine(machine: NameOr<Machine>) -> Machine {
     }
 }
 
-fn task((at, task): (usize, OwnTask)) -> Task {
+fn task((at, task): (usize, NativeTask)) -> Task {
     match task {
         NameOr::Name(name) => Task { name, ..Task::default() },
         NameOr::Full(FullTask { name, work, costs, release, command }) => {
             let name = name.unwrap_or_else(|| at.to_string());
-            Task { name, work, costs, each: Vec::new(), release, command }
+            Task { name, work, costs, machine_costs: Vec::new(), release, command }
         }
     }
 }
 
-fn edge(edge: OwnEdge, names: &HashMap<&str, u32>) -> Result<Edge, ReadError> {
-    let OwnEdge { from, to, data } = edge;
-    let shown = |place: &Place| match place {
-        Place::Index(index) => index.to_string(),
-        Place::Name(name) => name.clone(),
+fn edge(edge: NativeEdge, names: &HashMap<&str, u32>) -> Result<Edge, ReadError> {
+    let NativeEdge { from, to, data } = edge;
+    let shown = |task_ref: &TaskRef| match task_ref {
+        TaskRef::Index(index) => index.to_string(),
+        TaskRef::Name(name) => name.clone(),
     };
-    let find = |place: &Place, other: &Place| match place {
-        Place::Index(index) => Ok(*index),
-        Place::Name(name) => names
+    let find = |task_ref: &TaskRef, other: &TaskRef| match task_ref {
+        TaskRef::Index(index) => Ok(*index),
+        TaskRef::Name(name) => names
             .get(name.as_str())
             .copied()
             .ok_or_else(|| ReadError::UnknownTask { task: shown(other), missing: name.clone() }),
@@ -250,21 +252,21 @@ fn edge(edge: OwnEdge, names: &HashMap<&str, u32>) -> Result<Edge, ReadError> {
     Ok(Edge { from: find(&from, &to)?, to: find(&to, &from)?, data })
 }
 
-/// Words that programs write for what is no finite number, though JSON has none.
-const NO_NUMBERS: [&str; 3] = ["NaN", "Infinity", "-Infinity"];
+/// Literals that programs write for non-finite numbers, which JSON does not have.
+const NON_NUMBERS: [&str; 3] = ["NaN", "Infinity", "-Infinity"];
 
-/// Whose number is such a word, if that is all that is wrong: matrices are often written as a single line, of which
-/// the number says little.
-fn not_a_number(text: &str) -> Option<ReadError> {
-    /// Nobody's number.
-    const INSTEAD: f64 = -8.987_654_321e307;
-    let (at, word) = first_no_number(text)?;
-    let mended = format!("{}{INSTEAD:e}{}", &text[..at], &text[at + word.len()..]);
-    let file: OwnFile = serde_json::from_str(&mended).ok()?;
-    let is = |number: &f64| *number == INSTEAD;
-    let names: Vec<String> = file.tasks.iter().map(OwnTask::name).zip(0..).map(numbered).collect();
+/// Names the task that has a non-finite literal, if that is all that is wrong: a matrix is often a single line, where
+/// a column number helps little. Parses again with a sentinel in place of the literal and looks for it.
+fn locate_non_number(text: &str) -> Option<ReadError> {
+    /// Number that occurs in no real input.
+    const SENTINEL: f64 = -8.987_654_321e307;
+    let (at, word) = first_non_number(text)?;
+    let mended = format!("{}{SENTINEL:e}{}", &text[..at], &text[at + word.len()..]);
+    let file: NativeFile = serde_json::from_str(&mended).ok()?;
+    let is = |number: &f64| *number == SENTINEL;
+    let names: Vec<String> = file.tasks.iter().map(NativeTask::name).zip(0..).map(numbered).collect();
     let name = |at: usize| names.get(at).cloned().unwrap_or_else(|| at.to_string());
-    let bad = |task: String, what| Some(ReadError::NoNumber { task, what, word });
+    let bad = |task: String, what| Some(ReadError::NotFinite { task, what, word });
     for (task, row) in file.costs.iter().flatten().enumerate() {
         if let Some(machine) = row.iter().flatten().position(is) {
             return bad(name(task), format!("cost on machine {machine}"));
@@ -284,10 +286,10 @@ fn not_a_number(text: &str) -> Option<ReadError> {
     if let Some(task) = file.release.iter().position(is) {
         return bad(name(task), "release".to_owned());
     }
-    let OwnEdge { from, to, .. } = file.edges.iter().find(|edge| is(&edge.data))?;
-    let shown = |place: &Place| match place {
-        Place::Index(at) => name(*at as usize),
-        Place::Name(name) => name.clone(),
+    let NativeEdge { from, to, .. } = file.edges.iter().find(|edge| is(&edge.data))?;
+    let shown = |task_ref: &TaskRef| match task_ref {
+        TaskRef::Index(at) => name(*at as usize),
+        TaskRef::Name(name) => name.clone(),
     };
     bad(shown(from), format!("edge to task {}", shown(to)))
 }
@@ -296,8 +298,8 @@ fn numbered((name, at): (Option<&str>, usize)) -> String {
     name.map_or_else(|| at.to_string(), str::to_owned)
 }
 
-/// The first such word that is not part of a text, and where it begins.
-fn first_no_number(text: &str) -> Option<(usize, &'static str)> {
+/// First such literal outside a string, and its offset.
+fn first_non_number(text: &str) -> Option<(usize, &'static str)> {
     let (mut quoted, mut escaped) = (false, false);
     for (at, byte) in text.bytes().enumerate() {
         match byte {
@@ -305,7 +307,7 @@ fn first_no_number(text: &str) -> Option<(usize, &'static str)> {
             b'\\' => escaped = quoted,
             b'"' => quoted = !quoted,
             b'N' | b'I' | b'-' if !quoted => {
-                let word = NO_NUMBERS.into_iter().find(|word| text[at..].starts_with(word));
+                let word = NON_NUMBERS.into_iter().find(|word| text[at..].starts_with(word));
                 if let Some(word) = word {
                     return Some((at, word));
                 }

@@ -1,8 +1,8 @@
-//! The published form of learning to schedule, small, so that it can be measured: two encoders, a GRU over the tasks in
-//! HEFT's order and a convolution over the machines; a classifier names each task's machine and a regressor its start.
-//! Trained on HEFT's schedules for one number of machines. What it says is no schedule yet: it is repaired by placing
-//! the tasks in the order of their predicted starts, each after those it waits for, on the machine named. It is not
-//! one of the planners, because it cannot be better than what it imitates.
+//! Supervised baseline from the literature, small, so that it can be measured: a GRU over the tasks in HEFT's order
+//! and a convolution over the machines; a classifier predicts each task's machine and a regressor its start. Trained
+//! on HEFT's schedules for one number of machines. Its prediction is not a valid schedule: it is repaired by inserting
+//! the tasks in the order of predicted starts, after their predecessors, on the predicted machines. Not in the
+//! registry, because it cannot beat the planner it imitates.
 
 use std::collections::HashMap;
 
@@ -10,27 +10,27 @@ use candle_core::{DType, Device, Result, Tensor, Var};
 use candle_nn::rnn::{GRU, GRUConfig, RNN};
 use candle_nn::{AdamW, Conv1d, Conv1dConfig, Linear, Module, Optimizer, ParamsAdamW, VarBuilder};
 
-use crate::algorithm::{by_priority, heft};
-use crate::insertion::{Cheapest, Inserter};
+use crate::algorithm::{heft, priority_order};
+use crate::insertion::{CheapestMachines, Inserter};
 use crate::instance::Instance;
 use crate::random::SplitMix64;
 use crate::rank::{downward_ranks_of, rank_order, upward_ranks_of};
 use crate::schedule::Schedule;
 
-/// What a task is described by, beside its cost on every machine.
-const OF_TASK: usize = 6;
-/// What a machine is described by.
-const OF_MACHINE: usize = 3;
-/// What the GRU carries from task to task.
-const CARRIED: usize = 32;
-/// Channels of the convolution, and how many machines it looks at together.
+/// Features of a task, besides its cost on every machine.
+const TASK_FEATURES: usize = 6;
+/// Features of a machine.
+const MACHINE_FEATURES: usize = 3;
+/// Width of the GRU state.
+const GRU_STATE: usize = 32;
+/// Channels and kernel width of the convolution.
 const CHANNELS: usize = 8;
-const WIDTH: usize = 3;
-/// What is known of all machines together.
+const KERNEL: usize = 3;
+/// Width of the encoding of all machines.
 const CONTEXT: usize = 16;
 
-/// The network, for one number of machines.
-pub struct Published {
+/// Model for one number of machines.
+pub struct SupervisedModel {
     machines: usize,
     tasks: GRU,
     convolution: Conv1d,
@@ -41,96 +41,110 @@ pub struct Published {
     vars: Vec<Var>,
 }
 
-impl std::fmt::Debug for Published {
+impl std::fmt::Debug for SupervisedModel {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Published").field("machines", &self.machines).finish_non_exhaustive()
+        f.debug_struct("SupervisedModel").field("machines", &self.machines).finish_non_exhaustive()
     }
 }
 
-/// What the network says of each task, in HEFT's order.
-struct Said {
-    /// One row per task, one column per machine.
+/// Model output per task, in HEFT's order.
+struct ModelOutput {
+    /// Logits: one row per task, one column per machine.
     machines: Tensor,
-    /// As a share of the longest way.
+    /// Starts as a share of the longest path.
     starts: Tensor,
 }
 
-impl Published {
-    /// Trains on HEFT's schedules of `instances`, which all have the same machines, in so many passes.
+impl SupervisedModel {
+    /// Trains on HEFT's schedules of `instances`, which have the same number of machines, for the given number of
+    /// passes.
     ///
     /// # Errors
-    /// When candle does.
+    /// Errors of candle.
     pub fn train(instances: &[Instance], passes: usize, seed: u64) -> Result<Self> {
-        let network = Self::fresh(instances.first().map_or(1, Instance::machines), seed)?;
+        let network = Self::initialise(instances.first().map_or(1, Instance::machines), seed)?;
         let settings = ParamsAdamW { lr: 3e-3, ..ParamsAdamW::default() };
         let mut optimizer = AdamW::new(network.vars.clone(), settings)?;
-        let lessons = instances.iter().map(Lesson::new).collect::<Result<Vec<_>>>()?;
+        let examples = instances.iter().map(TrainingExample::new).collect::<Result<Vec<_>>>()?;
         for _ in 0..passes {
-            for lesson in &lessons {
-                let said = network.say(&lesson.seen)?;
-                let wrong = candle_nn::loss::cross_entropy(&said.machines, &lesson.machines)?;
-                let late = candle_nn::loss::mse(&said.starts, &lesson.starts)?;
-                optimizer.backward_step(&(wrong + late)?)?;
+            for example in &examples {
+                let output = network.forward(&example.encoded)?;
+                let machine_loss = candle_nn::loss::cross_entropy(&output.machines, &example.machines)?;
+                let start_loss = candle_nn::loss::mse(&output.starts, &example.starts)?;
+                optimizer.backward_step(&(machine_loss + start_loss)?)?;
             }
         }
         Ok(network)
     }
 
-    fn fresh(machines: usize, seed: u64) -> Result<Self> {
+    fn initialise(machines: usize, seed: u64) -> Result<Self> {
         let mut weights = Weights { draw: SplitMix64::new(seed), vars: Vec::new(), named: HashMap::new() };
-        weights.add("tasks.weight_ih_l0", &[3 * CARRIED, OF_TASK + machines], OF_TASK + machines)?;
-        weights.add("tasks.weight_hh_l0", &[3 * CARRIED, CARRIED], CARRIED)?;
-        weights.add("tasks.bias_ih_l0", &[3 * CARRIED], 0)?;
-        weights.add("tasks.bias_hh_l0", &[3 * CARRIED], 0)?;
-        weights.add("convolution.weight", &[CHANNELS, OF_MACHINE, WIDTH], OF_MACHINE * WIDTH)?;
+        weights.add(
+            "tasks.weight_ih_l0",
+            &[3 * GRU_STATE, TASK_FEATURES + machines],
+            TASK_FEATURES + machines,
+        )?;
+        weights.add("tasks.weight_hh_l0", &[3 * GRU_STATE, GRU_STATE], GRU_STATE)?;
+        weights.add("tasks.bias_ih_l0", &[3 * GRU_STATE], 0)?;
+        weights.add("tasks.bias_hh_l0", &[3 * GRU_STATE], 0)?;
+        weights.add(
+            "convolution.weight",
+            &[CHANNELS, MACHINE_FEATURES, KERNEL],
+            MACHINE_FEATURES * KERNEL,
+        )?;
         weights.add("convolution.bias", &[CHANNELS], 0)?;
         weights.layer("context", CHANNELS * machines, CONTEXT)?;
-        weights.layer("joined", CARRIED + CONTEXT, CARRIED)?;
-        weights.layer("classifier", CARRIED, machines)?;
-        weights.layer("regressor", CARRIED, 1)?;
+        weights.layer("joined", GRU_STATE + CONTEXT, GRU_STATE)?;
+        weights.layer("classifier", GRU_STATE, machines)?;
+        weights.layer("regressor", GRU_STATE, 1)?;
         let Weights { vars, named, .. } = weights;
         let all = VarBuilder::from_tensors(named, DType::F32, &Device::Cpu);
-        let side = Conv1dConfig { padding: WIDTH / 2, ..Conv1dConfig::default() };
+        let side = Conv1dConfig { padding: KERNEL / 2, ..Conv1dConfig::default() };
         let layer = |name: &str, from: usize, to: usize| candle_nn::linear(from, to, all.pp(name));
         Ok(Self {
             machines,
-            tasks: candle_nn::rnn::gru(OF_TASK + machines, CARRIED, GRUConfig::default(), all.pp("tasks"))?,
-            convolution: candle_nn::conv1d(OF_MACHINE, CHANNELS, WIDTH, side, all.pp("convolution"))?,
+            tasks: candle_nn::rnn::gru(
+                TASK_FEATURES + machines,
+                GRU_STATE,
+                GRUConfig::default(),
+                all.pp("tasks"),
+            )?,
+            convolution: candle_nn::conv1d(MACHINE_FEATURES, CHANNELS, KERNEL, side, all.pp("convolution"))?,
             context: layer("context", CHANNELS * machines, CONTEXT)?,
-            joined: layer("joined", CARRIED + CONTEXT, CARRIED)?,
-            classifier: layer("classifier", CARRIED, machines)?,
-            regressor: layer("regressor", CARRIED, 1)?,
+            joined: layer("joined", GRU_STATE + CONTEXT, GRU_STATE)?,
+            classifier: layer("classifier", GRU_STATE, machines)?,
+            regressor: layer("regressor", GRU_STATE, 1)?,
             vars,
         })
     }
 
-    fn say(&self, seen: &Seen) -> Result<Said> {
-        let steps = self.tasks.seq(&seen.tasks)?;
+    fn forward(&self, encoded: &EncodedInstance) -> Result<ModelOutput> {
+        let steps = self.tasks.seq(&encoded.tasks)?;
         let carried = Tensor::cat(&steps.iter().map(|step| &step.h).collect::<Vec<_>>(), 0)?;
-        let machines = self.convolution.forward(&seen.machines)?.relu()?.flatten_all()?.unsqueeze(0)?;
+        let machines = self.convolution.forward(&encoded.machines)?.relu()?.flatten_all()?.unsqueeze(0)?;
         let context = self.context.forward(&machines)?.relu()?;
         let context = context.broadcast_as((carried.dim(0)?, CONTEXT))?.contiguous()?;
         let joined = self.joined.forward(&Tensor::cat(&[&carried, &context], 1)?)?.relu()?;
-        Ok(Said {
+        Ok(ModelOutput {
             machines: self.classifier.forward(&joined)?,
             starts: self.regressor.forward(&joined)?.squeeze(1)?,
         })
     }
 
-    /// What the network says, and how it is made a schedule.
+    /// Predicts machine and start of every task.
     ///
     /// # Errors
-    /// When candle does.
+    /// Errors of candle.
     pub fn predict(&self, instance: &Instance) -> Result<Prediction> {
-        let seen = Seen::new(instance)?;
-        let said = self.say(&seen)?;
-        let machines = said.machines.argmax(1)?.to_vec1::<u32>()?;
-        let starts = said.starts.to_vec1::<f32>()?;
-        Ok(Prediction { order: seen.order, machines, starts })
+        let encoded = EncodedInstance::new(instance)?;
+        let output = self.forward(&encoded)?;
+        let machines = output.machines.argmax(1)?.to_vec1::<u32>()?;
+        let starts = output.starts.to_vec1::<f32>()?;
+        Ok(Prediction { order: encoded.order, machines, starts })
     }
 }
 
-/// For each task in HEFT's order a machine and a start; they need not go together.
+/// Machine and start per task, in HEFT's order; not necessarily a valid schedule.
 #[derive(Debug, Clone)]
 pub struct Prediction {
     order: Vec<u32>,
@@ -139,7 +153,7 @@ pub struct Prediction {
 }
 
 impl Prediction {
-    /// The share of tasks on the machine that `schedule` has them on.
+    /// Share of tasks on the same machine as in `schedule`.
     pub fn agreement(&self, schedule: &Schedule) -> f64 {
         let same = self.order.iter().zip(&self.machines);
         let same =
@@ -147,24 +161,24 @@ impl Prediction {
         same as f64 / self.order.len().max(1) as f64
     }
 
-    /// A schedule that holds: the order by predicted start as far as the edges let it, the machines as named.
-    pub fn repaired(&self, instance: &Instance) -> Schedule {
+    /// Valid schedule with the predicted machines, in the order of predicted starts as far as the edges allow.
+    pub fn repair(&self, instance: &Instance) -> Schedule {
         let mut soon = vec![0.0; instance.tasks()];
         let mut machine = vec![0; instance.tasks()];
         for (at, &task) in self.order.iter().enumerate() {
             soon[task as usize] = -f64::from(self.starts[at]);
             machine[task as usize] = self.machines[at] as usize;
         }
-        let cheapest = Cheapest::new(instance);
+        let cheapest = CheapestMachines::new(instance);
         let mut inserter = Inserter::new(instance, &cheapest);
-        for task in by_priority(instance, &soon) {
+        for task in priority_order(instance, &soon) {
             inserter.place_on(task as usize, machine[task as usize]);
         }
         inserter.into_schedule()
     }
 }
 
-/// Weights drawn at random, by name.
+/// Randomly initialised weights by name.
 struct Weights {
     draw: SplitMix64,
     vars: Vec<Var>,
@@ -172,7 +186,7 @@ struct Weights {
 }
 
 impl Weights {
-    /// A tensor for a sum of `terms`; all zero where there are none.
+    /// Adds a tensor with variance 1/`terms`, or zeros where `terms` is 0.
     fn add(&mut self, name: &str, shape: &[usize], terms: usize) -> Result<()> {
         let spread = if terms == 0 { 0.0 } else { (1.0 / terms as f64).sqrt() };
         let values = (0..shape.iter().product()).map(|_| (spread * self.draw.bell()) as f32);
@@ -188,8 +202,8 @@ impl Weights {
     }
 }
 
-/// An instance as tensors.
-struct Seen {
+/// Instance as tensors.
+struct EncodedInstance {
     order: Vec<u32>,
     /// One batch, tasks in order, features.
     tasks: Tensor,
@@ -198,7 +212,7 @@ struct Seen {
     longest: f64,
 }
 
-impl Seen {
+impl EncodedInstance {
     fn new(instance: &Instance) -> Result<Self> {
         let p = instance.machines();
         let sums = crate::rank::cost_sums(instance);
@@ -207,7 +221,7 @@ impl Seen {
         let order = rank_order(instance, &up);
         let longest = up.iter().fold(f64::MIN_POSITIVE, |a, b| a.max(*b));
         let mean = (sums.iter().sum::<f64>() / (sums.len().max(1) * p) as f64).max(f64::MIN_POSITIVE);
-        let mut rows = Vec::with_capacity(order.len() * (OF_TASK + p));
+        let mut rows = Vec::with_capacity(order.len() * (TASK_FEATURES + p));
         for &task in &order {
             let task = task as usize;
             let transfers: f64 =
@@ -223,7 +237,7 @@ impl Seen {
             rows.extend(own.map(|value| value as f32));
             rows.extend(instance.costs(task).iter().map(|cost| (cost / mean) as f32));
         }
-        let mut columns = vec![0.0f32; OF_MACHINE * p];
+        let mut columns = vec![0.0f32; MACHINE_FEATURES * p];
         for machine in 0..p {
             let costs = (0..instance.tasks()).map(|task| instance.costs(task)[machine] / mean);
             let (sum, least, most) = costs
@@ -233,31 +247,31 @@ impl Seen {
                 .enumerate()
                 .for_each(|(channel, value)| columns[channel * p + machine] = *value as f32);
         }
-        let tasks = Tensor::from_vec(rows, (1, order.len(), OF_TASK + p), &Device::Cpu)?;
-        let machines = Tensor::from_vec(columns, (1, OF_MACHINE, p), &Device::Cpu)?;
+        let tasks = Tensor::from_vec(rows, (1, order.len(), TASK_FEATURES + p), &Device::Cpu)?;
+        let machines = Tensor::from_vec(columns, (1, MACHINE_FEATURES, p), &Device::Cpu)?;
         Ok(Self { order, tasks, machines, longest: longest / p as f64 })
     }
 }
 
-/// An instance and what HEFT makes of it.
-struct Lesson {
-    seen: Seen,
+/// Instance and HEFT's schedule of it.
+struct TrainingExample {
+    encoded: EncodedInstance,
     machines: Tensor,
     starts: Tensor,
 }
 
-impl Lesson {
+impl TrainingExample {
     fn new(instance: &Instance) -> Result<Self> {
-        let seen = Seen::new(instance)?;
+        let encoded = EncodedInstance::new(instance)?;
         let schedule = heft(instance);
-        let slots = || seen.order.iter().map(|task| &schedule.slots[*task as usize]);
+        let slots = || encoded.order.iter().map(|task| &schedule.slots[*task as usize]);
         let machines: Vec<u32> = slots().map(|slot| slot.machine).collect();
-        let starts: Vec<f32> = slots().map(|slot| (slot.start / seen.longest) as f32).collect();
+        let starts: Vec<f32> = slots().map(|slot| (slot.start / encoded.longest) as f32).collect();
         let tasks = machines.len();
         Ok(Self {
             machines: Tensor::from_vec(machines, tasks, &Device::Cpu)?,
             starts: Tensor::from_vec(starts, tasks, &Device::Cpu)?,
-            seen,
+            encoded,
         })
     }
 }

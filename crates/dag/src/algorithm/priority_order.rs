@@ -1,43 +1,43 @@
-//! The order in which tasks become ready, the most urgent first: for priorities that do not follow the edges.
+//! List order for priorities that need not decrease along edges: the ready task of highest priority first.
 
 use std::collections::BinaryHeap;
 
 use crate::instance::Instance;
 
-/// A ready task; the more urgent is the greater, then the lower index.
+/// Ready task in the heap: greater means higher priority, then lower index.
 #[derive(PartialEq)]
-struct Waiting {
+struct ReadyTask {
     priority: f64,
     task: u32,
 }
 
-impl Eq for Waiting {}
+impl Eq for ReadyTask {}
 
-impl PartialOrd for Waiting {
+impl PartialOrd for ReadyTask {
     fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl Ord for Waiting {
+impl Ord for ReadyTask {
     fn cmp(&self, other: &Self) -> std::cmp::Ordering {
         self.priority.total_cmp(&other.priority).then(other.task.cmp(&self.task))
     }
 }
 
-/// All tasks, each after those it waits for, always the most urgent of those that are ready.
-pub(crate) fn by_priority(instance: &Instance, priority: &[f64]) -> Vec<u32> {
-    let waiting = |task: u32| Waiting { priority: priority[task as usize], task };
+/// Topological order that always continues with the ready task of highest priority.
+pub(crate) fn priority_order(instance: &Instance, priority: &[f64]) -> Vec<u32> {
+    let ready_task = |task: u32| ReadyTask { priority: priority[task as usize], task };
     let mut unmet: Vec<u32> = (0..instance.tasks()).map(|t| instance.predecessors(t).len() as u32).collect();
     let entries = (0..instance.tasks() as u32).filter(|t| unmet[*t as usize] == 0);
-    let mut ready: BinaryHeap<Waiting> = entries.map(waiting).collect();
+    let mut ready: BinaryHeap<ReadyTask> = entries.map(ready_task).collect();
     let mut order = Vec::with_capacity(instance.tasks());
-    while let Some(Waiting { task, .. }) = ready.pop() {
+    while let Some(ReadyTask { task, .. }) = ready.pop() {
         order.push(task);
         for &(next, _) in instance.successors(task as usize) {
             unmet[next as usize] -= 1;
             if unmet[next as usize] == 0 {
-                ready.push(waiting(next));
+                ready.push(ready_task(next));
             }
         }
     }

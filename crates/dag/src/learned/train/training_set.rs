@@ -1,12 +1,12 @@
-//! What is learned from: layered graphs with costs of their own on every machine, the same on machines that differ by
-//! speed alone, and shapes that real workflows have. Small, because a small graph teaches as much per task as a large
-//! one and many fit into the time.
+//! Training set: layered graphs with unrelated machine costs, the same on related machines (which differ by speed
+//! alone), and shapes of real workflows. Small graphs, because they teach as much per task as large ones and more of
+//! them fit into the time.
 
 use crate::generate::Layered;
 use crate::instance::{Edge, Instance, Links};
 use crate::random::SplitMix64;
 
-/// The instances that a seed names.
+/// Instances that a seed determines.
 pub(super) fn instances(seed: u64, count: usize) -> Vec<Instance> {
     (0..count)
         .map(|at| {
@@ -40,32 +40,32 @@ fn layered(draw: &mut SplitMix64) -> Instance {
     layered.generate().unwrap_or_else(|e| unreachable!("the generator makes instances: {e}"))
 }
 
-/// How fast each of a few machines is.
+/// Speeds of a few machines.
 fn speeds(draw: &mut SplitMix64) -> Vec<f64> {
     let kinds = pick(&[1, 2, 3, 4, 6], draw);
     let machines = pick(&[3, 4, 8, 8, 16, 32], draw);
     (0..machines).map(|at| 1.0 + (at % kinds) as f64 * [0.5, 1.0][(kinds % 2) as usize]).collect()
 }
 
-/// The same graph with work that takes each machine according to its speed.
+/// Same graph on machines that differ by speed alone.
 fn on_speeds(instance: &Instance, draw: &mut SplitMix64) -> Instance {
     let work = (0..instance.tasks()).map(|task| instance.costs(task)[0] + 1.0).collect();
     let edges = instance.edges().collect();
     Workflow { work, edges }.with_speeds(draw)
 }
 
-/// A graph that has no machines yet.
+/// Graph without machines.
 struct Workflow {
     work: Vec<f64>,
     edges: Vec<Edge>,
 }
 
-/// A number whose size is drawn first: from `least` up to `factor` times that.
+/// Log-uniform draw from `least` to `factor` times that.
 fn sized(least: f64, factor: f64, draw: &mut SplitMix64) -> f64 {
     least * factor.powf(draw.unit())
 }
 
-/// A graph in stages, as people write them: everything of one stage is alike.
+/// Graph in stages of similar tasks, as people write workflows.
 fn workflow(draw: &mut SplitMix64) -> Workflow {
     let mut made = Workflow { work: Vec::new(), edges: Vec::new() };
     let width = pick(&[5, 10, 20, 40, 80], draw) as usize;
@@ -79,7 +79,7 @@ fn workflow(draw: &mut SplitMix64) -> Workflow {
 }
 
 impl Workflow {
-    /// Adds `count` tasks of one kind; the first of them.
+    /// Adds `count` tasks of one kind; returns the first.
     fn stage(&mut self, count: usize, draw: &mut SplitMix64) -> u32 {
         let first = self.work.len() as u32;
         let mean = sized(1.0, 300.0, draw);
@@ -95,7 +95,7 @@ impl Workflow {
         sized(0.05, 2000.0, draw)
     }
 
-    /// One task, many, one task, several times over.
+    /// Repeated fork-join.
     fn fork_joins(&mut self, width: usize, draw: &mut SplitMix64) {
         let mut entry = self.stage(1, draw);
         for _ in 0..1 + draw.below(3) {
@@ -110,7 +110,7 @@ impl Workflow {
         }
     }
 
-    /// Chains side by side, between a split and a merge.
+    /// Parallel chains between a split and a merge.
     fn pipelines(&mut self, width: usize, draw: &mut SplitMix64) {
         let split = self.stage(1, draw);
         let merge = self.stage(1, draw);
@@ -128,7 +128,7 @@ impl Workflow {
         before.into_iter().for_each(|last| self.join(last, merge, data));
     }
 
-    /// Pieces, their overlaps, one model of all, each piece corrected, everything put together.
+    /// Mosaic (as in Montage): pieces, overlaps, one model of all, corrected pieces, merge.
     fn mosaic(&mut self, width: usize, draw: &mut SplitMix64) {
         let pieces = self.stage(width, draw);
         let overlaps = self.stage(2 * width, draw);
@@ -150,7 +150,7 @@ impl Workflow {
         }
     }
 
-    /// Groups of equals, each merged, then tasks that each need two of the merged.
+    /// Groups, each merged, then tasks that each need two of the merges.
     fn groups(&mut self, width: usize, draw: &mut SplitMix64) {
         let merges: Vec<u32> = (0..2 + draw.below(4))
             .map(|_| {
@@ -176,7 +176,7 @@ impl Workflow {
         self.on(speeds.len(), |work, machine| work / speeds[machine])
     }
 
-    /// Every task takes every machine as it pleases.
+    /// Instance with unrelated costs per machine.
     fn with_own_costs(self, draw: &mut SplitMix64) -> Instance {
         let machines = pick(&[4, 8, 16, 32], draw) as usize;
         self.on(machines, |work, _| work * (0.1 + 1.8 * draw.unit()))
