@@ -4,7 +4,7 @@
 use std::time::Instant;
 
 use warpyard_allocate::{
-    Entities, GOALS, GoalDef, Instance, Job, Options, Profile, Sharing, ThroughputTable, check,
+    Entities, EntityPolicy, GOALS, GoalDef, Instance, Job, Options, Profile, ThroughputTable, check,
 };
 
 #[path = "../tests/support/mod.rs"]
@@ -95,7 +95,7 @@ fn dress(instance: &mut Instance) {
     instance.types.iter_mut().zip([0.135, 0.43, 0.74]).for_each(|(t, cost)| t.cost_per_hour = Some(cost));
     let mut entities = Entities::default();
     for e in 0..8 {
-        let policy = if e % 2 == 0 { Sharing::Fair } else { Sharing::Fifo };
+        let policy = if e % 2 == 0 { EntityPolicy::Fair } else { EntityPolicy::Fifo };
         entities.weights.insert(format!("org{e}"), 1.0 + (e % 3) as f64);
         entities.policies.insert(format!("org{e}"), policy);
     }

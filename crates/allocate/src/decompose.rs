@@ -1,129 +1,132 @@
-//! The price method. A problem whose jobs are tied together only by the few GPU types is solved through prices for
-//! those types: at given prices every job answers by itself, the answers become columns of a master problem with one
-//! row per type, and the master's dual values are the next prices (Dantzig and Wolfe, 1960). Every answer also bounds
-//! the optimum from above, so the loop knows how far it is from exact and stops there. Nothing is kept per job and
-//! column: a column remembers the prices it answered, and is made again when shares are written out.
+//! Dantzig-Wolfe decomposition (1960). Jobs are coupled only by the few GPU types, so the problem is solved through
+//! prices of the types: at given prices every job responds by itself; the summed responses are columns of a master
+//! problem with one row per type, whose duals are the next prices. Every response also gives an upper bound, so the
+//! loop knows its gap and stops when it is closed. No columns are stored per job: a column keeps the prices it
+//! responded to, and is recomputed when shares are written out.
 
-use crate::lp::{Column, Simplex, Stuck};
+use crate::lp::{Column, Simplex, SimplexFailure};
 
-/// All jobs' answers to one set of prices, summed.
+/// Response of all jobs to one set of prices, summed.
 #[derive(Debug, Clone)]
-pub(crate) struct Answered<S> {
-    /// What the answer was given to, so that it can be given again.
+pub(crate) struct Response<S> {
+    /// Prices (and θ) it responds to, from which it can be recomputed.
     pub(crate) state: S,
     pub(crate) value: f64,
     pub(crate) usage: Vec<f64>,
 }
 
-/// An upper bound on the optimum and the prices that prove it.
+/// Upper bound on the optimum and the prices that prove it.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Bound {
     pub(crate) value: f64,
     pub(crate) prices: Vec<f64>,
 }
 
-/// Everyone's answer to prices.
-pub(crate) trait Respond {
+/// Pricing subproblem: all jobs' best response to prices.
+pub(crate) trait Subproblem {
     type State: Clone;
-    /// New columns for these prices, and the best bound they give, if any. The optimum is known to lie in
-    /// `lower..=upper`.
+    /// New columns for these prices, and the best upper bound they give, if any. The optimum lies in `lower..=upper`.
     fn respond(
         &mut self,
         prices: &[f64],
         lower: f64,
         upper: f64,
-    ) -> (Vec<Answered<Self::State>>, Option<Bound>);
+    ) -> (Vec<Response<Self::State>>, Option<Bound>);
 
-    /// The same answer, given as if the optimum were `upper`; `None` where that makes no difference.
-    fn again(&mut self, _state: &Self::State, _upper: f64) -> Option<Answered<Self::State>> {
+    /// The response for the same prices at the bound `upper`; `None` where the response does not depend on it.
+    fn respond_at_bound(&mut self, _state: &Self::State, _upper: f64) -> Option<Response<Self::State>> {
         None
     }
 }
 
-/// A mix of answers that is feasible, and how good it is.
+/// Feasible convex combination of responses.
 #[derive(Debug, Clone)]
-pub(crate) struct Mix<S> {
-    /// The mixed answers and their weights; what is missing to 1 is the seed's.
+pub(crate) struct ConvexCombination<S> {
+    /// Responses and their weights; the seed has the weight missing to 1.
     pub(crate) parts: Vec<(f64, S)>,
     pub(crate) seed: f64,
     pub(crate) value: f64,
     pub(crate) bound: f64,
-    /// The prices that prove `bound`, where it was not given from the start.
+    /// Prices that prove `bound`, unless it was given from the start.
     pub(crate) prices: Option<Vec<f64>>,
 }
 
-const ROUNDS: usize = 1000;
-/// Rounds without gain after which rounding is all there is to fight: prices may wander along a flat for a while.
-const PATIENCE: usize = 40;
+const MAX_ROUNDS: usize = 1000;
+/// Rounds without progress before giving up: prices may wander along a flat face for a while.
+const MAX_STALLED_ROUNDS: usize = 40;
 
-/// Where the loop starts and when it may stop.
-pub(crate) struct Start<'a> {
-    /// What there is of each resource.
+/// Start and stopping condition of the loop.
+pub(crate) struct MasterInput<'a> {
+    /// Capacity of each resource.
     pub(crate) capacity: &'a [f64],
-    /// A feasible point: its value and what it uses.
+    /// Feasible point: its value and usage.
     pub(crate) seed: (f64, &'a [f64]),
-    /// A bound known beforehand.
+    /// Upper bound known beforehand.
     pub(crate) upper: f64,
-    /// Prices worth asking first.
+    /// Prices to try first.
     pub(crate) prices: Vec<Vec<f64>>,
     /// Relative gap at which the optimum counts as found.
     pub(crate) gap: f64,
 }
 
-/// The gap at which columns are made anew for the bound reached: answers given to different bounds are all but the same
-/// then, and a basis of such columns is all but singular. So many rounds without gain are a sign of that too.
-const POLISH: f64 = 1e-6;
-const STALLED: usize = 5;
+/// Gap (or number of stalled rounds) from which columns are recomputed for the bound reached. Columns computed for
+/// slightly different bounds are nearly parallel, and a basis of them is nearly singular.
+const POLISH_GAP: f64 = 1e-6;
+const STALLED_ROUNDS: usize = 5;
 
-/// Runs the loop. `enough(lower, upper)` may end it early.
-pub(crate) fn decompose<R: Respond>(
-    start: Start<'_>,
-    respond: &mut R,
-    enough: impl Fn(f64, f64) -> bool,
-) -> Mix<R::State> {
+/// Runs column generation. `stop_early(lower, upper)` may end it.
+pub(crate) fn decompose<R: Subproblem>(
+    start: MasterInput<'_>,
+    subproblem: &mut R,
+    stop_early: impl Fn(f64, f64) -> bool,
+) -> ConvexCombination<R::State> {
     let mut master = Master::new(start.capacity, start.seed);
     let (mut lower, mut upper) = (start.seed.0, start.upper);
     let mut proof = None;
-    let mut asked = start.prices.into_iter();
+    let mut initial_prices = start.prices.into_iter();
     let (mut stalled, mut polishing) = (0, false);
-    for _ in 0..ROUNDS {
+    for _ in 0..MAX_ROUNDS {
         let gap = (upper - lower) / upper.abs().max(lower.abs());
-        if upper == lower || gap <= start.gap || enough(lower, upper) {
+        if upper == lower || gap <= start.gap || stop_early(lower, upper) {
             break;
         }
-        let prices = asked.next();
-        let fresh = prices.is_some();
+        let prices = initial_prices.next();
+        let initial = prices.is_some();
         let prices = prices.unwrap_or_else(|| master.prices());
-        let (mut columns, bound) = respond.respond(&prices, lower, upper);
+        let (mut columns, bound) = subproblem.respond(&prices, lower, upper);
         let before = (lower, upper);
+        // The bound is the least so far; its prices become the certificate. A bound equal to the given one is taken as
+        // well, because only it has prices.
         if let Some(bound) =
             bound.filter(|bound| bound.value < upper || proof.is_none() && bound.value <= upper)
         {
             upper = bound.value;
             proof = Some(bound.prices);
         }
-        let polish = polishing || gap <= POLISH || stalled >= STALLED;
+        let polish = polishing || gap <= POLISH_GAP || stalled >= STALLED_ROUNDS;
         if polish {
             columns.truncate(1);
         }
-        columns.into_iter().for_each(|answered| master.add(answered));
+        columns.into_iter().for_each(|response| master.add(response));
+        // While polishing, all columns refer to one bound: whenever it drops they are recomputed.
         if polish && (!polishing || upper < before.1) {
             polishing = true;
-            master.anew(respond, upper);
+            master.rebuild(subproblem, upper);
         }
         let solved = master.solve();
+        // Recomputed columns may be worth less than the ones they replace, so while polishing the value can fall.
         lower = if polishing { master.value() } else { lower.max(master.value()) };
-        let idle = upper == before.1 && lower <= before.0 && !fresh;
+        let idle = upper == before.1 && lower <= before.0 && !initial;
         stalled = if idle || solved.is_err() { stalled + 1 } else { 0 };
-        if stalled > PATIENCE {
+        if stalled > MAX_STALLED_ROUNDS {
             break;
         }
     }
     let (parts, seed) = master.into_parts();
-    Mix { parts, seed, value: lower, bound: upper.max(lower), prices: proof }
+    ConvexCombination { parts, seed, value: lower, bound: upper.max(lower), prices: proof }
 }
 
-/// The master problem: a row per resource and one for the weights; the seed is what they leave.
+/// Master problem: one row per resource and one for the weights, relative to the seed.
 struct Master<'a, S> {
     capacity: &'a [f64],
     seed: (f64, &'a [f64]),
@@ -140,23 +143,24 @@ impl<'a, S: Clone> Master<'a, S> {
         Simplex::new(capacity.iter().zip(used).map(|(c, u)| (c - u).max(0.0)).chain([1.0]).collect())
     }
 
-    fn add(&mut self, answered: Answered<S>) {
+    fn add(&mut self, response: Response<S>) {
         let rows = self.capacity.len();
-        let entries = answered.usage.iter().zip(self.seed.1).map(|(a, u)| a - u).chain([1.0]).enumerate();
+        // Relative to the seed a column uses the difference in usage, so that no weight at all is the seed itself.
+        let entries = response.usage.iter().zip(self.seed.1).map(|(a, u)| a - u).chain([1.0]).enumerate();
         let entries = entries.filter(|(_, a)| *a != 0.0).collect();
-        debug_assert_eq!(answered.usage.len(), rows);
-        self.simplex.add(Column { gain: answered.value - self.seed.0, entries });
-        self.states.push(answered.state);
+        debug_assert_eq!(response.usage.len(), rows);
+        self.simplex.add(Column { gain: response.value - self.seed.0, entries });
+        self.states.push(response.state);
     }
 
-    fn solve(&mut self) -> Result<(), Stuck> {
+    fn solve(&mut self) -> Result<(), SimplexFailure> {
         self.simplex.solve()?;
-        self.simplex.refresh();
+        self.simplex.refactor();
         Ok(())
     }
 
     fn value(&self) -> f64 {
-        self.seed.0 + self.simplex.objective() * self.simplex.fits()
+        self.seed.0 + self.simplex.objective() * self.simplex.feasible_fraction()
     }
 
     fn prices(&self) -> Vec<f64> {
@@ -166,8 +170,8 @@ impl<'a, S: Clone> Master<'a, S> {
         prices
     }
 
-    /// Starts over with the columns in use and the latest ones, answered for `upper`.
-    fn anew<R: Respond<State = S>>(&mut self, respond: &mut R, upper: f64) {
+    /// Rebuilds the master problem from the basic and the latest columns, recomputed for `upper`.
+    fn rebuild<R: Subproblem<State = S>>(&mut self, subproblem: &mut R, upper: f64) {
         let weights = self.simplex.solution();
         let recent = self.states.len().saturating_sub(2 * self.capacity.len());
         let kept = weights.iter().zip(&self.states).enumerate();
@@ -175,17 +179,18 @@ impl<'a, S: Clone> Master<'a, S> {
             .filter(|(i, (weight, _))| *i >= recent || **weight > 0.0)
             .map(|(_, (_, s))| s.clone())
             .collect();
-        let columns: Option<Vec<_>> = kept.iter().map(|state| respond.again(state, upper)).collect();
+        let columns: Option<Vec<_>> =
+            kept.iter().map(|state| subproblem.respond_at_bound(state, upper)).collect();
         if let Some(columns) = columns {
             self.simplex = Self::empty(self.capacity, self.seed.1);
             self.states.clear();
-            columns.into_iter().for_each(|answered| self.add(answered));
+            columns.into_iter().for_each(|response| self.add(response));
         }
     }
 
     fn into_parts(self) -> (Vec<(f64, S)>, f64) {
-        let (weights, fits) = (self.simplex.solution(), self.simplex.fits());
-        let weights = weights.into_iter().map(|weight| weight * fits);
+        let (weights, feasible_fraction) = (self.simplex.solution(), self.simplex.feasible_fraction());
+        let weights = weights.into_iter().map(|weight| weight * feasible_fraction);
         let parts: Vec<_> = weights.zip(self.states).filter(|(weight, _)| *weight > 0.0).collect();
         let seed = (1.0 - parts.iter().map(|(weight, _)| weight).sum::<f64>()).max(0.0);
         (parts, seed)

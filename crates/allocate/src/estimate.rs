@@ -1,65 +1,66 @@
-//! Throughputs nobody has measured. Speeds of profiles on types form a matrix that is nearly of low rank in its
-//! logarithm: a profile is fast or slow, a type is fast or slow, and a few profiles gain more than others from the
-//! faster types. Known entries are completed to the rest by alternating least squares; a measurement, once there is
-//! one, always takes the estimate's place.
+//! Throughput estimation for unmeasured combinations. Log speeds of profiles on types form a matrix of nearly low
+//! rank: a profile is fast or slow, a type is fast or slow, and some profiles gain more from faster types than others.
+//! Measured entries are completed by alternating least squares; a measurement always overrides its estimate.
 
-mod company;
+mod interference;
 
-pub use company::{Company, Completed};
+pub use interference::{InterferenceEstimator, InterferenceModel};
 
 use std::collections::BTreeMap;
 
-/// Known speeds by profile and type, and estimates for the unknown.
+/// Measured speeds by profile and type, and estimates for the others.
 ///
 /// ```
 /// use warpyard_allocate::Estimator;
 /// let mut estimator = Estimator::new(2);
-/// estimator.measured("a", 0, 10.0);
-/// estimator.measured("a", 1, 20.0);
-/// estimator.measured("b", 0, 3.0);
+/// estimator.record("a", 0, 10.0);
+/// estimator.record("a", 1, 20.0);
+/// estimator.record("b", 0, 3.0);
 /// let estimate = estimator.speeds("b").unwrap()[1];
 /// assert!((estimate - 6.0).abs() < 0.5);
 /// ```
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Estimator {
     types: usize,
-    known: BTreeMap<String, Vec<Option<f64>>>,
+    measured_speeds: BTreeMap<String, Vec<Option<f64>>>,
 }
 
-/// Weight of staying near zero for what a row says beyond its mean speed.
+/// Ridge penalty on a row's deviation from its mean speed.
 const RIDGE: f64 = 0.5;
 const SWEEPS: usize = 60;
 
 impl Estimator {
-    /// For so many types.
+    /// Estimator for the given number of types.
     pub fn new(types: usize) -> Self {
-        Self { types, known: BTreeMap::new() }
+        Self { types, measured_speeds: BTreeMap::new() }
     }
 
-    /// Notes a measured speed, in steps a second; 0 says that the profile cannot run there. What is no speed is ignored.
-    pub fn measured(&mut self, profile: &str, gpu_type: usize, speed: f64) {
+    /// Records a measured speed in steps per second; 0 means that the profile cannot run there. Invalid speeds are
+    /// ignored.
+    pub fn record(&mut self, profile: &str, gpu_type: usize, speed: f64) {
         if speed.is_finite() && speed >= 0.0 && gpu_type < self.types {
-            let row = self.known.entry(profile.to_owned()).or_insert_with(|| vec![None; self.types]);
+            let row =
+                self.measured_speeds.entry(profile.to_owned()).or_insert_with(|| vec![None; self.types]);
             row[gpu_type] = Some(speed);
         }
     }
 
-    /// The speed that was measured, if it was.
-    pub fn known(&self, profile: &str, gpu_type: usize) -> Option<f64> {
-        self.known.get(profile)?.get(gpu_type).copied().flatten()
+    /// Measured speed, if any.
+    pub fn measured(&self, profile: &str, gpu_type: usize) -> Option<f64> {
+        self.measured_speeds.get(profile)?.get(gpu_type).copied().flatten()
     }
 
-    /// A profile's speed on every type, measured or estimated; `None` for a profile of which nothing is known.
+    /// Speed of a profile on every type, measured or estimated; `None` for an unknown profile.
     pub fn speeds(&self, profile: &str) -> Option<Vec<f64>> {
-        let row = self.known.get(profile)?;
+        let row = self.measured_speeds.get(profile)?;
         row.iter().any(|speed| speed.is_some_and(|s| s > 0.0)).then(|| self.fit().complete(row))
     }
 
-    /// All profiles completed at once.
+    /// Speeds of all profiles.
     pub fn all(&self) -> BTreeMap<&str, Vec<f64>> {
         let fit = self.fit();
         let any = |row: &&Vec<Option<f64>>| row.iter().any(|speed| speed.is_some_and(|s| s > 0.0));
-        self.known
+        self.measured_speeds
             .iter()
             .filter(|(_, row)| any(row))
             .map(|(name, row)| (name.as_str(), fit.complete(row)))
@@ -67,7 +68,7 @@ impl Estimator {
     }
 
     fn fit(&self) -> Fit {
-        let rows: Vec<Vec<(usize, f64)>> = self.known.values().map(|row| logs(row)).collect();
+        let rows: Vec<Vec<(usize, f64)>> = self.measured_speeds.values().map(|row| logs(row)).collect();
         let mut fit = Fit { level: vec![0.0; self.types], slope: initial_slope(self.types) };
         for _ in 0..SWEEPS {
             let factors: Vec<(f64, f64)> = rows.iter().map(|row| fit.factors(row)).collect();
@@ -88,14 +89,14 @@ struct Fit {
     slope: Vec<f64>,
 }
 
-/// Any start with a direction in it; the sweeps find the one that matters.
+/// Any non-constant start; the sweeps find the direction that matters.
 fn initial_slope(types: usize) -> Vec<f64> {
     let middle = (types as f64 - 1.0) / 2.0;
     (0..types).map(|j| (j as f64 - middle) / types.max(1) as f64).collect()
 }
 
 impl Fit {
-    /// A row's mean and gain, by least squares over what is known of it.
+    /// Mean and gain of a row, by least squares over its measured entries.
     fn factors(&self, row: &[(usize, f64)]) -> (f64, f64) {
         let (mut n, mut sx, mut sy, mut sxx, mut sxy) = (0.0, 0.0, 0.0, 0.0, 0.0);
         for &(j, log) in row {
@@ -109,7 +110,7 @@ impl Fit {
         ((sy - gain * sx) / n, gain)
     }
 
-    /// The types' levels and slopes, by least squares over all rows.
+    /// Levels and slopes of the types, by least squares over all rows.
     fn refit(&mut self, rows: &[Vec<(usize, f64)>], factors: &[(f64, f64)]) {
         let mut sums = vec![[0.0; 5]; self.level.len()];
         for (row, (mean, gain)) in rows.iter().zip(factors) {
@@ -128,6 +129,6 @@ impl Fit {
     fn complete(&self, row: &[Option<f64>]) -> Vec<f64> {
         let (mean, gain) = self.factors(&logs(row));
         let estimate = |j: usize| (mean + self.level[j] + gain * self.slope[j]).exp();
-        row.iter().enumerate().map(|(j, known)| known.unwrap_or_else(|| estimate(j))).collect()
+        row.iter().enumerate().map(|(j, measured)| measured.unwrap_or_else(|| estimate(j))).collect()
     }
 }

@@ -1,57 +1,57 @@
-//! The goals: what an allocation is for, each with a name, a summary, where it comes from, and its solver. The registry
-//! feeds the command line, the policies and the tests; adding a goal is one file and one line.
+//! Allocation goals: the registry entry (name, summary, source, solver), options and errors. The registry feeds the
+//! command line, the policies and the tests.
 
-use crate::answer::{Answer, Certificate, Shares};
 use crate::goals;
 use crate::instance::{Instance, InstanceError, Job};
+use crate::solution::{Certificate, Shares, Solution};
 
-/// Whether a goal knows that jobs are faster on some types than on others.
+/// Whether a goal knows that jobs run faster on some GPU types than on others.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Types {
-    /// It does.
+pub enum TypeAwareness {
+    /// Speeds per type.
     #[default]
     Aware,
-    /// It takes every type for the job's mean one.
+    /// The job's mean speed on every type.
     Blind,
 }
 
 /// Whether a goal knows that a job is slower with its GPUs spread over machines.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Placing {
-    /// It takes them to be as fast wherever they are.
+pub enum PlacementModel {
+    /// The same speed wherever the GPUs are.
     #[default]
     Ignored,
-    /// It does.
+    /// The measured speed of a spread job.
     Modelled,
 }
 
-/// What may be asked of every goal.
+/// Options that every goal takes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Options {
-    /// Whether types differ.
-    pub types: Types,
-    /// Whether two jobs may share a GPU, where the instance says how fast they then are.
+    /// Whether speeds differ between types.
+    pub types: TypeAwareness,
+    /// Whether two jobs may share a GPU, where the instance has the throughputs of pairs.
     pub sharing: bool,
-    /// Whether it matters where a job's GPUs are.
-    pub placing: Placing,
+    /// Whether spreading over machines costs speed.
+    pub placement_model: PlacementModel,
 }
 
-/// Whether more or less is better.
+/// Direction of an objective.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sense {
-    /// More is better.
+    /// Higher is better.
     Max,
-    /// Less is better.
+    /// Lower is better.
     Min,
 }
 
-/// Why there is no answer.
+/// Reason there is no solution.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum SolveError {
-    /// The instance makes no sense.
+    /// Invalid instance.
     #[error(transparent)]
     Instance(#[from] InstanceError),
-    /// The goal needs something of a job that the instance does not say.
+    /// Field of a job that the goal needs.
     #[error("job {job}: {field}: missing, and {goal} needs it")]
     Missing {
         /// The job.
@@ -61,7 +61,7 @@ pub enum SolveError {
         /// The goal.
         goal: &'static str,
     },
-    /// The goal needs something the instance does not say.
+    /// Field of the instance that the goal needs.
     #[error("{field}: missing, and {goal} needs it")]
     MissingTable {
         /// The field.
@@ -69,88 +69,88 @@ pub enum SolveError {
         /// The goal.
         goal: &'static str,
     },
-    /// Jobs should share, and nobody says how fast they then are.
+    /// Sharing without throughputs of pairs.
     #[error(
         "pair_throughputs: missing, and sharing needs it: steps a second of two jobs on one GPU, by type and profile"
     )]
-    NoPairs,
-    /// Jobs that share are of more kinds than can be solved in time.
+    MissingPairs,
+    /// More kinds of jobs with sharing than can be solved in time.
     #[error(
         "{goal} with sharing takes {most} kinds of jobs at most, and there are {kinds}; leave sharing out, or follow another goal"
     )]
     TooManyKinds {
         /// The goal.
         goal: &'static str,
-        /// How many kinds there are.
+        /// Kinds of jobs in the instance.
         kinds: usize,
-        /// How many it takes.
+        /// Largest number supported.
         most: usize,
     },
-    /// There is no goal of this name.
+    /// Name that no goal has.
     #[error("there is no goal {goal}")]
-    NoSuchGoal {
+    UnknownGoal {
         /// The name.
         goal: &'static str,
     },
-    /// The solver no longer came any closer to the optimum.
-    #[error("the solver came no closer to the optimum and gave up")]
+    /// Solver stalled before the optimum.
+    #[error("the solver stalled before it reached the optimum")]
     NoProgress,
-    /// The solver came to something that is no number.
-    #[error("the solver came to a result that is no number")]
-    NoNumber,
-    /// The solver did not come close enough to the optimum to be trusted.
+    /// Solver result that is not finite.
+    #[error("the solver produced a result that is not a finite number")]
+    NotFinite,
+    /// Gap to the dual bound too large to call the solution optimal.
     #[error("the solver stopped {gap:.1e} short of the optimum")]
-    Stuck {
-        /// The relative gap left.
+    GapTooLarge {
+        /// Remaining relative gap.
         gap: f64,
     },
 }
 
-/// A goal, as the registry has it.
+/// Registry entry of a goal.
 #[derive(Debug, Clone, Copy)]
 pub struct GoalDef {
-    /// What it is asked for by.
+    /// Name on the command line and in policies.
     pub name: &'static str,
-    /// What it does, in a line.
+    /// One-line description.
     pub summary: &'static str,
-    /// Where it comes from.
+    /// Publication it comes from.
     pub source: &'static str,
-    /// Whether more or less of its objective is better.
+    /// Direction of the objective.
     pub sense: Sense,
-    pub(crate) solve: fn(&Instance, Options) -> Result<Answer, SolveError>,
+    pub(crate) solve: fn(&Instance, Options) -> Result<Solution, SolveError>,
 }
 
 impl GoalDef {
-    /// Checks the instance and solves it. Same instance, same answer.
-    pub fn solve(&self, instance: &Instance, options: Options) -> Result<Answer, SolveError> {
+    /// Validates the instance and solves it. The same instance always gives the same solution.
+    pub fn solve(&self, instance: &Instance, options: Options) -> Result<Solution, SolveError> {
         instance.validate()?;
-        let instance = &*instance.placed(options.placing);
-        if options.placing == Placing::Modelled {
-            // A job may run nowhere when spread.
+        let instance = &*instance.with_placement(options.placement_model);
+        if options.placement_model == PlacementModel::Modelled {
+            // With spread speeds a job may run on no type at all.
             instance.validate()?;
         }
         if instance.jobs.is_empty() {
-            return Ok(Answer::nobody(instance.types.len()));
+            return Ok(Solution::empty(instance.types.len()));
         }
         let answer = (self.solve)(instance, options)?;
-        if !answer.is_of_numbers() {
-            return Err(SolveError::NoNumber);
+        if !answer.is_finite() {
+            return Err(SolveError::NotFinite);
         }
-        let even = !options.sharing && self.prefers_no_type(options, &answer);
-        Ok(if even { even_out(instance, answer) } else { answer })
+        let even = !options.sharing && self.is_type_neutral(options, &answer);
+        Ok(if even { spread_over_types(instance, answer) } else { answer })
     }
 
-    /// Whether an answer says how much time everyone has, and not where: so it does to whom all types are equal, but a rule,
-    /// or a queue, says who runs where, and what types cost differs.
-    pub fn prefers_no_type(&self, options: Options, answer: &Answer) -> bool {
+    /// Whether a solution fixes each job's total time but not its types. True for goals blind to types, except rules
+    /// and queues, which name types, and `cost`, where types differ in price.
+    pub fn is_type_neutral(&self, options: Options, answer: &Solution) -> bool {
         let fixed = matches!(answer.certificate, Certificate::Rule | Certificate::Queues { .. });
-        options.types == Types::Blind && !fixed && self.name != "cost"
+        options.types == TypeAwareness::Blind && !fixed && self.name != "cost"
     }
 }
 
-/// Whoever takes all types for equal must not prefer one: every job's time is spread over them all, as many as there are
-/// of each, where every job runs on every type. Its speed, as the goal sees it, stays what it was.
-fn even_out(instance: &Instance, answer: Answer) -> Answer {
+/// Spreads every job's time over all types in proportion to their counts, so that a type-blind goal prefers none. Only
+/// where every job runs on every type; its speed as the goal sees it does not change.
+fn spread_over_types(instance: &Instance, answer: Solution) -> Solution {
     let all: f64 = instance.types.iter().map(|t| f64::from(t.count)).sum();
     let anywhere = |job: &Job| {
         instance.types.iter().zip(&job.throughputs).all(|(t, speed)| *speed > 0.0 && job.gpus <= t.count)
@@ -171,10 +171,10 @@ fn even_out(instance: &Instance, answer: Answer) -> Answer {
         job.throughputs.iter().zip(row).map(|(s, x)| s * x).sum::<f64>() / mean
     };
     let normalised = instance.jobs.iter().zip(allocation.rows()).map(speed).collect();
-    Answer { allocation, normalised, ..answer }
+    Solution { allocation, normalised, ..answer }
 }
 
-/// Every goal there is.
+/// Registry of all goals.
 pub const GOALS: &[GoalDef] = &[
     goals::max_min::DEF,
     goals::max_min_fill::DEF,
@@ -190,7 +190,7 @@ pub const GOALS: &[GoalDef] = &[
     goals::isolated::DEF,
 ];
 
-/// The goal of this name.
+/// Looks up a goal by name.
 pub fn goal(name: &str) -> Option<&'static GoalDef> {
     GOALS.iter().find(|goal| goal.name == name)
 }

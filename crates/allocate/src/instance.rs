@@ -1,64 +1,64 @@
-//! What is to be allocated: GPU types, jobs and who they belong to, as read from an instance file and checked before
-//! any solver sees it. How the numbers are laid out for solving is `problem`'s business.
+//! Allocation instance: GPU types, jobs and entities, as read from an instance file and validated before any solver
+//! sees it. `problem` converts it to numeric form.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashSet};
 
 use serde::{Deserialize, Serialize};
 
-use crate::goal::Placing;
+use crate::goal::PlacementModel;
 use crate::table::ThroughputTable;
 
-/// One kind of GPU and how many of them there are.
+/// GPU type and its count.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct GpuType {
-    /// Its name, such as `v100`.
+    /// Name, such as `v100`.
     pub name: String,
-    /// How many there are.
+    /// Number of GPUs.
     pub count: u32,
-    /// What an hour of one costs, where that is known.
+    /// Cost per GPU and hour, if known.
     pub cost_per_hour: Option<f64>,
-    /// How many of them a machine has at most, where that is known.
+    /// GPUs per machine at most, if known.
     pub per_server: Option<u32>,
 }
 
 impl GpuType {
-    /// So many of a name.
+    /// GPU type without cost or machine size.
     pub fn new(name: impl Into<String>, count: u32) -> Self {
         Self { name: name.into(), count, cost_per_hour: None, per_server: None }
     }
 }
 
-/// One job: how fast it runs on each type, and what the goals want to know of it.
+/// Job: its speed on each type and the quantities that goals use.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Job {
-    /// The number errors and entities call it by.
+    /// Number by which errors and entities refer to it.
     pub id: u64,
-    /// The name of its throughput profile; pairs that share a GPU are looked up by it.
+    /// Name of its throughput profile, by which pairs are looked up.
     #[serde(rename = "job_type", default, skip_serializing_if = "Option::is_none")]
     pub profile: Option<String>,
-    /// GPUs it needs at once.
+    /// GPUs it needs at once (gang size).
     #[serde(rename = "scale_factor", default = "one_gpu")]
     pub gpus: u32,
-    /// Its weight: twice the weight, twice the share.
+    /// Weight: twice the weight, twice the share.
     #[serde(rename = "priority_weight", default = "unit")]
     pub weight: f64,
-    /// Steps left to do.
+    /// Remaining steps.
     #[serde(rename = "num_steps_remaining", default, skip_serializing_if = "Option::is_none")]
     pub steps: Option<f64>,
-    /// Seconds since it arrived.
+    /// Seconds since its arrival.
     #[serde(rename = "time_since_start", default)]
     pub age_s: f64,
-    /// Seconds it would have needed alone, on its 1/n share, for what it has done so far.
+    /// Seconds its work so far would have taken alone on 1/n of the cluster.
     #[serde(default)]
     pub isolated_time_s: f64,
-    /// Seconds left until its deadline, where it has one.
+    /// Seconds until its deadline, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deadline_s: Option<f64>,
-    /// Steps a second on each type, in the order of the types; 0 where it cannot run.
+    /// Steps per second on each type, in the order of the types; 0 where it cannot run.
     pub throughputs: Vec<f64>,
-    /// The same with its GPUs spread over machines, where that was measured.
+    /// Steps per second with its GPUs spread over machines, if measured.
     #[serde(rename = "unconsolidated_throughputs", default, skip_serializing_if = "Option::is_none")]
     pub spread: Option<Vec<f64>>,
 }
@@ -72,7 +72,7 @@ fn unit() -> f64 {
 }
 
 impl Job {
-    /// A job of one GPU and weight 1 that runs this fast on each type.
+    /// Job of one GPU and weight 1 with the given speeds.
     pub fn new(id: u64, throughputs: Vec<f64>) -> Self {
         Self {
             id,
@@ -89,9 +89,9 @@ impl Job {
     }
 }
 
-/// How an entity shares what it gets among its members.
+/// How an entity distributes its level among its members.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Sharing {
+pub enum EntityPolicy {
     /// All members rise together, by weight.
     #[serde(rename = "fairness", alias = "fair")]
     Fair,
@@ -100,25 +100,25 @@ pub enum Sharing {
     Fifo,
 }
 
-/// Organisations and what they hold: per name a weight, a rule, and jobs (by id) or, nested, entities of its own.
+/// Entities (organisations): per name a weight, a policy, and jobs (by id) or nested entities.
 ///
-/// Sub-entities of a first-in-first-out entity come in the order of their names.
+/// Sub-entities of a FIFO entity come in the order of their names.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Entities {
-    /// Each entity's weight among its siblings.
+    /// Weight of each entity among its siblings.
     pub weights: BTreeMap<String, f64>,
-    /// How each entity shares among its members.
-    pub policies: BTreeMap<String, Sharing>,
-    /// The jobs each entity holds directly, in order of arrival.
+    /// Policy of each entity.
+    pub policies: BTreeMap<String, EntityPolicy>,
+    /// Jobs of each entity, in order of arrival.
     #[serde(default)]
     pub jobs: BTreeMap<String, Vec<u64>>,
-    /// The entities each entity holds, in this same shape.
+    /// Nested entities of each entity.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub entities: BTreeMap<String, Entities>,
 }
 
-/// A whole allocation problem, whatever the goal.
+/// Allocation instance, independent of the goal.
 ///
 /// ```
 /// use warpyard_allocate::{Instance, GpuType, Job};
@@ -131,22 +131,22 @@ pub struct Entities {
 /// assert!(instance.validate().is_ok());
 /// ```
 #[derive(Debug, Clone, PartialEq, Deserialize)]
-#[serde(try_from = "Wire")]
+#[serde(try_from = "InstanceFile")]
 pub struct Instance {
-    /// The GPU types; every list per type is in this order.
+    /// GPU types; every list per type is in this order.
     pub types: Vec<GpuType>,
-    /// The jobs; every list per job is in this order.
+    /// Jobs; every list per job is in this order.
     pub jobs: Vec<Job>,
     /// Throughputs of pairs that share a GPU, by profile.
     pub pairs: Option<ThroughputTable>,
-    /// Who the jobs belong to.
+    /// Entities the jobs belong to.
     pub entities: Option<Entities>,
 }
 
-/// The file's own shape. `n`, `seed` and the like say how an instance was made and decide nothing.
+/// File format. `n`, `seed` and the like describe how an instance was generated and have no effect.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, expecting = "an instance: an object with worker_types, num_workers and jobs")]
-struct Wire {
+struct InstanceFile {
     #[serde(rename = "n")]
     _n: Option<u64>,
     #[serde(rename = "seed")]
@@ -164,30 +164,30 @@ struct Wire {
     entities: Option<Entities>,
 }
 
-impl TryFrom<Wire> for Instance {
+impl TryFrom<InstanceFile> for Instance {
     type Error = InstanceError;
 
-    fn try_from(wire: Wire) -> Result<Self, InstanceError> {
-        let types = wire.worker_types.len();
-        if wire.num_workers.len() != types {
+    fn try_from(file: InstanceFile) -> Result<Self, InstanceError> {
+        let types = file.worker_types.len();
+        if file.num_workers.len() != types {
             return Err(InstanceError::Lengths {
                 field: "num_workers",
-                found: wire.num_workers.len(),
+                found: file.num_workers.len(),
                 types,
             });
         }
-        if let Some(costs) = wire.cost_per_hour.as_ref().filter(|costs| costs.len() != types) {
+        if let Some(costs) = file.cost_per_hour.as_ref().filter(|costs| costs.len() != types) {
             return Err(InstanceError::Lengths { field: "cost_per_hour", found: costs.len(), types });
         }
-        if let Some(sizes) = wire.gpus_per_server.as_ref().filter(|sizes| sizes.len() != types) {
+        if let Some(sizes) = file.gpus_per_server.as_ref().filter(|sizes| sizes.len() != types) {
             return Err(InstanceError::Lengths { field: "gpus_per_server", found: sizes.len(), types });
         }
-        let sizes = wire.gpus_per_server.map_or(vec![None; types], |s| s.into_iter().map(Some).collect());
-        let costs = wire.cost_per_hour.map_or(vec![None; types], |c| c.into_iter().map(Some).collect());
-        let types = wire
+        let sizes = file.gpus_per_server.map_or(vec![None; types], |s| s.into_iter().map(Some).collect());
+        let costs = file.cost_per_hour.map_or(vec![None; types], |c| c.into_iter().map(Some).collect());
+        let types = file
             .worker_types
             .into_iter()
-            .zip(wire.num_workers)
+            .zip(file.num_workers)
             .zip(costs)
             .zip(sizes)
             .map(|(((name, count), cost_per_hour), per_server)| GpuType {
@@ -197,125 +197,127 @@ impl TryFrom<Wire> for Instance {
                 per_server,
             })
             .collect();
-        Ok(Self { types, jobs: wire.jobs, pairs: wire.pair_throughputs, entities: wire.entities })
+        Ok(Self { types, jobs: file.jobs, pairs: file.pair_throughputs, entities: file.entities })
     }
 }
 
-/// What is wrong with an instance: which job or entity, and which field.
+/// Reason an instance is invalid: names the job or entity and the field.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum InstanceError {
-    /// A list per type has the wrong length.
+    /// List per type of the wrong length.
     #[error("{field}: {found} entries for {types} worker types")]
     Lengths {
         /// The list.
         field: &'static str,
-        /// How many entries it has.
+        /// Entries given.
         found: usize,
-        /// How many it should have.
+        /// Entries needed.
         types: usize,
     },
-    /// There is no GPU at all.
+    /// No GPU of any type.
     #[error("num_workers: there is no GPU of any type")]
     NoGpus,
-    /// Two types have the same name.
+    /// Two types of one name.
     #[error("worker_types: {name} is there twice")]
     DuplicateType {
         /// The name.
         name: String,
     },
-    /// A type's cost is no cost.
+    /// Cost that is not positive.
     #[error("cost_per_hour: {value} for {name} is not a positive number")]
     Cost {
         /// The type.
         name: String,
-        /// What was given.
+        /// Given value.
         value: f64,
     },
-    /// Two jobs have the same id.
+    /// Two jobs of one id.
     #[error("job {job}: id: used twice")]
     DuplicateId {
         /// The id.
         job: u64,
     },
-    /// A job's throughput row has the wrong length.
+    /// Throughput row of the wrong length.
     #[error("job {job}: throughputs: {found} entries for {types} worker types")]
     RowLength {
         /// The job.
         job: u64,
-        /// How many entries it has.
+        /// Entries given.
         found: usize,
-        /// How many it should have.
+        /// Entries needed.
         types: usize,
     },
-    /// A number is negative, infinite or not a number.
+    /// Number that is negative, infinite or not a number.
     #[error("job {job}: {field}: {value} is not a finite number of at least 0")]
     Number {
         /// The job.
         job: u64,
         /// The field.
         field: &'static str,
-        /// What was given.
+        /// Given value.
         value: f64,
     },
-    /// A number is so large or so small that what follows from it would no longer be a number.
-    #[error("{what}: {value:e} cannot be reckoned with; what is not 0 is between 1e-30 and 1e30")]
-    OutOfReach {
-        /// Whose, and which field.
+    /// Number too large or too small for arithmetic without overflow or underflow.
+    #[error("{what}: {value:e} is out of range; use 0 or a number between 1e-30 and 1e30")]
+    OutOfRange {
+        /// Job or type, and field.
         what: String,
-        /// What was given.
+        /// Given value.
         value: f64,
     },
-    /// A weight is not above zero.
+    /// Weight that is not above zero.
     #[error("job {job}: priority_weight: {value} is not a finite number above 0")]
     Weight {
         /// The job.
         job: u64,
-        /// What was given.
+        /// Given value.
         value: f64,
     },
-    /// A job asks for no GPU.
+    /// Job of zero GPUs.
     #[error("job {job}: scale_factor: a job needs at least one GPU")]
-    NoGpuAsked {
+    ZeroGpus {
         /// The job.
         job: u64,
     },
-    /// A job asks for more GPUs than any type has.
-    #[error("job {job}: scale_factor: {asked} GPUs is more than any type has (largest: {largest} of {name})")]
+    /// Job of more GPUs than any type has.
+    #[error(
+        "job {job}: scale_factor: {requested} GPUs is more than any type has (largest: {largest} of {name})"
+    )]
     TooManyGpus {
         /// The job.
         job: u64,
-        /// How many it asks for.
-        asked: u32,
-        /// The most any type has.
+        /// GPUs requested.
+        requested: u32,
+        /// Largest count of any type.
         largest: u32,
         /// That type.
         name: String,
     },
-    /// A job's throughput is zero on every type that has enough GPUs for it.
+    /// Job with throughput zero on every type that has enough GPUs.
     #[error("job {job}: throughputs: zero on every type it fits on")]
     RunsNowhere {
         /// The job.
         job: u64,
     },
-    /// A pair's throughput is no throughput.
+    /// Invalid throughput of a pair.
     #[error("pair_throughputs: {value} for {pair} on {name} is not a finite number of at least 0")]
     Pair {
         /// The pair.
         pair: String,
         /// The type.
         name: String,
-        /// What was given.
+        /// Given value.
         value: f64,
     },
-    /// An entity's weight is missing or not above zero.
+    /// Entity weight that is not above zero.
     #[error("entity {entity}: weights: {value} is not a finite number above 0")]
     EntityWeight {
         /// The entity.
         entity: String,
-        /// What was given.
+        /// Given value.
         value: f64,
     },
-    /// An entity lacks one of its fields.
+    /// Missing field of an entity.
     #[error("entity {entity}: {field}: missing")]
     EntityField {
         /// The entity.
@@ -323,13 +325,13 @@ pub enum InstanceError {
         /// The field.
         field: &'static str,
     },
-    /// An entity has both jobs and entities of its own.
+    /// Entity with both jobs and nested entities.
     #[error("entity {entity}: has both jobs and entities of its own")]
     EntityMixed {
         /// The entity.
         entity: String,
     },
-    /// An entity names a job there is not.
+    /// Reference to a job that does not exist.
     #[error("entity {entity}: jobs: there is no job {job}")]
     UnknownJob {
         /// The entity.
@@ -337,30 +339,29 @@ pub enum InstanceError {
         /// The job.
         job: u64,
     },
-    /// A job is in two entities.
+    /// Job in two entities.
     #[error("entity {entity}: jobs: job {job} is in another entity too")]
-    SharedJob {
+    DuplicateJob {
         /// The entity.
         entity: String,
         /// The job.
         job: u64,
     },
-    /// A job is in none.
+    /// Job in no entity.
     #[error("job {job}: is in no entity")]
-    Homeless {
+    NoEntity {
         /// The job.
         job: u64,
     },
 }
 
 impl Instance {
-    /// The instance as a goal sees it that does or does not know where GPUs are. A job's GPUs are never spread where one
-    /// machine holds them all: that is no slower and uses no more. So only jobs wider than the machines of a type run
-    /// there at their speed when spread.
-    pub(crate) fn placed(&self, placing: Placing) -> Cow<'_, Self> {
+    /// Instance as seen under a placement model. A job's GPUs are never spread where one machine holds them all, since
+    /// that is no slower and uses no more; so only jobs wider than a type's machines run there at their spread speed.
+    pub(crate) fn with_placement(&self, placement_model: PlacementModel) -> Cow<'_, Self> {
         let wide = |job: &Job, t: &GpuType| t.per_server.is_some_and(|size| job.gpus > size);
         let spread = |job: &Job| job.spread.is_some() && self.types.iter().any(|t| wide(job, t));
-        if placing == Placing::Ignored || !self.jobs.iter().any(spread) {
+        if placement_model == PlacementModel::Ignored || !self.jobs.iter().any(spread) {
             return Cow::Borrowed(self);
         }
         let mut placed = self.clone();
@@ -374,7 +375,7 @@ impl Instance {
         Cow::Owned(placed)
     }
 
-    /// Refuses what no solver can make sense of, naming the job and the field.
+    /// Validates the instance; errors name the job and the field.
     pub fn validate(&self) -> Result<(), InstanceError> {
         if self.types.iter().all(|t| t.count == 0) {
             return Err(InstanceError::NoGpus);
@@ -387,7 +388,7 @@ impl Instance {
             if let Some(value) = t.cost_per_hour.filter(|c| !(c.is_finite() && *c > 0.0)) {
                 return Err(InstanceError::Cost { name: t.name.clone(), value });
             }
-            within_reach(t.cost_per_hour.unwrap_or(1.0), || format!("cost_per_hour of {}", t.name))?;
+            check_magnitude(t.cost_per_hour.unwrap_or(1.0), || format!("cost_per_hour of {}", t.name))?;
         }
         let mut ids = HashSet::with_capacity(self.jobs.len());
         for job in &self.jobs {
@@ -403,7 +404,7 @@ impl Instance {
             let mut placed = HashSet::new();
             entities.validate(&ids, &mut placed)?;
             if let Some(job) = self.jobs.iter().find(|job| !placed.contains(&job.id)) {
-                return Err(InstanceError::Homeless { job: job.id });
+                return Err(InstanceError::NoEntity { job: job.id });
             }
         }
         Ok(())
@@ -431,19 +432,19 @@ impl Instance {
             if !value.is_finite() || value < 0.0 {
                 return Err(InstanceError::Number { job: id, field, value });
             }
-            within_reach(value, || format!("job {id}: {field}"))?;
+            check_magnitude(value, || format!("job {id}: {field}"))?;
         }
         if !job.weight.is_finite() || job.weight <= 0.0 {
             return Err(InstanceError::Weight { job: id, value: job.weight });
         }
-        within_reach(job.weight, || format!("job {id}: priority_weight"))?;
+        check_magnitude(job.weight, || format!("job {id}: priority_weight"))?;
         if job.gpus == 0 {
-            return Err(InstanceError::NoGpuAsked { job: id });
+            return Err(InstanceError::ZeroGpus { job: id });
         }
         let largest = self.types.iter().max_by_key(|t| t.count).ok_or(InstanceError::NoGpus)?;
         if job.gpus > largest.count {
             let (largest, name) = (largest.count, largest.name.clone());
-            return Err(InstanceError::TooManyGpus { job: id, asked: job.gpus, largest, name });
+            return Err(InstanceError::TooManyGpus { job: id, requested: job.gpus, largest, name });
         }
         if !self.types.iter().zip(&job.throughputs).any(|(t, &speed)| t.count >= job.gpus && speed > 0.0) {
             return Err(InstanceError::RunsNowhere { job: id });
@@ -452,10 +453,10 @@ impl Instance {
     }
 }
 
-/// Refuses what would overflow, or vanish, where solvers multiply a few such numbers.
-pub(crate) fn within_reach(value: f64, what: impl FnOnce() -> String) -> Result<(), InstanceError> {
+/// Rejects numbers that would overflow or underflow when solvers multiply a few of them.
+pub(crate) fn check_magnitude(value: f64, what: impl FnOnce() -> String) -> Result<(), InstanceError> {
     let fine = value == 0.0 || (1e-30..=1e30).contains(&value);
-    if fine { Ok(()) } else { Err(InstanceError::OutOfReach { what: what(), value }) }
+    if fine { Ok(()) } else { Err(InstanceError::OutOfRange { what: what(), value }) }
 }
 
 impl Entities {
@@ -474,7 +475,7 @@ impl Entities {
             if !value.is_finite() || value <= 0.0 {
                 return Err(InstanceError::EntityWeight { entity: entity(), value });
             }
-            within_reach(value, || format!("entity {name}: weights"))?;
+            check_magnitude(value, || format!("entity {name}: weights"))?;
             self.policies.get(name).ok_or_else(|| missing("policies"))?;
             match (self.jobs.get(name), self.entities.get(name)) {
                 (Some(jobs), Some(_)) if !jobs.is_empty() => {
@@ -487,7 +488,7 @@ impl Entities {
                             return Err(InstanceError::UnknownJob { entity: entity(), job });
                         }
                         if !placed.insert(job) {
-                            return Err(InstanceError::SharedJob { entity: entity(), job });
+                            return Err(InstanceError::DuplicateJob { entity: entity(), job });
                         }
                     }
                 }

@@ -1,6 +1,6 @@
-//! Heterogeneity-aware allocation: given how fast each job runs on each GPU type, what share of time each job gets on
-//! each type so that a stated goal is met, exactly and with a proof; and the rounds that carry such shares out. Pure:
-//! no clock, no files, no network, and nothing of the scheduler it serves.
+//! Heterogeneity-aware allocation: from the speed of each job on each GPU type to the share of time each job gets on
+//! each type, optimal for a stated goal and with a certificate; and the rounds that realise such shares. Pure: no
+//! clock, no files, no network, and nothing of the scheduler it serves.
 //!
 //! ```
 //! use warpyard_allocate::{GpuType, Instance, Job, Options, goal};
@@ -14,7 +14,6 @@
 //! assert!((answer.allocation.job(0)[0] - 0.45).abs() < 0.01);
 //! ```
 
-mod answer;
 mod check;
 mod decompose;
 mod estimate;
@@ -22,22 +21,24 @@ mod filling;
 mod goal;
 mod goals;
 mod instance;
+mod leftover;
 mod lp;
+mod max_level;
+mod max_total;
 mod nash;
 mod problem;
-mod rest;
-mod rise;
 pub mod rounds;
 mod sharing;
+mod solution;
 mod table;
-mod total;
 
-pub use answer::{
-    Answer, Bottleneck, Certificate, JobWorth, PairShare, Places, Scarce, Shares, Shortfall, Stage, Turn,
+pub use check::{CheckError, CheckReport, FEASIBLE, OPTIMAL, check};
+pub use estimate::{Estimator, InterferenceEstimator, InterferenceModel};
+pub use goal::{GOALS, GoalDef, Options, PlacementModel, Sense, SolveError, TypeAwareness, goal};
+pub use goals::isolated::isolated_speeds;
+pub use instance::{Entities, EntityPolicy, GpuType, Instance, InstanceError, Job};
+pub use solution::{
+    Bottleneck, Certificate, JobDuals, PairShare, QueueDuals, ScarceType, ScheduledRun, Shares, Shortfall,
+    Solution, Stage,
 };
-pub use check::{CheckError, Checked, FEASIBLE, OPTIMAL, check};
-pub use estimate::{Company, Completed, Estimator};
-pub use goal::{GOALS, GoalDef, Options, Placing, Sense, SolveError, Types, goal};
-pub use goals::isolated::alone_speeds;
-pub use instance::{Entities, GpuType, Instance, InstanceError, Job, Sharing};
-pub use table::{Measured, Profile, ThroughputTable};
+pub use table::{Profile, ProfileThroughputs, ThroughputTable};

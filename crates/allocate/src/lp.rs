@@ -1,47 +1,48 @@
-//! A small exact simplex: maximise c·x over Ax ≤ b, x ≥ 0, with b ≥ 0, few rows, and columns that may be added as one
-//! goes. It serves the master problem of the price method (a row per GPU type) and the problem of sharing (a few rows
-//! per class of jobs); it is not meant for a row per job.
+//! Revised primal simplex for small dense problems: maximise c·x over Ax ≤ b, x ≥ 0, with b ≥ 0, few rows and columns
+//! added on the way. It solves the master problem of the decomposition (one row per GPU type) and the programs of GPU
+//! sharing (a few rows per class of jobs); it is not meant for one row per job.
 
-/// A column: its gain and its entries.
+/// Column: objective coefficient and non-zero entries.
 #[derive(Debug, Clone)]
 pub(crate) struct Column {
     pub(crate) gain: f64,
     pub(crate) entries: Vec<(usize, f64)>,
 }
 
-/// Why no optimum came out.
+/// Reason no optimum was found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Stuck {
+pub(crate) enum SimplexFailure {
     Unbounded,
     TooManyPivots,
-    /// The basis has something below zero, and nothing to take its place.
-    DoesNotFit,
+    /// A basic value is negative and no column can replace it.
+    Infeasible,
 }
 
-/// What is smaller than this, against the largest entry of its column, is no pivot.
-const TINY: f64 = 1e-9;
-/// What is further below zero than this, against the largest right-hand side, is not rounding.
-const BELOW: f64 = 1e-10;
-/// What is further above a right-hand side than this, against the largest, is not rounding.
-const OVERRUN: f64 = 1e-11;
-const REFRESH: usize = 60;
-/// How often values are asked for anew of one inverse at most.
-const REFINE: usize = 6;
-/// A run of pivots without gain this long switches to the rule that cannot cycle.
-const PATIENCE: usize = 200;
+/// Smallest pivot, relative to the largest entry of its column.
+const PIVOT_TOLERANCE: f64 = 1e-9;
+/// Negative basic values up to this, relative to the largest right-hand side, are rounding.
+const NEGATIVE_TOLERANCE: f64 = 1e-10;
+/// Row excess up to this, relative to the largest right-hand side, is rounding.
+const ROW_TOLERANCE: f64 = 1e-11;
+/// Pivots between two inversions of the basis.
+const PIVOTS_PER_REFACTOR: usize = 60;
+/// Iterative refinements of the basic values per inversion.
+const MAX_REFINEMENTS: usize = 6;
+/// Consecutive degenerate pivots before switching to Bland's rule, which cannot cycle.
+const MAX_DEGENERATE_PIVOTS: usize = 200;
 
-/// The tableau's state: a basis, its inverse and the basic values. Variables below `rows` are the rows' slacks.
+/// Simplex state: basis, its inverse and the basic values. Variables below `rows` are the slacks.
 #[derive(Debug, Clone)]
 pub(crate) struct Simplex {
     rows: usize,
     rhs: Vec<f64>,
     columns: Vec<Column>,
-    barred: Vec<bool>,
+    excluded: Vec<bool>,
     basis: Vec<usize>,
     basic: Vec<bool>,
     inverse: Vec<f64>,
     values: Vec<f64>,
-    stale: usize,
+    pivots_since_refactor: usize,
 }
 
 impl Simplex {
@@ -55,27 +56,27 @@ impl Simplex {
             values: rhs.clone(),
             rhs,
             columns: Vec::new(),
-            barred: vec![false; rows],
+            excluded: vec![false; rows],
             basis: (0..rows).collect(),
             basic: vec![true; rows],
             inverse,
-            stale: 0,
+            pivots_since_refactor: 0,
         }
     }
 
     pub(crate) fn add(&mut self, column: Column) -> usize {
         self.columns.push(column);
-        self.barred.push(false);
+        self.excluded.push(false);
         self.basic.push(false);
         self.columns.len() - 1
     }
 
-    /// Changes the objective.
+    /// Replaces the objective.
     pub(crate) fn set_gains(&mut self, gain: impl Fn(usize) -> f64) {
         self.columns.iter_mut().enumerate().for_each(|(i, column)| column.gain = gain(i));
     }
 
-    /// The value of every column.
+    /// Value of every column.
     pub(crate) fn solution(&self) -> Vec<f64> {
         let mut x = vec![0.0; self.columns.len()];
         for (&variable, &value) in self.basis.iter().zip(&self.values) {
@@ -90,12 +91,12 @@ impl Simplex {
         self.basis.iter().zip(&self.values).map(|(&v, &x)| self.gain(v) * x).sum()
     }
 
-    /// What a column's entries cost at these prices.
+    /// Cost of a column's entries at these prices.
     pub(crate) fn cost(&self, column: usize, prices: &[f64]) -> f64 {
         self.columns[column].entries.iter().map(|&(row, a)| prices[row] * a).sum()
     }
 
-    /// What one more unit of each row's right-hand side would be worth.
+    /// Dual prices: value of one more unit of each right-hand side.
     pub(crate) fn prices(&self) -> Vec<f64> {
         let mut prices = vec![0.0; self.rows];
         for (i, &variable) in self.basis.iter().enumerate() {
@@ -108,16 +109,18 @@ impl Simplex {
         prices
     }
 
-    /// Keeps out of the basis whatever would lower the optimum just found: a second objective then breaks ties only.
-    pub(crate) fn hold_optimum(&mut self) {
+    /// Excludes every variable with a negative reduced gain, so that a second objective only breaks ties
+    /// (lexicographic optimisation).
+    pub(crate) fn restrict_to_optimal_face(&mut self) {
         let prices = self.prices();
         let scale = self.columns.iter().map(|c| c.gain.abs()).fold(1e-300, f64::max);
         for (i, price) in prices.iter().enumerate() {
-            self.barred[i] = !self.basic[i] && *price > 1e-9 * scale;
+            self.excluded[i] = !self.basic[i] && *price > 1e-9 * scale;
         }
         for (i, column) in self.columns.iter().enumerate() {
             let variable = self.rows + i;
-            self.barred[variable] = !self.basic[variable] && self.reduced(column, &prices) < -1e-9 * scale;
+            self.excluded[variable] =
+                !self.basic[variable] && self.reduced_gain(column, &prices) < -1e-9 * scale;
         }
     }
 
@@ -125,54 +128,60 @@ impl Simplex {
         if variable < self.rows { 0.0 } else { self.columns[variable - self.rows].gain }
     }
 
-    fn reduced(&self, column: &Column, prices: &[f64]) -> f64 {
+    fn reduced_gain(&self, column: &Column, prices: &[f64]) -> f64 {
         column.gain - column.entries.iter().map(|&(row, a)| prices[row] * a).sum::<f64>()
     }
 
     /// Pivots until no column gains.
-    pub(crate) fn solve(&mut self) -> Result<(), Stuck> {
+    pub(crate) fn solve(&mut self) -> Result<(), SimplexFailure> {
         let limit = 50 * (self.rows + 20) + 4 * self.columns.len();
         let scale = self.columns.iter().map(|c| c.gain.abs()).fold(1e-300, f64::max);
-        let (mut idle, mut repairs) = (0, 0);
+        let (mut degenerate, mut dual_steps) = (0, 0);
         for _ in 0..limit {
             let prices = self.prices();
-            let Some(entering) = self.enter(&prices, 1e-13 * scale, idle > PATIENCE) else {
-                // Only a fresh inverse has the last word, and it may find that the basis does not fit.
-                if self.stale > 0 {
-                    self.refresh();
-                } else if !self.repair(&prices, 1e-12 * scale)? {
+            let Some(entering) =
+                self.entering_variable(&prices, 1e-13 * scale, degenerate > MAX_DEGENERATE_PIVOTS)
+            else {
+                // Optimality is decided only on a fresh inverse, which may show that the basis is primal infeasible;
+                // dual steps repair that.
+                if self.pivots_since_refactor > 0 {
+                    self.refactor();
+                } else if !self.dual_step(&prices, 1e-12 * scale)? {
                     return Ok(());
-                } else if repairs < self.rows {
-                    repairs += 1;
+                } else if dual_steps < self.rows {
+                    dual_steps += 1;
                 } else {
-                    return Err(Stuck::DoesNotFit);
+                    return Err(SimplexFailure::Infeasible);
                 }
                 continue;
             };
             let direction = self.direction(entering);
-            let (leaving, step) = self.leave(&direction, idle > PATIENCE).ok_or(Stuck::Unbounded)?;
-            idle = if step > 0.0 { 0 } else { idle + 1 };
+            let (leaving, step) = self
+                .ratio_test(&direction, degenerate > MAX_DEGENERATE_PIVOTS)
+                .ok_or(SimplexFailure::Unbounded)?;
+            degenerate = if step > 0.0 { 0 } else { degenerate + 1 };
             self.pivot(entering, leaving, step, &direction);
         }
-        Err(Stuck::TooManyPivots)
+        Err(SimplexFailure::TooManyPivots)
     }
 
-    fn enter(&self, prices: &[f64], tolerance: f64, first: bool) -> Option<usize> {
+    /// Entering variable: largest reduced gain, or the first positive one under Bland's rule.
+    fn entering_variable(&self, prices: &[f64], tolerance: f64, bland: bool) -> Option<usize> {
         let mut best = (tolerance, None);
         for (i, &price) in prices.iter().enumerate() {
-            if !self.basic[i] && !self.barred[i] && -price > best.0 {
+            if !self.basic[i] && !self.excluded[i] && -price > best.0 {
                 best = (-price, Some(i));
-                if first {
+                if bland {
                     return best.1;
                 }
             }
         }
         for (i, column) in self.columns.iter().enumerate() {
-            if !self.barred[self.rows + i] && !self.basic[self.rows + i] {
-                let gain = self.reduced(column, prices);
+            if !self.excluded[self.rows + i] && !self.basic[self.rows + i] {
+                let gain = self.reduced_gain(column, prices);
                 if gain > best.0 {
                     best = (gain, Some(self.rows + i));
-                    if first {
+                    if bland {
                         return best.1;
                     }
                 }
@@ -181,35 +190,39 @@ impl Simplex {
         best.1
     }
 
-    /// Takes what is most below zero out of the basis, for what lowers the objective least (a step of the dual simplex);
-    /// says whether there was anything to take. Columns that are all but the same make bases that look fine until their
-    /// inverse is fresh.
-    fn repair(&mut self, prices: &[f64], tie: f64) -> Result<bool, Stuck> {
+    /// Dual simplex step: replaces the most negative basic variable by the one that lowers the objective least;
+    /// returns whether there was one. Nearly parallel columns make bases that look feasible until their inverse is
+    /// fresh.
+    fn dual_step(&mut self, prices: &[f64], tie: f64) -> Result<bool, SimplexFailure> {
         let below = self.values.iter().enumerate().min_by(|a, b| a.1.total_cmp(b.1));
-        let Some((leaving, _)) = below.filter(|(_, value)| **value < -BELOW * largest(&self.rhs)) else {
+        let Some((leaving, _)) =
+            below.filter(|(_, value)| **value < -NEGATIVE_TOLERANCE * largest(&self.rhs))
+        else {
             return Ok(false);
         };
         let row = &self.inverse[leaving * self.rows..(leaving + 1) * self.rows];
         let slacks = (0..self.rows).map(|i| (i, row[i], prices[i]));
         let columns = self.columns.iter().enumerate().map(|(i, column)| {
             let moves = column.entries.iter().map(|&(j, a)| row[j] * a).sum::<f64>();
-            (self.rows + i, moves, -self.reduced(column, prices))
+            (self.rows + i, moves, -self.reduced_gain(column, prices))
         });
-        let free = slacks.chain(columns).filter(|(v, ..)| !self.basic[*v] && !self.barred[*v]);
+        let free = slacks.chain(columns).filter(|(v, ..)| !self.basic[*v] && !self.excluded[*v]);
         let mut raising: Vec<(usize, f64, f64)> = free.filter(|(_, moves, _)| *moves < 0.0).collect();
         let most = raising.iter().map(|(_, moves, _)| -moves).fold(0.0, f64::max);
-        raising.retain(|(_, moves, _)| -moves > TINY * most);
+        raising.retain(|(_, moves, _)| -moves > PIVOT_TOLERANCE * most);
+        // Ratio test with tolerance (Harris): among ties the largest pivot wins, for stability.
         let least = raising
             .iter()
             .map(|(_, moves, cost)| (cost.max(0.0) + tie) / -moves)
             .fold(f64::INFINITY, f64::min);
         let tied = raising.iter().filter(|(_, moves, cost)| cost.max(0.0) / -moves <= least);
-        let &(entering, ..) = tied.min_by(|a, b| a.1.total_cmp(&b.1)).ok_or(Stuck::DoesNotFit)?;
+        let &(entering, ..) = tied.min_by(|a, b| a.1.total_cmp(&b.1)).ok_or(SimplexFailure::Infeasible)?;
         let direction = self.direction(entering);
         self.pivot(entering, leaving, self.values[leaving] / direction[leaving], &direction);
         Ok(true)
     }
 
+    /// Entering column in terms of the basis.
     fn direction(&self, variable: usize) -> Vec<f64> {
         let m = self.rows;
         if variable < m {
@@ -219,9 +232,11 @@ impl Simplex {
         (0..m).map(|i| entries.iter().map(|&(row, a)| self.inverse[i * m + row] * a).sum()).collect()
     }
 
-    fn leave(&self, direction: &[f64], first: bool) -> Option<(usize, f64)> {
+    /// Primal ratio test: leaving row and step length. Ties go to the largest pivot, or to the lowest variable under
+    /// Bland's rule.
+    fn ratio_test(&self, direction: &[f64], bland: bool) -> Option<(usize, f64)> {
         let largest = direction.iter().fold(0.0_f64, |a, d| a.max(d.abs()));
-        let pivots = |d: f64| d > TINY * largest;
+        let pivots = |d: f64| d > PIVOT_TOLERANCE * largest;
         let step = direction
             .iter()
             .zip(&self.values)
@@ -230,7 +245,7 @@ impl Simplex {
             .min_by(f64::total_cmp)?;
         let tied = |(d, v): (&f64, &f64)| pivots(*d) && v.max(0.0) / d <= step * (1.0 + 1e-12) + 1e-15;
         let candidates = (0..self.rows).filter(|&i| tied((&direction[i], &self.values[i])));
-        let row = if first {
+        let row = if bland {
             candidates.min_by_key(|&i| self.basis[i])
         } else {
             candidates.max_by(|&a, &b| direction[a].total_cmp(&direction[b]))
@@ -238,6 +253,7 @@ impl Simplex {
         row.map(|row| (row, step))
     }
 
+    /// Exchanges two variables and updates the inverse by one elimination step.
     fn pivot(&mut self, entering: usize, leaving: usize, step: f64, direction: &[f64]) {
         let m = self.rows;
         self.basic[self.basis[leaving]] = false;
@@ -257,14 +273,14 @@ impl Simplex {
                 other.iter_mut().zip(row.iter()).for_each(|(o, b)| *o -= d * b);
             }
         }
-        self.stale += 1;
-        if self.stale >= REFRESH {
-            self.refresh();
+        self.pivots_since_refactor += 1;
+        if self.pivots_since_refactor >= PIVOTS_PER_REFACTOR {
+            self.refactor();
         }
     }
 
-    /// Inverts the basis afresh, so that errors do not pile up.
-    pub(crate) fn refresh(&mut self) {
+    /// Inverts the basis anew, so that rounding errors do not accumulate.
+    pub(crate) fn refactor(&mut self) {
         let m = self.rows;
         let mut matrix = vec![0.0; m * m];
         for (i, &variable) in self.basis.iter().enumerate() {
@@ -276,49 +292,50 @@ impl Simplex {
                 }
             }
         }
-        self.stale = 0;
+        self.pivots_since_refactor = 0;
         if let Some(inverse) = invert(matrix, m) {
             self.inverse = inverse;
             self.values = vec![0.0; m];
-            // A basis that is all but singular has an inverse of a few digits: what it leaves missing is asked of it again.
-            let (mut missing, mut worst) = (self.rhs.clone(), f64::INFINITY);
-            for _ in 0..REFINE {
+            // Iterative refinement: the inverse of a nearly singular basis has few correct digits, so the residual is
+            // solved for again.
+            let (mut residual, mut worst) = (self.rhs.clone(), f64::INFINITY);
+            for _ in 0..MAX_REFINEMENTS {
                 let mut values = self.values.clone();
                 for (value, row) in values.iter_mut().zip(self.inverse.chunks_exact(m)) {
-                    *value += row.iter().zip(&missing).map(|(b, r)| b * r).sum::<f64>();
+                    *value += row.iter().zip(&residual).map(|(b, r)| b * r).sum::<f64>();
                 }
-                let left = self.missing(&values);
-                if largest(&left) >= worst {
+                let next = self.residual(&values);
+                if largest(&next) >= worst {
                     break;
                 }
-                worst = largest(&left);
-                (self.values, missing) = (values, left);
+                worst = largest(&next);
+                (self.values, residual) = (values, next);
             }
         }
     }
 
-    /// What basic values leave of the right-hand side.
-    fn missing(&self, values: &[f64]) -> Vec<f64> {
-        let mut missing = self.rhs.clone();
+    /// Right-hand side minus what the basic values use.
+    fn residual(&self, values: &[f64]) -> Vec<f64> {
+        let mut residual = self.rhs.clone();
         for (&variable, &value) in self.basis.iter().zip(values) {
             if variable < self.rows {
-                missing[variable] -= value;
+                residual[variable] -= value;
             } else {
                 let entries = &self.columns[variable - self.rows].entries;
-                entries.iter().for_each(|&(row, a)| missing[row] -= a * value);
+                entries.iter().for_each(|&(row, a)| residual[row] -= a * value);
             }
         }
-        missing
+        residual
     }
 
-    /// The part of the solution that fits: less than all of it where it overruns a row by more than rounding.
-    pub(crate) fn fits(&self) -> f64 {
+    /// Largest fraction of the solution that is feasible: below 1 where a row is exceeded by more than rounding.
+    pub(crate) fn feasible_fraction(&self) -> f64 {
         let mut used = vec![0.0; self.rows];
         for (column, x) in self.columns.iter().zip(self.solution()) {
             column.entries.iter().for_each(|&(row, a)| used[row] += a * x);
         }
-        // A row may have nothing to give but rounding.
-        let rounding = OVERRUN * largest(&self.rhs);
+        // A right-hand side may be zero up to rounding.
+        let rounding = ROW_TOLERANCE * largest(&self.rhs);
         let part =
             |(used, rhs): (&f64, &f64)| if *used > rhs + rounding { (rhs + rounding) / used } else { 1.0 };
         used.iter().zip(&self.rhs).map(part).fold(1.0, f64::min)
@@ -329,7 +346,7 @@ fn largest(of: &[f64]) -> f64 {
     of.iter().fold(0.0, |most, x| x.abs().max(most))
 }
 
-/// The inverse of a square matrix by elimination with row pivoting; `None` where there is none.
+/// Inverse of a square matrix by Gauss-Jordan elimination with row pivoting; `None` if singular.
 pub(crate) fn invert(mut a: Vec<f64>, m: usize) -> Option<Vec<f64>> {
     let mut inverse = vec![0.0; m * m];
     (0..m).for_each(|i| inverse[i * m + i] = 1.0);
@@ -369,14 +386,14 @@ pub(crate) fn invert(mut a: Vec<f64>, m: usize) -> Option<Vec<f64>> {
 mod tests {
     use super::*;
 
-    /// Of a basis that does not fit, and cannot be made to, nothing is an optimum.
+    /// A basis that is infeasible and cannot be repaired must not pass for an optimum.
     #[test]
-    fn a_basis_that_does_not_fit_is_no_optimum() {
+    fn an_infeasible_basis_is_not_reported_optimal() {
         let mut simplex = Simplex::new(vec![1.0, 1.0]);
         simplex.add(Column { gain: 1.0, entries: vec![(0, 1.0), (1, 1.0)] });
         assert_eq!(simplex.solve(), Ok(()));
         simplex.rhs = vec![1.0, -0.5];
-        simplex.refresh();
-        assert_eq!(simplex.solve(), Err(Stuck::DoesNotFit));
+        simplex.refactor();
+        assert_eq!(simplex.solve(), Err(SimplexFailure::Infeasible));
     }
 }

@@ -1,31 +1,31 @@
-//! An instance laid out for solving: flat rows of speeds, and zeros wherever a job may not run. Nothing here decides.
+//! Numeric form of an instance for the solvers: flat rows of speeds, with zeros wherever a job cannot run.
 
-use crate::goal::Types;
+use crate::goal::TypeAwareness;
 use crate::instance::Instance;
 
-/// The numbers every solver reads.
+/// Numeric instance: `n` jobs on `k` types.
 #[derive(Debug, Clone)]
 pub(crate) struct Problem {
-    /// Jobs.
+    /// Number of jobs.
     pub(crate) n: usize,
-    /// Types.
+    /// Number of types.
     pub(crate) k: usize,
-    /// Steps a second, `n` rows of `k`; 0 where the job is too wide for the type.
+    /// Steps per second, `n` rows of `k`; 0 where the job needs more GPUs than the type has.
     pub(crate) speed: Vec<f64>,
     /// GPUs each job needs at once.
     pub(crate) gpus: Vec<f64>,
     /// Each job's weight.
     pub(crate) weight: Vec<f64>,
-    /// P: each job's mean speed over the cluster's GPUs.
+    /// P: mean speed of each job over the cluster's GPUs.
     pub(crate) mean: Vec<f64>,
-    /// Each job's speed on the best type it fits on.
+    /// Speed of each job on its fastest type.
     pub(crate) fastest: Vec<f64>,
     /// GPUs of each type.
     pub(crate) capacity: Vec<f64>,
 }
 
 impl Problem {
-    pub(crate) fn new(instance: &Instance, types: Types) -> Self {
+    pub(crate) fn new(instance: &Instance, types: TypeAwareness) -> Self {
         let (n, k) = (instance.jobs.len(), instance.types.len());
         let capacity: Vec<f64> = instance.types.iter().map(|t| f64::from(t.count)).collect();
         let all: f64 = capacity.iter().sum();
@@ -39,8 +39,8 @@ impl Problem {
                 let runs = t > 0.0 && f64::from(job.gpus) <= c;
                 match (runs, types) {
                     (false, _) => 0.0,
-                    (true, Types::Aware) => t,
-                    (true, Types::Blind) => p,
+                    (true, TypeAwareness::Aware) => t,
+                    (true, TypeAwareness::Blind) => p,
                 }
             }));
             mean.push(p);
@@ -58,17 +58,17 @@ impl Problem {
         }
     }
 
-    /// The speeds of job `m`.
+    /// Speeds of job `m`.
     pub(crate) fn row(&self, m: usize) -> &[f64] {
         &self.speed[m * self.k..(m + 1) * self.k]
     }
 
-    /// The speed of job `m` under shares `x`.
+    /// Speed of job `m` under shares `x`.
     pub(crate) fn throughput(&self, m: usize, x: &[f64]) -> f64 {
         self.row(m).iter().zip(&x[m * self.k..(m + 1) * self.k]).map(|(t, x)| t * x).sum()
     }
 
-    /// The factor by which a job's speed becomes its fair level, s / P.
+    /// Factor from a job's speed to its fair level, s / P.
     pub(crate) fn level_per_step(&self, m: usize) -> f64 {
         self.gpus[m] / self.mean[m]
     }
@@ -84,7 +84,7 @@ impl Problem {
         usage
     }
 
-    /// Takes back what rounding gave out too much: no more GPUs than there are, no job more than all its time.
+    /// Scales down shares that exceed a job's time or a type's GPUs by rounding.
     pub(crate) fn trim(&self, x: &mut [f64]) {
         for row in x.chunks_exact_mut(self.k) {
             let total: f64 = row.iter().sum();
@@ -93,7 +93,8 @@ impl Problem {
             }
         }
         let usage = self.usage(x);
-        // A sum over many jobs is only known to so many digits; another order of adding must not find too much either.
+        // A sum over many jobs is exact only to so many digits; summing in another order must not find an excess
+        // either.
         let rounding = 1.0 - 1e-16 * (self.n + 16) as f64;
         for j in 0..self.k {
             if usage[j] > self.capacity[j] * rounding {

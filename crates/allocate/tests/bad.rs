@@ -3,7 +3,7 @@
 mod support;
 
 use support::plain;
-use warpyard_allocate::{GOALS, Instance, Options, Placing, SolveError, goal};
+use warpyard_allocate::{GOALS, Instance, Options, PlacementModel, SolveError, goal};
 
 fn refusal(change: impl Fn(&mut Instance)) -> String {
     let mut instance = plain(&[2, 4], &[&[1.0, 2.0], &[3.0, 1.0]]);
@@ -49,7 +49,7 @@ fn numbers_that_make_no_sense_are_named() {
 /// Solvers multiply and divide these by one another: what comes of it must stay a number.
 #[test]
 fn numbers_too_large_or_small_to_reckon_with_are_named() {
-    let reach = "cannot be reckoned with; what is not 0 is between 1e-30 and 1e30";
+    let reach = "is out of range; use 0 or a number between 1e-30 and 1e30";
     assert_eq!(refusal(|i| i.jobs[0].throughputs[1] = 1e308), format!("job 0: throughputs: 1e308 {reach}"));
     assert_eq!(refusal(|i| i.jobs[1].weight = 1e-300), format!("job 1: priority_weight: 1e-300 {reach}"));
     assert_eq!(
@@ -87,7 +87,7 @@ fn measurements_that_make_no_sense_are_named() {
     );
     assert_eq!(
         refusal(|i| i.pairs = Some(table("1e40"))),
-        "pair_throughputs: ('a', 2) alone on type0: 1e40 cannot be reckoned with; what is not 0 is between 1e-30 and 1e30"
+        "pair_throughputs: ('a', 2) alone on type0: 1e40 is out of range; use 0 or a number between 1e-30 and 1e30"
     );
 }
 
@@ -156,7 +156,7 @@ fn deadlines_nobody_could_keep_are_named_and_the_rest_is_kept() {
     let missed: Vec<usize> = answer.shortfalls.iter().map(|s| s.job).collect();
     assert_eq!(missed, [0, 1, 2]);
     // Of the 10.0005 steps a second they need the two GPUs can do five, and those are never the third job's.
-    let total: f64 = answer.shortfalls.iter().map(|s| s.needs - s.gets).sum();
+    let total: f64 = answer.shortfalls.iter().map(|s| s.needed - s.achieved).sum();
     assert!((total - 5.0005).abs() < 1e-6, "{total}");
 }
 
@@ -168,17 +168,17 @@ fn a_job_wider_than_a_machine_runs_at_its_speed_when_spread() {
                 "jobs": [{{"id": 0, "scale_factor": 2, "throughputs": [4, 10], "unconsolidated_throughputs": {spread}}}]}}"#
         )
     };
-    let solve = |spread: &str, placing: Placing| {
+    let solve = |spread: &str, placement_model: PlacementModel| {
         let instance: Instance = serde_json::from_str(&text(spread)).expect("an instance");
         let (goal, options) =
-            (goal("throughput").expect("a goal"), Options { placing, ..Options::default() });
+            (goal("throughput").expect("a goal"), Options { placement_model, ..Options::default() });
         let answer = goal.solve(&instance, options).map_err(|error| error.to_string())?;
         warpyard_allocate::check(&instance, goal, options, &answer).expect("it stands up to checking");
         Ok::<f64, String>(answer.objective)
     };
-    assert_eq!(solve("[3, 2]", Placing::Ignored), Ok(10.0));
-    assert_eq!(solve("[3, 2]", Placing::Modelled), Ok(4.0), "on the slow machine, which holds both");
-    let refused = |spread: &str| solve(spread, Placing::Modelled).expect_err("it makes no sense");
+    assert_eq!(solve("[3, 2]", PlacementModel::Ignored), Ok(10.0));
+    assert_eq!(solve("[3, 2]", PlacementModel::Modelled), Ok(4.0), "on the slow machine, which holds both");
+    let refused = |spread: &str| solve(spread, PlacementModel::Modelled).expect_err("it makes no sense");
     assert_eq!(refused("[3]"), "job 0: throughputs: 1 entries for 2 worker types");
     assert!(refused("[3, -1]").starts_with("job 0: unconsolidated_throughputs: -1"));
 }

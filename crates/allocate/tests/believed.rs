@@ -4,13 +4,13 @@
 mod support;
 
 use warpyard_allocate::{
-    Answer, Certificate, CheckError, Instance, Options, Profile, Shares, ThroughputTable, check, goal,
+    Certificate, CheckError, Instance, Options, Profile, Shares, Solution, ThroughputTable, check, goal,
 };
 
 const SHARING: Options = Options {
-    types: warpyard_allocate::Types::Aware,
+    types: warpyard_allocate::TypeAwareness::Aware,
     sharing: true,
-    placing: warpyard_allocate::Placing::Ignored,
+    placement_model: warpyard_allocate::PlacementModel::Ignored,
 };
 
 /// Two unlike jobs, and a third like the second, on one GPU that two may share.
@@ -27,7 +27,7 @@ fn shared() -> Instance {
 }
 
 /// What checking says of an answer that was changed.
-fn refused(instance: &Instance, name: &str, options: Options, change: impl Fn(&mut Answer)) -> CheckError {
+fn refused(instance: &Instance, name: &str, options: Options, change: impl Fn(&mut Solution)) -> CheckError {
     let goal = goal(name).expect("a goal");
     let mut answer = goal.solve(instance, options).expect("an answer");
     check(instance, goal, options, &answer).expect("it stands up to checking");
@@ -41,12 +41,12 @@ fn proofs_of_nothing_are_not_believed() {
         answer.prices = vec![0.0];
         answer.certificate = Certificate::Jobs { speed: vec![0.0; 3], time: vec![0.0; 3] };
     });
-    assert!(matches!(worthless, CheckError::NotProved { .. }), "{worthless}");
+    assert!(matches!(worthless, CheckError::Unproved { .. }), "{worthless}");
     let worthless = refused(&shared(), "strategy-proof", SHARING, |answer| {
-        let Certificate::SharedDiscounts { worth, .. } = &mut answer.certificate else { panic!("no worth") };
-        worth.speed = vec![0.0; 3];
+        let Certificate::SharedDiscounts { duals, .. } = &mut answer.certificate else { panic!("no worth") };
+        duals.speed = vec![0.0; 3];
     });
-    assert!(matches!(worthless, CheckError::NotProved { .. }), "{worthless}");
+    assert!(matches!(worthless, CheckError::Unproved { .. }), "{worthless}");
 }
 
 /// Below nothing a price makes bounds that meet whatever was found.
@@ -67,14 +67,14 @@ fn prices_that_are_none_are_not_believed() {
 
 #[test]
 fn a_discount_does_not_excuse_taking_more() {
-    let unpaired = |answer: &mut Answer| answer.pairs.clear();
-    let nothing = |answer: &mut Answer| answer.allocation = Shares::new(1, vec![0.0; 3]);
-    let halved = |answer: &mut Answer| answer.pairs.iter_mut().for_each(|pair| pair.shares[0] *= 0.5);
-    let neither = |answer: &mut Answer| {
+    let unpaired = |answer: &mut Solution| answer.pairs.clear();
+    let nothing = |answer: &mut Solution| answer.allocation = Shares::new(1, vec![0.0; 3]);
+    let halved = |answer: &mut Solution| answer.pairs.iter_mut().for_each(|pair| pair.shares[0] *= 0.5);
+    let neither = |answer: &mut Solution| {
         unpaired(answer);
         nothing(answer);
     };
-    let changes: [&dyn Fn(&mut Answer); 4] = [&unpaired, &nothing, &halved, &neither];
+    let changes: [&dyn Fn(&mut Solution); 4] = [&unpaired, &nothing, &halved, &neither];
     for (i, change) in changes.into_iter().enumerate() {
         let less = refused(&shared(), "strategy-proof", SHARING, change);
         assert!(matches!(less, CheckError::Discount { .. }), "change {i}: {less}");

@@ -4,7 +4,7 @@ mod support;
 
 use warpyard_allocate::rounds::Server;
 use warpyard_allocate::rounds::gavel::TraceJob;
-use warpyard_allocate::rounds::simulate::{Cluster, Outcome, Work, by_goal, simulate};
+use warpyard_allocate::rounds::simulate::{Cluster, Outcome, SimulatedJob, by_goal, simulate};
 use warpyard_allocate::{Job, Options, Profile, ThroughputTable, check, goal};
 
 fn run(goal: &'static str, counts: &[u32], trace: &[(f64, u64, &[f64])]) -> Outcome {
@@ -12,10 +12,10 @@ fn run(goal: &'static str, counts: &[u32], trace: &[(f64, u64, &[f64])]) -> Outc
     let servers: Vec<Server> =
         counts.iter().enumerate().map(|(gpu_type, &gpus)| Server { gpu_type, gpus }).collect();
     let work = |&(arrival_s, steps, speeds): &(f64, u64, &[f64])| {
-        Work::from(TraceJob { arrival_s, steps, gpus: 1, throughputs: speeds.to_vec() })
+        SimulatedJob::from(TraceJob { arrival_s, steps, gpus: 1, throughputs: speeds.to_vec() })
     };
     let cluster = Cluster::new(&types, &servers);
-    let trace: Vec<Work> = trace.iter().map(work).collect();
+    let trace: Vec<SimulatedJob> = trace.iter().map(work).collect();
     simulate(&trace, cluster, by_goal(goal, Options::default())).expect("a whole run")
 }
 

@@ -2,7 +2,7 @@
 
 mod support;
 
-use warpyard_allocate::{Company, Estimator, ThroughputTable};
+use warpyard_allocate::{Estimator, InterferenceEstimator, ThroughputTable};
 
 #[test]
 fn hidden_entries_of_the_published_table_are_found_again() {
@@ -20,7 +20,7 @@ fn hidden_entries_of_the_published_table_are_found_again() {
             if j == skip {
                 hidden.push((profile.to_string(), j, speed));
             } else {
-                estimator.measured(&profile.to_string(), j, speed);
+                estimator.record(&profile.to_string(), j, speed);
             }
         }
     }
@@ -40,15 +40,15 @@ fn hidden_entries_of_the_published_table_are_found_again() {
 fn a_measurement_takes_the_estimates_place() {
     let mut estimator = Estimator::new(2);
     for (profile, speeds) in [("a", [1.0, 2.0]), ("b", [10.0, 21.0])] {
-        speeds.iter().enumerate().for_each(|(j, speed)| estimator.measured(profile, j, *speed));
+        speeds.iter().enumerate().for_each(|(j, speed)| estimator.record(profile, j, *speed));
     }
-    estimator.measured("c", 0, 5.0);
+    estimator.record("c", 0, 5.0);
     let guess = estimator.speeds("c").expect("known on one type")[1];
     assert!((8.0..13.0).contains(&guess), "{guess}");
-    estimator.measured("c", 1, 40.0);
+    estimator.record("c", 1, 40.0);
     assert_eq!(estimator.speeds("c"), Some(vec![5.0, 40.0]));
     assert_eq!(estimator.speeds("d"), None);
-    estimator.measured("d", 0, f64::NAN);
+    estimator.record("d", 0, f64::NAN);
     assert_eq!(estimator.speeds("d"), None);
 }
 
@@ -59,7 +59,7 @@ fn hidden_pairs_of_the_published_table_are_found_again() {
     let table: ThroughputTable =
         serde_json::from_str(&std::fs::read_to_string(path).expect("readable")).expect("a table");
     let mut random = support::Random(5);
-    let (mut company, mut hidden) = (Company::default(), Vec::new());
+    let (mut interference, mut hidden) = (InterferenceEstimator::default(), Vec::new());
     for kind in ["k80", "p100", "v100"] {
         for (one, other, both) in table.pairs(kind).filter(|(one, _, both)| one.gpus == 1 && both[0] > 0.0) {
             let Some(alone) = table.alone(kind, one).filter(|alone| *alone > 0.0) else { continue };
@@ -67,13 +67,13 @@ fn hidden_pairs_of_the_published_table_are_found_again() {
             if random.below(3) == 0 {
                 hidden.push((kind, one, other, kept));
             } else {
-                company.measured(kind, &one, &other, kept);
+                interference.record(kind, &one, &other, kept);
             }
         }
     }
-    let completed = company.complete();
+    let completed = interference.complete();
     let error = |(kind, one, other, kept): &(&str, String, String, f64)| {
-        Some((completed.kept(kind, one, other)? - kept).abs())
+        Some((completed.retained(kind, one, other)? - kept).abs())
     };
     let mut errors: Vec<f64> = hidden.iter().filter_map(error).collect();
     errors.sort_by(f64::total_cmp);

@@ -10,13 +10,13 @@ mod support;
 use odd::{odd, odd_within, with_pairs};
 use program::Program;
 use warpyard_allocate::{
-    Answer, Certificate, Entities, Instance, Job, Options, PairShare, Shares, Sharing, goal,
+    Certificate, Entities, EntityPolicy, Instance, Job, Options, PairShare, Shares, Solution, goal,
 };
 
 /// Whom our answers are compared with.
 type Solver = fn(&Program) -> f64;
 
-fn solved(instance: &Instance, name: &str, sharing: bool) -> Answer {
+fn solved(instance: &Instance, name: &str, sharing: bool) -> Solution {
     let options = Options { sharing, ..Options::default() };
     goal(name).expect("a goal").solve(instance, options).unwrap_or_else(|error| panic!("{name}: {error}"))
 }
@@ -36,7 +36,7 @@ fn steps(job: &Job) -> f64 {
 }
 
 /// Everyone's speed at least its rate times one number: the largest such number.
-fn rise(instance: &Instance, sharing: bool, solver: Solver, rate: impl Fn(&Job) -> f64) -> f64 {
+fn maximise_level(instance: &Instance, sharing: bool, solver: Solver, rate: impl Fn(&Job) -> f64) -> f64 {
     let mut program = Program::new(instance, sharing);
     let theta = program.variable(1.0);
     for (m, job) in instance.jobs.iter().enumerate() {
@@ -62,7 +62,7 @@ fn part_of_ratio(instance: &Instance, sharing: bool, solver: Solver, ratio: f64)
     let ends_alone = |job: &Job| job.isolated_time_s + steps(job) / alone(instance, job);
     let left = |job: &Job| ratio * ends_alone(job) - job.age_s;
     assert!(n > 0 && instance.jobs.iter().all(|job| left(job) > 0.0), "a ratio of the past");
-    rise(instance, sharing, solver, |job| steps(job) / left(job))
+    maximise_level(instance, sharing, solver, |job| steps(job) / left(job))
 }
 
 /// The goals whose objective is one number.
@@ -70,12 +70,13 @@ fn objectives_agree(seed: u64, instance: &Instance, sharing: bool, solver: Solve
     let said = |name: &str| format!("seed {seed}, {name}, sharing {sharing}");
     let ours = |name: &str| solved(instance, name, sharing).objective;
 
-    let theirs =
-        rise(instance, sharing, solver, |job| job.weight * mean(instance, job) / f64::from(job.gpus));
+    let theirs = maximise_level(instance, sharing, solver, |job| {
+        job.weight * mean(instance, job) / f64::from(job.gpus)
+    });
     close(&said("max-min"), ours("max-min"), theirs);
     close(&said("max-min-fill"), ours("max-min-fill"), theirs);
 
-    let theirs = rise(instance, sharing, solver, |job| steps(job) / 1e4);
+    let theirs = maximise_level(instance, sharing, solver, |job| steps(job) / 1e4);
     close(&said("makespan"), ours("makespan"), 1e4 / theirs);
 
     let mut program = Program::new(instance, sharing);
@@ -117,7 +118,7 @@ fn cost_agrees(said: &str, instance: &Instance, sharing: bool, solver: Solver) {
     let ours = solved(instance, "cost", sharing);
     let all: f64 = instance.jobs.iter().filter_map(needs).sum();
     let kept = if all > 0.0 { solver(&program(None)) } else { 0.0 };
-    let short: f64 = ours.shortfalls.iter().map(|short| short.needs - short.gets).sum();
+    let short: f64 = ours.shortfalls.iter().map(|short| short.needed - short.achieved).sum();
     assert!((all - kept - short).abs() <= 1e-6 * all, "{said}: ours {short} short, theirs {}", all - kept);
     close(said, ours.objective, solver(&program(Some(kept * (1.0 - 1e-9)))));
 }
@@ -170,7 +171,7 @@ fn product_agrees(seed: u64, instance: &Instance, solver: Solver) {
             let [one, other] = [*a, *b].map(|m| &instance.jobs[m]);
             for (t, share) in instance.types.iter().zip(shares).filter(|(_, share)| **share > 0.0) {
                 let table = instance.pairs.as_ref().expect("a table");
-                let both = table.together(&t.name, &odd::profile(one), &odd::profile(other));
+                let both = table.paired(&t.name, &odd::profile(one), &odd::profile(other));
                 let both = both.expect("a pair that can share");
                 speeds[*a] += both[0] * share;
                 speeds[*b] += both[1] * share;
@@ -219,7 +220,7 @@ const SLACK: f64 = 1e-7;
 fn rates(instance: &Instance, open: &[bool]) -> Vec<f64> {
     let mut rates = vec![0.0; open.len()];
     match &instance.entities {
-        Some(entities) => share(instance, entities, Sharing::Fair, 1.0, open, &mut rates),
+        Some(entities) => share(instance, entities, EntityPolicy::Fair, 1.0, open, &mut rates),
         None => {
             for (m, job) in instance.jobs.iter().enumerate().filter(|(m, _)| open[*m]) {
                 rates[m] = job.weight;
@@ -230,10 +231,10 @@ fn rates(instance: &Instance, open: &[bool]) -> Vec<f64> {
 }
 
 /// Shares a rate out among entities.
-fn share(i: &Instance, all: &Entities, policy: Sharing, rate: f64, open: &[bool], rates: &mut [f64]) {
+fn share(i: &Instance, all: &Entities, policy: EntityPolicy, rate: f64, open: &[bool], rates: &mut [f64]) {
     let rises = |name: &String| members(i, all, name).into_iter().any(|m| open[m]);
     let mut names: Vec<&String> = all.weights.keys().filter(|name| rises(name)).collect();
-    if policy == Sharing::Fifo {
+    if policy == EntityPolicy::Fifo {
         names.truncate(1);
     }
     let total: f64 = names.iter().map(|name| all.weights[*name]).sum();
@@ -244,7 +245,7 @@ fn share(i: &Instance, all: &Entities, policy: Sharing, rate: f64, open: &[bool]
             continue;
         }
         let mut jobs: Vec<usize> = members(i, all, name).into_iter().filter(|&m| open[m]).collect();
-        if all.policies[name] == Sharing::Fifo {
+        if all.policies[name] == EntityPolicy::Fifo {
             rates[jobs[0]] = rate;
             jobs.clear();
         }

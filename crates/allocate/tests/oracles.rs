@@ -4,9 +4,9 @@
 mod support;
 
 use support::oracle;
-use warpyard_allocate::{Answer, Instance, Options, Placing, Types, check, goal};
+use warpyard_allocate::{Instance, Options, PlacementModel, Solution, TypeAwareness, check, goal};
 
-fn solved(instance: &Instance, name: &str, options: Options) -> Answer {
+fn solved(instance: &Instance, name: &str, options: Options) -> Solution {
     let goal = goal(name).expect("a goal of this name");
     let answer = goal.solve(instance, options).unwrap_or_else(|e| panic!("{name}: {e}"));
     let checked = check(instance, goal, options, &answer).unwrap_or_else(|e| panic!("{name}: {e}"));
@@ -32,7 +32,7 @@ fn max_min_meets_the_exact_optimum() {
 #[test]
 fn blind_max_min_meets_the_exact_optimum() {
     let Some((oracle, instance)) = oracle("max_min_fairness.n32") else { return };
-    let blind = Options { types: Types::Blind, ..Options::default() };
+    let blind = Options { types: TypeAwareness::Blind, ..Options::default() };
     let ours = solved(&instance, "max-min", blind).objective;
     assert!((ours - oracle["reference"].as_f64().expect("a number")).abs() < 1e-9);
 }
@@ -184,7 +184,8 @@ fn packed(file: &str) -> Option<(serde_json::Value, Instance)> {
     Some((oracle, instance))
 }
 
-const SHARING: Options = Options { types: Types::Aware, sharing: true, placing: Placing::Ignored };
+const SHARING: Options =
+    Options { types: TypeAwareness::Aware, sharing: true, placement_model: PlacementModel::Ignored };
 
 #[test]
 fn max_min_with_sharing_meets_the_exact_optimum() {
@@ -279,10 +280,7 @@ fn packing_gives_the_published_shares_to_pairs_that_lose_less() {
     for (pair, shares) in theirs {
         let jobs: Vec<usize> = pair.split(',').map(|m| m.parse().expect("a job")).collect();
         let on = |(t, share): (&warpyard_allocate::GpuType, f64)| {
-            table
-                .together(&t.name, &profile(jobs[0]), &profile(jobs[1]))
-                .unwrap_or_default()
-                .map(|x| x * share)
+            table.paired(&t.name, &profile(jobs[0]), &profile(jobs[1])).unwrap_or_default().map(|x| x * share)
         };
         let both = instance.types.iter().zip(support::numbers(shares)).map(on);
         let [a, b] = both.fold([0.0; 2], |[a, b], [x, y]| [a + x, b + y]);
@@ -309,7 +307,7 @@ fn a_gpu_more_is_worth_the_same_however_it_is_asked() {
     let one = |value| [("all".to_owned(), value)].into();
     instance.entities = Some(warpyard_allocate::Entities {
         weights: one(2.0),
-        policies: [("all".to_owned(), warpyard_allocate::Sharing::Fair)].into(),
+        policies: [("all".to_owned(), warpyard_allocate::EntityPolicy::Fair)].into(),
         jobs: [("all".to_owned(), vec![0, 1, 2])].into(),
         ..Default::default()
     });

@@ -1,5 +1,5 @@
 //! Least average completion: the best of all orders where jobs need one GPU each, never worse for letting jobs share, and
-//! not believed where the turns are not what they are said to be.
+//! not believed where the runs are not what they are said to be.
 
 #[path = "support/odd.rs"]
 mod odd;
@@ -7,11 +7,11 @@ mod support;
 
 use odd::{odd, odd_within, with_pairs};
 use warpyard_allocate::{
-    Answer, Certificate, CheckError, Checked, Instance, Job, Options, Profile, Shares, ThroughputTable, Turn,
-    Types, check, goal,
+    Certificate, CheckError, CheckReport, Instance, Job, Options, Profile, ScheduledRun, Shares, Solution,
+    ThroughputTable, TypeAwareness, check, goal,
 };
 
-fn solved(instance: &Instance, sharing: bool) -> (Answer, Checked) {
+fn solved(instance: &Instance, sharing: bool) -> (Solution, CheckReport) {
     let (goal, options) = (goal("allox").expect("a goal"), Options { sharing, ..Options::default() });
     let answer = goal.solve(instance, options).expect("an answer");
     let checked = check(instance, goal, options, &answer).expect("it stands up to checking");
@@ -89,7 +89,7 @@ fn those_who_do_not_know_types_have_turns_too() {
     for seed in 0..60 {
         let instance = with_pairs(odd(seed), seed);
         for sharing in [false, true] {
-            let options = Options { types: Types::Blind, sharing, ..Options::default() };
+            let options = Options { types: TypeAwareness::Blind, sharing, ..Options::default() };
             let answer = goal.solve(&instance, options).expect("an answer");
             check(&instance, goal, options, &answer).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
         }
@@ -104,11 +104,15 @@ fn long_and_short() -> Instance {
 }
 
 /// What checking says of an answer that was changed.
-fn refused(instance: &Instance, sharing: bool, change: impl Fn(&mut Answer, &mut Vec<Turn>)) -> CheckError {
+fn refused(
+    instance: &Instance,
+    sharing: bool,
+    change: impl Fn(&mut Solution, &mut Vec<ScheduledRun>),
+) -> CheckError {
     let mut answer = solved(instance, sharing).0;
-    let Certificate::Queues { mut turns, proof } = answer.certificate.clone() else { panic!("no turns") };
-    change(&mut answer, &mut turns);
-    answer.certificate = Certificate::Queues { turns, proof };
+    let Certificate::Queues { mut runs, proof } = answer.certificate.clone() else { panic!("no runs") };
+    change(&mut answer, &mut runs);
+    answer.certificate = Certificate::Queues { runs, proof };
     let options = Options { sharing, ..Options::default() };
     check(instance, goal("allox").expect("a goal"), options, &answer).expect_err("refused")
 }
@@ -120,32 +124,32 @@ fn turns_that_cannot_be_are_not_believed() {
     assert!((answer.objective - 6.0).abs() < 1e-12, "{answer:?}");
     // With a second GPU both would start now: 5.5 s on average, half a second sooner.
     assert!((answer.prices[0] - 0.5).abs() < 1e-12, "{answer:?}");
-    let refused = |change: &dyn Fn(&mut Answer, &mut Vec<Turn>)| refused(&instance, false, change);
-    let at_once = |answer: &mut Answer, turns: &mut Vec<Turn>| {
-        turns.iter_mut().for_each(|turn| turn.start_s = 0.0);
+    let refused = |change: &dyn Fn(&mut Solution, &mut Vec<ScheduledRun>)| refused(&instance, false, change);
+    let at_once = |answer: &mut Solution, runs: &mut Vec<ScheduledRun>| {
+        runs.iter_mut().for_each(|run| run.start_s = 0.0);
         answer.allocation = Shares::new(1, vec![0.5, 0.5]);
     };
-    assert!(matches!(refused(&at_once), CheckError::Turn { .. }));
-    let overlapping = |_: &mut Answer, turns: &mut Vec<Turn>| {
-        turns.iter_mut().filter(|turn| turn.jobs == [0]).for_each(|turn| turn.start_s = 0.5);
+    assert!(matches!(refused(&at_once), CheckError::Run { .. }));
+    let overlapping = |_: &mut Solution, runs: &mut Vec<ScheduledRun>| {
+        runs.iter_mut().filter(|run| run.jobs == [0]).for_each(|run| run.start_s = 0.5);
     };
     assert!(matches!(refused(&overlapping), CheckError::Gpus { .. }));
-    let nobody = |_: &mut Answer, turns: &mut Vec<Turn>| drop(turns.pop());
-    assert!(matches!(refused(&nobody), CheckError::Turn { .. }));
-    let other_way_round = |answer: &mut Answer, turns: &mut Vec<Turn>| {
-        turns.iter_mut().for_each(|turn| turn.start_s = if turn.jobs == [0] { 0.0 } else { 10.0 });
+    let nobody = |_: &mut Solution, runs: &mut Vec<ScheduledRun>| drop(runs.pop());
+    assert!(matches!(refused(&nobody), CheckError::Run { .. }));
+    let other_way_round = |answer: &mut Solution, runs: &mut Vec<ScheduledRun>| {
+        runs.iter_mut().for_each(|run| run.start_s = if run.jobs == [0] { 0.0 } else { 10.0 });
         answer.allocation = Shares::new(1, vec![1.0, 0.0]);
         answer.objective = 10.5;
     };
-    assert!(matches!(refused(&other_way_round), CheckError::NotProved { .. }));
-    let in_the_past = |answer: &mut Answer, turns: &mut Vec<Turn>| {
-        turns.iter_mut().for_each(|turn| turn.start_s -= 100.0);
+    assert!(matches!(refused(&other_way_round), CheckError::Unproved { .. }));
+    let in_the_past = |answer: &mut Solution, runs: &mut Vec<ScheduledRun>| {
+        runs.iter_mut().for_each(|run| run.start_s -= 100.0);
         answer.allocation = Shares::new(1, vec![0.0, 0.0]);
         answer.objective -= 100.0;
     };
-    assert!(matches!(refused(&in_the_past), CheckError::Turn { .. }));
-    let never = |_: &mut Answer, turns: &mut Vec<Turn>| turns[1].start_s = f64::NAN;
-    assert!(matches!(refused(&never), CheckError::Turn { .. }));
+    assert!(matches!(refused(&in_the_past), CheckError::Run { .. }));
+    let never = |_: &mut Solution, runs: &mut Vec<ScheduledRun>| runs[1].start_s = f64::NAN;
+    assert!(matches!(refused(&never), CheckError::Run { .. }));
 }
 
 #[test]
@@ -154,15 +158,16 @@ fn shares_that_are_not_those_of_the_turns_are_not_believed() {
     for shares in [[0.0, 0.0], [1.0, 0.0], [0.0, 0.5]] {
         let found =
             refused(&instance, false, |answer, _| answer.allocation = Shares::new(1, shares.to_vec()));
-        assert!(matches!(found, CheckError::Turn { .. }), "{shares:?}: {found}");
+        assert!(matches!(found, CheckError::Run { .. }), "{shares:?}: {found}");
     }
-    let (instance, changed) = (shared(), |answer: &mut Answer, share: f64| answer.pairs[0].shares[0] = share);
+    let (instance, changed) =
+        (shared(), |answer: &mut Solution, share: f64| answer.pairs[0].shares[0] = share);
     for share in [0.0, 0.5] {
         let found = refused(&instance, true, |answer, _| changed(answer, share));
-        assert!(matches!(found, CheckError::Turn { .. }), "{share}: {found}");
+        assert!(matches!(found, CheckError::Run { .. }), "{share}: {found}");
     }
     let found = refused(&instance, true, |answer, _| answer.pairs.clear());
-    assert!(matches!(found, CheckError::Turn { .. }), "{found}");
+    assert!(matches!(found, CheckError::Run { .. }), "{found}");
 }
 
 /// The long and the short, which hardly slow each other.
@@ -182,8 +187,8 @@ fn shared() -> Instance {
 fn a_short_turn_late_takes_its_gpu_too() {
     let mut instance = long_and_short();
     instance.jobs[0].steps = Some(1e12);
-    let found = refused(&instance, false, |answer, turns| {
-        turns.iter_mut().for_each(|turn| turn.start_s = if turn.jobs == [0] { 0.0 } else { 5e11 });
+    let found = refused(&instance, false, |answer, runs| {
+        runs.iter_mut().for_each(|run| run.start_s = if run.jobs == [0] { 0.0 } else { 5e11 });
         answer.allocation = Shares::new(1, vec![1.0, 0.0]);
         answer.objective = 0.5 * (1e12 + 5e11 + 1.0);
     });
@@ -218,9 +223,9 @@ fn whoever_ends_at_the_same_moment_makes_room_together() {
         let mut instance = one_type(2, &[(10.0, 1), (10.0, 1), (20.0, 2), (30.0, 1)]);
         instance.jobs[1].throughputs[0] = speed;
         let (answer, _) = solved(&instance, false);
-        let Certificate::Queues { turns, .. } = &answer.certificate else { panic!("no turns") };
-        let wide = turns.iter().find(|turn| turn.jobs == [2]).expect("a turn");
-        assert!((wide.start_s - 10.0).abs() < 1e-9, "{turns:?}");
+        let Certificate::Queues { runs, .. } = &answer.certificate else { panic!("no runs") };
+        let wide = runs.iter().find(|run| run.jobs == [2]).expect("a run");
+        assert!((wide.start_s - 10.0).abs() < 1e-9, "{runs:?}");
         assert!((answer.objective - 27.5).abs() < 1e-9, "{answer:?}");
     }
 }

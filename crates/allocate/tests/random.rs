@@ -7,8 +7,8 @@ mod support;
 
 use odd::{odd, with_pairs};
 use warpyard_allocate::{
-    Answer, CheckError, Entities, GOALS, Instance, Options, Sense, Sharing, ThroughputTable, Types, check,
-    goal,
+    CheckError, Entities, EntityPolicy, GOALS, Instance, Options, Sense, Solution, ThroughputTable,
+    TypeAwareness, check, goal,
 };
 
 #[test]
@@ -35,7 +35,7 @@ fn every_goal_is_feasible_and_proved_on_odd_instances() {
 
 #[test]
 fn goals_that_do_not_know_types_are_proved_too() {
-    let blind = Options { types: Types::Blind, ..Options::default() };
+    let blind = Options { types: TypeAwareness::Blind, ..Options::default() };
     let names = ["max-min", "max-min-fill", "hierarchical", "finish-time", "makespan", "throughput", "cost"];
     for seed in 2000..2060 {
         let instance = odd(seed);
@@ -106,7 +106,7 @@ fn packing_that_loses_is_seen_by_who_does_not_know_types_too() {
     table.insert_pair("type0", profile.clone(), profile.clone(), [80.0, 80.0]);
     table.insert_pair("type1", profile.clone(), profile, [0.1, 0.1]);
     instance.pairs = Some(table);
-    for types in [Types::Aware, Types::Blind] {
+    for types in [TypeAwareness::Aware, TypeAwareness::Blind] {
         let options = Options { types, sharing: true, ..Options::default() };
         let answer = goal("gandiva").expect("a goal").solve(&instance, options).expect("an answer");
         assert_eq!(answer.pairs, [], "{types:?}");
@@ -136,7 +136,7 @@ fn with_sharing_one_organisation_of_all_is_filled_level_by_level() {
         let all = instance.jobs.iter().map(|job| job.id).collect();
         instance.entities = Some(Entities {
             weights: [("all".to_owned(), 2.0)].into(),
-            policies: [("all".to_owned(), Sharing::Fair)].into(),
+            policies: [("all".to_owned(), EntityPolicy::Fair)].into(),
             jobs: [("all".to_owned(), all)].into(),
             entities: Default::default(),
         });
@@ -159,7 +159,7 @@ fn a_filling_that_does_not_follow_the_tree_is_not_believed() {
         let named = |values: [f64; 2]| ["a", "b"].map(str::to_owned).into_iter().zip(values).collect();
         instance.entities = Some(Entities {
             weights: named([1.0, 3.0]),
-            policies: [("a".to_owned(), Sharing::Fair), ("b".to_owned(), Sharing::Fifo)].into(),
+            policies: [("a".to_owned(), EntityPolicy::Fair), ("b".to_owned(), EntityPolicy::Fifo)].into(),
             jobs: [("a".to_owned(), vec![0]), ("b".to_owned(), vec![1])].into(),
             entities: Default::default(),
         });
@@ -168,7 +168,7 @@ fn a_filling_that_does_not_follow_the_tree_is_not_believed() {
         let solve = |name: &str| goal(name).expect("a goal").solve(&instance, options).expect("an answer");
         check(&instance, nested, options, &solve("hierarchical")).expect("it follows the tree");
         let refused = check(&instance, nested, options, &solve("max-min-fill"));
-        assert!(matches!(refused, Err(CheckError::NotProved { .. })), "sharing {sharing}: {refused:?}");
+        assert!(matches!(refused, Err(CheckError::Unproved { .. })), "sharing {sharing}: {refused:?}");
     }
 }
 
@@ -185,7 +185,7 @@ fn nothing_stands_idle_that_someone_could_use() {
 }
 
 /// A type with something free and a job with time left that could use it.
-fn idle(instance: &Instance, answer: &Answer) -> Option<(usize, usize)> {
+fn idle(instance: &Instance, answer: &Solution) -> Option<(usize, usize)> {
     for (j, t) in instance.types.iter().enumerate() {
         let used: f64 = instance
             .jobs

@@ -3,12 +3,12 @@
 mod support;
 
 use proptest::prelude::*;
-use warpyard_allocate::rounds::simulate::{Cluster, Outcome, Work, by_goal, simulate};
-use warpyard_allocate::rounds::{Candidate, Placement, Rounds, Server};
-use warpyard_allocate::{GpuType, Options, Placing, ThroughputTable};
+use warpyard_allocate::rounds::simulate::{Cluster, Outcome, SimulatedJob, by_goal, simulate};
+use warpyard_allocate::rounds::{Candidate, Placement, RoundScheduler, Server};
+use warpyard_allocate::{GpuType, Options, PlacementModel, ThroughputTable};
 
 /// The published trace of 150 one-GPU jobs on 12 GPUs of each type, one a server.
-fn gen150(goal: &'static str, rounds: Rounds) -> Option<Outcome> {
+fn gen150(goal: &'static str, rounds: RoundScheduler) -> Option<Outcome> {
     let run = support::json("traces/gen150_single.max_min_fairness_perf.summary.json")?;
     let (names, counts) = support::cluster(&run);
     let trace = support::trace(&run, &names);
@@ -19,7 +19,7 @@ fn gen150(goal: &'static str, rounds: Rounds) -> Option<Outcome> {
         .enumerate()
         .flat_map(|(gpu_type, &count)| (0..count).map(move |_| Server { gpu_type, gpus: 1 }))
         .collect();
-    let trace: Vec<Work> = trace.into_iter().map(Work::from).collect();
+    let trace: Vec<SimulatedJob> = trace.into_iter().map(SimulatedJob::from).collect();
     let cluster = Cluster { rounds, ..Cluster::new(&types, &servers) };
     Some(simulate(&trace, cluster, by_goal(goal, Options::default())).expect("a whole run"))
 }
@@ -31,7 +31,7 @@ fn our_rounds_do_as_well_as_the_published_ones() {
         ("finish-time", 15.94, f64::INFINITY),
         ("makespan", f64::INFINITY, 128.4),
     ] {
-        let Some(outcome) = gen150(goal, Rounds::default()) else { return };
+        let Some(outcome) = gen150(goal, RoundScheduler::default()) else { return };
         let (average, makespan) = (outcome.average_completion_s() / 3600.0, outcome.makespan_s / 3600.0);
         eprintln!(
             "{goal}: average {average:.3} h, makespan {makespan:.3} h, {} restarts, {} solves",
@@ -43,9 +43,9 @@ fn our_rounds_do_as_well_as_the_published_ones() {
 
 #[test]
 fn pricing_restarts_saves_most_of_them_and_time() {
-    let dear = Rounds { restart_s: 60.0, ..Rounds::default() };
+    let dear = RoundScheduler { restart_s: 60.0, ..RoundScheduler::default() };
     let Some(priced) = gen150("max-min", dear) else { return };
-    let unpriced = gen150("max-min", Rounds { priced: false, ..dear }).expect("a run");
+    let unpriced = gen150("max-min", RoundScheduler { restart_priced: false, ..dear }).expect("a run");
     eprintln!("restarts: priced {}, unpriced {}", priced.restarts, unpriced.restarts);
     eprintln!(
         "average: priced {} s, unpriced {} s",
@@ -62,16 +62,16 @@ fn two_that_gain_by_sharing_end_sooner() {
     let mut table = ThroughputTable::default();
     let profile = |name: &str| warpyard_allocate::Profile { name: name.into(), gpus: 1 };
     table.insert_pair("type0", profile("a"), profile("b"), [8.0, 16.0]);
-    let work = |name: &str, speed: f64| Work {
+    let job = |name: &str, speed: f64| SimulatedJob {
         profile: Some(name.to_owned()),
-        ..Work::from(warpyard_allocate::rounds::gavel::TraceJob {
+        ..SimulatedJob::from(warpyard_allocate::rounds::gavel::TraceJob {
             arrival_s: 0.0,
             steps: (speed * 36_000.0) as u64,
             gpus: 1,
             throughputs: vec![speed],
         })
     };
-    let trace = [work("a", 10.0), work("b", 20.0)];
+    let trace = [job("a", 10.0), job("b", 20.0)];
     let (types, servers) = (support::types(&[1]), [Server { gpu_type: 0, gpus: 1 }]);
     let run = |sharing: bool, servers: &[Server], types: &[GpuType]| {
         let pairs = sharing.then_some(&table);
@@ -90,16 +90,16 @@ fn two_that_gain_by_sharing_end_sooner() {
 #[test]
 fn a_job_wider_than_the_fast_machines_goes_where_it_is_faster_if_placement_is_modelled() {
     // Two GPUs on one slow machine, or two fast ones apart, where it crawls; and a small job that could use those.
-    let wide = Work {
+    let wide = SimulatedJob {
         spread: Some(vec![4.0, 2.0]),
-        ..Work::from(warpyard_allocate::rounds::gavel::TraceJob {
+        ..SimulatedJob::from(warpyard_allocate::rounds::gavel::TraceJob {
             arrival_s: 0.0,
             steps: 4 * 36_000,
             gpus: 2,
             throughputs: vec![4.0, 10.0],
         })
     };
-    let small = Work::from(warpyard_allocate::rounds::gavel::TraceJob {
+    let small = SimulatedJob::from(warpyard_allocate::rounds::gavel::TraceJob {
         arrival_s: 0.0,
         steps: 5 * 36_000,
         gpus: 1,
@@ -108,13 +108,13 @@ fn a_job_wider_than_the_fast_machines_goes_where_it_is_faster_if_placement_is_mo
     let servers =
         [Server { gpu_type: 0, gpus: 2 }, Server { gpu_type: 1, gpus: 1 }, Server { gpu_type: 1, gpus: 1 }];
     let types = support::types(&[2, 2]);
-    let run = |placing: Placing| {
-        let cluster = Cluster { placing, ..Cluster::new(&types, &servers) };
+    let run = |placement_model: PlacementModel| {
+        let cluster = Cluster { placement_model, ..Cluster::new(&types, &servers) };
         let trace = [wide.clone(), small.clone()];
         simulate(&trace, cluster, by_goal("makespan", Options::default())).expect("a run").makespan_s
     };
-    assert!((run(Placing::Modelled) - 36_000.0).abs() < 1.0);
-    assert!(run(Placing::Ignored) > 40_000.0, "{}", run(Placing::Ignored));
+    assert!((run(PlacementModel::Modelled) - 36_000.0).abs() < 1.0);
+    assert!(run(PlacementModel::Ignored) > 40_000.0, "{}", run(PlacementModel::Ignored));
 }
 
 fn idle_candidate(gpus: u32, speeds: &[f64], shares: &[f64]) -> Candidate {
@@ -137,7 +137,7 @@ fn over_time_everyone_gets_the_shares_promised() {
     let target = [[0.4545, 0.0], [0.4545, 0.0909], [0.0909, 0.9090]];
     let speeds = [[40.0, 10.0], [12.0, 4.0], [100.0, 50.0]];
     let mut jobs: Vec<Candidate> = target.iter().zip(&speeds).map(|(x, t)| idle_candidate(1, t, x)).collect();
-    let rounds = Rounds::default();
+    let rounds = RoundScheduler::default();
     for _ in 0..400 {
         let placed = rounds.next(&servers, &jobs);
         for (job, placement) in jobs.iter_mut().zip(placed) {
@@ -162,7 +162,7 @@ fn a_job_stays_on_its_gpus_and_a_wide_one_on_one_server() {
     let mut stays = idle_candidate(1, &[1.0], &[1.0]);
     stays.running = Some(Placement { gpu_type: 0, servers: vec![(1, 1)] });
     let jobs = [idle_candidate(2, &[1.0], &[1.0]), stays.clone(), idle_candidate(3, &[1.0], &[1.0])];
-    let placed = Rounds::default().next(&servers, &jobs);
+    let placed = RoundScheduler::default().next(&servers, &jobs);
     assert_eq!(placed[1], stays.running);
     assert_eq!(placed[2], Some(Placement { gpu_type: 0, servers: vec![(1, 3)] }));
     assert_eq!(placed[0], Some(Placement { gpu_type: 0, servers: vec![(0, 2)] }));
@@ -187,7 +187,7 @@ fn some_round() -> impl Strategy<Value = (Vec<Server>, Vec<Candidate>)> {
 proptest! {
     #[test]
     fn a_round_never_gives_out_more_than_there_is_and_leaves_nothing_usable_idle((servers, mut jobs) in some_round()) {
-        let rounds = Rounds { restart_s: 30.0, ..Rounds::default() };
+        let rounds = RoundScheduler { restart_s: 30.0, ..RoundScheduler::default() };
         // A first round, then one in which half of those running must not be moved.
         let first = rounds.next(&servers, &jobs);
         for (i, (job, placement)) in jobs.iter_mut().zip(first).enumerate() {

@@ -7,12 +7,12 @@ mod odd;
 
 use odd::{odd, profile, with_pairs};
 use proptest::prelude::*;
-use warpyard_allocate::{Answer, Instance, Options, ThroughputTable, goal};
+use warpyard_allocate::{Instance, Options, Solution, ThroughputTable, goal};
 
 const SHARING: Options = Options {
-    types: warpyard_allocate::Types::Aware,
+    types: warpyard_allocate::TypeAwareness::Aware,
     sharing: true,
-    placing: warpyard_allocate::Placing::Ignored,
+    placement_model: warpyard_allocate::PlacementModel::Ignored,
 };
 
 /// What job 0 really gets when the solver is told `told`.
@@ -39,14 +39,14 @@ proptest! {
 }
 
 /// What job 0 really gets by an answer: its own speeds, and those of pairs, are what they truly are.
-fn really_gets_sharing(answer: &Answer, truth: &Instance) -> f64 {
+fn really_gets_sharing(answer: &Solution, truth: &Instance) -> f64 {
     let (job, table) = (&truth.jobs[0], truth.pairs.as_ref().expect("a table"));
     let alone = job.throughputs.iter().zip(answer.allocation.job(0)).map(|(speed, share)| speed * share);
     let mut gets: f64 = alone.sum();
     for pair in answer.pairs.iter().filter(|pair| pair.jobs[0] == 0) {
         let other = &truth.jobs[pair.jobs[1]];
         for (t, share) in truth.types.iter().zip(&pair.shares).filter(|(_, share)| **share > 0.0) {
-            let both = table.together(&t.name, &profile(job), &profile(other)).expect("a pair");
+            let both = table.paired(&t.name, &profile(job), &profile(other)).expect("a pair");
             gets += both[0] * share;
         }
     }

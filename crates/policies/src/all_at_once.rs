@@ -1,10 +1,10 @@
-//! Everything starts on arrival, spread over the devices, with no regard for what fits.
+//! No scheduling: every task starts on arrival, spread over the devices, whether it fits or not.
 //!
-//! The naive baseline: what happens on a shared machine without a scheduler. How much a device takes is a property of
-//! the device, so that this policy over-commits only those marked so (and any in a simulation that marks them); on the
-//! rest it starts whatever fits.
+//! The naive baseline: a shared machine without a scheduler. How much a device accepts is a property of the device, so
+//! this policy over-commits only devices marked so (and any in a simulation that marks them); on the others it starts
+//! what fits.
 
-use crate::fifo::Arrival;
+use crate::fifo::ArrivalOrder;
 use warpyard_core::PolicyDef;
 use warpyard_core::ordered::{Behind, Ordered};
 use warpyard_core::place::Fit;
@@ -17,5 +17,5 @@ pub(crate) const DEF: PolicyDef = PolicyDef {
     when: "a baseline: what happens without a scheduler",
     source: "a shared machine without a scheduler",
     params: &[],
-    build: |_| Box::new(Ordered::new(Arrival, Behind::Anyone).fit(Fit::Spread)),
+    build: |_| Box::new(Ordered::new(ArrivalOrder, Behind::Anyone).fit(Fit::Spread)),
 };

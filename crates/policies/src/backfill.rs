@@ -1,12 +1,12 @@
-//! Priority, then arrival; the first that cannot start keeps a reservation, and others run behind it only if they do not
-//! delay it.
+//! Backfilling: priority, then arrival; the first task that cannot start gets a reservation, and later tasks start
+//! only if they do not delay it.
 //!
-//! The reservation is for the earliest moment at which the head of the line fits if everything running ends when it is
-//! expected to. A task behind it starts if it ends before that moment, or leaves the reserved place alone. A single
-//! reservation is EASY backfilling: D. Lifka, *The ANL/IBM SP Scheduling System* (1995). With `reserve = "conservative"`
-//! each of the first `depth` in line keeps one, and nobody is ever delayed by someone behind: A. W. Mu'alem and
-//! D. G. Feitelson, *Utilization, Predictability, Workloads, and User Runtime Estimates in Scheduling the IBM SP2 with
-//! Backfilling* (2001). Such a plan costs what runs times the places kept, so the depth bounds it.
+//! The reservation is at the earliest time at which the head of the queue fits if every running task ends when
+//! expected. A later task is backfilled if it ends before that time, or does not use the reserved devices. A single
+//! reservation is EASY backfilling: D. Lifka, *The ANL/IBM SP Scheduling System* (1995). With `reserve =
+//! "conservative"` each of the first `depth` tasks gets one, and no task is ever delayed by a later one: A. W. Mu'alem
+//! and D. G. Feitelson, *Utilization, Predictability, Workloads, and User Runtime Estimates in Scheduling the IBM SP2
+//! with Backfilling* (2001). Such a plan costs running tasks times reservations, so the depth bounds it.
 
 use crate::FIT;
 use warpyard_core::cluster::{ReadyTask, View};
@@ -16,10 +16,10 @@ use warpyard_core::policy::{PolicyGroup, number, word};
 use warpyard_core::queue::Key;
 use warpyard_core::{PolicyDef, Time};
 
-/// The more urgent first, then the order of submission.
-pub(crate) struct Urgency;
+/// Order by priority, then submission.
+pub(crate) struct PriorityOrder;
 
-impl Order for Urgency {
+impl Order for PriorityOrder {
     fn key(&self, task: &ReadyTask<'_>) -> Key {
         Key::urgent(task.job.priority)
     }
@@ -50,9 +50,10 @@ pub(crate) const DEF: PolicyDef = PolicyDef {
     ],
     build: |p| {
         let behind = match p.word("reserve") {
+            // A depth of 0 would reserve for nobody, and the head of the queue could starve.
             "conservative" => Behind::ReserveAll { depth: p.number("depth").max(1.0) as u32 },
             _ => Behind::Reserve,
         };
-        Box::new(Ordered::new(Urgency, behind).fit(Fit::from_word(p.word("fit"))))
+        Box::new(Ordered::new(PriorityOrder, behind).fit(Fit::from_word(p.word("fit"))))
     },
 };

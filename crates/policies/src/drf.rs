@@ -1,13 +1,13 @@
 //! Dominant resource fairness: the user with the smallest dominant share goes next.
 //!
-//! A user's dominant share is the largest of their parts of all GPUs, all processors and all main memory; of a shared GPU
-//! the part of its memory counts. Whoever needs mostly processors and whoever needs mostly GPUs end up with equal
-//! dominant shares, nobody gains by asking for more than they need, and nobody would rather have another's share. From
-//! A. Ghodsi et al., *Dominant Resource Fairness* (NSDI 2011), there for tasks that can be divided at will; here a task
-//! that does not fit is overtaken as the `behind` parameter says. One user's own tasks go by priority, then arrival.
+//! A user's dominant share is the largest of their fractions of all GPUs, all processors and all main memory; a shared
+//! GPU counts by the fraction of its memory. Users with different needs end up with equal dominant shares, no user
+//! gains by requesting more than needed (strategy-proof), and none would prefer another's share (envy-free). From A.
+//! Ghodsi et al., *Dominant Resource Fairness* (NSDI 2011), there for divisible tasks; here a task that does not fit
+//! is overtaken as the `behind` parameter says. Tasks of one user go by priority, then arrival.
 
 use crate::FIT;
-use crate::backfill::Urgency;
+use crate::backfill::PriorityOrder;
 use warpyard_core::cluster::{ReadyTask, View};
 use warpyard_core::ordered::{Behind, Given, Order, Ordered, Turns};
 use warpyard_core::place::Fit;
@@ -19,7 +19,7 @@ struct Drf;
 
 impl Order for Drf {
     fn key(&self, task: &ReadyTask<'_>) -> Key {
-        Urgency.key(task)
+        PriorityOrder.key(task)
     }
 
     fn formula(&self) -> &'static str {
@@ -35,7 +35,7 @@ impl Order for Drf {
             part(held.cpus, all.cpus),
             part(held.memory, all.memory),
             100.0 * held.dominant(all),
-            Urgency.numbers(task, view, now)
+            PriorityOrder.numbers(task, view, now)
         )
     }
 
@@ -45,7 +45,7 @@ impl Order for Drf {
 }
 
 impl Turns for Drf {
-    /// Changes with what is given and taken back, never by itself.
+    /// Dominant share with this plan's grants included. It changes only by grants and releases, never with time alone.
     fn rank(&self, view: View<'_>, user: &str, given: Given, _: Time) -> f64 {
         let mut held = view.account(user).held();
         held += given.held;

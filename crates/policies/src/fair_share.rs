@@ -1,12 +1,12 @@
-//! Fair share: the user who has used least of late goes next.
+//! Fair share: the user with the least recent usage goes next.
 //!
-//! Use is in device-seconds and fades: what was used a half-life ago counts half. It grows while something of the user's
-//! runs, so the order among users changes by itself; the moment it next does is known in closed form, and planned for.
-//! One user's own tasks go by priority, then arrival. The decayed usage of J. Kay and P. Lauder, *A Fair Share Scheduler*
-//! (1988), as batch schedulers apply it to users.
+//! Usage is in device-seconds and decays: what was used a half-life ago counts half. It grows while a user's tasks
+//! run, so the order among users changes with time; the next change is known in closed form, and a plan is scheduled
+//! for it. Tasks of one user go by priority, then arrival. The decayed usage of J. Kay and P. Lauder, *A Fair Share
+//! Scheduler* (1988), as batch schedulers apply it to users.
 
 use crate::FIT;
-use crate::backfill::Urgency;
+use crate::backfill::PriorityOrder;
 use warpyard_core::cluster::{HALF_LIFE, HALF_LIFE_PARAM, ReadyTask, View};
 use warpyard_core::ordered::{Behind, Given, Order, Ordered, Turns};
 use warpyard_core::place::Fit;
@@ -15,13 +15,14 @@ use warpyard_core::queue::Key;
 use warpyard_core::{PolicyDef, Span, Time};
 
 struct FairShare {
-    /// In seconds; 0 never forgets. The accounts fade by it, because it is a parameter of the policy in force.
+    /// Half-life in seconds; 0 never decays. The accounts decay by it, because it is a parameter of the policy in
+    /// force.
     half_life: f64,
 }
 
 impl Order for FairShare {
     fn key(&self, task: &ReadyTask<'_>) -> Key {
-        Urgency.key(task)
+        PriorityOrder.key(task)
     }
 
     fn formula(&self) -> &'static str {
@@ -29,7 +30,7 @@ impl Order for FairShare {
     }
 
     fn numbers(&self, task: &ReadyTask<'_>, view: View<'_>, now: Time) -> String {
-        format!("U = {:.0}, {}", view.used(&task.job.user, now), Urgency.numbers(task, view, now))
+        format!("U = {:.0}, {}", view.used(&task.job.user, now), PriorityOrder.numbers(task, view, now))
     }
 
     fn turns(&self) -> Option<&dyn Turns> {
@@ -42,22 +43,23 @@ impl Turns for FairShare {
         view.used(user, now)
     }
 
-    /// The first moment at which someone's use overtakes that of the user right after them.
+    /// First time at which a user's usage overtakes that of the next user.
     fn changes_at(&self, view: View<'_>, users: &[(&str, Given)], now: Time) -> Option<Time> {
-        // No use grows until a clock that was set back has caught up.
+        // After the clock was set back no usage grows until it has caught up with the accounts.
         let now = users.iter().map(|(user, _)| view.account(user).at()).fold(now, Time::max);
-        let course =
+        let usage_line =
             |&(user, given): &(&str, Given)| (view.used(user, now), view.account(user).rate() + given.rate);
-        let courses: Vec<_> = users.iter().map(course).collect();
-        let meetings = courses.windows(2).filter_map(|pair| self.meeting(pair[0], pair[1]));
-        let first = meetings.min_by(f64::total_cmp)?;
+        let usage_lines: Vec<_> = users.iter().map(usage_line).collect();
+        // Only neighbours can cross first: users are sorted by usage.
+        let crossings = usage_lines.windows(2).filter_map(|pair| self.crossing(pair[0], pair[1]));
+        let first = crossings.min_by(f64::total_cmp)?;
         Some(now + Span::from_secs(first).max(Span(1)))
     }
 }
 
 impl FairShare {
-    /// After how many seconds a use of which less was had, but which grows faster, has caught up with another.
-    fn meeting(&self, (less, fast): (f64, f64), (more, slow): (f64, f64)) -> Option<f64> {
+    /// Seconds until the lower but faster growing of two usages reaches the other.
+    fn crossing(&self, (less, fast): (f64, f64), (more, slow): (f64, f64)) -> Option<f64> {
         let (gap, gain) = (more - less, fast - slow);
         if gain <= 0.0 || gap < 0.0 {
             return None;
@@ -65,7 +67,7 @@ impl FairShare {
         if self.half_life <= 0.0 {
             return Some(gap / gain);
         }
-        // Both fade alike, so only the difference matters: gap · 2^(−t/h) = gain · h/ln 2 · (1 − 2^(−t/h)).
+        // Both decay alike, so only the difference matters: gap · 2^(−t/h) = gain · h/ln 2 · (1 − 2^(−t/h)).
         let steady = gain * self.half_life / std::f64::consts::LN_2;
         Some(self.half_life * (1.0 + gap / steady).log2())
     }
@@ -96,10 +98,10 @@ mod tests {
     #[test]
     fn uses_meet_when_the_faster_has_caught_up() {
         let never = FairShare { half_life: 0.0 };
-        assert_eq!(never.meeting((10.0, 2.0), (40.0, 0.5)), Some(20.0));
-        assert_eq!(never.meeting((10.0, 1.0), (40.0, 1.0)), None);
+        assert_eq!(never.crossing((10.0, 2.0), (40.0, 0.5)), Some(20.0));
+        assert_eq!(never.crossing((10.0, 1.0), (40.0, 1.0)), None);
         let fading = FairShare { half_life: 100.0 };
-        let at = fading.meeting((10.0, 2.0), (40.0, 0.5)).unwrap();
+        let at = fading.crossing((10.0, 2.0), (40.0, 0.5)).unwrap();
         let used = |used: f64, rate: f64| {
             let kept = (-at / 100.0f64).exp2();
             used * kept + rate * 100.0 / std::f64::consts::LN_2 * (1.0 - kept)

@@ -1,7 +1,7 @@
-//! First come, first served, strictly: while the first in line cannot start, nobody behind it does.
+//! First come, first served, strictly: while the head of the queue cannot start, nothing behind it does.
 //!
-//! The oldest discipline there is and the baseline of every comparison. Nothing starves, but one large task at the head
-//! leaves devices idle that small ones behind it could use. Priorities and lengths are ignored.
+//! The oldest discipline and the baseline of every comparison. Nothing starves, but one large task at the head leaves
+//! devices idle that small ones behind it could use. Priorities and lengths are ignored.
 
 use crate::FIT;
 use warpyard_core::cluster::{ReadyTask, View};
@@ -11,10 +11,10 @@ use warpyard_core::policy::PolicyGroup;
 use warpyard_core::queue::Key;
 use warpyard_core::{PolicyDef, Time};
 
-/// The order of submission; `hybrid` and `all-at-once` stand on it too.
-pub(crate) struct Arrival;
+/// Order of submission; also used by `hybrid`, `gmin` and `all-at-once`.
+pub(crate) struct ArrivalOrder;
 
-impl Order for Arrival {
+impl Order for ArrivalOrder {
     fn key(&self, _: &ReadyTask<'_>) -> Key {
         Key::ARRIVAL
     }
@@ -35,5 +35,5 @@ pub(crate) const DEF: PolicyDef = PolicyDef {
     when: "for strict order of arrival, where nobody overtakes even if GPUs stand idle",
     source: "first come, first served",
     params: &[FIT],
-    build: |p| Box::new(Ordered::new(Arrival, Behind::Nobody).fit(Fit::from_word(p.word("fit")))),
+    build: |p| Box::new(Ordered::new(ArrivalOrder, Behind::Nobody).fit(Fit::from_word(p.word("fit")))),
 };

@@ -1,9 +1,9 @@
-//! Least loaded device: in order of arrival, whatever fits goes to the device with the least on it.
+//! Least loaded device: in order of arrival, each fitting task goes to the device with the least load.
 //!
-//! The global minimum rule of D. Sengupta et al., *Scheduling Multi-tenant Cloud Workloads on Accelerator-based Systems*
-//! (SC 2014). The load of a device is how many tasks share it, or how much of its memory they were given.
+//! The global minimum rule of D. Sengupta et al., *Scheduling Multi-tenant Cloud Workloads on Accelerator-based
+//! Systems* (SC 2014). The load of a device is the number of tasks on it, or the memory allocated to them.
 
-use crate::fifo::Arrival;
+use crate::fifo::ArrivalOrder;
 use warpyard_core::PolicyDef;
 use warpyard_core::ordered::{Behind, Ordered};
 use warpyard_core::place::Fit;
@@ -22,6 +22,6 @@ pub(crate) const DEF: PolicyDef = PolicyDef {
     )],
     build: |p| {
         let fit = if p.word("load") == "memory" { Fit::Worst } else { Fit::Spread };
-        Box::new(Ordered::new(Arrival, Behind::Anyone).fit(fit))
+        Box::new(Ordered::new(ArrivalOrder, Behind::Anyone).fit(fit))
     },
 };

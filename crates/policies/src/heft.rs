@@ -1,13 +1,14 @@
-//! What most else waits for goes first: upward rank decides the order, the earliest finish the device.
+//! Upward rank: tasks on the longest remaining path of their job go first, each on the device with the earliest finish
+//! time.
 //!
-//! The upward rank of a task is how long it is expected to run plus the longest way from there to the end of its job
-//! (Topcuoglu, Hariri and Wu, *Performance-effective and low-complexity task scheduling for heterogeneous computing*,
-//! 2002); a job that is no graph has the length of its tasks for a rank. Priorities come before ranks. Where a task
-//! names a profile whose speeds are known, its length is the mean over the types of GPU in its rank, and its own on
-//! each type when a place is chosen: it goes where it ends first, and waits for a fast GPU that is about to be free
-//! rather than take a slow one. Without speeds all types count as equal, and a task finishes first wherever it starts
-//! first: on a device that is free now. Nothing outlasts a plan: every one looks at what runs and for how long still,
-//! so that a task which ends early or late is taken as it is.
+//! The upward rank of a task is its expected length plus the longest path from it to the end of its job (Topcuoglu,
+//! Hariri and Wu, *Performance-effective and low-complexity task scheduling for heterogeneous computing*, 2002); in a
+//! job without dependencies it is the length of the task. Priorities come before ranks. Where a task names a profile
+//! with known speeds, its length is the mean over the GPU types in its rank, and its own on each type when a placement
+//! is chosen: it goes where it ends first, and waits for a fast GPU that is about to be free rather than take a slow
+//! one. Without speeds all types are equal, and a task finishes first where it starts first: on a free device. No plan
+//! outlives a turn: each is computed from what runs and how long it still takes, so that early and late completions
+//! are taken into account.
 
 use crate::FIT;
 use crate::by_goal::TYPES;
@@ -24,42 +25,42 @@ use warpyard_core::spec::{JobSpec, TaskSpec};
 use warpyard_core::{JobId, PolicyDef, Span, Time};
 use warpyard_dag::{Edge, Instance, Links, upward_ranks};
 
-/// Jobs whose ranks are kept; when there are more, all are found anew.
-const KEPT: usize = 4096;
+/// Jobs whose ranks are cached; beyond that the cache is cleared.
+const MAX_CACHED_JOBS: usize = 4096;
 
 #[derive(Default)]
 struct UpwardRank {
-    /// A cache.
-    known: RefCell<BTreeMap<JobId, Ranks>>,
+    /// Ranks by job; only a cache.
+    cache: RefCell<BTreeMap<JobId, CachedRanks>>,
     seconds_per_step: SecondsPerStep,
 }
 
-/// By profile and number of GPUs, what a step takes in the mean over the types on which it is known.
+/// Mean seconds per step over the types with known speed, by profile and number of GPUs.
 type SecondsPerStep = BTreeMap<String, BTreeMap<u16, f64>>;
 
-struct Ranks {
-    /// The very specification they were found from.
-    of: Weak<JobSpec>,
-    each: Vec<f64>,
+struct CachedRanks {
+    /// Specification the ranks were computed from. Compared by pointer: an edited job has a new one.
+    spec: Weak<JobSpec>,
+    ranks: Vec<f64>,
 }
 
 impl UpwardRank {
-    fn of(&self, task: &ReadyTask<'_>) -> f64 {
+    fn rank(&self, task: &ReadyTask<'_>) -> f64 {
         let (job, node) = (task.task.job, task.task.node as usize);
         let spec = &task.job.spec;
         if spec.tasks.len() == 1 {
-            return length(task.spec, &self.seconds_per_step).unwrap_or_else(|| task.expected().secs());
+            return mean_length(task.spec, &self.seconds_per_step).unwrap_or_else(|| task.expected().secs());
         }
-        let mut known = self.known.borrow_mut();
-        match known.get(&job) {
-            Some(ranks) if ranks.of.as_ptr() == Arc::as_ptr(spec) => ranks.each[node],
+        let mut cache = self.cache.borrow_mut();
+        match cache.get(&job) {
+            Some(ranks) if ranks.spec.as_ptr() == Arc::as_ptr(spec) => ranks.ranks[node],
             _ => {
-                if known.len() >= KEPT {
-                    known.clear();
+                if cache.len() >= MAX_CACHED_JOBS {
+                    cache.clear();
                 }
-                let each = ranks(spec, &self.seconds_per_step);
-                let rank = each[node];
-                known.insert(job, Ranks { of: Arc::downgrade(spec), each });
+                let all = job_ranks(spec, &self.seconds_per_step);
+                let rank = all[node];
+                cache.insert(job, CachedRanks { spec: Arc::downgrade(spec), ranks: all });
                 rank
             }
         }
@@ -68,7 +69,7 @@ impl UpwardRank {
 
 impl Order for UpwardRank {
     fn key(&self, task: &ReadyTask<'_>) -> Key {
-        Key::urgent(task.job.priority).then(-self.of(task))
+        Key::urgent(task.job.priority).then(-self.rank(task))
     }
 
     fn formula(&self) -> &'static str {
@@ -76,15 +77,16 @@ impl Order for UpwardRank {
     }
 
     fn numbers(&self, task: &ReadyTask<'_>, _: View<'_>, _: Time) -> String {
-        let rank = self.of(task);
-        // A task nobody said a length of counts as long as its job's others; what it is itself is then the smaller part.
-        let own =
-            length(task.spec, &self.seconds_per_step).unwrap_or_else(|| task.expected().secs()).min(rank);
+        let rank = self.rank(task);
+        // A task without a stated length counts as long as the mean of its job, so its own part is at most its rank.
+        let own = mean_length(task.spec, &self.seconds_per_step)
+            .unwrap_or_else(|| task.expected().secs())
+            .min(rank);
         format!("p = {}, r = {own:.0} + {:.0} = {rank:.0}", task.job.priority, rank - own)
     }
 
     fn know(&mut self, shares: &Shares) {
-        self.known.get_mut().clear();
+        self.cache.get_mut().clear();
         let mut steps: BTreeMap<&str, BTreeMap<u16, Vec<f64>>> = BTreeMap::new();
         for (profile, gpus, _, speed) in shares.speeds().filter(|s| s.3.steps_per_second > 0.0) {
             let of = steps.entry(profile).or_default().entry(gpus).or_default();
@@ -97,30 +99,30 @@ impl Order for UpwardRank {
     }
 }
 
-/// How long a task runs in the mean over the types, where its steps and speeds are known.
-fn length(task: &TaskSpec, seconds_per_step: &SecondsPerStep) -> Option<f64> {
+/// Mean length of a task over the types, where its steps and speeds are known.
+fn mean_length(task: &TaskSpec, seconds_per_step: &SecondsPerStep) -> Option<f64> {
     let step = seconds_per_step.get(task.profile.as_ref()?)?.get(&task.needs.gpus)?;
     Some(task.steps? as f64 * step)
 }
 
-/// The ranks of a job's tasks, in seconds. A task nobody said a length of is taken to be as long as the mean of those
-/// of which somebody did.
-fn ranks(job: &JobSpec, seconds_per_step: &SecondsPerStep) -> Vec<f64> {
+/// Upward ranks of a job's tasks in seconds. A task without a stated length counts as the mean of those that have one.
+fn job_ranks(job: &JobSpec, seconds_per_step: &SecondsPerStep) -> Vec<f64> {
     let tasks = &job.tasks;
-    let known = |task: &TaskSpec| length(task, seconds_per_step).or_else(|| task.expected().map(Span::secs));
-    let said: Vec<f64> = tasks.iter().filter_map(known).collect();
-    let usual = match said.len() {
+    let known =
+        |task: &TaskSpec| mean_length(task, seconds_per_step).or_else(|| task.expected().map(Span::secs));
+    let given: Vec<f64> = tasks.iter().filter_map(known).collect();
+    let mean = match given.len() {
         0 => Span::UNKNOWN.secs(),
-        count => said.iter().sum::<f64>() / count as f64,
+        count => given.iter().sum::<f64>() / count as f64,
     };
-    let lengths = tasks.iter().map(|t| known(t).unwrap_or(usual)).collect();
+    let lengths = tasks.iter().map(|t| known(t).unwrap_or(mean)).collect();
     let edges: Vec<Edge> = (0u32..)
         .zip(tasks)
         .flat_map(|(to, task)| task.after.iter().map(move |after| Edge { from: after.node, to, data: 0.0 }))
         .collect();
     match Instance::new(1, lengths, &edges, Links::Uniform) {
         Ok(instance) => upward_ranks(&instance),
-        // No job that was accepted has a circle; if one had, its order would not matter.
+        // No accepted job has a dependency cycle; with one, the order would not matter.
         Err(_) => vec![0.0; tasks.len()],
     }
 }

@@ -1,12 +1,12 @@
-//! Least attained service: what has had the least device time goes first, and what has had more gives way to it.
+//! Least attained service: the task with the least device time goes first, and preempts those with more.
 //!
-//! Needs no lengths: short tasks end before they have sunk, long ones sink and fill what is left. Service is running time
-//! times devices. It is not compared as it is, or equals would take turns without end, but by levels: a task sinks to the
-//! next after `quantum` device-seconds, then after `factor` times as much, and so on; within a level the order of
-//! submission counts and nobody gives way. The discretised form is from J. Gu et al., *Tiresias: A GPU Cluster Manager for
-//! Distributed Deep Learning* (NSDI 2019). A plan while something waits costs what runs.
+//! Needs no lengths: short tasks end before they are demoted, long ones are demoted and fill what is left. Service is
+//! running time times devices. It is not compared directly, or equal tasks would alternate forever, but by levels: a
+//! task is demoted after `quantum` device-seconds, then after `factor` times as much, and so on; within a level the
+//! order of submission counts and nothing is preempted. The discretised form is from J. Gu et al., *Tiresias: A GPU
+//! Cluster Manager for Distributed Deep Learning* (NSDI 2019). A plan while something waits costs what runs.
 
-use crate::{FIT, giving_way};
+use crate::{FIT, preemption};
 use warpyard_core::cluster::{ReadyTask, View};
 use warpyard_core::ordered::{Behind, Order, Ordered};
 use warpyard_core::place::Fit;
@@ -14,7 +14,7 @@ use warpyard_core::policy::{PolicyGroup, number, word};
 use warpyard_core::queue::Key;
 use warpyard_core::{PolicyDef, Span, Time};
 
-/// Nothing sinks further than this.
+/// Lowest level.
 const LOWEST: u32 = 40;
 
 struct Las {
@@ -23,7 +23,7 @@ struct Las {
 }
 
 impl Las {
-    /// The level of a task that has had so much service, and with how much it sinks to the next.
+    /// Level of a task with this service, and the service at which it is demoted to the next.
     fn level(&self, attained: f64) -> (u32, f64) {
         let (mut level, mut until) = (0, self.quantum);
         while attained >= until && level < LOWEST {
@@ -58,7 +58,7 @@ impl Order for Las {
         format!("s = {ran:.0}·{devices} = {attained:.0} < {until:.0}, so L = {level}, t = {t:.0}")
     }
 
-    /// Before everything of its own level, so that it gives way to better levels only.
+    /// Before all waiting tasks of its level, so that only better levels preempt it.
     fn kept_running(&self, task: &ReadyTask<'_>) -> Key {
         Key::ascending(f64::from(self.level(attained(task)).0))
     }
@@ -79,14 +79,14 @@ pub(crate) const DEF: PolicyDef = PolicyDef {
     params: &[
         number("quantum", 600.0, "device-seconds after which a task sinks to the second level"),
         number("factor", 4.0, "how many times as much each further level takes"),
-        word("granularity", &["item", "batch", "job"], giving_way::HELP),
+        word("granularity", &["item", "batch", "job"], preemption::HELP),
         Behind::PARAM,
         FIT,
     ],
     build: |p| {
         let order = Las { quantum: p.number("quantum").max(1e-3), factor: p.number("factor").max(1.1) };
         let policy = Ordered::new(order, Behind::from_word(p.word("behind")));
-        giving_way::build(policy.fit(Fit::from_word(p.word("fit"))), p.word("granularity"))
+        preemption::build(policy.fit(Fit::from_word(p.word("fit"))), p.word("granularity"))
     },
 };
 

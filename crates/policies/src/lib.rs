@@ -1,8 +1,8 @@
-//! Every policy there is, one file each, and the registry they are found in.
+//! Every policy, one file each, and the registry.
 //!
-//! Most of them are an [`Order`](warpyard_core::ordered::Order) over what waits; what may start behind the first in
-//! line, and where a task goes, are choices shared by all of them. The conformance suite beside this crate holds every
-//! entry of [`POLICIES`] to what the core expects of a policy. Adding one is a file and a line here.
+//! Most policies are an [`Order`](warpyard_core::ordered::Order) over the waiting tasks; the backfill rule and the
+//! placement are choices shared by all of them. The conformance suite of this crate holds every entry of [`POLICIES`]
+//! to what the core expects. Adding a policy is a file and a line here.
 
 mod all_at_once;
 mod backfill;
@@ -10,11 +10,11 @@ mod by_goal;
 mod drf;
 mod fair_share;
 mod fifo;
-mod giving_way;
 mod gmin;
 mod heft;
 mod hybrid;
 mod las;
+mod preemption;
 mod priority_serial;
 mod short_first;
 mod sjf;
@@ -56,7 +56,7 @@ pub const POLICIES: &[PolicyDef] = &[
     by_goal::ISOLATED,
 ];
 
-/// The policy in force where nobody chose one.
+/// Policy in force when none is configured.
 ///
 /// ```
 /// assert_eq!(warpyard_policies::default_policy().to_string(), "backfill");
@@ -65,7 +65,7 @@ pub fn default_policy() -> PolicyChoice {
     PolicyChoice { name: POLICIES[0].name.to_owned(), ..PolicyChoice::default() }
 }
 
-/// The length an order goes by, where some of it was done already with that written out.
+/// Expected length as an order uses it, with the saved progress deducted visibly.
 fn expected_words(task: &ReadyTask<'_>) -> String {
     let (left, saved) = (task.expected().secs(), task.saved.secs());
     match task.spec.expected() {
@@ -75,5 +75,5 @@ fn expected_words(task: &ReadyTask<'_>) -> String {
     }
 }
 
-/// The parameter of every policy that leaves open which of several fitting places is taken.
+/// Parameter for which of several fitting placements is chosen.
 const FIT: Param = word("fit", Fit::WORDS, "which of several fitting places is taken");

@@ -1,9 +1,9 @@
-//! The most urgent first, one task at a time on the whole cluster, whatever its length.
+//! Highest priority first, one task at a time on the whole cluster, whatever its length.
 //!
-//! What a single model server without concurrency does; the first baseline of the model scheduling experiment. Safe,
-//! because nothing ever shares a device, and slow for the same reason.
+//! The behaviour of a single model server without concurrency; the first baseline of the model scheduling experiment.
+//! Safe, because nothing ever shares a device, and slow for the same reason.
 
-use crate::backfill::Urgency;
+use crate::backfill::PriorityOrder;
 use warpyard_core::PolicyDef;
 use warpyard_core::ordered::{Behind, Ordered};
 use warpyard_core::policy::PolicyGroup;
@@ -15,5 +15,5 @@ pub(crate) const DEF: PolicyDef = PolicyDef {
     when: "for inference on one GPU, where two tasks at once would slow each other down",
     source: "serial execution by priority, the usual baseline for inference on one GPU",
     params: &[],
-    build: |_| Box::new(Ordered::new(Urgency, Behind::Nobody).at_most(1)),
+    build: |_| Box::new(Ordered::new(PriorityOrder, Behind::Nobody).at_most(1)),
 };

@@ -1,12 +1,12 @@
-//! Short tasks first, without starving the long ones.
+//! Short tasks first, without starving long ones.
 //!
-//! P = αp − βT − γt, with p the priority, T the timeout the user promised and t the moment of submission, both in
-//! seconds; the largest P goes first. A short promise starts early; a promise broken ends the task; waiting outweighs
-//! length in the end because t stands still while the clock does not. With α = 3600, β = 0, γ = 1 a priority level is
-//! worth one hour's wait. From *GPU Scheduling for Short Tasks in Private Cloud* (2019), equation 1.
+//! P = αp − βT − γt, with p the priority, T the timeout set by the user and t the submission time, both in seconds;
+//! the largest P goes first. A short timeout starts early and is enforced; old submissions eventually outrank short
+//! ones because t is fixed at submission. With α = 3600, β = 0, γ = 1 a priority level is worth one hour's wait. From
+//! *GPU Scheduling for Short Tasks in Private Cloud* (2019), equation 1.
 //!
-//! It can keep some GPUs for tasks that promise to be short, so that a test always starts soon, and refuse long promises
-//! while there are few GPUs.
+//! Optionally reserves some GPUs for tasks with a short timeout, so that a test always starts soon, and rejects long
+//! timeouts while there are few GPUs.
 
 use crate::FIT;
 use warpyard_core::cluster::{ReadyTask, View};
@@ -19,20 +19,20 @@ use warpyard_core::queue::Key;
 use warpyard_core::spec::{JobSpec, Needs, TaskSpec};
 use warpyard_core::{DeviceId, PolicyDef, Rejected, Span, Time};
 
-/// Tasks that promise to be short may use every device.
+/// Class of tasks with a short timeout: may use every device.
 const SHORT: u8 = 0;
-/// The others may not use those that are kept.
+/// Class of the other tasks: may not use reserved devices.
 const LONG: u8 = 1;
 
 struct ShortFirst {
     alpha: f64,
     beta: f64,
     gamma: f64,
-    /// How many devices are kept for short tasks.
+    /// Devices reserved for short tasks.
     keep: usize,
-    /// The longest timeout that counts as short.
+    /// Longest timeout that counts as short.
     short: Span,
-    /// The longest timeout taken while there are fewer devices than `few`.
+    /// Longest timeout accepted while there are fewer devices than `few`.
     limit: Span,
     few: usize,
 }
@@ -54,8 +54,8 @@ impl ShortFirst {
         timeout(task) <= self.short
     }
 
-    /// The devices kept for short tasks: the last ones on which anything could start.
-    fn kept(&self, view: View<'_>) -> Vec<DeviceId> {
+    /// Devices reserved for short tasks: the last usable ones.
+    fn reserved_devices(&self, view: View<'_>) -> Vec<DeviceId> {
         if self.keep == 0 {
             return Vec::new();
         }
@@ -69,13 +69,14 @@ impl ShortFirst {
         usable.split_off(usable.len().saturating_sub(self.keep))
     }
 
-    /// Whether some worker, all idle, would have all a long task needs without the devices that are kept.
+    /// Whether some idle worker could hold a long task without the reserved devices.
     fn could_start(&self, view: View<'_>, needs: &Needs) -> bool {
-        let kept = self.kept(view);
+        // A long task that only fits on reserved devices would wait forever; it is rejected instead.
+        let reserved = self.reserved_devices(view);
         view.pool().workers().any(|(worker, w)| {
             let suits = |index: u16, info: &DeviceInfo| {
                 let id = DeviceId { worker, index };
-                acceptable(needs, id, info) && charge_for(info, needs).is_some() && !kept.contains(&id)
+                acceptable(needs, id, info) && charge_for(info, needs).is_some() && !reserved.contains(&id)
             };
             let devices = w.devices().filter(|&(index, info, _)| suits(index, info)).count();
             let host = w.cpus() >= needs.cpus && w.memory() >= needs.memory;
@@ -84,7 +85,7 @@ impl ShortFirst {
     }
 }
 
-/// What a task promised; a year where it promised nothing.
+/// Timeout of a task; a year without one.
 fn timeout(task: &TaskSpec) -> Span {
     task.timeout.unwrap_or(Span::UNKNOWN)
 }
@@ -100,7 +101,8 @@ impl Order for ShortFirst {
         "P = α·p − β·T + γ·w, of priority p, timeout T and time w since submission in seconds; the largest P goes first"
     }
 
-    /// Counts the submission from now, which shifts every key alike: a readable number in place of seconds since 1970.
+    /// Submission time relative to now, which shifts every key alike: a readable number in place of seconds since
+    /// 1970.
     fn numbers(&self, task: &ReadyTask<'_>, _: View<'_>, now: Time) -> String {
         let ShortFirst { alpha, beta, gamma, .. } = self;
         let (p, length, w) = (task.job.priority, task.timeout().secs(), now.since(task.job.submitted).secs());
@@ -113,7 +115,7 @@ impl Order for ShortFirst {
     }
 
     fn withheld(&self, view: View<'_>, class: u8) -> Vec<DeviceId> {
-        if class == LONG { self.kept(view) } else { Vec::new() }
+        if class == LONG { self.reserved_devices(view) } else { Vec::new() }
     }
 
     fn accept(&self, view: View<'_>, job: &JobSpec) -> Result<(), Rejected> {

@@ -1,8 +1,8 @@
 //! Shortest expected run time first.
 //!
-//! The length is the task's own guess, else its timeout, else a year. It has the least mean waiting time of all orders
-//! that never interrupt anything on one machine (W. E. Smith, *Various optimizers for single-stage production*, 1956), and
-//! lets a long task wait for as long as shorter ones keep coming. Priorities are ignored.
+//! The length is the task's own estimate, otherwise its timeout, otherwise a year. Minimises the mean waiting time
+//! among all non-preemptive orders on one machine (W. E. Smith, *Various optimizers for single-stage production*,
+//! 1956), but a long task waits as long as shorter ones keep arriving. Priorities are ignored.
 
 use crate::{FIT, expected_words};
 use warpyard_core::cluster::{ReadyTask, View};
@@ -12,9 +12,9 @@ use warpyard_core::policy::PolicyGroup;
 use warpyard_core::queue::Key;
 use warpyard_core::{PolicyDef, Time};
 
-struct Shortest;
+struct ShortestExpected;
 
-impl Order for Shortest {
+impl Order for ShortestExpected {
     fn key(&self, task: &ReadyTask<'_>) -> Key {
         Key::ascending(task.expected().secs())
     }
@@ -37,6 +37,6 @@ pub(crate) const DEF: PolicyDef = PolicyDef {
     params: &[Behind::PARAM, FIT],
     build: |p| {
         let behind = Behind::from_word(p.word("behind"));
-        Box::new(Ordered::new(Shortest, behind).fit(Fit::from_word(p.word("fit"))))
+        Box::new(Ordered::new(ShortestExpected, behind).fit(Fit::from_word(p.word("fit"))))
     },
 };

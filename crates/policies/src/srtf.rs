@@ -1,11 +1,12 @@
-//! Shortest remaining time first: what will be done soonest goes first, and what has longer to go gives way to it.
+//! Shortest remaining time first: the task that will end soonest goes first, and preempts those with longer to go.
 //!
-//! The length is the task's own guess, else its timeout, else a year; what remains is that less what it has run. Least
-//! mean completion time on one machine where interrupting costs nothing (L. E. Schrage, *A Proof of the Optimality of the
-//! Shortest Remaining Processing Time Discipline*, 1968). Nobody gives way for less than what going on again costs. What
-//! runs only comes closer to its end, so two tasks never take turns. A plan while something waits costs what runs.
+//! The length is the task's own estimate, otherwise its timeout, otherwise a year; the remaining time is that minus
+//! what it has run. Minimises the mean completion time on one machine where preemption is free (L. E. Schrage, *A
+//! Proof of the Optimality of the Shortest Remaining Processing Time Discipline*, 1968). No task is preempted for a
+//! gain smaller than its cost of resuming. The remaining time of a running task only shrinks, so two tasks never
+//! alternate. A plan while something waits costs what runs.
 
-use crate::{FIT, expected_words, giving_way};
+use crate::{FIT, expected_words, preemption};
 use warpyard_core::cluster::{ReadyTask, View};
 use warpyard_core::ordered::{Behind, Order, Ordered};
 use warpyard_core::place::Fit;
@@ -39,9 +40,9 @@ pub(crate) const DEF: PolicyDef = PolicyDef {
     group: PolicyGroup::RunTime,
     when: "for the shortest mean wait where run times are known and tasks can be preempted",
     source: "Schrage, A Proof of the Optimality of the Shortest Remaining Processing Time Discipline, 1968",
-    params: &[word("granularity", &["item", "batch", "job"], giving_way::HELP), Behind::PARAM, FIT],
+    params: &[word("granularity", &["item", "batch", "job"], preemption::HELP), Behind::PARAM, FIT],
     build: |p| {
         let policy = Ordered::new(Srtf, Behind::from_word(p.word("behind")));
-        giving_way::build(policy.fit(Fit::from_word(p.word("fit"))), p.word("granularity"))
+        preemption::build(policy.fit(Fit::from_word(p.word("fit"))), p.word("granularity"))
     },
 };

@@ -1,11 +1,12 @@
-//! Weighted shortest job first: the most urgent class first and within it the shortest, or weight divided by length.
+//! Weighted shortest job first: by priority class and then length, or by weight divided by length.
 //!
-//! `by = "class"` never lets a length overturn a priority; `by = "ratio"` is Smith's rule, which has the least weighted
-//! sum of completion times on one machine (W. E. Smith, *Various optimizers for single-stage production*, 1956). Since a
-//! priority may be any integer, the weight of priority p is 1 + p, and 1 / (1 − p) below zero. With `granularity` other than
-//! `job` a running task that allows it gives way to a better one after its batch or item, and the length is what remains.
+//! `by = "class"` never lets a length outweigh a priority; `by = "ratio"` is Smith's rule, which minimises the
+//! weighted sum of completion times on one machine (W. E. Smith, *Various optimizers for single-stage production*,
+//! 1956). Since a priority may be any integer, the weight of priority p is 1 + p, and 1 / (1 − p) below zero. With
+//! `granularity` other than `job` a running task that allows it is preempted by a better one after its batch or item,
+//! and the length is its remaining time.
 
-use crate::{FIT, expected_words, giving_way};
+use crate::{FIT, expected_words, preemption};
 use warpyard_core::cluster::{ReadyTask, View};
 use warpyard_core::ordered::{Behind, Order, Ordered};
 use warpyard_core::place::Fit;
@@ -50,6 +51,7 @@ impl Order for Wsjf {
     }
 }
 
+/// Weight of a priority: positive and increasing over all integers.
 fn weight(priority: i64) -> f64 {
     let p = priority as f64;
     if p >= 0.0 { 1.0 + p } else { 1.0 / (1.0 - p) }
@@ -63,7 +65,7 @@ pub(crate) const DEF: PolicyDef = PolicyDef {
     source: "Smith, Various optimizers for single-stage production, 1956",
     params: &[
         word("by", &["class", "ratio"], "priority before length, or weight divided by length"),
-        word("granularity", &["job", "batch", "item"], giving_way::HELP),
+        word("granularity", &["job", "batch", "item"], preemption::HELP),
         Behind::PARAM,
         FIT,
     ],
@@ -71,6 +73,6 @@ pub(crate) const DEF: PolicyDef = PolicyDef {
         let order = if p.word("by") == "ratio" { Wsjf::ByRatio } else { Wsjf::ByClass };
         let behind = Behind::from_word(p.word("behind"));
         let policy = Ordered::new(order, behind).fit(Fit::from_word(p.word("fit")));
-        giving_way::build(policy, p.word("granularity"))
+        preemption::build(policy, p.word("granularity"))
     },
 };

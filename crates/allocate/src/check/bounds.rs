@@ -1,31 +1,32 @@
-//! What each goal's objective is, and what prices prove about it. All of it is weak duality: whatever the prices, no
-//! allocation can pass the bound they give, so a bound that meets the objective proves it.
+//! Objectives of the goals and their dual bounds. By weak duality no allocation exceeds the bound that any prices
+//! give, so a bound that meets the objective proves it optimal.
 
-use super::course::Course;
-use super::pairs::{excess, together};
+use super::pairs::{excess, pair_speeds};
+use super::trajectory::Trajectory;
 use super::{CheckError, OPTIMAL, feasible};
-use crate::answer::{Answer, Certificate, PairShare, Shares, Stage};
 use crate::instance::{Instance, Job};
+use crate::solution::{Certificate, PairShare, Shares, Solution, Stage};
 
-pub(super) struct Case<'a> {
+/// Check of one solution.
+pub(super) struct DualCheck<'a> {
     pub(super) instance: &'a Instance,
-    /// The speeds the goal sees.
+    /// Speeds that the goal sees.
     pub(super) speeds: Vec<Vec<f64>>,
-    pub(super) answer: &'a Answer,
-    /// The speed each job gets.
+    pub(super) answer: &'a Solution,
+    /// Speed of each job.
     achieved: Vec<f64>,
 }
 
-/// A job's dual: a step a second is worth `speed`, all of the job's time `time`; then no way of reaching a target r
-/// costs less than speed·r − time.
+/// Dual of one job: `speed` per step per second and `time` for all of its time; reaching a target r costs at least
+/// speed·r − time.
 #[derive(Debug, Clone, Copy)]
-struct Worth {
+struct JobDual {
     speed: f64,
     time: f64,
 }
 
-impl<'a> Case<'a> {
-    pub(super) fn new(instance: &'a Instance, speeds: Vec<Vec<f64>>, answer: &'a Answer) -> Self {
+impl<'a> DualCheck<'a> {
+    pub(super) fn new(instance: &'a Instance, speeds: Vec<Vec<f64>>, answer: &'a Solution) -> Self {
         let achieved = achieved(instance, &speeds, &answer.allocation, &answer.pairs);
         Self { instance, speeds, answer, achieved }
     }
@@ -53,7 +54,7 @@ impl<'a> Case<'a> {
         self.achieved[m]
     }
 
-    fn worth_of_cluster(&self, prices: &[f64]) -> f64 {
+    fn cluster_value(&self, prices: &[f64]) -> f64 {
         self.instance.types.iter().zip(prices).map(|(t, p)| f64::from(t.count) * p).sum()
     }
 
@@ -61,7 +62,7 @@ impl<'a> Case<'a> {
         job.steps.ok_or(CheckError::Instance { goal })
     }
 
-    /// The speed per unit of θ that a min-max goal asks of each job.
+    /// Speed per unit of θ that a max-min goal demands of each job.
     fn rates(&self, goal: &str) -> Result<Vec<f64>, CheckError> {
         let rate = |(_, job, _): (usize, &Job, &[f64])| match goal {
             "makespan" => self.steps(job, "makespan"),
@@ -75,7 +76,7 @@ impl<'a> Case<'a> {
             "throughput" => Ok((0..self.speeds.len()).map(|m| self.speed(m)).sum()),
             "makespan" => Ok(1.0 / self.worst(&self.rates(goal)?)),
             "max-min" | "max-min-fill" => Ok(self.worst(&self.rates(goal)?)),
-            "finish-time" => Ok(self.latest()?),
+            "finish-time" => Ok(self.worst_finish_ratio()?),
             "cost" => Ok(self.value(&self.per_cost()?)),
             "strategy-proof" => self.welfare(),
             "allox" => self.average_completion(),
@@ -94,16 +95,16 @@ impl<'a> Case<'a> {
         }
         match goal {
             "throughput" => Ok(self.total_bound(&self.speeds)),
-            "makespan" => Ok(1.0 / self.rise_bound(&self.rates(goal)?, 1.0 / self.answer.objective)),
-            "max-min" => Ok(self.rise_bound(&self.rates(goal)?, self.answer.objective)),
+            "makespan" => Ok(1.0 / self.level_bound(&self.rates(goal)?, 1.0 / self.answer.objective)),
+            "max-min" => Ok(self.level_bound(&self.rates(goal)?, self.answer.objective)),
             "max-min-fill" => {
-                self.nobody_could_rise()?;
-                self.levels_are_fair()?;
+                self.check_no_job_can_rise()?;
+                self.check_levels_are_fair()?;
                 self.fill_bound(&self.rates(goal)?)
             }
             "hierarchical" => {
-                self.nobody_could_rise()?;
-                self.levels_follow_the_tree()?;
+                self.check_no_job_can_rise()?;
+                self.check_levels_follow_tree()?;
                 Ok(self.answer.objective)
             }
             "finish-time" => self.finish_bound(),
@@ -114,17 +115,17 @@ impl<'a> Case<'a> {
         }
     }
 
-    /// The bounds where jobs share GPUs.
+    /// Bounds where jobs share GPUs.
     fn shared_bound(&self, goal: &str, speed: &[f64], time: &[f64]) -> Result<f64, CheckError> {
-        let rise = |rates: &[f64]| {
+        let maximise_level = |rates: &[f64]| {
             let slope: f64 = rates.iter().zip(speed).map(|(rate, worth)| rate * worth).sum();
             self.budget(time, |m, _| speed[m]) / slope
         };
         match goal {
             "throughput" => Ok(self.budget(time, |_, _| 1.0)),
             "cost" => Ok(self.budget(time, |_, j| 1.0 / self.cost(j))),
-            "max-min" => Ok(rise(&self.rates(goal)?)),
-            "makespan" => Ok(1.0 / rise(&self.rates(goal)?)),
+            "max-min" => Ok(maximise_level(&self.rates(goal)?)),
+            "makespan" => Ok(1.0 / maximise_level(&self.rates(goal)?)),
             "finish-time" => {
                 let budget = self.budget(time, |m, _| speed[m]);
                 let finish = self.finish()?;
@@ -141,16 +142,17 @@ impl<'a> Case<'a> {
         }
     }
 
-    /// No allocation's total value passes what the cluster is worth plus what every job gains at these prices.
+    /// Bound on a total: value of the cluster plus the gain of every job at these prices.
     fn total_bound(&self, values: &[Vec<f64>]) -> f64 {
         let prices = &self.answer.prices;
         let gain = |(_, job, _): (usize, &Job, &[f64]), values: &[f64]| {
             values.iter().zip(prices).map(|(v, p)| v - f64::from(job.gpus) * p).fold(0.0, f64::max)
         };
-        self.worth_of_cluster(prices) + self.jobs().zip(values).map(|(job, v)| gain(job, v)).sum::<f64>()
+        self.cluster_value(prices) + self.jobs().zip(values).map(|(job, v)| gain(job, v)).sum::<f64>()
     }
 
-    /// Σ log of everyone's level before the discounts, which fitted and of which nobody keeps more than his part.
+    /// Σ log of all levels before the discounts, which must be feasible and of which no job keeps more than its
+    /// fraction.
     fn welfare(&self) -> Result<f64, CheckError> {
         let (discounts, before) = match &self.answer.certificate {
             Certificate::Discounts(discounts) => {
@@ -167,7 +169,7 @@ impl<'a> Case<'a> {
             _ => return Err(CheckError::Certificate),
         };
         if let Certificate::SharedDiscounts { alone, pairs, .. } = &self.answer.certificate {
-            self.keep_their_parts(discounts, alone, pairs)?;
+            self.check_discounts(discounts, alone, pairs)?;
         }
         for ((m, job, _), &discount) in self.jobs().zip(discounts) {
             let most = discount * before[m] * (1.0 + OPTIMAL);
@@ -178,9 +180,9 @@ impl<'a> Case<'a> {
         Ok(self.jobs().map(|(m, job, _)| (before[m] * self.level_per_step(job)).ln()).sum())
     }
 
-    /// Discounts take nothing but what they say: those who share keep the lesser of their parts of it, and alone everyone has
-    /// at least his part.
-    fn keep_their_parts(&self, parts: &[f64], alone: &Shares, pairs: &[PairShare]) -> Result<(), CheckError> {
+    /// Discounts take nothing else: pairs keep the lesser of their members' fractions, and alone every job keeps at
+    /// least its fraction.
+    fn check_discounts(&self, parts: &[f64], alone: &Shares, pairs: &[PairShare]) -> Result<(), CheckError> {
         let refused = |m: usize| CheckError::Discount { job: self.instance.jobs[m].id, discount: parts[m] };
         if self.answer.pairs.len() > pairs.len() {
             return Err(CheckError::Certificate);
@@ -202,13 +204,13 @@ impl<'a> Case<'a> {
         Ok(())
     }
 
-    /// By what a step a second raises a job's level.
+    /// Level per step per second of a job.
     fn level_per_step(&self, job: &Job) -> f64 {
         f64::from(job.gpus) / (job.weight * self.mean(job))
     }
 
-    /// Whatever a step a second is taken to be worth, log speed less what it costs is at most −log worth − 1 plus what
-    /// the job's time is worth then.
+    /// Bound on Σ log speed: for any value w of a step per second, log speed minus cost is at most −log w − 1 plus the
+    /// value of the job's time.
     fn welfare_bound(&self) -> f64 {
         let prices = &self.answer.prices;
         let most = |(_, job, speeds): (usize, &Job, &[f64])| {
@@ -225,11 +227,11 @@ impl<'a> Case<'a> {
             }
             best + self.level_per_step(job).ln()
         };
-        if let Certificate::SharedDiscounts { worth, .. } = &self.answer.certificate {
-            let each = self.jobs().map(|(m, job, _)| (self.level_per_step(job) / worth.speed[m]).ln() - 1.0);
-            return each.sum::<f64>() + self.budget(&worth.time, |m, _| worth.speed[m]);
+        if let Certificate::SharedDiscounts { duals, .. } = &self.answer.certificate {
+            let each = self.jobs().map(|(m, job, _)| (self.level_per_step(job) / duals.speed[m]).ln() - 1.0);
+            return each.sum::<f64>() + self.budget(&duals.time, |m, _| duals.speed[m]);
         }
-        self.worth_of_cluster(prices) + self.jobs().map(most).sum::<f64>()
+        self.cluster_value(prices) + self.jobs().map(most).sum::<f64>()
     }
 
     fn value(&self, values: &[Vec<f64>]) -> f64 {
@@ -239,8 +241,8 @@ impl<'a> Case<'a> {
         for pair in &self.answer.pairs {
             let jobs = pair.jobs.map(|m| &self.instance.jobs[m]);
             for (j, share) in pair.shares.iter().enumerate() {
-                let seen = pair.jobs.map(|m| self.speeds[m][j]);
-                let both = together(self.instance, jobs, seen, j).unwrap_or_default();
+                let visible = pair.jobs.map(|m| self.speeds[m][j]);
+                let both = pair_speeds(self.instance, jobs, visible, j).unwrap_or_default();
                 together_value += share * both.iter().sum::<f64>() / self.cost(j);
             }
         }
@@ -251,7 +253,7 @@ impl<'a> Case<'a> {
         self.instance.types[j].cost_per_hour.unwrap_or(1.0)
     }
 
-    /// What the cluster and the jobs' time are worth, prices raised until no way to run is worth more than it costs.
+    /// Value of the cluster and of the jobs' time, with prices raised until the duals are feasible.
     fn budget(&self, time: &[f64], worth: impl Fn(usize, usize) -> f64) -> f64 {
         self.budget_at(&self.answer.prices, time, worth)
     }
@@ -259,7 +261,7 @@ impl<'a> Case<'a> {
     fn budget_at(&self, prices: &[f64], time: &[f64], worth: impl Fn(usize, usize) -> f64) -> f64 {
         let raised = excess(self.instance, &self.speeds, prices, time, worth);
         let prices: Vec<f64> = prices.iter().zip(raised).map(|(p, e)| p + e).collect();
-        self.worth_of_cluster(&prices) + time.iter().sum::<f64>()
+        self.cluster_value(&prices) + time.iter().sum::<f64>()
     }
 
     fn per_cost(&self) -> Result<Vec<Vec<f64>>, CheckError> {
@@ -275,12 +277,12 @@ impl<'a> Case<'a> {
         }
     }
 
-    /// Where deadlines bind, a job's gain is bounded by its dual: a step a second towards the deadline is worth between
-    /// nothing and `kept`, or anything where the deadline must be kept.
+    /// Bound with deadlines: a job's gain is bounded by its dual, where a step per second towards the deadline is
+    /// worth between 0 and the deadline price, or anything where the deadline is hard.
     fn cost_bound(&self) -> Result<f64, CheckError> {
         let values = self.per_cost()?;
         let prices = &self.answer.prices;
-        let worth = self.worth_of_cluster(prices);
+        let worth = self.cluster_value(prices);
         match &self.answer.certificate {
             Certificate::Prices => {
                 let mut bound = worth;
@@ -300,47 +302,58 @@ impl<'a> Case<'a> {
                 }
                 Ok(bound)
             }
-            Certificate::Deadlines { kept, prices: first } => {
+            Certificate::Deadlines { deadline_price, prices: first } => {
                 let nothing = vec![0.0; prices.len()];
-                let (mut most, mut held, mut bound) = (self.worth_of_cluster(first), 0.0, worth);
+                let (mut most, mut held, mut bound) = (self.cluster_value(first), 0.0, worth);
                 for ((m, job, speeds), values) in self.jobs().zip(&values) {
                     let (needed, gpus) = (self.needed(job)?, f64::from(job.gpus));
                     most += gain(gpus, speeds, &nothing, first, |worth| (1.0 - worth) * needed, 1.0);
-                    bound += gain(gpus, speeds, values, prices, |worth| (kept - worth) * needed, *kept);
+                    bound += gain(
+                        gpus,
+                        speeds,
+                        values,
+                        prices,
+                        |worth| (deadline_price - worth) * needed,
+                        *deadline_price,
+                    );
                     held += self.speed(m).min(needed);
                 }
                 if held < most * (1.0 - OPTIMAL) {
-                    return Err(CheckError::NotProved { objective: held, bound: most });
+                    return Err(CheckError::Unproved { objective: held, bound: most });
                 }
-                Ok(bound - kept * held)
+                Ok(bound - deadline_price * held)
             }
-            Certificate::SharedDeadlines { kept, first_prices, first, both } => {
+            Certificate::SharedDeadlines { deadline_price, deadline_prices, deadline_duals, duals } => {
                 let mut needed = Vec::with_capacity(values.len());
                 for job in &self.instance.jobs {
                     needed.push(self.needed(job)?);
                 }
-                // What counts of a speed is at most any part w of it and the part 1 − w of what is needed.
+                // The counted speed is at most w times the speed plus 1 − w times the needed speed, for any w in [0,
+                // 1].
                 let part = |worth: f64, most: f64| worth.clamp(0.0, most);
                 let left = |worth: &[f64], most: f64| -> f64 {
                     worth.iter().zip(&needed).map(|(w, needed)| (most - part(*w, most)) * needed).sum()
                 };
-                let most = left(&first.speed, 1.0)
-                    + self.budget_at(first_prices, &first.time, |m, _| part(first.speed[m], 1.0));
+                let most = left(&deadline_duals.speed, 1.0)
+                    + self.budget_at(deadline_prices, &deadline_duals.time, |m, _| {
+                        part(deadline_duals.speed[m], 1.0)
+                    });
                 let held: f64 = needed.iter().enumerate().map(|(m, needed)| self.speed(m).min(*needed)).sum();
                 if held < most * (1.0 - OPTIMAL) {
-                    return Err(CheckError::NotProved { objective: held, bound: most });
+                    return Err(CheckError::Unproved { objective: held, bound: most });
                 }
                 let worth = |m: usize, j: usize| {
-                    let counts = if needed[m] > 0.0 { part(both.speed[m], *kept) } else { 0.0 };
+                    let counts = if needed[m] > 0.0 { part(duals.speed[m], *deadline_price) } else { 0.0 };
                     1.0 / self.cost(j) + counts
                 };
-                Ok(left(&both.speed, *kept) + self.budget(&both.time, worth) - kept * held)
+                Ok(left(&duals.speed, *deadline_price) + self.budget(&duals.time, worth)
+                    - deadline_price * held)
             }
             _ => Err(CheckError::Certificate),
         }
     }
 
-    /// With sharing, the first stage's prices bound the level everyone can reach.
+    /// With sharing, the prices of the first stage bound the common level.
     fn fill_bound(&self, rates: &[f64]) -> Result<f64, CheckError> {
         let Certificate::Stages { stages, .. } = &self.answer.certificate else {
             return Err(CheckError::Certificate);
@@ -349,13 +362,13 @@ impl<'a> Case<'a> {
             Some(Stage { prices, jobs: Some(jobs), .. }) => {
                 let slope: f64 = rates.iter().zip(&jobs.speed).map(|(rate, worth)| rate * worth).sum();
                 let all = self.budget_at(prices, &jobs.time, |m, _| jobs.speed[m]) / slope;
-                Ok(all.min(self.own_bound(rates)))
+                Ok(all.min(self.top_speed_bound(rates)))
             }
-            _ => Ok(self.rise_bound(rates, self.answer.objective)),
+            _ => Ok(self.level_bound(rates, self.answer.objective)),
         }
     }
 
-    /// What a job's ratio of finish times is made of: steps, age, and its end alone.
+    /// Terms of the finish-time ratio: steps, age, and finish time alone.
     fn finish(&self) -> Result<Vec<(f64, f64, f64)>, CheckError> {
         let n = self.instance.jobs.len() as f64;
         let of = |(_, job, speeds): (usize, &Job, &[f64])| {
@@ -371,24 +384,24 @@ impl<'a> Case<'a> {
         self.jobs().map(of).collect()
     }
 
-    fn latest(&self) -> Result<f64, CheckError> {
+    fn worst_finish_ratio(&self) -> Result<f64, CheckError> {
         let ratio = |(m, (steps, age, alone)): (usize, &(f64, f64, f64))| {
             if *steps > 0.0 { (age + steps / self.speed(m)) / alone } else { 0.0 }
         };
         Ok(self.finish()?.iter().enumerate().map(ratio).fold(0.0, f64::max))
     }
 
-    /// A smaller ratio asks for more speed than the cluster is worth: the smallest that does not, by halving.
+    /// Least finish-time ratio whose target speeds cost no more than the cluster is worth, by bisection.
     fn finish_bound(&self) -> Result<f64, CheckError> {
         let finish = self.finish()?;
         let objective = self.answer.objective;
         let prices = &self.answer.prices;
-        let worths: Vec<Worth> = self
+        let worths: Vec<JobDual> = self
             .jobs()
             .zip(&finish)
-            .map(|((_, job, speeds), f)| worth(f64::from(job.gpus), speeds, prices, target(f, objective)))
+            .map(|((_, job, speeds), f)| best_dual(f64::from(job.gpus), speeds, prices, target(f, objective)))
             .collect();
-        let budget = self.worth_of_cluster(prices);
+        let budget = self.cluster_value(prices);
         let possible = |ratio: f64| {
             let jobs = self.speeds.iter().zip(&worths).zip(&finish);
             let mut cost = 0.0;
@@ -404,7 +417,7 @@ impl<'a> Case<'a> {
         Ok(self.least_ratio(possible))
     }
 
-    /// The smallest ratio that is not shown impossible, by halving.
+    /// Least ratio not shown to be impossible, by bisection.
     fn least_ratio(&self, possible: impl Fn(f64) -> bool) -> f64 {
         let (mut no, mut yes) = (0.0, self.answer.objective * (1.0 + OPTIMAL));
         for _ in 0..100 {
@@ -414,13 +427,13 @@ impl<'a> Case<'a> {
         yes
     }
 
-    /// Every job is as fast as it can be alone, or was stopped by prices under which all money was spent and any more
-    /// speed for it costs something.
-    fn nobody_could_rise(&self) -> Result<(), CheckError> {
+    /// Every job runs at its top speed, or was stopped by prices under which the budget is spent and any further speed
+    /// costs something.
+    fn check_no_job_can_rise(&self) -> Result<(), CheckError> {
         let Certificate::Stages { stages, stopped } = &self.answer.certificate else {
             return Err(CheckError::Certificate);
         };
-        stages.iter().try_for_each(|stage| self.all_is_spent(stage, |m| self.speed(m)))?;
+        stages.iter().try_for_each(|stage| self.check_budget_is_spent(stage, |m| self.speed(m)))?;
         for (m, job, speeds) in self.jobs() {
             let (speed, fastest) = (self.speed(m), speeds.iter().copied().fold(0.0, f64::max));
             let proved = match stopped[m].and_then(|stage| stages.get(stage)) {
@@ -428,7 +441,7 @@ impl<'a> Case<'a> {
                 Some(Stage { jobs: Some(jobs), .. }) => jobs.speed[m] > 0.0,
                 Some(stage) => {
                     let more = speed + OPTIMAL * fastest;
-                    worth(f64::from(job.gpus), speeds, &stage.prices, more).speed > 0.0
+                    best_dual(f64::from(job.gpus), speeds, &stage.prices, more).speed > 0.0
                 }
             };
             if !proved {
@@ -438,9 +451,10 @@ impl<'a> Case<'a> {
         Ok(())
     }
 
-    /// At these speeds, everything is spent at a stage's prices: whoever it costs something to be faster cannot be.
-    fn all_is_spent(&self, stage: &Stage, speed: impl Fn(usize) -> f64) -> Result<(), CheckError> {
-        // Were everyone's speed higher by a part of it, the spending would grow by that part of `value`.
+    /// These speeds spend the whole budget at a stage's prices, so a job whose speed has a price cannot be faster.
+    fn check_budget_is_spent(&self, stage: &Stage, speed: impl Fn(usize) -> f64) -> Result<(), CheckError> {
+        // If all speeds rose by a fraction, the expenditure would grow by that fraction of `value`: the scale of the
+        // tolerance.
         let (mut spent, mut value) = (0.0, 0.0);
         let budget = match &stage.jobs {
             Some(jobs) => {
@@ -450,22 +464,21 @@ impl<'a> Case<'a> {
             }
             None => {
                 for (m, job, speeds) in self.jobs() {
-                    let worth = worth(f64::from(job.gpus), speeds, &stage.prices, speed(m));
-                    spent += worth.speed * speed(m) - worth.time;
-                    value += worth.speed * speed(m);
+                    let dual = best_dual(f64::from(job.gpus), speeds, &stage.prices, speed(m));
+                    spent += dual.speed * speed(m) - dual.time;
+                    value += dual.speed * speed(m);
                 }
-                self.worth_of_cluster(&stage.prices)
+                self.cluster_value(&stage.prices)
             }
         };
         if budget - spent > OPTIMAL * value {
-            return Err(CheckError::NotProved { objective: spent, bound: budget });
+            return Err(CheckError::Unproved { objective: spent, bound: budget });
         }
         Ok(())
     }
 
-    /// Whoever stops on the way through the tree to where everyone ended does so for a reason: at that moment, with
-    /// everyone at the level the tree had brought them to, the prices that stopped him were all that could be spent.
-    fn levels_follow_the_tree(&self) -> Result<(), CheckError> {
+    /// Levels at each stop follow the entity tree, and every stage spends its budget at that moment.
+    fn check_levels_follow_tree(&self) -> Result<(), CheckError> {
         let Certificate::Stages { stages, stopped } = &self.answer.certificate else {
             return Err(CheckError::Certificate);
         };
@@ -474,26 +487,26 @@ impl<'a> Case<'a> {
         let per_level: Vec<f64> =
             self.jobs().map(|(_, job, _)| self.mean(job) / f64::from(job.gpus)).collect();
         let ends: Vec<f64> = per_level.iter().enumerate().map(|(m, per)| self.speed(m) / per).collect();
-        let mut course = Course::new(self.instance, entities, &ends);
-        let mut seen = vec![false; stages.len()];
+        let mut trajectory = Trajectory::new(self.instance, entities, &ends);
+        let mut checked = vec![false; stages.len()];
         loop {
-            let now = course.next();
+            let now = trajectory.next();
             if now.is_empty() {
                 return Ok(());
             }
-            // The first of those a stage stopped had least reason to.
+            // The first stop of a stage is the tightest test of its prices.
             for i in now.into_iter().filter_map(|m| stopped[m]) {
-                if let Some(stage) = stages.get(i).filter(|_| !std::mem::replace(&mut seen[i], true)) {
-                    let levels = course.levels(ends.len());
-                    self.all_is_spent(stage, |m| levels[m] * per_level[m])?;
+                if let Some(stage) = stages.get(i).filter(|_| !std::mem::replace(&mut checked[i], true)) {
+                    let levels = trajectory.levels(ends.len());
+                    self.check_budget_is_spent(stage, |m| levels[m] * per_level[m])?;
                 }
             }
         }
     }
 
-    /// At the end of every stage, all jobs not stopped before it stand at the same level over weight, or at their own
-    /// top speed below it.
-    fn levels_are_fair(&self) -> Result<(), CheckError> {
+    /// At the end of every stage all jobs not stopped before it have the same level over weight, or their own top
+    /// speed below it.
+    fn check_levels_are_fair(&self) -> Result<(), CheckError> {
         let Certificate::Stages { stages, stopped } = &self.answer.certificate else {
             return Err(CheckError::Certificate);
         };
@@ -511,27 +524,27 @@ impl<'a> Case<'a> {
         Ok(())
     }
 
-    /// How far whoever can go least far alone can go.
-    fn own_bound(&self, rates: &[f64]) -> f64 {
+    /// Level that the job of lowest reach can attain alone.
+    fn top_speed_bound(&self, rates: &[f64]) -> f64 {
         let fastest = |speeds: &[f64]| speeds.iter().copied().fold(0.0, f64::max);
         let own = self.jobs().zip(rates).filter(|(_, rate)| **rate > 0.0);
         own.map(|((_, _, speeds), rate)| fastest(speeds) / rate).fold(f64::INFINITY, f64::min)
     }
 
-    /// If everyone reached rate·θ, Σ speed·rate·θ − Σ time would be at most what the cluster is worth.
-    fn rise_bound(&self, rates: &[f64], theta: f64) -> f64 {
-        let own = self.own_bound(rates);
-        let (mut slope, mut budget) = (0.0, self.worth_of_cluster(&self.answer.prices));
+    /// If every job reached rate·θ, Σ speed·rate·θ − Σ time would be at most the value of the cluster.
+    fn level_bound(&self, rates: &[f64], theta: f64) -> f64 {
+        let own = self.top_speed_bound(rates);
+        let (mut slope, mut budget) = (0.0, self.cluster_value(&self.answer.prices));
         for ((_, job, speeds), rate) in self.jobs().zip(rates) {
-            let worth = worth(f64::from(job.gpus), speeds, &self.answer.prices, rate * theta);
-            slope += worth.speed * rate;
-            budget += worth.time;
+            let dual = best_dual(f64::from(job.gpus), speeds, &self.answer.prices, rate * theta);
+            slope += dual.speed * rate;
+            budget += dual.time;
         }
         if slope > 0.0 { own.min(budget / slope) } else { own }
     }
 }
 
-/// The speed each job gets by these shares, as the goal sees speeds.
+/// Speed of each job under these shares, as the goal sees speeds.
 fn achieved(instance: &Instance, speeds: &[Vec<f64>], alone: &Shares, pairs: &[PairShare]) -> Vec<f64> {
     let by_itself = |(row, x): (&Vec<f64>, &[f64])| row.iter().zip(x).map(|(t, x)| t * x).sum();
     let mut achieved: Vec<f64> = speeds.iter().zip(alone.rows()).map(by_itself).collect();
@@ -539,7 +552,7 @@ fn achieved(instance: &Instance, speeds: &[Vec<f64>], alone: &Shares, pairs: &[P
         let [a, b] = pair.jobs;
         for (j, share) in pair.shares.iter().enumerate() {
             let jobs = [&instance.jobs[a], &instance.jobs[b]];
-            let both = together(instance, jobs, [speeds[a][j], speeds[b][j]], j).unwrap_or_default();
+            let both = pair_speeds(instance, jobs, [speeds[a][j], speeds[b][j]], j).unwrap_or_default();
             achieved[a] += both[0] * share;
             achieved[b] += both[1] * share;
         }
@@ -547,7 +560,7 @@ fn achieved(instance: &Instance, speeds: &[Vec<f64>], alone: &Shares, pairs: &[P
     achieved
 }
 
-/// The speed a ratio of finish times asks for.
+/// Speed that a finish-time ratio demands.
 fn target((steps, age, alone): &(f64, f64, f64), ratio: f64) -> f64 {
     let left = ratio * alone - age;
     if *steps <= 0.0 {
@@ -559,12 +572,12 @@ fn target((steps, age, alone): &(f64, f64, f64), ratio: f64) -> f64 {
     }
 }
 
-/// The dual values that make reaching `target` look dearest.
-fn worth(gpus: f64, speeds: &[f64], prices: &[f64], target: f64) -> Worth {
+/// Dual values under which reaching `target` costs most.
+fn best_dual(gpus: f64, speeds: &[f64], prices: &[f64], target: f64) -> JobDual {
     let time = |speed: f64| speeds.iter().zip(prices).map(|(t, p)| speed * t - gpus * p).fold(0.0, f64::max);
-    let mut best = Worth { speed: 0.0, time: 0.0 };
+    let mut best = JobDual { speed: 0.0, time: 0.0 };
     let mut offer = |speed: f64| {
-        let offered = Worth { speed, time: time(speed) };
+        let offered = JobDual { speed, time: time(speed) };
         if offered.speed * target - offered.time > best.speed * target - best.time {
             best = offered;
         }
@@ -582,8 +595,8 @@ fn worth(gpus: f64, speeds: &[f64], prices: &[f64], target: f64) -> Worth {
     best
 }
 
-/// The most a job can gain at these prices, as its dual bounds it: the least over what a step a second towards its
-/// deadline may be worth, up to `most`; `paid(worth)` is what the deadline itself adds.
+/// Largest gain of a job at these prices, as its dual bounds it: the minimum over the value of a step per second
+/// towards its deadline, up to `most`; `paid(worth)` is the deadline's own term.
 fn gain(
     gpus: f64,
     speeds: &[f64],

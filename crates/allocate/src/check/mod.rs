@@ -1,38 +1,38 @@
-//! Believing an answer without believing its solver: the shares fit, the objective is what they give, and the prices
-//! prove by duality that nothing better exists. Shares no code with the solvers.
+//! Verification of solutions, independent of the solvers: the shares are feasible, the objective is what they give,
+//! and the prices prove by weak duality that nothing better exists.
 
 mod bounds;
-mod course;
 mod pairs;
 mod queues;
+mod trajectory;
 
-use crate::answer::{Answer, Certificate, JobWorth, PairShare, Shares, Stage};
-use crate::goal::{GoalDef, Options, Sense, Types};
+use crate::goal::{GoalDef, Options, Sense, TypeAwareness};
 use crate::instance::Instance;
+use crate::solution::{Certificate, JobDuals, PairShare, Shares, Solution, Stage};
 
-/// Shares may exceed what there is by this much, absolutely.
+/// Absolute tolerance of feasibility.
 pub const FEASIBLE: f64 = 1e-9;
-/// The objective may fall short of the bound by this much: relatively, or absolutely where it is a sum of logarithms.
+/// Tolerance of optimality: relative, or absolute for a sum of logarithms.
 pub const OPTIMAL: f64 = 1e-6;
 
-/// What a check found.
+/// Result of a check.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Checked {
-    /// The objective, computed from the shares.
+pub struct CheckReport {
+    /// Objective computed from the shares.
     pub objective: f64,
-    /// The best any allocation could reach, as the prices prove; `None` for a goal that is a rule.
+    /// Dual bound that the prices prove; `None` for a goal that is a rule.
     pub bound: Option<f64>,
-    /// By how much the objective falls short of the bound, as [`OPTIMAL`] measures it; above that only where a schedule of
-    /// jobs wider than one GPU is not proved to be the best.
+    /// Gap between objective and bound, as [`OPTIMAL`] measures it; larger only where the schedule of jobs wider than
+    /// one GPU is not proved optimal.
     pub gap: f64,
-    /// The most by which the shares exceed what there is.
+    /// Largest excess of the shares over the capacity.
     pub excess: f64,
 }
 
-/// Why an answer is not to be believed.
+/// Reason a solution is rejected.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum CheckError {
-    /// A share is negative or not a number.
+    /// Share that is negative or not a number.
     #[error("job {job}: a share of {share}")]
     Share {
         /// The job's id.
@@ -40,7 +40,7 @@ pub enum CheckError {
         /// The share.
         share: f64,
     },
-    /// A job gets a share where it cannot run.
+    /// Share on a type where the job cannot run.
     #[error("job {job}: a share of {share} on {gpu_type}, where it cannot run")]
     CannotRun {
         /// The job's id.
@@ -50,47 +50,47 @@ pub enum CheckError {
         /// The type.
         gpu_type: String,
     },
-    /// A job gets more than all its time.
+    /// More than all of a job's time.
     #[error("job {job}: {total} of its time is given out")]
     Time {
         /// The job's id.
         job: u64,
-        /// How much.
+        /// Share of its time given out.
         total: f64,
     },
-    /// A type is given out more than there is of it.
+    /// More GPUs than a type has.
     #[error("{gpu_type}: {used} of {count} GPUs are given out")]
     Gpus {
         /// The type.
         gpu_type: String,
-        /// How many are used.
+        /// GPUs used.
         used: f64,
-        /// How many there are.
+        /// GPUs of the type.
         count: u32,
     },
-    /// The objective is not what the shares give.
-    #[error("the objective is said to be {said}, the shares give {found}")]
+    /// Objective that the shares do not give.
+    #[error("the objective is claimed to be {claimed}, the shares give {found}")]
     Objective {
-        /// What was said.
-        said: f64,
-        /// What the shares give.
+        /// Claimed objective.
+        claimed: f64,
+        /// Objective of the shares.
         found: f64,
     },
-    /// The prices do not prove the objective optimal.
+    /// Objective that the prices do not prove optimal.
     #[error("the objective is {objective}, the prices only prove that it cannot pass {bound}")]
-    NotProved {
+    Unproved {
         /// The objective.
         objective: f64,
         /// What the prices prove.
         bound: f64,
     },
-    /// A job could rise further.
+    /// Job without a proof that it cannot rise further.
     #[error("job {job}: nothing proves that it can rise no further")]
     CouldRise {
         /// The job's id.
         job: u64,
     },
-    /// A job keeps another part of what it had than its discount leaves it.
+    /// Job that keeps another fraction than its discount.
     #[error("job {job}: what it keeps is not what the discount of {discount} leaves it")]
     Discount {
         /// The job's id.
@@ -98,16 +98,16 @@ pub enum CheckError {
         /// The part it may keep.
         discount: f64,
     },
-    /// A job has no turn, or two, or a share that is not that of its turn.
-    #[error("job {job}: its turn is not what its shares say")]
-    Turn {
+    /// Job without a run, with two, or with a share that does not match its run.
+    #[error("job {job}: its scheduled run does not match its shares")]
+    Run {
         /// The job's id.
         job: u64,
     },
-    /// The answer lacks what would prove it.
+    /// Certificate that does not fit the goal.
     #[error("the answer's certificate does not fit its goal")]
     Certificate,
-    /// The instance lacks what the goal needs.
+    /// Field of the instance that the goal needs.
     #[error("the instance lacks what {goal} needs")]
     Instance {
         /// The goal.
@@ -120,58 +120,57 @@ pub fn check(
     instance: &Instance,
     goal: &GoalDef,
     options: Options,
-    answer: &Answer,
-) -> Result<Checked, CheckError> {
-    let instance = &*instance.placed(options.placing);
+    answer: &Solution,
+) -> Result<CheckReport, CheckError> {
+    let instance = &*instance.with_placement(options.placement_model);
     let excess = feasible(instance, &answer.allocation, &answer.pairs)?;
     if instance.jobs.is_empty() {
-        return Ok(Checked { objective: answer.objective, bound: None, gap: 0.0, excess });
+        return Ok(CheckReport { objective: answer.objective, bound: None, gap: 0.0, excess });
     }
-    // A price below nothing, or that is no number, proves whatever one likes.
+    // With a negative or non-finite price anything could be proved.
     if duals(answer).any(|price| !(price >= 0.0 && price.is_finite())) {
         return Err(CheckError::Certificate);
     }
-    let case = bounds::Case::new(instance, seen_speeds(instance, options.types), answer);
+    let case = bounds::DualCheck::new(instance, visible_speeds(instance, options.types), answer);
     let found = case.objective(goal.name)?;
-    // What is added to a sum of logarithms multiplies what is under them; every other objective is its own measure.
-    let part = |difference: f64, of: f64| match goal.name {
+    // An absolute difference of logarithms is a relative difference of the product; other objectives are compared
+    // relatively.
+    let relative = |difference: f64, of: f64| match goal.name {
         "strategy-proof" => difference,
         _ => difference / of.abs().max(found.abs()).max(1e-300),
     };
-    let agrees = part((found - answer.objective).abs(), answer.objective) <= OPTIMAL;
+    let agrees = relative((found - answer.objective).abs(), answer.objective) <= OPTIMAL;
     if !agrees {
-        return Err(CheckError::Objective { said: answer.objective, found });
+        return Err(CheckError::Objective { claimed: answer.objective, found });
     }
     let bound = match answer.certificate {
         Certificate::Rule | Certificate::Queues { proof: None, .. } => None,
         _ => Some(case.bound(goal.name)?),
     };
     let gap = bound.map_or(0.0, |bound| match goal.sense {
-        Sense::Max => part(bound - found, bound),
-        Sense::Min => part(found - bound, bound),
+        Sense::Max => relative(bound - found, bound),
+        Sense::Min => relative(found - bound, bound),
     });
-    // Who needs several GPUs at once may have to wait for them all: then the bound is only that.
+    // A job of several GPUs may wait for all of them, so the assignment bound need not be tight.
     let queues = matches!(answer.certificate, Certificate::Queues { .. });
     let exact = !queues || instance.jobs.iter().all(|job| job.gpus == 1);
-    // A bound that is passed is none; nor is what is no number.
+    // An objective beyond its bound disproves the bound.
     let proved = gap >= -OPTIMAL && (gap <= OPTIMAL || !exact);
     match bound {
-        Some(bound) if !proved || !bound.is_finite() => {
-            Err(CheckError::NotProved { objective: found, bound })
-        }
-        _ => Ok(Checked { objective: found, bound, gap, excess }),
+        Some(bound) if !proved || !bound.is_finite() => Err(CheckError::Unproved { objective: found, bound }),
+        _ => Ok(CheckReport { objective: found, bound, gap, excess }),
     }
 }
 
-/// Everything the bounds take to be a price or a worth; places in queues have theirs below nothing and are looked at there.
-fn duals(answer: &Answer) -> impl Iterator<Item = f64> {
-    let of = |worth: &JobWorth| [worth.speed.clone(), worth.time.clone()].concat();
+/// All dual prices that the bounds use; prices of queue positions are at most 0 and are checked there.
+fn duals(answer: &Solution) -> impl Iterator<Item = f64> {
+    let of = |worth: &JobDuals| [worth.speed.clone(), worth.time.clone()].concat();
     let more = match &answer.certificate {
         Certificate::Jobs { speed, time } => [speed.clone(), time.clone()].concat(),
-        Certificate::SharedDiscounts { worth, .. } => of(worth),
-        Certificate::Deadlines { kept, prices } => [&[*kept], prices.as_slice()].concat(),
-        Certificate::SharedDeadlines { kept, first_prices, first, both } => {
-            [vec![*kept], first_prices.clone(), of(first), of(both)].concat()
+        Certificate::SharedDiscounts { duals, .. } => of(duals),
+        Certificate::Deadlines { deadline_price, prices } => [&[*deadline_price], prices.as_slice()].concat(),
+        Certificate::SharedDeadlines { deadline_price, deadline_prices, deadline_duals, duals } => {
+            [vec![*deadline_price], deadline_prices.clone(), of(deadline_duals), of(duals)].concat()
         }
         Certificate::Stages { stages, .. } => {
             let stage =
@@ -185,19 +184,19 @@ fn duals(answer: &Answer) -> impl Iterator<Item = f64> {
     answer.prices.iter().copied().chain(more)
 }
 
-/// The speeds a goal is allowed to see, 0 where a job is too wide.
-fn seen_speeds(instance: &Instance, types: Types) -> Vec<Vec<f64>> {
+/// Speeds that a goal may see; 0 where a job needs more GPUs than the type has.
+fn visible_speeds(instance: &Instance, types: TypeAwareness) -> Vec<Vec<f64>> {
     let all: f64 = instance.types.iter().map(|t| f64::from(t.count)).sum();
     let row = |job: &crate::Job| {
         let mean =
             instance.types.iter().zip(&job.throughputs).map(|(t, s)| f64::from(t.count) * s).sum::<f64>()
                 / all;
-        let seen = |(t, &speed): (&crate::GpuType, &f64)| match types {
+        let visible = |(t, &speed): (&crate::GpuType, &f64)| match types {
             _ if speed <= 0.0 || t.count < job.gpus => 0.0,
-            Types::Aware => speed,
-            Types::Blind => mean,
+            TypeAwareness::Aware => speed,
+            TypeAwareness::Blind => mean,
         };
-        instance.types.iter().zip(&job.throughputs).map(seen).collect()
+        instance.types.iter().zip(&job.throughputs).map(visible).collect()
     };
     instance.jobs.iter().map(row).collect()
 }

@@ -1,93 +1,93 @@
-//! Who rises how fast: the tree of entities, and the course its levels take as long as only the jobs' own caps stop
-//! them. Knows nothing of GPUs.
+//! Entity tree and trajectory: the rates at which levels rise, and the piecewise linear path they take while only the
+//! jobs' own caps stop them. Independent of GPUs.
 
 use std::collections::HashMap;
 
-use crate::instance::{Entities, Instance, Sharing};
+use crate::instance::{Entities, EntityPolicy, Instance};
 
-/// A group of jobs.
+/// Leaf entity: a group of jobs.
 #[derive(Debug, Clone)]
 struct Leaf {
     /// Jobs and their weights, in order of arrival.
     jobs: Vec<(usize, f64)>,
-    state: State,
+    state: LeafState,
 }
 
-/// How far a group has come.
+/// Progress of a leaf.
 #[derive(Debug, Clone, Copy, PartialEq)]
-enum State {
-    /// Everyone's level over weight.
+enum LeafState {
+    /// Common level over weight.
     Fair(f64),
-    /// Whose turn it is, and that job's level.
+    /// Index of the job whose turn it is, and its level.
     Fifo { turn: usize, level: f64 },
 }
 
 #[derive(Debug, Clone)]
 enum Node {
-    Group { weight: f64, policy: Sharing, members: Vec<Node> },
+    Group { weight: f64, policy: EntityPolicy, members: Vec<Node> },
     Leaf { weight: f64, leaf: usize },
 }
 
-/// Entities, their weights and how far each has come.
+/// Entity tree with weights and the progress of each leaf.
 #[derive(Debug, Clone)]
 pub(crate) struct Tree {
     root: Node,
     leaves: Vec<Leaf>,
 }
 
-/// The levels' course until every job is at its cap: pieces in which all rates stay as they are.
+/// Trajectory of all levels until every job is at its cap: segments with constant rates.
 #[derive(Debug, Clone)]
-pub(crate) struct Course {
-    starts: Vec<Vec<State>>,
+pub(crate) struct Trajectory {
+    starts: Vec<Vec<LeafState>>,
     rates: Vec<Vec<f64>>,
     lengths: Vec<f64>,
 }
 
-/// A place on a course: how far into which piece. The piece after the last is the course's end.
+/// Point on a trajectory: segment and offset. The segment after the last is the end.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Place {
-    pub(crate) piece: usize,
+pub(crate) struct TrajectoryPoint {
+    pub(crate) segment: usize,
     pub(crate) offset: f64,
 }
 
 impl Tree {
-    /// One fair group of everyone.
+    /// One fair group of all jobs.
     pub(crate) fn flat(weights: &[f64]) -> Self {
         let jobs = weights.iter().copied().enumerate().collect();
         Self {
             root: Node::Leaf { weight: 1.0, leaf: 0 },
-            leaves: vec![Leaf { jobs, state: State::Fair(0.0) }],
+            leaves: vec![Leaf { jobs, state: LeafState::Fair(0.0) }],
         }
     }
 
-    /// The instance's entities.
+    /// Tree of the instance's entities.
     pub(crate) fn nested(instance: &Instance, entities: &Entities) -> Self {
-        let places: HashMap<u64, usize> =
+        let index_of: HashMap<u64, usize> =
             instance.jobs.iter().enumerate().map(|(m, job)| (job.id, m)).collect();
         let mut leaves = Vec::new();
-        let members = members(instance, entities, &places, &mut leaves);
-        Self { root: Node::Group { weight: 1.0, policy: Sharing::Fair, members }, leaves }
+        let members = members(instance, entities, &index_of, &mut leaves);
+        Self { root: Node::Group { weight: 1.0, policy: EntityPolicy::Fair, members }, leaves }
     }
 
-    /// For each job a number that it shares with those that always have its level.
-    pub(crate) fn kin(&self, jobs: usize) -> Vec<usize> {
+    /// Class of each job: jobs of one class always have the same level.
+    pub(crate) fn level_classes(&self, jobs: usize) -> Vec<usize> {
         let mut numbers: HashMap<(usize, u64), usize> = HashMap::new();
-        let mut kin = vec![0; jobs];
+        let mut level_classes = vec![0; jobs];
         for (i, leaf) in self.leaves.iter().enumerate() {
             for (place, &(m, weight)) in leaf.jobs.iter().enumerate() {
                 let alike = match leaf.state {
-                    State::Fair(_) => weight.to_bits(),
-                    State::Fifo { .. } => place as u64,
+                    LeafState::Fair(_) => weight.to_bits(),
+                    LeafState::Fifo { .. } => place as u64,
                 };
                 let next = numbers.len();
-                kin[m] = *numbers.entry((i, alike)).or_insert(next);
+                level_classes[m] = *numbers.entry((i, alike)).or_insert(next);
             }
         }
-        kin
+        level_classes
     }
 
-    /// The jobs under each entity at the top, and its weight.
-    pub(crate) fn top(&self) -> Vec<(f64, Vec<usize>)> {
+    /// Weight and jobs of each top-level entity.
+    pub(crate) fn top_entities(&self) -> Vec<(f64, Vec<usize>)> {
         fn jobs(node: &Node, leaves: &[Leaf], found: &mut Vec<usize>) {
             match node {
                 Node::Leaf { leaf, .. } => found.extend(leaves[*leaf].jobs.iter().map(|(m, _)| *m)),
@@ -105,7 +105,7 @@ impl Tree {
         }
     }
 
-    /// Every job's level now.
+    /// Current level of every job.
     pub(crate) fn levels(&self, caps: &[f64]) -> Vec<f64> {
         let mut levels = vec![0.0; caps.len()];
         for leaf in &self.leaves {
@@ -114,79 +114,85 @@ impl Tree {
         levels
     }
 
-    /// Moves on to a place of the course.
-    pub(crate) fn advance(&mut self, course: &Course, at: Place) {
+    /// Advances to a point of the trajectory.
+    pub(crate) fn advance(&mut self, trajectory: &Trajectory, at: TrajectoryPoint) {
         for (i, leaf) in self.leaves.iter_mut().enumerate() {
-            leaf.state = course.state(i, at);
+            leaf.state = trajectory.state(i, at);
         }
     }
 
-    /// Passes the turn on from jobs that have been stopped.
-    pub(crate) fn settle(&mut self, caps: &[f64]) {
+    /// Passes FIFO turns on from stopped jobs.
+    pub(crate) fn pass_turns(&mut self, caps: &[f64]) {
         for leaf in &mut self.leaves {
-            leaf.state = leaf.settled(leaf.state, caps);
+            leaf.state = leaf.with_turn_passed(leaf.state, caps);
         }
     }
 
-    /// The course from here until every job is at its cap.
-    pub(crate) fn course(&self, caps: &[f64]) -> Course {
-        let mut states: Vec<State> = self.leaves.iter().map(|leaf| leaf.settled(leaf.state, caps)).collect();
-        let mut course = Course { starts: vec![states.clone()], rates: Vec::new(), lengths: Vec::new() };
-        // Fair groups reach their jobs' caps in this order.
+    /// Trajectory from the current levels until every job is at its cap.
+    pub(crate) fn trajectory(&self, caps: &[f64]) -> Trajectory {
+        let mut states: Vec<LeafState> =
+            self.leaves.iter().map(|leaf| leaf.with_turn_passed(leaf.state, caps)).collect();
+        let mut trajectory =
+            Trajectory { starts: vec![states.clone()], rates: Vec::new(), lengths: Vec::new() };
+        // Jobs of fair leaves by the level at which they reach their cap, the next one last.
         let mut orders: Vec<Vec<(f64, f64)>> = self.leaves.iter().map(|leaf| leaf.by_cap(caps)).collect();
-        let mut movers = self.movers(&states, caps);
+        let mut rising_weights = self.rising_weights(&states, caps);
         loop {
-            let rates = self.leaf_rates(&movers);
+            let rates = self.leaf_rates(&rising_weights);
+            // The segment ends when the first leaf reaches its next cap.
             let mut length = f64::INFINITY;
             let mut next = Vec::with_capacity(states.len());
             for (i, leaf) in self.leaves.iter().enumerate() {
-                let goal = match states[i] {
-                    State::Fair(level) => orders[i].last().map(|(at, _)| (*at, (at - level).max(0.0))),
-                    State::Fifo { turn, level } => {
+                let next_cap = match states[i] {
+                    LeafState::Fair(level) => orders[i].last().map(|(at, _)| (*at, (at - level).max(0.0))),
+                    LeafState::Fifo { turn, level } => {
                         leaf.jobs.get(turn).map(|(m, _)| (caps[*m], (caps[*m] - level).max(0.0)))
                     }
                 };
-                if let Some((at, left)) = goal.filter(|_| rates[i] > 0.0) {
+                if let Some((at, left)) = next_cap.filter(|_| rates[i] > 0.0) {
                     length = length.min(left / rates[i]);
                     next.push((i, at, left / rates[i]));
                 }
             }
             if length.is_infinite() {
-                return course;
+                return trajectory;
             }
             states.iter_mut().zip(&rates).for_each(|(state, rate)| *state = state.after(rate * length));
+            // All leaves that reach a cap within rounding of that moment change rates together, or a segment of zero
+            // length would follow.
             for (i, at, _) in next.iter().filter(|(_, _, left)| *left <= length * (1.0 + 1e-12)) {
                 match &mut states[*i] {
-                    State::Fair(level) => {
+                    LeafState::Fair(level) => {
                         *level = *at;
                         while orders[*i].last().is_some_and(|(cap, _)| *cap <= *at * (1.0 + 1e-12)) {
                             let (_, weight) = orders[*i].pop().unwrap_or_default();
-                            movers[*i] = if orders[*i].is_empty() { 0.0 } else { movers[*i] - weight };
+                            rising_weights[*i] =
+                                if orders[*i].is_empty() { 0.0 } else { rising_weights[*i] - weight };
                         }
                     }
-                    State::Fifo { level, .. } => {
+                    LeafState::Fifo { level, .. } => {
                         *level = *at;
-                        states[*i] = self.leaves[*i].settled(states[*i], caps);
-                        movers[*i] = self.leaves[*i].mover(states[*i], caps);
+                        states[*i] = self.leaves[*i].with_turn_passed(states[*i], caps);
+                        rising_weights[*i] = self.leaves[*i].rising_weight(states[*i], caps);
                     }
                 }
             }
-            course.lengths.push(length);
-            course.rates.push(rates);
-            course.starts.push(states.clone());
+            trajectory.lengths.push(length);
+            trajectory.rates.push(rates);
+            trajectory.starts.push(states.clone());
         }
     }
 
-    /// The weight of each leaf's jobs that can still rise.
-    fn movers(&self, states: &[State], caps: &[f64]) -> Vec<f64> {
-        self.leaves.iter().zip(states).map(|(leaf, state)| leaf.mover(*state, caps)).collect()
+    /// Weight of each leaf's jobs that can still rise.
+    fn rising_weights(&self, states: &[LeafState], caps: &[f64]) -> Vec<f64> {
+        self.leaves.iter().zip(states).map(|(leaf, state)| leaf.rising_weight(*state, caps)).collect()
     }
 
-    /// How fast each leaf's state moves, given the weight in it that can.
-    fn leaf_rates(&self, movers: &[f64]) -> Vec<f64> {
-        let mut rates = vec![0.0; movers.len()];
-        self.root.share_out(1.0, movers, &mut rates);
-        rates.iter_mut().zip(movers).for_each(|(rate, weight)| {
+    /// Rate of each leaf's state, given its rising weight.
+    fn leaf_rates(&self, rising_weights: &[f64]) -> Vec<f64> {
+        let mut rates = vec![0.0; rising_weights.len()];
+        self.root.distribute_rate(1.0, rising_weights, &mut rates);
+        rates.iter_mut().zip(rising_weights).for_each(|(rate, weight)| {
             if *rate > 0.0 {
                 *rate /= weight;
             }
@@ -194,16 +200,16 @@ impl Tree {
         rates
     }
 
-    fn job_rates(&self, states: &[State], rates: &[f64], caps: &[f64]) -> Vec<f64> {
+    fn job_rates(&self, states: &[LeafState], rates: &[f64], caps: &[f64]) -> Vec<f64> {
         let mut jobs = vec![0.0; caps.len()];
         for ((leaf, state), rate) in self.leaves.iter().zip(states).zip(rates) {
             match *state {
-                State::Fair(level) => {
+                LeafState::Fair(level) => {
                     for &(m, weight) in leaf.jobs.iter().filter(|(m, w)| rises(w * level, caps[*m])) {
                         jobs[m] = weight * rate;
                     }
                 }
-                State::Fifo { turn, .. } => {
+                LeafState::Fifo { turn, .. } => {
                     if let Some((m, _)) = leaf.jobs.get(turn) {
                         jobs[*m] = *rate;
                     }
@@ -214,7 +220,7 @@ impl Tree {
     }
 }
 
-/// A job this close to its cap is there.
+/// Whether a level is below its cap by more than rounding.
 fn rises(level: f64, cap: f64) -> bool {
     level < cap * (1.0 - 1e-12)
 }
@@ -222,20 +228,20 @@ fn rises(level: f64, cap: f64) -> bool {
 fn members(
     instance: &Instance,
     entities: &Entities,
-    places: &HashMap<u64, usize>,
+    index_of: &HashMap<u64, usize>,
     leaves: &mut Vec<Leaf>,
 ) -> Vec<Node> {
     let node = |(name, &weight): (&String, &f64)| {
         let policy = entities.policies[name];
         if let Some(inner) = entities.entities.get(name) {
-            let members = members(instance, inner, places, leaves);
+            let members = members(instance, inner, index_of, leaves);
             return Node::Group { weight, policy, members };
         }
         let ids = entities.jobs.get(name).map_or(&[][..], Vec::as_slice);
-        let jobs = ids.iter().map(|id| places[id]).map(|m| (m, instance.jobs[m].weight)).collect();
+        let jobs = ids.iter().map(|id| index_of[id]).map(|m| (m, instance.jobs[m].weight)).collect();
         let state = match policy {
-            Sharing::Fair => State::Fair(0.0),
-            Sharing::Fifo => State::Fifo { turn: 0, level: 0.0 },
+            EntityPolicy::Fair => LeafState::Fair(0.0),
+            EntityPolicy::Fifo => LeafState::Fifo { turn: 0, level: 0.0 },
         };
         leaves.push(Leaf { jobs, state });
         Node::Leaf { weight, leaf: leaves.len() - 1 }
@@ -250,26 +256,27 @@ impl Node {
         }
     }
 
-    fn rises(&self, movers: &[f64]) -> bool {
+    fn rises(&self, rising_weights: &[f64]) -> bool {
         match self {
-            Self::Leaf { leaf, .. } => movers[*leaf] > 0.0,
-            Self::Group { members, .. } => members.iter().any(|member| member.rises(movers)),
+            Self::Leaf { leaf, .. } => rising_weights[*leaf] > 0.0,
+            Self::Group { members, .. } => members.iter().any(|member| member.rises(rising_weights)),
         }
     }
 
-    fn share_out(&self, rate: f64, movers: &[f64], rates: &mut [f64]) {
+    fn distribute_rate(&self, rate: f64, rising_weights: &[f64], rates: &mut [f64]) {
         match self {
-            Self::Leaf { leaf, .. } => rates[*leaf] = if movers[*leaf] > 0.0 { rate } else { 0.0 },
+            Self::Leaf { leaf, .. } => rates[*leaf] = if rising_weights[*leaf] > 0.0 { rate } else { 0.0 },
             Self::Group { policy, members, .. } => {
-                let rising: Vec<&Self> = members.iter().filter(|member| member.rises(movers)).collect();
+                let rising: Vec<&Self> =
+                    members.iter().filter(|member| member.rises(rising_weights)).collect();
                 let total: f64 = rising.iter().map(|member| member.weight()).sum();
                 for (i, member) in rising.iter().enumerate() {
                     let part = match policy {
-                        Sharing::Fair => member.weight() / total,
-                        Sharing::Fifo => f64::from(u8::from(i == 0)),
+                        EntityPolicy::Fair => member.weight() / total,
+                        EntityPolicy::Fifo => f64::from(u8::from(i == 0)),
                     };
                     if part > 0.0 {
-                        member.share_out(rate * part, movers, rates);
+                        member.distribute_rate(rate * part, rising_weights, rates);
                     }
                 }
             }
@@ -277,7 +284,7 @@ impl Node {
     }
 }
 
-impl State {
+impl LeafState {
     fn after(self, progress: f64) -> Self {
         match self {
             Self::Fair(level) => Self::Fair(level + progress),
@@ -287,39 +294,39 @@ impl State {
 }
 
 impl Leaf {
-    fn levels(&self, state: State, caps: &[f64], levels: &mut [f64]) {
+    fn levels(&self, state: LeafState, caps: &[f64], levels: &mut [f64]) {
         for (i, &(m, weight)) in self.jobs.iter().enumerate() {
             levels[m] = match state {
-                State::Fair(level) => (weight * level).min(caps[m]),
-                State::Fifo { turn, .. } if i < turn => caps[m],
-                State::Fifo { turn, level } if i == turn => level.min(caps[m]),
-                State::Fifo { .. } => 0.0,
+                LeafState::Fair(level) => (weight * level).min(caps[m]),
+                LeafState::Fifo { turn, .. } if i < turn => caps[m],
+                LeafState::Fifo { turn, level } if i == turn => level.min(caps[m]),
+                LeafState::Fifo { .. } => 0.0,
             };
         }
     }
 
-    /// Passes the turn on from jobs at their cap.
-    fn settled(&self, state: State, caps: &[f64]) -> State {
-        let State::Fifo { mut turn, mut level } = state else { return state };
+    /// State with the FIFO turn passed on from jobs at their cap.
+    fn with_turn_passed(&self, state: LeafState, caps: &[f64]) -> LeafState {
+        let LeafState::Fifo { mut turn, mut level } = state else { return state };
         while self.jobs.get(turn).is_some_and(|(m, _)| !rises(level, caps[*m])) {
             (turn, level) = (turn + 1, 0.0);
         }
-        State::Fifo { turn, level }
+        LeafState::Fifo { turn, level }
     }
 
-    /// The weight of the jobs that can still rise; a turn weighs 1.
-    fn mover(&self, state: State, caps: &[f64]) -> f64 {
+    /// Weight of the jobs that can still rise; a FIFO turn weighs 1.
+    fn rising_weight(&self, state: LeafState, caps: &[f64]) -> f64 {
         match state {
-            State::Fair(level) => {
+            LeafState::Fair(level) => {
                 self.jobs.iter().filter(|(m, w)| rises(w * level, caps[*m])).map(|(_, w)| w).sum()
             }
-            State::Fifo { turn, .. } => f64::from(u8::from(turn < self.jobs.len())),
+            LeafState::Fifo { turn, .. } => f64::from(u8::from(turn < self.jobs.len())),
         }
     }
 
-    /// The jobs that can still rise, by the level over weight at which they reach their cap, the first one last.
+    /// Rising jobs as (level over weight at the cap, weight), the next to reach its cap last.
     fn by_cap(&self, caps: &[f64]) -> Vec<(f64, f64)> {
-        let State::Fair(level) = self.state else { return Vec::new() };
+        let LeafState::Fair(level) = self.state else { return Vec::new() };
         let rising = self.jobs.iter().filter(|(m, w)| rises(w * level, caps[*m]));
         let mut order: Vec<(f64, f64)> = rising.map(|&(m, w)| (caps[m] / w, w)).collect();
         order.sort_unstable_by(|a, b| b.0.total_cmp(&a.0).then(b.1.total_cmp(&a.1)));
@@ -327,23 +334,23 @@ impl Leaf {
     }
 }
 
-impl Course {
-    /// How many pieces there are.
-    pub(crate) fn pieces(&self) -> usize {
+impl Trajectory {
+    /// Number of segments.
+    pub(crate) fn segments(&self) -> usize {
         self.lengths.len()
     }
 
-    pub(crate) fn length(&self, piece: usize) -> f64 {
-        self.lengths[piece]
+    pub(crate) fn length(&self, segment: usize) -> f64 {
+        self.lengths[segment]
     }
 
-    fn state(&self, leaf: usize, at: Place) -> State {
-        let rate = self.rates.get(at.piece).map_or(0.0, |rates| rates[leaf]);
-        self.starts[at.piece][leaf].after(rate * at.offset)
+    fn state(&self, leaf: usize, at: TrajectoryPoint) -> LeafState {
+        let rate = self.rates.get(at.segment).map_or(0.0, |rates| rates[leaf]);
+        self.starts[at.segment][leaf].after(rate * at.offset)
     }
 
-    /// Every job's level at a place.
-    pub(crate) fn levels_at(&self, at: Place, tree: &Tree, caps: &[f64]) -> Vec<f64> {
+    /// Level of every job at a point.
+    pub(crate) fn levels_at(&self, at: TrajectoryPoint, tree: &Tree, caps: &[f64]) -> Vec<f64> {
         let mut levels = vec![0.0; caps.len()];
         for (i, leaf) in tree.leaves.iter().enumerate() {
             leaf.levels(self.state(i, at), caps, &mut levels);
@@ -351,10 +358,10 @@ impl Course {
         levels
     }
 
-    /// Every job's rate within a piece.
-    pub(crate) fn rates_at(&self, piece: usize, tree: &Tree, caps: &[f64]) -> Vec<f64> {
+    /// Rate of every job within a segment.
+    pub(crate) fn rates_at(&self, segment: usize, tree: &Tree, caps: &[f64]) -> Vec<f64> {
         self.rates
-            .get(piece)
-            .map_or_else(|| vec![0.0; caps.len()], |r| tree.job_rates(&self.starts[piece], r, caps))
+            .get(segment)
+            .map_or_else(|| vec![0.0; caps.len()], |r| tree.job_rates(&self.starts[segment], r, caps))
     }
 }

@@ -1,12 +1,12 @@
-//! Isolated: everyone gets a 1/n share of every type, as if alone. What others are measured against. Who is alone has no
-//! company: sharing changes nothing.
+//! Isolated shares: every job gets 1/n of every type, as if alone. The baseline of other goals. GPU sharing has no
+//! effect.
 
-use super::{Found, laid_out};
-use crate::answer::{Answer, Certificate, PairShare};
+use super::{RawSolution, problem_of};
 use crate::goal::{GoalDef, Options, Sense, SolveError};
 use crate::instance::Instance;
 use crate::problem::Problem;
-use crate::sharing::Partners;
+use crate::sharing::PairSpeeds;
+use crate::solution::{Certificate, PairShare, Solution};
 
 pub(crate) const DEF: GoalDef = GoalDef {
     name: "isolated",
@@ -16,14 +16,14 @@ pub(crate) const DEF: GoalDef = GoalDef {
     solve,
 };
 
-fn solve(instance: &Instance, options: Options) -> Result<Answer, SolveError> {
-    let problem = laid_out(instance, options.types);
-    let shares = alone(&problem);
-    Ok(by_rule(instance, &problem, shares))
+fn solve(instance: &Instance, options: Options) -> Result<Solution, SolveError> {
+    let problem = problem_of(instance, options.types);
+    let shares = isolated_shares(&problem);
+    Ok(rule_solution(instance, &problem, shares))
 }
 
-/// The shares of a job alone on its 1/n share: (c/n)/s on each type it can use, scaled down to all its time.
-pub(crate) fn alone(problem: &Problem) -> Vec<f64> {
+/// Shares of a job on its 1/n of the cluster: (c/n)/s on each type it can use, scaled down to all of its time.
+pub(crate) fn isolated_shares(problem: &Problem) -> Vec<f64> {
     let mut shares = Vec::with_capacity(problem.n * problem.k);
     for m in 0..problem.n {
         let part = problem.n as f64 * problem.gpus[m];
@@ -39,37 +39,37 @@ pub(crate) fn alone(problem: &Problem) -> Vec<f64> {
     shares
 }
 
-/// How fast each job would be alone on its 1/n share.
-pub fn alone_speeds(instance: &Instance) -> Vec<f64> {
-    let problem = laid_out(instance, crate::Types::Aware);
-    let shares = alone(&problem);
+/// Speed of each job on its 1/n of the cluster.
+pub fn isolated_speeds(instance: &Instance) -> Vec<f64> {
+    let problem = problem_of(instance, crate::TypeAwareness::Aware);
+    let shares = isolated_shares(&problem);
     (0..problem.n).map(|m| problem.throughput(m, &shares)).collect()
 }
 
-/// The answer of a goal that is a rule: its objective is the worst-off job's level, as for max-min, so that rules and
-/// optima can be compared.
-pub(crate) fn by_rule(instance: &Instance, problem: &Problem, shares: Vec<f64>) -> Answer {
+/// Solution of a goal that is a rule. Its objective is the lowest level, as for max-min, so that rules and optima can
+/// be compared.
+pub(crate) fn rule_solution(instance: &Instance, problem: &Problem, shares: Vec<f64>) -> Solution {
     let level = |m: usize| problem.throughput(m, &shares) / super::max_min::speed_per_level(problem, m);
     let objective = (0..problem.n).map(level).fold(f64::INFINITY, f64::min);
     let objective = if objective.is_finite() { objective } else { 0.0 };
     let prices = vec![0.0; problem.k];
-    Found { objective, shares, prices, binding: Vec::new(), certificate: Certificate::Rule }
-        .answer(instance, problem)
+    RawSolution { objective, shares, prices, binding: Vec::new(), certificate: Certificate::Rule }
+        .into_solution(instance, problem)
 }
 
-/// The same where two jobs have shares of time together.
-pub(crate) fn by_rule_with_pairs(
+/// Rule solution with shares of time in pairs.
+pub(crate) fn rule_solution_with_pairs(
     instance: &Instance,
     problem: &Problem,
     shares: Vec<f64>,
     pairs: Vec<PairShare>,
-) -> Answer {
-    let table = Partners::new(instance);
-    let mut answer = by_rule(instance, problem, shares);
+) -> Solution {
+    let table = PairSpeeds::new(instance);
+    let mut answer = rule_solution(instance, problem, shares);
     for PairShare { jobs, shares } in &pairs {
         let [a, b] = jobs.map(|m| &instance.jobs[m]);
         for (j, share) in shares.iter().enumerate() {
-            let both = table.together(a, b, j).unwrap_or_default();
+            let both = table.paired(a, b, j).unwrap_or_default();
             for (&m, speed) in jobs.iter().zip(both) {
                 answer.normalised[m] += speed * share / problem.mean[m];
             }
@@ -77,5 +77,5 @@ pub(crate) fn by_rule_with_pairs(
     }
     let level = |m: usize| answer.normalised[m] * problem.gpus[m] / problem.weight[m];
     answer.objective = (0..problem.n).map(level).fold(f64::INFINITY, f64::min);
-    Answer { pairs, ..answer }
+    Solution { pairs, ..answer }
 }

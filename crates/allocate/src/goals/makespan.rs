@@ -1,10 +1,10 @@
-//! Makespan: the last job ends as early as it can.
+//! Makespan: minimises the completion of the last job.
 
-use super::max_min::worst_as_fast_as_can_be;
-use super::{laid_out, steps};
-use crate::answer::Answer;
+use super::max_min::maximise_worst;
+use super::{problem_of, remaining_steps};
 use crate::goal::{GoalDef, Options, Sense, SolveError};
 use crate::instance::Instance;
+use crate::solution::Solution;
 
 pub(crate) const DEF: GoalDef = GoalDef {
     name: "makespan",
@@ -14,15 +14,15 @@ pub(crate) const DEF: GoalDef = GoalDef {
     solve,
 };
 
-fn solve(instance: &Instance, options: Options) -> Result<Answer, SolveError> {
-    let problem = laid_out(instance, options.types);
+fn solve(instance: &Instance, options: Options) -> Result<Solution, SolveError> {
+    let problem = problem_of(instance, options.types);
     if options.sharing {
         return crate::sharing::makespan(instance, &problem);
     }
-    // thr ≥ S/T for every job: with θ = 1/T, a rise at rate S.
-    let mut found = worst_as_fast_as_can_be(&problem, steps(instance, DEF.name)?)?;
+    // thr ≥ S/T for every job: with θ = 1/T, a common level at rate S.
+    let mut found = maximise_worst(&problem, remaining_steps(instance, DEF.name)?)?;
     found.objective = 1.0 / found.objective;
     let slope = found.objective * found.objective;
     found.prices.iter_mut().for_each(|price| *price *= slope);
-    Ok(found.answer(instance, &problem))
+    Ok(found.into_solution(instance, &problem))
 }

@@ -1,12 +1,12 @@
-//! Max-min fairness: the job worst off, by its speed over its mean speed and weight, runs as fast as it can.
+//! Max-min fairness: maximises the lowest level, which is speed over mean speed and weight.
 
-use super::{Found, aim, close_enough, laid_out};
-use crate::answer::{Answer, Certificate};
+use super::{RawSolution, ensure_relative_gap, problem_of, target_gap};
 use crate::goal::{GoalDef, Options, Sense, SolveError};
 use crate::instance::Instance;
+use crate::leftover::distribute_leftover;
+use crate::max_level::{LevelStart, LinearTarget, maximise_level};
 use crate::problem::Problem;
-use crate::rest::give_out;
-use crate::rise::{From, Scaled, rise};
+use crate::solution::{Certificate, Solution};
 
 pub(crate) const DEF: GoalDef = GoalDef {
     name: "max-min",
@@ -16,47 +16,58 @@ pub(crate) const DEF: GoalDef = GoalDef {
     solve,
 };
 
-/// A job's speed per unit of level: thr = level · w·P/s.
+/// Speed of a job per unit of level: thr = level · w·P/s.
 pub(crate) fn speed_per_level(problem: &Problem, m: usize) -> f64 {
     problem.weight[m] / problem.level_per_step(m)
 }
 
-fn solve(instance: &Instance, options: Options) -> Result<Answer, SolveError> {
-    let problem = laid_out(instance, options.types);
+fn solve(instance: &Instance, options: Options) -> Result<Solution, SolveError> {
+    let problem = problem_of(instance, options.types);
     if options.sharing {
         return crate::sharing::max_min(instance, &problem);
     }
     let rate: Vec<f64> = (0..problem.n).map(|m| speed_per_level(&problem, m)).collect();
-    let found = worst_as_fast_as_can_be(&problem, rate)?;
-    Ok(found.answer(instance, &problem))
+    let found = maximise_worst(&problem, rate)?;
+    Ok(found.into_solution(instance, &problem))
 }
 
-/// The largest θ at which every job runs at `rate`·θ, and shares that do, the rest given out.
-pub(crate) fn worst_as_fast_as_can_be(problem: &Problem, rate: Vec<f64>) -> Result<Found, SolveError> {
+/// Largest θ at which every job runs at `rate`·θ, and shares that realise it, leftover capacity distributed.
+pub(crate) fn maximise_worst(problem: &Problem, rate: Vec<f64>) -> Result<RawSolution, SolveError> {
     let reach = |rate: &[f64], m: usize| match rate[m] {
         rate if rate > 0.0 => problem.fastest[m] / rate,
         _ => f64::INFINITY,
     };
     let highest = (0..problem.n).map(|m| reach(&rate, m)).fold(f64::INFINITY, f64::min);
     if highest.is_infinite() {
-        // Nobody asks for anything.
+        // No job asks for any speed.
         let (shares, prices) = (vec![0.0; problem.n * problem.k], vec![0.0; problem.k]);
         let certificate = Certificate::Prices;
-        return Ok(Found { objective: f64::INFINITY, shares, prices, binding: Vec::new(), certificate });
+        return Ok(RawSolution {
+            objective: f64::INFINITY,
+            shares,
+            prices,
+            binding: Vec::new(),
+            certificate,
+        });
     }
-    let target = Scaled(rate);
-    let risen = rise(problem, &target, From::nothing(), highest, aim(problem), |_, _| false);
-    close_enough(risen.theta, risen.bound)?;
+    let target = LinearTarget(rate);
+    let solved =
+        maximise_level(problem, &target, LevelStart::none(), highest, target_gap(problem), |_, _| false);
+    ensure_relative_gap(solved.theta, solved.bound)?;
     let rate = target.0;
-    let mut shares = risen.shares;
+    let mut shares = solved.shares;
     let level = |m: usize, x: &[f64]| problem.throughput(m, x) / rate[m];
     let needy = || (0..problem.n).filter(|&m| rate[m] > 0.0);
     let objective = needy().map(|m| level(m, &shares)).fold(f64::INFINITY, f64::min);
-    give_out(problem, &mut shares, |m, speed| if rate[m] > 0.0 { speed / rate[m] } else { f64::INFINITY });
+    distribute_leftover(
+        problem,
+        &mut shares,
+        |m, speed| if rate[m] > 0.0 { speed / rate[m] } else { f64::INFINITY },
+    );
     let objective = needy().map(|m| level(m, &shares)).fold(f64::INFINITY, f64::min).max(objective);
-    // Where no type is short of anything, those bind that go as fast as they can.
-    let free = risen.prices.iter().all(|price| *price == 0.0);
+    // Where no type is scarce, the jobs at their top speed bind.
+    let free = solved.prices.iter().all(|price| *price == 0.0);
     let binds = |m: usize| if free { reach(&rate, m) } else { level(m, &shares) };
     let binding = needy().filter(|&m| binds(m) <= objective * (1.0 + 1e-9)).collect();
-    Ok(Found { objective, shares, prices: risen.prices, binding, certificate: Certificate::Prices })
+    Ok(RawSolution { objective, shares, prices: solved.prices, binding, certificate: Certificate::Prices })
 }

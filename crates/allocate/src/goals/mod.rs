@@ -1,4 +1,4 @@
-//! One file per goal, and what they share: turning shares and prices into an answer.
+//! Goals, one file each, and the conversion of shares and prices to a solution that they share.
 
 pub(crate) mod allox;
 pub(crate) mod cost;
@@ -13,33 +13,33 @@ pub(crate) mod max_min_fill;
 pub(crate) mod strategy_proof;
 pub(crate) mod throughput;
 
-use crate::answer::{Answer, Bottleneck, Certificate, Scarce, Shares};
-use crate::goal::{SolveError, Types};
+use crate::goal::{SolveError, TypeAwareness};
 use crate::instance::Instance;
 use crate::problem::Problem;
+use crate::solution::{Bottleneck, Certificate, ScarceType, Shares, Solution};
 
-/// The gap solvers aim at, no finer than a sum over so many jobs is known; what they promise is [`PROMISED`].
-pub(crate) fn aim(problem: &Problem) -> f64 {
+/// Relative gap that solvers aim at, no finer than a sum over so many jobs can be; [`MAX_GAP`] is guaranteed.
+pub(crate) fn target_gap(problem: &Problem) -> f64 {
     1e-12 + 1e-15 * problem.n as f64
 }
 
-/// The largest gap an answer may have: relative, or absolute where it is a sum of logarithms.
-pub(crate) const PROMISED: f64 = 5e-7;
+/// Largest accepted gap: relative, or absolute for a sum of logarithms.
+pub(crate) const MAX_GAP: f64 = 5e-7;
 
-/// What a solver found, before it is dressed up.
-pub(crate) struct Found {
+/// Solver result before it is converted to a [`Solution`].
+pub(crate) struct RawSolution {
     pub(crate) objective: f64,
     pub(crate) shares: Vec<f64>,
     pub(crate) prices: Vec<f64>,
-    /// The places of the jobs whose own constraint binds.
+    /// Indices of the jobs whose own constraint binds.
     pub(crate) binding: Vec<usize>,
     pub(crate) certificate: Certificate,
 }
 
-impl Found {
-    pub(crate) fn answer(self, instance: &Instance, problem: &Problem) -> Answer {
+impl RawSolution {
+    pub(crate) fn into_solution(self, instance: &Instance, problem: &Problem) -> Solution {
         let bottleneck = bottleneck(self.binding, &self.prices, self.objective);
-        Answer {
+        Solution {
             objective: self.objective,
             normalised: normalised(instance, problem, &self.shares),
             allocation: Shares::new(problem.k, self.shares),
@@ -52,7 +52,7 @@ impl Found {
     }
 }
 
-/// Each job's true speed under `shares` over its mean speed, whatever the solver took its speed for.
+/// True speed of each job under `shares` over its mean speed, whatever speed the solver assumed.
 fn normalised(instance: &Instance, problem: &Problem, shares: &[f64]) -> Vec<f64> {
     let rows = shares.chunks_exact(problem.k);
     let speed =
@@ -60,13 +60,13 @@ fn normalised(instance: &Instance, problem: &Problem, shares: &[f64]) -> Vec<f64
     instance.jobs.iter().zip(rows).zip(&problem.mean).map(|((job, row), p)| speed(job, row) / p).collect()
 }
 
-/// What keeps `of`, the objective or whatever the prices are of, from being better.
+/// Bottleneck of `of`, the objective or the quantity the prices refer to.
 pub(crate) fn bottleneck(mut binding: Vec<usize>, prices: &[f64], of: f64) -> Bottleneck {
     let count = binding.len();
-    binding.truncate(Bottleneck::MOST_JOBS);
+    binding.truncate(Bottleneck::MAX_JOBS);
     let scarcest =
         prices.iter().copied().enumerate().max_by(|a, b| a.1.total_cmp(&b.1)).filter(|(_, p)| *p > 0.0);
-    let scarce = scarcest.map(|(gpu_type, price)| Scarce {
+    let scarce = scarcest.map(|(gpu_type, price)| ScarceType {
         gpu_type,
         price,
         gain: if of == 0.0 { 0.0 } else { price / of.abs() },
@@ -75,19 +75,19 @@ pub(crate) fn bottleneck(mut binding: Vec<usize>, prices: &[f64], of: f64) -> Bo
     Bottleneck { jobs: binding, binding: count, scarce }
 }
 
-/// Refuses an answer whose gap is too wide to be called exact.
-pub(crate) fn close_enough(value: f64, bound: f64) -> Result<(), SolveError> {
+/// Rejects a solution whose relative gap exceeds [`MAX_GAP`].
+pub(crate) fn ensure_relative_gap(value: f64, bound: f64) -> Result<(), SolveError> {
     let gap = (bound - value).abs() / value.abs().max(bound.abs()).max(1e-300);
-    if gap <= PROMISED || value == bound { Ok(()) } else { Err(SolveError::Stuck { gap }) }
+    if gap <= MAX_GAP || value == bound { Ok(()) } else { Err(SolveError::GapTooLarge { gap }) }
 }
 
-/// Steps left of every job, where the goal needs them.
-pub(crate) fn steps(instance: &Instance, goal: &'static str) -> Result<Vec<f64>, SolveError> {
+/// Remaining steps of every job, which the goal requires.
+pub(crate) fn remaining_steps(instance: &Instance, goal: &'static str) -> Result<Vec<f64>, SolveError> {
     let missing = |job| SolveError::Missing { job, field: "num_steps_remaining", goal };
     instance.jobs.iter().map(|job| job.steps.ok_or_else(|| missing(job.id))).collect()
 }
 
-/// Speeds as the goal is allowed to see them.
-pub(crate) fn laid_out(instance: &Instance, types: Types) -> Problem {
+/// Numeric problem with speeds as the goal may see them.
+pub(crate) fn problem_of(instance: &Instance, types: TypeAwareness) -> Problem {
     Problem::new(instance, types)
 }

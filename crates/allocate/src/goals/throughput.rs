@@ -1,11 +1,11 @@
-//! Throughput: as many steps a second as can be, whoever's they are.
+//! Throughput: maximises the total steps per second over all jobs.
 
-use super::{Found, aim, close_enough, laid_out};
-use crate::answer::{Answer, Certificate};
+use super::{RawSolution, ensure_relative_gap, problem_of, target_gap};
 use crate::goal::{GoalDef, Options, Sense, SolveError};
 use crate::instance::Instance;
-use crate::rest::give_out;
-use crate::total::{Kept, Totalling};
+use crate::leftover::distribute_leftover;
+use crate::max_total::{SoftDeadlines, TotalProblem};
+use crate::solution::{Certificate, Solution};
 
 pub(crate) const DEF: GoalDef = GoalDef {
     name: "throughput",
@@ -15,23 +15,27 @@ pub(crate) const DEF: GoalDef = GoalDef {
     solve,
 };
 
-fn solve(instance: &Instance, options: Options) -> Result<Answer, SolveError> {
-    let problem = laid_out(instance, options.types);
+fn solve(instance: &Instance, options: Options) -> Result<Solution, SolveError> {
+    let problem = problem_of(instance, options.types);
     if options.sharing {
         return crate::sharing::throughput(instance, &problem);
     }
-    let mut totalled =
-        Totalling { problem: &problem, value: &problem.speed, due: &[], kept: Kept::Worth(0.0) }
-            .solve(None, aim(&problem));
-    close_enough(totalled.value, totalled.bound)?;
-    give_out(&problem, &mut totalled.shares, |m, speed| speed * problem.level_per_step(m));
-    let objective = (0..problem.n).map(|m| problem.throughput(m, &totalled.shares)).sum();
-    let found = Found {
+    let mut solved = TotalProblem {
+        problem: &problem,
+        value: &problem.speed,
+        deadlines: &[],
+        soft: SoftDeadlines::Weighted(0.0),
+    }
+    .solve(None, target_gap(&problem));
+    ensure_relative_gap(solved.value, solved.bound)?;
+    distribute_leftover(&problem, &mut solved.shares, |m, speed| speed * problem.level_per_step(m));
+    let objective = (0..problem.n).map(|m| problem.throughput(m, &solved.shares)).sum();
+    let found = RawSolution {
         objective,
-        shares: totalled.shares,
-        prices: totalled.prices,
+        shares: solved.shares,
+        prices: solved.prices,
         binding: Vec::new(),
         certificate: Certificate::Prices,
     };
-    Ok(found.answer(instance, &problem))
+    Ok(found.into_solution(instance, &problem))
 }

@@ -1,16 +1,16 @@
-//! Gavel's own round mechanism, step by step as its simulator takes them, defects and all. It exists to prove our
-//! accounting equal to the published one: fed the allocations and type orders that were recorded, it reproduces every
-//! job's completion time exactly. Nothing else should run on it.
+//! Gavel's round mechanism, reproduced step by step from its simulator, defects included. It proves our accounting
+//! equal to the published one: given the recorded allocations and type orders, it reproduces every completion time
+//! exactly. For comparison only.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-/// A job of a trace.
+/// Job of a trace.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TraceJob {
-    /// When it comes, in seconds.
+    /// Arrival in seconds.
     pub arrival_s: f64,
-    /// Steps it has to do.
+    /// Total steps.
     pub steps: u64,
     /// GPUs it needs at once.
     pub gpus: u32,
@@ -18,23 +18,23 @@ pub struct TraceJob {
     pub throughputs: Vec<f64>,
 }
 
-/// What was recorded of a run: the allocations in order, and the order in which each round visited the types.
+/// Recorded run: allocations in order, and the order in which each round visited the types.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Recording {
-    /// Each allocation: shares per type of the jobs that were there.
+    /// Allocations: shares per type of the active jobs.
     pub allocations: Vec<BTreeMap<usize, Vec<f64>>>,
     /// Types in the order visited, a list per round.
     pub type_orders: Vec<Vec<usize>>,
 }
 
-/// The mechanism's settings.
+/// Settings of the mechanism.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Settings {
-    /// A round's length.
+    /// Length of a round.
     pub round_s: f64,
-    /// The least time between two new allocations.
+    /// Least time between two allocations.
     pub reset_s: f64,
-    /// Whether jobs without a share fill what is left; not so under first in, first out.
+    /// Whether jobs without a share fill leftover capacity; false under first in, first out.
     pub fill: bool,
 }
 
@@ -44,22 +44,22 @@ impl Default for Settings {
     }
 }
 
-/// What a replay needs and the recording does not have.
+/// Data that a replay needs and the recording lacks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum ReplayError {
-    /// There were more rounds than type orders.
+    /// More rounds than type orders.
     #[error("round {0} has no recorded type order")]
     NoOrder(usize),
-    /// There were more resets than allocations.
+    /// More resets than allocations.
     #[error("reset {0} has no recorded allocation")]
     NoAllocation(usize),
 }
 
-/// Attempts that may fail in a row before a job is dropped.
-const MOST_FAILURES: u32 = 5;
+/// Consecutive failures after which a job is dropped.
+const MAX_FAILURES: u32 = 5;
 
 #[derive(Debug, Clone)]
-struct Active {
+struct ActiveJob {
     job: usize,
     left: u64,
     time: Vec<f64>,
@@ -67,9 +67,9 @@ struct Active {
     failures: u32,
 }
 
-/// One job's run in a round.
+/// Run of one job in a round.
 #[derive(Debug, Clone, Copy)]
-struct Run {
+struct RoundRun {
     job: usize,
     gpu_type: usize,
     steps: u64,
@@ -80,13 +80,13 @@ struct Replay<'a> {
     trace: &'a [TraceJob],
     counts: &'a [u32],
     settings: Settings,
-    active: Vec<Active>,
+    active: Vec<ActiveJob>,
     total: Vec<f64>,
     shares: BTreeMap<usize, Vec<f64>>,
     done: Vec<Option<f64>>,
 }
 
-/// Every job's completion time (its finish less its arrival), or `None` where it was dropped.
+/// Completion time of every job (finish minus arrival), or `None` where it was dropped.
 pub fn replay(
     trace: &[TraceJob],
     counts: &[u32],
@@ -107,7 +107,7 @@ pub fn replay(
     let mut arrivals = arrivals.into_iter().peekable();
     let (mut now, mut last_reset, mut changed) = (0.0_f64, 0.0_f64, false);
     let (mut resets, mut round) = (0, 0);
-    let mut running: Vec<Run> = Vec::new();
+    let mut running: Vec<RoundRun> = Vec::new();
     loop {
         // 1. Advance.
         let start = now;
@@ -151,7 +151,7 @@ impl Replay<'_> {
         let (half, types) = (self.settings.round_s / 2.0, self.counts.len());
         self.total.iter_mut().for_each(|total| *total += half);
         let left = self.trace[job].steps;
-        self.active.push(Active {
+        self.active.push(ActiveJob {
             job,
             left,
             time: vec![half; types],
@@ -160,17 +160,18 @@ impl Replay<'_> {
         });
     }
 
-    /// Books a run; says whether the job ended or failed by it.
-    fn account(&mut self, run: Run, round_start: f64) -> bool {
+    /// Accounts a run; returns whether the job ended or failed.
+    fn account(&mut self, run: RoundRun, round_start: f64) -> bool {
         let Some(place) = self.active.iter().position(|active| active.job == run.job) else { return false };
         let job = &self.trace[run.job];
         let executed = run.finish - round_start;
         let active = &mut self.active[place];
-        // Split evenly over the GPUs, the last takes the remainder: with fewer steps than GPUs some get none.
+        // Steps are split evenly over the GPUs, the last takes the remainder: with fewer steps than GPUs some get
+        // none, which counts as a failure.
         let failed = run.steps / u64::from(job.gpus) == 0 || executed <= 0.0;
         if failed {
             active.failures += 1;
-            if active.failures >= MOST_FAILURES {
+            if active.failures >= MAX_FAILURES {
                 self.active.remove(place);
             }
             return true;
@@ -201,11 +202,11 @@ impl Replay<'_> {
         self.shares.clone_from(next);
     }
 
-    fn share(&self, active: &Active, w: usize) -> f64 {
+    fn share(&self, active: &ActiveJob, w: usize) -> f64 {
         self.shares.get(&active.job).map_or(0.0, |shares| shares[w])
     }
 
-    fn priority(&self, active: &Active, w: usize) -> f64 {
+    fn priority(&self, active: &ActiveJob, w: usize) -> f64 {
         let share = self.share(active, w);
         if share == 0.0 || self.trace[active.job].throughputs[w] == 0.0 {
             return 0.0;
@@ -214,7 +215,7 @@ impl Replay<'_> {
         if received == 0.0 { share * 1e9 } else { share / received }
     }
 
-    fn choose(&self, order: &[usize], now: f64) -> Vec<Run> {
+    fn choose(&self, order: &[usize], now: f64) -> Vec<RoundRun> {
         let mut taken = vec![false; self.active.len()];
         let mut runs = Vec::new();
         for &w in order {
@@ -241,10 +242,10 @@ impl Replay<'_> {
                 }
                 free -= job.gpus;
                 taken[i] = true;
-                // A job without an allocation takes up room and does not run: that is the published behaviour.
+                // A job without an allocation occupies GPUs and does not run: that is the published behaviour.
                 if self.shares.contains_key(&active.job) {
                     let steps = active.left.min((speed * self.settings.round_s).floor() as u64);
-                    runs.push(Run {
+                    runs.push(RoundRun {
                         job: active.job,
                         gpu_type: w,
                         steps,

@@ -1,25 +1,25 @@
-//! The goals that know sharing, as programs in classes.
+//! Goals with GPU sharing, as linear programs over job classes.
 
 use super::program::{Duals, Ways};
 use super::spread::Spread;
-use crate::answer::{Answer, Certificate, JobWorth, Stage};
 use crate::goal::SolveError;
 use crate::goals::bottleneck;
-use crate::goals::cost::{costs, needed, shortfalls};
-use crate::goals::finish_time::Finish;
-use crate::goals::isolated::alone;
+use crate::goals::cost::{deadline_speed, hourly_costs, shortfalls};
+use crate::goals::finish_time::FinishTimes;
+use crate::goals::isolated::isolated_shares;
 use crate::goals::max_min::speed_per_level;
-use crate::goals::steps;
+use crate::goals::remaining_steps;
 use crate::instance::Instance;
 use crate::lp::Column;
 use crate::problem::Problem;
+use crate::solution::{Certificate, JobDuals, Solution, Stage};
 
 /// One target per class, of jobs that all have it.
 fn per_class(ways: &Ways, target: impl Fn(usize) -> f64) -> Vec<f64> {
     ways.classes.iter().map(|class| target(class.jobs[0])).collect()
 }
 
-pub(crate) fn max_min(instance: &Instance, problem: &Problem) -> Result<Answer, SolveError> {
+pub(crate) fn max_min(instance: &Instance, problem: &Problem) -> Result<Solution, SolveError> {
     let rate = |m: usize| speed_per_level(problem, m);
     let ways = Ways::new(instance, problem, rate)?;
     let scaled = ways.scale(&per_class(&ways, rate))?;
@@ -32,8 +32,8 @@ pub(crate) fn max_min(instance: &Instance, problem: &Problem) -> Result<Answer, 
     ))
 }
 
-pub(crate) fn makespan(instance: &Instance, problem: &Problem) -> Result<Answer, SolveError> {
-    let steps = steps(instance, "makespan")?;
+pub(crate) fn makespan(instance: &Instance, problem: &Problem) -> Result<Solution, SolveError> {
+    let steps = remaining_steps(instance, "makespan")?;
     let ways = Ways::new(instance, problem, |m| steps[m])?;
     let mut scaled = ways.scale(&per_class(&ways, |m| steps[m]))?;
     let makespan = 1.0 / scaled.value;
@@ -48,14 +48,18 @@ pub(crate) fn makespan(instance: &Instance, problem: &Problem) -> Result<Answer,
 }
 
 /// Newton's method on the ratio: at a ratio out of reach the prices say what it must grow to at least.
-pub(crate) fn finish_time(instance: &Instance, problem: &Problem) -> Result<Answer, SolveError> {
-    let finish = Finish::new(instance, problem, &alone(problem))?;
-    let waiting = || (0..problem.n).filter(|&m| finish.waits(m));
+pub(crate) fn finish_time(instance: &Instance, problem: &Problem) -> Result<Solution, SolveError> {
+    let finish = FinishTimes::new(instance, problem, &isolated_shares(problem))?;
+    let waiting = || (0..problem.n).filter(|&m| finish.has_steps_left(m));
     let also = |m: usize| finish.steps[m] + 1e-3 * finish.age[m] + 1e-6 * finish.alone[m];
     let ways = Ways::new(instance, problem, also)?;
     let mut ratio = waiting().map(|m| finish.ratio(m, problem.fastest[m])).fold(0.0, f64::max);
     let target = |ratio: f64, m: usize| {
-        if finish.waits(m) { finish.steps[m] / (ratio * finish.alone[m] - finish.age[m]) } else { 0.0 }
+        if finish.has_steps_left(m) {
+            finish.steps[m] / (ratio * finish.alone[m] - finish.age[m])
+        } else {
+            0.0
+        }
     };
     for _ in 0..60 {
         let scaled = ways.scale(&per_class(&ways, |m| target(ratio, m)))?;
@@ -68,7 +72,7 @@ pub(crate) fn finish_time(instance: &Instance, problem: &Problem) -> Result<Answ
                     let m = class.jobs[0];
                     let left = ratio * finish.alone[m] - finish.age[m];
                     let steep = finish.steps[m] * finish.alone[m] / (left * left);
-                    class.jobs.len() as f64 * worth * if finish.waits(m) { steep } else { 0.0 }
+                    class.jobs.len() as f64 * worth * if finish.has_steps_left(m) { steep } else { 0.0 }
                 })
                 .sum();
             let mut duals = scaled.duals;
@@ -104,13 +108,13 @@ fn grown(ways: &Ways, worth: &[f64], factor: f64, ratio: f64, target: impl Fn(us
     high
 }
 
-pub(crate) fn throughput(instance: &Instance, problem: &Problem) -> Result<Answer, SolveError> {
+pub(crate) fn throughput(instance: &Instance, problem: &Problem) -> Result<Solution, SolveError> {
     let ways = Ways::new(instance, problem, |_| 0.0)?;
     total(instance, problem, &ways, &vec![1.0; problem.k])
 }
 
 /// The most value: each way's steps a second over its type's cost.
-fn total(instance: &Instance, problem: &Problem, ways: &Ways, costs: &[f64]) -> Result<Answer, SolveError> {
+fn total(instance: &Instance, problem: &Problem, ways: &Ways, costs: &[f64]) -> Result<Solution, SolveError> {
     let mut program = ways.program(None);
     let value =
         |i: usize| ways.ways[i].members().map(|(_, speed)| speed).sum::<f64>() / costs[ways.ways[i].gpu_type];
@@ -121,9 +125,9 @@ fn total(instance: &Instance, problem: &Problem, ways: &Ways, costs: &[f64]) -> 
     Ok(spread.answer(instance, problem, ways, &duals, program.objective()))
 }
 
-pub(crate) fn cost(instance: &Instance, problem: &Problem) -> Result<Answer, SolveError> {
-    let costs = costs(instance)?;
-    let needed: Vec<Option<f64>> = instance.jobs.iter().map(needed).collect::<Result<_, _>>()?;
+pub(crate) fn cost(instance: &Instance, problem: &Problem) -> Result<Solution, SolveError> {
+    let costs = hourly_costs(instance)?;
+    let needed: Vec<Option<f64>> = instance.jobs.iter().map(deadline_speed).collect::<Result<_, _>>()?;
     let ways = Ways::new(instance, problem, |m| needed[m].unwrap_or(0.0))?;
     if needed.iter().all(Option::is_none) {
         return total(instance, problem, &ways, &costs);
@@ -137,7 +141,7 @@ pub(crate) fn cost(instance: &Instance, problem: &Problem) -> Result<Answer, Sol
     let stuck = |_| SolveError::NoProgress;
     program.solve().map_err(stuck)?;
     let first = program.prices();
-    program.hold_optimum();
+    program.restrict_to_optimal_face();
     let value =
         |i: usize| ways.ways[i].members().map(|(_, speed)| speed).sum::<f64>() / costs[ways.ways[i].gpu_type];
     program.set_gains(|i| if i >= kept { 0.0 } else { value(i) });
@@ -166,16 +170,16 @@ pub(crate) fn cost(instance: &Instance, problem: &Problem) -> Result<Answer, Sol
     let objective = solution[..kept].iter().enumerate().map(|(i, time)| time * value(i)).sum();
     let answer = Spread::new(&ways, &solution, problem).answer(instance, problem, &ways, &duals, objective);
     let certificate = Certificate::SharedDeadlines {
-        kept: worth,
-        first_prices: first.types.clone(),
-        first: ways.worth(&first, problem.n),
-        both: ways.worth(&duals, problem.n),
+        deadline_price: worth,
+        deadline_prices: first.types.clone(),
+        deadline_duals: ways.worth(&first, problem.n),
+        duals: ways.worth(&duals, problem.n),
     };
-    Ok(Answer { shortfalls, certificate, ..answer })
+    Ok(Solution { shortfalls, certificate, ..answer })
 }
 
 /// Levels filled one after another, classes stopping as their speed becomes dear.
-pub(crate) fn fill(instance: &Instance, problem: &Problem) -> Result<Answer, SolveError> {
+pub(crate) fn fill(instance: &Instance, problem: &Problem) -> Result<Solution, SolveError> {
     let rate = |m: usize| speed_per_level(problem, m);
     let ways = Ways::new(instance, problem, rate)?;
     let rates = per_class(&ways, rate);
@@ -265,7 +269,7 @@ pub(crate) fn fill(instance: &Instance, problem: &Problem) -> Result<Answer, Sol
             let binding = (0..problem.n).filter(|&m| stopped_by[m] == Some(0)).collect();
             let bottleneck = bottleneck(binding, &duals.types, held_back);
             let certificate = Certificate::Stages { stages, stopped: stopped_by };
-            return Ok(Answer { certificate, bottleneck, ..answer });
+            return Ok(Solution { certificate, bottleneck, ..answer });
         }
         if halted == 0 {
             return Err(SolveError::NoProgress);
@@ -275,8 +279,8 @@ pub(crate) fn fill(instance: &Instance, problem: &Problem) -> Result<Answer, Sol
 
 impl Ways {
     /// What the speed and time of each job are worth.
-    pub(super) fn worth(&self, duals: &Duals, jobs: usize) -> JobWorth {
-        let mut worth = JobWorth { speed: vec![0.0; jobs], time: vec![0.0; jobs] };
+    pub(super) fn worth(&self, duals: &Duals, jobs: usize) -> JobDuals {
+        let mut worth = JobDuals { speed: vec![0.0; jobs], time: vec![0.0; jobs] };
         for (c, class) in self.classes.iter().enumerate() {
             for &m in &class.jobs {
                 (worth.speed[m], worth.time[m]) = (duals.speed[c], duals.time[c]);

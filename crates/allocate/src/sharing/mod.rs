@@ -1,6 +1,6 @@
-//! Two jobs on one GPU. Sharing ties jobs to one another and not only to the types, so the price method does not
-//! help; but jobs that are alike in everything the goal looks at form a class, and the problem in classes is small:
-//! what a class gets alone and with each other class, on each type.
+//! GPU sharing: two jobs on one GPU. Sharing couples jobs to one another and not only to the types, so decomposition
+//! does not apply; but jobs alike in everything the goal uses form a class, and the problem in classes is small: the
+//! time each class gets alone and with each other class, on each type.
 
 mod goals;
 mod nash;
@@ -16,19 +16,19 @@ pub(crate) use tree::hierarchical;
 use crate::instance::{Instance, Job};
 use crate::table::Profile;
 
-/// How fast two jobs run together.
-pub(crate) struct Partners<'a> {
+/// Throughputs of pairs of jobs.
+pub(crate) struct PairSpeeds<'a> {
     instance: &'a Instance,
 }
 
-impl<'a> Partners<'a> {
+impl<'a> PairSpeeds<'a> {
     pub(crate) fn new(instance: &'a Instance) -> Self {
         Self { instance }
     }
 
-    /// Steps a second of both on a type, or `None` where they cannot share it. Jobs of unlike width never do: one of
-    /// them would hold GPUs the other does not use.
-    pub(crate) fn together(&self, one: &Job, other: &Job, gpu_type: usize) -> Option<[f64; 2]> {
+    /// Steps per second of two jobs on a type, or `None` where they cannot share it. Jobs of different width never do:
+    /// the wider one would hold GPUs that the other does not use.
+    pub(crate) fn paired(&self, one: &Job, other: &Job, gpu_type: usize) -> Option<[f64; 2]> {
         let t = &self.instance.types[gpu_type];
         let table = self.instance.pairs.as_ref()?;
         let runs = |job: &Job| job.throughputs[gpu_type] > 0.0;
@@ -36,10 +36,10 @@ impl<'a> Partners<'a> {
             return None;
         }
         let profile = |job: &Job| Some(Profile { name: job.profile.clone()?, gpus: job.gpus });
-        table.together(&t.name, &profile(one)?, &profile(other)?)
+        table.paired(&t.name, &profile(one)?, &profile(other)?)
     }
 
-    /// Steps a second of a job on a type alone: as it says, or as the table does where that is more.
+    /// Steps per second of a job alone on a type: its own, or the table's where that is higher.
     pub(crate) fn alone(&self, job: &Job, gpu_type: usize) -> f64 {
         let measured = || {
             let profile = Profile { name: job.profile.clone()?, gpus: job.gpus };

@@ -1,6 +1,6 @@
-//! The largest product of speeds where jobs share GPUs, in classes: Σ log speed is concave in the time every way gets, so
-//! an interior point method walks to the optimum, and the worth of a step a second there, one over the speed, with the
-//! prices of GPUs and time, bounds what any other allocation could reach.
+//! Nash welfare with GPU sharing, in classes. Σ log speed is concave in the time of each way to run, so a primal-dual
+//! interior point method finds the optimum; the duals there (one over the speed, and the prices of GPUs and time)
+//! bound every other allocation.
 
 use super::program::{Duals, Ways};
 use crate::goal::SolveError;
@@ -41,7 +41,7 @@ pub(super) fn agree(ways: &Ways, jobs: &[f64], gap: f64) -> Result<Agreed, Solve
         }
         walk.step();
     }
-    let (value, bound, x, duals) = found.ok_or(SolveError::NoNumber)?;
+    let (value, bound, x, duals) = found.ok_or(SolveError::NotFinite)?;
     Ok(program.agreed(ways, value, bound, &x, &duals))
 }
 

@@ -1,9 +1,9 @@
-//! The linear program in classes: a row per type, one for each class's time, and, where speeds are demanded, one for
-//! each class's speed; a column for each class and each useful pair of classes on each type.
+//! Linear program over job classes: a row per type, one for the time of each class and, where speeds are demanded, one
+//! for the speed of each class; a column for each class and each useful pair of classes on each type.
 
 use std::collections::HashMap;
 
-use super::Partners;
+use super::PairSpeeds;
 use crate::goal::SolveError;
 use crate::instance::Instance;
 use crate::lp::{Column, Simplex};
@@ -52,7 +52,7 @@ impl Ways {
         also: impl Fn(usize) -> f64,
     ) -> Result<Self, SolveError> {
         if instance.pairs.is_none() {
-            return Err(SolveError::NoPairs);
+            return Err(SolveError::MissingPairs);
         }
         let mut places: HashMap<(Option<&str>, Vec<u64>), usize> = HashMap::new();
         let mut classes: Vec<Class> = Vec::new();
@@ -71,7 +71,7 @@ impl Ways {
     }
 
     fn find_ways(&mut self, instance: &Instance, problem: &Problem) {
-        let partners = Partners::new(instance);
+        let partners = PairSpeeds::new(instance);
         for (a, one) in self.classes.iter().enumerate() {
             let row = problem.row(one.jobs[0]);
             for j in (0..problem.k).filter(|&j| row[j] > 0.0) {
@@ -84,7 +84,7 @@ impl Ways {
                 let second = problem.row(other.jobs[0]);
                 for j in 0..problem.k {
                     let jobs = (&instance.jobs[one.jobs[0]], &instance.jobs[other.jobs[0]]);
-                    let Some(speeds) = partners.together(jobs.0, jobs.1, j) else { continue };
+                    let Some(speeds) = partners.paired(jobs.0, jobs.1, j) else { continue };
                     // A goal that does not know types sees the same part of the speed it takes the job to have.
                     let speeds = [
                         speeds[0] * (row[j] / jobs.0.throughputs[j]),
@@ -149,7 +149,7 @@ impl Ways {
         let prices = program.prices();
         let value = program.objective();
         // Then as much as can be got besides: everyone's speed in units of its own target.
-        program.hold_optimum();
+        program.restrict_to_optimal_face();
         let mut solution = program.solution();
         // Where some targets are next to nothing the simplex may not see the end of that; in units of what everyone could
         // do alone it does. Either only breaks ties: what was found first will do.

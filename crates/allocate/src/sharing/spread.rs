@@ -1,12 +1,12 @@
-//! From classes back to jobs: what a class gets is spread evenly over its jobs, in as few pairs as that takes.
+//! From classes back to jobs: the time of a class is spread evenly over its jobs, in as few pairs as possible.
 
 use std::collections::BTreeMap;
 
 use super::program::{Duals, Way, Ways};
-use crate::answer::{Answer, Certificate, PairShare, Shares};
 use crate::goals::bottleneck;
 use crate::instance::Instance;
 use crate::problem::Problem;
+use crate::solution::{Certificate, PairShare, Shares, Solution};
 
 /// Every job's shares alone, and those of pairs.
 pub(super) struct Spread {
@@ -100,12 +100,12 @@ impl Spread {
         ways: &Ways,
         duals: &Duals,
         objective: f64,
-    ) -> Answer {
+    ) -> Solution {
         let mut speeds: Vec<f64> = (0..problem.n).map(|m| problem.throughput(m, &self.alone)).collect();
-        let partners = super::Partners::new(instance);
+        let partners = super::PairSpeeds::new(instance);
         for ([a, b], row) in &self.pairs {
             for (j, share) in row.iter().enumerate().filter(|(_, share)| **share > 0.0) {
-                if let Some([x, y]) = partners.together(&instance.jobs[*a], &instance.jobs[*b], j) {
+                if let Some([x, y]) = partners.paired(&instance.jobs[*a], &instance.jobs[*b], j) {
                     speeds[*a] += x * share;
                     speeds[*b] += y * share;
                 }
@@ -119,7 +119,7 @@ impl Spread {
         }
         let binding = (0..problem.n).filter(|&m| certificate.0[m] > 0.0).collect();
         let (allocation, pairs) = self.shares();
-        Answer {
+        Solution {
             objective,
             normalised: speeds.iter().zip(&problem.mean).map(|(speed, mean)| speed / mean).collect(),
             allocation,

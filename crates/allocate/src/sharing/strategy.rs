@@ -1,21 +1,21 @@
-//! The largest product of speeds where jobs share GPUs, and each job's part of its speed that the harm it does the others
-//! leaves it.
+//! Strategy-proof allocation with GPU sharing: maximises the product of speeds, then discounts each job by the harm it
+//! does to the others.
 //!
-//! A job's speed is then the product of everyone's over a number it has no hand in, as without sharing. Where two that
-//! share keep unlike parts, the one that keeps more runs on alone, for as long as it takes to do there what it would
-//! have done in company. How long that is depends on how fast it is alone: on what it says, or on the table of pairs
-//! where that has it faster. So overstating gains nothing, and neither does understating what the table knows.
+//! A job's final speed is the product of all speeds over a number it does not influence, as without sharing. Where two
+//! partners keep different fractions, the one that keeps more continues alone for as long as it takes to reach its
+//! speed. How long that is depends on its speed alone: its own statement, or the pair table where that has it faster.
+//! So overstating gains nothing, and neither does understating what the table knows.
 
-use super::Partners;
+use super::PairSpeeds;
 use super::nash::{Agreed, agree, bound};
 use super::program::{Duals, Way, Ways};
 use super::spread::Spread;
-use crate::answer::{Answer, Certificate};
 use crate::goal::SolveError;
 use crate::goals::bottleneck;
-use crate::goals::strategy_proof::near;
+use crate::goals::strategy_proof::ensure_absolute_gap;
 use crate::instance::Instance;
 use crate::problem::Problem;
+use crate::solution::{Certificate, Solution};
 
 /// Absolute gap in Σ log speed that is aimed at.
 const GAP: f64 = 1e-7;
@@ -27,7 +27,7 @@ const DEAR: f64 = 1.2;
 /// a minute.
 const MOST_KINDS: usize = 200;
 
-pub(crate) fn strategy_proof(instance: &Instance, problem: &Problem) -> Result<Answer, SolveError> {
+pub(crate) fn strategy_proof(instance: &Instance, problem: &Problem) -> Result<Solution, SolveError> {
     let ways = Ways::new(instance, problem, |_| 0.0)?;
     let kinds = ways.classes.len();
     if kinds > MOST_KINDS {
@@ -43,7 +43,7 @@ pub(crate) fn strategy_proof(instance: &Instance, problem: &Problem) -> Result<A
     let corner = corner.filter(|times| sum(times) >= all.value - AS_GOOD);
     let times = corner.unwrap_or(all.times);
     let (speeds, value) = (ways.speeds(&times), sum(&times));
-    near(value, all.bound)?;
+    ensure_absolute_gap(value, all.bound)?;
     let few = promising(&ways, &all.duals);
     let mut discounts = vec![1.0; problem.n];
     for (c, class) in ways.classes.iter().enumerate() {
@@ -60,19 +60,19 @@ pub(crate) fn strategy_proof(instance: &Instance, problem: &Problem) -> Result<A
     let (alone, pairs) = before.shares();
     let answer = after.answer(instance, problem, &ways, &all.duals, value + constant);
     let worth = ways.worth(&all.duals, problem.n);
-    let certificate = Certificate::SharedDiscounts { discounts, alone, pairs, worth };
+    let certificate = Certificate::SharedDiscounts { discounts, alone, pairs, duals: worth };
     let bottleneck = bottleneck(Vec::new(), &answer.prices, answer.objective);
-    Ok(Answer { certificate, bottleneck, ..answer })
+    Ok(Solution { certificate, bottleneck, ..answer })
 }
 
 /// The largest Σ log speed of these jobs. Few ways will do where all of them show at its prices that no other is of use.
 fn most(ways: &Ways, few: &Ways, jobs: &[f64]) -> Result<f64, SolveError> {
-    let proved = |found: &Agreed| near(found.value, bound(ways, jobs, &found.duals)).is_ok();
+    let proved = |found: &Agreed| ensure_absolute_gap(found.value, bound(ways, jobs, &found.duals)).is_ok();
     if let Some(found) = agree(few, jobs, GAP).ok().filter(proved) {
         return Ok(found.value);
     }
     let found = agree(ways, jobs, GAP)?;
-    near(found.value, found.bound)?;
+    ensure_absolute_gap(found.value, found.bound)?;
     Ok(found.value)
 }
 
@@ -91,7 +91,7 @@ fn promising(ways: &Ways, duals: &Duals) -> Ways {
 impl Spread {
     /// Every job's part of its speed.
     fn discounted(&self, instance: &Instance, parts: &[f64]) -> Self {
-        let partners = Partners::new(instance);
+        let partners = PairSpeeds::new(instance);
         let (mut alone, types) = (self.alone.clone(), self.types);
         for (row, part) in alone.chunks_exact_mut(types).zip(parts) {
             row.iter_mut().for_each(|share| *share *= part);
@@ -102,7 +102,7 @@ impl Spread {
             let more = if parts[a] > parts[b] { 0 } else { 1 };
             let m = [a, b][more];
             for (j, share) in row.iter_mut().enumerate().filter(|(_, share)| **share > 0.0) {
-                let speeds = partners.together(&instance.jobs[a], &instance.jobs[b], j).unwrap_or_default();
+                let speeds = partners.paired(&instance.jobs[a], &instance.jobs[b], j).unwrap_or_default();
                 let by_itself = (speeds[more] / partners.alone(&instance.jobs[m], j)).min(1.0);
                 alone[m * types + j] += (parts[m] - both) * *share * by_itself;
                 *share *= both;

@@ -1,13 +1,13 @@
-//! Progressive filling of a tree of entities where jobs share GPUs: the levels' course is the tree's, as without sharing,
-//! and how far along it the cluster can go is a program in classes, whose prices say how far one has to go back.
+//! Progressive filling of an entity tree with GPU sharing: the trajectory is that of the tree, as without sharing, and
+//! the furthest feasible point is found by linear programs over classes, whose prices say how far back to go.
 
 use super::program::{Duals, Scaled, Ways};
 use super::spread::Spread;
-use crate::answer::{Answer, Certificate, Stage};
-use crate::filling::{Course, Place, Tree};
+use crate::filling::{Trajectory, TrajectoryPoint, Tree};
 use crate::goal::SolveError;
 use crate::instance::Instance;
 use crate::problem::Problem;
+use crate::solution::{Certificate, Solution, Stage};
 
 /// The part of its targets to which a place must be reached.
 const REACHED: f64 = 1.0 - 1e-9;
@@ -28,28 +28,32 @@ struct Filling<'a> {
 
 /// Where a course ends, how that is reached, and the prices that end it there; none where it runs to its end.
 struct End {
-    at: Place,
+    at: TrajectoryPoint,
     scaled: Scaled,
     stopped_by: Option<Duals>,
 }
 
-pub(crate) fn hierarchical(instance: &Instance, problem: &Problem, tree: Tree) -> Result<Answer, SolveError> {
-    let kin = tree.kin(problem.n);
+pub(crate) fn hierarchical(
+    instance: &Instance,
+    problem: &Problem,
+    tree: Tree,
+) -> Result<Solution, SolveError> {
+    let kin = tree.level_classes(problem.n);
     let ways = Ways::new(instance, problem, |m| kin[m] as f64)?;
     let caps = (0..problem.n).map(|m| problem.fastest[m] * problem.level_per_step(m)).collect();
-    let top = tree.top();
+    let top = tree.top_entities();
     let mut filling = Filling { problem, ways, tree, caps };
     let (mut stages, mut stopped) = (Vec::new(), vec![None; problem.n]);
     // How much further the filling would go per GPU, by what stops the first.
     let mut per_gpu = None;
     // Every stage stops a job, so this ends.
     let last = loop {
-        let course = filling.tree.course(&filling.caps);
+        let course = filling.tree.trajectory(&filling.caps);
         let end = filling.furthest(&course)?;
         let Some(duals) = end.stopped_by else { break end.scaled };
         filling.tree.advance(&course, end.at);
         let levels = filling.tree.levels(&filling.caps);
-        let rates = course.rates_at(end.at.piece, &filling.tree, &filling.caps);
+        let rates = course.rates_at(end.at.segment, &filling.tree, &filling.caps);
         for m in filling.halted(&duals, &levels, &rates)? {
             // A crumb of the slack is no level: it would only make the next stages ill-conditioned.
             let crumb = levels[m] <= CRUMB * filling.caps[m];
@@ -71,7 +75,7 @@ pub(crate) fn hierarchical(instance: &Instance, problem: &Problem, tree: Tree) -
             speeds,
             jobs: Some(filling.ways.worth(&duals, problem.n)),
         });
-        filling.tree.settle(&filling.caps);
+        filling.tree.pass_turns(&filling.caps);
     };
     let nothing = |n: usize| vec![0.0; n];
     let together: f64 = top.iter().filter(|(_, jobs)| !jobs.is_empty()).map(|(weight, _)| weight).sum();
@@ -86,7 +90,7 @@ pub(crate) fn hierarchical(instance: &Instance, problem: &Problem, tree: Tree) -
     let objective = top.iter().filter(|(_, jobs)| !jobs.is_empty()).map(of).fold(f64::INFINITY, f64::min);
     let binding = (0..problem.n).filter(|&m| stopped[m] == Some(0)).collect();
     answer.bottleneck = crate::goals::bottleneck(binding, &answer.prices, objective);
-    Ok(Answer { objective, certificate: Certificate::Stages { stages, stopped }, ..answer })
+    Ok(Solution { objective, certificate: Certificate::Stages { stages, stopped }, ..answer })
 }
 
 impl Filling<'_> {
@@ -95,7 +99,7 @@ impl Filling<'_> {
     }
 
     /// The speed of each class at a place of the course; its jobs are kin and have the same.
-    fn targets(&self, course: &Course, at: Place) -> Vec<f64> {
+    fn targets(&self, course: &Trajectory, at: TrajectoryPoint) -> Vec<f64> {
         let speeds = self.speeds(&course.levels_at(at, &self.tree, &self.caps));
         // Targets that are rounding would only make the program ill-conditioned.
         let target = |m: usize| if speeds[m] > CRUMB * self.problem.fastest[m] { speeds[m] } else { 0.0 };
@@ -103,7 +107,7 @@ impl Filling<'_> {
     }
 
     /// What everyone's speed is worth at a place.
-    fn worth_at(&self, course: &Course, at: Place, duals: &Duals) -> f64 {
+    fn worth_at(&self, course: &Trajectory, at: TrajectoryPoint, duals: &Duals) -> f64 {
         let targets = self.targets(course, at);
         let of =
             |(c, target): (usize, &f64)| self.ways.classes[c].jobs.len() as f64 * duals.speed[c] * target;
@@ -112,8 +116,8 @@ impl Filling<'_> {
 
     /// The furthest place on the course that the cluster can reach. Starts from its end; prices that show a place to be out
     /// of reach also say how far one has to go back at least.
-    fn furthest(&self, course: &Course) -> Result<End, SolveError> {
-        let mut at = Place { piece: course.pieces(), offset: 0.0 };
+    fn furthest(&self, course: &Trajectory) -> Result<End, SolveError> {
+        let mut at = TrajectoryPoint { segment: course.segments(), offset: 0.0 };
         let mut stopped_by: Option<Duals> = None;
         for _ in 0..100 {
             let targets = self.targets(course, at);
@@ -121,10 +125,14 @@ impl Filling<'_> {
             // Who is not to rise yet may have a price by chance; prices prove as much without it.
             let idle = scaled.duals.speed.iter_mut().zip(&targets).filter(|(_, target)| **target <= 0.0);
             idle.for_each(|(worth, _)| *worth = 0.0);
-            let start = at.piece == 0 && at.offset <= 0.0;
+            let start = at.segment == 0 && at.offset <= 0.0;
             let nobody = targets.iter().all(|target| *target <= 0.0);
             if nobody || start || scaled.value >= REACHED {
-                return Ok(End { at, scaled, stopped_by: stopped_by.filter(|_| at.piece < course.pieces()) });
+                return Ok(End {
+                    at,
+                    scaled,
+                    stopped_by: stopped_by.filter(|_| at.segment < course.segments()),
+                });
             }
             let most = scaled.value * self.worth_at(course, at, &scaled.duals);
             let next = self.last_affordable(course, at, &scaled.duals, most);
@@ -138,24 +146,30 @@ impl Filling<'_> {
     }
 
     /// The last place before `beyond` at which everyone's speed is worth no more than this.
-    fn last_affordable(&self, course: &Course, beyond: Place, duals: &Duals, most: f64) -> Place {
-        let whole = |piece: usize| Place { piece, offset: 0.0 };
-        let (mut low, mut high) = (0, beyond.piece + usize::from(beyond.offset > 0.0));
+    fn last_affordable(
+        &self,
+        course: &Trajectory,
+        beyond: TrajectoryPoint,
+        duals: &Duals,
+        most: f64,
+    ) -> TrajectoryPoint {
+        let whole = |segment: usize| TrajectoryPoint { segment, offset: 0.0 };
+        let (mut low, mut high) = (0, beyond.segment + usize::from(beyond.offset > 0.0));
         while high - low > 1 {
             let middle = low + (high - low) / 2;
             if self.worth_at(course, whole(middle), duals) <= most { low = middle } else { high = middle }
         }
         // Within a piece everything rises evenly.
-        let length = if low == beyond.piece { beyond.offset } else { course.length(low) };
+        let length = if low == beyond.segment { beyond.offset } else { course.length(low) };
         let (from, to) = (
             self.worth_at(course, whole(low), duals),
-            self.worth_at(course, Place { piece: low, offset: length }, duals),
+            self.worth_at(course, TrajectoryPoint { segment: low, offset: length }, duals),
         );
         let part = if to > from { ((most - from) / (to - from)).clamp(0.0, 1.0) } else { 1.0 };
-        if low != beyond.piece && part >= 1.0 - 1e-12 {
+        if low != beyond.segment && part >= 1.0 - 1e-12 {
             return whole(low + 1);
         }
-        Place { piece: low, offset: length * part }
+        TrajectoryPoint { segment: low, offset: length * part }
     }
 
     /// Whom the prices stop: more speed of theirs would be paid for by others.

@@ -1,7 +1,7 @@
 //! Instances made from a seed, with whatever makes solvers stumble.
 
 use crate::support::{self, Random};
-use warpyard_allocate::{Entities, Instance, Job, Profile, Sharing, ThroughputTable};
+use warpyard_allocate::{Entities, EntityPolicy, Instance, Job, Profile, ThroughputTable};
 
 /// A job's profile, as tables of pairs call it.
 pub(crate) fn profile(job: &Job) -> Profile {
@@ -49,7 +49,8 @@ pub(crate) fn odd_within(seed: u64, types: usize, jobs: usize) -> Instance {
 
 /// Organisations of two depths over all jobs.
 fn organisations(instance: &Instance, random: &mut Random) -> Entities {
-    let policy = |random: &mut Random| if random.below(2) == 0 { Sharing::Fair } else { Sharing::Fifo };
+    let policy =
+        |random: &mut Random| if random.below(2) == 0 { EntityPolicy::Fair } else { EntityPolicy::Fifo };
     let (mut top, mut inner) = (Entities::default(), Entities::default());
     for (entities, name) in [(0, "a"), (0, "b"), (0, "c"), (1, "x"), (1, "y")] {
         let entities = if entities == 0 { &mut top } else { &mut inner };
@@ -88,7 +89,7 @@ pub(crate) fn with_pairs(mut instance: Instance, seed: u64) -> Instance {
                     if one.profile == other.profile { a } else { b } * other.throughputs[t],
                 ];
                 let name = &instance.types[t].name;
-                if table.together(name, &profile(one), &profile(other)).is_none() {
+                if table.paired(name, &profile(one), &profile(other)).is_none() {
                     table.insert_pair(name, profile(one), profile(other), both);
                 }
             }

@@ -163,7 +163,7 @@ fn ways(instance: &Instance, sharing: bool) -> Vec<Way> {
             }
             let Some(table) = instance.pairs.as_ref().filter(|_| sharing && speed > 0.0) else { continue };
             for (o, other) in instance.jobs.iter().enumerate().skip(m + 1) {
-                let both = table.together(&t.name, &profile(job), &profile(other));
+                let both = table.paired(&t.name, &profile(job), &profile(other));
                 let runs = other.gpus == job.gpus && other.throughputs[gpu_type] > 0.0;
                 if let Some([a, b]) = both.filter(|_| runs) {
                     ways.push(Way { gpu_type, gpus: job.gpus, jobs: vec![(m, a), (o, b)] });

@@ -69,7 +69,7 @@ fn climb(instance: &Instance, options: &mut SearchOptions<'_>) -> Plan {
 
 pub(super) const DEF: Algorithm = Algorithm {
     name: "climb",
-    summary: "hill climb from heft by noise on priorities and on the weights",
+    summary: "hill climb from heft by noise on priorities and on the machine bias",
     origin: "warpyard",
     searches: true,
     plan: climb,

@@ -1,19 +1,19 @@
-//! A plan in the making: the choice of the round, and what of it can be done now. Who waits for devices that are being
-//! freed has them kept; what nobody was given goes to whoever else is there.
+//! Plan under construction: the round's assignment, and the part of it that can be carried out now. A task that waits
+//! for devices being freed has them reserved; unassigned capacity is backfilled.
 
-use super::scene::{Scene, Stance, Standing};
-use super::sheet::{Sheet, as_given, kept_whole, on_type, whole};
+use super::round_assignment::{RoundAssignment, as_given, kept_whole, on_type, whole};
+use super::round_input::{FreezeState, MemberState, RoundInput};
 use std::collections::BTreeSet;
-use warpyard_allocate::rounds::{Candidate, Rounds};
+use warpyard_allocate::rounds::{Candidate, RoundScheduler};
 use warpyard_core::place::Search;
 use warpyard_core::plan::Start;
 use warpyard_core::pool::{Ledger, Placement};
 use warpyard_core::spec::Needs;
 use warpyard_core::{AttemptId, DeviceId, Plan, Span, TaskId};
 
-/// A plan in the making.
-pub(super) struct Draft<'a> {
-    pub(super) scene: Scene<'a>,
+/// Plan under construction.
+pub(super) struct PlanDraft<'a> {
+    pub(super) input: RoundInput<'a>,
     /// Members that are not fixed, in the order they are considered.
     order: Vec<usize>,
     /// The place each member was given.
@@ -24,8 +24,8 @@ pub(super) struct Draft<'a> {
     resume: Vec<AttemptId>,
 }
 
-/// What nobody was given yet.
-struct Left<'a> {
+/// Capacity that is not assigned.
+struct LeftoverCapacity<'a> {
     /// What is free now.
     now: Ledger<'a>,
     /// What is not promised to anybody in the round.
@@ -33,50 +33,51 @@ struct Left<'a> {
     /// Devices whose time is not free.
     taken: BTreeSet<DeviceId>,
     /// What tasks are like for which there is no room in that.
-    nowhere: BTreeSet<Like<'a>>,
+    nowhere: BTreeSet<FitClass<'a>>,
 }
 
-/// What decides where a task fits: whether it takes turns, what it needs, and by its profile which types it runs on.
-type Like<'a> = (bool, &'a Needs, Option<&'a str>);
+/// Class of tasks that fit alike: whether time-sliced, needs, and profile (which decides the types it runs on).
+type FitClass<'a> = (bool, &'a Needs, Option<&'a str>);
 
-impl<'a> Draft<'a> {
+impl<'a> PlanDraft<'a> {
     /// Makes one; speeds count for what they cost, by type.
-    pub(super) fn make(scene: Scene<'a>, rounds: &Rounds, costs: &[f64]) -> Draft<'a> {
-        let free: Vec<usize> = (0..scene.members.len())
-            .filter(|&i| !matches!(scene.members[i].standing, Standing::Fixed))
+    pub(super) fn make(input: RoundInput<'a>, rounds: &RoundScheduler, costs: &[f64]) -> PlanDraft<'a> {
+        let free: Vec<usize> = (0..input.members.len())
+            .filter(|&i| !matches!(input.members[i].state, MemberState::Fixed))
             .collect();
         let mut candidates: Vec<Candidate> =
-            free.iter().map(|&i| scene.members[i].candidate.clone()).collect();
+            free.iter().map(|&i| input.members[i].candidate.clone()).collect();
         let order: Vec<usize> = rounds.order(&candidates).into_iter().map(|c| free[c]).collect();
-        candidates.extend(scene.pairs.iter().map(|pair| pair.candidate.clone()));
+        candidates.extend(input.pairs.iter().map(|pair| pair.candidate.clone()));
         for candidate in &mut candidates {
             candidate.speeds.iter_mut().zip(costs).for_each(|(speed, cost)| *speed /= cost);
         }
         let place = |i: usize| free.binary_search(&i).ok();
         let places = |[a, b]: [usize; 2]| Some([place(a)?, place(b)?]);
-        let pairs: Vec<Option<[usize; 2]>> = scene.pairs.iter().map(|pair| places(pair.members)).collect();
-        let mut sheet = Sheet::new(&scene, &free, &order);
+        let pairs: Vec<Option<[usize; 2]>> = input.pairs.iter().map(|pair| places(pair.members)).collect();
+        let mut sheet = RoundAssignment::new(&input, &free, &order);
         rounds.choose_with_pairs(&candidates, &pairs, &mut sheet);
-        let Sheet { ledger: promised, given, beside, in_turn, held_back, go_on, at_once, .. } = sheet;
+        let RoundAssignment { ledger: promised, given, beside, in_turn, held_back, go_on, at_once, .. } =
+            sheet;
         let (start, resume) = (Vec::new(), Vec::new());
         // Who was given what is free now counts on it: one that only might begin, as it turned out, comes after.
-        let waits = |&i: &usize| matches!(scene.members[i].standing, Standing::Waits);
+        let waits = |&i: &usize| matches!(input.members[i].state, MemberState::Waiting);
         let mut waiting: Vec<usize> = order.iter().copied().filter(waits).collect();
         waiting.sort_by_key(|&i| at_once[i].is_none());
-        let mut draft = Draft { order, given, beside, start, resume, scene };
+        let mut draft = PlanDraft { order, given, beside, start, resume, input };
         let now = draft.resume_now(&go_on);
         // Neither the time of those that run still is free, nor what was given to others.
-        let taken = in_turn.union(&draft.scene.running).copied().collect();
-        let left = Left { now, promised, taken, nowhere: BTreeSet::new() };
+        let taken = in_turn.union(&draft.input.running).copied().collect();
+        let left = LeftoverCapacity { now, promised, taken, nowhere: BTreeSet::new() };
         draft.start_now(&waiting, left, &held_back);
         draft
     }
 
     /// Starts what was given a place that is free now, and then whoever fits into what nobody was given.
-    fn start_now(&mut self, waiting: &[usize], mut left: Left<'a>, held_back: &BTreeSet<usize>) {
+    fn start_now(&mut self, waiting: &[usize], mut left: LeftoverCapacity<'a>, held_back: &BTreeSet<usize>) {
         for &i in waiting {
             let room = |placement: &Placement| {
-                if self.scene.members[i].in_turn_on(placement) {
+                if self.input.members[i].in_turn_on(placement) {
                     return self.is_still(placement) && left.now.admits(placement);
                 }
                 // Nobody but whom it is to be beside may be there, not even one that is about to leave.
@@ -85,22 +86,22 @@ impl<'a> Draft<'a> {
             };
             if let Some(placement) = self.given[i].clone().filter(room) {
                 left.now.charge(&placement);
-                self.start.push(Start { task: self.scene.members[i].task, placement });
+                self.start.push(Start { task: self.input.members[i].task, placement });
             }
         }
         let left_over = waiting.iter().copied().filter(|&i| self.given[i].is_none());
         let (back, left_out): (Vec<usize>, Vec<usize>) = left_over.partition(|i| held_back.contains(i));
         for i in left_out {
-            let task = self.scene.members[i].task;
+            let task = self.input.members[i].task;
             self.start_where_room_is_left(task, &mut left, |draft, _| draft.useless_to(i));
         }
-        for task in self.scene.plain.clone() {
+        for task in self.input.plain.clone() {
             self.start_where_room_is_left(task, &mut left, |_, _| Vec::new());
         }
         // Who was held back need not be where all who need devices whole have theirs, or no room beside others is left.
         left.nowhere.clear();
         for i in back {
-            let task = self.scene.members[i].task;
+            let task = self.input.members[i].task;
             let started = self.start_where_room_is_left(task, &mut left, |draft, left| {
                 let mut withheld = draft.useless_to(i);
                 withheld.extend(draft.kept_whole(i, &left.promised));
@@ -114,21 +115,21 @@ impl<'a> Draft<'a> {
 
     /// Devices that a member who takes turns leaves to those that still wait for them whole, as it may wait beside others.
     fn kept_whole(&self, i: usize, room: &Ledger<'a>) -> Vec<DeviceId> {
-        let (member, mut kept) = (&self.scene.members[i], Vec::new());
+        let (member, mut kept) = (&self.input.members[i], Vec::new());
         for (j, kind) in
-            self.scene.kinds.iter().enumerate().filter(|&(j, _)| member.candidate.speeds[j] > 0.0)
+            self.input.kinds.iter().enumerate().filter(|&(j, _)| member.candidate.speeds[j] > 0.0)
         {
-            let waits = |i: &usize| self.given[*i].is_none() && !self.starts(self.scene.members[*i].task);
-            let wanted = self.scene.could_have_whole(self.order.iter().copied().filter(waits), j);
+            let waits = |i: &usize| self.given[*i].is_none() && !self.starts(self.input.members[*i].task);
+            let wanted = self.input.could_have_whole(self.order.iter().copied().filter(waits), j);
             let needs = on_type(&member.spec.needs, kind);
-            kept.extend(kept_whole(&self.scene, room, self.take_turns(), &needs, wanted));
+            kept.extend(kept_whole(&self.input, room, self.take_turns(), &needs, wanted));
         }
         kept
     }
 
     /// The places of those that are to take turns there, as given by the round or out of what was left.
     fn take_turns(&self) -> impl Iterator<Item = &Placement> {
-        let members = self.scene.members.iter().zip(&self.given);
+        let members = self.input.members.iter().zip(&self.given);
         members.filter(|(member, _)| member.takes_turns).filter_map(|(member, given)| {
             let started = || self.start.iter().find(|start| start.task == member.task);
             given.as_ref().or_else(|| started().map(|start| &start.placement))
@@ -139,11 +140,11 @@ impl<'a> Draft<'a> {
     fn start_where_room_is_left(
         &mut self,
         task: TaskId,
-        left: &mut Left<'a>,
-        withheld: impl FnOnce(&Self, &Left<'a>) -> Vec<DeviceId>,
+        left: &mut LeftoverCapacity<'a>,
+        withheld: impl FnOnce(&Self, &LeftoverCapacity<'a>) -> Vec<DeviceId>,
     ) -> bool {
-        let Some((_, spec)) = self.scene.view.spec(task) else { return false };
-        let member = self.scene.member(task).map(|i| &self.scene.members[i]);
+        let Some((_, spec)) = self.input.view.spec(task) else { return false };
+        let member = self.input.member(task).map(|i| &self.input.members[i]);
         let takes_turns = member.is_some_and(|member| member.takes_turns);
         let like = (takes_turns, &spec.needs, spec.profile.as_deref());
         if left.nowhere.contains(&like) {
@@ -160,7 +161,7 @@ impl<'a> Draft<'a> {
             return false;
         };
         left.promised.charge(&placement);
-        if member.is_some_and(|member| self.scene.would_take_turns(member, &placement)) {
+        if member.is_some_and(|member| self.input.would_take_turns(member, &placement)) {
             left.taken.extend(placement.device_ids());
         }
         let placement = match member {
@@ -174,11 +175,13 @@ impl<'a> Draft<'a> {
 
     /// Lets those go on that stand still, or were asked to, and have their turn; gives what is free then.
     fn resume_now(&mut self, go_on: &[AttemptId]) -> Ledger<'a> {
-        let mut now = Ledger::over(self.scene.view.pool());
-        let adrift = self.scene.adrift.iter().filter(|(attempt, ..)| go_on.contains(attempt)).copied();
-        let given = |&i: &usize| match self.scene.members[i].standing {
-            Standing::Stands(attempt, placement, Stance::Asked) => Some((attempt, placement, false)),
-            Standing::Stands(attempt, placement, Stance::Still) => {
+        let mut now = Ledger::over(self.input.view.pool());
+        let adrift = self.input.adrift.iter().filter(|(attempt, ..)| go_on.contains(attempt)).copied();
+        let given = |&i: &usize| match self.input.members[i].state {
+            MemberState::TimeSliced(attempt, placement, FreezeState::FreezeRequested) => {
+                Some((attempt, placement, false))
+            }
+            MemberState::TimeSliced(attempt, placement, FreezeState::Frozen) => {
                 self.is_still(placement).then_some((attempt, placement, true))
             }
             _ => None,
@@ -197,30 +200,30 @@ impl<'a> Draft<'a> {
 
     /// Whether nobody who takes turns runs on the devices of a place, not even one that is about to stand still.
     fn is_still(&self, placement: &Placement) -> bool {
-        placement.device_ids().all(|id| !self.scene.running.contains(&id))
+        placement.device_ids().all(|id| !self.input.running.contains(&id))
     }
 
     /// Whether a member is on the devices of a placement, or starts there.
     fn is_there(&self, i: usize, placement: &Placement) -> bool {
-        let task = self.scene.members[i].task;
+        let task = self.input.members[i].task;
         let same = |other: &Placement| other.worker == placement.worker && other.devices == placement.devices;
-        let runs = self.scene.view.attempt(task).is_some_and(|(attempt, _)| same(&attempt.placement));
+        let runs = self.input.view.attempt(task).is_some_and(|(attempt, _)| same(&attempt.placement));
         runs || self.start.iter().any(|start| start.task == task && same(&start.placement))
     }
 
     /// Devices of types a member is known not to run on.
     fn useless_to(&self, i: usize) -> Vec<DeviceId> {
-        let barred = &self.scene.members[i].barred;
+        let barred = &self.input.members[i].barred;
         if barred.is_empty() {
             return Vec::new();
         }
-        self.of_kinds(|j| barred.contains(&j)).collect()
+        self.devices_of_types(|j| barred.contains(&j)).collect()
     }
 
     /// Devices of some types.
-    fn of_kinds(&self, wanted: impl Fn(usize) -> bool) -> impl Iterator<Item = DeviceId> {
-        self.scene.devices().filter_map(move |(id, info)| {
-            let kind = self.scene.kinds.iter().position(|kind| kind.eq_ignore_ascii_case(&info.kind));
+    fn devices_of_types(&self, wanted: impl Fn(usize) -> bool) -> impl Iterator<Item = DeviceId> {
+        self.input.devices().filter_map(move |(id, info)| {
+            let kind = self.input.kinds.iter().position(|kind| kind.eq_ignore_ascii_case(&info.kind));
             kind.filter(|&j| wanted(j)).map(|_| id)
         })
     }
@@ -232,40 +235,39 @@ impl<'a> Draft<'a> {
 
     /// Whether a member was given a place that it cannot have yet.
     fn keeps_a_place(&self, i: usize) -> bool {
-        let member = &self.scene.members[i];
+        let member = &self.input.members[i];
         self.given[i].is_some()
-            && match member.standing {
-                Standing::Waits => !self.starts(member.task),
-                Standing::Leaves(..) => true,
+            && match member.state {
+                MemberState::Waiting => !self.starts(member.task),
+                MemberState::Leaving(..) => true,
                 _ => false,
             }
     }
 
     /// Every ready task, in the order they are considered: whoever the round gives a place, then those it leaves out.
     pub(super) fn line(&self) -> Vec<TaskId> {
-        let waits = |i: &&usize| matches!(self.scene.members[**i].standing, Standing::Waits);
+        let waits = |i: &&usize| matches!(self.input.members[**i].state, MemberState::Waiting);
         let (given, left_out): (Vec<usize>, Vec<usize>) =
             self.order.iter().filter(waits).partition(|&&i| self.given[i].is_some());
-        let members = given.into_iter().chain(left_out).map(|i| self.scene.members[i].task);
-        members.chain(self.scene.plain.iter().copied()).chain(self.scene.later.iter().copied()).collect()
+        let members = given.into_iter().chain(left_out).map(|i| self.input.members[i].task);
+        members.chain(self.input.plain.iter().copied()).chain(self.input.later.iter().copied()).collect()
     }
 
-    pub(super) fn plan(self, rounds: &Rounds) -> Plan {
-        let gives_way = |(i, placement): (usize, &Option<Placement>)| match self.scene.members[i].standing {
-            Standing::Movable(attempt, own) if placement.as_ref() != Some(own) => Some(attempt),
+    pub(super) fn plan(self, rounds: &RoundScheduler) -> Plan {
+        let gives_way = |(i, placement): (usize, &Option<Placement>)| match self.input.members[i].state {
+            MemberState::Movable(attempt, own) if placement.as_ref() != Some(own) => Some(attempt),
             _ => None,
         };
         let requeue = self.given.iter().enumerate().filter_map(gives_way).collect();
-        let stands_still = |(i, placement): (usize, &Option<Placement>)| match self.scene.members[i].standing
-        {
-            Standing::Stands(attempt, _, Stance::Runs) if placement.is_none() => Some(attempt),
+        let stands_still = |(i, placement): (usize, &Option<Placement>)| match self.input.members[i].state {
+            MemberState::TimeSliced(attempt, _, FreezeState::Running) if placement.is_none() => Some(attempt),
             _ => None,
         };
         let pause = self.given.iter().enumerate().filter_map(stands_still).collect();
-        let shares_time = !self.scene.members.is_empty();
+        let shares_time = !self.input.members.is_empty();
         let begins =
-            (shares_time && self.scene.boundary).then(|| self.scene.now + Span::from_secs(rounds.round_s));
-        let until = begins.or(self.scene.view.shares().round_until());
+            (shares_time && self.input.boundary).then(|| self.input.now + Span::from_secs(rounds.round_s));
+        let until = begins.or(self.input.view.shares().round_until());
         // A place that is kept may be elsewhere once this is carried out, and leave room where it was.
         let again = !self.start.is_empty() && (0..self.given.len()).any(|i| self.keeps_a_place(i));
         Plan {

@@ -1,40 +1,40 @@
-//! Goals of allocation as policies. How fast each task runs on each type of GPU is part of the state; a solver beside
-//! the loop turns it into shares of time that meet the goal, and those shares are carried out in rounds: at a round's
-//! end whoever got least of what was promised goes first, tasks that allow it make way, and within a round only what is
-//! free is given out. The goals and the choice of a round are `warpyard-allocate`'s; here they meet the cluster.
+//! Allocation goals as policies. The speed of each task on each GPU type is part of the state; a background solve
+//! turns it into shares of time that meet the goal, and rounds realise the shares: at the end of a round the task that
+//! got least of its promise goes first, tasks that allow it are preempted, and within a round only free capacity is
+//! given out. Goals and the choice of a round are in `warpyard-allocate`; this module connects them to the cluster.
 //!
-//! Whoever takes whole GPUs of one type has a share, and whoever states its memory and can be frozen (`preempt = "freeze"`).
-//! All others go, first come first served, where the rounds leave room. With `sharing`, two tasks may be given the same GPUs
-//! where both profiles were seen to get on with others, if not with one another: how fast they then are is estimated until
-//! it is measured. A pair is chosen for a round as a single task is.
+//! A task that takes whole GPUs of one type has a share, and so has a task that states its memory and can be frozen
+//! (`preempt = "freeze"`). All others start first come, first served, where the rounds leave capacity. With `sharing`,
+//! two tasks may get the same GPUs where both profiles were measured with some partner: their speeds together are
+//! estimated until measured. A pair is chosen for a round as a single task is.
 //!
-//! At a round's end tasks give way as they allow: by ending (`requeue`, `yield`), or by standing still (`freeze`). One that
-//! states its memory and stands still keeps that memory, and its GPUs' time goes to another whose stated memory fits beside
-//! it; of those that take turns so, one at most runs on a GPU, and the next begins or goes on only once the one before it
-//! stands still. Having begun, it can go on on the same devices only, so it is taken for a task that runs on their type
-//! alone, until it ends. Whoever needs a GPU whole waits until nobody stands on it; where someone does, one that has yet to
-//! begin waits for a turn beside others, if it fits there, and leaves GPUs on which nobody stands to those that could have them
-//! whole. A task that takes whole GPUs and can only be frozen is never moved: standing still it would leave room for nobody.
+//! At the end of a round tasks are preempted as they allow: by ending (`requeue`, `yield`) or by freezing (`freeze`).
+//! A frozen task that states its memory keeps that memory, and the time of its GPUs goes to another task whose stated
+//! memory fits beside it (time slicing); at most one of them runs on a GPU, and the next starts or resumes only once
+//! the previous one is frozen. A started one can continue on its devices only, so it counts as a task that runs on
+//! their type alone. A task that needs a GPU whole waits until no frozen task is on it; meanwhile tasks yet to start
+//! join time-sliced GPUs where they fit, and leave the others to tasks that could have them whole. A task that takes
+//! whole GPUs and can only be frozen is never moved: frozen, it would free nothing.
 //!
-//! Without a share nobody takes turns: who has none because no type could hold it, or because the last worker of its type was
-//! drained, runs beside others as all do that state their memory, and goes on if it stands still.
+//! A task without a share is not time-sliced: one that no type could hold, or whose last worker was drained, runs
+//! beside others as all tasks do that state their memory, and resumes if it is frozen.
 
 mod draft;
+mod entities;
 mod fnv;
-mod organisations;
-mod question;
-mod scene;
-mod sheet;
+mod round_assignment;
+mod round_input;
+mod solver_input;
 mod speeds;
 
-use draft::Draft;
-use organisations::Charter;
-use scene::{Scene, Standing};
+use draft::PlanDraft;
+use entities::EntityConfig;
+use round_input::{MemberState, RoundInput};
 use speeds::Speeds;
 use std::cell::RefCell;
 use std::collections::BTreeSet;
-use warpyard_allocate::rounds::Rounds;
-use warpyard_allocate::{GOALS, GoalDef, Options, Types};
+use warpyard_allocate::rounds::RoundScheduler;
+use warpyard_allocate::{GOALS, GoalDef, Options, TypeAwareness};
 use warpyard_core::cluster::View;
 use warpyard_core::event::By;
 use warpyard_core::explain::{self, InRounds, Reason, Why};
@@ -65,7 +65,7 @@ const INSIDE: Param = word(
 );
 const ORGANISATIONS: Param = text(
     "organisations",
-    organisations::fault,
+    entities::fault,
     "weights of projects, 1 where nothing is said, and how each shares inside: vision=2+nlp=1=fifo+nlp/speech=3; a project \
      called nlp/speech is part of nlp",
 );
@@ -111,62 +111,62 @@ goals! {
         &[TYPES, SHARING, PLACEMENT, ROUND, RESTART];
 }
 
-/// The shortest round: anything shorter would be all switching.
+/// Shortest round; below it switching would dominate.
 const SHORTEST_ROUND: f64 = 0.1;
 
-/// A policy that follows a goal.
+/// Policy that follows an allocation goal in rounds.
 struct ByGoal {
     goal: &'static GoalDef,
     options: Options,
-    rounds: Rounds,
-    /// Who shares how, where the goal is about that.
-    charter: Charter,
-    /// Speeds completed for the types there are; only a cache.
+    rounds: RoundScheduler,
+    /// Weights and policies of organisations, for the hierarchical goal.
+    entity_config: EntityConfig,
+    /// Speeds completed for the available types; only a cache.
     speeds: RefCell<Speeds>,
 }
 
 impl ByGoal {
     fn new(goal: &'static GoalDef, params: &Params) -> ByGoal {
-        let types = if params.word("types") == "blind" { Types::Blind } else { Types::Aware };
-        let rounds = Rounds {
+        let types = if params.word("types") == "blind" { TypeAwareness::Blind } else { TypeAwareness::Aware };
+        let rounds = RoundScheduler {
             round_s: params.number("round"),
             restart_s: params.number("restart"),
-            priced: true,
-            moves_up: goal.name != COST.name,
+            restart_priced: true,
+            upgrades: goal.name != COST.name,
         };
-        let charter = match goal.name {
-            "hierarchical" => Charter::new(params.word("inside"), params.text("organisations")),
-            _ => Charter::default(),
+        let entity_config = match goal.name {
+            "hierarchical" => EntityConfig::new(params.word("inside"), params.text("organisations")),
+            _ => EntityConfig::default(),
         };
         let sharing = params.word("sharing") == "true";
         ByGoal {
             goal,
             options: Options { types, sharing, ..Options::default() },
             rounds,
-            charter,
+            entity_config,
             speeds: RefCell::default(),
         }
     }
 
-    fn scene<'a>(&self, view: View<'a>, now: Time) -> Scene<'a> {
+    fn input<'a>(&self, view: View<'a>, now: Time) -> RoundInput<'a> {
         let boundary = view.shares().round_until().is_none_or(|until| until <= now);
-        Scene::of(view, now, boundary, self.options, &mut self.speeds.borrow_mut())
+        RoundInput::of(view, now, boundary, self.options, &mut self.speeds.borrow_mut())
     }
 
-    fn draft<'a>(&self, view: View<'a>, now: Time) -> Draft<'a> {
-        let scene = self.scene(view, now);
+    fn draft<'a>(&self, view: View<'a>, now: Time) -> PlanDraft<'a> {
+        let input = self.input(view, now);
         let cost = |kind: &String| match self.goal.name == COST.name {
             true => view.shares().cost_per_hour(kind).unwrap_or(1.0),
             false => 1.0,
         };
-        let costs: Vec<f64> = scene.kinds.iter().map(cost).collect();
-        Draft::make(scene, &self.rounds, &costs)
+        let costs: Vec<f64> = input.kinds.iter().map(cost).collect();
+        PlanDraft::make(input, &self.rounds, &costs)
     }
 
-    /// Why a task stands still, if it does so until its turn comes.
+    /// Wait reason of a task suspended until its turn.
     fn until_its_turn(&self, view: View<'_>, task: TaskId, now: Time) -> Option<Why> {
         let draft = self.draft(view, now);
-        let member = draft.scene.member(task)?;
+        let member = draft.input.member(task)?;
         Some(Why::plain(Reason::Round(Box::new(in_rounds(&draft, member)))))
     }
 }
@@ -186,7 +186,7 @@ impl Policy for ByGoal {
         let draft = self.draft(view, now);
         let line = draft.line();
         let place = line.iter().position(|t| *t == task);
-        let reason = match draft.scene.member(task) {
+        let reason = match draft.input.member(task) {
             _ if draft.starts(task) => Reason::Next,
             _ if !view.pool().workers().any(|(_, w)| w.is_open()) => Reason::NoWorker,
             Some(i) => Reason::Round(Box::new(in_rounds(&draft, i))),
@@ -212,7 +212,7 @@ impl Policy for ByGoal {
 
     fn numbers(&self, view: View<'_>, task: TaskId, now: Time) -> Option<String> {
         let draft = self.draft(view, now);
-        let Some(member) = draft.scene.member(task) else {
+        let Some(member) = draft.input.member(task) else {
             let submitted = view.job(task.job)?.submitted;
             return Some(format!("no share of its own, so in order of arrival: t = {:.0}", submitted.secs()));
         };
@@ -224,31 +224,31 @@ impl Policy for ByGoal {
     }
 
     fn errand(&self, view: View<'_>, now: Time) -> Option<Errand> {
-        question::errand(self, &self.scene(view, now))
+        solver_input::errand(self, &self.input(view, now))
     }
 }
 
-/// How a task that has a share stands.
-fn in_rounds(draft: &Draft<'_>, i: usize) -> InRounds {
-    let scene = &draft.scene;
-    let (view, now, member) = (scene.view, scene.now, &scene.members[i]);
+/// Round state of a task that has a share, for its wait reason.
+fn in_rounds(draft: &PlanDraft<'_>, i: usize) -> InRounds {
+    let input = &draft.input;
+    let (view, now, member) = (input.view, input.now, &input.members[i]);
     let waited = now.since(member.job.submitted).secs().max(1e-6);
     let share = |(j, kind): (usize, &String)| {
-        let pairs = scene.pairs.iter().filter(|pair| pair.members.contains(&i));
+        let pairs = input.pairs.iter().filter(|pair| pair.members.contains(&i));
         let promised = member.candidate.shares[j] + pairs.map(|pair| pair.candidate.shares[j]).sum::<f64>();
         (kind.clone(), promised, view.had(member.task, kind, now).secs() / waited)
     };
     InRounds {
-        shares: scene.kinds.iter().enumerate().map(share).collect(),
+        shares: input.kinds.iter().enumerate().map(share).collect(),
         next: view.shares().round_until(),
-        still: matches!(member.standing, Standing::Stands(..)),
+        still: matches!(member.state, MemberState::TimeSliced(..)),
         freeing: draft.given[i].is_some()
-            && matches!(member.standing, Standing::Waits | Standing::Stands(..)),
+            && matches!(member.state, MemberState::Waiting | MemberState::TimeSliced(..)),
         failed: view.shares().failed().map(|failed| failed.why.clone()),
     }
 }
 
-/// Types of device in small letters, in order.
+/// Usable GPU types in lower case, sorted.
 fn kinds_of(view: View<'_>) -> BTreeSet<String> {
     let open = view.pool().workers().filter(|(_, w)| w.is_open());
     let usable = open.flat_map(|(_, w)| w.devices().filter(|(_, info, _)| info.state == Default::default()));

@@ -1,27 +1,29 @@
-//! How fast profiles run on the types there are: as measured or said, as estimated from those where nobody did, and
-//! equally fast everywhere for a task of which nothing is known. Beside another on the same devices likewise, for two that
-//! may be put there at all (`Shares::get_on`). Only a cache over the state.
+//! Speeds of profiles on the available types: as measured or stated, otherwise estimated, and equal everywhere for a
+//! task without a profile. Likewise in pairs on the same devices, for profiles that may be co-located
+//! (`Shares::get_on`). Only a cache over the state.
 
 use super::fnv::Fnv;
 use std::collections::{BTreeMap, BTreeSet};
-use warpyard_allocate::{Company, Completed, Estimator, Profile, ThroughputTable, Types};
+use warpyard_allocate::{
+    Estimator, InterferenceEstimator, InterferenceModel, Profile, ThroughputTable, TypeAwareness,
+};
 use warpyard_core::shares::Shares;
 use warpyard_core::spec::TaskSpec;
 
-/// The speeds of every profile anything is known of, on these types.
+/// Speeds of every known profile on these types.
 #[derive(Default)]
 pub(super) struct Speeds {
     revision: u64,
     kinds: Vec<String>,
     rows: BTreeMap<String, BTreeMap<u16, Vec<f64>>>,
-    /// By profile and number of devices.
-    kept: BTreeMap<String, BTreeMap<u16, KeptBeside>>,
-    /// A number for all of that.
+    /// Retained fractions by profile and number of devices.
+    kept: BTreeMap<String, BTreeMap<u16, RetainedSpeeds>>,
+    /// Fingerprint of all of it.
     number: u64,
 }
 
-/// The part of its speed that a profile keeps on each type, where anyone knows, by the profile beside it.
-type KeptBeside = BTreeMap<String, Vec<Option<f64>>>;
+/// Fraction of its speed that a profile retains on each type, where known, by partner.
+type RetainedSpeeds = BTreeMap<String, Vec<Option<f64>>>;
 
 impl Speeds {
     /// Makes them those of this state.
@@ -36,14 +38,14 @@ impl Speeds {
             let Some(j) = kinds.iter().position(|k| k == kind) else { continue };
             let row = known.entry((profile, gpus)).or_insert_with(|| vec![None; kinds.len()]);
             row[j] = Some(speed.steps_per_second);
-            estimator.measured(&wide(profile, gpus), j, speed.steps_per_second);
+            estimator.record(&wide(profile, gpus), j, speed.steps_per_second);
         }
         self.rows.clear();
         let gaps = known.values().any(|row| row.contains(&None));
-        let mut completed = if gaps { estimator.all() } else { BTreeMap::new() };
+        let mut model = if gaps { estimator.all() } else { BTreeMap::new() };
         for ((profile, gpus), row) in known {
             let whole: Option<Vec<f64>> = row.iter().copied().collect();
-            let row = whole.or_else(|| completed.remove(wide(profile, gpus).as_str()));
+            let row = whole.or_else(|| model.remove(wide(profile, gpus).as_str()));
             if let Some(row) = row {
                 self.rows.entry(profile.to_owned()).or_default().insert(gpus, row);
             }
@@ -53,21 +55,21 @@ impl Speeds {
 
     fn refresh_pairs(&mut self, shares: &Shares) {
         self.kept.clear();
-        let (mut company, mut widths) = (Company::default(), BTreeSet::new());
+        let (mut interference, mut widths) = (InterferenceEstimator::default(), BTreeSet::new());
         let mut number = Fnv::default();
         for (profile, gpus, kind, other, speed) in shares.speeds_beside() {
             let Some(kept) = self.alone(profile, gpus, kind).map(|alone| speed.steps_per_second / alone)
             else {
                 continue;
             };
-            company.measured(kind, &wide(profile, gpus), &wide(other, gpus), kept);
+            interference.record(kind, &wide(profile, gpus), &wide(other, gpus), kept);
             widths.insert(gpus);
             [profile, kind, other].into_iter().for_each(|word| number.bytes(word.as_bytes()));
             number.word(u64::from(gpus));
             number.word(kept.to_bits());
         }
         self.number = number.0;
-        let mut completed: Option<Completed> = None;
+        let mut model: Option<InterferenceModel> = None;
         for gpus in widths {
             for (j, kind) in self.kinds.clone().iter().enumerate() {
                 for (one, other) in shares.that_get_on(gpus, kind) {
@@ -75,8 +77,8 @@ impl Speeds {
                     let kept = match shares.speed_beside(one, other, gpus, kind) {
                         Some(known) => known.steps_per_second / alone,
                         None => {
-                            let completed = completed.get_or_insert_with(|| company.complete());
-                            let kept = completed.kept(kind, &wide(one, gpus), &wide(other, gpus));
+                            let model = model.get_or_insert_with(|| interference.complete());
+                            let kept = model.retained(kind, &wide(one, gpus), &wide(other, gpus));
                             let Some(kept) = kept else { continue };
                             kept
                         }
@@ -119,7 +121,7 @@ impl Speeds {
 
     /// What is known of pairs, as the solver reads it: speeds that fit those of the tasks alone. Who takes all types for
     /// equal takes what is kept for the mean over them.
-    pub(super) fn pairs(&self, types: Types) -> ThroughputTable {
+    pub(super) fn pairs(&self, types: TypeAwareness) -> ThroughputTable {
         let mut table = ThroughputTable::default();
         for (profile, by_gpus) in &self.kept {
             for (&gpus, by_other) in by_gpus {
@@ -131,7 +133,13 @@ impl Speeds {
         table
     }
 
-    fn enter(&self, table: &mut ThroughputTable, [one, other]: [&String; 2], gpus: u16, types: Types) {
+    fn enter(
+        &self,
+        table: &mut ThroughputTable,
+        [one, other]: [&String; 2],
+        gpus: u16,
+        types: TypeAwareness,
+    ) {
         let kept = |a: &String, b: &String| self.kept.get(a)?.get(&gpus)?.get(b);
         let row = |name: &String| self.rows.get(name)?.get(&gpus).cloned();
         let Some(((mut a, mut b), (x, y))) = kept(one, other)
@@ -141,8 +149,8 @@ impl Speeds {
             return;
         };
         let (mut x, mut y) = (x, y);
-        if types == Types::Blind {
-            [&mut a, &mut b].into_iter().for_each(|row| super::scene::blind(row));
+        if types == TypeAwareness::Blind {
+            [&mut a, &mut b].into_iter().for_each(|row| super::round_input::blind(row));
             [&mut x, &mut y].into_iter().for_each(|kept| mean(kept));
         }
         for (j, kind) in self.kinds.iter().enumerate() {

@@ -7,10 +7,12 @@ mod runs;
 use super::{Row, UNPUBLISHED};
 use runs::{Asked, Ran, run_all};
 use std::fmt;
-use warpyard_allocate::rounds::Rounds;
+use warpyard_allocate::rounds::RoundScheduler;
 use warpyard_allocate::rounds::gavel::TraceJob;
-use warpyard_allocate::rounds::simulate::Work;
-use warpyard_allocate::{GpuType, Instance, Job, Options, Profile, SolveError, ThroughputTable, Types, goal};
+use warpyard_allocate::rounds::simulate::SimulatedJob;
+use warpyard_allocate::{
+    GpuType, Instance, Job, Options, Profile, SolveError, ThroughputTable, TypeAwareness, goal,
+};
 
 /// Types, fastest last as the published runs have them, and how many GPUs of each.
 const KINDS: [&str; 3] = ["k80", "p100", "v100"];
@@ -28,11 +30,11 @@ const ERRORS: [f64; 6] = [0.0, 0.1, 0.2, 0.3, 0.4, 0.5];
 const PRICES: [f64; 4] = [5.0, 10.0, 60.0, 180.0];
 
 /// What Gavel's simulator gave on the published trace, one GPU a server: hours.
-const PUBLISHED: [(&str, Types, Figure, f64); 4] = [
-    ("max-min", Types::Aware, Figure::Average, 15.712),
-    ("max-min", Types::Blind, Figure::Average, 21.460),
-    ("finish-time", Types::Aware, Figure::Average, 15.940),
-    ("makespan", Types::Aware, Figure::Makespan, 128.382),
+const PUBLISHED: [(&str, TypeAwareness, Figure, f64); 4] = [
+    ("max-min", TypeAwareness::Aware, Figure::Average, 15.712),
+    ("max-min", TypeAwareness::Blind, Figure::Average, 21.460),
+    ("finish-time", TypeAwareness::Aware, Figure::Average, 15.940),
+    ("makespan", TypeAwareness::Aware, Figure::Makespan, 128.382),
 ];
 
 /// *Heterogeneity-Aware Cluster Scheduling Policies for Deep Learning Workloads* (OSDI 2020), abstract: average completion
@@ -51,7 +53,7 @@ pub struct Data {
     table: ThroughputTable,
     /// The table as one sees it who takes every type for the mean one.
     unaware: ThroughputTable,
-    trace: Vec<Work>,
+    trace: Vec<SimulatedJob>,
 }
 
 /// The mean speed, whatever the type.
@@ -69,7 +71,7 @@ fn unaware_pairs(table: &ThroughputTable) -> ThroughputTable {
             let alone = [speeds(one), speeds(other)];
             let mut kept = [0.0, 0.0];
             for (j, kind) in KINDS.iter().enumerate() {
-                let both = table.together(kind, one, other).unwrap_or_default();
+                let both = table.paired(kind, one, other).unwrap_or_default();
                 for of in [0, 1] {
                     kept[of] += both[of] / alone[of][j].max(1e-300) / KINDS.len() as f64;
                 }
@@ -119,7 +121,7 @@ impl Data {
             let unknown = || BadData::Unknown { line, profile: name.to_owned() };
             let throughputs = speeds.ok_or_else(unknown)?;
             let job = TraceJob { arrival_s, steps, gpus, throughputs };
-            works.push(Work { profile: Some(name.to_owned()), ..Work::from(job) });
+            works.push(SimulatedJob { profile: Some(name.to_owned()), ..SimulatedJob::from(job) });
         }
         let unaware = unaware_pairs(&table);
         Ok(Data { table, unaware, trace: works })
@@ -165,7 +167,7 @@ pub fn gavel(data: &Data, drawn: Drawn, told: impl Fn(usize, usize) + Sync) -> R
     let load = plan.add(loads(drawn));
     let length = plan.add(LENGTHS.into_iter().flat_map(|round_s| {
         RESTARTS.map(|restart_s| Asked {
-            rounds: Rounds { round_s, restart_s, ..Rounds::default() },
+            rounds: RoundScheduler { round_s, restart_s, ..RoundScheduler::default() },
             ..Asked::published()
         })
     }));
@@ -176,7 +178,7 @@ pub fn gavel(data: &Data, drawn: Drawn, told: impl Fn(usize, usize) + Sync) -> R
     );
     let prices = plan.add(PRICES.into_iter().flat_map(|restart_s| {
         [false, true].map(|priced| Asked {
-            rounds: Rounds { restart_s, priced, ..Rounds::default() },
+            rounds: RoundScheduler { restart_s, restart_priced: priced, ..RoundScheduler::default() },
             ..Asked::published()
         })
     }));
@@ -207,11 +209,11 @@ impl Plan {
 }
 
 /// Whether types are known and whether jobs share.
-const VARIANTS: [(&str, Types, bool); 4] = [
-    ("aware", Types::Aware, false),
-    ("blind", Types::Blind, false),
-    ("aware, sharing", Types::Aware, true),
-    ("blind, sharing", Types::Blind, true),
+const VARIANTS: [(&str, TypeAwareness, bool); 4] = [
+    ("aware", TypeAwareness::Aware, false),
+    ("blind", TypeAwareness::Blind, false),
+    ("aware, sharing", TypeAwareness::Aware, true),
+    ("blind, sharing", TypeAwareness::Blind, true),
 ];
 
 fn loads(Drawn { traces, jobs }: Drawn) -> impl Iterator<Item = Asked> {
@@ -267,7 +269,7 @@ fn worked_example() -> Result<Vec<Row>, SolveError> {
         pairs: None,
         entities: None,
     };
-    let goal = goal("max-min").ok_or(SolveError::NoSuchGoal { goal: "max-min" })?;
+    let goal = goal("max-min").ok_or(SolveError::UnknownGoal { goal: "max-min" })?;
     let answer = goal.solve(&instance, Options::default())?;
     let published = [[0.45, 0.0], [0.45, 0.09], [0.09, 0.91]];
     let cell = |(job, j): (usize, usize)| {
@@ -284,7 +286,7 @@ fn on_the_published_trace(ran: &[Ran]) -> Vec<Row> {
             Figure::Average => ("average completion", hours(ran.outcome.average_completion_s())),
             Figure::Makespan => ("makespan", hours(ran.outcome.makespan_s)),
         };
-        let blind = if types == Types::Blind { " blind to types" } else { "" };
+        let blind = if types == TypeAwareness::Blind { " blind to types" } else { "" };
         let name = format!("published trace: {goal}{blind}, {what} (h)");
         row(name, Some(published), (ours, ours, ours), holds(ours <= published, "longer than published"))
     });
@@ -406,7 +408,7 @@ fn by_price(ran: &[Ran], rows: &mut Vec<Row>, panels: &mut Vec<Panel>) {
         for (number, (name, ran)) in names.iter().zip(runs).enumerate() {
             let [times, part, average] = [
                 ran.outcome.restarts as f64,
-                ran.outcome.kept_to_most(),
+                ran.outcome.delivered_p10(),
                 hours(ran.outcome.average_completion_s()),
             ];
             let before = &runs[0].outcome;

@@ -9,7 +9,9 @@ use crate::wrong::Wrong;
 use anyhow::Context as _;
 use clap::Args;
 use std::time::Instant;
-use warpyard_allocate::{GOALS, GoalDef, Instance, Options, Placing, SolveError, Types, check};
+use warpyard_allocate::{
+    GOALS, GoalDef, Instance, Options, PlacementModel, SolveError, TypeAwareness, check,
+};
 
 /// What one allocation is told of a policy's parameters; the others are about rounds and the live cluster.
 const TOLD: [&str; 3] = ["types", "sharing", "placement"];
@@ -96,9 +98,9 @@ impl Allocate {
         let blind = is("types", self.types.as_deref(), "blind")?;
         let modelled = is("placement", self.placement.as_deref(), "modelled")?;
         let options = Options {
-            types: if blind { Types::Blind } else { Types::Aware },
+            types: if blind { TypeAwareness::Blind } else { TypeAwareness::Aware },
             sharing: is("sharing", self.sharing.then_some("true"), "true")?,
-            placing: if modelled { Placing::Modelled } else { Placing::Ignored },
+            placement_model: if modelled { PlacementModel::Modelled } else { PlacementModel::Ignored },
         };
         Ok((goal, options))
     }

@@ -46,7 +46,9 @@ mod training {
     use std::sync::Arc;
     use std::sync::atomic::{AtomicBool, Ordering};
     use std::time::{Duration, Instant};
-    use warpyard_dag::learned::train::{TrainingProgress, Checkpoint, CheckpointError, Stage, TrainingConfig, train};
+    use warpyard_dag::learned::train::{
+        Checkpoint, CheckpointError, Stage, TrainingConfig, TrainingProgress, train,
+    };
 
     /// How often what was learned is kept, in case all ends.
     const KEEP: Duration = Duration::from_secs(10);

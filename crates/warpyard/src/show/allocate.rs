@@ -3,7 +3,7 @@
 use super::{Paint, Screen, counted, figure, percent, took};
 use serde::{Serialize, Serializer};
 use std::fmt::Write;
-use warpyard_allocate::{Answer, Certificate, Checked, GoalDef, Instance, OPTIMAL, Sense, Shortfall};
+use warpyard_allocate::{Certificate, CheckReport, GoalDef, Instance, OPTIMAL, Sense, Shortfall, Solution};
 use warpyard_api::text::brief;
 
 /// More lines than this are for programs to read.
@@ -16,9 +16,9 @@ const NOTHING: f64 = 5e-5;
 pub(crate) struct Allocated<'a> {
     pub(crate) goal: &'static GoalDef,
     pub(crate) instance: &'a Instance,
-    pub(crate) answer: &'a Answer,
+    pub(crate) answer: &'a Solution,
     /// What checking found, where that was asked for.
-    pub(crate) checked: Option<Checked>,
+    pub(crate) checked: Option<CheckReport>,
     /// Whether jobs may share.
     pub(crate) sharing: bool,
     /// How long solving took.
@@ -68,8 +68,8 @@ struct Verified {
 
 impl Serialize for Allocated<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let Answer { objective, allocation, normalised, prices, pairs, shortfalls, .. } = self.answer;
-        let verified = |checked: &Checked| Verified {
+        let Solution { objective, allocation, normalised, prices, pairs, shortfalls, .. } = self.answer;
+        let verified = |checked: &CheckReport| Verified {
             feasible: true,
             optimal: checked.bound.is_some() && checked.gap <= OPTIMAL,
             bound: checked.bound,
@@ -78,7 +78,8 @@ impl Serialize for Allocated<'_> {
         };
         let id = |m: usize| self.instance.jobs[m].id;
         let pairs = pairs.iter().map(|pair| Pair { jobs: pair.jobs.map(id), shares: &pair.shares });
-        let missed = |&Shortfall { job, needs, gets }: &_| Missed { job: id(job), needs, gets };
+        let missed =
+            |&Shortfall { job, needed, achieved }: &_| Missed { job: id(job), needs: needed, gets: achieved };
         let form = Form {
             policy: self.goal.name,
             objective: *objective,
@@ -132,8 +133,8 @@ pub(crate) fn text(allocated: &Allocated<'_>, screen: &Screen) -> String {
     for (label, value) in lines {
         writeln!(out, "  {label:<10}  {value}").expect("a string takes all");
     }
-    for Shortfall { job, needs, gets } in &answer.shortfalls {
-        let (id, needs, gets) = (instance.jobs[*job].id, figure(*needs), figure(*gets));
+    for Shortfall { job, needed, achieved } in &answer.shortfalls {
+        let (id, needs, gets) = (instance.jobs[*job].id, figure(*needed), figure(*achieved));
         writeln!(out, "  job {id} misses its deadline: it needs {needs} steps a second and gets {gets}")
             .expect("a string takes all");
     }
@@ -207,7 +208,7 @@ fn prices(allocated: &Allocated<'_>) -> Option<String> {
 }
 
 /// What was proved.
-fn verdict(allocated: &Allocated<'_>, checked: &Checked) -> String {
+fn verdict(allocated: &Allocated<'_>, checked: &CheckReport) -> String {
     let fit = if checked.excess > 0.0 { format!(" (to {:.0e})", checked.excess) } else { String::new() };
     let queues = matches!(allocated.answer.certificate, Certificate::Queues { .. });
     let proved = match checked.bound {

@@ -1,19 +1,19 @@
-//! The cheapest matching of jobs to places in queues, and the worths and prices that prove it.
+//! Minimum-cost assignment of jobs to queue positions, with the duals that prove it.
 
 use crate::problem::Problem;
 
-/// Every job's place, and what proves that none is cheaper: a job in a place costs at least its worth and the place's price.
-pub(super) struct Matched {
-    /// The type and the place from its queue's end of every job.
-    pub(super) of: Vec<(usize, usize)>,
-    /// What every job costs at least, before its place's price.
-    pub(super) worth: Vec<f64>,
-    /// Prices, none above 0, of every type's places, the last of the queue first.
-    pub(super) places: Vec<Vec<f64>>,
+/// Assignment and its duals: a job in a position costs at least its dual plus the price of the position.
+pub(super) struct Assignment {
+    /// Type and position from the queue's end of every job.
+    pub(super) positions: Vec<(usize, usize)>,
+    /// Dual of every job.
+    pub(super) job_duals: Vec<f64>,
+    /// Prices, none above 0, of every type's positions, the last of the queue first.
+    pub(super) position_prices: Vec<Vec<f64>>,
 }
 
-/// Places of one type as far from the end: as many as there are GPUs.
-struct Slot {
+/// Equal positions: as far from the end on one type, one per GPU.
+struct PositionClass {
     gpu_type: usize,
     from_end: usize,
     room: usize,
@@ -21,87 +21,97 @@ struct Slot {
     price: f64,
 }
 
-/// The assignment problem, jobs to slots, by shortest augmenting paths (Kuhn and Munkres; Jonker and Volgenant).
-pub(super) struct Matching<'a> {
+/// Assignment problem by shortest augmenting paths (Kuhn and Munkres; Jonker and Volgenant).
+pub(super) struct AssignmentProblem<'a> {
     problem: &'a Problem,
     steps: &'a [f64],
-    slots: Vec<Slot>,
+    classes: Vec<PositionClass>,
     worth: Vec<f64>,
     place: Vec<Option<usize>>,
 }
 
-impl<'a> Matching<'a> {
+impl<'a> AssignmentProblem<'a> {
     pub(super) fn new(problem: &'a Problem, steps: &'a [f64]) -> Self {
-        let mut slots = Vec::new();
+        let mut classes = Vec::new();
         for (gpu_type, &count) in problem.capacity.iter().enumerate().filter(|(_, c)| **c > 0.0) {
             for from_end in 1..=problem.n.div_ceil(count as usize) {
-                slots.push(Slot { gpu_type, from_end, room: count as usize, jobs: Vec::new(), price: 0.0 });
+                classes.push(PositionClass {
+                    gpu_type,
+                    from_end,
+                    room: count as usize,
+                    jobs: Vec::new(),
+                    price: 0.0,
+                });
             }
         }
         let (worth, place) = (vec![0.0; problem.n], vec![None; problem.n]);
-        Self { problem, steps, slots, worth, place }
+        Self { problem, steps, classes, worth, place }
     }
 
-    fn cost(&self, job: usize, slot: usize) -> f64 {
-        let Slot { gpu_type, from_end, .. } = self.slots[slot];
+    fn cost(&self, job: usize, class: usize) -> f64 {
+        let PositionClass { gpu_type, from_end, .. } = self.classes[class];
         let speed = self.problem.row(job)[gpu_type];
         if speed > 0.0 { from_end as f64 * self.steps[job] / speed } else { f64::INFINITY }
     }
 
-    pub(super) fn solve(mut self) -> Matched {
+    pub(super) fn solve(mut self) -> Assignment {
         for job in 0..self.problem.n {
             self.insert(job);
         }
-        let mut places = vec![Vec::new(); self.problem.k];
-        for slot in &self.slots {
-            places[slot.gpu_type].push(slot.price.min(0.0));
+        let mut position_prices = vec![Vec::new(); self.problem.k];
+        for class in &self.classes {
+            position_prices[class.gpu_type].push(class.price.min(0.0));
         }
-        let of = self.place.iter().map(|place| {
-            // An instance has a type for every job, and each type has places for all.
-            let slot = &self.slots[place.expect("every job has a place")];
-            (slot.gpu_type, slot.from_end)
+        let positions = self.place.iter().map(|place| {
+            // Every job runs on some type, and each type has positions for all jobs.
+            let class = &self.classes[place.expect("every job has a place")];
+            (class.gpu_type, class.from_end)
         });
-        let of = of.collect();
-        Matched { of, worth: self.worth, places }
+        let positions = positions.collect();
+        Assignment { positions, job_duals: self.worth, position_prices }
     }
 
     fn insert(&mut self, job: usize) {
-        let slots = self.slots.len();
-        let (mut nearest, mut via) = (vec![f64::INFINITY; slots], vec![job; slots]);
-        let mut reached = vec![false; slots];
+        let classes = self.classes.len();
+        let (mut distances, mut predecessors) = (vec![f64::INFINITY; classes], vec![job; classes]);
+        let mut reached = vec![false; classes];
         let mut tree = vec![job];
-        let mut fresh = 0;
+        let mut scanned = 0;
+        // Dijkstra over reduced costs from the new job until a class with a free position is reached; duals move along
+        // so that reduced costs stay non-negative.
         let end = loop {
-            for &row in &tree[fresh..] {
-                for slot in (0..slots).filter(|&s| !reached[s]) {
-                    let far = self.cost(row, slot) - self.worth[row] - self.slots[slot].price;
-                    if far < nearest[slot] {
-                        (nearest[slot], via[slot]) = (far, row);
+            for &row in &tree[scanned..] {
+                for class in (0..classes).filter(|&s| !reached[s]) {
+                    let distance = self.cost(row, class) - self.worth[row] - self.classes[class].price;
+                    if distance < distances[class] {
+                        (distances[class], predecessors[class]) = (distance, row);
                     }
                 }
             }
-            fresh = tree.len();
-            let next = (0..slots).filter(|&s| !reached[s]).min_by(|&a, &b| nearest[a].total_cmp(&nearest[b]));
-            let Some(next) = next.filter(|&s| nearest[s].is_finite()) else { return };
-            let step = nearest[next];
+            scanned = tree.len();
+            let next =
+                (0..classes).filter(|&s| !reached[s]).min_by(|&a, &b| distances[a].total_cmp(&distances[b]));
+            let Some(next) = next.filter(|&s| distances[s].is_finite()) else { return };
+            let step = distances[next];
             tree.iter().for_each(|&row| self.worth[row] += step);
-            for slot in 0..slots {
-                if reached[slot] { self.slots[slot].price -= step } else { nearest[slot] -= step }
+            for class in 0..classes {
+                if reached[class] { self.classes[class].price -= step } else { distances[class] -= step }
             }
             reached[next] = true;
-            if self.slots[next].jobs.len() < self.slots[next].room {
+            if self.classes[next].jobs.len() < self.classes[next].room {
                 break next;
             }
-            tree.extend(&self.slots[next].jobs);
+            tree.extend(&self.classes[next].jobs);
         };
-        let mut slot = end;
+        // Augment: every job on the path moves to the class it was reached through.
+        let mut class = end;
         loop {
-            let row = via[slot];
-            let before = self.place[row].replace(slot);
-            self.slots[slot].jobs.push(row);
+            let row = predecessors[class];
+            let before = self.place[row].replace(class);
+            self.classes[class].jobs.push(row);
             let Some(before) = before else { return };
-            self.slots[before].jobs.retain(|&other| other != row);
-            slot = before;
+            self.classes[before].jobs.retain(|&other| other != row);
+            class = before;
         }
     }
 }

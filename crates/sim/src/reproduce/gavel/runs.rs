@@ -4,22 +4,22 @@ use super::{Data, KINDS, OF_EACH, unaware};
 use crate::random::Random;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
-use warpyard_allocate::rounds::simulate::{Cluster, Outcome, Targets, Work, by_goal, simulate};
-use warpyard_allocate::rounds::{Rounds, Server};
-use warpyard_allocate::{GpuType, Options, PairShare, Shares, SolveError, Types};
+use warpyard_allocate::rounds::simulate::{Cluster, Outcome, SimulatedJob, Targets, by_goal, simulate};
+use warpyard_allocate::rounds::{RoundScheduler, Server};
+use warpyard_allocate::{GpuType, Options, PairShare, Shares, SolveError, TypeAwareness};
 
 /// A run asked for.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Asked {
     pub(super) goal: &'static str,
-    pub(super) types: Types,
+    pub(super) types: TypeAwareness,
     pub(super) sharing: bool,
     /// Jobs an hour of a drawn trace, and how many; the published trace, where there is none.
     pub(super) load: Option<(f64, usize)>,
     /// By what part a speed the solver is told may be wrong.
     pub(super) error: f64,
     pub(super) seed: u64,
-    pub(super) rounds: Rounds,
+    pub(super) rounds: RoundScheduler,
 }
 
 impl Asked {
@@ -27,12 +27,12 @@ impl Asked {
     pub(super) fn published() -> Asked {
         Asked {
             goal: "max-min",
-            types: Types::Aware,
+            types: TypeAwareness::Aware,
             sharing: false,
             load: None,
             error: 0.0,
             seed: 0,
-            rounds: Rounds::default(),
+            rounds: RoundScheduler::default(),
         }
     }
 }
@@ -82,16 +82,16 @@ fn run(data: &Data, asked: &Asked) -> Result<Ran, SolveError> {
         None => data.trace.clone(),
         Some((load, jobs)) => drawn(&data.trace, load, jobs, &mut random),
     };
-    if asked.types == Types::Blind {
+    if asked.types == TypeAwareness::Blind {
         // Nor may the rounds know: whoever fills what is left takes any type for as good as another.
         for work in &mut trace {
-            work.told = Some(unaware(&work.job.throughputs));
+            work.reported = Some(unaware(&work.job.throughputs));
         }
     }
     if asked.error > 0.0 {
         for work in &mut trace {
             let wrong = |speed: &f64| speed * (1.0 + asked.error * (2.0 * random.unit() - 1.0));
-            work.told = Some(work.job.throughputs.iter().map(wrong).collect());
+            work.reported = Some(work.job.throughputs.iter().map(wrong).collect());
         }
     }
     let types = KINDS.map(|name| GpuType::new(name, OF_EACH));
@@ -99,8 +99,8 @@ fn run(data: &Data, asked: &Asked) -> Result<Ran, SolveError> {
         .flat_map(|gpu_type| (0..OF_EACH).map(move |_| Server { gpu_type, gpus: 1 }))
         .collect();
     let pairs = asked.sharing.then_some(&data.table);
-    let told_pairs = pairs.filter(|_| asked.types == Types::Blind).map(|_| &data.unaware);
-    let cluster = Cluster { pairs, told_pairs, rounds: asked.rounds, ..Cluster::new(&types, &servers) };
+    let reported_pairs = pairs.filter(|_| asked.types == TypeAwareness::Blind).map(|_| &data.unaware);
+    let cluster = Cluster { pairs, reported_pairs, rounds: asked.rounds, ..Cluster::new(&types, &servers) };
     let options = Options { sharing: asked.sharing, ..Options::default() };
     let mut by_goal = by_goal(asked.goal, options);
     let mut solving_s = 0.0;
@@ -108,7 +108,7 @@ fn run(data: &Data, asked: &Asked) -> Result<Ran, SolveError> {
         let start = Instant::now();
         let solved = by_goal(instance);
         solving_s += start.elapsed().as_secs_f64();
-        solved.map(|targets| if asked.types == Types::Blind { even(targets) } else { targets })
+        solved.map(|targets| if asked.types == TypeAwareness::Blind { even(targets) } else { targets })
     })?;
     Ok(Ran { outcome, solving_s })
 }
@@ -123,7 +123,7 @@ fn even(targets: Targets) -> Targets {
 }
 
 /// Jobs of the published trace, drawn again and again, coming independently of one another at so many an hour.
-fn drawn(from: &[Work], load: f64, jobs: usize, random: &mut Random) -> Vec<Work> {
+fn drawn(from: &[SimulatedJob], load: f64, jobs: usize, random: &mut Random) -> Vec<SimulatedJob> {
     let mut now = 0.0;
     let job = |_| {
         let mut work = from[random.below(from.len() as u64) as usize].clone();

@@ -1,41 +1,40 @@
-//! The question to the solver: the instance a scene amounts to, a number that tells it from others, and the errand that
-//! answers it beside the loop.
+//! Solver input: the allocation instance of a round input, a fingerprint that identifies it, and the background solve.
 
 use super::ByGoal;
+use super::entities::EntityConfig;
 use super::fnv::Fnv;
-use super::organisations::Charter;
-use super::scene::{Member, Scene};
+use super::round_input::{Member, RoundInput};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use warpyard_allocate::{
-    Answer, Entities, FEASIBLE, GoalDef, GpuType, Instance, Job, Options, PairShare, Profile, Shares,
-    SolveError, alone_speeds,
+    Entities, FEASIBLE, GoalDef, GpuType, Instance, Job, Options, PairShare, Profile, Shares, Solution,
+    SolveError, isolated_speeds,
 };
 use warpyard_core::policy::Errand;
 use warpyard_core::shares::{Allocation, NoTarget, PairRow, Row};
 use warpyard_core::{Command, TaskId};
 
-/// How long a task of unknown length is taken for, in seconds.
+/// Assumed length of a task of unknown length, in seconds.
 const UNKNOWN_LENGTH: f64 = 3600.0;
 
-/// The part of its steps a task that still runs is taken to have left at least.
+/// Least remaining fraction of the steps of a running task.
 const LEAST_LEFT: f64 = 1e-3;
 
-/// The errand that finds a target for this scene; none where the view has the answer, or that there is none.
-pub(super) fn errand(policy: &ByGoal, scene: &Scene<'_>) -> Option<Errand> {
-    if scene.members.is_empty() {
+/// Background solve for this input; `None` where the view already has the target, or the failure.
+pub(super) fn errand(policy: &ByGoal, input: &RoundInput<'_>) -> Option<Errand> {
+    if input.members.is_empty() {
         return None;
     }
-    let shares = scene.view.shares();
+    let shares = input.view.shares();
     let pairs = policy.options.sharing.then(|| policy.speeds.borrow().number_of_pairs());
-    let question = number(scene, pairs);
+    let question = number(input, pairs);
     let answered = shares.target().is_some_and(|target| target.question == question);
     if answered || shares.failed().is_some_and(|failed| failed.question == question) {
         return None;
     }
-    let asked_by = scene.view.policy().to_string();
-    let rows: Vec<Asked> = scene.members.iter().map(|member| Asked::of(scene, member)).collect();
-    let instance = instance(policy, scene, &rows);
-    let (goal, options, kinds) = (policy.goal, policy.options, scene.kinds.clone());
+    let asked_by = input.view.policy().to_string();
+    let rows: Vec<SolverJob> = input.members.iter().map(|member| SolverJob::of(input, member)).collect();
+    let instance = instance(policy, input, &rows);
+    let (goal, options, kinds) = (policy.goal, policy.options, input.kinds.clone());
     Some(Box::new(move || {
         let solved = catch_unwind(AssertUnwindSafe(|| solve(goal, options, &instance, &rows)));
         let failed = |why: String| NoTarget { policy: asked_by.clone(), question, why };
@@ -51,14 +50,14 @@ fn solve(
     goal: &GoalDef,
     options: Options,
     instance: &Instance,
-    asked: &[Asked],
+    asked: &[SolverJob],
 ) -> Result<(Vec<Row>, Vec<PairRow>), SolveError> {
     let mut answer = goal.solve(instance, options)?;
     // Who takes all types for equal prefers none; without sharing the solver sees to that.
-    if options.sharing && goal.prefers_no_type(options, &answer) {
+    if options.sharing && goal.is_type_neutral(options, &answer) {
         answer = spread_out(instance, answer);
     }
-    let each = asked.iter().zip(answer.allocation.rows()).zip(alone_speeds(instance));
+    let each = asked.iter().zip(answer.allocation.rows()).zip(isolated_speeds(instance));
     let rows = each.map(|((asked, shares), alone)| Row {
         task: asked.task,
         shares: shares.to_vec(),
@@ -78,7 +77,7 @@ fn solve(
 
 /// Everyone's time spread over the types, unless that takes more of some type than there is of it: not everyone runs
 /// everywhere.
-fn spread_out(instance: &Instance, answer: Answer) -> Answer {
+fn spread_out(instance: &Instance, answer: Solution) -> Solution {
     let alone = answer.allocation.rows().enumerate().map(|(m, row)| spread(instance, row, &[m]));
     let alone: Vec<Vec<f64>> = alone.collect();
     let beside =
@@ -93,7 +92,7 @@ fn spread_out(instance: &Instance, answer: Answer) -> Answer {
     if !instance.types.iter().enumerate().all(fits) {
         return answer;
     }
-    Answer { allocation: Shares::new(instance.types.len(), alone.concat()), pairs, ..answer }
+    Solution { allocation: Shares::new(instance.types.len(), alone.concat()), pairs, ..answer }
 }
 
 /// The same time, spread over the types that jobs run on, together where there are two, by how many there are of each.
@@ -105,7 +104,7 @@ fn spread(instance: &Instance, shares: &[f64], jobs: &[usize]) -> Vec<f64> {
     let together = |j: usize| match jobs {
         &[a, b] => {
             let known =
-                || instance.pairs.as_ref()?.together(&instance.types[j].name, &profile(a)?, &profile(b)?);
+                || instance.pairs.as_ref()?.paired(&instance.types[j].name, &profile(a)?, &profile(b)?);
             known().is_some()
         }
         _ => true,
@@ -120,26 +119,26 @@ fn spread(instance: &Instance, shares: &[f64], jobs: &[usize]) -> Vec<f64> {
     (0..shares.len()).map(|j| if all > 0.0 { time * count(j) / all } else { shares[j] }).collect()
 }
 
-/// What is asked of one task, beyond its speeds.
-struct Asked {
+/// Quantities of one task for the solver, beyond its speeds.
+struct SolverJob {
     task: TaskId,
     left: f64,
     isolated_s: f64,
 }
 
-impl Asked {
-    fn of(scene: &Scene<'_>, member: &Member<'_>) -> Asked {
-        let left = steps_left(scene, member);
-        let isolated_s = scene.view.shares().row(member.task).map_or(0.0, |row| {
+impl SolverJob {
+    fn of(input: &RoundInput<'_>, member: &Member<'_>) -> SolverJob {
+        let left = steps_left(input, member);
+        let isolated_s = input.view.shares().row(member.task).map_or(0.0, |row| {
             let more = if row.alone > 0.0 { (row.left - left).max(0.0) / row.alone } else { 0.0 };
             row.isolated_s + more
         });
-        Asked { task: member.task, left, isolated_s }
+        SolverJob { task: member.task, left, isolated_s }
     }
 }
 
-/// Steps a task has left: as it reported, else as its speeds and the time it had let expect.
-fn steps_left(scene: &Scene<'_>, member: &Member<'_>) -> f64 {
+/// Remaining steps of a task: as reported, otherwise estimated from its speeds and its time so far.
+fn steps_left(input: &RoundInput<'_>, member: &Member<'_>) -> f64 {
     let speeds = &member.candidate.speeds;
     let able = speeds.iter().filter(|speed| **speed > 0.0);
     let mean = able.clone().sum::<f64>() / able.count().max(1) as f64;
@@ -148,23 +147,23 @@ fn steps_left(scene: &Scene<'_>, member: &Member<'_>) -> f64 {
         |steps| (steps as f64).max(1.0),
     );
     let had = |(kind, speed): (&String, &f64)| {
-        let (view, task, now) = (scene.view, member.task, scene.now);
+        let (view, task, now) = (input.view, member.task, input.now);
         speed * (view.had(task, kind, now) - view.shared(task, kind, now).lost).secs()
     };
     let reported = || member.job.node(member.task.node)?.0.live.get(&member.task.index)?.steps;
-    let done = reported().map_or_else(|| scene.kinds.iter().zip(speeds).map(had).sum(), |steps| steps as f64);
+    let done = reported().map_or_else(|| input.kinds.iter().zip(speeds).map(had).sum(), |steps| steps as f64);
     (total - done).max(total * LEAST_LEFT)
 }
 
-fn instance(policy: &ByGoal, scene: &Scene<'_>, rows: &[Asked]) -> Instance {
-    let shares = scene.view.shares();
-    let types = scene.kinds.iter().zip(&scene.counts).map(|(name, &count)| GpuType {
+fn instance(policy: &ByGoal, input: &RoundInput<'_>, rows: &[SolverJob]) -> Instance {
+    let shares = input.view.shares();
+    let types = input.kinds.iter().zip(&input.counts).map(|(name, &count)| GpuType {
         name: name.clone(),
         count,
         cost_per_hour: Some(shares.cost_per_hour(name).unwrap_or(1.0)),
         per_server: None,
     });
-    let jobs = scene.members.iter().zip(rows).enumerate().map(|(i, (member, asked))| {
+    let jobs = input.members.iter().zip(rows).enumerate().map(|(i, (member, asked))| {
         let due = member.job.spec.deadline.map(|deadline| member.job.submitted + deadline);
         Job {
             // Who takes turns shares nobody's time.
@@ -172,34 +171,34 @@ fn instance(policy: &ByGoal, scene: &Scene<'_>, rows: &[Asked]) -> Instance {
             gpus: member.candidate.gpus,
             weight: member.job.spec.weight.unwrap_or(1.0),
             steps: Some(asked.left),
-            age_s: scene.now.since(member.job.submitted).secs(),
+            age_s: input.now.since(member.job.submitted).secs(),
             isolated_time_s: asked.isolated_s,
-            deadline_s: due.map(|due| due.since(scene.now).secs().max(1.0)),
+            deadline_s: due.map(|due| due.since(input.now).secs().max(1.0)),
             ..Job::new(i as u64, member.candidate.speeds.clone())
         }
     });
-    let entities = (policy.goal.name == "hierarchical").then(|| entities(scene, &policy.charter));
+    let entities = (policy.goal.name == "hierarchical").then(|| entities(input, &policy.entity_config));
     let options = policy.options;
     let pairs = options.sharing.then(|| policy.speeds.borrow().pairs(options.types));
     Instance { types: types.collect(), jobs: jobs.collect(), pairs, entities }
 }
 
-/// Projects, or users for jobs without one.
-fn entities(scene: &Scene<'_>, charter: &Charter) -> Entities {
+/// Entities: projects, or users for jobs without one.
+fn entities(input: &RoundInput<'_>, entity_config: &EntityConfig) -> Entities {
     let whose = |member: &Member<'_>| member.job.spec.project.as_ref().unwrap_or(&member.job.user).clone();
-    charter.entities(scene.members.iter().map(whose))
+    entity_config.entities(input.members.iter().map(whose))
 }
 
-/// A number for all that makes a new target worth finding: who there is, how fast they are, and what there is to give.
-fn number(scene: &Scene<'_>, pairs: Option<u64>) -> u64 {
+/// Fingerprint of everything that makes a new target worth solving for: tasks, speeds and capacity.
+fn number(input: &RoundInput<'_>, pairs: Option<u64>) -> u64 {
     let mut hash = Fnv::default();
     pairs.into_iter().for_each(|pairs| hash.word(pairs));
-    for (kind, count) in scene.kinds.iter().zip(&scene.counts) {
+    for (kind, count) in input.kinds.iter().zip(&input.counts) {
         hash.bytes(kind.as_bytes());
         hash.word(u64::from(*count));
-        hash.word(scene.view.shares().cost_per_hour(kind).unwrap_or(1.0).to_bits());
+        hash.word(input.view.shares().cost_per_hour(kind).unwrap_or(1.0).to_bits());
     }
-    for member in &scene.members {
+    for member in &input.members {
         hash.word(member.task.job.0);
         hash.word(u64::from(member.task.node) << 32 | u64::from(member.task.index));
         hash.word(u64::from(member.candidate.gpus));
@@ -212,7 +211,7 @@ fn number(scene: &Scene<'_>, pairs: Option<u64>) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use warpyard_allocate::{Types, goal};
+    use warpyard_allocate::{TypeAwareness, goal};
     use warpyard_core::JobId;
 
     /// The shares on a V100 and a K80 of those who do not know types, where jobs may share.
@@ -222,13 +221,13 @@ mod tests {
         let types = ["V100", "K80"].map(|name| GpuType::new(name, 1)).to_vec();
         let instance =
             Instance { types, jobs: jobs.collect(), pairs: Some(Default::default()), entities: None };
-        let asked = |m: usize| Asked {
+        let asked = |m: usize| SolverJob {
             task: TaskId { job: JobId(m as u64), node: 0, index: 0 },
             left: 10.0,
             isolated_s: 0.0,
         };
-        let asked: Vec<Asked> = (0..speeds.len()).map(asked).collect();
-        let options = Options { types: Types::Blind, sharing: true, ..Options::default() };
+        let asked: Vec<SolverJob> = (0..speeds.len()).map(asked).collect();
+        let options = Options { types: TypeAwareness::Blind, sharing: true, ..Options::default() };
         let (rows, _) = solve(goal(name).unwrap(), options, &instance, &asked).unwrap();
         rows.into_iter().map(|row| row.shares).collect()
     }

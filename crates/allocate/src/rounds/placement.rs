@@ -1,19 +1,19 @@
-//! From types to machines: jobs that stay on their type stay on their GPUs, the others go where they fit tightest.
+//! Placement on machines: jobs that keep their type keep their GPUs; the others go where they fit tightest.
 
 use super::{Candidate, Placement, Server};
 
 /// Free GPUs by server.
-pub(super) struct Servers<'a> {
+pub(super) struct FreeGpus<'a> {
     servers: &'a [Server],
     free: Vec<u32>,
 }
 
-impl<'a> Servers<'a> {
+impl<'a> FreeGpus<'a> {
     pub(super) fn new(servers: &'a [Server]) -> Self {
         Self { servers, free: servers.iter().map(|server| server.gpus).collect() }
     }
 
-    /// Places every job on GPUs of its chosen type; the choice fits the types' totals.
+    /// Places every job on GPUs of its chosen type; the choice respects the totals per type.
     pub(super) fn place(
         mut self,
         candidates: &[Candidate],
@@ -27,18 +27,18 @@ impl<'a> Servers<'a> {
                 placed[i] = Some(stays.clone());
             }
         }
-        // The widest first: they are the hardest to keep together.
-        let mut rest: Vec<usize> =
+        // Widest first: they are the hardest to keep on one server.
+        let mut unplaced: Vec<usize> =
             (0..candidates.len()).filter(|&i| placed[i].is_none() && chosen[i].is_some()).collect();
-        rest.sort_by_key(|&i| (std::cmp::Reverse(candidates[i].gpus), i));
-        for i in rest {
-            placed[i] = chosen[i].map(|gpu_type| self.fit(gpu_type, candidates[i].gpus));
+        unplaced.sort_by_key(|&i| (std::cmp::Reverse(candidates[i].gpus), i));
+        for i in unplaced {
+            placed[i] = chosen[i].map(|gpu_type| self.best_fit(gpu_type, candidates[i].gpus));
         }
         placed
     }
 
-    /// The fullest server that takes all of it; else the emptiest ones, as few as will do.
-    fn fit(&mut self, gpu_type: usize, gpus: u32) -> Placement {
+    /// Best fit: the fullest server that holds the whole job; otherwise the emptiest ones, as few as possible.
+    fn best_fit(&mut self, gpu_type: usize, gpus: u32) -> Placement {
         let of_type = || (0..self.servers.len()).filter(|&s| self.servers[s].gpu_type == gpu_type);
         let whole = of_type().filter(|&s| self.free[s] >= gpus).min_by_key(|&s| self.free[s]);
         let mut servers = Vec::new();

@@ -1,11 +1,11 @@
-//! What a round is decided over: the types of GPU, the tasks that get shares of time on them, and how each stands. Built
-//! from the view whenever it is needed; nothing is kept.
+//! Round input: GPU types, the tasks with shares of time on them, and the state of each. Built from the view whenever
+//! it is needed; nothing is stored.
 
 use super::kinds_of;
 use super::speeds::Speeds;
 use std::collections::{BTreeMap, BTreeSet};
 use warpyard_allocate::rounds::{Candidate, Placement as OnType};
-use warpyard_allocate::{Options, Types};
+use warpyard_allocate::{Options, TypeAwareness};
 use warpyard_core::cluster::{Attempt, Job, Live, Phase, View};
 use warpyard_core::event::{By, StopWhy};
 use warpyard_core::place::acceptable;
@@ -14,40 +14,40 @@ use warpyard_core::shares::Together;
 use warpyard_core::spec::{Needs, Preempt, TaskSpec};
 use warpyard_core::{AttemptId, DeviceId, Span, TaskId, Time};
 
-/// How many waiting tasks of one array a plan looks at: the others are like them and come later.
+/// Waiting tasks of one array considered in a plan: the others are alike and come later.
 const OF_AN_ARRAY: usize = 2_000;
 
-/// How a task that gets shares stands.
-pub(super) enum Standing<'a> {
-    /// Waits for room only.
-    Waits,
-    /// Runs, and may be made to give way by ending.
+/// State of a task that has a share.
+pub(super) enum MemberState<'a> {
+    /// Waits for capacity only.
+    Waiting,
+    /// Runs, and may be preempted by ending it.
     Movable(AttemptId, &'a Placement),
-    /// Keeps its memory on its devices, whether it has their time or stands still there.
-    Stands(AttemptId, &'a Placement, Stance),
-    /// Has a place it stays on.
+    /// Keeps its memory on its devices, running or frozen there.
+    TimeSliced(AttemptId, &'a Placement, FreezeState),
+    /// Stays where it is.
     Fixed,
-    /// Was asked to save and exit, and will wait again; and whether it stands still meanwhile.
-    Leaves(&'a Placement, bool),
+    /// Was asked to save and exit, and will wait again; the flag says whether it is frozen meanwhile.
+    Leaving(&'a Placement, bool),
 }
 
-/// How far one is that has the time of its devices or stands still there.
+/// Freeze state of a time-sliced task.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Stance {
+pub(super) enum FreezeState {
     /// Runs, and may be frozen.
-    Runs,
-    /// Was asked to stand still, and runs until it does.
-    Asked,
-    /// Stands still.
-    Still,
+    Running,
+    /// Was asked to freeze, and runs until it does.
+    FreezeRequested,
+    /// Frozen.
+    Frozen,
 }
 
-/// A task that gets shares of time.
+/// Task that has a share of time.
 pub(super) struct Member<'a> {
     pub(super) task: TaskId,
     pub(super) job: &'a Job,
     pub(super) spec: &'a TaskSpec,
-    pub(super) standing: Standing<'a>,
+    pub(super) state: MemberState<'a>,
     pub(super) candidate: Candidate,
     /// Whether it may be put beside another, and so is given devices in that way.
     pub(super) shares: bool,
@@ -73,16 +73,16 @@ pub(super) struct Pair {
     pub(super) candidate: Candidate,
 }
 
-/// How fast a task is on each type that could hold it, and the types it is known not to run on.
+/// Speed of a task on each type that could hold it, and the types it is known not to run on.
 #[derive(Clone)]
-struct Pace {
+struct TypeSpeeds {
     speeds: Vec<f64>,
     shares: bool,
     barred: Vec<usize>,
 }
 
-/// Everything a round is decided over.
-pub(super) struct Scene<'a> {
+/// Input of a round: everything its decision depends on.
+pub(super) struct RoundInput<'a> {
     pub(super) view: View<'a>,
     pub(super) now: Time,
     /// Whether a round begins.
@@ -113,18 +113,18 @@ pub(super) struct Scene<'a> {
     homes: BTreeMap<Needs, Vec<Vec<DeviceId>>>,
 }
 
-impl<'a> Scene<'a> {
+impl<'a> RoundInput<'a> {
     pub(super) fn of(
         view: View<'a>,
         now: Time,
         boundary: bool,
         options: Options,
         speeds: &mut Speeds,
-    ) -> Scene<'a> {
+    ) -> RoundInput<'a> {
         let kinds: Vec<String> = kinds_of(view).into_iter().collect();
         speeds.refresh(view.shares(), &kinds);
         let counts = vec![0; kinds.len()];
-        let mut scene = Scene {
+        let mut input = RoundInput {
             view,
             now,
             boundary,
@@ -141,28 +141,28 @@ impl<'a> Scene<'a> {
             likes: BTreeMap::new(),
             homes: BTreeMap::new(),
         };
-        scene.count();
-        let mut homes = Homes { view, kinds: scene.kinds.clone(), known: BTreeMap::new() };
+        input.count();
+        let mut homes = FeasibleDevices { view, kinds: input.kinds.clone(), known: BTreeMap::new() };
         let mut pace = |spec: &TaskSpec| {
             let mut row = speeds.of(spec);
             let barred = (0..row.len()).filter(|&j| row[j] <= 0.0).collect();
             for (speed, homes) in row.iter_mut().zip(homes.of(&spec.needs)) {
                 *speed = if homes.is_empty() { 0.0 } else { *speed };
             }
-            if options.types == Types::Blind {
+            if options.types == TypeAwareness::Blind {
                 blind(&mut row);
             }
             let shares = options.sharing && whole(&spec.needs) && speeds.shares(spec);
-            row.iter().any(|speed| *speed > 0.0).then_some(Pace { speeds: row, shares, barred })
+            row.iter().any(|speed| *speed > 0.0).then_some(TypeSpeeds { speeds: row, shares, barred })
         };
-        scene.add_ready(&mut pace);
-        scene.add_placed(&mut pace);
-        scene.members.sort_by_key(|member| member.task);
-        scene.homes = homes.known;
+        input.add_ready(&mut pace);
+        input.add_placed(&mut pace);
+        input.members.sort_by_key(|member| member.task);
+        input.homes = homes.known;
         if options.sharing {
-            scene.add_pairs(speeds);
+            input.add_pairs(speeds);
         }
-        scene
+        input
     }
 
     /// Devices of a type that any of these members could have whole, in order.
@@ -205,7 +205,7 @@ impl<'a> Scene<'a> {
         }
     }
 
-    fn add_ready(&mut self, pace: &mut impl FnMut(&TaskSpec) -> Option<Pace>) {
+    fn add_ready(&mut self, pace: &mut impl FnMut(&TaskSpec) -> Option<TypeSpeeds>) {
         // Of those whose user has limits, as many take part as might start.
         let mut allowance = self.view.allowance(self.now);
         let waits = self.view.allowance(self.now);
@@ -229,7 +229,7 @@ impl<'a> Scene<'a> {
                     } else if let Some(pace) = &pace {
                         room -= 1;
                         allowance.give(job, spec);
-                        self.add(task, job, spec, Standing::Waits, pace.clone());
+                        self.add(task, job, spec, MemberState::Waiting, pace.clone());
                     } else {
                         room -= 1;
                         allowance.give(job, spec);
@@ -240,7 +240,7 @@ impl<'a> Scene<'a> {
         }
     }
 
-    fn add_placed(&mut self, pace: &mut impl FnMut(&TaskSpec) -> Option<Pace>) {
+    fn add_placed(&mut self, pace: &mut impl FnMut(&TaskSpec) -> Option<TypeSpeeds>) {
         for task in self.view.on_workers() {
             let Some(job) = self.view.job(task.job) else { continue };
             let Some((node, spec)) = job.node(task.node) else { continue };
@@ -254,31 +254,31 @@ impl<'a> Scene<'a> {
             }
             match (&live.phase, pace) {
                 (Phase::Stopping { attempt, paused, .. }, Some(pace)) if leaves => {
-                    self.add(task, job, spec, Standing::Leaves(&attempt.placement, *paused), pace);
+                    self.add(task, job, spec, MemberState::Leaving(&attempt.placement, *paused), pace);
                 }
                 (Phase::Stopping { attempt, paused, .. }, _) => {
                     self.ending.push((&attempt.placement, *paused));
                 }
                 (phase, Some(pace)) => {
-                    let standing = self.standing(task.attempt(live.attempts), spec, phase);
-                    if let Standing::Fixed = standing {
+                    let state = self.member_state(task.attempt(live.attempts), spec, phase);
+                    if let MemberState::Fixed = state {
                         self.note_unmoved(task, spec, live);
                     }
-                    self.add(task, job, spec, standing, pace);
+                    self.add(task, job, spec, state, pace);
                 }
                 (_, None) => self.note_adrift(task, live),
             }
         }
     }
 
-    /// How an attempt stands that is not being ended.
-    fn standing(&self, attempt: AttemptId, spec: &TaskSpec, phase: &'a Phase) -> Standing<'a> {
+    /// State of an attempt that is not being ended.
+    fn member_state(&self, attempt: AttemptId, spec: &TaskSpec, phase: &'a Phase) -> MemberState<'a> {
         if takes_turns(spec) {
-            return match stance(phase, self.boundary) {
-                Some((stance, a)) if only_shares(&a.placement) => {
-                    Standing::Stands(attempt, &a.placement, stance)
+            return match freeze_state(phase, self.boundary) {
+                Some((freeze, a)) if only_shares(&a.placement) => {
+                    MemberState::TimeSliced(attempt, &a.placement, freeze)
                 }
-                _ => Standing::Fixed,
+                _ => MemberState::Fixed,
             };
         }
         match phase {
@@ -287,21 +287,21 @@ impl<'a> Scene<'a> {
                 let mut without = Ledger::over(self.view.pool());
                 without.release(&a.placement);
                 match without.admits(&a.placement) {
-                    true => Standing::Movable(attempt, &a.placement),
-                    false => Standing::Fixed,
+                    true => MemberState::Movable(attempt, &a.placement),
+                    false => MemberState::Fixed,
                 }
             }
-            _ => Standing::Fixed,
+            _ => MemberState::Fixed,
         }
     }
 
     /// One that has begun and can only be frozen goes on on the devices it has, or not at all: it competes for their type
     /// alone.
-    fn narrowed(&self, task: TaskId, pace: Pace) -> Option<Pace> {
+    fn narrowed(&self, task: TaskId, pace: TypeSpeeds) -> Option<TypeSpeeds> {
         let on = self.type_given(task)?;
         let mut speeds = vec![0.0; pace.speeds.len()];
         speeds[on] = pace.speeds[on];
-        (speeds[on] > 0.0).then_some(Pace { speeds, ..pace })
+        (speeds[on] > 0.0).then_some(TypeSpeeds { speeds, ..pace })
     }
 
     /// Whether a member would take turns with others in a place: not where it has devices whole, nor where it would begin on
@@ -349,8 +349,8 @@ impl<'a> Scene<'a> {
         task: TaskId,
         job: &'a Job,
         spec: &'a TaskSpec,
-        standing: Standing<'a>,
-        Pace { speeds, shares: beside, barred }: Pace,
+        state: MemberState<'a>,
+        TypeSpeeds { speeds, shares: beside, barred }: TypeSpeeds,
     ) {
         let shares = self.view.shares();
         let kinds = shares.target().map(|target| &target.kinds[..]).unwrap_or_default();
@@ -361,7 +361,7 @@ impl<'a> Scene<'a> {
         let at = |j: usize, of: &dyn Fn(usize) -> f64| places[j].map_or(0.0, of);
         let types = 0..self.kinds.len();
         let target = types.clone().map(|j| at(j, &|p| row.map_or(0.0, |row| row.shares[p])));
-        let begun = matches!(standing, Standing::Stands(..));
+        let begun = matches!(state, MemberState::TimeSliced(..));
         let owed = types.clone().map(|j| match begun && speeds[j] <= 0.0 {
             // What it was promised elsewhere it can no longer be given.
             true => 0.0,
@@ -373,11 +373,11 @@ impl<'a> Scene<'a> {
             (self.view.had(task, kind, self.now) - shared).secs()
                 - at(j, &|p| promised.as_ref().map_or(0.0, |(_, before)| before[p].secs()))
         });
-        let running = match standing {
+        let running = match state {
             // Of two that share, the first would stay.
-            Standing::Movable(..) => self.view.beside(task).is_none_or(|other| task < other),
+            MemberState::Movable(..) => self.view.beside(task).is_none_or(|other| task < other),
             // Going on costs no restart.
-            Standing::Stands(..) => true,
+            MemberState::TimeSliced(..) => true,
             _ => false,
         };
         let running = running.then(|| self.type_given(task)).flatten();
@@ -395,7 +395,7 @@ impl<'a> Scene<'a> {
         let (shares, takes_turns) = (beside, takes_turns(spec));
         let next = self.likes.len();
         let like = *self.likes.entry(&spec.needs).or_insert(next);
-        self.members.push(Member { task, job, spec, standing, candidate, shares, takes_turns, barred, like });
+        self.members.push(Member { task, job, spec, state, candidate, shares, takes_turns, barred, like });
     }
 
     fn add_pairs(&mut self, speeds: &Speeds) {
@@ -411,7 +411,7 @@ impl<'a> Scene<'a> {
             if !beside && !may {
                 continue;
             }
-            let running = |member: &Member<'_>| matches!(member.standing, Standing::Movable(..));
+            let running = |member: &Member<'_>| matches!(member.state, MemberState::Movable(..));
             let stays = one.candidate.running.clone().filter(|_| beside && running(one) && running(two));
             let now = self.view.shares_with(a).filter(|(other, _)| *other == b);
             let now = now.and_then(|(_, since)| {
@@ -464,12 +464,12 @@ fn only_shares(placement: &Placement) -> bool {
     placement.devices.iter().all(|(_, charge)| matches!(charge, Charge::Share(_)))
 }
 
-/// How one stands that takes turns; none where nothing is to be done about it now.
-fn stance(phase: &Phase, boundary: bool) -> Option<(Stance, &Attempt)> {
+/// Freeze state of a time-sliced task; `None` where nothing can be done about it now.
+fn freeze_state(phase: &Phase, boundary: bool) -> Option<(FreezeState, &Attempt)> {
     match phase {
-        Phase::Running(a) if a.pause == Some(By::Policy) => Some((Stance::Asked, a)),
-        Phase::Running(a) if a.pause.is_none() && boundary => Some((Stance::Runs, a)),
-        Phase::Paused(a) if a.pause == Some(By::Policy) => Some((Stance::Still, a)),
+        Phase::Running(a) if a.pause == Some(By::Policy) => Some((FreezeState::FreezeRequested, a)),
+        Phase::Running(a) if a.pause.is_none() && boundary => Some((FreezeState::Running, a)),
+        Phase::Paused(a) if a.pause == Some(By::Policy) => Some((FreezeState::Frozen, a)),
         _ => None,
     }
 }
@@ -485,15 +485,15 @@ pub(super) fn blind(row: &mut [f64]) {
     row.iter_mut().filter(|speed| **speed > 0.0).for_each(|speed| *speed = mean);
 }
 
-/// Where tasks with given needs could be, were everything idle, on each type: all acceptable devices of open workers that have
-/// enough of them.
-struct Homes<'a> {
+/// Devices on which given needs could be met on an idle cluster, by type: all acceptable devices of open workers that
+/// have enough of them.
+struct FeasibleDevices<'a> {
     view: View<'a>,
     kinds: Vec<String>,
     known: BTreeMap<Needs, Vec<Vec<DeviceId>>>,
 }
 
-impl Homes<'_> {
+impl FeasibleDevices<'_> {
     fn of(&mut self, needs: &Needs) -> &[Vec<DeviceId>] {
         if !self.known.contains_key(needs) {
             let homes = self.find(needs);

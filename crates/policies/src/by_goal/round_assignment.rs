@@ -1,20 +1,21 @@
-//! The room a round has: everything that is free, and everything held by tasks that may be moved or are leaving. Who runs
-//! stays on its devices where it can; who must take devices of others takes those of the last in line. On the sheet whoever
-//! is to have devices alone takes them whole, also where another may be put beside it later. Whoever takes turns takes the
-//! memory it states, and the time of its devices beside that: memory for as long as it is there, time for the round.
+//! Assignment of capacity in a round: everything that is free, and everything held by tasks that may be moved or are
+//! leaving. A running task keeps its devices where it can; a task that must take devices of others takes those of the
+//! last in order. In the assignment a task that is to have devices alone takes them whole, even where a partner may
+//! join it later. A time-sliced task takes the memory it states, and the time of its devices besides: memory as long
+//! as it is there, time for the round.
 
-use super::scene::{Member, Scene, Stance, Standing};
+use super::round_input::{FreezeState, Member, MemberState, RoundInput};
 use std::collections::BTreeSet;
-use warpyard_allocate::rounds::Room;
+use warpyard_allocate::rounds::RoundCapacity;
 use warpyard_core::cluster::Phase;
 use warpyard_core::place::{Search, acceptable};
 use warpyard_core::pool::{Charge, DeviceInfo, Ledger, Placement};
 use warpyard_core::spec::Needs;
 use warpyard_core::{AttemptId, DeviceId};
 
-/// The room, and who was given which part of it.
-pub(super) struct Sheet<'a, 's> {
-    scene: &'s Scene<'a>,
+/// Capacity of a round, and its assignment to members.
+pub(super) struct RoundAssignment<'a, 's> {
+    input: &'s RoundInput<'a>,
     pub(super) ledger: Ledger<'a>,
     /// What is free now, less what was given and is free now.
     now: Ledger<'a>,
@@ -36,22 +37,26 @@ pub(super) struct Sheet<'a, 's> {
     leaving: Vec<DeviceId>,
     /// Members whose own devices are kept for them as long as others will do, the last in line first.
     holding: Vec<usize>,
-    /// Whose like was found no place on a type since anything was last taken back, alone or as two: room only dwindles until
-    /// then.
+    /// Negative cache: (task class, partner class, GPU type) known not to fit. Valid until the next release, because
+    /// free capacity only shrinks between releases.
     nowhere: BTreeSet<(usize, Option<usize>, usize)>,
     /// Whose like was held back on a type since then.
     held_on: BTreeSet<(usize, usize)>,
 }
 
-impl<'a, 's> Sheet<'a, 's> {
+impl<'a, 's> RoundAssignment<'a, 's> {
     /// The room at the beginning; `order` is that of the members in line.
-    pub(super) fn new(scene: &'s Scene<'a>, free: &'s [usize], order: &[usize]) -> Sheet<'a, 's> {
-        let mut ledger = Ledger::over(scene.view.pool());
+    pub(super) fn new(
+        input: &'s RoundInput<'a>,
+        free: &'s [usize],
+        order: &[usize],
+    ) -> RoundAssignment<'a, 's> {
+        let mut ledger = Ledger::over(input.view.pool());
         let mut leaving: Vec<DeviceId> =
-            scene.ending.iter().flat_map(|(placement, _)| placement.device_ids()).collect();
-        scene.ending.iter().for_each(|(placement, paused)| ledger.release_ending(placement, *paused));
+            input.ending.iter().flat_map(|(placement, _)| placement.device_ids()).collect();
+        input.ending.iter().for_each(|(placement, paused)| ledger.release_ending(placement, *paused));
         let mut go_on = Vec::new();
-        for &(attempt, placement, still) in &scene.adrift {
+        for &(attempt, placement, still) in &input.adrift {
             if !still || ledger.admits_resumed(placement) {
                 if still {
                     ledger.resume(placement);
@@ -61,32 +66,32 @@ impl<'a, 's> Sheet<'a, 's> {
         }
         let mut holding = Vec::new();
         for &i in order.iter().rev() {
-            match scene.members[i].standing {
-                Standing::Movable(_, placement) => {
+            match input.members[i].state {
+                MemberState::Movable(_, placement) => {
                     ledger.release(placement);
                     holding.push(i);
                 }
-                Standing::Stands(_, placement, stance) => {
-                    if stance != Stance::Still {
+                MemberState::TimeSliced(_, placement, freeze) => {
+                    if freeze != FreezeState::Frozen {
                         ledger.pause(placement);
                     }
                     holding.push(i);
                 }
-                Standing::Leaves(placement, paused) => {
+                MemberState::Leaving(placement, paused) => {
                     ledger.release_ending(placement, paused);
                     leaving.extend(placement.device_ids());
                 }
-                Standing::Waits | Standing::Fixed => {}
+                MemberState::Waiting | MemberState::Fixed => {}
             }
         }
-        let nobody = scene.members.len();
+        let nobody = input.members.len();
         let (given, beside) = (vec![None; nobody], vec![None; nobody]);
-        let in_turn = scene.in_turn.iter().flat_map(|placement| placement.device_ids()).collect();
+        let in_turn = input.in_turn.iter().flat_map(|placement| placement.device_ids()).collect();
         let (held_back, nowhere, held_on) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
-        Sheet {
-            scene,
+        RoundAssignment {
+            input,
             ledger,
-            now: Ledger::over(scene.view.pool()),
+            now: Ledger::over(input.view.pool()),
             at_once: vec![None; nobody],
             given,
             beside,
@@ -101,23 +106,23 @@ impl<'a, 's> Sheet<'a, 's> {
         }
     }
 
-    fn members(&self, candidate: usize) -> Who {
+    fn members(&self, candidate: usize) -> CandidateMembers {
         match self.free.get(candidate) {
-            Some(&i) => Who::Alone(i),
-            None => Who::Pair(self.scene.pairs[candidate - self.free.len()].members),
+            Some(&i) => CandidateMembers::Alone(i),
+            None => CandidateMembers::Pair(self.input.pairs[candidate - self.free.len()].members),
         }
     }
 
     fn own(&self, i: usize) -> Option<&'a Placement> {
-        match self.scene.members[i].standing {
-            Standing::Movable(_, placement) | Standing::Stands(_, placement, _) => Some(placement),
+        match self.input.members[i].state {
+            MemberState::Movable(_, placement) | MemberState::TimeSliced(_, placement, _) => Some(placement),
             _ => None,
         }
     }
 
     /// The place of a member's own, if it is of a type, alone.
     fn own_alone(&self, i: usize, gpu_type: usize) -> Option<&'a Placement> {
-        let member = &self.scene.members[i];
+        let member = &self.input.members[i];
         let on_type = member.candidate.running.as_ref().is_some_and(|running| running.gpu_type == gpu_type);
         self.own(i).filter(|own| {
             on_type
@@ -138,12 +143,12 @@ impl<'a, 's> Sheet<'a, 's> {
         if let Some(own) = self.own_alone(i, gpu_type) {
             return Some(own.clone());
         }
-        let member = &self.scene.members[i];
-        match member.standing {
-            Standing::Stands(..) => return None,
+        let member = &self.input.members[i];
+        match member.state {
+            MemberState::TimeSliced(..) => return None,
             // It cannot begin before these are free, and leaves what is free now to others.
-            Standing::Leaves(own, _) if self.scene.type_given(member.task) == Some(gpu_type) => {
-                let again = on_sheet(member, own);
+            MemberState::Leaving(own, _) if self.input.type_given(member.task) == Some(gpu_type) => {
+                let again = as_assigned(member, own);
                 if self.ledger.admits(&again) && self.has_time(&again) {
                     return Some(as_given(member, again));
                 }
@@ -154,7 +159,7 @@ impl<'a, 's> Sheet<'a, 's> {
         if self.nowhere.contains(&like) {
             return None;
         }
-        let needs = on_type(&member.spec.needs, &self.scene.kinds[gpu_type]);
+        let needs = on_type(&member.spec.needs, &self.input.kinds[gpu_type]);
         if !member.takes_turns {
             let place = self.search(&[i], &needs, &[]);
             if place.is_none() {
@@ -167,7 +172,7 @@ impl<'a, 's> Sheet<'a, 's> {
 
     /// A place for one that takes turns, where it has the time of its devices.
     fn find_in_turn(&mut self, i: usize, gpu_type: usize, needs: &Needs) -> Option<Placement> {
-        let like = self.scene.members[i].like;
+        let like = self.input.members[i].like;
         if self.held_on.contains(&(like, gpu_type)) {
             self.held_back.insert(i);
             return None;
@@ -191,20 +196,20 @@ impl<'a, 's> Sheet<'a, 's> {
     /// Devices of a type that one who takes turns leaves to those in line who need them whole.
     fn kept_whole(&self, gpu_type: usize, needs: &Needs) -> Vec<DeviceId> {
         let in_line = self.free.iter().copied().filter(|&i| self.given[i].is_none());
-        let wanted = self.scene.could_have_whole(in_line, gpu_type);
-        let members = self.scene.members.iter().zip(&self.given);
+        let wanted = self.input.could_have_whole(in_line, gpu_type);
+        let members = self.input.members.iter().zip(&self.given);
         let given = members.filter(|(member, _)| member.takes_turns).filter_map(|(_, given)| given.as_ref());
-        kept_whole(self.scene, &self.ledger, given, needs, wanted)
+        kept_whole(self.input, &self.ledger, given, needs, wanted)
     }
 
     /// A place for two, on the same devices: their own, one's own, or another.
     fn find_for_two(&mut self, [a, b]: [usize; 2], gpu_type: usize) -> Option<[Placement; 2]> {
-        let [one, two] = [a, b].map(|i| &self.scene.members[i]);
+        let [one, two] = [a, b].map(|i| &self.input.members[i]);
         let (first, second) = (&one.spec.needs, &two.spec.needs);
         let needs = Needs {
             cpus: first.cpus + second.cpus,
             memory: first.memory + second.memory,
-            ..on_type(first, &self.scene.kinds[gpu_type])
+            ..on_type(first, &self.input.kinds[gpu_type])
         };
         let on = |place: &Placement| {
             [first, second].map(|needs| Placement { cpus: needs.cpus, memory: needs.memory, ..beside(place) })
@@ -222,7 +227,7 @@ impl<'a, 's> Sheet<'a, 's> {
         if self.nowhere.contains(&like) {
             return None;
         }
-        let unwanted = self.scene.devices().filter(|(id, info)| !acceptable(second, *id, info));
+        let unwanted = self.input.devices().filter(|(id, info)| !acceptable(second, *id, info));
         let unwanted: Vec<DeviceId> = unwanted.map(|(id, _)| id).collect();
         let place = self.search(&[a, b], &needs, &unwanted);
         if place.is_none() {
@@ -261,8 +266,8 @@ impl<'a, 's> Sheet<'a, 's> {
 
     /// Whether a place is one that two may have, on a type.
     fn may_be_shared(&self, placement: &Placement, gpu_type: usize) -> bool {
-        let kind = &self.scene.kinds[gpu_type];
-        let worker = self.scene.view.pool().worker(placement.worker);
+        let kind = &self.input.kinds[gpu_type];
+        let worker = self.input.view.pool().worker(placement.worker);
         let infos: Vec<&DeviceInfo> = worker.into_iter().flat_map(|w| w.devices().map(|d| d.1)).collect();
         placement.devices.iter().all(|&(index, charge)| {
             let info = infos.get(usize::from(index));
@@ -271,7 +276,7 @@ impl<'a, 's> Sheet<'a, 's> {
     }
 
     fn accepts(&self, member: &Member<'_>, placement: &Placement) -> bool {
-        let Some(worker) = self.scene.view.pool().worker(placement.worker) else { return false };
+        let Some(worker) = self.input.view.pool().worker(placement.worker) else { return false };
         let wanted = |id: &DeviceId| {
             let mut devices = worker.devices();
             devices.any(|(index, info, _)| index == id.index && acceptable(&member.spec.needs, *id, info))
@@ -281,12 +286,12 @@ impl<'a, 's> Sheet<'a, 's> {
 
     /// The place in which a member has devices that another might be put beside it on.
     fn host(&self, i: usize) -> Option<Placement> {
-        let member = &self.scene.members[i];
+        let member = &self.input.members[i];
         if self.beside[i].is_some() {
             return None;
         }
-        match member.standing {
-            Standing::Fixed => {
+        match member.state {
+            MemberState::Fixed => {
                 let (node, _) = member.job.node(member.task.node)?;
                 match &node.live.get(&member.task.index)?.phase {
                     Phase::Placed(a) | Phase::Running(a) if a.pause.is_none() => Some(a.placement.clone()),
@@ -298,16 +303,16 @@ impl<'a, 's> Sheet<'a, 's> {
     }
 
     fn is_free(&self, i: usize) -> bool {
-        self.given[i].is_none() && !matches!(self.scene.members[i].standing, Standing::Fixed)
+        self.given[i].is_none() && !matches!(self.input.members[i].state, MemberState::Fixed)
     }
 
     /// Gives a member a place alone.
     fn give_alone(&mut self, i: usize, placement: Placement) {
-        let member = &self.scene.members[i];
-        match member.standing {
-            Standing::Stands(..) => self.ledger.resume(&placement),
+        let member = &self.input.members[i];
+        match member.state {
+            MemberState::TimeSliced(..) => self.ledger.resume(&placement),
             _ => {
-                let charged = on_sheet(member, &placement);
+                let charged = as_assigned(member, &placement);
                 self.ledger.charge(&charged);
                 self.begin_at_once(i, charged);
             }
@@ -332,25 +337,25 @@ impl<'a, 's> Sheet<'a, 's> {
 
     /// Notes what is taken of what is free now, if one that waits can have its place at once.
     fn begin_at_once(&mut self, i: usize, charged: Placement) {
-        if matches!(self.scene.members[i].standing, Standing::Waits) && self.now.admits(&charged) {
+        if matches!(self.input.members[i].state, MemberState::Waiting) && self.now.admits(&charged) {
             self.now.charge(&charged);
             self.at_once[i] = Some(charged);
         }
     }
 
     /// Takes back what was given.
-    fn take_back(&mut self, who: Who) -> Vec<Placement> {
+    fn take_back(&mut self, who: CandidateMembers) -> Vec<Placement> {
         let (all, alone) = match who {
-            Who::Alone(i) => (vec![i], true),
-            Who::Pair(pair) => (pair.to_vec(), false),
+            CandidateMembers::Alone(i) => (vec![i], true),
+            CandidateMembers::Pair(pair) => (pair.to_vec(), false),
         };
         self.nowhere.clear();
         self.held_on.clear();
         let mut before = Vec::new();
         for i in all {
             if let Some(placement) = self.given[i].take() {
-                let member = &self.scene.members[i];
-                self.ledger.release(&if alone { on_sheet(member, &placement) } else { placement.clone() });
+                let member = &self.input.members[i];
+                self.ledger.release(&if alone { as_assigned(member, &placement) } else { placement.clone() });
                 if member.in_turn_on(&placement) {
                     self.in_turn.retain(|id| placement.device_ids().all(|own| own != *id));
                 }
@@ -365,22 +370,22 @@ impl<'a, 's> Sheet<'a, 's> {
     }
 }
 
-/// Whom a candidate stands for.
+/// Members that a candidate stands for.
 #[derive(Clone, Copy)]
-enum Who {
+enum CandidateMembers {
     Alone(usize),
     Pair([usize; 2]),
 }
 
-impl Room for Sheet<'_, '_> {
+impl RoundCapacity for RoundAssignment<'_, '_> {
     fn take(&mut self, candidate: usize, gpu_type: usize) -> bool {
         match self.members(candidate) {
-            Who::Alone(i) => {
+            CandidateMembers::Alone(i) => {
                 let free = self.is_free(i);
                 let Some(placement) = free.then(|| self.find(i, gpu_type)).flatten() else { return false };
                 self.give_alone(i, placement);
             }
-            Who::Pair(pair) => {
+            CandidateMembers::Pair(pair) => {
                 let free = pair.into_iter().all(|i| self.is_free(i));
                 let Some(placements) = free.then(|| self.find_for_two(pair, gpu_type)).flatten() else {
                     return false;
@@ -394,12 +399,12 @@ impl Room for Sheet<'_, '_> {
     fn shift(&mut self, candidate: usize, _from: usize, to: usize) -> bool {
         let who = self.members(candidate);
         match who {
-            Who::Alone(i) => {
+            CandidateMembers::Alone(i) => {
                 let Some(placement) = self.find(i, to) else { return false };
                 self.take_back(who);
                 self.give_alone(i, placement);
             }
-            Who::Pair(pair) => {
+            CandidateMembers::Pair(pair) => {
                 let Some(placements) = self.find_for_two(pair, to) else { return false };
                 self.take_back(who);
                 self.give_together(pair, placements);
@@ -408,17 +413,17 @@ impl Room for Sheet<'_, '_> {
         true
     }
 
-    fn part(&mut self, candidate: usize, goes: usize, to: usize) -> bool {
-        let Who::Pair(pair) = self.members(candidate) else { return false };
+    fn split(&mut self, candidate: usize, goes: usize, to: usize) -> bool {
+        let CandidateMembers::Pair(pair) = self.members(candidate) else { return false };
         let Some(placement) = self.find(pair[goes], to) else { return false };
-        let mut before = self.take_back(Who::Pair(pair));
+        let mut before = self.take_back(CandidateMembers::Pair(pair));
         self.give_alone(pair[1 - goes], before.swap_remove(1 - goes));
         self.give_alone(pair[goes], placement);
         true
     }
 
     fn join(&mut self, candidate: usize, gpu_type: usize) -> bool {
-        let Who::Pair([a, b]) = self.members(candidate) else { return false };
+        let CandidateMembers::Pair([a, b]) = self.members(candidate) else { return false };
         let (host, guest) = match (self.is_free(a), self.is_free(b)) {
             (false, true) => (a, b),
             (true, false) => (b, a),
@@ -427,7 +432,7 @@ impl Room for Sheet<'_, '_> {
         let Some(place) = self.host(host).filter(|place| self.may_be_shared(place, gpu_type)) else {
             return false;
         };
-        let member = &self.scene.members[guest];
+        let member = &self.input.members[guest];
         if !self.accepts(member, &place) {
             return false;
         }
@@ -465,7 +470,7 @@ pub(super) fn as_given(member: &Member<'_>, placement: Placement) -> Placement {
 }
 
 /// A place as the sheet has it, for one that is to have it alone.
-fn on_sheet(member: &Member<'_>, placement: &Placement) -> Placement {
+fn as_assigned(member: &Member<'_>, placement: &Placement) -> Placement {
     if member.takes_turns { placement.clone() } else { whole(placement) }
 }
 
@@ -493,7 +498,7 @@ pub(super) fn on_type(needs: &Needs, kind: &str) -> Needs {
 /// them where there is room beside one who does, time apart. Who begins elsewhere would keep devices from those that need
 /// them whole until it ends, which no turn makes good.
 pub(super) fn kept_whole<'p>(
-    scene: &'p Scene<'_>,
+    input: &'p RoundInput<'_>,
     room: &Ledger<'_>,
     given: impl Iterator<Item = &'p Placement>,
     needs: &Needs,
@@ -502,9 +507,9 @@ pub(super) fn kept_whole<'p>(
     if wanted.is_empty() {
         return Vec::new();
     }
-    let in_turn: Vec<&Placement> = scene.in_turn.iter().copied().chain(given).collect();
-    let stands = scene.members.iter().filter_map(|member| match member.standing {
-        Standing::Stands(_, placement, _) => Some(placement),
+    let in_turn: Vec<&Placement> = input.in_turn.iter().copied().chain(given).collect();
+    let stands = input.members.iter().filter_map(|member| match member.state {
+        MemberState::TimeSliced(_, placement, _) => Some(placement),
         _ => None,
     });
     let there: BTreeSet<DeviceId> =
@@ -513,7 +518,7 @@ pub(super) fn kept_whole<'p>(
         return Vec::new();
     }
     let elsewhere: Vec<DeviceId> =
-        scene.devices().map(|(id, _)| id).filter(|id| !there.contains(id)).collect();
+        input.devices().map(|(id, _)| id).filter(|id| !there.contains(id)).collect();
     let mut still = room.clone();
     in_turn.into_iter().for_each(|placement| still.pause(placement));
     let beside = Search { withheld: &elsewhere, ..Search::over(&still) }.place(needs);

@@ -1,25 +1,27 @@
-//! Giving out the rest. An optimum of a min-max goal may leave GPUs idle; whoever is worst off takes what he can use
-//! first, then the next, until nobody can use anything that is free. The goal's value does not change by it.
+//! Leftover capacity: the optimum of a max-min goal may leave GPUs idle; they go to the job of lowest level that can
+//! use them, then to the next, until no job can use any. The objective does not change.
 
 use crate::problem::Problem;
 
-/// Shares below this are rounding, not GPUs.
-const CRUMB: f64 = 1e-12;
+/// Shares below this are rounding.
+const NEGLIGIBLE: f64 = 1e-12;
 
-/// Gives out what `shares` leaves free, jobs with the lowest `level` at their speed first.
-pub(crate) fn give_out(problem: &Problem, shares: &mut [f64], level: impl Fn(usize, f64) -> f64) {
+/// Distributes idle capacity, jobs of lowest `level` at their speed first.
+pub(crate) fn distribute_leftover(problem: &Problem, shares: &mut [f64], level: impl Fn(usize, f64) -> f64) {
     let k = problem.k;
     let mut free: Vec<f64> =
         problem.capacity.iter().zip(problem.usage(shares)).map(|(c, u)| (c - u).max(0.0)).collect();
     let idle = |free: &[f64]| free.iter().zip(&problem.capacity).any(|(f, c)| *f > 1e-9 * c.max(1.0));
     let mut passes = 0;
+    // A job that moves to a faster type frees a slower one for the next pass; each pass moves capacity one type down
+    // at most.
     while idle(&free) && passes <= k {
         let mut order: Vec<(f64, usize)> =
             (0..problem.n).map(|m| (level(m, problem.throughput(m, shares)), m)).collect();
         order.sort_unstable_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
         let mut moved = false;
         for (_, m) in order {
-            moved |= raise(problem, m, &mut shares[m * k..(m + 1) * k], &mut free);
+            moved |= raise_job(problem, m, &mut shares[m * k..(m + 1) * k], &mut free);
             if !idle(&free) {
                 break;
             }
@@ -32,30 +34,31 @@ pub(crate) fn give_out(problem: &Problem, shares: &mut [f64], level: impl Fn(usi
     problem.trim(shares);
 }
 
-/// Gives job `m` as much as it can use of what is free, fastest type first; time it spends on slower types moves over.
-fn raise(problem: &Problem, m: usize, row: &mut [f64], free: &mut [f64]) -> bool {
+/// Gives job `m` all it can use of the free capacity, fastest type first. Once its time is used up, time on slower
+/// types moves to the faster one.
+fn raise_job(problem: &Problem, m: usize, row: &mut [f64], free: &mut [f64]) -> bool {
     let (speed, gpus) = (problem.row(m), problem.gpus[m]);
     let mut spare = (1.0 - row.iter().sum::<f64>()).max(0.0);
     let mut moved = false;
     let mut tried = vec![false; row.len()];
     while let Some(j) = (0..row.len())
-        .filter(|&j| !tried[j] && speed[j] > 0.0 && free[j] > CRUMB * gpus)
+        .filter(|&j| !tried[j] && speed[j] > 0.0 && free[j] > NEGLIGIBLE * gpus)
         .max_by(|&a, &b| speed[a].total_cmp(&speed[b]))
     {
         tried[j] = true;
         let take = spare.min(free[j] / gpus);
-        if take > CRUMB {
+        if take > NEGLIGIBLE {
             row[j] += take;
             spare -= take;
             free[j] = (free[j] - take * gpus).max(0.0);
             moved = true;
         }
         while let Some(i) = (0..row.len())
-            .filter(|&i| row[i] > CRUMB && speed[i] < speed[j] * (1.0 - 1e-9))
+            .filter(|&i| row[i] > NEGLIGIBLE && speed[i] < speed[j] * (1.0 - 1e-9))
             .min_by(|&a, &b| speed[a].total_cmp(&speed[b]))
         {
             let take = row[i].min(free[j] / gpus);
-            if take <= CRUMB {
+            if take <= NEGLIGIBLE {
                 break;
             }
             row[i] -= take;

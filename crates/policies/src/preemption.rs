@@ -1,7 +1,7 @@
-//! The parameter of policies in which the less urgent give way to the more urgent.
+//! Preemption granularity: the parameter of policies under which running tasks are preempted by more urgent ones.
 //!
-//! Only tasks that allow it do: `preempt = "freeze"` stands still in place and keeps its memory, `preempt = "requeue"` saves,
-//! ends, and runs again later.
+//! Only tasks that allow it are preempted: `preempt = "freeze"` suspends in place and keeps the memory, `preempt =
+//! "requeue"` saves, exits and runs again later.
 
 use warpyard_core::Policy;
 use warpyard_core::ordered::{Order, Ordered};
@@ -9,11 +9,13 @@ use warpyard_core::spec::Boundary;
 
 pub(crate) const HELP: &str = "when a task that allows it gives way to a more urgent one: after its item, its batch, or its job (never before it ends)";
 
-/// A policy that gives way at that granularity.
+/// Policy that preempts at the given granularity. A boundary is a promise of the program: preemption waits for it, so
+/// a task loses no work beyond its current item or batch.
 pub(crate) fn build<O: Order + 'static>(policy: Ordered<O>, granularity: &str) -> Box<dyn Policy> {
     Box::new(match granularity {
         "item" => policy.giving_way(Boundary::Item),
         "batch" => policy.giving_way(Boundary::Batch),
+        // `job`: a task runs to its end, which is no preemption at all.
         _ => policy,
     })
 }
