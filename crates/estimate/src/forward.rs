@@ -1,0 +1,122 @@
+//! The forward pass, replayed: every operator allocates its results, shares or overwrites its operands' memory, keeps what its
+//! backward pass will need, and lets go of every tensor after its last use.
+
+use crate::graph::{Graph, Role, TensorId};
+use crate::operators::{Saved, Semantics, Storage, Wanted, semantics};
+use crate::storage::{StorageId, Storages};
+
+/// A model prepared for replay: semantics of every node and the last use of every tensor.
+#[derive(Debug)]
+pub(crate) struct Program<'a> {
+    pub(crate) graph: &'a Graph,
+    pub(crate) semantics: Vec<Semantics>,
+    /// Tensors a gradient is wanted for.
+    pub(crate) wanted: Vec<bool>,
+    /// Tensors to let go of after each node.
+    dying: Vec<Vec<TensorId>>,
+    /// Inputs and weights that no node uses are kept as well; activations nobody uses die at once.
+    pub(crate) uses_blas: bool,
+}
+
+/// What a node kept for its backward pass.
+#[derive(Debug)]
+pub(crate) struct TapeEntry {
+    pub(crate) node: usize,
+    pub(crate) saved: Vec<StorageId>,
+}
+
+impl<'a> Program<'a> {
+    /// Prepares a graph; in training gradients are wanted for parameters and all that is computed from them.
+    pub(crate) fn new(graph: &'a Graph, training: bool) -> Self {
+        let mut wanted = vec![false; graph.tensors.len()];
+        for id in graph.of_role(Role::Parameter).filter(|_| training) {
+            wanted[id.index()] = graph.tensor(id).dtype.is_differentiable();
+        }
+        let mut all = Vec::with_capacity(graph.nodes.len());
+        for node in &graph.nodes {
+            let semantics = semantics(graph, node, &wanted);
+            let flows = !node.detached && semantics.gradients.iter().any(|(id, _)| wanted[id.index()]);
+            for output in &node.outputs {
+                wanted[output.index()] = flows && graph.tensor(*output).dtype.is_differentiable();
+            }
+            all.push(semantics);
+        }
+        let uses_blas = all.iter().any(|semantics| semantics.uses_blas);
+        Self { graph, semantics: all, wanted, dying: last_uses(graph), uses_blas }
+    }
+
+    pub(crate) fn wanted(&self) -> &Wanted {
+        &self.wanted
+    }
+
+    /// Whether a node is on the tape: one of its results has a gradient.
+    pub(crate) fn is_recorded(&self, node: usize) -> bool {
+        self.graph.nodes[node].outputs.iter().any(|id| self.wanted[id.index()])
+    }
+
+    /// Runs every node. `held` maps tensors to their storage, with weights and inputs in it already; afterwards only they and the
+    /// outputs are left. Gives what was kept for the backward pass.
+    pub(crate) fn forward(&self, storages: &mut Storages, held: &mut [Option<StorageId>]) -> Vec<TapeEntry> {
+        let mut tape = Vec::new();
+        for (at, (node, semantics)) in self.graph.nodes.iter().zip(&self.semantics).enumerate() {
+            let mut scratch: Vec<_> = semantics.scratch.iter().map(|bytes| storages.allocate(*bytes)).collect();
+            let recorded = self.is_recorded(at);
+            // Copies and masks are made before the result, and where no gradient is wanted they are workspace.
+            let mut saved: Vec<StorageId> = Vec::new();
+            for kept in &semantics.saved {
+                if let Saved::Extra(bytes) = kept
+                    && recorded
+                {
+                    saved.push(storages.allocate(*bytes));
+                }
+            }
+            for output in &node.outputs {
+                let storage = match semantics.storage {
+                    Storage::Fresh => None,
+                    Storage::View(of) | Storage::InPlace(of) => held[of.index()],
+                };
+                held[output.index()] = Some(match storage {
+                    Some(shared) => storages.retain(shared),
+                    None => storages.allocate(self.graph.tensor(*output).bytes()),
+                });
+            }
+            for kept in semantics.saved.iter().filter(|_| recorded) {
+                if let Saved::Tensor(id) = kept
+                    && let Some(storage) = held[id.index()]
+                {
+                    saved.push(storages.retain(storage));
+                }
+            }
+            storages.release_all(scratch.drain(..));
+            if recorded {
+                tape.push(TapeEntry { node: at, saved });
+            }
+            for id in &self.dying[at] {
+                if let Some(storage) = held[id.index()].take() {
+                    storages.release(storage);
+                }
+            }
+        }
+        tape
+    }
+}
+
+/// The activations that each node is the last to use. Outputs of the model outlive it.
+fn last_uses(graph: &Graph) -> Vec<Vec<TensorId>> {
+    let mut last = vec![None; graph.tensors.len()];
+    for (at, node) in graph.nodes.iter().enumerate() {
+        for id in node.tensors().chain(node.outputs.iter().copied()) {
+            last[id.index()] = Some(at);
+        }
+    }
+    for output in &graph.outputs {
+        last[output.index()] = None;
+    }
+    let mut dying = vec![vec![]; graph.nodes.len()];
+    for (index, tensor) in graph.tensors.iter().enumerate() {
+        if let Some(at) = last[index].filter(|_| tensor.role == Role::Activation) {
+            dying[at].push(TensorId(index as u32));
+        }
+    }
+    dying
+}

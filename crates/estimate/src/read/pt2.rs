@@ -1,0 +1,486 @@
+//! `torch.export` archives: a zip whose `models/model.json` has the graph and the shape, strides and type of every tensor. Weights
+//! are not opened. Sizes that depend on the batch are evaluated; graphs inside gradient-mode wrappers are inlined.
+
+use super::{ReadError, Shapes, plausible};
+use crate::expr::{Symbols, evaluate, symbols_in};
+use crate::graph::{Arg, DType, Format, Graph, Node, Role, Tensor, TensorId, row_major};
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+use std::collections::{BTreeMap, HashMap};
+use std::io::{Read, Seek};
+
+/// Largest `model.json`: a graph of 2,000 operators has about 3 MB.
+const MAX_JSON: u64 = 256 << 20;
+/// Most files in an archive; one per weight.
+const MAX_ENTRIES: usize = 200_000;
+/// Deepest nesting of graphs in graphs.
+const MAX_NESTING: usize = 16;
+
+/// Reads the graph of an archive with the batch filled in.
+pub(super) fn read(file: &mut (impl Read + Seek), shapes: &Shapes) -> Result<Graph, ReadError> {
+    let json = model_json(file)?;
+    let program: Program =
+        serde_json::from_slice(&json).map_err(|source| ReadError::Json { part: "models/model.json", source })?;
+    let symbols = bind_batch(&program, shapes)?;
+    Builder::new(symbols).build(&program.graph_module)
+}
+
+/// The bytes of the graph's JSON.
+fn model_json(file: &mut (impl Read + Seek)) -> Result<Vec<u8>, ReadError> {
+    let mut archive = zip::ZipArchive::new(file).map_err(ReadError::Zip)?;
+    if archive.len() > MAX_ENTRIES {
+        let limit = format!("{MAX_ENTRIES} files");
+        return Err(ReadError::TooLarge { what: "the archive".to_owned(), limit });
+    }
+    let names = archive.file_names().collect::<Result<Vec<_>, _>>().map_err(ReadError::Zip)?;
+    let is_graph = |name: &&str| name.ends_with("models/model.json") || *name == "serialized_exported_program.json";
+    let Some(name) = names.iter().map(|name| &**name).find(is_graph).map(str::to_owned) else {
+        return Err(not_an_export(names.iter().map(|name| &**name)));
+    };
+    // Archives are stored without compression, so nothing can expand; the limit is on what the entry claims as well.
+    let entry = archive.by_name(&name).map_err(ReadError::Zip)?;
+    if entry.size() > MAX_JSON {
+        return Err(ReadError::TooLarge { what: name, limit: "256 MiB".to_owned() });
+    }
+    let mut json = Vec::new();
+    entry.take(MAX_JSON).read_to_end(&mut json)?;
+    Ok(json)
+}
+
+/// What a zip without a graph is.
+fn not_an_export<'a>(mut names: impl Iterator<Item = &'a str>) -> ReadError {
+    let problem = match names.any(|name| name.ends_with("data.pkl")) {
+        true => "it is a checkpoint of torch.save, which has weights but no graph; save the model with torch.export.save, or the \
+                 weights as safetensors",
+        false => "it is a zip without models/model.json, so not an archive of torch.export.save",
+    };
+    ReadError::Unsupported(problem.to_owned())
+}
+
+#[derive(Deserialize)]
+struct Program {
+    graph_module: GraphModule,
+    #[serde(default)]
+    range_constraints: BTreeMap<String, Range>,
+}
+
+#[derive(Deserialize)]
+struct Range {
+    max_val: Option<i64>,
+}
+
+#[derive(Deserialize)]
+struct GraphModule {
+    graph: JsonGraph,
+    signature: Signature,
+}
+
+#[derive(Deserialize)]
+struct Signature {
+    input_specs: Vec<InputSpec>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum InputSpec {
+    UserInput { arg: Argument },
+    Parameter { arg: Named },
+    Buffer { arg: Named },
+    TensorConstant { arg: Named },
+    CustomObj(IgnoredAny),
+    Token(IgnoredAny),
+    ConstantInput(IgnoredAny),
+}
+
+#[derive(Deserialize)]
+struct JsonGraph {
+    inputs: Vec<Argument>,
+    outputs: Vec<Argument>,
+    nodes: Vec<JsonNode>,
+    tensor_values: HashMap<String, TensorMeta>,
+    #[serde(default)]
+    sym_int_values: HashMap<String, SymInt>,
+}
+
+#[derive(Deserialize)]
+struct JsonNode {
+    target: String,
+    inputs: Vec<NamedArgument>,
+    outputs: Vec<Argument>,
+}
+
+#[derive(Deserialize)]
+struct NamedArgument {
+    name: String,
+    arg: Argument,
+}
+
+#[derive(Deserialize)]
+struct Named {
+    name: String,
+}
+
+#[derive(Deserialize)]
+struct TensorMeta {
+    dtype: u32,
+    sizes: Vec<SymInt>,
+    strides: Vec<SymInt>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum SymInt {
+    AsInt(i64),
+    AsExpr { expr_str: String },
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum SymIntArgument {
+    AsInt(i64),
+    AsName(String),
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum OptionalTensor {
+    AsTensor(Named),
+    AsNone(IgnoredAny),
+}
+
+/// PyTorch's union of argument kinds; those that say nothing about memory are not looked at.
+#[derive(Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Argument {
+    AsNone(IgnoredAny),
+    AsTensor(Named),
+    AsTensors(Vec<Named>),
+    AsOptionalTensor(OptionalTensor),
+    AsOptionalTensors(Vec<OptionalTensor>),
+    AsInt(i64),
+    AsInts(Vec<i64>),
+    AsFloat(f64),
+    AsBool(bool),
+    AsString(String),
+    AsSymInt(SymIntArgument),
+    AsSymInts(Vec<SymIntArgument>),
+    AsScalarType(u32),
+    AsMemoryFormat(u32),
+    AsGraph { graph: Box<JsonGraph> },
+    AsFloats(IgnoredAny),
+    AsStrings(IgnoredAny),
+    AsLayout(IgnoredAny),
+    AsDevice(IgnoredAny),
+    AsBools(IgnoredAny),
+    AsSymBool(IgnoredAny),
+    AsSymBools(IgnoredAny),
+    AsCustomObj(IgnoredAny),
+    AsOperator(IgnoredAny),
+    AsSymFloat(IgnoredAny),
+    AsSymFloats(IgnoredAny),
+    AsComplex(IgnoredAny),
+    AsNestedTensors(Vec<Vec<Named>>),
+    AsIntLists(IgnoredAny),
+    AsFloatLists(IgnoredAny),
+    AsStringToArgument(IgnoredAny),
+}
+
+/// Element type by its number in the archive's schema.
+fn dtype(number: u32) -> Option<DType> {
+    Some(match number {
+        1 => DType::U8,
+        2 => DType::I8,
+        3 | 28 => DType::I16,
+        4 | 34 => DType::I32,
+        5 | 35 => DType::I64,
+        6 => DType::F16,
+        7 => DType::F32,
+        8 => DType::F64,
+        9 | 10 => DType::C64,
+        11 => DType::C128,
+        12 => DType::Bool,
+        13 => DType::Bf16,
+        29..=33 => DType::F8,
+        _ => return None,
+    })
+}
+
+fn damaged(problem: String) -> ReadError {
+    ReadError::Damaged { format: Format::Pt2, problem }
+}
+
+/// Gives the symbols of the inputs' first dimensions the batch that was asked for. Other symbols, such as a sequence length,
+/// are bound by whole input shapes.
+fn bind_batch(program: &Program, shapes: &Shapes) -> Result<Symbols, ReadError> {
+    let graph = &program.graph_module.graph;
+    let inputs: Vec<&Named> = program
+        .graph_module
+        .signature
+        .input_specs
+        .iter()
+        .filter_map(|spec| match spec {
+            InputSpec::UserInput { arg: Argument::AsTensor(named) } => Some(named),
+            _ => None,
+        })
+        .collect();
+    let mut symbols = Symbols::new();
+    let mut fixed_batch = None;
+    for (at, input) in inputs.iter().enumerate() {
+        let meta = meta_of(graph, &input.name)?;
+        if let Some(given) = shapes.inputs.get(at)
+            && given.len() != meta.sizes.len()
+        {
+            let (name, has, got) = (&input.name, meta.sizes.len(), given.len());
+            return Err(ReadError::Shape(format!("input '{name}' has {has} dimensions, and --input gives {got}")));
+        }
+        for (axis, size) in meta.sizes.iter().enumerate() {
+            let given = shapes.inputs.get(at).map(|shape| shape[axis] as i64);
+            let wanted = given.or(shapes.batch.filter(|_| axis == 0).map(|batch| batch as i64));
+            match (size, wanted) {
+                (SymInt::AsExpr { expr_str }, Some(wanted)) => {
+                    // Only plain symbols are bound; what is computed from them follows.
+                    if let [symbol] = symbols_in(expr_str).as_slice()
+                        && evaluate(expr_str, &Symbols::from([(symbol.clone(), 7919)])) == Ok(7919)
+                    {
+                        symbols.entry(symbol.clone()).or_insert(wanted);
+                    }
+                }
+                (SymInt::AsInt(fixed), Some(wanted)) if *fixed != wanted && given.is_some() => {
+                    let name = &input.name;
+                    return Err(ReadError::Shape(format!(
+                        "dimension {axis} of input '{name}' was exported as {fixed}, not {wanted}; export it with dynamic_shapes, or \
+                         leave it as it is"
+                    )));
+                }
+                (SymInt::AsInt(fixed), _) if axis == 0 => fixed_batch = fixed_batch.or(Some(*fixed)),
+                _ => {}
+            }
+        }
+    }
+    if let (Some(batch), true, Some(fixed)) = (shapes.batch, symbols.is_empty(), fixed_batch)
+        && i64::try_from(batch) != Ok(fixed)
+    {
+        return Err(ReadError::Shape(format!(
+            "the model was exported for a batch of {fixed} and takes no other; export it with dynamic_shapes={{0: Dim(\"batch\")}} to \
+             choose with --batch"
+        )));
+    }
+    for (symbol, range) in &program.range_constraints {
+        // Below the range only the special cases 0 and 1 of export lie, where the formulas still hold.
+        if let (Some(value), Some(max)) = (symbols.get(symbol), range.max_val)
+            && *value > max
+        {
+            return Err(ReadError::Shape(format!("the model was exported for at most {max}, not {value}")));
+        }
+        if !symbols.contains_key(symbol) {
+            return Err(ReadError::Shape(
+                "the model was exported with dynamic dimensions; say how large they are: --batch N for the first, or --input AxBxC"
+                    .to_owned(),
+            ));
+        }
+    }
+    Ok(symbols)
+}
+
+fn meta_of<'a>(graph: &'a JsonGraph, name: &str) -> Result<&'a TensorMeta, ReadError> {
+    graph.tensor_values.get(name).ok_or_else(|| damaged(format!("tensor '{name:.80}' has no shape")))
+}
+
+/// The graph under construction. Names are unique within one JSON graph, so each nested one has a scope of its own.
+struct Builder {
+    symbols: Symbols,
+    tensors: Vec<Tensor>,
+    nodes: Vec<Node>,
+}
+
+type Scope<'a> = HashMap<&'a str, TensorId>;
+
+impl Builder {
+    fn new(symbols: Symbols) -> Self {
+        Self { symbols, tensors: Vec::new(), nodes: Vec::new() }
+    }
+
+    fn build(mut self, module: &GraphModule) -> Result<Graph, ReadError> {
+        let graph = &module.graph;
+        let mut scope = Scope::new();
+        for spec in &module.signature.input_specs {
+            let (name, role) = match spec {
+                InputSpec::Parameter { arg } => (&arg.name, Role::Parameter),
+                InputSpec::Buffer { arg } | InputSpec::TensorConstant { arg } => (&arg.name, Role::Buffer),
+                InputSpec::UserInput { arg: Argument::AsTensor(arg) } => (&arg.name, Role::Input),
+                _ => continue,
+            };
+            let id = self.tensor(graph, name, role)?;
+            scope.insert(name, id);
+        }
+        self.nodes(graph, &mut scope, false, 0)?;
+        let outputs = graph.outputs.iter().flat_map(names);
+        let outputs = outputs.map(|name| lookup(&scope, name)).collect::<Result<_, _>>()?;
+        Ok(Graph { format: Format::Pt2, tensors: self.tensors, nodes: self.nodes, outputs })
+    }
+
+    fn nodes<'a>(
+        &mut self,
+        graph: &'a JsonGraph,
+        scope: &mut Scope<'a>,
+        detached: bool,
+        depth: usize,
+    ) -> Result<(), ReadError> {
+        if depth > MAX_NESTING {
+            return Err(damaged(format!("graphs are nested more than {MAX_NESTING} deep")));
+        }
+        for node in &graph.nodes {
+            // A wrapper that only sets whether gradients are wanted; its graph runs in its place.
+            let nested = node.inputs.iter().find_map(|input| match &input.arg {
+                Argument::AsGraph { graph } => Some(&**graph),
+                _ => None,
+            });
+            if let Some(nested) = nested.filter(|_| node.target.contains("wrap_with_")) {
+                let detached = detached
+                    || (node.target.contains("set_grad_enabled")
+                        && matches!(node.inputs.first().map(|i| &i.arg), Some(Argument::AsBool(false))));
+                self.inline(node, nested, scope, detached, depth + 1)?;
+                continue;
+            }
+            if node.outputs.iter().flat_map(names).next().is_none() {
+                continue; // arithmetic on sizes, and assertions
+            }
+            self.node(graph, node, scope, detached)?;
+        }
+        Ok(())
+    }
+
+    fn inline<'a>(
+        &mut self,
+        node: &'a JsonNode,
+        nested: &'a JsonGraph,
+        scope: &mut Scope<'a>,
+        detached: bool,
+        depth: usize,
+    ) -> Result<(), ReadError> {
+        let given = node.inputs.iter().flat_map(|input| names(&input.arg));
+        let given = given.map(|name| lookup(scope, name)).collect::<Result<Vec<_>, _>>()?;
+        let wanted: Vec<&str> = nested.inputs.iter().flat_map(names).collect();
+        if given.len() != wanted.len() {
+            return Err(damaged(format!("'{:.80}' is called with another number of tensors", node.target)));
+        }
+        let mut inner: Scope<'a> = wanted.into_iter().zip(given).collect();
+        self.nodes(nested, &mut inner, detached, depth)?;
+        let results = nested.outputs.iter().flat_map(names);
+        for (outer, result) in node.outputs.iter().flat_map(names).zip(results) {
+            scope.insert(outer, lookup(&inner, result)?);
+        }
+        Ok(())
+    }
+
+    fn node<'a>(
+        &mut self,
+        graph: &'a JsonGraph,
+        node: &'a JsonNode,
+        scope: &mut Scope<'a>,
+        detached: bool,
+    ) -> Result<(), ReadError> {
+        let mut args = Vec::with_capacity(node.inputs.len());
+        for input in &node.inputs {
+            args.push((input.name.clone(), self.arg(graph, &input.arg, scope)?));
+        }
+        let mut outputs = Vec::with_capacity(node.outputs.len());
+        for name in node.outputs.iter().flat_map(names) {
+            let id = self.tensor(graph, name, Role::Activation)?;
+            if scope.insert(name, id).is_some() {
+                return Err(damaged(format!("tensor '{name:.80}' is computed twice")));
+            }
+            outputs.push(id);
+        }
+        self.nodes.push(Node { operator: operator(&node.target).to_owned(), args, outputs, detached });
+        Ok(())
+    }
+
+    fn tensor(&mut self, graph: &JsonGraph, name: &str, role: Role) -> Result<TensorId, ReadError> {
+        let meta = meta_of(graph, name)?;
+        let shape = self.sizes(name, &meta.sizes)?;
+        plausible(name, &shape)?;
+        let strides = self.sizes(name, &meta.strides)?;
+        let strides = if strides.len() == shape.len() { strides } else { row_major(&shape) };
+        let dtype = dtype(meta.dtype)
+            .ok_or_else(|| damaged(format!("tensor '{name:.80}' has the unknown element type {}", meta.dtype)))?;
+        let id = TensorId(self.tensors.len() as u32);
+        self.tensors.push(Tensor { name: name.to_owned(), dtype, shape, strides, role });
+        Ok(id)
+    }
+
+    fn sizes(&self, tensor: &str, sizes: &[SymInt]) -> Result<Vec<u64>, ReadError> {
+        let size = |size: &SymInt| {
+            let value = self.value(tensor, size)?;
+            u64::try_from(value).map_err(|_| damaged(format!("tensor '{tensor:.80}' has a negative size")))
+        };
+        sizes.iter().map(size).collect()
+    }
+
+    fn value(&self, tensor: &str, size: &SymInt) -> Result<i64, ReadError> {
+        match size {
+            SymInt::AsInt(value) => Ok(*value),
+            SymInt::AsExpr { expr_str } => evaluate(expr_str, &self.symbols)
+                .map_err(|source| ReadError::Size { tensor: tensor.chars().take(80).collect(), source }),
+        }
+    }
+
+    fn arg(&self, graph: &JsonGraph, arg: &Argument, scope: &Scope<'_>) -> Result<Arg, ReadError> {
+        // Sizes that arguments mention matter little once every result's shape is known; one that cannot be computed is absent.
+        let sym = |argument: &SymIntArgument| match argument {
+            SymIntArgument::AsInt(value) => Some(*value),
+            SymIntArgument::AsName(name) => {
+                graph.sym_int_values.get(name).and_then(|size| self.value(name, size).ok())
+            }
+        };
+        Ok(match arg {
+            Argument::AsTensor(_) | Argument::AsOptionalTensor(OptionalTensor::AsTensor(_)) => {
+                let name = names(arg).next().expect("it has one");
+                Arg::Tensor(lookup(scope, name)?)
+            }
+            Argument::AsTensors(_) | Argument::AsOptionalTensors(_) | Argument::AsNestedTensors(_) => {
+                Arg::Tensors(names(arg).map(|name| lookup(scope, name)).collect::<Result<_, _>>()?)
+            }
+            Argument::AsInt(value) => Arg::Int(*value),
+            Argument::AsInts(values) => Arg::Ints(values.clone()),
+            Argument::AsFloat(value) => Arg::Float(*value),
+            Argument::AsBool(value) => Arg::Bool(*value),
+            Argument::AsString(text) => Arg::Text(text.clone()),
+            Argument::AsSymInt(argument) => sym(argument).map_or(Arg::None, Arg::Int),
+            Argument::AsSymInts(arguments) => {
+                arguments.iter().map(sym).collect::<Option<_>>().map_or(Arg::None, Arg::Ints)
+            }
+            Argument::AsScalarType(number) | Argument::AsMemoryFormat(number) => Arg::Int(i64::from(*number)),
+            _ => Arg::None,
+        })
+    }
+}
+
+/// Names of the tensors in an argument.
+fn names(arg: &Argument) -> Box<dyn Iterator<Item = &str> + '_> {
+    match arg {
+        Argument::AsTensor(named) => Box::new(std::iter::once(named.name.as_str())),
+        Argument::AsTensors(all) => Box::new(all.iter().map(|named| named.name.as_str())),
+        Argument::AsNestedTensors(all) => Box::new(all.iter().flatten().map(|named| named.name.as_str())),
+        Argument::AsOptionalTensor(OptionalTensor::AsTensor(named)) => Box::new(std::iter::once(named.name.as_str())),
+        Argument::AsOptionalTensors(all) => Box::new(all.iter().filter_map(|tensor| match tensor {
+            OptionalTensor::AsTensor(named) => Some(named.name.as_str()),
+            OptionalTensor::AsNone(_) => None,
+        })),
+        _ => Box::new(std::iter::empty()),
+    }
+}
+
+fn lookup(scope: &Scope<'_>, name: &str) -> Result<TensorId, ReadError> {
+    // Nodes are in execution order, so a cycle shows as a use before the definition.
+    scope.get(name).copied().ok_or_else(|| damaged(format!("tensor '{name:.80}' is used before it is computed")))
+}
+
+/// `torch.ops.aten.add_.Tensor` is `add_`; operators outside ATen keep their namespace.
+fn operator(target: &str) -> &str {
+    let target = target.strip_prefix("torch.ops.").unwrap_or(target);
+    match target.strip_prefix("aten.") {
+        Some(name) => name.split('.').next().unwrap_or(name),
+        None => target,
+    }
+}
