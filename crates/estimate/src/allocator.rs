@@ -167,7 +167,8 @@ impl CachingAllocator {
             *size = end.max(*size);
         }
         let whole = |(at, block): (&u64, &Block)| {
-            (block.free && *at == block.segment && sizes[&block.segment] == block.size).then_some((*at, *block))
+            (block.free && *at == block.segment && sizes[&block.segment] == block.size)
+                .then_some((*at, *block))
         };
         let released: Vec<_> = self.blocks.iter().filter_map(whole).collect();
         for (at, block) in released {

@@ -40,10 +40,12 @@ pub(crate) fn backward(
         pass.storages.release_all(entry.saved);
     }
     let parameters = program.graph.of_role(Role::Parameter);
-    let gradients = parameters.filter_map(|id| pass.pending[id.index()].take()).map(|gradient| gradient.storage);
+    let gradients =
+        parameters.filter_map(|id| pass.pending[id.index()].take()).map(|gradient| gradient.storage);
     let gradients: Vec<_> = gradients.collect();
     // Nothing else should be left; what a damaged graph leaves is let go.
-    let stray: Vec<_> = pass.pending.iter_mut().filter_map(Option::take).map(|gradient| gradient.storage).collect();
+    let stray: Vec<_> =
+        pass.pending.iter_mut().filter_map(Option::take).map(|gradient| gradient.storage).collect();
     pass.storages.release_all(stray);
     gradients
 }
@@ -65,7 +67,9 @@ impl Backward<'_, '_> {
         let Some((result, gradient)) = arrived.first().cloned() else { return };
         let dense = row_major(&self.program.graph.tensor(result).shape);
         let mut scratch: Vec<StorageId> = Vec::new();
-        if semantics.wants_dense_gradient && !same_layout(&self.program.graph.tensor(result).shape, &gradient.strides, &dense) {
+        if semantics.wants_dense_gradient
+            && !same_layout(&self.program.graph.tensor(result).shape, &gradient.strides, &dense)
+        {
             let bytes = self.bytes(result);
             scratch.push(self.storages.allocate(bytes));
         }

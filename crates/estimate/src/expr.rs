@@ -235,7 +235,9 @@ mod tests {
     #[test]
     fn what_has_no_value_is_an_error() {
         assert!(matches!(value("s3"), Err(ExprError::Unbound { symbol, .. }) if symbol == "s3"));
-        for text in ["", "s77 s77", "frob(1)", "Symbol(s77)", "(1", "1 +", &"(".repeat(100_000), &"-".repeat(100_000)] {
+        for text in
+            ["", "s77 s77", "frob(1)", "Symbol(s77)", "(1", "1 +", &"(".repeat(100_000), &"-".repeat(100_000)]
+        {
             assert!(matches!(value(text), Err(ExprError::Syntax(_))), "{text:.20}");
         }
         for text in ["1/0", "s77/3", "10**400"] {

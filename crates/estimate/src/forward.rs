@@ -14,7 +14,7 @@ pub(crate) struct Program<'a> {
     pub(crate) wanted: Vec<bool>,
     /// Tensors to let go of after each node.
     dying: Vec<Vec<TensorId>>,
-    /// Inputs and weights that no node uses are kept as well; activations nobody uses die at once.
+    /// Whether any node multiplies matrices.
     pub(crate) uses_blas: bool,
 }
 
@@ -42,7 +42,12 @@ impl<'a> Program<'a> {
             all.push(semantics);
         }
         let uses_blas = all.iter().any(|semantics| semantics.uses_blas);
-        Self { graph, semantics: all, wanted, dying: last_uses(graph), uses_blas }
+        Self { graph, semantics: all, wanted, dying: last_uses(graph, false), uses_blas }
+    }
+
+    /// Lets inputs go after their last use, which a caller who keeps no reference to them allows.
+    pub(crate) fn consume_inputs(&mut self) {
+        self.dying = last_uses(self.graph, true);
     }
 
     pub(crate) fn wanted(&self) -> &Wanted {
@@ -59,7 +64,8 @@ impl<'a> Program<'a> {
     pub(crate) fn forward(&self, storages: &mut Storages, held: &mut [Option<StorageId>]) -> Vec<TapeEntry> {
         let mut tape = Vec::new();
         for (at, (node, semantics)) in self.graph.nodes.iter().zip(&self.semantics).enumerate() {
-            let mut scratch: Vec<_> = semantics.scratch.iter().map(|bytes| storages.allocate(*bytes)).collect();
+            let mut scratch: Vec<_> =
+                semantics.scratch.iter().map(|bytes| storages.allocate(*bytes)).collect();
             let recorded = self.is_recorded(at);
             // Copies and masks are made before the result, and where no gradient is wanted they are workspace.
             let mut saved: Vec<StorageId> = Vec::new();
@@ -101,8 +107,8 @@ impl<'a> Program<'a> {
     }
 }
 
-/// The activations that each node is the last to use. Outputs of the model outlive it.
-fn last_uses(graph: &Graph) -> Vec<Vec<TensorId>> {
+/// The activations, and inputs where they may go, that each node is the last to use. Outputs of the model outlive it.
+fn last_uses(graph: &Graph, inputs_too: bool) -> Vec<Vec<TensorId>> {
     let mut last = vec![None; graph.tensors.len()];
     for (at, node) in graph.nodes.iter().enumerate() {
         for id in node.tensors().chain(node.outputs.iter().copied()) {
@@ -114,7 +120,8 @@ fn last_uses(graph: &Graph) -> Vec<Vec<TensorId>> {
     }
     let mut dying = vec![vec![]; graph.nodes.len()];
     for (index, tensor) in graph.tensors.iter().enumerate() {
-        if let Some(at) = last[index].filter(|_| tensor.role == Role::Activation) {
+        let goes = tensor.role == Role::Activation || (inputs_too && tensor.role == Role::Input);
+        if let Some(at) = last[index].filter(|_| goes) {
             dying[at].push(TensorId(index as u32));
         }
     }

@@ -41,7 +41,14 @@ pub struct Workspaces {
 /// Context of a type that is not named.
 pub const DEFAULT_CONTEXT: u64 = 512 * MIB;
 
-const fn gpu(name: &'static str, gib: u64, tflops: f64, gbps: u64, context_mib: u64, generation: Generation) -> Gpu {
+const fn gpu(
+    name: &'static str,
+    gib: u64,
+    tflops: f64,
+    gbps: u64,
+    context_mib: u64,
+    generation: Generation,
+) -> Gpu {
     Gpu {
         name,
         memory: gib * GIB,
@@ -111,7 +118,10 @@ fn names() -> String {
 fn plain(text: &str) -> String {
     let lower = text.to_lowercase();
     let words = lower.split(|c: char| !c.is_ascii_alphanumeric());
-    let noise = ["nvidia", "geforce", "tesla", "sxm", "sxm2", "sxm3", "sxm4", "sxm5", "pcie", "laptop", "gpu", "hbm3", "quadro"];
+    let noise = [
+        "nvidia", "geforce", "tesla", "sxm", "sxm2", "sxm3", "sxm4", "sxm5", "pcie", "laptop", "gpu", "hbm3",
+        "quadro",
+    ];
     words.filter(|word| !noise.contains(word)).collect()
 }
 
@@ -124,7 +134,8 @@ impl FromStr for &'static Gpu {
         let exact = GPUS.iter().find(|gpu| plain(gpu.name) == asked);
         let family = |gpu: &&Gpu| {
             let (family, memory) = gpu.name.split_once('-').unwrap_or((gpu.name, ""));
-            plain(family) == asked || (memory.is_empty() && asked == format!("{}{}gb", plain(family), gpu.memory / GIB))
+            plain(family) == asked
+                || (memory.is_empty() && asked == format!("{}{}gb", plain(family), gpu.memory / GIB))
         };
         exact.or_else(|| GPUS.iter().find(family)).ok_or(UnknownGpu)
     }

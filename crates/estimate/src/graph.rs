@@ -199,12 +199,14 @@ impl Node {
 
     /// Every tensor among the arguments, in order.
     pub fn tensors(&self) -> impl Iterator<Item = TensorId> + '_ {
-        self.args.iter().flat_map(|(_, arg)| match arg {
-            Arg::Tensor(id) => std::slice::from_ref(id),
-            Arg::Tensors(ids) => ids.as_slice(),
-            _ => &[],
-        })
-        .copied()
+        self.args
+            .iter()
+            .flat_map(|(_, arg)| match arg {
+                Arg::Tensor(id) => std::slice::from_ref(id),
+                Arg::Tensors(ids) => ids.as_slice(),
+                _ => &[],
+            })
+            .copied()
     }
 
     /// The first tensor among the arguments: `self` or `input` in most signatures.

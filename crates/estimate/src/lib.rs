@@ -11,6 +11,7 @@ mod expr;
 mod forward;
 pub mod gpu;
 pub mod graph;
+mod layout;
 mod operators;
 mod optimizer;
 mod read;
@@ -112,7 +113,7 @@ pub struct Largest {
 }
 
 /// Ratio of the admission bound to the estimated peak without a history of measurements: the 95 % conformal quantile of measured to
-/// estimated peaks over the public trainings that `bench/RESULTS.md` names.
+/// estimated peaks over the public trainings that `bench/RESULTS.md` names (1.142), rounded up.
 pub const DEFAULT_BOUND_RATIO: f64 = 1.15;
 
 /// Estimates memory and run time of a model.
@@ -131,6 +132,11 @@ pub fn training_peaks(graph: &Graph, request: &Request) -> Peaks {
 /// Replays inference and gives its peaks in detail.
 pub fn inference_peaks(graph: &Graph, request: &Request) -> Peaks {
     training::infer(graph, &workspaces(request), capacity(request))
+}
+
+/// Most bytes of activations at once in inference, weights and rounding left out, where the caller lets go of the inputs as well.
+pub fn activation_peak(graph: &Graph) -> u64 {
+    training::activation_peak(graph)
 }
 
 fn workspaces(request: &Request) -> Workspaces {
@@ -205,7 +211,11 @@ fn of_weights(weights: &Weights, request: &Request) -> Estimate {
         float_count_bytes: floats,
         operators: 0,
         unknown_operators: vec![],
-        largest: weights.largest.iter().map(|(name, bytes)| Largest { name: name.clone(), bytes: *bytes }).collect(),
+        largest: weights
+            .largest
+            .iter()
+            .map(|(name, bytes)| Largest { name: name.clone(), bytes: *bytes })
+            .collect(),
         seconds_by_gpu: seconds(&Work::of_weights(macs, weights.bytes), request.mode),
     }
 }
@@ -227,7 +237,10 @@ fn seconds(work: &Work, mode: Mode) -> BTreeMap<&'static str, f64> {
 fn float_count(graph: &Graph, request: &Request) -> u64 {
     let elements = |id: TensorId| graph.tensor(id).elements();
     let results = graph.nodes.iter().flat_map(|node| &node.outputs);
-    let activations = results.copied().chain(graph.of_role(Role::Input)).fold(0u64, |sum, id| sum.saturating_add(elements(id)));
+    let activations = results
+        .copied()
+        .chain(graph.of_role(Role::Input))
+        .fold(0u64, |sum, id| sum.saturating_add(elements(id)));
     let parameters = graph.parameters();
     let floats = match request.mode {
         Mode::Infer => activations.saturating_add(parameters),

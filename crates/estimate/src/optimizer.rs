@@ -74,7 +74,8 @@ impl FromStr for Optimizer {
 
     /// Names as people write them: `AdamW`, `adam-w`, `RMSprop`.
     fn from_str(text: &str) -> Result<Self, UnknownOptimizer> {
-        let plain: String = text.chars().filter(char::is_ascii_alphanumeric).collect::<String>().to_lowercase();
+        let plain: String =
+            text.chars().filter(char::is_ascii_alphanumeric).collect::<String>().to_lowercase();
         let plain = if plain == "sgdmomentum" { "momentum".to_owned() } else { plain };
         Self::ALL.iter().find(|(name, _)| *name == plain).map(|(_, known)| *known).ok_or(UnknownOptimizer)
     }

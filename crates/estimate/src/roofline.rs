@@ -35,7 +35,8 @@ impl Work {
 
     /// Seconds on a type of GPU at its published rates.
     pub(crate) fn seconds(&self, gpu: &Gpu, training: bool) -> f64 {
-        let forward: f64 = self.operators.iter().map(|(flops, bytes)| (flops / gpu.flops).max(bytes / gpu.bandwidth)).sum();
+        let forward: f64 =
+            self.operators.iter().map(|(flops, bytes)| (flops / gpu.flops).max(bytes / gpu.bandwidth)).sum();
         if training { forward * TRAINING_FACTOR } else { forward }
     }
 }

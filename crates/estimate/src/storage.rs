@@ -75,19 +75,12 @@ impl Storages {
         }
     }
 
-    /// Allocates memory that is free again on return: a kernel's workspace.
-    pub(crate) fn touch(&mut self, sizes: &[u64]) {
-        let held: Vec<_> = sizes.iter().map(|bytes| self.allocate(*bytes)).collect();
-        self.release_all(held);
-    }
-
     pub(crate) fn is_shared(&mut self, id: StorageId) -> bool {
         self.get(id).references > 1
     }
 
-    /// Bytes of tensors that are alive.
-    pub(crate) fn live(&self) -> u64 {
-        self.live
+    pub(crate) fn bytes(&self, StorageId(slot): StorageId) -> u64 {
+        self.slots[slot as usize].as_ref().map_or(0, |storage| storage.bytes)
     }
 
     /// Most bytes of tensors that were alive at once.

@@ -3,11 +3,12 @@
 //! first; optimiser state comes after the first backward pass.
 
 use crate::backward::backward;
-use crate::forward::Program;
-use crate::graph::{Graph, Role, TensorId};
+use crate::forward::{Program, TapeEntry};
 use crate::gpu::Workspaces;
+use crate::graph::{Graph, Role, TensorId};
 use crate::optimizer::Optimizer;
 use crate::storage::{StorageId, Storages};
+use std::collections::BTreeSet;
 
 /// When gradients are dropped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -39,7 +40,7 @@ pub struct Peaks {
     pub first_step_reserved: u64,
     /// Most bytes of live tensors, weights included.
     pub live: u64,
-    /// Bytes kept for the backward pass at the end of the forward pass, weights and buffers excluded.
+    /// Bytes kept for the backward pass at the end of the forward pass, weights excluded.
     pub saved: u64,
 }
 
@@ -64,8 +65,23 @@ pub(crate) fn infer(graph: &Graph, workspaces: &Workspaces, capacity: Option<u64
     run.finish()
 }
 
+/// Most bytes of activations at once, where inputs go after their last use as well.
+pub(crate) fn activation_peak(graph: &Graph) -> u64 {
+    let mut program = Program::new(graph, false);
+    program.consume_inputs();
+    let mut run = Run::new(&program, None);
+    run.take_batch();
+    run.forward();
+    run.storages.peak_live().saturating_sub(graph.weights_bytes())
+}
+
 /// Replays training.
-pub(crate) fn train(graph: &Graph, training: Training, workspaces: &Workspaces, capacity: Option<u64>) -> Peaks {
+pub(crate) fn train(
+    graph: &Graph,
+    training: Training,
+    workspaces: &Workspaces,
+    capacity: Option<u64>,
+) -> Peaks {
     let program = Program::new(graph, true);
     let mut run = Run::new(&program, capacity);
     let sizes: Vec<u64> = parameters(graph).map(|id| graph.tensor(id).bytes()).collect();
@@ -86,14 +102,13 @@ pub(crate) fn train(graph: &Graph, training: Training, workspaces: &Workspaces, 
             run.storages.allocate(bytes);
         }
         let tape = run.forward();
-        let kept: u64 = run.storages.live();
+        if step == 0 {
+            run.peaks.saved = run.saved(&tape);
+        }
         let criterion = Criterion::of(&program);
         let (seeds, log_probabilities, value) = criterion.forward(&mut run);
         if let Some(earlier) = loss.replace(value) {
             run.storages.release(earlier);
-        }
-        if step == 0 {
-            run.peaks.saved = kept.saturating_sub(run.resident());
         }
         if training.zero_grad == ZeroGrad::BeforeBackward {
             run.storages.release_all(gradients.drain(..));
@@ -130,8 +145,6 @@ struct Run<'a, 'g> {
     held: Vec<Option<StorageId>>,
     /// Outputs of the last step, which the caller's variables still refer to.
     outputs: Vec<StorageId>,
-    /// Bytes of weights and buffers.
-    weights: u64,
     peaks: Peaks,
 }
 
@@ -143,8 +156,7 @@ impl<'a, 'g> Run<'a, 'g> {
         for id in graph.of_role(Role::Parameter).chain(graph.of_role(Role::Buffer)) {
             held[id.index()] = Some(storages.allocate(graph.tensor(id).bytes()));
         }
-        let weights = storages.live();
-        Self { program, storages, held, outputs: vec![], weights, peaks: Peaks::default() }
+        Self { program, storages, held, outputs: vec![], peaks: Peaks::default() }
     }
 
     /// The next batch takes the place of the last one.
@@ -161,7 +173,7 @@ impl<'a, 'g> Run<'a, 'g> {
         }
     }
 
-    fn forward(&mut self) -> Vec<crate::forward::TapeEntry> {
+    fn forward(&mut self) -> Vec<TapeEntry> {
         let tape = self.program.forward(&mut self.storages, &mut self.held);
         let fresh: Vec<StorageId> = self
             .program
@@ -175,11 +187,13 @@ impl<'a, 'g> Run<'a, 'g> {
         tape
     }
 
-    /// Bytes that are there whether or not anything is kept for backward.
-    fn resident(&self) -> u64 {
-        let graph = self.program.graph;
-        let bytes = |role| graph.of_role(role).fold(0u64, |sum, id| sum.saturating_add(graph.tensor(id).bytes()));
-        self.weights.saturating_add(bytes(Role::Input))
+    /// Bytes that the tape keeps alive, each storage once, weights excluded.
+    fn saved(&self, tape: &[TapeEntry]) -> u64 {
+        let weights =
+            [Role::Parameter, Role::Buffer].into_iter().flat_map(|role| self.program.graph.of_role(role));
+        let weights: BTreeSet<_> = weights.filter_map(|id| self.held[id.index()]).collect();
+        let kept: BTreeSet<_> = tape.iter().flat_map(|entry| &entry.saved).copied().collect();
+        kept.difference(&weights).fold(0, |sum, id| sum.saturating_add(self.storages.bytes(*id)))
     }
 
     fn make_state(&mut self, optimizer: Optimizer, sizes: &[u64], state: &mut Vec<StorageId>) {

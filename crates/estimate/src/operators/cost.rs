@@ -13,19 +13,25 @@ pub(super) fn macs(graph: &Graph, node: &Node) -> u64 {
     let of = |name: &str| node.tensor(name).map(shape);
     match node.operator.as_str() {
         // Every element of the result takes the weights of one output channel.
-        "conv1d" | "conv2d" | "conv3d" | "convolution" => {
-            of("weight").map_or(0, |weight| product([result.elements()].into_iter().chain(weight.shape.iter().skip(1).copied())))
-        }
+        "conv1d" | "conv2d" | "conv3d" | "convolution" => of("weight").map_or(0, |weight| {
+            product([result.elements()].into_iter().chain(weight.shape.iter().skip(1).copied()))
+        }),
         // Every element of the input is multiplied with the weights of one input channel.
-        "conv_transpose1d" | "conv_transpose2d" | "conv_transpose3d" => match (node.first().map(shape), of("weight")) {
-            (Some(input), Some(weight)) => product([input.elements()].into_iter().chain(weight.shape.iter().skip(1).copied())),
-            _ => 0,
-        },
+        "conv_transpose1d" | "conv_transpose2d" | "conv_transpose3d" => {
+            match (node.first().map(shape), of("weight")) {
+                (Some(input), Some(weight)) => {
+                    product([input.elements()].into_iter().chain(weight.shape.iter().skip(1).copied()))
+                }
+                _ => 0,
+            }
+        }
         "linear" => of("weight").map_or(0, |weight| product([result.elements(), weight.last(0)])),
         "matmul" | "mm" | "bmm" | "mv" | "dot" => {
             node.first().map_or(0, |a| product([result.elements(), shape(a).last(0)]))
         }
-        "addmm" | "baddbmm" => node.tensors().nth(1).map_or(0, |a| product([result.elements(), shape(a).last(0)])),
+        "addmm" | "baddbmm" => {
+            node.tensors().nth(1).map_or(0, |a| product([result.elements(), shape(a).last(0)]))
+        }
         "scaled_dot_product_attention" => match (of("query"), of("key")) {
             // Scores, and the values weighted by them.
             (Some(query), Some(key)) => {

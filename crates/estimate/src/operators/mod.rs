@@ -7,7 +7,7 @@
 mod cost;
 mod views;
 
-pub(crate) use views::view_strides;
+pub(crate) use views::{permutation, view_strides};
 
 use crate::graph::{Arg, Graph, Node, Tensor, TensorId};
 
@@ -143,9 +143,8 @@ impl Call<'_> {
         };
         let semantics = match name {
             _ if is_factory(name) => Semantics::fresh(),
-            "conv1d" | "conv2d" | "conv3d" | "convolution" | "conv_transpose1d" | "conv_transpose2d" | "conv_transpose3d" => {
-                self.convolution(first)?
-            }
+            "conv1d" | "conv2d" | "conv3d" | "convolution" | "conv_transpose1d" | "conv_transpose2d"
+            | "conv_transpose3d" => self.convolution(first)?,
             "linear" => self.linear(first)?,
             "matmul" | "mm" | "bmm" | "addmm" | "baddbmm" | "mv" | "dot" => self.matrix_product()?,
             "scaled_dot_product_attention" => self.attention()?,
@@ -159,22 +158,31 @@ impl Call<'_> {
                 ..Semantics::fresh()
             },
             "cross_entropy_loss" => self.cross_entropy(first),
-            "nll_loss" | "nll_loss_nd" | "nll_loss2d" => Semantics::elementwise(first, vec![Saved::Tensor(first)]),
+            "nll_loss" | "nll_loss_nd" | "nll_loss2d" => {
+                Semantics::elementwise(first, vec![Saved::Tensor(first)])
+            }
             "max_pool1d" | "max_pool2d" | "max_pool3d" | "max_pool2d_with_indices" => {
                 let indices = self.tensor(self.result()?).elements().saturating_mul(8);
-                Semantics { ..Semantics::elementwise(first, vec![Saved::Tensor(first), Saved::Extra(indices)]) }
+                Semantics {
+                    ..Semantics::elementwise(first, vec![Saved::Tensor(first), Saved::Extra(indices)])
+                }
             }
             "adaptive_avg_pool1d" | "adaptive_avg_pool2d" | "adaptive_avg_pool3d" => {
                 // To one pixel it is a mean, which keeps nothing.
-                let to_one = self.tensor(self.result()?).last(0) == 1 && self.tensor(self.result()?).last(1) == 1;
+                let to_one =
+                    self.tensor(self.result()?).last(0) == 1 && self.tensor(self.result()?).last(1) == 1;
                 Semantics::elementwise(first, if to_one { vec![] } else { vec![Saved::Tensor(first)] })
             }
-            "avg_pool1d" | "avg_pool2d" | "avg_pool3d" => Semantics::elementwise(first, vec![Saved::Tensor(first)]),
+            "avg_pool1d" | "avg_pool2d" | "avg_pool3d" => {
+                Semantics::elementwise(first, vec![Saved::Tensor(first)])
+            }
             "adaptive_max_pool2d" => {
                 let indices = self.tensor(self.result()?).elements().saturating_mul(8);
                 Semantics::elementwise(first, vec![Saved::Tensor(first), Saved::Extra(indices)])
             }
-            "dropout" | "feature_dropout" | "alpha_dropout" | "native_dropout" => self.dropout(first, in_place)?,
+            "dropout" | "feature_dropout" | "alpha_dropout" | "native_dropout" => {
+                self.dropout(first, in_place)?
+            }
             "bernoulli" => Semantics::fresh(),
             "add" | "sub" | "rsub" => self.sum(name),
             "mul" | "div" => self.product(name),
@@ -193,10 +201,12 @@ impl Call<'_> {
                 gradients: node.tensors().map(|id| (id, self.broadcast(id))).collect(),
                 ..Semantics::fresh()
             },
-            "contiguous" | "clone" | "to" | "_to_copy" | "type_as" | "float" | "lift_fresh_copy" | "detach" | "alias"
-            | "lift_fresh" | "detach_copy" => self.conversion(name, first)?,
+            "contiguous" | "clone" | "to" | "_to_copy" | "type_as" | "float" | "lift_fresh_copy"
+            | "detach" | "alias" | "lift_fresh" | "detach_copy" => self.conversion(name, first)?,
             _ if KEEPS_INPUT.contains(&name) => self.on_elements(first, Saved::Tensor(first), in_place),
-            _ if KEEPS_RESULT.contains(&name) => self.on_elements(first, Saved::Tensor(self.result()?), false),
+            _ if KEEPS_RESULT.contains(&name) => {
+                self.on_elements(first, Saved::Tensor(self.result()?), false)
+            }
             _ if KEEPS_NOTHING.contains(&name) => Semantics::elementwise(first, vec![]),
             _ if NOT_DIFFERENTIABLE.contains(&name) => Semantics::fresh(),
             _ => self.view(name, first)?,
@@ -259,7 +269,11 @@ impl Call<'_> {
     /// Operands of a product: each is kept where the other's gradient is wanted.
     fn factors(&self, a: TensorId, b: TensorId) -> Vec<Saved> {
         let pairs = [(a, b), (b, a)];
-        pairs.into_iter().filter(|(_, other)| self.wants(*other)).map(|(kept, _)| Saved::Tensor(kept)).collect()
+        pairs
+            .into_iter()
+            .filter(|(_, other)| self.wants(*other))
+            .map(|(kept, _)| Saved::Tensor(kept))
+            .collect()
     }
 
     fn matrix_product(&self) -> Option<Semantics> {
@@ -285,7 +299,14 @@ impl Call<'_> {
             }
         }
         let gradients = [a, b].into_iter().chain(added).map(|id| (id, Gradient::Fresh)).collect();
-        Some(Semantics { saved, scratch, gradients, wants_dense_gradient: true, uses_blas: true, ..Semantics::fresh() })
+        Some(Semantics {
+            saved,
+            scratch,
+            gradients,
+            wants_dense_gradient: true,
+            uses_blas: true,
+            ..Semantics::fresh()
+        })
     }
 
     /// Fused attention: keeps its operands, its result and the log-sum-exp of each row, in rows padded to 32.
@@ -329,7 +350,9 @@ impl Call<'_> {
 
     fn rows(&self, input: TensorId) -> u64 {
         let normalised = match self.node.arg("normalized_shape") {
-            Some(Arg::Ints(shape)) => shape.iter().fold(1, |product: u64, &size| product.saturating_mul(size.max(1) as u64)),
+            Some(Arg::Ints(shape)) => {
+                shape.iter().fold(1, |product: u64, &size| product.saturating_mul(size.max(1) as u64))
+            }
             _ => self.tensor(input).last(0).max(1),
         };
         self.tensor(input).elements() / normalised.max(1)
@@ -352,7 +375,8 @@ impl Call<'_> {
     fn dropout(&self, input: TensorId, in_place: bool) -> Option<Semantics> {
         let drops = self.node.bool("train").or(self.node.bool("training")).unwrap_or(true);
         let probability = self.node.args.iter().find(|(name, _)| name == "p").map(|(_, arg)| arg);
-        let never = matches!(probability, Some(Arg::Float(p)) if *p == 0.0) || probability == Some(&Arg::Int(0));
+        let never =
+            matches!(probability, Some(Arg::Float(p)) if *p == 0.0) || probability == Some(&Arg::Int(0));
         if !drops || never {
             return Some(Semantics::view(input, Gradient::Same));
         }
@@ -383,7 +407,11 @@ impl Call<'_> {
             }
             _ => vec![],
         };
-        Semantics { saved, gradients: operands.iter().map(|id| (*id, self.broadcast(*id))).collect(), ..Semantics::fresh() }
+        Semantics {
+            saved,
+            gradients: operands.iter().map(|id| (*id, self.broadcast(*id))).collect(),
+            ..Semantics::fresh()
+        }
     }
 
     /// A fresh gradient, or one that is summed because the operand was broadcast.
@@ -395,7 +423,10 @@ impl Call<'_> {
     fn power(&self, base: TensorId) -> Semantics {
         let bytes = self.result().map_or(0, |id| self.tensor(id).bytes());
         // The derivative is a product of three: two intermediate results beside the gradient.
-        Semantics { backward_scratch: vec![bytes, bytes], ..Semantics::elementwise(base, vec![Saved::Tensor(base)]) }
+        Semantics {
+            backward_scratch: vec![bytes, bytes],
+            ..Semantics::elementwise(base, vec![Saved::Tensor(base)])
+        }
     }
 
     /// An operator on each element that keeps one tensor. In place an input that is needed later is cloned before it is overwritten.
@@ -423,8 +454,8 @@ impl Call<'_> {
     fn view(&self, name: &str, input: TensorId) -> Option<Semantics> {
         let of = self.tensor(input);
         Some(match name {
-            "view" | "_unsafe_view" | "unsqueeze" | "squeeze" | "view_as" | "unflatten" | "reshape" | "flatten"
-            | "_reshape_alias" => {
+            "view" | "_unsafe_view" | "unsqueeze" | "squeeze" | "view_as" | "unflatten" | "reshape"
+            | "flatten" | "_reshape_alias" => {
                 let result = self.tensor(self.result()?);
                 match view_strides(&of.shape, &of.strides, &result.shape) {
                     Some(_) => Semantics::view(input, Gradient::Reshaped),
@@ -432,19 +463,13 @@ impl Call<'_> {
                 }
             }
             "permute" | "transpose" | "t" | "numpy_T" | "mT" => {
-                let dims = match (self.node.arg("dims"), self.node.int("dim0"), self.node.int("dim1")) {
-                    (Some(Arg::Ints(dims)), _, _) => dims.clone(),
-                    (_, Some(a), Some(b)) => vec![a, b],
-                    _ => vec![],
-                };
-                let order = views::permutation(name, &dims, of.shape.len())?;
+                let order = permutation(self.node, of.shape.len())?;
                 Semantics::view(input, Gradient::Permuted(order))
             }
             // Their gradient is laid into zeros of the whole operand's size, or summed to it.
-            "expand" | "expand_as" | "broadcast_to" | "slice" | "select" | "narrow" | "split" | "split_with_sizes" | "chunk"
-            | "unbind" | "diagonal" | "unfold" | "tensor_split" | "movedim" | "as_strided" => {
-                Semantics::view(input, Gradient::Fresh)
-            }
+            "expand" | "expand_as" | "broadcast_to" | "slice" | "select" | "narrow" | "split"
+            | "split_with_sizes" | "chunk" | "unbind" | "diagonal" | "unfold" | "tensor_split"
+            | "movedim" | "as_strided" => Semantics::view(input, Gradient::Fresh),
             "_operator.getitem" => Semantics::view(input, Gradient::Same),
             _ => return None,
         })
@@ -453,42 +478,181 @@ impl Call<'_> {
 
 fn is_factory(name: &str) -> bool {
     const FACTORIES: &[&str] = &[
-        "arange", "full", "full_like", "zeros", "zeros_like", "ones", "ones_like", "empty", "empty_like", "new_zeros", "new_ones",
-        "new_full", "new_empty", "scalar_tensor", "eye", "rand", "randn", "rand_like", "randn_like", "linspace", "tensor",
-        "fill", "zero", "copy",
+        "arange",
+        "full",
+        "full_like",
+        "zeros",
+        "zeros_like",
+        "ones",
+        "ones_like",
+        "empty",
+        "empty_like",
+        "new_zeros",
+        "new_ones",
+        "new_full",
+        "new_empty",
+        "scalar_tensor",
+        "eye",
+        "rand",
+        "randn",
+        "rand_like",
+        "randn_like",
+        "linspace",
+        "tensor",
+        "fill",
+        "zero",
+        "copy",
     ];
     FACTORIES.contains(&name)
 }
 
 /// Keep their input for backward.
 const KEEPS_INPUT: &[&str] = &[
-    "gelu", "silu", "hardswish", "hardsigmoid", "hardtanh", "relu6", "leaky_relu", "mish", "softplus", "log_sigmoid", "abs",
-    "cos", "sin", "log", "clamp", "clamp_min", "clamp_max", "logsumexp", "var", "std", "prelu", "upsample_bilinear2d", "square",
-    "cumsum", "index", "gather", "index_select", "masked_select", "prod", "norm", "linalg_vector_norm", "max", "min", "amax",
-    "amin", "glu", "elu", "selu", "erf", "log1p", "log2", "atan", "binary_cross_entropy_with_logits", "mse_loss", "l1_loss",
-    "smooth_l1_loss", "huber_loss", "kl_div", "reciprocal_",
+    "gelu",
+    "silu",
+    "hardswish",
+    "hardsigmoid",
+    "hardtanh",
+    "relu6",
+    "leaky_relu",
+    "mish",
+    "softplus",
+    "log_sigmoid",
+    "abs",
+    "cos",
+    "sin",
+    "log",
+    "clamp",
+    "clamp_min",
+    "clamp_max",
+    "logsumexp",
+    "var",
+    "std",
+    "prelu",
+    "upsample_bilinear2d",
+    "square",
+    "cumsum",
+    "index",
+    "gather",
+    "index_select",
+    "masked_select",
+    "prod",
+    "norm",
+    "linalg_vector_norm",
+    "max",
+    "min",
+    "amax",
+    "amin",
+    "glu",
+    "elu",
+    "selu",
+    "erf",
+    "log1p",
+    "log2",
+    "atan",
+    "binary_cross_entropy_with_logits",
+    "mse_loss",
+    "l1_loss",
+    "smooth_l1_loss",
+    "huber_loss",
+    "kl_div",
+    "reciprocal_",
 ];
 
 /// Keep their result for backward.
 const KEEPS_RESULT: &[&str] = &[
-    "relu", "sigmoid", "tanh", "exp", "sqrt", "rsqrt", "softmax", "_softmax", "log_softmax", "_log_softmax", "reciprocal",
+    "relu",
+    "sigmoid",
+    "tanh",
+    "exp",
+    "sqrt",
+    "rsqrt",
+    "softmax",
+    "_softmax",
+    "log_softmax",
+    "_log_softmax",
+    "reciprocal",
     "expm1",
 ];
 
 /// Keep nothing of any size.
 const KEEPS_NOTHING: &[&str] = &[
-    "mean", "sum", "neg", "pad", "constant_pad_nd", "reflection_pad2d", "replication_pad2d", "roll", "flip", "masked_fill", "tril",
-    "triu", "repeat", "repeat_interleave", "pixel_shuffle", "pixel_unshuffle", "channel_shuffle", "native_channel_shuffle",
-    "upsample_nearest2d", "upsample_nearest", "interpolate", "scatter", "scatter_add", "index_add", "index_put", "new_tensor",
-    "nan_to_num", "tile", "_shape_as_tensor",
+    "mean",
+    "sum",
+    "neg",
+    "pad",
+    "constant_pad_nd",
+    "reflection_pad2d",
+    "replication_pad2d",
+    "roll",
+    "flip",
+    "masked_fill",
+    "tril",
+    "triu",
+    "repeat",
+    "repeat_interleave",
+    "pixel_shuffle",
+    "pixel_unshuffle",
+    "channel_shuffle",
+    "native_channel_shuffle",
+    "upsample_nearest2d",
+    "upsample_nearest",
+    "interpolate",
+    "scatter",
+    "scatter_add",
+    "index_add",
+    "index_put",
+    "new_tensor",
+    "nan_to_num",
+    "tile",
+    "_shape_as_tensor",
 ];
 
 /// Have no gradient: comparisons, logic, whole numbers.
 const NOT_DIFFERENTIABLE: &[&str] = &[
-    "eq", "ne", "lt", "le", "gt", "ge", "logical_and", "logical_or", "logical_not", "logical_xor", "bitwise_and", "bitwise_or",
-    "bitwise_not", "bitwise_xor", "__and__", "__or__", "argmax", "argmin", "floor", "ceil", "round", "sign", "isnan", "isinf",
-    "isin", "any", "all", "one_hot", "nonzero", "topk", "sort", "argsort", "bucketize", "searchsorted", "floor_divide",
-    "remainder", "fmod", "multinomial", "bitwise_left_shift", "bitwise_right_shift", "count_nonzero", "bincount", "diff",
+    "eq",
+    "ne",
+    "lt",
+    "le",
+    "gt",
+    "ge",
+    "logical_and",
+    "logical_or",
+    "logical_not",
+    "logical_xor",
+    "bitwise_and",
+    "bitwise_or",
+    "bitwise_not",
+    "bitwise_xor",
+    "__and__",
+    "__or__",
+    "argmax",
+    "argmin",
+    "floor",
+    "ceil",
+    "round",
+    "sign",
+    "isnan",
+    "isinf",
+    "isin",
+    "any",
+    "all",
+    "one_hot",
+    "nonzero",
+    "topk",
+    "sort",
+    "argsort",
+    "bucketize",
+    "searchsorted",
+    "floor_divide",
+    "remainder",
+    "fmod",
+    "multinomial",
+    "bitwise_left_shift",
+    "bitwise_right_shift",
+    "count_nonzero",
+    "bincount",
+    "diff",
 ];
 
 #[cfg(test)]

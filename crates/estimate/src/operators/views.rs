@@ -1,6 +1,8 @@
 //! Views: when a tensor can be seen in another shape without copying it, as ATen decides it, and how strides of a gradient
 //! travel back through a view.
 
+use crate::graph::{Arg, Node};
+
 /// Strides under which memory laid out as `strides` over `shape` can be seen as `target`; none where that takes a copy.
 ///
 /// ATen's `computeStride`: dimensions that are contiguous with their neighbours form chunks, and every target dimension must lie
@@ -41,17 +43,19 @@ pub(crate) fn view_strides(shape: &[u64], strides: &[u64], target: &[u64]) -> Op
 }
 
 /// Where each dimension of the result of `permute`, `transpose` or `t` comes from.
-pub(crate) fn permutation(operator: &str, dims: &[i64], rank: usize) -> Option<Vec<usize>> {
-    let wrap = |dim: i64| usize::try_from(if dim < 0 { dim + rank as i64 } else { dim }).ok().filter(|d| *d < rank);
-    match (operator, dims) {
-        ("permute", dims) if dims.len() == rank => dims.iter().map(|dim| wrap(*dim)).collect(),
-        ("transpose", [a, b]) => {
-            let (a, b) = (wrap(*a)?, wrap(*b)?);
+pub(crate) fn permutation(node: &Node, rank: usize) -> Option<Vec<usize>> {
+    let wrap =
+        |dim: i64| usize::try_from(if dim < 0 { dim + rank as i64 } else { dim }).ok().filter(|d| *d < rank);
+    match (node.operator.as_str(), node.arg("dims"), node.int("dim0"), node.int("dim1")) {
+        ("permute", Some(Arg::Ints(dims)), ..) if dims.len() == rank => {
+            dims.iter().map(|dim| wrap(*dim)).collect()
+        }
+        ("transpose", _, Some(a), Some(b)) => {
             let mut order: Vec<usize> = (0..rank).collect();
-            order.swap(a, b);
+            order.swap(wrap(a)?, wrap(b)?);
             Some(order)
         }
-        ("t", _) => Some((0..rank).rev().collect()),
+        ("t" | "numpy_T", ..) => Some((0..rank).rev().collect()),
         _ => None,
     }
 }
@@ -66,7 +70,11 @@ mod tests {
         assert_eq!(view_strides(&[2, 3, 4], &[12, 4, 1], &[24]), Some(vec![1]));
         assert_eq!(view_strides(&[2, 4, 3], &[12, 1, 4], &[24]), None, "transposed");
         assert_eq!(view_strides(&[2, 4, 3], &[12, 1, 4], &[2, 2, 2, 3]), Some(vec![12, 2, 1, 4]));
-        assert_eq!(view_strides(&[2, 8, 128, 64], &[65536, 64, 512, 1], &[16, 128, 64]), None, "heads before tokens");
+        assert_eq!(
+            view_strides(&[2, 8, 128, 64], &[65536, 64, 512, 1], &[16, 128, 64]),
+            None,
+            "heads before tokens"
+        );
         assert_eq!(view_strides(&[1, 8], &[8, 1], &[8, 1, 1]), Some(vec![1, 1, 1]));
         assert_eq!(view_strides(&[4, 1], &[1, 1], &[4]), Some(vec![1]));
         assert_eq!(view_strides(&[], &[], &[1]), Some(vec![1]));
@@ -74,8 +82,18 @@ mod tests {
 
     #[test]
     fn permutations_take_negative_dimensions() {
-        assert_eq!(permutation("transpose", &[-1, -2], 3), Some(vec![0, 2, 1]));
-        assert_eq!(permutation("permute", &[0, 2, -2], 3), Some(vec![0, 2, 1]));
-        assert_eq!(permutation("permute", &[0, 7, 1], 3), None);
+        let node = |operator: &str, args: Vec<(&str, Arg)>| Node {
+            operator: operator.to_owned(),
+            args: args.into_iter().map(|(name, arg)| (name.to_owned(), arg)).collect(),
+            outputs: vec![],
+            detached: false,
+        };
+        let transposed = node("transpose", vec![("dim0", Arg::Int(-1)), ("dim1", Arg::Int(-2))]);
+        assert_eq!(permutation(&transposed, 3), Some(vec![0, 2, 1]));
+        assert_eq!(
+            permutation(&node("permute", vec![("dims", Arg::Ints(vec![0, 2, -2]))]), 3),
+            Some(vec![0, 2, 1])
+        );
+        assert_eq!(permutation(&node("permute", vec![("dims", Arg::Ints(vec![0, 7, 1]))]), 3), None);
     }
 }

@@ -55,7 +55,8 @@ impl Transformer {
     pub fn activation_bytes(&self, context: u64) -> u64 {
         let tokens = MICRO_BATCH.min(context.max(1));
         let scores = self.heads.saturating_mul(context);
-        let layer = self.feed_forward.saturating_mul(3).max(self.width.saturating_mul(4).saturating_add(scores));
+        let layer =
+            self.feed_forward.saturating_mul(3).max(self.width.saturating_mul(4).saturating_add(scores));
         let widest = layer.max(self.vocabulary).saturating_add(self.width.saturating_mul(2));
         widest.saturating_mul(tokens).saturating_mul(4)
     }
@@ -80,7 +81,10 @@ pub(super) fn read(file: &mut impl Read, length: u64) -> Result<Weights, ReadErr
     }
     let (tensors, entries) = (cursor.u64()?, cursor.u64()?);
     if tensors > MAX_ENTRIES || entries > MAX_ENTRIES {
-        return Err(ReadError::TooLarge { what: "the list of tensors or metadata".to_owned(), limit: "2^20".to_owned() });
+        return Err(ReadError::TooLarge {
+            what: "the list of tensors or metadata".to_owned(),
+            limit: "2^20".to_owned(),
+        });
     }
     let mut transformer = Transformer::default();
     for _ in 0..entries {
@@ -111,7 +115,9 @@ pub(super) fn read(file: &mut impl Read, length: u64) -> Result<Weights, ReadErr
         sizes.push((name, size));
     }
     if bytes > length {
-        return Err(damaged(format!("its tensors have {bytes} bytes, and the file {length}; it may be cut short")));
+        return Err(damaged(format!(
+            "its tensors have {bytes} bytes, and the file {length}; it may be cut short"
+        )));
     }
     let known = transformer.layers > 0 && transformer.width > 0 && transformer.heads > 0;
     Ok(Weights {
@@ -151,34 +157,34 @@ fn note(transformer: &mut Transformer, key: &str, value: Value) {
 /// Weights and bytes of a block of each quantisation, by its number in ggml.
 fn block_size(kind: u32) -> Option<(u64, u64)> {
     Some(match kind {
-        0 | 26 => (1, 4),          // F32, I32
-        1 | 25 | 30 => (1, 2),     // F16, I16, BF16
-        24 => (1, 1),              // I8
-        27 | 28 => (1, 8),         // I64, F64
-        2 => (32, 18),             // Q4_0
-        3 => (32, 20),             // Q4_1
-        6 => (32, 22),             // Q5_0
-        7 => (32, 24),             // Q5_1
-        8 => (32, 34),             // Q8_0
-        9 => (32, 36),             // Q8_1
-        10 => (256, 84),           // Q2_K
-        11 => (256, 110),          // Q3_K
-        12 => (256, 144),          // Q4_K
-        13 => (256, 176),          // Q5_K
-        14 => (256, 210),          // Q6_K
-        15 => (256, 292),          // Q8_K
-        16 => (256, 66),           // IQ2_XXS
-        17 => (256, 74),           // IQ2_XS
-        18 => (256, 98),           // IQ3_XXS
-        19 => (256, 50),           // IQ1_S
-        20 => (32, 18),            // IQ4_NL
-        21 => (256, 110),          // IQ3_S
-        22 => (256, 82),           // IQ2_S
-        23 => (256, 136),          // IQ4_XS
-        29 => (256, 56),           // IQ1_M
-        34 => (256, 54),           // TQ1_0
-        35 => (256, 66),           // TQ2_0
-        39 => (32, 17),            // MXFP4
+        0 | 26 => (1, 4),      // F32, I32
+        1 | 25 | 30 => (1, 2), // F16, I16, BF16
+        24 => (1, 1),          // I8
+        27 | 28 => (1, 8),     // I64, F64
+        2 => (32, 18),         // Q4_0
+        3 => (32, 20),         // Q4_1
+        6 => (32, 22),         // Q5_0
+        7 => (32, 24),         // Q5_1
+        8 => (32, 34),         // Q8_0
+        9 => (32, 36),         // Q8_1
+        10 => (256, 84),       // Q2_K
+        11 => (256, 110),      // Q3_K
+        12 => (256, 144),      // Q4_K
+        13 => (256, 176),      // Q5_K
+        14 => (256, 210),      // Q6_K
+        15 => (256, 292),      // Q8_K
+        16 => (256, 66),       // IQ2_XXS
+        17 => (256, 74),       // IQ2_XS
+        18 => (256, 98),       // IQ3_XXS
+        19 => (256, 50),       // IQ1_S
+        20 => (32, 18),        // IQ4_NL
+        21 => (256, 110),      // IQ3_S
+        22 => (256, 82),       // IQ2_S
+        23 => (256, 136),      // IQ4_XS
+        29 => (256, 56),       // IQ1_M
+        34 => (256, 54),       // TQ1_0
+        35 => (256, 66),       // TQ2_0
+        39 => (32, 17),        // MXFP4
         _ => return None,
     })
 }
@@ -204,7 +210,8 @@ impl<R: Read> Cursor<R> {
     }
 
     fn claim(&mut self, bytes: u64) -> Result<(), ReadError> {
-        self.left = self.left.checked_sub(bytes).ok_or_else(|| damaged("it ends in the middle of its header"))?;
+        self.left =
+            self.left.checked_sub(bytes).ok_or_else(|| damaged("it ends in the middle of its header"))?;
         Ok(())
     }
 
@@ -250,7 +257,10 @@ impl<R: Read> Cursor<R> {
             9 if depth < MAX_NESTING => {
                 let (inner, length) = (self.u32()?, self.u64()?);
                 if length > MAX_ARRAY {
-                    return Err(ReadError::TooLarge { what: "an array".to_owned(), limit: "2^26 elements".to_owned() });
+                    return Err(ReadError::TooLarge {
+                        what: "an array".to_owned(),
+                        limit: "2^26 elements".to_owned(),
+                    });
                 }
                 // Head counts per layer are an array in some files; the first layer's is as good as any.
                 let mut first = Value::Other;

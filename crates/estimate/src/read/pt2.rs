@@ -4,6 +4,7 @@
 use super::{ReadError, Shapes, plausible};
 use crate::expr::{Symbols, evaluate, symbols_in};
 use crate::graph::{Arg, DType, Format, Graph, Node, Role, Tensor, TensorId, row_major};
+use crate::layout;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use std::collections::{BTreeMap, HashMap};
@@ -18,29 +19,45 @@ const MAX_NESTING: usize = 16;
 
 /// Reads the graph of an archive with the batch filled in.
 pub(super) fn read(file: &mut (impl Read + Seek), shapes: &Shapes) -> Result<Graph, ReadError> {
-    let json = model_json(file)?;
-    let program: Program =
-        serde_json::from_slice(&json).map_err(|source| ReadError::Json { part: "models/model.json", source })?;
+    let mut archive = zip::ZipArchive::new(file).map_err(ReadError::Zip)?;
+    let (graph, weights) = entry_names(&archive)?;
+    let json = entry(&mut archive, &graph)?;
+    let program: Program = serde_json::from_slice(&json)
+        .map_err(|source| ReadError::Json { part: "models/model.json", source })?;
+    let weights = weights.map(|name| entry(&mut archive, &name)).transpose()?;
+    let weights: WeightsConfig = match weights {
+        Some(json) => serde_json::from_slice(&json)
+            .map_err(|source| ReadError::Json { part: "data/weights/model_weights_config.json", source })?,
+        None => WeightsConfig::default(),
+    };
     let symbols = bind_batch(&program, shapes)?;
-    Builder::new(symbols).build(&program.graph_module)
+    let mut graph = Builder::new(symbols).build(&program.graph_module, &weights)?;
+    layout::on_cuda(&mut graph);
+    Ok(graph)
 }
 
-/// The bytes of the graph's JSON.
-fn model_json(file: &mut (impl Read + Seek)) -> Result<Vec<u8>, ReadError> {
-    let mut archive = zip::ZipArchive::new(file).map_err(ReadError::Zip)?;
+/// Names of the graph's JSON and of the list of weights, which older archives have not.
+fn entry_names<R: Read + Seek>(archive: &zip::ZipArchive<R>) -> Result<(String, Option<String>), ReadError> {
     if archive.len() > MAX_ENTRIES {
         let limit = format!("{MAX_ENTRIES} files");
         return Err(ReadError::TooLarge { what: "the archive".to_owned(), limit });
     }
     let names = archive.file_names().collect::<Result<Vec<_>, _>>().map_err(ReadError::Zip)?;
-    let is_graph = |name: &&str| name.ends_with("models/model.json") || *name == "serialized_exported_program.json";
-    let Some(name) = names.iter().map(|name| &**name).find(is_graph).map(str::to_owned) else {
-        return Err(not_an_export(names.iter().map(|name| &**name)));
-    };
-    // Archives are stored without compression, so nothing can expand; the limit is on what the entry claims as well.
-    let entry = archive.by_name(&name).map_err(ReadError::Zip)?;
+    let find = |is: &dyn Fn(&str) -> bool| names.iter().find(|name| is(name)).map(|name| name.to_string());
+    let graph =
+        find(&|name| name.ends_with("models/model.json") || name == "serialized_exported_program.json");
+    let weights = find(&|name| name.ends_with("data/weights/model_weights_config.json"));
+    match graph {
+        Some(graph) => Ok((graph, weights)),
+        None => Err(not_an_export(names.iter().map(|name| &**name))),
+    }
+}
+
+/// The bytes of an entry. Archives are stored without compression, so nothing can expand; the limit is on size alone.
+fn entry<R: Read + Seek>(archive: &mut zip::ZipArchive<R>, name: &str) -> Result<Vec<u8>, ReadError> {
+    let entry = archive.by_name(name).map_err(ReadError::Zip)?;
     if entry.size() > MAX_JSON {
-        return Err(ReadError::TooLarge { what: name, limit: "256 MiB".to_owned() });
+        return Err(ReadError::TooLarge { what: name.to_owned(), limit: "256 MiB".to_owned() });
     }
     let mut json = Vec::new();
     entry.take(MAX_JSON).read_to_end(&mut json)?;
@@ -50,8 +67,10 @@ fn model_json(file: &mut (impl Read + Seek)) -> Result<Vec<u8>, ReadError> {
 /// What a zip without a graph is.
 fn not_an_export<'a>(mut names: impl Iterator<Item = &'a str>) -> ReadError {
     let problem = match names.any(|name| name.ends_with("data.pkl")) {
-        true => "it is a checkpoint of torch.save, which has weights but no graph; save the model with torch.export.save, or the \
-                 weights as safetensors",
+        true => {
+            "it is a checkpoint of torch.save, which has weights but no graph; save the model with torch.export.save, or the \
+                 weights as safetensors"
+        }
         false => "it is a zip without models/model.json, so not an archive of torch.export.save",
     };
     ReadError::Unsupported(problem.to_owned())
@@ -84,12 +103,55 @@ struct Signature {
 #[serde(rename_all = "snake_case")]
 enum InputSpec {
     UserInput { arg: Argument },
-    Parameter { arg: Named },
+    Parameter { arg: Named, parameter_name: String },
     Buffer { arg: Named },
     TensorConstant { arg: Named },
     CustomObj(IgnoredAny),
     Token(IgnoredAny),
     ConstantInput(IgnoredAny),
+}
+
+/// Where weights lie: those with the same file, shape and offset are one (`tie_weights`).
+#[derive(Deserialize, Default)]
+struct WeightsConfig {
+    config: BTreeMap<String, WeightEntry>,
+}
+
+#[derive(Deserialize)]
+struct WeightEntry {
+    path_name: String,
+    tensor_meta: WeightMeta,
+}
+
+#[derive(Deserialize)]
+struct WeightMeta {
+    sizes: Vec<SymInt>,
+    strides: Vec<SymInt>,
+    storage_offset: SymInt,
+    device: Device,
+}
+
+#[derive(Deserialize)]
+struct Device {
+    #[serde(rename = "type")]
+    kind: String,
+}
+
+/// What tells weights apart: file, offset, sizes and strides.
+type WeightKey = (String, Vec<i64>);
+
+impl WeightsConfig {
+    /// What tells a weight apart from others; nothing where that is not known, as on the meta device, which has no memory.
+    fn key(&self, name: &str) -> Option<WeightKey> {
+        let entry = self.config.get(name).filter(|entry| entry.tensor_meta.device.kind != "meta")?;
+        let meta = &entry.tensor_meta;
+        let numbers = std::iter::once(&meta.storage_offset).chain(&meta.sizes).chain(&meta.strides);
+        let plain = |size: &SymInt| match size {
+            SymInt::AsInt(value) => Some(*value),
+            SymInt::AsExpr { .. } => None,
+        };
+        Some((entry.path_name.clone(), numbers.map(plain).collect::<Option<_>>()?))
+    }
 }
 
 #[derive(Deserialize)]
@@ -151,6 +213,7 @@ enum OptionalTensor {
 /// PyTorch's union of argument kinds; those that say nothing about memory are not looked at.
 #[derive(Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[expect(clippy::enum_variant_names, reason = "they are called so in the schema")]
 enum Argument {
     AsNone(IgnoredAny),
     AsTensor(Named),
@@ -231,7 +294,9 @@ fn bind_batch(program: &Program, shapes: &Shapes) -> Result<Symbols, ReadError> 
             && given.len() != meta.sizes.len()
         {
             let (name, has, got) = (&input.name, meta.sizes.len(), given.len());
-            return Err(ReadError::Shape(format!("input '{name}' has {has} dimensions, and --input gives {got}")));
+            return Err(ReadError::Shape(format!(
+                "input '{name}' has {has} dimensions, and --input gives {got}"
+            )));
         }
         for (axis, size) in meta.sizes.iter().enumerate() {
             let given = shapes.inputs.get(at).map(|shape| shape[axis] as i64);
@@ -300,12 +365,20 @@ impl Builder {
         Self { symbols, tensors: Vec::new(), nodes: Vec::new() }
     }
 
-    fn build(mut self, module: &GraphModule) -> Result<Graph, ReadError> {
+    fn build(mut self, module: &GraphModule, weights: &WeightsConfig) -> Result<Graph, ReadError> {
         let graph = &module.graph;
         let mut scope = Scope::new();
+        let mut tied: BTreeMap<WeightKey, TensorId> = BTreeMap::new();
         for spec in &module.signature.input_specs {
             let (name, role) = match spec {
-                InputSpec::Parameter { arg } => (&arg.name, Role::Parameter),
+                InputSpec::Parameter { arg, parameter_name } => {
+                    let key = weights.key(parameter_name);
+                    let earlier = key.as_ref().and_then(|key| tied.get(key)).copied();
+                    let id = earlier.map_or_else(|| self.tensor(graph, &arg.name, Role::Parameter), Ok)?;
+                    scope.insert(&arg.name, id);
+                    tied.extend(key.map(|key| (key, id)));
+                    continue;
+                }
                 InputSpec::Buffer { arg } | InputSpec::TensorConstant { arg } => (&arg.name, Role::Buffer),
                 InputSpec::UserInput { arg: Argument::AsTensor(arg) } => (&arg.name, Role::Input),
                 _ => continue,
@@ -402,8 +475,9 @@ impl Builder {
         plausible(name, &shape)?;
         let strides = self.sizes(name, &meta.strides)?;
         let strides = if strides.len() == shape.len() { strides } else { row_major(&shape) };
-        let dtype = dtype(meta.dtype)
-            .ok_or_else(|| damaged(format!("tensor '{name:.80}' has the unknown element type {}", meta.dtype)))?;
+        let dtype = dtype(meta.dtype).ok_or_else(|| {
+            damaged(format!("tensor '{name:.80}' has the unknown element type {}", meta.dtype))
+        })?;
         let id = TensorId(self.tensors.len() as u32);
         self.tensors.push(Tensor { name: name.to_owned(), dtype, shape, strides, role });
         Ok(id)
@@ -462,7 +536,9 @@ fn names(arg: &Argument) -> Box<dyn Iterator<Item = &str> + '_> {
         Argument::AsTensor(named) => Box::new(std::iter::once(named.name.as_str())),
         Argument::AsTensors(all) => Box::new(all.iter().map(|named| named.name.as_str())),
         Argument::AsNestedTensors(all) => Box::new(all.iter().flatten().map(|named| named.name.as_str())),
-        Argument::AsOptionalTensor(OptionalTensor::AsTensor(named)) => Box::new(std::iter::once(named.name.as_str())),
+        Argument::AsOptionalTensor(OptionalTensor::AsTensor(named)) => {
+            Box::new(std::iter::once(named.name.as_str()))
+        }
         Argument::AsOptionalTensors(all) => Box::new(all.iter().filter_map(|tensor| match tensor {
             OptionalTensor::AsTensor(named) => Some(named.name.as_str()),
             OptionalTensor::AsNone(_) => None,
@@ -473,7 +549,10 @@ fn names(arg: &Argument) -> Box<dyn Iterator<Item = &str> + '_> {
 
 fn lookup(scope: &Scope<'_>, name: &str) -> Result<TensorId, ReadError> {
     // Nodes are in execution order, so a cycle shows as a use before the definition.
-    scope.get(name).copied().ok_or_else(|| damaged(format!("tensor '{name:.80}' is used before it is computed")))
+    scope
+        .get(name)
+        .copied()
+        .ok_or_else(|| damaged(format!("tensor '{name:.80}' is used before it is computed")))
 }
 
 /// `torch.ops.aten.add_.Tensor` is `add_`; operators outside ATen keep their namespace.

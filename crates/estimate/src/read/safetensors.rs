@@ -4,6 +4,7 @@
 use super::{ReadError, Weights, dtype_by_name, largest, plausible};
 use crate::graph::Format;
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 use std::collections::BTreeMap;
 use std::io::Read;
 
@@ -14,7 +15,7 @@ const MAX_HEADER: u64 = 100_000_000;
 #[serde(untagged)]
 enum Entry {
     Tensor { dtype: String, shape: Vec<u64>, data_offsets: (u64, u64) },
-    Metadata(BTreeMap<String, String>),
+    Metadata(IgnoredAny),
 }
 
 fn damaged(problem: String) -> ReadError {
@@ -34,8 +35,8 @@ pub(super) fn read(file: &mut impl Read, length: u64) -> Result<Weights, ReadErr
     }
     let mut header = Vec::new();
     file.take(size).read_to_end(&mut header)?;
-    let entries: BTreeMap<String, Entry> =
-        serde_json::from_slice(&header).map_err(|error| damaged(format!("its header is no JSON object: {error}")))?;
+    let entries: BTreeMap<String, Entry> = serde_json::from_slice(&header)
+        .map_err(|error| damaged(format!("its header is no JSON object: {error}")))?;
     let data = length - 8 - size;
     let (mut parameters, mut bytes) = (0u64, 0u64);
     let mut sizes = Vec::new();
@@ -48,10 +49,13 @@ pub(super) fn read(file: &mut impl Read, length: u64) -> Result<Weights, ReadErr
         plausible(&name, &shape)?;
         let elements: u64 = shape.iter().product();
         if begin > end || end > data {
-            return Err(damaged(format!("tensor '{name:.80}' lies beyond the end; the file may be cut short")));
+            return Err(damaged(format!(
+                "tensor '{name:.80}' lies beyond the end; the file may be cut short"
+            )));
         }
         // Types narrower than a byte have no size here; what the file reserves for them is exact.
-        if dtype_by_name(&dtype).is_some_and(|dtype| Some(end - begin) != elements.checked_mul(dtype.bytes())) {
+        if dtype_by_name(&dtype).is_some_and(|dtype| Some(end - begin) != elements.checked_mul(dtype.bytes()))
+        {
             return Err(damaged(format!("tensor '{name:.80}' has another size than its shape")));
         }
         parameters = parameters.saturating_add(elements);

@@ -71,7 +71,9 @@ impl<R: Read + Seek> Wire<R> {
             2 => {
                 let length = self.varint(end)?;
                 if length > end - self.at {
-                    return Err(damaged("a field lies beyond the end of its message; the file may be cut short"));
+                    return Err(damaged(
+                        "a field lies beyond the end of its message; the file may be cut short",
+                    ));
                 }
                 Value::Delimited(length)
             }
@@ -91,7 +93,10 @@ impl<R: Read + Seek> Wire<R> {
 
     pub(super) fn bytes(&mut self, length: u64) -> Result<Vec<u8>, ReadError> {
         if length > MAX_PIECE {
-            return Err(ReadError::TooLarge { what: "a name or list in the model".to_owned(), limit: "16 MiB".to_owned() });
+            return Err(ReadError::TooLarge {
+                what: "a name or list in the model".to_owned(),
+                limit: "16 MiB".to_owned(),
+            });
         }
         let mut bytes = Vec::new();
         self.file.by_ref().take(length).read_to_end(&mut bytes)?;
