@@ -182,7 +182,7 @@ fn is_unmapped_root(uid: u32) -> bool {
 }
 
 /// A user as people know them: by name, or by number where there is no such account.
-pub(crate) fn user(uid: u32) -> String {
+pub fn user(uid: u32) -> String {
     match User::from_uid(Uid::from_raw(uid)) {
         Ok(Some(user)) => format!("user {}", user.name),
         _ => format!("user {uid}"),

@@ -22,6 +22,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
 use std::time::Duration;
 use warpyard_api::client::TOKEN_FILE;
+use warpyard_api::private_dir::{self, NotPrivate, Owner};
 use warpyard_policies::default_policy;
 use warpyard_worker::agent::{Lineage, snapshots_dir};
 
@@ -116,6 +117,14 @@ pub enum BackupError {
         /// What is wrong.
         why: String,
     },
+    /// Others could read or change it.
+    #[error("{} is no place for a backup: {why}; name a directory that is yours alone", path.display())]
+    NotPrivate {
+        /// The directory.
+        path: PathBuf,
+        /// Whose it is, or who can write to it.
+        why: String,
+    },
     /// The data directory has a log.
     #[error(
         "{} has a log already, which would be lost; name an empty directory with --data, or move log.db away first",
@@ -180,8 +189,11 @@ pub fn backup(
     if length(&data.join(LOG)) == 0 {
         return Err(no_log());
     }
+    // Before anything is changed, for it may be another's; and again once it is there, for another may have been faster.
+    must_be_private(to, Owner::Own)?;
     match DirBuilder::new().mode(0o700).create(to) {
         Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
+            must_be_private(to, Owner::Own)?;
             if fs::read_dir(to).map_err(failed(to))?.next().is_some() {
                 return Err(BackupError::Taken { path: to.into() });
             }
@@ -234,6 +246,7 @@ pub fn restore(
     hold: bool,
     progress: Progress<'_>,
 ) -> Result<Restored, BackupError> {
+    must_be_private(from, Owner::OwnOrRoot)?;
     let backup = check(from, progress)?;
     if has_events(&data.join(LOG)) {
         return Err(BackupError::HasLog { path: data.into() });
@@ -282,6 +295,24 @@ pub fn restore(
     });
     let without_snapshot = missing.map(|job| job.id.0).collect();
     Ok(Restored { backup, continued, without_snapshot })
+}
+
+/// Refuses a directory of a backup that others could read from, write to or replace: it holds the token and environments,
+/// and a server restored from it runs what it says.
+fn must_be_private(path: &Path, owner: Owner) -> Result<(), BackupError> {
+    let why = match private_dir::check(path, owner) {
+        Ok(()) => return Ok(()),
+        Err(NotPrivate::Foreign { owner, .. }) => format!("it belongs to {}", private_dir::user(owner)),
+        Err(NotPrivate::Writable { mode, .. }) => format!("other users can write to it (mode {mode:o})"),
+        Err(NotPrivate::ForeignParent { path, owner, .. }) => {
+            format!("{} on the way to it belongs to {}", path.display(), private_dir::user(owner))
+        }
+        Err(NotPrivate::WritableParent { path, mode, .. }) => {
+            format!("other users can write to {} on the way to it (mode {mode:o})", path.display())
+        }
+        Err(NotPrivate::Io { source, .. }) => source.to_string(),
+    };
+    Err(BackupError::NotPrivate { path: path.into(), why })
 }
 
 /// Whether there is a log that something would be lost with: a server that was started where the log was lost, and refused
