@@ -8,11 +8,11 @@ use nix::fcntl::{OFlag, OpenHow, RenameFlags, ResolveFlag, openat2, renameat2};
 use nix::sys::prctl;
 use nix::sys::stat::{FchmodatFlags, Mode, fchmod, fchmodat};
 use nix::unistd::{Gid, Uid, UnlinkatFlags, geteuid, setgroups, setresgid, setresuid, unlinkat};
-use std::ffi::{CStr, CString};
+use std::ffi::{CStr, CString, OsStr};
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::{Command, ExitCode, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
@@ -42,11 +42,25 @@ pub(crate) enum Removed {
     Hung,
 }
 
-/// Removes the directory at `path`, in a parent that only this process's user can change, with a helper that has become
-/// the directory's owner.
-pub(crate) fn remove(program: &Path, path: &Path) -> io::Result<Removed> {
-    let flags = libc::O_DIRECTORY | libc::O_NOFOLLOW;
-    let root = File::options().read(true).custom_flags(flags).open(path)?;
+/// An entry of a directory that only this process's user can change: the entry itself, neither what a link leads to nor what
+/// is mounted on it. Its owner may mount a file system of their own there, of which no question may be asked: it answers
+/// when its owner likes.
+pub(crate) fn open_entry(parent: &File, name: &OsStr, flags: OFlag) -> io::Result<File> {
+    let how = OpenHow::new()
+        .flags(flags | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC)
+        .resolve(ResolveFlag::RESOLVE_NO_XDEV | ResolveFlag::RESOLVE_BENEATH);
+    match openat2(parent, name, how) {
+        Err(Errno::EXDEV) => {
+            Err(io::Error::new(io::ErrorKind::CrossesDevices, "a file system is mounted on it"))
+        }
+        opened => Ok(opened?.into()),
+    }
+}
+
+/// Removes a directory in a parent that only this process's user can change, with a helper that has become the directory's
+/// owner.
+pub(crate) fn remove(program: &Path, parent: &File, name: &OsStr) -> io::Result<Removed> {
+    let root = open_entry(parent, name, OFlag::O_RDONLY | OFlag::O_DIRECTORY)?;
     let owner = root.metadata()?;
     let mut helper = Command::new(program)
         .arg(REMOVE)
@@ -73,10 +87,10 @@ pub(crate) fn remove(program: &Path, path: &Path) -> io::Result<Removed> {
             return Ok(Removed::Stuck(why.trim().to_owned()));
         }
     }
-    match fs::remove_dir(path) {
+    match unlinkat(parent, name, UnlinkatFlags::RemoveDir) {
         // The owner made something new meanwhile.
-        Err(e) if e.kind() == io::ErrorKind::DirectoryNotEmpty => Ok(Removed::More),
-        removed => removed.map(|()| Removed::Gone),
+        Err(Errno::ENOTEMPTY | Errno::EEXIST) => Ok(Removed::More),
+        removed => Ok(removed.map(|()| Removed::Gone)?),
     }
 }
 

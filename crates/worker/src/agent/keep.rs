@@ -6,8 +6,10 @@
 
 use super::lineage::{Lineage, LogId, split_name};
 use crate::remove::{self, Removed, remove_flat};
+use nix::fcntl::OFlag;
 use std::collections::BTreeSet;
-use std::fs;
+use std::ffi::OsStr;
+use std::fs::{self, File};
 use std::io::{self, Read};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
@@ -111,21 +113,37 @@ impl WorkPruner {
         before: SystemTime,
         needed: impl Fn(u64) -> bool,
     ) -> io::Result<bool> {
+        let entries = list(work)?;
+        if entries.is_empty() {
+            return Ok(false);
+        }
+        let parent = File::open(work)?;
         let mut more = false;
         // Owners of whose files some hang: each further helper of theirs would hang as long.
         let mut hung = BTreeSet::new();
-        for path in list(work)? {
-            let Some((of_log, job)) = path.file_stem().and_then(|name| name.to_str()).map(split_name) else {
+        for path in entries {
+            let (Some(name), Some(stem)) = (path.file_name(), path.file_stem().and_then(OsStr::to_str))
+            else {
                 continue;
             };
-            let Ok(job) = job.parse() else { continue };
-            let found = fs::symlink_metadata(&path)?;
-            let ours = of_log == log.map(LogId::short);
-            if needed(job) || !(ours || found.modified()? < before) || hung.contains(&found.uid()) {
+            let (of_log, job) = split_name(stem);
+            if !job.parse().is_ok_and(|job| !needed(job)) {
+                continue;
+            }
+            // Whatever someone does to what is theirs, all else is tidied: an error is about one entry.
+            let found = match remove::open_entry(&parent, name, OFlag::O_PATH).and_then(|e| e.metadata()) {
+                Ok(found) => found,
+                Err(e) => {
+                    self.report(path, &e.to_string());
+                    continue;
+                }
+            };
+            let due = of_log == log.map(LogId::short) || found.modified().is_ok_and(|at| at < before);
+            if !due || hung.contains(&found.uid()) {
                 continue;
             }
             let removed = match found.is_dir() {
-                true => remove::remove(&self.program, &path),
+                true => remove::remove(&self.program, &parent, name),
                 false => fs::remove_file(&path).map(|()| Removed::Gone),
             };
             match removed {
