@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 use warpyard_worker::login_env::LoginEnvironment;
 use warpyard_worker::people::Person;
+use warpyard_worker::supervise::CgroupLimit;
 
 /// How long an environment is good for.
 const FRESH_FOR: Duration = Duration::from_secs(60);
@@ -30,8 +31,8 @@ struct Slot {
 }
 
 impl LoginEnvironments {
-    /// The login environment of a user.
-    pub(crate) async fn of(&self, person: &Person) -> Arc<LoginEnvironment> {
+    /// The login environment of a user, whose shell is kept within limits.
+    pub(crate) async fn of(&self, person: &Person, limits: Vec<CgroupLimit>) -> Arc<LoginEnvironment> {
         let slot = self.slot(person.uid);
         let mut last = slot.last.lock().await;
         if let Some((at, known)) = &*last
@@ -39,7 +40,7 @@ impl LoginEnvironments {
         {
             return known.clone();
         }
-        let found = Arc::new(capture(person, &slot.busy).await);
+        let found = Arc::new(capture(person, &slot.busy, limits).await);
         *last = Some((Instant::now(), found.clone()));
         found
     }
@@ -54,7 +55,7 @@ impl LoginEnvironments {
 }
 
 /// Runs the shell on a thread of its own, one for each user at a time, and goes on without it if it hangs.
-async fn capture(person: &Person, busy: &Arc<AtomicBool>) -> LoginEnvironment {
+async fn capture(person: &Person, busy: &Arc<AtomicBool>, limits: Vec<CgroupLimit>) -> LoginEnvironment {
     let late =
         || LoginEnvironment::minimal(person, format!("the login shell {} hangs", person.shell.display()));
     if busy.swap(true, Ordering::AcqRel) {
@@ -63,7 +64,7 @@ async fn capture(person: &Person, busy: &Arc<AtomicBool>) -> LoginEnvironment {
     let (tell, told) = oneshot::channel();
     let (whose, again, busy) = (person.clone(), busy.clone(), busy.clone());
     let run = move || {
-        let found = LoginEnvironment::capture(&whose, WITHIN);
+        let found = LoginEnvironment::capture(&whose, WITHIN, &limits);
         busy.store(false, Ordering::Release);
         let _gave_up = tell.send(found);
     };
@@ -71,7 +72,7 @@ async fn capture(person: &Person, busy: &Arc<AtomicBool>) -> LoginEnvironment {
         again.store(false, Ordering::Release);
         return LoginEnvironment::minimal(person, format!("no thread to run the login shell: {e}"));
     }
-    match tokio::time::timeout(WITHIN + Duration::from_secs(1), told).await {
+    match tokio::time::timeout(WITHIN + Duration::from_secs(2), told).await {
         Ok(Ok(found)) => found,
         Ok(Err(_)) | Err(_) => late(),
     }

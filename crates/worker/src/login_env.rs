@@ -1,20 +1,28 @@
 //! The login environment of a user: the variables their login shell sets, captured by running it as them. The shell is
 //! the user's own program and may do anything, so it runs in a session of its own, with the user's rights only, is read up
-//! to a limit and killed after a while. Where it gives nothing, a minimal environment takes its place.
+//! to a limit and killed after a while. Where cgroups can be made it runs in one, like a task: without GPUs, and nothing its
+//! start-up files leave running survives it. Where it gives nothing, a minimal environment takes its place.
 
 use crate::people::{DEFAULT_PATH, Person, own_uid};
+use crate::supervise::{AttemptCgroup, CgroupFds, CgroupLimit};
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::{Gid, Pid, Uid};
 use std::collections::BTreeMap;
 use std::io::{self, Read};
+use std::os::fd::AsFd;
 use std::os::unix::process::CommandExt;
-use std::process::{Child, Command, Stdio};
-use std::sync::mpsc;
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
 /// The most bytes that a shell's output is read.
-const MOST_BYTES: u64 = 1 << 20;
+const MOST_BYTES: usize = 1 << 20;
+
+/// How often what is left of a shell is looked at and killed: for a second, unless it hangs in the kernel.
+const KILL_ROUNDS: u32 = 200;
 
 /// Variables that are about the shell that was run, and not about the user.
 const OF_THE_SHELL: [&str; 6] = ["_", "PWD", "OLDPWD", "SHLVL", "TERM", "WARPYARD_TOKEN"];
@@ -29,10 +37,10 @@ pub struct LoginEnvironment {
 }
 
 impl LoginEnvironment {
-    /// The login environment of a user, as their shell sets it within a time. May wait longer than that where their shell
-    /// or its directory is on a file system that does not answer, so it is not to be called where others wait.
-    pub fn capture(person: &Person, within: Duration) -> LoginEnvironment {
-        match run_shell(person, within) {
+    /// The login environment of a user, as their shell sets it within a time and limits. May wait longer than that where
+    /// their shell or its directory is on a file system that does not answer, so it is not to be called where others wait.
+    pub fn capture(person: &Person, within: Duration, limits: &[CgroupLimit]) -> LoginEnvironment {
+        match run_shell(person, within, limits) {
             Ok(variables) => LoginEnvironment { variables, minimal_because: None },
             Err(e) => {
                 LoginEnvironment::minimal(person, format!("the login shell {}: {e}", person.shell.display()))
@@ -52,36 +60,69 @@ fn basics(person: &Person) -> BTreeMap<String, String> {
     variables
 }
 
-fn run_shell(person: &Person, within: Duration) -> io::Result<BTreeMap<String, String>> {
+fn run_shell(
+    person: &Person,
+    within: Duration,
+    limits: &[CgroupLimit],
+) -> io::Result<BTreeMap<String, String>> {
+    static NUMBER: AtomicU64 = AtomicU64::new(0);
+    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+    // By its end the next server knows whose it was.
+    let cgroup = AttemptCgroup::make(limits, &format!("login-{number}-{}", std::process::id()))?;
+    let variables = run_inside(person, within, &cgroup);
+    cgroup.kill_all(KILL_ROUNDS);
+    cgroup.remove();
+    variables
+}
+
+fn run_inside(
+    person: &Person,
+    within: Duration,
+    cgroup: &AttemptCgroup,
+) -> io::Result<BTreeMap<String, String>> {
     let until = Instant::now() + within;
     // What start-up files print comes before the first mark; a process they leave behind may print after the second.
     let mark = format!("warpyard-environment-{}", std::process::id());
-    let mut child = shell(person, &format!("cd; echo {mark}; env -0; echo {mark}")).spawn()?;
+    let script = format!("cd; echo {mark}; env -0; echo {mark}");
+    let mut child = shell(person, &script, cgroup.fds()?).spawn()?;
     let session = child.id();
-    let mut out = child.stdout.take().ok_or(io::ErrorKind::BrokenPipe)?.take(MOST_BYTES);
-    let (tell, told) = mpsc::channel();
-    let end = format!("\0{mark}\n").into_bytes();
-    thread::Builder::new().name("login-shell".into()).spawn(move || {
-        let (mut printed, mut chunk) = (Vec::new(), [0; 8192]);
-        while let Ok(count @ 1..) = out.read(&mut chunk) {
-            printed.extend_from_slice(&chunk[..count]);
-            if printed.windows(end.len()).any(|window| window == end) {
-                break;
-            }
-        }
-        let _gave_up = tell.send(printed);
-    })?;
-    let printed = told.recv_timeout(until.saturating_duration_since(Instant::now()));
+    let out = child.stdout.take().ok_or(io::ErrorKind::BrokenPipe)?;
+    let printed = read_until(out, format!("\0{mark}\n").as_bytes(), until);
     end_session(child, session);
-    let printed = printed.map_err(|_| {
-        let said = format!("it printed no environment within {} s", within.as_secs());
-        io::Error::new(io::ErrorKind::TimedOut, said)
+    let printed = printed.map_err(|e| match e.kind() {
+        io::ErrorKind::TimedOut => {
+            let said = format!("it printed no environment within {} s", within.as_secs());
+            io::Error::new(io::ErrorKind::TimedOut, said)
+        }
+        _ => e,
     })?;
     parse(&printed, &mark).ok_or_else(|| io::Error::other("it printed no environment"))
 }
 
+/// What a shell prints up to a mark or its end, and no longer than `until`: a process it leaves in another session may hold
+/// the pipe open for ever and print a byte at a time, so each byte is looked at once, and nobody waits for the next.
+fn read_until(mut out: ChildStdout, mark: &[u8], until: Instant) -> io::Result<Vec<u8>> {
+    let (mut printed, mut chunk) = (Vec::new(), [0; 8192]);
+    while printed.len() < MOST_BYTES {
+        let left = until.saturating_duration_since(Instant::now());
+        let wait = PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX);
+        match poll(&mut [PollFd::new(out.as_fd(), PollFlags::POLLIN)], wait) {
+            Ok(0) => return Err(io::ErrorKind::TimedOut.into()),
+            Err(Errno::EINTR) => continue,
+            ready => drop(ready?),
+        }
+        let count = out.read(&mut chunk)?;
+        let seen = printed.len().saturating_sub(mark.len());
+        printed.extend_from_slice(&chunk[..count]);
+        if count == 0 || printed[seen..].windows(mark.len()).any(|window| window == mark) {
+            return Ok(printed);
+        }
+    }
+    Err(io::Error::other("it printed too much"))
+}
+
 /// A login shell as its user: with their groups, away from the server's terminal and signals.
-fn shell(person: &Person, script: &str) -> Command {
+fn shell(person: &Person, script: &str, cgroups: CgroupFds) -> Command {
     let name = person.shell.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
     let mut command = Command::new(&person.shell);
     // A dash before its name makes any shell a login shell.
@@ -94,6 +135,10 @@ fn shell(person: &Person, script: &str) -> Command {
     });
     let become_user = move || {
         nix::unistd::setsid()?;
+        // Before the change of identity, for the cgroups are not the user's.
+        if !cgroups.join(false) {
+            return Err(io::Error::last_os_error());
+        }
         if let Some((groups, gid, uid)) = &becomes {
             nix::unistd::setgroups(groups)?;
             nix::unistd::setresgid(*gid, *gid, *gid)?;
@@ -152,7 +197,7 @@ mod tests {
         let home = tempfile::tempdir().expect("a directory");
         let profile = "echo a banner; export LAB=vision PATH=/opt/lab/bin:$PATH\nexport LINES_OF='one\ntwo'\nsleep 600 &\n";
         std::fs::write(home.path().join(".profile"), profile).expect("written");
-        let found = LoginEnvironment::capture(&person(home.path(), "/bin/sh"), Duration::from_secs(60));
+        let found = LoginEnvironment::capture(&person(home.path(), "/bin/sh"), Duration::from_secs(60), &[]);
         assert_eq!(found.minimal_because, None);
         let variables = found.variables;
         assert_eq!((&*variables["LAB"], &*variables["LINES_OF"]), ("vision", "one\ntwo"));
@@ -170,10 +215,31 @@ mod tests {
             .expect("its rights can be set");
         for shell in [hangs.to_str().expect("text"), "/bin/false", "/no/such/shell"] {
             let person = person(home.path(), shell);
-            let found = LoginEnvironment::capture(&person, Duration::from_millis(200));
+            let found = LoginEnvironment::capture(&person, Duration::from_millis(200), &[]);
             assert!(found.minimal_because.is_some_and(|why| why.contains(shell)), "{shell}");
             let names: Vec<&str> = found.variables.keys().map(String::as_str).collect();
             assert_eq!(names, ["HOME", "LOGNAME", "PATH", "SHELL", "USER"]);
+        }
+    }
+
+    #[test]
+    fn nobody_goes_on_listening_to_what_a_shell_leaves_behind() {
+        let home = tempfile::tempdir().expect("a directory");
+        let (shell, left) = (home.path().join("shell"), home.path().join("left"));
+        let prints = format!("echo $$ > {}; while printf x; do sleep 0.01; done", left.display());
+        let script = format!("#!/bin/sh\nsetsid sh -c '{prints}' &\nexec sleep 600\n");
+        std::fs::write(&shell, script).expect("written");
+        std::fs::set_permissions(&shell, std::fs::Permissions::from_mode(0o755))
+            .expect("its rights can be set");
+        let person = person(home.path(), shell.to_str().expect("text"));
+        let found = LoginEnvironment::capture(&person, Duration::from_secs(1), &[]);
+        assert!(found.minimal_because.is_some_and(|why| why.contains("within 1 s")));
+        // It ends when nobody is there to read.
+        let pid = std::fs::read_to_string(&left).expect("it began").trim().to_owned();
+        let until = Instant::now() + Duration::from_secs(60);
+        while Path::new("/proc").join(&pid).exists() {
+            assert!(Instant::now() < until, "process {pid} still has someone to print for");
+            thread::sleep(Duration::from_millis(10));
         }
     }
 }

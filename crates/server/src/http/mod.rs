@@ -64,6 +64,7 @@ use warpyard_core::limits::{Caps, Limits};
 use warpyard_core::{AttemptId, JobId, PolicyDef, Time};
 use warpyard_policies::POLICIES;
 use warpyard_worker::agent::{Layout, Watched};
+use warpyard_worker::login_env::LoginEnvironment;
 use warpyard_worker::people::{NobodyToRunAs, Person};
 use warpyard_worker::supervise::Bounds;
 
@@ -220,6 +221,18 @@ impl App {
         let groups: Vec<String> =
             self.limits.groups.keys().filter(|group| person.is_in(group)).cloned().collect();
         self.limits.caps_of(&person.name, &groups)
+    }
+
+    /// The login environment of someone; their shell is confined as a task without GPUs is.
+    pub(crate) async fn login_environment(&self, person: &Person) -> Arc<LoginEnvironment> {
+        let limits = match (&self.bounds, &self.watched) {
+            (Some(bounds), Some(watched)) => {
+                let watched = watched.lock().expect("nobody panics while looking at devices");
+                bounds.of_login_shell(watched.gpus())
+            }
+            _ => Vec::new(),
+        };
+        self.login_envs.of(person, limits).await
     }
 
     /// Whether people see nothing of each other's jobs.

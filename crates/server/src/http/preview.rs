@@ -70,7 +70,7 @@ pub(super) async fn submit(
         return Ok(created(job, vec![]));
     }
     if let Some(person) = login {
-        let mut variables = app.login_envs.of(&person).await.variables.clone();
+        let mut variables = app.login_environment(&person).await.variables.clone();
         variables.append(&mut submit.env);
         submit.env = variables;
         submit.workdir = submit.workdir.or_else(|| Some(home_of(person)));

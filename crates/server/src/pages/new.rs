@@ -97,7 +97,7 @@ pub(super) async fn page(
         None => None,
     };
     let env = match &person {
-        Some(person) => Environment::of(person, &*app.login_envs.of(person).await),
+        Some(person) => Environment::of(person, &*app.login_environment(person).await),
         None => Environment::default(),
     };
     let home = person.map(|person| person.home.display().to_string()).unwrap_or_default();

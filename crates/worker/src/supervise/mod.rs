@@ -40,6 +40,7 @@ mod terminal;
 mod writer;
 
 pub use attempt::{AttemptDir, Found, Look, Orphan, ProcessTable, scan};
+pub(crate) use cgroup::{AttemptCgroup, CgroupFds};
 pub use cgroup::{Bounds, CgroupLimit, CgroupParent, DeviceNode, Hierarchy, Limit, SUBGROUP};
 pub use clock::boot_time;
 pub use freeze::Freezer;

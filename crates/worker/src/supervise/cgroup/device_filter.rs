@@ -123,3 +123,79 @@ fn bpf<T>(command: i32, attributes: &T) -> io::Result<i32> {
         unsafe { libc::syscall(libc::SYS_bpf, command, std::ptr::from_ref(attributes), size_of::<T>()) };
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result as i32) }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::supervise::cgroup::{AttemptCgroup, CgroupParent, Hierarchy, Limit};
+    use crate::supervise::freeze::own_group;
+    use std::os::unix::process::CommandExt;
+    use std::process::Command;
+
+    /// What the program answers, by the few instructions it has.
+    fn allows(code: &[Instruction], access: u32, major: u32, minor: u32) -> bool {
+        let context = [access, major, minor];
+        let (mut registers, mut at) = ([0i64; 11], 0);
+        loop {
+            let Instruction { code: operation, registers: which, offset, immediate } = code[at];
+            let register = &mut registers[usize::from(which & 0xf)];
+            at += 1;
+            match operation {
+                LOAD => *register = i64::from(context[offset as usize / 4]),
+                SET => *register = i64::from(immediate),
+                0x57 => *register &= i64::from(immediate),
+                JUMP_UNLESS if *register != i64::from(immediate) => at += offset as usize,
+                JUMP_UNLESS => {}
+                EXIT => return registers[0] != 0,
+                other => panic!("no such instruction: {other:#x}"),
+            }
+        }
+    }
+
+    #[test]
+    fn the_program_denies_what_is_listed_and_nothing_else() {
+        const BLOCK: u32 = 1;
+        let denied = [DeviceNode { major: 195, minor: 0 }, DeviceNode { major: 226, minor: 128 }];
+        let code = program(&denied);
+        // Making a node, reading and writing are bits of the upper half.
+        for access in [0x1_0000, 0x2_0000, 0x4_0000, 0x6_0000] {
+            let char_device = access | CHARACTER as u32;
+            for node in denied {
+                assert!(!allows(&code, char_device, node.major, node.minor), "{node:?}");
+                assert!(
+                    allows(&code, access | BLOCK, node.major, node.minor),
+                    "a block device of these numbers"
+                );
+            }
+            for (major, minor) in [(195, 1), (195, 255), (226, 0), (1, 3), (128, 226)] {
+                assert!(allows(&code, char_device, major, minor), "{major}:{minor}");
+            }
+        }
+        assert!(allows(&program(&[]), 0x2_0000 | CHARACTER as u32, 195, 0));
+    }
+
+    #[test]
+    fn the_kernel_asks_the_program_before_a_process_inside_opens_a_device() {
+        let own = own_group(None).expect("a process is in a cgroup");
+        let parent = CgroupParent { hierarchy: Hierarchy::Unified, parent: own };
+        let zero = Limit::Devices(vec![DeviceNode { major: 1, minor: 5 }]);
+        let name = format!("filter-{}", std::process::id());
+        let cgroup = match AttemptCgroup::make(&[parent.limit(zero)], &name) {
+            Ok(cgroup) => cgroup,
+            Err(e) => return eprintln!("SKIPPED: no device filter can be attached here: {e}"),
+        };
+        let fds = cgroup.fds().expect("it was just made");
+        let mut inside = Command::new("sh");
+        inside.args([
+            "-c",
+            "for device in null zero; do (: </dev/$device) 2>/dev/null && echo $device; done; true",
+        ]);
+        let join = move || if fds.join(false) { Ok(()) } else { Err(io::Error::last_os_error()) };
+        // SAFETY: between fork and exec a byte is written to an open descriptor.
+        let inside = unsafe { inside.pre_exec(join) }.output();
+        cgroup.remove();
+        let inside = inside.expect("a shell runs");
+        assert_eq!(String::from_utf8_lossy(&inside.stdout), "null\n", "{inside:?}");
+        assert!(File::open("/dev/zero").is_ok(), "nobody else is asked");
+    }
+}

@@ -8,19 +8,27 @@ mod parent;
 pub use parent::{Bounds, CgroupParent, Hierarchy, SUBGROUP};
 
 use std::{
+    collections::BTreeSet,
     fs::{self, File, OpenOptions},
     io,
     os::fd::AsRawFd,
     path::{Path, PathBuf},
+    thread,
+    time::Duration,
 };
 
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use serde::{Deserialize, Serialize};
 
+use super::{clock, process::Sighting};
+
 /// The period over which CPU time is limited.
 const CPU_PERIOD_US: u64 = 100_000;
 /// The least quota the kernel accepts.
 const LEAST_CPU_QUOTA_US: u64 = 1_000;
+
+/// Between two rounds of killing what is inside.
+const KILLING: Duration = Duration::from_millis(5);
 
 /// A limit, and the cgroup below which the attempt's own is made to enforce it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -72,7 +80,7 @@ pub struct DeviceNode {
 
 /// The cgroups that contain one attempt.
 #[derive(Debug, Default)]
-pub(super) struct AttemptCgroup {
+pub(crate) struct AttemptCgroup {
     dirs: Vec<CgroupDir>,
     counts_processes: bool,
 }
@@ -85,7 +93,7 @@ struct CgroupDir {
 
 impl AttemptCgroup {
     /// Makes the cgroups that enforce `limits`, one in each hierarchy that is needed.
-    pub(super) fn make(limits: &[CgroupLimit], name: &str) -> io::Result<Self> {
+    pub(crate) fn make(limits: &[CgroupLimit], name: &str) -> io::Result<Self> {
         let mut made = Self::default();
         for CgroupLimit { parent, limit } in limits {
             match made.add(parent, limit, name) {
@@ -132,7 +140,7 @@ impl AttemptCgroup {
     }
 
     /// What a child needs to get in.
-    pub(super) fn fds(&self) -> io::Result<CgroupFds> {
+    pub(crate) fn fds(&self) -> io::Result<CgroupFds> {
         let mut fds = CgroupFds::default();
         for dir in &self.dirs {
             let procs = OpenOptions::new().write(true).open(dir.path.join("cgroup.procs"))?;
@@ -152,6 +160,23 @@ impl AttemptCgroup {
                 Hierarchy::Pids => fs::write(dir.path.join("pids.max"), "0"),
                 Hierarchy::Memory | Hierarchy::Cpu | Hierarchy::Devices => Ok(()),
             };
+        }
+    }
+
+    /// Kills everything inside, in at most `most` rounds: what hangs in the kernel is left.
+    pub(crate) fn kill_all(&self, most: u32) {
+        for _ in 0..most {
+            self.kill();
+            // Before the list is read: a process that began later only has the number of one that was inside.
+            let seen_us = clock::boot_us();
+            let left: BTreeSet<i32> = self.dirs.iter().flat_map(CgroupDir::processes).collect();
+            if left.is_empty() {
+                return;
+            }
+            for pid in left {
+                let _gone = Sighting { pid, seen_us }.signal(libc::SIGKILL);
+            }
+            thread::sleep(KILLING);
         }
     }
 
@@ -184,7 +209,7 @@ impl AttemptCgroup {
         self.dirs.iter().filter_map(of).max().unwrap_or(0)
     }
 
-    pub(super) fn remove(&self) {
+    pub(crate) fn remove(&self) {
         self.dirs.iter().for_each(CgroupDir::remove);
     }
 }
@@ -243,6 +268,11 @@ impl CgroupDir {
         fs::write(&path, value.to_string()).map_err(named)
     }
 
+    fn processes(&self) -> Vec<i32> {
+        let text = fs::read_to_string(self.path.join("cgroup.procs")).unwrap_or_default();
+        text.lines().filter_map(|line| line.parse().ok()).collect()
+    }
+
     fn remove(&self) {
         let _left_for_the_next_boot = fs::remove_dir(&self.path);
     }
@@ -250,7 +280,7 @@ impl CgroupDir {
 
 /// Open descriptors by which a child gets into the attempt's cgroups, before it changes its identity.
 #[derive(Debug, Default)]
-pub(super) struct CgroupFds {
+pub(crate) struct CgroupFds {
     /// The directory of the unified cgroup, in which a process can begin (`CLONE_INTO_CGROUP`), and the file by which it
     /// joins where the kernel does not let it.
     begin: Option<(File, File)>,
@@ -266,7 +296,7 @@ impl CgroupFds {
 
     /// Moves the calling process in; `begun` if it began in the unified cgroup. On failure `errno` says why. Allocates
     /// nothing, so that a child between clone and exec may call it.
-    pub(super) fn join(&self, begun: bool) -> bool {
+    pub(crate) fn join(&self, begun: bool) -> bool {
         let unified = self.begin.iter().filter(|_| !begun).map(|(_, procs)| procs);
         // SAFETY: writes one byte of a constant to descriptors that are open.
         #[expect(

@@ -17,6 +17,10 @@ use crate::{
 /// How many processes and threads a task may have unless something else is said; fewer where the machine has room for few.
 const MOST: u64 = 8192;
 
+/// What the start-up files of a login shell may need; the largest that are known load whole Python environments.
+const LOGIN_SHELL_MEMORY: u64 = 2 << 30;
+const LOGIN_SHELL_PROCESSES: u64 = 512;
+
 /// How the cgroups of spawners are called, in which no GPU can be opened.
 const WITHOUT_GPUS: &str = "without-gpus-";
 
@@ -95,6 +99,16 @@ impl Bounds {
             _ => !granted.is_empty(),
         };
         needed.then_some(nodes)
+    }
+
+    /// What confines a login shell, which belongs to no task: no GPU is open to it, and it has little of everything else.
+    pub fn of_login_shell(&self, gpus: &[Gpu]) -> Vec<CgroupLimit> {
+        let nodes = gpus.iter().flat_map(|gpu| gpu.nodes.iter().copied()).collect();
+        let devices = self.devices.as_ref().ok().map(|parent| parent.limit(Limit::Devices(nodes)));
+        let memory = self.memory.as_ref().ok().map(|parent| parent.limit(Limit::Memory(LOGIN_SHELL_MEMORY)));
+        let processes =
+            self.processes.as_ref().map(|parent| parent.limit(Limit::Processes(LOGIN_SHELL_PROCESSES)));
+        devices.into_iter().chain(memory).chain(processes).collect()
     }
 
     /// How many processes a user may have in all: the kernel counts those of all tasks together, and what they have besides.
