@@ -2,7 +2,9 @@
 //! at any moment. Everything that is measured or falls due goes by `CLOCK_BOOTTIME`, which never jumps and, unlike
 //! [`std::time::Instant`], goes on while the machine is suspended.
 
+use std::fs;
 use std::ops::Add;
+use std::sync::OnceLock;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use nix::time::{ClockId, clock_gettime};
@@ -12,9 +14,28 @@ pub(super) fn unix_us() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_micros() as u64)
 }
 
-/// Microseconds since the machine booted: the clock `/proc` gives the start of processes in.
+/// Microseconds since the machine booted, whatever time namespace this process is in: records outlive a server, and the
+/// next one may be in another namespace.
 pub(super) fn boot_us() -> u64 {
-    Instant::now().0.as_micros() as u64
+    of_the_machine(Instant::now().0.as_micros() as u64)
+}
+
+/// What `CLOCK_BOOTTIME` says, and `/proc` of the start of processes, without what this process's time namespace adds to it.
+pub(super) fn of_the_machine(boot_us: u64) -> u64 {
+    static ADDED: OnceLock<i64> = OnceLock::new();
+    let added = ADDED.get_or_init(|| {
+        // Absent where the kernel has no time namespaces.
+        let offsets = fs::read_to_string("/proc/self/timens_offsets").unwrap_or_default();
+        boottime_offset_us(&offsets).unwrap_or(0)
+    });
+    boot_us.saturating_add_signed(added.saturating_neg())
+}
+
+/// The line `boottime SECONDS NANOSECONDS`.
+fn boottime_offset_us(offsets: &str) -> Option<i64> {
+    let mut fields = offsets.lines().find_map(|line| line.strip_prefix("boottime"))?.split_ascii_whitespace();
+    let (seconds, nanoseconds) = (fields.next()?.parse::<i64>().ok()?, fields.next()?.parse::<i64>().ok()?);
+    Some(seconds.saturating_mul(1_000_000).saturating_add(nanoseconds / 1000))
 }
 
 /// Time since the machine booted, by `CLOCK_BOOTTIME`.
@@ -80,6 +101,15 @@ impl RunningTime {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_a_time_namespace_adds_is_read_from_its_offsets() {
+        let offset = |text| boottime_offset_us(text);
+        assert_eq!(offset("monotonic           0         0\nboottime            0         0\n"), Some(0));
+        assert_eq!(offset("monotonic 7 0\nboottime 31536000 5000000\n"), Some(31_536_000_005_000));
+        assert_eq!(offset("boottime -3 500000000\n"), Some(-2_500_000));
+        assert_eq!(offset(""), None);
+    }
 
     #[test]
     fn paused_time_does_not_count() {

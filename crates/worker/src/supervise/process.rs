@@ -107,7 +107,7 @@ impl ProcessStat {
         Some(Self {
             parent: fields.get(1)?.parse().ok()?,
             session: fields.get(3)?.parse().ok()?,
-            began_us: ticks * 1_000_000 / ticks_per_second(),
+            began_us: clock::of_the_machine(ticks * 1_000_000 / ticks_per_second()),
             alive: !matches!(state, "Z" | "X" | "x"),
             stopped: matches!(state, "T" | "t"),
             in_kernel: state == "D",

@@ -167,6 +167,7 @@ fn spawn_all(socket: OwnedFd) -> io::Result<()> {
     let socket = alone(socket)?;
     // Read now, once, instead of in each supervisor.
     super::process::boot_id();
+    super::clock::boot_us();
     let poker = Poker::new()?;
     let (bench, seat) = idle::bench()?;
     let mut stream = BufReader::with_capacity(64 << 10, UnixStream::from(socket));
