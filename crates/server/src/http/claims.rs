@@ -58,6 +58,9 @@ const NEEDS: [&str; 14] = [
     "expected",
 ];
 
+/// How many of the claims in one answer have their start forecast: the first in line.
+const FORECAST: usize = 200;
+
 /// How long one request waits for a grant at most.
 const LONGEST_POLL: Duration = Duration::from_secs(30);
 
@@ -268,15 +271,11 @@ pub(super) async fn adopt(
 pub(super) async fn list(State(app): Shared, Extension(who): By) -> Result<Json<Vec<ClaimView>>, Refusal> {
     let hidden = app.private();
     let owner = who.clone();
-    let claims = move |f: &mut Follower| {
+    let open = move |f: &Follower| {
         let open = f.cluster().jobs().iter().filter(|j| j.spec.claim().is_some() && j.finished.is_none());
-        open.filter(|j| !hidden || owner.owns(&j.user)).map(|j| j.id).collect::<Vec<_>>()
+        open.filter(|j| !hidden || owner.owns(&j.user)).map(|j| j.id).collect()
     };
-    let mut views = Vec::new();
-    for job in app.live.read(claims).await? {
-        views.push(view(&app, &who, job).await?.0);
-    }
-    Ok(Json(views))
+    views_of(&app, &who, open).await.map(Json)
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -366,40 +365,67 @@ async fn find(app: &App, who: &Caller, id: &str) -> Result<JobId, Refusal> {
 }
 
 async fn view(app: &App, who: &Caller, id: JobId) -> Answer {
+    let mut found = views_of(app, who, move |_| vec![id]).await?;
+    found.pop().map(Json).ok_or_else(|| select::unknown_job(id.0).into())
+}
+
+/// Some claims, from one look at the cluster and with one forecast: to be told of many must not cost as many of either.
+async fn views_of(
+    app: &App,
+    who: &Caller,
+    which: impl FnOnce(&Follower) -> Vec<JobId> + Send + 'static,
+) -> Result<Vec<ClaimView>, Refusal> {
     let look = move |f: &mut Follower| {
-        let job = f.cluster().job(id).cloned()?;
-        let waits = state(&job) == ClaimState::Waiting;
-        let line = if waits { f.policy().line(f.cluster().view(), 10_000, system_now()) } else { vec![] };
-        let position = line.iter().position(|t| t.job == id).map(|at| at as u64 + 1);
-        let view = described(f, &job, position);
-        let uuids = uuids_of(f, &job);
-        Some((view, uuids, waits.then(|| Outlook::of(f, system_now()))))
+        let jobs: Vec<Job> = which(f).into_iter().filter_map(|id| f.cluster().job(id).cloned()).collect();
+        let waiting = || jobs.iter().filter(|job| state(job) == ClaimState::Waiting).map(|job| job.id);
+        let mut places = BTreeMap::new();
+        if waiting().next().is_some() {
+            for (task, at) in f.policy().line(f.cluster().view(), 10_000, system_now()).iter().zip(1..) {
+                places.entry(task.job).or_insert(at);
+            }
+        }
+        let mut ahead: Vec<JobId> = waiting().collect();
+        ahead.sort_by_key(|job| places.get(job).copied().unwrap_or(u64::MAX));
+        ahead.truncate(FORECAST);
+        let outlook = (!ahead.is_empty()).then(|| Outlook::of(f, system_now()));
+        let describe =
+            |job: &Job| (job.id, described(f, job, places.get(&job.id).copied()), uuids_of(f, job));
+        (jobs.iter().map(describe).collect::<Vec<_>>(), outlook.map(|outlook| (outlook, ahead)))
     };
-    let Some((mut view, uuids, outlook)) = app.live.read(look).await? else {
-        return Err(select::unknown_job(id.0).into());
-    };
-    view.last_heard_at = match view.state {
-        ClaimState::Held if view.pid.is_some() => Some(views::time(system_now())),
-        _ => app.last_heard(id).map(views::time),
-    };
-    if view.state == ClaimState::Held {
-        view.why = crate::idle::of_jobs(app.watched.as_ref()).remove(&id);
+    let (found, outlook) = app.live.read(look).await?;
+    let mut starts = BTreeMap::new();
+    if let Some((outlook, ahead)) = outlook {
+        let tasks: Vec<TaskId> = ahead.into_iter().map(only_task).collect();
+        let forecast = tokio::task::spawn_blocking(move || outlook.starts(&tasks)).await;
+        starts = forecast.map_err(Refusal::internal)?;
     }
-    if who.owns(&view.user) && view.state == ClaimState::Held {
-        view.env = app.visible(&uuids);
-    }
-    if let Some(outlook) = outlook {
-        let task = TaskId { job: id, node: 0, index: 0 };
-        let starts = tokio::task::spawn_blocking(move || outlook.starts(&[task])).await;
-        if let Some(start) = starts.map_err(Refusal::internal)?.remove(&task) {
+    let mut idle = crate::idle::of_jobs(app.watched.as_ref());
+    let complete = |(id, mut view, uuids): (JobId, ClaimView, Vec<String>)| {
+        view.last_heard_at = match view.state {
+            ClaimState::Held if view.pid.is_some() => Some(views::time(system_now())),
+            _ => app.last_heard(id).map(views::time),
+        };
+        if view.state == ClaimState::Held {
+            view.why = idle.remove(&id);
+            if who.owns(&view.user) {
+                view.env = app.visible(&uuids);
+            }
+        }
+        if let Some(start) = starts.remove(&only_task(id)) {
             (view.expected_start, view.expected_start_reason) = start.told(|user| app.hides(who, user));
         }
-    }
-    Ok(Json(view))
+        view
+    };
+    Ok(found.into_iter().map(complete).collect())
+}
+
+/// The task of a claim.
+fn only_task(job: JobId) -> TaskId {
+    TaskId { job, node: 0, index: 0 }
 }
 
 fn described(f: &Follower, job: &Job, position: Option<u64>) -> ClaimView {
-    let task = TaskId { job: job.id, node: 0, index: 0 };
+    let task = only_task(job.id);
     let placement = f.cluster().view().attempt(task).map(|(a, _)| a.placement.clone());
     let devices = placement.map_or_else(Vec::new, |p| {
         let worker = f.cluster().view().worker_name(p.worker);
@@ -425,7 +451,7 @@ fn described(f: &Follower, job: &Job, position: Option<u64>) -> ClaimView {
 }
 
 fn uuids_of(f: &Follower, job: &Job) -> Vec<String> {
-    let task = TaskId { job: job.id, node: 0, index: 0 };
+    let task = only_task(job.id);
     let Some((attempt, _)) = f.cluster().view().attempt(task) else { return vec![] };
     let Some(worker) = f.cluster().worker(attempt.placement.worker) else { return vec![] };
     let uuid = |&(i, _): &(u16, _)| worker.info.devices[usize::from(i)].uuid.clone();
