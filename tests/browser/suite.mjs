@@ -435,7 +435,7 @@ const stories = {
       world(busy(on("GPU-1"), 9 * 2 ** 30, "utilisation 87", "temperature 64", "power 231000"), busy(on("GPU-2"), 5 * 2 ** 30, "utilisation 35", "temperature 51", "power 143000"));
       for (const reading of ["87 %", "64 °C", "231 W"]) await tile("/0").getByText(reading).waitFor();
       await tile("/2").getByText("other process").first().waitFor();
-      await tab.locator(".board .starts").first().getByText(/^in \d/).waitFor();
+      await tab.locator(".board .starts").first().getByText(/^(in|within) \d/).waitFor();
       await picture("gpus", tab);
       world(idle, idle);
       for (const job of waiting) await ask("POST", `/v1/jobs/${job}/cancel`);

@@ -501,7 +501,7 @@ fn a_size_needs_a_unit_except_in_json_where_a_number_is_bytes() {
     let read = |text: &str, format| read(text, format, ReadOptions::default());
     for text in ["gpu_memory = 6", "gpu_memory = '6'", "memory = 6"] {
         let problems = read(&format!("command = 'true'\ngpus = 1\n{text}\n"), Format::Toml).unwrap_err();
-        assert_eq!(problems[0].message, "'6' has no unit: 6 what? write 6GiB", "{text}");
+        assert_eq!(problems[0].message, "'6' has no unit; did you mean 6GiB?", "{text}");
         assert_eq!((&*problems[0].code, problems[0].line), ("bad-size", Some(3)));
     }
     let json = |size: &str| format!(r#"{{"command": "true", "gpus": 1, "gpu_memory": {size}}}"#);

@@ -49,6 +49,7 @@ fn job() -> JobView {
         deadline: None,
         deadline_missed: None,
         log_tail: vec![],
+        log_of: None,
         why: None,
         over_request: vec![],
         notes: vec![],
@@ -180,6 +181,7 @@ fn why_says_it_in_words_and_figures() {
         expected_start_reason: None,
         sooner: vec![Sooner { change: "--gpu-memory 9GiB".into(), effect: "would start now on gpu2".into() }],
         log_tail: vec![],
+        log_of: None,
     };
     insta::assert_snapshot!("why", pretty(&why));
     assert_eq!(serde_json::from_str::<WhyView>(&pretty(&why)).expect("the same"), why);

@@ -35,7 +35,7 @@ impl Order for PriorityOrder {
 
 pub(crate) const DEF: PolicyDef = PolicyDef {
     name: "backfill",
-    summary: "priority, then arrival; short tasks fill gaps without delaying the first in line",
+    summary: "priority, then arrival; short tasks fill gaps without delaying the first in the queue",
     group: PolicyGroup::Arrival,
     when: "the default, for tasks of mixed sizes: small ones use GPUs that a large one waits for",
     source: "EASY backfilling: Lifka, The ANL/IBM SP Scheduling System, 1995",
@@ -43,9 +43,9 @@ pub(crate) const DEF: PolicyDef = PolicyDef {
         word(
             "reserve",
             &["easy", "conservative"],
-            "for whom a place is kept: the first in line, or each of many",
+            "which queued tasks have a reservation: the first, or each of the first depth",
         ),
-        number("depth", 50.0, "for how many in line a place is kept, with reserve=conservative"),
+        number("depth", 50.0, "how many queued tasks have a reservation, with reserve=conservative"),
         FIT,
     ],
     build: |p| {

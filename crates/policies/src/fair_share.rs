@@ -1,4 +1,4 @@
-//! Fair share: the user with the least recent usage goes next.
+//! Fair share: the user with the least recent GPU usage goes next.
 //!
 //! Usage is in device-seconds and decays: what was used a half-life ago counts half. It grows while a user's tasks
 //! run, so the order among users changes with time; the next change is known in closed form, and a plan is scheduled
@@ -75,12 +75,12 @@ impl FairShare {
 
 pub(crate) const DEF: PolicyDef = PolicyDef {
     name: "fair-share",
-    summary: "the user who has used least of late goes next",
+    summary: "the user with the least recent GPU use goes next",
     group: PolicyGroup::Users,
-    when: "for letting users who used little lately go first",
+    when: "for users to have equal shares over time: who used little lately goes first",
     source: "Kay and Lauder, A Fair Share Scheduler, 1988",
     params: &[
-        number(HALF_LIFE_PARAM, HALF_LIFE, "seconds after which what was used counts half; 0 never forgets"),
+        number(HALF_LIFE_PARAM, HALF_LIFE, "half-life of past use in seconds; 0 never forgets"),
         Behind::PARAM,
         FIT,
     ],

@@ -7,7 +7,7 @@ use warpyard_core::Policy;
 use warpyard_core::ordered::{Order, Ordered};
 use warpyard_core::spec::Boundary;
 
-pub(crate) const HELP: &str = "when a task that allows it gives way to a more urgent one: after its item, its batch, or its job (never before it ends)";
+pub(crate) const HELP: &str = "when a running task that allows it is preempted by a more urgent one: after its item, after its batch, or never (job)";
 
 /// Policy that preempts at the given granularity. A boundary is a promise of the program: preemption waits for it, so
 /// a task loses no work beyond its current item or batch.

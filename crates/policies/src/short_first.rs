@@ -147,7 +147,7 @@ impl Order for ShortFirst {
 
 pub(crate) const DEF: PolicyDef = PolicyDef {
     name: "short-first",
-    summary: "shortest promised time first, ageing by submission time",
+    summary: "shortest timeout first, ageing by submission time",
     group: PolicyGroup::RunTime,
     when: "for short tasks to start soon without starving long ones, where timeouts are honest",
     source: "GPU Scheduling for Short Tasks in Private Cloud, 2019, equation 1",

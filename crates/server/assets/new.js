@@ -4,7 +4,7 @@
 const form = document.getElementById("job-form");
 const toml = document.getElementById("toml");
 const cloned = document.getElementById("cloned");
-const seen = { schema: null, doc: cloned ? JSON.parse(cloned.dataset.doc) : { name: "", tasks: [{ name: "main", command: "" }] } };
+const seen = { schema: null, doc: cloned ? JSON.parse(cloned.dataset.doc) : { name: "", tasks: [{ name: "", command: "" }] } };
 const FIRST = ["name", "gpus", "gpu_memory", "timeout", "command", "after"];
 const JOB_FIRST = ["name", "priority", "project"];
 const SECOND = ["gpu_type", "array", "cpus", "memory", "retries", "expected"];
@@ -13,7 +13,7 @@ const HINTS = { gpu_memory: "e.g. 6GiB", timeout: "e.g. 2h", expected: "e.g. 40m
   memory: "e.g. 4GiB", gpu_type: "e.g. V100", gpu_scope: "e.g. 0, 1", gpu_preferred: "e.g. 0", command: "e.g. python train.py",
   workdir: "as above", env: "e.g. NAME=value, one per line", stdout: "e.g. out.txt", stderr: "e.g. err.txt", gpus: "none", priority: "default 0", weight: "default 1",
   deadline: "e.g. 24h", retries: "default 0", batch_time: "e.g. 2s", item_time: "e.g. 100ms", resume_time: "e.g. 5s", profile: "e.g. resnet50",
-  steps: "e.g. 10000", project: "e.g. vision", idle: "e.g. 30m", name: "e.g. train" };
+  steps: "e.g. 10000", project: "e.g. vision", idle: "e.g. 30m", name: "default: the script's" };
 const LISTS = ["gpu_type", "gpu_scope", "gpu_preferred"];
 const el = (tag, attributes, ...children) => {
   const one = document.createElement(tag);
@@ -190,6 +190,8 @@ const draw = () => {
   });
   const add = el("button", { type: "button", class: "plain", id: "add-task" }, "Add a task");
   add.addEventListener("click", () => {
+    // One task needs no name; several are told apart by theirs.
+    if (!seen.doc.tasks[0].name) seen.doc.tasks[0].name = "task-1";
     const names = seen.doc.tasks.map((t) => t.name);
     let n = names.length + 1;
     while (names.includes(`task-${n}`)) n += 1;
@@ -293,11 +295,16 @@ const submission = () => {
   const user = document.getElementById("user").value.trim(), workdir = document.getElementById("workdir").value.trim();
   return { doc, user: user || undefined, workdir: workdir || undefined, login_environment: true };
 };
+// A range of seconds from now, as `in_words` in pages/words.rs says it.
+const range = (low, high) => {
+  const [unit, name] = high < 60 ? [1, "s"] : high < 5400 ? [60, "min"] : high < 129600 ? [3600, "h"] : [86400, "d"];
+  const [from, to] = [low, high].map((seconds) => Math.floor((seconds + unit / 2) / unit));
+  return to === 0 ? "now" : from === 0 ? `within ${to} ${name}` : from === to ? `in ${to} ${name}` : `in ${from}–${to} ${name}`;
+};
 const when = (p) => {
   if (!p.expected_start) return p.expected_start_reason || "unknown";
-  const [low, high] = [p.expected_start.low, p.expected_start.high].map((t) => Math.max(0, Date.parse(t) - shownNow()));
-  const range = high < 1500 ? "now" : low < 1000 ? `within ${span(high)}` : `in ${span(low)} to ${span(high)}`;
-  return p.expected_start_reason ? `${range} (${p.expected_start_reason})` : range;
+  const [low, high] = [p.expected_start.low, p.expected_start.high].map((t) => Math.max(0, (Date.parse(t) - shownNow()) / 1000));
+  return p.expected_start_reason ? `${range(low, high)} (${p.expected_start_reason})` : range(low, high);
 };
 const place = (p) => (p.starts_now ? "starts immediately" : p.position ? `position ${p.position} in the queue` : "waits");
 let asked = 0;
@@ -322,7 +329,7 @@ const preview = async () => {
       el("p", { class: "big" }, el("span", { class: `badge ${p.starts_now ? "succeeded" : "ready"}` }, el("span", { "aria-hidden": "true" }, p.starts_now ? "▶" : "◔"), ` ${place(p)}`)),
       p.starts_now ? null : el("p", {}, el("span", { class: "quiet" }, "expected start "), el("b", {}, when(p))),
       p.starts_now ? null : el("p", { class: "quiet" }, p.why.join("; ")),
-      rows.length ? el("table", { class: "line tight" }, el("thead", {}, el("tr", {}, el("th", { scope: "col" }, "if it requested"), el("th", { scope: "col", class: "n" }, "position"), el("th", { scope: "col", class: "n" }, "start"))), el("tbody", {}, ...rows)) : null];
+      rows.length ? el("table", { class: "line tight" }, el("thead", {}, el("tr", {}, el("th", { scope: "col" }, "if it asked for"), el("th", { scope: "col", class: "n" }, "position"), el("th", { scope: "col", class: "n" }, "start"))), el("tbody", {}, ...rows)) : null];
     box.replaceChildren(...parts.filter(Boolean));
   } catch (error) {
     if (mine !== asked) return;

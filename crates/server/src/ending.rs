@@ -26,7 +26,7 @@ pub(crate) fn words(row: &AttemptRow) -> Option<String> {
             None => "was lost with its worker".into(),
         },
         // What gave way is none of the outcomes.
-        None => "gave way, to run again later".into(),
+        None => "was preempted, to run again later".into(),
         Some(Outcome::Failed | Outcome::Skipped) => match (row.reason, detail) {
             // Its detail begins with "out of memory".
             (Some(FailureReason::OutOfMemory), Some(detail)) => format!("ran {detail}"),
@@ -130,7 +130,7 @@ fn by_signal(signal: i32) -> String {
     match name {
         "" => format!("was ended by signal {signal}"),
         "SIGKILL" => format!("was killed by {name} (signal {signal}), as when memory runs out"),
-        "SIGSEGV" => format!("crashed with {name} (signal {signal}): it used memory that is not its own"),
+        "SIGSEGV" => format!("crashed with {name} (signal {signal}): a segmentation fault"),
         "SIGBUS" => format!("crashed with {name} (signal {signal}), as when /dev/shm is full"),
         "SIGABRT" => format!("aborted with {name} (signal {signal})"),
         "SIGILL" | "SIGFPE" => format!("crashed with {name} (signal {signal})"),
@@ -183,7 +183,7 @@ mod tests {
         );
         assert_eq!(
             said("failed", None, Some(11), None),
-            "crashed with SIGSEGV (signal 11): it used memory that is not its own"
+            "crashed with SIGSEGV (signal 11): a segmentation fault"
         );
         assert_eq!(said("failed", None, Some(40), None), "was ended by signal 40");
         assert_eq!(said("timed-out", None, None, None), "timed out after 1h30m");
@@ -193,15 +193,15 @@ mod tests {
         );
         assert_eq!(said("cancelled", None, None, None), "was cancelled");
         assert_eq!(said("lost", None, None, Some("its lease ran out")), "was lost: its lease ran out");
-        assert_eq!(said("requeued", None, None, None), "gave way, to run again later");
+        assert_eq!(said("requeued", None, None, None), "was preempted, to run again later");
         let not_started =
             AttemptRow { started: None, ..row("failed", None, None, Some("no such directory")) };
         assert_eq!(words(&not_started).unwrap(), "did not start: no such directory");
         assert_eq!(words(&AttemptRow { outcome: None, ..not_started }), None);
-        let detail = Some("out of memory: it needed more than the 50MiB it requested");
+        let detail = Some("out of memory: it needed more than the 50 MiB it requested");
         let oom =
             AttemptRow { reason: Some(FailureReason::OutOfMemory), ..row("failed", None, None, detail) };
-        assert_eq!(words(&oom).unwrap(), "ran out of memory: it needed more than the 50MiB it requested");
+        assert_eq!(words(&oom).unwrap(), "ran out of memory: it needed more than the 50 MiB it requested");
     }
 
     #[test]

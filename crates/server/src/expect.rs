@@ -150,7 +150,7 @@ impl Hinge {
     }
 }
 
-/// What would become of a job.
+/// The forecast of a job that is not submitted yet.
 pub(crate) struct Foreseen {
     pub(crate) starts_now: bool,
     pub(crate) position: Option<u64>,
@@ -238,7 +238,7 @@ impl Outlook {
         devices.map(|d| d.memory).max().unwrap_or(0)
     }
 
-    /// What would become of a job that was submitted now.
+    /// The forecast of a job, were it submitted now.
     pub(crate) fn foresee(&self, user: &str, spec: &JobSpec) -> Result<Foreseen, Rejected> {
         let mut cluster = self.cluster.clone();
         let submit = Command::Submit { user: user.to_owned(), env: None, spec: spec.clone().into() };

@@ -65,23 +65,26 @@ fn one_kind(obstacle: Obstacle, count: usize, kind: &str, needs: &Needs) -> Stri
     let left = || size(needs.gpu_memory.unwrap_or(0));
     match (obstacle, count) {
         (Obstacle::Taken, 1) => format!("the {kind} is taken"),
-        (Obstacle::Taken, all) => format!("all {all} {kind}s are taken"),
+        (Obstacle::Taken, all) => format!("{} are taken", every(all, kind)),
         (Obstacle::Memory, 1) => format!("the {kind} has less than {} left", left()),
         (Obstacle::Memory, _) => format!("no {kind} has {} left", left()),
         (Obstacle::TaskLimit(limit), 1) => format!("the {kind} runs {}, its limit", tasks(limit)),
         (Obstacle::TaskLimit(limit), all) => {
-            format!("all {all} {kind}s run {} each, their limit", tasks(limit))
+            format!("{} run {} each, their limit", every(all, kind), tasks(limit))
         }
         (Obstacle::Foreign, 1) => {
             format!("the {kind} is used by a process outside warpyard (`warpyard gpus` shows it)")
         }
         (Obstacle::Foreign, all) => {
-            format!("all {all} {kind}s are used by processes outside warpyard (`warpyard gpus` shows them)")
+            format!(
+                "{} are used by processes outside warpyard (`warpyard gpus` shows them)",
+                every(all, kind)
+            )
         }
         (Obstacle::Gone, 1) => format!("the driver no longer reports the {kind}"),
         (Obstacle::Gone, all) => format!("the driver no longer reports any of {all} {kind}s"),
         (Obstacle::Closed, 1) => format!("the {kind} is on a worker that takes no new tasks"),
-        (Obstacle::Closed, all) => format!("all {all} {kind}s are on workers that take no new tasks"),
+        (Obstacle::Closed, all) => format!("{} are on workers that take no new tasks", every(all, kind)),
     }
 }
 
@@ -102,6 +105,11 @@ fn part(obstacle: Obstacle, count: usize, needs: &Needs) -> String {
         Obstacle::Gone => format!("{count} {is} no longer reported by the driver"),
         Obstacle::Closed => format!("{count} {is} on a worker that takes no new tasks"),
     }
+}
+
+/// Several of a kind: "both V100s", "all 4 GPUs".
+fn every(count: usize, kind: &str) -> String {
+    if count == 2 { format!("both {kind}s") } else { format!("all {count} {kind}s") }
 }
 
 fn tasks(n: u16) -> String {

@@ -183,6 +183,7 @@ pub(crate) fn say_how_ended(
     match failures(f, job, task, who) {
         Some(failures) => {
             view.why = Some(failures.words(only_task));
+            view.log_of = (!only_task).then(|| failures.name());
             failures.example.started.map(|_| failures.example.attempt)
         }
         None => {
@@ -286,6 +287,7 @@ fn folded(cluster: &Cluster, job: &Job, target: Target, who: &Caller) -> JobView
         deadline: due.map(time),
         deadline_missed: due.map(|due| job.finished.unwrap_or_else(system_now) > due),
         log_tail: vec![],
+        log_of: None,
         snapshot: job.spec.snapshot.as_ref().filter(|_| who.owns(&job.user)).map(|kept| SnapshotView {
             snapshot: kept.id.clone(),
             from: kept.from.clone(),
@@ -589,6 +591,7 @@ pub(crate) fn remembered(row: &JobRow, attempts: &[AttemptRow]) -> JobView {
         deadline: None,
         deadline_missed: None,
         log_tail: vec![],
+        log_of: None,
         snapshot: None,
         why: None,
         over_request: vec![],

@@ -138,7 +138,11 @@ impl Caller {
             Caller::Account { private: true, .. } => {
                 Err(Refusal::new(404, code::UNKNOWN_JOB, "there is no such job of yours"))
             }
-            _ => Err(Refusal::new(403, code::NOT_YOURS, format!("the job is {user}'s; you cannot {to}"))),
+            _ => Err(Refusal::new(
+                403,
+                code::NOT_YOURS,
+                format!("the job belongs to {user}; only they and admins can {to}"),
+            )),
         }
     }
 }

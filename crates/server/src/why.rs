@@ -13,6 +13,7 @@ use warpyard_core::explain::{InRounds, Reason, Why, without_policy};
 use warpyard_core::limits::Limited;
 use warpyard_core::policy::Policy;
 use warpyard_core::pool::{Charge, DeviceState};
+use warpyard_core::shortage::Shortage;
 use warpyard_core::spec::{self, TaskSpec, WaitMode};
 use warpyard_core::{Cluster, NodeId, TaskId, TaskState, Time};
 
@@ -23,7 +24,8 @@ fn short(cluster: &Cluster, task: TaskId, why: &Why) -> Option<String> {
         Reason::Held => "held".into(),
         Reason::Backoff { until, failures } => {
             let wait = until.since(system_now()).secs().ceil().max(1.0);
-            format!("failed {failures} times, retries in {}", seconds(wait))
+            let times = if *failures == 1 { "once".to_owned() } else { format!("{failures} times") };
+            format!("failed {times}, retries in {}", seconds(wait))
         }
         Reason::AfterTasks(nodes) => {
             let job = cluster.job(task.job)?;
@@ -35,11 +37,11 @@ fn short(cluster: &Cluster, task: TaskId, why: &Why) -> Option<String> {
             let ids: Vec<_> = jobs.iter().take(3).map(ToString::to_string).collect();
             format!("after job {}", ids.join(", "))
         }
-        Reason::ArrayFull { at_once } => format!("{at_once} of its array run at once"),
+        Reason::ArrayFull { at_once } => format!("at most {at_once} of its array run at once"),
         Reason::AtLimit(at) => at.to_string(),
         Reason::NoWorker => "no worker takes new tasks".into(),
-        Reason::NoRoom => needs_in_words(spec()?),
-        Reason::Reserved { for_task, .. } => format!("room is kept for {}", for_task.job),
+        Reason::NoRoom => lacking(cluster, &spec()?.needs),
+        Reason::Reserved { for_task, .. } => format!("GPUs are reserved for job {}", for_task.job),
         Reason::EndsSooner { .. } => "ends sooner on a faster GPU that is about to be free".into(),
         Reason::Withheld(_) => "free GPUs are kept for shorter tasks".into(),
         Reason::Round(standing) => in_rounds(standing),
@@ -47,12 +49,12 @@ fn short(cluster: &Cluster, task: TaskId, why: &Why) -> Option<String> {
         Reason::Next => "starts next".into(),
         Reason::Starting => "starting".into(),
         Reason::Running => return over_request(cluster, task),
-        Reason::Paused(Some(By::User)) => "paused by hand".into(),
-        Reason::Paused(Some(By::Policy)) => "gives way".into(),
+        Reason::Paused(Some(By::User)) => "paused by a user".into(),
+        Reason::Paused(Some(By::Policy)) => "preempted".into(),
         Reason::Paused(None) => "resuming".into(),
         Reason::Stopping(StopWhy::Cancelled) => "being cancelled".into(),
         Reason::Stopping(StopWhy::Killed) => "being killed".into(),
-        Reason::Stopping(StopWhy::Idle(_)) => "being ended, for its GPUs do nothing".into(),
+        Reason::Stopping(StopWhy::Idle(_)) => "being ended because its GPUs are idle".into(),
         Reason::Stopping(StopWhy::Requeued) => "saving, to run again later".into(),
         Reason::Done(_) => return None,
         Reason::Skipped(Cause::Node(n)) => {
@@ -100,7 +102,7 @@ fn in_rounds(standing: &InRounds) -> String {
         each => format!("its share is {}", each.join(" and ")),
     };
     if standing.still {
-        words = format!("stands still on its GPU until its turn; {words}");
+        words = format!("suspended on its GPU until its turn; {words}");
     }
     if standing.freeing {
         words += "; a GPU is being freed for it";
@@ -164,12 +166,17 @@ pub(crate) fn numbers(devices: &[warpyard_core::DeviceId]) -> String {
     ids.join(", ")
 }
 
-/// Why a task does not run, without asking the policy: nothing for one that runs, is over, or waits for room only.
+/// Why a task does not run, without asking the policy: nothing for one that runs or is over. One for which there is room
+/// waits for others that the policy puts first.
 pub(crate) fn of_task(cluster: &Cluster, task: TaskId) -> Option<String> {
-    let why = without_policy(cluster.view(), task, system_now()).or_else(|| {
-        matches!(cluster.state(task), Some(TaskState::Ready { .. })).then(|| Why::plain(Reason::NoRoom))
-    })?;
-    short(cluster, task, &why)
+    if let Some(why) = without_policy(cluster.view(), task, system_now()) {
+        return short(cluster, task, &why);
+    }
+    let waits = matches!(cluster.state(task), Some(TaskState::Ready { .. }));
+    let (_, spec) = cluster.job(task.job).filter(|_| waits)?.node(task.node)?;
+    let has_room = Shortage::of(cluster.pool(), &spec.needs) == Shortage::None;
+    let reason = if has_room { Reason::NotItsTurn } else { Reason::NoRoom };
+    short(cluster, task, &Why::plain(reason))
 }
 
 /// The same for the task of a node that matters most: the first that is not over.
@@ -201,15 +208,13 @@ pub(crate) fn explain_in(cluster: &Cluster, policy: &dyn Policy, task: TaskId, n
     let why = policy.explain(view, task, now);
     let reason = short(cluster, task, &why).unwrap_or_else(|| state(is).word().to_owned());
     let waiting = matches!(is, TaskState::Ready { .. });
-    // The needs are told beside it; here, what does not meet them.
-    let reason = if why.reason == Reason::NoRoom { lacking(cluster, &spec.needs) } else { reason };
     let mut text = vec![reason];
     if let Reason::Reserved { from, .. } = why.reason {
         text.push(match from.since(now).known() {
             Some(wait) => {
-                format!("by the stated time limits, that room is needed in {}", seconds(wait.secs()))
+                format!("by the stated time limits, they are needed in {}", seconds(wait.secs()))
             }
-            None => "when that room is needed is unknown, because running tasks state no time limit".into(),
+            None => "when they are needed is unknown, because running tasks have no time limit".into(),
         });
     }
     if let Reason::EndsSooner { from } = why.reason {
@@ -222,7 +227,7 @@ pub(crate) fn explain_in(cluster: &Cluster, policy: &dyn Policy, task: TaskId, n
         && let Limited::GpuTime { until: Some(until), .. } = at.what
     {
         let wait = seconds(until.since(now).secs());
-        text.push(format!("some of what was used no longer counts in {wait}, or when a task ends"));
+        text.push(format!("earlier GPU time leaves the window in {wait}"));
     }
     if let Reason::Round(standing) = &why.reason {
         if let Some(next) = standing.next.filter(|next| *next > now) {
@@ -256,6 +261,7 @@ pub(crate) fn explain_in(cluster: &Cluster, policy: &dyn Policy, task: TaskId, n
         expected_start_reason: None,
         sooner: vec![],
         log_tail: vec![],
+        log_of: None,
     })
 }
 
@@ -277,7 +283,7 @@ fn ahead(cluster: &Cluster, id: TaskId, job: &Job, spec: &TaskSpec) -> Option<Ah
     let (_, theirs) = other.node(id.node)?;
     let because = match () {
         () if other.priority > job.priority => format!("priority {}", other.priority),
-        () if theirs.expected() < spec.expected() && other.id > job.id => "shorter promise".into(),
+        () if theirs.expected() < spec.expected() && other.id > job.id => "expected to be shorter".into(),
         () => "submitted earlier".into(),
     };
     Some(Ahead { task: task_name(cluster, id), user: other.user.clone(), priority: other.priority, because })

@@ -13,12 +13,12 @@ use std::path::PathBuf;
 
 const EXIT_CODES: &str = "\
 Exit codes:
-  0  fine
-  1  the work failed (`run` exits as its task did: its code, 128 + signal, 124 for a timeout,
-     130 if it was cancelled, here or elsewhere)
+  0  success
+  1  the work failed (`run` exits as its task did: with its exit code, 128 + signal,
+     124 for a timeout, 130 if it was cancelled, here or elsewhere)
   2  the request was wrong
   3  the server cannot be reached
-  75 `progress` inside a task: it should save and exit, others wait for its GPUs
+  75 `progress`, inside a task: it should save and exit, since others wait for its GPUs
 
 Selectors name jobs and tasks: 412, 412.train, 412.train[3], 3-7, 3,5, last, all.";
 
@@ -35,15 +35,15 @@ pub(crate) struct Cli {
 
 /// What every command takes.
 #[derive(Debug, Clone, Default, Args)]
-#[command(next_help_heading = "Everywhere")]
+#[command(next_help_heading = "Global options")]
 pub(crate) struct Global {
-    /// Print JSON, in the form scripts can rely on
+    /// Print JSON, in a stable form for scripts; errors too
     #[arg(long, global = true)]
     pub(crate) json: bool,
-    /// The server to talk to, such as http://gpu1:7700 [or WARPYARD_SERVER; else the one of the data directory]
+    /// Server to talk to, such as http://gpu1:7700 [env: WARPYARD_SERVER] [default: the one of the data directory]
     #[arg(long, global = true, value_name = "URL")]
     pub(crate) server: Option<String>,
-    /// Where the server keeps everything [or WARPYARD_DATA; else the user's state directory]
+    /// The server's data directory [env: WARPYARD_DATA] [default: ~/.local/state/warpyard]
     #[arg(long, global = true, value_name = "DIR")]
     pub(crate) data: Option<PathBuf>,
 }
@@ -53,78 +53,78 @@ pub(crate) struct Global {
 pub(crate) enum Command {
     /// Start the server and a worker on this machine
     Up(up::Up),
-    /// Submit a job, follow its log and exit as it does
+    /// Submit a job, follow its log and exit with its exit code
     Run(run::Run),
-    /// Come back to a job that runs in a terminal (`run --pty`)
+    /// Attach to the terminal of a job (`run --pty`)
     Attach(attach::Attach),
-    /// Submit a job and leave it to run
+    /// Submit a job and return at once
     Submit(submit::Submit),
     /// List jobs
     #[command(visible_alias = "ls")]
     Ps(ps::Ps),
     /// Show a job, its tasks and their attempts
     Show(show::Show),
-    /// Compare the directory a job was submitted from with what it is now
+    /// Compare a job's snapshot of its working directory with the directory now
     Snapshot(snapshot::Snapshot),
-    /// Print a task's log
+    /// Print the log of a job or task
     Logs(logs::Logs),
-    /// Say why a job waits and when it will likely start
+    /// Explain why a job waits and when it is expected to start, or how it ended
     Why(why::Why),
     /// Wait for jobs to end; exits with 0 only if all succeeded
     Wait(wait::Wait),
-    /// End jobs or tasks
+    /// Cancel jobs or tasks
     Cancel(act::Cancel),
     /// Run jobs or tasks again
     Retry(retry::Retry),
-    /// Hold jobs back
+    /// Keep jobs or tasks in the queue from starting
     Hold(act::Hold),
-    /// Let held jobs go on, or let a claim go
+    /// Release held jobs or tasks, or a claim
     Release(act::Release),
     /// Pause running tasks
     Pause(act::Pause),
-    /// Let paused tasks go on, or a drained worker take tasks again
+    /// Resume paused tasks, or a drained worker
     #[command(after_help = resume::WHICH)]
     Resume(resume::Resume),
-    /// Change how urgent jobs are
+    /// Change the priority of jobs
     Priority(priority::Priority),
-    /// From inside a task: how many steps it has done; exits with 75 where the task should give way
+    /// Report progress from inside a task; exits with 75 when the task should save and exit
     Progress(progress::Progress),
-    /// How fast profiles run on types of GPU, as said and as measured
+    /// Show or set how fast job profiles run on each GPU type
     Throughputs(throughputs::Throughputs),
-    /// Wait for GPUs, then run a command here, or this shell, with just those
+    /// Wait for GPUs, then run a command here (or go on in this shell) with only those visible
     Claim(claim::Claim),
-    /// List claims; `release` lets one go
+    /// List claims
     Claims(claim::Claims),
-    /// Let a claim last longer
+    /// Extend a claim
     Extend(claim::Extend),
-    /// Make a process that uses GPUs without a claim hold one
+    /// Give a claim to a process that already uses GPUs
     Adopt(claim::Adopt),
-    /// Show what you may have, and have
+    /// Show your limits and how much of them you use
     Limits(limits::Limits),
-    /// List GPUs and who is on them
+    /// List GPUs and who uses them
     Gpus(gpus::Gpus),
     /// List workers
     Workers(workers::Workers),
-    /// Let a worker finish what it has and give it no more
+    /// Start no more tasks on a worker; running tasks finish
     Drain(workers::Drain),
     /// List policies
     Policies(policies::Policies),
-    /// Show or change the policy in use
+    /// Show or change the policy in force
     Policy(policy::Policy),
-    /// List attempts that ended, with what they used
+    /// List finished attempts and the resources they used
     History(history::History),
-    /// Say what the server is: its address, data, policy and load
+    /// Show the server's address, data directory, policy and load
     Info(info::Info),
-    /// Print a link that lets you into the pages, once
+    /// Print a link that logs a browser in to the web pages, once
     Login(login::Login),
-    /// Stop the server; running tasks go on and are found again
+    /// Stop the server; running tasks continue and the next `up` takes them over
     Down(down::Down),
-    /// Plan a workflow on unlike machines: which task where, from when to when
+    /// Schedule a workflow on heterogeneous machines: which task where and when
     #[command(after_help = plan::algorithms())]
     Plan(plan::Plan),
     /// Train the network of the learned planner
     Learn(learn::Learn),
-    /// Share GPUs of unlike types among jobs so that a goal is met
+    /// Compute how jobs should share GPUs of different types to meet a goal
     #[command(after_help = allocate::goals())]
     Allocate(allocate::Allocate),
     /// Simulate a workload under a policy
@@ -135,25 +135,25 @@ pub(crate) enum Command {
     /// Simulate the same workloads under several policies
     #[command(after_help = lab::policies())]
     Compare(compare::Compare),
-    /// Make traces to simulate, or look at them
+    /// Generate, import, convert or summarise workload traces
     Trace(trace::Trace),
-    /// Simulate this server's own history again, under other policies
+    /// Replay this server's history under other policies
     #[command(after_help = lab::policies())]
     Replay(replay::Replay),
-    /// Compute published tables anew, ours beside theirs
+    /// Reproduce published tables, ours beside theirs
     #[command(after_help = reproduce::tables())]
     Reproduce(reproduce::Reproduce),
-    /// Print the form of a file as JSON Schema, or an example of it
+    /// Print the JSON Schema of a file format, or an example file
     Schema(schema::Schema),
-    /// Make warpyard a service: the program, a systemd unit, manual pages, completions
+    /// Install warpyard as a service: program, systemd unit, manual pages, completions
     Install(install::Install),
-    /// Take back what `install` wrote
+    /// Remove what `install` wrote
     Uninstall(install::Uninstall),
-    /// Look the installation over: GPUs, permissions, disk, clock, claims
+    /// Check the installation: GPUs, permissions, disk, clock, claims
     Doctor(doctor::Doctor),
-    /// Look after the server's own state
+    /// Back up, restore and repair the server's state
     Admin(admin::Admin),
-    /// Print completions for a shell
+    /// Print shell completions
     Completions(completions::Completions),
 }
 

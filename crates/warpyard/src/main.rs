@@ -14,6 +14,7 @@ mod follow;
 mod install;
 mod lab;
 mod logging;
+mod overview;
 mod session;
 mod show;
 mod submission;

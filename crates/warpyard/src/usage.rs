@@ -14,8 +14,9 @@ pub(crate) fn report(error: &clap::Error) -> ExitCode {
     let json = words.iter().take_while(|word| *word != "--").any(|word| word == "--json");
     match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
+            let whole = error.kind() == ErrorKind::DisplayHelp && !names_a_command(&words);
             // Only a reader that left can make this fail.
-            let _read_enough = error.print();
+            let _read_enough = if whole { crate::overview::print() } else { error.print() };
             ExitCode::SUCCESS
         }
         _ if json => {
@@ -23,7 +24,7 @@ pub(crate) fn report(error: &clap::Error) -> ExitCode {
             ExitCode::from(2)
         }
         ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
-            let _read_enough = error.print();
+            let _read_enough = if names_a_command(&words) { error.print() } else { crate::overview::print() };
             ExitCode::from(2)
         }
         _ => {
@@ -100,7 +101,7 @@ fn told(error: &clap::Error, words: &[String]) -> String {
             };
             let near = context(ContextKind::SuggestedValue);
             let near = near.map(|near| format!("; did you mean '{near}'?")).unwrap_or_default();
-            format!("error: {option}: '{}' is none of {known}{near}\n", shown(&value))
+            format!("error: {option}: '{}' is not one of {known}{near}\n", shown(&value))
         }
         ErrorKind::ValueValidation => {
             let fault = std::error::Error::source(error).map(ToString::to_string).unwrap_or_default();
@@ -147,6 +148,12 @@ fn joined(fault: &str) -> String {
     }
     let follows = ["is ", "has ", "could "].iter().any(|verb| fault.starts_with(verb));
     if follows { fault.to_owned() } else { format!("is not understood: {fault}") }
+}
+
+/// Whether help is asked for about a command (`help sim`, `--json sim --help`) rather than the program.
+fn names_a_command(words: &[String]) -> bool {
+    let root = crate::cli::Cli::command();
+    words.iter().any(|word| root.find_subcommand(word).is_some())
 }
 
 /// How help is asked for about a command, or about the command of a command.
@@ -218,7 +225,7 @@ mod tests {
         ].concat(), @r"
         error: no such option '--gpu-memry'; did you mean '--gpu-memory'?
         error: no such option '--frob'; `warpyard ps --help` lists them
-        error: --wait-mode: 'que' is none of schedule, queue; did you mean 'queue'?
+        error: --wait-mode: 'que' is not one of schedule, queue; did you mean 'queue'?
         error: --gpus: 'many' is not a whole number
         error: --gpus: '-1' is not 0 or more
         error: --name needs a value
@@ -226,7 +233,7 @@ mod tests {
         error: unexpected '5'; `warpyard show --help` says what there is
         error: <N> is missing; `warpyard priority --help` says more
         error: --gpu-budget: '4G' is not understood: 'G' could mean powers of 1000 or of 1024
-        error: --policy: 'fifo:' is not understood: '' is no parameter; write key=value
+        error: --policy: 'fifo:' is not understood: '' is not a parameter; write key=value
         error: --cluster <LINE|FILE> and --trace <FILE> (or --generate <JOBS>) are missing; `warpyard sim --help` says more
         error: <WORKFLOW> (or --generate <NxM>) is missing; `warpyard plan --help` says more
         error: no such command 'bell\u{7}'; `warpyard --help` lists them

@@ -16,7 +16,7 @@ pub(crate) enum Wrong {
     #[error("nothing is installed here, or it was not installed by `warpyard install`")]
     NotInstalled,
     /// A claim for nothing.
-    #[error("nothing to claim for; write a command after --, or use --export in a shell")]
+    #[error("a claim needs a process; write a command after --, or use --export in a shell")]
     NothingToClaimFor,
     /// A claim that was let go before it was granted.
     #[error("claim {0} was released before it was granted")]
@@ -28,17 +28,20 @@ pub(crate) enum Wrong {
     )]
     NotAtATerminal,
     /// `progress` outside a task.
-    #[error("{0} is not set: only a running task can say how far it is; call it from inside one")]
+    #[error("{0} is not set: `progress` reports for the task it is called from; call it inside one")]
     NotInATask(String),
     /// Neither a file nor a command.
     #[error("nothing to submit; name a job file, or write a command after --")]
     NothingToSubmit,
     /// An example of the interface.
-    #[error("a description of an interface has no example; `warpyard schema openapi` prints it")]
+    #[error("an interface description has no example file; `warpyard schema openapi` prints the description")]
     NoExample,
     /// A file and a command.
     #[error("both a job file ('{0}') and a command; submit one of them")]
     FileAndCommand(String),
+    /// A job file that is not there.
+    #[error("no job file '{0}'; `warpyard schema job --example` prints one to start from")]
+    NoSuchDocument(String),
     /// A job file that is not there, and may have been meant as a command.
     #[error("no job file '{file}'; to run it as a command: warpyard {verb} -- {command}")]
     NoSuchFile {
@@ -97,8 +100,8 @@ pub(crate) enum Wrong {
     },
     /// The files of a trace are not there.
     #[error(
-        "cannot read {file}; get the files from https://github.com/alibaba/clusterdata (cluster-trace-gpu-v2023) and say where \
-         they are with --data DIR"
+        "cannot read {file}; get the files from https://github.com/alibaba/clusterdata (cluster-trace-gpu-v2023) and name \
+         their directory with --data DIR"
     )]
     NoTraceData {
         /// The file.
@@ -108,8 +111,8 @@ pub(crate) enum Wrong {
     },
     /// Published data that is not there.
     #[error(
-        "cannot read {file}; it is made from Gavel's published data (https://github.com/stanford-futuredata/gavel): say with \
-         --gavel DIR where simulation_throughputs.json and traces/gen150_single.trace are"
+        "cannot read {file}; it is part of Gavel's published data (https://github.com/stanford-futuredata/gavel): name with \
+         --gavel DIR the directory of simulation_throughputs.json and traces/gen150_single.trace"
     )]
     NoGavelData {
         /// The file.
@@ -124,14 +127,14 @@ pub(crate) enum Wrong {
         has: String,
     },
     /// A line that describes no cluster.
-    #[error("--cluster: {0}; write such as 12xV100:16GiB,2xK80/8, or name a .toml file")]
+    #[error("--cluster: {0}; write a line such as 12xV100:16GiB,2xK80/8, or name a .toml file")]
     BadCluster(BadCluster),
     /// A trace and what is said of it would be written to the same place.
-    #[error("--json says how reading went, where the trace goes too; name a file with --out")]
+    #[error("--json prints the report where the trace would go; name a file for the trace with --out")]
     TwiceOnOutput,
     /// How much tasks slow each other cannot be that.
     #[error(
-        "--contention: {0} is none; write 0 where they do not slow each other, up to 1 where two take twice as long"
+        "--contention: {0} is out of range; 0 means that tasks do not slow each other down, 1 that two take twice as long"
     )]
     BadContention(f64),
     /// A trace with rows that cannot be read.
@@ -143,7 +146,7 @@ pub(crate) enum Wrong {
         rows: String,
     },
     /// A job that gets nowhere on what there is.
-    #[error("--throughputs: {profile} on {gpus} GPU{} has no speed on any type there is ({kinds})", if *.gpus == 1 { "" } else { "s" })]
+    #[error("--throughputs: {profile} on {gpus} GPU{} has no throughput on any GPU type of the cluster ({kinds})", if *.gpus == 1 { "" } else { "s" })]
     NoSpeed {
         /// Its profile.
         profile: String,
@@ -153,7 +156,7 @@ pub(crate) enum Wrong {
         kinds: String,
     },
     /// A job that no server here could ever run.
-    #[error("{place}: the job can never run here: {why}; --count-rejected goes on without such jobs")]
+    #[error("{place}: the job can never run here: {why}; --count-rejected simulates the others")]
     NeverFits {
         /// Where the job comes from.
         place: String,
@@ -164,7 +167,7 @@ pub(crate) enum Wrong {
     #[error("{0}")]
     Refused(String),
     /// An option of what is generated that cannot be read.
-    #[error("{option}: '{text}' is none; write {such}")]
+    #[error("{option}: '{text}' is not valid; write {such}")]
     BadShape {
         /// Which option.
         option: &'static str,
@@ -174,10 +177,10 @@ pub(crate) enum Wrong {
         such: &'static str,
     },
     /// A file that holds no run times.
-    #[error("--lengths: {0} holds no run times: write one a line, in seconds, or name a trace")]
+    #[error("--lengths: {0} contains no run times: write one per line, in seconds, or name a trace")]
     NotLengths(String),
     /// A file of which nobody knows what it is.
-    #[error("{file}: it looks like no format there is; name it with --format (there are {known})")]
+    #[error("{file}: unknown format; name it with --format (one of {known})")]
     UnknownFormat {
         /// The file.
         file: String,
@@ -185,17 +188,17 @@ pub(crate) enum Wrong {
         known: String,
     },
     /// Steps without their speed.
-    #[error("line 1: Gavel's traces count steps; --throughputs FILE says how many there are in a second")]
+    #[error("line 1: Gavel's traces count steps; give steps per second with --throughputs FILE")]
     NoThroughputs,
     /// Two that share a GPU, without their speed.
     #[error(
-        "--policy {0}: nobody said how fast two jobs are that share a GPU; --throughputs FILE does, with entries such as \
+        "--policy {0}: the throughputs of two jobs that share a GPU are unknown; give them with --throughputs FILE, in entries such as \
          {{\"v100\": {{\"('a', 1)\": {{\"('b', 1)\": [3.1, 2.4]}}}}}}"
     )]
     NoPairs(String),
     /// There is no log.
     #[error(
-        "there is no log {0}; name one with --log, or its directory with --data (that of a shared server is replayed on its page What if: warpyard login)"
+        "there is no log {0}; name one with --log, or its directory with --data (the history of a shared server is replayed on its What if page: warpyard login)"
     )]
     NoLog(String),
     /// A file that is something else.
@@ -224,10 +227,10 @@ pub(crate) enum Wrong {
     #[error("the plot {0} has nothing in it")]
     EmptyPlot(String),
     /// Tasks that wait for each other.
-    #[error("the tasks wait for each other in a circle")]
+    #[error("the tasks depend on each other in a cycle")]
     Circle,
     /// An option of what is generated, where nothing is.
-    #[error("{0} goes with --generate, and means nothing without it")]
+    #[error("{0} needs --generate")]
     OnlyGenerated(&'static str),
     /// Training, in a program built without it.
     #[cfg(not(feature = "learn"))]
@@ -247,7 +250,7 @@ pub(crate) enum Wrong {
     #[error("{0} names no machines; give them with --machines FILE, or --machines 4 for four alike")]
     NoMachines(String),
     /// Options of a task beside a file that has its tasks.
-    #[error("{0} cannot go with a job file; write it there, in the task it is for")]
+    #[error("{0} cannot be combined with a job file; set it in the file, in the task it is for")]
     TaskOptionsWithFile(String),
     /// A document that is refused.
     #[error("{text}")]
@@ -258,13 +261,13 @@ pub(crate) enum Wrong {
         problems: Vec<Problem>,
     },
     /// A dependency that cannot be read.
-    #[error("--after: '{0}' is no dependency; write 412, 412,413 or 412:fail (ok, fail or any)")]
+    #[error("--after: '{0}' is not a dependency; write 412, 412,413 or 412:fail (ok, fail or any)")]
     BadAfter(String),
     /// A dependency on nothing.
     #[error("--after: '{0}' selects no job")]
     AfterNothing(String),
     /// An environment variable that cannot be read.
-    #[error("--env: '{0}' is no variable; write NAME=value, or NAME to take it along as it is here")]
+    #[error("--env: '{0}' is not a variable; write NAME=value, or NAME to pass it on from here")]
     BadEnv(String),
     /// An environment variable that is not set here.
     #[error("--env: {0} is not set here; write {0}=value")]
@@ -273,14 +276,14 @@ pub(crate) enum Wrong {
     #[error("--workdir: there is no directory {0}")]
     NoWorkdir(String),
     /// The current directory is gone or cannot be named.
-    #[error("the current directory cannot be told; name one with --workdir")]
+    #[error("the current directory cannot be determined; name one with --workdir")]
     NoCurrentDir(#[source] io::Error),
     /// A worker is not named and there are several.
     #[error("there are several workers; name one of {0}")]
     WhichWorker(String),
     /// An attempt that no task of a job has had.
     #[error(
-        "no task of job {job} has had an attempt {attempt}; `warpyard show {job} --expand` lists those there were"
+        "no task of job {job} has had an attempt {attempt}; `warpyard show {job} --expand` lists its attempts"
     )]
     NoSuchAttempt {
         /// The job.
@@ -307,14 +310,14 @@ pub(crate) enum Wrong {
     BadPolicy(NotAPolicy),
     /// A parameter that means nothing to a single allocation.
     #[error(
-        "'{0}' is for a policy in force; one allocation is told types, sharing and placement, and the rest by its file"
+        "'{0}' is a parameter of a running policy; an allocation takes types, sharing and placement, the rest is in its file"
     )]
     NotOfOneAllocation(String),
     /// A moment that cannot be read.
-    #[error("--since: '{0}' is no moment; write how long ago, such as 2h, or 2026-11-15T20:00:00Z")]
+    #[error("--since: '{0}' is not a time; write how long ago, such as 2h, or 2026-11-15T20:00:00Z")]
     BadSince(String),
     /// There is nobody to ask whether everything is to be cancelled.
-    #[error("cancelling every job needs --yes where there is no terminal to ask at; nothing was cancelled")]
+    #[error("cancelling all jobs needs --yes where there is no terminal to ask at; nothing was cancelled")]
     NeedsYes,
     /// The person thought better of it.
     #[error("nothing was cancelled")]

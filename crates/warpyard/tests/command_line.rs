@@ -108,10 +108,7 @@ fn run_prints_the_log_and_exits_as_the_task_did() {
 fn a_run_that_did_not_end_by_itself_says_how_it_ended() {
     let yard = Yard::up(&FAKE);
     let late = yard.ask(&["run", "--timeout", "100ms", "--grace", "100ms", "--", "sleep", "600"]);
-    assert!(
-        late.err.starts_with("1 sleep  timed-out after ") && late.err.contains(": timed out after "),
-        "{late:?}"
-    );
+    assert_eq!(late.err, "1 sleep  timed out after 100ms\n", "{late:?}");
     let missing = yard.ask(&["run", "--", "/no/such/program"]);
     assert!(missing.err.contains("/no/such/program"), "{missing:?}");
 
@@ -124,7 +121,7 @@ fn a_run_that_did_not_end_by_itself_says_how_it_ended() {
     assert!(answer.err.starts_with("3 sh  cancelled after "), "{answer:?}");
     assert!(
         answer.err.ends_with(
-            ": from elsewhere: another terminal, a page, an admin, or the server for GPUs left idle\n"
+            ": not from here, but from another terminal, a page, by an admin, or by the server for idle GPUs\n"
         ),
         "{answer:?}"
     );
@@ -210,7 +207,7 @@ fn waiting_jobs_are_held_released_raised_and_cancelled() {
     assert_eq!(yard.json(&["show", "2"])["priority"], -7);
     assert!(yard.said(&["ps"]).contains("next"));
     let why = yard.said(&["why", "2"]);
-    assert!(why.starts_with("2 next  ready, 1st in line"), "{why}");
+    assert!(why.starts_with("2 next  ready, 1st in the queue"), "{why}");
     assert!(why.contains("needs     2 GPUs on one worker"), "{why}");
     assert!(yard.said(&["cancel", "all", "--yes"]).starts_with("cancelled 2 tasks of 2 jobs"));
     assert_eq!(yard.ask(&["wait", "1", "2"]).code, Some(1));
@@ -543,4 +540,55 @@ fn every_example_is_accepted_by_the_command_that_reads_it() {
     assert_eq!(yard.json(&["show", "1"])["name"], "pipeline");
     let none = alone(&["schema", "openapi", "--example"]);
     assert_eq!(none.code, Some(2), "{none:?}");
+}
+
+#[test]
+fn why_of_an_array_that_ended_is_about_all_of_it_and_names_the_log_to_read() {
+    let yard = Yard::up(&FAKE);
+    yard.said(&[
+        "submit",
+        "--name",
+        "fit",
+        "--array",
+        "1-3",
+        "--",
+        "sh",
+        "-c",
+        "echo on; test %{index} -ne 2",
+    ]);
+    let waited = yard.ask(&["wait", "1"]);
+    assert!(waited.out.ends_with(": 1.fit[2] exited with code 1\n"), "{waited:?}");
+    let why = yard.said(&["why", "1"]);
+    assert!(why.starts_with("1 fit  failed\n"), "{why}");
+    assert!(why.contains("of 3 tasks, 2 succeeded, 1 failed; 1.fit[2] exited with code 1"), "{why}");
+    for said in [why, yard.said(&["show", "1"])] {
+        assert!(said.contains("(`warpyard logs 1.fit[2]` prints all):\n    on\n"), "{said}");
+    }
+    let one = yard.said(&["why", "1.fit[1]"]);
+    assert!(one.starts_with("1 fit[1]  succeeded\n"), "{one}");
+}
+
+#[test]
+fn ps_names_what_is_lacking_and_says_so_where_there_is_nothing_to_list() {
+    let yard = Yard::up(&FAKE);
+    assert_eq!(yard.said(&["ps"]), "no job is running or queued; `warpyard ps -a` lists finished ones too\n");
+    assert_eq!(yard.json(&["ps"]), json!([]));
+    yard.said(&["submit", "--gpus", "2", "--name", "hog", "--", "sleep", "600"]);
+    yard.said(&["submit", "--gpus", "2", "--name", "next", "--", "true"]);
+    let listed = yard.said(&["ps"]);
+    assert!(listed.ends_with("  1st: both GPUs are taken\n"), "{listed}");
+    assert_eq!(
+        yard.said(&["ps", "--name", "x"]),
+        "no such job is running or queued; -a lists finished ones too\n"
+    );
+}
+
+#[test]
+fn a_job_file_that_is_not_there_is_not_taken_for_a_command() {
+    let answer = alone(&["submit", "gone.toml"]);
+    assert_eq!(answer.code, Some(2));
+    assert_eq!(
+        answer.err,
+        "error: no job file 'gone.toml'; `warpyard schema job --example` prints one to start from\n"
+    );
 }

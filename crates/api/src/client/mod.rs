@@ -313,7 +313,7 @@ impl Client {
         self.act("/v1/login")
     }
 
-    /// What would become of a job if it were submitted now.
+    /// The position and expected start of a job, were it submitted now.
     pub fn preview(&self, submit: &Submit) -> Result<Preview, ClientError> {
         self.post("/v1/jobs?dry_run=true", submit)
     }

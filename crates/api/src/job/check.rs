@@ -139,7 +139,7 @@ fn cycle(job: &JobDoc, circle: &[usize]) -> Problem {
         names.push("…");
     }
     names.extend(in_order().next());
-    let message = format!("tasks wait for each other in a circle: {}", names.join(" waits for "));
+    let message = format!("tasks depend on each other in a cycle: {}", names.join(" waits for "));
     let path = format!("tasks[{}].after", circle[first]);
     Problem::new(code::CYCLE, path, message).with_help("remove one of these dependencies")
 }

@@ -36,27 +36,27 @@ pub const WEIGHTS: RangeInclusive<f64> = 1e-6..=1e6;
 #[derive(Debug, Clone, PartialEq, Default, Serialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub struct JobDoc {
-    /// What the job is called. Where it is absent, the name of the file or of the script it runs (`train` of `python train.py`).
+    /// Name of the job. By default the name of the file, or of the script it runs (`train` for `python train.py`).
     #[schemars(with = "Option<String>")]
     pub name: String,
-    /// How urgent the job is: a larger number is more urgent.
+    /// Priority: a larger number is more urgent.
     #[serde(skip_serializing_if = "is_default")]
     #[schemars(default)]
     pub priority: i64,
-    /// Whose job it is: taken from the login, and accepted here only from those who may submit for others.
+    /// User the job belongs to: taken from the login, and accepted here only from those who may submit for others.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub user: Option<String>,
-    /// What the job is counted towards.
+    /// Project the job belongs to, for filters and history.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub project: Option<String>,
-    /// Its weight where time on GPUs is shared out: twice the weight, twice the share. Where it is absent, 1.
+    /// Weight in fair sharing: twice the weight, twice the share. 1 by default.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("minimum" = WEIGHTS.start(), "maximum" = WEIGHTS.end()))]
     pub weight: Option<f64>,
-    /// How long after its submission it should have ended.
+    /// Deadline, counted from its submission. A missed one is reported; the job is not killed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub deadline: Option<Micros>,
-    /// Whether it runs in a copy of the directory it was submitted from, as that was then.
+    /// Whether it runs in a copy of the working directory, taken when it was submitted.
     #[serde(skip_serializing_if = "is_default")]
     #[schemars(default)]
     pub snapshot: bool,
@@ -72,16 +72,16 @@ pub struct JobDoc {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub struct TaskDoc {
-    /// What the task is called; no two tasks of a job share a name. May be left out where there is only one.
+    /// Name of the task, unique within the job. Optional where there is only one task.
     #[schemars(with = "Option<String>")]
     pub name: String,
-    /// What to run: a list of words, or one text for `sh -c`. `%{index}` and `%{job}` are filled in.
+    /// Command to run: a list of words, or one text for `sh -c`. `%{index}` and `%{job}` are substituted.
     pub command: Command,
     /// Environment variables to set.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(default)]
     pub env: BTreeMap<String, String>,
-    /// Where to run it. Where it is absent, where the job was submitted from.
+    /// Working directory. By default the directory the job was submitted from.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub workdir: Option<String>,
     /// Tasks that must end before this one starts: their names, or `{task = "prep", on = "ok|fail|any"}`.
@@ -91,49 +91,49 @@ pub struct TaskDoc {
     /// Run the command once for each index: "1-100%8" is a hundred tasks, at most eight at once.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub array: Option<ArraySpec>,
-    /// How many GPUs the task gets, all on one worker.
+    /// Number of GPUs, all on one worker.
     #[serde(skip_serializing_if = "is_default")]
     #[schemars(default)]
     pub gpus: u32,
-    /// Memory on each GPU. The task may then share the device; without it, it has the device to itself.
+    /// Memory on each GPU. The task may then share the GPU with others; without it, it has the GPU to itself.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gpu_memory: Option<ByteSize>,
-    /// The types of GPU it can use; any where none is named.
+    /// Acceptable GPU types; any if none is named.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(default, with = "OneOrMany<String>")]
     pub gpu_type: Vec<String>,
-    /// The only devices it may use: 0, 1, or "worker/0" for one worker's.
+    /// Devices it is restricted to: 0, 1, or "worker/0" for one worker's.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(default, with = "OneOrMany<DeviceRef>")]
     pub gpu_scope: Vec<DeviceRef>,
-    /// The devices it would rather have; `wait_mode` says whether it waits for them.
+    /// Preferred devices; `wait_mode` says whether it waits for them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(default, with = "OneOrMany<DeviceRef>")]
     pub gpu_preferred: Vec<DeviceRef>,
-    /// Whether it waits for the preferred devices only, or takes others in scope when they are busy.
+    /// Whether it waits for the preferred devices, or takes others in scope when they are busy.
     #[serde(skip_serializing_if = "is_default")]
     #[schemars(default)]
     pub wait_mode: WaitMode,
-    /// CPUs it needs, in parts where wanted: 0.5. Also the most CPU time it can have, where cgroups allow.
+    /// CPUs it needs, such as 0.5. Also a limit on its CPU time, where cgroups can enforce it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cpus: Option<MilliCpus>,
-    /// Memory of the machine it needs. Also the most it can have, where cgroups allow: one that needs more is killed.
+    /// Main memory it needs. Also a limit, where cgroups can enforce it: a task that exceeds it is killed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory: Option<ByteSize>,
-    /// How long it may run before it is ended; only running time counts.
+    /// Time limit; time spent paused or waiting does not count.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timeout: Option<Micros>,
-    /// How long it has between being asked to end and being killed.
+    /// Time between SIGTERM and SIGKILL; 10s by default.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub grace: Option<Micros>,
-    /// How long it will likely run, for planning. Where it is absent, the timeout.
+    /// Estimated run time, for planning and forecasts. The timeout by default.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub expected: Option<Micros>,
-    /// How often it is tried again after failing.
+    /// How often it is retried after a failure.
     #[serde(skip_serializing_if = "is_default")]
     #[schemars(default)]
     pub retries: u32,
-    /// Whether running into the timeout counts as failing, to be tried again.
+    /// Whether it is also retried after a timeout.
     #[serde(skip_serializing_if = "is_default")]
     #[schemars(default)]
     pub retry_on_timeout: bool,
@@ -141,37 +141,37 @@ pub struct TaskDoc {
     #[serde(skip_serializing_if = "is_default")]
     #[schemars(default)]
     pub on_lost: OnLost,
-    /// How it may be made to give way to others.
+    /// How it may be preempted.
     #[serde(skip_serializing_if = "is_default")]
     #[schemars(default)]
     pub preempt: Preempt,
-    /// How long one batch of its work takes, for simulations in which it gives way between two.
+    /// Duration of one batch of its work, for simulations in which it yields between batches.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub batch_time: Option<Micros>,
-    /// How long one item of its work takes, for simulations in which it gives way between two.
+    /// Duration of one item of its work, for simulations in which it yields between items.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub item_time: Option<Micros>,
-    /// What going on again after giving way in place costs it; nobody is asked to for less.
+    /// Time it loses when it resumes after being preempted in place; it is not preempted to gain less than that.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resume_time: Option<Micros>,
-    /// The name under which its speed on each type of GPU is known.
+    /// Name under which its throughput on each GPU type is known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub profile: Option<String>,
-    /// How many steps it has to do.
+    /// Total number of steps, for progress and throughput.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("minimum" = 1))]
     pub steps: Option<u64>,
-    /// Whether it runs in a terminal that `warpyard attach` leads to.
+    /// Whether it runs in a terminal, for `warpyard attach`.
     #[serde(skip_serializing_if = "is_default")]
     #[schemars(default)]
     pub pty: bool,
-    /// It is ended when nothing was typed or printed in its terminal for so long.
+    /// Time after which it is ended if nothing was typed or printed in its terminal.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub idle: Option<Micros>,
-    /// A file for what it prints, beside the log that is kept anyway.
+    /// File that standard output is also written to, beside the log.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stdout: Option<String>,
-    /// A file for the errors it prints, beside the log that is kept anyway.
+    /// File that standard error is also written to, beside the log.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stderr: Option<String>,
 }
@@ -328,7 +328,7 @@ pub enum OnLost {
     Hold,
 }
 
-/// How a task may be made to give way.
+/// How a task may be preempted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Preempt {
@@ -339,6 +339,6 @@ pub enum Preempt {
     Freeze,
     /// It is asked to save and exit, and starts again later.
     Requeue,
-    /// It is told so when it next says how far it is (`warpyard progress`), saves and exits then, and starts again later.
+    /// It learns of it when it next reports progress (`warpyard progress`), then saves and exits, and starts again later.
     Yield,
 }

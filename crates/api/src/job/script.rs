@@ -27,6 +27,10 @@ const BUILTINS: [&str; 14] = [
     "ulimit", "wait",
 ];
 
+/// Words with which a shell's compound commands begin or go on.
+const KEYWORDS: [&str; 11] =
+    ["case", "do", "done", "else", "esac", "fi", "for", "if", "then", "until", "while"];
+
 /// Characters by which a text for a shell is more than one plain command.
 const SHELL: &str = ";&|<>()$`\"'\\*?[]{}~#\n";
 
@@ -35,7 +39,9 @@ impl Command {
     pub(super) fn script_name(&self) -> Option<String> {
         match self {
             Self::List(words) => of_words(&words.iter().map(String::as_str).collect::<Vec<_>>()),
-            Self::Shell(line) => of_line(line).or_else(|| base(line.split_whitespace().next()?)),
+            Self::Shell(line) => {
+                of_line(line).or_else(|| of_several(line)).or_else(|| base(line.split_whitespace().next()?))
+            }
         }
     }
 }
@@ -45,6 +51,13 @@ fn of_line(line: &str) -> Option<String> {
     // `%{index}` is filled in by the scheduler and means nothing to a shell.
     let plain = !line.replace("%{index}", "").replace("%{job}", "").contains(|c| SHELL.contains(c));
     plain.then(|| of_words(&line.split_whitespace().collect::<Vec<_>>())).flatten()
+}
+
+/// The first name in a text of several commands that says what a job is about: `cd /data && python train.py` is `train`.
+fn of_several(line: &str) -> Option<String> {
+    let parts = line.split(['\n', ';', '&', '|']).map(str::trim);
+    let is_telling = |name: &String| ![&BUILTINS[..], &KEYWORDS].concat().contains(&name.as_str());
+    parts.filter_map(of_line).find(is_telling)
 }
 
 fn of_words(words: &[&str]) -> Option<String> {
@@ -160,10 +173,13 @@ mod tests {
     }
 
     #[test]
-    fn a_text_for_a_shell_is_called_as_its_one_command_or_its_first() {
+    fn a_text_for_a_shell_is_called_as_the_first_command_that_says_something() {
         let shell = |line: &str| Command::Shell(line.to_owned()).script_name();
         assert_eq!(shell("python train.py --fold %{index}").as_deref(), Some("train"));
-        assert_eq!(shell("python a.py && python b.py").as_deref(), Some("python"));
+        assert_eq!(shell("python a.py && python b.py").as_deref(), Some("a"));
+        assert_eq!(shell("cd /data && python train.py").as_deref(), Some("train"));
+        assert_eq!(shell("for i in 1 2; do ./step.sh $i; done; ./report").as_deref(), Some("report"));
+        assert_eq!(shell("echo \"a; b\"").as_deref(), Some("echo"));
         let list = |script: &str| Command::List(["bash", "-c", script].map(str::to_owned).into());
         assert_eq!(list("python train.py").script_name().as_deref(), Some("train"));
         assert_eq!(list("cd /data; python train.py").script_name().as_deref(), Some("bash"));

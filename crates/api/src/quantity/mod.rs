@@ -31,7 +31,7 @@ pub enum QuantityError {
     #[error("'{0}' has no unit")]
     NoUnit(String),
     /// A size with no unit: whoever writes 6 means gigabytes, and would get six bytes.
-    #[error("'{text}' has no unit: {text} what? write {}", size::likely(text))]
+    #[error("'{text}' has no unit; did you mean {}?", size::likely(text))]
     NoSizeUnit {
         /// What was written.
         text: String,

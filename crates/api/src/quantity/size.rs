@@ -146,10 +146,10 @@ mod tests {
         assert_eq!(refusal(".5GiB"), "'.5GiB' is not a number");
         assert_eq!(refusal("GiB"), "'GiB' is not a number");
         assert_eq!(refusal("1.5B"), "'1.5B' is finer than one byte");
-        assert_eq!(refusal("6"), "'6' has no unit: 6 what? write 6GiB");
-        assert_eq!(refusal("1.5"), "'1.5' has no unit: 1.5 what? write 1.5GiB");
-        assert_eq!(refusal("16384"), "'16384' has no unit: 16384 what? write 16384MiB");
-        assert_eq!(refusal("17179869184"), "'17179869184' has no unit: 17179869184 what? write 17179869184B");
+        assert_eq!(refusal("6"), "'6' has no unit; did you mean 6GiB?");
+        assert_eq!(refusal("1.5"), "'1.5' has no unit; did you mean 1.5GiB?");
+        assert_eq!(refusal("16384"), "'16384' has no unit; did you mean 16384MiB?");
+        assert_eq!(refusal("17179869184"), "'17179869184' has no unit; did you mean 17179869184B?");
         assert_eq!(refusal("16EiB"), "'16EiB' is too large");
         assert_eq!(refusal("18446744073709551616B"), "'18446744073709551616B' is too large");
         assert_eq!(refusal("1e3"), "'e3' is not a unit");

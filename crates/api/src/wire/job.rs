@@ -170,6 +170,9 @@ pub struct JobView {
     /// and admins. What a terminal might obey is written out.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub log_tail: Vec<String>,
+    /// The task `log_tail` is of, as a selector, where the job has several.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub log_of: Option<String>,
     /// The directory it runs in a copy of, if it does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub snapshot: Option<super::SnapshotView>,

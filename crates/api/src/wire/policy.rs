@@ -132,7 +132,7 @@ pub enum NotAPolicy {
     #[error("no policy is named; write name:key=value,key=value")]
     NoName,
     /// A parameter with no value.
-    #[error("'{0}' is no parameter; write key=value")]
+    #[error("'{0}' is not a parameter; write key=value")]
     NoValue(String),
     /// A parameter given twice.
     #[error("'{0}' is given twice")]
@@ -189,8 +189,8 @@ mod tests {
     fn policies_refused() {
         let refusal = |text: &str| text.parse::<PolicySet>().unwrap_err().to_string();
         assert_eq!(refusal(""), "no policy is named; write name:key=value,key=value");
-        assert_eq!(refusal("fifo:"), "'' is no parameter; write key=value");
-        assert_eq!(refusal("sjf:beta"), "'beta' is no parameter; write key=value");
+        assert_eq!(refusal("fifo:"), "'' is not a parameter; write key=value");
+        assert_eq!(refusal("sjf:beta"), "'beta' is not a parameter; write key=value");
         assert_eq!(refusal("sjf:beta=1,beta=2"), "'beta' is given twice");
     }
 

@@ -1,11 +1,11 @@
-//! What would become of a job that was not submitted.
+//! The preview of a job that is not submitted.
 
 use super::{FreeDevice, StartRange};
 use crate::problem::Problem;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What would become of a job if it were submitted now; nothing was.
+/// The position and expected start of a job, were it submitted now; nothing was.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Preview {
     /// Whether its first task would start at once.
@@ -28,7 +28,7 @@ pub struct Preview {
     pub warnings: Vec<Problem>,
 }
 
-/// What would become of a job that asked for something else.
+/// The same for a job that requests something else.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Alternative {
     /// The task that would ask for something else.

@@ -41,6 +41,9 @@ pub struct WhyView {
     /// The last lines it printed, where it failed; for its owner and admins. What a terminal might obey is written out.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub log_tail: Vec<String>,
+    /// The task `log_tail` is of, as a selector, where the job has several.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub log_of: Option<String>,
 }
 
 /// What a task needs to run.

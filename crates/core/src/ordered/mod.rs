@@ -100,7 +100,7 @@ impl Behind {
     pub const PARAM: Param = word(
         "behind",
         &["reserve", "nobody", "anyone"],
-        "what may start while the first in line cannot: what does not delay it, nothing, or whatever fits",
+        "what may start while the first in the queue cannot: what does not delay it, nothing, or whatever fits",
     );
 
     /// The choice of that name; the default for any other word.

@@ -388,6 +388,11 @@ pub(super) async fn why(
             ended = views::say_how_ended(f, &mut view, number, one, &mine).filter(|_| mine.owns(&job.user));
             answer.outcome = view.outcome;
             answer.text = ended_in_words(&view);
+            // The answer is about all tasks of the job, not the one it began with.
+            if one.is_none() && view.counts.total() > 1 {
+                (answer.task, answer.index) = (view.name.clone(), None);
+            }
+            answer.log_of = view.log_of;
         }
         if let (Some(lost), Some(reason)) = (views::held_since_lost(f, task), answer.text.first_mut()) {
             *reason = lost;
@@ -454,6 +459,7 @@ fn how_it_ended(
         expected_start_reason: None,
         sooner: vec![],
         log_tail: vec![],
+        log_of: view.log_of,
     };
     (answer, ended)
 }

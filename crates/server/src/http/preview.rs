@@ -1,4 +1,4 @@
-//! Submitting a job, or only saying what would become of it.
+//! Submitting a job, or only previewing its position and start.
 
 use super::answer::Refusal;
 use super::blocking::SMALL;
@@ -38,7 +38,7 @@ const LONGEST_KEY: usize = 255;
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct SubmitQuery {
-    /// Only say what would become of it.
+    /// Only preview its position and expected start; nothing is changed.
     #[serde(default)]
     dry_run: bool,
 }
@@ -219,7 +219,7 @@ async fn read(
     Ok((spec, warnings))
 }
 
-/// What would become of a job if it were submitted now.
+/// The position and expected start of a job, were it submitted now.
 async fn preview(
     app: &App,
     who: &Caller,
@@ -262,7 +262,7 @@ async fn preview(
     })
 }
 
-/// What would become of the job if its first task that could start asked for less.
+/// The same if its first task that could start requested less.
 fn lesser(outlook: &Outlook, user: &str, spec: &JobSpec, hides: &dyn Fn(&str) -> bool) -> Vec<Alternative> {
     let Some(first) = spec.tasks.iter().position(|t| t.after.is_empty()) else { return vec![] };
     let mut changes: Vec<(String, TaskSpec)> = Vec::new();

@@ -24,45 +24,45 @@ pub(super) fn endpoints() -> Vec<Endpoint> {
 
 fn jobs_part() -> Vec<Endpoint> {
     vec![
-        get("/v1/jobs", "List jobs, those that are not over unless asked; paged by cursor.", jobs::list)
+        get("/v1/jobs", "List jobs, by default the unfinished ones; paged by cursor.", jobs::list)
             .query::<JobFilter>()
             .gives::<Page<JobView>>(),
         post(
             "/v1/jobs",
-            "Submit a job, or with `dry_run=true` only say what would become of it.",
+            "Submit a job, or with `dry_run=true` only preview its position and start.",
             preview::submit,
         )
         .query::<preview::SubmitQuery>()
-        .header("Idempotency-Key", "The same as `idempotency_key` in what is sent.")
+        .header("Idempotency-Key", "The same as `idempotency_key` in the body.")
         .takes::<Submit>()
-        .gives_as::<Submitted>(201, "It was submitted, now or before with the same idempotency key.")
-        .gives_as::<Preview>(200, "With `dry_run=true`: what would become of it; nothing was changed."),
+        .gives_as::<Submitted>(201, "The job was submitted, now or before with the same idempotency key.")
+        .gives_as::<Preview>(200, "With `dry_run=true`: its position and expected start; nothing was changed."),
         post(
             "/v1/jobs/document",
-            "Read a job document's text, TOML or JSON, and check it.",
+            "Parse and check the text of a job document, TOML or JSON.",
             preview::document,
         )
         .takes::<DocumentText>()
         .gives::<DocumentView>(),
-        get("/v1/jobs/{id}", "A job with its tasks and attempts; can wait for its end.", jobs::show)
+        get("/v1/jobs/{id}", "Show a job with its tasks and attempts; can wait until it ends.", jobs::show)
             .query::<jobs::ShowQuery>()
             .gives::<JobView>(),
-        get("/v1/jobs/{id}/tasks", "The tasks of a job, arrays unfolded; paged by cursor.", jobs::tasks)
+        get("/v1/jobs/{id}/tasks", "List the tasks of a job, arrays expanded; paged by cursor.", jobs::tasks)
             .query::<jobs::Cursor>()
             .gives::<Page<TaskView>>(),
-        get("/v1/jobs/{id}/attempts", "Every attempt of a job's tasks; paged by cursor.", jobs::attempts)
+        get("/v1/jobs/{id}/attempts", "List every attempt of a job's tasks; paged by cursor.", jobs::attempts)
             .query::<jobs::Cursor>()
             .gives::<Page<HistoryRow>>(),
-        get("/v1/jobs/{id}/why", "Why a job or task waits, and when it will likely start.", jobs::why)
+        get("/v1/jobs/{id}/why", "Explain why a job or task waits and when it is expected to start, or how it ended.", jobs::why)
             .gives::<WhyView>(),
         get(
             "/v1/jobs/{id}/logs",
-            "What a task printed, whole, by the header Range, or followed to its end.",
+            "Read the log of a task: whole, in part by the header Range, or followed until the task ends.",
             jobs::logs,
         )
         .query::<LogFilter>()
-        .header("Range", "Which bytes of it: `bytes=0-99`, `bytes=100-`, `bytes=-100`.")
-        .gives_text("text/plain", "What it printed.")
+        .header("Range", "A range of bytes: `bytes=0-99`, `bytes=100-`, `bytes=-100`.")
+        .gives_text("text/plain", "The log.")
         .gives_part(),
         post(
             "/v1/jobs/{id}/terminal",
@@ -74,38 +74,38 @@ fn jobs_part() -> Vec<Endpoint> {
             terminal::attach,
         )
         .gives_nothing(101, "The connection leads to the terminal; `Warpyard-Attempt` says which attempt's."),
-        get("/v1/jobs/{id}/snapshot", "What is in the directory a job runs in a copy of.", snapshots::of_job)
+        get("/v1/jobs/{id}/snapshot", "List the files of a job's snapshot.", snapshots::of_job)
             .gives::<AnyObject>(),
         post(
             "/v1/snapshots",
-            "Say what is in a directory that is to be kept; gives what must still be sent.",
+            "Announce the files of a snapshot; answers which contents must still be sent.",
             snapshots::announce,
         )
         .takes::<AnyObject>()
         .gives::<Announced>(),
         post(
             "/v1/snapshots/{id}/contents",
-            "Send contents of a snapshot: each its hash in 64 digits, its length in 8 bytes, low first, and itself.",
+            "Send contents of a snapshot: each as its hash in 64 digits, its length in 8 bytes, least significant first, and its bytes.",
             snapshots::receive,
         )
         .gives::<Announced>(),
         post("/v1/jobs/{id}/cancel", "Cancel jobs or tasks.", act::cancel)
             .query::<CancelFilter>()
             .gives::<Acted>(),
-        post("/v1/jobs/{id}/retry", "Run jobs again, or only what of them did not succeed.", act::retry)
+        post("/v1/jobs/{id}/retry", "Run jobs or tasks again, or only those that did not succeed.", act::retry)
             .takes::<Retry>()
             .gives::<Acted>(),
-        post("/v1/jobs/{id}/hold", "Hold jobs back.", act::hold).gives::<Acted>(),
-        post("/v1/jobs/{id}/release", "Let held jobs go on.", act::release).gives::<Acted>(),
-        post("/v1/jobs/{id}/pause", "Pause the running tasks of jobs.", act::pause).gives::<Acted>(),
-        post("/v1/jobs/{id}/resume", "Let paused tasks go on.", act::resume).gives::<Acted>(),
-        post("/v1/jobs/{id}/priority", "Change how urgent jobs are.", act::priority)
+        post("/v1/jobs/{id}/hold", "Keep jobs or tasks in the queue from starting.", act::hold).gives::<Acted>(),
+        post("/v1/jobs/{id}/release", "Release held jobs or tasks.", act::release).gives::<Acted>(),
+        post("/v1/jobs/{id}/pause", "Pause running tasks.", act::pause).gives::<Acted>(),
+        post("/v1/jobs/{id}/resume", "Resume paused tasks.", act::resume).gives::<Acted>(),
+        post("/v1/jobs/{id}/priority", "Change the priority of jobs.", act::priority)
             .takes::<Priority>()
             .gives::<Acted>(),
-        post("/v1/jobs/{id}/progress", "Say how far a task of a job is.", speeds::progress)
+        post("/v1/jobs/{id}/progress", "Report the progress of a task.", speeds::progress)
             .takes::<Progress>()
             .gives::<Noted>(),
-        get("/v1/history", "Attempts that ended, the last first; paged by cursor.", machine::history)
+        get("/v1/history", "List finished attempts, the latest first; paged by cursor.", machine::history)
             .query::<HistoryFilter>()
             .gives::<Page<HistoryRow>>(),
     ]
@@ -113,20 +113,24 @@ fn jobs_part() -> Vec<Endpoint> {
 
 fn claims_part() -> Vec<Endpoint> {
     vec![
-        get("/v1/claims", "Claims that are not over.", claims::list).gives::<Vec<ClaimView>>(),
-        post("/v1/claims", "Ask for devices to hold.", claims::make)
+        get("/v1/claims", "List open claims.", claims::list).gives::<Vec<ClaimView>>(),
+        post("/v1/claims", "Claim devices.", claims::make)
             .takes::<ClaimRequest>()
-            .gives_as::<ClaimView>(201, "It stands in line, or has them already."),
-        post("/v1/claims/adopt", "Give a process that uses devices already a claim on them.", claims::adopt)
+            .gives_as::<ClaimView>(201, "The claim is queued, or granted already."),
+        post("/v1/claims/adopt", "Give a claim to a process that already uses devices.", claims::adopt)
             .takes::<Adopt>()
-            .gives_as::<ClaimView>(201, "It has them."),
-        get("/v1/claims/{id}", "A claim; can wait until it has its devices.", claims::show)
+            .gives_as::<ClaimView>(201, "The claim is granted."),
+        get("/v1/claims/{id}", "Show a claim; can wait until it is granted.", claims::show)
             .query::<claims::ShowQuery>()
             .gives::<ClaimView>(),
-        post("/v1/claims/{id}/heartbeat", "Say that its holder is still there.", claims::heartbeat)
-            .gives::<ClaimView>(),
-        post("/v1/claims/{id}/release", "Let its devices go.", claims::release).gives::<ClaimView>(),
-        post("/v1/claims/{id}/extend", "Let it last longer.", claims::extend)
+        post(
+            "/v1/claims/{id}/heartbeat",
+            "Keep a claim alive: its holder is still there.",
+            claims::heartbeat,
+        )
+        .gives::<ClaimView>(),
+        post("/v1/claims/{id}/release", "Release a claim.", claims::release).gives::<ClaimView>(),
+        post("/v1/claims/{id}/extend", "Extend a claim.", claims::extend)
             .takes::<Extend>()
             .gives::<ClaimView>(),
     ]
@@ -134,78 +138,78 @@ fn claims_part() -> Vec<Endpoint> {
 
 fn machine_part() -> Vec<Endpoint> {
     vec![
-        get("/v1/gpus", "Every GPU and who is on it; as text with `Accept: text/plain`.", gpus::list)
+        get("/v1/gpus", "List GPUs and who uses them; as text with `Accept: text/plain`.", gpus::list)
             .gives::<Vec<GpuView>>()
-            .gives_text("text/plain", "One line for each GPU."),
-        get("/v1/gpus/{ids}/free", "Whether all of some GPUs are free: `0,1`, or `worker/0`.", gpus::free)
+            .gives_text("text/plain", "One line per GPU."),
+        get("/v1/gpus/{ids}/free", "Answer whether all of these GPUs are free: `0,1`, or `worker/0`.", gpus::free)
             .gives::<FreeView>(),
-        get("/v1/workers", "Every worker.", machine::workers).gives::<Vec<WorkerView>>(),
+        get("/v1/workers", "List workers.", machine::workers).gives::<Vec<WorkerView>>(),
         post(
             "/v1/workers/{id}/drain",
-            "Let a worker finish what it has and give it no more.",
+            "Start no more tasks on a worker; running tasks finish.",
             machine::drain,
         )
         .gives::<WorkerView>(),
-        post("/v1/workers/{id}/resume", "Give a drained worker tasks again.", machine::resume)
+        post("/v1/workers/{id}/resume", "Let a drained worker take tasks again.", machine::resume)
             .gives::<WorkerView>(),
-        get("/v1/limits", "What the caller may have, and has; for admins, everyone.", limits::list)
+        get("/v1/limits", "List the caller's limits and how much of each is in use; for admins, everyone's.", limits::list)
             .gives::<Vec<LimitView>>(),
-        get("/v1/policies", "Every policy, the one in force marked.", machine::policies)
+        get("/v1/policies", "List policies; `active` marks the one in force.", machine::policies)
             .gives::<Vec<PolicyView>>(),
-        get("/v1/throughputs", "How fast profiles run on types of GPU.", speeds::list).gives::<Throughputs>(),
-        put("/v1/throughputs", "Say how fast profiles run on types of GPU.", speeds::set)
+        get("/v1/throughputs", "Show the throughput of profiles by GPU type.", speeds::list).gives::<Throughputs>(),
+        put("/v1/throughputs", "Set the throughput of profiles by GPU type.", speeds::set)
             .takes::<Throughputs>()
             .gives::<Throughputs>(),
-        put("/v1/policy", "Put another policy, or other parameters, in force.", machine::set_policy)
+        put("/v1/policy", "Switch to another policy, or change its parameters.", machine::set_policy)
             .takes::<PolicySet>()
             .gives::<PolicyView>(),
         post(
             "/v1/policy/preview",
-            "The line as it would stand under another policy; changes nothing.",
+            "Preview the order of the queue under another policy; changes nothing.",
             policy::preview,
         )
         .takes::<PolicySet>()
         .gives::<PolicyPreview>(),
-        get("/v1/replays", "Replays of what happened under other policies, the last first.", replays::list)
+        get("/v1/replays", "List replays, the latest first.", replays::list)
             .gives::<Vec<ReplayView>>(),
-        post("/v1/replays", "Replay what happened under other policies; one at a time.", replays::begin)
+        post("/v1/replays", "Replay the history under other policies; one replay runs at a time.", replays::begin)
             .takes::<ReplayAsk>()
-            .gives_as::<ReplayView>(202, "It has begun."),
-        get("/v1/replays/{id}", "A replay: how far it is, and what came out.", replays::one)
+            .gives_as::<ReplayView>(202, "The replay has started."),
+        get("/v1/replays/{id}", "Show a replay: its progress and its results.", replays::one)
             .gives::<ReplayView>(),
-        get("/v1/simulation", "How the simulation that is shown goes on.", simulation::show)
+        get("/v1/simulation", "Show the progress of the simulation in the pages.", simulation::show)
             .gives::<SimulationView>(),
-        put("/v1/simulation", "Change how fast it goes, or have it stand still.", simulation::set)
+        put("/v1/simulation", "Change the speed of the simulation, or pause it.", simulation::set)
             .takes::<SimulationSet>()
             .gives::<SimulationView>(),
         get(
             "/v1/events",
-            "Word of every change, as server-sent events; goes on after `Last-Event-ID`.",
+            "Stream every change as server-sent events; resumes after `Last-Event-ID`.",
             machine::events,
         )
         .query::<machine::EventsQuery>()
-        .header("Last-Event-ID", "The last event that was seen; what came after it follows.")
+        .header("Last-Event-ID", "The last event received; the stream resumes after it.")
         .gives_as::<Notice>(200, "Each event's data is one of these."),
-        get("/v1/info", "What the server is.", machine::info).gives::<InfoView>(),
-        get("/v1/schema/job", "The form of the job document, as JSON Schema.", async || {
+        get("/v1/info", "Show the server's version, address, policy and load.", machine::info).gives::<InfoView>(),
+        get("/v1/schema/job", "The JSON Schema of the job document.", async || {
             Json(warpyard_api::job::job_schema())
         })
         .gives::<AnyObject>(),
         get("/v1/openapi.json", "This description.", async || Json(spec::openapi())).gives::<AnyObject>(),
-        get("/metrics", "Figures for Prometheus.", super::metrics::metrics)
-            .gives_text("text/plain", "The figures."),
+        get("/metrics", "Metrics for Prometheus.", super::metrics::metrics)
+            .gives_text("text/plain", "The metrics."),
         get(
             doors::PROOF,
-            "Proof that the server knows its token, for callers to ask for before they send it. Needs no token.",
+            "Prove that the server knows its token, so that callers can check before they send it. Needs no token.",
             doors::proof,
         )
         .query::<doors::ProofQuery>()
         .gives::<ProofView>(),
-        post("/v1/login", "A link that lets one person into the pages.", doors::login).gives::<LoginView>(),
+        post("/v1/login", "Make a link that logs one browser in to the pages.", doors::login).gives::<LoginView>(),
         post("/v1/shutdown", "Stop the server.", machine::shutdown)
             .takes::<Shutdown>()
             .gives_nothing(202, "It is stopping."),
-        post("/v1/admin/rebuild", "Make the derived tables again from the log.", machine::rebuild)
+        post("/v1/admin/rebuild", "Rebuild the derived tables from the log.", machine::rebuild)
             .gives::<Rebuilt>(),
     ]
 }

@@ -183,10 +183,10 @@ async fn what_is_lacking_is_said() {
     let server = server();
     server.join(2).await;
     let asks = [
-        (json!({"gpus": 1}), "all 2 GPUs are taken"),
-        (json!({"gpus": 1, "gpu_type": "V100"}), "all 2 V100s are taken"),
-        (json!({"gpus": 1, "gpu_type": ["V100", "A100"]}), "all 2 GPUs are taken"),
-        (json!({"gpus": 1, "gpu_memory": "6GiB"}), "all 2 GPUs are taken"),
+        (json!({"gpus": 1}), "both GPUs are taken"),
+        (json!({"gpus": 1, "gpu_type": "V100"}), "both V100s are taken"),
+        (json!({"gpus": 1, "gpu_type": ["V100", "A100"]}), "both GPUs are taken"),
+        (json!({"gpus": 1, "gpu_memory": "6GiB"}), "both GPUs are taken"),
         (json!({"gpus": 1, "gpu_scope": [1]}), "the GPU is taken"),
         (json!({"gpus": 1, "gpu_scope": [1], "gpu_memory": "6GiB"}), "the GPU is taken"),
         (json!({"cpus": 8}), "7 of 8 CPUs are free"),

@@ -370,7 +370,7 @@ fn reasons(f: &Follower, id: JobId, view: &JobView, attempts: &[AttemptRow], now
             if let Some(answer) = open.and_then(|task| why::explain(f, task, now)) {
                 said.push(format!("Waiting: {}.", answer.text.join("; ")));
                 if let Some(place) = answer.position {
-                    said.push(format!("Place {place} in line."));
+                    said.push(format!("Position {place} in the queue."));
                 }
                 let ahead = answer.ahead.iter().map(|a| format!("{} of {} ({})", a.task, a.user, a.because));
                 let ahead: Vec<_> = ahead.collect();

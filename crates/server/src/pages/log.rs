@@ -94,7 +94,9 @@ pub(super) async fn more(
     let (layout, attempt) = (app.layout.clone(), task.attempt(asked.attempt));
     let user = app.live.read(move |f| crate::views::user_of(f, task.job)).await?;
     if !who.owns(&user) {
-        return Err(NoPage::Missing(format!("the job is {user}'s; you cannot read its log")));
+        return Err(NoPage::Missing(format!(
+            "the job belongs to {user}; only they and admins can read its log"
+        )));
     }
     let piece = tokio::task::spawn_blocking(move || {
         let mut file = File::open(layout.log_dir(attempt).join("log"))?;

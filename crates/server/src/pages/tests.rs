@@ -493,7 +493,7 @@ async fn what_its_own_array_holds_back_is_one_row_behind_the_line_and_counted() 
         assert!(row.contains("<span class=\"times\">× 48</span>"), "{row}");
         assert!(row.contains("2 of its array run at once"), "{row}");
         assert!(row.contains("unknown: it joins the queue") && !row.contains("far back"), "{row}");
-        let no_place = ["data-label=\"place\"></td>", "<span class=\"place\"></span>"];
+        let no_place = ["data-label=\"position\"></td>", "<span class=\"place\"></span>"];
         assert!(no_place.iter().any(|cell| rows.contains(cell)), "it has no place: {rows}");
     };
     let now = server.page("/").await;

@@ -104,16 +104,18 @@ pub(super) struct Date {
 
 impl HtmlSafe for Date {}
 
+// The form of a new job (`range` in assets/new.js) says ranges the same way.
 fn in_words(low: i64, high: i64) -> String {
     let (unit, name) = match high {
         0..60 => (1, "s"),
         60..5_400 => (60, "min"),
         5_400..129_600 => (3_600, "h"),
-        _ => (86_400, "days"),
+        _ => (86_400, "d"),
     };
     let (low, high) = ((low + unit / 2) / unit, (high + unit / 2) / unit);
     match (low, high) {
         (0, 0) => "now".into(),
+        (0, high) => format!("within {high} {name}"),
         (low, high) if low == high => format!("in {low} {name}"),
         (low, high) => format!("in {low}–{high} {name}"),
     }
@@ -255,6 +257,8 @@ mod tests {
     #[test]
     fn ranges_are_told_in_the_unit_of_their_later_end() {
         assert_eq!(in_words(0, 0), "now");
+        assert_eq!(in_words(0, 14), "within 14 s");
+        assert_eq!(in_words(20, 80), "within 1 min");
         assert_eq!(in_words(20, 40), "in 20–40 s");
         assert_eq!(in_words(170, 320), "in 3–5 min");
         assert_eq!(in_words(7_200, 7_300), "in 2 h");

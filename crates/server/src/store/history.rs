@@ -510,7 +510,7 @@ fn enter_one(db: &Connection, cluster: &Cluster, event: &Event) -> rusqlite::Res
                 How::TimedOut => (None, Some("ran longer than its timeout".to_owned())),
                 How::Crowded(n) => (None, Some(format!("it had {n} processes, more than a task may have"))),
                 How::OutOfMemory(limit) => {
-                    let limit = ByteSize(*limit);
+                    let limit = ByteSize(*limit).rounded();
                     (None, Some(format!("out of memory: it needed more than the {limit} it requested")))
                 }
                 How::Idle(limit) => (None, Some(format!("{}{}", ending::IDLE, Micros(limit.0)))),

@@ -28,7 +28,7 @@ pub enum BadCluster {
     #[error("{0} GPUs are more than one server may have ({MAX_PER_SERVER})")]
     TooManyPerServer(usize),
     /// A size is none.
-    #[error("'{0}' is no size, such as 16GiB")]
+    #[error("'{0}' is not a size such as 16GiB")]
     Size(String),
 }
 

@@ -65,10 +65,10 @@ fn said(acted: &Acted, verb: &str, done: &str) -> String {
 pub(crate) struct Cancel {
     #[command(flatten)]
     selected: Selected,
-    /// Kill at once, without a grace period; also what was asked to end before
+    /// Kill at once, without a grace period; also tasks that are already being cancelled
     #[arg(long)]
     now: bool,
-    /// Do not ask before cancelling every job; needed where there is no terminal to ask at
+    /// Cancel all without asking; required where there is no terminal to ask at
     #[arg(long, short)]
     yes: bool,
 }
@@ -92,7 +92,7 @@ impl Cancel {
 }
 
 fn agreed() -> io::Result<bool> {
-    eprint!("cancel every job that is yours to cancel? [y/N] ");
+    eprint!("cancel all your jobs? [y/N] ");
     io::stderr().flush()?;
     let mut answer = String::new();
     io::stdin().lock().read_line(&mut answer)?;

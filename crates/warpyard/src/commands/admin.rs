@@ -21,21 +21,21 @@ pub(crate) struct Admin {
 
 #[derive(Debug, Subcommand)]
 enum What {
-    /// Recreate the tables for search and history from the log
+    /// Rebuild the search and history tables from the log
     Rebuild,
     /// Copy the server's state to a new directory, while it runs or not
     ///
-    /// The copy holds the log, the history and the token, and is read back before it is said to be complete. Keep it as
-    /// safe as the data directory: the log holds the environments jobs were submitted with.
+    /// The copy contains the log, the history and the token, and is verified before it is reported complete. Keep it as
+    /// safe as the data directory: the log contains the environments jobs were submitted with.
     Backup {
-        /// The directory to make
+        /// The directory to create
         #[arg(value_name = "DIR")]
         to: PathBuf,
-        /// Also copy what tasks printed, and the snapshots jobs were submitted with
+        /// Also copy the logs of tasks and the snapshots of working directories
         #[arg(long)]
         outputs: bool,
     },
-    /// Make a data directory of a backup, which is checked first
+    /// Restore a data directory from a backup, which is verified first
     ///
     /// The data directory (--data) must have no log. Jobs that had not ended when the backup was made are held, for they may
     /// have run since: `warpyard release JOB` starts them. Attempts that have been running since before the backup go on if

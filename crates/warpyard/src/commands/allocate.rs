@@ -19,26 +19,26 @@ const TOLD: [&str; 3] = ["types", "sharing", "placement"];
 /// Arguments of `allocate`.
 #[derive(Debug, Args)]
 pub(crate) struct Allocate {
-    /// Types of GPUs, jobs and how fast they run, as JSON (`warpyard schema instance`); - reads standard input
+    /// GPU types, jobs and their throughputs, as JSON (`warpyard schema instance`); - reads standard input
     #[arg(long, value_name = "FILE", required_unless_present = "example")]
     instance: Option<String>,
-    /// The goal, and what it is told if that is not the default: max-min:types=blind,sharing=true
+    /// The goal with its parameters, such as max-min:types=blind,sharing=true
     #[arg(long, value_name = "GOAL", required_unless_present = "example")]
     policy: Option<String>,
-    /// Print an instance to begin with
+    /// Print an example instance
     #[arg(long, exclusive = true)]
     example: bool,
-    /// Whether the goal may know that types differ [default: aware]
+    /// Whether the goal knows that GPU types differ in speed [default: aware]
     #[arg(long, value_parser = ["aware", "blind"])]
     types: Option<String>,
-    /// Let two jobs share a GPU, where the instance says how fast they then are
+    /// Let two jobs share a GPU, where the instance gives their throughputs together
     #[arg(long)]
     sharing: bool,
-    /// Whether the goal knows that a job wider than a machine is slower, where the instance says how much
+    /// Whether the goal knows that a job wider than one machine is slower, where the instance says by how much
     /// [default: ignored]
     #[arg(long, value_parser = ["ignored", "modelled"])]
     placement: Option<String>,
-    /// Verify by the dual that the shares fit and that nothing better exists
+    /// Verify that the shares are feasible, and prove by the dual that none are better
     #[arg(long)]
     check: bool,
 }

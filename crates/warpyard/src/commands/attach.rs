@@ -26,7 +26,7 @@ pub(crate) struct Attach {
 /// How one leaves a session that goes on.
 #[derive(Debug, Args)]
 pub(super) struct Leaving {
-    /// Keys that leave a session, which then goes on: ctrl-X or a letter, in a row; or none
+    /// Keys that detach from the session, pressed in a row: ctrl-X or letters, comma separated; none disables it
     #[arg(long, value_name = "KEYS", default_value = "ctrl-],d")]
     detach_keys: DetachKeys,
 }

@@ -39,31 +39,31 @@ pub(crate) struct Claim {
     /// Memory on each GPU, such as 6GiB; the device may then be shared
     #[arg(long, value_name = "SIZE")]
     gpu_memory: Option<String>,
-    /// Acceptable types of GPU
+    /// Acceptable GPU types, comma separated
     #[arg(long, value_name = "TYPE", value_delimiter = ',')]
     gpu_type: Vec<String>,
-    /// Devices it would rather have
+    /// Preferred devices
     #[arg(long, value_name = "DEVICE", value_delimiter = ',')]
     prefer: Vec<String>,
     /// Wait for the preferred devices only (queue), or take others when they are busy (schedule)
     #[arg(long, value_name = "MODE", value_parser = ["schedule", "queue"])]
     wait_mode: Option<String>,
-    /// How urgent it is; a larger number is more urgent [default: 0]
+    /// Priority; a larger number is more urgent [default: 0]
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     priority: Option<i64>,
-    /// What it is called [default: the program's name]
+    /// Name of the claim [default: the program's name]
     #[arg(long)]
     name: Option<String>,
-    /// How long it lasts once granted, such as 2h; `extend` adds to it [default: as long as the process]
+    /// How long it lasts once granted, such as 2h; `extend` prolongs it [default: until the process ends]
     #[arg(long = "for", value_name = "TIME")]
     lasts: Option<Micros>,
-    /// Print what to set for this shell, which then holds the claim: eval "$(warpyard claim --export)"
+    /// Print shell variables for this shell, which then holds the claim: eval "$(warpyard claim --export)"
     #[arg(long, conflicts_with = "command")]
     export: bool,
-    /// The process whose end ends the claim [default: the command, or the shell]
+    /// Process with which the claim ends [default: the command, or the shell]
     #[arg(long, value_name = "PID", conflicts_with = "command")]
     pid: Option<i32>,
-    /// What to run here once the devices are granted
+    /// Command to run here once the devices are granted
     #[arg(last = true, value_name = "COMMAND")]
     command: Vec<String>,
 }

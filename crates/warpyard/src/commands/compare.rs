@@ -16,10 +16,10 @@ use warpyard_sim::SimReport;
 /// Arguments of `compare`.
 #[derive(Debug, Args)]
 pub(crate) struct Compare {
-    /// The policies, such as fifo,sjf,short-first:beta=2
+    /// Policies to compare, such as fifo,sjf,short-first:beta=2
     #[arg(long, value_name = "A,B,..")]
     policies: String,
-    /// How many workloads are made, from as many seeds; every policy gets the same
+    /// How many workloads to generate, each from its own seed; every policy runs the same ones
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
     repeat: u64,
     #[command(flatten)]

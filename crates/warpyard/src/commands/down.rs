@@ -15,7 +15,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(20);
 /// Arguments of `down`.
 #[derive(Debug, Args)]
 pub(crate) struct Down {
-    /// End running tasks too
+    /// Also end running tasks
     #[arg(long)]
     kill_tasks: bool,
 }

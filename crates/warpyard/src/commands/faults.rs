@@ -14,11 +14,11 @@ use warpyard_sim::faults::{Failure, Held, Level, run};
 /// Arguments of `sim` that are about faults.
 #[derive(Debug, Args)]
 pub(crate) struct Faults {
-    /// Instead of a workload, simulate failures: messages, server, machines, disk, clock; every rule is checked after
-    /// every step
+    /// Inject faults instead of running a workload: messages, server, machines, disk, clock; every invariant is
+    /// checked after every step
     #[arg(long, value_name = "LEVEL", value_parser = level(), conflicts_with_all = ["cluster", "trace", "generate", "policy", "serve"])]
     faults: Option<Level>,
-    /// How many runs with faults, the first with --seed, each with the next seed
+    /// How many runs with faults; the first uses --seed, each other the next seed
     #[arg(long, value_name = "N", default_value_t = 1, requires = "faults", conflicts_with_all = ["cluster", "trace", "generate"], value_parser = clap::value_parser!(u64).range(1..))]
     seeds: u64,
 }

@@ -11,7 +11,7 @@ use warpyard_api::wire::GpuView;
 /// Arguments of `gpus`.
 #[derive(Debug, Args)]
 pub(crate) struct Gpus {
-    /// Only these: their numbers, or a worker's name and a number there: 2, 0,3, gpu1/0
+    /// Only these GPUs, by index or by worker and index: 2, 0,3, gpu1/0
     #[arg(long = "id", short = 'i', value_name = "GPU,..", value_delimiter = ',')]
     ids: Vec<DeviceRef>,
 }

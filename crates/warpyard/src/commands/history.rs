@@ -13,19 +13,19 @@ use warpyard_api::wire::{HistoryFilter, HistoryRow, Timestamp};
 /// Arguments of `history`.
 #[derive(Debug, Args)]
 pub(crate) struct History {
-    /// Only those of a user
+    /// Only attempts of this user
     #[arg(long)]
     user: Option<String>,
-    /// Only those of a project
+    /// Only attempts of this project
     #[arg(long)]
     project: Option<String>,
-    /// Only those of a job
+    /// Only attempts of this job
     #[arg(long, value_name = "J", add = ArgValueCompleter::new(complete::jobs))]
     job: Option<String>,
-    /// Only those that ended since: 2h (ago), or 2026-11-15T20:00:00Z
+    /// Only attempts that ended since then: 2h (ago), or 2026-11-15T20:00:00Z
     #[arg(long, value_name = "WHEN")]
     since: Option<String>,
-    /// At most so many
+    /// At most this many, the latest
     #[arg(long, short = 'n', value_name = "N", default_value_t = 100)]
     limit: u32,
 }

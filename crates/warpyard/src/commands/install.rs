@@ -13,10 +13,10 @@ use std::process::{Command, Stdio};
 /// Where and for whom.
 #[derive(Debug, Args)]
 struct Whose {
-    /// As a service of yours, without root [default: of the machine where you are root]
+    /// Install a service of your own, without root [default: a service of the machine if you are root]
     #[arg(long)]
     user: bool,
-    /// Below this directory, for packages; nothing is started then
+    /// Install below this directory, for packaging; nothing is started
     #[arg(long, value_name = "DIR")]
     root: Option<PathBuf>,
 }
@@ -40,7 +40,7 @@ impl Whose {
 pub(crate) struct Install {
     #[command(flatten)]
     whose: Whose,
-    /// Write everything, start nothing
+    /// Write the files but start nothing
     #[arg(long)]
     no_start: bool,
 }

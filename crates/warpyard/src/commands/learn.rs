@@ -8,19 +8,19 @@ use clap::Args;
 /// Arguments of `learn`.
 #[derive(Debug, Args)]
 pub(crate) struct Learn {
-    /// How many random workflows to learn from
+    /// How many random workflows to train on
     #[arg(long, value_name = "N", default_value_t = 2000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     instances: u32,
-    /// How many steps of improvement to make
+    /// How many training steps to take
     #[arg(long, value_name = "N", default_value_t = 5000, value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
     steps: u32,
-    /// Stop after so long, done or not; the same command then goes on
+    /// Stop after this long, finished or not; the same command continues
     #[arg(long, value_name = "N", default_value_t = 30.0)]
     minutes: f64,
-    /// What everything is drawn from: the same seed, instances and steps give the same network
+    /// Random seed; the same seed, instances and steps give the same network
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// Where the network is kept; if training stopped there before, it goes on
+    /// File of the network; training that stopped there before continues
     #[arg(long, value_name = "FILE.safetensors")]
     out: String,
 }

@@ -1,4 +1,4 @@
-//! `limits`: what you may have, and have.
+//! `limits`: the limits of a user, and how much of each is in use.
 
 use crate::context::Context;
 use crate::exit::Exit;
@@ -23,7 +23,7 @@ fn table(limits: &[LimitView], screen: &Screen) -> String {
         return "no limits are set\n".to_owned();
     }
     let columns =
-        [("OF", Align::Left), ("LIMIT", Align::Left), ("MOST", Align::Right), ("HAS", Align::Right)];
+        [("WHO", Align::Left), ("LIMIT", Align::Left), ("MAXIMUM", Align::Right), ("IN USE", Align::Right)];
     let mut table = Table::new(columns);
     for limit in limits {
         let of = if limit.together { format!("{} together", limit.of) } else { limit.of.clone() };
@@ -38,15 +38,15 @@ fn named(limit: &LimitView) -> String {
         ("gpus", _) => "GPUs at once".to_owned(),
         ("running", _) => "tasks running".to_owned(),
         ("queued", _) => "tasks waiting".to_owned(),
-        ("timeout_s", _) => "longest timeout".to_owned(),
-        ("grace_s", _) => "longest grace period".to_owned(),
+        ("timeout_s", _) => "timeout".to_owned(),
+        ("grace_s", _) => "grace period".to_owned(),
         ("gpu_hours", Some(window)) => format!("GPU-hours in {}", seconds(window)),
-        ("log_bytes", _) => "output kept of a task".to_owned(),
-        ("priority", _) => "highest priority".to_owned(),
+        ("log_bytes", _) => "log of a task".to_owned(),
+        ("priority", _) => "priority".to_owned(),
         ("submission_bytes", _) => "size of a submission".to_owned(),
-        ("jobs_bytes", _) => "size of all jobs and environments".to_owned(),
-        ("snapshots", _) => "snapshots kept".to_owned(),
-        ("snapshots_bytes", _) => "size of all snapshots kept".to_owned(),
+        ("jobs_bytes", _) => "size of jobs and environments".to_owned(),
+        ("snapshots", _) => "snapshots".to_owned(),
+        ("snapshots_bytes", _) => "size of snapshots".to_owned(),
         ("requests", _) => "requests at once".to_owned(),
         (other, _) => other.to_owned(),
     }
@@ -85,11 +85,11 @@ mod tests {
             limit("lab", true, "gpu_hours", 100.0, Some(12.25)),
         ];
         insta::assert_snapshot!(table(&limits, &Screen::for_tests(None)), @"
-        OF            LIMIT                   MOST   HAS
-        ann           GPUs at once               2     1
-        ann           longest timeout           1d
-        ann           output kept of a task  1 MiB
-        lab together  GPU-hours in 7d        100.0  12.2
+        WHO           LIMIT            MAXIMUM  IN USE
+        ann           GPUs at once           2       1
+        ann           timeout               1d
+        ann           log of a task      1 MiB
+        lab together  GPU-hours in 7d    100.0    12.2
         ");
     }
 }

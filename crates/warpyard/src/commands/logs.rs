@@ -16,19 +16,19 @@ use warpyard_api::wire::{JobView, LogFilter, LogStream, TaskView};
 /// Arguments of `logs`.
 #[derive(Debug, Args)]
 pub(crate) struct Logs {
-    /// The job, or one of its tasks: 412, 412.train[3], last; of several tasks each line says whose it is
+    /// Job or task: 412, 412.train[3], last; with several tasks, each line names its task
     #[arg(value_name = "J", add = ArgValueCompleter::new(complete::jobs), default_value = "last")]
     job: String,
-    /// Go on until the task ends; several tasks are followed in turn
+    /// Follow the log until the task ends; several tasks are followed one after another
     #[arg(long, short)]
     follow: bool,
-    /// Only the last lines of each log
+    /// Only the last N lines of each log
     #[arg(long, short = 'n', visible_alias = "lines", value_name = "N")]
     tail: Option<usize>,
-    /// Which try [default: the last]
+    /// Which attempt [default: the latest]
     #[arg(long, value_name = "N")]
     attempt: Option<u32>,
-    /// Only what it printed, or only the errors
+    /// Only standard output, or only standard error
     #[arg(long, value_enum, default_value_t = Stream::Both)]
     stream: Stream,
 }

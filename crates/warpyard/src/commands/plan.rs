@@ -27,37 +27,37 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// Arguments of `plan`.
 #[derive(Debug, Args)]
 pub(crate) struct Plan {
-    /// The workflow: WfFormat 1.5, warpyard's own JSON, .stg or .dot; - reads standard input
+    /// The workflow: WfFormat 1.5, warpyard's own JSON (`warpyard schema workflow`), .stg or .dot; - reads standard input
     #[arg(required_unless_present = "generate", conflicts_with = "generate")]
     workflow: Option<String>,
-    /// The machines: a TOML file, or how many alike
+    /// The machines: a TOML file (`warpyard schema machines`), or a number of identical ones
     #[arg(long, value_name = "FILE|N", conflicts_with = "generate")]
     machines: Option<String>,
-    /// How to plan
+    /// Planning algorithm
     #[arg(long, value_name = "NAME", default_value = "best")]
     algorithm: String,
     /// A trained network for the learned planner, instead of the one that ships with the program
     #[arg(long, value_name = "FILE.safetensors")]
     model: Option<String>,
-    /// Plan with several algorithms and compare them: all, or such as heft,peft
+    /// Compare several algorithms: all, or a list such as heft,peft
     #[arg(long, value_name = "ALL|A,B", conflicts_with_all = ["algorithm", "gantt", "as_job", "model"])]
     compare: Option<String>,
-    /// What a search makes small
+    /// What a search minimises
     #[arg(long, value_parser = ["makespan", "mean-turnaround", "mean-wait"], default_value = "makespan")]
     objective: String,
     /// How long a search may take [default: 1s]
     #[arg(long, value_name = "TIME")]
     time_limit: Option<Micros>,
-    /// How many schedules a search makes; the same seed then gives the same plan
+    /// How many schedules a search may evaluate; the same seed then gives the same plan
     #[arg(long, value_name = "N", conflicts_with = "time_limit")]
     iterations: Option<u64>,
-    /// What a search, and what is generated, is drawn from
+    /// Random seed of the search and of what is generated
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// Draw the schedule
+    /// Draw the schedule as a Gantt chart
     #[arg(long, value_name = "FILE.svg")]
     gantt: Option<String>,
-    /// Write the plan as a job to submit: its tasks, what they wait for, and the machines as preferences
+    /// Write the plan as a job file to submit: its tasks, their dependencies, and the machines as preferred devices
     #[arg(long, value_name = "FILE.toml|FILE.json")]
     as_job: Option<String>,
     #[command(flatten)]
@@ -68,19 +68,19 @@ pub(crate) struct Plan {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Random workflows")]
 struct Generated {
-    /// So many tasks and machines, such as 1000x8
+    /// Generate a workflow of this many tasks and machines, such as 1000x8
     #[arg(long, value_name = "NxM")]
     generate: Option<Size>,
-    /// Transfer times over run times, in percent [default: 100]
+    /// Communication-to-computation ratio, in percent [default: 100]
     #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u64).range(..=1_000_000))]
     ccr: Option<u64>,
-    /// How far the machines differ, in percent [default: 100]
+    /// Heterogeneity of the machines, in percent [default: 100]
     #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u64).range(..=200))]
     beta: Option<u64>,
-    /// How wide the workflow is, in percent of the root of its size [default: 100]
+    /// Width of the workflow, in percent of the square root of its size [default: 100]
     #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     alpha: Option<u64>,
-    /// How many tasks wait for each, about [default: 3]
+    /// Average number of successors of a task [default: 3]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(..=10_000))]
     out_degree: Option<u64>,
 }
@@ -122,7 +122,7 @@ struct Size {
 /// What is no size.
 #[derive(Debug, thiserror::Error)]
 enum NotASize {
-    #[error("is no size; write tasks and machines, such as 1000x8")]
+    #[error("is not a size; write tasks and machines, such as 1000x8")]
     Form,
     #[error("has more than {} costs to make", Size::MOST)]
     TooLarge,

@@ -17,16 +17,16 @@ pub(crate) struct Policy {
 
 #[derive(Debug, Subcommand)]
 enum What {
-    /// Show the policy in use, or another
+    /// Show the policy in force, or another
     Show {
-        /// Which [default: the one in use]
+        /// Policy to show [default: the one in force]
         name: Option<String>,
     },
-    /// Use another policy, or other parameters
+    /// Switch to another policy, or change its parameters
     Set {
-        /// Which, also as name:key=value,key=value
+        /// Policy, optionally with parameters: name:key=value,key=value
         name: String,
-        /// Its parameters
+        /// Parameters, as key=value
         #[arg(value_name = "KEY=VALUE")]
         params: Vec<String>,
     },

@@ -9,7 +9,7 @@ use warpyard_api::wire;
 /// Arguments of `progress`.
 #[derive(Debug, Args)]
 pub(crate) struct Progress {
-    /// Steps done since the task first began
+    /// Steps done since the task first started, all attempts together
     #[arg(value_name = "STEPS")]
     steps: u64,
 }

@@ -17,31 +17,31 @@ use warpyard_api::wire::{JobFilter, JobOrder, JobView, StateFilter};
 /// Arguments of `ps`.
 #[derive(Debug, Args)]
 pub(crate) struct Ps {
-    /// Only these: 412, 3-7, last
+    /// Only these jobs: 412, 3-7, last
     #[arg(value_name = "J", add = ArgValueCompleter::new(complete::jobs))]
     jobs: Vec<String>,
-    /// Every job, the newest first, also those that are done
+    /// All jobs, the newest first, including finished ones
     #[arg(long, short)]
     all: bool,
-    /// Only those of a user
+    /// Only jobs of this user
     #[arg(long)]
     user: Option<String>,
-    /// Only those of a project
+    /// Only jobs of this project
     #[arg(long)]
     project: Option<String>,
-    /// Only those called so; * stands for any characters and ? for any one
+    /// Only jobs of this name; * matches any characters, ? any single one
     #[arg(long, value_name = "NAME", add = ArgValueCompleter::new(complete::names))]
     name: Option<String>,
-    /// Only those in a state, held, or ended in a certain way
+    /// Only jobs in this state, or with this outcome
     #[arg(long, value_parser = StateFilter::ALL.map(StateFilter::word))]
     state: Option<String>,
-    /// At most so many: the first in line, or with --all the newest
+    /// At most this many: the first in the queue, or with --all the newest
     #[arg(long, short = 'n', value_name = "N")]
     limit: Option<u32>,
-    /// Which columns: id,name,exit; +command adds to the usual ones; help lists them
+    /// Columns to show: id,name,exit; +command adds to the default ones; `-o help` lists them
     #[arg(long, short = 'o', value_name = "COLUMNS", add = ArgValueCompleter::new(complete::columns))]
     columns: Option<String>,
-    /// Draw it again whenever something changes, and at least this often [default: 2s], until Ctrl-C
+    /// Redraw whenever something changes, and at least this often [default: 2s], until Ctrl-C
     #[arg(long, short, value_name = "TIME", num_args = 0..=1, default_missing_value = "2s", require_equals = true)]
     watch: Option<Micros>,
 }
@@ -60,11 +60,15 @@ impl Ps {
         let client = context.client()?;
         let watch = self.watch;
         let limit = self.limit.map_or(usize::MAX, |limit| limit as usize);
+        let none = self.none();
         let filter = self.filter(&columns);
         match watch {
             None => {
                 let jobs = list(&client, &filter, limit)?;
-                context.answer(jobs.as_slice(), |jobs, screen| table(jobs, &columns, screen))
+                context.answer(jobs.as_slice(), |jobs, screen| match jobs {
+                    [] => format!("{none}\n"),
+                    jobs => table(jobs, &columns, screen),
+                })
             }
             Some(every) => Watch { client: &client, every, context }.run(
                 || {
@@ -73,6 +77,18 @@ impl Ps {
                 },
                 |jobs, screen| table(jobs, &columns, screen),
             ),
+        }
+    }
+
+    /// What is said where there is no job to list.
+    fn none(&self) -> &'static str {
+        let Self { jobs, user, project, name, state, .. } = self;
+        let filtered = !jobs.is_empty() || [user, project, name, state].into_iter().any(Option::is_some);
+        match (filtered, self.all) {
+            (true, false) => "no such job is running or queued; -a lists finished ones too",
+            (true, true) => "no such job; `warpyard ps -a` lists all",
+            (false, false) => "no job is running or queued; `warpyard ps -a` lists finished ones too",
+            (false, true) => "no jobs yet; `warpyard submit -- COMMAND` submits one",
         }
     }
 

@@ -21,16 +21,16 @@ use warpyard_sim::replay::{Progress, Under};
 /// Arguments of `replay`.
 #[derive(Debug, Args)]
 pub(crate) struct Replay {
-    /// The policies that might have run instead, such as sjf,wsjf
+    /// Policies to replay the history under, such as sjf,wsjf
     #[arg(long, visible_alias = "policies", value_name = "A,B,..")]
     policy: Option<String>,
-    /// From when on: 30d (ago), or 2026-11-15T20:00:00Z [default: the beginning of the log]
+    /// Start of the period: 30d (ago), or 2026-11-15T20:00:00Z [default: the beginning of the log]
     #[arg(long, value_name = "WHEN")]
     since: Option<String>,
-    /// The log [default: log.db in the data directory]; a server may be writing to it
+    /// The event log, which a server may still be writing [default: log.db in the data directory]
     #[arg(long, value_name = "FILE")]
     log: Option<PathBuf>,
-    /// Also the figures of each job (JSON)
+    /// Include the figures of each job (with --json)
     #[arg(long)]
     per_job: bool,
     #[command(flatten)]

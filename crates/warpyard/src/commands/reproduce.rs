@@ -20,22 +20,22 @@ use warpyard_sim::workload::{openb_nodes, openb_pods};
 pub(crate) struct Reproduce {
     /// Which table [default: all of them]
     name: Option<String>,
-    /// How many seeds the figures of short-tasks are over
+    /// short-tasks: number of seeds
     #[arg(long, value_name = "N", default_value_t = 5000, value_parser = clap::value_parser!(u64).range(1..))]
     seeds: u64,
-    /// How many orders of the pods the figures of alibaba-2023 are over
+    /// alibaba-2023: number of random orders of the pods
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..))]
     shuffles: u64,
-    /// Where the files of the Alibaba GPU trace of 2023 are
+    /// alibaba-2023: directory of the trace's files
     #[arg(long, value_name = "DIR", default_value = "../shared/data/traces")]
     data: PathBuf,
-    /// How many drawn traces the figures of gavel are over
+    /// gavel: number of generated traces
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u64).range(1..))]
     draws: u64,
-    /// Where Gavel's published throughputs and traces are
+    /// gavel: directory of the published throughputs and traces
     #[arg(long, value_name = "DIR", default_value = "../shared/data/gavel")]
     gavel: PathBuf,
-    /// Keep the picture of alibaba-2023 or gavel, which must be named, in this file: SVG, or PNG if it is called so
+    /// Write the figure of alibaba-2023 or gavel, which must be named, to this file: SVG, or PNG by its extension
     #[arg(long, value_name = "FILE")]
     plot: Option<String>,
 }

@@ -15,10 +15,10 @@ Any other name is a worker's, which takes tasks again after `drain`; no name at 
 /// Arguments of `resume`.
 #[derive(Debug, Args)]
 pub(crate) struct Resume {
-    /// Jobs or tasks to go on, or a drained worker
+    /// Jobs or tasks to resume, or a drained worker
     #[arg(value_name = "J|WORKER")]
     names: Vec<String>,
-    /// A worker, whatever its name looks like
+    /// A worker, even if its name looks like a job
     #[arg(long, value_name = "WORKER", conflicts_with = "names")]
     worker: Option<String>,
 }

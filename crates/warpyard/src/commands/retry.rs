@@ -10,7 +10,7 @@ use clap::Args;
 pub(crate) struct Retry {
     #[command(flatten)]
     selected: Selected,
-    /// Only what did not succeed
+    /// Only tasks that did not succeed
     #[arg(long)]
     failed: bool,
 }

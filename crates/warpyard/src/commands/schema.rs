@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 pub(crate) struct Schema {
     #[command(subcommand)]
     document: Document,
-    /// Print a file of this form instead, to begin with
+    /// Print an example file instead
     #[arg(long, global = true)]
     example: bool,
 }
@@ -23,7 +23,7 @@ enum Document {
     Job,
     /// The server's configuration: `up --config FILE` (TOML)
     Config,
-    /// What `allocate --instance FILE` shares out (JSON)
+    /// GPUs and jobs: `allocate --instance FILE` (JSON)
     Instance,
     /// A workflow: `plan FILE` (JSON)
     Workflow,
@@ -31,7 +31,7 @@ enum Document {
     Machines,
     /// A cluster to simulate: `sim --cluster FILE` (TOML)
     Cluster,
-    /// Jobs to simulate: `sim --trace FILE` (CSV or JSON)
+    /// A workload to simulate: `sim --trace FILE` (CSV or JSON)
     Trace,
     /// The HTTP interface, as OpenAPI 3.1
     Openapi,

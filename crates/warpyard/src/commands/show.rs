@@ -16,7 +16,7 @@ pub(crate) struct Show {
     /// List every task of an array
     #[arg(long)]
     expand: bool,
-    /// Only the page of tasks that starts here, as `next` of the page before says
+    /// Only the page of tasks that starts here: `next` of the page before (with --json)
     #[arg(long, value_name = "CURSOR", requires = "expand")]
     page: Option<String>,
 }

@@ -25,22 +25,22 @@ pub(crate) struct Scene {
     /// gpu_budget, tasks_per_gpu and overcommit are as in the server's configuration
     #[arg(long, value_name = "LINE|FILE", required = true)]
     cluster: Option<String>,
-    /// What a workload is made from
+    /// Random seed of the workload
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) seed: u64,
-    /// From choosing a task until it runs
+    /// Delay between placing a task and its start
     #[arg(long, value_name = "TIME", default_value = "0")]
     start_delay: Micros,
-    /// What starting again costs a task that was made to save and exit
+    /// Time a preempted task loses when it starts again
     #[arg(long, value_name = "TIME", default_value = "0")]
     restart_cost: Micros,
-    /// How much tasks that run on a GPU at once slow each other: n of them each run at 1 / (1 + X (n − 1)) of their speed
+    /// Slowdown of tasks that share a GPU: each of n runs at 1 / (1 + X (n − 1)) of its speed
     #[arg(long, value_name = "X", default_value_t = 0.0, allow_negative_numbers = true)]
     contention: f64,
-    /// What an hour of one GPU of each type costs, for the policy cost: v100=2.48,k80=0.45 [default: all the same]
+    /// Price of a GPU hour by type, for the policy `cost`: v100=2.48,k80=0.45 [default: all equal]
     #[arg(long, value_name = "TYPE=COST,..")]
     cost: Option<Costs>,
-    /// Count jobs that can never fit as rejected, instead of refusing the whole
+    /// Count jobs that can never fit as rejected, instead of refusing the workload
     #[arg(long)]
     count_rejected: bool,
     #[command(flatten)]
@@ -50,10 +50,10 @@ pub(crate) struct Scene {
 /// Arguments of `sim`.
 #[derive(Debug, Args)]
 pub(crate) struct Simulate {
-    /// How tasks are ordered and placed
+    /// Scheduling policy
     #[arg(long, value_name = "NAME[:K=V,..]", default_value = "backfill")]
     policy: String,
-    /// Also the figures of each job (JSON)
+    /// Include the figures of each job (with --json)
     #[arg(long)]
     per_job: bool,
     #[command(flatten)]
@@ -70,13 +70,13 @@ pub(crate) struct Simulate {
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Watching it run")]
 struct Serve {
-    /// Show it in the same pages as the live server, as it runs, until Ctrl-C
+    /// Show the simulation in the web pages as it runs, until Ctrl-C
     #[arg(long, conflicts_with_all = ["report", "csv", "plots", "per_job"])]
     serve: bool,
-    /// How many seconds of it pass in one
+    /// How many simulated seconds pass in a second
     #[arg(long, value_name = "X", default_value_t = 60.0, requires = "serve")]
     speed: f64,
-    /// Where the pages are [default: a free port of this machine]
+    /// Address of the web pages [default: a free port on loopback]
     #[arg(long, value_name = "ADDRESS", requires = "serve")]
     listen: Option<String>,
 }

@@ -10,10 +10,10 @@ use warpyard_api::wire::Throughputs as Said;
 /// Arguments of `throughputs`.
 #[derive(Debug, Args)]
 pub(crate) struct Throughputs {
-    /// Say them: a JSON table of steps a second by GPU type and profile, as Gavel publishes it
+    /// Set them from a JSON table of steps per second by GPU type and profile, in Gavel's format
     #[arg(long, value_name = "FILE")]
     set: Option<String>,
-    /// Say what an hour of one GPU of each type costs, for the policy cost: v100=2.48,k80=0.45
+    /// Set the price of a GPU hour by type, for the policy `cost`: v100=2.48,k80=0.45
     #[arg(long, value_name = "TYPE=COST,..")]
     cost: Option<Costs>,
 }

@@ -24,15 +24,15 @@ pub(crate) struct Trace {
 
 #[derive(Debug, Subcommand)]
 enum What {
-    /// Make a workload from a seed; the same seed gives the same bytes
+    /// Generate a workload from a seed; the same seed gives the same bytes
     Generate(Box<Generate>),
-    /// Read a workload of another format and keep it as a trace; what cannot be read is told by line
+    /// Import a workload of another format; rows that cannot be read are reported by line
     #[command(after_help = formats())]
     Import(Import),
     /// Write a trace in another format
     #[command(after_help = formats())]
     Convert(Convert),
-    /// Say what a workload is like, whatever its format
+    /// Summarise a workload of any known format
     #[command(after_help = formats())]
     Stats(From),
 }
@@ -42,10 +42,10 @@ enum What {
 struct From {
     /// The file; - reads standard input
     file: String,
-    /// What it is [default: what it looks like]
+    /// Format of the file [default: detected]
     #[arg(long, value_name = "NAME")]
     format: Option<String>,
-    /// Refuse the whole when a row cannot be read, instead of telling of it and going on
+    /// Fail if a row cannot be read, instead of reporting and skipping it
     #[arg(long)]
     strict: bool,
     #[command(flatten)]
@@ -58,13 +58,13 @@ struct Generate {
     /// How many jobs
     #[arg(long, value_name = "N")]
     jobs: u64,
-    /// What it is made from
+    /// Random seed
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// Where to; - writes to standard output
+    /// Output file; - is standard output
     #[arg(long, value_name = "FILE", default_value = "-")]
     out: String,
-    /// Say so where jobs come faster than this cluster could run them: a line or a file, as `sim` takes it
+    /// Warn if the load exceeds this cluster: a line or a file, as for `sim`
     #[arg(long, value_name = "LINE|FILE")]
     cluster: Option<String>,
     #[command(flatten)]
@@ -76,7 +76,7 @@ struct Generate {
 struct Import {
     #[command(flatten)]
     from: From,
-    /// Where to; - writes to standard output
+    /// Output file; - is standard output
     #[arg(long, value_name = "FILE", default_value = "-")]
     out: String,
 }
@@ -86,10 +86,10 @@ struct Import {
 struct Convert {
     #[command(flatten)]
     from: From,
-    /// What to write [default: by the name of --out, else csv]
+    /// Format to write [default: by the extension of --out, else csv]
     #[arg(long, value_name = "NAME")]
     to: Option<To>,
-    /// Where to; - writes to standard output
+    /// Output file; - is standard output
     #[arg(long, value_name = "FILE", default_value = "-")]
     out: String,
 }

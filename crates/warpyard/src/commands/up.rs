@@ -23,35 +23,36 @@ const SHARED_DATA: &str = "/var/lib/warpyard";
 /// Arguments of `up`.
 #[derive(Debug, Args)]
 pub(crate) struct Up {
-    /// Where to listen [default: 127.0.0.1:7700]
+    /// Address to listen on [default: 127.0.0.1:7700]
     #[arg(long, value_name = "ADDR", env = "WARPYARD_LISTEN", hide_env_values = true)]
     listen: Option<String>,
-    /// Serve everyone on this machine, each as themselves (root only; data in /var/lib/warpyard unless --data)
+    /// Serve every user of this machine, running tasks as the user who submitted them (root only; data in
+    /// /var/lib/warpyard unless --data)
     #[arg(long, env = "WARPYARD_SHARED", hide_env_values = true)]
     shared: bool,
-    /// Where people of a shared machine find the server [default: /run/warpyard/socket]
+    /// Socket of a shared server [default: /run/warpyard/socket]
     #[arg(long, value_name = "PATH", env = "WARPYARD_SOCKET", hide_env_values = true)]
     socket: Option<PathBuf>,
-    /// How tasks are ordered and placed: name, or name:key=value,key=value [default: backfill]
+    /// Scheduling policy: name, or name:key=value,key=value [default: backfill]
     #[arg(long, value_name = "NAME[:K=V,..]", env = "WARPYARD_POLICY", hide_env_values = true)]
     policy: Option<PolicySet>,
-    /// A file with these settings and more
+    /// Configuration file with these settings and more (`warpyard schema config`)
     #[arg(long, value_name = "FILE", env = "WARPYARD_CONFIG", hide_env_values = true)]
     config: Option<PathBuf>,
-    /// The GPUs: auto, none, or such as fake:4xV100:16GiB,2xK80:12GiB to declare some [default: auto]
+    /// GPUs: auto, none, or declared ones such as fake:4xV100:16GiB,2xK80:12GiB [default: auto]
     #[arg(long, value_name = "SPEC", env = "WARPYARD_GPUS", hide_env_values = true)]
     gpus: Option<String>,
-    /// CPUs that tasks may have [default: all]
+    /// CPUs that tasks may use [default: all]
     #[arg(long, value_name = "N", env = "WARPYARD_CPUS", hide_env_values = true)]
     cpus: Option<MilliCpus>,
-    /// Memory of each GPU that tasks may have together [default: all of it]
+    /// Memory of each GPU that tasks may use together [default: all of it]
     #[arg(long, value_name = "SIZE", env = "WARPYARD_GPU_BUDGET", hide_env_values = true)]
     gpu_budget: Option<ByteSize>,
     /// How many tasks may share one GPU [default: as many as fit]
     #[arg(long, value_name = "N", env = "WARPYARD_TASKS_PER_GPU", hide_env_values = true)]
     #[arg(value_parser = clap::value_parser!(u16).range(1..))]
     tasks_per_gpu: Option<u16>,
-    /// Fill the server with a small varied workload on fake GPUs
+    /// Start with fake GPUs and a small varied workload, to try warpyard out
     #[arg(long)]
     demo: bool,
     /// Least severe level of log output [default: warn]
@@ -60,7 +61,7 @@ pub(crate) struct Up {
     /// Form of log output [default: text]
     #[arg(long, value_name = "FORMAT", env = "WARPYARD_LOG_FORMAT", hide_env_values = true, value_parser = format_parser())]
     log_format: Option<LogFormat>,
-    /// Start no worker beside the server
+    /// Start the server without a worker on this machine
     #[arg(long)]
     no_worker: bool,
 }
@@ -131,15 +132,15 @@ fn said(ready: &Ready) -> String {
         |label: &str, value: &str| writeln!(out, "  {label:<8} {value}").expect("a string takes all");
     // What a service says is in the machine's journal, and more people read that than may do everything here.
     let kept = ready.socket.is_some() && !io::stdout().is_terminal();
-    line("open", if kept { "what `warpyard login` prints" } else { &ready.login });
+    line("open", if kept { "the link that `warpyard login` prints" } else { &ready.login });
     if let Some(socket) = &ready.socket {
-        line("serves", &format!("everyone on this machine, at {}", socket.display()));
+        line("serves", &format!("every user of this machine, at {}", socket.display()));
     }
     line("data", &ready.data.display().to_string());
     line("policy", &ready.policy);
     match &ready.devices {
-        None => line("worker", "none here"),
-        Some(found) if ready.gpus == 0 => line("gpus", &format!("none ({found}); tasks get CPUs")),
+        None => line("worker", "none on this machine"),
+        Some(found) if ready.gpus == 0 => line("gpus", &format!("none ({found}); tasks run on CPUs only")),
         Some(found) => line("gpus", &format!("{} ({found})", ready.gpus)),
     }
     if ready.devices.is_some() {
@@ -147,7 +148,7 @@ fn said(ready: &Ready) -> String {
     }
     ready.unenforced.iter().for_each(|said| line("limits", said));
     if ready.running > 0 {
-        line("found", &format!("{} again", counted(ready.running as u64, "running task")));
+        line("resumed", &counted(ready.running as u64, "running task"));
     }
     for repair in &ready.repairs {
         line("repaired", repair);
@@ -189,9 +190,9 @@ mod tests {
           open     http://127.0.0.1:7700/login?once=5f0c
           data     /data
           policy   backfill
-          gpus     none (no NVIDIA library, no AMD card); tasks get CPUs
+          gpus     none (no NVIDIA library, no AMD card); tasks run on CPUs only
           cpus     8
-          found    2 running tasks again
+          resumed  2 running tasks
           try      warpyard run -- date
         ");
     }

@@ -3,7 +3,8 @@
 use crate::complete;
 use crate::context::Context;
 use crate::exit::Exit;
-use crate::show::jobs;
+use crate::follow::last_words;
+use crate::show::{Screen, jobs};
 use crate::submission::find_jobs;
 use clap::Args;
 use clap_complete::ArgValueCompleter;
@@ -16,13 +17,13 @@ use warpyard_api::wire::{JobView, Outcome, State};
 /// Arguments of `wait`.
 #[derive(Debug, Args)]
 pub(crate) struct Wait {
-    /// Jobs or tasks: 412, 412.train, 3-7, last; all waits for those there are now
+    /// Jobs or tasks: 412, 412.train, 3-7, last; `all` waits for those that exist now
     #[arg(required = true, value_name = "J", add = ArgValueCompleter::new(complete::jobs))]
     jobs: Vec<String>,
-    /// Give up after so long, such as 10m; exits with 1 then
+    /// Give up after this long, such as 10m, and exit with 1
     #[arg(long, value_name = "TIME")]
     timeout: Option<Micros>,
-    /// Say nothing
+    /// Print nothing
     #[arg(long, short)]
     quiet: bool,
 }
@@ -36,7 +37,7 @@ impl Wait {
             let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
             let job = client.wait(&id, left)?;
             if !self.quiet && !context.global.json {
-                context.print(&jobs::ended(&job, &context.screen))?;
+                context.print(&how_it_ended(&job, &context.screen))?;
             }
             waited.push(job);
         }
@@ -60,6 +61,15 @@ impl Wait {
             }
         }
         Ok(ids)
+    }
+}
+
+/// One line for each: of one that did not succeed, also the reason.
+fn how_it_ended(job: &JobView, screen: &Screen) -> String {
+    let cancelled = job.outcome == Some(Outcome::Cancelled);
+    match job.state == State::Done && job.outcome != Some(Outcome::Succeeded) {
+        true => last_words(job, cancelled, screen),
+        false => jobs::ended(job, screen),
     }
 }
 

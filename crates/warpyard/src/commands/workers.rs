@@ -23,7 +23,7 @@ impl Workers {
 /// Arguments of `drain`.
 #[derive(Debug, Args)]
 pub(crate) struct Drain {
-    /// Which [default: the only one there is]
+    /// The worker [default: the only one]
     worker: Option<String>,
 }
 

@@ -44,7 +44,7 @@ pub(super) fn gpus() -> Vec<Finding> {
                 format!("{} is there, but no driver's library was found ({describes})", file.display()),
                 "install the driver's user part (libnvidia-ml.so.1), of the same version as the kernel's",
             ),
-            None => Finding::fine("gpus", format!("none ({describes}); tasks get CPUs")),
+            None => Finding::fine("gpus", format!("none ({describes}); tasks run on CPUs only")),
         }];
     }
     let mut findings = vec![Finding::fine("gpus", format!("{} ({describes})", found.len()))];
@@ -88,7 +88,7 @@ pub(super) fn freezing() -> Finding {
     if !Path::new("/sys/fs/cgroup/cgroup.controllers").exists() {
         return Finding::warning(
             "cgroups",
-            "no unified hierarchy; tasks are paused by signals, which they can tell",
+            "no unified hierarchy; tasks are paused by signals, which they can notice",
             remedy,
         );
     }
@@ -114,7 +114,10 @@ pub(super) fn freezing() -> Finding {
 pub(super) fn processes() -> Finding {
     let own = held(std::process::id() as i32);
     match own {
-        Some(_) => Finding::fine("processes", "/proc tells of them, so claims and attempts are found again"),
+        Some(_) => Finding::fine(
+            "processes",
+            "/proc is readable, so claims and attempts are found again after a restart",
+        ),
         None => Finding::bad(
             "processes",
             "/proc does not tell of this very process",
@@ -209,7 +212,7 @@ pub(super) fn clock() -> Finding {
         Some("no") => {
             Finding::warning("clock", "not synchronised", "enable a time service: `timedatectl set-ntp true`")
         }
-        _ => Finding::fine("clock", "nobody here knows whether it is synchronised"),
+        _ => Finding::fine("clock", "whether it is synchronised cannot be determined here"),
     }
 }
 

@@ -39,7 +39,7 @@ pub(super) fn server(client: Option<&Client>) -> Vec<Finding> {
         false => Finding::warning(
             "server",
             format!("{found}; this program is {own}"),
-            "restart the server with this program: tasks that run are found again",
+            "restart the server with this program; running tasks continue",
         ),
     };
     let enforced = info.enforces.map(limits).unwrap_or_default();
@@ -98,7 +98,7 @@ fn bomb(bound: ProcessBound) -> Finding {
         false => Finding::warning(
             "fork bombs",
             format!("not contained by cgroups: a task found with more than {most} processes is ended"),
-            "run the server as a service (`warpyard install`), or set max_processes where there are old cgroups only",
+            "run the server as a service (`warpyard install`), or set max_processes where there is only cgroup v1",
         ),
     }
 }
@@ -117,7 +117,7 @@ pub(super) fn idle_gpus(client: &Client) -> Vec<Finding> {
             shown(note)
         );
         let remedy = format!(
-            "ask {}, or end it: `warpyard cancel {}`; idle_release in the configuration ends such by itself",
+            "ask {}, or cancel it: `warpyard cancel {}`; idle_release in the configuration ends such tasks automatically",
             shown(&task.user),
             shown(&task.task)
         );
@@ -173,7 +173,7 @@ fn stale(claims: &[ClaimView], now: Timestamp, is_gone: impl Fn(i32) -> bool) ->
             findings.push(Finding::bad(
                 "claims",
                 format!("claim {id} of {user} is for process {pid}, which is gone"),
-                format!("let it go: `warpyard release {id}`"),
+                format!("release it: `warpyard release {id}`"),
             ));
         }
         let silent = claim.last_heard_at.map_or(0, |heard| now.as_millis() - heard.as_millis());
@@ -182,7 +182,7 @@ fn stale(claims: &[ClaimView], now: Timestamp, is_gone: impl Fn(i32) -> bool) ->
             findings.push(Finding::warning(
                 "claims",
                 format!("nothing was heard of the holder of claim {id} of {user} for {silent}"),
-                format!("let it go: `warpyard release {id}`; one with a lease ends by itself"),
+                format!("release it: `warpyard release {id}`; one with a lease ends by itself"),
             ));
         }
     }

@@ -1,5 +1,6 @@
 //! What a job's end means for whoever followed it: what to exit with, and what to say where the program itself did not.
 
+use crate::show::history::reason_with_outcome;
 use crate::show::{Screen, jobs};
 use warpyard_api::text::shown;
 use warpyard_api::wire::{JobView, Outcome};
@@ -40,12 +41,17 @@ pub(crate) fn ended_by_itself(job: &JobView) -> bool {
 /// How a job ended and why, in a line each. `from_here` says that whoever reads it had it cancelled.
 pub(crate) fn last_words(job: &JobView, from_here: bool, screen: &Screen) -> String {
     let ended = jobs::ended(job, screen);
-    let elsewhere = (job.outcome == Some(Outcome::Cancelled) && !from_here)
-        .then_some("from elsewhere: another terminal, a page, an admin, or the server for GPUs left idle");
+    let elsewhere = (job.outcome == Some(Outcome::Cancelled) && !from_here).then_some(
+        "not from here, but from another terminal, a page, by an admin, or by the server for idle GPUs",
+    );
     let why = elsewhere.or(job.why.as_deref()).or(job.tasks.first().and_then(|task| task.why.as_deref()));
     // That one's own Ctrl-C cancelled it needs no words.
     let why = why.filter(|_| !(job.outcome == Some(Outcome::Cancelled) && from_here));
-    why.map_or_else(|| ended.clone(), |why| format!("{}: {}\n", ended.trim_end(), shown(why)))
+    let Some(why) = why else { return ended };
+    match job.outcome.and_then(|outcome| reason_with_outcome(outcome, why)) {
+        Some(said) => format!("{} {}  {}\n", shown(&job.job), shown(&job.name), shown(&said)),
+        None => format!("{}: {}\n", ended.trim_end(), shown(why)),
+    }
 }
 
 #[cfg(test)]
@@ -93,6 +99,9 @@ mod tests {
         failed.why = Some("exited with code 1".into());
         let line = last_words(&failed, false, &Screen::for_tests(None));
         assert_eq!(line, "412 train  failed: exited with code 1\n");
+        let mut late = ended("timed-out", json!(null), json!(15));
+        late.why = Some("timed out after 2h".into());
+        assert_eq!(last_words(&late, false, &Screen::for_tests(None)), "412 train  timed out after 2h\n");
     }
 
     #[test]
@@ -102,7 +111,7 @@ mod tests {
         assert_eq!(last_words(&cancelled, true, &screen), "412 train  cancelled\n");
         assert_eq!(
             last_words(&cancelled, false, &screen),
-            "412 train  cancelled: from elsewhere: another terminal, a page, an admin, or the server for GPUs left idle\n"
+            "412 train  cancelled: not from here, but from another terminal, a page, by an admin, or by the server for idle GPUs\n"
         );
     }
 }

@@ -203,7 +203,7 @@ mod tests {
         assert_eq!(told("[[server]]\nname = 'a'\ngpus = '0xV100'"), "line 3: '0xV100' has no devices");
         assert_eq!(
             told("gpus = '4xV100'\n[[server]]\ngpus = '2xK80:x'"),
-            "line 3: 'x' is no size, such as 16GiB"
+            "line 3: 'x' is not a size such as 16GiB"
         );
         assert_eq!(
             told("[[server]]\ngpus = '4xV100'\ncount = 1000000000000"),

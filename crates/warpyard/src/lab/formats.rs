@@ -15,22 +15,22 @@ use warpyard_sim::workload::{Place, Reading, TraceJob, TraceTask};
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "What a file leaves open")]
 pub(crate) struct Open {
-    /// Smaller numbers are more urgent there; they are turned round, the largest becoming 0
+    /// In this file smaller numbers are more urgent; invert them, the largest becoming 0
     #[arg(long)]
     smaller_is_urgent: bool,
-    /// swf: how many processors stand for one GPU
+    /// swf: number of processors that count as one GPU
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     processors_per_gpu: u32,
-    /// alibaba-2023: the memory of a whole GPU, of which a share of a GPU is a share
+    /// alibaba-2023: memory of a whole GPU; tasks with a fraction of a GPU get that fraction of it
     #[arg(long, value_name = "SIZE", default_value = "16GiB")]
     whole_gpu: ByteSize,
-    /// gavel: steps a second of every job type on every GPU type, a JSON file
+    /// gavel: JSON file with steps per second of every job type on every GPU type
     #[arg(long, value_name = "FILE")]
     throughputs: Option<String>,
-    /// gavel: the GPU type whose speed decides how long a job runs
+    /// gavel: GPU type whose speed determines how long a job runs
     #[arg(long, value_name = "TYPE", default_value = "v100")]
     on: String,
-    /// philly: mean time between two submissions, which the file does not have
+    /// philly: mean time between submissions, which the file does not contain
     #[arg(long = "spread", value_name = "TIME", default_value = "0")]
     spread: Micros,
     /// wfcommons: GPUs of each task

@@ -13,7 +13,8 @@ use warpyard_sim::report::timeline::Timeline;
 #[derive(Debug, Clone, Default, Args)]
 #[command(next_help_heading = "Files")]
 pub(crate) struct Outputs {
-    /// Write a page with distributions, utilisation, fairness and who was on which GPU: one HTML file, nothing else
+    /// Write a report with distributions, utilisation, fairness and a Gantt chart of the GPUs: one self-contained HTML
+    /// file
     #[arg(long, value_name = "FILE")]
     report: Option<String>,
     /// Write the figures of policies, users, jobs and utilisation as CSV files

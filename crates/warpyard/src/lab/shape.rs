@@ -14,58 +14,58 @@ use warpyard_sim::workload::{Estimate, Generator, Graphs, Lengths, Shape as Form
 #[derive(Debug, Clone, Default, Args)]
 #[command(next_help_heading = "Workloads made from a seed")]
 pub(crate) struct Shape {
-    /// Mean time between two submissions, exponential (a Poisson process); 0 submits all at once [default: 25s]
+    /// Mean time between submissions (a Poisson process); 0 submits all at once [default: 25s]
     #[arg(long, value_name = "TIME")]
     gap: Option<Micros>,
-    /// How many jobs come at a time [default: 1]
+    /// How many jobs are submitted at a time [default: 1]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     batch: Option<u64>,
-    /// How long tasks run, in seconds: log-uniform:FROM,TO, log-normal:MEDIAN,DEVIATION, or file:PATH to draw from the
-    /// numbers in a file or the run times of a trace [default: log-uniform:10,1000]
+    /// Run times in seconds: log-uniform:FROM,TO, log-normal:MEDIAN,DEVIATION, or file:PATH to sample from the numbers in
+    /// a file or the run times of a trace [default: log-uniform:10,1000]
     #[arg(long, value_name = "HOW")]
     lengths: Option<String>,
-    /// What tasks promise to run at most, as a factor of what they do run: exact, none, even:FROM,TO or
-    /// log-normal:MEDIAN,DEVIATION; below 1 they run out of time [default: exact]
+    /// Timeouts, as a factor of the run time: exact, none, even:FROM,TO or log-normal:MEDIAN,DEVIATION; tasks with a
+    /// factor below 1 time out [default: exact]
     #[arg(long, value_name = "HOW")]
     timeouts: Option<String>,
-    /// What users guess tasks run, in the same way; policies go by it before the timeout [default: none]
+    /// Users' estimates of run times, in the same way; policies prefer them to timeouts [default: none]
     #[arg(long, value_name = "HOW")]
     guesses: Option<String>,
-    /// GPUs of a task, each number with its weight, such as 1:0.7,2:0.2,4:0.1 [default: 1]
+    /// GPUs per task with weights, such as 1:0.7,2:0.2,4:0.1 [default: 1]
     #[arg(long, value_name = "N:W,..")]
     gpus: Option<Mix<u16>>,
-    /// Memory on each GPU, with weights, such as 4GiB:3,whole:1; whole ones are not shared [default: whole]
+    /// Memory on each GPU with weights, such as 4GiB:3,whole:1; whole GPUs are not shared [default: whole]
     #[arg(long, value_name = "SIZE:W,..")]
     gpu_memory: Option<Mix<Whole>>,
-    /// Type of GPU, with weights, such as V100:2,any:1 [default: any]
+    /// GPU types with weights, such as V100:2,any:1 [default: any]
     #[arg(long, value_name = "TYPE:W,..")]
     gpu_types: Option<Mix<Any>>,
-    /// Priorities from 0 up to below this, evenly drawn; larger is more urgent [default: 1]
+    /// Number of priority levels, from 0, drawn uniformly; larger is more urgent [default: 1]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     priorities: Option<u64>,
-    /// How many users there are [default: 1]
+    /// Number of users [default: 1]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     users: Option<u64>,
-    /// How tasks may be made to give way [default: none]
+    /// How tasks may be preempted [default: none]
     #[arg(long, value_name = "HOW")]
     preempt: Option<GiveWay>,
-    /// Name under which the speeds of a task are known, with weights, such as resnet:2,bert:1 [default: none]
+    /// Profiles (names of known throughputs) with weights, such as resnet:2,bert:1 [default: none]
     #[arg(long, value_name = "NAME:W,..")]
     profiles: Option<Mix<String>>,
-    /// Steps a task does in a second of its running time [default: steps are not counted]
+    /// Steps a task does per second of its run time [default: steps are not counted]
     #[arg(long, value_name = "N")]
     steps_per_second: Option<f64>,
-    /// Weights of jobs where time is shared out, each with its own weight, such as 1:3,5:1 [default: 1]
+    /// Weights of jobs for fair sharing, each with its probability weight, such as 1:3,5:1 [default: 1]
     #[arg(long, value_name = "N:W,..")]
     weights: Option<Mix<f64>>,
-    /// Until when jobs should have ended, as a factor of what they run, in the way of --timeouts [default: none]
+    /// Deadlines, as a factor of the run time, in the way of --timeouts [default: none]
     #[arg(long, value_name = "HOW")]
     deadlines: Option<String>,
-    /// Jobs of several tasks: chain:N, fork-join:N or random:N,P, where each of the few tasks before is waited for with
+    /// Jobs of several tasks: chain:N, fork-join:N or random:N,P, where a task depends on each of the few before it with
     /// probability P; N may be a range such as 3-20
     #[arg(long, value_name = "SHAPE")]
     graph: Option<String>,
-    /// How many jobs of all are of several tasks, from 0 to 1 [default: 1]
+    /// Fraction of jobs with several tasks, from 0 to 1 [default: 1]
     #[arg(long, value_name = "SHARE", requires = "graph")]
     graph_share: Option<f64>,
 }
@@ -73,11 +73,11 @@ pub(crate) struct Shape {
 /// How a task may be made to give way.
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum GiveWay {
-    /// It may not
+    /// It cannot be preempted
     None,
-    /// It stands still and keeps its memory
+    /// It is suspended and keeps its memory
     Freeze,
-    /// It ends and begins again later
+    /// It ends and starts again later
     Requeue,
     /// The same between two batches or items
     Yield,
@@ -339,7 +339,7 @@ mod tests {
         assert_eq!(told(swf).unwrap(), Lengths::Empirical(vec![100.0]), "a trace of numbers is one");
         let bad = told("submitted,runs\n0,7\n0,x\n").unwrap_err();
         assert!(bad.starts_with("F: line 3: runs: 'x'"), "{bad}");
-        assert!(told("").unwrap_err().contains("holds no run times"));
+        assert!(told("").unwrap_err().contains("contains no run times"));
     }
 
     #[test]

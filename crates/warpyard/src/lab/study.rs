@@ -12,26 +12,18 @@ const COLUMNS: [(&str, &str, &str); 13] = [
     ("mean wait", "average_wait_s", "from being ready to the first start, in seconds"),
     ("mean response", "average_response_s", "from submission to the first start, in seconds"),
     ("mean completion", "average_completion_s", "from submission to the end, in seconds"),
-    ("median completion", "p50_completion_s", "half of the jobs are not above it"),
-    ("95 % completion", "p95_completion_s", "95 in 100 jobs are not above it"),
+    ("median completion", "p50_completion_s", "median over jobs, in seconds"),
+    ("95 % completion", "p95_completion_s", "95th percentile over jobs, in seconds"),
     ("longest wait", "max_wait_s", "of any job, in seconds"),
     ("makespan", "makespan_s", "from the first submission to the last end, in seconds"),
-    (
-        "utilisation",
-        "utilisation",
-        "time with a task running on them, of all the time that GPUs were there until the last end",
-    ),
+    ("utilisation", "utilisation", "share of GPU time with a task running, until the last end"),
     (
         "weighted turnaround",
         "weighted_turnaround_s",
         "sum of (priority − lowest priority) × completion, in seconds",
     ),
-    (
-        "preemptions",
-        "preemptions",
-        "how often something was made to give way: to stand still, or to save and exit",
-    ),
-    ("restarts", "restarts", "how often something was begun again"),
+    ("preemptions", "preemptions", "how often a running task was suspended, or asked to save and exit"),
+    ("restarts", "restarts", "how often a task was started again"),
 ];
 
 /// What a figure means.

@@ -13,14 +13,14 @@ const MAX_TASKS: u64 = 10_000_000;
 /// Where jobs come from.
 #[derive(Debug, Args)]
 pub(crate) struct Source {
-    /// The jobs: a file of any format that `warpyard trace import` knows; - reads standard input
+    /// Workload to simulate, in any format `warpyard trace import` knows; - reads standard input
     #[arg(long, value_name = "FILE", required_unless_present = "generate", conflicts_with = "generate")]
     trace: Option<String>,
-    /// Steps a second of every profile on every GPU type, a JSON file: tasks that say their profile and steps run that
-    /// fast, and policies know it
+    /// JSON file with steps per second of every profile on every GPU type: tasks with a profile and steps run at that
+    /// speed, and policies know it
     #[arg(long, value_name = "FILE")]
     throughputs: Option<String>,
-    /// Make so many jobs instead
+    /// Generate this many jobs instead
     #[arg(long, value_name = "JOBS")]
     generate: Option<u64>,
     #[command(flatten)]

@@ -3,7 +3,7 @@
 use super::time::span_secs;
 use super::{Align, Cell, Paint, Screen, Table};
 use warpyard_api::quantity::ByteSize;
-use warpyard_api::wire::{AttemptView, HistoryRow};
+use warpyard_api::wire::{AttemptView, HistoryRow, Outcome};
 
 /// The table of attempts.
 pub(crate) fn table(rows: &[HistoryRow], screen: &Screen) -> String {
@@ -30,7 +30,7 @@ pub(crate) fn table(rows: &[HistoryRow], screen: &Screen) -> String {
             attempt.number.to_string().into(),
             attempt.ended_at.map(|ended| screen.clock(ended)).unwrap_or_default().into(),
             ran.unwrap_or_default().into(),
-            span_secs(attempt.gpu_seconds).into(),
+            gpu_time(attempt).into(),
             size(attempt.peak_gpu_memory_bytes).into(),
             size(attempt.peak_rss_bytes).into(),
             place(attempt).into(),
@@ -51,21 +51,34 @@ pub(super) fn size(bytes: Option<u64>) -> String {
     bytes.map_or("-".to_owned(), |bytes| ByteSize(bytes).rounded())
 }
 
+/// GPU time is accounted when an attempt ends.
+pub(super) fn gpu_time(attempt: &AttemptView) -> String {
+    attempt.ended_at.map_or("-".to_owned(), |_| span_secs(attempt.gpu_seconds))
+}
+
 /// Where an attempt ran: its devices, or only the worker.
 pub(super) fn place(attempt: &AttemptView) -> String {
     if attempt.devices.is_empty() { attempt.worker.clone() } else { attempt.devices.join(",") }
 }
 
-/// How an attempt ended, with what it exited with or what became of it.
+/// How an attempt ended: its outcome and the reason, or else its exit code or signal.
 pub(super) fn outcome(attempt: &AttemptView) -> Cell {
     let Some(outcome) = attempt.outcome else { return "".into() };
-    let detail = match (&attempt.why, attempt.exit_code, attempt.signal) {
-        (Some(why), ..) => format!(": {why}"),
-        (None, _, Some(signal)) => format!(" (signal {signal})"),
-        (None, Some(code), None) if code != 0 => format!(" (exit {code})"),
-        (None, ..) => String::new(),
+    let text = match (&attempt.why, attempt.exit_code, attempt.signal) {
+        (Some(why), ..) => {
+            reason_with_outcome(outcome, why).unwrap_or_else(|| format!("{}: {why}", outcome.word()))
+        }
+        (None, _, Some(signal)) => format!("{} (signal {signal})", outcome.word()),
+        (None, Some(code), None) if code != 0 => format!("{} (exit {code})", outcome.word()),
+        (None, ..) => outcome.word().to_owned(),
     };
-    Cell::new(format!("{}{detail}", outcome.word()), Paint::of_outcome(outcome))
+    Cell::new(text, Paint::of_outcome(outcome))
+}
+
+/// The reason alone where it says the outcome already: "timed out after 2h", "cancelled before it started".
+pub(crate) fn reason_with_outcome(outcome: Outcome, why: &str) -> Option<String> {
+    let why = why.strip_prefix("was ").unwrap_or(why);
+    why.starts_with(&outcome.word().replace('-', " ")).then(|| why.to_owned())
 }
 
 #[cfg(test)]

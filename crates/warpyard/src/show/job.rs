@@ -1,6 +1,6 @@
 //! `show`: one job in full, its tasks and their attempts.
 
-use super::history::{outcome, place, size};
+use super::history::{gpu_time, outcome, place, size};
 use super::time::span_secs;
 use super::{Align, Cell, Paint, Screen, Table, jobs, why};
 use std::fmt::Write;
@@ -29,7 +29,7 @@ pub(crate) fn text(job: &JobView, screen: &Screen) -> String {
     }
     if !job.log_tail.is_empty() {
         out.push('\n');
-        out.push_str(&why::tail(&job.log_tail, &job.job));
+        out.push_str(&why::tail(&job.log_tail, job.log_of.as_ref().unwrap_or(&job.job)));
     }
     out
 }
@@ -43,10 +43,18 @@ fn limits(tasks: &[TaskView], screen: &Screen) -> String {
         ("LEFT", Align::Right),
         ("RETRIES", Align::Right),
     ]);
-    for task in tasks {
+    // The tasks of an array need the same; of those that also have as much time left, one row says so.
+    let alike = |a: &TaskView, b: &TaskView| a.name == b.name && a.time_left_seconds == b.time_left_seconds;
+    for group in tasks.chunk_by(alike) {
+        let task = &group[0];
         let seconds = |seconds: Option<f64>| seconds.map_or("-".to_owned(), span_secs);
+        let label = match group.last().filter(|_| group.len() > 1).and_then(|last| task.index.zip(last.index))
+        {
+            Some((first, last)) => format!("{}[{first}…{last}]", task.name),
+            None => label(task),
+        };
         table.row([
-            label(task).into(),
+            label.into(),
             task.needs.as_ref().map(why::needs).unwrap_or_default().into(),
             seconds(task.timeout_seconds).into(),
             seconds(task.time_left_seconds).into(),
@@ -99,10 +107,10 @@ fn head(job: &JobView, screen: &Screen) -> String {
     if let [run] = &job.runs[..]
         && !run.command.is_empty()
     {
-        line("runs", &run.command);
-        run.workdir.iter().for_each(|dir| line("in", dir));
+        line("command", &run.command);
+        run.workdir.iter().for_each(|dir| line("workdir", dir));
         if !run.env.is_empty() {
-            line("sets", &sets(run));
+            line("env", &sets(run));
         }
     }
     if let Some(terminal) = job.tasks.iter().find_map(|task| task.terminal) {
@@ -144,7 +152,7 @@ fn head(job: &JobView, screen: &Screen) -> String {
         line("ended", &format!("{}{}", screen.clock_and_age(ended), ran.unwrap_or_default()));
     }
     if let Some(position) = job.position {
-        line("in line", &position.to_string());
+        line("position", &position.to_string());
     }
     match (job.expected_start, &job.expected_start_reason) {
         (Some(range), None) => line("starts", &screen.range(range)),
@@ -173,9 +181,14 @@ fn sets(run: &RunView) -> String {
 
 /// What each task runs, where there are several.
 fn runs(runs: &[RunView], screen: &Screen) -> String {
-    let mut table = Table::new([("TASK", Align::Left), ("SETS", Align::Left), ("RUNS", Align::Left)]);
+    let with_env = runs.iter().any(|run| !run.env.is_empty());
+    let env = with_env.then_some(("ENV", Align::Left));
+    let columns = [("TASK", Align::Left)].into_iter().chain(env).chain([("COMMAND", Align::Left)]);
+    let mut table = Table::new(columns.collect::<Vec<_>>());
     for run in runs {
-        table.row([run.task.as_str().into(), sets(run).into(), run.command.as_str().into()]);
+        let env = with_env.then(|| Cell::from(sets(run)));
+        let cells = [Cell::from(run.task.as_str())].into_iter().chain(env);
+        table.row_of(cells.chain([Cell::from(run.command.as_str())]).collect());
     }
     table.render(screen)
 }
@@ -225,7 +238,7 @@ pub(crate) fn attempts(tasks: &[TaskView], screen: &Screen) -> String {
             place(attempt).into(),
             started.map(|started| screen.clock_exact(started)).unwrap_or_default().into(),
             started.map(|started| screen.between(started, attempt.ended_at)).unwrap_or_default().into(),
-            span_secs(attempt.gpu_seconds).into(),
+            gpu_time(attempt).into(),
             size(attempt.peak_gpu_memory_bytes).into(),
             size(attempt.peak_rss_bytes).into(),
             outcome(attempt),

@@ -35,25 +35,25 @@ macro_rules! columns {
 }
 
 columns! {
-    "id" "ID" Right "its number" |job, _| (&job.job).into();
-    "name" "NAME" Left "what it is called" |job, _| (&job.name).into();
-    "user" "USER" Left "whose it is" |job, _| (&job.user).into();
-    "project" "PROJECT" Left "what it is counted towards" |job, _| job.project.as_deref().unwrap_or_default().into();
-    "state" "ST" Left "where it is on its way, or how it ended" |job, _| state(job);
-    "priority" "PRI" Right "more is more urgent" |job, _| job.priority.to_string().into();
-    "gpus" "GPUS" Right "how many GPUs one of its tasks asks for, at most" |job, _| job.gpus.to_string().into();
-    "time" "WAIT/RUN" Right "how long it has waited, runs or ran" |job, screen| wait_or_run(job, screen).into();
-    "position" "POS" Right "its place in line" |job, _| {
+    "id" "ID" Right "job number" |job, _| (&job.job).into();
+    "name" "NAME" Left "job name" |job, _| (&job.name).into();
+    "user" "USER" Left "owner" |job, _| (&job.user).into();
+    "project" "PROJECT" Left "project" |job, _| job.project.as_deref().unwrap_or_default().into();
+    "state" "ST" Left "state, or outcome once it has ended" |job, _| state(job);
+    "priority" "PRI" Right "priority; larger is more urgent" |job, _| job.priority.to_string().into();
+    "gpus" "GPUS" Right "largest number of GPUs a task of it requests" |job, _| job.gpus.to_string().into();
+    "time" "WAIT/RUN" Right "how long it has waited or run" |job, screen| wait_or_run(job, screen).into();
+    "position" "POS" Right "position in the queue" |job, _| {
         job.position.map(|position| position.to_string()).unwrap_or_default().into()
     };
     "submitted" "SUBMITTED" Left "when it was submitted" |job, screen| moment(Some(job.submitted_at), screen);
     "started" "STARTED" Left "when its first task started" |job, screen| moment(job.started_at, screen);
     "ended" "ENDED" Left "when its last task ended" |job, screen| moment(job.ended_at, screen);
-    "start" "START" Left "when it will likely start, or did where it is over" |job, screen| start(job, screen).into();
-    "tasks" "TASKS" Left "how far a job of several tasks is" |job, _| progress(job).into();
-    "exit" "EXIT" Right "what its only task exited with, or the signal that ended it" |job, _| exit(job).into();
-    "command" "COMMAND" Left "what it runs, secrets masked; of one's own jobs" |job, _| command(job).into();
-    "why" "WHY" Left "why it waits, how far it is or why it ended so" |job, _| remark(job).into();
+    "start" "START" Left "expected start, or when it started" |job, screen| start(job, screen).into();
+    "tasks" "TASKS" Left "progress of a job of several tasks" |job, _| progress(job).into();
+    "exit" "EXIT" Right "exit code of its only task, or the signal that ended it" |job, _| exit(job).into();
+    "command" "COMMAND" Left "command with secrets masked; of your own jobs only" |job, _| command(job).into();
+    "why" "WHY" Left "why it waits, how far it is, or why it ended" |job, _| remark(job).into();
 }
 
 /// The columns a list of names asks for; with a `+` before it, beside the usual ones.

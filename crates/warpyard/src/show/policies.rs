@@ -5,19 +5,40 @@ use std::fmt::Write;
 use warpyard_api::text::shown;
 use warpyard_api::wire::PolicyView;
 
-/// The table of policies; the one in use has a star.
+/// The policies by group, each with when to choose it; the one in force has a star.
 pub(crate) fn table(policies: &[PolicyView], screen: &Screen) -> String {
-    let mut table = Table::new([("", Align::Left), ("POLICY", Align::Left), ("WHAT IT DOES", Align::Left)]);
+    let mut groups: Vec<(&str, Vec<&PolicyView>)> = Vec::new();
     for policy in policies {
-        let (mark, paint) = if policy.active { ("*", Paint::Green) } else { ("", Paint::Plain) };
-        table.row([Cell::new(mark, paint), Cell::new(&policy.name, paint), (&policy.summary).into()]);
+        match groups.iter_mut().find(|(title, _)| *title == policy.group) {
+            Some((_, members)) => members.push(policy),
+            None => groups.push((&policy.group, vec![policy])),
+        }
     }
-    table.render(screen)
+    // One table for all, so that the columns of the groups line up.
+    let mut table = Table::new([("", Align::Left), ("POLICY", Align::Left), ("WHEN TO USE IT", Align::Left)]);
+    for policy in groups.iter().flat_map(|(_, members)| members) {
+        let (mark, paint) = if policy.active { ("*", Paint::Green) } else { ("", Paint::Plain) };
+        let when = if policy.when.is_empty() { &policy.summary } else { &policy.when };
+        table.row([Cell::new(mark, paint), Cell::new(&policy.name, paint), when.into()]);
+    }
+    let rendered = table.render(screen);
+    let mut lines = rendered.lines();
+    let mut out = format!("{}\n", lines.next().unwrap_or_default());
+    for (title, members) in &groups {
+        if !title.is_empty() {
+            writeln!(out, "{}", screen.paint(&shown(title), Paint::Bold)).expect("a string takes all");
+        }
+        for line in lines.by_ref().take(members.len()) {
+            writeln!(out, "{line}").expect("a string takes all");
+        }
+    }
+    out.push_str("`warpyard policy show NAME` has its parameters and source.\n");
+    out
 }
 
 /// One policy with its parameters.
 pub(crate) fn detail(policy: &PolicyView, screen: &Screen) -> String {
-    let in_use = if policy.active { "  (in use)" } else { "" };
+    let in_use = if policy.active { "  (in force)" } else { "" };
     let mut out = format!("{}{in_use}\n", screen.paint(&shown(&policy.name), Paint::Bold));
     for line in [&policy.summary, &policy.when, &policy.source].into_iter().filter(|line| !line.is_empty()) {
         writeln!(out, "  {}", shown(line)).expect("a string takes all");
@@ -53,19 +74,24 @@ mod tests {
     #[test]
     fn a_policy_is_shown_with_what_can_be_set() {
         let policies: Vec<PolicyView> = serde_json::from_value(json!([
-            {"name": "fifo", "summary": "strict arrival order", "source": "", "params": [], "active": false},
-            {"name": "short-first", "summary": "shortest promised time first", "source": "a paper", "active": true,
+            {"name": "fifo", "summary": "strict arrival order", "source": "", "params": [], "active": false, "group": "Arrival"},
+            {"name": "short-first", "summary": "shortest timeout first", "source": "a paper", "active": true,
+             "group": "Short tasks", "when": "where timeouts are honest",
              "params": [{"name": "beta", "summary": "weight of the timeout", "default": 1.0, "value": 2.0}]},
         ]))
         .unwrap();
         let screen = Screen::for_tests(None);
         insta::assert_snapshot!(table(&policies, &screen) + "\n" + &detail(&policies[1], &screen), @"
-           POLICY       WHAT IT DOES
+           POLICY       WHEN TO USE IT
+        Arrival
            fifo         strict arrival order
-        *  short-first  shortest promised time first
+        Short tasks
+        *  short-first  where timeouts are honest
+        `warpyard policy show NAME` has its parameters and source.
 
-        short-first  (in use)
-          shortest promised time first
+        short-first  (in force)
+          shortest timeout first
+          where timeouts are honest
           a paper
 
         PARAMETER  VALUE  DEFAULT  WHAT IT DOES

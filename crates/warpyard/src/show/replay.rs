@@ -86,7 +86,7 @@ pub(crate) fn text(answer: &Answer, screen: &Screen) -> String {
     let same = if same_place == starts { "all".to_owned() } else { same_place.to_string() };
     writeln!(
         out,
-        "as it ran: {same} of {} in the recorded order; off by {} s on average, {} s at most",
+        "accuracy: with the policy that ran, {same} of {} are in the recorded order, {} s off on average, {} s at most",
         counted(starts, "start"),
         figure(mean_error_s),
         figure(max_error_s)
@@ -103,7 +103,7 @@ pub(crate) fn about(answer: &Answer) -> Vec<(String, String)> {
     let lines = told(answer, answer.agreement.missing).into_iter().map(|line| ("history".to_owned(), line));
     let Agreement { starts, same_place, mean_error_s, max_error_s, .. } = answer.agreement;
     let agreement = format!(
-        "as it ran, {same_place} of {starts} starts stand where they stood; off by {} s on average, {} s at most",
+        "with the policy that ran, {same_place} of {starts} starts are in the recorded order, {} s off on average, {} s at most",
         figure(mean_error_s),
         figure(max_error_s)
     );
@@ -114,45 +114,21 @@ fn told(answer: &Answer, missing: u64) -> Vec<String> {
     let Told { jobs, there_before, unfinished, unknown, policy_changes, by_people, of_machines } =
         &answer.told;
     let policy = match &policy_changes[..] {
-        [] => format!("{} ran", answer.policy),
-        changes => format!("{} ran at first, then {}", answer.policy, changes.join(", ")),
+        [] => format!("the policy was {}", answer.policy),
+        changes => format!("the policy was {} at first, then {}", answer.policy, changes.join(", ")),
     };
     let mut lines = vec![format!("{} over {}; {policy}", counted(*jobs, "job"), span_secs(answer.span_s))];
+    let waiting = answer.recorded.still_waiting;
     let counts = [
-        (*there_before, "job was there before", "jobs were there before", "simulated, and in no figure"),
-        (
-            *unfinished,
-            "job had not ended",
-            "jobs had not ended",
-            "simulated for as long as promised, and in no figure but the waits",
-        ),
-        (
-            answer.recorded.still_waiting,
-            "job had not started",
-            "jobs had not started",
-            "its wait until then counts, so recorded waits are lower bounds",
-        ),
-        (
-            *unknown,
-            "attempt is of a job",
-            "attempts are of jobs",
-            "submitted before the log begins: left out",
-        ),
-        (missing, "start does not happen", "starts do not happen", "in the simulation as it ran"),
-        (
-            *by_people,
-            "thing was asked",
-            "things were asked",
-            "by people (holds, pauses, cancellations, …) and is asked at the same moment again",
-        ),
-        (
-            *of_machines,
-            "change of workers or GPUs",
-            "changes of workers or GPUs",
-            "happens at the same moment again",
-        ),
+        (*there_before, "job", "submitted before the period: simulated, not counted"),
+        (*unfinished, "job", "not ended yet: simulated by their stated length, counted only in the waits"),
+        (waiting, "job", "not started yet: counted with the wait so far, so recorded waits are lower bounds"),
+        (*unknown, "attempt", "of jobs submitted before the log begins: left out"),
+        (missing, "start", "missing in the simulation of the policy that ran"),
+        (*by_people, "request", "of users (holds, pauses, cancellations, …): repeated at the same times"),
+        (*of_machines, "change", "of workers or GPUs: repeated at the same times"),
     ];
     let worth = counts.into_iter().filter(|(n, ..)| *n > 0);
-    lines.extend(worth.map(|(n, one, many, so)| format!("{n} {}: {so}", if n == 1 { one } else { many })));
+    lines.extend(worth.map(|(n, what, so)| format!("{} {so}", counted(n, what))));
     lines
 }

@@ -5,13 +5,18 @@ use std::fmt::Write;
 use warpyard_api::text::shown;
 use warpyard_sim::SimReport;
 
+/// Turnaround weighted by priority above the lowest, which is nothing where all are equal.
+fn weighted(seconds: f64) -> String {
+    if seconds == 0.0 { "- (all priorities are equal)".to_owned() } else { format!("{} s", figure(seconds)) }
+}
+
 /// The figures in words, then how times are spread.
 pub(crate) fn text(report: &SimReport, screen: &Screen) -> String {
     let rejected =
         if report.rejected > 0 { format!(", {} rejected", report.rejected) } else { String::new() };
     let others = match report.jobs - report.finished - report.rejected {
         0 => String::new(),
-        others => format!(", {others} ended otherwise"),
+        others => format!(", {others} not successful"),
     };
     let mut out = format!(
         "{}: {}, {} finished{others}{rejected}\n",
@@ -23,9 +28,9 @@ pub(crate) fn text(report: &SimReport, screen: &Screen) -> String {
     let lines = [
         ("makespan", span_secs(report.makespan)),
         ("utilisation", percent(report.utilisation)),
-        ("weighted turnaround", format!("{} s", figure(report.weighted_turnaround))),
-        ("gave way", counted(report.preemptions, "time")),
-        ("began again", counted(report.restarts, "time")),
+        ("weighted turnaround", weighted(report.weighted_turnaround)),
+        ("preemptions", figure(report.preemptions as f64)),
+        ("restarts", figure(report.restarts as f64)),
         (
             "simulated",
             format!(

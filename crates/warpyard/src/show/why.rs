@@ -24,16 +24,16 @@ pub(crate) fn text(why: &WhyView, screen: &Screen) -> String {
     line("ahead", ahead(&why.ahead));
     let sooner = |change: &warpyard_api::wire::Sooner| format!("with {} it {}", change.change, change.effect);
     line("sooner", why.sooner.iter().map(sooner).collect::<Vec<_>>().join("; "));
-    out.push_str(&tail(&why.log_tail, &why.job));
+    out.push_str(&tail(&why.log_tail, why.log_of.as_ref().unwrap_or(&why.job)));
     out
 }
 
-/// The last lines a task printed.
-pub(super) fn tail(lines: &[String], job: &str) -> String {
+/// The last lines of a task's log; `of` selects the task.
+pub(super) fn tail(lines: &[String], of: &str) -> String {
     if lines.is_empty() {
         return String::new();
     }
-    let mut out = format!("  its last lines (`warpyard logs {}` prints all):\n", shown(job));
+    let mut out = format!("  last lines of the log (`warpyard logs {}` prints all):\n", shown(of));
     for line in lines {
         writeln!(out, "    {}", shown(line)).expect("a string takes all");
     }
@@ -47,11 +47,10 @@ fn head(why: &WhyView, screen: &Screen) -> String {
     let word = why.outcome.map_or_else(|| why.state.word(), |outcome| outcome.word());
     let mut out = format!("{}  {}", screen.paint(&title, Paint::Bold), word);
     if let Some(position) = why.position {
-        write!(out, ", {} in line", ordinal(position)).expect("a string takes all");
+        write!(out, ", {} in the queue", ordinal(position)).expect("a string takes all");
     }
     if let Some(range @ StartRange { of, .. }) = why.expected_start {
-        let times = (of * 10.0).round();
-        write!(out, ", expected start {} ({times} times in 10)", screen.range(range))
+        write!(out, ", expected to start {} ({:.0} % likely)", screen.range(range), of * 100.0)
             .expect("a string takes all");
     }
     out
@@ -145,18 +144,18 @@ mod tests {
             "job": "412", "task": "train", "index": null, "state": "ready", "text": ["2 GPUs on one worker",
             "ready for 3m12s"], "code": "no-room", "needs": {"gpus": 2, "gpu_memory_bytes": gib(10), "gpu_type": [],
             "cpus": 0.5, "memory_bytes": 0}, "free": [free("gpu1/0", 16, true), free("gpu2/0", 6, false),
-            free("gpu2/1", 9, false)], "ahead": [ahead("398", "priority 5"), ahead("401", "shorter promise"),
-            ahead("405", "shorter promise")], "position": 4, "expected_start": {"low": "2026-11-15T14:20:00Z",
+            free("gpu2/1", 9, false)], "ahead": [ahead("398", "priority 5"), ahead("401", "expected to be shorter"),
+            ahead("405", "expected to be shorter")], "position": 4, "expected_start": {"low": "2026-11-15T14:20:00Z",
             "high": "2026-11-15T14:35:00Z", "of": 0.8}, "sooner": [{"change": "--gpu-memory 9GiB",
             "effect": "would start now on gpu2"}, {"change": "--timeout 20m", "effect": "would be 2nd"}],
         }))
         .unwrap();
         insta::assert_snapshot!(text(&why, &Screen::for_tests(None)), @"
-        412 train  ready, 4th in line, expected start 14:20–14:35 (8 times in 10)
+        412 train  ready, 4th in the queue, expected to start 14:20–14:35 (80 % likely)
           why       2 GPUs on one worker; ready for 3m12s
           needs     2 GPUs with 10 GiB each on one worker, 0.5 CPUs
           now free  1 V100 (16 GiB) on gpu1; gpu2 has 6 GiB and 9 GiB left
-          ahead     398 (ann, priority 5), 401 and 405 (ann, shorter promise)
+          ahead     398 (ann, priority 5), 401 and 405 (ann, expected to be shorter)
           sooner    with --gpu-memory 9GiB it would start now on gpu2; with --timeout 20m it would be 2nd
         ");
     }

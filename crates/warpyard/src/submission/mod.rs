@@ -23,7 +23,7 @@ pub(crate) struct Request {
     /// A job file, TOML or JSON; - reads it from standard input
     #[arg(value_name = "FILE")]
     file: Option<String>,
-    /// The command to run, with its arguments; %{index} and %{job} are filled in
+    /// Command to run, with its arguments; %{index} and %{job} are substituted
     #[arg(last = true, value_name = "COMMAND")]
     command: Vec<String>,
     #[command(flatten)]
@@ -32,7 +32,7 @@ pub(crate) struct Request {
     task: TaskOptions,
     #[command(flatten)]
     surroundings: Surroundings,
-    /// The same key twice is the same job, however often it is submitted
+    /// Idempotency key: submitting again with the same key returns the same job
     #[arg(long, value_name = "KEY", help_heading = "Job")]
     key: Option<String>,
 }

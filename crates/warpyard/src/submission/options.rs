@@ -12,25 +12,25 @@ use warpyard_api::quantity::Micros;
 #[derive(Debug, Default, Args)]
 #[command(next_help_heading = "Job")]
 pub(crate) struct JobOptions {
-    /// What the job is called [default: that of the file, or of the script: train of python train.py]
+    /// Name of the job [default: the file's or script's: `train` for python train.py]
     #[arg(long)]
     name: Option<String>,
-    /// How urgent it is; a larger number is more urgent [default: 0]
+    /// Priority; a larger number is more urgent [default: 0]
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     priority: Option<i64>,
-    /// What it is counted towards
+    /// Project the job belongs to, for filters, limits and history
     #[arg(long)]
     project: Option<String>,
-    /// Its weight where time on GPUs is shared out: twice the weight, twice the share [default: 1]
+    /// Weight in fair sharing: twice the weight, twice the share [default: 1]
     #[arg(long, value_name = "W")]
     weight: Option<f64>,
-    /// How long after its submission it should have ended, such as 6h
+    /// Deadline after submission, such as 6h; missing it is reported, nothing is killed
     #[arg(long, value_name = "TIME")]
     deadline: Option<Micros>,
-    /// Run in a copy of the working directory as it is now; .gitignore and .warpyardignore say what is left out
+    /// Run in a copy of the working directory as it is now; .gitignore and .warpyardignore exclude files
     #[arg(long)]
     snapshot: bool,
-    /// Jobs that must end before it starts: 412, 412,413 or 412:fail (ok, fail or any)
+    /// Start after these jobs end: 412, 412,413 or 412:fail (ok, fail or any) [default: ok]
     #[arg(long, value_name = "J[,K][:ON]")]
     pub(super) after: Vec<String>,
 }
@@ -70,70 +70,70 @@ impl JobOptions {
 #[derive(Debug, Default, Args)]
 #[command(next_help_heading = "Task")]
 pub(crate) struct TaskOptions {
-    /// GPUs, all on one worker
+    /// Number of GPUs, all on one worker
     #[arg(long, value_name = "N")]
     gpus: Option<u32>,
-    /// Memory on each GPU, such as 6GiB; the device may then be shared
+    /// Memory on each GPU, such as 6GiB; the rest of the GPU may then be shared [default: the whole GPU]
     #[arg(long, value_name = "SIZE")]
     gpu_memory: Option<String>,
-    /// Acceptable types of GPU
+    /// Acceptable GPU types, comma separated
     #[arg(long, value_name = "TYPE", value_delimiter = ',')]
     gpu_type: Vec<String>,
-    /// The only devices it may use: 0, or gpu1/0
+    /// Restrict it to these devices: 0, or gpu1/0
     #[arg(long, value_name = "DEVICE", value_delimiter = ',')]
     gpu_scope: Vec<String>,
-    /// Devices it would rather have
+    /// Preferred devices
     #[arg(long, value_name = "DEVICE", value_delimiter = ',')]
     prefer: Vec<String>,
-    /// Wait for the preferred devices only (queue), or take others when they are busy (schedule)
+    /// Wait for the preferred devices (queue), or take others when they are busy (schedule)
     #[arg(long, value_name = "MODE", value_parser = ["schedule", "queue"])]
     wait_mode: Option<String>,
     /// CPUs, such as 0.5
     #[arg(long, value_name = "N")]
     cpus: Option<String>,
-    /// Memory of the machine
+    /// Main memory, such as 4GiB
     #[arg(long, value_name = "SIZE")]
     memory: Option<String>,
-    /// How long it may run, such as 1h30m
+    /// Time limit, such as 1h30m
     #[arg(long, value_name = "TIME")]
     timeout: Option<String>,
-    /// Time between being asked to end and being killed
+    /// Time between SIGTERM and SIGKILL [default: 10s]
     #[arg(long, value_name = "TIME")]
     grace: Option<String>,
-    /// How long it will likely run, for planning
+    /// Estimated run time, for planning and forecasts
     #[arg(long, value_name = "TIME")]
     expected: Option<String>,
-    /// How often it is tried again after failing
+    /// How often to retry after a failure [default: 0]
     #[arg(long, value_name = "N")]
     retries: Option<u32>,
-    /// Try again after a timeout too
+    /// Also retry after a timeout
     #[arg(long)]
     retry_on_timeout: bool,
-    /// What happens when its worker is lost
+    /// What to do when its worker is lost: run it again, or hold it
     #[arg(long, value_name = "WHAT", value_parser = ["rerun", "hold"])]
     on_lost: Option<String>,
-    /// How it may be made to give way
+    /// How it may be preempted: suspended (freeze), ended and requeued, or asked to yield
     #[arg(long, value_name = "HOW", value_parser = ["none", "freeze", "requeue", "yield"])]
     preempt: Option<String>,
-    /// The name under which its speed on each type of GPU is known
+    /// Name under which its throughput on each GPU type is known
     #[arg(long, value_name = "NAME")]
     profile: Option<String>,
-    /// How many steps it has to do
+    /// Total number of steps, for progress and throughput
     #[arg(long, value_name = "N")]
     steps: Option<u64>,
     /// Run it once for each index: 1-100%8 is a hundred tasks, at most eight at once
     #[arg(long, value_name = "INDICES")]
     array: Option<String>,
-    /// Run it in a terminal, for `run` to be at and `attach` to come back to
+    /// Run it in a terminal, which `run` and `attach` connect to
     #[arg(long)]
     pty: bool,
-    /// End it when nothing was typed or printed in its terminal for so long, such as 30m
+    /// End it when nothing was typed or printed in its terminal for this long, such as 30m
     #[arg(long, value_name = "TIME")]
     idle: Option<String>,
-    /// A file for what it prints, beside the log
+    /// Also write standard output to this file
     #[arg(long, value_name = "FILE")]
     stdout: Option<String>,
-    /// A file for the errors it prints, beside the log
+    /// Also write standard error to this file
     #[arg(long, value_name = "FILE")]
     stderr: Option<String>,
 }
@@ -198,15 +198,15 @@ pub(super) fn option_of(field: &str) -> String {
 
 /// What surrounds the tasks.
 #[derive(Debug, Default, Args)]
-#[command(next_help_heading = "Surroundings")]
+#[command(next_help_heading = "Environment")]
 pub(crate) struct Surroundings {
-    /// Set a variable, or take one along as it is here
+    /// Set a variable, or pass one on from here
     #[arg(long = "env", value_name = "NAME[=VALUE]")]
     set: Vec<String>,
-    /// Leave the environment behind
+    /// Do not pass on the environment of this shell
     #[arg(long)]
     no_env: bool,
-    /// Where to run [default: the current directory]
+    /// Working directory [default: the current one]
     #[arg(long, value_name = "DIR")]
     workdir: Option<String>,
 }

@@ -64,6 +64,7 @@ fn of_file(verb: &'static str, file: String) -> Result<(Origin, JobDoc), Wrong> 
         path => (file.clone(), read_bounded(path)),
     };
     let text = text.map_err(|source| match source.kind() {
+        io::ErrorKind::NotFound if is_document(&file) => Wrong::NoSuchDocument(file.clone()),
         io::ErrorKind::NotFound => {
             let command = command_for(&file, "").unwrap_or_else(|| file.clone());
             Wrong::NoSuchFile { file: file.clone(), verb, command }
@@ -82,6 +83,12 @@ fn of_file(verb: &'static str, file: String) -> Result<(Origin, JobDoc), Wrong> 
         Ok(checked) => Ok((origin, checked.doc)),
         Err(problems) => Err(origin.refusal(problems)),
     }
+}
+
+/// Whether a file's name says that it is a job file, so that nobody meant it as a command.
+fn is_document(file: &str) -> bool {
+    let ending = Path::new(file).extension().and_then(|ending| ending.to_str());
+    ending.is_some_and(|ending| ["toml", "json"].contains(&ending))
 }
 
 /// The command that runs a file which is a script by its name or its first line; nothing for any other file.

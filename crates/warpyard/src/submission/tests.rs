@@ -136,7 +136,7 @@ fn the_environment_goes_along_without_the_session_and_never_with_the_token() {
         refusal(&["--env", "WARPYARD_TOKEN", "--", "true"]),
         "error: --env: WARPYARD_TOKEN is not set here; write WARPYARD_TOKEN=value\n"
     );
-    assert!(refusal(&["--env", "=x", "--", "true"]).contains("is no variable"));
+    assert!(refusal(&["--env", "=x", "--", "true"]).contains("is not a variable"));
 }
 
 #[test]
@@ -150,8 +150,8 @@ fn dependencies_on_other_jobs() {
         after(&["--after", "last:any", "--after", "3-5:fail", "--", "true"]),
         json!([{"job": "9", "on": "any"}, {"job": "3", "on": "fail"}, {"job": "5", "on": "fail"}])
     );
-    assert!(refusal(&["--after", "7:never", "--", "true"]).contains("is no dependency"));
-    assert!(refusal(&["--after", "7.train", "--", "true"]).contains("is no dependency"));
+    assert!(refusal(&["--after", "7:never", "--", "true"]).contains("is not a dependency"));
+    assert!(refusal(&["--after", "7.train", "--", "true"]).contains("is not a dependency"));
     assert!(refusal(&["--after", "40-41", "--", "true"]).contains("selects no job"));
 }
 
@@ -177,7 +177,7 @@ fn a_file_is_a_job_named_after_it_and_its_job_can_be_changed() {
     assert_eq!(submission.submit.doc["after"], json!([{"job": "7", "on": "ok"}]));
     assert_eq!(
         refusal(&[path, "--gpus", "1"]),
-        "error: --gpus cannot go with a job file; write it there, in the task it is for\n"
+        "error: --gpus cannot be combined with a job file; set it in the file, in the task it is for\n"
     );
 }
 

@@ -45,7 +45,7 @@ fn a_task_that_needs_more_memory_than_it_requested_is_killed() {
     let attempt = ended(&ann, &job);
     assert_eq!((&attempt["outcome"], &attempt["reason"]), (&json!("failed"), &json!("out-of-memory")));
     let shown = ann.ask(&["show", &job]).out;
-    assert!(shown.contains("out of memory: it needed more than the 50MiB it requested"), "{shown}");
+    assert!(shown.contains("out of memory: it needed more than the 50 MiB it requested"), "{shown}");
     let log = ann.ask(&["logs", &job]).out;
     assert!(!log.contains("survived"), "{log}");
     let row = ann.json(&["history"])[0].clone();

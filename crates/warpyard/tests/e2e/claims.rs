@@ -198,7 +198,7 @@ fn a_process_that_took_a_gpu_without_asking_is_adopted() {
 fn what_cannot_be_claimed_is_said_at_once() {
     let server = Server::up(&FAKE);
     for (args, said) in [
-        (&["claim"][..], "nothing to claim for"),
+        (&["claim"][..], "a claim needs a process"),
         (&["claim", "--gpus", "9", "--", "true"], "error: --gpus: 9 GPUs"),
         (&["claim", "--gpus", "x", "--", "true"], "gpus"),
         (&["claim", "--pid", "4194304"], "no process 4194304"),

@@ -58,7 +58,7 @@ fn an_end_is_told_in_the_same_words_everywhere() {
     let server = Server::up(&FAKE);
     let job = server.script(&[], "printf 'one\\ntwo \\033[2J\\n'; kill -SEGV $$");
     assert_eq!(server.outcome(&job), "failed");
-    let words = "crashed with SIGSEGV (signal 11): it used memory that is not its own";
+    let words = "crashed with SIGSEGV (signal 11): a segmentation fault";
     let why = server.said(&["why", &job]);
     assert!(why.contains("failed\n") && why.contains(words), "{why}");
     assert!(why.contains("\n    one\n    two \\u{1b}[2J\n"), "its last lines, harmless: {why}");

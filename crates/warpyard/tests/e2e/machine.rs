@@ -12,7 +12,7 @@ fn up_says_what_it_has_and_without_a_gpu_offers_processors() {
     let said = server.start();
     let address = fs::read_to_string(server.data().join("address")).unwrap();
     assert!(said.contains(&format!(" at {}\n", address.trim())), "{said}");
-    assert!(said.contains("gpus     none") && said.contains("tasks get CPUs"), "{said}");
+    assert!(said.contains("gpus     none") && said.contains("tasks run on CPUs only"), "{said}");
     assert_eq!(server.said(&["run", "--", "echo", "hello"]), "hello\n");
     assert_eq!(server.json(&["gpus"]), json!([]));
     assert_eq!(server.json(&["workers"])[0]["cpus"], 3);

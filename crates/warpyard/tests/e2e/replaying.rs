@@ -46,7 +46,10 @@ fn the_history_of_a_running_server_is_reproduced_and_another_policy_compared() {
         assert_eq!((&row["jobs"], &row["finished"]), (&14.into(), &14.into()), "{row}");
     }
     let said = server.said(&["replay"]);
-    assert!(said.contains("as it ran: all of 14 starts in the recorded order"), "{said}");
+    assert!(
+        said.contains("accuracy: with the policy that ran, all of 14 starts are in the recorded order"),
+        "{said}"
+    );
     assert!(said.contains("then fifo, sjf"), "{said}");
 
     let data = server.data().to_str().unwrap();

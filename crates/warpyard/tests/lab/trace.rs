@@ -129,7 +129,7 @@ fn a_job_without_a_speed_on_any_type_is_refused() {
         let args = ["sim", "--policy", "max-min", "--throughputs", &speeds, "--trace", &trace, "--json"];
         ask(&[&args[..], &["--cluster", cluster]].concat())
     };
-    on("2xH100").refused(&["net on 1 GPU has no speed on any type there is (h100)"]);
+    on("2xH100").refused(&["net on 1 GPU has no throughput on any GPU type of the cluster (h100)"]);
     // A type on which it gets nowhere is as good as none.
     let [alone, more] = ["2xV100", "2xV100,2xH100"].map(|cluster| on(cluster).json());
     assert_eq!(alone["makespan_s"], more["makespan_s"]);

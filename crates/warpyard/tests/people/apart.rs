@@ -22,7 +22,7 @@ fn a_session_is_its_owners_and_nobody_elses() {
 
     let mut stranger = bob.seat(&["attach", "1"]);
     assert_eq!(stranger.left(), Some(2));
-    stranger.sees(&format!("the job is {}'s; you cannot attach to it", ann.name));
+    stranger.sees(&format!("the job belongs to {}; only they and admins can attach to it", ann.name));
     let attempts = fs::read_dir(machine.server.data().join("attempts")).expect("attempts").flatten();
     let mut records = attempts.map(|entry| entry.path());
     let record = records.find(|path| path.to_string_lossy().ends_with("1.0.0.1")).expect("its records");

@@ -71,7 +71,7 @@ pub struct Checked {
 /// ```
 /// use warpyard_api::job::{Format, ReadOptions, read};
 /// let job = read("command = ['python', 'train.py']\ngpus = 1\n", Format::Toml, ReadOptions::default())?;
-/// assert_eq!((job.doc.name.as_str(), job.doc.tasks[0].gpus), ("python", 1));
+/// assert_eq!((job.doc.name.as_str(), job.doc.tasks[0].gpus), ("train", 1));
 ///
 /// let problems = read("command = 'true'\ngpu = 1\n", Format::Toml, ReadOptions::default()).unwrap_err();
 /// assert_eq!(problems[0].help.as_deref(), Some("did you mean gpus?"));
