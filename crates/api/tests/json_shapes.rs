@@ -177,7 +177,7 @@ fn why_says_it_in_words_and_figures() {
             because: "priority 5".into(),
         }],
         position: Some(4),
-        expected_start: Some(StartRange { low: moment(60), high: moment(960), of: 0.8 }),
+        expected_start: Some(StartRange { low: moment(60), high: moment(960), of: 0.8, as_of: None }),
         expected_start_reason: None,
         sooner: vec![Sooner { change: "--gpu-memory 9GiB".into(), effect: "would start now on gpu2".into() }],
         log_tail: vec![],

@@ -16,7 +16,7 @@ use std::fmt;
 use std::str::FromStr;
 
 /// Decides what runs next.
-pub trait Policy: Send {
+pub trait Policy: Send + Sync {
     /// Keeps a cache warm after an event was applied. It has no meaning of its own.
     fn observe(&mut self, view: View<'_>, effects: &Effects) {
         let _ = (view, effects);
@@ -30,6 +30,12 @@ pub trait Policy: Send {
 
     /// The tasks that are ready, in the order they would be considered now, `most` of them.
     fn line(&self, view: View<'_>, most: usize, now: Time) -> Vec<TaskId>;
+
+    /// The tasks that could start next, whatever ends: the first `most` in line, and the first few of those behind that need
+    /// something else and may overtake them. What a forecast has to know of the queue.
+    fn contenders(&self, view: View<'_>, most: usize, now: Time) -> Vec<TaskId> {
+        self.line(view, most, now)
+    }
 
     /// What places in line go by, in a line: "P = priority − timeout; the largest P goes first".
     fn formula(&self) -> &'static str;

@@ -175,6 +175,12 @@ impl Queue {
         self.lines.iter().filter(|line| line.count > 0)
     }
 
+    /// The first few of each line, the lines in order of their heads.
+    pub fn heads(&self, each: usize) -> impl Iterator<Item = TaskId> + '_ {
+        let lines = self.heads.keys().map(|(_, _, line)| &self.lines[*line].waiting);
+        lines.flat_map(move |waiting| waiting.keys().take(each).map(|(_, task)| *task))
+    }
+
     fn line_for(&mut self, needs: &Needs, class: u8, limited: Option<&str>) -> usize {
         let kind: Kind = (class, limited.map(Box::from));
         if let Some(&at) = self.by_needs.get(needs).and_then(|kinds| kinds.get(&kind)) {

@@ -12,9 +12,8 @@
 
 use crate::FIT;
 use crate::by_goal::TYPES;
-use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use warpyard_core::cluster::{ReadyTask, View};
 use warpyard_core::ordered::{Behind, Order, Ordered};
 use warpyard_core::place::Fit;
@@ -31,7 +30,7 @@ const MAX_CACHED_JOBS: usize = 4096;
 #[derive(Default)]
 struct UpwardRank {
     /// Ranks by job; only a cache.
-    cache: RefCell<BTreeMap<JobId, CachedRanks>>,
+    cache: Mutex<BTreeMap<JobId, CachedRanks>>,
     seconds_per_step: SecondsPerStep,
 }
 
@@ -51,7 +50,7 @@ impl UpwardRank {
         if spec.tasks.len() == 1 {
             return mean_length(task.spec, &self.seconds_per_step).unwrap_or_else(|| task.expected().secs());
         }
-        let mut cache = self.cache.borrow_mut();
+        let mut cache = self.cache.lock().expect("computing ranks does not panic");
         match cache.get(&job) {
             Some(ranks) if ranks.spec.as_ptr() == Arc::as_ptr(spec) => ranks.ranks[node],
             _ => {
@@ -86,7 +85,7 @@ impl Order for UpwardRank {
     }
 
     fn know(&mut self, shares: &Shares) {
-        self.cache.get_mut().clear();
+        self.cache.get_mut().expect("computing ranks does not panic").clear();
         let mut steps: BTreeMap<&str, BTreeMap<u16, Vec<f64>>> = BTreeMap::new();
         for (profile, gpus, _, speed) in shares.speeds().filter(|s| s.3.steps_per_second > 0.0) {
             let of = steps.entry(profile).or_default().entry(gpus).or_default();

@@ -1,20 +1,21 @@
-//! When waiting tasks are expected to start, and what would start one sooner: the queue simulated forward from a copy of
+//! When waiting tasks are expected to start, and what would start one sooner: the queue simulated forward from an excerpt of
 //! the state, with run times drawn from what similar tasks did before. Where nothing is known of a task that a start
-//! hinges on, the forecast is that it is unknown, and names that task.
+//! hinges on, the forecast is that it is unknown, and names that task. When forecasts are made is decided elsewhere.
 
-use crate::follower::Follower;
 use crate::http::jobs::first_open;
+use crate::replica::Reader;
+use crate::store::History;
 use crate::views::{task_name, time};
 use crate::why::{explain_in, seconds};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use warpyard_api::quantity::{ByteSize, Micros};
-use warpyard_api::wire::{FreeDevice, Sooner, StartRange};
+use warpyard_api::wire::{FreeDevice, Sooner, StartRange, Timestamp};
 use warpyard_core::cluster::Effects;
 use warpyard_core::command::Target;
 use warpyard_core::event::What;
 use warpyard_core::spec::{JobSpec, TaskSpec};
-use warpyard_core::{Cluster, Command, NodeId, PolicyDef, Rejected, Span, TaskId, TaskState, Time};
+use warpyard_core::{Cluster, Command, JobId, NodeId, PolicyDef, Rejected, Span, TaskId, TaskState, Time};
 use warpyard_policies::POLICIES;
 use warpyard_sim::{Change, Expectation, Expected, Known, Limits, Unknown, draw, forecast, sooner};
 
@@ -24,16 +25,21 @@ const LIMITS: Limits = Limits { samples: 20, events: 5_000, errands: 3 };
 /// How many kinds of tasks history is asked about.
 const KINDS_ASKED: usize = 300;
 
+/// How many tasks of the queue an excerpt begins with. A sample of a forecast has not the time to start more.
+const LINE: usize = 1_000;
+
 /// How wide a range may be before it is said what it hinges on.
 const WIDE: Span = Span(600 * 1_000_000);
 
 /// How often, out of one, the range holds if the draws are right.
 const HOLDS: f64 = 0.8;
 
-/// A copy of the state and what is known of run times: all a forecast needs, so that it can be made elsewhere.
+/// An excerpt of the state and what is known of run times: all a forecast needs, so that it can be made elsewhere.
 pub(crate) struct Outlook {
     cluster: Cluster,
     now: Time,
+    /// The nodes of the excerpt that wait where they wait in the whole queue; none where the excerpt has all of it.
+    foreseeable: Option<BTreeSet<NodeId>>,
     /// How long tasks like those of a node ran before.
     ran: BTreeMap<NodeId, Vec<Span>>,
     /// What share of their promise tasks of all kinds ran for.
@@ -102,6 +108,14 @@ struct HingeTask {
 const NAMED: usize = 3;
 
 impl Start {
+    /// The earlier end of the range, where there is one.
+    pub(crate) fn low(&self) -> Option<Timestamp> {
+        match self {
+            Start::Known(range, _) => Some(range.low),
+            Start::Unknown(_) => None,
+        }
+    }
+
     /// The range, and what is to be said beside it or instead; tasks of users for whom `hides` says so are not named.
     pub(crate) fn told(&self, hides: impl Fn(&str) -> bool) -> (Option<StartRange>, Option<String>) {
         match self {
@@ -160,37 +174,53 @@ pub(crate) struct Foreseen {
 }
 
 impl Outlook {
-    /// Copies what is needed.
-    pub(crate) fn of(f: &mut Follower, now: Time) -> Outlook {
-        let cluster = f.cluster().clone();
-        let running = cluster.workers().flat_map(|(_, w)| w.tasks().iter().map(|t| t.node_id()));
-        let waiting = f.policy().line(cluster.view(), KINDS_ASKED, now).into_iter().map(TaskId::node_id);
-        let nodes: BTreeSet<NodeId> = running.chain(waiting).take(KINDS_ASKED).collect();
-        let history = f.history();
-        let mut ran = BTreeMap::new();
+    /// Takes an excerpt of what runs, of the head of the queue, and of some other jobs. What history knows comes with
+    /// [`Outlook::remember`].
+    pub(crate) fn of(f: &Reader<'_>, others: impl IntoIterator<Item = JobId>, now: Time) -> Outlook {
+        let contenders = f.policy().contenders(f.cluster().view(), LINE, now);
+        let jobs = contenders.iter().map(|task| task.job).chain(others);
+        let cluster = f.cluster().excerpt(jobs);
+        let is_whole = contenders.len() < LINE;
+        let foreseeable = (!is_whole).then(|| contenders.into_iter().map(TaskId::node_id).collect());
+        let (ran, kept, coming, shapes) = Default::default();
+        Outlook { cluster, now, foreseeable, ran, kept, coming, shapes }
+    }
+
+    /// Takes what is known of run times.
+    pub(crate) fn remember(&mut self, history: &History) {
+        let running = self.cluster.workers().flat_map(|(_, w)| w.tasks().iter().map(|t| t.node_id()));
+        let nodes: BTreeSet<NodeId> =
+            running.chain(self.cluster.view().ready_nodes()).take(KINDS_ASKED).collect();
         for node in nodes {
-            let Some(job) = cluster.job(node.job) else { continue };
+            let Some(job) = self.cluster.job(node.job) else { continue };
             let task = &job.spec.tasks[node.node as usize].name;
             // Without history a forecast still has what tasks promise.
             let before = history.run_times(&job.user, &job.spec.name, task).unwrap_or_default();
             if !before.is_empty() {
-                ran.insert(node, before);
+                self.ran.insert(node, before);
             }
         }
-        let kept = history.promises_kept().unwrap_or_default();
-        let shapes = Arc::new(Shapes::from(history.latest_runs().unwrap_or_default()));
-        Outlook { cluster, now, ran, kept, coming: vec![], shapes }
+        self.kept = history.promises_kept().unwrap_or_default();
+        self.shapes = Arc::new(Shapes::from(history.latest_runs().unwrap_or_default()));
+    }
+
+    /// When the state was as it is here.
+    pub(crate) fn at(&self) -> Time {
+        self.now
     }
 
     /// When each of these tasks is expected to start; nothing for one that does not wait.
     pub(crate) fn starts(&self, tasks: &[TaskId]) -> BTreeMap<TaskId, Start> {
         let waits = |task: &TaskId| matches!(self.cluster.state(*task), Some(TaskState::Ready { .. }));
-        let tasks: Vec<_> = tasks.iter().copied().filter(waits).collect();
+        let near =
+            |task: &TaskId| self.foreseeable.as_ref().is_none_or(|near| near.contains(&task.node_id()));
+        let (tasks, far): (Vec<_>, Vec<_>) = tasks.iter().copied().filter(waits).partition(near);
         let draw = |task: TaskId, sample: u32| self.draw(task, sample);
         let Ok(expected) = forecast(&self.cluster, POLICIES, self.now, &tasks, LIMITS, draw) else {
             return BTreeMap::new();
         };
-        expected.into_iter().map(|(task, expectation)| (task, self.start(expectation))).collect()
+        let far = far.into_iter().map(|task| (task, Expectation::Unknown(Unknown::TooFar)));
+        expected.into_iter().chain(far).map(|(task, expectation)| (task, self.start(expectation))).collect()
     }
 
     fn start(&self, expectation: Expectation) -> Start {
@@ -209,7 +239,8 @@ impl Outlook {
                 } else {
                     None
                 };
-                Start::Known(StartRange { low: time(from), high: time(to), of: HOLDS }, hinge)
+                let (low, high, as_of) = (time(from), time(to), Some(time(self.now)));
+                Start::Known(StartRange { low, high, of: HOLDS, as_of }, hinge)
             }
             Expectation::Unknown(Unknown::Lengths(tasks)) => Start::Unknown(hinge(HingeKind::Lengths, tasks)),
             Expectation::Unknown(Unknown::TooFar) => Start::Unknown(hinge(HingeKind::TooFar, vec![])),
@@ -226,8 +257,7 @@ impl Outlook {
     }
 
     /// Also takes what is known of how long the tasks of a job that is not there yet ran before.
-    pub(crate) fn recall(&mut self, f: &mut Follower, user: &str, spec: &JobSpec) {
-        let history = f.history();
+    pub(crate) fn recall(&mut self, history: &History, user: &str, spec: &JobSpec) {
         let of = |task: &TaskSpec| history.run_times(user, &spec.name, &task.name).unwrap_or_default();
         self.coming = spec.tasks.iter().take(KINDS_ASKED).map(of).collect();
     }
@@ -259,13 +289,20 @@ impl Outlook {
         let known = self.coming.iter().enumerate().filter(|(_, before)| !before.is_empty());
         ran.extend(known.map(|(node, before)| (NodeId { job, node: node as u32 }, before.clone())));
         let (kept, shapes) = (self.kept.clone(), self.shapes.clone());
-        let then = Outlook { cluster, now: self.now, ran, kept, coming: vec![], shapes };
+        // Behind the excerpt's part of the queue there may be others before it.
+        let mut foreseeable = self.foreseeable.clone();
+        let known = |place: &u64| foreseeable.is_none() || *place <= LINE as u64;
+        let near = answer.as_ref().and_then(|answer| answer.position).filter(known);
+        if let (Some(_), Some(foreseeable)) = (near, &mut foreseeable) {
+            foreseeable.insert(task.node_id());
+        }
+        let then = Outlook { cluster, now: self.now, foreseeable, ran, kept, coming: vec![], shapes };
         let ready = matches!(then.cluster.state(task), Some(TaskState::Ready { .. }));
         let expected_start = if ready { then.starts(&[task]).remove(&task) } else { None };
-        let (why, free, position) = answer.map(|a| (a.text, a.free, a.position)).unwrap_or_default();
+        let (why, free) = answer.map(|a| (a.text, a.free)).unwrap_or_default();
         // What it says of how long it has waited is of no use before it has.
         let why = if starts_now { vec!["starts at once".into()] } else { why.into_iter().take(1).collect() };
-        let position = position.filter(|_| !starts_now && ready);
+        let position = near.filter(|_| !starts_now && ready);
         Ok(Foreseen { starts_now, position, expected_start, why, free })
     }
 

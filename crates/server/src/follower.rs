@@ -1,32 +1,37 @@
-//! The one that follows the engine: the same events on a state of its own, for everything that may take a while.
+//! The follower: a thread that applies the engine's events to the read replica, tells who waits for them, and takes state
+//! snapshots.
 
 use crate::clock::system_now;
 use crate::events::Notices;
 use crate::measures::Measures;
 use crate::repairs::Repairs;
-use crate::store::{History, Log, LogError, is_damage};
+use crate::replica::Replica;
+use crate::store::{History, Log, LogError};
 use crossbeam_channel::{Receiver, RecvTimeoutError};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
+use warpyard_core::command::Target;
 use warpyard_core::engine::Engine;
 use warpyard_core::event::What;
-use warpyard_core::policy::Policy;
 use warpyard_core::pool::Placement;
 use warpyard_core::{Cluster, Event, JobId, Span, TaskState, Time};
 use warpyard_worker::agent::Lineage;
 
-/// How many events may lie between two snapshots.
+/// How many events may lie between two snapshots; more where the state has more jobs, whose writing must pay.
 const SNAPSHOT_EVERY: u64 = 20_000;
 
 /// How long events may wait before they are in the derived tables.
 const ENTER_WITHIN: Duration = Duration::from_millis(200);
 
-/// How many may wait.
-const ENTER_AT_MOST: usize = 10_000;
+/// How many events are entered in the derived tables in one go when they catch up.
+const ENTER_AT_ONCE: usize = 10_000;
+
+/// How many events are applied before requests may read again.
+const APPLY_AT_ONCE: usize = 200;
 
 /// How many events are pruned in one go.
 const PRUNE_AT_ONCE: u32 = 2_000;
@@ -34,27 +39,22 @@ const PRUNE_AT_ONCE: u32 = 2_000;
 /// What the follower is sent.
 pub(crate) enum ToFollower {
     Events(Vec<Event>),
-    Look(Box<dyn FnOnce(&mut Follower) + Send>),
-    WhenEnded(JobId, oneshot::Sender<()>),
+    WhenOver(Target, oneshot::Sender<()>),
     Stop,
 }
 
 /// The follower.
 pub struct Follower {
-    engine: Engine,
-    history: History,
+    replica: Arc<Replica>,
     log_path: PathBuf,
     /// The logs that numbered the jobs; a state is kept in no other log than theirs.
     lineage: Option<Lineage>,
     keep_events: Span,
-    repairs: Arc<Repairs>,
-    /// Events applied but not in the derived tables yet.
-    pending: Vec<Event>,
     snapshot_at: u64,
     snapshot: Option<JoinHandle<()>>,
-    waiting: BTreeMap<JobId, Vec<oneshot::Sender<()>>>,
-    notices: Arc<Notices>,
-    measures: Arc<Measures>,
+    waiting: BTreeMap<JobId, Vec<(Target, oneshot::Sender<()>)>>,
+    /// How many events were applied; closed when the follower ends.
+    applied: watch::Sender<u64>,
 }
 
 impl Follower {
@@ -77,74 +77,42 @@ impl Follower {
             history.set_origin(lineage)?;
         }
         let snapshot_at = engine.cluster().seq();
-        let (pending, snapshot, waiting) = Default::default();
-        let notices = Arc::new(Notices::starting_at(snapshot_at));
-        Ok(Follower {
-            engine,
-            history,
-            log_path,
-            lineage,
-            keep_events,
-            repairs: Arc::default(),
-            pending,
-            snapshot_at,
-            snapshot,
-            waiting,
-            notices,
-            measures: Arc::default(),
-        })
+        let replica = Arc::new(Replica::new(engine, history, log_path.clone(), lineage.clone())?);
+        let (snapshot, waiting) = Default::default();
+        let applied = watch::Sender::new(snapshot_at);
+        Ok(Follower { replica, log_path, lineage, keep_events, snapshot_at, snapshot, waiting, applied })
     }
 
     /// Takes note of damage it finds here.
-    pub(crate) fn note_repairs_in(&mut self, repairs: Arc<Repairs>) {
-        self.repairs = repairs;
+    pub(crate) fn note_repairs_in(&self, repairs: Arc<Repairs>) {
+        self.replica.note_repairs_in(repairs);
     }
 
     /// Where word of every change is left.
     pub(crate) fn notices(&self) -> Arc<Notices> {
-        self.notices.clone()
+        self.replica.notices().clone()
     }
 
     /// How long things took.
     pub(crate) fn measures(&self) -> Arc<Measures> {
-        self.measures.clone()
+        self.replica.measures().clone()
     }
 
-    /// The state.
-    pub fn cluster(&self) -> &Cluster {
-        self.engine.cluster()
+    /// The state it keeps up to date.
+    pub(crate) fn replica(&self) -> Arc<Replica> {
+        self.replica.clone()
     }
 
-    /// The policy in force, in this state.
-    pub fn policy(&self) -> &dyn Policy {
-        self.engine.policy()
-    }
-
-    /// The derived tables, up to date.
-    pub fn history(&mut self) -> &History {
-        self.enter_pending();
-        &self.history
-    }
-
-    /// Makes the derived tables again from the log; gives how many events went in.
-    pub fn rebuild(&mut self) -> Result<u64, FollowerError> {
-        self.enter_pending();
-        let log = Log::open_existing(&self.log_path)?;
-        let mut first = None;
-        log.each_event(0, |seq, event| {
-            first.get_or_insert((seq, event.at));
-        })?;
-        let Some((seq, at)) = first else { return Ok(0) };
-        self.history.clear(self.engine.cluster(), seq, at)?;
-        catch_up(self.engine.cluster(), &mut self.history, &log)
+    /// How many events were applied, now and from now on.
+    pub(crate) fn applied(&self) -> watch::Receiver<u64> {
+        self.applied.subscribe()
     }
 
     pub(crate) fn run(mut self, inbox: &Receiver<ToFollower>) {
         loop {
             match inbox.recv_timeout(ENTER_WITHIN) {
-                Ok(ToFollower::Events(events)) => self.follow(events),
-                Ok(ToFollower::Look(look)) => look(&mut self),
-                Ok(ToFollower::WhenEnded(job, tell)) => self.when_ended(job, tell),
+                Ok(ToFollower::Events(events)) => self.follow(&events),
+                Ok(ToFollower::WhenOver(target, tell)) => self.when_over(target, tell),
                 Ok(ToFollower::Stop) | Err(RecvTimeoutError::Disconnected) => break,
                 Err(RecvTimeoutError::Timeout) => self.enter_pending(),
             }
@@ -156,93 +124,93 @@ impl Follower {
         }
     }
 
-    fn follow(&mut self, events: Vec<Event>) {
-        let mut left = Vec::new();
-        for event in &events {
+    fn follow(&mut self, events: &[Event]) {
+        let mut many_wait = false;
+        for events in events.chunks(APPLY_AT_ONCE) {
+            many_wait = self.apply(events);
+        }
+        if let Some(last) = events.last() {
+            self.replica.measures().lag.saw(Duration::from_micros(system_now().since(last.at).0));
+        }
+        if many_wait {
+            self.enter_pending();
+        }
+        let busy = self.snapshot.as_ref().is_some_and(|thread| !thread.is_finished());
+        if !busy && self.is_snapshot_due() {
+            self.take_snapshot();
+        }
+    }
+
+    /// Applies a few events, which nobody reads half of; says whether many wait to be in the derived tables.
+    fn apply(&mut self, events: &[Event]) -> bool {
+        let replica = self.replica.clone();
+        let mut applying = replica.applying();
+        let (mut left, mut touched) = (Vec::new(), BTreeSet::new());
+        for event in events {
             if let What::Ended { attempt, .. } = &event.what
-                && let Some((ending, _)) = self.cluster().view().attempt(attempt.task)
+                && let Some((ending, _)) = applying.cluster().view().attempt(attempt.task)
             {
                 let Placement { worker, devices, .. } = &ending.placement;
                 left.extend(devices.iter().map(|(index, _)| (*worker, *index)));
             }
             if let What::Placed { attempt, .. } = &event.what
-                && let Some(TaskState::Ready { since }) = self.cluster().state(attempt.task)
+                && let Some(TaskState::Ready { since }) = applying.cluster().state(attempt.task)
             {
-                self.measures.wait.saw(Duration::from_micros(event.at.since(since).0));
+                replica.measures().wait.saw(Duration::from_micros(event.at.since(since).0));
             }
-            let effects = self.engine.follow(event);
-            for job in effects.finished {
-                for waiting in self.waiting.remove(&job).unwrap_or_default() {
-                    let _gone = waiting.send(());
-                }
-            }
+            touched.extend(event.what.job().filter(|job| self.waiting.contains_key(job)));
+            touched.extend(applying.apply(event).finished);
         }
-        self.notices.leave(self.engine.cluster(), &events, &left);
-        if let Some(last) = events.last() {
-            self.measures.lag.saw(Duration::from_micros(system_now().since(last.at).0));
+        let many_wait = applying.enter_later(events);
+        let seq = applying.cluster().seq();
+        touched.into_iter().for_each(|job| self.tell_waiting(applying.cluster(), job));
+        replica.notices().leave(applying.cluster(), events, &left);
+        drop(applying);
+        self.applied.send_replace(seq);
+        many_wait
+    }
+
+    /// Tells those who wait for a part of a job that is over, or for all of it.
+    fn tell_waiting(&mut self, cluster: &Cluster, job: JobId) {
+        let Some(waiting) = self.waiting.remove(&job) else { return };
+        let (over, open): (Vec<_>, Vec<_>) =
+            waiting.into_iter().partition(|(target, _)| is_over(cluster, *target));
+        for (_, tell) in over {
+            let _gone = tell.send(());
         }
-        self.pending.extend(events);
-        if self.pending.len() >= ENTER_AT_MOST {
-            self.enter_pending();
-        }
-        let busy = self.snapshot.as_ref().is_some_and(|thread| !thread.is_finished());
-        if !busy && self.cluster().seq() - self.snapshot_at >= SNAPSHOT_EVERY {
-            self.take_snapshot();
+        if !open.is_empty() {
+            self.waiting.insert(job, open);
         }
     }
 
-    fn when_ended(&mut self, job: JobId, tell: oneshot::Sender<()>) {
-        if self.cluster().job(job).is_none_or(|j| j.finished.is_some()) {
+    fn when_over(&mut self, target: Target, tell: oneshot::Sender<()>) {
+        if is_over(self.replica.engine().cluster(), target) {
             let _gone = tell.send(());
         } else {
-            let waiting = self.waiting.entry(job).or_default();
-            waiting.retain(|w| !w.is_closed());
-            waiting.push(tell);
+            let waiting = self.waiting.entry(target.job()).or_default();
+            waiting.retain(|(_, tell)| !tell.is_closed());
+            waiting.push((target, tell));
         }
     }
 
-    fn enter_pending(&mut self) {
-        if self.pending.is_empty() {
-            return;
-        }
-        let events = std::mem::take(&mut self.pending);
-        match self.history.enter(self.engine.cluster(), &events, self.engine.cluster().seq()) {
-            Ok(()) => {}
-            Err(e) if is_damage(&e) => match self.replace_history(&e) {
-                Ok(repair) => self.repairs.note(repair),
-                Err(e) => tracing::error!("the history is damaged, and cannot be made again: {e}"),
-            },
-            Err(e) => tracing::error!(
-                "the history cannot be written ({e}); `warpyard admin rebuild` makes it again"
-            ),
-        }
+    fn enter_pending(&self) {
+        self.replica.enter(self.replica.engine().cluster());
     }
 
-    /// Sets damaged tables aside and makes them again from the log; gives what was done, in words.
-    fn replace_history(&mut self, damage: &rusqlite::Error) -> Result<String, FollowerError> {
-        let path = self.history.path().to_owned();
-        // Closed first: SQLite removes what belongs to a file by its name, which is another file's from then on.
-        self.history = History::open(Path::new(":memory:"))?;
-        let repair = History::set_aside(&path, &damage.to_string()).map_err(|source| LogError::Sqlite {
-            path: path.clone(),
-            source: rusqlite::Error::ToSqlConversionFailure(source.into()),
-        })?;
-        self.history = History::open(&path)?;
-        let log = Log::open_existing(&self.log_path)?;
-        catch_up(self.engine.cluster(), &mut self.history, &log)?;
-        if let Some(lineage) = &self.lineage {
-            self.history.set_origin(lineage)?;
-        }
-        Ok(repair)
+    fn is_snapshot_due(&self) -> bool {
+        let engine = self.replica.engine();
+        let cluster = engine.cluster();
+        cluster.seq() - self.snapshot_at >= SNAPSHOT_EVERY.max(cluster.jobs().len() as u64)
     }
 
     /// Keeps the state, beside everything else, and prunes what it makes needless.
     fn take_snapshot(&mut self) {
-        if self.cluster().seq() == self.snapshot_at {
+        let cluster = self.replica.engine().cluster().saved();
+        if cluster.seq() == self.snapshot_at {
             return;
         }
-        self.snapshot_at = self.cluster().seq();
-        let (cluster, path, keep) = (self.cluster().clone(), self.log_path.clone(), self.keep_events);
+        self.snapshot_at = cluster.seq();
+        let (path, keep) = (self.log_path.clone(), self.keep_events);
         let lineage = self.lineage.clone();
         let save = move || {
             if let Err(e) = save(&cluster, &path, lineage.as_ref(), system_now() - keep) {
@@ -252,6 +220,20 @@ impl Follower {
         self.snapshot = Some(
             thread::Builder::new().name("snapshot".into()).spawn(save).expect("a thread can be started"),
         );
+    }
+}
+
+/// Whether all that is named is over; what memory no longer holds is.
+fn is_over(cluster: &Cluster, target: Target) -> bool {
+    let Some(job) = cluster.job(target.job()) else { return true };
+    match target {
+        Target::Job(_) => job.finished.is_some(),
+        Target::Node(n) => job.nodes[n.node as usize].is_done(),
+        Target::Task(t) => job.nodes[t.node as usize].done.of(t.index).is_some(),
+        Target::Range { node, start, end } => {
+            let ended = job.nodes[node.node as usize].done.0.values();
+            ended.map(|ended| ended.within(start..end).len()).sum::<u64>() == u64::from(end - start)
+        }
     }
 }
 
@@ -286,7 +268,7 @@ pub enum FollowerError {
 }
 
 /// Enters what the tables do not have yet; gives how many events went in.
-fn catch_up(cluster: &Cluster, history: &mut History, log: &Log) -> Result<u64, FollowerError> {
+pub(crate) fn catch_up(cluster: &Cluster, history: &mut History, log: &Log) -> Result<u64, FollowerError> {
     in_batches(log, history.seq(), |events, last| history.enter(cluster, events, last))
 }
 
@@ -306,7 +288,7 @@ fn in_batches(
     log.each_event(after, |seq, event| {
         batch.push(event);
         (count, last) = (count + 1, seq);
-        if batch.len() >= ENTER_AT_MOST {
+        if batch.len() >= ENTER_AT_ONCE {
             if entered.is_ok() {
                 entered = enter(&batch, last);
             }

@@ -15,6 +15,7 @@ mod enforcement;
 mod events;
 mod expect;
 mod follower;
+mod forecasts;
 mod hosts;
 mod http;
 mod idle;
@@ -24,12 +25,12 @@ mod login_envs;
 mod logins;
 mod logs;
 mod measures;
-mod outlooks;
 mod pages;
 mod recording;
 pub mod recovery;
 pub mod repairs;
 mod replays;
+mod replica;
 mod room;
 mod samples;
 mod select;
@@ -48,6 +49,7 @@ pub use data::{DataDir, DataError};
 pub use follower::{Follower, FollowerError};
 pub use http::openapi;
 pub use recording::recording;
+pub use replica::Reader;
 
 /// Every policy there is, none of them in force.
 pub fn policies() -> Vec<warpyard_api::wire::PolicyView> {

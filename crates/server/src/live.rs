@@ -1,20 +1,23 @@
 //! The live engine: one thread that turns, and one that follows it.
 //!
-//! The first owns the state and the log, and does nothing but turns. The second applies the same events to a state of
-//! its own and does everything that may take long: answers to questions, snapshots, derived tables. A caller who was
-//! told something finds it there, because the follower is sent events before callers are sent answers.
+//! The first owns the state and the log, and does nothing but turns. The second applies the same events to a replica, which
+//! requests read at the same time as one another. A caller who was told something finds it there, because a request waits
+//! until the replica has every event that was published before it came.
 
 use crate::clock::{Clock, system_now};
 use crate::follower::{Follower, ToFollower};
 use crate::lifecycle;
 use crate::measures::Measures;
-use crate::store::{Log, LogError};
+use crate::replica::{Reader, Replica};
+use crate::store::{History, Log, LogError};
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, after, never, select, unbounded};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
+use warpyard_core::command::Target;
 use warpyard_core::engine::{Answer, Engine};
 use warpyard_core::protocol::Assignments;
 use warpyard_core::spec::env_size;
@@ -36,7 +39,35 @@ const FORGET_AT_ONCE: usize = 200;
 #[derive(Clone)]
 pub struct Live {
     asks: Sender<Ask>,
-    follower: Sender<ToFollower>,
+    follower: Published,
+    replica: Arc<Replica>,
+    /// How many events the replica has.
+    applied: watch::Receiver<u64>,
+}
+
+/// The way to the follower, and how many events were sent along it.
+#[derive(Clone)]
+struct Published {
+    to: Sender<ToFollower>,
+    seq: Arc<AtomicU64>,
+}
+
+impl Published {
+    fn new(to: Sender<ToFollower>, follower: &Follower) -> Published {
+        let seq = follower.replica().engine().cluster().seq();
+        Published { to, seq: Arc::new(AtomicU64::new(seq)) }
+    }
+
+    /// Sends events; whoever reads from now on finds them.
+    fn publish(&self, events: Vec<Event>) {
+        let count = events.len() as u64;
+        let _stopped = self.to.send(ToFollower::Events(events));
+        self.seq.fetch_add(count, Ordering::AcqRel);
+    }
+
+    fn stop(&self) {
+        let _gone = self.to.send(ToFollower::Stop);
+    }
 }
 
 enum Ask {
@@ -91,7 +122,13 @@ impl Live {
     ) -> (Live, Threads) {
         let (asks, asked) = unbounded();
         let (to_follower, for_follower) = unbounded();
-        let live = Live { asks, follower: to_follower.clone() };
+        let to_follower = Published::new(to_follower, &follower);
+        let live = Live {
+            asks,
+            follower: to_follower.clone(),
+            replica: follower.replica(),
+            applied: follower.applied(),
+        };
         let measures = follower.measures();
         let (engine_ended, follower_ended) = (AtEnd(ended.clone()), AtEnd(ended));
         let turn = move || {
@@ -118,12 +155,18 @@ impl Live {
     ) -> (Live, Threads) {
         let (asks, asked) = unbounded();
         let (to_follower, for_follower) = unbounded();
-        let live = Live { asks, follower: to_follower.clone() };
+        let to_follower = Published::new(to_follower, &follower);
+        let live = Live {
+            asks,
+            follower: to_follower.clone(),
+            replica: follower.replica(),
+            applied: follower.applied(),
+        };
         let (played, follower_ended) = (AtEnd(ended.clone()), AtEnd(ended));
         let play = move || {
             let _told = played;
             play(Stage { asks: asked, follower: to_follower.clone() });
-            let _gone = to_follower.send(ToFollower::Stop);
+            to_follower.stop();
             Ok(())
         };
         let follow = move || {
@@ -154,18 +197,54 @@ impl Live {
     /// Looks at the state, as it is after everything the caller was ever told.
     pub async fn read<T: Send + 'static>(
         &self,
-        look: impl FnOnce(&mut Follower) -> T + Send + 'static,
+        look: impl FnOnce(&Reader<'_>) -> T + Send + 'static,
     ) -> Result<T, Stopped> {
-        let (reply, answer) = oneshot::channel();
-        let ask = move |follower: &mut Follower| drop(reply.send(look(follower)));
-        self.follower.send(ToFollower::Look(Box::new(ask))).map_err(|_| Stopped)?;
-        answer.await.map_err(|_| Stopped)
+        self.with_replica(move |replica| look(&replica.reader())).await
+    }
+
+    /// Looks at the derived tables alone, for as long as it takes.
+    pub(crate) async fn read_history<T: Send + 'static>(
+        &self,
+        look: impl FnOnce(&History) -> T + Send + 'static,
+    ) -> Result<T, Stopped> {
+        self.with_replica(move |replica| look(&replica.connection_up_to_date())).await
+    }
+
+    /// Has something read the replica on a thread that may wait, once it has all that was published.
+    async fn with_replica<T: Send + 'static>(
+        &self,
+        look: impl FnOnce(&Replica) -> T + Send + 'static,
+    ) -> Result<T, Stopped> {
+        let published = self.follower.seq.load(Ordering::Acquire);
+        let mut applied = self.applied.clone();
+        applied.has_changed().map_err(|_| Stopped)?;
+        applied.wait_for(|applied| *applied >= published).await.map_err(|_| Stopped)?;
+        let replica = self.replica.clone();
+        let permit = replica.permits().acquire_owned().await.map_err(|_| Stopped)?;
+        let look = move || {
+            let seen = look(&replica);
+            // Not before: who asked may be gone, but a connection is in use until here.
+            drop(permit);
+            seen
+        };
+        match tokio::task::spawn_blocking(look).await {
+            Ok(seen) => Ok(seen),
+            Err(e) => match e.try_into_panic() {
+                Ok(panic) => std::panic::resume_unwind(panic),
+                Err(_) => Err(Stopped),
+            },
+        }
     }
 
     /// Waits until a job has ended; at once if it has, or if there is no such job.
     pub async fn ended(&self, job: JobId) -> Result<(), Stopped> {
+        self.over(Target::Job(job)).await
+    }
+
+    /// Waits until a job, or a part of one, is over.
+    pub(crate) async fn over(&self, target: Target) -> Result<(), Stopped> {
         let (reply, answer) = oneshot::channel();
-        self.follower.send(ToFollower::WhenEnded(job, reply)).map_err(|_| Stopped)?;
+        self.follower.to.send(ToFollower::WhenOver(target, reply)).map_err(|_| Stopped)?;
         answer.await.map_err(|_| Stopped)
     }
 
@@ -183,13 +262,13 @@ impl Live {
 /// What something that plays the engine has of it: those who ask, and the one that follows.
 pub(crate) struct Stage {
     asks: Receiver<Ask>,
-    follower: Sender<ToFollower>,
+    follower: Published,
 }
 
 impl Stage {
     /// Tells the follower what happened.
     pub(crate) fn publish(&self, events: Vec<Event>) {
-        let _stopped = self.follower.send(ToFollower::Events(events));
+        self.follower.publish(events);
     }
 
     /// Has what is asked within a while carried out; says whether to go on.
@@ -251,7 +330,7 @@ struct Turning {
     log: Log,
     clock: Clock,
     asks: Receiver<Ask>,
-    follower: Sender<ToFollower>,
+    follower: Published,
     /// How each worker is told what should be on it.
     mail: BTreeMap<WorkerId, Deliver>,
     /// Ended jobs in memory and what each takes, the first ended first.
@@ -268,7 +347,7 @@ impl Turning {
         engine: Engine,
         log: Log,
         asks: Receiver<Ask>,
-        follower: Sender<ToFollower>,
+        follower: Published,
         measures: Arc<Measures>,
     ) -> Turning {
         let ended = engine.cluster().jobs().iter().filter(|j| j.finished.is_some()).map(|j| j.id);
@@ -295,7 +374,7 @@ impl Turning {
     /// Turns until it is told to stop or cannot go on; the follower ends with it either way.
     fn run(mut self) -> Result<(), LogError> {
         let ended = self.turn_until_stopped();
-        let _gone = self.follower.send(ToFollower::Stop);
+        self.follower.stop();
         ended
     }
 
@@ -318,7 +397,7 @@ impl Turning {
             }
             let assigned = turned.events.iter().any(|event| event.what.concerns_workers());
             if !turned.events.is_empty() {
-                let _stopped = self.follower.send(ToFollower::Events(turned.events));
+                self.follower.publish(turned.events);
             }
             for (reply, answer) in replies.into_iter().zip(turned.answers) {
                 if let Some(reply) = reply {

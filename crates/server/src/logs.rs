@@ -1,7 +1,7 @@
 //! What tasks printed, from the first byte, and on as they print more.
 
-use crate::follower::Follower;
 use crate::live::{Live, Stopped};
+use crate::replica::Reader;
 use axum::body::Bytes;
 use axum::http::StatusCode;
 use axum::http::header::{CONTENT_RANGE, CONTENT_TYPE};
@@ -53,7 +53,7 @@ async fn send_all(
     to: &mpsc::Sender<Chunk>,
 ) -> Result<(), Stopped> {
     let task = wanted.task;
-    let latest = move |f: &mut Follower| latest_attempt(f, task);
+    let latest = move |f: &Reader<'_>| latest_attempt(f, task);
     let mut number = match wanted.attempt {
         Some(named) => named,
         None => live.read(latest).await?.0.max(1),
@@ -141,7 +141,7 @@ async fn read_part(mut file: File, size: u64, range: &str) -> Option<Part> {
 }
 
 /// The number of a task's latest attempt, and whether the task is over.
-pub(crate) fn latest_attempt(f: &mut Follower, task: TaskId) -> (u32, bool) {
+pub(crate) fn latest_attempt(f: &Reader<'_>, task: TaskId) -> (u32, bool) {
     let over = !matches!(f.cluster().state(task), Some(s) if !matches!(s, TaskState::Done(_)));
     let live = f.cluster().job(task.job).and_then(|j| j.nodes[task.node as usize].live.get(&task.index));
     let number = match live {

@@ -1,8 +1,8 @@
 //! How devices, workers and the queue were over time: a sample every few seconds, kept finely for an hour, coarsely for
 //! a month, and never more than a few thousand. None of it is an event; all of it may be lost.
 
-use crate::follower::Follower;
 use crate::live::Live;
+use crate::replica::Reader;
 use crate::views;
 use rusqlite::{Connection, OptionalExtension, params};
 use serde::{Deserialize, Serialize};
@@ -62,7 +62,7 @@ pub(crate) struct WorkerSample {
 
 impl Sample {
     /// How everything is now.
-    pub(crate) fn of(f: &Follower, watched: Option<&Watched>, now: Time) -> Sample {
+    pub(crate) fn of(f: &Reader<'_>, watched: Option<&Watched>, now: Time) -> Sample {
         let cluster = f.cluster();
         let share = |part: u64, whole: u64| if whole == 0 { 0.0 } else { part as f64 / whole as f64 * 100.0 };
         let device = |gpu: &GpuView| DeviceSample {
@@ -158,7 +158,7 @@ pub(crate) async fn take(live: Live, watched: Option<Arc<Mutex<Watched>>>, every
                     watched.as_ref().map(|w| w.lock().expect("nobody panics while looking at devices"));
                 Sample::of(f, watched.as_deref(), now)
             };
-            f.history().keep_sample(now, &sample)
+            f.keep_sample(now, &sample)
         });
         match taken.await {
             Ok(Ok(())) => {}

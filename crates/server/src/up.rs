@@ -334,7 +334,7 @@ fn follower(
     };
     let (history, set_aside) = History::open_or_set_aside(&path)?;
     set_aside.into_iter().for_each(|repair| repairs.note(repair));
-    let mut follower = match checked(history) {
+    let follower = match checked(history) {
         Err(
             UpError::Follower(FollowerError::History(e)) | UpError::Inconsistent(Inconsistent::History(e)),
         ) if is_damage(&e) => {
@@ -521,7 +521,7 @@ fn tidy(layout: Layout, options: &Options, live: &Live, runtime: Handle) {
 }
 
 /// Jobs that may still run in their snapshot, and which that is.
-fn with_snapshots(f: &mut Follower, age: Duration) -> BTreeMap<u64, String> {
+fn with_snapshots(f: &crate::replica::Reader<'_>, age: Duration) -> BTreeMap<u64, String> {
     let age = Span(u64::try_from(age.as_micros()).unwrap_or(u64::MAX));
     let open = |job: &&Job| job.finished.is_none_or(|at| at + age > system_now());
     let jobs = f.cluster().jobs().iter().filter(open);

@@ -1,7 +1,7 @@
 //! The state as the interface shows it.
 
 use crate::clock::system_now;
-use crate::follower::Follower;
+use crate::replica::Reader;
 use crate::store::{AttemptRow, JobRow};
 use crate::who::Caller;
 use crate::{ending, why};
@@ -132,7 +132,7 @@ fn worst(mut outcomes: OutcomeCounts) -> Outcome {
 }
 
 /// Whose a job is, whether memory still holds it or only the tables do.
-pub(crate) fn user_of(f: &mut Follower, job: JobId) -> String {
+pub(crate) fn user_of(f: &Reader<'_>, job: JobId) -> String {
     match f.cluster().job(job) {
         Some(job) => job.user.clone(),
         None => f.history().job(job).ok().flatten().map(|row| row.user).unwrap_or_default(),
@@ -140,7 +140,7 @@ pub(crate) fn user_of(f: &mut Follower, job: JobId) -> String {
 }
 
 /// A job in a list, as someone may see it: no attempts, arrays folded.
-pub(crate) fn listed(f: &mut Follower, job: &Job, position: Option<u64>, who: &Caller) -> JobView {
+pub(crate) fn listed(f: &Reader<'_>, job: &Job, position: Option<u64>, who: &Caller) -> JobView {
     let mut view = folded(f.cluster(), job, Target::Job(job.id), who);
     view.position = position;
     let nodes = (0..job.nodes.len() as u32).map(|node| NodeId { job: job.id, node });
@@ -158,7 +158,7 @@ const FAILURES_LOOKED_AT: u64 = 10_000;
 
 /// How the tasks of a job, or one of them, ended that did not succeed, as someone may see it.
 pub(crate) fn failures(
-    f: &mut Follower,
+    f: &Reader<'_>,
     job: JobId,
     task: Option<TaskId>,
     who: &Caller,
@@ -172,7 +172,7 @@ pub(crate) fn failures(
 
 /// Says of a job that is over, and did not succeed, how it ended; gives the attempt to look at.
 pub(crate) fn say_how_ended(
-    f: &mut Follower,
+    f: &Reader<'_>,
     view: &mut JobView,
     job: JobId,
     task: Option<TaskId>,
@@ -196,7 +196,7 @@ pub(crate) fn say_how_ended(
 }
 
 /// When a job's first attempt began; only the tables remember, once that attempt is over.
-fn first_start(f: &mut Follower, job: &Job) -> Option<Timestamp> {
+fn first_start(f: &Reader<'_>, job: &Job) -> Option<Timestamp> {
     if never_tried(job) {
         return None;
     }
@@ -210,7 +210,7 @@ fn never_tried(job: &Job) -> bool {
 
 /// A job (or part of it) whole, as someone may see it: with attempts, and arrays unfolded from a task on if asked.
 pub(crate) fn whole(
-    f: &mut Follower,
+    f: &Reader<'_>,
     job: &Job,
     target: Target,
     expand_from: Option<u64>,
@@ -426,14 +426,14 @@ fn time_left(cluster: &Cluster, id: TaskId, now: Time) -> Option<f64> {
 }
 
 /// A task without its attempts, or an array folded.
-fn listed_task(f: &mut Follower, job: &Job, node: NodeId, who: &Caller) -> TaskView {
+fn listed_task(f: &Reader<'_>, job: &Job, node: NodeId, who: &Caller) -> TaskView {
     match job.spec.tasks[node.node as usize].array {
         Some(_) => folded_task(f.cluster(), job, node),
         None => TaskView { attempts: None, ..task(f, job, node.task(0), who) },
     }
 }
 
-fn task(f: &mut Follower, job: &Job, id: TaskId, who: &Caller) -> TaskView {
+fn task(f: &Reader<'_>, job: &Job, id: TaskId, who: &Caller) -> TaskView {
     let mut rows = match never_tried(job) {
         true => Vec::new(),
         false => f.history().attempts_of(id.job, Some(id)).unwrap_or_default(),
@@ -486,10 +486,10 @@ fn held_by_loss(job: &Job, rows: &[AttemptRow]) -> Option<String> {
 }
 
 /// The same of a task by itself.
-pub(crate) fn held_since_lost(f: &mut Follower, task: TaskId) -> Option<String> {
-    let job = f.cluster().job(task.job).filter(|job| job.held)?.clone();
+pub(crate) fn held_since_lost(f: &Reader<'_>, task: TaskId) -> Option<String> {
+    let job = f.cluster().job(task.job).filter(|job| job.held)?;
     let rows = f.history().attempts_of(task.job, Some(task)).unwrap_or_default();
-    held_by_loss(&job, &rows)
+    held_by_loss(job, &rows)
 }
 
 /// A job that is held for what became of one of its tasks says so itself.

@@ -1,8 +1,8 @@
 //! Why something does not run, in words and numbers.
 
 use crate::clock::system_now;
-use crate::follower::Follower;
 use crate::pages::words::size;
+use crate::replica::Reader;
 use crate::room::lacking;
 use crate::views::{needs, outcome, state, task_name};
 use warpyard_api::quantity::MilliCpus;
@@ -195,7 +195,7 @@ pub(crate) fn of_job(cluster: &Cluster, job: &Job) -> Option<String> {
 }
 
 /// The answer to `warpyard why`, but for what a forecast adds.
-pub(crate) fn explain(f: &Follower, task: TaskId, now: Time) -> Option<WhyView> {
+pub(crate) fn explain(f: &Reader<'_>, task: TaskId, now: Time) -> Option<WhyView> {
     explain_in(f.cluster(), f.policy(), task, now)
 }
 

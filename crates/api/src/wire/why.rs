@@ -97,6 +97,9 @@ pub struct StartRange {
     pub high: Timestamp,
     /// The share of outcomes between the two: 0.8 is eight times in ten.
     pub of: f64,
+    /// When it was foreseen: forecasts are made in the background, every few seconds while someone asks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub as_of: Option<Timestamp>,
 }
 
 /// A change and what it would bring.

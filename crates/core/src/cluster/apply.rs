@@ -15,6 +15,7 @@ use crate::spec::{AfterNode, Boundary, Preempt, TaskSpec};
 use crate::time::{Span, Time};
 use smallvec::{SmallVec, smallvec};
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 impl Cluster {
     /// Makes an event so, and says what else changed with it.
@@ -39,7 +40,7 @@ impl Cluster {
                 self.derived.env_ids.insert(vars.clone(), *env);
             }
             What::JobSubmitted { job, user, spec } => {
-                let job = Box::new(Job::new(*job, user.clone(), at, spec.clone()));
+                let job = Arc::new(Job::new(*job, user.clone(), at, spec.clone()));
                 self.job_submitted(job, at, &mut fx);
             }
             What::JobHeld { job, held } => {
@@ -173,7 +174,7 @@ impl Cluster {
         self.derived.pool.describe(id, &info.devices, info.cpus, info.memory, *online && !*drained);
     }
 
-    fn job_submitted(&mut self, job: Box<Job>, at: Time, fx: &mut Effects) {
+    fn job_submitted(&mut self, job: Arc<Job>, at: Time, fx: &mut Effects) {
         let id = job.id;
         self.next_job = id.0 + 1;
         if let Some(env) = job.spec.env {

@@ -1,40 +1,77 @@
 //! All jobs in memory, found by number in constant time: numbers are dense, and the oldest leave first.
+//!
+//! Jobs are shared between copies, chunk by chunk, and copied when one of the copies changes them: a copy of a million jobs
+//! costs one pointer for every [`CHUNK`] of them.
 
 use super::job::Job;
 use crate::ids::JobId;
 use serde::de::{Deserialize, Deserializer};
 use serde::ser::{Serialize, Serializer};
 use std::collections::VecDeque;
+use std::sync::Arc;
+
+/// How many consecutive numbers share a chunk.
+const CHUNK: usize = 64;
 
 /// Jobs in order of submission.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Jobs {
-    /// The number of the first slot.
+    /// The number of the first chunk: that of its first job, divided by [`CHUNK`].
     base: u64,
-    slots: VecDeque<Option<Box<Job>>>,
+    /// Neither the first nor the last is empty.
+    chunks: VecDeque<Option<Arc<Chunk>>>,
     len: usize,
+}
+
+/// Jobs whose numbers differ in the last digits only.
+#[derive(Clone, Debug, PartialEq)]
+struct Chunk {
+    jobs: [Option<Arc<Job>>; CHUNK],
+}
+
+impl Chunk {
+    const EMPTY: Chunk = Chunk { jobs: [const { None }; CHUNK] };
+
+    fn iter(&self) -> impl DoubleEndedIterator<Item = &Job> + '_ {
+        self.jobs.iter().filter_map(Option::as_deref)
+    }
 }
 
 impl Jobs {
     /// The job of that number.
     pub fn get(&self, id: JobId) -> Option<&Job> {
-        self.slots.get(self.slot(id)?)?.as_deref()
+        self.shared(id).map(|job| &**job)
+    }
+
+    /// The same, to be shared with another cluster.
+    pub(super) fn shared(&self, id: JobId) -> Option<&Arc<Job>> {
+        let (chunk, at) = self.place(id)?;
+        self.chunks.get(chunk)?.as_ref()?.jobs[at].as_ref()
     }
 
     pub(super) fn get_mut(&mut self, id: JobId) -> Option<&mut Job> {
-        let at = self.slot(id)?;
-        self.slots.get_mut(at)?.as_deref_mut()
+        let (chunk, at) = self.place(id)?;
+        let chunk = Arc::make_mut(self.chunks.get_mut(chunk)?.as_mut()?);
+        chunk.jobs[at].as_mut().map(Arc::make_mut)
     }
 
     /// Every job, oldest first.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = &Job> + '_ {
-        self.slots.iter().filter_map(Option::as_deref)
+        self.chunks.iter().flatten().flat_map(|chunk| chunk.iter())
     }
 
     /// Jobs with numbers above this one, oldest first.
     pub fn after(&self, id: JobId) -> impl Iterator<Item = &Job> + '_ {
-        let from = (id.0 + 1).saturating_sub(self.base).min(self.slots.len() as u64) as usize;
-        self.slots.range(from..).filter_map(Option::as_deref)
+        let from = (id.0 / CHUNK as u64).saturating_sub(self.base).min(self.chunks.len() as u64) as usize;
+        let jobs = self.chunks.range(from..).flatten().flat_map(|chunk| chunk.iter());
+        jobs.skip_while(move |job| job.id <= id)
+    }
+
+    /// Jobs with numbers below this one, newest first.
+    pub fn before(&self, id: JobId) -> impl Iterator<Item = &Job> + '_ {
+        let end = (id.0 / CHUNK as u64 + 1).saturating_sub(self.base).min(self.chunks.len() as u64) as usize;
+        let jobs = self.chunks.range(..end).flatten().flat_map(|chunk| chunk.iter());
+        jobs.rev().skip_while(move |job| job.id >= id)
     }
 
     /// How many there are.
@@ -47,38 +84,46 @@ impl Jobs {
         self.len == 0
     }
 
-    pub(super) fn insert(&mut self, job: Box<Job>) {
-        if self.slots.is_empty() {
-            self.base = job.id.0;
+    pub(super) fn insert(&mut self, job: Arc<Job>) {
+        assert!(self.iter().next_back().is_none_or(|last| last.id < job.id), "job numbers only grow");
+        if self.chunks.is_empty() {
+            self.base = job.id.0 / CHUNK as u64;
         }
-        let end = self.base + self.slots.len() as u64;
-        assert!(job.id.0 >= end, "job numbers only grow");
-        for _ in end..job.id.0 {
-            self.slots.push_back(None);
+        let (chunk, at) = self.place(job.id).expect("numbers only grow");
+        while self.chunks.len() <= chunk {
+            self.chunks.push_back(None);
         }
-        self.slots.push_back(Some(job));
+        let chunk = self.chunks[chunk].get_or_insert_with(|| Arc::new(Chunk::EMPTY));
+        Arc::make_mut(chunk).jobs[at] = Some(job);
         self.len += 1;
     }
 
-    pub(super) fn remove(&mut self, id: JobId) -> Option<Box<Job>> {
-        let at = self.slot(id)?;
-        let job = self.slots.get_mut(at)?.take()?;
+    pub(super) fn remove(&mut self, id: JobId) -> Option<Arc<Job>> {
+        let (place, at) = self.place(id)?;
+        let slot = self.chunks.get_mut(place)?;
+        let chunk = Arc::make_mut(slot.as_mut()?);
+        let job = chunk.jobs[at].take()?;
         self.len -= 1;
-        while let Some(None) = self.slots.front() {
-            self.slots.pop_front();
+        if chunk.iter().next().is_none() {
+            *slot = None;
+        }
+        while let Some(None) = self.chunks.front() {
+            self.chunks.pop_front();
             self.base += 1;
         }
-        while let Some(None) = self.slots.back() {
-            self.slots.pop_back();
+        while let Some(None) = self.chunks.back() {
+            self.chunks.pop_back();
         }
-        if self.slots.is_empty() {
+        if self.chunks.is_empty() {
             self.base = 0;
         }
         Some(job)
     }
 
-    fn slot(&self, id: JobId) -> Option<usize> {
-        id.0.checked_sub(self.base).map(|at| at as usize)
+    /// Which chunk a job is in, and where in it.
+    fn place(&self, id: JobId) -> Option<(usize, usize)> {
+        let chunk = (id.0 / CHUNK as u64).checked_sub(self.base)?;
+        Some((chunk as usize, (id.0 % CHUNK as u64) as usize))
     }
 }
 
@@ -93,8 +138,57 @@ impl<'de> Deserialize<'de> for Jobs {
         let mut jobs = Jobs::default();
         for mut job in Vec::<Job>::deserialize(d)? {
             job.link();
-            jobs.insert(Box::new(job));
+            jobs.insert(Arc::new(job));
         }
         Ok(jobs)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::spec::JobSpec;
+    use crate::time::Time;
+    use proptest::prelude::*;
+    use std::collections::BTreeMap;
+
+    fn job(id: u64) -> Arc<Job> {
+        Arc::new(Job::new(JobId(id), "ann".into(), Time(0), Arc::new(JobSpec::default())))
+    }
+
+    proptest! {
+        #[test]
+        fn behaves_like_a_map_and_its_copies_stay_as_they_were(
+            ops in prop::collection::vec((0u8..4, 0u64..300), 0..200),
+        ) {
+            let (mut ours, mut plain, mut copies) = (Jobs::default(), BTreeMap::new(), Vec::new());
+            for (op, id) in ops {
+                match op {
+                    0 if plain.keys().next_back().is_none_or(|last| *last < id) => {
+                        ours.insert(job(id));
+                        plain.insert(id, 0);
+                    }
+                    1 => prop_assert_eq!(ours.remove(JobId(id)).is_some(), plain.remove(&id).is_some()),
+                    2 => copies.push((ours.clone(), plain.clone())),
+                    _ => {
+                        let (ours, plain) = (ours.get_mut(JobId(id)), plain.get_mut(&id));
+                        prop_assert_eq!(ours.is_some(), plain.is_some());
+                        if let (Some(ours), Some(plain)) = (ours, plain) {
+                            (ours.priority, *plain) = (ours.priority + 1, *plain + 1);
+                        }
+                    }
+                }
+                let of = |job: &Job| (job.id.0, job.priority);
+                let pair = |(id, priority): (&u64, &i64)| (*id, *priority);
+                prop_assert_eq!(ours.len(), plain.len());
+                prop_assert!(ours.iter().map(of).eq(plain.iter().map(pair)));
+                prop_assert!(ours.after(JobId(id)).map(of).eq(plain.range(id + 1..).map(pair)));
+                prop_assert!(ours.before(JobId(id)).map(of).eq(plain.range(..id).rev().map(pair)));
+                prop_assert_eq!(ours.get(JobId(id)).map(of), plain.get_key_value(&id).map(pair));
+                for (ours, plain) in &copies {
+                    prop_assert!(ours.iter().map(of).eq(plain.iter().map(pair)), "a copy changed");
+                }
+            }
+        }
     }
 }

@@ -9,6 +9,7 @@ mod apply;
 #[cfg(feature = "bugs")]
 mod bugs;
 mod decide;
+mod excerpt;
 mod feasible;
 mod job;
 mod jobs;

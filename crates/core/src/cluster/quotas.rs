@@ -136,6 +136,12 @@ impl Quotas {
         self.close_if_empty(user);
     }
 
+    /// The limits and what is remembered for them, without what follows from the jobs there are.
+    pub(super) fn uncounted(&self) -> Quotas {
+        let Quotas { limits, groups, used, .. } = self;
+        Quotas { limits: limits.clone(), groups: groups.clone(), used: used.clone(), ..Quotas::default() }
+    }
+
     fn groups_of(&self, user: &str) -> &[String] {
         self.groups.get(user).map(Vec::as_slice).unwrap_or_default()
     }

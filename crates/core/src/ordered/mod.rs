@@ -28,7 +28,7 @@ use std::collections::BTreeMap;
 use turns::InTurn;
 
 /// Where a task stands in line. The key must not change while the task waits, unless an event changes it.
-pub trait Order: Send {
+pub trait Order: Send + Sync {
     /// Smaller goes first.
     fn key(&self, task: &ReadyTask<'_>) -> Key;
 
@@ -115,6 +115,9 @@ impl Behind {
 
 /// How many entries of one line a plan looks at for one short enough to run before a reservation begins.
 const DEPTH: u32 = 200;
+
+/// How many of each line a forecast lets overtake those before them.
+const OVERTAKING: usize = 20;
 
 /// For how many tasks a place is kept where they go where they end first.
 const KEPT_BY_SPEED: u32 = 64;
@@ -388,6 +391,15 @@ impl<O: Order> Policy for Ordered<O> {
             walk.next_of_cohort(item);
         }
         line
+    }
+
+    fn contenders(&self, view: View<'_>, most: usize, now: Time) -> Vec<TaskId> {
+        let mut first = self.line(view, most, now);
+        if first.len() == most {
+            // Lines of other needs, all of which may be behind.
+            first.extend(self.queues.values().flat_map(|queue| queue.heads(OVERTAKING)).take(most));
+        }
+        first
     }
 
     fn formula(&self) -> &'static str {

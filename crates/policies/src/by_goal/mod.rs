@@ -31,8 +31,8 @@ use draft::PlanDraft;
 use entities::EntityConfig;
 use round_input::{MemberState, RoundInput};
 use speeds::Speeds;
-use std::cell::RefCell;
 use std::collections::BTreeSet;
+use std::sync::{Mutex, MutexGuard};
 use warpyard_allocate::rounds::RoundScheduler;
 use warpyard_allocate::{GOALS, GoalDef, Options, TypeAwareness};
 use warpyard_core::cluster::View;
@@ -122,7 +122,7 @@ struct ByGoal {
     /// Weights and policies of organisations, for the hierarchical goal.
     entity_config: EntityConfig,
     /// Speeds completed for the available types; only a cache.
-    speeds: RefCell<Speeds>,
+    speeds: Mutex<Speeds>,
 }
 
 impl ByGoal {
@@ -144,13 +144,17 @@ impl ByGoal {
             options: Options { types, sharing, ..Options::default() },
             rounds,
             entity_config,
-            speeds: RefCell::default(),
+            speeds: Mutex::default(),
         }
     }
 
     fn input<'a>(&self, view: View<'a>, now: Time) -> RoundInput<'a> {
         let boundary = view.shares().round_until().is_none_or(|until| until <= now);
-        RoundInput::of(view, now, boundary, self.options, &mut self.speeds.borrow_mut())
+        RoundInput::of(view, now, boundary, self.options, &mut self.speeds())
+    }
+
+    fn speeds(&self) -> MutexGuard<'_, Speeds> {
+        self.speeds.lock().expect("completing speeds does not panic")
     }
 
     fn draft<'a>(&self, view: View<'a>, now: Time) -> PlanDraft<'a> {

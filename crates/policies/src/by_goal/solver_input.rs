@@ -25,7 +25,7 @@ pub(super) fn errand(policy: &ByGoal, input: &RoundInput<'_>) -> Option<Errand> 
         return None;
     }
     let shares = input.view.shares();
-    let pairs = policy.options.sharing.then(|| policy.speeds.borrow().number_of_pairs());
+    let pairs = policy.options.sharing.then(|| policy.speeds().number_of_pairs());
     let question = number(input, pairs);
     let answered = shares.target().is_some_and(|target| target.question == question);
     if answered || shares.failed().is_some_and(|failed| failed.question == question) {
@@ -179,7 +179,7 @@ fn instance(policy: &ByGoal, input: &RoundInput<'_>, rows: &[SolverJob]) -> Inst
     });
     let entities = (policy.goal.name == "hierarchical").then(|| entities(input, &policy.entity_config));
     let options = policy.options;
-    let pairs = options.sharing.then(|| policy.speeds.borrow().pairs(options.types));
+    let pairs = options.sharing.then(|| policy.speeds().pairs(options.types));
     Instance { types: types.collect(), jobs: jobs.collect(), pairs, entities }
 }
 

@@ -2,8 +2,8 @@
 
 use super::answer::Refusal;
 use super::{By, Shared};
-use crate::follower::Follower;
 use crate::live::{CommandError, Live};
+use crate::replica::Reader;
 use crate::select::{self, Found};
 use crate::who::Caller;
 use axum::extract::rejection::{JsonRejection, QueryRejection};
@@ -87,7 +87,7 @@ async fn each(
     // Whoever means all of them means those there are.
     let all = selection.parts().contains(&Select::All);
     let caller = who.clone();
-    let own = move |f: &mut Follower| select::find_own(f.cluster(), &selection, &caller);
+    let own = move |f: &Reader<'_>| select::find_own(f.cluster(), &selection, &caller);
     let Found { mut targets, denied } = live.read(own).await??;
     // Of several, those of others are passed over; one alone that is someone else's is a refusal.
     if let (true, Some(user), false) = (targets.is_empty(), &denied, all) {

@@ -4,9 +4,8 @@ use super::answer::Refusal;
 use super::{App, By, Shared};
 use crate::clock::system_now;
 use crate::convert::{self, Defaults, Workers};
-use crate::expect::Outlook;
-use crate::follower::Follower;
 use crate::live::Stopped;
+use crate::replica::Reader;
 use crate::who::Caller;
 use crate::{select, views};
 use axum::extract::rejection::{JsonRejection, QueryRejection};
@@ -57,9 +56,6 @@ const NEEDS: [&str; 14] = [
     "memory",
     "expected",
 ];
-
-/// How many of the claims in one answer have their start forecast: the first in line.
-const FORECAST: usize = 200;
 
 /// How long one request waits for a grant at most.
 const LONGEST_POLL: Duration = Duration::from_secs(30);
@@ -166,7 +162,7 @@ impl Drop for Poll {
 /// Ends a claim that was not granted, because nobody waits for it any more.
 async fn end_if_waiting(app: &App, job: JobId) {
     app.waiting.forget(job);
-    let waits = move |f: &mut Follower| f.cluster().job(job).is_some_and(|j| state(j) == ClaimState::Waiting);
+    let waits = move |f: &Reader<'_>| f.cluster().job(job).is_some_and(|j| state(j) == ClaimState::Waiting);
     if let Ok(true) = app.live.read(waits).await {
         // Refused only if it has ended meanwhile.
         let _ended = app.live.command(Command::Cancel(Target::Job(job))).await;
@@ -202,7 +198,7 @@ fn watch(app: &Arc<App>, job: JobId, process: Held) {
 
 /// Watches the processes of claims that waited when the server stopped. They keep their places in the queue.
 pub(crate) async fn watch_again(app: &Arc<App>) -> Result<(), Stopped> {
-    let waiting = |f: &mut Follower| {
+    let waiting = |f: &Reader<'_>| {
         let waits = f.cluster().jobs().iter().filter(|j| state(j) == ClaimState::Waiting);
         waits.filter_map(|j| Some((j.id, j.spec.claim()?.process?))).collect::<Vec<_>>()
     };
@@ -249,7 +245,7 @@ pub(super) async fn adopt(
     let user = Person::of_uid(uid).ok().flatten().map_or_else(|| uid.to_string(), |p| p.name);
     app.must_have_account(&user)?;
     let uuids = app.devices_used_by(process);
-    let find = move |f: &mut Follower| {
+    let find = move |f: &Reader<'_>| {
         let used = |(id, worker): (WorkerId, &warpyard_core::cluster::Worker)| {
             let known = worker.info.devices.iter().enumerate().filter(|(_, d)| uuids.contains(&d.uuid));
             known.map(|(index, _)| DeviceId { worker: id, index: index as u16 }).collect::<Vec<_>>()
@@ -271,7 +267,7 @@ pub(super) async fn adopt(
 pub(super) async fn list(State(app): Shared, Extension(who): By) -> Result<Json<Vec<ClaimView>>, Refusal> {
     let hidden = app.private();
     let owner = who.clone();
-    let open = move |f: &Follower| {
+    let open = move |f: &Reader<'_>| {
         let open = f.cluster().jobs().iter().filter(|j| j.spec.claim().is_some() && j.finished.is_none());
         open.filter(|j| !hidden || owner.owns(&j.user)).map(|j| j.id).collect()
     };
@@ -315,7 +311,7 @@ pub(super) async fn show(
 /// Waits until a claim has its devices, or is over.
 async fn granted(app: &App, job: JobId) -> Result<(), Refusal> {
     let mut changes = app.notices.listen();
-    let waits = move |f: &mut Follower| f.cluster().job(job).is_some_and(|j| state(j) == ClaimState::Waiting);
+    let waits = move |f: &Reader<'_>| f.cluster().job(job).is_some_and(|j| state(j) == ClaimState::Waiting);
     while app.live.read(waits).await? {
         changes.changed().await;
     }
@@ -351,7 +347,7 @@ pub(super) async fn extend(
 /// A claim of the caller's.
 async fn find(app: &App, who: &Caller, id: &str) -> Result<JobId, Refusal> {
     let selector = select::parse(id, who)?;
-    let look = move |f: &mut Follower| {
+    let look = move |f: &Reader<'_>| {
         let job = select::job_number(f.cluster(), &selector)?;
         match f.cluster().job(job) {
             Some(found) if found.spec.claim().is_some() => Ok((job, found.user.clone())),
@@ -369,36 +365,30 @@ async fn view(app: &App, who: &Caller, id: JobId) -> Answer {
     found.pop().map(Json).ok_or_else(|| select::unknown_job(id.0).into())
 }
 
-/// Some claims, from one look at the cluster and with one forecast: to be told of many must not cost as many of either.
+/// Some claims, from one look at the cluster: to be told of many must not cost as many looks.
 async fn views_of(
     app: &App,
     who: &Caller,
-    which: impl FnOnce(&Follower) -> Vec<JobId> + Send + 'static,
+    which: impl FnOnce(&Reader<'_>) -> Vec<JobId> + Send + 'static,
 ) -> Result<Vec<ClaimView>, Refusal> {
-    let look = move |f: &mut Follower| {
-        let jobs: Vec<Job> = which(f).into_iter().filter_map(|id| f.cluster().job(id).cloned()).collect();
-        let waiting = || jobs.iter().filter(|job| state(job) == ClaimState::Waiting).map(|job| job.id);
+    let look = move |f: &Reader<'_>| {
+        let jobs: Vec<&Job> = which(f).into_iter().filter_map(|id| f.cluster().job(id)).collect();
         let mut places = BTreeMap::new();
-        if waiting().next().is_some() {
+        if jobs.iter().any(|job| state(job) == ClaimState::Waiting) {
             for (task, at) in f.policy().line(f.cluster().view(), 10_000, system_now()).iter().zip(1..) {
                 places.entry(task.job).or_insert(at);
             }
         }
-        let mut ahead: Vec<JobId> = waiting().collect();
-        ahead.sort_by_key(|job| places.get(job).copied().unwrap_or(u64::MAX));
-        ahead.truncate(FORECAST);
-        let outlook = (!ahead.is_empty()).then(|| Outlook::of(f, system_now()));
         let describe =
-            |job: &Job| (job.id, described(f, job, places.get(&job.id).copied()), uuids_of(f, job));
-        (jobs.iter().map(describe).collect::<Vec<_>>(), outlook.map(|outlook| (outlook, ahead)))
+            |job: &&Job| (job.id, described(f, job, places.get(&job.id).copied()), uuids_of(f, job));
+        jobs.iter().map(describe).collect::<Vec<_>>()
     };
-    let (found, outlook) = app.live.read(look).await?;
-    let mut starts = BTreeMap::new();
-    if let Some((outlook, ahead)) = outlook {
-        let tasks: Vec<TaskId> = ahead.into_iter().map(only_task).collect();
-        let forecast = tokio::task::spawn_blocking(move || outlook.starts(&tasks)).await;
-        starts = forecast.map_err(Refusal::internal)?;
-    }
+    let found = app.live.read(look).await?;
+    // The next forecast has a claim that was asked for by itself, however far back in line it is.
+    let forecast = match &found[..] {
+        [(id, view, _)] if view.state == ClaimState::Waiting => app.forecasts.latest_for(only_task(*id)),
+        _ => app.forecasts.latest(),
+    };
     let mut idle = crate::idle::of_jobs(app.watched.as_ref());
     let complete = |(id, mut view, uuids): (JobId, ClaimView, Vec<String>)| {
         view.last_heard_at = match view.state {
@@ -411,7 +401,9 @@ async fn views_of(
                 view.env = app.visible(&uuids);
             }
         }
-        if let Some(start) = starts.remove(&only_task(id)) {
+        if view.state == ClaimState::Waiting
+            && let Some(start) = forecast.of(only_task(id))
+        {
             (view.expected_start, view.expected_start_reason) = start.told(|user| app.hides(who, user));
         }
         view
@@ -424,7 +416,7 @@ fn only_task(job: JobId) -> TaskId {
     TaskId { job, node: 0, index: 0 }
 }
 
-fn described(f: &Follower, job: &Job, position: Option<u64>) -> ClaimView {
+fn described(f: &Reader<'_>, job: &Job, position: Option<u64>) -> ClaimView {
     let task = only_task(job.id);
     let placement = f.cluster().view().attempt(task).map(|(a, _)| a.placement.clone());
     let devices = placement.map_or_else(Vec::new, |p| {
@@ -450,7 +442,7 @@ fn described(f: &Follower, job: &Job, position: Option<u64>) -> ClaimView {
     }
 }
 
-fn uuids_of(f: &Follower, job: &Job) -> Vec<String> {
+fn uuids_of(f: &Reader<'_>, job: &Job) -> Vec<String> {
     let task = only_task(job.id);
     let Some((attempt, _)) = f.cluster().view().attempt(task) else { return vec![] };
     let Some(worker) = f.cluster().worker(attempt.placement.worker) else { return vec![] };

@@ -19,7 +19,7 @@ use warpyard_worker::people::{Person, owner_of};
 
 pub(super) async fn all(app: &App) -> Result<Vec<GpuView>, crate::live::Stopped> {
     let watched = app.watched.clone();
-    let look = move |f: &mut crate::follower::Follower| {
+    let look = move |f: &crate::replica::Reader<'_>| {
         let watched = watched.as_ref().map(|w| w.lock().expect("nobody panics while looking at devices"));
         views::gpus(f.cluster(), watched.as_deref())
     };

@@ -3,7 +3,6 @@
 use super::answer::{Refusal, as_they_come};
 use super::{App, By, HIDDEN, SOMEONE, Shared};
 use crate::clock::system_now;
-use crate::expect::{Outlook, Start};
 use crate::logs::{self, Chunk, Wanted};
 use crate::who::Caller;
 use crate::{select, views, why};
@@ -15,7 +14,7 @@ use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
 use schemars::JsonSchema;
 use serde::Deserialize;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::time::Duration;
 use tokio::sync::mpsc;
 use warpyard_api::problem::{Problem, code};
@@ -37,9 +36,6 @@ const JOBS_PER_PAGE: u32 = 1_000;
 /// How many attempts a page has.
 const ATTEMPTS_PER_PAGE: u32 = 500;
 
-/// How many places in line a list forecasts.
-const FORECAST_AHEAD: usize = 200;
-
 /// How long a long poll lasts at most.
 const LONGEST_POLL: Duration = Duration::from_secs(120);
 
@@ -58,7 +54,7 @@ pub(super) async fn list(
     let hidden = app.private();
     let asker = who.clone();
     let hides = |user: &str| app.hides(&asker, user);
-    let look = move |f: &mut crate::follower::Follower| {
+    let look = move |f: &crate::replica::Reader<'_>| {
         let limit = filter.limit.unwrap_or(JOBS_PER_PAGE).clamp(1, 10_000) as usize;
         let chosen = match &selector {
             Some(selector) => Some(select::find(f.cluster(), selector)?),
@@ -88,16 +84,16 @@ pub(super) async fn list(
             positions.entry(task.job).or_insert(i as u64 + 1);
         }
         let all = f.cluster().jobs();
-        let mut jobs: Vec<Job> = match filter.order {
-            JobOrder::Id => all.after(JobId(after)).filter(wanted).take(limit + 1).cloned().collect(),
+        let mut jobs: Vec<&Job> = match filter.order {
+            JobOrder::Id => all.after(JobId(after)).filter(wanted).take(limit + 1).collect(),
             JobOrder::Newest => {
                 let older = all.iter().rev().filter(|job| after == 0 || job.id.0 < after);
-                older.filter(wanted).take(limit + 1).cloned().collect()
+                older.filter(wanted).take(limit + 1).collect()
             }
             JobOrder::Run => {
                 let mut jobs: Vec<&Job> = all.iter().filter(wanted).collect();
                 jobs.sort_by_cached_key(|job| run_order(job, &positions));
-                jobs.into_iter().skip(after as usize).take(limit + 1).cloned().collect()
+                jobs.into_iter().skip(after as usize).take(limit + 1).collect()
             }
         };
         let more = jobs.len() > limit;
@@ -107,24 +103,19 @@ pub(super) async fn list(
             JobOrder::Run => (after + limit as u64).to_string(),
         });
         let mut items = Vec::new();
-        for job in &jobs {
+        for job in jobs {
             let mut view = views::listed(f, job, positions.get(&job.id).copied(), &who);
             if filter.commands && who.owns(&job.user) {
                 view.runs = views::commands(job);
             }
             items.push(view);
         }
-        let listed: HashSet<String> = items.iter().map(|view| view.job.clone()).collect();
-        let mut seen = HashSet::new();
-        let first = |task: &TaskId| listed.contains(&task.job.to_string()) && seen.insert(task.job);
-        let firsts = line.into_iter().take(FORECAST_AHEAD).filter(first).collect();
-        let outlook = Outlook::of(f, system_now());
-        Ok::<_, Problem>((Page { items, next }, outlook, firsts))
+        Ok::<_, Problem>(Page { items, next })
     };
-    let (mut page, outlook, tasks): (Page<JobView>, Outlook, Vec<TaskId>) = app.live.read(look).await??;
-    let starts = forecast(outlook, tasks).await;
-    for view in &mut page.items {
-        if let Some(start) = starts.get(&view.job) {
+    let mut page = app.live.read(look).await??;
+    let forecast = app.forecasts.latest();
+    for view in page.items.iter_mut().filter(|view| view.position.is_some()) {
+        if let Some(start) = view.job.parse().ok().and_then(|job| forecast.of_job(JobId(job))) {
             (view.expected_start, view.expected_start_reason) = start.told(hides);
         }
     }
@@ -184,7 +175,7 @@ pub(super) async fn tasks(
     must_see(&app, &who, &id).await?;
     let from: u64 = query?.0.place()?;
     let selector = select::parse(&id, &who)?;
-    let look = move |f: &mut crate::follower::Follower| {
+    let look = move |f: &crate::replica::Reader<'_>| {
         let number = select::job_number(f.cluster(), &selector)?;
         if f.cluster().job(number).is_none()
             && let Ok(Some(row)) = f.history().job(number)
@@ -198,8 +189,8 @@ pub(super) async fn tasks(
             return Ok(Page { items, next });
         }
         let target = select::find_one(f.cluster(), &selector)?;
-        let job = f.cluster().job(target.job()).cloned().ok_or_else(|| select::unknown_job(number.0))?;
-        let view = views::whole(f, &job, target, Some(from), &who);
+        let job = f.cluster().job(target.job()).ok_or_else(|| select::unknown_job(number.0))?;
+        let view = views::whole(f, job, target, Some(from), &who);
         Ok::<_, Problem>(Page { items: view.tasks, next: view.next })
     };
     Ok(Json(app.live.read(look).await??))
@@ -214,7 +205,7 @@ pub(super) async fn attempts(
     must_see(&app, &who, &id).await?;
     let skip: u32 = query?.0.place()?;
     let selector = select::parse(&id, &who)?;
-    let look = move |f: &mut crate::follower::Follower| {
+    let look = move |f: &crate::replica::Reader<'_>| {
         let number = select::job_number(f.cluster(), &selector).map_err(Refusal::from)?;
         let history = f.history();
         let job = history.job(number).map_err(Refusal::internal)?;
@@ -248,7 +239,7 @@ pub(super) async fn show(
         Some(Err(_)) => return Err(Problem::new(code::BAD_REQUEST, "cursor", "this is not a cursor").into()),
     };
     let (selector, mine, bounds) = (select::parse(&id, &who)?, who.clone(), app.bounds.clone());
-    let look = move |f: &mut crate::follower::Follower| {
+    let look = move |f: &crate::replica::Reader<'_>| {
         let number = select::job_number(f.cluster(), &selector)?;
         if f.cluster().job(number).is_none()
             && let Ok(Some(row)) = f.history().job(number)
@@ -261,26 +252,25 @@ pub(super) async fn show(
             return Ok((view, None, printed));
         }
         let target = select::find_one(f.cluster(), &selector)?;
-        let job = f.cluster().job(target.job()).cloned().ok_or_else(|| select::unknown_job(number.0))?;
-        let mut view = views::whole(f, &job, target, from, &mine);
-        crate::enforcement::note_unenforced(bounds.as_ref(), &job, &mut view);
+        let job = f.cluster().job(target.job()).ok_or_else(|| select::unknown_job(number.0))?;
+        let mut view = views::whole(f, job, target, from, &mine);
+        crate::enforcement::note_unenforced(bounds.as_ref(), job, &mut view);
         if mine.owns(&job.user) {
-            view.runs = views::runs(f.cluster(), &job, target);
+            view.runs = views::runs(f.cluster(), job, target);
         }
         let waiting = first_open(f.cluster(), target).filter(|_| view.state == Standing::Ready);
-        let ahead = waiting.map(|task| (task, Outlook::of(f, system_now())));
         let one = match target {
             Target::Task(task) => Some(task),
             _ => None,
         };
         let ended = views::say_how_ended(f, &mut view, number, one, &mine);
         let printed = ended.filter(|_| mine.owns(&job.user));
-        Ok::<_, Problem>((view, ahead, printed))
+        Ok::<_, Problem>((view, waiting, printed))
     };
-    let (mut view, ahead, printed) = app.live.read(look).await??;
+    let (mut view, waiting, printed) = app.live.read(look).await??;
     view.log_tail = last_lines(&app, printed).await;
-    if let Some((task, outlook)) = ahead
-        && let Some(start) = forecast(outlook, vec![task]).await.get(&view.job)
+    if let Some(task) = waiting
+        && let Some(start) = app.forecasts.latest_for(task).of(task)
     {
         (view.expected_start, view.expected_start_reason) = start.told(|user| app.hides(&who, user));
     }
@@ -306,7 +296,7 @@ async fn must_see(app: &App, who: &Caller, id: &str) -> Result<(), Refusal> {
         return Ok(());
     }
     let selector = select::parse(id, who)?;
-    let user = move |f: &mut crate::follower::Follower| {
+    let user = move |f: &crate::replica::Reader<'_>| {
         let job = select::job_number(f.cluster(), &selector)?;
         Ok::<_, Problem>(views::user_of(f, job))
     };
@@ -325,37 +315,9 @@ async fn wait(app: &App, who: &Caller, id: &str, timeout: Option<Micros>) -> Res
     });
     let target = target.await??;
     let longest = timeout.map_or(LONGEST_POLL, |t| Duration::from_micros(t.0)).min(LONGEST_POLL);
-    let ended = async {
-        match target {
-            Target::Job(job) => app.live.ended(job).await,
-            // A part of a job is looked at now and then; the job's end ends the wait at the latest.
-            _ => loop {
-                if app.live.read(move |f| is_over(f.cluster(), target)).await? {
-                    return Ok(());
-                }
-                tokio::select! {
-                    ended = app.live.ended(target.job()) => return ended,
-                    () = tokio::time::sleep(Duration::from_millis(20)) => {}
-                }
-            },
-        }
-    };
-    match tokio::time::timeout(longest, ended).await {
+    match tokio::time::timeout(longest, app.live.over(target)).await {
         Ok(ended) => Ok(ended?),
         Err(_) => Ok(()),
-    }
-}
-
-fn is_over(cluster: &Cluster, target: Target) -> bool {
-    let Some(job) = cluster.job(target.job()) else { return true };
-    match target {
-        Target::Job(_) => job.finished.is_some(),
-        Target::Node(n) => job.nodes[n.node as usize].is_done(),
-        Target::Task(t) => job.nodes[t.node as usize].done.of(t.index).is_some(),
-        Target::Range { node, start, end } => {
-            let ended = job.nodes[node.node as usize].done.0.values();
-            ended.map(|ended| ended.within(start..end).len()).sum::<u64>() == u64::from(end - start)
-        }
     }
 }
 
@@ -366,13 +328,13 @@ pub(super) async fn why(
 ) -> Result<Json<WhyView>, Refusal> {
     must_see(&app, &who, &id).await?;
     let (selector, mine) = (select::parse(&id, &who)?, who.clone());
-    let look = move |f: &mut crate::follower::Follower| {
+    let look = move |f: &crate::replica::Reader<'_>| {
         let number = select::job_number(f.cluster(), &selector)?;
         if f.cluster().job(number).is_none()
             && let Ok(Some(row)) = f.history().job(number)
         {
             let (answer, ended) = how_it_ended(f, &row, &mine);
-            return Ok((answer, TaskId { job: number, node: 0, index: 0 }, None, ended));
+            return Ok((answer, None, ended));
         }
         let target = select::find_one(f.cluster(), &selector)?;
         let task = first_open(f.cluster(), target).ok_or_else(|| select::unknown_job(target.job().0))?;
@@ -380,11 +342,11 @@ pub(super) async fn why(
             why::explain(f, task, system_now()).ok_or_else(|| select::unknown_job(target.job().0))?;
         let mut ended = None;
         if answer.state == Standing::Done
-            && let Some(job) = f.cluster().job(number).cloned()
+            && let Some(job) = f.cluster().job(number)
         {
             // What is asked of is over: of a job all its tasks, of a task itself.
             let one = matches!(target, Target::Task(_)).then_some(task);
-            let mut view = views::whole(f, &job, target, None, &mine);
+            let mut view = views::whole(f, job, target, None, &mine);
             ended = views::say_how_ended(f, &mut view, number, one, &mine).filter(|_| mine.owns(&job.user));
             answer.outcome = view.outcome;
             answer.text = ended_in_words(&view);
@@ -398,17 +360,16 @@ pub(super) async fn why(
             *reason = lost;
         }
         let waiting = answer.state == Standing::Ready;
-        Ok::<_, Problem>((answer, task, waiting.then(|| Outlook::of(f, system_now())), ended))
+        Ok::<_, Problem>((answer, waiting.then_some(task), ended))
     };
-    let (mut answer, task, outlook, ended) = app.live.read(look).await??;
+    let (mut answer, waiting, ended) = app.live.read(look).await??;
     answer.log_tail = last_lines(&app, ended).await;
-    if let Some(outlook) = outlook {
-        let ahead = move || (outlook.starts(&[task]).remove(&task), outlook.sooner(task));
-        let (start, sooner) = tokio::task::spawn_blocking(ahead).await.map_err(Refusal::internal)?;
-        if let Some(start) = start {
+    if let Some(task) = waiting {
+        let forecast = app.forecasts.latest_for(task);
+        if let Some(start) = forecast.of(task) {
             (answer.expected_start, answer.expected_start_reason) = start.told(|user| app.hides(&who, user));
         }
-        answer.sooner.extend(sooner);
+        answer.sooner.extend(forecast.sooner(task).cloned());
     }
     for other in answer.ahead.iter_mut().filter(|other| app.hides(&who, &other.user)) {
         (other.task, other.user) = (HIDDEN.into(), SOMEONE.into());
@@ -434,7 +395,7 @@ fn ended_in_words(view: &JobView) -> Vec<String> {
 
 /// How a job ended that memory no longer holds, and the attempt to look at.
 fn how_it_ended(
-    f: &mut crate::follower::Follower,
+    f: &crate::replica::Reader<'_>,
     row: &crate::store::JobRow,
     who: &Caller,
 ) -> (WhyView, Option<AttemptId>) {
@@ -471,15 +432,6 @@ async fn last_lines(app: &App, attempt: Option<AttemptId>) -> Vec<String> {
     tokio::task::spawn_blocking(move || crate::pages::last_lines(&layout, attempt)).await.unwrap_or_default()
 }
 
-/// When the jobs of these tasks are expected to start; made beside everything else, because it takes a while.
-async fn forecast(outlook: Outlook, tasks: Vec<TaskId>) -> HashMap<String, Start> {
-    if tasks.is_empty() {
-        return HashMap::new();
-    }
-    let starts = tokio::task::spawn_blocking(move || outlook.starts(&tasks)).await.unwrap_or_default();
-    starts.into_iter().map(|(task, start)| (task.job.to_string(), start)).collect()
-}
-
 /// The task a question about a job is about: the first that is not over, or the first of all.
 pub(crate) fn first_open(cluster: &Cluster, target: Target) -> Option<TaskId> {
     let job = cluster.job(target.job())?;
@@ -508,7 +460,7 @@ pub(super) async fn logs(
     let Query(filter) = filter?;
     let selector = select::parse(&id, &who)?;
     let LogFilter { task, index, attempt, stream, follow, from } = filter;
-    let find = move |f: &mut crate::follower::Follower| {
+    let find = move |f: &crate::replica::Reader<'_>| {
         let task = which_log(f, &selector, task.as_deref(), index)?;
         let latest = logs::latest_attempt(f, task).0;
         Ok::<_, Problem>((task, views::user_of(f, task.job), latest, views::task_name(f.cluster(), task)))
@@ -550,7 +502,7 @@ fn must_have_been(number: u32, latest: u32, follow: bool, task: &str) -> Result<
 }
 
 pub(super) fn which_log(
-    f: &mut crate::follower::Follower,
+    f: &crate::replica::Reader<'_>,
     selector: &select::Selection,
     name: Option<&str>,
     index: Option<u32>,

@@ -3,7 +3,7 @@
 use super::answer::Refusal;
 use super::{App, By, Shared};
 use crate::clock::system_now;
-use crate::follower::Follower;
+use crate::replica::Reader;
 use crate::who::Caller;
 use axum::extract::State;
 use axum::{Extension, Json};
@@ -21,7 +21,7 @@ pub(super) async fn list(State(app): Shared, Extension(who): By) -> Result<Json<
         app.tell_groups(name).await?;
     }
     let grace = app.defaults.longest_grace;
-    let look = move |f: &mut Follower| {
+    let look = move |f: &Reader<'_>| {
         let cluster = f.cluster();
         let mut users: Vec<&str> = who.name().into_iter().collect();
         if who.is_admin() {
@@ -124,7 +124,7 @@ impl App {
         let Some(name) = who.name().filter(|_| !who.is_admin()) else { return Ok(()) };
         self.tell_groups(name).await?;
         let user = name.to_owned();
-        let caps = move |f: &mut Follower| {
+        let caps = move |f: &Reader<'_>| {
             let cluster = f.cluster();
             cluster.limits().caps_of(&user, cluster.groups_of(&user)).priority
         };

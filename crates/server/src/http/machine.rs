@@ -29,7 +29,7 @@ pub(super) async fn info(State(app): Shared) -> Result<Json<InfoView>, Refusal> 
     let processes =
         app.bounds.as_ref().map(|b| ProcessBound { most: b.most, contained: b.processes.is_some() });
     let enforces = crate::enforcement::of(&app);
-    let look = move |f: &mut crate::follower::Follower| {
+    let look = move |f: &crate::replica::Reader<'_>| {
         let cluster = f.cluster();
         InfoView {
             version: env!("CARGO_PKG_VERSION").into(),
@@ -51,7 +51,7 @@ pub(super) async fn info(State(app): Shared) -> Result<Json<InfoView>, Refusal> 
 
 pub(super) async fn workers(State(app): Shared) -> Result<Json<Vec<WorkerView>>, Refusal> {
     let watched = app.watched.clone();
-    let look = move |f: &mut crate::follower::Follower| {
+    let look = move |f: &crate::replica::Reader<'_>| {
         let watched = watched.as_ref().map(|w| w.lock().expect("nobody panics while looking at devices"));
         views::workers(f.cluster(), watched.as_deref())
     };
@@ -82,13 +82,13 @@ async fn set_drained(app: &super::App, name: String, drained: bool) -> Result<Js
         Problem::new(code::UNKNOWN_WORKER, "", format!("there is no worker '{name}'"))
             .with_help(format!("there are: {}", known.join(", ")))
     };
-    let find = move |f: &mut crate::follower::Follower| {
+    let find = move |f: &crate::replica::Reader<'_>| {
         let known = || f.cluster().workers().map(|(_, w)| w.info.name.clone()).collect();
         f.cluster().worker_named(&wanted).ok_or_else(|| unknown(known()))
     };
     let worker = app.live.read(find).await??;
     app.live.command(Command::Drain { worker, drained }).await?;
-    let look = move |f: &mut crate::follower::Follower| views::workers(f.cluster(), None);
+    let look = move |f: &crate::replica::Reader<'_>| views::workers(f.cluster(), None);
     let view = app.live.read(look).await?.into_iter().nth(worker.0 as usize);
     view.map(Json).ok_or_else(|| Refusal::internal("a worker vanished"))
 }
@@ -139,10 +139,9 @@ pub(super) async fn history(
         Some(Some(place)) => place,
         Some(None) => return Err(Problem::new(code::BAD_REQUEST, "cursor", "this is not a cursor").into()),
     };
-    let look = move |f: &mut crate::follower::Follower| {
+    let look = move |history: &crate::store::History| {
         let limit = filter.limit.unwrap_or(HISTORY_PER_PAGE).clamp(1, 10_000);
         let since = Time(filter.since.map_or(0, |t| t.as_millis().max(0) as u64 * 1000));
-        let history = f.history();
         let rows = history.latest(filter.user.as_deref(), job, since..=until, skip, limit)?;
         let mut jobs = HashMap::new();
         for row in &rows {
@@ -161,7 +160,7 @@ pub(super) async fn history(
         items.retain(|row| filter.project.is_none() || row.project == filter.project);
         Ok::<_, rusqlite::Error>(Page { items, next })
     };
-    app.live.read(look).await?.map(Json).map_err(Refusal::internal)
+    app.live.read_history(look).await?.map(Json).map_err(Refusal::internal)
 }
 
 /// A cursor: the moment the last attempt that was given ended, and how many of that very moment were given.
@@ -206,10 +205,6 @@ pub(super) async fn shutdown(
 
 pub(super) async fn rebuild(State(app): Shared, Extension(who): By) -> Result<Json<Rebuilt>, Refusal> {
     who.must_be_admin("rebuild the derived tables")?;
-    let look = |f: &mut crate::follower::Follower| {
-        f.rebuild()?;
-        Ok::<_, crate::follower::FollowerError>(f.history().rows()?)
-    };
-    let rows = app.live.read(look).await?.map_err(Refusal::internal)?;
+    let rows = app.live.read(|f| f.rebuild()).await?.map_err(Refusal::internal)?;
     Ok(Json(Rebuilt { rows }))
 }

@@ -12,7 +12,7 @@ use warpyard_api::wire::{Counts, State as Standing, WorkerState};
 
 pub(super) async fn metrics(State(app): Shared) -> Result<Response, Refusal> {
     let devices = gpus::all(&app).await?;
-    let look = |f: &mut crate::follower::Follower| {
+    let look = |f: &crate::replica::Reader<'_>| {
         let cluster = f.cluster();
         let mut tasks = Counts::default();
         for job in cluster.jobs().iter().filter(|j| j.finished.is_none()) {

@@ -33,9 +33,9 @@ pub use spec::openapi;
 use crate::clock::system_now;
 use crate::convert::Defaults;
 use crate::events::Notices;
+use crate::forecasts::Forecasts;
 use crate::live::Live;
 use crate::login_envs::LoginEnvironments;
-use crate::outlooks::Outlooks;
 use crate::pages::{self, Doors, Parts, UserColours};
 use crate::repairs::Repairs;
 use crate::replays::Replays;
@@ -94,7 +94,7 @@ pub(crate) struct App {
     pub(crate) live: Live,
     pub(crate) doors: Doors,
     pub(crate) notices: Arc<Notices>,
-    pub(crate) outlooks: Arc<Outlooks>,
+    pub(crate) forecasts: Arc<Forecasts>,
     pub(crate) parts: Parts,
     pub(crate) colours: Arc<UserColours>,
     pub(crate) replays: Arc<Replays>,
@@ -151,10 +151,10 @@ impl App {
     /// A server for its owner alone, with nothing configured.
     pub(crate) fn new(Base { live, doors, notices, layout, url, stop }: Base) -> App {
         App {
+            forecasts: Arc::new(Forecasts::new(live.clone(), notices.clone())),
             live,
             doors,
             notices,
-            outlooks: Arc::default(),
             parts: Parts::default(),
             colours: Arc::default(),
             replays: Arc::default(),

@@ -25,7 +25,7 @@ pub(super) async fn preview(
     body: Result<Json<PolicySet>, JsonRejection>,
 ) -> Result<Json<PolicyPreview>, Refusal> {
     let (choice, defs) = (convert::policy_choice(&body?.0), app.policies);
-    let look = move |f: &mut crate::follower::Follower| {
+    let look = move |f: &crate::replica::Reader<'_>| {
         let cluster = f.cluster();
         let mut other = PolicyDef::build_from(defs, &choice)?;
         other.observe(cluster.view(), &Effects::default());

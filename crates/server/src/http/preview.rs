@@ -122,7 +122,7 @@ async fn submitted_before(
     if key.is_none() {
         return Ok(None);
     }
-    let look = move |f: &mut crate::follower::Follower| f.cluster().submitted_before(&user, key.as_deref());
+    let look = move |f: &crate::replica::Reader<'_>| f.cluster().submitted_before(&user, key.as_deref());
     Ok(app.live.read(look).await?.map_err(convert::problem)?)
 }
 
@@ -208,7 +208,7 @@ async fn read(
     let convert = move || convert::job_spec(&workers, &doc, &defaults);
     let spec = if small { convert()? } else { app.blocking(who, convert).await?? };
     let after: Vec<JobId> = spec.after.iter().map(|after| after.job).collect();
-    let look = move |f: &mut crate::follower::Follower| {
+    let look = move |f: &crate::replica::Reader<'_>| {
         after.into_iter().map(|job| views::user_of(f, job)).collect::<Vec<_>>()
     };
     let waits_for = if spec.after.is_empty() { vec![] } else { app.live.read(look).await? };
@@ -230,14 +230,25 @@ async fn preview(
     let (spec, warnings) = read(app, who, submit, size).await?;
     let look = {
         let (user, spec) = (user.clone(), spec.clone());
-        move |f: &mut crate::follower::Follower| {
+        move |f: &crate::replica::Reader<'_>| {
             f.policy().accept(f.cluster().view(), &spec)?;
-            let mut outlook = Outlook::of(f, system_now());
-            outlook.recall(f, &user, &spec);
-            Ok::<_, warpyard_core::Rejected>(outlook)
+            // Decided in the whole state: limits count jobs that an excerpt leaves out.
+            let after: Vec<_> = spec.after.iter().map(|after| after.job).collect();
+            let now = system_now();
+            f.cluster().decide(Command::Submit { user, env: None, spec: spec.into() }, now)?;
+            Ok::<_, warpyard_core::Rejected>(Outlook::of(f, after, now))
         }
     };
-    let outlook = app.live.read(look).await?.map_err(convert::problem)?;
+    let mut outlook = app.live.read(look).await?.map_err(convert::problem)?;
+    let remember = {
+        let (user, spec) = (user.clone(), spec.clone());
+        move |history: &crate::store::History| {
+            outlook.remember(history);
+            outlook.recall(history, &user, &spec);
+            outlook
+        }
+    };
+    let outlook = app.live.read_history(remember).await?;
     let (hidden, asker) = (app.private(), who.clone());
     let foresee = move || {
         let foreseen = outlook.foresee(&user, &spec)?;

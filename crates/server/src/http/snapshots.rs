@@ -2,7 +2,7 @@
 
 use super::answer::Refusal;
 use super::{App, By, Shared};
-use crate::follower::Follower;
+use crate::replica::Reader;
 use crate::select;
 use crate::who::Caller;
 use axum::body::{Body, BodyDataStream, Bytes};
@@ -177,7 +177,7 @@ pub(super) async fn of_job(
     Path(id): Path<String>,
 ) -> Result<Json<serde_json::Value>, Refusal> {
     let selector = select::parse(&id, &who)?;
-    let look = move |f: &mut Follower| {
+    let look = move |f: &Reader<'_>| {
         let number = select::job_number(f.cluster(), &selector)?;
         let job = f.cluster().job(number).ok_or_else(|| select::unknown_job(number.0))?;
         Ok::<_, Problem>((job.user.clone(), job.spec.snapshot.clone()))

@@ -4,7 +4,7 @@
 use super::answer::Refusal;
 use super::{By, Shared};
 use crate::clock::system_now;
-use crate::follower::Follower;
+use crate::replica::Reader;
 use axum::body::Bytes;
 use axum::extract::rejection::{BytesRejection, JsonRejection};
 use axum::extract::{Path, State};
@@ -151,7 +151,7 @@ pub(super) async fn progress(
     Ok(Json(Noted { give_way: found.gives_way }))
 }
 
-fn find(f: &mut Follower, id: &str, progress: &Progress, now: Time) -> Result<Found, Problem> {
+fn find(f: &Reader<'_>, id: &str, progress: &Progress, now: Time) -> Result<Found, Problem> {
     let cluster = f.cluster();
     let unknown = |what: &str| Problem::new(code::UNKNOWN_TASK, "", format!("there is no {what}"));
     let job = id.parse().ok().and_then(|n| cluster.job(JobId(n)));

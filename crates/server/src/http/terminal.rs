@@ -4,7 +4,7 @@
 use super::answer::Refusal;
 use super::jobs::which_log;
 use super::{App, By, Shared};
-use crate::follower::Follower;
+use crate::replica::Reader;
 use crate::serve::seats::Seat;
 use crate::{select, views};
 use axum::Extension;
@@ -40,7 +40,7 @@ pub(super) async fn attach(
         return Err(Refusal::new(426, code::BAD_REQUEST, detail));
     };
     let selector = select::parse(&id, &who)?;
-    let find = move |f: &mut Follower| {
+    let find = move |f: &Reader<'_>| {
         let task = which_log(f, &selector, None, None)?;
         Ok::<_, Problem>((task, views::user_of(f, task.job)))
     };
@@ -79,7 +79,7 @@ async fn reach(app: &App, task: TaskId) -> Result<(AttemptId, UnixStream), Refus
 }
 
 /// The attempt that runs, none while the task waits.
-fn running(f: &mut Follower, task: TaskId) -> Result<Option<AttemptId>, Problem> {
+fn running(f: &Reader<'_>, task: TaskId) -> Result<Option<AttemptId>, Problem> {
     let ended = || {
         let message = format!("job {} has ended, and its terminal with it", task.job);
         Problem::new(code::WRONG_STATE, "", message)

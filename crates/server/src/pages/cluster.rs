@@ -4,8 +4,8 @@ use super::chart::{Axis, Chart, Heat, Series};
 use super::words::{moment, size, text};
 use super::{Chrome, Frame, NoPage, html};
 use crate::clock::system_now;
-use crate::follower::Follower;
 use crate::http::{By, Shared};
+use crate::replica::Reader;
 use crate::samples::{DeviceSample, Sample, WorkerSample, distance};
 use crate::views;
 use askama::Template;
@@ -77,7 +77,7 @@ pub(super) async fn page(
     Query(asked): Query<Asked>,
 ) -> Result<Response, NoPage> {
     let (frame, watched) = (Frame::of(&app, &headers), app.watched.clone());
-    let draw = move |f: &mut Follower| {
+    let draw = move |f: &Reader<'_>| {
         let watched = watched.as_ref().map(|w| w.lock().expect("nobody panics while looking at devices"));
         ClusterPage::of(f, watched.as_deref(), &asked.span, frame, who.is_admin())
     };
@@ -87,7 +87,7 @@ pub(super) async fn page(
 
 impl ClusterPage {
     fn of(
-        f: &mut Follower,
+        f: &Reader<'_>,
         watched: Option<&Watched>,
         span: &str,
         frame: Frame,

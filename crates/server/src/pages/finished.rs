@@ -7,8 +7,8 @@ use super::table::{Asked, Column, Head};
 use super::words::{Moment, Named, moment, places, text};
 use super::{Chrome, Frame, NoPage, html};
 use crate::clock::system_now;
-use crate::follower::Follower;
 use crate::http::Shared;
+use crate::replica::Reader;
 use crate::store::AttemptRow;
 use crate::why::needs_in_brief;
 use askama::Template;
@@ -100,7 +100,7 @@ pub(super) async fn page(
 }
 
 impl Finished {
-    fn of(f: &mut Follower, asked: Asked, frame: Frame) -> rusqlite::Result<Finished> {
+    fn of(f: &Reader<'_>, asked: Asked, frame: Frame) -> rusqlite::Result<Finished> {
         let (now, at) = (moment(system_now()), asked.page.clamp(1, PAGES));
         let colours = frame.colours.clone();
         let history = f.history();

@@ -8,9 +8,9 @@ use super::table::encoded;
 use super::words::{Moment, moment, percent, places, short_text, size, span, text};
 use super::{Chrome, Frame, NoPage, html, log};
 use crate::clock::system_now;
-use crate::follower::Follower;
 use crate::http::jobs::first_open;
 use crate::http::{By, Shared};
+use crate::replica::Reader;
 use crate::store::AttemptRow;
 use crate::who::Caller;
 use crate::{ending, select, views, why};
@@ -155,14 +155,15 @@ pub(super) async fn page(
     Path(id): Path<String>,
     Query(asked): Query<Asked>,
 ) -> Result<Response, NoPage> {
-    let (starts, layout, frame) =
-        (app.outlooks.latest(&app.live), app.layout.clone(), Frame::of(&app, &headers));
+    let (forecasts, layout, frame) = (app.forecasts.clone(), app.layout.clone(), Frame::of(&app, &headers));
     let selector = select::parse(&id, &who)?;
-    let look = move |f: &mut Follower| {
+    let look = move |f: &Reader<'_>| {
         let number = select::job_number(f.cluster(), &selector)?;
         let view = whole(f, number, &who)?;
         let waiting = first_open(f.cluster(), Target::Job(number)).filter(|_| view.state == Standing::Ready);
-        let expected = waiting.and_then(|task| starts.of(task)).map(|start| start.told(|_| false));
+        let forecast = waiting.map(|task| (task, forecasts.latest_for(task)));
+        let expected = forecast.as_ref().and_then(|(task, forecast)| forecast.of(*task));
+        let expected = expected.map(|start| start.told(|_| false));
         let mut attempts = f.history().attempts_lately(number, LOOKED_AT)?;
         attempts.sort_by_key(|a| (a.placed, a.attempt));
         views::as_seen_by(&who, &mut attempts);
@@ -172,9 +173,9 @@ pub(super) async fn page(
     Ok(html(StatusCode::OK, &app.live.read(look).await??))
 }
 
-fn whole(f: &mut Follower, number: JobId, who: &Caller) -> Result<JobView, NoPage> {
-    if let Some(job) = f.cluster().job(number).cloned() {
-        return Ok(views::listed(f, &job, None, who));
+fn whole(f: &Reader<'_>, number: JobId, who: &Caller) -> Result<JobView, NoPage> {
+    if let Some(job) = f.cluster().job(number) {
+        return Ok(views::listed(f, job, None, who));
     }
     match f.history().job(number)? {
         Some(row) => Ok(views::remembered(&row, &[])),
@@ -185,7 +186,7 @@ fn whole(f: &mut Follower, number: JobId, who: &Caller) -> Result<JobView, NoPag
 impl JobPage {
     #[expect(clippy::too_many_arguments, reason = "all of it is what one page shows, gathered once")]
     fn of(
-        f: &Follower,
+        f: &Reader<'_>,
         id: JobId,
         view: JobView,
         attempts: &[AttemptRow],
@@ -277,7 +278,7 @@ const VARIABLES: usize = 200;
 /// How many tasks are shown with what they run.
 const RUNS: usize = 12;
 
-fn runs(f: &Follower, id: JobId) -> Vec<Runs> {
+fn runs(f: &Reader<'_>, id: JobId) -> Vec<Runs> {
     let Some(job) = f.cluster().job(id) else { return vec![] };
     let some = |env: &BTreeMap<String, String>| {
         env.iter().take(VARIABLES).map(|(name, value)| (text(name), short_text(value, 400))).collect()
@@ -333,7 +334,7 @@ fn line(task: &TaskView, spec: Option<&TaskSpec>) -> Line {
 }
 
 /// Why a job waits, or how it ended.
-fn reasons(f: &Follower, id: JobId, view: &JobView, attempts: &[AttemptRow], now: Time) -> Vec<String> {
+fn reasons(f: &Reader<'_>, id: JobId, view: &JobView, attempts: &[AttemptRow], now: Time) -> Vec<String> {
     let cluster = f.cluster();
     let mut said = Vec::new();
     if view.held {

@@ -33,8 +33,8 @@ pub(crate) use palette::UserColours;
 pub(crate) use parts::Parts;
 
 use crate::clock::system_now;
-use crate::follower::Follower;
 use crate::http::{App, Shared};
+use crate::replica::Reader;
 use crate::serve::Connection;
 use askama::Template;
 use axum::Extension;
@@ -119,7 +119,7 @@ struct Chrome {
 }
 
 impl Chrome {
-    fn of(f: &Follower, title: impl Into<String>, here: &'static str, frame: Frame) -> Chrome {
+    fn of(f: &Reader<'_>, title: impl Into<String>, here: &'static str, frame: Frame) -> Chrome {
         let mut workers = f.cluster().workers().map(|(_, w)| words::text(&w.info.name));
         let host = match (workers.next(), workers.count()) {
             (None, _) => "no worker".into(),

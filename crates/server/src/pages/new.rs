@@ -3,8 +3,8 @@
 
 use super::words::{size, text};
 use super::{Chrome, Frame, NoPage, html};
-use crate::follower::Follower;
 use crate::http::{By, Shared};
+use crate::replica::Reader;
 use crate::who::Caller;
 use crate::{convert, select, views};
 use askama::Template;
@@ -126,7 +126,7 @@ pub(super) async fn page(
 }
 
 /// A job's document, for whoever may see what it runs.
-fn cloned(f: &Follower, id: &str, who: &Caller) -> Result<Cloned, NoPage> {
+fn cloned(f: &Reader<'_>, id: &str, who: &Caller) -> Result<Cloned, NoPage> {
     let number = select::job_number(f.cluster(), &select::parse(id, who)?)?;
     let job = f.cluster().job(number).filter(|job| who.owns(&job.user));
     let job = job.ok_or_else(|| NoPage::Missing(format!("there is no job {number} that you can clone")))?;

@@ -108,7 +108,7 @@ impl IntoResponse for NoPage {
 
 impl Said {
     async fn framed(self, app: &App, frame: Frame) -> Result<Response, Stopped> {
-        let draw = move |f: &mut crate::follower::Follower| {
+        let draw = move |f: &crate::replica::Reader<'_>| {
             let (chrome, status) = (Chrome::of(f, self.title, "", frame), self.status);
             html(status, &Framed { chrome, said: self })
         };

@@ -5,9 +5,9 @@ use super::rows::{self, Entry, Row};
 use super::words::{Moment, moment, percent, size, text};
 use super::{Chrome, Frame, NoPage, html};
 use crate::clock::system_now;
-use crate::follower::Follower;
+use crate::forecasts::Forecast;
 use crate::http::Shared;
-use crate::outlooks::Starts;
+use crate::replica::Reader;
 use crate::views;
 use askama::Template;
 use axum::extract::State;
@@ -122,17 +122,18 @@ struct Meter {
 }
 
 pub(super) async fn page(State(app): Shared, headers: HeaderMap) -> Result<Response, NoPage> {
-    let (starts, watched, frame) =
-        (app.outlooks.latest(&app.live), app.watched.clone(), Frame::of(&app, &headers));
+    let (starts, watched, frame) = (app.forecasts.latest(), app.watched.clone(), Frame::of(&app, &headers));
     let page = app.live.read(move |f| {
         let watched = watched.as_ref().map(|w| w.lock().expect("nobody panics while looking at devices"));
         Now::of(f, watched.as_deref(), &starts, frame)
     });
-    Ok(html(StatusCode::OK, &page.await?))
+    let page = page.await?;
+    rows::await_forecast(&app, &page.line);
+    Ok(html(StatusCode::OK, &page))
 }
 
 impl Now {
-    fn of(f: &Follower, watched: Option<&Watched>, starts: &Starts, frame: Frame) -> Now {
+    fn of(f: &Reader<'_>, watched: Option<&Watched>, starts: &Forecast, frame: Frame) -> Now {
         let (cluster, now) = (f.cluster(), system_now());
         let colours = frame.colours.clone();
         let gpus = views::gpus(cluster, watched);
@@ -161,7 +162,7 @@ impl Now {
 }
 
 /// Everyone with a task running or ready, those with most GPUs first.
-fn users(f: &Follower, gpus: &[GpuView], held_back: &[Entry], colours: &UserColours) -> Vec<User> {
+fn users(f: &Reader<'_>, gpus: &[GpuView], held_back: &[Entry], colours: &UserColours) -> Vec<User> {
     let cluster = f.cluster();
     let mut users: BTreeMap<String, User> = BTreeMap::new();
     for gpu in gpus {
@@ -288,7 +289,12 @@ fn readings(gpu: &GpuView) -> Vec<String> {
 /// A simulated worker of which nothing but GPUs was said has as much of the rest as anyone may want.
 const ENDLESS: u64 = 1 << 50;
 
-fn machines(f: &Follower, watched: Option<&Watched>, colours: &UserColours, now: Timestamp) -> Vec<Machine> {
+fn machines(
+    f: &Reader<'_>,
+    watched: Option<&Watched>,
+    colours: &UserColours,
+    now: Timestamp,
+) -> Vec<Machine> {
     let cluster = f.cluster();
     let machine = |(view, (_, worker)): (WorkerView, (_, &warpyard_core::cluster::Worker))| {
         let (word, class) = match view.state {

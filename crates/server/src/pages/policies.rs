@@ -4,8 +4,8 @@
 use super::words::{Date, Moment, moment, text};
 use super::{Chrome, Frame, NoPage, html};
 use crate::clock::system_now;
-use crate::follower::Follower;
 use crate::http::{By, Shared};
+use crate::replica::Reader;
 use crate::views;
 use askama::Template;
 use axum::Extension;
@@ -88,7 +88,7 @@ pub(super) async fn page(
 }
 
 impl Policies {
-    fn of(f: &Follower, defs: &'static [PolicyDef], frame: Frame, admin: bool) -> Policies {
+    fn of(f: &Reader<'_>, defs: &'static [PolicyDef], frame: Frame, admin: bool) -> Policies {
         let cluster = f.cluster();
         let views = views::policies(Some(cluster.policy()), defs);
         let now = views.iter().find(|p| p.active);

@@ -5,9 +5,9 @@ use super::table::{Asked, Column, Head};
 use super::words::text;
 use super::{Chrome, Frame, NoPage, html};
 use crate::clock::system_now;
-use crate::follower::Follower;
+use crate::forecasts::Forecast;
 use crate::http::Shared;
-use crate::outlooks::Starts;
+use crate::replica::Reader;
 use askama::Template;
 use axum::extract::{Query, State};
 use axum::http::{HeaderMap, StatusCode};
@@ -65,13 +65,14 @@ pub(super) async fn page(
     headers: HeaderMap,
     Query(asked): Query<Asked>,
 ) -> Result<Response, NoPage> {
-    let (starts, frame) = (app.outlooks.latest(&app.live), Frame::of(&app, &headers));
+    let (starts, frame) = (app.forecasts.latest(), Frame::of(&app, &headers));
     let page = app.live.read(move |f| Queue::of(f, asked, &starts, frame)).await?;
+    rows::await_forecast(&app, &page.rows);
     Ok(html(StatusCode::OK, &page))
 }
 
 impl Queue {
-    fn of(f: &Follower, asked: Asked, starts: &Starts, frame: Frame) -> Queue {
+    fn of(f: &Reader<'_>, asked: Asked, starts: &Forecast, frame: Frame) -> Queue {
         let (cluster, now) = (f.cluster(), system_now());
         let open = cluster.jobs().iter().filter(|job| job.finished.is_none());
         let users: BTreeSet<_> = open.map(|job| job.user.as_str()).collect();
@@ -106,7 +107,7 @@ impl Queue {
 }
 
 /// What is not over, as it is listed where nothing else is asked for: the first of it, and how much there is in all.
-fn first_entries(f: &Follower, most: usize) -> (Vec<Entry>, usize) {
+fn first_entries(f: &Reader<'_>, most: usize) -> (Vec<Entry>, usize) {
     let cluster = f.cluster();
     let mut entries = rows::on_workers(cluster);
     let (held_back, blocked) = (rows::held_back(cluster), rows::blocked(cluster));

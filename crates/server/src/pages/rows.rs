@@ -3,8 +3,9 @@
 use super::palette::{Person, UserColours};
 use super::words::{Moment, Named, limit, moment, places, text};
 use crate::clock::system_now;
-use crate::follower::Follower;
-use crate::outlooks::Starts;
+use crate::forecasts::Forecast;
+use crate::http::App;
+use crate::replica::Reader;
 use crate::{views, why};
 use askama::Template;
 use askama::filters::HtmlSafe;
@@ -211,7 +212,7 @@ pub(super) fn on_workers(cluster: &Cluster) -> Vec<Entry> {
 
 /// The first of the line in the order it will be considered, each node where its first task is: as many nodes as are asked
 /// for, at least, or all. Behind it, without a place, those that stand too far back in it or whose user may not have more.
-pub(super) fn in_line(f: &Follower, nodes: usize) -> Vec<Entry> {
+pub(super) fn in_line(f: &Reader<'_>, nodes: usize) -> Vec<Entry> {
     let view = f.cluster().view();
     let mut far = nodes.clamp(1, LINE);
     loop {
@@ -264,11 +265,18 @@ pub(super) fn blocked(cluster: &Cluster) -> Vec<Entry> {
     nodes.filter(|(_, count)| *count > 0).map(|(node, count)| Entry::Blocked(node, count)).collect()
 }
 
+/// Has pages look again when the next forecast is there, if rows lack theirs.
+pub(super) fn await_forecast(app: &App, rows: &[Row]) {
+    if rows.iter().any(|row| row.unforeseen == Some(Unforeseen::NotYet)) {
+        app.forecasts.await_next();
+    }
+}
+
 /// Draws one.
 pub(super) fn row(
-    f: &Follower,
+    f: &Reader<'_>,
     entry: &Entry,
-    starts: &Starts,
+    starts: &Forecast,
     colours: &UserColours,
     now: Time,
 ) -> Option<Row> {

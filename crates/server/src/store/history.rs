@@ -14,6 +14,7 @@ pub(crate) use damaged::{is_damage, set_aside};
 use super::log::{LogError, name, schema};
 use crate::ending;
 use crate::samples::{self, Sample};
+use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags, OptionalExtension, Row, params};
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
@@ -128,6 +129,15 @@ impl History {
         let seq = "SELECT coalesce((SELECT value FROM meta WHERE key = 'seq'), 0)";
         let seq: i64 = db.query_row(seq, [], |r| r.get(0)).map_err(named)?;
         Ok(History { path: path.to_owned(), db, seq: seq as u64, lacks_needs })
+    }
+
+    /// Opens tables that are there already, to read only.
+    pub(crate) fn open_to_read(path: &Path) -> Result<History, LogError> {
+        let named = |source| name(path, source);
+        let db = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY).map_err(named)?;
+        // Closing the last connection would remove the log of writes by its name, which another file may have by then.
+        db.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true).map_err(named)?;
+        Ok(History { path: path.to_owned(), db, seq: 0, lacks_needs: false })
     }
 
     /// The file.

@@ -109,7 +109,7 @@ impl Allocate {
 /// A solver that failed is no fault of the request; everything else is.
 fn told(file: &str, error: SolveError) -> anyhow::Error {
     match error {
-        SolveError::Stuck { .. } | SolveError::NoProgress | SolveError::NoNumber => error.into(),
+        SolveError::GapTooLarge { .. } | SolveError::NoProgress | SolveError::NotFinite => error.into(),
         error => bad_file(file, error).into(),
     }
 }

@@ -5,7 +5,7 @@ use crate::context::Context;
 use crate::exit::Exit;
 use crate::follow::patiently;
 use crate::lab::listed;
-use crate::show::jobs::{COLUMNS, Column, chosen, table};
+use crate::show::jobs::{COLUMNS, Column, chosen, page, table};
 use crate::watch::Watch;
 use clap::Args;
 use clap_complete::ArgValueCompleter;
@@ -46,8 +46,11 @@ pub(crate) struct Ps {
     watch: Option<Micros>,
 }
 
-/// How many jobs are asked for at once.
-const PAGE: u32 = 10_000;
+/// How many jobs are asked for first: a screen of them, which is printed before more are asked for.
+const SCREEN: u32 = 100;
+
+/// How many jobs are asked for at once after that.
+const PAGE: u32 = 1_000;
 
 impl Ps {
     pub(crate) fn run(self, context: &Context) -> anyhow::Result<Exit> {
@@ -63,17 +66,32 @@ impl Ps {
         let none = self.none();
         let filter = self.filter(&columns);
         match watch {
+            None if context.global.json => {
+                let mut jobs = Vec::new();
+                for page in Pages::new(&client, filter, limit) {
+                    jobs.extend(page?);
+                }
+                context.print_json(jobs.as_slice())?;
+                Ok(Exit::Fine)
+            }
             None => {
-                let jobs = list(&client, &filter, limit)?;
-                context.answer(jobs.as_slice(), |jobs, screen| match jobs {
-                    [] => format!("{none}\n"),
-                    jobs => table(jobs, &columns, screen),
-                })
+                let mut widths = None;
+                for jobs in Pages::new(&client, filter, limit) {
+                    let text = match &jobs?[..] {
+                        [] if widths.is_none() => format!("{none}\n"),
+                        [] => continue,
+                        jobs => page(jobs, &columns, &context.screen, &mut widths),
+                    };
+                    context.print(&text)?;
+                }
+                Ok(Exit::Fine)
             }
             Some(every) => Watch { client: &client, every, context }.run(
                 || {
                     // A server that is started again is waited for.
-                    Ok(patiently(|| list(&client, &filter, limit))?)
+                    let pages = || Pages::new(&client, filter.clone(), limit);
+                    let jobs = patiently(|| pages().collect::<Result<Vec<_>, _>>())?;
+                    Ok(jobs.into_iter().flatten().collect::<Vec<_>>())
                 },
                 |jobs, screen| table(jobs, &columns, screen),
             ),
@@ -105,25 +123,47 @@ impl Ps {
             commands: columns.iter().any(|column| column.name == "command"),
             // Whoever names a job or asks for those that are done wants to see them.
             all: self.all || !self.jobs.is_empty() || over,
-            limit: Some(self.limit.unwrap_or(PAGE).clamp(1, PAGE)),
+            limit: None,
             cursor: None,
         }
     }
 }
 
-/// The first so many jobs, asked page by page.
-fn list(client: &Client, filter: &JobFilter, limit: usize) -> Result<Vec<JobView>, ClientError> {
-    let mut filter = filter.clone();
-    let (mut jobs, mut seen) = (Vec::new(), HashSet::new());
-    while jobs.len() < limit {
-        let page = client.jobs(&filter)?;
-        // A job that moved in the line between two pages comes twice.
-        jobs.extend(page.items.into_iter().filter(|job| seen.insert(job.job.clone())));
-        filter.cursor = page.next;
-        if filter.cursor.is_none() {
-            break;
-        }
+/// The first so many jobs, asked for page by page.
+struct Pages<'a> {
+    client: &'a Client,
+    /// What is asked for next; nothing once all there is was given.
+    filter: Option<JobFilter>,
+    left: usize,
+    seen: HashSet<String>,
+}
+
+impl<'a> Pages<'a> {
+    fn new(client: &'a Client, filter: JobFilter, limit: usize) -> Pages<'a> {
+        let limit_first = limit.min(SCREEN as usize) as u32;
+        let filter = Some(JobFilter { limit: Some(limit_first.max(1)), ..filter });
+        Pages { client, filter, left: limit, seen: HashSet::new() }
     }
-    jobs.truncate(limit);
-    Ok(jobs)
+}
+
+impl Iterator for Pages<'_> {
+    type Item = Result<Vec<JobView>, ClientError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let filter = self.filter.take()?;
+        let page = match self.client.jobs(&filter) {
+            Ok(page) => page,
+            Err(e) => return Some(Err(e)),
+        };
+        // A job that moved in the line between two pages comes twice.
+        let mut jobs = page.items;
+        jobs.retain(|job| self.seen.insert(job.job.clone()));
+        jobs.truncate(self.left);
+        self.left -= jobs.len();
+        if page.next.is_some() && self.left > 0 {
+            let limit = Some(self.left.min(PAGE as usize) as u32);
+            self.filter = Some(JobFilter { cursor: page.next, limit, ..filter });
+        }
+        Some(Ok(jobs))
+    }
 }

@@ -6,6 +6,13 @@ use crate::exit::Exit;
 use crate::show;
 use clap::Args;
 use clap_complete::ArgValueCompleter;
+use std::thread::sleep;
+use std::time::Duration;
+use warpyard_api::wire::State;
+
+/// How often, and how long after, a forecast that is being made is asked for again.
+const ASKS: usize = 10;
+const ASK_AGAIN: Duration = Duration::from_millis(100);
 
 /// Arguments of `why`.
 #[derive(Debug, Args)]
@@ -17,7 +24,17 @@ pub(crate) struct Why {
 
 impl Why {
     pub(crate) fn run(self, context: &Context) -> anyhow::Result<Exit> {
-        let why = context.client()?.why(&self.job)?;
+        let client = context.client()?;
+        let mut why = client.why(&self.job)?;
+        // Forecasts are made in the background: the first to ask for one is a little early.
+        for _ in 0..ASKS {
+            let awaited = why.expected_start.is_none() && why.expected_start_reason.is_none();
+            if why.state != State::Ready || !awaited {
+                break;
+            }
+            sleep(ASK_AGAIN);
+            why = client.why(&self.job)?;
+        }
         context.answer(&why, show::why::text)
     }
 }

@@ -72,12 +72,22 @@ pub(crate) fn chosen(names: Option<&str>) -> Result<Vec<&'static Column>, Wrong>
 
 /// The table of jobs.
 pub(crate) fn table(jobs: &[JobView], columns: &[&Column], screen: &Screen) -> String {
+    page(jobs, columns, screen, &mut None)
+}
+
+/// A page of it, with columns as wide as on those before.
+pub(crate) fn page(
+    jobs: &[JobView],
+    columns: &[&Column],
+    screen: &Screen,
+    widths: &mut Option<Vec<usize>>,
+) -> String {
     let headings: Vec<_> = columns.iter().map(|column| (column.heading, column.align)).collect();
     let mut table = Table::new(headings);
     for job in jobs {
         table.row_of(columns.iter().map(|column| (column.cell)(job, screen)).collect());
     }
-    table.render(screen)
+    table.render_page(screen, widths)
 }
 
 /// What the only task of a job exited with, or the signal that ended it.

@@ -64,10 +64,20 @@ impl Table {
 
     /// The whole table with its headings.
     pub(crate) fn render(&self, screen: &Screen) -> String {
-        let widths = self.widths(screen.width);
-        let mut out = String::new();
+        self.render_page(screen, &mut None)
+    }
+
+    /// A page of a table that goes on from page to page: headings on the first, whose widths the next are given, and columns
+    /// that only ever grow.
+    pub(crate) fn render_page(&self, screen: &Screen, before: &mut Option<Vec<usize>>) -> String {
+        let mut widths = self.widths(screen.width);
         let headings = self.columns.iter().map(|(heading, _)| Cell::new(heading, Paint::Dim)).collect();
-        for row in std::iter::once(&headings).chain(&self.rows) {
+        let headings = Some(&headings).filter(|_| before.is_none());
+        for (width, before) in widths.iter_mut().zip(before.take().into_iter().flatten()) {
+            *width = before.max(*width);
+        }
+        let mut out = String::new();
+        for row in headings.into_iter().chain(&self.rows) {
             let start = out.len();
             for (i, cell) in row.iter().enumerate() {
                 if i > 0 {
@@ -84,6 +94,7 @@ impl Table {
             out.truncate(start + out[start..].trim_end().len());
             out.push('\n');
         }
+        *before = Some(widths);
         out
     }
 

@@ -1,0 +1,300 @@
+//! The read replica: a state of its own that the follower's thread keeps up with the engine's, and that any number of
+//! requests read at the same time.
+//!
+//! Reading takes a shared lock, for as long as an answer takes to be put together; applying events takes it alone, a few
+//! events at a time. The derived tables have one connection that writes, and one for each request that reads them.
+
+use crate::events::Notices;
+use crate::follower::{FollowerError, catch_up};
+use crate::measures::Measures;
+use crate::repairs::Repairs;
+use crate::samples::Sample;
+use crate::store::{History, Log, LogError, is_damage};
+use std::ops::Deref;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use tokio::sync::Semaphore;
+use warpyard_core::cluster::Effects;
+use warpyard_core::engine::Engine;
+use warpyard_core::policy::Policy;
+use warpyard_core::{Cluster, Event, Time};
+use warpyard_worker::agent::Lineage;
+
+/// How many requests read at the same time; each has a connection to the derived tables.
+const READERS: usize = 8;
+
+/// How many events may wait to be entered in the derived tables.
+const ENTER_AT_MOST: usize = 1_000;
+
+/// The state and the tables that requests read.
+pub(crate) struct Replica {
+    engine: RwLock<Engine>,
+    tables: Mutex<Tables>,
+    /// Whether events wait to be entered in the tables, so that who finds none need not ask.
+    behind: AtomicBool,
+    /// Connections that nobody uses. There are as many as permits, so who has a permit finds one.
+    idle: Mutex<Vec<History>>,
+    permits: Arc<Semaphore>,
+    notices: Arc<Notices>,
+    measures: Arc<Measures>,
+}
+
+/// The derived tables, to be written.
+struct Tables {
+    history: History,
+    log_path: PathBuf,
+    /// The logs that numbered the jobs.
+    lineage: Option<Lineage>,
+    repairs: Arc<Repairs>,
+    /// Events applied but not in the tables yet.
+    pending: Vec<Event>,
+}
+
+impl Replica {
+    /// A replica in a state, with tables that are up to date.
+    pub(crate) fn new(
+        engine: Engine,
+        history: History,
+        log_path: PathBuf,
+        lineage: Option<Lineage>,
+    ) -> Result<Replica, LogError> {
+        let idle = readers(history.path())?;
+        let notices = Arc::new(Notices::starting_at(engine.cluster().seq()));
+        let tables = Tables { history, log_path, lineage, repairs: Arc::default(), pending: Vec::new() };
+        Ok(Replica {
+            engine: RwLock::new(engine),
+            tables: Mutex::new(tables),
+            behind: AtomicBool::new(false),
+            permits: Arc::new(Semaphore::new(idle.len())),
+            idle: Mutex::new(idle),
+            notices,
+            measures: Arc::default(),
+        })
+    }
+
+    /// Takes note of damage it finds here.
+    pub(crate) fn note_repairs_in(&self, repairs: Arc<Repairs>) {
+        self.tables().repairs = repairs;
+    }
+
+    /// Where word of every change is left.
+    pub(crate) fn notices(&self) -> &Arc<Notices> {
+        &self.notices
+    }
+
+    /// How long things took.
+    pub(crate) fn measures(&self) -> &Arc<Measures> {
+        &self.measures
+    }
+
+    /// Limits how many read at once.
+    pub(crate) fn permits(&self) -> Arc<Semaphore> {
+        self.permits.clone()
+    }
+
+    /// The state and the tables, for someone with a permit.
+    pub(crate) fn reader(&self) -> Reader<'_> {
+        Reader { replica: self, engine: self.engine(), tables: self.connection() }
+    }
+
+    /// The tables alone, up to date, for someone with a permit: what takes long to find in them holds up no event.
+    pub(crate) fn connection_up_to_date(&self) -> impl Deref<Target = History> + '_ {
+        self.enter(self.engine().cluster());
+        self.connection()
+    }
+
+    /// The state, for whoever follows the engine.
+    pub(crate) fn engine(&self) -> RwLockReadGuard<'_, Engine> {
+        self.engine.read().expect("applying an event does not panic")
+    }
+
+    /// The state, to be changed.
+    pub(crate) fn applying(&self) -> Applying<'_> {
+        Applying { replica: self, engine: self.engine.write().expect("applying an event does not panic") }
+    }
+
+    fn tables(&self) -> MutexGuard<'_, Tables> {
+        self.tables.lock().expect("nobody panics while entering events")
+    }
+
+    fn idle(&self) -> MutexGuard<'_, Vec<History>> {
+        self.idle.lock().expect("nobody panics while taking a connection")
+    }
+
+    fn connection(&self) -> Connection<'_> {
+        let history = self.idle().pop().expect("there are as many connections as permits");
+        Connection { history: Some(history), replica: self }
+    }
+
+    /// Enters what waits in the tables; the cluster is the replica's.
+    pub(crate) fn enter(&self, cluster: &Cluster) {
+        if !self.behind.load(Ordering::Acquire) {
+            return;
+        }
+        let mut tables = self.tables();
+        if tables.enter(cluster) == Entered::Replaced {
+            match readers(tables.history.path()) {
+                Ok(readers) => *self.idle() = readers,
+                Err(e) => tracing::error!("the history that was made again cannot be read: {e}"),
+            }
+        }
+        self.behind.store(false, Ordering::Release);
+    }
+}
+
+/// Connections that only read.
+fn readers(path: &Path) -> Result<Vec<History>, LogError> {
+    (0..READERS).map(|_| History::open_to_read(path)).collect()
+}
+
+/// The state while events are applied.
+pub(crate) struct Applying<'a> {
+    replica: &'a Replica,
+    engine: RwLockWriteGuard<'a, Engine>,
+}
+
+impl Applying<'_> {
+    pub(crate) fn cluster(&self) -> &Cluster {
+        self.engine.cluster()
+    }
+
+    pub(crate) fn apply(&mut self, event: &Event) -> Effects {
+        self.engine.follow(event)
+    }
+
+    /// Has events that were applied entered in the tables before anyone reads them; says whether many wait already.
+    pub(crate) fn enter_later(&self, events: &[Event]) -> bool {
+        let mut tables = self.replica.tables();
+        tables.pending.extend_from_slice(events);
+        self.replica.behind.store(true, Ordering::Release);
+        tables.pending.len() >= ENTER_AT_MOST
+    }
+}
+
+/// What a request sees: the state at one moment, and derived tables that have all of it.
+pub struct Reader<'a> {
+    replica: &'a Replica,
+    engine: RwLockReadGuard<'a, Engine>,
+    tables: Connection<'a>,
+}
+
+impl Reader<'_> {
+    /// The state.
+    pub fn cluster(&self) -> &Cluster {
+        self.engine.cluster()
+    }
+
+    /// The policy in force, in this state.
+    pub fn policy(&self) -> &dyn Policy {
+        self.engine.policy()
+    }
+
+    /// The derived tables, up to date.
+    pub fn history(&self) -> &History {
+        self.replica.enter(self.cluster());
+        &self.tables
+    }
+
+    /// How long things took.
+    pub(crate) fn measures(&self) -> Arc<Measures> {
+        self.replica.measures.clone()
+    }
+
+    /// Keeps a sample of how everything is.
+    pub(crate) fn keep_sample(&self, at: Time, sample: &Sample) -> rusqlite::Result<()> {
+        self.replica.tables().history.keep_sample(at, sample)
+    }
+
+    /// Makes the derived tables again from the log; gives how many attempts they have then.
+    pub(crate) fn rebuild(&self) -> Result<u64, FollowerError> {
+        self.replica.enter(self.cluster());
+        let mut tables = self.replica.tables();
+        tables.rebuild(self.cluster())?;
+        Ok(tables.history.rows()?)
+    }
+}
+
+/// A connection that someone reads with.
+struct Connection<'a> {
+    history: Option<History>,
+    replica: &'a Replica,
+}
+
+impl Deref for Connection<'_> {
+    type Target = History;
+
+    fn deref(&self) -> &History {
+        self.history.as_ref().expect("it is given back when it is dropped")
+    }
+}
+
+impl Drop for Connection<'_> {
+    fn drop(&mut self) {
+        let mut idle = self.replica.idle();
+        // Where the tables were replaced meanwhile, there are enough without it.
+        if idle.len() < READERS {
+            idle.extend(self.history.take());
+        }
+    }
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Entered {
+    All,
+    /// Into tables made anew, because the old ones were damaged.
+    Replaced,
+}
+
+impl Tables {
+    fn enter(&mut self, cluster: &Cluster) -> Entered {
+        let events = std::mem::take(&mut self.pending);
+        if events.is_empty() {
+            return Entered::All;
+        }
+        match self.history.enter(cluster, &events, cluster.seq()) {
+            Ok(()) => {}
+            Err(e) if is_damage(&e) => match self.replace(cluster, &e) {
+                Ok(repair) => {
+                    self.repairs.note(repair);
+                    return Entered::Replaced;
+                }
+                Err(e) => tracing::error!("the history is damaged, and cannot be made again: {e}"),
+            },
+            Err(e) => tracing::error!(
+                "the history cannot be written ({e}); `warpyard admin rebuild` makes it again"
+            ),
+        }
+        Entered::All
+    }
+
+    /// Sets damaged tables aside and makes them again from the log; gives what was done, in words.
+    fn replace(&mut self, cluster: &Cluster, damage: &rusqlite::Error) -> Result<String, FollowerError> {
+        let path = self.history.path().to_owned();
+        // Closed first: SQLite removes what belongs to a file by its name, which is another file's from then on.
+        self.history = History::open(Path::new(":memory:"))?;
+        let repair = History::set_aside(&path, &damage.to_string()).map_err(|source| LogError::Sqlite {
+            path: path.clone(),
+            source: rusqlite::Error::ToSqlConversionFailure(source.into()),
+        })?;
+        self.history = History::open(&path)?;
+        let log = Log::open_existing(&self.log_path)?;
+        catch_up(cluster, &mut self.history, &log)?;
+        if let Some(lineage) = &self.lineage {
+            self.history.set_origin(lineage)?;
+        }
+        Ok(repair)
+    }
+
+    fn rebuild(&mut self, cluster: &Cluster) -> Result<(), FollowerError> {
+        let log = Log::open_existing(&self.log_path)?;
+        let mut first = None;
+        log.each_event(0, |seq, event| {
+            first.get_or_insert((seq, event.at));
+        })?;
+        let Some((seq, at)) = first else { return Ok(()) };
+        self.history.clear(cluster, seq, at)?;
+        catch_up(cluster, &mut self.history, &log)?;
+        Ok(())
+    }
+}
