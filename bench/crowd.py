@@ -8,7 +8,7 @@ both alike. The jobs ask for a GPU that a first job holds, so all of them wait i
 As root, each is an account of this machine that comes in through the socket of a shared server in a process of its own
 (`--accounts`, two that are there already); otherwise both are names given with the token.
 
-    bench/crowd.py [--warpyard target/release/warpyard] [--submissions 10000] [--rounds 10] [--accounts games,news]
+    bench/crowd.py [--warpyard target/dist/warpyard] [--submissions 10000] [--rounds 10] [--accounts games,news]
 """
 
 import argparse
@@ -104,7 +104,7 @@ def start(job, *args):
 
 def main():
     args = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    args.add_argument("--warpyard", default="target/release/warpyard")
+    args.add_argument("--warpyard", default="target/dist/warpyard")
     args.add_argument("--submissions", type=int, default=10_000)
     args.add_argument("--rounds", type=int, default=10)
     args.add_argument("--accounts", default="games,news")

@@ -12,7 +12,7 @@ Gavel measure a job's speed against different allocations; the oracles in the te
 import json, os, random, subprocess, sys, tempfile, time
 
 gavel = sys.argv[1]
-binary = sys.argv[2] if len(sys.argv) > 2 else "target/release/warpyard"
+binary = sys.argv[2] if len(sys.argv) > 2 else "target/dist/warpyard"
 solver = sys.argv[3] if len(sys.argv) > 3 else "ECOS"
 sys.path.append(os.path.join(gavel, "scheduler", "policies"))
 from max_min_fairness import MaxMinFairnessPolicyWithPerf  # noqa: E402

@@ -27,8 +27,8 @@ CACHE = pathlib.Path(os.environ.get("WARPYARD_CACHE", pathlib.Path.home() / ".ca
 def built_binary():
     target = os.environ.get("CARGO_TARGET_DIR", str(CACHE / "target"))
     env = {**os.environ, "CARGO_TARGET_DIR": target}
-    subprocess.run(["cargo", "build", "--release", "--locked", "-q", "-p", "warpyard"], cwd=ROOT, env=env, check=True)
-    return pathlib.Path(target) / "release" / "warpyard"
+    subprocess.run(["cargo", "build", "--profile", "dist", "--locked", "-q", "-p", "warpyard"], cwd=ROOT, env=env, check=True)
+    return pathlib.Path(target) / "dist" / "warpyard"
 
 
 class Server:

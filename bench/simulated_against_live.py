@@ -12,7 +12,7 @@ begin when the first one ends counting as one moment.
 """
 import csv, io, json, os, sqlite3, subprocess, sys, tempfile, time
 
-binary = sys.argv[1] if len(sys.argv) > 1 else "target/release/warpyard"
+binary = sys.argv[1] if len(sys.argv) > 1 else "target/dist/warpyard"
 jobs = int(sys.argv[2]) if len(sys.argv) > 2 else 200
 POLICIES = ["fifo", "sjf", "short-first"]
 
