@@ -1,21 +1,21 @@
-//! What is another than it was.
+//! Differences between two manifests.
 
 use crate::manifest::{Entry, Manifest};
 
-/// A difference between two directories.
+/// Difference between two directories.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// It was not there.
+    /// New entry.
     Added(String),
-    /// It is gone.
+    /// Missing entry.
     Removed(String),
-    /// Its content, its target or what kind of thing it is.
+    /// Entry with another content, target or type.
     Changed(String),
-    /// Its permissions alone: what they were and are.
+    /// Entry with other permissions only: before and now.
     Mode(String, u32, u32),
 }
 
-/// What changed from one to the other, by path.
+/// Differences from `before` to `now`, by path.
 pub fn changes(before: &Manifest, now: &Manifest) -> Vec<Change> {
     let mut paths: Vec<_> = before.entries.keys().chain(now.entries.keys()).collect();
     paths.sort();

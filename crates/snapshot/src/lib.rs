@@ -1,9 +1,9 @@
-//! Directories as they were at one moment: what is in them, kept by content, put back elsewhere, compared with now.
+//! Snapshots of directories: content-addressed, unpacked elsewhere, compared with the present.
 //!
-//! A [`Manifest`] names every directory, file and link with its mode, and the content of files by its hash; its own hash
-//! names the snapshot. [`Packed`] makes one of a directory with the rights of whoever calls, so that nothing is read that
-//! they could not read. A [`Store`] keeps contents once each, for one person: sharing them among people would let whoever
-//! knows a hash have what is behind it. Who may do what, and when snapshots go, is decided elsewhere.
+//! A [`Manifest`] lists every directory, file and link with its mode, and the content of files by hash; its own hash
+//! identifies the snapshot. [`PackedDir`] builds one with the rights of the caller, so that nothing is read that the
+//! caller could not read. A [`Store`] holds each content once per user: deduplicating across users would let anyone
+//! who knows a hash obtain the content. Authorisation and retention are decided elsewhere.
 
 mod changes;
 mod manifest;
@@ -12,7 +12,7 @@ mod store;
 mod unpack;
 
 pub use changes::{Change, changes};
-pub use manifest::{Entry, Hash, Manifest, NotAManifest};
-pub use pack::{IGNORE_FILE, PackError, Packed};
+pub use manifest::{Entry, Hash, Manifest, ManifestError};
+pub use pack::{IGNORE_FILE, PackError, PackedDir};
 pub use store::{Store, StoreError};
 pub use unpack::{Owner, UnpackError, unpack};

@@ -1,4 +1,4 @@
-//! What is in a snapshot. It comes from people, so everything in it is checked before it is used.
+//! Manifest of a snapshot. It comes from users, so it is validated before use.
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -6,13 +6,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::{Component, Path};
 
-/// The SHA-256 of something, in hexadecimal digits.
+/// SHA-256 hash in hexadecimal digits.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Hash(String);
 
 impl Hash {
-    /// The hash of some bytes.
+    /// Hash of some bytes.
     pub fn of(bytes: &[u8]) -> Hash {
         Hash::finish(Sha256::new_with_prefix(bytes))
     }
@@ -21,7 +21,7 @@ impl Hash {
         Hash(hasher.finalize().iter().map(|byte| format!("{byte:02x}")).collect())
     }
 
-    /// Its digits: 64 of them.
+    /// Its 64 digits.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -40,103 +40,103 @@ impl From<Hash> for String {
 }
 
 impl TryFrom<String> for Hash {
-    type Error = NotAManifest;
+    type Error = ManifestError;
 
-    fn try_from(text: String) -> Result<Hash, NotAManifest> {
+    fn try_from(text: String) -> Result<Hash, ManifestError> {
         let digits = text.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b));
-        if text.len() == 64 && digits { Ok(Hash(text)) } else { Err(NotAManifest::Hash) }
+        if text.len() == 64 && digits { Ok(Hash(text)) } else { Err(ManifestError::Hash) }
     }
 }
 
-/// Everything in a directory, by its path from there.
+/// Contents of a directory by relative path.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Manifest {
-    /// Paths have `/` between their parts; those of directories come before what is in them.
+    /// Entries by path with `/` as separator; directories come before their contents.
     pub entries: BTreeMap<String, Entry>,
 }
 
-/// Something in a directory.
+/// Entry of a directory.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Entry {
-    /// A directory.
+    /// Directory.
     Dir {
         /// Its permissions.
         mode: u32,
     },
-    /// A file.
+    /// Regular file.
     File {
         /// Its permissions.
         mode: u32,
         /// Its length in bytes.
         size: u64,
-        /// What is in it.
+        /// Hash of its content.
         hash: Hash,
     },
-    /// A symbolic link.
+    /// Symbolic link.
     Link {
-        /// Where it points.
+        /// Link target.
         target: String,
     },
 }
 
-/// Why something is not a manifest that could be used.
+/// Reason a manifest is rejected.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum NotAManifest {
-    /// A hash is none.
+pub enum ManifestError {
+    /// Malformed hash.
     #[error("a hash is 64 digits from 0 to f")]
     Hash,
-    /// A path leads out of the directory, or is not written the one way there is.
+    /// Path that leaves the directory or is not in canonical form.
     #[error("'{0}' is not a path inside the directory")]
     Path(String),
-    /// Something lies in what is not a directory.
+    /// Entry below something that is not a directory.
     #[error("'{0}' lies in something that is not a directory")]
     Parent(String),
-    /// A link points nowhere.
+    /// Empty or invalid link target.
     #[error("'{0}' points nowhere")]
     Link(String),
-    /// One content is declared to have two lengths.
+    /// Two lengths declared for one content.
     #[error("'{0}' declares another length for its content than another file")]
     Size(String),
-    /// A path has too many parts.
-    #[error("'{0}' lies deeper than {DEEPEST} directories")]
+    /// Path with too many components.
+    #[error("'{0}' lies deeper than {MAX_DEPTH} directories")]
     Depth(String),
 }
 
-/// Directories a path may lead through: what unpacks and removes it holds a descriptor for each.
-const DEEPEST: usize = 256;
+/// Largest depth of a path: unpacking and removal hold a file descriptor for each directory.
+const MAX_DEPTH: usize = 256;
 
 impl Manifest {
-    /// Refuses what could write anywhere but into the directory it is unpacked to.
-    pub fn check(&self) -> Result<(), NotAManifest> {
+    /// Rejects manifests that could write outside the directory they are unpacked to.
+    pub fn check(&self) -> Result<(), ManifestError> {
         let mut sizes = BTreeMap::new();
         for (path, entry) in &self.entries {
             let parts: Vec<_> = Path::new(path).components().collect();
             let plain = parts.iter().all(|part| matches!(part, Component::Normal(_)));
             let written: Vec<_> = parts.iter().map(|part| part.as_os_str().to_string_lossy()).collect();
             if parts.is_empty() || !plain || written.join("/") != *path || path.contains('\0') {
-                return Err(NotAManifest::Path(path.clone()));
+                return Err(ManifestError::Path(path.clone()));
             }
             let parent = path.rsplit_once('/').map(|(parent, _)| parent);
             if parent.is_some_and(|parent| !matches!(self.entries.get(parent), Some(Entry::Dir { .. }))) {
-                return Err(NotAManifest::Parent(path.clone()));
+                return Err(ManifestError::Parent(path.clone()));
             }
-            if parts.len() > DEEPEST {
-                return Err(NotAManifest::Depth(path.clone()));
+            if parts.len() > MAX_DEPTH {
+                return Err(ManifestError::Depth(path.clone()));
             }
             if let Entry::File { size, hash, .. } = entry
                 && sizes.insert(hash, size).is_some_and(|other| other != size)
             {
-                return Err(NotAManifest::Size(path.clone()));
+                return Err(ManifestError::Size(path.clone()));
             }
             if matches!(entry, Entry::Link { target } if target.is_empty() || target.contains('\0')) {
-                return Err(NotAManifest::Link(path.clone()));
+                return Err(ManifestError::Link(path.clone()));
             }
         }
         Ok(())
     }
 
-    /// What names the snapshot: equal directories have equal names.
+    /// Snapshot id: equal directories have equal ids.
     pub fn id(&self) -> Hash {
         Hash::of(&self.to_json())
     }
@@ -145,17 +145,17 @@ impl Manifest {
         serde_json::to_vec(self).expect("text and numbers can be written")
     }
 
-    /// How many files there are.
+    /// Number of files.
     pub fn files(&self) -> u64 {
         self.contents().count() as u64
     }
 
-    /// Their lengths together.
+    /// Total length of the files.
     pub fn bytes(&self) -> u64 {
         self.contents().map(|(_, size)| size).fold(0, u64::saturating_add)
     }
 
-    /// Every content with its length, each once.
+    /// Distinct contents with their lengths.
     pub fn distinct(&self) -> BTreeSet<(&Hash, u64)> {
         self.contents().collect()
     }
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_leads_out_of_the_directory() {
+    fn paths_outside_the_directory_are_rejected() {
         let file = || Entry::File { mode: 0o644, size: 0, hash: Hash::of(b"") };
         let bad = ["", "/etc/passwd", "../up", "a/../../b", "./a", "a//b", "a/", "a\0b"];
         for path in bad {
@@ -191,13 +191,13 @@ mod tests {
         let link = Entry::Link { target: "/etc".into() };
         assert_eq!(
             manifest(&[("a", link), ("a/b", file())]).check(),
-            Err(NotAManifest::Parent("a/b".into()))
+            Err(ManifestError::Parent("a/b".into()))
         );
         assert_eq!(manifest(&[("a", Entry::Dir { mode: 0o755 }), ("a/b", file())]).check(), Ok(()));
     }
 
     #[test]
-    fn what_is_not_a_hash_is_not_read() {
+    fn malformed_hashes_are_rejected() {
         for text in ["\"../../etc/passwd\"", "\"ABC\"", "\"\""] {
             assert!(serde_json::from_str::<Hash>(text).is_err(), "{text}");
         }

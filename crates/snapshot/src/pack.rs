@@ -1,4 +1,4 @@
-//! Making a snapshot of a directory: what `.gitignore` and `.warpyardignore` leave out is left out, and so is `.git`.
+//! Packing a directory: entries matched by `.gitignore` and `.warpyardignore` are left out, and so is `.git`.
 
 use crate::manifest::{Entry, Hash, Manifest};
 use ignore::WalkBuilder;
@@ -8,21 +8,21 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-/// Names what is left out, in the form of `.gitignore`.
+/// Ignore file, in the format of `.gitignore`.
 pub const IGNORE_FILE: &str = ".warpyardignore";
 
-/// A directory as it is now.
+/// Directory as it is now.
 #[derive(Debug)]
-pub struct Packed {
+pub struct PackedDir {
     root: PathBuf,
-    /// What is in it.
+    /// Its manifest.
     pub manifest: Manifest,
 }
 
-/// Why a directory cannot be kept.
+/// Reason a directory cannot be packed.
 #[derive(Debug, thiserror::Error)]
 pub enum PackError {
-    /// Something in it cannot be read.
+    /// Entry that cannot be read.
     #[error("cannot read {}", path.display())]
     Io {
         /// What.
@@ -30,35 +30,35 @@ pub enum PackError {
         /// What the system said.
         source: io::Error,
     },
-    /// It cannot be gone through.
+    /// Error of walking the directory.
     #[error("cannot look through the directory")]
     Walk(#[source] ignore::Error),
-    /// A name is no text.
+    /// Name that is not UTF-8.
     #[error("the name of {} is not text", .0.display())]
     NotText(PathBuf),
     /// It is too large.
     #[error(
-        "{} holds more than {most} bytes: {} alone has {largest}; name what is not needed in {IGNORE_FILE}",
+        "{} holds more than {max_bytes} bytes: {} alone has {largest}; name what is not needed in {IGNORE_FILE}",
         root.display(), path.display()
     )]
     TooLarge {
         /// The directory.
         root: PathBuf,
-        /// What it may hold.
-        most: u64,
+        /// Largest allowed size.
+        max_bytes: u64,
         /// The largest file met.
         path: PathBuf,
         /// Its length.
         largest: u64,
     },
-    /// A file changed while it was read.
+    /// File that changed while it was read.
     #[error("{} changed while it was read", .0.display())]
     Changed(PathBuf),
 }
 
-impl Packed {
-    /// Looks through a directory and hashes what is in it; no more than `most` bytes.
-    pub fn of(root: &Path, most: u64) -> Result<Packed, PackError> {
+impl PackedDir {
+    /// Walks a directory and hashes its files, up to `max_bytes` in total.
+    pub fn of(root: &Path, max_bytes: u64) -> Result<PackedDir, PackError> {
         let mut manifest = Manifest::default();
         let (mut total, mut largest) = (0u64, (0, PathBuf::new()));
         let mut walk = WalkBuilder::new(root);
@@ -79,7 +79,7 @@ impl Packed {
             let failed = |source| PackError::Io { path: path.to_owned(), source };
             let Some(meta) = unless_gone(fs::symlink_metadata(path)).map_err(failed)? else { continue };
             let mode = meta.permissions().mode() & 0o777;
-            let kept = if meta.is_dir() {
+            let packed_entry = if meta.is_dir() {
                 Entry::Dir { mode }
             } else if meta.is_symlink() {
                 let Some(target) = unless_gone(fs::read_link(path)).map_err(failed)? else { continue };
@@ -88,24 +88,24 @@ impl Packed {
             } else if meta.is_file() {
                 total = total.saturating_add(meta.len());
                 largest = largest.max((meta.len(), inside.to_owned()));
-                if total > most {
+                if total > max_bytes {
                     let (largest, path) = largest;
-                    return Err(PackError::TooLarge { root: root.to_owned(), most, path, largest });
+                    return Err(PackError::TooLarge { root: root.to_owned(), max_bytes, path, largest });
                 }
                 let Some(file) = unless_gone(File::open(path)).map_err(failed)? else { continue };
-                let (size, hash) = hashed(file, io::sink()).map_err(failed)?;
+                let (size, hash) = copy_hashing(file, io::sink()).map_err(failed)?;
                 Entry::File { mode, size, hash }
             } else {
                 // Sockets, pipes and devices are not content.
                 continue;
             };
             let name = inside.to_str().ok_or_else(|| PackError::NotText(path.to_owned()))?;
-            manifest.entries.insert(name.to_owned(), kept);
+            manifest.entries.insert(name.to_owned(), packed_entry);
         }
-        Ok(Packed { root: root.to_owned(), manifest })
+        Ok(PackedDir { root: root.to_owned(), manifest })
     }
 
-    /// Writes contents the way [`crate::Store::receive`] reads them: hash, length, bytes, one after another.
+    /// Writes contents as [`crate::Store::receive`] reads them: hash, length, bytes, one after another.
     pub fn send(&self, wanted: &[Hash], mut to: impl Write) -> Result<(), PackError> {
         for hash in wanted {
             let found = self.manifest.entries.iter().find_map(|(name, entry)| match entry {
@@ -121,7 +121,7 @@ impl Packed {
                 Err(e) if e.kind() == io::ErrorKind::NotFound => return Err(PackError::Changed(path)),
                 opened => opened.map_err(failed)?,
             };
-            let sent = hashed(file.take(size), &mut to).map_err(failed)?;
+            let sent = copy_hashing(file.take(size), &mut to).map_err(failed)?;
             if sent != (size, hash.clone()) {
                 return Err(PackError::Changed(path));
             }
@@ -134,7 +134,7 @@ fn is_gone(error: &ignore::Error) -> bool {
     error.io_error().is_some_and(|e| e.kind() == io::ErrorKind::NotFound)
 }
 
-/// What went away since it was listed is not in the directory as it is.
+/// `None` for an entry deleted since it was listed: it is not part of the directory as it is now.
 fn unless_gone<T>(found: io::Result<T>) -> io::Result<Option<T>> {
     match found {
         Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
@@ -142,8 +142,8 @@ fn unless_gone<T>(found: io::Result<T>) -> io::Result<Option<T>> {
     }
 }
 
-/// Copies a content; gives what it was.
-fn hashed(mut from: impl Read, mut to: impl Write) -> io::Result<(u64, Hash)> {
+/// Copies a content; returns its length and hash.
+fn copy_hashing(mut from: impl Read, mut to: impl Write) -> io::Result<(u64, Hash)> {
     let (mut hasher, mut size) = (Sha256::new(), 0u64);
     let mut buffer = vec![0; 1 << 16];
     loop {

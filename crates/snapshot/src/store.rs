@@ -1,5 +1,5 @@
-//! Where one person's snapshots are: contents by hash, manifests by theirs. What is there is whole: files are written
-//! beside their place and moved into it.
+//! Snapshot store of one user: contents and manifests by hash. Files are complete once visible: they are written to a
+//! temporary name and renamed.
 
 use crate::manifest::{Hash, Manifest};
 use sha2::{Digest, Sha256};
@@ -11,16 +11,16 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::SystemTime;
 
-/// One person's snapshots.
+/// Snapshot store of one user.
 #[derive(Clone, Debug)]
 pub struct Store {
     dir: PathBuf,
 }
 
-/// Why something cannot be kept or found.
+/// Reason a snapshot cannot be stored or found.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// The disk.
+    /// Error of the file system.
     #[error("cannot use {}", path.display())]
     Io {
         /// What.
@@ -28,67 +28,67 @@ pub enum StoreError {
         /// What the system said.
         source: io::Error,
     },
-    /// What arrives is not what was announced.
+    /// Received data that differs from what was announced.
     #[error("what arrived is not what was announced: {0}")]
-    Arrived(&'static str),
-    /// There is no such snapshot, or not all of it.
+    Mismatch(&'static str),
+    /// Unknown or incomplete snapshot.
     #[error("there is no snapshot {0} here, or not all of it arrived")]
     Unknown(String),
 }
 
-static NUMBER: AtomicU64 = AtomicU64::new(0);
+static NEXT_TEMP: AtomicU64 = AtomicU64::new(0);
 
 impl Store {
-    /// The snapshots of one person, among those of everyone kept at `root`.
+    /// Store of one user below `root`.
     pub fn of(root: &Path, person: &str) -> Store {
-        // Names of people need not be names of files.
+        // User names are not necessarily valid file names.
         Store { dir: root.join(&Hash::of(person.as_bytes()).as_str()[..32]) }
     }
 
-    /// Keeps a manifest, and says which contents are not there yet. One that declares other lengths than the contents
-    /// have that are there is refused.
+    /// Stores a manifest and returns the contents that are missing. Rejects one that declares other lengths than
+    /// present contents have.
     pub fn announce(&self, manifest: &Manifest) -> Result<Vec<Hash>, StoreError> {
         self.check_lengths(manifest)?;
-        self.place(&self.manifest_path(&manifest.id()), |file| file.write_all(&manifest.to_json()))?;
+        self.write_atomic(&self.manifest_path(&manifest.id()), |file| file.write_all(&manifest.to_json()))?;
         Ok(self.missing(manifest))
     }
 
-    /// Contents that are not there.
+    /// Contents that are not present.
     pub fn missing(&self, manifest: &Manifest) -> Vec<Hash> {
         let absent = |(hash, _): &(&Hash, u64)| !self.content_path(hash).exists();
         manifest.distinct().into_iter().filter(absent).map(|(hash, _)| hash.clone()).collect()
     }
 
-    /// Checks that contents that are there are as long as the manifest declares: what a snapshot holds is known from its
-    /// manifest, before it is unpacked.
+    /// Verifies that present contents have the declared lengths, so that the size of a snapshot is known from its
+    /// manifest before it is unpacked.
     fn check_lengths(&self, manifest: &Manifest) -> Result<(), StoreError> {
-        let lies = |(hash, size): &(&Hash, u64)| {
+        let differs = |(hash, size): &(&Hash, u64)| {
             fs::metadata(self.content_path(hash)).is_ok_and(|found| found.len() != *size)
         };
-        match manifest.distinct().iter().any(lies) {
-            true => Err(StoreError::Arrived("a file is declared to have another length than its content")),
+        match manifest.distinct().iter().any(differs) {
+            true => Err(StoreError::Mismatch("a file is declared to have another length than its content")),
             false => Ok(()),
         }
     }
 
-    /// Takes in contents of a manifest, as [`crate::Packed::send`] writes them.
+    /// Receives contents of a manifest, as [`crate::PackedDir::send`] writes them.
     pub fn receive(&self, manifest: &Manifest, mut from: impl Read) -> Result<(), StoreError> {
         let known = manifest.distinct();
         loop {
             let mut head = [0; 72];
-            match read_whole(&mut from, &mut head).map_err(|_| StoreError::Arrived("it broke off"))? {
+            match read_full(&mut from, &mut head).map_err(|_| StoreError::Mismatch("it broke off"))? {
                 0 => return Ok(()),
                 72 => {}
-                _ => return Err(StoreError::Arrived("it broke off")),
+                _ => return Err(StoreError::Mismatch("it broke off")),
             }
             let digits = String::from_utf8_lossy(&head[..64]).into_owned();
-            let hash = Hash::try_from(digits).map_err(|_| StoreError::Arrived("a hash is none"))?;
+            let hash = Hash::try_from(digits).map_err(|_| StoreError::Mismatch("a hash is none"))?;
             let size = u64::from_le_bytes(head[64..].try_into().expect("eight bytes"));
             if !known.contains(&(&hash, size)) {
-                return Err(StoreError::Arrived("it has content the manifest does not name"));
+                return Err(StoreError::Mismatch("it has content the manifest does not name"));
             }
-            let mut arrived = Err(StoreError::Arrived("content has another hash"));
-            self.place(&self.content_path(&hash), |file| {
+            let mut arrived = Err(StoreError::Mismatch("content has another hash"));
+            self.write_atomic(&self.content_path(&hash), |file| {
                 let found = copy_hashed(&mut from, size, file)?;
                 match found == hash {
                     true => arrived = Ok(()),
@@ -101,7 +101,7 @@ impl Store {
         }
     }
 
-    /// A snapshot all of which is there.
+    /// Manifest of a complete snapshot.
     pub fn manifest(&self, id: &Hash) -> Result<Manifest, StoreError> {
         let unknown = || StoreError::Unknown(id.to_string());
         let manifest = self.announced(id)?;
@@ -109,14 +109,14 @@ impl Store {
         if self.missing(&manifest).is_empty() { Ok(manifest) } else { Err(unknown()) }
     }
 
-    /// A manifest that was announced, whether or not its contents have come.
+    /// Announced manifest, whether or not its contents have arrived.
     pub fn announced(&self, id: &Hash) -> Result<Manifest, StoreError> {
         let unknown = || StoreError::Unknown(id.to_string());
         let text = fs::read(self.manifest_path(id)).map_err(|_| unknown())?;
         serde_json::from_slice(&text).map_err(|_| unknown())
     }
 
-    /// How many snapshots are kept, and the bytes of their contents, each counted once.
+    /// Number of snapshots, and the total length of distinct contents.
     pub fn usage(&self) -> io::Result<(u64, u64)> {
         let mut bytes = 0;
         for first in list(&self.dir.join("contents"))? {
@@ -128,7 +128,7 @@ impl Store {
         Ok((list(&self.dir.join("manifests"))?.len() as u64, bytes))
     }
 
-    /// Where a content is.
+    /// Path of a content.
     pub(crate) fn content_path(&self, hash: &Hash) -> PathBuf {
         let (first, rest) = hash.as_str().split_at(2);
         self.dir.join("contents").join(first).join(rest)
@@ -138,47 +138,51 @@ impl Store {
         self.dir.join("manifests").join(id.as_str())
     }
 
-    /// Writes a file beside its place and moves it there.
-    fn place(&self, path: &Path, write: impl FnOnce(&mut File) -> io::Result<()>) -> Result<(), StoreError> {
+    /// Writes a file under a temporary name and renames it.
+    fn write_atomic(
+        &self,
+        path: &Path,
+        write: impl FnOnce(&mut File) -> io::Result<()>,
+    ) -> Result<(), StoreError> {
         let failed = |source| StoreError::Io { path: path.to_owned(), source };
         let parent = path.parent().unwrap_or(path);
         DirBuilder::new().recursive(true).mode(0o700).create(parent).map_err(failed)?;
-        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let beside = self.dir.join(format!(".new-{}-{number}", std::process::id()));
-        let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&beside);
-        let written = file.and_then(|mut file| write(&mut file)).and_then(|()| fs::rename(&beside, path));
+        let number = NEXT_TEMP.fetch_add(1, Ordering::Relaxed);
+        let temp = self.dir.join(format!(".new-{}-{number}", std::process::id()));
+        let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temp);
+        let written = file.and_then(|mut file| write(&mut file)).and_then(|()| fs::rename(&temp, path));
         if written.is_err() {
-            let _not_there = fs::remove_file(&beside);
+            let _not_there = fs::remove_file(&temp);
         }
         written.map_err(failed)
     }
 
-    /// Removes snapshots nobody needs, unless they came after `young`, and contents that are then in none. Returns how
-    /// many snapshots went.
-    pub fn prune(root: &Path, needed: &BTreeSet<String>, young: SystemTime) -> io::Result<usize> {
-        let (mut gone, mut failed) = (0, None);
+    /// Removes snapshots that are not needed, unless newer than `newer_than`, and contents that no snapshot refers to.
+    /// Returns the number of removed snapshots.
+    pub fn prune(root: &Path, needed: &BTreeSet<String>, newer_than: SystemTime) -> io::Result<usize> {
+        let (mut removed, mut failed) = (0, None);
         for person in list(root)? {
-            // One that cannot be tidied must not keep the others from it.
-            match (Store { dir: person }).prune_one(needed, young) {
-                Ok(snapshots) => gone += snapshots,
+            // A store that cannot be pruned must not keep the others from it.
+            match (Store { dir: person }).prune_one(needed, newer_than) {
+                Ok(snapshots) => removed += snapshots,
                 Err(e) => failed = failed.or(Some(e)),
             }
         }
-        failed.map_or(Ok(gone), Err)
+        failed.map_or(Ok(removed), Err)
     }
 
-    fn prune_one(&self, needed: &BTreeSet<String>, young: SystemTime) -> io::Result<usize> {
-        let mut gone = 0;
+    fn prune_one(&self, needed: &BTreeSet<String>, newer_than: SystemTime) -> io::Result<usize> {
+        let mut removed = 0;
         let mut kept = BTreeSet::new();
         for path in list(&self.dir.join("manifests"))? {
             let id = path.file_name().and_then(|name| name.to_str()).unwrap_or_default().to_owned();
-            if needed.contains(&id) || is_young(&path, young) {
+            if needed.contains(&id) || is_newer(&path, newer_than) {
                 let manifest = fs::read(&path).ok().and_then(|text| serde_json::from_slice(&text).ok());
                 let manifest: Manifest = manifest.unwrap_or_default();
                 kept.extend(manifest.distinct().into_iter().map(|(hash, _)| hash.clone()));
             } else {
                 fs::remove_file(&path)?;
-                gone += 1;
+                removed += 1;
             }
         }
         for first in list(&self.dir.join("contents"))? {
@@ -186,22 +190,23 @@ impl Store {
                 let name = |path: &Path| path.file_name().map(|n| n.to_string_lossy().into_owned());
                 let hash = format!("{}{}", name(&first).unwrap_or_default(), name(&path).unwrap_or_default());
                 let named = Hash::try_from(hash).is_ok_and(|hash| kept.contains(&hash));
-                if !named && !is_young(&path, young) {
+                if !named && !is_newer(&path, newer_than) {
                     fs::remove_file(&path)?;
                 }
             }
         }
-        // What a server left that was killed while it took something in.
-        for path in list(&self.dir)?.into_iter().filter(|path| !path.is_dir() && !is_young(path, young)) {
+        // Temporary files of a server that was killed while receiving.
+        for path in list(&self.dir)?.into_iter().filter(|path| !path.is_dir() && !is_newer(path, newer_than))
+        {
             fs::remove_file(&path)?;
         }
-        Ok(gone)
+        Ok(removed)
     }
 }
 
-fn is_young(path: &Path, since: SystemTime) -> bool {
+fn is_newer(path: &Path, than: SystemTime) -> bool {
     let made = fs::metadata(path).and_then(|meta| meta.modified());
-    made.is_ok_and(|made| made >= since)
+    made.is_ok_and(|made| made >= than)
 }
 
 fn list(dir: &Path) -> io::Result<Vec<PathBuf>> {
@@ -212,8 +217,8 @@ fn list(dir: &Path) -> io::Result<Vec<PathBuf>> {
     }
 }
 
-/// Reads until the buffer is full or nothing more comes.
-fn read_whole(from: &mut impl Read, buffer: &mut [u8]) -> io::Result<usize> {
+/// Reads until the buffer is full or the input ends.
+fn read_full(from: &mut impl Read, buffer: &mut [u8]) -> io::Result<usize> {
     let mut filled = 0;
     while filled < buffer.len() {
         match from.read(&mut buffer[filled..])? {

@@ -1,14 +1,15 @@
-//! Putting a snapshot back. Until it is whole nobody but whoever unpacks can enter the place, so nobody can slip a link
-//! into it; then it is moved where it belongs and given to its owner. Whoever unpacks may be killed at any moment.
+//! Unpacking a snapshot. Until it is complete, only the unpacking process can enter the directory, so no other user
+//! can place a link in it; then it is renamed into place and given to its owner. The process may be killed at any
+//! moment.
 
-use crate::manifest::{Entry, Hash, NotAManifest};
+use crate::manifest::{Entry, Hash, ManifestError};
 use crate::store::{Store, StoreError};
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
 use std::io::{self, Read};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt, lchown, symlink};
 use std::path::{Path, PathBuf};
 
-/// Whose an unpacked directory is to be.
+/// Owner of an unpacked directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Owner {
     /// User id.
@@ -17,24 +18,24 @@ pub struct Owner {
     pub gid: u32,
 }
 
-/// Why a snapshot cannot be put back.
+/// Reason a snapshot cannot be unpacked.
 #[derive(Debug, thiserror::Error)]
 pub enum UnpackError {
-    /// It is not there.
+    /// Missing from the store.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// It is not one that could be used.
+    /// Invalid manifest.
     #[error(transparent)]
-    Manifest(#[from] NotAManifest),
-    /// It holds more than it may.
+    Manifest(#[from] ManifestError),
+    /// Larger than allowed.
     #[error("it holds {holds} bytes, more than the {most} it was submitted with")]
     TooLarge {
-        /// How many bytes it declares.
+        /// Declared size in bytes.
         holds: u64,
-        /// How many it may.
+        /// Largest allowed size.
         most: u64,
     },
-    /// The disk.
+    /// Error of the file system.
     #[error("cannot make {}", path.display())]
     Io {
         /// What.
@@ -44,7 +45,7 @@ pub enum UnpackError {
     },
 }
 
-/// Makes a directory that holds a snapshot of `most` bytes at most, if there is none of that name. Several may try at once.
+/// Unpacks a snapshot of at most `most` bytes into a directory, unless that exists. Safe to call concurrently.
 pub fn unpack(
     store: &Store,
     id: &Hash,
@@ -61,50 +62,50 @@ pub fn unpack(
         .recursive(true)
         .mode(0o711)
         .create(parent)
-        .and_then(|()| must_be_ours(parent))
+        .and_then(|()| ensure_private(parent))
         .map_err(failed(parent))?;
     let lock_path = into.with_extension("lock");
     let lock = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&lock_path);
     let lock = lock.map_err(failed(&lock_path))?;
     lock.lock().map_err(failed(&lock_path))?;
-    let give = |path: &Path| match owner {
+    let chown = |path: &Path| match owner {
         Some(Owner { uid, gid }) => lchown(path, Some(uid), Some(gid)).map_err(failed(path)),
         None => Ok(()),
     };
     if fs::symlink_metadata(into).is_ok() {
-        // Whole, for it was moved there; whoever moved it may have died before giving it away.
-        return give(into);
+        // Complete, because it was renamed there; the process that did so may have died before the chown.
+        return chown(into);
     }
     let manifest = store.manifest(id)?;
     manifest.check()?;
     if manifest.bytes() > most {
         return Err(UnpackError::TooLarge { holds: manifest.bytes(), most });
     }
-    let beside = into.with_extension("new");
-    if beside.exists() {
-        // Whoever made it died on the way. Nobody else could enter it, so what is in it is what was put there.
-        must_be_ours(&beside).and_then(|()| fs::remove_dir_all(&beside)).map_err(failed(&beside))?;
+    let temp = into.with_extension("new");
+    if temp.exists() {
+        // A leftover of a killed process. Only we could enter it, so its contents can be trusted and removed.
+        ensure_private(&temp).and_then(|()| fs::remove_dir_all(&temp)).map_err(failed(&temp))?;
     }
-    DirBuilder::new().mode(0o700).create(&beside).map_err(failed(&beside))?;
+    DirBuilder::new().mode(0o700).create(&temp).map_err(failed(&temp))?;
     for (name, entry) in &manifest.entries {
-        let path = beside.join(name);
-        put(store, entry, &path).map_err(failed(&path))?;
-        give(&path)?;
+        let path = temp.join(name);
+        create_entry(store, entry, &path).map_err(failed(&path))?;
+        chown(&path)?;
     }
     // Directories that may not be written are closed once all is in them.
     for (name, entry) in manifest.entries.iter().rev() {
         if let Entry::Dir { mode } = entry {
-            let path = beside.join(name);
+            let path = temp.join(name);
             fs::set_permissions(&path, Permissions::from_mode(mode & 0o777)).map_err(failed(&path))?;
         }
     }
-    fs::rename(&beside, into).map_err(failed(into))?;
-    // Last, so that nobody but us could ever enter it under the other name.
-    give(into)
+    fs::rename(&temp, into).map_err(failed(into))?;
+    // Last, so that no other user could enter it under its temporary name.
+    chown(into)
 }
 
-/// In a directory that others may change, what is made can become something else before it is done.
-fn must_be_ours(dir: &Path) -> io::Result<()> {
+/// Rejects a directory that others may modify: they could replace what is created there before it is complete.
+fn ensure_private(dir: &Path) -> io::Result<()> {
     let found = fs::symlink_metadata(dir)?;
     let owned = found.uid() == fs::symlink_metadata("/proc/self")?.uid();
     match found.is_dir() && owned && found.mode() & 0o022 == 0 {
@@ -113,7 +114,7 @@ fn must_be_ours(dir: &Path) -> io::Result<()> {
     }
 }
 
-fn put(store: &Store, entry: &Entry, path: &Path) -> io::Result<()> {
+fn create_entry(store: &Store, entry: &Entry, path: &Path) -> io::Result<()> {
     match entry {
         Entry::Dir { .. } => DirBuilder::new().mode(0o700).create(path),
         Entry::Link { target } => symlink(target, path),

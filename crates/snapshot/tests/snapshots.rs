@@ -6,7 +6,7 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 use tempfile::TempDir;
-use warpyard_snapshot::{Change, Entry, Hash, Manifest, PackError, Packed, Store, changes, unpack};
+use warpyard_snapshot::{Change, Entry, Hash, Manifest, PackError, PackedDir, Store, changes, unpack};
 
 const MOST: u64 = 1 << 20;
 
@@ -39,7 +39,7 @@ fn names(manifest: &Manifest) -> Vec<&str> {
     manifest.entries.keys().map(String::as_str).collect()
 }
 
-fn keep(store: &Store, packed: &Packed) -> Hash {
+fn keep(store: &Store, packed: &PackedDir) -> Hash {
     let missing = store.announce(&packed.manifest).unwrap();
     let mut sent = Vec::new();
     packed.send(&missing, &mut sent).unwrap();
@@ -50,7 +50,7 @@ fn keep(store: &Store, packed: &Packed) -> Hash {
 #[test]
 fn what_was_kept_comes_back_as_it_was_whatever_happens_meanwhile() {
     let (project, data) = (project(), tempfile::tempdir().unwrap());
-    let packed = Packed::of(project.path(), MOST).unwrap();
+    let packed = PackedDir::of(project.path(), MOST).unwrap();
     let expected = [
         ".gitignore",
         ".hidden",
@@ -72,7 +72,7 @@ fn what_was_kept_comes_back_as_it_was_whatever_happens_meanwhile() {
     unpack(&store, &id, &into, None, MOST).unwrap();
     assert_eq!(fs::read_to_string(into.join("train.py")).unwrap(), "print('first')\n");
     assert_eq!(fs::read_link(into.join("link.py")).unwrap(), Path::new("lib/model.py"));
-    let again = Packed::of(&into, MOST).unwrap();
+    let again = PackedDir::of(&into, MOST).unwrap();
     assert_eq!(again.manifest, packed.manifest, "links and modes too");
 
     // Where others may change what is there nothing is put back.
@@ -90,12 +90,12 @@ fn what_was_kept_comes_back_as_it_was_whatever_happens_meanwhile() {
 fn equal_contents_are_kept_and_sent_once() {
     let (project, data) = (project(), tempfile::tempdir().unwrap());
     let store = Store::of(data.path(), "ann");
-    let packed = Packed::of(project.path(), MOST).unwrap();
+    let packed = PackedDir::of(project.path(), MOST).unwrap();
     let missing = store.announce(&packed.manifest).unwrap();
     assert_eq!((missing.len(), packed.manifest.files()), (5, 6));
     keep(&store, &packed);
     write(project.path(), "train.py", "print('second')\n");
-    let next = Packed::of(project.path(), MOST).unwrap();
+    let next = PackedDir::of(project.path(), MOST).unwrap();
     assert_eq!(store.announce(&next.manifest).unwrap(), [Hash::of(b"print('second')\n")]);
     // Others have nothing of it, even if they know every hash.
     let others = Store::of(data.path(), "bob");
@@ -107,9 +107,9 @@ fn equal_contents_are_kept_and_sent_once() {
 fn what_nobody_needs_goes_and_what_is_shared_stays() {
     let (project, data) = (project(), tempfile::tempdir().unwrap());
     let store = Store::of(data.path(), "ann");
-    let first = keep(&store, &Packed::of(project.path(), MOST).unwrap());
+    let first = keep(&store, &PackedDir::of(project.path(), MOST).unwrap());
     write(project.path(), "train.py", "print('second')\n");
-    let second = keep(&store, &Packed::of(project.path(), MOST).unwrap());
+    let second = keep(&store, &PackedDir::of(project.path(), MOST).unwrap());
     let needed = BTreeSet::from([second.to_string()]);
     let hour = Duration::from_secs(3600);
     let (before, after) = (SystemTime::now() - hour, SystemTime::now() + hour);
@@ -126,7 +126,7 @@ fn what_nobody_needs_goes_and_what_is_shared_stays() {
 fn what_is_not_what_was_announced_is_refused() {
     let (project, data) = (project(), tempfile::tempdir().unwrap());
     let store = Store::of(data.path(), "ann");
-    let packed = Packed::of(project.path(), MOST).unwrap();
+    let packed = PackedDir::of(project.path(), MOST).unwrap();
     let missing = store.announce(&packed.manifest).unwrap();
     let mut sent = Vec::new();
     packed.send(&missing, &mut sent).unwrap();
@@ -158,7 +158,7 @@ fn a_manifest_that_would_write_elsewhere_is_not_unpacked() {
 fn a_directory_that_is_too_large_is_told_with_its_largest_file() {
     let project = project();
     write(project.path(), "big.bin", &"x".repeat(4096));
-    match Packed::of(project.path(), 1000) {
+    match PackedDir::of(project.path(), 1000) {
         Err(error @ PackError::TooLarge { .. }) => {
             assert!(error.to_string().contains("big.bin alone has 4096"), "{error}");
         }
@@ -169,12 +169,12 @@ fn a_directory_that_is_too_large_is_told_with_its_largest_file() {
 #[test]
 fn differences_are_told_by_path() {
     let project = project();
-    let before = Packed::of(project.path(), MOST).unwrap().manifest;
+    let before = PackedDir::of(project.path(), MOST).unwrap().manifest;
     write(project.path(), "lib/model.py", "x = 2\n");
     write(project.path(), "lib/new.py", "");
     fs::remove_file(project.path().join(".hidden")).unwrap();
     fs::set_permissions(project.path().join("train.py"), fs::Permissions::from_mode(0o640)).unwrap();
-    let now = Packed::of(project.path(), MOST).unwrap().manifest;
+    let now = PackedDir::of(project.path(), MOST).unwrap().manifest;
     let expected = [
         Change::Removed(".hidden".into()),
         Change::Changed("lib/model.py".into()),
@@ -187,7 +187,7 @@ fn differences_are_told_by_path() {
 #[test]
 fn a_file_that_changes_before_it_is_sent_is_found_out() {
     let dir = project();
-    let packed = Packed::of(dir.path(), u64::MAX).expect("packed");
+    let packed = PackedDir::of(dir.path(), u64::MAX).expect("packed");
     let all: Vec<Hash> = packed.manifest.distinct().into_iter().map(|(hash, _)| hash.clone()).collect();
     packed.send(&all, std::io::sink()).expect("nothing changed");
     // As long as before.
@@ -204,7 +204,7 @@ fn a_snapshot_is_as_large_as_it_says_wherever_it_is_asked() {
     let (project, data) = (project(), tempfile::tempdir().unwrap());
     write(project.path(), "large", &"x".repeat(1 << 16));
     let store = Store::of(data.path(), "ann");
-    let packed = Packed::of(project.path(), MOST).unwrap();
+    let packed = PackedDir::of(project.path(), MOST).unwrap();
     let id = keep(&store, &packed);
     // The content is there, so nothing would have to be sent.
     let claims = |size: u64| {

@@ -80,7 +80,7 @@ impl From<StoreError> for Refusal {
     fn from(error: StoreError) -> Refusal {
         match &error {
             StoreError::Unknown(_) => Problem::new(code::NO_SNAPSHOT, "snapshot", error.to_string()).into(),
-            StoreError::Arrived(_) => Problem::new(code::BAD_SNAPSHOT, "snapshot", error.to_string()).into(),
+            StoreError::Mismatch(_) => Problem::new(code::BAD_SNAPSHOT, "snapshot", error.to_string()).into(),
             StoreError::Io { .. } => Refusal::internal(error),
         }
     }

@@ -11,7 +11,7 @@ use serde_json::json;
 use std::fmt::Write;
 use std::path::Path;
 use warpyard_api::text::shown;
-use warpyard_snapshot::{Change, Manifest, Packed, changes};
+use warpyard_snapshot::{Change, Manifest, PackedDir, changes};
 
 /// Arguments of `snapshot`.
 #[derive(Debug, Args)]
@@ -36,7 +36,7 @@ impl Snapshot {
         let client = context.client()?;
         let before: Manifest = client.snapshot_of(&job)?;
         let kept = client.job(&job, false, None)?.snapshot.context("the job has no snapshot")?;
-        let now = Packed::of(Path::new(&kept.from), u64::MAX)?.manifest;
+        let now = PackedDir::of(Path::new(&kept.from), u64::MAX)?.manifest;
         let found = changes(&before, &now);
         let row = |change: &Change| json!({"change": word(change), "path": path(change)});
         let rows: Vec<_> = found.iter().map(row).collect();

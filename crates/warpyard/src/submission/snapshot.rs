@@ -6,7 +6,7 @@ use std::io::{self, Seek, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use warpyard_api::client::Client;
-use warpyard_snapshot::{Hash, Manifest, PackError, Packed};
+use warpyard_snapshot::{Hash, Manifest, PackError, PackedDir};
 
 /// How often a directory is read again that changed meanwhile: something in it may be a log that grows.
 const TRIES: u32 = 10;
@@ -25,7 +25,7 @@ pub(super) fn keep(client: &Client, dir: &Path) -> anyhow::Result<String> {
 }
 
 fn keep_once(client: &Client, dir: &Path, most: u64) -> anyhow::Result<String> {
-    let packed = Packed::of(dir, most)?;
+    let packed = PackedDir::of(dir, most)?;
     let announced = client.announce_snapshot(&packed.manifest)?;
     let missing = announced.missing.into_iter().filter_map(|hash| Hash::try_from(hash).ok());
     let missing: Vec<Hash> = missing.collect();
