@@ -1,133 +1,137 @@
-//! What whoever is attached to a task's terminal and the supervisor that keeps it say to each other, as bytes. Whatever is
-//! between the two passes the bytes on as they are. Neither sockets nor terminals are here.
+//! Terminal session protocol between an attached client and the supervisor that owns a task's terminal, as bytes.
+//! Relays in between pass the bytes on unchanged. No sockets or terminals here.
 //!
-//! A frame is one byte for its kind, four for the length of the rest (least significant first), and the rest. A kind that
-//! is not known is passed over, so either side may be older than the other.
+//! A frame is one byte for its kind, four for the length of the payload (little endian), and the payload. Unknown
+//! kinds are skipped, so either side may be older than the other.
 //!
-//! | to the session | kind | rest |
+//! | to the session | kind | payload |
 //! |---|---|---|
-//! | [`Ask::Join`], once and first | 1 | rows and columns (two bytes each), bytes seen before (eight) |
-//! | [`Ask::Type`] | 2 | what was typed |
-//! | [`Ask::Resize`] | 3 | rows and columns |
+//! | [`ClientFrame::Join`], once and first | 1 | rows and columns (two bytes each), bytes seen before (eight) |
+//! | [`ClientFrame::Input`] | 2 | typed bytes |
+//! | [`ClientFrame::Resize`] | 3 | rows and columns |
 //!
-//! | from the session | kind | rest |
+//! | from the session | kind | payload |
 //! |---|---|---|
-//! | [`Say::From`], once and first | 1 | how many bytes were printed before those that follow (eight) |
-//! | [`Say::Printed`] | 2 | what was printed |
-//! | [`Say::Note`] | 3 | a line of the session's own, in UTF-8 |
-//! | [`Say::Over`], last | 4 | |
+//! | [`SessionFrame::Offset`], once and first | 1 | number of bytes printed before those that follow (eight) |
+//! | [`SessionFrame::Output`] | 2 | printed bytes |
+//! | [`SessionFrame::Notice`] | 3 | a line of the session's own, in UTF-8 |
+//! | [`SessionFrame::End`], last | 4 | |
 
-/// What a connection is to become, in the header `Upgrade`.
+/// Protocol name in the `Upgrade` header.
 pub const PROTOCOL: &str = "warpyard-terminal";
 
-/// Where the number of the attempt one is attached to is told.
+/// Header with the number of the attached attempt.
 pub const ATTEMPT_HEADER: &str = "warpyard-attempt";
 
-/// How many may be attached to a terminal.
-pub const GUESTS: usize = 8;
+/// Clients that may be attached to one terminal.
+pub const MAX_CLIENTS: usize = 8;
 
-/// The rest of a frame has no more bytes than this.
-pub const LARGEST: usize = 1 << 20;
+/// Largest payload of a frame in bytes.
+pub const MAX_PAYLOAD: usize = 1 << 20;
 
-/// How much is typed or printed in one frame.
-const PIECE: usize = 64 << 10;
+/// Input or output per frame in bytes.
+const CHUNK: usize = 64 << 10;
 
-const HEAD: usize = 5;
+const HEADER_LEN: usize = 5;
 
-/// The size of a terminal in characters.
+/// Terminal size in characters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Size {
-    /// How many lines.
+    /// Number of lines.
     pub rows: u16,
-    /// How many characters to a line.
+    /// Characters per line.
     pub columns: u16,
 }
 
 impl Default for Size {
-    /// That of the terminals of old, which everything knows how to live with.
+    /// The VT100's 24 by 80, which every program supports.
     fn default() -> Self {
         Self { rows: 24, columns: 80 }
     }
 }
 
-/// What is said to a session.
+/// Frame from a client to the session.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Ask {
-    /// Someone joins.
+pub enum ClientFrame {
+    /// Attaches the client.
     Join {
-        /// The size of their terminal.
+        /// Size of its terminal.
         size: Size,
-        /// How much of what was printed they have seen already.
+        /// Bytes of output it has seen already.
         seen: u64,
     },
-    /// They type.
-    Type(Vec<u8>),
-    /// Their terminal has another size.
+    /// Typed bytes.
+    Input(Vec<u8>),
+    /// New size of its terminal.
     Resize(Size),
 }
 
-/// What a session says.
+/// Frame from the session to a client.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Say {
-    /// So many bytes were printed before those that follow.
-    From(u64),
-    /// The program printed this.
-    Printed(Vec<u8>),
-    /// Something to know about the session, which no program printed.
-    Note(String),
-    /// Nothing of the attempt is left, and how it ended is on record.
-    Over,
+pub enum SessionFrame {
+    /// Number of bytes printed before those that follow.
+    Offset(u64),
+    /// Bytes printed by the program.
+    Output(Vec<u8>),
+    /// Message about the session itself.
+    Notice(String),
+    /// End of the attempt; its exit is on record.
+    End,
 }
 
-/// A frame of either direction.
+/// Frame of either direction.
 pub trait Frame: Sized {
-    /// Adds it to what is to be sent; what is too long for one frame goes in several.
+    /// Appends the encoded frame; long content is split into several frames.
     fn put(&self, to: &mut Vec<u8>);
 
-    /// The frame of this kind; nothing where the kind is not known or the rest does not fit it.
-    fn read(kind: u8, rest: &[u8]) -> Option<Self>;
+    /// Decodes a frame; `None` where the kind is unknown or the payload does not fit it.
+    fn read(kind: u8, payload: &[u8]) -> Option<Self>;
 }
 
-/// What arrived is no frame.
+/// Frame length beyond [`MAX_PAYLOAD`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("a frame of {0} bytes, which nobody sends")]
-pub struct NoFrame(usize);
+#[error("a frame of {0} bytes is longer than the protocol allows")]
+pub struct FrameTooLong(usize);
 
-impl Frame for Ask {
+impl Frame for ClientFrame {
     fn put(&self, to: &mut Vec<u8>) {
         match self {
-            Ask::Join { size, seen } => frame(to, 1, &[&size.bytes(), &seen.to_le_bytes()[..]].concat()),
-            Ask::Type(bytes) => pieces(to, 2, bytes),
-            Ask::Resize(size) => frame(to, 3, &size.bytes()),
+            ClientFrame::Join { size, seen } => {
+                frame(to, 1, &[&size.bytes(), &seen.to_le_bytes()[..]].concat())
+            }
+            ClientFrame::Input(bytes) => frames(to, 2, bytes),
+            ClientFrame::Resize(size) => frame(to, 3, &size.bytes()),
         }
     }
 
-    fn read(kind: u8, rest: &[u8]) -> Option<Self> {
+    fn read(kind: u8, payload: &[u8]) -> Option<Self> {
         Some(match kind {
-            1 => Ask::Join { size: Size::read(rest.get(..4)?)?, seen: number(rest.get(4..12)?)? },
-            2 => Ask::Type(rest.to_vec()),
-            3 => Ask::Resize(Size::read(rest.get(..4)?)?),
+            1 => {
+                ClientFrame::Join { size: Size::read(payload.get(..4)?)?, seen: number(payload.get(4..12)?)? }
+            }
+            2 => ClientFrame::Input(payload.to_vec()),
+            3 => ClientFrame::Resize(Size::read(payload.get(..4)?)?),
             _ => return None,
         })
     }
 }
 
-impl Frame for Say {
+impl Frame for SessionFrame {
     fn put(&self, to: &mut Vec<u8>) {
         match self {
-            Say::From(position) => frame(to, 1, &position.to_le_bytes()),
-            Say::Printed(bytes) => pieces(to, 2, bytes),
-            Say::Note(text) => frame(to, 3, text.as_bytes()),
-            Say::Over => frame(to, 4, &[]),
+            SessionFrame::Offset(position) => frame(to, 1, &position.to_le_bytes()),
+            SessionFrame::Output(bytes) => frames(to, 2, bytes),
+            SessionFrame::Notice(text) => frame(to, 3, text.as_bytes()),
+            SessionFrame::End => frame(to, 4, &[]),
         }
     }
 
-    fn read(kind: u8, rest: &[u8]) -> Option<Self> {
+    fn read(kind: u8, payload: &[u8]) -> Option<Self> {
         Some(match kind {
-            1 => Say::From(number(rest.get(..8)?)?),
-            2 => Say::Printed(rest.to_vec()),
-            3 => Say::Note(String::from_utf8_lossy(rest).into_owned()),
-            4 => Say::Over,
+            1 => SessionFrame::Offset(number(payload.get(..8)?)?),
+            2 => SessionFrame::Output(payload.to_vec()),
+            3 => SessionFrame::Notice(String::from_utf8_lossy(payload).into_owned()),
+            4 => SessionFrame::End,
             _ => return None,
         })
     }
@@ -149,48 +153,48 @@ fn number(bytes: &[u8]) -> Option<u64> {
     bytes.try_into().ok().map(u64::from_le_bytes)
 }
 
-fn frame(to: &mut Vec<u8>, kind: u8, rest: &[u8]) {
-    let rest = &rest[..rest.len().min(LARGEST)];
+fn frame(to: &mut Vec<u8>, kind: u8, payload: &[u8]) {
+    let payload = &payload[..payload.len().min(MAX_PAYLOAD)];
     to.push(kind);
-    to.extend((rest.len() as u32).to_le_bytes());
-    to.extend(rest);
+    to.extend((payload.len() as u32).to_le_bytes());
+    to.extend(payload);
 }
 
-fn pieces(to: &mut Vec<u8>, kind: u8, bytes: &[u8]) {
-    for piece in bytes.chunks(PIECE) {
+fn frames(to: &mut Vec<u8>, kind: u8, bytes: &[u8]) {
+    for piece in bytes.chunks(CHUNK) {
         frame(to, kind, piece);
     }
 }
 
-/// What has arrived and was not yet taken.
+/// Incremental decoder: received bytes that are not decoded yet.
 #[derive(Debug, Default)]
-pub struct Arriving {
+pub struct FrameDecoder {
     bytes: Vec<u8>,
     taken: usize,
 }
 
-impl Arriving {
-    /// Takes in what arrived.
-    pub fn add(&mut self, bytes: &[u8]) {
+impl FrameDecoder {
+    /// Appends received bytes.
+    pub fn push(&mut self, bytes: &[u8]) {
         self.bytes.drain(..self.taken);
         self.taken = 0;
         self.bytes.extend(bytes);
     }
 
-    /// The next frame, if it is there whole; those of no known kind are passed over.
-    pub fn take<F: Frame>(&mut self) -> Result<Option<F>, NoFrame> {
+    /// Next complete frame, if any; unknown kinds are skipped.
+    pub fn next_frame<F: Frame>(&mut self) -> Result<Option<F>, FrameTooLong> {
         loop {
             let here = &self.bytes[self.taken..];
-            let Some((&[kind, a, b, c, d], after)) = here.split_first_chunk::<HEAD>() else {
+            let Some((&[kind, a, b, c, d], after)) = here.split_first_chunk::<HEADER_LEN>() else {
                 return Ok(None);
             };
             let length = u32::from_le_bytes([a, b, c, d]) as usize;
-            if length > LARGEST {
-                return Err(NoFrame(length));
+            if length > MAX_PAYLOAD {
+                return Err(FrameTooLong(length));
             }
-            let Some(rest) = after.get(..length) else { return Ok(None) };
-            let known = F::read(kind, rest);
-            self.taken += HEAD + length;
+            let Some(payload) = after.get(..length) else { return Ok(None) };
+            let known = F::read(kind, payload);
+            self.taken += HEADER_LEN + length;
             if known.is_some() {
                 return Ok(known);
             }
@@ -203,59 +207,59 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn all<F: Frame>(arriving: &mut Arriving) -> Vec<F> {
-        std::iter::from_fn(|| arriving.take().expect("frames only")).collect()
+    fn all<F: Frame>(decoder: &mut FrameDecoder) -> Vec<F> {
+        std::iter::from_fn(|| decoder.next_frame().expect("frames only")).collect()
     }
 
     fn sizes() -> impl Strategy<Value = Size> {
         (any::<u16>(), any::<u16>()).prop_map(|(rows, columns)| Size { rows, columns })
     }
 
-    fn asks() -> impl Strategy<Value = Ask> {
+    fn client_frames() -> impl Strategy<Value = ClientFrame> {
         prop_oneof![
-            (sizes(), any::<u64>()).prop_map(|(size, seen)| Ask::Join { size, seen }),
-            prop::collection::vec(any::<u8>(), 1..100).prop_map(Ask::Type),
-            sizes().prop_map(Ask::Resize),
+            (sizes(), any::<u64>()).prop_map(|(size, seen)| ClientFrame::Join { size, seen }),
+            prop::collection::vec(any::<u8>(), 1..100).prop_map(ClientFrame::Input),
+            sizes().prop_map(ClientFrame::Resize),
         ]
     }
 
     proptest! {
         #[test]
-        fn frames_arrive_as_they_were_sent_however_they_are_cut(
-            sent in prop::collection::vec(asks(), 0..20),
+        fn frames_round_trip_however_the_bytes_are_split(
+            sent in prop::collection::vec(client_frames(), 0..20),
             cut in 1usize..40,
         ) {
             let mut bytes = Vec::new();
-            sent.iter().for_each(|ask| ask.put(&mut bytes));
-            let (mut arriving, mut got) = (Arriving::default(), Vec::new());
+            sent.iter().for_each(|sent_frame| sent_frame.put(&mut bytes));
+            let (mut decoder, mut got) = (FrameDecoder::default(), Vec::new());
             for piece in bytes.chunks(cut) {
-                arriving.add(piece);
-                got.extend(all::<Ask>(&mut arriving));
+                decoder.push(piece);
+                got.extend(all::<ClientFrame>(&mut decoder));
             }
             prop_assert_eq!(got, sent);
         }
 
         #[test]
-        fn nothing_that_arrives_is_a_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
-            let mut arriving = Arriving::default();
-            arriving.add(&bytes);
-            while let Ok(Some(_)) = arriving.take::<Say>() {}
+        fn no_input_panics(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+            let mut decoder = FrameDecoder::default();
+            decoder.push(&bytes);
+            while let Ok(Some(_)) = decoder.next_frame::<SessionFrame>() {}
         }
     }
 
     #[test]
-    fn much_goes_in_several_frames_and_nothing_of_it_is_lost() {
-        let printed: Vec<u8> = (0..3 * PIECE + 5).map(|i| i as u8).collect();
+    fn long_output_is_split_into_frames_without_loss() {
+        let printed: Vec<u8> = (0..3 * CHUNK + 5).map(|i| i as u8).collect();
         let mut bytes = Vec::new();
-        Say::Printed(printed.clone()).put(&mut bytes);
-        let mut arriving = Arriving::default();
-        arriving.add(&bytes);
-        let pieces = all::<Say>(&mut arriving);
-        assert_eq!(pieces.len(), 4);
-        let got: Vec<u8> = pieces
+        SessionFrame::Output(printed.clone()).put(&mut bytes);
+        let mut decoder = FrameDecoder::default();
+        decoder.push(&bytes);
+        let frames = all::<SessionFrame>(&mut decoder);
+        assert_eq!(frames.len(), 4);
+        let got: Vec<u8> = frames
             .into_iter()
             .flat_map(|say| match say {
-                Say::Printed(bytes) => bytes,
+                SessionFrame::Output(bytes) => bytes,
                 other => panic!("{other:?}"),
             })
             .collect();
@@ -263,14 +267,14 @@ mod tests {
     }
 
     #[test]
-    fn a_kind_of_a_later_version_is_passed_over_and_a_length_of_none_is_not() {
+    fn unknown_kinds_are_skipped_and_excessive_lengths_rejected() {
         let mut bytes = Vec::new();
         frame(&mut bytes, 77, b"from the future");
-        Say::Over.put(&mut bytes);
-        let mut arriving = Arriving::default();
-        arriving.add(&bytes);
-        assert_eq!(arriving.take(), Ok(Some(Say::Over)));
-        arriving.add(&[2, 0xff, 0xff, 0xff, 0xff]);
-        assert_eq!(arriving.take::<Say>(), Err(NoFrame(u32::MAX as usize)));
+        SessionFrame::End.put(&mut bytes);
+        let mut decoder = FrameDecoder::default();
+        decoder.push(&bytes);
+        assert_eq!(decoder.next_frame(), Ok(Some(SessionFrame::End)));
+        decoder.push(&[2, 0xff, 0xff, 0xff, 0xff]);
+        assert_eq!(decoder.next_frame::<SessionFrame>(), Err(FrameTooLong(u32::MAX as usize)));
     }
 }

@@ -21,7 +21,7 @@ use tokio::io::copy_bidirectional;
 use tokio::net::UnixStream;
 use warpyard_api::problem::{Problem, code};
 use warpyard_core::{AttemptId, TaskId, TaskState};
-use warpyard_session::{ATTEMPT_HEADER, GUESTS, PROTOCOL};
+use warpyard_session::{ATTEMPT_HEADER, MAX_CLIENTS, PROTOCOL};
 use warpyard_worker::supervise::AttemptDir;
 
 /// How soon to look again at a terminal that does not answer, though its task is said to run: it has just ended, or is
@@ -47,7 +47,7 @@ pub(super) async fn attach(
     let (task, user) = app.live.read(find).await??;
     who.must_own(&user, "attach to it")?;
     let (attempt, terminal) = reach(&app, task).await?;
-    let seat = app.guests.take(attempt, GUESTS).ok_or_else(|| full(task))?;
+    let seat = app.guests.take(attempt, MAX_CLIENTS).ok_or_else(|| full(task))?;
     tokio::spawn(pass_on(upgrade, terminal, seat));
     let answer = Response::builder()
         .status(StatusCode::SWITCHING_PROTOCOLS)
@@ -58,7 +58,8 @@ pub(super) async fn attach(
 }
 
 fn full(task: TaskId) -> Problem {
-    let message = format!("{GUESTS} terminals are attached to job {} already, as many as may be", task.job);
+    let message =
+        format!("{MAX_CLIENTS} terminals are attached to job {} already, as many as may be", task.job);
     Problem::new(code::FULL, "", message).with_help("leave it at one of them first (Ctrl-] then d)")
 }
 

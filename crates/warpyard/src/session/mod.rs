@@ -22,7 +22,7 @@ use warpyard_api::client::{Attached, Client, ClientError};
 use warpyard_api::problem::code;
 use warpyard_api::text::shown;
 use warpyard_api::wire::{JobView, LogFilter};
-use warpyard_session::{Arriving, Ask, Frame, Say};
+use warpyard_session::{ClientFrame, Frame, FrameDecoder, SessionFrame};
 
 /// With more than this typed and not sent, nothing more is read.
 const TYPED: usize = 64 << 10;
@@ -152,10 +152,10 @@ impl Guest<'_> {
     fn visit(&mut self, mut link: Attached, place: &mut Place) -> anyhow::Result<Left> {
         link.set_nonblocking(true)?;
         place.joined = false;
-        let mut arriving = Arriving::default();
-        arriving.add(&link.take_arrived());
+        let mut arriving = FrameDecoder::default();
+        arriving.push(&link.take_arrived());
         let mut outgoing = Vec::new();
-        Ask::Join { size: size().unwrap_or_default(), seen: place.seen }.put(&mut outgoing);
+        ClientFrame::Join { size: size().unwrap_or_default(), seen: place.seen }.put(&mut outgoing);
         let mut modes = Modes::default();
         let raw = Raw::enter(io::stdin())?;
         let left = self.exchange(&mut link, &mut arriving, &mut outgoing, &mut modes, place);
@@ -168,7 +168,7 @@ impl Guest<'_> {
     fn exchange(
         &mut self,
         link: &mut Attached,
-        arriving: &mut Arriving,
+        arriving: &mut FrameDecoder,
         outgoing: &mut Vec<u8>,
         modes: &mut Modes,
         place: &mut Place,
@@ -176,9 +176,9 @@ impl Guest<'_> {
         let mut buffer = vec![0; CHUNK];
         loop {
             loop {
-                match arriving.take() {
+                match arriving.next_frame() {
                     Ok(None) => break,
-                    Ok(Some(Say::Over)) => return Ok(Left::Over),
+                    Ok(Some(SessionFrame::End)) => return Ok(Left::Over),
                     Ok(Some(say)) => self.show(say, modes, place)?,
                     Err(_) => return Ok(Left::Lost),
                 }
@@ -189,12 +189,12 @@ impl Guest<'_> {
             let Ready { typed, resized, arrived } = self.wait(link, outgoing)?;
             if resized {
                 self.signals.note_resized();
-                outgoing.extend(size().map(Ask::Resize).iter().flat_map(framed));
+                outgoing.extend(size().map(ClientFrame::Resize).iter().flat_map(framed));
             }
             if typed {
                 let Some(keys) = read_typed(&mut buffer)? else { return Ok(Left::Detached) };
                 let fed = self.keys.feed(keys);
-                outgoing.extend(framed(&Ask::Type(fed.send)));
+                outgoing.extend(framed(&ClientFrame::Input(fed.send)));
                 if fed.detach {
                     return Ok(Left::Detached);
                 }
@@ -202,7 +202,7 @@ impl Guest<'_> {
             if arrived {
                 match link.read(&mut buffer) {
                     Ok(0) => return Ok(Left::Lost),
-                    Ok(length) => arriving.add(&buffer[..length]),
+                    Ok(length) => arriving.push(&buffer[..length]),
                     Err(e) if passes(&e) => {}
                     Err(_) => return Ok(Left::Lost),
                 }
@@ -210,20 +210,20 @@ impl Guest<'_> {
         }
     }
 
-    fn show(&mut self, say: Say, modes: &mut Modes, place: &mut Place) -> io::Result<()> {
+    fn show(&mut self, say: SessionFrame, modes: &mut Modes, place: &mut Place) -> io::Result<()> {
         match say {
-            Say::From(position) => (place.seen, place.joined) = (position, true),
-            Say::Printed(bytes) => {
+            SessionFrame::Offset(position) => (place.seen, place.joined) = (position, true),
+            SessionFrame::Output(bytes) => {
                 place.seen += bytes.len() as u64;
                 modes.see(&bytes);
                 self.out.write_all(&bytes)?;
                 self.out.flush()?;
             }
-            Say::Note(text) => {
+            SessionFrame::Notice(text) => {
                 write!(self.out, "\r\n[warpyard: {}]\r\n", shown(&text))?;
                 self.out.flush()?;
             }
-            Say::Over => {}
+            SessionFrame::End => {}
         }
         Ok(())
     }
@@ -254,7 +254,7 @@ struct Ready {
     arrived: bool,
 }
 
-fn framed(ask: &Ask) -> Vec<u8> {
+fn framed(ask: &ClientFrame) -> Vec<u8> {
     let mut bytes = Vec::new();
     ask.put(&mut bytes);
     bytes

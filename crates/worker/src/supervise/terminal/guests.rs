@@ -9,7 +9,7 @@ use std::{
 
 use crate::supervise::clock::Instant;
 use nix::poll::{PollFd, PollFlags};
-use warpyard_session::{Arriving, Ask, Frame, GUESTS, Say};
+use warpyard_session::{ClientFrame, Frame, FrameDecoder, MAX_CLIENTS, SessionFrame};
 
 /// With more than this waiting to be sent to someone, nothing more is read from the program.
 const HIGH_WATER: usize = 256 << 10;
@@ -25,7 +25,7 @@ pub(super) struct Guests(Vec<Guest>);
 impl Guests {
     /// Lets someone in, if there are not too many: the server, which tells them so, let no more come this far.
     pub(super) fn welcome(&mut self, stream: UnixStream) {
-        if self.0.len() < GUESTS {
+        if self.0.len() < MAX_CLIENTS {
             self.0.push(Guest::new(stream));
         }
     }
@@ -46,7 +46,7 @@ impl Guests {
     }
 
     /// Takes what each has sent, in the order of [`poll_fds`](Self::poll_fds). Gives what they ask, and who.
-    pub(super) fn read(&mut self, events: &[PollFlags], buffer: &mut [u8]) -> Vec<(usize, Ask)> {
+    pub(super) fn read(&mut self, events: &[PollFlags], buffer: &mut [u8]) -> Vec<(usize, ClientFrame)> {
         for (guest, event) in self.0.iter_mut().zip(events) {
             if event.intersects(PollFlags::POLLIN | PollFlags::POLLHUP | PollFlags::POLLERR) {
                 guest.read(buffer);
@@ -67,7 +67,7 @@ impl Guests {
     }
 
     /// Tells everyone who has joined.
-    pub(super) fn tell(&mut self, say: &Say) {
+    pub(super) fn tell(&mut self, say: &SessionFrame) {
         for guest in self.0.iter_mut().filter(|guest| guest.joined) {
             say.put(&mut guest.outgoing);
         }
@@ -93,7 +93,7 @@ impl Guests {
     /// Tells everyone that it is over.
     pub(super) fn dismiss(mut self) {
         for guest in &mut self.0 {
-            Say::Over.put(&mut guest.outgoing);
+            SessionFrame::End.put(&mut guest.outgoing);
             let _left = guest.finish();
         }
     }
@@ -103,7 +103,7 @@ impl Guests {
 #[derive(Debug)]
 struct Guest {
     stream: UnixStream,
-    arriving: Arriving,
+    arriving: FrameDecoder,
     outgoing: Vec<u8>,
     joined: bool,
     gone: bool,
@@ -113,28 +113,28 @@ struct Guest {
 
 impl Guest {
     fn new(stream: UnixStream) -> Self {
-        let (arriving, outgoing) = (Arriving::default(), Vec::new());
+        let (arriving, outgoing) = (FrameDecoder::default(), Vec::new());
         Self { stream, arriving, outgoing, joined: false, gone: false, stuck: None }
     }
 
     fn join(&mut self, from: u64, missed: Vec<u8>) {
         if !std::mem::replace(&mut self.joined, true) {
-            Say::From(from).put(&mut self.outgoing);
-            Say::Printed(missed).put(&mut self.outgoing);
+            SessionFrame::Offset(from).put(&mut self.outgoing);
+            SessionFrame::Output(missed).put(&mut self.outgoing);
         }
     }
 
     fn read(&mut self, buffer: &mut [u8]) {
         match self.stream.read(buffer) {
             Ok(0) => self.gone = true,
-            Ok(length) => self.arriving.add(&buffer[..length]),
+            Ok(length) => self.arriving.push(&buffer[..length]),
             Err(e) if matches!(e.kind(), io::ErrorKind::Interrupted | io::ErrorKind::WouldBlock) => {}
             Err(_) => self.gone = true,
         }
     }
 
-    fn next(&mut self) -> Option<Ask> {
-        let asked = self.arriving.take();
+    fn next(&mut self) -> Option<ClientFrame> {
+        let asked = self.arriving.next_frame();
         self.gone |= asked.is_err();
         asked.ok().flatten()
     }
@@ -189,7 +189,7 @@ mod tests {
         let (mut slow, mut quick) = (guest(&mut guests), guest(&mut guests));
         let (chunk, mut printed, mut got) = (vec![b'x'; 32 << 10], 0, 0);
         while guests.keep_up() {
-            guests.tell(&Say::Printed(chunk.clone()));
+            guests.tell(&SessionFrame::Output(chunk.clone()));
             guests.send(begin);
             (printed, got) = (printed + chunk.len(), got + taken(&mut quick));
             assert!(printed < 64 << 20, "too much is kept for whoever takes nothing");
@@ -204,13 +204,13 @@ mod tests {
         guests.send(begin + (PATIENCE - Duration::from_millis(1)));
         assert!(guests.keep_up() && guests.next_due().is_none(), "they took something");
         while guests.keep_up() {
-            guests.tell(&Say::Printed(chunk.clone()));
+            guests.tell(&SessionFrame::Output(chunk.clone()));
             guests.send(begin + PATIENCE);
             taken(&mut quick);
         }
         guests.send(begin + PATIENCE + PATIENCE);
         assert_eq!((guests.0.len(), guests.keep_up()), (1, true), "the slow one is gone");
-        guests.tell(&Say::Printed(b"after".to_vec()));
+        guests.tell(&SessionFrame::Output(b"after".to_vec()));
         guests.send(begin + PATIENCE + PATIENCE);
         assert_eq!(taken(&mut quick), 10, "the other goes on");
     }
@@ -218,16 +218,16 @@ mod tests {
     #[test]
     fn one_too_many_costs_nobody_their_place() {
         let mut guests = Guests::default();
-        let mut here: Vec<_> = (0..GUESTS).map(|_| guest(&mut guests)).collect();
+        let mut here: Vec<_> = (0..MAX_CLIENTS).map(|_| guest(&mut guests)).collect();
         let (mut late, ours) = UnixStream::pair().expect("two ends");
         guests.welcome(ours);
         assert!(matches!(late.read(&mut [0]), Ok(0)), "it is closed");
-        guests.tell(&Say::Printed(b"on".to_vec()));
+        guests.tell(&SessionFrame::Output(b"on".to_vec()));
         guests.send(Instant::now());
         assert!(here.iter_mut().all(|stream| taken(stream) > 0));
         here.remove(0);
-        guests.read(&[PollFlags::POLLIN; GUESTS], &mut [0; 64]);
+        guests.read(&[PollFlags::POLLIN; MAX_CLIENTS], &mut [0; 64]);
         guests.send(Instant::now());
-        assert_eq!(guests.0.len(), GUESTS - 1, "and one that left makes room");
+        assert_eq!(guests.0.len(), MAX_CLIENTS - 1, "and one that left makes room");
     }
 }

@@ -33,7 +33,7 @@ use nix::{
     },
     unistd::{geteuid, tcgetpgrp},
 };
-use warpyard_session::{Ask, Say, Size};
+use warpyard_session::{ClientFrame, SessionFrame, Size};
 
 use super::{clock::Instant, launch::Launch, output::Outputs};
 use guests::{FAREWELL, Guests};
@@ -127,9 +127,9 @@ impl Terminal {
         }
     }
 
-    fn obey(&mut self, at: usize, ask: Ask, now: Instant) {
+    fn obey(&mut self, at: usize, ask: ClientFrame, now: Instant) {
         match ask {
-            Ask::Join { size, seen } => {
+            ClientFrame::Join { size, seen } => {
                 let fresh = seen == 0;
                 let (from, missed) = self.printed.since(seen);
                 self.guests.join(at, from, missed);
@@ -139,8 +139,8 @@ impl Terminal {
                     self.have_redrawn();
                 }
             }
-            Ask::Type(bytes) => self.typed.extend(bytes),
-            Ask::Resize(size) => self.resize(size),
+            ClientFrame::Input(bytes) => self.typed.extend(bytes),
+            ClientFrame::Resize(size) => self.resize(size),
         }
         self.stir(now);
     }
@@ -189,7 +189,7 @@ impl Terminal {
         let bytes = &self.buffer[..length];
         outputs.keep(bytes);
         self.printed.add(bytes);
-        self.guests.tell(&Say::Printed(bytes.to_vec()));
+        self.guests.tell(&SessionFrame::Output(bytes.to_vec()));
         self.stir(now);
         true
     }
@@ -207,7 +207,7 @@ impl Terminal {
 
     /// Tells everyone attached something that no program printed.
     pub(super) fn note(&mut self, text: &str) {
-        self.guests.tell(&Say::Note(text.to_owned()));
+        self.guests.tell(&SessionFrame::Notice(text.to_owned()));
         self.guests.send(Instant::now());
     }
 
