@@ -21,7 +21,8 @@ import tempfile
 import threading
 import time
 
-PAGES = ["/", "/queue", "/queue?sort=name", "/queue?q=job-77", "/finished", "/jobs/{last}", "/new", "/cluster", "/policies", "/what-if", "/docs"]
+PAGES = ["/", "/queue", "/queue?sort=name", "/queue?q=job-77", "/finished", "/jobs/LAST", "/new", "/cluster", "/policies",
+         "/what-if", "/docs"]
 USERS = 20
 
 
@@ -126,7 +127,7 @@ def reads(server, count, times, budget):
         "one job, the last": f"/v1/jobs/{last}",
         "why, of the last": f"/v1/jobs/{last}/why",
     }
-    paths |= {f"page {page}".format(last=last): page.format(last=last) for page in PAGES}
+    paths |= {f"page {page}": page.replace("LAST", str(last)) for page in PAGES}
     found = {}
     for name, path in paths.items():
         found[name] = timed(times, budget, lambda: server.ask(connection, "GET", path))
@@ -188,16 +189,22 @@ def main():
     print("| p50 / p99, ms | " + " | ".join(f"{count:,} queued" for count, *_ in columns) + " | ratio of p50 |")
     print("|---" * (len(columns) + 2) + "|")
     for name in columns[0][1]:
-        cells = [column[name if name in column else name.replace(str(columns[0][0]), str(count)).replace(str(columns[0][0] - 1), str(count - 1))]
-                 for count, column, *_ in columns]
+        cells = [column[name] for _, column, *_ in columns]
         ratio = statistics.median(cells[-1]) / statistics.median(cells[0])
         each = " | ".join(f"{statistics.median(cell):.1f} / {percentile(cell, .99):.1f}" for cell in cells)
         print(f"| {name} | {each} | {ratio:.1f} |")
-    print(f"\n| with | " + " | ".join(f"{count:,} queued" for count, *_ in columns) + " |\n" + "|---" * (len(columns) + 1) + "|")
-    print("| bytes of memory for each queued job | " + " | ".join(f"{c[2]:,.0f}" for c in columns) + " |")
-    print("| a submission, alone, p50 / p99 ms | " + " | ".join(f"{statistics.median(c[3]):.1f} / {percentile(c[3], .99):.1f}" for c in columns) + " |")
-    print("| beside 16 readers | " + " | ".join(f"{statistics.median(c[4]):.1f} / {percentile(c[4], .99):.1f}" for c in columns) + " |")
-    print("| requests a second they had answered, of 320 | " + " | ".join(f"{c[5]:.0f}" for c in columns) + " |")
+    both = lambda waits: f"{statistics.median(waits):.1f} / {percentile(waits, .99):.1f}"
+    rows = {
+        "with": [f"{count:,} queued" for count, *_ in columns],
+        "---": ["---"] * len(columns),
+        "bytes of memory for each queued job": [f"{memory:,.0f}" for _, _, memory, *_ in columns],
+        "a submission, alone, p50 / p99 ms": [both(alone) for *_, alone, _, _ in columns],
+        "beside 16 readers": [both(beside) for *_, beside, _ in columns],
+        "requests a second they had answered, of 320": [f"{rate:.0f}" for *_, rate in columns],
+    }
+    print()
+    for name, cells in rows.items():
+        print(f"| {name} | " + " | ".join(cells) + " |")
 
 
 if __name__ == "__main__":

@@ -27,6 +27,7 @@ pub mod preempt;
 pub mod profile;
 pub mod protocol;
 pub mod queue;
+pub mod ranked;
 pub mod reconcile;
 pub mod reserve;
 pub mod shares;

@@ -6,12 +6,13 @@
 use crate::cluster::{Effects, View};
 use crate::command::{Code, Command, Rejected};
 use crate::explain::Why;
-use crate::ids::TaskId;
+use crate::ids::{NodeId, TaskId};
 use crate::plan::Plan;
+use crate::queue::Key;
 use crate::spec::JobSpec;
 use crate::time::Time;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::str::FromStr;
 
@@ -30,6 +31,18 @@ pub trait Policy: Send + Sync {
 
     /// The tasks that are ready, in the order they would be considered now, `most` of them.
     fn line(&self, view: View<'_>, most: usize, now: Time) -> Vec<TaskId>;
+
+    /// Where a node that is ready stands in line.
+    fn place(&self, view: View<'_>, node: NodeId, now: Time) -> Option<Place> {
+        place_along(self, view, node, now)
+    }
+
+    /// Every node that is ready, once, in the order its first task would be considered: `most` of them behind a place, or from
+    /// the start. Going on from the last place finds every node that was behind it and still is, whatever happened meanwhile,
+    /// as far as places go by keys; elsewhere it goes on behind the task, or as far back as that was.
+    fn line_after(&self, view: View<'_>, after: Option<Place>, most: usize, now: Time) -> Vec<Place> {
+        along(self, view, after, most, now)
+    }
 
     /// The tasks that could start next, whatever ends: the first `most` in line, and the first few of those behind that need
     /// something else and may overtake them. What a forecast has to know of the queue.
@@ -54,6 +67,73 @@ pub trait Policy: Send + Sync {
     fn accept(&self, view: View<'_>, job: &JobSpec) -> Result<(), Rejected> {
         let _ = (view, job);
         Ok(())
+    }
+}
+
+/// How far back in line it is counted where that means going along it.
+pub(crate) const FAR: usize = 10_000;
+
+/// Where a node stands, found by going along the line.
+pub(crate) fn place_along<P: Policy + ?Sized>(
+    policy: &P,
+    view: View<'_>,
+    node: NodeId,
+    now: Time,
+) -> Option<Place> {
+    let line = policy.line(view, FAR, now);
+    let before = line.iter().position(|task| task.node_id() == node);
+    let task = before.map(|at| line[at]).or_else(|| view.ready(node).next().map(|ready| ready.task))?;
+    Some(Place { key: None, task, before: before.map(|at| at as u64) })
+}
+
+/// Every node that is ready behind a place, found by going along the line.
+pub(crate) fn along<P: Policy + ?Sized>(
+    policy: &P,
+    view: View<'_>,
+    after: Option<Place>,
+    most: usize,
+    now: Time,
+) -> Vec<Place> {
+    let line = policy.line(view, FAR, now);
+    let at = |after: Place| {
+        let now_at = line.iter().position(|task| *task == after.task);
+        now_at.map_or(after.before.map_or(usize::MAX, |before| before as usize), |at| at + 1)
+    };
+    let mut seen = BTreeSet::new();
+    let places = line.iter().zip(0u64..).filter(|(task, _)| seen.insert(task.node_id()));
+    let places: Vec<_> =
+        places.map(|(task, before)| Place { key: None, task: *task, before: Some(before) }).collect();
+    // Behind those that are near enough to have a place, the rest by number.
+    let rest = view.ready_nodes().filter(|node| !seen.contains(node));
+    let rest = rest.filter_map(|node| view.ready(node).next()).map(|ready| ready.task);
+    let rest = rest.map(|task| Place { key: None, task, before: None });
+    let from = after.map_or(0, at) as u64;
+    let far = after.filter(|after| after.before.is_none()).map(|after| after.task);
+    let behind = places.into_iter().filter(|place| place.before >= Some(from) && far.is_none());
+    behind.chain(rest.filter(|place| far.is_none_or(|far| place.task > far))).take(most).collect()
+}
+
+/// Where a node stands in line.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Place {
+    /// What its place goes by, where that is a key alone.
+    pub key: Option<Key>,
+    /// The first of its tasks.
+    pub task: TaskId,
+    /// How many tasks are considered before it, if it is not too far back to say.
+    pub before: Option<u64>,
+}
+
+impl Place {
+    /// Whether it comes later in line than another, however long ago that one was found.
+    pub fn is_behind(&self, other: &Place) -> bool {
+        match (self.key, other.key) {
+            (Some(key), Some(of_other)) => (key, self.task) > (of_other, other.task),
+            _ => {
+                (self.before.is_none(), self.before, self.task)
+                    > (other.before.is_none(), other.before, other.task)
+            }
+        }
     }
 }
 

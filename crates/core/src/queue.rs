@@ -5,11 +5,14 @@
 
 use crate::cluster::{ReadyTask, View};
 use crate::ids::{NodeId, TaskId};
+use crate::ranked::{Ranked, Weight};
 use crate::small::{self, SmallMap};
 use crate::spec::Needs;
 use crate::time::Span;
 use smallvec::SmallVec;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::fmt;
+use std::str::FromStr;
 
 /// Where a task stands in the order; smaller goes first. Ties go to the task submitted earlier.
 ///
@@ -47,6 +50,27 @@ impl Key {
     }
 }
 
+/// The key as text, for someone who goes on from a place in the order later.
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:x}-{:x}", self.0, self.1)
+    }
+}
+
+impl FromStr for Key {
+    type Err = NotAKey;
+
+    fn from_str(text: &str) -> Result<Key, NotAKey> {
+        let (first, then) = text.split_once('-').ok_or(NotAKey)?;
+        let number = |text| u64::from_str_radix(text, 16).map_err(|_| NotAKey);
+        Ok(Key(number(first)?, number(then)?))
+    }
+}
+
+/// A text that is no key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NotAKey;
+
 /// A number whose order as an integer is the order of the float.
 fn ordered(x: f64) -> u64 {
     let bits = x.to_bits();
@@ -64,6 +88,12 @@ pub struct Waiting {
     pub room: u32,
 }
 
+impl Weight for Waiting {
+    fn weight(&self) -> u64 {
+        u64::from(self.count)
+    }
+}
+
 /// Tasks with the same needs, in order.
 #[derive(Clone, Debug)]
 pub struct Line {
@@ -73,7 +103,7 @@ pub struct Line {
     pub class: u8,
     /// Whose limits hold for them, where any do.
     pub limited: Option<Box<str>>,
-    waiting: SmallMap<(Key, TaskId), Waiting>,
+    waiting: Ranked<(Key, TaskId), Waiting>,
     /// How many tasks that is.
     count: u64,
     /// Whether it is among those that became empty.
@@ -152,6 +182,11 @@ impl Queue {
         own.or_else(|| entries.iter().rfind(|(_, _, t)| *t < task)).map(|&(line, key, _)| (line, key))
     }
 
+    /// The first of a node's tasks in line.
+    pub fn find_first(&self, node: NodeId) -> Option<(Key, TaskId)> {
+        self.nodes.get(&node)?.iter().map(|(_, key, task)| (*key, *task)).min()
+    }
+
     /// How many tasks come before one that has this place in the order.
     pub fn ahead(&self, view: View<'_>, key: Key, task: TaskId) -> u64 {
         let fresh = view.job(task.job).map(|job| &job.nodes[task.node as usize].fresh);
@@ -160,9 +195,41 @@ impl Queue {
         let mut entries = self.nodes.get(&task.node_id()).into_iter().flatten();
         let cohort = fresh.and_then(|fresh| entries.find(|e| e.1 == key && fresh.contains(e.2.index)));
         let entry = cohort.map_or(task, |e| e.2);
-        let before =
-            |l: &'_ Line| l.waiting.below(&(key, entry)).map(|(_, w)| u64::from(w.count)).sum::<u64>();
-        self.lines.iter().map(before).sum::<u64>() + fresh.map_or(0, |fresh| fresh.below(task.index))
+        self.before(&(key, entry)) + fresh.map_or(0, |fresh| fresh.below(task.index))
+    }
+
+    /// How many tasks stand in line before a place.
+    fn before(&self, place: &(Key, TaskId)) -> u64 {
+        self.lines.iter().map(|line| line.waiting.weight_below(place)).sum()
+    }
+
+    /// Entries behind a place in the order, whoever stands there now, or from the start: the place of each, and how many tasks
+    /// are before it.
+    pub fn entries_after(
+        &self,
+        after: Option<(Key, TaskId)>,
+    ) -> impl Iterator<Item = (Key, TaskId, u64)> + '_ {
+        let mut before = after.as_ref().map_or(0, |after| {
+            let here = self.lines.iter().filter_map(|line| line.waiting.get(after));
+            self.before(after) + here.map(Weight::weight).sum::<u64>()
+        });
+        let first = |(at, line): (usize, &Line)| {
+            let next = match &after {
+                Some(after) => line.waiting.after(after),
+                None => line.waiting.first(),
+            };
+            next.map(|(place, _)| (*place, at))
+        };
+        let mut heads: BTreeSet<((Key, TaskId), usize)> =
+            self.lines.iter().enumerate().filter_map(first).collect();
+        std::iter::from_fn(move || {
+            let (place, at) = heads.pop_first()?;
+            let waiting = &self.lines[at].waiting;
+            heads.extend(waiting.after(&place).map(|(next, _)| (*next, at)));
+            let ahead = before;
+            before += waiting.get(&place).map_or(0, Weight::weight);
+            Some((place.0, place.1, ahead))
+        })
     }
 
     /// One line.
@@ -188,7 +255,7 @@ impl Queue {
         }
         let limited = kind.1.clone();
         let line =
-            Line { needs: needs.clone(), class, limited, waiting: SmallMap::new(), count: 0, left: false };
+            Line { needs: needs.clone(), class, limited, waiting: Ranked::default(), count: 0, left: false };
         let at = match self.give_up_a_line() {
             Some(at) => {
                 self.lines[at] = line;
@@ -299,7 +366,7 @@ impl<'q> Walk<'q> {
             return self.begun.pop_first().map(|(_, item)| item);
         }
         let (&(key, task, line), ()) = self.heads.next()?;
-        let waiting = self.queue.lines[line].waiting[&(key, task)];
+        let waiting = *self.queue.lines[line].waiting.get(&(key, task)).expect("a head stands in its line");
         Some(Item { line, key, entry: task, task, expected: waiting.expected, room: waiting.room })
     }
 

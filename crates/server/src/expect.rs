@@ -361,6 +361,36 @@ mod tests {
         Hinge { kind, tasks: tasks.iter().map(task).collect() }
     }
 
+    #[tokio::test]
+    async fn an_outlook_has_the_head_of_the_queue_and_calls_what_is_behind_it_too_far() {
+        let server = crate::testing::server();
+        server.join(1).await;
+        let mut submissions = tokio::task::JoinSet::new();
+        for _ in 0..LINE + 200 {
+            let task = TaskSpec { timeout: Some(Span::from_secs(60.0)), ..crate::testing::task("t", 1) };
+            let spec = JobSpec { name: "j".into(), tasks: vec![task], ..JobSpec::default() };
+            let (live, user) = (server.live.clone(), "ann".to_owned());
+            submissions.spawn(async move {
+                live.command(Command::Submit { user, env: None, spec: spec.into() }).await
+            });
+        }
+        submissions.join_all().await.into_iter().for_each(|submitted| drop(submitted.expect("a job")));
+        let look = |f: &Reader<'_>| {
+            let line = f.policy().line(f.cluster().view(), usize::MAX, Time(0));
+            let (first, last) = (line[0], *line.last().expect("many wait"));
+            (Outlook::of(f, [last.job], crate::clock::system_now()), first, last, f.cluster().jobs().len())
+        };
+        let (outlook, first, last, all) = server.live.read(look).await.expect("a state");
+        let kept = outlook.cluster.jobs().len();
+        assert!(all == LINE + 200 && (LINE..LINE + 50).contains(&kept), "{kept} of {all}");
+        let starts = outlook.starts(&[first, last]);
+        assert!(starts[&first].low().is_some(), "{starts:?}");
+        assert!(
+            matches!(&starts[&last], Start::Unknown(Hinge { kind: HingeKind::TooFar, .. })),
+            "{starts:?}"
+        );
+    }
+
     #[test]
     fn what_a_start_hinges_on_is_named_but_not_to_everyone() {
         let one = hinge(HingeKind::Lengths, &[("17", "bob", Some(252.0))]);

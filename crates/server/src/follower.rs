@@ -3,6 +3,7 @@
 
 use crate::clock::system_now;
 use crate::events::Notices;
+use crate::index::changed_by;
 use crate::measures::Measures;
 use crate::repairs::Repairs;
 use crate::replica::Replica;
@@ -158,9 +159,10 @@ impl Follower {
             {
                 replica.measures().wait.saw(Duration::from_micros(event.at.since(since).0));
             }
-            touched.extend(event.what.job().filter(|job| self.waiting.contains_key(job)));
-            touched.extend(applying.apply(event).finished);
+            let effects = applying.apply(event);
+            touched.extend(changed_by(event, &effects));
         }
+        applying.index(&touched);
         let many_wait = applying.enter_later(events);
         let seq = applying.cluster().seq();
         touched.into_iter().for_each(|job| self.tell_waiting(applying.cluster(), job));
@@ -184,7 +186,7 @@ impl Follower {
     }
 
     fn when_over(&mut self, target: Target, tell: oneshot::Sender<()>) {
-        if is_over(self.replica.engine().cluster(), target) {
+        if self.replica.look(|cluster| is_over(cluster, target)) {
             let _gone = tell.send(());
         } else {
             let waiting = self.waiting.entry(target.job()).or_default();
@@ -194,18 +196,17 @@ impl Follower {
     }
 
     fn enter_pending(&self) {
-        self.replica.enter(self.replica.engine().cluster());
+        self.replica.enter_pending();
     }
 
     fn is_snapshot_due(&self) -> bool {
-        let engine = self.replica.engine();
-        let cluster = engine.cluster();
-        cluster.seq() - self.snapshot_at >= SNAPSHOT_EVERY.max(cluster.jobs().len() as u64)
+        let (seq, jobs) = self.replica.look(|cluster| (cluster.seq(), cluster.jobs().len() as u64));
+        seq - self.snapshot_at >= SNAPSHOT_EVERY.max(jobs)
     }
 
     /// Keeps the state, beside everything else, and prunes what it makes needless.
     fn take_snapshot(&mut self) {
-        let cluster = self.replica.engine().cluster().saved();
+        let cluster = self.replica.look(Cluster::saved);
         if cluster.seq() == self.snapshot_at {
             return;
         }

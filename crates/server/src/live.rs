@@ -21,7 +21,7 @@ use warpyard_core::command::Target;
 use warpyard_core::engine::{Answer, Engine};
 use warpyard_core::protocol::Assignments;
 use warpyard_core::spec::env_size;
-use warpyard_core::{Command, Epoch, Event, JobId, Rejected, Store, Time, WorkerId};
+use warpyard_core::{Cluster, Command, Epoch, Event, JobId, Rejected, Store, Time, WorkerId};
 
 /// How many commands one turn takes at most: bounds how long the first of them waits for its answer.
 const BATCH: usize = 2_000;
@@ -54,7 +54,7 @@ struct Published {
 
 impl Published {
     fn new(to: Sender<ToFollower>, follower: &Follower) -> Published {
-        let seq = follower.replica().engine().cluster().seq();
+        let seq = follower.replica().look(Cluster::seq);
         Published { to, seq: Arc::new(AtomicU64::new(seq)) }
     }
 

@@ -6,10 +6,12 @@
 
 use crate::events::Notices;
 use crate::follower::{FollowerError, catch_up};
+use crate::index::JobIndex;
 use crate::measures::Measures;
 use crate::repairs::Repairs;
 use crate::samples::Sample;
 use crate::store::{History, Log, LogError, is_damage};
+use std::collections::BTreeSet;
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,7 +20,7 @@ use tokio::sync::Semaphore;
 use warpyard_core::cluster::Effects;
 use warpyard_core::engine::Engine;
 use warpyard_core::policy::Policy;
-use warpyard_core::{Cluster, Event, Time};
+use warpyard_core::{Cluster, Event, JobId, Time};
 use warpyard_worker::agent::Lineage;
 
 /// How many requests read at the same time; each has a connection to the derived tables.
@@ -29,7 +31,7 @@ const ENTER_AT_MOST: usize = 1_000;
 
 /// The state and the tables that requests read.
 pub(crate) struct Replica {
-    engine: RwLock<Engine>,
+    state: RwLock<State>,
     tables: Mutex<Tables>,
     /// Whether events wait to be entered in the tables, so that who finds none need not ask.
     behind: AtomicBool,
@@ -38,6 +40,12 @@ pub(crate) struct Replica {
     permits: Arc<Semaphore>,
     notices: Arc<Notices>,
     measures: Arc<Measures>,
+}
+
+/// What events change.
+struct State {
+    engine: Engine,
+    index: JobIndex,
 }
 
 /// The derived tables, to be written.
@@ -63,7 +71,7 @@ impl Replica {
         let notices = Arc::new(Notices::starting_at(engine.cluster().seq()));
         let tables = Tables { history, log_path, lineage, repairs: Arc::default(), pending: Vec::new() };
         Ok(Replica {
-            engine: RwLock::new(engine),
+            state: RwLock::new(State { index: JobIndex::of(engine.cluster()), engine }),
             tables: Mutex::new(tables),
             behind: AtomicBool::new(false),
             permits: Arc::new(Semaphore::new(idle.len())),
@@ -95,23 +103,32 @@ impl Replica {
 
     /// The state and the tables, for someone with a permit.
     pub(crate) fn reader(&self) -> Reader<'_> {
-        Reader { replica: self, engine: self.engine(), tables: self.connection() }
+        Reader { replica: self, state: self.state(), tables: self.connection() }
     }
 
     /// The tables alone, up to date, for someone with a permit: what takes long to find in them holds up no event.
     pub(crate) fn connection_up_to_date(&self) -> impl Deref<Target = History> + '_ {
-        self.enter(self.engine().cluster());
+        self.enter_pending();
         self.connection()
     }
 
-    /// The state, for whoever follows the engine.
-    pub(crate) fn engine(&self) -> RwLockReadGuard<'_, Engine> {
-        self.engine.read().expect("applying an event does not panic")
+    /// Looks at the cluster, without a permit: for whoever follows the engine.
+    pub(crate) fn look<T>(&self, look: impl FnOnce(&Cluster) -> T) -> T {
+        look(self.state().engine.cluster())
+    }
+
+    /// Enters what waits in the tables.
+    pub(crate) fn enter_pending(&self) {
+        self.enter(self.state().engine.cluster());
+    }
+
+    fn state(&self) -> RwLockReadGuard<'_, State> {
+        self.state.read().expect("applying an event does not panic")
     }
 
     /// The state, to be changed.
     pub(crate) fn applying(&self) -> Applying<'_> {
-        Applying { replica: self, engine: self.engine.write().expect("applying an event does not panic") }
+        Applying { replica: self, state: self.state.write().expect("applying an event does not panic") }
     }
 
     fn tables(&self) -> MutexGuard<'_, Tables> {
@@ -128,7 +145,7 @@ impl Replica {
     }
 
     /// Enters what waits in the tables; the cluster is the replica's.
-    pub(crate) fn enter(&self, cluster: &Cluster) {
+    fn enter(&self, cluster: &Cluster) {
         if !self.behind.load(Ordering::Acquire) {
             return;
         }
@@ -151,16 +168,22 @@ fn readers(path: &Path) -> Result<Vec<History>, LogError> {
 /// The state while events are applied.
 pub(crate) struct Applying<'a> {
     replica: &'a Replica,
-    engine: RwLockWriteGuard<'a, Engine>,
+    state: RwLockWriteGuard<'a, State>,
 }
 
 impl Applying<'_> {
     pub(crate) fn cluster(&self) -> &Cluster {
-        self.engine.cluster()
+        self.state.engine.cluster()
     }
 
     pub(crate) fn apply(&mut self, event: &Event) -> Effects {
-        self.engine.follow(event)
+        self.state.engine.follow(event)
+    }
+
+    /// Brings the indexes of jobs up to date that events may have changed.
+    pub(crate) fn index(&mut self, changed: &BTreeSet<JobId>) {
+        let State { engine, index } = &mut *self.state;
+        changed.iter().for_each(|job| index.update(engine.cluster(), *job));
     }
 
     /// Has events that were applied entered in the tables before anyone reads them; says whether many wait already.
@@ -175,19 +198,24 @@ impl Applying<'_> {
 /// What a request sees: the state at one moment, and derived tables that have all of it.
 pub struct Reader<'a> {
     replica: &'a Replica,
-    engine: RwLockReadGuard<'a, Engine>,
+    state: RwLockReadGuard<'a, State>,
     tables: Connection<'a>,
 }
 
 impl Reader<'_> {
     /// The state.
     pub fn cluster(&self) -> &Cluster {
-        self.engine.cluster()
+        self.state.engine.cluster()
+    }
+
+    /// The jobs in memory, by what lists ask for.
+    pub(crate) fn index(&self) -> &JobIndex {
+        &self.state.index
     }
 
     /// The policy in force, in this state.
     pub fn policy(&self) -> &dyn Policy {
-        self.engine.policy()
+        self.state.engine.policy()
     }
 
     /// The derived tables, up to date.

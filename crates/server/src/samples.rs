@@ -84,7 +84,7 @@ impl Sample {
             _ => None,
         });
         Sample {
-            ready: views::queued(cluster),
+            ready: f.index().tasks().ready,
             running: cluster.view().active() as u64,
             waited: waiting.max().unwrap_or(Span::ZERO).secs(),
             devices: views::gpus(cluster, watched).iter().map(device).collect(),

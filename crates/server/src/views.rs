@@ -70,8 +70,7 @@ pub(crate) fn task_name(cluster: &Cluster, task: TaskId) -> String {
 pub(crate) fn tally(job: &Job, node: &Node) -> (Counts, OutcomeCounts) {
     let mut counts = Counts::default();
     let mut outcomes = OutcomeCounts::default();
-    let waits = job.held || !job.waiting.is_empty() || node.unmet > 0;
-    let waiting = if waits { State::Blocked } else { State::Ready };
+    let waiting = if is_blocked(job, node) { State::Blocked } else { State::Ready };
     *counts.of(waiting) += node.fresh.len();
     counts.blocked += node.held_fresh().len();
     for (i, live) in node.live.iter() {
@@ -91,11 +90,9 @@ pub(crate) fn tally(job: &Job, node: &Node) -> (Counts, OutcomeCounts) {
     (counts, outcomes)
 }
 
-/// How many tasks are queued: ready, whether in line or held back because as many of their array run as may.
-pub(crate) fn queued(cluster: &Cluster) -> u64 {
-    let view = cluster.view();
-    let in_line = view.ready_nodes().flat_map(|node| view.ready(node)).map(|ready| u64::from(ready.count));
-    in_line.sum::<u64>() + held_back(cluster).map(|(_, count)| count).sum::<u64>()
+/// Whether tasks of a node wait for other tasks, other jobs, or someone's hand.
+pub(crate) fn is_blocked(job: &Job, node: &Node) -> bool {
+    job.held || !job.waiting.is_empty() || node.unmet > 0
 }
 
 /// Arrays of which tasks are ready but in no line, because as many are on workers as may be at once; how many each has.
@@ -120,7 +117,7 @@ fn add(to: &mut (Counts, OutcomeCounts), mut more: (Counts, OutcomeCounts)) {
 }
 
 /// The state of many tasks together: of what is not over, the liveliest.
-fn overall(mut counts: Counts) -> State {
+pub(crate) fn overall(mut counts: Counts) -> State {
     let order = [State::Running, State::Paused, State::Stopping, State::Placed, State::Ready, State::Blocked];
     order.into_iter().find(|&s| *counts.of(s) > 0).unwrap_or(State::Done)
 }
@@ -129,6 +126,11 @@ fn overall(mut counts: Counts) -> State {
 fn worst(mut outcomes: OutcomeCounts) -> Outcome {
     let order = [Outcome::Failed, Outcome::TimedOut, Outcome::Lost, Outcome::Cancelled, Outcome::Succeeded];
     order.into_iter().find(|&o| *outcomes.of(o) > 0).unwrap_or(Outcome::Skipped)
+}
+
+/// Whether a job has tasks that could be in line.
+pub(crate) fn may_be_in_line(job: &Job) -> bool {
+    job.finished.is_none() && !job.held && job.waiting.is_empty()
 }
 
 /// Whose a job is, whether memory still holds it or only the tables do.

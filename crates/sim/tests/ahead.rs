@@ -269,3 +269,17 @@ fn fewer_devices_other_types_or_another_mode_would_start_it_now() {
     let runs = submit(&mut sim, gpus(1), 100);
     assert_eq!(change(&sim, runs), None, "it runs already");
 }
+
+#[test]
+fn an_excerpt_of_the_head_of_the_queue_forecasts_what_the_whole_does() {
+    let mut sim = yard("fifo", &[("V100", 16)], None);
+    let tasks: Vec<_> = (0..40).map(|_| submit(&mut sim, gpus(1), 60)).collect();
+    let limits = Limits { samples: 2, events: 5_000, errands: 0 };
+    let ahead = |cluster| forecast(cluster, POLICIES, sim.now(), &tasks[..10], limits, |_, _| Some(secs(60)));
+    let excerpt = sim.cluster().excerpt(tasks[..12].iter().map(|task| task.job));
+    assert_eq!(excerpt.jobs().len(), 12);
+    assert_eq!(ahead(&excerpt), ahead(sim.cluster()));
+    let all = sim.cluster().excerpt(tasks.iter().map(|task| task.job));
+    assert_eq!(all, *sim.cluster(), "an excerpt of everything is everything");
+    assert_eq!(sim.cluster().saved().restored(), *sim.cluster(), "what is saved is all there is to know");
+}

@@ -155,8 +155,8 @@ pub struct JobFilter {
     pub cursor: Option<String>,
 }
 
-/// The order of a list of jobs. A cursor belongs to the order it came from; with `run` it counts jobs, so that a list
-/// that changes between two pages may repeat a job or leave one out.
+/// The order of a list of jobs. A cursor belongs to the order it came from and is a place in it: whatever comes or goes
+/// between two pages, a job that keeps its place is on exactly one of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum JobOrder {
@@ -241,6 +241,15 @@ impl StateFilter {
     /// Whether it asks for jobs that are over.
     pub fn is_over(self) -> bool {
         matches!(self.meaning(), Meaning::In(State::Done) | Meaning::Ended(_))
+    }
+
+    /// The state all jobs asked for are in, where that is one.
+    pub fn state(self) -> Option<State> {
+        match self.meaning() {
+            Meaning::In(state) => Some(state),
+            Meaning::Ended(_) => Some(State::Done),
+            Meaning::Held => None,
+        }
     }
 
     /// Whether a job in this state, with this outcome once it is done, is one of those asked for.

@@ -110,6 +110,16 @@ impl<'a> View<'a> {
         self.cluster.quotas.bound_starts().then(|| self.job(job).map(|job| job.user.as_str())).flatten()
     }
 
+    /// Whether limits bound what may start.
+    pub fn has_limits(self) -> bool {
+        self.cluster.quotas.bound_starts()
+    }
+
+    /// How many nodes have a task that could start, were there room.
+    pub fn ready_count(self) -> usize {
+        self.cluster.derived.ready.len()
+    }
+
     /// Speeds, and the target in force.
     pub fn shares(self) -> &'a Shares {
         &self.cluster.shares

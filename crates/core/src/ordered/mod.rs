@@ -17,14 +17,14 @@ use crate::lengths::Lengths;
 use crate::limits::Limited;
 use crate::place::Fit;
 use crate::plan::Plan;
-use crate::policy::{Param, Policy, word};
+use crate::policy::{FAR, Param, Place, Policy, along, place_along, word};
 use crate::queue::{Key, Queue};
 use crate::shares::Shares;
 use crate::spec::{Boundary, JobSpec};
 use crate::time::{Span, Time};
 use draft::{Draft, Tried};
 use giving_way::{GivingWay, Still};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use turns::InTurn;
 
 /// Where a task stands in line. The key must not change while the task waits, unless an event changes it.
@@ -313,16 +313,19 @@ impl<O: Order> Ordered<O> {
         still
     }
 
-    /// How many are considered before a task.
+    /// How many are considered before a task, if it is not too far back to say.
     fn ahead(&self, view: View<'_>, task: TaskId, now: Time) -> Option<u64> {
-        let queue = self.queues.get(self.user_of(view, task.node_id()))?;
-        let (_, key) = queue.find(task)?;
-        let limited = view.limited(task.job).is_some();
-        if self.order.turns().is_none() && !limited {
+        if let Some(queue) = self.by_keys(view) {
+            let (_, key) = queue.find(task)?;
             return Some(queue.ahead(view, key, task));
         }
-        let line = self.line(view, usize::MAX, now);
-        line.iter().position(|t| *t == task).map(|at| at as u64)
+        self.line(view, FAR, now).iter().position(|t| *t == task).map(|at| at as u64)
+    }
+
+    /// The only queue, where tasks stand in it by their keys alone: no user takes turns and none has a limit.
+    fn by_keys(&self, view: View<'_>) -> Option<&Queue> {
+        let by_keys = self.order.turns().is_none() && !view.has_limits();
+        self.queues.values().next().filter(|_| by_keys)
     }
 }
 
@@ -391,6 +394,29 @@ impl<O: Order> Policy for Ordered<O> {
             walk.next_of_cohort(item);
         }
         line
+    }
+
+    fn place(&self, view: View<'_>, node: NodeId, now: Time) -> Option<Place> {
+        let Some(queue) = self.by_keys(view) else {
+            return place_along(self, view, node, now);
+        };
+        let (key, task) = queue.find_first(node)?;
+        Some(Place { key: Some(key), task, before: Some(queue.ahead(view, key, task)) })
+    }
+
+    fn line_after(&self, view: View<'_>, after: Option<Place>, most: usize, now: Time) -> Vec<Place> {
+        let Some(queue) = self.by_keys(view) else {
+            return along(self, view, after, most, now);
+        };
+        let mut seen = BTreeSet::new();
+        let entries = queue.entries_after(after.and_then(|after| Some((after.key?, after.task))));
+        // A node with tasks to be tried again stands in line more than once.
+        let first = |task: &TaskId| queue.find_first(task.node_id()).is_none_or(|(_, first)| first == *task);
+        let entries = entries.filter(|(_, task, _)| first(task) && seen.insert(task.node_id()));
+        entries
+            .map(|(key, task, before)| Place { key: Some(key), task, before: Some(before) })
+            .take(most)
+            .collect()
     }
 
     fn contenders(&self, view: View<'_>, most: usize, now: Time) -> Vec<TaskId> {

@@ -373,15 +373,12 @@ async fn views_of(
 ) -> Result<Vec<ClaimView>, Refusal> {
     let look = move |f: &Reader<'_>| {
         let jobs: Vec<&Job> = which(f).into_iter().filter_map(|id| f.cluster().job(id)).collect();
-        let mut places = BTreeMap::new();
-        if jobs.iter().any(|job| state(job) == ClaimState::Waiting) {
-            for (task, at) in f.policy().line(f.cluster().view(), 10_000, system_now()).iter().zip(1..) {
-                places.entry(task.job).or_insert(at);
-            }
-        }
-        let describe =
-            |job: &&Job| (job.id, described(f, job, places.get(&job.id).copied()), uuids_of(f, job));
-        jobs.iter().map(describe).collect::<Vec<_>>()
+        let describe = |job: &Job| {
+            let waits = state(job) == ClaimState::Waiting;
+            let position = if waits { crate::listing::position(f, job) } else { None };
+            (job.id, described(f, job, position), uuids_of(f, job))
+        };
+        jobs.into_iter().map(describe).collect::<Vec<_>>()
     };
     let found = app.live.read(look).await?;
     // The next forecast has a claim that was asked for by itself, however far back in line it is.

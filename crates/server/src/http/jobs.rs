@@ -3,6 +3,7 @@
 use super::answer::{Refusal, as_they_come};
 use super::{App, By, HIDDEN, SOMEONE, Shared};
 use crate::clock::system_now;
+use crate::listing::{self, Listing};
 use crate::logs::{self, Chunk, Wanted};
 use crate::who::Caller;
 use crate::{select, views, why};
@@ -14,7 +15,7 @@ use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
 use schemars::JsonSchema;
 use serde::Deserialize;
-use std::collections::HashMap;
+use std::collections::BTreeSet;
 use std::time::Duration;
 use tokio::sync::mpsc;
 use warpyard_api::problem::{Problem, code};
@@ -22,8 +23,8 @@ use warpyard_api::quantity::Micros;
 use warpyard_api::selector::Select;
 use warpyard_api::text::matches;
 use warpyard_api::wire::{
-    HistoryRow, JobFilter, JobOrder, JobView, LogFilter, Outcome, Page, State as Standing, StateFilter,
-    TaskView, WhyView,
+    HistoryRow, JobFilter, JobView, LogFilter, Outcome, Page, State as Standing, StateFilter, TaskView,
+    WhyView,
 };
 use warpyard_core::cluster::Job;
 use warpyard_core::command::Target;
@@ -46,9 +47,9 @@ pub(super) async fn list(
 ) -> Result<Json<Page<JobView>>, Refusal> {
     let Query(filter) = filter?;
     let selector = filter.select.as_deref().map(|text| select::parse(text, &who)).transpose()?;
-    let after = match filter.cursor.as_deref().map(str::parse::<u64>) {
-        None => 0,
-        Some(Ok(cursor)) => cursor,
+    let after = match filter.cursor.as_deref().map(str::parse) {
+        None => None,
+        Some(Ok(cursor)) => Some(cursor),
         Some(Err(_)) => return Err(Problem::new(code::BAD_REQUEST, "cursor", "this is not a cursor").into()),
     };
     let hidden = app.private();
@@ -56,55 +57,30 @@ pub(super) async fn list(
     let hides = |user: &str| app.hides(&asker, user);
     let look = move |f: &crate::replica::Reader<'_>| {
         let limit = filter.limit.unwrap_or(JOBS_PER_PAGE).clamp(1, 10_000) as usize;
-        let chosen = match &selector {
-            Some(selector) => Some(select::find(f.cluster(), selector)?),
-            None => None,
-        };
         // Whoever asks for all without saying so again means those that are not over.
-        let by_name = selector.as_ref().is_some_and(|s| !s.parts().contains(&Select::All));
-        let wanted = |job: &&Job| {
-            let named = |c: &Vec<Target>| c.iter().any(|t| t.job() == job.id);
-            chosen.as_ref().is_none_or(named)
-                && (!hidden || who.owns(&job.user))
+        let selector = selector.as_ref().filter(|s| !s.parts().contains(&Select::All));
+        let chosen = selector.map(|selector| select::find(f.cluster(), selector)).transpose()?;
+        let chosen: Option<BTreeSet<JobId>> =
+            chosen.map(|found| found.iter().map(|target| target.job()).collect());
+        let over = filter.all || chosen.is_some() || filter.state.is_some_and(StateFilter::is_over);
+        let wanted = |job: &Job| {
+            (!hidden || who.owns(&job.user))
+                && chosen.as_ref().is_none_or(|chosen| chosen.contains(&job.id))
                 && filter.user.as_ref().is_none_or(|u| *u == job.user)
                 && filter.project.as_ref().is_none_or(|p| job.spec.project.as_ref() == Some(p))
                 && filter.name.as_ref().is_none_or(|pattern| matches(pattern, &job.spec.name))
-                && (filter.all
-                    || by_name
-                    || filter.state.is_some_and(StateFilter::is_over)
-                    || job.finished.is_none())
+                && (over || job.finished.is_none())
                 && filter.state.is_none_or(|wanted| {
                     let (state, outcome) = views::standing(job);
                     wanted.fits(state, outcome, job.held)
                 })
         };
-        let line = f.policy().line(f.cluster().view(), 10_000, system_now());
-        let mut positions: HashMap<JobId, u64> = HashMap::new();
-        for (i, task) in line.iter().enumerate() {
-            positions.entry(task.job).or_insert(i as u64 + 1);
-        }
-        let all = f.cluster().jobs();
-        let mut jobs: Vec<&Job> = match filter.order {
-            JobOrder::Id => all.after(JobId(after)).filter(wanted).take(limit + 1).collect(),
-            JobOrder::Newest => {
-                let older = all.iter().rev().filter(|job| after == 0 || job.id.0 < after);
-                older.filter(wanted).take(limit + 1).collect()
-            }
-            JobOrder::Run => {
-                let mut jobs: Vec<&Job> = all.iter().filter(wanted).collect();
-                jobs.sort_by_cached_key(|job| run_order(job, &positions));
-                jobs.into_iter().skip(after as usize).take(limit + 1).collect()
-            }
-        };
-        let more = jobs.len() > limit;
-        jobs.truncate(limit);
-        let next = jobs.last().filter(|_| more).map(|last| match filter.order {
-            JobOrder::Id | JobOrder::Newest => last.id.to_string(),
-            JobOrder::Run => (after + limit as u64).to_string(),
-        });
+        let listing = Listing { filter: &filter, chosen: chosen.clone(), over, wanted: &wanted };
+        let (jobs, next) = listing.page(f, after, limit);
+        let next = next.map(|cursor| cursor.to_string());
         let mut items = Vec::new();
         for job in jobs {
-            let mut view = views::listed(f, job, positions.get(&job.id).copied(), &who);
+            let mut view = views::listed(f, job, listing::position(f, job), &who);
             if filter.commands && who.owns(&job.user) {
                 view.runs = views::commands(job);
             }
@@ -121,19 +97,6 @@ pub(super) async fn list(
     }
     app.point_out(&mut page.items);
     Ok(Json(page))
-}
-
-/// Sorts jobs as the policy will run them: those on a worker, the queue, what waits for something else, and what is over,
-/// the newest of that first.
-fn run_order(job: &Job, positions: &HashMap<JobId, u64>) -> (u8, u64, u64) {
-    match (views::standing(job).0, positions.get(&job.id)) {
-        (Standing::Done, _) => (4, u64::MAX - job.id.0, 0),
-        (Standing::Blocked, None) => (3, 0, job.id.0),
-        // Behind what is looked at of the line, or kept back by its own array.
-        (Standing::Ready, None) => (2, 0, job.id.0),
-        (Standing::Ready | Standing::Blocked, Some(position)) => (1, *position, job.id.0),
-        _ => (0, 0, job.id.0),
-    }
 }
 
 /// How a job is shown.

@@ -40,7 +40,7 @@ pub(super) async fn info(State(app): Shared) -> Result<Json<InfoView>, Refusal> 
             policy: cluster.policy().to_string(),
             workers: cluster.workers().count() as u64,
             gpus: cluster.workers().map(|(_, w)| w.info.devices.len() as u64).sum(),
-            waiting: views::queued(cluster),
+            waiting: f.index().tasks().ready,
             running: cluster.view().active() as u64,
             processes,
             enforces,

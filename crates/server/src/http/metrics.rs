@@ -8,21 +8,14 @@ use axum::extract::State;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use std::fmt::{Display, Write};
-use warpyard_api::wire::{Counts, State as Standing, WorkerState};
+use warpyard_api::wire::{State as Standing, WorkerState};
 
 pub(super) async fn metrics(State(app): Shared) -> Result<Response, Refusal> {
     let devices = gpus::all(&app).await?;
     let look = |f: &crate::replica::Reader<'_>| {
         let cluster = f.cluster();
-        let mut tasks = Counts::default();
-        for job in cluster.jobs().iter().filter(|j| j.finished.is_none()) {
-            for node in &job.nodes {
-                let (mut counts, _) = views::tally(job, node);
-                Standing::ALL.into_iter().for_each(|s| *tasks.of(s) += *counts.of(s));
-            }
-        }
         let policy = cluster.policy().name.clone();
-        (tasks, views::workers(cluster, None), policy, cluster.seq(), f.measures())
+        (f.index().tasks(), views::workers(cluster, None), policy, cluster.seq(), f.measures())
     };
     let (mut tasks, workers, policy, seq, measures) = app.live.read(look).await?;
     let mut text = Text::default();

@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use std::os::unix::fs::PermissionsExt;
 use warpyard_core::event::{How, Usage};
 use warpyard_core::pool::DeviceState;
+use warpyard_core::spec::{Array, TaskSpec};
 use warpyard_core::{AttemptId, Command, JobId, TaskId};
 
 fn get(path: &str) -> axum::http::request::Builder {
@@ -476,4 +477,16 @@ async fn a_body_that_does_not_arrive_is_not_waited_for() {
     let slow = slow.header("content-type", "application/json");
     let answer = server.send(slow.body(Body::from_stream(Never)).expect("a request")).await;
     assert!(answer.status().is_client_error(), "{}", answer.status());
+}
+
+#[tokio::test]
+async fn who_waits_for_one_task_of_an_array_is_told_when_it_ends() {
+    let server = server();
+    server.join(1).await;
+    let array = Array { ranges: vec![(1, 3, 1)], at_once: None };
+    server.submit("ann", "many", vec![TaskSpec { array: Some(array), ..task("t", 1) }]).await;
+    let waits = server.json("GET", "/v1/jobs/1[1]?wait=done&timeout=60s", None);
+    let over = [(0, How::Exited(0), Usage::default())];
+    let (view, ()) = tokio::join!(waits, server.end(&over));
+    assert_eq!(view["state"], "done", "{view}");
 }

@@ -1,15 +1,14 @@
 //! The Finished page: jobs that ended, the latest first, with how they ended and what they used.
 
 use super::job::{attempt_name, how_ended};
-use super::palette::Person;
+use super::palette::{Person, UserColours};
 use super::rows::{Badge, NAME, USER, mode, scope};
 use super::table::{Asked, Column, Head};
 use super::words::{Moment, Named, moment, places, text};
 use super::{Chrome, Frame, NoPage, html};
 use crate::clock::system_now;
 use crate::http::Shared;
-use crate::replica::Reader;
-use crate::store::AttemptRow;
+use crate::store::{AttemptRow, History};
 use crate::why::needs_in_brief;
 use askama::Template;
 use axum::extract::{Query, State};
@@ -95,15 +94,21 @@ pub(super) async fn page(
     Query(asked): Query<Asked>,
 ) -> Result<Response, NoPage> {
     let frame = Frame::of(&app, &headers);
-    let page = app.live.read(move |f| Finished::of(f, asked, frame)).await??;
-    Ok(html(StatusCode::OK, &page))
+    let colours = frame.colours.clone();
+    // A search may take long, and holds up nobody while it does not have the state.
+    let found = app.live.read_history(move |history| Finished::of(history, asked, &colours)).await??;
+    let chrome = app.live.read(move |f| Chrome::of(f, "Finished", "finished", frame)).await?;
+    Ok(html(StatusCode::OK, &found(chrome)))
 }
 
 impl Finished {
-    fn of(f: &Reader<'_>, asked: Asked, frame: Frame) -> rusqlite::Result<Finished> {
+    /// What the page shows; the page, given what is around it.
+    fn of(
+        history: &History,
+        asked: Asked,
+        colours: &UserColours,
+    ) -> rusqlite::Result<impl FnOnce(Chrome) -> Finished + use<>> {
         let (now, at) = (moment(system_now()), asked.page.clamp(1, PAGES));
-        let colours = frame.colours.clone();
-        let history = f.history();
         let user = Some(asked.user.as_str()).filter(|u| !u.is_empty());
         let found =
             history.finished(user, &asked.state, asked.q.trim(), asked.order(), (at - 1) * ROWS, ROWS + 1)?;
@@ -142,9 +147,9 @@ impl Finished {
                 ended: ended.map(|e| Moment::since(e, now)),
             });
         }
-        let users = f.history().users()?;
-        Ok(Finished {
-            chrome: Chrome::of(f, "Finished", "finished", frame),
+        let users = history.users()?;
+        Ok(move |chrome| Finished {
+            chrome,
             rows,
             users: users.iter().map(|u| text(u)).collect(),
             filtered: asked.is_filtered(),

@@ -1,7 +1,7 @@
 //! The Now page: every GPU with the users on it, what the machines use, and the queue.
 
 use super::palette::{Person, UserColours};
-use super::rows::{self, Entry, Row};
+use super::rows::{self, Row};
 use super::words::{Moment, moment, percent, size, text};
 use super::{Chrome, Frame, NoPage, html};
 use crate::clock::system_now;
@@ -137,11 +137,11 @@ impl Now {
         let (cluster, now) = (f.cluster(), system_now());
         let colours = frame.colours.clone();
         let gpus = views::gpus(cluster, watched);
-        let (line, held_back) = (rows::in_line(f, SHOWN), rows::held_back(cluster));
-        let nodes = cluster.view().ready_nodes().count();
+        let (line, held_back) = (rows::in_line(f, 0, SHOWN), rows::held_back(cluster));
+        let nodes = cluster.view().ready_count();
         let waiting = line.iter().chain(&held_back).take(SHOWN);
         let drawn = waiting.filter_map(|entry| rows::row(f, entry, starts, &colours, now));
-        let mut users = users(f, &gpus, &held_back, &colours);
+        let mut users = users(f, &gpus, &colours);
         let more_users = users.len().saturating_sub(USERS);
         users.truncate(USERS);
         Now {
@@ -152,8 +152,8 @@ impl Now {
             more: usize::saturating_sub(nodes + held_back.len(), SHOWN),
             line: drawn.collect(),
             running: cluster.view().active(),
-            ready: views::queued(cluster),
-            blocked: rows::blocked(cluster).len(),
+            ready: f.index().tasks().ready,
+            blocked: f.index().blocked_nodes(),
             users,
             more_users,
             chrome: Chrome::of(f, "Now", "now", frame),
@@ -162,23 +162,15 @@ impl Now {
 }
 
 /// Everyone with a task running or ready, those with most GPUs first.
-fn users(f: &Reader<'_>, gpus: &[GpuView], held_back: &[Entry], colours: &UserColours) -> Vec<User> {
-    let cluster = f.cluster();
+fn users(f: &Reader<'_>, gpus: &[GpuView], colours: &UserColours) -> Vec<User> {
     let mut users: BTreeMap<String, User> = BTreeMap::new();
     for gpu in gpus {
         let here: std::collections::BTreeSet<_> = gpu.tasks.iter().map(|task| &task.user).collect();
         here.into_iter().for_each(|user| users.entry(user.clone()).or_default().gpus += 1);
     }
-    for task in cluster.view().on_workers() {
-        if let Some(job) = cluster.job(task.job) {
-            users.entry(job.user.clone()).or_default().running += 1;
-        }
-    }
-    let ready = cluster.view().ready_nodes().map(|node| (node, rows::ready_of(cluster, node)));
-    for (node, tasks) in ready.chain(held_back.iter().map(|entry| (entry.node(), entry.ready()))) {
-        if let Some(job) = cluster.job(node.job) {
-            users.entry(job.user.clone()).or_default().waiting += tasks;
-        }
+    for (name, of_user) in f.index().users().filter(|(_, of_user)| of_user.running + of_user.ready > 0) {
+        let user = users.entry(name.to_owned()).or_default();
+        (user.running, user.waiting) = (of_user.running as usize, of_user.ready);
     }
     let named = |(name, user): (String, User)| User { person: Some(colours.person(&name, USER)), ..user };
     let mut users: Vec<_> = users.into_iter().map(named).collect();

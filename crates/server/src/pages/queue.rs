@@ -12,11 +12,13 @@ use askama::Template;
 use axum::extract::{Query, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
-use std::collections::BTreeSet;
 use warpyard_core::{Cluster, Time};
 
 /// How many rows a page has.
 const ROWS: usize = 50;
+
+/// So many jobs of a user are looked up one by one, rather than found among all.
+const FEW: usize = 2_000;
 
 /// How many users the filter offers.
 const USERS: usize = 200;
@@ -74,25 +76,29 @@ pub(super) async fn page(
 impl Queue {
     fn of(f: &Reader<'_>, asked: Asked, starts: &Forecast, frame: Frame) -> Queue {
         let (cluster, now) = (f.cluster(), system_now());
-        let open = cluster.jobs().iter().filter(|job| job.finished.is_none());
-        let users: BTreeSet<_> = open.map(|job| job.user.as_str()).collect();
-        let (entries, total) = match asked.is_plain() {
-            true => first_entries(f, asked.page.max(1).saturating_mul(ROWS)),
+        let users = f.index().users().map(|(user, _)| user);
+        let pages = |total: usize| total.div_ceil(ROWS).max(1);
+        let (entries, total, at) = match asked.is_plain() {
+            true => {
+                let total = count(f);
+                let at = asked.page.clamp(1, pages(total));
+                (entries(f, (at - 1) * ROWS, ROWS), total, at)
+            }
             false => {
-                let (mut entries, _) = first_entries(f, usize::MAX);
+                let mut entries = candidates(f, &asked);
                 entries.retain(|entry| wanted(cluster, entry, &asked));
                 sort(cluster, &mut entries, asked.order(), now);
                 let total = entries.len();
-                (entries, total)
+                let at = asked.page.clamp(1, pages(total));
+                (entries.into_iter().skip((at - 1) * ROWS).take(ROWS).collect(), total, at)
             }
         };
-        let pages = total.div_ceil(ROWS).max(1);
-        let at = asked.page.clamp(1, pages);
-        let shown = entries.iter().skip((at - 1) * ROWS).take(ROWS);
+        let pages = pages(total);
+        let shown = entries.iter();
         Queue {
             rows: shown.filter_map(|entry| rows::row(f, entry, starts, &frame.colours, now)).collect(),
             chrome: Chrome::of(f, "Queue", "queue", frame),
-            users: users.iter().take(USERS).map(|u| text(u)).collect(),
+            users: users.take(USERS).map(text).collect(),
             total,
             filtered: asked.is_filtered(),
             has_gpus: cluster.pool().workers().any(|(_, worker)| worker.devices().next().is_some()),
@@ -106,22 +112,52 @@ impl Queue {
     }
 }
 
-/// What is not over, as it is listed where nothing else is asked for: the first of it, and how much there is in all.
-fn first_entries(f: &Reader<'_>, most: usize) -> (Vec<Entry>, usize) {
+/// How many rows what is not over has.
+fn count(f: &Reader<'_>) -> usize {
     let cluster = f.cluster();
-    let mut entries = rows::on_workers(cluster);
-    let (held_back, blocked) = (rows::held_back(cluster), rows::blocked(cluster));
-    let in_line = cluster.view().ready_nodes().count();
-    let before = entries.len() + in_line;
-    let total = before + held_back.len() + blocked.len();
-    let wanted = most.saturating_sub(entries.len()).min(in_line);
-    if wanted > 0 {
-        entries.extend(rows::in_line(f, wanted));
+    let (on_workers, held_back) = (rows::on_workers(cluster).len(), rows::held_back(cluster).len());
+    on_workers + cluster.view().ready_count() + held_back + f.index().blocked_nodes()
+}
+
+/// What is not over, as it is listed where nothing else is asked for: so many rows, without the first few.
+fn entries(f: &Reader<'_>, skip: usize, most: usize) -> Vec<Entry> {
+    let mut entries = rows::on_workers(f.cluster());
+    let in_line = f.cluster().view().ready_count();
+    let skipped = skip.min(entries.len());
+    entries.drain(..skipped);
+    entries.truncate(most);
+    let skip_in_line = skip - skipped;
+    if entries.len() < most && skip_in_line < in_line {
+        entries.extend(rows::in_line(f, skip_in_line, most - entries.len()));
     }
-    if most > before {
-        entries.extend(held_back.into_iter().chain(blocked));
+    if entries.len() < most {
+        let rest = rows::held_back(f.cluster()).into_iter().chain(rows::blocked(f));
+        let more = most - entries.len();
+        entries.extend(rest.skip(skip_in_line.saturating_sub(in_line)).take(more));
     }
-    (entries, total)
+    entries
+}
+
+/// Of what is not over, all that may be asked for, in the same order: no more than a state or a user lets through where
+/// those are few.
+fn candidates(f: &Reader<'_>, asked: &Asked) -> Vec<Entry> {
+    let cluster = f.cluster();
+    let of_user =
+        Some(f.index().of_user(&asked.user)).filter(|jobs| !asked.user.is_empty() && jobs.len() <= FEW);
+    match (asked.state.as_str(), of_user) {
+        ("running" | "placed" | "paused" | "stopping", _) => rows::on_workers(cluster),
+        ("blocked", _) => rows::blocked(f).collect(),
+        (_, Some(jobs)) => {
+            let jobs =
+                || jobs.iter().filter_map(|job| cluster.job(*job)).filter(|job| job.finished.is_none());
+            let mut entries = rows::on_workers(cluster);
+            entries.extend(rows::in_line_of(f, jobs()));
+            entries.extend(rows::held_back(cluster));
+            entries.extend(jobs().flat_map(rows::blocked_of));
+            entries
+        }
+        _ => entries(f, 0, usize::MAX),
+    }
 }
 
 fn wanted(cluster: &Cluster, entry: &Entry, asked: &Asked) -> bool {

@@ -9,18 +9,16 @@ use crate::replica::Reader;
 use crate::{views, why};
 use askama::Template;
 use askama::filters::HtmlSafe;
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 use warpyard_api::wire::{Outcome, State};
 use warpyard_core::cluster::{Job, Phase};
+use warpyard_core::policy::Place;
 use warpyard_core::spec::{Needs, WaitMode};
 use warpyard_core::{Cluster, NodeId, TaskId, Time};
 
 /// How much of a name a table shows; the whole is told on hover.
 pub(super) const NAME: usize = 40;
 pub(super) const USER: usize = 16;
-
-/// How far the line is looked along.
-const LINE: usize = 10_000;
 
 /// A state or an outcome: a word, a shape and a colour that all say the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -183,14 +181,6 @@ impl Entry {
         tasks.iter().filter_map(|t| cluster.view().attempt(*t)?.0.started).min()
     }
 
-    /// How many tasks of it are ready.
-    pub(super) fn ready(&self) -> u64 {
-        match self {
-            Entry::InLine(_, _, count) | Entry::HeldBack(_, count) => *count,
-            Entry::On(..) | Entry::Blocked(..) => 0,
-        }
-    }
-
     pub(super) fn node(&self) -> NodeId {
         match self {
             Entry::On(node, _) | Entry::Blocked(node, _) => *node,
@@ -210,32 +200,26 @@ pub(super) fn on_workers(cluster: &Cluster) -> Vec<Entry> {
     nodes.into_iter().map(|(node, tasks)| Entry::On(node, tasks)).collect()
 }
 
-/// The first of the line in the order it will be considered, each node where its first task is: as many nodes as are asked
-/// for, at least, or all. Behind it, without a place, those that stand too far back in it or whose user may not have more.
-pub(super) fn in_line(f: &Reader<'_>, nodes: usize) -> Vec<Entry> {
-    let view = f.cluster().view();
-    let mut far = nodes.clamp(1, LINE);
-    loop {
-        // A node may have many tasks in line, so it may take more than asked for to find enough of them.
-        let line = f.policy().line(view, far, system_now());
-        let whole = line.len() < far;
-        let mut seen = HashSet::new();
-        let places = (1u64..).zip(line).filter(|(_, task)| seen.insert(task.node_id()));
-        let places: Vec<_> = places.collect();
-        if places.len() < nodes && !whole && far < LINE {
-            far = (far * 4).min(LINE);
-            continue;
-        }
-        let count = |node: NodeId| ready_of(f.cluster(), node);
-        let entry = |(at, task): (u64, TaskId)| Entry::InLine(task, Some(at), count(task.node_id()));
-        let mut entries: Vec<_> = places.into_iter().map(entry).collect();
-        if entries.len() < nodes {
-            let far_back = view.ready_nodes().filter(|node| !seen.contains(node));
-            let first = |node: NodeId| view.ready(node).next().map(|ready| ready.task);
-            entries.extend(far_back.filter_map(|node| Some(Entry::InLine(first(node)?, None, count(node)))));
-        }
-        return entries;
-    }
+/// So many nodes in line in the order they will be considered, each where its first task is, without the first few. Behind
+/// those whose place is known come those that stand too far back, or whose user may not have more.
+pub(super) fn in_line(f: &Reader<'_>, skip: usize, most: usize) -> Vec<Entry> {
+    let places = f.policy().line_after(f.cluster().view(), None, skip.saturating_add(most), system_now());
+    places.into_iter().skip(skip).map(|place| in_line_at(f, place)).collect()
+}
+
+fn in_line_at(f: &Reader<'_>, place: Place) -> Entry {
+    let count = ready_of(f.cluster(), place.task.node_id());
+    Entry::InLine(place.task, place.before.map(|before| before + 1), count)
+}
+
+/// The nodes of some jobs that are in line, in the order they will be considered.
+pub(super) fn in_line_of<'a>(f: &Reader<'_>, jobs: impl Iterator<Item = &'a Job>) -> Vec<Entry> {
+    let (view, now) = (f.cluster().view(), system_now());
+    let nodes = jobs.flat_map(|job| (0..job.nodes.len() as u32).map(|node| NodeId { job: job.id, node }));
+    let in_line = nodes.filter(|node| view.has_ready(*node));
+    let mut places: Vec<_> = in_line.filter_map(|node| f.policy().place(view, node, now)).collect();
+    places.sort_by_key(|place| (place.before.is_none(), place.before, place.task));
+    places.into_iter().map(|place| in_line_at(f, place)).collect()
 }
 
 /// How many tasks of a node are in line.
@@ -255,14 +239,15 @@ pub(super) fn held_back(cluster: &Cluster) -> Vec<Entry> {
 }
 
 /// What waits for other tasks, other jobs, or someone's hand.
-pub(super) fn blocked(cluster: &Cluster) -> Vec<Entry> {
-    let open = cluster.jobs().iter().filter(|job| job.finished.is_none());
-    let nodes = open.flat_map(|job| {
-        let waits = job.held || !job.waiting.is_empty();
-        let nodes = job.nodes.iter().zip(0u32..).filter(move |(node, _)| waits || node.unmet > 0);
-        nodes.map(move |(node, n)| (NodeId { job: job.id, node: n }, views::tally(job, node).0.blocked))
-    });
-    nodes.filter(|(_, count)| *count > 0).map(|(node, count)| Entry::Blocked(node, count)).collect()
+pub(super) fn blocked<'a>(f: &'a Reader<'_>) -> impl Iterator<Item = Entry> + 'a {
+    f.index().blocked().iter().filter_map(|id| f.cluster().job(*id)).flat_map(blocked_of)
+}
+
+/// The same of one job.
+pub(super) fn blocked_of(job: &Job) -> impl Iterator<Item = Entry> + '_ {
+    let nodes = job.nodes.iter().zip(0u32..).filter(|(node, _)| views::is_blocked(job, node));
+    let counts = nodes.map(|(node, n)| (NodeId { job: job.id, node: n }, views::tally(job, node).0.blocked));
+    counts.filter(|(_, count)| *count > 0).map(|(node, count)| Entry::Blocked(node, count))
 }
 
 /// Has pages look again when the next forecast is there, if rows lack theirs.

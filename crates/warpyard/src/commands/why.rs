@@ -11,7 +11,7 @@ use std::time::Duration;
 use warpyard_api::wire::State;
 
 /// How often, and how long after, a forecast that is being made is asked for again.
-const ASKS: usize = 10;
+const ASKS: usize = 30;
 const ASK_AGAIN: Duration = Duration::from_millis(100);
 
 /// Arguments of `why`.
