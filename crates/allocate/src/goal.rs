@@ -113,10 +113,16 @@ pub struct GoalDef {
     pub name: &'static str,
     /// One-line description.
     pub summary: &'static str,
+    /// Advice on when to choose it, as one line: "for a batch of jobs to end as early as possible".
+    pub when: &'static str,
     /// Publication it comes from.
     pub source: &'static str,
     /// Direction of the objective.
     pub sense: Sense,
+    /// Whether it distributes among entities (organisations).
+    pub entities: bool,
+    /// Whether GPU types have prices under it, so that idle capacity is not free.
+    pub priced: bool,
     pub(crate) solve: fn(&Instance, Options) -> Result<Solution, SolveError>,
 }
 
@@ -141,10 +147,10 @@ impl GoalDef {
     }
 
     /// Whether a solution fixes each job's total time but not its types. True for goals blind to types, except rules
-    /// and queues, which name types, and `cost`, where types differ in price.
+    /// and queues, which name types, and goals under which types have prices.
     pub fn is_type_neutral(&self, options: Options, answer: &Solution) -> bool {
         let fixed = matches!(answer.certificate, Certificate::Rule | Certificate::Queues { .. });
-        options.types == TypeAwareness::Blind && !fixed && self.name != "cost"
+        options.types == TypeAwareness::Blind && !fixed && !self.priced
     }
 }
 
@@ -174,7 +180,7 @@ fn spread_over_types(instance: &Instance, answer: Solution) -> Solution {
     Solution { allocation, normalised, ..answer }
 }
 
-/// Registry of all goals.
+/// Registry of all goals. Every goal is also a policy, in this order.
 pub const GOALS: &[GoalDef] = &[
     goals::max_min::DEF,
     goals::max_min_fill::DEF,

@@ -2,7 +2,7 @@
 //!
 //! Most policies are an [`Order`](warpyard_core::ordered::Order) over the waiting tasks; the backfill rule and the
 //! placement are choices shared by all of them. The conformance suite of this crate holds every entry of [`POLICIES`]
-//! to what the core expects. Adding a policy is a file and a line here.
+//! to what the core expects. Adding a policy is a file and a line in `ORDERED`.
 
 mod all_at_once;
 mod backfill;
@@ -21,13 +21,25 @@ mod sjf;
 mod srtf;
 mod wsjf;
 
+use warpyard_allocate::GOALS;
 use warpyard_core::cluster::ReadyTask;
 use warpyard_core::place::Fit;
 use warpyard_core::policy::{Param, word};
 use warpyard_core::{PolicyChoice, PolicyDef};
 
-/// Every policy, the default first.
-pub const POLICIES: &[PolicyDef] = &[
+/// Every policy, the default first: the ordered ones, then one per allocation goal.
+pub const POLICIES: &[PolicyDef] = &{
+    let mut all = [const { by_goal::policy(0) }; ORDERED.len() + GOALS.len()];
+    let mut at = 0;
+    while at < all.len() {
+        all[at] = if at < ORDERED.len() { copy(&ORDERED[at]) } else { by_goal::policy(at - ORDERED.len()) };
+        at += 1;
+    }
+    all
+};
+
+/// Policies that are an order over the waiting tasks, one file each.
+const ORDERED: &[PolicyDef] = &[
     backfill::DEF,
     fifo::DEF,
     priority_serial::DEF,
@@ -42,19 +54,13 @@ pub const POLICIES: &[PolicyDef] = &[
     drf::DEF,
     fair_share::DEF,
     heft::DEF,
-    by_goal::MAX_MIN,
-    by_goal::MAX_MIN_FILL,
-    by_goal::HIERARCHICAL,
-    by_goal::FINISH_TIME,
-    by_goal::MAKESPAN,
-    by_goal::THROUGHPUT,
-    by_goal::COST,
-    by_goal::STRATEGY_PROOF,
-    by_goal::ALLOX,
-    by_goal::GANDIVA,
-    by_goal::FIFO_HETERO,
-    by_goal::ISOLATED,
 ];
+
+/// Copies an entry at compile time.
+const fn copy(def: &PolicyDef) -> PolicyDef {
+    let &PolicyDef { name, summary, group, when, source, params, build } = def;
+    PolicyDef { name, summary, group, when, source, params, build }
+}
 
 /// Policy in force when none is configured.
 ///

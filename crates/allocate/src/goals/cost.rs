@@ -11,8 +11,11 @@ use crate::solution::{Certificate, Shortfall, Solution};
 pub(crate) const DEF: GoalDef = GoalDef {
     name: "cost",
     summary: "as many steps per money as can be, deadlines kept",
+    when: "for the most progress per price, where GPU types have prices",
     source: "Gavel (Narayanan et al., OSDI 2020), section 4.2",
     sense: Sense::Max,
+    entities: false,
+    priced: true,
     solve,
 };
 

@@ -16,8 +16,11 @@ const MIN_COMBINED_THROUGHPUT: f64 = 1.5;
 pub(crate) const DEF: GoalDef = GoalDef {
     name: "fifo-hetero",
     summary: "first in, first out, each job on the fastest type that has room",
+    when: "for order of arrival, each job on the GPU type it runs fastest on",
     source: "Gavel (Narayanan et al., OSDI 2020), section 4.2",
     sense: Sense::Max,
+    entities: false,
+    priced: false,
     solve,
 };
 

@@ -13,8 +13,11 @@ use crate::solution::{Certificate, Solution};
 pub(crate) const DEF: GoalDef = GoalDef {
     name: "finish-time",
     summary: "the largest ratio of finish time to finish time alone is as small as it can be",
+    when: "for no job to take much longer than with a fixed share of its own",
     source: "Themis (Mahajan et al., NSDI 2020), made type-aware by Gavel (OSDI 2020), section 4.2",
     sense: Sense::Min,
+    entities: false,
+    priced: false,
     solve,
 };
 

@@ -12,8 +12,11 @@ use crate::solution::{PairShare, Solution};
 pub(crate) const DEF: GoalDef = GoalDef {
     name: "gandiva",
     summary: "everyone takes turns, and the pairs that lose least share GPUs where there are too few",
+    when: "for jobs that run well together in measured pairs and may share GPUs",
     source: "Gandiva (Xiao et al., OSDI 2018), as Gavel compares with it",
     sense: Sense::Max,
+    entities: false,
+    priced: false,
     solve,
 };
 

@@ -11,8 +11,11 @@ use crate::solution::{Certificate, Solution};
 pub(crate) const DEF: GoalDef = GoalDef {
     name: "hierarchical",
     summary: "organisations share by weight, their members fairly or first in, first out, to any depth",
+    when: "for groups that own shares and divide them among their members",
     source: "Gavel (Narayanan et al., OSDI 2020), section 4.3",
     sense: Sense::Max,
+    entities: true,
+    priced: false,
     solve,
 };
 

@@ -11,8 +11,11 @@ use crate::solution::{Certificate, PairShare, Solution};
 pub(crate) const DEF: GoalDef = GoalDef {
     name: "isolated",
     summary: "every job gets a 1/n share of every type, as if it were alone; sharing changes nothing",
+    when: "a baseline: every job has a fixed equal share",
     source: "Gavel (Narayanan et al., OSDI 2020), the baseline of its comparisons",
     sense: Sense::Max,
+    entities: false,
+    priced: false,
     solve,
 };
 

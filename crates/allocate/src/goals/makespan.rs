@@ -9,8 +9,11 @@ use crate::solution::Solution;
 pub(crate) const DEF: GoalDef = GoalDef {
     name: "makespan",
     summary: "the last job ends as early as it can",
+    when: "for a batch of jobs to end as early as possible",
     source: "Gavel (Narayanan et al., OSDI 2020), section 4.2",
     sense: Sense::Min,
+    entities: false,
+    priced: false,
     solve,
 };
 

@@ -11,8 +11,11 @@ use crate::solution::{Certificate, Solution};
 pub(crate) const DEF: GoalDef = GoalDef {
     name: "max-min",
     summary: "the worst-off job's weighted normalised throughput is as large as it can be",
+    when: "for equal shares of GPU time, counted by how fast each job runs",
     source: "Gavel (Narayanan et al., OSDI 2020), section 4.1",
     sense: Sense::Max,
+    entities: false,
+    priced: false,
     solve,
 };
 

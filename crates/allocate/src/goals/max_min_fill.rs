@@ -11,8 +11,11 @@ use crate::solution::{Certificate, Solution};
 pub(crate) const DEF: GoalDef = GoalDef {
     name: "max-min-fill",
     summary: "max-min, then the next-worst job's, level by level until nobody can be raised",
+    when: "for equal shares, where what one job cannot use goes to the next worst off",
     source: "Gavel (Narayanan et al., OSDI 2020), water filling, section 4.3",
     sense: Sense::Max,
+    entities: false,
+    priced: false,
     solve,
 };
 

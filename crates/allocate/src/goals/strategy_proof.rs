@@ -13,8 +13,11 @@ use crate::solution::{Certificate, Solution};
 pub(crate) const DEF: GoalDef = GoalDef {
     name: "strategy-proof",
     summary: "largest product of speeds, discounted so that overstating a throughput gains nothing",
+    when: "for users who might overstate their speeds to get more",
     source: "the partial allocation mechanism (Cole, Gkatzelis and Goel, EC 2013)",
     sense: Sense::Max,
+    entities: false,
+    priced: false,
     solve,
 };
 

@@ -10,8 +10,11 @@ use crate::solution::{Certificate, Solution};
 pub(crate) const DEF: GoalDef = GoalDef {
     name: "throughput",
     summary: "as many steps a second in total as can be",
+    when: "for the most total progress, whoever makes it",
     source: "Gavel (Narayanan et al., OSDI 2020), section 4.2",
     sense: Sense::Max,
+    entities: false,
+    priced: false,
     solve,
 };
 

@@ -70,45 +70,44 @@ const ORGANISATIONS: Param = text(
      called nlp/speech is part of nlp",
 );
 
-macro_rules! goals {
-    ($($name:ident = $i:literal, $when:literal, $params:expr;)*) => {
-        $(pub(crate) const $name: PolicyDef = PolicyDef {
-            name: GOALS[$i].name,
-            summary: GOALS[$i].summary,
-            group: PolicyGroup::Shares,
-            when: $when,
-            source: GOALS[$i].source,
-            params: $params,
-            build: |params| Box::new(ByGoal::new(&GOALS[$i], params)),
-        };)*
-    };
+/// Parameters of every goal.
+const PARAMS: &[Param] = &[TYPES, SHARING, PLACEMENT, ROUND, RESTART];
+/// Parameters of a goal that distributes among entities.
+const ENTITY_PARAMS: &[Param] = &[TYPES, SHARING, PLACEMENT, ROUND, RESTART, INSIDE, ORGANISATIONS];
+
+/// Constructor of a policy: a function pointer, which cannot capture its goal.
+type Constructor = fn(&Params) -> Box<dyn Policy>;
+
+/// Constructors by index in [`GOALS`].
+const BUILD: [Constructor; 16] = [
+    build::<0>,
+    build::<1>,
+    build::<2>,
+    build::<3>,
+    build::<4>,
+    build::<5>,
+    build::<6>,
+    build::<7>,
+    build::<8>,
+    build::<9>,
+    build::<10>,
+    build::<11>,
+    build::<12>,
+    build::<13>,
+    build::<14>,
+    build::<15>,
+];
+
+fn build<const GOAL: usize>(params: &Params) -> Box<dyn Policy> {
+    Box::new(ByGoal::new(&GOALS[GOAL], params))
 }
 
-goals! {
-    MAX_MIN = 0, "for equal shares of GPU time, counted by how fast each job runs",
-        &[TYPES, SHARING, PLACEMENT, ROUND, RESTART];
-    MAX_MIN_FILL = 1, "for equal shares, where what one job cannot use goes to the next worst off",
-        &[TYPES, SHARING, PLACEMENT, ROUND, RESTART];
-    HIERARCHICAL = 2, "for groups that own shares and divide them among their members",
-        &[TYPES, SHARING, PLACEMENT, ROUND, RESTART, INSIDE, ORGANISATIONS];
-    FINISH_TIME = 3, "for no job to take much longer than with a fixed share of its own",
-        &[TYPES, SHARING, PLACEMENT, ROUND, RESTART];
-    MAKESPAN = 4, "for a batch of jobs to end as early as possible",
-        &[TYPES, SHARING, PLACEMENT, ROUND, RESTART];
-    THROUGHPUT = 5, "for the most total progress, whoever makes it",
-        &[TYPES, SHARING, PLACEMENT, ROUND, RESTART];
-    COST = 6, "for the most progress per price, where GPU types have prices",
-        &[TYPES, SHARING, PLACEMENT, ROUND, RESTART];
-    STRATEGY_PROOF = 7, "for users who might overstate their speeds to get more",
-        &[TYPES, SHARING, PLACEMENT, ROUND, RESTART];
-    ALLOX = 8, "for the shortest mean completion time of jobs that run on several GPU types",
-        &[TYPES, SHARING, PLACEMENT, ROUND, RESTART];
-    GANDIVA = 9, "for jobs that run well together in measured pairs and may share GPUs",
-        &[TYPES, SHARING, PLACEMENT, ROUND, RESTART];
-    FIFO_HETERO = 10, "for order of arrival, each job on the GPU type it runs fastest on",
-        &[TYPES, SHARING, PLACEMENT, ROUND, RESTART];
-    ISOLATED = 11, "a baseline: every job has a fixed equal share",
-        &[TYPES, SHARING, PLACEMENT, ROUND, RESTART];
+/// The policy that follows the goal at this index in [`GOALS`]. Evaluated at compile time, which also checks that there
+/// is a constructor for every goal.
+pub(crate) const fn policy(goal: usize) -> PolicyDef {
+    let GoalDef { name, summary, when, source, entities, .. } = GOALS[goal];
+    let params = if entities { ENTITY_PARAMS } else { PARAMS };
+    PolicyDef { name, summary, group: PolicyGroup::Shares, when, source, params, build: BUILD[goal] }
 }
 
 /// Shortest round; below it switching would dominate.
@@ -132,11 +131,11 @@ impl ByGoal {
             round_s: params.number("round"),
             restart_s: params.number("restart"),
             restart_priced: true,
-            upgrades: goal.name != COST.name,
+            upgrades: !goal.priced,
         };
-        let entity_config = match goal.name {
-            "hierarchical" => EntityConfig::new(params.word("inside"), params.text("organisations")),
-            _ => EntityConfig::default(),
+        let entity_config = match goal.entities {
+            true => EntityConfig::new(params.word("inside"), params.text("organisations")),
+            false => EntityConfig::default(),
         };
         let sharing = params.word("sharing") == "true";
         ByGoal {
@@ -159,7 +158,7 @@ impl ByGoal {
 
     fn draft<'a>(&self, view: View<'a>, now: Time) -> PlanDraft<'a> {
         let input = self.input(view, now);
-        let cost = |kind: &String| match self.goal.name == COST.name {
+        let cost = |kind: &String| match self.goal.priced {
             true => view.shares().cost_per_hour(kind).unwrap_or(1.0),
             false => 1.0,
         };

@@ -177,7 +177,7 @@ fn instance(policy: &ByGoal, input: &RoundInput<'_>, rows: &[SolverJob]) -> Inst
             ..Job::new(i as u64, member.candidate.speeds.clone())
         }
     });
-    let entities = (policy.goal.name == "hierarchical").then(|| entities(input, &policy.entity_config));
+    let entities = policy.goal.entities.then(|| entities(input, &policy.entity_config));
     let options = policy.options;
     let pairs = options.sharing.then(|| policy.speeds().pairs(options.types));
     Instance { types: types.collect(), jobs: jobs.collect(), pairs, entities }

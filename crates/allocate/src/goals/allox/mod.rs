@@ -21,8 +21,11 @@ use queue::{Queue, QueueEntry, colocate_waiting};
 pub(crate) const DEF: GoalDef = GoalDef {
     name: "allox",
     summary: "least average completion time, by matching jobs to places in queues; with sharing, those that wait join others",
+    when: "for the shortest mean completion time of jobs that run on several GPU types",
     source: "AlloX (Le et al., EuroSys 2020)",
     sense: Sense::Min,
+    entities: false,
+    priced: false,
     solve,
 };
 
