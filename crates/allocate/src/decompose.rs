@@ -103,6 +103,7 @@ pub(crate) fn decompose<R: Subproblem>(
             upper = bound.value;
             proof = Some(bound.prices);
         }
+        // Near the optimum extra columns would only be nearly parallel to each other.
         let polish = polishing || gap <= POLISH_GAP || stalled >= STALLED_ROUNDS;
         if polish {
             columns.truncate(1);

@@ -116,6 +116,7 @@ impl<T: SpeedTarget> Subproblem for LevelProblem<'_, T> {
     ) -> (Vec<Response<LevelState>>, Option<Bound>) {
         let capacity = &self.problem.capacity;
         let mut prices = prices.to_vec();
+        // Without prices every speed is free and nothing bounds θ: start from prices that value all types alike.
         if prices.iter().all(|p| *p == 0.0) {
             prices = capacity.iter().map(|c| 1.0 / c.max(1.0)).collect();
         }

@@ -56,6 +56,8 @@ pub(crate) fn best_response(
         }
     };
     for (j, (&fast, &gain)) in speed.iter().zip(net).enumerate() {
+        // The gain is piecewise linear with its kink at the deadline speed, so a best response is all of the time on
+        // one type, or exactly the deadline speed on one type or on two.
         if fast <= 0.0 || must && fast * (1.0 + 1e-12) < least {
             continue;
         }
@@ -128,6 +130,7 @@ impl TotalProblem<'_> {
         let mut capacity = problem.capacity.clone();
         let mut used = seed.map_or_else(|| vec![0.0; problem.k], |x| problem.usage(x));
         if let SoftDeadlines::AtLeast(least) = self.soft {
+            // At least `least` of counted speed is at most `-least` of its negative: one more ≤ row.
             capacity.push(-least);
             used.push(seed.map_or(0.0, |x| -self.deadline_speed(x)));
         }

@@ -1,4 +1,4 @@
-//! Instances that make no sense are refused with the job and the field named, and never come to a solver.
+//! Invalid instances are rejected with the job and the field named, before any solver sees them.
 
 mod support;
 
@@ -17,7 +17,7 @@ fn refusal(change: impl Fn(&mut Instance)) -> String {
 }
 
 #[test]
-fn numbers_that_make_no_sense_are_named() {
+fn invalid_numbers_are_named() {
     let nowhere = "job 1: throughputs: zero on every type it fits on";
     assert_eq!(refusal(|i| i.jobs[1].throughputs = vec![0.0, 0.0]), nowhere);
     assert_eq!(refusal(|i| (i.jobs[1].gpus, i.jobs[1].throughputs[1]) = (3, 0.0)), nowhere);
@@ -48,7 +48,7 @@ fn numbers_that_make_no_sense_are_named() {
 
 /// Solvers multiply and divide these by one another: what comes of it must stay a number.
 #[test]
-fn numbers_too_large_or_small_to_reckon_with_are_named() {
+fn out_of_range_numbers_are_named() {
     let reach = "is out of range; use 0 or a number between 1e-30 and 1e30";
     assert_eq!(refusal(|i| i.jobs[0].throughputs[1] = 1e308), format!("job 0: throughputs: 1e308 {reach}"));
     assert_eq!(refusal(|i| i.jobs[1].weight = 1e-300), format!("job 1: priority_weight: 1e-300 {reach}"));
@@ -76,7 +76,7 @@ fn numbers_too_large_or_small_to_reckon_with_are_named() {
 }
 
 #[test]
-fn measurements_that_make_no_sense_are_named() {
+fn invalid_measurements_are_named() {
     let table = |alone: &str| {
         let text = format!(r#"{{"type0": {{"('a', 2)": {{"null": {alone}}}}}}}"#);
         serde_json::from_str(&text).expect("a table")
@@ -104,7 +104,7 @@ fn unknown_fields_are_refused() {
 }
 
 #[test]
-fn what_a_goal_needs_and_does_not_find_is_named() {
+fn missing_fields_are_named() {
     let instance = plain(&[1], &[&[1.0]]);
     let error =
         |name: &str| goal(name).expect("a goal").solve(&instance, Options::default()).expect_err("refused");
@@ -132,7 +132,7 @@ fn more_kinds_of_jobs_than_are_solved_in_time_are_refused() {
 }
 
 #[test]
-fn no_jobs_at_all_is_no_trouble() {
+fn an_instance_without_jobs_is_solved() {
     let mut instance = plain(&[2, 4], &[]);
     instance.types.iter_mut().for_each(|t| t.cost_per_hour = Some(1.0));
     instance.entities = Some(Default::default());
@@ -146,7 +146,7 @@ fn no_jobs_at_all_is_no_trouble() {
 }
 
 #[test]
-fn deadlines_nobody_could_keep_are_named_and_the_rest_is_kept() {
+fn unmeetable_deadlines_are_named_and_the_others_met() {
     let mut instance = plain(&[1, 1], &[&[1.0, 2.0], &[3.0, 1.0], &[1.0, 1.0]]);
     instance.types.iter_mut().for_each(|t| t.cost_per_hour = Some(1.0));
     for (job, left) in instance.jobs.iter_mut().zip([100.0, 100.0, 1e6]) {

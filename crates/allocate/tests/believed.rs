@@ -1,5 +1,5 @@
-//! What a check must not believe: proofs that are no numbers, prices below nothing, and shares that are not what they are
-//! said to be.
+//! Certificates that the check must reject: non-finite proofs, negative prices, and shares that do not match their
+//! claims.
 
 mod support;
 
@@ -36,7 +36,7 @@ fn refused(instance: &Instance, name: &str, options: Options, change: impl Fn(&m
 }
 
 #[test]
-fn proofs_of_nothing_are_not_believed() {
+fn empty_certificates_are_rejected() {
     let worthless = refused(&shared(), "max-min", SHARING, |answer| {
         answer.prices = vec![0.0];
         answer.certificate = Certificate::Jobs { speed: vec![0.0; 3], time: vec![0.0; 3] };
@@ -51,7 +51,7 @@ fn proofs_of_nothing_are_not_believed() {
 
 /// Below nothing a price makes bounds that meet whatever was found.
 #[test]
-fn prices_that_are_none_are_not_believed() {
+fn invalid_prices_are_rejected() {
     for price in [-10.0, f64::INFINITY, f64::NAN] {
         for options in [Options::default(), SHARING] {
             let priced = refused(&shared(), "max-min", options, |answer| answer.prices = vec![price]);
@@ -66,7 +66,7 @@ fn prices_that_are_none_are_not_believed() {
 }
 
 #[test]
-fn a_discount_does_not_excuse_taking_more() {
+fn shares_beyond_the_discount_are_rejected() {
     let unpaired = |answer: &mut Solution| answer.pairs.clear();
     let nothing = |answer: &mut Solution| answer.allocation = Shares::new(1, vec![0.0; 3]);
     let halved = |answer: &mut Solution| answer.pairs.iter_mut().for_each(|pair| pair.shares[0] *= 0.5);

@@ -1,4 +1,4 @@
-//! What Gavel's own code gets wrong, each held here to what is right.
+//! Defects of Gavel's own code, each tested here for the correct behaviour.
 
 mod support;
 

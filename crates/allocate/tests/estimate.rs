@@ -5,7 +5,7 @@ mod support;
 use warpyard_allocate::{Estimator, InterferenceEstimator, ThroughputTable};
 
 #[test]
-fn hidden_entries_of_the_published_table_are_found_again() {
+fn held_out_entries_of_the_published_table_are_recovered() {
     let Some(path) = support::data("simulation_throughputs.json") else { return };
     let table: ThroughputTable =
         serde_json::from_str(&std::fs::read_to_string(path).expect("readable")).expect("a table");
@@ -37,7 +37,7 @@ fn hidden_entries_of_the_published_table_are_found_again() {
 }
 
 #[test]
-fn a_measurement_takes_the_estimates_place() {
+fn a_measurement_overrides_its_estimate() {
     let mut estimator = Estimator::new(2);
     for (profile, speeds) in [("a", [1.0, 2.0]), ("b", [10.0, 21.0])] {
         speeds.iter().enumerate().for_each(|(j, speed)| estimator.record(profile, j, *speed));
@@ -54,7 +54,7 @@ fn a_measurement_takes_the_estimates_place() {
 
 /// A third of the pairs are taken out of the published table, and found again from the others.
 #[test]
-fn hidden_pairs_of_the_published_table_are_found_again() {
+fn held_out_pairs_of_the_published_table_are_recovered() {
     let Some(path) = support::data("simulation_throughputs.json") else { return };
     let table: ThroughputTable =
         serde_json::from_str(&std::fs::read_to_string(path).expect("readable")).expect("a table");

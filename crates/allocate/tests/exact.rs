@@ -1,5 +1,5 @@
-//! Every goal against those who know nothing of its structure: each is laid out as plain linear programs, from what it
-//! means and not from how it is solved, for a general solver on random instances and by brute force on small ones.
+//! Every goal against independent solvers: each is stated as plain linear programs, from its definition and not from
+//! its algorithm, for a general solver on random instances and for brute force on small ones.
 
 #[path = "support/odd.rs"]
 mod odd;
@@ -311,7 +311,7 @@ fn levels_agree(seed: u64, name: &str, instance: &Instance, sharing: bool) {
 }
 
 #[test]
-fn filling_as_it_is_written_down_comes_to_the_same_levels() {
+fn filling_by_definition_gives_the_same_levels() {
     for seed in 1200..1240 {
         let instance = with_pairs(odd_within(seed, 3, 6), seed);
         let flat = Instance { entities: None, ..instance.clone() };

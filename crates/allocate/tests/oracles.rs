@@ -1,5 +1,5 @@
-//! Every goal against the published instances: objectives to 1e-6 of the exact optimum, shares feasible to 1e-9, and
-//! every answer proved by its own prices.
+//! Every goal against the published instances: objectives within 1e-6 of the exact optimum, shares feasible to 1e-9,
+//! and every solution proved by its own prices.
 
 mod support;
 

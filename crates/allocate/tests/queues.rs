@@ -1,5 +1,5 @@
-//! Least average completion: the best of all orders where jobs need one GPU each, never worse for letting jobs share, and
-//! not believed where the runs are not what they are said to be.
+//! Least average completion time: optimal among all orders where jobs need one GPU each, never worse with sharing, and
+//! rejected where the scheduled runs are invalid.
 
 #[path = "support/odd.rs"]
 mod odd;
@@ -62,7 +62,7 @@ fn no_order_is_better_where_jobs_need_one_gpu() {
 
 /// A bound is a bound: nothing is below it, also where jobs have to wait for several GPUs.
 #[test]
-fn wide_jobs_have_turns_that_fit_and_a_bound() {
+fn wide_jobs_have_feasible_runs_and_a_bound() {
     for seed in 0..300 {
         let (answer, checked) = solved(&odd(seed), false);
         assert!(checked.bound.is_some_and(|bound| bound <= answer.objective * (1.0 + 1e-9)), "{checked:?}");
@@ -70,7 +70,7 @@ fn wide_jobs_have_turns_that_fit_and_a_bound() {
 }
 
 #[test]
-fn joining_others_lowers_the_average_or_is_left() {
+fn co_location_lowers_the_average_or_is_skipped() {
     let mut joined = 0;
     for seed in 0..300 {
         let instance = with_pairs(odd(seed), seed);
@@ -84,7 +84,7 @@ fn joining_others_lowers_the_average_or_is_left() {
 }
 
 #[test]
-fn those_who_do_not_know_types_have_turns_too() {
+fn type_blind_goals_have_runs_too() {
     let goal = goal("allox").expect("a goal");
     for seed in 0..60 {
         let instance = with_pairs(odd(seed), seed);
@@ -118,7 +118,7 @@ fn refused(
 }
 
 #[test]
-fn turns_that_cannot_be_are_not_believed() {
+fn infeasible_runs_are_rejected() {
     let instance = long_and_short();
     let (answer, _) = solved(&instance, false);
     assert!((answer.objective - 6.0).abs() < 1e-12, "{answer:?}");
@@ -153,7 +153,7 @@ fn turns_that_cannot_be_are_not_believed() {
 }
 
 #[test]
-fn shares_that_are_not_those_of_the_turns_are_not_believed() {
+fn shares_that_do_not_match_the_runs_are_rejected() {
     let instance = long_and_short();
     for shares in [[0.0, 0.0], [1.0, 0.0], [0.0, 0.5]] {
         let found =
@@ -184,7 +184,7 @@ fn shared() -> Instance {
 
 /// A second is nothing after so long, but whoever runs then has GPUs of his own.
 #[test]
-fn a_short_turn_late_takes_its_gpu_too() {
+fn a_short_late_run_needs_its_gpu_too() {
     let mut instance = long_and_short();
     instance.jobs[0].steps = Some(1e12);
     let found = refused(&instance, false, |answer, runs| {
@@ -196,7 +196,7 @@ fn a_short_turn_late_takes_its_gpu_too() {
 }
 
 #[test]
-fn who_has_nothing_left_to_do_holds_no_gpu() {
+fn a_finished_job_holds_no_gpu() {
     let mut instance = long_and_short();
     instance.jobs[1].steps = Some(0.0);
     let (answer, _) = solved(&instance, false);
@@ -217,7 +217,7 @@ fn one_type(gpus: u32, jobs: &[(f64, u32)]) -> Instance {
 
 /// Two that end together leave room for a wide one at once: nobody narrow slips in between.
 #[test]
-fn whoever_ends_at_the_same_moment_makes_room_together() {
+fn simultaneous_ends_free_their_gpus_together() {
     // The second time they end together but for rounding.
     for speed in [1.0, 1.0 + 1e-15] {
         let mut instance = one_type(2, &[(10.0, 1), (10.0, 1), (20.0, 2), (30.0, 1)]);

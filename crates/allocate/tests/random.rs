@@ -1,5 +1,5 @@
-//! Random instances: every goal's answer is feasible and proved optimal by its own prices, and nothing stands idle that
-//! someone could use. `exact` compares them with what others find.
+//! Random instances: every solution is feasible and proved optimal by its own prices, and no usable capacity is left
+//! idle. `exact` compares the objectives with independent solvers.
 
 #[path = "support/odd.rs"]
 mod odd;
@@ -34,7 +34,7 @@ fn every_goal_is_feasible_and_proved_on_odd_instances() {
 }
 
 #[test]
-fn goals_that_do_not_know_types_are_proved_too() {
+fn type_blind_goals_are_proved_too() {
     let blind = Options { types: TypeAwareness::Blind, ..Options::default() };
     let names = ["max-min", "max-min-fill", "hierarchical", "finish-time", "makespan", "throughput", "cost"];
     for seed in 2000..2060 {
@@ -89,7 +89,7 @@ fn sharing_is_feasible_proved_and_never_worse() {
 }
 
 #[test]
-fn isolation_has_no_company() {
+fn isolated_shares_ignore_sharing() {
     let isolated = goal("isolated").expect("a goal");
     let instance = with_pairs(odd(3), 3);
     let solve = |sharing| isolated.solve(&instance, Options { sharing, ..Options::default() });
@@ -98,7 +98,7 @@ fn isolation_has_no_company() {
 
 /// Two that share do most of their work on the fast type and hardly any on the slow one; on the mean GPU they lose.
 #[test]
-fn packing_that_loses_is_seen_by_who_does_not_know_types_too() {
+fn type_blind_packing_sees_losing_pairs_too() {
     let mut instance = support::plain(&[1, 1], &[&[100.0, 1.0][..]; 3]);
     instance.jobs.iter_mut().for_each(|job| job.profile = Some("p".into()));
     let profile = odd::profile(&instance.jobs[0]);
@@ -152,7 +152,7 @@ fn with_sharing_one_organisation_of_all_is_filled_level_by_level() {
 /// Two organisations of one job each, one with three times the weight: filled as if they were equal, nobody could rise
 /// either, and the prices are right; only the way there is not.
 #[test]
-fn a_filling_that_does_not_follow_the_tree_is_not_believed() {
+fn a_filling_that_does_not_follow_the_tree_is_rejected() {
     for sharing in [false, true] {
         let mut instance = support::plain(&[1], &[&[2.0], &[5.0]]);
         instance.pairs = Some(Default::default());
@@ -173,7 +173,7 @@ fn a_filling_that_does_not_follow_the_tree_is_not_believed() {
 }
 
 #[test]
-fn nothing_stands_idle_that_someone_could_use() {
+fn no_usable_capacity_is_left_idle() {
     for seed in 0..150 {
         let instance = odd(seed);
         for name in ["max-min", "max-min-fill", "finish-time", "makespan", "hierarchical"] {

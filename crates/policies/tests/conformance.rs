@@ -1,5 +1,5 @@
-//! What the core expects of every policy, checked for each entry of the registry with its own parameters and others, on
-//! generated clusters and stories.
+//! Conformance of every policy to what the core expects, for each registry entry with default and other parameters, on
+//! generated clusters and histories.
 
 #[path = "../../core/tests/support/mod.rs"]
 mod support;
@@ -252,7 +252,7 @@ proptest! {
 
     /// Over-committing is left to devices marked so; scope, arrays and dependencies are respected by all.
     #[test]
-    fn nothing_is_given_twice(workers in workers(), steps in steady_story()) {
+    fn no_capacity_is_allocated_twice(workers in workers(), steps in steady_story()) {
         each(&workers, &steps, |life, _| {
             assert_sound(&life.cluster);
             assert_not_over_committed(&life.cluster);
@@ -262,7 +262,7 @@ proptest! {
 
     /// The memory a plan may give away of a device is its budget less the larger of requested and used by each attempt.
     #[test]
-    fn memory_in_use_is_given_to_nobody(workers in workers(), steps in story()) {
+    fn memory_in_use_is_not_allocated(workers in workers(), steps in story()) {
         each(&workers, &steps, |life, plan| {
             let pool = life.cluster.pool();
             let mut given: BTreeMap<DeviceId, u64> = BTreeMap::new();
@@ -280,7 +280,7 @@ proptest! {
     }
 
     #[test]
-    fn the_same_view_gives_the_same_plan_to_a_fresh_and_to_a_long_lived_policy(
+    fn a_fresh_policy_plans_what_the_long_lived_one_plans(
         workers in workers(),
         steps in story(),
     ) {
@@ -297,7 +297,7 @@ proptest! {
     }
 
     #[test]
-    fn everything_ready_is_in_line_and_has_a_reason_to_wait(workers in workers(), steps in story()) {
+    fn every_ready_task_is_queued_and_has_a_wait_reason(workers in workers(), steps in story()) {
         each(&workers, &steps, |life, plan| {
             let view = life.cluster.view();
             let line = life.policy.line(view, usize::MAX, life.teller.now);
@@ -358,7 +358,7 @@ proptest! {
 
     /// What one policy made stand still, asked to leave or gave a target is no stumbling block to another.
     #[test]
-    fn a_policy_goes_on_from_what_another_left(
+    fn a_policy_takes_over_from_another(
         workers in workers(),
         before in prop::sample::select(&["srtf", "wsjf:granularity=item", "las:quantum=5", "max-min:round=10"][..]),
         (first, then) in (story(), story()),
@@ -453,7 +453,7 @@ fn tasks(cluster: &Cluster) -> Vec<TaskId> {
 
 /// What stands still has no place among the tasks of its devices to give back, but memory; also when it is being ended.
 #[test]
-fn one_that_ends_while_it_stands_still_gives_back_what_it_has() {
+fn a_frozen_attempt_that_ends_releases_what_it_holds() {
     let device = DeviceInfo {
         uuid: "GPU-0".into(),
         kind: "V100".into(),
@@ -500,7 +500,7 @@ fn one_that_ends_while_it_stands_still_gives_back_what_it_has() {
 
 /// The first machine will be short of memory once the GPU there is free for whom both are kept; the second will not.
 #[test]
-fn what_is_kept_on_one_machine_is_not_in_the_way_on_another() {
+fn a_reservation_on_one_machine_does_not_block_another() {
     let device = DeviceInfo {
         uuid: "GPU-0".into(),
         kind: "V100".into(),
@@ -542,7 +542,7 @@ fn what_is_kept_on_one_machine_is_not_in_the_way_on_another() {
 /// Of four the first and the third began, as better devices were worth waiting for to the second, and their worker was lost:
 /// those that never began stand in line as one.
 #[test]
-fn everyone_is_told_their_place_where_an_array_began_here_and_there() {
+fn queue_positions_are_right_for_partially_started_arrays() {
     let device = |i: usize, kind: &str| DeviceInfo {
         uuid: format!("GPU-0-{i}"),
         kind: kind.into(),
@@ -589,7 +589,7 @@ fn everyone_is_told_their_place_where_an_array_began_here_and_there() {
 /// One is given a processor that is free now, and another, moved up to a faster type, one that is not: the second may not
 /// begin on the first one's, though it comes first by what it is owed.
 #[test]
-fn who_was_given_what_is_free_now_begins_on_it() {
+fn an_assignment_of_free_capacity_starts_at_once() {
     let device = |uuid: &str, kind: &str, memory| DeviceInfo {
         uuid: uuid.into(),
         kind: kind.into(),

@@ -1,5 +1,5 @@
-//! No policy gives anyone more than they may have: what everyone has is counted here from the attempts themselves, before
-//! and after each plan, against the limits as they are written.
+//! Limits under every policy: usage is counted here from the attempts themselves, before and after each plan, against
+//! the configured limits.
 
 #[path = "../../core/tests/support/mod.rs"]
 #[expect(dead_code, reason = "other tests use more of it")]
@@ -151,7 +151,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 100, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn nobody_is_given_more_than_they_may_have(workers in workers(), steps in story()) {
+    fn no_user_exceeds_its_limits(workers in workers(), steps in story()) {
         let choices = POLICIES.iter().map(|def| def.name).chain(["wsjf:granularity=batch", "backfill:reserve=conservative"]);
         for choice in choices {
             tell(&choice.parse().unwrap(), &workers, &steps)?;

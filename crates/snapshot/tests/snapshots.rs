@@ -1,4 +1,4 @@
-//! A directory kept and put back is the same directory, and nothing else is touched on the way.
+//! Snapshots: a packed and unpacked directory is the same directory, and nothing else is touched.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -48,7 +48,7 @@ fn keep(store: &Store, packed: &PackedDir) -> Hash {
 }
 
 #[test]
-fn what_was_kept_comes_back_as_it_was_whatever_happens_meanwhile() {
+fn a_snapshot_unpacks_to_the_original_directory() {
     let (project, data) = (project(), tempfile::tempdir().unwrap());
     let packed = PackedDir::of(project.path(), MOST).unwrap();
     let expected = [
@@ -87,7 +87,7 @@ fn what_was_kept_comes_back_as_it_was_whatever_happens_meanwhile() {
 }
 
 #[test]
-fn equal_contents_are_kept_and_sent_once() {
+fn equal_contents_are_stored_and_sent_once() {
     let (project, data) = (project(), tempfile::tempdir().unwrap());
     let store = Store::of(data.path(), "ann");
     let packed = PackedDir::of(project.path(), MOST).unwrap();
@@ -104,7 +104,7 @@ fn equal_contents_are_kept_and_sent_once() {
 }
 
 #[test]
-fn what_nobody_needs_goes_and_what_is_shared_stays() {
+fn pruning_removes_unneeded_snapshots_and_keeps_shared_contents() {
     let (project, data) = (project(), tempfile::tempdir().unwrap());
     let store = Store::of(data.path(), "ann");
     let first = keep(&store, &PackedDir::of(project.path(), MOST).unwrap());
@@ -123,7 +123,7 @@ fn what_nobody_needs_goes_and_what_is_shared_stays() {
 }
 
 #[test]
-fn what_is_not_what_was_announced_is_refused() {
+fn contents_that_differ_from_the_manifest_are_rejected() {
     let (project, data) = (project(), tempfile::tempdir().unwrap());
     let store = Store::of(data.path(), "ann");
     let packed = PackedDir::of(project.path(), MOST).unwrap();
@@ -139,7 +139,7 @@ fn what_is_not_what_was_announced_is_refused() {
 }
 
 #[test]
-fn a_manifest_that_would_write_elsewhere_is_not_unpacked() {
+fn a_manifest_that_escapes_its_directory_is_not_unpacked() {
     let data = tempfile::tempdir().unwrap();
     let store = Store::of(data.path(), "mallory");
     let mut manifest = Manifest::default();
@@ -155,7 +155,7 @@ fn a_manifest_that_would_write_elsewhere_is_not_unpacked() {
 }
 
 #[test]
-fn a_directory_that_is_too_large_is_told_with_its_largest_file() {
+fn a_directory_over_the_limit_is_reported_with_its_largest_file() {
     let project = project();
     write(project.path(), "big.bin", &"x".repeat(4096));
     match PackedDir::of(project.path(), 1000) {
@@ -167,7 +167,7 @@ fn a_directory_that_is_too_large_is_told_with_its_largest_file() {
 }
 
 #[test]
-fn differences_are_told_by_path() {
+fn differences_are_reported_by_path() {
     let project = project();
     let before = PackedDir::of(project.path(), MOST).unwrap().manifest;
     write(project.path(), "lib/model.py", "x = 2\n");
@@ -185,7 +185,7 @@ fn differences_are_told_by_path() {
 }
 
 #[test]
-fn a_file_that_changes_before_it_is_sent_is_found_out() {
+fn a_file_changed_before_sending_is_detected() {
     let dir = project();
     let packed = PackedDir::of(dir.path(), u64::MAX).expect("packed");
     let all: Vec<Hash> = packed.manifest.distinct().into_iter().map(|(hash, _)| hash.clone()).collect();
@@ -200,7 +200,7 @@ fn a_file_that_changes_before_it_is_sent_is_found_out() {
 }
 
 #[test]
-fn a_snapshot_is_as_large_as_it_says_wherever_it_is_asked() {
+fn declared_sizes_are_verified_everywhere() {
     let (project, data) = (project(), tempfile::tempdir().unwrap());
     write(project.path(), "large", &"x".repeat(1 << 16));
     let store = Store::of(data.path(), "ann");
@@ -226,7 +226,7 @@ fn a_snapshot_is_as_large_as_it_says_wherever_it_is_asked() {
 }
 
 #[test]
-fn a_path_leads_through_no_more_directories_than_can_be_held_open() {
+fn paths_deeper_than_the_limit_are_rejected() {
     let dir = |depth: usize| (vec!["d"; depth].join("/"), Entry::Dir { mode: 0o755 });
     let deep = |depth| Manifest { entries: (1..=depth).map(dir).collect() }.check();
     assert!(deep(200).is_ok() && deep(300).is_err());

@@ -1,4 +1,4 @@
-//! What the tests share: finding the published data and making instances.
+//! Shared by the tests: locating the published data and building instances.
 #![expect(dead_code, reason = "each test binary uses its part")]
 
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! Instances made from a seed, with whatever makes solvers stumble.
+//! Random instances with features that make solvers fail.
 
 use crate::support::{self, Random};
 use warpyard_allocate::{Entities, EntityPolicy, Instance, Job, Profile, ThroughputTable};

@@ -1,5 +1,5 @@
-//! Goals as plain linear programs, laid out from what they mean and solved by those who know nothing of it: a general
-//! interior point solver, and looking at every corner there is.
+//! Goals as plain linear programs, stated from their definitions, for a general interior point solver and for
+//! enumeration of all vertices.
 
 use super::odd::profile;
 use clarabel::algebra::CscMatrix;
