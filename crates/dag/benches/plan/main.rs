@@ -293,7 +293,7 @@ fn published() {
             let took = shortest(3, || prediction = network.predict(&instance).ok());
             let prediction = prediction.expect("candle predicts");
             let by_heft = shortest(3, || drop(black_box(heft(&instance))));
-            let (schedule, base) = (prediction.repaired(&instance), heft(&instance));
+            let (schedule, base) = (prediction.repair(&instance), heft(&instance));
             assert_eq!(check(&instance, &schedule), Ok(()));
             println!(
                 "  {:<14} {took:7.1} ms {by_heft:7.2} ms {:12.3} {:14.3}",
