@@ -3,10 +3,11 @@
 #[path = "../../../worker/tests/fake-nvml/mod.rs"]
 mod fake_nvml;
 
-use crate::machine::{Machine, Person, tool};
+use crate::machine::{Machine, Page, Person, tool};
 use crate::support::{eventually, wait_at};
 use fake_nvml::FakeNvml;
 use serde_json::{Value, json};
+use std::fs;
 
 /// Writes to 300 MiB of memory.
 const HOG: &str = "x = bytearray(300 << 20); x[::4096] = b'x' * len(x[::4096])";
@@ -39,8 +40,9 @@ fn a_task_that_needs_more_memory_than_it_requested_is_killed() {
     if !enforces(&ann, "memory") {
         return;
     }
-    // A shell that would go on without the process the kernel killed.
-    let script = format!("python3 -c \"{HOG}\"; echo survived");
+    // A shell that would go on without the process the kernel killed. Where the kernel kills one process and its supervisor
+    // the rest (v1), the shell may be a step ahead, so it goes on for long.
+    let script = format!("python3 -c \"{HOG}\"; sleep 600; echo survived");
     let job = ann.submit(&["--memory", "50MiB", "--", "sh", "-c", &script]);
     let attempt = ended(&ann, &job);
     assert_eq!((&attempt["outcome"], &attempt["reason"]), (&json!("failed"), &json!("out-of-memory")));
@@ -116,6 +118,25 @@ fn a_task_cannot_open_a_gpu_it_was_not_granted() {
     assert_eq!(ann.run("echo fine >/dev/null; head -c 3 /dev/zero | wc -c"), "3\n", "all else is as it was");
     let doctor = ann.ask(&["doctor"]).out;
     assert!(doctor.contains("a task can open only the GPUs it was granted"), "{doctor}");
+}
+
+#[test]
+fn a_login_shell_opens_no_gpu_and_leaves_nothing_running() {
+    let fake = two_gpus();
+    let settings = format!("nvml_library = {:?}", fake.library());
+    let Some(machine) = Machine::with_gpus(&settings, &[]) else { return };
+    let ann = machine.person("ann");
+    if !enforces(&ann, "devices") {
+        return;
+    }
+    // What a task would write there, which is granted none and has the server run her shell by opening a page.
+    let profile = format!("({}) >opened\nsetsid sleep 600 >/dev/null 2>&1 &\n", tries_to_open(&machine));
+    fs::write(ann.home.join(".profile"), format!("cd; {profile}")).expect("written");
+    let page = Page::open(ann.json(&["login"])["login"].as_str().expect("a link"));
+    assert!(page.shows("/new").contains(&ann.name));
+    let opened = fs::read_to_string(ann.home.join("opened")).expect("her shell ran");
+    assert_eq!(opened, format!("{DENIED}{DENIED}"));
+    eventually("nothing of hers is left", || ann.processes().is_empty());
 }
 
 #[test]

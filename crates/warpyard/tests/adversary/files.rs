@@ -157,20 +157,30 @@ for _ in range(18000):
     os.chdir('d')
 print('nested', flush=True)";
 
+/// Where jobs with a snapshot run.
+fn work_dir(machine: &Machine) -> PathBuf {
+    format!("{}-work", machine.server.data().display()).into()
+}
+
+/// The copy of its snapshot that a job ran in.
+#[track_caller]
+fn copy_of(machine: &Machine, job: &str) -> PathBuf {
+    let end = format!("-{job}");
+    let mut all = fs::read_dir(work_dir(machine)).expect("a directory").flatten().map(|entry| entry.path());
+    all.find(|path| path.to_string_lossy().ends_with(&end)).expect("it ran in a copy")
+}
+
 #[test]
 fn a_deep_tree_left_behind_is_removed_and_costs_the_server_nothing() {
     let Some(mut machine) = Machine::up("log_age = \"1ms\"") else { return };
-    let work = |machine: &Machine, job: &str| {
-        PathBuf::from(format!("{}-work", machine.server.data().display())).join(job)
-    };
-    let (job, left) = {
+    let left = {
         let ann = machine.person("ann");
         fs::write(ann.home.join("nest.py"), NEST).expect("written");
         let job = ann.submit(&["--snapshot", "--", "python3", "nest.py"]);
         assert_eq!(outcome(&ann, &job), "succeeded");
-        let left = work(&machine, &job);
+        let left = copy_of(&machine, &job);
         assert!(left.join("d/d/d").exists());
-        (job, left)
+        left
     };
     // It is tidied at each start.
     machine.server.end_by(nix::sys::signal::Signal::SIGTERM);
@@ -178,13 +188,11 @@ fn a_deep_tree_left_behind_is_removed_and_costs_the_server_nothing() {
     eventually("it is gone", || !left.exists());
     let bob = machine.person("bob");
     assert_eq!(bob.run("echo fine"), "fine\n");
-    assert!(!work(&machine, &job).exists());
 }
 
 #[test]
 fn a_tree_its_owner_cannot_remove_is_told_once_and_stops_nothing() {
     let Some(mut machine) = Machine::up("log_age = \"1ms\"") else { return };
-    let work = PathBuf::from(format!("{}-work", machine.server.data().display()));
     let (left, others) = {
         let ann = machine.person("ann");
         fs::write(ann.home.join("made"), "").expect("written");
@@ -192,7 +200,7 @@ fn a_tree_its_owner_cannot_remove_is_told_once_and_stops_nothing() {
         for job in [&left, &others] {
             assert_eq!(outcome(&ann, job), "succeeded");
         }
-        (work.join(left), work.join(others))
+        (copy_of(&machine, &left), copy_of(&machine, &others))
     };
     // As a container's user may leave it: not the owner's, and not empty.
     chown(left.join("kept"), Some(0), Some(0)).expect("it can be taken");
@@ -204,6 +212,31 @@ fn a_tree_its_owner_cannot_remove_is_told_once_and_stops_nothing() {
     assert!(status.success(), "{status}: {said}");
     let told = said.matches(&format!("{} cannot be removed", left.display())).count();
     assert_eq!(told, 1, "{said}");
+}
+
+#[test]
+fn a_file_system_mounted_on_what_is_left_holds_up_no_tidying() {
+    let Some(mut machine) = Machine::up("log_age = \"1ms\"") else { return };
+    let (mount, others) = {
+        let (ann, bob) = (machine.person("ann"), machine.person("bob"));
+        let ran = |person: &Person<'_>| {
+            fs::write(person.home.join("made"), "").expect("written");
+            let job = person.submit(&["--snapshot", "--", "true"]);
+            assert_eq!(outcome(person, &job), "succeeded");
+            copy_of(&machine, &job)
+        };
+        let left = ran(&ann);
+        let others: Vec<PathBuf> = (0..4).map(|_| ran(&bob)).collect();
+        // Hers to mount on, for she owns it. Whoever asks it anything waits.
+        (HungMount::over(left, &ann, "lookup"), others)
+    };
+    machine.server.end_by(nix::sys::signal::Signal::SIGTERM);
+    machine.server.start();
+    eventually("what others left is gone", || others.iter().all(|path| !path.exists()));
+    let left = mount.path.display().to_string();
+    drop(mount);
+    let (_, said) = machine.server.end_by(nix::sys::signal::Signal::SIGTERM);
+    assert!(said.contains(&format!("{left} cannot be removed: a file system is mounted on it")), "{said}");
 }
 
 #[test]
@@ -237,18 +270,20 @@ fn unpacking_ends_when_it_is_cancelled() {
     let Some(machine) = Machine::up("") else { return };
     let ann = machine.person("ann");
     fs::write(ann.home.join("file"), "x").expect("written");
-    // Another attempt of the job holds the lock, as one would that unpacks something large.
-    let work = PathBuf::from(format!("{}-work", machine.server.data().display()));
-    fs::create_dir_all(&work).expect("made");
-    fs::set_permissions(&work, fs::Permissions::from_mode(0o711)).expect("its rights can be set");
-    let lock = fs::File::create(work.join("1.lock")).expect("a lock");
+    let first = ann.submit(&["--snapshot", "--", "true"]);
+    assert_eq!(outcome(&ann, &first), "succeeded");
+    // Another attempt of the next job holds the lock, as one would that unpacks something large.
+    let copy = copy_of(&machine, &first);
+    let name = copy.file_name().expect("a name").to_string_lossy().replace(&format!("-{first}"), "-2");
+    let copy = copy.with_file_name(name);
+    let lock = fs::File::create(copy.with_extension("lock")).expect("a lock");
     lock.lock().expect("nobody has it");
     let job = ann.submit(&["--snapshot", "--grace", "10m", "--", "true"]);
-    assert_eq!(job, "1");
+    assert_eq!(job, "2");
     eventually("it is being unpacked", || ann.json(&["show", &job])["state"] == "running");
     ann.ask(&["cancel", &job]).fine();
     assert_eq!(outcome(&ann, &job), "cancelled");
-    assert!(!work.join("1").exists());
+    assert!(!copy.exists());
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! The adversary suite: hostile users, files, requests, clocks and disks against the real binary. Each test is one attack
 //! and one row of the tables in `docs/security.md`, which says what is expected of it; this file holds the two to each other.
+//! Rows of attacks that would take the real binary half a minute, or a kernel other than this one, name a test of the crate
+//! that fends them off.
 
 mod devices;
 mod files;
@@ -35,6 +37,34 @@ fn every_attack_is_a_row_of_the_threat_model_and_every_row_an_attack() {
     let document = text(&root.join("../../docs/security.md"));
     let cell = |line: &str| line.strip_suffix("` |")?.rsplit_once('`').map(|(_, name)| name.to_owned());
     let rows: BTreeSet<String> = document.lines().filter_map(cell).collect();
+    let (elsewhere, rows): (BTreeSet<_>, BTreeSet<_>) =
+        rows.into_iter().partition(|row| is_elsewhere(root, row));
+    for row in elsewhere {
+        let (of, name) = row.split_once("::").expect("a crate and a test");
+        assert!(has_test(&root.join("..").join(of), name), "there is no test {name} in {of}");
+    }
     let missing: Vec<_> = attacks.symmetric_difference(&rows).collect();
     assert!(missing.is_empty(), "in only one of docs/security.md and tests/adversary: {missing:?}");
+}
+
+/// Whether a row names a test of another crate.
+fn is_elsewhere(root: &Path, row: &str) -> bool {
+    row.split_once("::").is_some_and(|(of, _)| root.join("..").join(of).join("Cargo.toml").exists())
+}
+
+/// Whether a test of that name is anywhere below a directory.
+fn has_test(dir: &Path, name: &str) -> bool {
+    let called = format!("fn {name}(");
+    let is_here = |path: &Path| match path.is_dir() {
+        true => has_test(path, name),
+        false => {
+            path.extension().is_some_and(|end| end == "rs") && {
+                let source = fs::read_to_string(path).unwrap_or_default();
+                source.split("test]").skip(1).any(|after| {
+                    after.trim_start().split('{').next().is_some_and(|head| head.contains(&called))
+                })
+            }
+        }
+    };
+    fs::read_dir(dir).into_iter().flatten().flatten().any(|entry| is_here(&entry.path()))
 }

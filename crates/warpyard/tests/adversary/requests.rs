@@ -176,6 +176,31 @@ fn a_task_that_always_fails_is_not_started_again_and_again() {
 }
 
 #[test]
+fn many_waiting_claims_are_told_of_with_one_forecast() {
+    // So many claims have their start forecast in one answer.
+    const FORECAST: usize = 200;
+    let Some(machine) = Machine::up("") else { return };
+    let (ann, bob) = (machine.person("ann"), machine.person("bob"));
+    busy(&bob);
+    let claim = request("POST", "/v1/claims", &json!({"needs": {"gpus": 2}, "lease": "1h"}).to_string());
+    let program = "import socket, sys\n\
+                   for _ in range(int(sys.argv[3])):\n \
+                   s = socket.socket(socket.AF_UNIX); s.connect(sys.argv[1]); s.sendall(sys.argv[2].encode())\n \
+                   assert ' 201 ' in s.makefile(newline='').read()";
+    let mut command = Command::new("python3");
+    command.args(["-c", program]).arg(&machine.socket).arg(claim).arg((FORECAST + 5).to_string());
+    output(command.uid(ann.uid).gid(ann.gid)).fine();
+    let claims = bob.json(&["claims"]);
+    let claims = claims.as_array().expect("a list");
+    assert_eq!(claims.len(), FORECAST + 5);
+    let forecast =
+        |claim: &&Value| !claim["expected_start"].is_null() || !claim["expected_start_reason"].is_null();
+    assert_eq!(claims.iter().filter(forecast).count(), FORECAST);
+    let places: Vec<_> = claims.iter().map(|claim| claim["position"].as_u64()).collect();
+    assert_eq!(places, (1..=claims.len() as u64).map(Some).collect::<Vec<_>>());
+}
+
+#[test]
 fn simulations_that_do_not_fit_into_memory_are_refused() {
     let dir = tempfile::tempdir().expect("a directory");
     let file = dir.path().join("cluster.toml");

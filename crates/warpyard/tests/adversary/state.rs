@@ -6,6 +6,7 @@ use nix::sys::signal::Signal;
 use rusqlite::Connection;
 use serde_json::{Value, json};
 use std::fs::{self, OpenOptions};
+use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
@@ -284,6 +285,32 @@ fn a_wall_clock_that_jumps_holds_no_claim_and_makes_no_run_time_wrong() {
     }
 }
 
+#[test]
+fn a_server_in_another_time_namespace_knows_what_runs() {
+    if !nix::unistd::geteuid().is_root() {
+        return eprintln!("SKIPPED: only root can make time namespaces");
+    }
+    let mut server = Server::up(&FAKE);
+    let job = server.script(&["--gpus", "1", "--timeout", "10m"], &noting(&server, "gate"));
+    eventually("it runs", || server.path("ran").exists() && server.state(&job) == "running");
+    server.end_by(Signal::SIGKILL);
+    // There the machine was started a year earlier, and so was every process in `/proc`.
+    let year = "exec unshare --time --boottime 31536000 --monotonic 31536000 \"$0\" \"$@\"";
+    let mut server = server.after(year);
+    server.start();
+    let second = server.script(&["--gpus", "1", "--timeout", "10m"], &noting(&server, "gate"));
+    eventually("both run", || lines(&server, "began").len() == 2);
+    server.open("gate");
+    for job in [&job, &second] {
+        assert_eq!(server.outcome(job), "succeeded");
+        let attempts = server.json(&["history", "--job", job]);
+        assert_eq!(attempts.as_array().map(Vec::len), Some(1), "{attempts}");
+        let ran = attempts[0]["attempt"]["gpu_seconds"].as_f64().unwrap_or_else(|| panic!("{attempts}"));
+        assert!(ran > 0.0 && ran < 300.0, "it ran for {ran} s");
+    }
+    assert_eq!(lines(&server, "began").len(), 2, "nothing began twice");
+}
+
 /// Everything `admin backup` prints as JSON.
 fn backup(server: &Server, name: &str) -> (PathBuf, Value) {
     let dir = server.path(name);
@@ -380,4 +407,43 @@ fn a_backup_that_is_incomplete_or_changed_is_not_restored() {
         assert!(answer.err.contains(told), "{told}: {answer:?}");
         assert!(!target.exists(), "nothing is left of it");
     }
+}
+
+#[test]
+fn a_backup_is_neither_made_in_a_directory_of_anothers_nor_restored_from_one() {
+    const NOBODY: u32 = 65_534;
+    let server = Server::up(&FAKE);
+    if !nix::unistd::geteuid().is_root() {
+        return eprintln!("SKIPPED: only root can give directories away");
+    }
+    server.outcome(&server.script(&[], "exit 0"));
+    let prepared = server.path("prepared");
+    fs::create_dir(&prepared).expect("made");
+    chown(&prepared, Some(NOBODY), Some(NOBODY)).expect("it can be given");
+    // Where everyone may put something, someone else's link.
+    let common = server.path("common");
+    fs::create_dir(&common).expect("made");
+    fs::set_permissions(&common, fs::Permissions::from_mode(0o1777)).expect("its rights can be set");
+    let elsewhere = server.path("elsewhere");
+    fs::create_dir(&elsewhere).expect("made");
+    std::os::unix::fs::symlink(&elsewhere, common.join("link")).expect("a link");
+    std::os::unix::fs::lchown(common.join("link"), Some(NOBODY), Some(NOBODY)).expect("it can be given");
+    for place in [&prepared, &common.join("link"), &prepared.join("below")] {
+        let before = fs::metadata(&prepared).expect("it is there").permissions().mode();
+        let answer = server.ask(&["admin", "backup", place.to_str().expect("text")]);
+        assert_eq!(answer.code, Some(2), "{answer:?}");
+        assert!(answer.err.contains("is no place for a backup"), "{answer:?}");
+        for dir in [&prepared, &elsewhere] {
+            assert_eq!(fs::read_dir(dir).expect("a directory").count(), 0, "nothing was written");
+        }
+        assert_eq!(fs::metadata(&prepared).expect("it is there").permissions().mode(), before);
+    }
+    let (dir, _) = backup(&server, "backup");
+    chown(&dir, Some(NOBODY), Some(NOBODY)).expect("it can be given");
+    let target = server.path("target");
+    let args = ["--data", target.to_str().expect("text"), "admin", "restore", dir.to_str().expect("text")];
+    let answer = server.ask(&args);
+    assert_eq!(answer.code, Some(2), "{answer:?}");
+    assert!(answer.err.contains("it belongs to"), "{answer:?}");
+    assert!(!target.exists(), "nothing is left of it");
 }

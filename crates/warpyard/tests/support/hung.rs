@@ -20,6 +20,11 @@ impl HungMount {
         let path = person.home.join("hung");
         fs::create_dir(&path).expect("a mount point");
         chown(&path, Some(person.uid), Some(person.gid)).expect("it can be given");
+        Self::over(path, person, at)
+    }
+
+    /// Mounts it over a directory of someone's.
+    pub(crate) fn over(path: PathBuf, person: &Person<'_>, at: &str) -> Self {
         let mut server = Command::new("python3");
         server.arg("-c").arg(include_str!("hung.py")).arg(&path).arg(person.uid.to_string()).arg(at);
         let mut server = server.stdout(Stdio::piped()).spawn().expect("python3 runs");
