@@ -1,9 +1,9 @@
 //! Every command by name. What each does is in a file of its own under `commands`.
 
 use crate::commands::{
-    act, admin, allocate, attach, claim, compare, completions, doctor, down, gpus, history, info, install,
-    learn, limits, login, logs, plan, policies, policy, priority, progress, ps, replay, reproduce, resume,
-    retry, run, schema, show, sim, snapshot, submit, throughputs, trace, up, wait, why, workers,
+    act, admin, allocate, attach, claim, compare, completions, doctor, down, estimate, gpus, history, info,
+    install, learn, limits, login, logs, plan, policies, policy, priority, progress, ps, replay, reproduce,
+    resume, retry, run, schema, show, sim, snapshot, submit, throughputs, trace, up, wait, why, workers,
 };
 use crate::context::Context;
 use crate::exit::Exit;
@@ -119,6 +119,9 @@ pub(crate) enum Command {
     Login(login::Login),
     /// Stop the server; running tasks continue and the next `up` takes them over
     Down(down::Down),
+    /// Estimate a model's GPU memory and run time from its file, without running it
+    #[command(after_help = estimate::gpus())]
+    Estimate(estimate::Estimate),
     /// Schedule a workflow on heterogeneous machines: which task where and when
     #[command(after_help = plan::algorithms())]
     Plan(plan::Plan),
@@ -194,6 +197,7 @@ impl Command {
             Self::Info(command) => command.run(context),
             Self::Login(command) => command.run(context),
             Self::Down(command) => command.run(context),
+            Self::Estimate(command) => command.run(context),
             Self::Plan(command) => command.run(context),
             Self::Learn(command) => command.run(context),
             Self::Allocate(command) => command.run(context),

@@ -556,7 +556,6 @@ const KEEPS_INPUT: &[&str] = &[
     "smooth_l1_loss",
     "huber_loss",
     "kl_div",
-    "reciprocal_",
 ];
 
 /// Keep their result for backward.

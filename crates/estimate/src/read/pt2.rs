@@ -53,11 +53,15 @@ fn entry_names<R: Read + Seek>(archive: &zip::ZipArchive<R>) -> Result<(String, 
     }
 }
 
-/// The bytes of an entry. Archives are stored without compression, so nothing can expand; the limit is on size alone.
+/// The bytes of an entry. Only stored entries are read, so that nothing can expand beyond the file's own size.
 fn entry<R: Read + Seek>(archive: &mut zip::ZipArchive<R>, name: &str) -> Result<Vec<u8>, ReadError> {
     let entry = archive.by_name(name).map_err(ReadError::Zip)?;
     if entry.size() > MAX_JSON {
         return Err(ReadError::TooLarge { what: name.to_owned(), limit: "256 MiB".to_owned() });
+    }
+    if entry.compression() != zip::CompressionMethod::Stored {
+        let help = "the archive is compressed, which torch.export.save never does; pack it again without compression";
+        return Err(ReadError::Unsupported(help.to_owned()));
     }
     let mut json = Vec::new();
     entry.take(MAX_JSON).read_to_end(&mut json)?;
@@ -337,12 +341,17 @@ fn bind_batch(program: &Program, shapes: &Shapes) -> Result<Symbols, ReadError> 
         {
             return Err(ReadError::Shape(format!("the model was exported for at most {max}, not {value}")));
         }
-        if !symbols.contains_key(symbol) {
-            return Err(ReadError::Shape(
-                "the model was exported with dynamic dimensions; say how large they are: --batch N for the first, or --input AxBxC"
-                    .to_owned(),
-            ));
+    }
+    let sizes = inputs.iter().map(|input| meta_of(graph, &input.name)).collect::<Result<Vec<_>, _>>()?;
+    let is_open = |size: &SymInt| match size {
+        SymInt::AsInt(_) => false,
+        SymInt::AsExpr { expr_str } => {
+            symbols_in(expr_str).iter().any(|symbol| !symbols.contains_key(symbol))
         }
+    };
+    if sizes.iter().flat_map(|meta| &meta.sizes).any(is_open) {
+        let help = "the model was exported with dynamic dimensions; say how large they are: --batch N for the first, or --input AxBxC";
+        return Err(ReadError::Shape(help.to_owned()));
     }
     Ok(symbols)
 }

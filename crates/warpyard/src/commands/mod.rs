@@ -9,6 +9,7 @@ pub(crate) mod compare;
 pub(crate) mod completions;
 pub(crate) mod doctor;
 pub(crate) mod down;
+pub(crate) mod estimate;
 pub(crate) mod faults;
 pub(crate) mod gpus;
 pub(crate) mod history;

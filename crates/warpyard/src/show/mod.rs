@@ -4,6 +4,7 @@
 pub(crate) mod allocate;
 pub(crate) mod claims;
 pub(crate) mod compare;
+pub(crate) mod estimate;
 pub(crate) mod faults;
 mod figure;
 pub(crate) mod gpus;

@@ -2,6 +2,7 @@
 //! exited with.
 
 mod allocate;
+mod estimate;
 mod hostile;
 mod plan;
 mod sim;
