@@ -5,6 +5,7 @@ use crate::ids::{AttemptId, DeviceId, JobId, NodeId, TaskId, WorkerId};
 use crate::limits::Limits;
 use crate::policy::PolicyChoice;
 use crate::pool::DeviceState;
+use crate::protocol::Report;
 use crate::shares::{Allocation, NoTarget, Speed};
 use crate::small::SmallMap;
 use crate::spec::JobSpec;
@@ -108,6 +109,14 @@ pub enum Command {
     SetTarget(Result<Allocation, NoTarget>),
     /// A worker presents itself.
     Join(WorkerInfo),
+    /// Take in a report as a link delivered it. The engine drops a late or doubled one; of any other it executes the
+    /// parts: [`Join`](Command::Join), [`Report`](Command::Report), [`MeasuredMemory`](Command::MeasuredMemory).
+    Receive {
+        /// Who sent it.
+        worker: WorkerId,
+        /// The report.
+        report: Box<Report>,
+    },
     /// A worker says what happened to attempts and devices.
     Report {
         /// Who says it.

@@ -6,7 +6,9 @@ use crate::cluster::{Cluster, Effects, Job, Node};
 use crate::command::{Command, Rejected, Target};
 use crate::event::{Event, Outcome, What};
 use crate::ids::{JobId, WorkerId};
+use crate::inbox::Inbox;
 use crate::policy::{Errand, Policy, PolicyChoice, PolicyDef};
+use crate::protocol::{Assignments, Report};
 use crate::store::{Epoch, Store};
 use crate::time::Time;
 use std::collections::BTreeMap;
@@ -22,6 +24,8 @@ pub struct Engine {
     leases: BTreeMap<WorkerId, Time>,
     /// When each claim whose holder must be heard of is given up; afresh in the same way.
     claims: BTreeMap<JobId, Time>,
+    /// Which reports count. Not state either.
+    inbox: Inbox,
     wake_at: Option<Time>,
     /// Whether it has planned at all since it was made.
     planned: bool,
@@ -74,6 +78,7 @@ impl Engine {
             epoch: Epoch::default(),
             leases: BTreeMap::new(),
             claims: BTreeMap::new(),
+            inbox: Inbox::default(),
             wake_at: None,
             planned: false,
             errand_out: false,
@@ -104,6 +109,17 @@ impl Engine {
     /// The policy in force.
     pub fn policy(&self) -> &dyn Policy {
         &*self.policy
+    }
+
+    /// The reports that were taken in.
+    pub fn inbox(&self) -> &Inbox {
+        &self.inbox
+    }
+
+    /// What a worker should have, with the latest of its reports acknowledged.
+    pub fn assignments(&self, worker: WorkerId) -> Assignments {
+        let (received, send_all) = (self.inbox.latest(worker), self.inbox.has_gap(worker));
+        Assignments { received, send_all, ..self.cluster.assignments(worker) }
     }
 
     /// One turn. Everything acknowledged in the result was kept by the store first; if that fails, the engine must be
@@ -195,6 +211,10 @@ impl Engine {
             let tasks = each.iter().flatten().sum();
             return Ok(Answer { job: None, tasks, each });
         }
+        if let Command::Receive { worker, report } = command {
+            self.receive(worker, *report, now, turned);
+            return Ok(Answer::default());
+        }
         match &command {
             Command::Report { worker, .. } => self.heard_from(*worker, now),
             Command::SetPolicy(choice) => self.check_policy(choice)?,
@@ -236,6 +256,16 @@ impl Engine {
             turned.events.push(event);
         }
         Ok(answer)
+    }
+
+    /// Takes a report in, unless it is late or doubled: then it says nothing, not even that its worker is there.
+    fn receive(&mut self, worker: WorkerId, report: Report, now: Time, turned: &mut Turned) {
+        if self.inbox.accept(worker, &report) {
+            for part in report.into_commands(worker) {
+                // One that is refused, such as draining a worker that is not known, stops none of the others.
+                let _refused = self.obey(part, now, turned);
+            }
+        }
     }
 
     fn check_policy(&self, choice: &PolicyChoice) -> Result<(), Rejected> {

@@ -5,8 +5,9 @@
 //!
 //! Reading order: [`ids`] and [`time`], [`spec`] (what a user asks for), [`pool`] (what there is to give),
 //! [`event`] (what happened), [`cluster`] (the state), [`plan`] and [`policy`] (what should happen),
-//! [`engine`] (the turn that ties them together), [`store`] (the event log) and [`reconcile`] (the worker's half).
+//! [`engine`] (the turn that ties them together), [`store`] (the event log) and [`agent`] (the worker's half), with [`protocol`] between the two.
 
+pub mod agent;
 pub mod cluster;
 pub mod command;
 pub mod engine;
@@ -14,6 +15,7 @@ pub mod event;
 pub mod explain;
 pub mod fragment;
 pub mod ids;
+pub mod inbox;
 pub mod index;
 mod lengths;
 pub mod limits;
@@ -28,7 +30,6 @@ pub mod profile;
 pub mod protocol;
 pub mod queue;
 pub mod ranked;
-pub mod reconcile;
 pub mod reserve;
 pub mod shares;
 pub mod shortage;

@@ -1,35 +1,87 @@
-//! What server and worker tell each other. Both sides tell the whole truth every time: the worker what it has, the
-//! server what it should have. So any message may be lost, doubled or late.
+//! What server and worker tell each other: the worker what it has, in numbered [`Report`]s, the server what it should have,
+//! in [`Assignments`] that acknowledge them. Assignments are always complete, reports now and then, and every entry is
+//! absolute. So any message may be lost, doubled or late.
 
-use crate::cluster::{Cluster, Desired, TaskState, Want};
-use crate::event::{Env, StopWhy, WorkerInfo};
+use crate::cluster::{Cluster, Desired, Want};
+use crate::event::{Env, WorkerInfo};
 use crate::ids::{AttemptId, JobId, WorkerId};
 use crate::pool::DeviceState;
-use crate::spec::{Claim, Held, Origin, Snapshot, TaskSpec, Terminal};
+use crate::spec::{Claim, Held, OnLost, Origin, Snapshot, TaskSpec, Terminal};
 use crate::time::Span;
 use serde::{Deserialize, Serialize};
+use smallvec::SmallVec;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use crate::command::Command;
 pub use crate::command::{MemoryUse, Standing};
 
-/// Everything a worker has.
+/// What a worker has: all of it, or what changed since the report before.
 ///
-/// Whoever carries reports drops one that comes after a later one of the same worker, above all of an earlier agent's: a
-/// machine that went down may begin an attempt anew of which the server has yet to hear that it was over.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+/// Reports are numbered, and the server drops one that is not later than another it received ([`Inbox`](crate::inbox::Inbox)).
+/// That matters above all between two sessions: a machine that went down may begin an attempt anew of which the server has
+/// yet to hear that it was over.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Report {
+    /// Its number; absent where the agent does not number its reports.
+    #[serde(default)]
+    pub id: ReportId,
+    /// The report of the same session that this one is a delta to; absent in a full report.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub base: Option<u64>,
     /// Who speaks; present at first and whenever it changed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub info: Option<WorkerInfo>,
-    /// Its attempts.
-    pub attempts: Vec<(AttemptId, Standing)>,
-    /// Its devices, by the driver's name.
+    /// Its attempts, or those that changed.
+    pub attempts: SmallVec<[ReportedAttempt; 1]>,
+    /// Its devices, by the driver's name; none where none changed.
     #[serde(default)]
     pub devices: BTreeMap<String, DeviceState>,
     /// Device memory its attempts use.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub used: MemoryUse,
+    /// Why nothing can be started on the worker; absent while that is possible.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub quarantined: Option<String>,
+}
+
+impl Report {
+    /// What it asks of the cluster, part by part.
+    pub(crate) fn into_commands(self, worker: WorkerId) -> SmallVec<[Command; 1]> {
+        let Report { info, attempts, devices, used, quarantined, .. } = self;
+        let mut commands: SmallVec<_> = info.map(Command::Join).into_iter().collect();
+        // Before the attempts it could not start are placed again.
+        commands.extend(quarantined.map(|_| Command::Drain { worker, drained: true }));
+        // Attempts over several workers are yet to come; until then nobody asked for any other rank.
+        let attempts = attempts.into_iter().filter(|one| one.rank == 0);
+        let attempts = attempts.map(|one| (one.attempt, one.standing)).collect();
+        commands.push(Command::Report { worker, attempts, devices });
+        if !used.is_empty() {
+            commands.push(Command::MeasuredMemory { worker, used });
+        }
+        commands
+    }
+}
+
+/// The number of a report. The later of two reports of a worker has the larger one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct ReportId {
+    /// The life of an agent's process that the report is of. Each start of an agent has a larger one than those before.
+    pub session: u64,
+    /// Counts the session's reports, from 1.
+    pub seq: u64,
+}
+
+/// An attempt in a report. The order of the fields lets the pair (attempt, standing) of earlier versions be read.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ReportedAttempt {
+    /// Which.
+    pub attempt: AttemptId,
+    /// Where it stands.
+    pub standing: Standing,
+    /// Which part of it, where it runs on several workers; 0 as long as none does.
+    #[serde(default)]
+    pub rank: u32,
 }
 
 /// Everything a worker should have.
@@ -39,6 +91,12 @@ pub struct Assignments {
     /// which may only be late. Told is what is kept, so no server that starts again counts back.
     #[serde(default)]
     pub as_of: u64,
+    /// The latest report the server had received by then, which is how a worker knows that its lease was renewed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub received: Option<ReportId>,
+    /// Whether the server misses a report, and so asks for a full one.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub send_all: bool,
     /// Its attempts.
     pub attempts: Vec<Assignment>,
 }
@@ -48,12 +106,18 @@ pub struct Assignments {
 pub struct Assignment {
     /// Which.
     pub attempt: AttemptId,
+    /// Which part of it, where it runs on several workers; 0 as long as none does.
+    #[serde(default)]
+    pub rank: u32,
     /// Whether its process was seen running.
     pub started: bool,
     /// What is wanted of it.
     pub want: Want,
     /// Between asking it to end and ending it.
     pub grace: Span,
+    /// What happens when the worker is lost: one that runs elsewhere then must be over here by that time.
+    #[serde(default)]
+    pub on_lost: OnLost,
     /// The process a claim is for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub holds_for: Option<Held>,
@@ -68,7 +132,8 @@ pub struct Assignment {
 impl Assignment {
     /// What reconciling needs of it.
     pub fn desired(&self) -> Desired {
-        Desired { attempt: self.attempt, started: self.started, want: self.want }
+        let Assignment { attempt, started, want, grace, on_lost, .. } = *self;
+        Desired { attempt, started, want, grace, on_lost }
     }
 }
 
@@ -132,18 +197,17 @@ impl Cluster {
             let devices = attempt.placement.devices.iter().map(|&(i, _)| infos[usize::from(i)].uuid.clone());
             Assignment {
                 attempt: d.attempt,
+                rank: 0,
                 started: d.started,
                 want: d.want,
-                grace: match self.state(d.attempt.task) {
-                    Some(TaskState::Stopping(_, StopWhy::Killed)) => Span::ZERO,
-                    _ => spec.grace,
-                },
+                grace: d.grace,
+                on_lost: d.on_lost,
                 holds_for: spec.claim.and_then(|claim| claim.process),
                 devices: devices.collect(),
                 work: if d.started { None } else { self.work(d.attempt).map(Arc::new) },
             }
         });
-        Assignments { as_of: self.seq(), attempts: attempts.collect() }
+        Assignments { as_of: self.seq(), received: None, send_all: false, attempts: attempts.collect() }
     }
 
     fn work(&self, id: AttemptId) -> Option<Work> {
@@ -191,5 +255,26 @@ impl Blanks {
             Some(index) => text.replace("%{index}", &index.to_string()),
             None => text,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reports_and_assignments_of_earlier_versions_are_read() {
+        let attempt = r#"{"task":{"job":1,"node":0,"index":0},"number":1}"#;
+        let report: Report =
+            serde_json::from_str(&format!(r#"{{"attempts":[[{attempt},"running"]]}}"#)).expect("a report");
+        let [ReportedAttempt { standing: Standing::Running, rank: 0, .. }] = report.attempts[..] else {
+            panic!("{report:?}")
+        };
+        assert_eq!((report.id, report.base), (ReportId::default(), None), "full, and without a number");
+        let assigned = format!(r#"{{"attempt":{attempt},"started":true,"want":"run","grace":1}}"#);
+        let assigned: Assignments =
+            serde_json::from_str(&format!(r#"{{"attempts":[{assigned}]}}"#)).expect("assignments");
+        assert_eq!((assigned.attempts[0].rank, assigned.attempts[0].on_lost), (0, OnLost::Rerun));
+        assert_eq!((assigned.received, assigned.send_all), (None, false));
     }
 }

@@ -5,9 +5,10 @@ mod yard;
 
 use std::collections::BTreeMap;
 use warpyard_core::command::{Standing, Target};
-use warpyard_core::event::{How, Outcome};
+use warpyard_core::event::{End, How, Outcome, Usage};
+use warpyard_core::protocol::{Report, ReportId, ReportedAttempt};
 use warpyard_core::spec::{AfterJob, JobSpec, Needs, On, TaskSpec};
-use warpyard_core::{Command, Span, TaskState, Time, WorkerId};
+use warpyard_core::{Command, JobId, Span, TaskState, Time, WorkerId};
 
 use yard::{Yard, one_gpu, task, worker};
 
@@ -113,4 +114,43 @@ fn an_attempt_that_does_nothing_is_ended_once_and_its_task_not_tried_again() {
     assert_eq!(yard.0.cluster().seq(), seq, "it is asked already");
     yard.over(4.0, job, 1, How::Signalled(15));
     assert_eq!(yard.state(job), TaskState::Done(Outcome::Cancelled));
+}
+
+/// A report of a worker with a number, that says this of the job's first attempt.
+fn report(session: u64, seq: u64, job: JobId, standing: Standing) -> Command {
+    let attempt = ReportedAttempt { attempt: task(job).attempt(1), standing, rank: 0 };
+    let id = ReportId { session, seq };
+    let report = Report { id, attempts: [attempt].into_iter().collect(), ..Report::default() };
+    Command::Receive { worker: WorkerId(0), report: Box::new(report) }
+}
+
+#[test]
+fn a_late_report_changes_nothing_and_does_not_renew_the_lease() {
+    let mut yard = Yard::with(worker(1, Some(Span::from_secs(15.0))));
+    let job = yard.submit(0.0, one_gpu(), vec![]);
+    yard.ask(1.0, vec![report(7, 2, job, Standing::Running)]);
+    yard.ask(2.0, vec![report(7, 3, job, Standing::Frozen)]);
+    assert!(matches!(yard.state(job), TaskState::Paused(_)));
+    for (session, seq) in [(7, 3), (7, 2), (6, 9)] {
+        yard.ask(16.0, vec![report(session, seq, job, Standing::Running)]);
+        assert!(matches!(yard.state(job), TaskState::Paused(_)), "{session}.{seq}");
+    }
+    yard.ask(17.0, vec![]);
+    assert!(!yard.0.cluster().worker(WorkerId(0)).unwrap().online, "last heard of at 2 s");
+}
+
+#[test]
+fn a_worker_that_can_start_nothing_is_drained_before_it_is_given_the_same_task_again() {
+    let mut yard = Yard::with(worker(1, None));
+    let job = yard.submit(0.0, one_gpu(), vec![]);
+    let declined = End { how: How::Declined("no process can be forked".into()), usage: Usage::default() };
+    let mut told = report(1, 1, job, Standing::Over(declined));
+    if let Command::Receive { report, .. } = &mut told {
+        report.quarantined = Some("no process can be forked".into());
+    }
+    yard.ask(1.0, vec![told]);
+    assert!(yard.0.cluster().worker(WorkerId(0)).unwrap().drained);
+    assert!(matches!(yard.state(job), TaskState::Ready { .. }), "placed nowhere");
+    yard.ask(2.0, vec![Command::Drain { worker: WorkerId(0), drained: false }]);
+    assert!(matches!(yard.state(job), TaskState::Placed(_)), "until someone has it resume");
 }

@@ -404,9 +404,9 @@ impl Turning {
                     let _gone = reply.send(answer);
                 }
             }
-            if assigned {
-                for (&worker, deliver) in &self.mail {
-                    deliver(self.engine.cluster().assignments(worker));
+            for (&worker, deliver) in &self.mail {
+                if assigned || self.engine.inbox().has_gap(worker) {
+                    deliver(self.engine.assignments(worker));
                 }
             }
         }
@@ -432,10 +432,10 @@ impl Turning {
         stopping: &mut bool,
     ) -> (Vec<Command>, Vec<Option<oneshot::Sender<Result<Answer, Rejected>>>>) {
         let (mut commands, mut replies) = (Vec::new(), Vec::new());
-        let (mail, cluster) = (&mut self.mail, self.engine.cluster());
+        let (mail, engine) = (&mut self.mail, &self.engine);
         let mut take = |ask| match ask {
             Ask::Deliver(worker, deliver) => {
-                deliver(cluster.assignments(worker));
+                deliver(engine.assignments(worker));
                 mail.insert(worker, deliver);
             }
             Ask::Command(command, reply) => {

@@ -198,6 +198,7 @@ fn obey(sim: &mut Sim, command: Command) -> Result<Answer, Rejected> {
     match command {
         Command::Submit { .. }
         | Command::Join(_)
+        | Command::Receive { .. }
         | Command::Report { .. }
         | Command::MeasuredMemory { .. }
         | Command::Forget(_) => {

@@ -39,7 +39,7 @@ use warpyard_core::{Cluster, Command, LogStore, PolicyChoice, PolicyDef, Rejecte
 use warpyard_policies::{POLICIES, default_policy};
 use warpyard_snapshot::Store;
 use warpyard_worker::agent::{
-    Agent, AgentError, AgentHandle, DeviceRules, Layout, Link, Settings, WorkPruner, prune_logs,
+    Agent, AgentError, AgentHandle, Deliver, DeviceRules, Layout, Link, Settings, WorkPruner, prune_logs,
     snapshots_dir, work_dir,
 };
 use warpyard_worker::inherit::{Inherited, open_files};
@@ -377,19 +377,25 @@ pub(crate) async fn listen_on(address: String) -> Result<TcpListener, UpError> {
     bound.await.map_err(|source| UpError::Listen { address: address.clone(), source })
 }
 
-/// Tells the engine what the worker inside has.
+/// The link of the worker inside the server's process: reports are commands, and assignments function calls.
 struct Inside {
     live: Live,
-    worker: WorkerId,
+    runtime: tokio::runtime::Handle,
+    worker: Option<WorkerId>,
 }
 
 impl Link for Inside {
+    fn join(&mut self, info: &WorkerInfo, deliver: Deliver) -> Result<(), AgentError> {
+        let joined = self.runtime.block_on(join(&self.live, info));
+        let worker = joined.map_err(|e| AgentError::NotTaken(e.to_string()))?;
+        self.live.deliver_to(worker, deliver);
+        self.worker = Some(worker);
+        Ok(())
+    }
+
     fn report(&self, report: Report) {
-        let attempts = report.attempts.into_iter().collect();
-        let Inside { live, worker } = self;
-        live.tell(Command::Report { worker: *worker, attempts, devices: report.devices });
-        if !report.used.is_empty() {
-            live.tell(Command::MeasuredMemory { worker: *worker, used: report.used });
+        if let Some(worker) = self.worker {
+            self.live.tell(Command::Receive { worker, report: Box::new(report) });
         }
     }
 }
@@ -433,14 +439,8 @@ fn start_worker(
         every: LOOK_AROUND_EVERY,
         repaired: Box::new(move |what| repairs.note(what)),
     };
-    let mut number = None;
-    let agent = Agent::start(settings, |info| {
-        let worker = runtime.block_on(join(live, info)).map_err(|e| AgentError::NotTaken(e.to_string()))?;
-        number = Some(worker);
-        Ok(Inside { live: live.clone(), worker })
-    })?;
-    live.deliver_to(number.expect("a worker that started has joined"), agent.assigner());
-    Ok(agent)
+    let link = Inside { live: live.clone(), runtime: runtime.handle().clone(), worker: None };
+    Ok(Agent::start(settings, link)?)
 }
 
 async fn join(live: &Live, info: &WorkerInfo) -> Result<WorkerId, CommandError> {

@@ -1,5 +1,6 @@
 //! What is due when. Among things due at one moment, those entered first come first.
 
+use crate::machine::Later;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use warpyard_core::{AttemptId, Time, WorkerId};
@@ -8,7 +9,7 @@ use warpyard_core::{AttemptId, Time, WorkerId};
 pub(crate) struct Agenda {
     heap: BinaryHeap<Reverse<Entry>>,
     entered: u64,
-    /// How many entries are more than a worker saying that it is there.
+    /// How many entries are more than a worker saying that it is there, or watching over its lease.
     pub(crate) alarms: usize,
 }
 
@@ -25,14 +26,29 @@ pub(crate) enum Due {
     Ring(WorkerId, AttemptId),
     /// A worker says that it is there.
     Beat(WorkerId),
-    /// A worker has heard nothing for too long.
-    Alone(WorkerId),
+    /// The timer of a worker's agent fires.
+    Timer(WorkerId),
+}
+
+impl Due {
+    /// Whether it is due again and again, whatever happens.
+    fn recurs(&self) -> bool {
+        matches!(self, Due::Beat(_) | Due::Timer(_))
+    }
+
+    /// What a machine has to do later.
+    pub(crate) fn on(worker: WorkerId, later: Later) -> Due {
+        match later {
+            Later::Ring(attempt) => Due::Ring(worker, attempt),
+            Later::Timer => Due::Timer(worker),
+        }
+    }
 }
 
 impl Agenda {
     pub(crate) fn enter(&mut self, at: Time, due: Due) {
         self.entered += 1;
-        self.alarms += usize::from(!matches!(due, Due::Beat(_)));
+        self.alarms += usize::from(!due.recurs());
         self.heap.push(Reverse(Entry { at, number: self.entered, due }));
     }
 
@@ -40,7 +56,7 @@ impl Agenda {
     pub(crate) fn take(&mut self, now: Time) -> Option<Due> {
         self.heap.peek().filter(|e| e.0.at <= now)?;
         let due = self.heap.pop()?.0.due;
-        self.alarms -= usize::from(!matches!(due, Due::Beat(_)));
+        self.alarms -= usize::from(!due.recurs());
         Some(due)
     }
 

@@ -1,7 +1,7 @@
 //! The policy laboratory: the very engine that runs live, under a virtual clock.
 //!
 //! [`Sim`] drives [`Engine::turn`](warpyard_core::engine::Engine::turn) with a heap for time, virtual workers that answer
-//! by the worker's own `reconcile`, and a store in memory. It has no scheduling code of its own. Around it: what is
+//! by the worker's own agent, and a store in memory. It has no scheduling code of its own. Around it: what is
 //! simulated ([`workload`]), what came out ([`report`]), published tables ([`reproduce`]),
 //! and what really happened, simulated again ([`replay`]).
 //! [`faults`] is the same engine among failures of every kind.

@@ -1,54 +1,71 @@
-//! A virtual worker: what it has changes as virtual time goes on, and what it should have is made so by the worker's own
-//! `reconcile`. Only processes are made up.
+//! A virtual machine: an executor whose processes are made up, and the worker's own [`Agent`]. What the agent puts out is
+//! done to the processes, and what becomes of them is told to the agent; nothing is decided here.
 
 use crate::process::{Brief, Next, Process, speed_beside};
-use std::collections::{BTreeMap, BTreeSet};
-use warpyard_core::cluster::{Desired, Want};
-use warpyard_core::command::Standing;
+use std::collections::BTreeMap;
+use warpyard_core::agent::{Agent, Found, Input, Output, Owner, Seen, Settings, StopCause};
 use warpyard_core::event::{End, How, Usage};
-use warpyard_core::reconcile::{Action, Local, reconcile};
+use warpyard_core::protocol::Report;
 use warpyard_core::small::SmallMap;
+use warpyard_core::spec::OnLost;
 use warpyard_core::{AttemptId, Span, Time};
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Machine {
-    /// What it has of each attempt.
-    here: SmallMap<AttemptId, Here>,
-    /// What it has to say.
-    pub(crate) news: SmallMap<AttemptId, Standing>,
-    /// Since when nothing gets through.
-    pub(crate) cut: Option<Time>,
+    pub(crate) agent: Agent,
+    settings: Settings,
+    /// The process of each attempt that has one.
+    processes: SmallMap<AttemptId, Process>,
+    /// Whether nothing gets through.
+    pub(crate) cut: bool,
     /// Work done by attempts that were asked to end and did.
     pub(crate) saved: Vec<(AttemptId, Span)>,
-    /// Those that run on to the end of their batch or item, to stand still then.
-    to_stand_still: BTreeSet<AttemptId>,
+    /// Those that run on to the end of their batch or item, to stand still then, with the length of one.
+    to_stand_still: BTreeMap<AttemptId, Option<Span>>,
     /// Those that do so to end then.
-    to_give_way: BTreeSet<AttemptId>,
+    to_give_way: BTreeMap<AttemptId, Option<Span>>,
     /// How much tasks on one device slow each other.
     contention: f64,
     /// Whether it ever had a process of which is known whom it gets on with.
     company: bool,
 }
 
-/// What a machine has of an attempt.
-#[derive(Debug)]
-struct Here {
-    is: Local,
-    /// None once it is over.
-    process: Option<Process>,
-}
-
 /// What the server knows of an attempt and a machine must.
 pub(crate) trait Known {
-    /// What it takes to begin it.
-    fn brief(&self, id: AttemptId) -> Brief;
+    /// What it takes to begin it; none where the server has given it up and the machine has yet to hear of that.
+    fn brief(&self, id: AttemptId) -> Option<Brief>;
     /// Between which steps of its work it stands still, if not at once.
     fn step(&self, id: AttemptId) -> Option<Span>;
 }
 
+/// What is due on a machine at a later moment.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Later {
+    /// [`Machine::ring`].
+    Ring(AttemptId),
+    /// [`Input::Timer`].
+    Timer,
+}
+
 impl Machine {
-    pub(crate) fn new(contention: f64) -> Machine {
-        Machine { contention, ..Machine::default() }
+    pub(crate) fn new(contention: f64, lease: Option<Span>, now: Time) -> Machine {
+        // Launches are never lost here, so none is repeated.
+        let settings = Settings { session: 1, lease, launch_timeout: None, machine_restarted: false };
+        Machine::with(contention, settings, now)
+    }
+
+    fn with(contention: f64, settings: Settings, now: Time) -> Machine {
+        Machine {
+            agent: Agent::new(settings, now),
+            settings,
+            processes: SmallMap::new(),
+            cut: false,
+            saved: Vec::new(),
+            to_stand_still: BTreeMap::new(),
+            to_give_way: BTreeMap::new(),
+            contention,
+            company: false,
+        }
     }
 
     /// It has an attempt that was begun before all this.
@@ -57,57 +74,58 @@ impl Machine {
         now: Time,
         id: AttemptId,
         brief: Brief,
-        mut alarm: impl FnMut(Time, AttemptId),
+        later: &mut impl FnMut(Time, Later),
     ) {
-        self.launch(now, id, brief, &mut alarm);
+        let (owner, on_lost, seen) = (Owner::ThisLog, OnLost::default(), Seen::Running);
+        self.agent.step(Input::Found(Found { attempt: id, owner, on_lost, seen }), now);
+        self.launch(now, id, brief, later);
     }
 
-    /// Makes what is what should be. Gives the moments at which [`Machine::ring`] is due.
-    pub(crate) fn sync(
-        &mut self,
-        now: Time,
-        desired: &[Desired],
-        known: &impl Known,
-        mut alarm: impl FnMut(Time, AttemptId),
-    ) {
-        let actions = reconcile(desired, self.here.iter().map(|(&id, here)| (id, here.is)));
-        // One that is to stand still from the start is begun first, and frozen when it runs.
-        let again = actions.iter().any(|a| matches!(a, Action::Launch(id) if freezes(desired, *id)));
-        let meant = |id: &AttemptId| freezes(desired, *id);
-        for id in self.to_stand_still.iter().copied().filter(|id| !meant(id)).collect::<Vec<_>>() {
-            self.take_back_freeze(now, id, &mut alarm);
-        }
-        for action in actions {
-            match action {
-                Action::Launch(id) => self.launch(now, id, known.brief(id), &mut alarm),
-                Action::Freeze(id) => self.freeze(now, id, known.step(id), &mut alarm),
-                Action::Thaw(id) => self.thaw(now, id, &mut alarm),
-                Action::Stop(id) => self.stop(now, id, &mut alarm),
-                Action::ReportLost(id) => self.say_over(id, How::Lost("no trace of it".into()), Span::ZERO),
-                Action::ReportStopped(id) => self.say_over(id, How::Stopped, Span::ZERO),
-                Action::Forget(id) => self.forget(id),
+    /// Does what the agent puts out. Gives what is due later.
+    pub(crate) fn pump(&mut self, now: Time, known: &impl Known, mut later: impl FnMut(Time, Later)) {
+        let later = &mut later;
+        let mut touched = false;
+        while let Some(output) = self.agent.next_output() {
+            touched = true;
+            match output {
+                Output::Launch(id) => {
+                    if let Some(brief) = known.brief(id) {
+                        self.launch(now, id, brief, later);
+                    }
+                }
+                Output::Freeze(id) => self.freeze(now, id, known.step(id), later),
+                Output::Thaw(id) => self.thaw(now, id, later),
+                Output::Yield(id) => self.give_way(now, id, known.step(id), later),
+                Output::Stop { attempt, grace, cause } => self.stop(now, attempt, grace, cause, later),
+                // What is launched has a process at once, so there is nothing on its way.
+                Output::CallOff(id) => {
+                    if self.processes.contains_key(&id) {
+                        self.see(now, id, Seen::Running);
+                    } else {
+                        self.see(now, id, Seen::NotStarted);
+                    }
+                }
+                // There are no records.
+                Output::Retire(_)
+                | Output::Discard { .. }
+                | Output::StopStranger { .. }
+                | Output::RetireStranger(_) => {}
+                Output::SetTimer(at) => later(at, Later::Timer),
             }
         }
-        if again {
-            let running = |d: &&Desired| d.want == Want::Freeze && self.here.contains_key(&d.attempt);
-            for id in desired.iter().filter(running).map(|d| d.attempt).collect::<Vec<_>>() {
-                self.freeze(now, id, known.step(id), &mut alarm);
-            }
+        if touched {
+            self.share_speed(now, later);
         }
-        for d in desired.iter().filter(|d| d.want == Want::Yield) {
-            self.give_way(now, d.attempt, known.step(d.attempt), &mut alarm);
-        }
-        self.share_speed(now, &mut alarm);
     }
 
-    /// Something happens to a process by itself: it begins, stands still, or ends. Says whether it began.
-    pub(crate) fn ring(&mut self, now: Time, id: AttemptId, mut alarm: impl FnMut(Time, AttemptId)) -> bool {
-        let process = self.here.get(&id).and_then(|here| here.process.as_ref());
-        let due = process.and_then(|p| p.alarm).filter(|(at, _)| *at == now);
-        let Some((_, next)) = due else { return false };
+    /// Something happens to a process by itself: it begins, stands still, or ends.
+    pub(crate) fn ring(&mut self, now: Time, id: AttemptId, mut later: impl FnMut(Time, Later)) {
+        let later = &mut later;
+        let due = self.processes.get(&id).and_then(|p| p.alarm).filter(|(at, _)| *at == now);
+        let Some((_, next)) = due else { return };
         match next {
-            Next::Begins => self.run(now, id, &mut alarm),
-            Next::StandsStill if self.to_give_way.contains(&id) => self.end(now, id, How::Stopped),
+            Next::Begins => self.run(now, id, later),
+            Next::StandsStill if self.to_give_way.contains_key(&id) => self.end(now, id, How::Stopped),
             Next::StandsStill => self.stand_still(now, id),
             Next::Ends => {
                 let how = self.process(id).how.clone();
@@ -116,97 +134,81 @@ impl Machine {
             Next::TimesOut => self.end(now, id, How::TimedOut),
             Next::IsEnded => self.end(now, id, How::Stopped),
         }
-        self.share_speed(now, &mut alarm);
-        next == Next::Begins
+        self.share_speed(now, later);
     }
 
-    /// Everything it has, as told after a silence.
-    pub(crate) fn tell_all(&mut self) {
-        for (&id, here) in &self.here {
-            match here.is {
-                Local::Running => drop(self.news.insert(id, Standing::Running)),
-                Local::Frozen => drop(self.news.insert(id, Standing::Frozen)),
-                Local::Beginning | Local::Over => {}
-            }
-        }
-    }
-
-    /// Contact has been lost for too long: what may run elsewhere must not go on here.
-    pub(crate) fn end_what_reruns(&mut self, now: Time, mut alarm: impl FnMut(Time, AttemptId)) {
-        let reruns = self.running_or_still().filter(|(_, p)| p.rerun).map(|(id, _)| id);
-        for id in reruns.collect::<Vec<_>>() {
-            self.end(now, id, How::Lost("contact lost".into()));
-        }
-        self.share_speed(now, &mut alarm);
+    /// What the agent has to tell, if it gets through.
+    pub(crate) fn report(&mut self, now: Time) -> Option<Report> {
+        if self.cut { None } else { self.agent.report(now) }
     }
 
     /// The machine went down and came up again: nothing it had is left.
-    pub(crate) fn wipe(&mut self) {
-        *self = Machine { cut: self.cut, ..Machine::new(self.contention) };
+    pub(crate) fn wipe(&mut self, now: Time) {
+        let session = self.settings.session + 1;
+        let settings = Settings { session, machine_restarted: true, ..self.settings };
+        *self = Machine { cut: self.cut, ..Machine::with(self.contention, settings, now) };
     }
 
-    /// How many processes it has, standing still or not.
+    /// The attempts that have a process, standing still or not.
     pub(crate) fn processes(&self) -> impl Iterator<Item = AttemptId> + '_ {
-        self.running_or_still().map(|(id, _)| id)
-    }
-
-    fn running_or_still(&self) -> impl Iterator<Item = (AttemptId, &Process)> + '_ {
-        self.here.iter().filter_map(|(&id, here)| Some((id, here.process.as_ref()?)))
+        self.processes.keys().copied()
     }
 
     fn running(&self) -> impl Iterator<Item = (AttemptId, &Process)> + '_ {
-        let running = self.here.iter().filter(|(_, here)| here.is == Local::Running);
-        running.filter_map(|(&id, here)| Some((id, here.process.as_ref()?)))
+        self.processes.iter().filter(|(_, process)| process.runs).map(|(&id, process)| (id, process))
     }
 
-    fn launch(&mut self, now: Time, id: AttemptId, brief: Brief, alarm: &mut impl FnMut(Time, AttemptId)) {
+    fn see(&mut self, now: Time, id: AttemptId, seen: Seen) {
+        self.agent.step(Input::Seen(id, seen), now);
+    }
+
+    fn launch(&mut self, now: Time, id: AttemptId, brief: Brief, later: &mut impl FnMut(Time, Later)) {
         let delay = brief.delay;
         self.company |= brief.company.is_some();
-        let process = Some(Process::new(now, brief));
-        self.here.insert(id, Here { is: Local::Beginning, process });
+        self.processes.insert(id, Process::new(now, brief));
         if delay.is_zero() {
-            self.run(now, id, alarm);
+            self.run(now, id, later);
         } else {
-            alarm(now + delay, id);
+            later(now + delay, Later::Ring(id));
         }
     }
 
     /// A process that was begun or stood still runs now.
-    fn run(&mut self, now: Time, id: AttemptId, alarm: &mut impl FnMut(Time, AttemptId)) {
-        let process = self.becomes(id, Local::Running);
+    fn run(&mut self, now: Time, id: AttemptId, later: &mut impl FnMut(Time, Later)) {
+        let process = self.process(id);
+        process.runs = true;
         process.since = now;
         let at = process.foresee();
-        self.news.insert(id, Standing::Running);
-        alarm(at, id);
+        later(at, Later::Ring(id));
+        // One that is to stand still from the start is begun first.
+        if let Some(step) = self.to_stand_still.get(&id).copied() {
+            return self.freeze(now, id, step, later);
+        }
+        self.see(now, id, Seen::Running);
     }
 
-    fn freeze(
-        &mut self,
-        now: Time,
-        id: AttemptId,
-        step: Option<Span>,
-        alarm: &mut impl FnMut(Time, AttemptId),
-    ) {
-        if self.here[&id].is != Local::Running {
+    fn freeze(&mut self, now: Time, id: AttemptId, step: Option<Span>, later: &mut impl FnMut(Time, Later)) {
+        let Some(process) = self.processes.get_mut(&id) else { return };
+        self.to_stand_still.insert(id, step);
+        if !process.runs {
             return;
         }
-        let process = self.process(id);
         process.settle(now);
         if process.stand_still_between(step) {
             self.stand_still(now, id);
         } else {
-            self.to_stand_still.insert(id);
-            self.foresee(id, alarm);
+            self.foresee(id, later);
         }
     }
 
     fn stand_still(&mut self, now: Time, id: AttemptId) {
-        let process = self.becomes(id, Local::Frozen);
+        let process = self.process(id);
         process.settle(now);
+        process.runs = false;
         process.alarm = None;
         process.go_on();
         self.to_stand_still.remove(&id);
-        self.news.insert(id, Standing::Frozen);
+        self.see(now, id, Seen::Frozen);
     }
 
     /// Has it end when it is next done with a batch or an item.
@@ -215,56 +217,62 @@ impl Machine {
         now: Time,
         id: AttemptId,
         step: Option<Span>,
-        alarm: &mut impl FnMut(Time, AttemptId),
+        later: &mut impl FnMut(Time, Later),
     ) {
-        let running = self.here.get(&id).is_some_and(|here| here.is == Local::Running);
-        if !running || self.to_give_way.contains(&id) {
+        let Some(process) = self.processes.get_mut(&id).filter(|process| process.runs) else { return };
+        if self.to_give_way.contains_key(&id) {
             return;
         }
-        let process = self.process(id);
         process.settle(now);
         if process.stand_still_between(step) {
             self.end(now, id, How::Stopped);
         } else {
-            self.to_give_way.insert(id);
-            self.foresee(id, alarm);
+            self.to_give_way.insert(id, step);
+            self.foresee(id, later);
         }
     }
 
-    /// One that was to stand still after its batch or item, and no longer is.
-    fn take_back_freeze(&mut self, now: Time, id: AttemptId, alarm: &mut impl FnMut(Time, AttemptId)) {
-        self.to_stand_still.remove(&id);
-        let process = self.process(id);
-        process.go_on();
-        process.settle(now);
-        self.foresee(id, alarm);
+    /// Has it go on, or not stand still after all.
+    fn thaw(&mut self, now: Time, id: AttemptId, later: &mut impl FnMut(Time, Later)) {
+        let to_stand_still = self.to_stand_still.remove(&id).is_some();
+        let Some(process) = self.processes.get_mut(&id) else { return };
+        if process.runs && to_stand_still {
+            process.go_on();
+            process.settle(now);
+            self.foresee(id, later);
+        } else if !process.runs && process.has_begun() {
+            process.thaw(now);
+            self.run(now, id, later);
+        }
     }
 
-    fn thaw(&mut self, now: Time, id: AttemptId, alarm: &mut impl FnMut(Time, AttemptId)) {
-        self.process(id).thaw(now);
-        self.run(now, id, alarm);
-    }
-
-    fn stop(&mut self, now: Time, id: AttemptId, alarm: &mut impl FnMut(Time, AttemptId)) {
-        let running = self.here[&id].is == Local::Running;
-        let process = self.process(id);
+    fn stop(
+        &mut self,
+        now: Time,
+        id: AttemptId,
+        grace: Span,
+        cause: StopCause,
+        later: &mut impl FnMut(Time, Later),
+    ) {
+        let Some(process) = self.processes.get_mut(&id) else { return };
         match (process.alarm, process.grace) {
+            _ if cause == StopCause::LeaseExpired => self.end(now, id, cause.how()),
+            (_, Some(_)) if grace.is_zero() => self.end(now, id, How::Stopped),
             (Some((_, Next::IsEnded)), _) => {}
             (_, None) => self.end(now, id, How::Stopped),
             (_, Some(grace)) => {
-                if running {
+                if process.runs {
                     process.settle(now);
                 }
                 process.alarm = Some((now + grace, Next::IsEnded));
-                alarm(now + grace, id);
+                later(now + grace, Later::Ring(id));
             }
         }
     }
 
     fn end(&mut self, now: Time, id: AttemptId, how: How) {
-        let here = self.here.get_mut(&id).expect("what ends was here");
-        let mut process = here.process.take().expect("what ends has a process");
-        if std::mem::replace(&mut here.is, Local::Over) == Local::Running {
+        let mut process = self.processes.remove(&id).expect("what ends has a process");
+        if process.runs {
             process.settle(now);
         }
         self.to_stand_still.remove(&id);
@@ -272,11 +280,12 @@ impl Machine {
         if how == How::Stopped {
             self.saved.push((id, process.done()));
         }
-        self.say_over(id, how, process.ran);
+        let usage = Usage { ran: process.ran, ..Usage::default() };
+        self.see(now, id, Seen::Exited(End { how, usage }));
     }
 
     /// Has every process that runs go as fast as those beside it let it.
-    fn share_speed(&mut self, now: Time, alarm: &mut impl FnMut(Time, AttemptId)) {
+    fn share_speed(&mut self, now: Time, later: &mut impl FnMut(Time, Later)) {
         if self.contention == 0.0 && !self.company {
             return;
         }
@@ -291,9 +300,12 @@ impl Machine {
             let there = there.max_by_key(|there| there.len()).unwrap_or_default();
             let kept = match there {
                 [one, other] => {
-                    let other = &self.here[if *one == id { other } else { one }].process;
-                    let company = other.as_ref().and_then(|other| other.company.as_deref());
-                    process.company.as_deref().zip(company).and_then(|(a, b)| a.kept_beside(b))
+                    let other = &self.processes[if *one == id { other } else { one }];
+                    process
+                        .company
+                        .as_deref()
+                        .zip(other.company.as_deref())
+                        .and_then(|(a, b)| a.kept_beside(b))
                 }
                 _ => None,
             };
@@ -307,39 +319,18 @@ impl Machine {
                 process.settle(now);
                 process.speed = speed;
                 if !asked {
-                    alarm(process.foresee(), id);
+                    later(process.foresee(), Later::Ring(id));
                 }
             }
         }
     }
 
-    fn foresee(&mut self, id: AttemptId, alarm: &mut impl FnMut(Time, AttemptId)) {
+    fn foresee(&mut self, id: AttemptId, later: &mut impl FnMut(Time, Later)) {
         let at = self.process(id).foresee();
-        alarm(at, id);
-    }
-
-    /// Its process runs or stands still from here on.
-    fn becomes(&mut self, id: AttemptId, is: Local) -> &mut Process {
-        let here = self.here.get_mut(&id).expect("what is not over is here");
-        here.is = is;
-        here.process.as_mut().expect("what is not over has a process")
+        later(at, Later::Ring(id));
     }
 
     fn process(&mut self, id: AttemptId) -> &mut Process {
-        let here = self.here.get_mut(&id).expect("what is not over is here");
-        here.process.as_mut().expect("what is not over has a process")
+        self.processes.get_mut(&id).expect("what is not over has a process")
     }
-
-    fn say_over(&mut self, id: AttemptId, how: How, ran: Span) {
-        self.news.insert(id, Standing::Over(End { how, usage: Usage { ran, ..Usage::default() } }));
-    }
-
-    fn forget(&mut self, id: AttemptId) {
-        self.here.remove(&id);
-        self.news.remove(&id);
-    }
-}
-
-fn freezes(desired: &[Desired], id: AttemptId) -> bool {
-    desired.iter().any(|d| d.attempt == id && d.want == Want::Freeze)
 }

@@ -26,14 +26,14 @@ pub(crate) struct Process {
     /// Running time up to `since`.
     pub(crate) ran: Span,
     pub(crate) since: Time,
+    /// Whether it runs: it has begun and does not stand still.
+    pub(crate) runs: bool,
     /// The moment in force at which something happens to it by itself, and what; alarms for others are void.
     pub(crate) alarm: Option<(Time, Next)>,
     /// The work done with which it stands still, if it is to.
     stands_still_at: Option<Span>,
     /// Being asked to end does not end it before this.
     pub(crate) grace: Option<Span>,
-    /// Whether it is ended when contact is lost.
-    pub(crate) rerun: bool,
     /// Whom it gets on with, where that was measured.
     pub(crate) company: Option<Box<Company>>,
     /// Where it runs.
@@ -58,7 +58,6 @@ pub(crate) struct Brief {
     pub(crate) saved: Span,
     pub(crate) timeout: Option<Span>,
     pub(crate) grace: Span,
-    pub(crate) rerun: bool,
     pub(crate) resume_time: Span,
     pub(crate) company: Option<Box<Company>>,
     pub(crate) devices: SmallVec<[u16; 4]>,
@@ -69,7 +68,7 @@ pub(crate) struct Brief {
 impl Process {
     /// One that begins after its delay.
     pub(crate) fn new(now: Time, brief: Brief) -> Process {
-        let Brief { fate, saved, timeout, grace, rerun, resume_time, company, devices, delay } = brief;
+        let Brief { fate, saved, timeout, grace, resume_time, company, devices, delay } = brief;
         let begins = now + delay;
         Process {
             how: fate.how,
@@ -81,13 +80,18 @@ impl Process {
             allowed: timeout.unwrap_or(Span(u64::MAX)),
             ran: Span::ZERO,
             since: begins,
+            runs: false,
             alarm: Some((begins, Next::Begins)),
             stands_still_at: None,
             grace: fate.stubborn.then_some(grace),
-            rerun,
             company,
             devices,
         }
+    }
+
+    /// Whether it runs or did.
+    pub(crate) fn has_begun(&self) -> bool {
+        !matches!(self.alarm, Some((_, Next::Begins)))
     }
 
     /// The work it has done, saved by earlier attempts or not.
@@ -164,8 +168,8 @@ mod tests {
         let fate = Fate { length: Span::from_secs(length), how: How::Exited(0), stubborn: false, seen: None };
         let (resume_time, devices) = (Span::from_secs(2.0), SmallVec::from([0; 1].as_slice()));
         let (saved, timeout, grace, delay) = (Span::ZERO, None, Span::ZERO, Span::ZERO);
-        let (rerun, company) = (true, None);
-        let brief = Brief { fate, saved, timeout, grace, rerun, resume_time, company, devices, delay };
+        let company = None;
+        let brief = Brief { fate, saved, timeout, grace, resume_time, company, devices, delay };
         Process::new(Time(0), brief)
     }
 

@@ -13,12 +13,12 @@ use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::sync::Arc;
 
-use warpyard_core::cluster::{Desired, Want};
+use warpyard_core::agent::Input;
+use warpyard_core::cluster::Worker;
 use warpyard_core::engine::{Answer, Engine, Turned};
 use warpyard_core::event::{Event, WorkerInfo};
 use warpyard_core::policy::Errand;
 use warpyard_core::pool::DeviceState;
-use warpyard_core::reconcile::patience;
 use warpyard_core::small::SmallMap;
 use warpyard_core::spec::{AfterJob, JobSpec};
 use warpyard_core::{
@@ -79,8 +79,8 @@ pub struct Sim {
     stirred: Vec<WorkerId>,
     /// Workers with something to say.
     speaking: Vec<WorkerId>,
-    /// What the worker looked at should have on it.
-    desired: Vec<Desired>,
+    /// Workers with a lease whose reports the coming turn takes in.
+    to_acknowledge: Vec<WorkerId>,
     watcher: Option<Watcher>,
     /// Work that attempts saved when they were asked to give way: seconds, or steps where those are told apart.
     saved: BTreeMap<TaskId, f64>,
@@ -114,8 +114,9 @@ impl Sim {
 
     fn from_engine(engine: Engine, kept: Count, setup: Setup, now: Time) -> Sim {
         let workers = engine.cluster().workers().count();
+        let machine = |(_, worker): (_, &Worker)| Machine::new(setup.contention, worker.info.lease, now);
+        let machines = engine.cluster().workers().map(machine).collect();
         let crowds = Crowds::on(engine.cluster().workers().map(|(_, worker)| &worker.info));
-        let contention = setup.contention;
         let nothing: Box<dyn Iterator<Item = Coming>> = Box::new(std::iter::empty());
         let mut sim = Sim {
             engine,
@@ -123,7 +124,7 @@ impl Sim {
             now,
             setup,
             errand: None,
-            machines: (0..workers).map(|_| Machine::new(contention)).collect(),
+            machines,
             agenda: Agenda::default(),
             source: nothing.peekable(),
             jobs: Vec::new(),
@@ -139,7 +140,7 @@ impl Sim {
             unheard: 0,
             stirred: Vec::new(),
             speaking: Vec::new(),
-            desired: Vec::new(),
+            to_acknowledge: Vec::new(),
             watcher: None,
             saved: BTreeMap::new(),
         };
@@ -160,6 +161,7 @@ impl Sim {
     ) -> Result<Sim, Rejected> {
         let engine = Engine::new(cluster, policies, now)?;
         let mut sim = Sim::from_engine(engine, Count::default(), setup, now);
+        sim.machines.iter_mut().for_each(|machine| *machine = Machine::new(sim.setup.contention, None, now));
         for job in sim.engine.cluster().jobs().iter() {
             let at = job.id.0 as usize;
             if sim.jobs.len() <= at {
@@ -177,10 +179,10 @@ impl Sim {
                 restart: sim.setup.restart,
             };
             let (engine, agenda) = (&sim.engine, &mut sim.agenda);
-            for begun in engine.cluster().desired(worker).filter(|d| d.started || d.want == Want::Run) {
-                let brief = known.brief(begun.attempt);
-                let alarm = |at, id| agenda.enter(at, Due::Ring(worker, id));
-                sim.machines[worker.0 as usize].adopt(now, begun.attempt, brief, alarm);
+            for begun in engine.cluster().desired(worker).filter(|d| d.started) {
+                let brief = known.brief(begun.attempt).expect("what is desired is known");
+                let mut later = |at, later| agenda.enter(at, Due::on(worker, later));
+                sim.machines[worker.0 as usize].adopt(now, begun.attempt, brief, &mut later);
             }
             sim.stirred.push(worker);
             let mut info = engine.cluster().worker(worker).expect("a worker by number").info.clone();
@@ -247,17 +249,14 @@ impl Sim {
 
     /// Nothing gets through between the server and a worker any more.
     pub fn cut(&mut self, worker: WorkerId) {
-        self.machines[worker.0 as usize].cut = Some(self.now);
-        if let Some(lease) = self.lease(worker) {
-            self.put_off(self.now + patience(lease), Due::Alone(worker));
-        }
+        self.machines[worker.0 as usize].cut = true;
     }
 
     /// It does again.
     pub fn heal(&mut self, worker: WorkerId) {
         let machine = &mut self.machines[worker.0 as usize];
-        machine.cut = None;
-        machine.tell_all();
+        machine.cut = false;
+        machine.agent.step(Input::Connected, self.now);
         let info = self.engine.cluster().worker(worker).expect("a healed worker is known").info.clone();
         self.asked.push(Command::Join(info));
         self.stirred.push(worker);
@@ -267,7 +266,7 @@ impl Sim {
 
     /// A worker's machine goes down and comes up again with nothing of what ran there.
     pub fn wipe(&mut self, worker: WorkerId) {
-        self.machines[worker.0 as usize].wipe();
+        self.machines[worker.0 as usize].wipe(self.now);
         self.stirred.push(worker);
         self.settle();
     }
@@ -311,8 +310,7 @@ impl Sim {
     /// Whether a worker is cut off that the engine still hopes to hear of.
     fn someone_is_missed(&self) -> bool {
         let mut workers = self.engine.cluster().workers();
-        workers
-            .any(|(id, w)| w.online && w.info.lease.is_some() && self.machines[id.0 as usize].cut.is_some())
+        workers.any(|(id, w)| w.online && w.info.lease.is_some() && self.machines[id.0 as usize].cut)
     }
 
     /// Goes on until this moment, everything due at it included.
@@ -400,25 +398,23 @@ impl Sim {
             Due::Ring(worker, attempt) => {
                 let agenda = &mut self.agenda;
                 let machine = &mut self.machines[worker.0 as usize];
-                if machine.ring(self.now, attempt, |at, id| agenda.enter(at, Due::Ring(worker, id))) {
+                machine.ring(self.now, attempt, |at, later| agenda.enter(at, Due::on(worker, later)));
+                if machine.agent.has_outputs() {
                     self.stirred.push(worker);
                 }
                 self.speaking.push(worker);
             }
             Due::Beat(worker) => {
-                if self.machines[worker.0 as usize].cut.is_none() {
-                    let (attempts, devices) = (SmallMap::new(), BTreeMap::new());
-                    self.asked.push(Command::Report { worker, attempts, devices });
+                let machine = &mut self.machines[worker.0 as usize];
+                if !machine.cut {
+                    machine.agent.step(Input::Connected, self.now);
+                    self.speaking.push(worker);
                     self.beat_later(worker);
                 }
             }
-            Due::Alone(worker) => {
-                let lease = self.lease(worker).unwrap_or_default();
-                let machine = &mut self.machines[worker.0 as usize];
-                if machine.cut.is_some_and(|since| since + patience(lease) <= self.now) {
-                    let agenda = &mut self.agenda;
-                    machine.end_what_reruns(self.now, |at, id| agenda.enter(at, Due::Ring(worker, id)));
-                }
+            Due::Timer(worker) => {
+                self.machines[worker.0 as usize].agent.step(Input::Timer, self.now);
+                self.stirred.push(worker);
             }
         }
     }
@@ -442,6 +438,7 @@ impl Sim {
                 break;
             }
             self.turn();
+            self.stirred.append(&mut self.to_acknowledge);
         }
     }
 
@@ -498,20 +495,19 @@ impl Sim {
         sort_out(&mut stirred);
         for worker in stirred.drain(..) {
             let machine = &mut self.machines[worker.0 as usize];
-            if machine.cut.is_some() {
-                continue;
+            let (engine, agenda) = (&self.engine, &mut self.agenda);
+            if !machine.cut {
+                let (as_of, received) = (engine.cluster().seq(), engine.inbox().latest(worker));
+                machine.agent.assign_desired(as_of, received, engine.cluster().desired(worker), self.now);
             }
-            let agenda = &mut self.agenda;
-            self.desired.clear();
-            self.desired.extend(self.engine.cluster().desired(worker));
             let known = Truth {
-                cluster: self.engine.cluster(),
+                cluster: engine.cluster(),
                 jobs: &self.jobs,
                 saved: &self.saved,
                 delay: self.setup.start_delay,
                 restart: self.setup.restart,
             };
-            machine.sync(self.now, &self.desired, &known, |at, id| agenda.enter(at, Due::Ring(worker, id)));
+            machine.pump(self.now, &known, |at, later| agenda.enter(at, Due::on(worker, later)));
             self.speaking.push(worker);
         }
         self.stirred = stirred;
@@ -526,11 +522,12 @@ impl Sim {
                 let pace = runs.map_or(1.0, |runs| runs.pace(id.task, kind));
                 self.saved.insert(id.task, work.secs() * pace);
             }
-            if machine.cut.is_some() || machine.news.is_empty() {
-                continue;
+            if let Some(report) = machine.report(self.now) {
+                self.asked.push(Command::Receive { worker, report: Box::new(report) });
+                if machine.agent.confirmed().is_some() {
+                    self.to_acknowledge.push(worker);
+                }
             }
-            let attempts = std::mem::take(&mut machine.news);
-            self.asked.push(Command::Report { worker, attempts, devices: BTreeMap::new() });
         }
         self.speaking = speaking;
     }

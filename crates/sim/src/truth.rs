@@ -4,7 +4,7 @@ use crate::arrival::Runs;
 use crate::machine::Known;
 use crate::process::Brief;
 use std::collections::BTreeMap;
-use warpyard_core::spec::{Boundary, OnLost, Preempt};
+use warpyard_core::spec::{Boundary, Preempt};
 use warpyard_core::{AttemptId, Cluster, Span, TaskId};
 
 /// Jobs by number: where their records begin, and what really happens to them.
@@ -28,32 +28,31 @@ pub(crate) struct Truth<'a> {
 }
 
 impl Known for Truth<'_> {
-    fn brief(&self, id: AttemptId) -> Brief {
-        let job = self.cluster.job(id.task.job).expect("what a worker should have has a job");
-        let (node, spec) = job.node(id.task.node).expect("a task has a node");
-        let live = &node.live[&id.task.index];
+    fn brief(&self, id: AttemptId) -> Option<Brief> {
+        let job = self.cluster.job(id.task.job)?;
+        let (node, spec) = job.node(id.task.node)?;
+        let live = node.live.get(&id.task.index).filter(|live| live.attempts == id.number)?;
+        let placement = &live.attempt()?.placement;
         let taken = self.jobs[id.task.job.0 as usize].as_ref().expect("a job that was taken is remembered");
         let kind = self.cluster.view().kind_given(id.task);
         let pace = taken.runs.pace(id.task, kind);
         let saved = if live.saved.is_zero() { None } else { self.saved.get(&id.task) };
         let saved = saved.map(|work| Span::from_secs(work / pace));
-        let placement = &live.attempt().expect("what a worker should have has a place").placement;
         let fate = taken.runs.fate(id.task, id.number, kind);
         // What was seen goes before what is assumed; a timeout that struck is in how it ended, and what was saved in how
         // long it took.
         let seen = fate.seen;
         let restart = if id.number > 1 { self.restart } else { Span::ZERO };
-        Brief {
+        Some(Brief {
             fate,
             saved: saved.filter(|_| seen.is_none_or(|seen| seen.of_another)).unwrap_or_default(),
             timeout: spec.timeout.filter(|_| seen.is_none()),
             grace: seen.and_then(|seen| seen.linger).unwrap_or(spec.grace),
-            rerun: spec.on_lost == OnLost::Rerun,
             resume_time: spec.resume_time,
             company: taken.runs.company(id.task, kind),
             devices: placement.devices.iter().map(|(index, _)| *index).collect(),
             delay: seen.map_or(self.delay + restart, |seen| seen.delay),
-        }
+        })
     }
 
     fn step(&self, id: AttemptId) -> Option<Span> {

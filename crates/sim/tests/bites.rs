@@ -21,6 +21,26 @@ fn freeing_a_device_twice_is_found() {
     found(Bug::FreeTwice);
 }
 
+#[test]
+fn an_attempt_that_outlives_its_lease_is_found() {
+    found(Bug::OutliveTheLease);
+}
+
+#[test]
+fn a_launch_beside_an_attempt_that_was_given_up_is_found() {
+    found(Bug::LaunchBesideLingering);
+}
+
+#[test]
+fn an_end_that_is_forgotten_before_it_is_known_is_found() {
+    found(Bug::ForgetUndelivered);
+}
+
+#[test]
+fn an_attempt_of_another_log_that_is_adopted_is_found() {
+    found(Bug::AdoptAnotherLogs);
+}
+
 fn found(bug: Bug) {
     for level in Level::ALL {
         let mut failures = (0..WITHIN).filter_map(|seed| run_with(seed, level, bug).err());

@@ -13,7 +13,7 @@ const GROUPS: [(&str, &[&str]); 7] = [
     ("Interactive work", &["attach", "claim", "claims", "extend", "adopt"]),
     ("Server and GPUs", &["up", "down", "info", "login", "gpus", "workers", "drain", "limits"]),
     ("Policies", &["policies", "policy", "sim", "compare", "replay", "trace", "reproduce"]),
-    ("Planning and sharing", &["plan", "learn", "allocate", "throughputs"]),
+    ("Planning and sharing", &["estimate", "plan", "learn", "allocate", "throughputs"]),
     (
         "Setup and tools",
         &["install", "uninstall", "doctor", "admin", "schema", "snapshot", "progress", "completions"],

@@ -5,11 +5,14 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use warpyard_core::cluster::Want;
-use warpyard_core::event::{End, How};
+use warpyard_core::event::{End, How, WorkerInfo};
 use warpyard_core::pool::DeviceState;
 use warpyard_core::protocol::{Assignment, Assignments, Report, Standing, Work};
+use warpyard_core::spec::OnLost;
 use warpyard_core::{AttemptId, Span};
-use warpyard_worker::agent::{Agent, AgentHandle, DeviceRules, Layout, Lineage, Link, Settings};
+use warpyard_worker::agent::{
+    Agent, AgentError, AgentHandle, Deliver, DeviceRules, Layout, Lineage, Link, Settings,
+};
 use warpyard_worker::probe::{
     self, Choice, Gpu, GpuProcess, Places, Probe, ProbeError, ProcessKind, Reading, Vendor,
 };
@@ -21,6 +24,10 @@ const FOR_EVER: Duration = Duration::from_secs(120);
 struct Told(Sender<Report>);
 
 impl Link for Told {
+    fn join(&mut self, _: &WorkerInfo, _: Deliver) -> Result<(), AgentError> {
+        Ok(())
+    }
+
     fn report(&self, report: Report) {
         let _nobody_listens = self.0.send(report);
     }
@@ -59,7 +66,7 @@ fn agent_with(data: &Path, probe: Box<dyn Probe>) -> (AgentHandle, Receiver<Repo
         every: Duration::from_millis(20),
         repaired: Box::new(|_| {}),
     };
-    (Agent::start(settings, |_| Ok(Told(tell))).unwrap(), told)
+    (Agent::start(settings, Told(tell)).unwrap(), told)
 }
 
 fn attempt() -> AttemptId {
@@ -92,13 +99,15 @@ fn assigned(script: Option<&str>) -> Assignments {
     let one = Assignment {
         holds_for: None,
         attempt: attempt(),
+        rank: 0,
+        on_lost: OnLost::Rerun,
         started: script.is_none(),
         want: Want::Run,
         grace: Span(1_000_000),
         devices: vec![],
         work: work.map(Arc::new),
     };
-    Assignments { as_of: 0, attempts: vec![one] }
+    Assignments { attempts: vec![one], ..Assignments::default() }
 }
 
 /// The next report that tells of the attempt.
@@ -115,7 +124,7 @@ fn told_of(told: &Receiver<Report>) -> Report {
 
 /// The next that is told of the attempt.
 fn next(told: &Receiver<Report>) -> Standing {
-    told_of(told).attempts.swap_remove(0).1
+    told_of(told).attempts.swap_remove(0).standing
 }
 
 /// Waits for a file that somebody else makes.
@@ -264,7 +273,8 @@ fn what_began_behind_its_back_and_is_to_run_goes_on_with_its_device() {
     let mut seen = None;
     for _ in 0..5 {
         let report = told_of(&told);
-        assert_eq!(report.attempts, [(attempt(), Standing::Running)]);
+        assert_eq!(report.attempts.len(), 1);
+        assert_eq!(report.attempts[0].standing, Standing::Running);
         seen = report.devices.get("GPU-1").copied();
         assert_ne!(seen, Some(DeviceState::Foreign), "its own process is not someone else's");
     }
@@ -282,7 +292,7 @@ fn an_earlier_word_that_comes_late_changes_nothing() {
     let wait = format!("until test -e {}; do sleep 0.01; done", gate.display());
     agent.assign(Assignments { as_of: 7, ..assigned(Some(&wait)) });
     assert_eq!(next(&told), Standing::Running);
-    agent.assign(Assignments { as_of: 6, attempts: vec![] });
+    agent.assign(Assignments { as_of: 6, ..Assignments::default() });
     for _ in 0..5 {
         assert_eq!(next(&told), Standing::Running, "what is wanted was said later");
     }
@@ -376,7 +386,7 @@ fn who_asks_of_devices_does_not_wait_for_a_driver() {
     let data = tempfile::tempdir().unwrap();
     let ((asked, was_asked), (go, go_on)) = (unbounded(), unbounded());
     let (agent, _told) = agent_with(data.path(), Box::new(Stuck { asked, go_on }));
-    agent.assign(Assignments { as_of: 0, attempts: vec![] });
+    agent.assign(Assignments::default());
     was_asked.recv_timeout(FOR_EVER).expect("devices are looked at");
     let seen = agent.devices();
     let seen = seen.try_lock().expect("nobody holds it while the driver is asked");

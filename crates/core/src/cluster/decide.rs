@@ -71,6 +71,9 @@ impl Cluster {
             Command::Progress { attempt, steps } => Ok(self.progress(attempt, steps)),
             Command::SetTarget(found) => Ok(self.set_target(found)),
             Command::Join(info) => Ok(self.join(info)),
+            Command::Receive { worker, report } => {
+                Ok(self.several(report.into_commands(worker).into_vec(), now))
+            }
             Command::Report { worker, attempts, devices } => Ok(self.report(worker, attempts, devices, now)),
             Command::MeasuredMemory { worker, used } => Ok(self.charge_used(worker, &used)),
             Command::GiveUp(worker) => Ok(self.give_up(worker, now)),

@@ -31,7 +31,7 @@ use crate::policy::PolicyChoice;
 use crate::pool::{Charge, Pool};
 use crate::shares::Shares;
 use crate::small::SmallMap;
-use crate::spec::{JobSpec, Preempt, TaskSpec};
+use crate::spec::{JobSpec, OnLost, Preempt, TaskSpec};
 use crate::time::{Span, Time};
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
@@ -175,6 +175,10 @@ pub struct Desired {
     pub started: bool,
     /// What is wanted of it.
     pub want: Want,
+    /// Between asking it to end and ending it.
+    pub grace: Span,
+    /// What happens when the worker is lost.
+    pub on_lost: OnLost,
 }
 
 /// What is wanted of an attempt.
@@ -360,10 +364,9 @@ impl Cluster {
         tasks.map(|&task| {
             let job = self.job(task.job).expect("a worker's task has a job");
             let live = &job.nodes[task.node as usize].live[&task.index];
+            let spec = &job.spec.tasks[task.node as usize];
             let want = match &live.phase {
-                Phase::Stopping { why: StopWhy::Requeued, .. }
-                    if job.spec.tasks[task.node as usize].preempt == Preempt::Yield =>
-                {
+                Phase::Stopping { why: StopWhy::Requeued, .. } if spec.preempt == Preempt::Yield => {
                     Want::Yield
                 }
                 Phase::Stopping { .. } => Want::Stop,
@@ -371,7 +374,10 @@ impl Cluster {
                 _ => Want::Run,
             };
             let started = live.attempt().is_some_and(|a| a.started.is_some());
-            Desired { attempt: task.attempt(live.attempts), started, want }
+            let killed = matches!(live.phase, Phase::Stopping { why: StopWhy::Killed, .. });
+            let grace = if killed { Span::ZERO } else { spec.grace };
+            let attempt = task.attempt(live.attempts);
+            Desired { attempt, started, want, grace, on_lost: spec.on_lost }
         })
     }
 

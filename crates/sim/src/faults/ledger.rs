@@ -2,6 +2,7 @@
 
 use super::Broken;
 use std::collections::{BTreeMap, BTreeSet};
+use warpyard_core::agent::NOTHING_LEFT;
 use warpyard_core::event::{How, Outcome, StopWhy, Then};
 use warpyard_core::pool::Placement;
 use warpyard_core::spec::AfterNode;
@@ -17,6 +18,8 @@ pub(super) struct Ledger {
     /// How an attempt's processes ended.
     ends: BTreeMap<AttemptId, Vec<How>>,
     done: BTreeMap<TaskId, Outcome>,
+    /// Attempts that are said to have started and had no process.
+    unbegun: BTreeSet<AttemptId>,
     /// Processes that outlived their attempt where nothing could be done about it: nobody watched over the lease, the
     /// clock jumped, or the machine ran the attempt twice because it forgot the first time.
     strays: BTreeSet<AttemptId>,
@@ -35,8 +38,13 @@ impl Ledger {
                 self.latest.insert(attempt.task, (attempt.number, false));
                 self.placed.insert(*attempt, placement.clone());
             }
-            What::Started { attempt }
-            | What::PauseAsked { attempt, .. }
+            What::Started { attempt } => {
+                self.only_the_attempt_in_force_is_spoken_of(*attempt)?;
+                if !self.has_begun(*attempt) {
+                    self.unbegun.insert(*attempt);
+                }
+            }
+            What::PauseAsked { attempt, .. }
             | What::Paused { attempt }
             | What::ResumeAsked { attempt }
             | What::Resumed { attempt }
@@ -46,6 +54,9 @@ impl Ledger {
                 only_what_was_cancelled_ends_cancelled(before, *attempt, *then)?;
                 self.an_end_is_one_that_happened(*attempt, &end.how)?;
                 self.latest.insert(attempt.task, (attempt.number, true));
+                if end.how == How::Stopped {
+                    self.unbegun.remove(attempt);
+                }
             }
             What::Retried { job, .. } | What::JobForgotten { job } => self.forget_done(*job),
             What::TasksRetried { node, .. } => self.forget_done(node.job),
@@ -73,6 +84,37 @@ impl Ledger {
                 format!("{attempt} changed something while {latest:?} (number, ended) is the latest")
             }),
         }
+    }
+
+    /// An attempt that is said to run has a process of this log's. One that was called off before it had one is said to have
+    /// started and stopped at once.
+    pub(super) fn what_started_has_begun(&self) -> Result<(), Broken> {
+        match self.unbegun.first() {
+            None => Ok(()),
+            Some(attempt) => broken("what started has begun", || format!("{attempt} never had a process")),
+        }
+    }
+
+    /// The worker's record of an end lasts until the server knows that end: as long as the machine is up it is not lost.
+    pub(super) fn an_end_that_happened_is_told(
+        &self,
+        attempt: AttemptId,
+        how: &How,
+        boot_of: impl Fn(usize) -> u32,
+    ) -> Result<(), Broken> {
+        let here = self.begun.get(&attempt).and_then(|begun| begun.last());
+        let ended_here = here.is_some_and(|&(machine, boot)| boot_of(machine) == boot)
+            && self.ends.get(&attempt).is_some_and(|ends| !ends.is_empty());
+        if ended_here && *how == How::Lost(NOTHING_LEFT.into()) {
+            return broken("an end that happened is told", || {
+                format!("{attempt} ended by {:?}, and nobody knows", self.ends[&attempt])
+            });
+        }
+        Ok(())
+    }
+
+    pub(super) fn has_begun(&self, attempt: AttemptId) -> bool {
+        self.begun.contains_key(&attempt)
     }
 
     fn an_end_is_one_that_happened(&self, attempt: AttemptId, how: &How) -> Result<(), Broken> {

@@ -1,10 +1,10 @@
 //! The fault simulator: the engine's own [`turn`](warpyard_core::engine::Engine::turn) and the worker's own
-//! [`reconcile`](warpyard_core::reconcile::reconcile) among lost, doubled and late messages, dying servers, agents and
+//! [`Agent`](warpyard_core::agent::Agent) among lost, doubled and late messages, dying servers, agents and
 //! machines, torn writes, vanishing devices and jumping clocks. Only the store, the transport, devices and the clock are
 //! replaced. After every step all rules are checked; once the faults stop, everything must finish. One seed is one run,
 //! always the same.
 //!
-//! `world` takes the steps; `machine`, `disk` and `people` are what it is made of; `ledger`, `promises` and `invariants`
+//! `world` takes the steps; `machine` with its `supervisors`, `disk` and `people` are what it is made of; `ledger`, `promises` and `invariants`
 //! are the rules.
 
 mod bugs;
@@ -17,6 +17,7 @@ mod people;
 mod promises;
 mod server;
 mod story;
+mod supervisors;
 mod trouble;
 mod world;
 

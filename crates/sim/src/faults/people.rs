@@ -29,8 +29,8 @@ pub(super) struct People {
 pub(super) struct Brief {
     pub(super) fate: Fate,
     pub(super) timeout: Option<Span>,
-    /// Whether it is ended when contact is lost.
-    pub(super) rerun: bool,
+    /// What happens when its worker is lost.
+    pub(super) on_lost: OnLost,
     /// From being launched until it runs; never, if the launch is lost.
     pub(super) begins_after: Option<Span>,
     /// How long it takes to end when asked.
@@ -64,7 +64,7 @@ impl People {
         Brief {
             fate: runs.fate(id.task, id.number, None),
             timeout: task.timeout,
-            rerun: task.on_lost == OnLost::Rerun,
+            on_lost: task.on_lost,
             begins_after: (random.unit() >= launch_lost).then_some(begins_after),
             dies_after: Span(random.below(2_000_000)),
         }

@@ -4,11 +4,9 @@
 use super::Broken;
 use super::disk::{Disk, Stop};
 use std::collections::{BTreeMap, VecDeque};
-use warpyard_core::command::Standing;
 use warpyard_core::engine::{Engine, Turned};
-use warpyard_core::event::WorkerInfo;
-use warpyard_core::pool::DeviceState;
-use warpyard_core::{AttemptId, Cluster, Command, Epoch, JobId, PolicyDef, Time, WorkerId};
+use warpyard_core::protocol::{Report, ReportId};
+use warpyard_core::{Cluster, Command, Epoch, JobId, PolicyDef, Time, WorkerId};
 
 pub(super) struct Server {
     pub(super) engine: Engine,
@@ -21,18 +19,17 @@ pub(super) struct Server {
     pub(super) turns: u64,
     /// Whether a turn is to come for what is in the inbox.
     pub(super) stirred: bool,
-    /// How each worker is reached, and when the latest report heard of it was sent.
+    /// Where the agent of each worker is that sent the latest report.
     pub(super) mail: BTreeMap<WorkerId, Address>,
     /// Ended jobs in memory, the first ended first.
     ended: VecDeque<JobId>,
 }
 
-/// An agent, and when its latest report that was heard was sent.
+/// An agent.
 #[derive(Clone, Copy)]
 pub(super) struct Address {
     pub(super) machine: usize,
     pub(super) session: u32,
-    pub(super) sent: Time,
 }
 
 /// Something asked of the server.
@@ -42,13 +39,13 @@ pub(super) enum Asked {
     ByWorker(Up),
 }
 
-/// What an agent tells: what the worker is, and all it has.
+/// A report, and who sent it.
 #[derive(Clone)]
 pub(super) struct Up {
     pub(super) from: Address,
-    pub(super) info: WorkerInfo,
-    pub(super) attempts: BTreeMap<AttemptId, Standing>,
-    pub(super) devices: BTreeMap<String, DeviceState>,
+    /// The worker's name.
+    pub(super) name: String,
+    pub(super) report: Box<Report>,
 }
 
 /// A turn that was kept.
@@ -103,21 +100,18 @@ impl Server {
         let now = self.clock(system);
         self.turns += 1;
         self.stirred = false;
-        let (mut commands, mut heard) = (Vec::new(), Vec::new());
+        let (mut commands, mut heard): (Vec<Command>, Vec<(Address, String, ReportId)>) = Default::default();
         for asked in std::mem::take(&mut self.inbox) {
             match asked {
                 Asked::ByPeople(command) => commands.push(command),
-                Asked::ByWorker(up) => {
-                    let known = self.engine.cluster().worker_named(&up.info.name);
-                    if known.is_some_and(|worker| !self.hear_from(worker, up.from)) {
-                        continue;
+                Asked::ByWorker(Up { from, name, report }) => {
+                    let id = report.id;
+                    match (self.engine.cluster().worker_named(&name), &report.info) {
+                        (Some(worker), _) => commands.push(Command::Receive { worker, report }),
+                        (None, Some(info)) => commands.push(Command::Join(info.clone())),
+                        (None, None) => continue,
                     }
-                    commands.push(Command::Join(up.info));
-                    if let Some(worker) = known {
-                        let (attempts, devices) = (up.attempts.into_iter().collect(), up.devices);
-                        commands.push(Command::Report { worker, attempts, devices });
-                    }
-                    heard.push(up.from);
+                    heard.push((from, name, id));
                 }
             }
         }
@@ -128,21 +122,25 @@ impl Server {
                 self.ended
                     .retain(|job| self.engine.cluster().job(*job).is_some_and(|j| j.finished.is_some()));
                 self.ended.extend(turned.finished.iter().copied());
+                let heard = heard.into_iter().filter(|(from, name, id)| self.hear_from(*from, name, *id));
+                let heard = heard.map(|(from, ..)| from).collect();
                 Ok(Said { commands, turned, heard })
             }
             Err(stop) => Err((stop, commands)),
         }
     }
 
-    /// Notes where the latest session of a worker is, which is the one that is told things; says whether this report is not
-    /// older than another that was heard, as messages may come out of order.
-    fn hear_from(&mut self, worker: WorkerId, from: Address) -> bool {
-        let address = self.mail.entry(worker).or_insert(from);
-        let news = (from.session, from.sent) >= (address.session, address.sent);
-        if news {
-            *address = from;
+    /// Notes where the agent is that sent a report, if the engine took it in; says whether it is to be answered.
+    fn hear_from(&mut self, from: Address, name: &str, id: ReportId) -> bool {
+        let Some(worker) = self.engine.cluster().worker_named(name) else { return false };
+        match self.engine.inbox().latest(worker) {
+            None => true,
+            Some(latest) if latest == id => {
+                self.mail.insert(worker, from);
+                true
+            }
+            Some(_) => false,
         }
-        news
     }
 
     /// A plan that was made and carried out in one turn is not stale.

@@ -8,7 +8,7 @@ use super::disk::{Disk, Next};
 use super::ledger::{Ledger, broken};
 use super::level::{Level, Odds};
 use super::machine::{Due, Machine, Out};
-use super::people::People;
+use super::people::{Brief, People};
 use super::promises::Promises;
 use super::server::{Address, Asked, Server, Up};
 use super::story::Story;
@@ -18,7 +18,7 @@ use std::collections::BTreeMap;
 use warpyard_core::command::Target;
 use warpyard_core::event::WorkerInfo;
 use warpyard_core::pool::{DeviceInfo, DeviceState};
-use warpyard_core::protocol::Assignments;
+use warpyard_core::protocol::{Assignment, Assignments};
 use warpyard_core::{Cluster, Command, Epoch, PolicyChoice, Span, TaskId, Time};
 use warpyard_policies::POLICIES;
 
@@ -114,7 +114,7 @@ impl World {
         flaw.infect_disk(&mut disk);
         let empty = || flaw.infect(Cluster::new(first_policy.clone()));
         let machines: Vec<_> =
-            (0..1 + random.below(4)).map(|i| Machine::new(worker(&mut random, i))).collect();
+            (0..1 + random.below(4)).map(|i| Machine::new(worker(&mut random, i), flaw)).collect();
         let mut world = World {
             odds: level.odds(),
             flaw,
@@ -207,6 +207,7 @@ impl World {
         if self.turned {
             invariants::of_the_state(&self.truth)?;
             self.ledger.done_stays_done(&self.truth)?;
+            self.ledger.what_started_has_begun()?;
             self.promises.hold(&self.truth, &self.people)?;
             if let Some(server) = &mut self.server {
                 let now = server.clock(Time((EPOCH + self.now.0).saturating_add_signed(self.clock_off)));
@@ -239,7 +240,8 @@ impl World {
             }
             Happening::AgentStarts(machine) => {
                 self.line(|| format!("m{machine}: its agent starts again"));
-                self.machines[machine].start_agent(self.now);
+                self.leave_stranger(machine)?;
+                self.machines[machine].start_agent(self.now, false);
                 self.report(machine);
             }
             Happening::MachineStarts(machine) => {
@@ -270,12 +272,7 @@ impl World {
     fn on(
         &mut self,
         machine: usize,
-        act: impl FnOnce(
-            &mut Machine,
-            Time,
-            &dyn Fn(&warpyard_core::protocol::Assignment) -> super::people::Brief,
-            &mut Out,
-        ),
+        act: impl FnOnce(&mut Machine, Time, &dyn Fn(&Assignment) -> Brief, &mut Out),
     ) -> Result<(), Broken> {
         let mut out = Out::default();
         let launch_lost = if self.calm { 0.0 } else { self.odds.lost / 2.0 };
@@ -288,6 +285,11 @@ impl World {
         for attempt in out.began {
             self.line(|| format!("m{machine}: the process of {attempt} begins"));
             self.ledger.began(attempt, machine, boot)?;
+            if self.machines[machine].has_strangers() {
+                return broken("nothing begins beside what another log left", || {
+                    format!("{attempt} began on m{machine}")
+                });
+            }
             if self.ledger.is_over(attempt) {
                 if !self.ledger.ran_twice(attempt) && !self.was_unwatched(machine) {
                     return broken("only what is in force begins", || {
@@ -315,14 +317,13 @@ impl World {
             let all: Vec<_> = word.attempts.iter().map(|a| format!("{}:{:?}", a.attempt, a.want)).collect();
             format!("m{}: told [{}]", to.machine, all.join(" "))
         });
-        self.on(to.machine, |m, now, book, out| m.told(now, word, to.sent, book, out))
+        self.on(to.machine, |m, now, book, out| m.told(now, word, book, out))
     }
 
     fn report(&mut self, machine: usize) {
-        let m = &self.machines[machine];
-        let Some(attempts) = m.standings() else { return };
-        let from = Address { machine, session: m.session, sent: self.now };
-        let up = Up { from, info: m.info.clone(), attempts, devices: m.device_states() };
+        let m = &mut self.machines[machine];
+        let Some(report) = m.report(self.now).map(Box::new) else { return };
+        let up = Up { from: Address { machine, session: m.session }, name: m.info.name.clone(), report };
         self.send(Some(machine), || Happening::Asked(Asked::ByWorker(up.clone())));
     }
 

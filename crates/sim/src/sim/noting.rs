@@ -51,10 +51,10 @@ impl Sim {
         self.counted = counted;
         let (now, cluster) = (event.at, self.engine.cluster());
         match &event.what {
-            What::WorkerJoined { worker, .. } => {
+            What::WorkerJoined { worker, info } => {
                 let known = self.machines.len().max(worker.0 as usize + 1);
                 let contention = self.setup.contention;
-                self.machines.resize_with(known, || Machine::new(contention));
+                self.machines.resize_with(known, || Machine::new(contention, info.lease, now));
             }
             What::Placed { attempt, placement } => {
                 self.stirred.push(placement.worker);

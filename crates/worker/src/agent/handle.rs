@@ -16,11 +16,17 @@ use warpyard_core::event::WorkerInfo;
 use warpyard_core::protocol::{Assignments, Report};
 use warpyard_core::{AttemptId, Span};
 
-/// How the agent reaches the server. Telling never waits for an answer: what was not heard is told again.
+/// Carries reports to the server and assignments back. It may lose, double, delay and reorder both.
 pub trait Link: Send {
-    /// Tells the server what there is.
+    /// Presents the worker to the server, and has assignments delivered from then on.
+    fn join(&mut self, info: &WorkerInfo, deliver: Deliver) -> Result<(), AgentError>;
+
+    /// Sends a report. That never waits for an answer: what was not received is sent again.
     fn report(&self, report: Report);
 }
+
+/// Takes assignments in.
+pub type Deliver = Box<dyn Fn(Assignments) + Send>;
 
 /// What an agent is told about its machine.
 pub struct Settings {
@@ -114,14 +120,6 @@ impl AgentHandle {
     pub fn assign(&self, assignments: Assignments) {
         // It only fails when the agent has left, and then nothing should be here any more.
         let _left = self.nudges.send(Nudge::Assigned(assignments));
-    }
-
-    /// A way to say what should be here from elsewhere.
-    pub fn assigner(&self) -> impl Fn(Assignments) + Send + use<> {
-        let nudges = self.nudges.clone();
-        move |assignments| {
-            let _left = nudges.send(Nudge::Assigned(assignments));
-        }
     }
 
     /// How tasks are kept from having too many processes.

@@ -1,24 +1,26 @@
 //! A machine's agent: makes what runs here what the server wants to run here, and tells the server what does.
 //!
-//! One thread owns everything ([`Agent`]); others only nudge it: the server's word arrives, a supervisor pokes, time
-//! passes. After any nudge it does the same: look, [`reconcile`](warpyard_core::reconcile), act, report. It keeps nothing that is not also in
-//! the attempt directories, so killing it loses nothing.
+//! What that takes is decided in [`warpyard_core::agent`]. Here are the thread that drives it ([`Agent`]) and what it is driven
+//! by: a [`Link`] to the server, an [`Executor`] that runs attempts, a probe that watches devices. Nothing is kept that is not
+//! also in the attempt directories, so killing the agent loses nothing.
 
 mod begin;
 mod devices;
+mod executor;
 mod handle;
 mod host;
 mod keep;
 mod lineage;
 mod memory;
-mod mine;
+mod process;
 mod reaper;
 mod records;
 mod run;
 mod uses;
 
 pub use devices::{DeviceRules, Watched};
-pub use handle::{AgentError, AgentHandle, Link, Repaired, Settings};
+pub use executor::Executor;
+pub use handle::{AgentError, AgentHandle, Deliver, Link, Repaired, Settings};
 pub use host::HostReading;
 pub use keep::{Layout, WorkPruner, prune_logs, snapshots_dir, work_dir};
 pub use lineage::{Generation, Lineage, LogId, NotALogId, split_name};

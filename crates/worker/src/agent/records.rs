@@ -22,6 +22,7 @@ use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, symlink};
 use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
 use warpyard_core::AttemptId;
 
 /// Places in memory that last until the machine restarts, the best first.
@@ -98,6 +99,17 @@ pub(super) fn make_room(layout: &Layout, attempt: AttemptId) -> io::Result<bool>
         return Ok(true);
     }
     Ok(false)
+}
+
+/// The number of an agent's session, larger than that of any before it: the time of its start, or the next number after the
+/// latest where the clock was set back since. On a disk that takes nothing any more, the time has to do.
+pub(super) fn next_session(data: &Path) -> u64 {
+    let file = data.join("session");
+    let latest: u64 = fs::read_to_string(&file).ok().and_then(|text| text.trim().parse().ok()).unwrap_or(0);
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_micros() as u64);
+    let session = now.max(latest + 1);
+    let _no_room = put(&file, session.to_string().as_bytes());
+    session
 }
 
 /// Whether the machine was restarted since an agent last began here; from now on this start is the last.

@@ -5,7 +5,7 @@ use crate::faults::Broken;
 use crate::faults::disk::Next;
 use crate::faults::trouble::{Trouble, jump, lasting};
 use warpyard_core::pool::{DeviceInfo, DeviceState};
-use warpyard_core::{AttemptId, Span};
+use warpyard_core::{AttemptId, JobId, Span, TaskId};
 
 impl World {
     pub(super) fn trouble(&mut self) -> Result<(), Broken> {
@@ -74,7 +74,23 @@ impl World {
             uuids.any(|u| *u == uuid).then_some(())
         };
         let ids: Vec<_> = self.machines[machine].processes().filter(|id| on_it(id).is_some()).collect();
-        self.on(machine, |m, now, _, out| m.fail_on(now, &ids, out))
+        self.on(machine, |m, now, book, out| m.fail_on(now, &ids, book, out))
+    }
+
+    /// While a machine had no agent, another log may have used it, and left something running. It may go by the name of an
+    /// attempt that the server has given to this machine, for that log numbered its jobs from 1 as well.
+    pub(super) fn leave_stranger(&mut self, machine: usize) -> Result<(), Broken> {
+        if self.calm || self.random.unit() < 0.7 || !self.machines[machine].may_have_strangers() {
+            return Ok(());
+        }
+        let worker = self.truth.worker_named(&self.machines[machine].info.name);
+        let placed = worker.into_iter().flat_map(|worker| self.truth.desired(worker));
+        let fresh = placed.map(|d| d.attempt).find(|attempt| !self.ledger.has_begun(*attempt));
+        let some = TaskId { job: JobId(1 + self.random.below(9)), node: 0, index: 0 }.attempt(1);
+        let name = fresh.unwrap_or(some);
+        let ends = self.now + Span::from_secs(self.random.exponential(30.0));
+        self.line(|| format!("m{machine}: another log left {name} running"));
+        self.on(machine, |m, _, _, out| m.leave_stranger(name, ends, out))
     }
 
     /// A device is taken out and another put in.

@@ -7,6 +7,7 @@ use crate::faults::server::{Address, Asked, Said, Server};
 use crate::faults::story::words;
 use crate::faults::trouble::lasting;
 use crate::faults::{Broken, invariants};
+use warpyard_core::agent::Agent;
 use warpyard_core::event::How;
 use warpyard_core::protocol::Assignments;
 use warpyard_core::{AttemptId, LogStore, Span, Time, What, WorkerId};
@@ -67,6 +68,7 @@ impl World {
             self.truth.apply(&event);
             if let What::Ended { attempt, end, .. } = &event.what {
                 self.an_ended_attempt_has_no_process(*attempt, &end.how)?;
+                self.ledger.an_end_that_happened_is_told(*attempt, &end.how, |m| self.machines[m].boot)?;
             }
             self.held.jobs += u64::from(matches!(event.what, What::JobSubmitted { .. }));
         }
@@ -91,7 +93,8 @@ impl World {
     /// Whether nobody could have ended in time what a lapsed lease gave up.
     pub(super) fn was_unwatched(&self, machine: usize) -> bool {
         let m = &self.machines[machine];
-        m.unwatched || m.agent.as_ref().is_none_or(|a| self.jumped >= a.confirmed)
+        let lease_misjudged = |agent: &Agent| agent.confirmed().is_some_and(|at| self.jumped >= at);
+        m.unwatched || m.agent.as_ref().is_none_or(lease_misjudged)
     }
 
     fn say(&mut self, said: Said) -> Result<(), Broken> {
@@ -105,7 +108,7 @@ impl World {
         let server = self.server.as_ref().expect("it has just turned");
         let cluster = server.engine.cluster();
         let mut letters: Vec<(Address, Assignments)> = Vec::new();
-        let mut write = |to: Address, worker: WorkerId| letters.push((to, cluster.assignments(worker)));
+        let mut write = |to: Address, worker: WorkerId| letters.push((to, server.engine.assignments(worker)));
         if turned.events.iter().any(|event| event.what.concerns_workers()) {
             server.mail.iter().for_each(|(&worker, &to)| write(to, worker));
         }

@@ -1,0 +1,38 @@
+//! Deliberate mistakes, to know that the fault simulator finds such. Only a build with the feature `bugs` has them, and
+//! nothing but the test of that simulator asks for one.
+
+use super::{Agent, Output, Owner};
+use crate::protocol::{Report, Standing};
+
+/// A mistake made on purpose.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bug {
+    /// Attempts that run elsewhere on loss go on when the lease expires.
+    OutliveTheLease,
+    /// Attempts are launched while one that the server gave up is still here.
+    LaunchBesideLingering,
+    /// An attempt's record is retired once its end was sent, whether or not that was received.
+    ForgetUndelivered,
+    /// What another log left is taken for this log's.
+    AdoptAnotherLogs,
+}
+
+impl Agent {
+    /// The same agent with a mistake in it.
+    pub fn with_bug(self, bug: Option<Bug>) -> Agent {
+        Agent { bug, ..self }
+    }
+
+    pub(super) fn mistaken_owner(&self, owner: Owner) -> Owner {
+        if self.bug == Some(Bug::AdoptAnotherLogs) { Owner::ThisLog } else { owner }
+    }
+
+    pub(super) fn forget_what_was_told(&mut self, report: &Report) {
+        if self.bug == Some(Bug::ForgetUndelivered) {
+            for over in report.attempts.iter().filter(|one| matches!(one.standing, Standing::Over(_))) {
+                self.attempts.remove(&over.attempt);
+                self.emit(Output::Retire(over.attempt));
+            }
+        }
+    }
+}

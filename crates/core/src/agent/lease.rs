@@ -1,0 +1,83 @@
+//! How long a worker goes on without the server. A worker that is not heard of for the length of its lease is given up, and
+//! attempts with `on_lost = rerun` are placed elsewhere. So the agent ends those before that, counted from the latest report
+//! it knows the server received: the server counts from when it received it, which is later.
+
+use super::{Agent, Attempt};
+use crate::ids::AttemptId;
+use crate::protocol::ReportId;
+use crate::spec::OnLost;
+use crate::time::{Span, Time};
+use smallvec::SmallVec;
+use std::collections::VecDeque;
+
+/// The part of a lease that a worker waits; the rest is for its attempts to be gone.
+fn patience(lease: Span) -> Span {
+    Span(lease.0 * 2 / 3)
+}
+
+/// A worker's lease.
+#[derive(Debug)]
+pub(super) struct Lease {
+    length: Span,
+    confirmed: Time,
+    /// Reports sent since then, and when.
+    sent: VecDeque<(u64, Time)>,
+}
+
+impl Lease {
+    pub(super) fn new(length: Span, now: Time) -> Lease {
+        Lease { length, confirmed: now, sent: VecDeque::new() }
+    }
+
+    pub(super) fn confirmed(&self) -> Time {
+        self.confirmed
+    }
+
+    /// When attempts that run elsewhere on loss have to end here.
+    pub(super) fn expires(&self) -> Time {
+        self.confirmed + patience(self.length)
+    }
+
+    pub(super) fn sent(&mut self, seq: u64, now: Time) {
+        self.sent.push_back((seq, now));
+    }
+
+    fn received(&mut self, seq: u64) {
+        while let Some((_, at)) = self.sent.pop_front_if(|(sent, _)| *sent <= seq) {
+            self.confirmed = self.confirmed.max(at);
+        }
+    }
+}
+
+impl Agent {
+    /// The server has received a report.
+    pub(super) fn acknowledge(&mut self, received: Option<ReportId>) {
+        let Some(received) = received.filter(|id| id.session == self.settings.session) else { return };
+        self.starts.told(received.seq);
+        if let Some(lease) = &mut self.lease {
+            lease.received(received.seq);
+        }
+    }
+
+    /// Whether the lease matters: there is something that it bounds.
+    pub(super) fn ends_on_expiry(&self) -> bool {
+        self.in_force || self.attempts.iter().any(|(&id, attempt)| self.reruns(id, attempt))
+    }
+
+    /// Ends what may run elsewhere. What the server wanted is void: it may want something else by now.
+    pub(super) fn expire(&mut self) {
+        self.in_force = false;
+        let reruns =
+            self.attempts.iter().filter(|(id, attempt)| self.reruns(**id, attempt)).map(|(&id, _)| id);
+        for id in reruns.collect::<SmallVec<[AttemptId; 4]>>() {
+            self.attempts.get_mut(&id).expect("listed above").expired = true;
+            self.stop_expired(id);
+        }
+    }
+
+    /// Whether an attempt is to be run elsewhere on loss, and was not ended here.
+    fn reruns(&self, id: AttemptId, attempt: &Attempt) -> bool {
+        let on_lost = self.desired_of(id).map_or(attempt.on_lost, |desired| desired.on_lost);
+        on_lost == OnLost::Rerun && !attempt.state.is_ended() && !attempt.expired
+    }
+}

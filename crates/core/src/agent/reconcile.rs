@@ -1,0 +1,163 @@
+//! What should be, compared with what is. The comparison needs no memory of earlier ones, so it may be made after every
+//! input, and what it asks for may be asked for again.
+
+use super::{Agent, Attempt, AttemptState, Leaving, MACHINE_RESTARTED, NOTHING_LEFT, Output, StopCause};
+use crate::cluster::{Desired, Want};
+use crate::event::How;
+use crate::ids::AttemptId;
+use crate::spec::default_grace;
+use crate::time::{Span, Time};
+use smallvec::SmallVec;
+
+/// What is to be done about an attempt that is here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    Freeze,
+    Thaw,
+    Yield,
+    Stop,
+    Retire,
+}
+
+impl Agent {
+    /// Compares everything. Called when what is wanted changed, or when what is here changed what else may be launched.
+    pub(super) fn reconcile(&mut self, now: Time) {
+        let killing = self.leaving == Some(Leaving::Killing);
+        if !self.in_force && !killing {
+            return;
+        }
+        let mut steps: SmallVec<[(AttemptId, Step); 4]> = SmallVec::new();
+        let mut missing: SmallVec<[usize; 4]> = SmallVec::new();
+        // What the server gave up and what is still here may be on the devices that something new was given.
+        let mut lingers = false;
+        let desired: &[Desired] = if killing { &[] } else { &self.desired };
+        let mut next = 0;
+        for (&id, attempt) in &self.attempts {
+            while desired.get(next).is_some_and(|d| d.attempt < id) {
+                missing.push(next);
+                next += 1;
+            }
+            let want = desired.get(next).filter(|d| d.attempt == id).map(|d| d.want);
+            next += usize::from(want.is_some());
+            lingers |= want.is_none() && !attempt.state.is_ended();
+            steps.extend(self.step_for(want, attempt).map(|step| (id, step)));
+        }
+        missing.extend(next..desired.len());
+        #[cfg(feature = "bugs")]
+        let lingers = lingers && self.bug != Some(super::Bug::LaunchBesideLingering);
+        let lingers = lingers || !self.strangers.is_empty();
+        for (id, step) in steps {
+            self.take(id, step);
+        }
+        for at in missing {
+            self.begin(self.desired[at].clone(), lingers, now);
+        }
+    }
+
+    /// Compares one attempt, whose state changed.
+    pub(super) fn act_on(&mut self, id: AttemptId) {
+        if self.attempts.get(&id).is_some_and(|attempt| attempt.expired) {
+            return self.stop_expired(id);
+        }
+        let killing = self.leaving == Some(Leaving::Killing);
+        if !self.in_force && !killing {
+            return;
+        }
+        let want = self.desired_of(id).filter(|_| !killing).map(|desired| desired.want);
+        if let Some(step) = self.attempts.get(&id).and_then(|attempt| self.step_for(want, attempt)) {
+            self.take(id, step);
+        }
+    }
+
+    /// What the server said of an attempt; nothing of one it gave up.
+    pub(super) fn desired_of(&self, id: AttemptId) -> Option<&Desired> {
+        let at = self.desired.binary_search_by_key(&id, |d| d.attempt).ok()?;
+        Some(&self.desired[at])
+    }
+
+    fn step_for(&self, want: Option<Want>, attempt: &Attempt) -> Option<Step> {
+        use AttemptState::{CallingOff, Ended, Frozen, Launching, Running};
+        match (want, &attempt.state) {
+            // While leaving, what is over may not have been told yet.
+            (None, Ended(_)) => self.leaving.is_none().then_some(Step::Retire),
+            (Some(_), Ended(_)) | (_, CallingOff { .. }) => None,
+            (None | Some(Want::Stop), Launching { .. } | Running | Frozen) => Some(Step::Stop),
+            (Some(Want::Freeze), Launching { .. } | Running) => Some(Step::Freeze),
+            (Some(Want::Run), Frozen) => Some(Step::Thaw),
+            (Some(Want::Run), Running) if attempt.freezing => Some(Step::Thaw),
+            (Some(Want::Yield), Running) => Some(Step::Yield),
+            (Some(Want::Run), Launching { .. } | Running)
+            | (Some(Want::Freeze), Frozen)
+            | (Some(Want::Yield), Launching { .. } | Frozen) => None,
+        }
+    }
+
+    fn take(&mut self, id: AttemptId, step: Step) {
+        let grace = self.desired_of(id).map_or_else(default_grace, |desired| desired.grace);
+        let attempt = self.attempts.get_mut(&id).expect("a step is about an attempt that is here");
+        let output = match step {
+            Step::Freeze => {
+                attempt.freezing = true;
+                Output::Freeze(id)
+            }
+            Step::Thaw => {
+                attempt.freezing = false;
+                Output::Thaw(id)
+            }
+            Step::Yield => Output::Yield(id),
+            Step::Stop => Output::Stop { attempt: id, grace, cause: StopCause::Wanted },
+            Step::Retire => {
+                self.attempts.remove(&id);
+                Output::Retire(id)
+            }
+        };
+        self.emit(output);
+    }
+
+    /// What to do about an attempt that should be here and is not.
+    fn begin(&mut self, desired: Desired, lingers: bool, now: Time) {
+        let Desired { attempt, started, want, .. } = desired;
+        match want {
+            // Begun anew it would run twice.
+            _ if started => {
+                let why = if self.restarted { MACHINE_RESTARTED } else { NOTHING_LEFT };
+                self.call_off(attempt, How::Lost(why.into()));
+            }
+            Want::Stop | Want::Yield => self.call_off(attempt, How::Stopped),
+            Want::Run | Want::Freeze if lingers || self.leaving.is_some() => {}
+            Want::Run | Want::Freeze => match self.starts.quarantined() {
+                Some(why) => {
+                    let how = How::Declined(format!("the worker is quarantined: {why}"));
+                    self.call_off(attempt, how);
+                }
+                None => {
+                    self.attempts.insert(attempt, Attempt::new(AttemptState::Launching { since: now }));
+                    self.emit(Output::Launch(attempt));
+                }
+            },
+        }
+    }
+
+    /// Ends an attempt at once, or has it never begin, as the lease expired.
+    pub(super) fn stop_expired(&mut self, id: AttemptId) {
+        #[cfg(feature = "bugs")]
+        if self.bug == Some(super::Bug::OutliveTheLease) {
+            return;
+        }
+        let Some(attempt) = self.attempts.get_mut(&id) else { return };
+        match attempt.state {
+            AttemptState::Running | AttemptState::Frozen => {
+                let (grace, cause) = (Span::ZERO, StopCause::LeaseExpired);
+                self.emit(Output::Stop { attempt: id, grace, cause });
+            }
+            // A launch may still be on its way: should it begin, its record tells why it was ended.
+            AttemptState::Launching { .. } => {
+                let (grace, cause) = (Span::ZERO, StopCause::LeaseExpired);
+                attempt.state = AttemptState::CallingOff { how: cause.how() };
+                self.emit(Output::Stop { attempt: id, grace, cause });
+                self.emit(Output::CallOff(id));
+            }
+            AttemptState::CallingOff { .. } | AttemptState::Ended(_) => {}
+        }
+    }
+}

@@ -1,0 +1,50 @@
+//! What the server is told: full reports now and then and whenever it asks for one, deltas in between.
+
+use super::Agent;
+use crate::protocol::{Report, ReportId, ReportedAttempt};
+use crate::time::Time;
+use std::collections::BTreeMap;
+
+impl Agent {
+    /// The report to send now, if there is something to tell. It is sent once; what is lost with it is in the next full one.
+    pub fn report(&mut self, now: Time) -> Option<Report> {
+        let full = self.send_all;
+        if !full && self.news.is_empty() && !self.devices_changed && !self.starts.is_news() {
+            return None;
+        }
+        self.seq += 1;
+        if let Some(lease) = &mut self.lease {
+            lease.sent(self.seq, now);
+        }
+        let rank = 0;
+        let attempts = if full {
+            let told = |(&attempt, here): (_, &super::Attempt)| {
+                Some(ReportedAttempt { attempt, standing: here.state.standing()?, rank })
+            };
+            self.attempts.iter().filter_map(told).collect()
+        } else {
+            self.news.sort_unstable();
+            self.news.dedup();
+            let told = |&attempt| {
+                let standing = self.attempts.get(&attempt)?.state.standing()?;
+                Some(ReportedAttempt { attempt, standing, rank })
+            };
+            self.news.iter().filter_map(told).collect()
+        };
+        let devices = if full || self.devices_changed { self.devices.clone() } else { BTreeMap::new() };
+        let report = Report {
+            id: ReportId { session: self.settings.session, seq: self.seq },
+            base: (!full).then_some(self.seq - 1),
+            info: None,
+            attempts,
+            devices,
+            used: if full { self.used.clone() } else { BTreeMap::new() },
+            quarantined: self.starts.tell(self.seq),
+        };
+        self.news.clear();
+        (self.send_all, self.devices_changed) = (false, false);
+        #[cfg(feature = "bugs")]
+        self.forget_what_was_told(&report);
+        Some(report)
+    }
+}

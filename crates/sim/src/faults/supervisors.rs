@@ -1,0 +1,298 @@
+//! The simulated executor of a machine: supervisors with their processes and records. It does what it is asked to and says
+//! what it sees; what to ask for is decided by the worker's agent. Records and processes outlive the agent, but not the
+//! machine.
+
+use super::machine::{Due, Out};
+use super::people::Brief;
+use std::collections::BTreeMap;
+use warpyard_core::agent::{Found, Owner, Seen, StopCause, StrangerId};
+use warpyard_core::cluster::Want;
+use warpyard_core::event::{End, How, Usage};
+use warpyard_core::spec::OnLost;
+use warpyard_core::{AttemptId, Span, Time};
+
+#[derive(Default)]
+pub(super) struct Supervisors {
+    supervised: BTreeMap<AttemptId, Supervised>,
+    /// Attempts of another log, by name and when each ends.
+    strangers: BTreeMap<StrangerId, Stranger>,
+    next_stranger: u32,
+}
+
+/// An attempt as its supervisor has it.
+#[derive(Default)]
+struct Supervised {
+    want: Option<Want>,
+    /// Whether that is because the lease expired.
+    expired: bool,
+    stage: Stage,
+}
+
+#[derive(Default)]
+enum Stage {
+    /// There are files, but nothing to begin.
+    #[default]
+    NotStarted,
+    /// A launch is on its way, or was lost.
+    Planned(Brief),
+    Alive(Process),
+    Over(End),
+}
+
+/// An attempt that another log, which used the machine before, left running.
+struct Stranger {
+    name: AttemptId,
+    /// When it ends by itself, or once it was asked to.
+    ends: Time,
+    asked: bool,
+}
+
+struct Process {
+    brief: Brief,
+    /// Running time until it ends by itself, counted from `since`.
+    left: Span,
+    ran: Span,
+    since: Time,
+    frozen: bool,
+    /// When something happens to it by itself; other alarms are void.
+    alarm: Option<Time>,
+    /// Whether it was asked to end.
+    asked: bool,
+}
+
+impl Supervisors {
+    /// The attempts whose processes are there, frozen or not.
+    pub(super) fn processes(&self) -> impl Iterator<Item = AttemptId> + '_ {
+        let alive = self.supervised.iter().filter(|(_, s)| matches!(s.stage, Stage::Alive(_)));
+        alive.map(|(&id, _)| id)
+    }
+
+    /// Whether processes of another log's attempts are there.
+    pub(super) fn has_strangers(&self) -> bool {
+        !self.strangers.is_empty()
+    }
+
+    /// Whether a launch is on its way, or was lost.
+    pub(super) fn has_launches(&self) -> bool {
+        self.supervised.values().any(|s| matches!(s.stage, Stage::Planned(_)))
+    }
+
+    /// Everything an agent finds when it starts.
+    pub(super) fn records(&self) -> Vec<Found> {
+        let ours = self.supervised.iter().map(|(&attempt, supervised)| {
+            let on_lost = match &supervised.stage {
+                Stage::Planned(Brief { on_lost, .. }) => *on_lost,
+                Stage::Alive(process) => process.brief.on_lost,
+                Stage::NotStarted | Stage::Over(_) => OnLost::default(),
+            };
+            Found { attempt, owner: Owner::ThisLog, on_lost, seen: supervised.seen() }
+        });
+        let theirs = self.strangers.iter().map(|(&id, stranger)| {
+            let (owner, on_lost) = (Owner::AnotherLog(id), OnLost::default());
+            Found { attempt: stranger.name, owner, on_lost, seen: Seen::Running }
+        });
+        ours.chain(theirs).collect()
+    }
+
+    /// How an attempt is.
+    pub(super) fn seen(&self, id: AttemptId) -> Seen {
+        self.supervised.get(&id).map_or(Seen::NotStarted, Supervised::seen)
+    }
+
+    /// Another log left an attempt of this name.
+    pub(super) fn leave_stranger(&mut self, name: AttemptId, ends: Time, out: &mut Out) {
+        let id = StrangerId(self.next_stranger);
+        self.next_stranger += 1;
+        self.strangers.insert(id, Stranger { name, ends, asked: false });
+        out.later.push((ends, Due::StrangerEnds(id)));
+    }
+
+    pub(super) fn stop_stranger(&mut self, now: Time, id: StrangerId, grace: Span, out: &mut Out) {
+        if let Some(stranger) = self.strangers.get_mut(&id).filter(|stranger| !stranger.asked) {
+            stranger.asked = true;
+            stranger.ends = stranger.ends.min(now + grace);
+            out.later.push((stranger.ends, Due::StrangerEnds(id)));
+        }
+    }
+
+    /// Whether a stranger has ended by now.
+    pub(super) fn stranger_ends(&mut self, now: Time, id: StrangerId) -> bool {
+        let ends = self.strangers.get(&id).is_some_and(|stranger| stranger.ends <= now);
+        if ends {
+            self.strangers.remove(&id);
+        }
+        ends
+    }
+
+    pub(super) fn launch(&mut self, now: Time, id: AttemptId, brief: Brief, out: &mut Out) {
+        let supervised = self.supervised.entry(id).or_default();
+        // What began once does not begin again, however often it is launched.
+        if matches!(supervised.stage, Stage::NotStarted | Stage::Planned(_)) {
+            if let Some(delay) = brief.begins_after {
+                out.later.push((now + delay, Due::Begin(id)));
+            }
+            supervised.stage = Stage::Planned(brief);
+            // An earlier agent may have called it off and died before the server heard of that.
+            supervised.want = supervised.want.filter(|want| *want != Want::Stop);
+            supervised.expired = false;
+        }
+    }
+
+    /// Notes why an attempt is to end, for its record to tell.
+    pub(super) fn note_cause(&mut self, id: AttemptId, cause: StopCause) {
+        self.supervised.entry(id).or_default().expired |= cause == StopCause::LeaseExpired;
+    }
+
+    /// Says what is wanted of an attempt.
+    pub(super) fn want(&mut self, now: Time, id: AttemptId, want: Want, grace: Span, out: &mut Out) {
+        let supervised = self.supervised.entry(id).or_default();
+        supervised.want = Some(want);
+        if let Stage::Alive(process) = &mut supervised.stage {
+            process.heed(now, want, grace);
+            if let Some(at) = process.alarm {
+                out.later.push((at, Due::Ring(id)));
+            }
+        }
+    }
+
+    /// Has an attempt never begin, unless it has.
+    pub(super) fn call_off(&mut self, id: AttemptId) {
+        let supervised = self.supervised.entry(id).or_default();
+        if matches!(supervised.stage, Stage::NotStarted | Stage::Planned(_)) {
+            supervised.want = Some(Want::Stop);
+        }
+    }
+
+    /// A supervisor has its launch.
+    pub(super) fn begin(&mut self, now: Time, id: AttemptId, out: &mut Out) {
+        let supervised = self.supervised.entry(id).or_default();
+        let Stage::Planned(brief) = &supervised.stage else { return };
+        if supervised.want == Some(Want::Stop) {
+            let how = supervised.cause().how();
+            supervised.stage = Stage::Over(End { how: how.clone(), usage: Usage::default() });
+            out.ended.push((id, how));
+            return;
+        }
+        let mut process = Process::new(brief.clone(), now);
+        if supervised.want == Some(Want::Freeze) {
+            process.heed(now, Want::Freeze, Span::ZERO);
+        }
+        if let Some(at) = process.alarm {
+            out.later.push((at, Due::Ring(id)));
+        }
+        supervised.stage = Stage::Alive(process);
+        out.began.push(id);
+    }
+
+    /// Something happens to a process by itself.
+    pub(super) fn ring(&mut self, now: Time, id: AttemptId, out: &mut Out) {
+        let Some(supervised) = self.supervised.get(&id) else { return };
+        let Stage::Alive(process) = &supervised.stage else { return };
+        if process.alarm == Some(now) {
+            let how = process.end_by_itself(now, supervised.cause());
+            self.end(now, id, how, out);
+        }
+    }
+
+    /// An attempt's process ends.
+    pub(super) fn end(&mut self, now: Time, id: AttemptId, how: How, out: &mut Out) {
+        let supervised = self.supervised.get_mut(&id).expect("what ends is known");
+        let ran = match &mut supervised.stage {
+            Stage::Alive(process) => {
+                process.stand(now);
+                process.ran
+            }
+            _ => Span::ZERO,
+        };
+        supervised.stage = Stage::Over(End { how: how.clone(), usage: Usage { ran, ..Usage::default() } });
+        out.ended.push((id, how));
+    }
+
+    /// Removes the record of an attempt that is over.
+    pub(super) fn retire(&mut self, id: AttemptId) {
+        if self.supervised.get(&id).is_some_and(|s| !matches!(s.stage, Stage::Alive(_))) {
+            self.supervised.remove(&id);
+        }
+    }
+}
+
+impl Supervised {
+    fn cause(&self) -> StopCause {
+        if self.expired { StopCause::LeaseExpired } else { StopCause::Wanted }
+    }
+
+    fn seen(&self) -> Seen {
+        match &self.stage {
+            Stage::NotStarted | Stage::Planned(_) => Seen::NotStarted,
+            Stage::Alive(process) if process.frozen => Seen::Frozen,
+            Stage::Alive(_) => Seen::Running,
+            Stage::Over(end) => Seen::Exited(end.clone()),
+        }
+    }
+}
+
+impl Process {
+    fn new(brief: Brief, now: Time) -> Process {
+        let mut process = Process {
+            left: brief.fate.length,
+            brief,
+            ran: Span::ZERO,
+            since: now,
+            frozen: false,
+            alarm: None,
+            asked: false,
+        };
+        process.set_alarm(now);
+        process
+    }
+
+    fn allowed(&self) -> Span {
+        self.brief.timeout.map_or(Span::UNKNOWN, |t| t - self.ran)
+    }
+
+    fn set_alarm(&mut self, now: Time) {
+        self.alarm = Some(now + self.left.min(self.allowed()));
+    }
+
+    fn stand(&mut self, now: Time) {
+        if !self.frozen {
+            let ran = now.since(self.since);
+            self.ran += ran;
+            self.left = self.left - ran;
+        }
+        self.since = now;
+    }
+
+    fn heed(&mut self, now: Time, want: Want, grace: Span) {
+        self.stand(now);
+        match want {
+            // Asked again with less time left, it ends sooner.
+            Want::Stop if self.asked && self.alarm <= Some(now + grace) => {}
+            Want::Stop => {
+                self.asked = true;
+                let takes = if self.brief.fate.stubborn { grace } else { self.brief.dies_after.min(grace) };
+                self.alarm = Some(now + takes);
+            }
+            Want::Freeze if !self.asked => {
+                self.frozen = true;
+                self.alarm = None;
+            }
+            Want::Run if !self.asked => {
+                self.frozen = false;
+                self.set_alarm(now);
+            }
+            Want::Freeze | Want::Run | Want::Yield => {}
+        }
+    }
+
+    fn end_by_itself(&self, now: Time, cause: StopCause) -> How {
+        let ran = if self.frozen { Span::ZERO } else { now.since(self.since) };
+        if self.asked {
+            cause.how()
+        } else if self.left - ran == Span::ZERO {
+            self.brief.fate.how.clone()
+        } else {
+            How::TimedOut
+        }
+    }
+}

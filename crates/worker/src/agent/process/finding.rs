@@ -1,0 +1,139 @@
+//! Finding the attempts an earlier executor left: those of this log, those of another, and those whose records are damaged.
+
+use super::ProcessExecutor;
+use crate::agent::handle::AgentError;
+use crate::agent::keep;
+use crate::agent::lineage::split_name;
+use crate::agent::run::tell;
+use crate::supervise::{AttemptDir, Found as Record, RecordError, scan};
+use std::error::Error;
+use std::path::Path;
+use warpyard_core::agent::{Found, Owner, Seen, StrangerId};
+use warpyard_core::spec::OnLost;
+use warpyard_core::{AttemptId, Span};
+
+impl ProcessExecutor {
+    pub(super) fn find_records(&mut self) -> Result<Vec<Found>, AgentError> {
+        let mut all = Vec::new();
+        let data = self.machine.layout.data();
+        for place in [keep::attempts_dir(data), keep::overflow_dir(data)] {
+            if place.exists() {
+                self.find_in(&place, &mut all)?;
+            }
+        }
+        Ok(all)
+    }
+
+    fn find_in(&mut self, place: &Path, all: &mut Vec<Found>) -> Result<(), AgentError> {
+        for (dir, record) in scan(place)? {
+            let name = dir.path().file_name().and_then(|n| n.to_str()).unwrap_or_default();
+            let Ok(attempt) = split_name(name).1.parse::<AttemptId>() else { continue };
+            let expected = dir.path() == self.machine.layout.attempt_dir(attempt);
+            let found = match record {
+                // Not even whose it is can be relied on, so it is set aside whatever its place.
+                Err(e) if e.is_damage() && !expected => {
+                    self.set_aside(attempt, &dir, &in_words(&e));
+                    continue;
+                }
+                Err(e) if e.is_damage() => (Owner::ThisLog, Seen::Unreadable(in_words(&e))),
+                Err(e) => return Err(e.into()),
+                Ok(record) if !expected => self.stranger(&dir, record),
+                Ok(Record::NotStarted) => continue,
+                Ok(record) => match self.misfiled(attempt, &dir, &record)? {
+                    Some(why) => (Owner::Misfiled(why), Seen::NotStarted),
+                    None => (Owner::ThisLog, self.read(attempt, &dir, record)?),
+                },
+            };
+            if expected {
+                self.dirs.insert(attempt, dir);
+            }
+            let (owner, seen) = found;
+            all.push(Found { attempt, owner, on_lost: OnLost::default(), seen });
+        }
+        Ok(())
+    }
+
+    /// Why a record does not belong to the attempt whose place it is in, if it does not: it must name the log of the
+    /// attempt's job, and the attempt. Another's is not evidence of anything that became of this one.
+    pub(super) fn misfiled(
+        &self,
+        id: AttemptId,
+        dir: &AttemptDir,
+        record: &Record,
+    ) -> Result<Option<String>, RecordError> {
+        let running = match record {
+            Record::NotStarted => return Ok(None),
+            Record::Running(running) | Record::Frozen(running) | Record::Died(running) => {
+                Some(running.clone())
+            }
+            Record::Exited(_) => dir.running()?,
+        };
+        let log = self.machine.layout.log_of(id).map(ToString::to_string);
+        let ours = running.is_some_and(|running| running.log == log && running.key == id.to_string());
+        let foreign = || RecordError::Foreign { path: dir.path().into(), log: log.unwrap_or_default() };
+        Ok((!ours).then(|| in_words(&foreign())))
+    }
+
+    fn stranger(&mut self, dir: &AttemptDir, record: Record) -> (Owner, Seen) {
+        let stranger = StrangerId(self.strangers.len() as u32);
+        self.strangers.push(dir.clone());
+        let seen = match record {
+            Record::Running(_) | Record::Frozen(_) => {
+                let path = dir.path().display();
+                (self.machine.repaired)(format!(
+                    "{path} belongs to no job of this log and still runs: it is being ended"
+                ));
+                Seen::Running
+            }
+            Record::Died(_) => {
+                dir.end_unrecorded();
+                Seen::NotStarted
+            }
+            Record::Exited(_) | Record::NotStarted => Seen::NotStarted,
+        };
+        (Owner::AnotherLog(stranger), seen)
+    }
+
+    /// Has an attempt end that belongs to no job of this log; says whether nothing is left of it.
+    pub(super) fn end_stranger(&mut self, stranger: StrangerId, grace: Span) -> bool {
+        let Some(dir) = self.strangers.get(stranger.0 as usize) else { return true };
+        if !matches!(dir.look(), Ok(Record::Running(_) | Record::Frozen(_))) {
+            dir.end_unrecorded();
+            return true;
+        }
+        let stop = self.stop_within(grace);
+        if dir.want().is_ok_and(|want| want != Some(stop))
+            && let Err(e) = dir.write_want(stop)
+        {
+            tell(format_args!("cannot end {}: {e}", dir.path().display()));
+        }
+        false
+    }
+
+    /// Ends what is left of an attempt whose records say nothing, and moves them aside.
+    pub(super) fn set_aside(&mut self, id: AttemptId, dir: &AttemptDir, why: &str) {
+        let ended = dir.end_unrecorded();
+        let kept = keep::quarantine(self.machine.layout.data(), dir.path());
+        let kept = match &kept {
+            Ok(aside) => format!("kept in {}", aside.display()),
+            Err(e) => format!("it could not be moved aside: {e}"),
+        };
+        let ended = match ended {
+            0 => String::new(),
+            n => format!("; ended {n} of its processes"),
+        };
+        (self.machine.repaired)(format!("attempt {id} is lost: {why} ({kept}){ended}"));
+        self.supervisors.remove(&id);
+    }
+}
+
+/// An error and what caused it.
+pub(super) fn in_words(error: &RecordError) -> String {
+    let mut error: &dyn Error = error;
+    let mut words = error.to_string();
+    while let Some(source) = error.source() {
+        words += &format!(": {source}");
+        error = source;
+    }
+    words
+}

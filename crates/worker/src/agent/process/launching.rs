@@ -1,0 +1,96 @@
+//! Handing launches to the spawner, and calling off attempts that are not to begin.
+
+use super::ProcessExecutor;
+use crate::agent::begin;
+use crate::agent::devices::Watched;
+use crate::agent::records;
+use crate::agent::run::tell;
+use crate::people::Person;
+use crate::supervise::{AttemptDir, Delivery, Launch, Want};
+use warpyard_core::AttemptId;
+use warpyard_core::agent::{Refusal, Seen};
+use warpyard_core::protocol::{Assignment, Work};
+use warpyard_core::spec::default_grace;
+
+impl ProcessExecutor {
+    pub(super) fn send_launch(&mut self, assignment: &Assignment, devices: &Watched) -> Result<(), Refusal> {
+        let Assignment { attempt: id, work: Some(work), .. } = assignment else { return Ok(()) };
+        self.make_room(*id);
+        let launch = self.prepare(assignment, work, devices)?;
+        let dir = AttemptDir::new(launch.dir.clone());
+        // An earlier agent may have called it off and died before the server heard of that.
+        if dir.want().is_ok_and(|want| matches!(want, Some(Want::Stop { .. })))
+            && let Err(e) = dir.write_want(Want::Run)
+        {
+            tell(format_args!("cannot say that attempt {id} is wanted again: {e}"));
+        }
+        self.dirs.insert(*id, dir);
+        match self.spawner.launch(&launch) {
+            Ok(delivery) => {
+                self.launches_lost |= delivery == Delivery::SentToNewSpawner;
+                Ok(())
+            }
+            Err(e) => Err(Refusal::Broken(e.to_string())),
+        }
+    }
+
+    /// The launch of an attempt: what it runs, as whom, and within which limits.
+    fn prepare(&self, assignment: &Assignment, work: &Work, devices: &Watched) -> Result<Launch, Refusal> {
+        let machine = &self.machine;
+        let person = machine.shared_at.as_deref().map(|_| Person::to_run_as(&work.user)).transpose();
+        let person = person.map_err(|why| Refusal::Impossible(why.to_string()))?;
+        let uuids = &assignment.devices;
+        let gpus: Vec<_> = devices.gpus().iter().filter(|g| uuids.contains(&g.uuid)).collect();
+        let place = begin::Place {
+            layout: &machine.layout,
+            program: &machine.program,
+            shared_at: machine.shared_at.as_deref(),
+            person: person.as_ref(),
+        };
+        let mut launch = begin::launch(place, assignment.attempt, work, &gpus, devices.vendor());
+        if work.claim.is_none() {
+            let closed = machine.bounds.closed_to(devices.gpus(), uuids);
+            begin::confine(&mut launch, &machine.bounds, work, closed);
+        }
+        launch.grace_ms = assignment.grace.min(machine.max_grace).0.div_ceil(1000);
+        launch.log_cap_bytes = work.log_size.map_or(machine.log_cap, |size| size.min(machine.log_cap));
+        launch.poke = Some(machine.poke.clone());
+        Ok(launch)
+    }
+
+    /// Has an attempt's records go to the disk where the file system in memory is full, and tells of that once.
+    fn make_room(&mut self, id: AttemptId) {
+        match records::make_room(&self.machine.layout, id) {
+            Ok(true) if !self.told_full => {
+                self.told_full = true;
+                tell(format_args!(
+                    "the file system in memory that {} leads to is full: records go to the disk, and tasks start \
+                     more slowly, until there is room again",
+                    self.machine.layout.data().join("attempts").display()
+                ));
+            }
+            Ok(_) => {}
+            Err(e) => tell(format_args!("cannot make room for the records of attempt {id}: {e}")),
+        }
+    }
+
+    /// Calls an attempt off, unless it has begun behind our back, as by a launch that an earlier agent sent.
+    pub(super) fn write_off(&mut self, id: AttemptId) -> Option<Seen> {
+        use crate::agent::executor::Executor;
+        let begun = self.examine(id)?;
+        if begun != Seen::NotStarted {
+            return Some(begun);
+        }
+        self.make_room(id);
+        let dir = AttemptDir::new(self.machine.layout.attempt_dir(id));
+        // Should a launch still be on its way, it must find that it is not wanted any more.
+        let refused = std::fs::create_dir_all(dir.path()).map_err(|e| e.to_string());
+        let stop = self.stop_within(default_grace());
+        let refused = refused.and_then(|()| dir.write_want(stop).map_err(|e| e.to_string()));
+        if let Err(e) = refused {
+            tell(format_args!("cannot call attempt {id} off: {e}"));
+        }
+        // A supervisor says that it is there before it reads what is wanted: one not seen now will find that nothing is.
+        self.examine(id)
+    }
+}

@@ -1,0 +1,266 @@
+//! The process executor: attempts are processes of this machine, each below a supervisor that the spawner forked. What is
+//! wanted of one, and what became of it, is in its directory, so that supervisors outlive the executor.
+
+mod exit;
+mod finding;
+mod launching;
+
+use super::devices::Watched;
+use super::executor::Executor;
+use super::handle::{AgentError, Repaired};
+use super::keep::{self, Layout};
+use super::reaper::Reaper;
+use super::run::tell;
+use crate::supervise::{AttemptDir, Bounds, Found as Record, RecordError, Sighting, Spawner, Want, boot_id};
+use exit::{end_of, lost};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+use warpyard_core::agent::{Found, MACHINE_RESTARTED, Refusal, Seen, StopCause, StrangerId};
+use warpyard_core::event::How;
+use warpyard_core::protocol::Assignment;
+use warpyard_core::{AttemptId, Span};
+
+/// How many ended attempts' records may wait to be removed.
+const RETIRED_KEPT: usize = 20_000;
+
+/// How many are removed at once when there is time.
+const RETIRE_AT_ONCE: usize = 500;
+
+/// The file in an attempt's directory that says that it was ended because the lease expired.
+const LEASE_EXPIRED: &str = "lease-expired";
+
+/// What a process executor is told about its machine.
+pub(super) struct Machine {
+    pub(super) layout: Layout,
+    pub(super) log_cap: u64,
+    pub(super) shared_at: Option<PathBuf>,
+    pub(super) bounds: Bounds,
+    pub(super) max_grace: Span,
+    /// This program, which also holds devices for claims.
+    pub(super) program: PathBuf,
+    pub(super) repaired: Repaired,
+    /// The socket at which supervisors wake the agent.
+    pub(super) poke: PathBuf,
+}
+
+/// Runs attempts as processes.
+pub(super) struct ProcessExecutor {
+    machine: Machine,
+    spawner: Spawner,
+    reaper: Reaper,
+    /// Where the records of attempts are, as they were found or made.
+    dirs: BTreeMap<AttemptId, AttemptDir>,
+    /// Who supervises what was seen running, for when its records are gone.
+    supervisors: BTreeMap<AttemptId, Sighting>,
+    /// Attempts of another log.
+    strangers: Vec<AttemptDir>,
+    /// Attempts whose records can go when there is time: on some file systems removing slows down what is made next.
+    retired: VecDeque<AttemptDir>,
+    launches_lost: bool,
+    /// Whether people were told that the file system in memory is full.
+    told_full: bool,
+}
+
+impl ProcessExecutor {
+    pub(super) fn new(machine: Machine, spawner: Spawner, reaper: Reaper) -> ProcessExecutor {
+        ProcessExecutor {
+            machine,
+            spawner,
+            reaper,
+            dirs: BTreeMap::new(),
+            supervisors: BTreeMap::new(),
+            strangers: Vec::new(),
+            retired: VecDeque::new(),
+            launches_lost: false,
+            told_full: false,
+        }
+    }
+
+    /// Nothing is left of an attempt whose supervisor was killed.
+    pub(super) fn reaped(&mut self, id: AttemptId) -> Seen {
+        self.reaper.done(id);
+        Seen::Exited(lost("its supervisor was killed"))
+    }
+
+    fn dir(&mut self, id: AttemptId) -> AttemptDir {
+        let layout = &self.machine.layout;
+        self.dirs.entry(id).or_insert_with(|| AttemptDir::new(layout.attempt_dir(id))).clone()
+    }
+
+    /// That an attempt is to end, in the time it was promised for that.
+    fn stop_within(&self, grace: Span) -> Want {
+        Want::Stop { grace_ms: grace.min(self.machine.max_grace).0 / 1000 }
+    }
+
+    fn want(&mut self, id: AttemptId, want: Want) {
+        let dir = self.dir(id);
+        let unchanged = dir.want().is_ok_and(|w| w == Some(want));
+        // One that was not seen running may have been launched again since.
+        if unchanged && self.supervisors.contains_key(&id) {
+            return;
+        }
+        if let Err(e) = dir.write_want(want) {
+            tell(format_args!("cannot say what is wanted of attempt {id}: {e}"));
+        }
+    }
+
+    /// What a record says of its attempt.
+    fn read(&mut self, id: AttemptId, dir: &AttemptDir, record: Record) -> Result<Seen, RecordError> {
+        Ok(match record {
+            Record::NotStarted => Seen::NotStarted,
+            Record::Running(running) => {
+                self.supervisors.insert(id, running.supervisor);
+                Seen::Running
+            }
+            Record::Frozen(running) => {
+                self.supervisors.insert(id, running.supervisor);
+                Seen::Frozen
+            }
+            Record::Exited(exit) => {
+                let mut end = end_of(&exit);
+                if end.how == How::Stopped && dir.path().join(LEASE_EXPIRED).exists() {
+                    end.how = StopCause::LeaseExpired.how();
+                }
+                Seen::Exited(end)
+            }
+            // Of an earlier boot nothing can be left.
+            Record::Died(running) if running.boot != boot_id() => Seen::Exited(lost(MACHINE_RESTARTED)),
+            Record::Died(running) => {
+                self.reaper.take(id, dir, running)?;
+                // Until nothing is left of it its devices are in use.
+                Seen::Running
+            }
+        })
+    }
+
+    /// Makes the directory of an attempt again that was removed while it ran, and has its supervisor take it. Without a
+    /// supervisor the attempt is lost.
+    fn restore(&self, id: AttemptId, dir: &AttemptDir) -> Seen {
+        let Some(supervisor) = self.supervisors.get(&id).filter(|supervisor| supervisor.is_alive()) else {
+            return Seen::Exited(lost("its records were removed"));
+        };
+        let told = std::fs::create_dir_all(dir.path()).and_then(|()| supervisor.signal(libc::SIGUSR1));
+        if let Err(e) = told {
+            tell(format_args!("cannot restore the records of attempt {id}: {e}"));
+        }
+        Seen::Running
+    }
+}
+
+impl Executor for ProcessExecutor {
+    fn find(&mut self) -> Result<Vec<Found>, AgentError> {
+        self.find_records()
+    }
+
+    fn launch(&mut self, assignment: &Assignment, devices: &Watched) -> Result<(), Refusal> {
+        self.send_launch(assignment, devices)
+    }
+
+    fn launches_lost(&mut self) -> bool {
+        if self.spawner.has_died() {
+            match self.spawner.restart() {
+                Ok(()) => self.launches_lost = true,
+                Err(e) => tell(format_args!("cannot start the spawner again: {e}")),
+            }
+        }
+        std::mem::take(&mut self.launches_lost)
+    }
+
+    fn look(&mut self, id: AttemptId) -> Option<Seen> {
+        let dir = self.dir(id);
+        let begun = self.supervisors.contains_key(&id);
+        let seen = dir.look().and_then(|record| match record {
+            Record::NotStarted if begun => Ok(self.restore(id, &dir)),
+            record => self.read(id, &dir, record),
+        });
+        told(id, seen)
+    }
+
+    fn examine(&mut self, id: AttemptId) -> Option<Seen> {
+        let dir = AttemptDir::new(self.machine.layout.attempt_dir(id));
+        self.dirs.insert(id, dir.clone());
+        let seen = dir.look().and_then(|record| match self.misfiled(id, &dir, &record)? {
+            Some(why) => Ok(Seen::Unreadable(why)),
+            None => self.read(id, &dir, record),
+        });
+        told(id, seen)
+    }
+
+    fn stop(&mut self, id: AttemptId, grace: Span, cause: StopCause) {
+        if cause == StopCause::LeaseExpired {
+            let dir = self.dir(id);
+            let noted = std::fs::create_dir_all(dir.path());
+            if let Err(e) = noted.and_then(|()| std::fs::write(dir.path().join(LEASE_EXPIRED), "")) {
+                tell(format_args!("cannot note why attempt {id} is ended: {e}"));
+            }
+        }
+        self.want(id, self.stop_within(grace));
+    }
+
+    fn freeze(&mut self, id: AttemptId) {
+        self.want(id, Want::Freeze);
+    }
+
+    fn thaw(&mut self, id: AttemptId) {
+        self.want(id, Want::Run);
+    }
+
+    fn call_off(&mut self, id: AttemptId) -> Option<Seen> {
+        self.write_off(id)
+    }
+
+    fn discard(&mut self, id: AttemptId, why: &str) {
+        let dir = self.dir(id);
+        self.set_aside(id, &dir, why);
+    }
+
+    fn retire(&mut self, id: AttemptId) {
+        let dir = self.dir(id);
+        self.dirs.remove(&id);
+        self.supervisors.remove(&id);
+        self.retired.push_back(dir);
+    }
+
+    fn stop_stranger(&mut self, stranger: StrangerId, grace: Span) -> bool {
+        self.end_stranger(stranger, grace)
+    }
+
+    fn retire_stranger(&mut self, stranger: StrangerId) {
+        self.retired.extend(self.strangers.get(stranger.0 as usize).cloned());
+    }
+
+    fn processes(&self, id: AttemptId) -> BTreeSet<u32> {
+        let running = self.dirs.get(&id).and_then(|dir| dir.running().ok().flatten());
+        running.map(|r| r.processes()).unwrap_or_default().into_iter().map(|pid| pid as u32).collect()
+    }
+
+    fn tidy(&mut self, idle: bool) {
+        let over = self.retired.len().saturating_sub(RETIRED_KEPT);
+        let now = if idle { over.max(RETIRE_AT_ONCE).min(self.retired.len()) } else { over };
+        for dir in self.retired.drain(..now) {
+            if let Err(e) = keep::retire(dir.path()) {
+                tell(format_args!("cannot remove {}: {e}", dir.path().display()));
+            }
+        }
+    }
+
+    fn leave(&mut self, within: Duration) {
+        let begun = Instant::now();
+        while !self.retired.is_empty() && begun.elapsed() < within {
+            self.tidy(true);
+        }
+    }
+}
+
+/// What was seen, or that the record is damaged; nothing where it merely could not be read.
+fn told(id: AttemptId, seen: Result<Seen, RecordError>) -> Option<Seen> {
+    match seen {
+        Ok(seen) => Some(seen),
+        Err(e) if e.is_damage() => Some(Seen::Unreadable(finding::in_words(&e))),
+        Err(e) => {
+            tell(format_args!("cannot read how attempt {id} is: {e}"));
+            None
+        }
+    }
+}
