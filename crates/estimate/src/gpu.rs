@@ -17,17 +17,17 @@ pub struct Gpu {
     pub flops: f64,
     /// Bytes per second to its memory.
     pub bandwidth: f64,
-    /// Bytes a process takes before its first tensor: driver context and loaded kernels, rounded up from what is usual with
-    /// CUDA 12. Differs by driver and library; measure where it matters.
+    /// Bytes a process is assumed to take before its first tensor: driver context and loaded kernels. An assumption by size of
+    /// the GPU, not a measurement; it differs by driver and library.
     pub context: u64,
     generation: Generation,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Generation {
-    /// Up to Ada: cuBLAS workspaces of 8 MiB.
+    /// cuBLAS workspaces of 8 MiB: all but Hopper and its successors in the data centre.
     Earlier,
-    /// Hopper and later: 32 MiB.
+    /// cuBLAS workspaces of 32 MiB.
     Hopper,
 }
 
@@ -84,7 +84,7 @@ pub const GPUS: &[Gpu] = &[
     gpu("L40S", 48, 91.6, 864, 448, Generation::Earlier),
     gpu("H100-80GB", 80, 66.9, 3350, 640, Generation::Hopper),
     gpu("H200", 141, 66.9, 4800, 640, Generation::Hopper),
-    gpu("RTX5090", 32, 104.8, 1792, 512, Generation::Hopper),
+    gpu("RTX5090", 32, 104.8, 1792, 512, Generation::Earlier),
     gpu("B200", 180, 75.0, 8000, 768, Generation::Hopper),
 ];
 

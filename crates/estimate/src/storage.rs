@@ -31,7 +31,7 @@ impl Storages {
         Self { allocator, slots: vec![], vacant: vec![], live: 0, peak_live: 0 }
     }
 
-    /// Allocates memory with one reference. Nothing is allocated for no bytes, which every framework treats alike.
+    /// Allocates memory with one reference.
     pub(crate) fn allocate(&mut self, bytes: u64) -> StorageId {
         let storage = Storage { bytes, references: 1, block: self.allocator.allocate(bytes) };
         self.live = self.live.saturating_add(bytes);

@@ -107,7 +107,7 @@ pub(crate) fn semantics(graph: &Graph, node: &Node, wanted: &Wanted) -> Semantic
     semantics
 }
 
-/// Whether an operator is in the table, and what its floating-point work is beyond multiply-adds is left to [`cost`].
+/// Floating-point operations of a node with that many multiply-adds.
 pub(crate) fn flops(graph: &Graph, node: &Node, macs: u64) -> u64 {
     cost::flops(graph, node, macs)
 }
@@ -163,9 +163,7 @@ impl Call<'_> {
             }
             "max_pool1d" | "max_pool2d" | "max_pool3d" | "max_pool2d_with_indices" => {
                 let indices = self.tensor(self.result()?).elements().saturating_mul(8);
-                Semantics {
-                    ..Semantics::elementwise(first, vec![Saved::Tensor(first), Saved::Extra(indices)])
-                }
+                Semantics::elementwise(first, vec![Saved::Tensor(first), Saved::Extra(indices)])
             }
             "adaptive_avg_pool1d" | "adaptive_avg_pool2d" | "adaptive_avg_pool3d" => {
                 // To one pixel it is a mean, which keeps nothing.
