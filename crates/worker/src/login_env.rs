@@ -67,7 +67,7 @@ fn run_shell(
 ) -> io::Result<BTreeMap<String, String>> {
     static NUMBER: AtomicU64 = AtomicU64::new(0);
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-    // By its end the next server knows whose it was.
+    // The number of this process at the end of its name tells the next server that it may be removed.
     let cgroup = AttemptCgroup::make(limits, &format!("login-{number}-{}", std::process::id()))?;
     let variables = run_inside(person, within, &cgroup);
     cgroup.kill_all(KILL_ROUNDS);
@@ -105,6 +105,9 @@ fn read_until(mut out: ChildStdout, mark: &[u8], until: Instant) -> io::Result<V
     let (mut printed, mut chunk) = (Vec::new(), [0; 8192]);
     while printed.len() < MOST_BYTES {
         let left = until.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
         let wait = PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX);
         match poll(&mut [PollFd::new(out.as_fd(), PollFlags::POLLIN)], wait) {
             Ok(0) => return Err(io::ErrorKind::TimedOut.into()),
