@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 use warpyard_core::command::{Standing, Target};
 use warpyard_core::event::{End, How, Outcome, Usage};
 use warpyard_core::protocol::{Report, ReportId, ReportedAttempt};
-use warpyard_core::spec::{AfterJob, JobSpec, Needs, On, TaskSpec};
-use warpyard_core::{Command, JobId, Span, TaskState, Time, WorkerId};
+use warpyard_core::spec::{AfterJob, AfterNode, JobSpec, Needs, On, TaskSpec};
+use warpyard_core::{Command, JobId, Span, TaskId, TaskState, Time, WorkerId};
 
 use yard::{Yard, one_gpu, task, worker};
 
@@ -153,4 +153,25 @@ fn a_worker_that_can_start_nothing_is_drained_before_it_is_given_the_same_task_a
     assert!(matches!(yard.state(job), TaskState::Ready { .. }), "placed nowhere");
     yard.ask(2.0, vec![Command::Drain { worker: WorkerId(0), drained: false }]);
     assert!(matches!(yard.state(job), TaskState::Placed(_)), "until someone has it resume");
+}
+
+#[test]
+fn a_task_cancelled_before_what_it_depends_on_had_ended_can_be_retried() {
+    let mut yard = Yard::with(worker(1, None));
+    let task = |name: &str, after: &[u32]| TaskSpec {
+        name: name.into(),
+        needs: one_gpu(),
+        after: after.iter().map(|&node| AfterNode { node, on: On::Ok }).collect(),
+        ..TaskSpec::default()
+    };
+    let spec =
+        JobSpec { name: "j".into(), tasks: vec![task("a", &[]), task("b", &[0])], ..JobSpec::default() };
+    let submit = Command::Submit { user: "ann".into(), env: None, spec: spec.into() };
+    let job = yard.ask(0.0, vec![submit]).unwrap();
+    let second = TaskId { job, node: 1, index: 0 };
+    yard.ask(1.0, vec![Command::Cancel(Target::Task(second))]);
+    yard.over(2.0, job, 1, How::Exited(0));
+    yard.ask(3.0, vec![Command::Retry { target: Target::Task(second), failed_only: false }]);
+    let state = yard.0.cluster().state(second).unwrap();
+    assert!(matches!(state, TaskState::Placed(_)), "{state:?}");
 }

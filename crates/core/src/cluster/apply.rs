@@ -293,6 +293,9 @@ impl Cluster {
             node.ready_since = at;
         }
         node.base = node.top;
+        // What it depends on has ended as it must, or it would not be run again. It may have ended after this node was
+        // cancelled, and such a node is not told.
+        node.unmet = 0;
         for range in tasks.ranges() {
             node.done.take(&range);
             node.fresh.insert_range(range);
