@@ -212,7 +212,7 @@ impl Engine {
             return Ok(Answer { job: None, tasks, each });
         }
         if let Command::Receive { worker, report } = command {
-            self.receive(worker, *report, now, turned);
+            self.receive(worker, report, now, turned);
             return Ok(Answer::default());
         }
         match &command {
@@ -259,12 +259,10 @@ impl Engine {
     }
 
     /// Takes a report in, unless it is late or doubled: then it says nothing, not even that its worker is there.
-    fn receive(&mut self, worker: WorkerId, report: Report, now: Time, turned: &mut Turned) {
+    fn receive(&mut self, worker: WorkerId, report: Box<Report>, now: Time, turned: &mut Turned) {
         if self.inbox.accept(worker, &report) {
-            for part in report.into_commands(worker) {
-                // One that is refused, such as draining a worker that is not known, stops none of the others.
-                let _refused = self.obey(part, now, turned);
-            }
+            // A part that is refused, such as draining a worker that is not known, stops none of the others.
+            report.execute(worker, |part| drop(self.obey(part, now, turned)));
         }
     }
 

@@ -46,20 +46,23 @@ pub struct Report {
 }
 
 impl Report {
-    /// What it asks of the cluster, part by part.
-    pub(crate) fn into_commands(self, worker: WorkerId) -> SmallVec<[Command; 1]> {
+    /// Has what it asks of the cluster executed, part by part.
+    pub(crate) fn execute(self, worker: WorkerId, mut execute: impl FnMut(Command)) {
         let Report { info, attempts, devices, used, quarantined, .. } = self;
-        let mut commands: SmallVec<_> = info.map(Command::Join).into_iter().collect();
+        if let Some(info) = info {
+            execute(Command::Join(info));
+        }
         // Before the attempts it could not start are placed again.
-        commands.extend(quarantined.map(|_| Command::Drain { worker, drained: true }));
+        if quarantined.is_some() {
+            execute(Command::Drain { worker, drained: true });
+        }
         // Attempts over several workers are yet to come; until then nobody asked for any other rank.
         let attempts = attempts.into_iter().filter(|one| one.rank == 0);
         let attempts = attempts.map(|one| (one.attempt, one.standing)).collect();
-        commands.push(Command::Report { worker, attempts, devices });
+        execute(Command::Report { worker, attempts, devices });
         if !used.is_empty() {
-            commands.push(Command::MeasuredMemory { worker, used });
+            execute(Command::MeasuredMemory { worker, used });
         }
-        commands
     }
 }
 

@@ -74,8 +74,9 @@ const DECISIONS: &[(&str, &[&str])] = &[
     ("Want::", &["sim/src/faults/machine.rs", "sim/src/faults/supervisors.rs", "worker/src/agent/process/"]),
     // Ending what runs elsewhere on loss.
     ("patience", &[]),
-    ("on_lost ==", &[]),
-    ("OnLost::Rerun", &["sim/src/faults/people.rs"]),
+    // A rule of the fault simulator compares it as well.
+    ("on_lost ==", &["sim/src/faults/invariants.rs"]),
+    ("OnLost::Rerun", &["sim/src/faults/people.rs", "sim/src/faults/invariants.rs"]),
     // Leases are handed to agents, set how often a worker is heard of, and are dropped where nobody is missed.
     (
         ".lease",

@@ -72,7 +72,9 @@ impl Cluster {
             Command::SetTarget(found) => Ok(self.set_target(found)),
             Command::Join(info) => Ok(self.join(info)),
             Command::Receive { worker, report } => {
-                Ok(self.several(report.into_commands(worker).into_vec(), now))
+                let mut parts = Vec::new();
+                report.execute(worker, |part| parts.push(part));
+                Ok(self.several(parts, now))
             }
             Command::Report { worker, attempts, devices } => Ok(self.report(worker, attempts, devices, now)),
             Command::MeasuredMemory { worker, used } => Ok(self.charge_used(worker, &used)),

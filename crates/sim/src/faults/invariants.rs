@@ -6,7 +6,8 @@ use super::machine::Machine;
 use std::collections::{BTreeMap, BTreeSet};
 use warpyard_core::cluster::Live;
 use warpyard_core::pool::{Charge, Placement};
-use warpyard_core::{AttemptId, Cluster, DeviceId, Policy, PolicyDef, TaskId, WorkerId};
+use warpyard_core::spec::OnLost;
+use warpyard_core::{AttemptId, Cluster, DeviceId, Policy, PolicyDef, TaskId, Time, WorkerId};
 
 /// Rules of the state alone.
 pub(super) fn of_the_state(cluster: &Cluster) -> Result<(), Broken> {
@@ -168,7 +169,7 @@ pub(super) fn a_fresh_policy_sees_the_same(
     cluster: &Cluster,
     lived: &dyn Policy,
     policies: &[PolicyDef],
-    now: warpyard_core::Time,
+    now: Time,
 ) -> Result<(), Broken> {
     let mut fresh = PolicyDef::build_from(policies, cluster.policy()).expect("it is in force");
     fresh.observe(cluster.view(), &warpyard_core::Effects::default());
@@ -185,9 +186,28 @@ pub(super) fn a_fresh_policy_sees_the_same(
 }
 
 /// Rules of what is really there.
-pub(super) fn of_the_machines(machines: &[Machine], ledger: &Ledger, truth: &Cluster) -> Result<(), Broken> {
+pub(super) fn of_the_machines(
+    machines: &[Machine],
+    ledger: &Ledger,
+    truth: &Cluster,
+    now: Time,
+) -> Result<(), Broken> {
     a_task_has_one_process(machines, ledger)?;
+    machines.iter().try_for_each(|machine| no_attempt_outlives_its_lease(machine, now))?;
     machines.iter().try_for_each(|machine| no_device_is_used_twice(machine, ledger, truth))
+}
+
+/// What runs elsewhere on loss is gone by the time at which the server may have given the worker up.
+fn no_attempt_outlives_its_lease(machine: &Machine, now: Time) -> Result<(), Broken> {
+    let Some((lapses, mut attempts)) = machine.on_loss().filter(|(lapses, _)| *lapses < now) else {
+        return Ok(());
+    };
+    match attempts.find(|(_, on_lost)| *on_lost == OnLost::Rerun) {
+        None => Ok(()),
+        Some((attempt, _)) => broken("no attempt outlives its lease", || {
+            format!("{attempt} runs, and the lease lapsed at {} s", lapses.secs())
+        }),
+    }
 }
 
 fn a_task_has_one_process(machines: &[Machine], ledger: &Ledger) -> Result<(), Broken> {

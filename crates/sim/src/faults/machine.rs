@@ -10,6 +10,7 @@ use warpyard_core::cluster::Want;
 use warpyard_core::event::{How, WorkerInfo};
 use warpyard_core::pool::{DeviceInfo, DeviceState};
 use warpyard_core::protocol::{Assignment, Assignments, Report};
+use warpyard_core::spec::OnLost;
 use warpyard_core::{AttemptId, Span, Time};
 
 /// How long a launch may take before it is repeated, as in the live worker.
@@ -93,6 +94,13 @@ impl Machine {
     /// The attempts whose processes are there, frozen or not.
     pub(super) fn processes(&self) -> impl Iterator<Item = AttemptId> + '_ {
         self.supervisors.processes()
+    }
+
+    /// The attempts whose processes are there, and what happens to each when the worker is lost; with when that is, as far
+    /// as its agent knows.
+    pub(super) fn on_loss(&self) -> Option<(Time, impl Iterator<Item = (AttemptId, OnLost)> + '_)> {
+        let lapses = self.agent.as_ref()?.confirmed()? + self.info.lease?;
+        Some((lapses, self.supervisors.on_loss()))
     }
 
     /// Whether another log's attempts run here.

@@ -67,6 +67,14 @@ impl Supervisors {
         alive.map(|(&id, _)| id)
     }
 
+    /// The attempts whose processes are there, and what happens to each when the worker is lost.
+    pub(super) fn on_loss(&self) -> impl Iterator<Item = (AttemptId, OnLost)> + '_ {
+        self.supervised.iter().filter_map(|(&id, supervised)| match &supervised.stage {
+            Stage::Alive(process) => Some((id, process.brief.on_lost)),
+            _ => None,
+        })
+    }
+
     /// Whether processes of another log's attempts are there.
     pub(super) fn has_strangers(&self) -> bool {
         !self.strangers.is_empty()

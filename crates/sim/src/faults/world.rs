@@ -218,7 +218,7 @@ impl World {
                 }
             }
         }
-        invariants::of_the_machines(&self.machines, &self.ledger, &self.truth)
+        invariants::of_the_machines(&self.machines, &self.ledger, &self.truth, self.now)
     }
 
     fn happen(&mut self, happening: Happening) -> Result<(), Broken> {
