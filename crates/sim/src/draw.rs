@@ -29,15 +29,19 @@ pub struct Known<'a> {
 /// how long less similar tasks ran. Only run times longer than it has run so far still say anything.
 pub fn draw(known: Known<'_>, so_far: Span, task: TaskId, sample: u32) -> Option<Span> {
     let longer = |ran: &Span| *ran > so_far;
-    let stated = |length: Span| {
-        let share = |share: &f64| Span::from_secs(length.secs() * share);
-        pick(known.kept.iter().map(share).filter(longer), so_far, task, sample)
-            .or(Some(length).filter(longer))
+    let anywhere_below = |most: Span| {
+        let part = (scatter(task, sample) % 1024) as f64 / 1023.0;
+        so_far + Span::from_secs((most - so_far).secs() * part)
     };
-    // One that runs longer than expected ends by its limit.
-    let late = |limit: Span| {
-        let left = limit - so_far;
-        so_far + Span::from_secs(left.secs() * (scatter(task, sample) % 1024) as f64 / 1023.0)
+    let stated = |length: Span| {
+        let shares = known.kept.iter().map(|share| Span::from_secs(length.secs() * share)).filter(longer);
+        let is_limit = known.limit == Some(length);
+        match shares.clone().count() {
+            // A limit alone says when a task ends at the latest, not when it ends: most end long before.
+            ..FEW if is_limit && length > so_far => Some(anywhere_below(length)),
+            0 => Some(length).filter(longer),
+            _ => pick(shares, so_far, task, sample),
+        }
     };
     let less_alike = |others: &[Span]| {
         let longer = others.iter().copied().filter(longer);
@@ -45,7 +49,8 @@ pub fn draw(known: Known<'_>, so_far: Span, task: TaskId, sample: u32) -> Option
     };
     let whole = pick(known.before.iter().copied().filter(longer), so_far, task, sample)
         .or_else(|| known.promised.and_then(stated))
-        .or_else(|| known.promised.and(known.limit).map(late))
+        // One that runs longer than expected ends by its limit.
+        .or_else(|| known.promised.and(known.limit).map(anywhere_below))
         .or_else(|| known.others.into_iter().find_map(less_alike))
         .or(known.limit)?;
     Some(known.limit.map_or(whole, |limit| whole.min(limit)) - so_far)
@@ -127,7 +132,11 @@ mod tests {
             "of three, one ran longer: {}",
             median(known, 2_500)
         );
-        assert_eq!(draw(known, Span(3_000), TASK, 0), Some(Span(97_000)), "longer than any before");
+        let left = draws(known, 3_000);
+        assert!(
+            left.iter().flatten().all(|left| *left <= 97_000),
+            "longer than any before: at most its limit"
+        );
         let late = Known { promised: Some(Span(20)), limit: Some(Span(20)), ..known };
         assert_eq!(draw(late, Span(30), TASK, 0), Some(Span(0)));
     }
@@ -140,6 +149,21 @@ mod tests {
         assert!((45_000..50_000).contains(&median(known, 1_250)), "too few of its user's ran that long");
         assert_eq!(draw(known, Span(50_000), TASK, 0), None, "none ran that long");
         assert_eq!(draw(Known::default(), Span(0), TASK, 0), None);
+    }
+
+    #[test]
+    fn a_limit_alone_says_when_a_task_ends_at_the_latest() {
+        let limit = Some(Span(600_000));
+        for kept in [&[][..], &[0.1; 4]] {
+            let drawn = draws(Known { kept, promised: limit, limit, ..Known::default() }, 0);
+            let below = |most: u64| drawn.iter().flatten().filter(|left| **left <= most).count();
+            assert_eq!(below(600_000), 100, "{drawn:?}");
+            assert!((3..20).contains(&below(60_000)) && (30..70).contains(&below(300_000)), "{drawn:?}");
+        }
+        let known = Known { kept: &[0.1; 5], promised: limit, limit, ..Known::default() };
+        assert!((50_000..70_000).contains(&median(known, 0)), "what five others made of theirs says more");
+        let estimate = Known { promised: Some(Span(20_000)), limit, ..Known::default() };
+        assert_eq!(median(estimate, 0), 20_000, "an estimate is no limit");
     }
 
     #[test]
