@@ -151,3 +151,21 @@ fn a_job_is_remembered_by_the_first_kinds_of_what_it_asked_for_and_the_first_wit
     let many = [one.clone(), two.clone(), three, four, gpu.clone(), needs(1, 2)];
     assert_eq!(remembered(&many), [one, two, gpu]);
 }
+
+#[test]
+fn an_array_says_no_more_of_what_limits_mean_than_one_task_does() {
+    let (_dir, history) = with(&[]);
+    let add = |job: i64, name: &str, tasks: i64, outcome: &str, ran: i64| {
+        for position in 0..tasks {
+            let sql = "INSERT INTO attempt (job, node, position, number, job_name, task_name, user, outcome, ran, timeout, ended)
+                       VALUES (?1, 0, ?2, 1, ?3, ?3, 'ann', ?4, ?5, 100, ?1)";
+            history.db.execute(sql, params![job, position, name, outcome, ran]).expect("a row");
+        }
+    };
+    add(1, "sweep", 50, "succeeded", 25);
+    add(2, "train", 1, "succeeded", 50);
+    add(3, "train", 1, "succeeded", 100);
+    add(4, "endless", 1, "timed-out", 101);
+    add(5, "broken", 1, "failed", 1);
+    assert_eq!(history.promises_kept().expect("read"), [1.0, 0.75, 0.25], "the latest first");
+}
