@@ -151,7 +151,7 @@ fn signals_leave_tasks_running_and_the_next_server_finds_them() {
         assert!(is_alive(task), "{signal}");
         assert_eq!(server.ask(&["ps"]).code, Some(3));
         let banner = server.start();
-        assert!(banner.contains("1 running task again"), "{banner}");
+        assert!(banner.contains("resumed  1 running task"), "{banner}");
         assert_eq!(server.state(&job), "running");
     }
     let (_, _) = server.end_by(Signal::SIGTERM);

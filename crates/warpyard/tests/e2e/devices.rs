@@ -124,7 +124,7 @@ fn a_gpu_that_is_held_and_not_used_is_pointed_out_and_taken_back_if_that_is_conf
         gpu(&server, 0)["tasks"][0]["note"].as_str().is_some_and(|note| note.starts_with("never used, for"))
     });
     let doctor = server.ask(&["doctor"]).out;
-    let remedy = format!("end it: `warpyard cancel {job}`");
+    let remedy = format!("cancel it: `warpyard cancel {job}`");
     assert!(doctor.contains("never used, for") && doctor.contains(&remedy), "{doctor}");
     let pid = server.said(&["logs", &job]).trim().to_owned();
     let busy = format!("used 3000000000\nutilisation 50\ncompute {pid} 3000000000");

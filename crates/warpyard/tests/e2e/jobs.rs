@@ -403,7 +403,7 @@ fn a_size_without_a_unit_is_refused_everywhere() {
     let refused = |args: &[&str]| {
         let answer = server.ask(args);
         assert_eq!(answer.code, Some(2), "{args:?}: {answer:?}");
-        assert!(answer.err.contains("write 6GiB"), "{args:?}: {}", answer.err);
+        assert!(answer.err.contains("did you mean 6GiB?"), "{args:?}: {}", answer.err);
     };
     refused(&["submit", "--gpus", "1", "--gpu-memory", "6", "--", "true"]);
     refused(&["submit", "--memory", "6", "--", "true"]);

@@ -144,7 +144,8 @@ fn a_history_that_cannot_be_opened_is_left_alone_and_a_damaged_one_set_aside() {
     server.ended();
     let [history, beside] = ["history.db", "history.db-wal"].map(|name| server.data().join(name));
     let kept = fs::read(&history).unwrap();
-    // Something is wrong with the machine and not with the file.
+    // Something is wrong with the machine and not with the file. Readers may have left a write-ahead log behind.
+    let _not_there = fs::remove_file(&beside);
     fs::create_dir(&beside).unwrap();
     let refused = output(&mut server.up_command());
     assert_eq!(refused.code, Some(2), "{refused:?}");

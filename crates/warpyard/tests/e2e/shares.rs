@@ -207,8 +207,7 @@ fn tasks_that_are_frozen_take_turns_over_a_killed_server() {
         let paused = jobs.as_array().into_iter().flatten().filter(|job| job["state"] == "paused");
         let mut why = paused.map(|job| server.ask(&["why", job["job"].as_str().expect("an id")]).out);
         why.any(|text| {
-            text.contains("stands still on its GPU until its turn")
-                && text.contains("the next round begins in")
+            text.contains("suspended on its GPU until its turn") && text.contains("the next round begins in")
         })
     });
     eventually("all have got somewhere", || {

@@ -103,7 +103,7 @@ fn what_cannot_be_planned_is_said_and_exits_with_2() {
     ask(&["plan", "/no/such/file.json"]).refused(&["cannot read /no/such/file.json"]);
     ask(&["plan"]).refused(&["<WORKFLOW>"]);
     ask(&["plan", "--generate", "10"]).refused(&["--generate", "1000x8"]);
-    ask(&["plan", &two, "--ccr", "50"]).refused(&["--ccr goes with --generate"]);
+    ask(&["plan", &two, "--ccr", "50"]).refused(&["--ccr needs --generate"]);
     let help = ask(&["plan", "--help"]).out;
     assert!(warpyard_dag::algorithm::ALGORITHMS.iter().all(|a| help.contains(a.summary)), "{help}");
 }
