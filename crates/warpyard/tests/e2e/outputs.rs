@@ -44,7 +44,7 @@ const ASKED: [&[&str]; 33] = [
 ];
 
 /// Commands that say nothing of a server's jobs, or cannot be asked of this one.
-const OTHERS: [&str; 22] = [
+const OTHERS: [&str; 23] = [
     "up",
     "run",
     "progress",
@@ -54,6 +54,7 @@ const OTHERS: [&str; 22] = [
     "login",
     "down",
     "plan",
+    "estimate",
     "learn",
     "allocate",
     "sim",
