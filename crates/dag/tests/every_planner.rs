@@ -1,7 +1,7 @@
 //! Every planner of the registry against generated instances, judged by the checker and the lower bounds.
 
 use proptest::prelude::*;
-use warpyard_dag::algorithm::{ALGORITHMS, SearchOptions, heft};
+use warpyard_dag::algorithm::{ALGORITHMS, SearchOptions, find, heft};
 use warpyard_dag::{Bounds, Edge, Instance, Layered, Links, check};
 
 /// Small edge-case instances: zero-length tasks, equal costs, edges without data, skewed links, late releases.
@@ -130,4 +130,17 @@ fn radix_sorted_ranks_equal_comparison_sorted_ones() {
 fn heft_with_two_threads_equals_the_naive_implementation() {
     let instance = Layered { tasks: 2048, machines: 2048, seed: 3, ..Layered::default() }.generate().unwrap();
     assert_eq!(heft(&instance).slots, naive_heft(&instance));
+}
+
+#[test]
+fn the_portfolio_contains_the_hill_climb() {
+    for seed in 1..=3 {
+        let instance = Layered { tasks: 200, machines: 8, seed, ..Layered::default() }.generate().unwrap();
+        let makespan = |name: &str, iterations| {
+            let mut options = SearchOptions::iterations(iterations).seed(seed);
+            find(name).unwrap().plan(&instance, &mut options).schedule.makespan()
+        };
+        // Two hill climbs and a local search share the budget; the climb alone gets two fifths of it at the least.
+        assert!(makespan("best", 1_000) <= makespan("climb", 400), "seed {seed}");
+    }
 }

@@ -30,6 +30,11 @@ impl HillClimber {
         self.weights
     }
 
+    /// Value of what was accepted last.
+    pub(super) fn value(&self) -> f64 {
+        self.value
+    }
+
     /// One iteration. Returns false when the budget is exhausted.
     pub(super) fn step(&mut self, context: &mut SearchContext<'_, '_, '_>, by: &'static str) -> bool {
         let mut weights = self.weights;
