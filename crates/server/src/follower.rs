@@ -123,6 +123,7 @@ impl Follower {
         if let Some(thread) = self.snapshot.take() {
             let _failed = thread.join();
         }
+        self.replica.checkpoint();
     }
 
     fn follow(&mut self, events: &[Event]) {

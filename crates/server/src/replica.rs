@@ -122,6 +122,14 @@ impl Replica {
         self.enter(self.state().engine.cluster());
     }
 
+    /// Moves the write-ahead log of the derived tables into their file. Closing the writer would do so only if no reader's
+    /// connection were left, which at the end of a process is chance.
+    pub(crate) fn checkpoint(&self) {
+        if let Err(e) = self.tables().history.checkpoint() {
+            tracing::warn!("the write-ahead log of the history is left behind: {e}");
+        }
+    }
+
     fn state(&self) -> RwLockReadGuard<'_, State> {
         self.state.read().expect("applying an event does not panic")
     }

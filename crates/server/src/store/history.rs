@@ -407,6 +407,11 @@ impl History {
         samples::last(&self.db, now, seconds, most)
     }
 
+    /// Moves the write-ahead log into the file, as far as no reader is in the way.
+    pub(crate) fn checkpoint(&self) -> rusqlite::Result<()> {
+        self.db.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))
+    }
+
     /// How many attempts the tables have.
     pub fn rows(&self) -> rusqlite::Result<u64> {
         self.db.query_row("SELECT count(*) FROM attempt", [], |r| Ok(r.get::<_, i64>(0)? as u64))

@@ -114,7 +114,7 @@ impl<L: Link + 'static> Agent<L> {
             agent.step(Input::Found(found), Time(0));
         }
         let shown = devices.shown();
-        let agent = Agent {
+        let mut agent = Agent {
             agent,
             executor,
             link,
@@ -130,6 +130,8 @@ impl<L: Link + 'static> Agent<L> {
             poke,
             every,
         };
+        // Damage is dealt with, and told, before anyone hears that the worker is there.
+        agent.carry_out();
         let thread = thread::Builder::new().name("agent".into()).spawn(move || agent.run());
         let thread = thread.expect("a thread can be started");
         Ok(AgentHandle { nudges, devices: shown, info, bounds, _thread: thread })
@@ -138,7 +140,6 @@ impl<L: Link + 'static> Agent<L> {
     fn run(mut self) {
         let mut looked = Instant::now() - self.every;
         let mut last_nudge = Instant::now();
-        self.carry_out();
         loop {
             let first = self.nudges.recv_timeout(self.wait(looked));
             match first {
