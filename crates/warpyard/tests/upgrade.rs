@@ -58,7 +58,7 @@ fn goes_on_from(sql: &[&str]) {
 
     let mut server = Server::at(dir, data, &["--gpus", "fake:2xV100:16GiB,1xK80:12GiB", "--cpus", "4"]);
     let banner = server.start();
-    assert!(banner.contains("1 running task again"), "{banner}");
+    assert!(banner.contains("resumed  1 running task"), "{banner}");
     assert!(banner.contains("short-first:beta=2"), "{banner}");
     let all: Vec<_> = (1..=6).map(|job: u32| server.state(&job.to_string())).collect();
     assert_eq!(all, ["done", "done", "done", "running", "blocked", "done"].map(str::to_owned));
