@@ -298,6 +298,8 @@ impl What {
                 | What::StopAsked { .. }
                 | What::Ended { .. }
                 | What::WorkerJoined { .. }
+                // With the assignments a worker hears that its report was received, and with it what drained it.
+                | What::WorkerDrained { .. }
         )
     }
 }

@@ -32,9 +32,9 @@ pub trait Policy: Send + Sync {
     /// The tasks that are ready, in the order they would be considered now, `most` of them.
     fn line(&self, view: View<'_>, most: usize, now: Time) -> Vec<TaskId>;
 
-    /// Where a node that is ready stands in line.
-    fn place(&self, view: View<'_>, node: NodeId, now: Time) -> Option<Place> {
-        place_along(self, view, node, now)
+    /// Where nodes that are ready stand in line; all of them from one look along it where their places do not go by keys.
+    fn places(&self, view: View<'_>, nodes: &[NodeId], now: Time) -> BTreeMap<NodeId, Place> {
+        places_along(self, view, nodes, now)
     }
 
     /// Every node that is ready, once, in the order its first task would be considered: `most` of them behind a place, or from
@@ -73,17 +73,23 @@ pub trait Policy: Send + Sync {
 /// How far back in line it is counted where that means going along it.
 pub(crate) const FAR: usize = 10_000;
 
-/// Where a node stands, found by going along the line.
-pub(crate) fn place_along<P: Policy + ?Sized>(
+/// Where nodes stand, found by going along the line once.
+pub(crate) fn places_along<P: Policy + ?Sized>(
     policy: &P,
     view: View<'_>,
-    node: NodeId,
+    nodes: &[NodeId],
     now: Time,
-) -> Option<Place> {
-    let line = policy.line(view, FAR, now);
-    let before = line.iter().position(|task| task.node_id() == node);
-    let task = before.map(|at| line[at]).or_else(|| view.ready(node).next().map(|ready| ready.task))?;
-    Some(Place { key: None, task, before: before.map(|at| at as u64) })
+) -> BTreeMap<NodeId, Place> {
+    if nodes.is_empty() {
+        return BTreeMap::new();
+    }
+    let mut near = BTreeMap::new();
+    for (task, before) in policy.line(view, FAR, now).into_iter().zip(0u64..) {
+        near.entry(task.node_id()).or_insert(Place { key: None, task, before: Some(before) });
+    }
+    let far = |node| Some(Place { key: None, task: view.ready(node).next()?.task, before: None });
+    let place = |node: &NodeId| Some((*node, near.get(node).copied().or_else(|| far(*node))?));
+    nodes.iter().filter_map(place).collect()
 }
 
 /// Every node that is ready behind a place, found by going along the line.

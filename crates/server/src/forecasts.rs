@@ -14,6 +14,9 @@ use warpyard_core::{JobId, TaskId, Time};
 /// How old a forecast may be before another is made for whoever asks.
 const FRESH_FOR: Duration = Duration::from_secs(2);
 
+/// How old a forecast may be before nobody is given it any more: nobody may have asked for hours.
+const STALE_AFTER: Duration = Duration::from_secs(30);
+
 /// How soon another is made when someone asked for a task that the last one left out.
 const SOON: Duration = Duration::from_millis(100);
 
@@ -135,6 +138,10 @@ impl Forecasts {
     }
 
     fn begin_if_due(self: &Arc<Self>, mut last: MutexGuard<'_, Last>) -> Arc<Forecast> {
+        let oldest = STALE_AFTER.max(last.took * (2 * PAUSE));
+        if last.made.is_some_and(|made| made.elapsed() > oldest) {
+            (last.forecast, last.missed) = (Arc::default(), true);
+        }
         if let Some(wait) = last.due().filter(|_| !last.being_made) {
             last.being_made = true;
             let this = self.clone();
@@ -151,12 +158,17 @@ impl Forecasts {
             let mut last = self.last();
             (last.asked_for.keys().copied().collect::<Vec<_>>(), std::mem::take(&mut last.missed))
         };
-        let made = self.forecast(asked_for).await;
+        // A task of its own, so that a panic in it ends this forecast and not all that would come after.
+        let this = self.clone();
+        let made = tokio::spawn(async move { this.forecast(asked_for).await }).await.unwrap_or(Err(Stopped));
         let mut last = self.last();
         (last.made, last.being_made) = (Some(Instant::now()), false);
-        if let Ok((forecast, took)) = made {
-            (last.forecast, last.took) = (Arc::new(forecast), took);
+        match made {
+            Ok((forecast, took)) => (last.forecast, last.took) = (Arc::new(forecast), took),
+            // What failed may fail again; it is not tried again and again.
+            Err(Stopped) => last.took = last.took.max(FRESH_FOR),
         }
+        let missed = missed || last.missed;
         drop(last);
         if missed {
             self.notices.look_again();

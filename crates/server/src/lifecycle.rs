@@ -30,6 +30,10 @@ pub(crate) fn log(cluster: &Cluster, events: &[Event]) {
                 let worker = cluster.worker(*worker).map(|w| &w.info.name[..]);
                 warn!(worker, "worker lost: its lease expired");
             }
+            What::WorkerDrained { worker, drained } => {
+                let worker = cluster.worker(*worker).map(|w| &w.info.name[..]);
+                info!(worker, drained, "worker drained or resumed");
+            }
             What::PolicySet { policy } => info!(%policy, "policy set"),
             _ => {}
         }

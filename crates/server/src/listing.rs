@@ -6,7 +6,7 @@ use crate::clock::system_now;
 use crate::replica::Reader;
 use crate::views;
 use std::borrow::Cow;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::ops::Bound::{Excluded, Unbounded};
 use std::str::FromStr;
@@ -210,41 +210,62 @@ impl Listing<'_> {
         let candidates = self.candidates(f);
         if candidates.len() <= FEW {
             let jobs = candidates.iter().filter_map(|id| f.cluster().job(*id)).filter(|job| waits(job));
-            let mut placed: Vec<_> = jobs.filter_map(|job| Some((job, first_place(f, job)?))).collect();
+            let jobs: Vec<_> = jobs.collect();
+            let places = first_places(f, jobs.iter().copied());
+            let mut placed: Vec<_> =
+                jobs.into_iter().filter_map(|job| Some((job, *places.get(&job.id)?))).collect();
             placed.retain(|(_, place)| after.is_none_or(|after| place.is_behind(&after)));
             placed.sort_by_key(|(_, place)| (place.before.is_none(), place.before, place.task));
             placed.truncate(most);
             return placed;
         }
         let (view, mut after, mut found) = (f.cluster().view(), after, Vec::new());
+        // Each look costs the whole line where places do not go by keys, so there are few of them.
+        let mut stride = STRIDE;
         while found.len() < most {
-            let places = f.policy().line_after(view, after, STRIDE, system_now());
+            let places = f.policy().line_after(view, after, stride, system_now());
             let Some(last) = places.last() else { break };
-            after = Some(*last);
-            let is_first = |job: &Job, place: &Place| {
-                job.nodes.len() == 1 || first_place(f, job).is_some_and(|p| p.task == place.task)
-            };
+            (after, stride) = (Some(*last), stride * 2);
             let listed =
                 places.into_iter().filter_map(|place| Some((f.cluster().job(place.task.job)?, place)));
-            found.extend(listed.filter(|(job, place)| waits(job) && is_first(job, place)));
+            let listed: Vec<_> = listed.filter(|(job, _)| waits(job)).collect();
+            let several = listed.iter().map(|(job, _)| *job).filter(|job| job.nodes.len() > 1);
+            let first = first_places(f, several);
+            let is_first = |job: &Job, place: &Place| {
+                job.nodes.len() == 1 || first.get(&job.id).is_some_and(|p| p.task == place.task)
+            };
+            found.extend(listed.into_iter().filter(|(job, place)| is_first(job, place)));
         }
         found.truncate(most);
         found
     }
 }
 
-/// Where the first task of a job that is in line stands.
-pub(crate) fn first_place(f: &Reader<'_>, job: &Job) -> Option<Place> {
-    let (view, now) = (f.cluster().view(), system_now());
-    let nodes = (0..job.nodes.len() as u32).map(|node| NodeId { job: job.id, node });
-    let places =
-        nodes.filter(|node| view.has_ready(*node)).filter_map(|node| f.policy().place(view, node, now));
-    places.min_by_key(|place| (place.before.is_none(), place.before, place.task))
+/// Whether a cursor is of lists in an order.
+pub(crate) fn fits(cursor: &Cursor, order: JobOrder) -> bool {
+    matches!(cursor, Cursor::Job(_)) == (order != JobOrder::Run)
 }
 
-/// A job's place in line, counted from one.
-pub(crate) fn position(f: &Reader<'_>, job: &Job) -> Option<u64> {
-    views::may_be_in_line(job).then(|| first_place(f, job)?.before.map(|before| before + 1)).flatten()
+/// Where the first tasks of jobs stand, of those that are in line.
+fn first_places<'a>(f: &Reader<'_>, jobs: impl Iterator<Item = &'a Job>) -> BTreeMap<JobId, Place> {
+    let view = f.cluster().view();
+    let nodes = jobs.flat_map(|job| (0..job.nodes.len() as u32).map(|node| NodeId { job: job.id, node }));
+    let ready: Vec<_> = nodes.filter(|node| view.has_ready(*node)).collect();
+    let mut first: BTreeMap<JobId, Place> = BTreeMap::new();
+    let order = |place: &Place| (place.before.is_none(), place.before, place.task);
+    for (node, place) in f.policy().places(view, &ready, system_now()) {
+        let sooner = first.get(&node.job).is_none_or(|other| order(&place) < order(other));
+        if sooner {
+            first.insert(node.job, place);
+        }
+    }
+    first
+}
+
+/// Places of jobs in line, counted from one; those that are not in line, or too far back to say, have none.
+pub(crate) fn positions<'a>(f: &Reader<'_>, jobs: impl Iterator<Item = &'a Job>) -> BTreeMap<JobId, u64> {
+    let places = first_places(f, jobs.filter(|job| views::may_be_in_line(job)));
+    places.into_iter().filter_map(|(job, place)| Some((job, place.before? + 1))).collect()
 }
 
 #[cfg(test)]

@@ -11,6 +11,7 @@ use crate::measures::Measures;
 use crate::repairs::Repairs;
 use crate::samples::Sample;
 use crate::store::{History, Log, LogError, is_damage};
+use std::cell::OnceCell;
 use std::collections::BTreeSet;
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
@@ -36,10 +37,17 @@ pub(crate) struct Replica {
     /// Whether events wait to be entered in the tables, so that who finds none need not ask.
     behind: AtomicBool,
     /// Connections that nobody uses. There are as many as permits, so who has a permit finds one.
-    idle: Mutex<Vec<History>>,
+    idle: Mutex<Idle>,
     permits: Arc<Semaphore>,
     notices: Arc<Notices>,
     measures: Arc<Measures>,
+}
+
+/// Connections to the derived tables, and how often those were replaced: a connection to tables that were set aside is not
+/// given back.
+struct Idle {
+    connections: Vec<History>,
+    generation: u64,
 }
 
 /// What events change.
@@ -75,7 +83,7 @@ impl Replica {
             tables: Mutex::new(tables),
             behind: AtomicBool::new(false),
             permits: Arc::new(Semaphore::new(idle.len())),
-            idle: Mutex::new(idle),
+            idle: Mutex::new(Idle { connections: idle, generation: 0 }),
             notices,
             measures: Arc::default(),
         })
@@ -103,7 +111,7 @@ impl Replica {
 
     /// The state and the tables, for someone with a permit.
     pub(crate) fn reader(&self) -> Reader<'_> {
-        Reader { replica: self, state: self.state(), tables: self.connection() }
+        Reader { replica: self, state: self.state(), tables: OnceCell::new() }
     }
 
     /// The tables alone, up to date, for someone with a permit: what takes long to find in them holds up no event.
@@ -143,13 +151,14 @@ impl Replica {
         self.tables.lock().expect("nobody panics while entering events")
     }
 
-    fn idle(&self) -> MutexGuard<'_, Vec<History>> {
+    fn idle(&self) -> MutexGuard<'_, Idle> {
         self.idle.lock().expect("nobody panics while taking a connection")
     }
 
     fn connection(&self) -> Connection<'_> {
-        let history = self.idle().pop().expect("there are as many connections as permits");
-        Connection { history: Some(history), replica: self }
+        let mut idle = self.idle();
+        let history = idle.connections.pop().expect("there are as many connections as permits");
+        Connection { history: Some(history), generation: idle.generation, replica: self }
     }
 
     /// Enters what waits in the tables; the cluster is the replica's.
@@ -160,7 +169,10 @@ impl Replica {
         let mut tables = self.tables();
         if tables.enter(cluster) == Entered::Replaced {
             match readers(tables.history.path()) {
-                Ok(readers) => *self.idle() = readers,
+                Ok(readers) => {
+                    let mut idle = self.idle();
+                    *idle = Idle { connections: readers, generation: idle.generation + 1 };
+                }
                 Err(e) => tracing::error!("the history that was made again cannot be read: {e}"),
             }
         }
@@ -207,7 +219,8 @@ impl Applying<'_> {
 pub struct Reader<'a> {
     replica: &'a Replica,
     state: RwLockReadGuard<'a, State>,
-    tables: Connection<'a>,
+    /// Taken when it is first needed, behind what waited to be entered: that may replace damaged tables.
+    tables: OnceCell<Connection<'a>>,
 }
 
 impl Reader<'_> {
@@ -229,7 +242,7 @@ impl Reader<'_> {
     /// The derived tables, up to date.
     pub fn history(&self) -> &History {
         self.replica.enter(self.cluster());
-        &self.tables
+        self.tables.get_or_init(|| self.replica.connection())
     }
 
     /// How long things took.
@@ -254,6 +267,7 @@ impl Reader<'_> {
 /// A connection that someone reads with.
 struct Connection<'a> {
     history: Option<History>,
+    generation: u64,
     replica: &'a Replica,
 }
 
@@ -269,8 +283,8 @@ impl Drop for Connection<'_> {
     fn drop(&mut self) {
         let mut idle = self.replica.idle();
         // Where the tables were replaced meanwhile, there are enough without it.
-        if idle.len() < READERS {
-            idle.extend(self.history.take());
+        if idle.generation == self.generation {
+            idle.connections.extend(self.history.take());
         }
     }
 }

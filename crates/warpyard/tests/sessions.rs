@@ -236,7 +236,7 @@ fn a_cancelled_shell_ends_at_once_with_what_it_stopped() {
     server.said(&["cancel", "1"]);
     assert_eq!(seat.left(), Some(130), "as a run that was cancelled here");
     seat.sees("1 bash  cancelled after ");
-    seat.sees("from elsewhere: another terminal, a page, an admin, or the server for GPUs left idle");
+    seat.sees("not from here, but from another terminal, a page, by an admin, or by the server for idle GPUs");
     assert_eq!(server.outcome("1"), "cancelled");
 }
 
@@ -289,7 +289,7 @@ fn who_comes_too_early_waits_and_ctrl_c_while_waiting_cancels() {
     let first = server.script(&[], &support::wait_at(&server.path("gate")));
     eventually("it has the only processor", || server.state(&first) == "running");
     let mut impatient = server.seat(&[&["run", "--pty"], &SHELL[..]].concat());
-    impatient.sees("job 2 waits: 1 CPU");
+    impatient.sees("job 2 waits: 0 of 1 CPUs are free");
     assert!(!impatient.is_raw());
     impatient.press(CTRL_C);
     impatient.sees("2 bash  cancelled");
@@ -297,7 +297,7 @@ fn who_comes_too_early_waits_and_ctrl_c_while_waiting_cancels() {
 
     let early = server.submit(&["--pty", "--", "sh", "-c", "read line; echo got $line; exit 4"]);
     let mut seat = server.seat(&["attach", &early]);
-    seat.sees("job 3 waits: 1 CPU");
+    seat.sees("job 3 waits: 0 of 1 CPUs are free");
     server.open("gate");
     seat.sees("detaches]");
     seat.enter("word");

@@ -28,7 +28,7 @@ pub use output::{Output, StopCause, StrangerId};
 pub use state::AttemptState;
 
 use crate::cluster::Desired;
-use crate::event::How;
+use crate::event::{End, How};
 use crate::ids::AttemptId;
 use crate::pool::DeviceState;
 use crate::protocol::{Assignments, MemoryUse, ReportId};
@@ -339,6 +339,10 @@ impl Agent {
             (_, Seen::NotStarted) => return,
             (_, Seen::Running) => AttemptState::Running,
             (_, Seen::Frozen) => AttemptState::Frozen,
+            // What was asked to stop only to be called off did not end because someone wanted it to.
+            (AttemptState::CallingOff { how }, Seen::Exited(end)) if end.how == How::Stopped => {
+                AttemptState::Ended(End { how: how.clone(), ..end })
+            }
             (_, Seen::Exited(end)) => AttemptState::Ended(end),
             (_, Seen::Unreadable(why)) => {
                 let how = damaged(&why);

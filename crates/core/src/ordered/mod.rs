@@ -17,7 +17,7 @@ use crate::lengths::Lengths;
 use crate::limits::Limited;
 use crate::place::Fit;
 use crate::plan::Plan;
-use crate::policy::{FAR, Param, Place, Policy, along, place_along, word};
+use crate::policy::{FAR, Param, Place, Policy, along, places_along, word};
 use crate::queue::{Key, Queue};
 use crate::shares::Shares;
 use crate::spec::{Boundary, JobSpec};
@@ -396,12 +396,15 @@ impl<O: Order> Policy for Ordered<O> {
         line
     }
 
-    fn place(&self, view: View<'_>, node: NodeId, now: Time) -> Option<Place> {
+    fn places(&self, view: View<'_>, nodes: &[NodeId], now: Time) -> BTreeMap<NodeId, Place> {
         let Some(queue) = self.by_keys(view) else {
-            return place_along(self, view, node, now);
+            return places_along(self, view, nodes, now);
         };
-        let (key, task) = queue.find_first(node)?;
-        Some(Place { key: Some(key), task, before: Some(queue.ahead(view, key, task)) })
+        let place = |node: &NodeId| {
+            let (key, task) = queue.find_first(*node)?;
+            Some((*node, Place { key: Some(key), task, before: Some(queue.ahead(view, key, task)) }))
+        };
+        nodes.iter().filter_map(place).collect()
     }
 
     fn line_after(&self, view: View<'_>, after: Option<Place>, most: usize, now: Time) -> Vec<Place> {

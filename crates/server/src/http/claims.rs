@@ -373,11 +373,10 @@ async fn views_of(
 ) -> Result<Vec<ClaimView>, Refusal> {
     let look = move |f: &Reader<'_>| {
         let jobs: Vec<&Job> = which(f).into_iter().filter_map(|id| f.cluster().job(id)).collect();
-        let describe = |job: &Job| {
-            let waits = state(job) == ClaimState::Waiting;
-            let position = if waits { crate::listing::position(f, job) } else { None };
-            (job.id, described(f, job, position), uuids_of(f, job))
-        };
+        let waiting = jobs.iter().copied().filter(|job| state(job) == ClaimState::Waiting);
+        let positions = crate::listing::positions(f, waiting);
+        let describe =
+            |job: &Job| (job.id, described(f, job, positions.get(&job.id).copied()), uuids_of(f, job));
         jobs.into_iter().map(describe).collect::<Vec<_>>()
     };
     let found = app.live.read(look).await?;

@@ -49,8 +49,8 @@ pub(super) async fn list(
     let selector = filter.select.as_deref().map(|text| select::parse(text, &who)).transpose()?;
     let after = match filter.cursor.as_deref().map(str::parse) {
         None => None,
-        Some(Ok(cursor)) => Some(cursor),
-        Some(Err(_)) => return Err(Problem::new(code::BAD_REQUEST, "cursor", "this is not a cursor").into()),
+        Some(Ok(cursor)) if listing::fits(&cursor, filter.order) => Some(cursor),
+        Some(_) => return Err(Problem::new(code::BAD_REQUEST, "cursor", "this is not a cursor").into()),
     };
     let hidden = app.private();
     let asker = who.clone();
@@ -78,9 +78,10 @@ pub(super) async fn list(
         let listing = Listing { filter: &filter, chosen: chosen.clone(), over, wanted: &wanted };
         let (jobs, next) = listing.page(f, after, limit);
         let next = next.map(|cursor| cursor.to_string());
+        let positions = listing::positions(f, jobs.iter().copied());
         let mut items = Vec::new();
         for job in jobs {
-            let mut view = views::listed(f, job, listing::position(f, job), &who);
+            let mut view = views::listed(f, job, positions.get(&job.id).copied(), &who);
             if filter.commands && who.owns(&job.user) {
                 view.runs = views::commands(job);
             }

@@ -216,8 +216,8 @@ fn in_line_at(f: &Reader<'_>, place: Place) -> Entry {
 pub(super) fn in_line_of<'a>(f: &Reader<'_>, jobs: impl Iterator<Item = &'a Job>) -> Vec<Entry> {
     let (view, now) = (f.cluster().view(), system_now());
     let nodes = jobs.flat_map(|job| (0..job.nodes.len() as u32).map(|node| NodeId { job: job.id, node }));
-    let in_line = nodes.filter(|node| view.has_ready(*node));
-    let mut places: Vec<_> = in_line.filter_map(|node| f.policy().place(view, node, now)).collect();
+    let in_line: Vec<_> = nodes.filter(|node| view.has_ready(*node)).collect();
+    let mut places: Vec<_> = f.policy().places(view, &in_line, now).into_values().collect();
     places.sort_by_key(|place| (place.before.is_none(), place.before, place.task));
     places.into_iter().map(|place| in_line_at(f, place)).collect()
 }

@@ -458,11 +458,16 @@ impl Store for Log {
 
 impl LogStore for Log {
     fn claim(&mut self) -> Result<Epoch, LogError> {
-        let sql = "UPDATE writer SET epoch = epoch + 1 RETURNING epoch";
-        let epoch: i64 = self.db.query_row(sql, [], |r| r.get(0)).map_err(|e| name(&self.path, e))?;
+        let path = self.path.clone();
+        let named = |source| name(&path, source);
+        // A transaction of its own, so that a commit that fails is told.
+        let transaction = self.db.transaction_with_behavior(TransactionBehavior::Immediate).map_err(named)?;
+        transaction.execute("UPDATE writer SET epoch = epoch + 1", []).map_err(named)?;
+        let epoch = epoch_of(&transaction).map_err(named)?;
+        transaction.commit().map_err(named)?;
         // Whoever wrote before may have appended since this log was opened.
-        self.seq = last_seq(&self.db).map_err(|e| name(&self.path, e))?;
-        Ok(Epoch(epoch as u64))
+        self.seq = last_seq(&self.db).map_err(named)?;
+        Ok(Epoch(epoch))
     }
 
     fn last_seq(&self) -> Result<u64, LogError> {

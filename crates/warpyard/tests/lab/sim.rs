@@ -185,7 +185,7 @@ fn what_cannot_be_simulated_is_said_with_its_line_and_exits_with_2() {
     ask(&wide, &[]).refused(&["wide.csv: line 4", "gpus", "--count-rejected"]);
     assert_eq!(ask(&wide, &["--count-rejected", "--json"]).json()["rejected"], 1);
     ask(&header, &[]).refused(&["header.csv: line 1", "'a'", "submitted, runs"]);
-    ask(&good, &["--users", "3"]).refused(&["--users goes with --generate"]);
+    ask(&good, &["--users", "3"]).refused(&["--users needs --generate"]);
     let ask = super::ask;
     ask(&["sim", "--cluster", "", "--generate", "3"]).refused(&["--cluster", "no devices"]);
     ask(&["sim", "--cluster", "4V100", "--generate", "3"]).refused(&["--cluster", "4V100"]);

@@ -42,6 +42,8 @@ pub struct Agent<L> {
     assigned: BTreeMap<AttemptId, Assignment>,
     /// The event they are as of; none until the server has spoken, and until then nobody knows whose devices are in use.
     as_of: Option<u64>,
+    /// The latest assignments that came and were not taken up yet.
+    pending: Option<Assignments>,
     /// Devices of attempts that are assigned or still here.
     granted: BTreeMap<AttemptId, Granted>,
     left: Option<Sender<()>>,
@@ -124,6 +126,7 @@ impl<L: Link + 'static> Agent<L> {
             timer: None,
             assigned: BTreeMap::new(),
             as_of: None,
+            pending: None,
             granted: BTreeMap::new(),
             left: None,
             data,
@@ -152,6 +155,9 @@ impl<L: Link + 'static> Agent<L> {
             }
             while let Ok(nudge) = self.nudges.try_recv() {
                 self.take(nudge);
+            }
+            if let Some(assignments) = self.pending.take() {
+                self.assign(assignments);
             }
             if self.timer.take_if(|at| *at <= now_since(self.epoch)).is_some() {
                 self.step(Input::Timer);
@@ -188,7 +194,19 @@ impl<L: Link + 'static> Agent<L> {
 
     fn take(&mut self, nudge: Nudge) {
         match nudge {
-            Nudge::Assigned(assignments) => self.assign(assignments),
+            // Assignments are complete, so of those that came together only the latest count: nothing is launched that was
+            // cancelled while the agent was busy.
+            Nudge::Assigned(new) => {
+                let latest = match self.pending.take() {
+                    None => new,
+                    Some(old) => {
+                        let send_all = old.send_all || new.send_all;
+                        let later = if old.as_of > new.as_of { old } else { new };
+                        Assignments { send_all, ..later }
+                    }
+                };
+                self.pending = Some(latest);
+            }
             Nudge::Poked(key) => {
                 if let Ok(id) = key.parse() {
                     self.look_at(id);
@@ -279,11 +297,13 @@ impl<L: Link + 'static> Agent<L> {
         if let Some(uuid) = in_use {
             return self.step(Input::Refused(id, Refusal::DeviceInUse(uuid)));
         }
+        // Launches that a dying spawner lost are asked for when the agent next looks around: asked for here, a spawner that dies
+        // at once would keep this going for ever.
         if let Err(refusal) = self.executor.launch(&assignment, self.devices.seen()) {
+            if let Refusal::Broken(why) = &refusal {
+                tell(format_args!("cannot launch attempt {id}: {why}"));
+            }
             self.step(Input::Refused(id, refusal));
-        }
-        if self.executor.launches_lost() {
-            self.step(Input::LaunchesLost);
         }
     }
 
