@@ -236,7 +236,9 @@ fn a_cancelled_shell_ends_at_once_with_what_it_stopped() {
     server.said(&["cancel", "1"]);
     assert_eq!(seat.left(), Some(130), "as a run that was cancelled here");
     seat.sees("1 bash  cancelled after ");
-    seat.sees("not from here, but from another terminal, a page, by an admin, or by the server for idle GPUs");
+    seat.sees(
+        "not from here, but from another terminal, a page, by an admin, or by the server for idle GPUs",
+    );
     assert_eq!(server.outcome("1"), "cancelled");
 }
 
