@@ -9,9 +9,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use warpyard_api::quantity::{ArraySpec, Micros, MilliCpus};
 use warpyard_api::secrets::{masked, masked_command};
 use warpyard_api::wire::{
-    AttemptView, Counts, ForeignProcess, GpuTask, GpuView, HistoryRow, JobView, Needs, Outcome,
-    OutcomeCounts, OverRequest, ParamView, PolicyView, RunView, SnapshotView, State, TaskView, TerminalView,
-    Timestamp, WorkerState, WorkerView,
+    AttemptView, Counts, FailureReason, ForeignProcess, GpuTask, GpuView, HistoryRow, JobView, Needs,
+    Outcome, OutcomeCounts, OverRequest, ParamView, PolicyView, RunView, SnapshotView, State, TaskView,
+    TerminalView, Timestamp, WorkerState, WorkerView,
 };
 use warpyard_core::cluster::{Job, Node, Phase};
 use warpyard_core::command::Target;
@@ -475,7 +475,11 @@ fn task(f: &Reader<'_>, job: &Job, id: TaskId, who: &Caller) -> TaskView {
 /// Leaves out of others' attempts why they did not start, for that names what they were to run, and where.
 pub(crate) fn as_seen_by(who: &Caller, rows: &mut [AttemptRow]) {
     let lost = |row: &AttemptRow| row.outcome.as_deref() == Some(Outcome::Lost.word());
-    for row in rows.iter_mut().filter(|row| row.started.is_none() && !lost(row) && !who.owns(&row.user)) {
+    // Its supervisor may have been seen running before the program turned out not to be there.
+    let not_started = |row: &AttemptRow| {
+        row.reason == Some(FailureReason::NotStarted) || (row.started.is_none() && !lost(row))
+    };
+    for row in rows.iter_mut().filter(|row| not_started(row) && !who.owns(&row.user)) {
         row.detail = None;
     }
 }
