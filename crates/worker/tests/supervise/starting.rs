@@ -91,7 +91,7 @@ fn what_cannot_start_says_why() {
 
     let launch = yard.command(["/etc/passwd"]);
     let exit = yard.run(&launch);
-    assert!(failed_to_start(&exit).contains("Permission denied"), "{exit:?}");
+    assert!(failed_to_start(&exit).contains("/etc/passwd is not executable"), "{exit:?}");
 
     let launch = yard.command([]);
     let exit = yard.run(&launch);
