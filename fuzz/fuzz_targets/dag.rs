@@ -13,14 +13,14 @@ fuzz_target!(|data: &[u8]| {
     let Some(text) = warpyard_fuzz::text(data) else { return };
     let (tasks, machines) = text.split_once("\n--\n").unwrap_or((text, ""));
     let machines = Machines::from_toml(machines).ok();
-    for format in [Format::Own, Format::WfFormat, Format::Stg, Format::Dot] {
+    for format in [Format::Native, Format::WfFormat, Format::Stg, Format::Dot] {
         let _refused = parse_as(tasks, format);
     }
     let Ok(input) = parse(tasks) else { return };
     let _commands = input.commands();
     let three = Machines::identical(3);
     for machines in [None, machines.as_ref(), Some(&three)] {
-        let Ok(instance) = input.clone().on(machines) else { continue };
+        let Ok(instance) = input.clone().instantiate(machines) else { continue };
         if instance.tasks() <= PLANNED && instance.machines() <= PLANNED {
             check(&instance, &algorithm::heft(&instance)).expect("a plan");
         }
