@@ -3,21 +3,21 @@
 
 use libfuzzer_sys::fuzz_target;
 use std::fmt::Debug;
-use warpyard_session::{Arriving, Ask, Frame, Say};
+use warpyard_session::{ClientFrame, Frame, FrameDecoder, SessionFrame};
 
 fn frames<F: Frame + PartialEq + Debug>(data: &[u8]) {
-    let mut arriving = Arriving::default();
+    let mut decoder = FrameDecoder::default();
     for piece in data.chunks(7) {
-        arriving.add(piece);
+        decoder.push(piece);
         loop {
-            match arriving.take::<F>() {
+            match decoder.next_frame::<F>() {
                 Ok(Some(frame)) => {
                     let mut written = Vec::new();
                     frame.put(&mut written);
-                    let mut again = Arriving::default();
-                    again.add(&written);
+                    let mut again = FrameDecoder::default();
+                    again.push(&written);
                     if !written.is_empty() {
-                        assert_eq!(again.take::<F>().expect("a frame"), Some(frame));
+                        assert_eq!(again.next_frame::<F>().expect("a frame"), Some(frame));
                     }
                 }
                 Ok(None) => break,
@@ -28,6 +28,6 @@ fn frames<F: Frame + PartialEq + Debug>(data: &[u8]) {
 }
 
 fuzz_target!(|data: &[u8]| {
-    frames::<Ask>(data);
-    frames::<Say>(data);
+    frames::<ClientFrame>(data);
+    frames::<SessionFrame>(data);
 });
