@@ -43,8 +43,9 @@ pub(super) fn parse(text: &str) -> Result<Workflow, ReadError> {
     // Some files give the number of processors on the same line.
     let machines = match words.line() {
         Some(line) if line == first => {
-            let (_, count): (usize, usize) = words.number("the number of processors")?;
-            Some(Machines::identical(count)).filter(|_| count > 0)
+            // Each becomes a machine, so the number is bounded before any is made.
+            let (_, count): (usize, u16) = words.number("the number of processors")?;
+            Some(Machines::identical(count.into())).filter(|_| count > 0)
         }
         _ => None,
     };
