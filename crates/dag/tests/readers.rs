@@ -76,7 +76,7 @@ fn errors_name_the_task_or_line() {
         ("2\n0 0 0\n1 5 1 7\n", "line 3: task 1 waits for task 7"),
         ("2\n0 0 0\n1 5 2 0\n", "ends before a predecessor"),
         ("9\n0 0 0\n", "line 1: 1 tasks, but the first line says 9"),
-        ("3 18446744073709551615\n0 1 0\n", "the number of processors"),
+        ("3 18446744073709551615\n0 1 0\n", "18446744073709551615"),
         ("1\n0 -4 0\n", "line 2: time -4 of task 0"),
         ("2\n0 1 1 1\n1 1 1 0\n", "dependency cycle: "),
         (
