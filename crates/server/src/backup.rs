@@ -9,7 +9,7 @@
 
 use crate::clock::system_now;
 use crate::data::{DataDir, DataError};
-use crate::recovery::{self, Continued, RecoveryError};
+use crate::recovery::{self, RecoveryError, RecoveryReport};
 use crate::store::{History, Log, LogError};
 use rusqlite::{Connection, OpenFlags};
 use serde::{Deserialize, Serialize};
@@ -166,7 +166,7 @@ pub struct Restored {
     pub backup: Manifest,
     /// How the log goes on.
     #[serde(flatten)]
-    pub continued: Continued,
+    pub continued: RecoveryReport,
     /// Unfinished jobs whose snapshot is not there: their tasks will fail unless it is put back.
     pub without_snapshot: Vec<u64>,
 }

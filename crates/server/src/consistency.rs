@@ -12,7 +12,7 @@ use warpyard_worker::agent::{Layout, LogId, split_name, work_dir};
 
 /// Why a log is not the one that the rest of its data directory was written with.
 #[derive(Debug, thiserror::Error)]
-pub enum Inconsistent {
+pub enum ConsistencyError {
     /// The history has events that the log does not.
     #[error(
         "{} has events up to number {in_history}, but {} only {in_log}: the log was lost or replaced by an older copy; {}",
@@ -87,12 +87,12 @@ pub(crate) fn check(
     cluster: &Cluster,
     history: &History,
     layout: &Layout,
-) -> Result<(), Inconsistent> {
+) -> Result<(), ConsistencyError> {
     let (path, in_log) = (log.path().to_owned(), log.seq());
     let known = |id: &&LogId| layout.lineage().contains(id);
     let origin = history.origin()?.and_then(|lineage| lineage.current().log.clone());
     if let Some(other) = origin.filter(|id| !known(&id)) {
-        return Err(Inconsistent::HistoryOfAnother {
+        return Err(ConsistencyError::HistoryOfAnother {
             history: history.path().into(),
             other,
             log: path,
@@ -101,14 +101,14 @@ pub(crate) fn check(
     }
     if history.seq() > in_log {
         let (in_history, history) = (history.seq(), history.path().into());
-        return Err(Inconsistent::HistoryAhead { history, in_history, log: path, in_log });
+        return Err(ConsistencyError::HistoryAhead { history, in_history, log: path, in_log });
     }
     let dismissed: BTreeSet<String> = log.dismissed()?.into_iter().collect();
     for found in job_files(layout.data())? {
         let numbered_by = layout.lineage().log_of(found.job).map(LogId::short);
         let ours = found.log.as_deref() == numbered_by && found.job < cluster.next_job();
         if !ours && !dismissed.contains(found.log.as_deref().unwrap_or_default()) {
-            return Err(Inconsistent::UnknownJob { path: found.path, log: path, in_log });
+            return Err(ConsistencyError::UnknownJob { path: found.path, log: path, in_log });
         }
     }
     Ok(())
@@ -125,11 +125,11 @@ pub(crate) struct JobFiles {
 }
 
 /// Every directory of a job: records of its attempts, their output, and what it ran in.
-pub(crate) fn job_files(data: &Path) -> Result<Vec<JobFiles>, Inconsistent> {
+pub(crate) fn job_files(data: &Path) -> Result<Vec<JobFiles>, ConsistencyError> {
     let places = [data.join("attempts"), data.join("logs"), work_dir(data, false), work_dir(data, true)];
     let mut found = Vec::new();
     for place in places {
-        let failed = |source| Inconsistent::Io { path: place.clone(), source };
+        let failed = |source| ConsistencyError::Io { path: place.clone(), source };
         let entries = match fs::read_dir(&place) {
             Err(e) if e.kind() == io::ErrorKind::NotFound => continue,
             entries => entries.map_err(failed)?,

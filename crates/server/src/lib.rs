@@ -1,57 +1,60 @@
 //! The server: the engine on a real clock and a real disk, and the HTTP interface to it.
 //!
-//! [`live`] is the engine's thread and its follower, [`store`] the disk, `http` the interface, `pages` what people see of it, [`up`] all of it together
-//! with the worker inside. Nothing here decides what runs: that is the core's and the policies'.
+//! [`engine`] is the engine's thread, `replicator` and `replica` the read side, [`store`] the disk, `http` the interface,
+//! `pages` its web pages and [`daemon`] all of it together with the in-process worker. Nothing here decides what runs:
+//! the core and the policies do.
 
+mod auth;
 pub mod backup;
+mod caller;
+mod change_feed;
 mod clock;
 pub mod config;
 mod consistency;
 mod convert;
+pub mod daemon;
 mod data;
-mod door;
-mod ending;
 mod enforcement;
-mod events;
-mod expect;
-mod follower;
-mod forecasts;
+pub mod engine;
+mod event_logging;
+mod forecast;
+mod forecast_cache;
 mod hosts;
 mod http;
-mod idle;
-mod index;
-mod lifecycle;
+mod idle_gpus;
+mod job_index;
+mod latency;
 mod listing;
-pub mod live;
 mod login_envs;
-mod logins;
+mod login_sessions;
 mod logs;
-mod measures;
+mod outcome_text;
 mod pages;
+mod quota;
 mod recording;
 pub mod recovery;
 pub mod repairs;
 mod replays;
 mod replica;
-mod room;
-mod samples;
+mod replicator;
 mod select;
 mod serve;
-pub mod simulated;
+mod shortage_text;
+pub mod simulated_server;
 pub mod store;
 #[cfg(test)]
 mod testing;
-pub mod up;
+mod unix_listener;
+mod usage_samples;
 mod views;
-mod who;
 mod why;
 
-pub use consistency::Inconsistent;
+pub use consistency::ConsistencyError;
 pub use data::{DataDir, DataError};
-pub use follower::{Follower, FollowerError};
 pub use http::openapi;
 pub use recording::recording;
 pub use replica::Reader;
+pub use replicator::{ReplicaError, Replicator};
 
 /// Every policy there is, none of them in force.
 pub fn policies() -> Vec<warpyard_api::wire::PolicyView> {

@@ -301,9 +301,9 @@ mod tests {
             };
             let user = ["ann", "bob", "carl"][n as usize % 3].to_owned();
             let submit = Command::Submit { user, env: None, spec: spec.into() };
-            let job = server.live.command(submit).await.expect("a job").job.expect("its number");
+            let job = server.engine.command(submit).await.expect("a job").job.expect("its number");
             if n % 8 == 5 {
-                server.live.command(Command::Hold(Target::Job(job))).await.expect("it is held");
+                server.engine.command(Command::Hold(Target::Job(job))).await.expect("it is held");
             }
         }
         server
@@ -352,7 +352,7 @@ mod tests {
             }
             jobs.into_iter().map(|job| job.id.0).collect()
         };
-        server.live.read(look).await.expect("a state")
+        server.engine.read(look).await.expect("a state")
     }
 
     #[tokio::test]
@@ -391,12 +391,12 @@ mod tests {
         // The job the cursor stands on goes, and so do one before and one behind it; an urgent one comes.
         let gone = [first[7], first[5], before[12]];
         for job in gone {
-            server.live.command(Command::Cancel(Target::Job(JobId(job)))).await.expect("it is cancelled");
+            server.engine.command(Command::Cancel(Target::Job(JobId(job)))).await.expect("it is cancelled");
         }
         let urgent =
             JobSpec { name: "urgent".into(), priority: 99, tasks: vec![task("t", 2)], ..JobSpec::default() };
         let submit = Command::Submit { user: "ann".into(), env: None, spec: urgent.into() };
-        server.live.command(submit).await.expect("a job");
+        server.engine.command(submit).await.expect("a job");
         let mut rest = Vec::new();
         let mut cursor = page["next"].as_str().expect("more").to_owned();
         loop {

@@ -1,6 +1,6 @@
 //! What tasks printed, from the first byte, and on as they print more.
 
-use crate::live::{Live, Stopped};
+use crate::engine::{EngineHandle, EngineStopped};
 use crate::replica::Reader;
 use axum::body::Bytes;
 use axum::http::StatusCode;
@@ -25,7 +25,7 @@ const PART: u64 = 8 << 20;
 
 /// Which output is wanted.
 #[derive(Clone, Debug)]
-pub(crate) struct Wanted {
+pub(crate) struct LogRequest {
     pub(crate) task: TaskId,
     /// Which try; unless one is named the latest, and where it is followed, those after it too.
     pub(crate) attempt: Option<u32>,
@@ -36,34 +36,35 @@ pub(crate) struct Wanted {
 }
 
 /// What comes of following a log; an error breaks the answer off, so that nobody takes a log cut short for a whole one.
-pub(crate) type Chunk = Result<Bytes, Stopped>;
+pub(crate) type Chunk = Result<Bytes, EngineStopped>;
 
 /// Sends the output until there is no more, nobody listens, or the server stops.
-pub(crate) async fn send(live: Live, layout: Layout, wanted: Wanted, to: mpsc::Sender<Chunk>) {
-    if let Err(stopped) = send_all(live, layout, wanted, &to).await {
+pub(crate) async fn send(engine: EngineHandle, layout: Layout, wanted: LogRequest, to: mpsc::Sender<Chunk>) {
+    if let Err(stopped) = send_all(engine, layout, wanted, &to).await {
         let _gone = to.send(Err(stopped)).await;
     }
 }
 
 /// With no try named, it begins with the latest and goes on with those after it.
 async fn send_all(
-    live: Live,
+    engine: EngineHandle,
     layout: Layout,
-    wanted: Wanted,
+    wanted: LogRequest,
     to: &mpsc::Sender<Chunk>,
-) -> Result<(), Stopped> {
+) -> Result<(), EngineStopped> {
     let task = wanted.task;
     let latest = move |f: &Reader<'_>| latest_attempt(f, task);
     let mut number = match wanted.attempt {
         Some(named) => named,
-        None => live.read(latest).await?.0.max(1),
+        None => engine.read(latest).await?.0.max(1),
     };
     let mut from = wanted.from;
     loop {
-        let mut output = Tail::new(&layout, task.attempt(number), wanted.stream, std::mem::take(&mut from));
+        let mut output =
+            LogReader::new(&layout, task.attempt(number), wanted.stream, std::mem::take(&mut from));
         let over = loop {
             // Asked before reading: what an attempt that is over wrote is all in the file.
-            let (newest, over) = live.read(latest).await?;
+            let (newest, over) = engine.read(latest).await?;
             while let Some(chunk) = output.next().await {
                 if to.send(Ok(chunk)).await.is_err() {
                     return Ok(());
@@ -77,7 +78,7 @@ async fn send_all(
             }
             tokio::select! {
                 () = tokio::time::sleep(LOOK_EVERY) => {}
-                ended = live.ended(task.job) => ended?,
+                ended = engine.ended(task.job) => ended?,
             }
         };
         if over || wanted.attempt.is_some() {
@@ -88,15 +89,15 @@ async fn send_all(
 }
 
 /// A part of what an attempt printed.
-pub(crate) struct Part {
+pub(crate) struct LogPart {
     bytes: Vec<u8>,
     from: u64,
     size: u64,
 }
 
-impl IntoResponse for Part {
+impl IntoResponse for LogPart {
     fn into_response(self) -> Response {
-        let Part { bytes, from, size } = self;
+        let LogPart { bytes, from, size } = self;
         let last = (from + bytes.len() as u64).saturating_sub(1);
         let headers = [
             (CONTENT_TYPE, "text/plain; charset=utf-8".to_owned()),
@@ -108,15 +109,15 @@ impl IntoResponse for Part {
 
 /// The part of a log that a `Range` asks for, at most [`PART`] of it; where the log has no such part, its size.
 pub(crate) async fn part(
-    live: &Live,
+    engine: &EngineHandle,
     layout: &Layout,
-    wanted: &Wanted,
+    wanted: &LogRequest,
     range: &str,
-) -> Result<Result<Part, u64>, Stopped> {
+) -> Result<Result<LogPart, u64>, EngineStopped> {
     let task = wanted.task;
     let number = match wanted.attempt {
         Some(named) => named,
-        None => live.read(move |f| latest_attempt(f, task)).await?.0.max(1),
+        None => engine.read(move |f| latest_attempt(f, task)).await?.0.max(1),
     };
     let path = layout.log_dir(task.attempt(number)).join(file_name(wanted.stream));
     let Ok(file) = File::open(path).await else { return Ok(Err(0)) };
@@ -124,7 +125,7 @@ pub(crate) async fn part(
     Ok(read_part(file, about.len(), range).await.ok_or(about.len()))
 }
 
-async fn read_part(mut file: File, size: u64, range: &str) -> Option<Part> {
+async fn read_part(mut file: File, size: u64, range: &str) -> Option<LogPart> {
     let (from, to) = range.strip_prefix("bytes=")?.split_once('-')?;
     let (from, to) = match (from.trim(), to.trim()) {
         ("", last) => (size.saturating_sub(last.parse().ok()?), size),
@@ -137,7 +138,7 @@ async fn read_part(mut file: File, size: u64, range: &str) -> Option<Part> {
     file.seek(SeekFrom::Start(from)).await.ok()?;
     let mut bytes = vec![0; (to - from).min(PART) as usize];
     file.read_exact(&mut bytes).await.ok()?;
-    Some(Part { bytes, from, size })
+    Some(LogPart { bytes, from, size })
 }
 
 /// The number of a task's latest attempt, and whether the task is over.
@@ -163,7 +164,7 @@ fn file_name(stream: LogStream) -> &'static str {
 }
 
 /// A file that grows, and may not be there yet.
-struct Tail {
+struct LogReader {
     layout: Layout,
     attempt: AttemptId,
     name: &'static str,
@@ -172,9 +173,9 @@ struct Tail {
     file: Option<File>,
 }
 
-impl Tail {
-    fn new(layout: &Layout, attempt: AttemptId, stream: LogStream, from: u64) -> Tail {
-        Tail { layout: layout.clone(), attempt, name: file_name(stream), from, file: None }
+impl LogReader {
+    fn new(layout: &Layout, attempt: AttemptId, stream: LogStream, from: u64) -> LogReader {
+        LogReader { layout: layout.clone(), attempt, name: file_name(stream), from, file: None }
     }
 
     async fn next(&mut self) -> Option<Bytes> {

@@ -4,7 +4,7 @@
 //! has a number or a path that a lost one had: it cannot adopt, show or overwrite anything of it.
 
 use crate::clock::{continue_from, system_now};
-use crate::consistency::{self, Inconsistent, job_files};
+use crate::consistency::{self, ConsistencyError, job_files};
 use crate::data::{DataDir, DataError};
 use crate::store::{History, Log, LogError, set_aside};
 use serde::Serialize;
@@ -18,7 +18,7 @@ use warpyard_worker::supervise::{Found, scan};
 
 /// What was done to a data directory.
 #[derive(Clone, Debug, Serialize)]
-pub struct Continued {
+pub struct RecoveryReport {
     /// The data directory.
     pub data: PathBuf,
     /// The id of the log from now on.
@@ -58,7 +58,7 @@ pub enum RecoveryError {
     Log(#[from] LogError),
     /// What else is there.
     #[error(transparent)]
-    Inconsistent(#[from] Inconsistent),
+    Consistency(#[from] ConsistencyError),
     /// The history.
     #[error("the history cannot be used")]
     History(#[from] rusqlite::Error),
@@ -79,7 +79,7 @@ fn failed(path: &Path) -> impl FnOnce(io::Error) -> RecoveryError + use<> {
 
 /// Begins a new log in a data directory whose log was lost or is damaged. The old log, if there is one, is renamed; the
 /// history stays, and with it the output of the jobs in it.
-pub fn new_log(data: &Path) -> Result<Continued, RecoveryError> {
+pub fn new_log(data: &Path) -> Result<RecoveryReport, RecoveryError> {
     let data = DataDir::take(data)?;
     let (log_path, history_path) = (data.path().join("log.db"), data.path().join("history.db"));
     let mut set_asides = Vec::new();
@@ -124,7 +124,7 @@ pub fn new_log(data: &Path) -> Result<Continued, RecoveryError> {
 
 /// Goes on with the log that is in a data directory, though other files there know of later events. Its unfinished jobs are
 /// held: they may have run since, and whoever knows that they have not releases them.
-pub fn adopt_log(data: &Path) -> Result<Continued, RecoveryError> {
+pub fn adopt_log(data: &Path) -> Result<RecoveryReport, RecoveryError> {
     let data = DataDir::take(data)?;
     let (log_path, history_path) = (data.path().join("log.db"), data.path().join("history.db"));
     let mut log = Log::open(&log_path)?;
@@ -138,12 +138,12 @@ pub fn adopt_log(data: &Path) -> Result<Continued, RecoveryError> {
     let highest = highest_job(data.path(), &history)?;
     match consistency::check(&log, &cluster, &history, &layout) {
         Ok(()) => return Err(RecoveryError::InOrder { path: log_path }),
-        Err(Inconsistent::HistoryAhead { .. } | Inconsistent::HistoryOfAnother { .. }) => {
+        Err(ConsistencyError::HistoryAhead { .. } | ConsistencyError::HistoryOfAnother { .. }) => {
             drop(history);
             // It is made again from the log when the server starts.
             set_asides.push(set_aside(&history_path, "ahead").map_err(failed(&history_path))?);
         }
-        Err(Inconsistent::UnknownJob { .. }) => drop(history),
+        Err(ConsistencyError::UnknownJob { .. }) => drop(history),
         Err(e) => return Err(e.into()),
     }
     let held = go_on(&mut log, &mut cluster, highest, true)?;
@@ -183,7 +183,7 @@ pub(crate) fn finish(
     cluster: &Cluster,
     held: Vec<JobId>,
     set_aside: Vec<PathBuf>,
-) -> Result<Continued, RecoveryError> {
+) -> Result<RecoveryReport, RecoveryError> {
     let lineage = log.lineage().expect("it was loaded").clone();
     let layout = Layout::new(data, lineage);
     let current = layout.lineage().current().log.clone().expect("a new log has an id");
@@ -203,7 +203,7 @@ pub(crate) fn finish(
     let runs =
         attempts.into_iter().filter(|(_, found)| matches!(found, Ok(Found::Running(_) | Found::Frozen(_))));
     let to_be_ended = runs.map(|(dir, _)| dir.path().to_owned()).filter(|path| !known(path)).collect();
-    Ok(Continued {
+    Ok(RecoveryReport {
         data: data.to_owned(),
         log: current,
         next_job: cluster.next_job().0,

@@ -27,11 +27,11 @@ pub struct Repair {
 #[derive(Default)]
 pub(crate) struct Repairs {
     file: Option<PathBuf>,
-    noted: Mutex<Noted>,
+    noted: Mutex<RepairNotes>,
 }
 
 #[derive(Default)]
-struct Noted {
+struct RepairNotes {
     before: u64,
     now: Vec<String>,
     /// Whether the server has said what it repaired when it started; later repairs are said as they are made.
@@ -42,7 +42,10 @@ impl Repairs {
     /// Those made in a data directory so far, and those to come.
     pub(crate) fn kept_in(data: &Path) -> Repairs {
         let before = read(data).len() as u64;
-        Repairs { file: Some(data.join(FILE)), noted: Mutex::new(Noted { before, ..Noted::default() }) }
+        Repairs {
+            file: Some(data.join(FILE)),
+            noted: Mutex::new(RepairNotes { before, ..RepairNotes::default() }),
+        }
     }
 
     /// Takes note of one.

@@ -18,10 +18,10 @@ const KEPT: usize = 8;
 
 /// The replays of late.
 #[derive(Default)]
-pub(crate) struct Replays(Mutex<Kept>);
+pub(crate) struct Replays(Mutex<ReplayList>);
 
 #[derive(Default)]
-struct Kept {
+struct ReplayList {
     last: u64,
     runs: VecDeque<ReplayView>,
 }
@@ -29,7 +29,7 @@ struct Kept {
 /// Another replay is not over.
 #[derive(Debug, thiserror::Error)]
 #[error("a replay is under way; wait for it")]
-pub(crate) struct Busy;
+pub(crate) struct ReplayUnderWay;
 
 impl Replays {
     /// Every replay, the last first.
@@ -49,10 +49,10 @@ impl Replays {
         policies: Vec<PolicyChoice>,
         back: Span,
         now: Time,
-    ) -> Result<ReplayView, Busy> {
+    ) -> Result<ReplayView, ReplayUnderWay> {
         let mut kept = self.kept();
         if kept.runs.iter().any(|run| run.state == ReplayState::Running) {
-            return Err(Busy);
+            return Err(ReplayUnderWay);
         }
         kept.last += 1;
         let view = ReplayView {
@@ -69,24 +69,24 @@ impl Replays {
         if kept.runs.len() > KEPT {
             kept.runs.pop_front();
         }
-        let run = Run { replays: self.clone(), id: view.id };
+        let run = ReplayRun { replays: self.clone(), id: view.id };
         let work = move || run.through(log, &policies, now - back);
         std::thread::Builder::new().name("replay".into()).spawn(work).expect("a thread can be started");
         Ok(view)
     }
 
-    fn kept(&self) -> MutexGuard<'_, Kept> {
+    fn kept(&self) -> MutexGuard<'_, ReplayList> {
         self.0.lock().expect("nobody panics while holding the replays")
     }
 }
 
 /// One replay under way.
-struct Run {
+struct ReplayRun {
     replays: Arc<Replays>,
     id: u64,
 }
 
-impl Run {
+impl ReplayRun {
     fn through(self, log: PathBuf, policies: &[PolicyChoice], since: Time) {
         let ended = self.replay(log, policies, since);
         self.change(|view| match ended {

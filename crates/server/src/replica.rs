@@ -4,13 +4,13 @@
 //! Reading takes a shared lock, for as long as an answer takes to be put together; applying events takes it alone, a few
 //! events at a time. The derived tables have one connection that writes, and one for each request that reads them.
 
-use crate::events::Notices;
-use crate::follower::{FollowerError, catch_up};
-use crate::index::JobIndex;
-use crate::measures::Measures;
+use crate::change_feed::ChangeFeed;
+use crate::job_index::JobIndex;
+use crate::latency::LatencyHistograms;
 use crate::repairs::Repairs;
-use crate::samples::Sample;
+use crate::replicator::{ReplicaError, catch_up};
 use crate::store::{History, Log, LogError, is_damage};
+use crate::usage_samples::Sample;
 use std::cell::OnceCell;
 use std::collections::BTreeSet;
 use std::ops::Deref;
@@ -31,33 +31,33 @@ const READERS: usize = 8;
 const ENTER_AT_MOST: usize = 1_000;
 
 /// The state and the tables that requests read.
-pub(crate) struct Replica {
-    state: RwLock<State>,
-    tables: Mutex<Tables>,
+pub(crate) struct ReadReplica {
+    state: RwLock<ReplicaState>,
+    tables: Mutex<HistoryWriter>,
     /// Whether events wait to be entered in the tables, so that who finds none need not ask.
     behind: AtomicBool,
     /// Connections that nobody uses. There are as many as permits, so who has a permit finds one.
-    idle: Mutex<Idle>,
+    idle: Mutex<ConnectionPool>,
     permits: Arc<Semaphore>,
-    notices: Arc<Notices>,
-    measures: Arc<Measures>,
+    notices: Arc<ChangeFeed>,
+    measures: Arc<LatencyHistograms>,
 }
 
 /// Connections to the derived tables, and how often those were replaced: a connection to tables that were set aside is not
 /// given back.
-struct Idle {
+struct ConnectionPool {
     connections: Vec<History>,
     generation: u64,
 }
 
 /// What events change.
-struct State {
+struct ReplicaState {
     engine: Engine,
     index: JobIndex,
 }
 
 /// The derived tables, to be written.
-struct Tables {
+struct HistoryWriter {
     history: History,
     log_path: PathBuf,
     /// The logs that numbered the jobs.
@@ -67,23 +67,24 @@ struct Tables {
     pending: Vec<Event>,
 }
 
-impl Replica {
+impl ReadReplica {
     /// A replica in a state, with tables that are up to date.
     pub(crate) fn new(
         engine: Engine,
         history: History,
         log_path: PathBuf,
         lineage: Option<Lineage>,
-    ) -> Result<Replica, LogError> {
+    ) -> Result<ReadReplica, LogError> {
         let idle = readers(history.path())?;
-        let notices = Arc::new(Notices::starting_at(engine.cluster().seq()));
-        let tables = Tables { history, log_path, lineage, repairs: Arc::default(), pending: Vec::new() };
-        Ok(Replica {
-            state: RwLock::new(State { index: JobIndex::of(engine.cluster()), engine }),
+        let notices = Arc::new(ChangeFeed::starting_at(engine.cluster().seq()));
+        let tables =
+            HistoryWriter { history, log_path, lineage, repairs: Arc::default(), pending: Vec::new() };
+        Ok(ReadReplica {
+            state: RwLock::new(ReplicaState { index: JobIndex::of(engine.cluster()), engine }),
             tables: Mutex::new(tables),
             behind: AtomicBool::new(false),
             permits: Arc::new(Semaphore::new(idle.len())),
-            idle: Mutex::new(Idle { connections: idle, generation: 0 }),
+            idle: Mutex::new(ConnectionPool { connections: idle, generation: 0 }),
             notices,
             measures: Arc::default(),
         })
@@ -95,12 +96,12 @@ impl Replica {
     }
 
     /// Where word of every change is left.
-    pub(crate) fn notices(&self) -> &Arc<Notices> {
+    pub(crate) fn notices(&self) -> &Arc<ChangeFeed> {
         &self.notices
     }
 
     /// How long things took.
-    pub(crate) fn measures(&self) -> &Arc<Measures> {
+    pub(crate) fn measures(&self) -> &Arc<LatencyHistograms> {
         &self.measures
     }
 
@@ -138,27 +139,27 @@ impl Replica {
         }
     }
 
-    fn state(&self) -> RwLockReadGuard<'_, State> {
+    fn state(&self) -> RwLockReadGuard<'_, ReplicaState> {
         self.state.read().expect("applying an event does not panic")
     }
 
     /// The state, to be changed.
-    pub(crate) fn applying(&self) -> Applying<'_> {
-        Applying { replica: self, state: self.state.write().expect("applying an event does not panic") }
+    pub(crate) fn applying(&self) -> ReplicaWriter<'_> {
+        ReplicaWriter { replica: self, state: self.state.write().expect("applying an event does not panic") }
     }
 
-    fn tables(&self) -> MutexGuard<'_, Tables> {
+    fn tables(&self) -> MutexGuard<'_, HistoryWriter> {
         self.tables.lock().expect("nobody panics while entering events")
     }
 
-    fn idle(&self) -> MutexGuard<'_, Idle> {
+    fn idle(&self) -> MutexGuard<'_, ConnectionPool> {
         self.idle.lock().expect("nobody panics while taking a connection")
     }
 
-    fn connection(&self) -> Connection<'_> {
+    fn connection(&self) -> PooledHistory<'_> {
         let mut idle = self.idle();
         let history = idle.connections.pop().expect("there are as many connections as permits");
-        Connection { history: Some(history), generation: idle.generation, replica: self }
+        PooledHistory { history: Some(history), generation: idle.generation, replica: self }
     }
 
     /// Enters what waits in the tables; the cluster is the replica's.
@@ -167,11 +168,11 @@ impl Replica {
             return;
         }
         let mut tables = self.tables();
-        if tables.enter(cluster) == Entered::Replaced {
+        if tables.enter(cluster) == EntryOutcome::Replaced {
             match readers(tables.history.path()) {
                 Ok(readers) => {
                     let mut idle = self.idle();
-                    *idle = Idle { connections: readers, generation: idle.generation + 1 };
+                    *idle = ConnectionPool { connections: readers, generation: idle.generation + 1 };
                 }
                 Err(e) => tracing::error!("the history that was made again cannot be read: {e}"),
             }
@@ -186,12 +187,12 @@ fn readers(path: &Path) -> Result<Vec<History>, LogError> {
 }
 
 /// The state while events are applied.
-pub(crate) struct Applying<'a> {
-    replica: &'a Replica,
-    state: RwLockWriteGuard<'a, State>,
+pub(crate) struct ReplicaWriter<'a> {
+    replica: &'a ReadReplica,
+    state: RwLockWriteGuard<'a, ReplicaState>,
 }
 
-impl Applying<'_> {
+impl ReplicaWriter<'_> {
     pub(crate) fn cluster(&self) -> &Cluster {
         self.state.engine.cluster()
     }
@@ -202,7 +203,7 @@ impl Applying<'_> {
 
     /// Brings the indexes of jobs up to date that events may have changed.
     pub(crate) fn index(&mut self, changed: &BTreeSet<JobId>) {
-        let State { engine, index } = &mut *self.state;
+        let ReplicaState { engine, index } = &mut *self.state;
         changed.iter().for_each(|job| index.update(engine.cluster(), *job));
     }
 
@@ -217,10 +218,10 @@ impl Applying<'_> {
 
 /// What a request sees: the state at one moment, and derived tables that have all of it.
 pub struct Reader<'a> {
-    replica: &'a Replica,
-    state: RwLockReadGuard<'a, State>,
+    replica: &'a ReadReplica,
+    state: RwLockReadGuard<'a, ReplicaState>,
     /// Taken when it is first needed, behind what waited to be entered: that may replace damaged tables.
-    tables: OnceCell<Connection<'a>>,
+    tables: OnceCell<PooledHistory<'a>>,
 }
 
 impl Reader<'_> {
@@ -246,7 +247,7 @@ impl Reader<'_> {
     }
 
     /// How long things took.
-    pub(crate) fn measures(&self) -> Arc<Measures> {
+    pub(crate) fn measures(&self) -> Arc<LatencyHistograms> {
         self.replica.measures.clone()
     }
 
@@ -256,7 +257,7 @@ impl Reader<'_> {
     }
 
     /// Makes the derived tables again from the log; gives how many attempts they have then.
-    pub(crate) fn rebuild(&self) -> Result<u64, FollowerError> {
+    pub(crate) fn rebuild(&self) -> Result<u64, ReplicaError> {
         self.replica.enter(self.cluster());
         let mut tables = self.replica.tables();
         tables.rebuild(self.cluster())?;
@@ -265,13 +266,13 @@ impl Reader<'_> {
 }
 
 /// A connection that someone reads with.
-struct Connection<'a> {
+struct PooledHistory<'a> {
     history: Option<History>,
     generation: u64,
-    replica: &'a Replica,
+    replica: &'a ReadReplica,
 }
 
-impl Deref for Connection<'_> {
+impl Deref for PooledHistory<'_> {
     type Target = History;
 
     fn deref(&self) -> &History {
@@ -279,7 +280,7 @@ impl Deref for Connection<'_> {
     }
 }
 
-impl Drop for Connection<'_> {
+impl Drop for PooledHistory<'_> {
     fn drop(&mut self) {
         let mut idle = self.replica.idle();
         // Where the tables were replaced meanwhile, there are enough without it.
@@ -290,24 +291,24 @@ impl Drop for Connection<'_> {
 }
 
 #[derive(Debug, PartialEq, Eq)]
-enum Entered {
+enum EntryOutcome {
     All,
     /// Into tables made anew, because the old ones were damaged.
     Replaced,
 }
 
-impl Tables {
-    fn enter(&mut self, cluster: &Cluster) -> Entered {
+impl HistoryWriter {
+    fn enter(&mut self, cluster: &Cluster) -> EntryOutcome {
         let events = std::mem::take(&mut self.pending);
         if events.is_empty() {
-            return Entered::All;
+            return EntryOutcome::All;
         }
         match self.history.enter(cluster, &events, cluster.seq()) {
             Ok(()) => {}
             Err(e) if is_damage(&e) => match self.replace(cluster, &e) {
                 Ok(repair) => {
                     self.repairs.note(repair);
-                    return Entered::Replaced;
+                    return EntryOutcome::Replaced;
                 }
                 Err(e) => tracing::error!("the history is damaged, and cannot be made again: {e}"),
             },
@@ -315,11 +316,11 @@ impl Tables {
                 "the history cannot be written ({e}); `warpyard admin rebuild` makes it again"
             ),
         }
-        Entered::All
+        EntryOutcome::All
     }
 
     /// Sets damaged tables aside and makes them again from the log; gives what was done, in words.
-    fn replace(&mut self, cluster: &Cluster, damage: &rusqlite::Error) -> Result<String, FollowerError> {
+    fn replace(&mut self, cluster: &Cluster, damage: &rusqlite::Error) -> Result<String, ReplicaError> {
         let path = self.history.path().to_owned();
         // Closed first: SQLite removes what belongs to a file by its name, which is another file's from then on.
         self.history = History::open(Path::new(":memory:"))?;
@@ -336,7 +337,7 @@ impl Tables {
         Ok(repair)
     }
 
-    fn rebuild(&mut self, cluster: &Cluster) -> Result<(), FollowerError> {
+    fn rebuild(&mut self, cluster: &Cluster) -> Result<(), ReplicaError> {
         let log = Log::open_existing(&self.log_path)?;
         let mut first = None;
         log.each_event(0, |seq, event| {

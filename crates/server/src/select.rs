@@ -1,7 +1,7 @@
 //! Resolving selectors: the jobs and tasks of the cluster that a selector names. Indices are intersected with the array
 //! there is, as ranges, so that what a selector costs is what it finds and not what it spells.
 
-use crate::who::Caller;
+use crate::caller::Caller;
 use std::ops::Range;
 use warpyard_api::problem::{Problem, code};
 use warpyard_api::quantity::common_values;
@@ -40,7 +40,7 @@ pub(crate) fn find(cluster: &Cluster, selection: &Selection) -> Result<Vec<Targe
 
 /// What a caller may change of what a selector names.
 #[derive(Debug, Default)]
-pub(crate) struct Found {
+pub(crate) struct OwnTargets {
     /// The caller's own, in order.
     pub(crate) targets: Vec<Target>,
     /// Whose the first of the others is.
@@ -48,12 +48,20 @@ pub(crate) struct Found {
 }
 
 /// Everything a selector finds that is the caller's. Whose a job is is looked at before anything of it is resolved.
-pub(crate) fn find_own(cluster: &Cluster, selection: &Selection, who: &Caller) -> Result<Found, Problem> {
+pub(crate) fn find_own(
+    cluster: &Cluster,
+    selection: &Selection,
+    who: &Caller,
+) -> Result<OwnTargets, Problem> {
     resolve(cluster, selection, |job| who.owns(&job.user))
 }
 
-fn resolve(cluster: &Cluster, selection: &Selection, may: impl Fn(&Job) -> bool) -> Result<Found, Problem> {
-    let mut found = Found::default();
+fn resolve(
+    cluster: &Cluster,
+    selection: &Selection,
+    may: impl Fn(&Job) -> bool,
+) -> Result<OwnTargets, Problem> {
+    let mut found = OwnTargets::default();
     for part in selection.parts() {
         let jobs: &mut dyn Iterator<Item = &Job> = match part {
             Select::All => &mut cluster.jobs().iter(),

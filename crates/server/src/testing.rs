@@ -1,13 +1,13 @@
 //! A server without a network, for tests of what it answers.
 
+use crate::auth::{Authenticator, LoginGrant};
+use crate::caller::LoginIdentity;
 use crate::clock::system_now;
-use crate::follower::Follower;
+use crate::engine::{EngineHandle, EngineThreads};
 use crate::hosts::Hosts;
 use crate::http::{App, Base, router};
-use crate::live::{Live, Threads};
-use crate::pages::{Doors, Entry};
+use crate::replicator::Replicator;
 use crate::store::{History, Log};
-use crate::who::Holder;
 use axum::Router;
 use axum::body::Body;
 use axum::http::header::{AUTHORIZATION, CONTENT_TYPE, COOKIE, HOST};
@@ -32,8 +32,8 @@ pub(crate) const TOKEN: &str = "0123456789abcdef0123456789abcdef";
 pub(crate) struct Server {
     router: Router,
     pub(crate) app: Arc<App>,
-    pub(crate) live: Live,
-    _threads: Threads,
+    pub(crate) engine: EngineHandle,
+    _threads: EngineThreads,
     _data: tempfile::TempDir,
 }
 
@@ -49,19 +49,20 @@ fn server_in(data: tempfile::TempDir) -> Server {
     let layout = Layout::new(data.path(), log.lineage().expect("a log that was loaded").clone());
     let engine = || Engine::new(cluster.clone(), POLICIES, system_now()).expect("a policy");
     let history = History::open(&data.path().join("history.db")).expect("tables");
-    let follower = Follower::new(engine(), history, &log, log_path, Span(u64::MAX / 4)).expect("a follower");
-    let notices = follower.notices();
-    let (live, threads) = Live::start(engine(), log, follower, || {});
+    let replicator =
+        Replicator::new(engine(), history, &log, log_path, Span(u64::MAX / 4)).expect("a replicator");
+    let notices = replicator.notices();
+    let (engine, threads) = EngineHandle::start(engine(), log, replicator, || {});
     let listens = "127.0.0.1:7700".parse().expect("an address");
     let app = Arc::new(App::new(Base {
-        live: live.clone(),
-        doors: Doors::kept(TOKEN.into(), listens, Hosts::new(&[], "gpu1", listens), data.path()),
+        engine: engine.clone(),
+        auth: Authenticator::kept(TOKEN.into(), listens, Hosts::new(&[], "gpu1", listens), data.path()),
         notices,
         layout,
         url: "http://127.0.0.1:7700".into(),
         stop: tokio::sync::mpsc::unbounded_channel().0,
     }));
-    Server { router: router(app.clone()), app, live, _threads: threads, _data: data }
+    Server { router: router(app.clone()), app, engine, _threads: threads, _data: data }
 }
 
 /// A worker with so many GPUs.
@@ -87,17 +88,17 @@ impl Server {
 
     /// The same, after something was done to what it kept.
     pub(crate) fn restarted_after(self, done: impl FnOnce(&Path)) -> Server {
-        let Server { router, app, live, _threads: threads, _data: data } = self;
-        live.stop();
+        let Server { router, app, engine, _threads: threads, _data: data } = self;
+        engine.stop();
         threads.join().expect("an engine that stops in peace");
-        drop((router, app, live));
+        drop((router, app, engine));
         done(data.path());
         server_in(data)
     }
 
     /// The header `Host` of the owner's pages.
     pub(crate) fn host(&self) -> HeaderValue {
-        self.app.doors.pages_host(&Holder::Owner).parse().expect("a host")
+        self.app.auth.pages_host(&LoginIdentity::Owner).parse().expect("a host")
     }
 
     /// Sends a request, to the owner's pages unless it names another host.
@@ -152,8 +153,8 @@ impl Server {
     pub(crate) fn cookie(&self) -> String {
         let headers = HeaderMap::from_iter([(HOST, self.host())]);
         let from = IpAddr::V4(Ipv4Addr::LOCALHOST);
-        let entry = self.app.doors.enter_by_token(TOKEN, from, &headers).expect("random bytes");
-        let Ok(Entry::Cookie(set)) = entry else { panic!("{entry:?}") };
+        let entry = self.app.auth.enter_by_token(TOKEN, from, &headers).expect("random bytes");
+        let Ok(LoginGrant::Cookie(set)) = entry else { panic!("{entry:?}") };
         set.split(';').next().expect("a pair").to_owned()
     }
 
@@ -163,7 +164,7 @@ impl Server {
     }
 
     pub(crate) async fn join(&self, gpus: usize) {
-        self.live.command(Command::Join(machine(gpus))).await.expect("a worker");
+        self.engine.command(Command::Join(machine(gpus))).await.expect("a worker");
     }
 
     /// Has the worker say how the first tries of tasks of the first job, by their place in its array, ended.
@@ -174,13 +175,13 @@ impl Server {
         };
         let attempts = ends.iter().map(end).collect();
         let report = Command::Report { worker: WorkerId(0), attempts, devices: BTreeMap::new() };
-        self.live.command(report).await.expect("a report");
+        self.engine.command(report).await.expect("a report");
     }
 
     pub(crate) async fn submit(&self, user: &str, name: &str, tasks: Vec<TaskSpec>) -> String {
         let spec = JobSpec { name: name.into(), tasks, ..JobSpec::default() };
         let command = Command::Submit { user: user.into(), env: None, spec: spec.into() };
-        self.live.command(command).await.expect("a job").job.expect("its number").to_string()
+        self.engine.command(command).await.expect("a job").job.expect("its number").to_string()
     }
 }
 

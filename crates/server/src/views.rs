@@ -1,10 +1,10 @@
 //! The state as the interface shows it.
 
+use crate::caller::Caller;
 use crate::clock::system_now;
 use crate::replica::Reader;
 use crate::store::{AttemptRow, JobRow};
-use crate::who::Caller;
-use crate::{ending, why};
+use crate::{outcome_text, why};
 use std::collections::{BTreeMap, BTreeSet};
 use warpyard_api::quantity::{ArraySpec, Micros, MilliCpus};
 use warpyard_api::secrets::{masked, masked_command};
@@ -164,12 +164,12 @@ pub(crate) fn failures(
     job: JobId,
     task: Option<TaskId>,
     who: &Caller,
-) -> Option<ending::Failures> {
+) -> Option<outcome_text::Failures> {
     let mut groups = f.history().failures(job, task).unwrap_or_default();
     for (_, row) in &mut groups {
         as_seen_by(who, std::slice::from_mut(row));
     }
-    ending::Failures::of(groups)
+    outcome_text::Failures::of(groups)
 }
 
 /// Says of a job that is over, and did not succeed, how it ended; gives the attempt to look at.
@@ -457,9 +457,9 @@ fn task(f: &Reader<'_>, job: &Job, id: TaskId, who: &Caller) -> TaskView {
         exit_code: last.and_then(|a| a.exit_code),
         signal: last.and_then(|a| a.signal),
         reason: last.and_then(|a| a.reason),
-        why: held_by_loss(job, &rows)
-            .or_else(|| why::of_task(cluster, id))
-            .or_else(|| rows.last().filter(|_| matches!(is, TaskState::Done(_))).and_then(ending::failure)),
+        why: held_by_loss(job, &rows).or_else(|| why::of_task(cluster, id)).or_else(|| {
+            rows.last().filter(|_| matches!(is, TaskState::Done(_))).and_then(outcome_text::failure)
+        }),
         attempts: Some(attempts),
         array: None,
         counts: None,
@@ -517,7 +517,7 @@ pub(crate) fn attempt(row: &AttemptRow) -> AttemptView {
         ended_at: row.ended.map(time),
         outcome: row.outcome.as_deref().and_then(outcome_of_word),
         reason: row.reason,
-        why: ending::failure(row),
+        why: outcome_text::failure(row),
         exit_code: row.exit_code,
         signal: row.signal,
         peak_gpu_memory_bytes: row.peak_gpu_memory,
@@ -560,7 +560,7 @@ pub(crate) fn remembered(row: &JobRow, attempts: &[AttemptRow]) -> JobView {
             signal: last.signal,
             reason: last.reason,
             attempts: Some(rows.iter().map(|r| attempt(r)).collect()),
-            why: ending::failure(last),
+            why: outcome_text::failure(last),
             array: None,
             counts: None,
             outcomes: None,
@@ -612,8 +612,10 @@ pub(crate) fn remembered(row: &JobRow, attempts: &[AttemptRow]) -> JobView {
 pub(crate) fn gpus(cluster: &Cluster, watched: Option<&Watched>) -> Vec<GpuView> {
     let mut views = Vec::new();
     let idle = watched.map(Watched::idle).unwrap_or_default();
-    let idle: Vec<_> =
-        idle.into_iter().map(|(a, idle)| (task_name(cluster, a.task), crate::idle::words(idle))).collect();
+    let idle: Vec<_> = idle
+        .into_iter()
+        .map(|(a, idle)| (task_name(cluster, a.task), crate::idle_gpus::words(idle)))
+        .collect();
     for (id, used) in cluster.pool().workers() {
         let worker = cluster.worker(id).expect("the pool and the cluster know the same workers");
         let name = &worker.info.name;

@@ -3,7 +3,7 @@
 use crate::clock::system_now;
 use crate::pages::words::size;
 use crate::replica::Reader;
-use crate::room::lacking;
+use crate::shortage_text::lacking;
 use crate::views::{needs, outcome, state, task_name};
 use warpyard_api::quantity::MilliCpus;
 use warpyard_api::wire::{Ahead, FreeDevice, WhyView};

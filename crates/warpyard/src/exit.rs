@@ -11,8 +11,8 @@ use warpyard_api::problem::{Problem, code};
 use warpyard_api::text::shown_lines;
 use warpyard_server::backup::BackupError;
 use warpyard_server::config::ConfigError;
+use warpyard_server::daemon::DaemonError;
 use warpyard_server::recovery::RecoveryError;
-use warpyard_server::up::UpError;
 
 /// No line of an error has more characters than this.
 const LONGEST_LINE: usize = 2_000;
@@ -113,7 +113,7 @@ fn kind(error: &anyhow::Error, problems: &[Problem]) -> Cow<'static, str> {
         Some(ClientError::Unreadable { .. }) => "unexpected-answer",
         None if error.is::<Wrong>() => code::BAD_REQUEST,
         None if error.is::<ConfigError>() => "bad-configuration",
-        None if error.is::<UpError>() => "cannot-serve",
+        None if error.is::<DaemonError>() => "cannot-serve",
         None if error.is::<BackupError>() => "no-backup",
         None if error.is::<RecoveryError>() => "not-recovered",
         None => "failed",
@@ -173,7 +173,7 @@ pub(crate) fn exit_code(error: &anyhow::Error) -> u8 {
         error.exit_code()
     } else if error.is::<Wrong>()
         || error.is::<ConfigError>()
-        || error.is::<UpError>()
+        || error.is::<DaemonError>()
         || error.is::<BackupError>()
         || error.is::<RecoveryError>()
     {

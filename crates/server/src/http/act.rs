@@ -2,10 +2,10 @@
 
 use super::answer::Refusal;
 use super::{By, Shared};
-use crate::live::{CommandError, Live};
+use crate::caller::Caller;
+use crate::engine::{CommandError, EngineHandle};
 use crate::replica::Reader;
-use crate::select::{self, Found};
-use crate::who::Caller;
+use crate::select::{self, OwnTargets};
 use axum::extract::rejection::{JsonRejection, QueryRejection};
 use axum::extract::{Path, Query, State};
 use axum::{Extension, Json};
@@ -26,7 +26,7 @@ pub(super) async fn cancel(
     query: Result<Query<CancelFilter>, QueryRejection>,
 ) -> Answer {
     let command = if query?.0.now { Command::Kill } else { Command::Cancel };
-    each(&app.live, &who, &id, |target| Ok(command(target))).await
+    each(&app.engine, &who, &id, |target| Ok(command(target))).await
 }
 
 pub(super) async fn retry(
@@ -36,23 +36,23 @@ pub(super) async fn retry(
     body: Result<Json<Retry>, JsonRejection>,
 ) -> Answer {
     let failed_only = body?.0.failed_only;
-    each(&app.live, &who, &id, |target| Ok(Command::Retry { target, failed_only })).await
+    each(&app.engine, &who, &id, |target| Ok(Command::Retry { target, failed_only })).await
 }
 
 pub(super) async fn hold(State(app): Shared, Extension(who): By, Path(id): Path<String>) -> Answer {
-    each(&app.live, &who, &id, |target| Ok(Command::Hold(target))).await
+    each(&app.engine, &who, &id, |target| Ok(Command::Hold(target))).await
 }
 
 pub(super) async fn release(State(app): Shared, Extension(who): By, Path(id): Path<String>) -> Answer {
-    each(&app.live, &who, &id, |target| Ok(Command::Release(target))).await
+    each(&app.engine, &who, &id, |target| Ok(Command::Release(target))).await
 }
 
 pub(super) async fn pause(State(app): Shared, Extension(who): By, Path(id): Path<String>) -> Answer {
-    each(&app.live, &who, &id, |target| Ok(Command::Pause(target))).await
+    each(&app.engine, &who, &id, |target| Ok(Command::Pause(target))).await
 }
 
 pub(super) async fn resume(State(app): Shared, Extension(who): By, Path(id): Path<String>) -> Answer {
-    each(&app.live, &who, &id, |target| Ok(Command::Resume(target))).await
+    each(&app.engine, &who, &id, |target| Ok(Command::Resume(target))).await
 }
 
 pub(super) async fn priority(
@@ -63,7 +63,7 @@ pub(super) async fn priority(
 ) -> Answer {
     let priority = body?.0.priority;
     app.may_give(&who, priority).await?;
-    each(&app.live, &who, &id, |target| Ok(Command::SetPriority(whole(target)?, priority))).await
+    each(&app.engine, &who, &id, |target| Ok(Command::SetPriority(whole(target)?, priority))).await
 }
 
 /// The job, for what can only be done to whole jobs.
@@ -78,7 +78,7 @@ fn whole(target: Target) -> Result<JobId, Problem> {
 
 /// Does something to everything a selector finds, as one command: nothing it names starts before all of it is done.
 async fn each(
-    live: &Live,
+    engine: &EngineHandle,
     who: &Caller,
     id: &str,
     command: impl Fn(Target) -> Result<Command, Problem>,
@@ -88,7 +88,7 @@ async fn each(
     let all = selection.parts().contains(&Select::All);
     let caller = who.clone();
     let own = move |f: &Reader<'_>| select::find_own(f.cluster(), &selection, &caller);
-    let Found { mut targets, denied } = live.read(own).await??;
+    let OwnTargets { mut targets, denied } = engine.read(own).await??;
     // Of several, those of others are passed over; one alone that is someone else's is a refusal.
     if let (true, Some(user), false) = (targets.is_empty(), &denied, all) {
         who.must_own(user, "change it")?;
@@ -96,7 +96,7 @@ async fn each(
     // Later jobs go first: one that waits for another is never let go on, or skipped, by what happens to that.
     targets.sort_by_key(|target| Reverse(target.job()));
     let commands = targets.iter().map(|target| command(*target)).collect::<Result<Vec<_>, _>>()?;
-    let answer = live.command(Command::Several(commands)).await?;
+    let answer = engine.command(Command::Several(commands)).await?;
     let (mut jobs, mut refused) = (BTreeSet::new(), None);
     for (target, answer) in targets.iter().zip(answer.each) {
         match answer {

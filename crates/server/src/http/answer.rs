@@ -1,7 +1,7 @@
 //! Refusals as `application/problem+json`, what turns into them, and answers that come bit by bit.
 
 use crate::convert;
-use crate::live::{CommandError, Stopped};
+use crate::engine::{CommandError, EngineStopped};
 use axum::Json;
 use axum::body::{Body, Bytes};
 use axum::extract::rejection::{JsonRejection, QueryRejection};
@@ -66,8 +66,8 @@ impl From<CommandError> for Refusal {
     }
 }
 
-impl From<Stopped> for Refusal {
-    fn from(stopped: Stopped) -> Refusal {
+impl From<EngineStopped> for Refusal {
+    fn from(stopped: EngineStopped) -> Refusal {
         Refusal::new(503, code::NOT_READY, stopped.to_string())
     }
 }

@@ -3,7 +3,7 @@
 
 use super::App;
 use super::answer::Refusal;
-use crate::who::Caller;
+use crate::caller::Caller;
 use axum::Json;
 use axum::body::Bytes;
 use axum::extract::rejection::BytesRejection;

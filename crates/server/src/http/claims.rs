@@ -2,11 +2,11 @@
 
 use super::answer::Refusal;
 use super::{App, By, Shared};
+use crate::caller::Caller;
 use crate::clock::system_now;
 use crate::convert::{self, Defaults, Workers};
-use crate::live::Stopped;
+use crate::engine::EngineStopped;
 use crate::replica::Reader;
-use crate::who::Caller;
 use crate::{select, views};
 use axum::extract::rejection::{JsonRejection, QueryRejection};
 use axum::extract::{Path, Query, State};
@@ -83,10 +83,11 @@ pub(super) async fn make(
     // A document needs a command.
     needs.insert("command".into(), serde_json::json!(["claim"]));
     let read = read_value(&needs.into(), ReadOptions { default_name: None, accept_user: false })?;
-    let spec =
-        app.live.read(move |f| convert::job_spec(&Workers::of(f.cluster()), &read.doc, &Defaults::default()));
+    let spec = app
+        .engine
+        .read(move |f| convert::job_spec(&Workers::of(f.cluster()), &read.doc, &Defaults::default()));
     let spec = claiming(spec.await??, claim);
-    let answer = app.live.command(Command::Submit { user, env: None, spec: spec.into() }).await?;
+    let answer = app.engine.command(Command::Submit { user, env: None, spec: spec.into() }).await?;
     let job = answer.job.ok_or_else(|| Refusal::internal("a claim made no job"))?;
     if let Some(process) = process {
         watch(&app, job, process);
@@ -163,9 +164,9 @@ impl Drop for Poll {
 async fn end_if_waiting(app: &App, job: JobId) {
     app.waiting.forget(job);
     let waits = move |f: &Reader<'_>| f.cluster().job(job).is_some_and(|j| state(j) == ClaimState::Waiting);
-    if let Ok(true) = app.live.read(waits).await {
+    if let Ok(true) = app.engine.read(waits).await {
         // Refused only if it has ended meanwhile.
-        let _ended = app.live.command(Command::Cancel(Target::Job(job))).await;
+        let _ended = app.engine.command(Command::Cancel(Target::Job(job))).await;
     }
 }
 
@@ -197,12 +198,12 @@ fn watch(app: &Arc<App>, job: JobId, process: Held) {
 }
 
 /// Watches the processes of claims that waited when the server stopped. They keep their places in the queue.
-pub(crate) async fn watch_again(app: &Arc<App>) -> Result<(), Stopped> {
+pub(crate) async fn watch_again(app: &Arc<App>) -> Result<(), EngineStopped> {
     let waiting = |f: &Reader<'_>| {
         let waits = f.cluster().jobs().iter().filter(|j| state(j) == ClaimState::Waiting);
         waits.filter_map(|j| Some((j.id, j.spec.claim()?.process?))).collect::<Vec<_>>()
     };
-    for (job, process) in app.live.read(waiting).await? {
+    for (job, process) in app.engine.read(waiting).await? {
         watch(app, job, process);
     }
     Ok(())
@@ -252,14 +253,15 @@ pub(super) async fn adopt(
         };
         f.cluster().workers().map(used).find(|found| !found.is_empty()).unwrap_or_default()
     };
-    let devices = app.live.read(find).await?;
+    let devices = app.engine.read(find).await?;
     let document = serde_json::json!({"name": "adopted", "gpus": devices.len().max(1), "command": ["claim"]});
     let read = read_value(&document, ReadOptions { default_name: None, accept_user: false })?;
-    let spec =
-        app.live.read(move |f| convert::job_spec(&Workers::of(f.cluster()), &read.doc, &Defaults::default()));
+    let spec = app
+        .engine
+        .read(move |f| convert::job_spec(&Workers::of(f.cluster()), &read.doc, &Defaults::default()));
     let claim = Claim { process: Some(process), lease: LEASE, lasts: None };
     let spec = claiming(spec.await??, claim);
-    let answer = app.live.command(Command::Adopt { user, spec, devices }).await?;
+    let answer = app.engine.command(Command::Adopt { user, spec, devices }).await?;
     let job = answer.job.ok_or_else(|| Refusal::internal("a claim made no job"))?;
     view(&app, &who, job).await.map(|Json(view)| (StatusCode::CREATED, Json(view)))
 }
@@ -295,7 +297,7 @@ pub(super) async fn show(
     match wait.as_deref() {
         None => {}
         Some("granted") => {
-            app.live.command(Command::Heard(job)).await?;
+            app.engine.command(Command::Heard(job)).await?;
             app.heard(job);
             let _poll = Poll::begin(&app, job);
             let longest = timeout.map_or(LONGEST_POLL, |t| Duration::from_micros(t.0)).min(LONGEST_POLL);
@@ -312,7 +314,7 @@ pub(super) async fn show(
 async fn granted(app: &App, job: JobId) -> Result<(), Refusal> {
     let mut changes = app.notices.listen();
     let waits = move |f: &Reader<'_>| f.cluster().job(job).is_some_and(|j| state(j) == ClaimState::Waiting);
-    while app.live.read(waits).await? {
+    while app.engine.read(waits).await? {
         changes.changed().await;
     }
     Ok(())
@@ -320,7 +322,7 @@ async fn granted(app: &App, job: JobId) -> Result<(), Refusal> {
 
 pub(super) async fn heartbeat(State(app): Shared, Extension(who): By, Path(id): Path<String>) -> Answer {
     let job = find(&app, &who, &id).await?;
-    app.live.command(Command::Heard(job)).await?;
+    app.engine.command(Command::Heard(job)).await?;
     app.heard(job);
     app.waiting.hear(job);
     view(&app, &who, job).await
@@ -328,7 +330,7 @@ pub(super) async fn heartbeat(State(app): Shared, Extension(who): By, Path(id): 
 
 pub(super) async fn release(State(app): Shared, Extension(who): By, Path(id): Path<String>) -> Answer {
     let job = find(&app, &who, &id).await?;
-    app.live.command(Command::Cancel(Target::Job(job))).await?;
+    app.engine.command(Command::Cancel(Target::Job(job))).await?;
     view(&app, &who, job).await
 }
 
@@ -340,7 +342,7 @@ pub(super) async fn extend(
 ) -> Answer {
     let by = Span(body?.0.by.0);
     let job = find(&app, &who, &id).await?;
-    app.live.command(Command::Extend { job, by }).await?;
+    app.engine.command(Command::Extend { job, by }).await?;
     view(&app, &who, job).await
 }
 
@@ -355,7 +357,7 @@ async fn find(app: &App, who: &Caller, id: &str) -> Result<JobId, Refusal> {
                 .with_help("`warpyard claims` lists them")),
         }
     };
-    let (job, user) = app.live.read(look).await??;
+    let (job, user) = app.engine.read(look).await??;
     who.must_own(&user, "change it")?;
     Ok(job)
 }
@@ -379,13 +381,13 @@ async fn views_of(
             |job: &Job| (job.id, described(f, job, positions.get(&job.id).copied()), uuids_of(f, job));
         jobs.into_iter().map(describe).collect::<Vec<_>>()
     };
-    let found = app.live.read(look).await?;
+    let found = app.engine.read(look).await?;
     // The next forecast has a claim that was asked for by itself, however far back in line it is.
     let forecast = match &found[..] {
         [(id, view, _)] if view.state == ClaimState::Waiting => app.forecasts.latest_for(only_task(*id)),
         _ => app.forecasts.latest(),
     };
-    let mut idle = crate::idle::of_jobs(app.watched.as_ref());
+    let mut idle = crate::idle_gpus::of_jobs(app.watched.as_ref());
     let complete = |(id, mut view, uuids): (JobId, ClaimView, Vec<String>)| {
         view.last_heard_at = match view.state {
             ClaimState::Held if view.pid.is_some() => Some(views::time(system_now())),

@@ -2,9 +2,9 @@
 
 use super::answer::Refusal;
 use super::{By, HIDDEN, SOMEONE, Shared};
+use crate::caller::Caller;
 use crate::http::App;
 use crate::views;
-use crate::who::Caller;
 use axum::extract::{Path, State};
 use axum::http::HeaderMap;
 use axum::http::header::{ACCEPT, CONTENT_TYPE, VARY};
@@ -17,13 +17,13 @@ use warpyard_api::text::shown;
 use warpyard_api::wire::{FreeGpu, FreeView, GpuView};
 use warpyard_worker::people::{Person, owner_of};
 
-pub(super) async fn all(app: &App) -> Result<Vec<GpuView>, crate::live::Stopped> {
+pub(super) async fn all(app: &App) -> Result<Vec<GpuView>, crate::engine::EngineStopped> {
     let watched = app.watched.clone();
     let look = move |f: &crate::replica::Reader<'_>| {
         let watched = watched.as_ref().map(|w| w.lock().expect("nobody panics while looking at devices"));
         views::gpus(f.cluster(), watched.as_deref())
     };
-    let mut gpus = app.live.read(look).await?;
+    let mut gpus = app.engine.read(look).await?;
     for process in gpus.iter_mut().flat_map(|gpu| &mut gpu.foreign) {
         let owner = i32::try_from(process.pid).ok().and_then(owner_of);
         process.user = owner.and_then(|uid| Person::of_uid(uid).ok().flatten()).map(|person| person.name);
@@ -32,7 +32,7 @@ pub(super) async fn all(app: &App) -> Result<Vec<GpuView>, crate::live::Stopped>
 }
 
 /// Every GPU as the caller may see it: where jobs are private, others' are there without a name.
-pub(crate) async fn seen(app: &App, who: &Caller) -> Result<Vec<GpuView>, crate::live::Stopped> {
+pub(crate) async fn seen(app: &App, who: &Caller) -> Result<Vec<GpuView>, crate::engine::EngineStopped> {
     let mut gpus = all(app).await?;
     for gpu in &mut gpus {
         gpu.foreign.retain(|process| !app.hides(who, process.user.as_deref().unwrap_or_default()));

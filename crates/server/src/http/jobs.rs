@@ -2,10 +2,10 @@
 
 use super::answer::{Refusal, as_they_come};
 use super::{App, By, HIDDEN, SOMEONE, Shared};
+use crate::caller::Caller;
 use crate::clock::system_now;
 use crate::listing::{self, Listing};
-use crate::logs::{self, Chunk, Wanted};
-use crate::who::Caller;
+use crate::logs::{self, Chunk, LogRequest};
 use crate::{select, views, why};
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Path, Query, State};
@@ -89,7 +89,7 @@ pub(super) async fn list(
         }
         Ok::<_, Problem>(Page { items, next })
     };
-    let mut page = app.live.read(look).await??;
+    let mut page = app.engine.read(look).await??;
     let forecast = app.forecasts.latest();
     for view in page.items.iter_mut().filter(|view| view.position.is_some()) {
         if let Some(start) = view.job.parse().ok().and_then(|job| forecast.of_job(JobId(job))) {
@@ -157,7 +157,7 @@ pub(super) async fn tasks(
         let view = views::whole(f, job, target, Some(from), &who);
         Ok::<_, Problem>(Page { items: view.tasks, next: view.next })
     };
-    Ok(Json(app.live.read(look).await??))
+    Ok(Json(app.engine.read(look).await??))
 }
 
 pub(super) async fn attempts(
@@ -180,7 +180,7 @@ pub(super) async fn attempts(
         let items = rows.iter().take(most as usize).map(|row| views::history_row(row, Some(&job))).collect();
         Ok::<_, Refusal>(Page { items, next })
     };
-    Ok(Json(app.live.read(look).await??))
+    Ok(Json(app.engine.read(look).await??))
 }
 
 pub(super) async fn show(
@@ -231,7 +231,7 @@ pub(super) async fn show(
         let printed = ended.filter(|_| mine.owns(&job.user));
         Ok::<_, Problem>((view, waiting, printed))
     };
-    let (mut view, waiting, printed) = app.live.read(look).await??;
+    let (mut view, waiting, printed) = app.engine.read(look).await??;
     view.log_tail = last_lines(&app, printed).await;
     if let Some(task) = waiting
         && let Some(start) = app.forecasts.latest_for(task).of(task)
@@ -245,7 +245,7 @@ pub(super) async fn show(
 impl App {
     /// Says of jobs that run whether their GPUs do nothing.
     fn point_out(&self, jobs: &mut [JobView]) {
-        let idle = crate::idle::of_jobs(self.watched.as_ref());
+        let idle = crate::idle_gpus::of_jobs(self.watched.as_ref());
         for (id, words) in &idle {
             if let Some(job) = jobs.iter_mut().find(|job| job.job == id.to_string() && job.why.is_none()) {
                 job.why = Some(words.clone());
@@ -264,13 +264,13 @@ async fn must_see(app: &App, who: &Caller, id: &str) -> Result<(), Refusal> {
         let job = select::job_number(f.cluster(), &selector)?;
         Ok::<_, Problem>(views::user_of(f, job))
     };
-    who.must_own(&app.live.read(user).await??, "look at it")
+    who.must_own(&app.engine.read(user).await??, "look at it")
 }
 
 /// Waits for the end of a job, or of one of its tasks.
 async fn wait(app: &App, who: &Caller, id: &str, timeout: Option<Micros>) -> Result<(), Refusal> {
     let selector = select::parse(id, who)?;
-    let target = app.live.read(move |f| {
+    let target = app.engine.read(move |f| {
         let number = select::job_number(f.cluster(), &selector)?;
         match f.cluster().job(number) {
             None => Ok(Target::Job(number)),
@@ -279,7 +279,7 @@ async fn wait(app: &App, who: &Caller, id: &str, timeout: Option<Micros>) -> Res
     });
     let target = target.await??;
     let longest = timeout.map_or(LONGEST_POLL, |t| Duration::from_micros(t.0)).min(LONGEST_POLL);
-    match tokio::time::timeout(longest, app.live.over(target)).await {
+    match tokio::time::timeout(longest, app.engine.over(target)).await {
         Ok(ended) => Ok(ended?),
         Err(_) => Ok(()),
     }
@@ -326,7 +326,7 @@ pub(super) async fn why(
         let waiting = answer.state == Standing::Ready;
         Ok::<_, Problem>((answer, waiting.then_some(task), ended))
     };
-    let (mut answer, waiting, ended) = app.live.read(look).await??;
+    let (mut answer, waiting, ended) = app.engine.read(look).await??;
     answer.log_tail = last_lines(&app, ended).await;
     if let Some(task) = waiting {
         let forecast = app.forecasts.latest_for(task);
@@ -429,14 +429,14 @@ pub(super) async fn logs(
         let latest = logs::latest_attempt(f, task).0;
         Ok::<_, Problem>((task, views::user_of(f, task.job), latest, views::task_name(f.cluster(), task)))
     };
-    let (task, user, latest, name) = app.live.read(find).await??;
+    let (task, user, latest, name) = app.engine.read(find).await??;
     who.must_own(&user, "read its log")?;
     if let Some(number) = attempt {
         must_have_been(number, latest, follow, &name)?;
     }
-    let wanted = Wanted { task, attempt, stream, follow, from: from.unwrap_or(0) };
+    let wanted = LogRequest { task, attempt, stream, follow, from: from.unwrap_or(0) };
     if let Some(range) = headers.get(RANGE).and_then(|v| v.to_str().ok()).filter(|_| !follow) {
-        match logs::part(&app.live, &app.layout, &wanted, range).await? {
+        match logs::part(&app.engine, &app.layout, &wanted, range).await? {
             Ok(part) => return Ok(part.into_response()),
             Err(size) => {
                 let said = format!("the log has {size} bytes, and no such part");
@@ -446,7 +446,7 @@ pub(super) async fn logs(
         }
     }
     let (to, from) = mpsc::channel::<Chunk>(16);
-    tokio::spawn(logs::send(app.live.clone(), app.layout.clone(), wanted, to));
+    tokio::spawn(logs::send(app.engine.clone(), app.layout.clone(), wanted, to));
     let headers = [(CONTENT_TYPE, "text/plain; charset=utf-8"), (ACCEPT_RANGES, "bytes")];
     Ok((headers, as_they_come(from)).into_response())
 }

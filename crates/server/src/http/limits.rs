@@ -2,9 +2,9 @@
 
 use super::answer::Refusal;
 use super::{App, By, Shared};
+use crate::caller::Caller;
 use crate::clock::system_now;
 use crate::replica::Reader;
-use crate::who::Caller;
 use axum::extract::State;
 use axum::{Extension, Json};
 use std::collections::BTreeSet;
@@ -49,7 +49,7 @@ pub(super) async fn list(State(app): Shared, Extension(who): By) -> Result<Json<
         }));
         listed
     };
-    Ok(Json(app.live.read(look).await?))
+    Ok(Json(app.engine.read(look).await?))
 }
 
 /// Limits in force that concern nobody who has anything: each user's, and those of groups.
@@ -105,7 +105,7 @@ impl App {
     /// Tells the engine in which groups with limits someone is, if that is news.
     pub(super) async fn tell_groups(&self, user: &str) -> Result<(), Refusal> {
         let name = user.to_owned();
-        let known = self.live.read(move |f| {
+        let known = self.engine.read(move |f| {
             let limits = f.cluster().limits().clone();
             (!limits.groups.is_empty()).then(|| (limits, f.cluster().groups_of(&name).to_vec()))
         });
@@ -114,7 +114,7 @@ impl App {
         let is_in = |group: &&String| person.as_ref().is_some_and(|person| person.is_in(group));
         let groups: Vec<String> = limits.groups.keys().filter(is_in).cloned().collect();
         if groups != before {
-            self.live.command(Command::TellGroups { user: user.to_owned(), groups }).await?;
+            self.engine.command(Command::TellGroups { user: user.to_owned(), groups }).await?;
         }
         Ok(())
     }
@@ -128,7 +128,7 @@ impl App {
             let cluster = f.cluster();
             cluster.limits().caps_of(&user, cluster.groups_of(&user)).priority
         };
-        match self.live.read(caps).await? {
+        match self.engine.read(caps).await? {
             Some(most) if priority > most => {
                 let said = format!("{name} may give priorities up to {most}; this asks for {priority}");
                 let help = "ask for a lower one, or someone who may give it to raise it";

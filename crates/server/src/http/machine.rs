@@ -2,7 +2,7 @@
 
 use super::answer::{Refusal, as_they_come};
 use super::{By, Shared};
-use crate::events::Reader;
+use crate::change_feed::Visibility;
 use crate::{convert, views};
 use axum::extract::rejection::{JsonRejection, QueryRejection};
 use axum::extract::{Path, Query, State};
@@ -46,7 +46,7 @@ pub(super) async fn info(State(app): Shared) -> Result<Json<InfoView>, Refusal> 
             enforces,
         }
     };
-    Ok(Json(app.live.read(look).await?))
+    Ok(Json(app.engine.read(look).await?))
 }
 
 pub(super) async fn workers(State(app): Shared) -> Result<Json<Vec<WorkerView>>, Refusal> {
@@ -55,7 +55,7 @@ pub(super) async fn workers(State(app): Shared) -> Result<Json<Vec<WorkerView>>,
         let watched = watched.as_ref().map(|w| w.lock().expect("nobody panics while looking at devices"));
         views::workers(f.cluster(), watched.as_deref())
     };
-    Ok(Json(app.live.read(look).await?))
+    Ok(Json(app.engine.read(look).await?))
 }
 
 pub(super) async fn drain(
@@ -86,16 +86,16 @@ async fn set_drained(app: &super::App, name: String, drained: bool) -> Result<Js
         let known = || f.cluster().workers().map(|(_, w)| w.info.name.clone()).collect();
         f.cluster().worker_named(&wanted).ok_or_else(|| unknown(known()))
     };
-    let worker = app.live.read(find).await??;
-    app.live.command(Command::Drain { worker, drained }).await?;
+    let worker = app.engine.read(find).await??;
+    app.engine.command(Command::Drain { worker, drained }).await?;
     let look = move |f: &crate::replica::Reader<'_>| views::workers(f.cluster(), None);
-    let view = app.live.read(look).await?.into_iter().nth(worker.0 as usize);
+    let view = app.engine.read(look).await?.into_iter().nth(worker.0 as usize);
     view.map(Json).ok_or_else(|| Refusal::internal("a worker vanished"))
 }
 
 pub(super) async fn policies(State(app): Shared) -> Result<Json<Vec<PolicyView>>, Refusal> {
     let defs = app.policies;
-    Ok(Json(app.live.read(move |f| views::policies(Some(f.cluster().policy()), defs)).await?))
+    Ok(Json(app.engine.read(move |f| views::policies(Some(f.cluster().policy()), defs)).await?))
 }
 
 pub(super) async fn set_policy(
@@ -106,15 +106,15 @@ pub(super) async fn set_policy(
     who.must_be_admin("change the policy")?;
     let choice = convert::policy_choice(&body?.0);
     let shares = choice.params.get("sharing").is_some_and(|sharing| sharing == "true");
-    if shares && !app.live.read(|f| f.cluster().shares().knows_pairs()).await? {
+    if shares && !app.engine.read(|f| f.cluster().shares().knows_pairs()).await? {
         let message = "nobody said how fast two tasks are that share a GPU";
         let help = "say it with `warpyard throughputs --set FILE`, whose table has pairs";
         return Err(Problem::new(code::BAD_PARAMETER, "params.sharing", message).with_help(help).into());
     }
-    app.live.command(Command::SetPolicy(choice)).await?;
+    app.engine.command(Command::SetPolicy(choice)).await?;
     let defs = app.policies;
     let active = app
-        .live
+        .engine
         .read(move |f| views::policies(Some(f.cluster().policy()), defs).into_iter().find(|p| p.active))
         .await?;
     active.map(Json).ok_or_else(|| Refusal::internal("no policy is in force"))
@@ -160,7 +160,7 @@ pub(super) async fn history(
         items.retain(|row| filter.project.is_none() || row.project == filter.project);
         Ok::<_, rusqlite::Error>(Page { items, next })
     };
-    app.live.read_history(look).await?.map(Json).map_err(Refusal::internal)
+    app.engine.read_history(look).await?.map(Json).map_err(Refusal::internal)
 }
 
 /// A cursor: the moment the last attempt that was given ended, and how many of that very moment were given.
@@ -187,8 +187,14 @@ pub(super) async fn events(
     let last_seen = headers.get("last-event-id").and_then(|v| v.to_str().ok()).and_then(|v| v.parse().ok());
     let after = last_seen.or(query?.0.after);
     let (to, from) = mpsc::channel(16);
-    let reader = if app.private() && !who.is_admin() { Reader::MayNot } else { Reader::MayKnowAll };
-    tokio::spawn(crate::events::send(app.notices.clone(), reader, after, to, crate::events::LONGEST));
+    let reader = if app.private() && !who.is_admin() { Visibility::ChangesOnly } else { Visibility::AllJobs };
+    tokio::spawn(crate::change_feed::send(
+        app.notices.clone(),
+        reader,
+        after,
+        to,
+        crate::change_feed::LONGEST,
+    ));
     let headers = [(CONTENT_TYPE, "text/event-stream"), (CACHE_CONTROL, "no-store")];
     Ok((headers, as_they_come(from)).into_response())
 }
@@ -205,6 +211,6 @@ pub(super) async fn shutdown(
 
 pub(super) async fn rebuild(State(app): Shared, Extension(who): By) -> Result<Json<Rebuilt>, Refusal> {
     who.must_be_admin("rebuild the derived tables")?;
-    let rows = app.live.read(|f| f.rebuild()).await?.map_err(Refusal::internal)?;
+    let rows = app.engine.read(|f| f.rebuild()).await?.map_err(Refusal::internal)?;
     Ok(Json(Rebuilt { rows }))
 }

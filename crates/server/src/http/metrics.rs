@@ -17,7 +17,7 @@ pub(super) async fn metrics(State(app): Shared) -> Result<Response, Refusal> {
         let policy = cluster.policy().name.clone();
         (f.index().tasks(), views::workers(cluster, None), policy, cluster.seq(), f.measures())
     };
-    let (mut tasks, workers, policy, seq, measures) = app.live.read(look).await?;
+    let (mut tasks, workers, policy, seq, measures) = app.engine.read(look).await?;
     let mut text = Text::default();
     text.family("warpyard_info", "gauge", "The server: its version and the policy in force.");
     text.sample("warpyard_info", &[("version", env!("CARGO_PKG_VERSION")), ("policy", &policy)], 1);

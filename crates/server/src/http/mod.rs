@@ -4,12 +4,12 @@ mod act;
 pub(crate) mod answer;
 mod blocking;
 mod claims;
-mod doors;
 mod endpoint;
 mod etag;
 mod gpus;
 pub(crate) mod jobs;
 mod limits;
+mod login_link;
 mod machine;
 mod metrics;
 mod policy;
@@ -30,19 +30,20 @@ pub(crate) use speeds::Meters;
 
 pub use spec::openapi;
 
+use crate::auth::Authenticator;
+use crate::caller::{Caller, PeerCredentials, Sharing};
+use crate::change_feed::ChangeFeed;
 use crate::clock::system_now;
 use crate::convert::Defaults;
-use crate::events::Notices;
-use crate::forecasts::Forecasts;
-use crate::live::Live;
+use crate::engine::EngineHandle;
+use crate::forecast_cache::ForecastCache;
 use crate::login_envs::LoginEnvironments;
-use crate::pages::{self, Doors, Parts, UserColours};
+use crate::pages::{self, Parts, UserColours};
+use crate::quota::{Quota, QuotaPermit};
 use crate::repairs::Repairs;
 use crate::replays::Replays;
 use crate::serve::Connection;
-use crate::serve::seats::{Seat, Seats};
-use crate::simulated::Simulation;
-use crate::who::{Caller, Peer, Sharing};
+use crate::simulated_server::Simulation;
 use answer::Refusal;
 use axum::extract::{ConnectInfo, DefaultBodyLimit, Request, State};
 use axum::http::header::AUTHORIZATION;
@@ -91,10 +92,10 @@ const HEARD_OF: usize = 10_000;
 
 /// What every request may use.
 pub(crate) struct App {
-    pub(crate) live: Live,
-    pub(crate) doors: Doors,
-    pub(crate) notices: Arc<Notices>,
-    pub(crate) forecasts: Arc<Forecasts>,
+    pub(crate) engine: EngineHandle,
+    pub(crate) auth: Authenticator,
+    pub(crate) notices: Arc<ChangeFeed>,
+    pub(crate) forecasts: Arc<ForecastCache>,
     pub(crate) parts: Parts,
     pub(crate) colours: Arc<UserColours>,
     pub(crate) replays: Arc<Replays>,
@@ -115,13 +116,13 @@ pub(crate) struct App {
     /// Whose turn it is to have something large looked at.
     pub(crate) turns: blocking::Turns,
     /// How many requests of each user are being answered.
-    pub(crate) requests: Arc<Seats<u32>>,
+    pub(crate) requests: Arc<Quota<u32>>,
     /// The limits of the configuration.
     pub(crate) limits: Arc<Limits>,
     /// Who waits for a claim.
     pub(crate) waiting: Arc<claims::Waiting>,
     /// Who is at which terminal.
-    pub(crate) guests: Arc<Seats<AttemptId>>,
+    pub(crate) guests: Arc<Quota<AttemptId>>,
     pub(crate) started: Time,
     /// The most bytes a snapshot may hold.
     pub(crate) snapshot_limit: u64,
@@ -139,9 +140,9 @@ pub(crate) struct App {
 
 /// What a server is made of that is different from one to the next; the rest of an [`App`] may be set beside it.
 pub(crate) struct Base {
-    pub(crate) live: Live,
-    pub(crate) doors: Doors,
-    pub(crate) notices: Arc<Notices>,
+    pub(crate) engine: EngineHandle,
+    pub(crate) auth: Authenticator,
+    pub(crate) notices: Arc<ChangeFeed>,
     pub(crate) layout: Layout,
     pub(crate) url: String,
     pub(crate) stop: mpsc::UnboundedSender<bool>,
@@ -149,11 +150,11 @@ pub(crate) struct Base {
 
 impl App {
     /// A server for its owner alone, with nothing configured.
-    pub(crate) fn new(Base { live, doors, notices, layout, url, stop }: Base) -> App {
+    pub(crate) fn new(Base { engine, auth, notices, layout, url, stop }: Base) -> App {
         App {
-            forecasts: Arc::new(Forecasts::new(live.clone(), notices.clone())),
-            live,
-            doors,
+            forecasts: Arc::new(ForecastCache::new(engine.clone(), notices.clone())),
+            engine,
+            auth,
             notices,
             parts: Parts::default(),
             colours: Arc::default(),
@@ -204,7 +205,7 @@ impl App {
     }
 
     /// A place among the requests of a user that are being answered at the same time.
-    fn seat(&self, who: &Caller) -> Result<Option<Seat<u32>>, Refusal> {
+    fn seat(&self, who: &Caller) -> Result<Option<QuotaPermit<u32>>, Refusal> {
         let Caller::Account { person, .. } = who else { return Ok(None) };
         let Some(most) = self.caps_now(person).requests else { return Ok(None) };
         self.requests.take(person.uid, most as usize).map(Some).ok_or_else(|| {
@@ -353,19 +354,19 @@ async fn let_in(State(app): Shared, mut request: Request, next: Next) -> Respons
 
 /// What anyone may ask for, which shows nothing of who they are.
 fn is_open(path: &str) -> bool {
-    path == "/login" || path == doors::PROOF || path.starts_with(ASSETS)
+    path == "/login" || path == login_link::PROOF || path.starts_with(ASSETS)
 }
 
 /// Refuses requests that name a host this server does not answer for: a page of another site may have been led here. A
 /// process that comes through a socket is no browser.
 fn wrong_host(app: &App, request: &Request) -> Option<Refusal> {
-    if request.extensions().get::<ConnectInfo<Peer>>().is_some() {
+    if request.extensions().get::<ConnectInfo<PeerCredentials>>().is_some() {
         return None;
     }
     let header = request.headers().get(HOST).and_then(|host| host.to_str().ok());
     let in_line = request.uri().authority().map(|authority| authority.as_str());
     let agree = in_line.is_none_or(|in_line| Some(in_line) == header);
-    if agree && app.doors.kind(request.headers()).is_some() {
+    if agree && app.auth.kind(request.headers()).is_some() {
         return None;
     }
     let host = in_line.or(header).unwrap_or_default();
@@ -396,7 +397,7 @@ fn caller(app: &App, request: &Request) -> Result<Caller, Box<Response>> {
     // Pages show everyone's jobs.
     let has_no_pages = |caller: &Caller| is_page && app.private() && !caller.is_admin();
     let no_pages = || refuse(403, code::ADMINS_ONLY, &format!("{} has no pages for you", app.url));
-    let peer = request.extensions().get::<ConnectInfo<Peer>>();
+    let peer = request.extensions().get::<ConnectInfo<PeerCredentials>>();
     if let Some(ConnectInfo(peer)) = peer {
         let Some(sharing) = &app.sharing else {
             return match peer.is_owner() {
@@ -416,11 +417,11 @@ fn caller(app: &App, request: &Request) -> Result<Caller, Box<Response>> {
         };
     }
     let given = headers.get(AUTHORIZATION).and_then(|v| v.to_str().ok());
-    let has_token = given.and_then(|v| v.strip_prefix("Bearer ")).is_some_and(|t| app.doors.is_token(t));
+    let has_token = given.and_then(|v| v.strip_prefix("Bearer ")).is_some_and(|t| app.auth.is_token(t));
     if is_open(path) || has_token {
         return Ok(Caller::Owner);
     }
-    let session = app.doors.session_of(headers).map(|session| session.holder.now(app.sharing.as_ref()));
+    let session = app.auth.session_of(headers).map(|session| session.holder.now(app.sharing.as_ref()));
     let by = match session.transpose() {
         Ok(found) => found.flatten(),
         Err(e) => return Err(Box::new(Refusal::internal(e).into_response())),
@@ -429,7 +430,7 @@ fn caller(app: &App, request: &Request) -> Result<Caller, Box<Response>> {
         Some(caller) if has_no_pages(&caller) && path != "/logout" => no_pages(),
         Some(caller) if looks => Ok(caller),
         // Whoever is in by a link must not make more of them.
-        Some(caller) if app.doors.may_change(headers) && path != "/v1/login" => Ok(caller),
+        Some(caller) if app.auth.may_change(headers) && path != "/v1/login" => Ok(caller),
         Some(_) => refuse(
             403,
             code::FORBIDDEN,

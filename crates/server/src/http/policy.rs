@@ -47,7 +47,7 @@ pub(super) async fn preview(
         let order = after.iter().take(TOLD).map(moved).collect();
         Ok::<_, Rejected>(PolicyPreview { policy: choice.to_string(), order })
     };
-    let mut preview = app.live.read(look).await?.map_err(convert::problem)?;
+    let mut preview = app.engine.read(look).await?.map_err(convert::problem)?;
     for other in preview.order.iter_mut().filter(|other| app.hides(&who, &other.user)) {
         (other.task, other.name, other.user) = (HIDDEN.into(), HIDDEN.into(), SOMEONE.into());
     }

@@ -4,10 +4,10 @@ use super::answer::Refusal;
 use super::blocking::SMALL;
 use super::snapshots::whose;
 use super::{App, By, Shared};
+use crate::caller::Caller;
 use crate::clock::system_now;
 use crate::convert::{self, Defaults, Workers};
-use crate::expect::{Foreseen, Outlook};
-use crate::who::Caller;
+use crate::forecast::{ForecastInput, SubmissionForecast};
 use crate::{select, views};
 use axum::body::Bytes;
 use axum::extract::rejection::{BytesRejection, QueryRejection};
@@ -82,7 +82,7 @@ pub(super) async fn submit(
     spec.origin = who.origin()?;
     app.with_snapshot(&mut spec, &whose(&who), snapshot, wanted, from)?;
     spec.key = key;
-    let answer = app.live.command(Command::Submit { user, env, spec: spec.into() }).await?;
+    let answer = app.engine.command(Command::Submit { user, env, spec: spec.into() }).await?;
     let job = answer.job.ok_or_else(|| Refusal::internal("a submission made no job"))?;
     Ok(created(job, warnings))
 }
@@ -123,7 +123,7 @@ async fn submitted_before(
         return Ok(None);
     }
     let look = move |f: &crate::replica::Reader<'_>| f.cluster().submitted_before(&user, key.as_deref());
-    Ok(app.live.read(look).await?.map_err(convert::problem)?)
+    Ok(app.engine.read(look).await?.map_err(convert::problem)?)
 }
 
 /// FNV-1a: the same in every version, which the standard library's hashes do not promise.
@@ -202,7 +202,7 @@ async fn read(
     let small = size <= SMALL;
     let Checked { doc, warnings } = if small { check()? } else { app.blocking(who, check).await?? };
     let workers = match Workers::are_named_in(&doc) {
-        true => app.live.read(|f| Workers::of(f.cluster())).await?,
+        true => app.engine.read(|f| Workers::of(f.cluster())).await?,
         false => Workers::default(),
     };
     let convert = move || convert::job_spec(&workers, &doc, &defaults);
@@ -211,7 +211,7 @@ async fn read(
     let look = move |f: &crate::replica::Reader<'_>| {
         after.into_iter().map(|job| views::user_of(f, job)).collect::<Vec<_>>()
     };
-    let waits_for = if spec.after.is_empty() { vec![] } else { app.live.read(look).await? };
+    let waits_for = if spec.after.is_empty() { vec![] } else { app.engine.read(look).await? };
     // Who waits for a job hears how it ended.
     if let Some((after, _)) = spec.after.iter().zip(waits_for).find(|(_, user)| app.hides(who, user)) {
         return Err(Problem { path: "after".into(), ..select::unknown_job(after.job.0) }.into());
@@ -236,10 +236,10 @@ async fn preview(
             let after: Vec<_> = spec.after.iter().map(|after| after.job).collect();
             let now = system_now();
             f.cluster().decide(Command::Submit { user, env: None, spec: spec.into() }, now)?;
-            Ok::<_, warpyard_core::Rejected>(Outlook::of(f, after, now))
+            Ok::<_, warpyard_core::Rejected>(ForecastInput::of(f, after, now))
         }
     };
-    let mut outlook = app.live.read(look).await?.map_err(convert::problem)?;
+    let mut outlook = app.engine.read(look).await?.map_err(convert::problem)?;
     let remember = {
         let (user, spec) = (user.clone(), spec.clone());
         move |history: &crate::store::History| {
@@ -248,7 +248,7 @@ async fn preview(
             outlook
         }
     };
-    let outlook = app.live.read_history(remember).await?;
+    let outlook = app.engine.read_history(remember).await?;
     let (hidden, asker) = (app.private(), who.clone());
     let foresee = move || {
         let foreseen = outlook.foresee(&user, &spec)?;
@@ -258,7 +258,7 @@ async fn preview(
     };
     let (foreseen, alternatives) =
         tokio::task::spawn_blocking(foresee).await.map_err(Refusal::internal)?.map_err(convert::problem)?;
-    let Foreseen { starts_now, position, expected_start, why, free } = foreseen;
+    let SubmissionForecast { starts_now, position, expected_start, why, free } = foreseen;
     let told = expected_start.map(|start| start.told(|user| app.hides(who, user)));
     let (expected_start, expected_start_reason) = told.unwrap_or_default();
     Ok(Preview {
@@ -274,7 +274,12 @@ async fn preview(
 }
 
 /// The same if its first task that could start requested less.
-fn lesser(outlook: &Outlook, user: &str, spec: &JobSpec, hides: &dyn Fn(&str) -> bool) -> Vec<Alternative> {
+fn lesser(
+    outlook: &ForecastInput,
+    user: &str,
+    spec: &JobSpec,
+    hides: &dyn Fn(&str) -> bool,
+) -> Vec<Alternative> {
     let Some(first) = spec.tasks.iter().position(|t| t.after.is_empty()) else { return vec![] };
     let mut changes: Vec<(String, TaskSpec)> = Vec::new();
     let task = &spec.tasks[first];
@@ -306,7 +311,8 @@ fn lesser(outlook: &Outlook, user: &str, spec: &JobSpec, hides: &dyn Fn(&str) ->
     let foreseen = changes.into_iter().filter_map(|(change, task)| {
         let (mut other, name) = (spec.clone(), task.name.clone());
         other.tasks[first] = task;
-        let Foreseen { starts_now, position, expected_start, .. } = outlook.foresee(user, &other).ok()?;
+        let SubmissionForecast { starts_now, position, expected_start, .. } =
+            outlook.foresee(user, &other).ok()?;
         let told = expected_start.map(|start| start.told(hides));
         let (expected_start, expected_start_reason) = told.unwrap_or_default();
         Some(Alternative { task: name, change, starts_now, position, expected_start, expected_start_reason })

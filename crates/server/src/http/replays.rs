@@ -2,9 +2,9 @@
 
 use super::answer::Refusal;
 use super::{App, By, Shared};
+use crate::caller::Caller;
 use crate::clock::system_now;
 use crate::convert;
-use crate::who::Caller;
 use axum::extract::rejection::JsonRejection;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;

@@ -2,9 +2,9 @@
 
 use super::answer::Refusal;
 use super::{App, By, Shared};
+use crate::caller::Caller;
 use crate::replica::Reader;
 use crate::select;
-use crate::who::Caller;
 use axum::body::{Body, BodyDataStream, Bytes};
 use axum::extract::rejection::BytesRejection;
 use axum::extract::{Path, State};
@@ -182,7 +182,7 @@ pub(super) async fn of_job(
         let job = f.cluster().job(number).ok_or_else(|| select::unknown_job(number.0))?;
         Ok::<_, Problem>((job.user.clone(), job.spec.snapshot.clone()))
     };
-    let (user, snapshot) = app.live.read(look).await??;
+    let (user, snapshot) = app.engine.read(look).await??;
     who.must_own(&user, "look at its snapshot")?;
     let Some(snapshot) = snapshot else {
         return Err(Problem::new(

@@ -90,7 +90,7 @@ fn operation(endpoint: &Endpoint, forms: &mut Forms) -> Value {
         "summary": endpoint.about,
         "responses": answers,
     });
-    if endpoint.path == super::doors::PROOF {
+    if endpoint.path == super::login_link::PROOF {
         operation["security"] = json!([]);
     }
     let parameters = parameters(endpoint, &mut forms.taken);

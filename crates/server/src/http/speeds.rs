@@ -66,7 +66,7 @@ impl Meters {
 }
 
 pub(super) async fn list(State(app): Shared) -> Result<Json<Throughputs>, Refusal> {
-    Ok(Json(app.live.read(|f| view(f.cluster().shares())).await?))
+    Ok(Json(app.engine.read(|f| view(f.cluster().shares())).await?))
 }
 
 pub(super) async fn set(
@@ -86,7 +86,7 @@ pub(super) async fn set(
         beside: t.beside,
     };
     let speeds = throughputs.into_iter().map(speed).collect();
-    app.live.command(Command::SetSpeeds { speeds, costs: cost_per_hour }).await?;
+    app.engine.command(Command::SetSpeeds { speeds, costs: cost_per_hour }).await?;
     list(State(app)).await
 }
 
@@ -138,14 +138,14 @@ pub(super) async fn progress(
 ) -> Result<Json<Noted>, Refusal> {
     let progress = body?.0;
     let steps = progress.steps;
-    let found = app.live.read(move |f| find(f, &id, &progress, system_now())).await??;
+    let found = app.engine.read(move |f| find(f, &id, &progress, system_now())).await??;
     who.must_own(&found.user, "speak for it")?;
     let now = system_now();
     if let Some(speed) = app.meters.take(&found, steps, now) {
-        app.live.command(Command::Progress { attempt: found.attempt, steps }).await?;
+        app.engine.command(Command::Progress { attempt: found.attempt, steps }).await?;
         if let (Some(steps_per_second), Some(Measured { profile, gpus, kind, beside })) = (speed, found.of) {
             let speeds = vec![Speed { profile, gpus, kind, steps_per_second, measured: true, beside }];
-            app.live.command(Command::SetSpeeds { speeds, costs: BTreeMap::new() }).await?;
+            app.engine.command(Command::SetSpeeds { speeds, costs: BTreeMap::new() }).await?;
         }
     }
     Ok(Json(Noted { give_way: found.gives_way }))

@@ -2,8 +2,8 @@
 
 use super::endpoint::{AnyObject, Endpoint, get, post, put};
 use super::{
-    act, claims, doors, gpus, jobs, limits, machine, policy, preview, replays, simulation, snapshots, spec,
-    speeds, terminal,
+    act, claims, gpus, jobs, limits, login_link, machine, policy, preview, replays, simulation, snapshots,
+    spec, speeds, terminal,
 };
 use axum::Json;
 use warpyard_api::wire::{
@@ -199,13 +199,13 @@ fn machine_part() -> Vec<Endpoint> {
         get("/metrics", "Metrics for Prometheus.", super::metrics::metrics)
             .gives_text("text/plain", "The metrics."),
         get(
-            doors::PROOF,
+            login_link::PROOF,
             "Prove that the server knows its token, so that callers can check before they send it. Needs no token.",
-            doors::proof,
+            login_link::proof,
         )
-        .query::<doors::ProofQuery>()
+        .query::<login_link::ProofQuery>()
         .gives::<ProofView>(),
-        post("/v1/login", "Make a link that logs one browser in to the pages.", doors::login).gives::<LoginView>(),
+        post("/v1/login", "Make a link that logs one browser in to the pages.", login_link::login).gives::<LoginView>(),
         post("/v1/shutdown", "Stop the server.", machine::shutdown)
             .takes::<Shutdown>()
             .gives_nothing(202, "It is stopping."),

@@ -4,8 +4,8 @@
 use super::answer::Refusal;
 use super::jobs::which_log;
 use super::{App, By, Shared};
+use crate::quota::QuotaPermit;
 use crate::replica::Reader;
-use crate::serve::seats::Seat;
 use crate::{select, views};
 use axum::Extension;
 use axum::body::Body;
@@ -44,7 +44,7 @@ pub(super) async fn attach(
         let task = which_log(f, &selector, None, None)?;
         Ok::<_, Problem>((task, views::user_of(f, task.job)))
     };
-    let (task, user) = app.live.read(find).await??;
+    let (task, user) = app.engine.read(find).await??;
     who.must_own(&user, "attach to it")?;
     let (attempt, terminal) = reach(&app, task).await?;
     let seat = app.guests.take(attempt, MAX_CLIENTS).ok_or_else(|| full(task))?;
@@ -67,7 +67,7 @@ fn full(task: TaskId) -> Problem {
 async fn reach(app: &App, task: TaskId) -> Result<(AttemptId, UnixStream), Refusal> {
     let mut changes = app.notices.listen();
     loop {
-        let runs = app.live.read(move |f| running(f, task)).await??;
+        let runs = app.engine.read(move |f| running(f, task)).await??;
         if let Some(attempt) = runs {
             if let Ok(terminal) = connect(app, attempt) {
                 return Ok((attempt, terminal));
@@ -108,7 +108,7 @@ fn connect(app: &App, attempt: AttemptId) -> io::Result<UnixStream> {
     UnixStream::from_std(terminal)
 }
 
-async fn pass_on(upgrade: OnUpgrade, mut terminal: UnixStream, _until_it_ends: Seat<AttemptId>) {
+async fn pass_on(upgrade: OnUpgrade, mut terminal: UnixStream, _until_it_ends: QuotaPermit<AttemptId>) {
     let Ok(caller) = upgrade.await else { return };
     // Whichever side leaves, the other is told by the end of its connection.
     let _either_left = copy_bidirectional(&mut TokioIo::new(caller), &mut terminal).await;

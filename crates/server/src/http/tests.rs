@@ -108,7 +108,8 @@ async fn every_endpoint_is_closed_and_every_change_of_a_login_needs_its_secret()
         paths.iter().flat_map(|(path, of)| of.as_object().expect("a map").keys().map(move |m| (path, m)));
     let mut asked = 0;
     // A proof is asked for by those who keep their token back until they have it.
-    let closed = described.filter(|(path, method)| *method != "parameters" && *path != super::doors::PROOF);
+    let closed =
+        described.filter(|(path, method)| *method != "parameters" && *path != super::login_link::PROOF);
     for (path, method) in closed {
         let (method, path) = (method.to_uppercase(), path.replace("{id}", "1").replace(['{', '}'], ""));
         let send = |cookie: &str, secret: &str| {
@@ -203,7 +204,7 @@ async fn a_limit_of_tasks_and_a_foreign_process_are_named_where_they_bind() {
     let server = server();
     let mut info = crate::testing::machine(2);
     (info.devices[0].limit, info.devices[1].state) = (Some(1), DeviceState::Foreign);
-    server.live.command(Command::Join(info)).await.expect("a worker");
+    server.engine.command(Command::Join(info)).await.expect("a worker");
     let shares = json!({"doc": {"command": "true", "gpus": 1, "gpu_memory": "2GiB", "timeout": "1h"}});
     server.json("POST", "/v1/jobs", Some(shares)).await;
     let foreign = "the GPU is used by a process outside warpyard (`warpyard gpus` shows it)";
@@ -362,7 +363,7 @@ async fn tables_made_again_lose_nothing_of_what_memory_no_longer_holds() {
         (get("/v1/jobs/1").await, get("/v1/jobs/2").await, get("/v1/history").await)
     };
     let in_memory = told().await;
-    server.live.command(Command::Forget(JobId(1))).await.expect("it is over");
+    server.engine.command(Command::Forget(JobId(1))).await.expect("it is over");
     let before = told().await;
     assert_eq!(before.2, in_memory.2);
     assert_eq!(

@@ -6,7 +6,7 @@ use super::{Chrome, Frame, NoPage, html};
 use crate::clock::system_now;
 use crate::http::{By, Shared};
 use crate::replica::Reader;
-use crate::samples::{DeviceSample, Sample, WorkerSample, distance};
+use crate::usage_samples::{DeviceSample, Sample, WorkerSample, distance};
 use crate::views;
 use askama::Template;
 use axum::Extension;
@@ -81,7 +81,7 @@ pub(super) async fn page(
         let watched = watched.as_ref().map(|w| w.lock().expect("nobody panics while looking at devices"));
         ClusterPage::of(f, watched.as_deref(), &asked.span, frame, who.is_admin())
     };
-    let page = app.live.read(draw).await??;
+    let page = app.engine.read(draw).await??;
     Ok(html(StatusCode::OK, &page))
 }
 

@@ -62,7 +62,7 @@ struct Kind {
 
 pub(super) async fn page(State(app): Shared, headers: HeaderMap) -> Result<Response, NoPage> {
     let frame = Frame::of(&app, &headers);
-    let chrome = app.live.read(move |f| Chrome::of(f, "HTTP API", "docs", frame)).await?;
+    let chrome = app.engine.read(move |f| Chrome::of(f, "HTTP API", "docs", frame)).await?;
     Ok(html(StatusCode::OK, &Docs { chrome, text: &TEXT }))
 }
 

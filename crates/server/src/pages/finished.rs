@@ -96,8 +96,8 @@ pub(super) async fn page(
     let frame = Frame::of(&app, &headers);
     let colours = frame.colours.clone();
     // A search may take long, and holds up nobody while it does not have the state.
-    let found = app.live.read_history(move |history| Finished::of(history, asked, &colours)).await??;
-    let chrome = app.live.read(move |f| Chrome::of(f, "Finished", "finished", frame)).await?;
+    let found = app.engine.read_history(move |history| Finished::of(history, asked, &colours)).await??;
+    let chrome = app.engine.read(move |f| Chrome::of(f, "Finished", "finished", frame)).await?;
     Ok(html(StatusCode::OK, &found(chrome)))
 }
 

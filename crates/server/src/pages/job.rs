@@ -7,13 +7,13 @@ use super::rows::Badge;
 use super::table::encoded;
 use super::words::{Moment, moment, percent, places, short_text, size, span, text};
 use super::{Chrome, Frame, NoPage, html, log};
+use crate::caller::Caller;
 use crate::clock::system_now;
 use crate::http::jobs::first_open;
 use crate::http::{By, Shared};
 use crate::replica::Reader;
 use crate::store::AttemptRow;
-use crate::who::Caller;
-use crate::{ending, select, views, why};
+use crate::{outcome_text, select, views, why};
 use askama::Template;
 use axum::Extension;
 use axum::extract::{Path, Query, State};
@@ -170,7 +170,7 @@ pub(super) async fn page(
         let mine = who.owns(&view.user);
         Ok::<_, NoPage>(JobPage::of(f, number, view, &attempts, expected, &asked, frame, &layout, mine))
     };
-    Ok(html(StatusCode::OK, &app.live.read(look).await??))
+    Ok(html(StatusCode::OK, &app.engine.read(look).await??))
 }
 
 fn whole(f: &Reader<'_>, number: JobId, who: &Caller) -> Result<JobView, NoPage> {
@@ -400,7 +400,7 @@ pub(super) fn attempt_name(row: &AttemptRow) -> String {
 /// How an attempt ended, or that it has not, as the rest of a sentence.
 pub(super) fn how_ended(row: &AttemptRow) -> String {
     let under_way = if row.started.is_none() { "starting" } else { "running" };
-    ending::words(row).unwrap_or_else(|| under_way.to_owned())
+    outcome_text::words(row).unwrap_or_else(|| under_way.to_owned())
 }
 
 fn badge_of(row: &AttemptRow) -> Badge {

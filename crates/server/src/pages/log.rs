@@ -92,7 +92,7 @@ pub(super) async fn more(
 ) -> Result<Response, NoPage> {
     let task = TaskId { job: JobId(job), node: asked.node, index: asked.position };
     let (layout, attempt) = (app.layout.clone(), task.attempt(asked.attempt));
-    let user = app.live.read(move |f| crate::views::user_of(f, task.job)).await?;
+    let user = app.engine.read(move |f| crate::views::user_of(f, task.job)).await?;
     if !who.owns(&user) {
         return Err(NoPage::Missing(format!(
             "the job belongs to {user}; only they and admins can read its log"

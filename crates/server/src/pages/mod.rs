@@ -5,7 +5,6 @@
 mod chart;
 mod cluster;
 mod docs;
-mod doors;
 mod finished;
 mod graph;
 mod job;
@@ -26,12 +25,12 @@ pub(crate) mod words;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use doors::{Doors, Entry};
 pub(crate) use log::last_lines;
 pub(crate) use nothing::{no_asset, nothing_here};
 pub(crate) use palette::UserColours;
 pub(crate) use parts::Parts;
 
+use crate::auth::{LoginError, LoginGrant};
 use crate::clock::system_now;
 use crate::http::{App, Shared};
 use crate::replica::Reader;
@@ -49,7 +48,6 @@ use axum::http::{HeaderMap, Method, StatusCode, Uri};
 use axum::middleware;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
-use doors::Outside;
 use nothing::NoPage;
 use serde::Deserialize;
 use simulation::SimulationBar;
@@ -145,7 +143,7 @@ struct Frame {
 
 impl Frame {
     fn of(app: &App, headers: &HeaderMap) -> Frame {
-        let csrf = app.doors.session_of(headers).map(|s| s.csrf).unwrap_or_default();
+        let csrf = app.auth.session_of(headers).map(|s| s.csrf).unwrap_or_default();
         let simulation = app.simulation.as_ref().and_then(SimulationBar::of);
         Frame { part: headers.contains_key(PART), csrf, simulation, colours: app.colours.clone() }
     }
@@ -252,10 +250,12 @@ async fn login_page(
     let Some(link) = once.filter(|_| method == Method::GET) else {
         return html(StatusCode::OK, &Login { next, wrong: None });
     };
-    match app.doors.enter_once(&link, &headers) {
+    match app.auth.enter_once(&link, &headers) {
         // No redirect: a browser that came from elsewhere would not send the strict cookie along one.
-        Ok(Some(Entry::Cookie(cookie))) => with_cookie(html(StatusCode::OK, &Entered { next }), &cookie),
-        Ok(Some(Entry::Elsewhere(link))) => html(StatusCode::OK, &Elsewhere { link: with_next(link, &next) }),
+        Ok(Some(LoginGrant::Cookie(cookie))) => with_cookie(html(StatusCode::OK, &Entered { next }), &cookie),
+        Ok(Some(LoginGrant::OtherHost(link))) => {
+            html(StatusCode::OK, &Elsewhere { link: with_next(link, &next) })
+        }
         Ok(None) => html(
             StatusCode::FORBIDDEN,
             &Login {
@@ -291,19 +291,21 @@ async fn login(
 ) -> Response {
     let next = own_address(&given.next).to_owned();
     let from = connection.map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |Extension(by)| by.peer.ip());
-    match app.doors.enter_by_token(&given.token, from, &headers) {
-        Ok(Ok(Entry::Elsewhere(link))) => html(StatusCode::OK, &Elsewhere { link: with_next(link, &next) }),
-        Ok(Ok(Entry::Cookie(cookie))) => {
+    match app.auth.enter_by_token(&given.token, from, &headers) {
+        Ok(Ok(LoginGrant::OtherHost(link))) => {
+            html(StatusCode::OK, &Elsewhere { link: with_next(link, &next) })
+        }
+        Ok(Ok(LoginGrant::Cookie(cookie))) => {
             let to = HeaderValue::from_str(&next).unwrap_or(HeaderValue::from_static("/"));
             with_cookie(
                 (StatusCode::SEE_OTHER, of_now("text/plain"), [(LOCATION, to)]).into_response(),
                 &cookie,
             )
         }
-        Ok(Err(Outside::Wrong)) => {
+        Ok(Err(LoginError::Wrong)) => {
             html(StatusCode::FORBIDDEN, &Login { next, wrong: Some("This is not the token of this server.") })
         }
-        Ok(Err(Outside::TooMany)) => {
+        Ok(Err(LoginError::TooMany)) => {
             let wrong = Some("Too many wrong tokens. Wait a minute, then try again.");
             let mut response = html(StatusCode::TOO_MANY_REQUESTS, &Login { next, wrong });
             response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("60"));
@@ -314,7 +316,7 @@ async fn login(
 }
 
 async fn logout(State(app): Shared, headers: HeaderMap) -> Response {
-    let expired = app.doors.leave(&headers);
+    let expired = app.auth.leave(&headers);
     let mut response = html(StatusCode::OK, &Login { next: "/".into(), wrong: None });
     if let Ok(cookie) = HeaderValue::from_str(&expired) {
         response.headers_mut().insert(SET_COOKIE, cookie);

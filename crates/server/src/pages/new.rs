@@ -3,9 +3,9 @@
 
 use super::words::{size, text};
 use super::{Chrome, Frame, NoPage, html};
+use crate::caller::Caller;
 use crate::http::{By, Shared};
 use crate::replica::Reader;
-use crate::who::Caller;
 use crate::{convert, select, views};
 use askama::Template;
 use axum::Extension;
@@ -103,7 +103,7 @@ pub(super) async fn page(
     let home = person.map(|person| person.home.display().to_string()).unwrap_or_default();
     let user = user.unwrap_or_default();
     let (fixed, shared) = (!who.is_admin(), app.sharing.is_some());
-    let page = app.live.read(move |f| {
+    let page = app.engine.read(move |f| {
         let watched = watched.as_ref().map(|w| w.lock().expect("nobody panics while looking at devices"));
         let gpus = views::gpus(f.cluster(), watched.as_deref());
         let cloned = match &asked.clone {

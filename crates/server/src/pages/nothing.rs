@@ -2,8 +2,8 @@
 
 use super::words::text;
 use super::{Chrome, Frame, html};
+use crate::engine::EngineStopped;
 use crate::http::{App, Shared};
-use crate::live::Stopped;
 use askama::Template;
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, StatusCode};
@@ -29,8 +29,8 @@ impl NoPage {
     }
 }
 
-impl From<Stopped> for NoPage {
-    fn from(_: Stopped) -> NoPage {
+impl From<EngineStopped> for NoPage {
+    fn from(_: EngineStopped) -> NoPage {
         NoPage::Stopping
     }
 }
@@ -107,12 +107,12 @@ impl IntoResponse for NoPage {
 }
 
 impl Said {
-    async fn framed(self, app: &App, frame: Frame) -> Result<Response, Stopped> {
+    async fn framed(self, app: &App, frame: Frame) -> Result<Response, EngineStopped> {
         let draw = move |f: &crate::replica::Reader<'_>| {
             let (chrome, status) = (Chrome::of(f, self.title, "", frame), self.status);
             html(status, &Framed { chrome, said: self })
         };
-        app.live.read(draw).await
+        app.engine.read(draw).await
     }
 }
 

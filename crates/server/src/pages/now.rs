@@ -5,7 +5,7 @@ use super::rows::{self, Row};
 use super::words::{Moment, moment, percent, size, text};
 use super::{Chrome, Frame, NoPage, html};
 use crate::clock::system_now;
-use crate::forecasts::Forecast;
+use crate::forecast_cache::Forecast;
 use crate::http::Shared;
 use crate::replica::Reader;
 use crate::views;
@@ -123,7 +123,7 @@ struct Meter {
 
 pub(super) async fn page(State(app): Shared, headers: HeaderMap) -> Result<Response, NoPage> {
     let (starts, watched, frame) = (app.forecasts.latest(), app.watched.clone(), Frame::of(&app, &headers));
-    let page = app.live.read(move |f| {
+    let page = app.engine.read(move |f| {
         let watched = watched.as_ref().map(|w| w.lock().expect("nobody panics while looking at devices"));
         Now::of(f, watched.as_deref(), &starts, frame)
     });

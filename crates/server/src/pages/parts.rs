@@ -2,8 +2,8 @@
 //! after that change is an answer, so that a hundred open pages cost one drawing for each change and not a hundred.
 
 use super::PART;
+use crate::caller::Caller;
 use crate::http::{App, Shared};
-use crate::who::Caller;
 use axum::body::{Bytes, to_bytes};
 use axum::extract::{Request, State};
 use axum::http::StatusCode;

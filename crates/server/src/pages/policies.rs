@@ -84,7 +84,7 @@ pub(super) async fn page(
     headers: HeaderMap,
 ) -> Result<Response, NoPage> {
     let (frame, defs) = (Frame::of(&app, &headers), app.policies);
-    Ok(html(StatusCode::OK, &app.live.read(move |f| Policies::of(f, defs, frame, who.is_admin())).await?))
+    Ok(html(StatusCode::OK, &app.engine.read(move |f| Policies::of(f, defs, frame, who.is_admin())).await?))
 }
 
 impl Policies {

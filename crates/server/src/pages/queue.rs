@@ -5,7 +5,7 @@ use super::table::{Asked, Column, Head};
 use super::words::text;
 use super::{Chrome, Frame, NoPage, html};
 use crate::clock::system_now;
-use crate::forecasts::Forecast;
+use crate::forecast_cache::Forecast;
 use crate::http::Shared;
 use crate::replica::Reader;
 use askama::Template;
@@ -68,7 +68,7 @@ pub(super) async fn page(
     Query(asked): Query<Asked>,
 ) -> Result<Response, NoPage> {
     let (starts, frame) = (app.forecasts.latest(), Frame::of(&app, &headers));
-    let page = app.live.read(move |f| Queue::of(f, asked, &starts, frame)).await?;
+    let page = app.engine.read(move |f| Queue::of(f, asked, &starts, frame)).await?;
     rows::await_forecast(&app, &page.rows);
     Ok(html(StatusCode::OK, &page))
 }

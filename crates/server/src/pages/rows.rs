@@ -3,7 +3,7 @@
 use super::palette::{Person, UserColours};
 use super::words::{Moment, Named, limit, moment, places, text};
 use crate::clock::system_now;
-use crate::forecasts::Forecast;
+use crate::forecast_cache::Forecast;
 use crate::http::App;
 use crate::replica::Reader;
 use crate::{views, why};

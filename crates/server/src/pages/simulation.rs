@@ -2,7 +2,7 @@
 
 use super::words::moment;
 use crate::clock::{pace, system_now};
-use crate::simulated::Simulation;
+use crate::simulated_server::Simulation;
 use askama::Template;
 use askama::filters::HtmlSafe;
 use warpyard_api::wire::Timestamp;

@@ -88,7 +88,7 @@ async fn who_logs_out_is_out() {
 async fn the_link_works_once() {
     let server = server();
     let link =
-        format!("/login?once={}", server.app.doors.once(crate::who::Caller::Owner).expect("random bytes"));
+        format!("/login?once={}", server.app.auth.once(crate::caller::Caller::Owner).expect("random bytes"));
     let head = Request::head(&link).body(Body::empty()).expect("a request");
     assert!(server.send(head).await.headers().get(SET_COOKIE).is_none(), "looking at it is not opening it");
     let first = server.get(&link, None).await;
@@ -301,7 +301,7 @@ async fn tables_are_sorted_and_filtered() {
     let beta = TaskId { job: JobId(4), node: 0, index: 0 }.attempt(1);
     let attempts = [(beta, Standing::Running)].into_iter().collect();
     let report = Command::Report { worker: WorkerId(0), attempts, devices: BTreeMap::new() };
-    server.live.command(report).await.expect("a report");
+    server.engine.command(report).await.expect("a report");
     for way in ["ran", "-ran"] {
         assert_eq!(
             shown(&format!("?sort={way}")).await.split(' ').next(),
@@ -368,7 +368,7 @@ async fn a_part_is_drawn_once_for_all_who_heard_of_the_same() {
     let first = part(0).await;
     server.submit("ann", "came-later", vec![task("t", 1)]).await;
     assert_eq!(part(0).await, first, "whoever has not heard of it is not owed it yet");
-    let heard = server.live.read(|f| f.cluster().seq()).await.expect("a state");
+    let heard = server.engine.read(|f| f.cluster().seq()).await.expect("a state");
     assert!(part(heard).await.contains("came-later"), "whoever has is");
     assert!(part(0).await.contains("came-later"), "and then all are");
 }
@@ -471,7 +471,7 @@ async fn who_has_all_they_may_have_stands_in_the_queue_with_that_reason() {
     server.join(2).await;
     let everyone = Caps { running: Some(1), ..Caps::default() };
     let limits = Limits { everyone, ..Limits::default() };
-    server.live.command(Command::SetLimits(limits.into())).await.expect("limits");
+    server.engine.command(Command::SetLimits(limits.into())).await.expect("limits");
     server.submit("ann", "has-hers", vec![task("t", 1)]).await;
     server.submit("ann", "held-back", vec![task("t", 1)]).await;
     let page = server.page("/queue").await;
@@ -618,7 +618,7 @@ async fn tables_say_which_gpus_a_task_may_have_and_how_it_waits_for_them() {
         }
     };
     is_told(&server, "as it ended").await;
-    server.live.command(Command::Forget(JobId(1))).await.expect("it is over");
+    server.engine.command(Command::Forget(JobId(1))).await.expect("it is over");
     is_told(&server, "when memory no longer holds it").await;
     let server = server.restarted_after(|data| {
         let db = rusqlite::Connection::open(data.join("history.db")).expect("tables");

@@ -30,7 +30,7 @@ struct Choice {
 
 pub(super) async fn page(State(app): Shared, headers: HeaderMap) -> Result<Response, NoPage> {
     let (frame, defs) = (Frame::of(&app, &headers), app.policies);
-    let page = app.live.read(move |f| {
+    let page = app.engine.read(move |f| {
         let mut all: Vec<_> = views::policies(None, defs).into_iter().zip(defs).collect();
         all.sort_by_key(|(_, def)| def.group);
         let mut groups: Vec<(String, Vec<Choice>)> = Vec::new();

@@ -1,25 +1,25 @@
 //! A connection through a port: where it came in, from whom, and whether it is known by now whose it is.
 
 use super::Limits;
-use super::newcomers::{Newcomer, Newcomers};
-use super::seats::{Seat, Seats};
+use super::unauthenticated::{UnauthenticatedConnections, UnauthenticatedSlot};
+use crate::quota::{Quota, QuotaPermit};
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// What the connections of a listener share.
 #[derive(Debug)]
-pub(super) struct Places {
-    newcomers: Arc<Newcomers>,
+pub(super) struct ListenerQuotas {
+    unauthenticated: Arc<UnauthenticatedConnections>,
     known: Arc<Semaphore>,
-    users: Arc<Seats<String>>,
+    users: Arc<Quota<String>>,
     per_user: usize,
 }
 
-impl Places {
-    pub(super) fn new(limits: &Limits) -> Arc<Places> {
-        Arc::new(Places {
-            newcomers: Newcomers::new(limits.unknown, limits.unknown_per_address),
+impl ListenerQuotas {
+    pub(super) fn new(limits: &Limits) -> Arc<ListenerQuotas> {
+        Arc::new(ListenerQuotas {
+            unauthenticated: UnauthenticatedConnections::new(limits.unknown, limits.unknown_per_address),
             known: Arc::new(Semaphore::new(limits.connections)),
             users: Arc::default(),
             per_user: limits.per_user,
@@ -34,33 +34,33 @@ pub(crate) struct Connection {
     pub(crate) local: SocketAddr,
     /// Its other end.
     pub(crate) peer: SocketAddr,
-    places: Arc<Places>,
-    standing: Mutex<Standing>,
+    places: Arc<ListenerQuotas>,
+    auth_state: Mutex<AuthState>,
 }
 
 #[derive(Debug)]
-enum Standing {
-    Unknown { _until_known: Newcomer },
-    Known { _place: OwnedSemaphorePermit, _seat: Option<Seat<String>> },
+enum AuthState {
+    Unauthenticated { _until_known: UnauthenticatedSlot },
+    Authenticated { _place: OwnedSemaphorePermit, _seat: Option<QuotaPermit<String>> },
 }
 
 impl Connection {
     /// One that just came in; signalled by the second value when it has to give way.
     pub(super) fn new(
         (local, peer): (SocketAddr, SocketAddr),
-        places: &Arc<Places>,
+        places: &Arc<ListenerQuotas>,
     ) -> (Arc<Connection>, Arc<tokio::sync::Notify>) {
-        let newcomer = places.newcomers.add(peer.ip());
-        let evicted = newcomer.evicted();
-        let standing = Mutex::new(Standing::Unknown { _until_known: newcomer });
-        (Arc::new(Connection { local, peer, places: places.clone(), standing }), evicted)
+        let unauthenticated = places.unauthenticated.add(peer.ip());
+        let evicted = unauthenticated.evicted();
+        let auth_state = Mutex::new(AuthState::Unauthenticated { _until_known: unauthenticated });
+        (Arc::new(Connection { local, peer, places: places.clone(), auth_state }), evicted)
     }
 
     /// Notes that a request on it was let in, as this user's or, without one, as the owner's. Whether there is room for
     /// it: a user may have so many, and all together so many.
     pub(crate) fn admit(&self, user: Option<&str>) -> bool {
-        let mut standing = self.standing.lock().expect("nobody panics while counting connections");
-        if let Standing::Known { .. } = *standing {
+        let mut auth_state = self.auth_state.lock().expect("nobody panics while counting connections");
+        if let AuthState::Authenticated { .. } = *auth_state {
             return true;
         }
         let seat = match user {
@@ -71,13 +71,13 @@ impl Connection {
             None => None,
         };
         let Ok(place) = self.places.known.clone().try_acquire_owned() else { return false };
-        *standing = Standing::Known { _place: place, _seat: seat };
+        *auth_state = AuthState::Authenticated { _place: place, _seat: seat };
         true
     }
 
     /// Whether it is known whose it is.
     pub(super) fn is_known(&self) -> bool {
-        let standing = self.standing.lock().expect("nobody panics while counting connections");
-        matches!(*standing, Standing::Known { .. })
+        let auth_state = self.auth_state.lock().expect("nobody panics while counting connections");
+        matches!(*auth_state, AuthState::Authenticated { .. })
     }
 }

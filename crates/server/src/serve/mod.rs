@@ -4,27 +4,25 @@
 //! says whose they are. How large a body may be is the interface's to say.
 
 mod connection;
-mod newcomers;
-mod patient;
-pub(crate) mod seats;
+mod unauthenticated;
+mod write_timeout;
 
 #[cfg(test)]
 mod tests;
 
 pub(crate) use connection::Connection;
 
+use crate::caller::PeerCredentials;
 use crate::http::{self, App};
-use crate::who::Peer;
+use crate::quota::Quota;
 use axum::Router;
 use axum::body::Body;
 use axum::extract::{ConnectInfo, Request};
-use connection::Places;
+use connection::ListenerQuotas;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use patient::Patient;
-use seats::Seats;
 use socket2::{SockRef, TcpKeepalive};
 use std::future::Future;
 use std::io;
@@ -35,6 +33,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::sync::Semaphore;
 use tower::ServiceExt;
+use write_timeout::WriteTimeoutStream;
 
 /// How long a connection may be silent before its other end is asked whether it is there, and how soon again.
 const ASK_WHETHER_ALIVE: Duration = Duration::from_secs(60);
@@ -102,55 +101,55 @@ impl Limits {
 }
 
 /// Where connections come in.
-pub(crate) trait Listening: Send + Sync + 'static {
+pub(crate) trait Acceptor: Send + Sync + 'static {
     /// A connection.
     type Stream: AsyncRead + AsyncWrite + Unpin + Send + 'static;
 
     /// The next one, and its other end.
-    fn accept(&self) -> impl Future<Output = io::Result<(Self::Stream, Origin)>> + Send;
+    fn accept(&self) -> impl Future<Output = io::Result<(Self::Stream, ConnectionSource)>> + Send;
 }
 
 /// Where a connection comes from.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Origin {
+pub(crate) enum ConnectionSource {
     /// A process of this machine, by the kernel's word.
-    Process(Peer),
+    Unix(PeerCredentials),
     /// A port: the address it came in at, and its other end.
-    Port(SocketAddr, SocketAddr),
+    Tcp(SocketAddr, SocketAddr),
 }
 
-impl Listening for TcpListener {
+impl Acceptor for TcpListener {
     type Stream = TcpStream;
 
-    async fn accept(&self) -> io::Result<(TcpStream, Origin)> {
+    async fn accept(&self) -> io::Result<(TcpStream, ConnectionSource)> {
         let (stream, peer) = TcpListener::accept(self).await?;
         let _slower = stream.set_nodelay(true);
         // Who is only waiting, at a terminal or for word of changes, is sent nothing by which a dead line would be noticed.
         let alive = TcpKeepalive::new().with_time(ASK_WHETHER_ALIVE).with_interval(ASK_AGAIN);
         let _noticed_later = SockRef::from(&stream).set_tcp_keepalive(&alive);
         let local = stream.local_addr()?;
-        Ok((stream, Origin::Port(local, peer)))
+        Ok((stream, ConnectionSource::Tcp(local, peer)))
     }
 }
 
-impl Listening for UnixListener {
+impl Acceptor for UnixListener {
     type Stream = UnixStream;
 
-    async fn accept(&self) -> io::Result<(UnixStream, Origin)> {
+    async fn accept(&self) -> io::Result<(UnixStream, ConnectionSource)> {
         let (stream, _) = UnixListener::accept(self).await?;
-        let peer = Peer::of(&stream);
-        Ok((stream, Origin::Process(peer)))
+        let peer = PeerCredentials::of(&stream);
+        Ok((stream, ConnectionSource::Unix(peer)))
     }
 }
 
 /// Answers for as long as the server lives.
-pub(crate) async fn serve(listener: impl Listening, app: Arc<App>, limits: Limits) {
+pub(crate) async fn serve(listener: impl Acceptor, app: Arc<App>, limits: Limits) {
     answer_all(listener, http::router(app), limits).await;
 }
 
-async fn answer_all(listener: impl Listening, router: Router, limits: Limits) {
-    let (sockets, users) = (Arc::new(Semaphore::new(limits.connections)), Arc::<Seats<u32>>::default());
-    let ports = Places::new(&limits);
+async fn answer_all(listener: impl Acceptor, router: Router, limits: Limits) {
+    let (sockets, users) = (Arc::new(Semaphore::new(limits.connections)), Arc::<Quota<u32>>::default());
+    let ports = ListenerQuotas::new(&limits);
     loop {
         let Ok(place) = sockets.clone().acquire_owned().await else { return };
         let (stream, origin) = match listener.accept().await {
@@ -164,7 +163,7 @@ async fn answer_all(listener: impl Listening, router: Router, limits: Limits) {
         };
         let router = router.clone();
         match origin {
-            Origin::Process(peer) => {
+            ConnectionSource::Unix(peer) => {
                 let seat = match peer.uid() {
                     Some(uid) => match users.take(uid, limits.per_user) {
                         None => continue,
@@ -178,7 +177,7 @@ async fn answer_all(listener: impl Listening, router: Router, limits: Limits) {
                 tokio::spawn(answer(stream, tell, router, limits, (place, seat)));
             }
             // Never waits for a place: whoever comes displaces one that has said nothing.
-            Origin::Port(local, peer) => {
+            ConnectionSource::Tcp(local, peer) => {
                 drop(place);
                 let (connection, evicted) = Connection::new((local, peer), &ports);
                 let (told, held) = (connection.clone(), connection.clone());
@@ -225,7 +224,7 @@ async fn answer(
         router.clone().oneshot(request)
     });
     // It keeps its place for as long as it is open, whatever it becomes.
-    let stream = Patient::new(stream, limits.patience, held);
+    let stream = WriteTimeoutStream::new(stream, limits.patience, held);
     // A connection that breaks is the caller's to notice.
     let _broken = http.serve_connection(TokioIo::new(stream), service).with_upgrades().await;
 }

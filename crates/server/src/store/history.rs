@@ -12,8 +12,8 @@ mod tests;
 pub(crate) use damaged::{is_damage, set_aside};
 
 use super::log::{LogError, name, schema};
-use crate::ending;
-use crate::samples::{self, Sample};
+use crate::outcome_text;
+use crate::usage_samples::{self, Sample};
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags, OptionalExtension, Row, params};
 use std::ops::RangeInclusive;
@@ -394,7 +394,7 @@ impl History {
 
     /// Keeps a sample of how everything is.
     pub(crate) fn keep_sample(&self, at: Time, sample: &Sample) -> rusqlite::Result<()> {
-        samples::keep(&self.db, at, sample)
+        usage_samples::keep(&self.db, at, sample)
     }
 
     /// The samples of the last so many seconds, about `most` of them.
@@ -404,7 +404,7 @@ impl History {
         seconds: u64,
         most: usize,
     ) -> rusqlite::Result<Vec<(Time, Sample)>> {
-        samples::last(&self.db, now, seconds, most)
+        usage_samples::last(&self.db, now, seconds, most)
     }
 
     /// Moves the write-ahead log into the file, as far as no reader is in the way.
@@ -531,7 +531,7 @@ fn enter_one(db: &Connection, cluster: &Cluster, event: &Event) -> rusqlite::Res
                     let limit = ByteSize(*limit).rounded();
                     (None, Some(format!("out of memory: it needed more than the {limit} it requested")))
                 }
-                How::Idle(limit) => (None, Some(format!("{}{}", ending::IDLE, Micros(limit.0)))),
+                How::Idle(limit) => (None, Some(format!("{}{}", outcome_text::IDLE, Micros(limit.0)))),
                 How::Stopped => (None, None),
                 How::NotStarted(why) | How::Declined(why) | How::Lost(why) => (None, Some(why.clone())),
             };

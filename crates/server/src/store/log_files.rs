@@ -11,12 +11,12 @@ use std::path::{Path, PathBuf};
 /// Names are looked up and nothing is opened: closing a second descriptor of the database would give up SQLite's locks.
 #[derive(Debug, Default)]
 pub(super) struct LogFiles {
-    database: Option<FileSeen>,
-    wal: Option<FileSeen>,
+    database: Option<FileStamp>,
+    wal: Option<FileStamp>,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct FileSeen {
+struct FileStamp {
     device: u64,
     inode: u64,
     bytes: u64,
@@ -41,9 +41,9 @@ impl LogFiles {
     }
 }
 
-fn look(seen: &mut Option<FileSeen>, path: &Path) -> Result<(), String> {
+fn look(seen: &mut Option<FileStamp>, path: &Path) -> Result<(), String> {
     let now = match fs::metadata(path) {
-        Ok(found) => FileSeen { device: found.dev(), inode: found.ino(), bytes: found.len() },
+        Ok(found) => FileStamp { device: found.dev(), inode: found.ino(), bytes: found.len() },
         Err(_) if seen.is_none() => return Ok(()),
         Err(e) => return Err(format!("was removed ({e})")),
     };

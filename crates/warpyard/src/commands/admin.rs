@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::sync::Mutex;
 use warpyard_api::quantity::ByteSize;
 use warpyard_server::backup::{self, Manifest, Restored};
-use warpyard_server::recovery::{self, Continued};
+use warpyard_server::recovery::{self, RecoveryReport};
 
 /// Arguments of `admin`.
 #[derive(Debug, Args)]
@@ -138,7 +138,7 @@ fn said_restored(restored: &Restored) -> String {
     out
 }
 
-fn continued(log: &Continued) -> String {
+fn continued(log: &RecoveryReport) -> String {
     let mut out = String::new();
     let mut line = |text: String| writeln!(out, "  {text}").expect("a string takes all");
     line(format!("log {}, next job {}", log.log, log.next_job));

@@ -14,7 +14,7 @@ use serde_json::json;
 use std::sync::Arc;
 use warpyard_api::quantity::Micros;
 use warpyard_core::{PolicyChoice, Span};
-use warpyard_server::simulated::{self, Show};
+use warpyard_server::simulated_server::{self, SimulatedServer};
 use warpyard_sim::{Setup, SimReport};
 
 /// Where a simulation takes place and what of.
@@ -90,7 +90,7 @@ impl Serve {
         let json = context.global.json;
         let data = mkdtemp(&std::env::temp_dir().join("warpyard-sim-XXXXXX"))
             .context("cannot make a directory for what pages ask for")?;
-        let show = Show {
+        let show = SimulatedServer {
             setup: Setup { forget: false, ..bench.setup(&policy) },
             first: bench.throughputs.command(bench.costs.clone()),
             workload: Box::new(move || {
@@ -100,7 +100,7 @@ impl Serve {
             listen: self.listen,
             data: data.clone(),
         };
-        let shown = simulated::show(show, |ready| {
+        let shown = simulated_server::run(show, |ready| {
             let text = match json {
                 true => json!({"url": ready.url, "login": ready.login, "speed": self.speed}).to_string(),
                 false => format!(

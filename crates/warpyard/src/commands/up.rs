@@ -15,7 +15,7 @@ use warpyard_api::client::{Client, data_dir, find};
 use warpyard_api::quantity::{ByteSize, MilliCpus};
 use warpyard_api::wire::PolicySet;
 use warpyard_server::config::{Config, LogFormat, LogLevel};
-use warpyard_server::up::{Options, Ready, run};
+use warpyard_server::daemon::{Options, ReadyReport, run};
 
 /// Where the server of a shared machine keeps everything.
 const SHARED_DATA: &str = "/var/lib/warpyard";
@@ -115,7 +115,7 @@ impl Up {
 }
 
 /// Submits the demonstration, beside the server.
-fn fill(ready: &Ready) {
+fn fill(ready: &ReadyReport) {
     let data = ready.data.clone();
     std::thread::spawn(move || {
         let own = find(None, Some(&data), |_| None).and_then(Client::new);
@@ -126,7 +126,7 @@ fn fill(ready: &Ready) {
     });
 }
 
-fn said(ready: &Ready) -> String {
+fn said(ready: &ReadyReport) -> String {
     let mut out = format!("warpyard {} at {}\n", env!("CARGO_PKG_VERSION"), ready.url);
     let mut line =
         |label: &str, value: &str| writeln!(out, "  {label:<8} {value}").expect("a string takes all");
@@ -157,7 +157,7 @@ fn said(ready: &Ready) -> String {
     out
 }
 
-fn as_json(ready: &Ready) -> serde_json::Value {
+fn as_json(ready: &ReadyReport) -> serde_json::Value {
     json!({"url": ready.url, "socket": ready.socket, "login": ready.login, "data": ready.data, "policy": ready.policy, "gpus": ready.gpus,
            "cpus": MilliCpus(ready.cpus), "running": ready.running, "unenforced": ready.unenforced, "repairs": ready.repairs})
 }
@@ -166,8 +166,8 @@ fn as_json(ready: &Ready) -> serde_json::Value {
 mod tests {
     use super::*;
 
-    fn ready() -> Ready {
-        Ready {
+    fn ready() -> ReadyReport {
+        ReadyReport {
             url: "http://127.0.0.1:7700".to_owned(),
             socket: None,
             login: "http://127.0.0.1:7700/login?once=5f0c".to_owned(),

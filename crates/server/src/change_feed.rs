@@ -33,27 +33,27 @@ const PATIENCE: Duration = Duration::from_secs(30);
 pub(crate) const LONGEST: Duration = Duration::from_secs(15 * 60);
 
 /// The notices of late, and whoever listens for more.
-pub(crate) struct Notices {
-    kept: Mutex<Kept>,
-    listeners: broadcast::Sender<Told>,
+pub(crate) struct ChangeFeed {
+    backlog: Mutex<Backlog>,
+    listeners: broadcast::Sender<EncodedNotice>,
 }
 
 /// A notice as it is sent, written out once for all readers.
 #[derive(Clone)]
-struct Told {
+struct EncodedNotice {
     seq: u64,
     text: Bytes,
 }
 
-impl Told {
-    fn of(notice: &Notice) -> Told {
-        Told { seq: notice.seq, text: written(notice) }
+impl EncodedNotice {
+    fn of(notice: &Notice) -> EncodedNotice {
+        EncodedNotice { seq: notice.seq, text: written(notice) }
     }
 
-    fn to(self, reader: Reader) -> Bytes {
-        match reader {
-            Reader::MayKnowAll => self.text,
-            Reader::MayNot => written(&something(self.seq)),
+    fn to(self, visibility: Visibility) -> Bytes {
+        match visibility {
+            Visibility::AllJobs => self.text,
+            Visibility::ChangesOnly => written(&something(self.seq)),
         }
     }
 }
@@ -70,32 +70,32 @@ fn written(notice: &Notice) -> Bytes {
 
 /// Whether a reader may know which jobs there are, whosever they are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Reader {
-    MayKnowAll,
-    MayNot,
+pub(crate) enum Visibility {
+    AllJobs,
+    ChangesOnly,
 }
 
-struct Kept {
+struct Backlog {
     /// Everything after this event is in the list.
     from: u64,
     /// The last event there was.
     last: u64,
-    list: VecDeque<Told>,
+    list: VecDeque<EncodedNotice>,
 }
 
 /// What a reader finds when it comes.
-struct Welcome {
-    missed: Vec<Told>,
+struct Subscription {
+    missed: Vec<EncodedNotice>,
     /// Where it stands, if what it missed is no longer known.
     reset: Option<u64>,
-    more: broadcast::Receiver<Told>,
+    more: broadcast::Receiver<EncodedNotice>,
 }
 
-impl Notices {
+impl ChangeFeed {
     /// None yet, after so many events.
-    pub(crate) fn starting_at(seq: u64) -> Notices {
-        let kept = Kept { from: seq, last: seq, list: VecDeque::new() };
-        Notices { kept: Mutex::new(kept), listeners: broadcast::Sender::new(BEHIND) }
+    pub(crate) fn starting_at(seq: u64) -> ChangeFeed {
+        let backlog = Backlog { from: seq, last: seq, list: VecDeque::new() };
+        ChangeFeed { backlog: Mutex::new(backlog), listeners: broadcast::Sender::new(BEHIND) }
     }
 
     /// Leaves word of events that were just applied to the cluster, and of the devices that attempts left by them.
@@ -103,12 +103,12 @@ impl Notices {
         if events.is_empty() {
             return;
         }
-        let notice = Told::of(&notice(cluster, events, left));
-        let mut kept = self.kept();
-        kept.last = notice.seq;
-        kept.list.push_back(notice.clone());
-        if kept.list.len() > KEPT {
-            kept.from = kept.list.pop_front().map_or(kept.from, |oldest| oldest.seq);
+        let notice = EncodedNotice::of(&notice(cluster, events, left));
+        let mut backlog = self.backlog();
+        backlog.last = notice.seq;
+        backlog.list.push_back(notice.clone());
+        if backlog.list.len() > KEPT {
+            backlog.from = backlog.list.pop_front().map_or(backlog.from, |oldest| oldest.seq);
         }
         // Sent while the list is held, so that nobody who comes now misses it or has it twice.
         let _nobody_listens = self.listeners.send(notice);
@@ -116,41 +116,41 @@ impl Notices {
 
     /// Has every reader look at everything again, because of something that is no event.
     pub(crate) fn look_again(&self) {
-        let notice = Told::of(&something(self.kept().last));
+        let notice = EncodedNotice::of(&something(self.backlog().last));
         let _nobody_listens = self.listeners.send(notice);
     }
 
     /// Word of every change from here on, without what it was.
-    pub(crate) fn listen(&self) -> Changes {
-        Changes(self.listeners.subscribe())
+    pub(crate) fn listen(&self) -> ChangeListener {
+        ChangeListener(self.listeners.subscribe())
     }
 
     /// The last event there was word of.
     pub(crate) fn last(&self) -> u64 {
-        self.kept().last
+        self.backlog().last
     }
 
-    fn welcome(&self, after: Option<u64>) -> Welcome {
-        let kept = self.kept();
+    fn welcome(&self, after: Option<u64>) -> Subscription {
+        let backlog = self.backlog();
         let more = self.listeners.subscribe();
         match after {
-            Some(after) if (kept.from..=kept.last).contains(&after) => {
-                let missed = kept.list.iter().filter(|n| n.seq > after).cloned().collect();
-                Welcome { missed, reset: None, more }
+            Some(after) if (backlog.from..=backlog.last).contains(&after) => {
+                let missed = backlog.list.iter().filter(|n| n.seq > after).cloned().collect();
+                Subscription { missed, reset: None, more }
             }
-            _ => Welcome { missed: vec![], reset: Some(kept.last), more },
+            _ => Subscription { missed: vec![], reset: Some(backlog.last), more },
         }
     }
 
-    fn kept(&self) -> MutexGuard<'_, Kept> {
-        self.kept.lock().expect("nobody panics while holding the notices")
+    fn backlog(&self) -> MutexGuard<'_, Backlog> {
+        self.backlog.lock().expect("nobody panics while holding the notices")
     }
 }
 
 /// Tells that something changed.
-pub(crate) struct Changes(broadcast::Receiver<Told>);
+pub(crate) struct ChangeListener(broadcast::Receiver<EncodedNotice>);
 
-impl Changes {
+impl ChangeListener {
     /// Waits for the next change. Having missed some is a change too.
     pub(crate) async fn changed(&mut self) {
         if let Err(RecvError::Closed) = self.0.recv().await {
@@ -161,23 +161,23 @@ impl Changes {
 
 /// Sends notices from an event on until the reader is gone or too slow, or for as long as one stream may last.
 pub(crate) async fn send(
-    notices: Arc<Notices>,
-    reader: Reader,
+    notices: Arc<ChangeFeed>,
+    visibility: Visibility,
     after: Option<u64>,
     to: mpsc::Sender<Result<Bytes, Infallible>>,
     longest: Duration,
 ) {
     // Whoever is cut off by it is told nothing that needs an answer.
-    let _over = timeout(longest, send_all(notices, reader, after, to)).await;
+    let _over = timeout(longest, send_all(notices, visibility, after, to)).await;
 }
 
 async fn send_all(
-    notices: Arc<Notices>,
-    reader: Reader,
+    notices: Arc<ChangeFeed>,
+    visibility: Visibility,
     after: Option<u64>,
     to: mpsc::Sender<Result<Bytes, Infallible>>,
 ) {
-    let Welcome { missed, reset, mut more } = notices.welcome(after);
+    let Subscription { missed, reset, mut more } = notices.welcome(after);
     let put = async |text: Bytes| timeout(PATIENCE, to.send(Ok(text))).await.is_ok_and(|sent| sent.is_ok());
     if let Some(seq) = reset
         && !put(format!("id: {seq}\nevent: reset\ndata: {{\"seq\":{seq}}}\n\n").into()).await
@@ -185,13 +185,13 @@ async fn send_all(
         return;
     }
     for notice in missed {
-        if !put(notice.to(reader)).await {
+        if !put(notice.to(visibility)).await {
             return;
         }
     }
     loop {
         let text = match timeout(SIGN_OF_LIFE, more.recv()).await {
-            Ok(Ok(notice)) => notice.to(reader),
+            Ok(Ok(notice)) => notice.to(visibility),
             Ok(Err(RecvError::Lagged(_) | RecvError::Closed)) => return,
             Err(_) => Bytes::from_static(b": still here\n\n"),
         };
@@ -246,7 +246,7 @@ mod tests {
     use warpyard_policies::default_policy;
 
     /// A cluster with one more job, and word of it.
-    fn submit(cluster: &mut Cluster, notices: &Notices) {
+    fn submit(cluster: &mut Cluster, notices: &ChangeFeed) {
         let tasks = vec![TaskSpec { name: "t".into(), command: vec!["true".into()], ..TaskSpec::default() }];
         let spec = JobSpec { name: "job".into(), tasks, ..JobSpec::default() };
         let command = Command::Submit { user: "ann".into(), env: None, spec: spec.into() };
@@ -269,18 +269,18 @@ mod tests {
         ids
     }
 
-    fn read(notices: &Arc<Notices>, after: Option<u64>) -> mpsc::Receiver<Result<Bytes, Infallible>> {
+    fn read(notices: &Arc<ChangeFeed>, after: Option<u64>) -> mpsc::Receiver<Result<Bytes, Infallible>> {
         let (to, from) = mpsc::channel(1);
-        tokio::spawn(send(notices.clone(), Reader::MayKnowAll, after, to, LONGEST));
+        tokio::spawn(send(notices.clone(), Visibility::AllJobs, after, to, LONGEST));
         from
     }
 
     #[tokio::test]
     async fn who_may_not_know_of_others_jobs_hears_only_that_something_changed() {
-        let (mut cluster, notices) = (Cluster::new(default_policy()), Arc::new(Notices::starting_at(0)));
+        let (mut cluster, notices) = (Cluster::new(default_policy()), Arc::new(ChangeFeed::starting_at(0)));
         submit(&mut cluster, &notices);
         let (to, mut from) = mpsc::channel(1);
-        tokio::spawn(send(notices.clone(), Reader::MayNot, Some(0), to, LONGEST));
+        tokio::spawn(send(notices.clone(), Visibility::ChangesOnly, Some(0), to, LONGEST));
         for came in ["before", "after"] {
             let Some(Ok(text)) = from.recv().await else { panic!("nothing was sent") };
             let text = String::from_utf8(text.to_vec()).expect("text");
@@ -295,7 +295,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_reader_that_comes_back_has_everything_once() {
-        let (mut cluster, notices) = (Cluster::new(default_policy()), Arc::new(Notices::starting_at(0)));
+        let (mut cluster, notices) = (Cluster::new(default_policy()), Arc::new(ChangeFeed::starting_at(0)));
         for _ in 0..4 {
             submit(&mut cluster, &notices);
         }
@@ -309,7 +309,7 @@ mod tests {
 
     #[tokio::test]
     async fn who_was_away_too_long_is_told_to_look_at_everything() {
-        let (mut cluster, notices) = (Cluster::new(default_policy()), Arc::new(Notices::starting_at(0)));
+        let (mut cluster, notices) = (Cluster::new(default_policy()), Arc::new(ChangeFeed::starting_at(0)));
         for _ in 0..KEPT + 2 {
             submit(&mut cluster, &notices);
         }
@@ -321,15 +321,15 @@ mod tests {
 
     #[tokio::test]
     async fn a_stream_ends_after_a_while_whoever_reads_it() {
-        let notices = Arc::new(Notices::starting_at(0));
+        let notices = Arc::new(ChangeFeed::starting_at(0));
         let (to, mut from) = mpsc::channel(8);
-        tokio::spawn(send(notices, Reader::MayKnowAll, Some(0), to, Duration::from_millis(1)));
+        tokio::spawn(send(notices, Visibility::AllJobs, Some(0), to, Duration::from_millis(1)));
         assert!(from.recv().await.is_none(), "it ends without a notice, and its reader comes back");
     }
 
     #[tokio::test]
     async fn a_slow_reader_is_cut_off_and_others_are_not() {
-        let (mut cluster, notices) = (Cluster::new(default_policy()), Arc::new(Notices::starting_at(0)));
+        let (mut cluster, notices) = (Cluster::new(default_policy()), Arc::new(ChangeFeed::starting_at(0)));
         let (mut slow, mut quick) = (read(&notices, Some(0)), read(&notices, Some(0)));
         submit(&mut cluster, &notices);
         let (first, _) = (ids(&mut slow, 1).await, ids(&mut quick, 1).await);

@@ -33,13 +33,13 @@ pub(crate) enum Caller {
         /// Whether others' jobs are nothing to them.
         private: bool,
         /// What else their tasks take over.
-        from: Surroundings,
+        from: OriginSource,
     },
 }
 
 /// Where the umask and the limits of someone's tasks come from.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Surroundings {
+pub(crate) enum OriginSource {
     /// The process that calls, where the kernel told which.
     Process(Option<i32>),
     /// What the process had from which they logged in to the pages.
@@ -48,13 +48,13 @@ pub(crate) enum Surroundings {
 
 impl Caller {
     /// Whoever is at the other end of a socket.
-    pub(crate) fn at(peer: Peer, sharing: &Sharing) -> io::Result<Option<Caller>> {
+    pub(crate) fn at(peer: PeerCredentials, sharing: &Sharing) -> io::Result<Option<Caller>> {
         let Some(credentials) = peer.0 else { return Ok(None) };
         let Some(person) = Person::of_uid(credentials.uid())? else { return Ok(None) };
-        Ok(Some(Caller::account(person, sharing, Surroundings::Process(credentials.pid()))))
+        Ok(Some(Caller::account(person, sharing, OriginSource::Process(credentials.pid()))))
     }
 
-    fn account(person: Person, sharing: &Sharing, from: Surroundings) -> Caller {
+    fn account(person: Person, sharing: &Sharing, from: OriginSource) -> Caller {
         let admin = person.uid == 0 || person.is_in(&sharing.admins);
         Caller::Account { person, admin, private: sharing.private, from }
     }
@@ -64,7 +64,7 @@ impl Caller {
         let origin = self.origin()?;
         Ok(match self {
             Caller::Account { person, admin, private, .. } => {
-                Caller::Account { person, admin, private, from: Surroundings::Known(origin) }
+                Caller::Account { person, admin, private, from: OriginSource::Known(origin) }
             }
             owner => owner,
         })
@@ -110,9 +110,9 @@ impl Caller {
     pub(crate) fn origin(&self) -> Result<Option<Origin>, Refusal> {
         let Caller::Account { person, from, .. } = self else { return Ok(None) };
         match from {
-            Surroundings::Known(origin) => Ok(origin.clone()),
-            Surroundings::Process(None) => Ok(None),
-            Surroundings::Process(Some(pid)) => match surroundings(*pid, person.uid) {
+            OriginSource::Known(origin) => Ok(origin.clone()),
+            OriginSource::Process(None) => Ok(None),
+            OriginSource::Process(Some(pid)) => match surroundings(*pid, person.uid) {
                 Some(origin) => Ok(Some(origin)),
                 None => Err(Refusal::new(
                     403,
@@ -150,7 +150,7 @@ impl Caller {
 /// Whom a login belongs to. What they may do is no part of it, so nothing that is kept can say it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub(crate) enum Holder {
+pub(crate) enum LoginIdentity {
     /// Whoever has the server's own token.
     Owner,
     /// Someone with an account on this machine.
@@ -164,14 +164,14 @@ pub(crate) enum Holder {
     },
 }
 
-impl Holder {
+impl LoginIdentity {
     /// Whoever calls, once they have been [`remembered`](Caller::remembered).
-    pub(crate) fn of(caller: Caller) -> Holder {
+    pub(crate) fn of(caller: Caller) -> LoginIdentity {
         match caller {
-            Caller::Owner => Holder::Owner,
+            Caller::Owner => LoginIdentity::Owner,
             Caller::Account { person, from, .. } => {
-                let origin = if let Surroundings::Known(origin) = from { origin } else { None };
-                Holder::Account { name: person.name, uid: person.uid, origin }
+                let origin = if let OriginSource::Known(origin) = from { origin } else { None };
+                LoginIdentity::Account { name: person.name, uid: person.uid, origin }
             }
         }
     }
@@ -179,8 +179,8 @@ impl Holder {
     /// Their login name; the owner's is not known.
     pub(crate) fn name(&self) -> Option<&str> {
         match self {
-            Holder::Owner => None,
-            Holder::Account { name, .. } => Some(name),
+            LoginIdentity::Owner => None,
+            LoginIdentity::Account { name, .. } => Some(name),
         }
     }
 
@@ -188,23 +188,23 @@ impl Holder {
     /// server may be started again for its owner alone.
     pub(crate) fn now(self, sharing: Option<&Sharing>) -> io::Result<Option<Caller>> {
         let (name, uid, origin) = match self {
-            Holder::Owner => return Ok(Some(Caller::Owner)),
-            Holder::Account { name, uid, origin } => (name, uid, origin),
+            LoginIdentity::Owner => return Ok(Some(Caller::Owner)),
+            LoginIdentity::Account { name, uid, origin } => (name, uid, origin),
         };
         let Some(sharing) = sharing else { return Ok(None) };
         let found = Person::of_uid(uid)?.filter(|found| found.name == name);
-        Ok(found.map(|person| Caller::account(person, sharing, Surroundings::Known(origin))))
+        Ok(found.map(|person| Caller::account(person, sharing, OriginSource::Known(origin))))
     }
 }
 
 /// The other end of a connection through the socket; nothing where the kernel did not tell.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Peer(Option<UCred>);
+pub(crate) struct PeerCredentials(Option<UCred>);
 
-impl Peer {
+impl PeerCredentials {
     /// Whoever is at the other end of a stream.
-    pub(crate) fn of(stream: &UnixStream) -> Peer {
-        Peer(stream.peer_cred().ok())
+    pub(crate) fn of(stream: &UnixStream) -> PeerCredentials {
+        PeerCredentials(stream.peer_cred().ok())
     }
 
     /// Whether it is a process of the user this server runs as, or of root's.
@@ -231,7 +231,7 @@ pub(crate) mod tests {
             home: "/home".into(),
             shell: "/bin/sh".into(),
         };
-        Caller::Account { person, admin, private: false, from: Surroundings::Process(None) }
+        Caller::Account { person, admin, private: false, from: OriginSource::Process(None) }
     }
 
     #[test]
@@ -245,16 +245,16 @@ pub(crate) mod tests {
         let person = Person::of_uid(1).expect("accounts").expect("every machine has its first account");
         let name = person.name.clone();
         let shared = |admins: &str| Sharing { admins: admins.into(), private: false };
-        let caller = Caller::account(person, &shared(&name), Surroundings::Known(None));
-        let kept = serde_json::to_string(&Holder::of(caller)).expect("JSON");
+        let caller = Caller::account(person, &shared(&name), OriginSource::Known(None));
+        let kept = serde_json::to_string(&LoginIdentity::of(caller)).expect("JSON");
         let now = |sharing: Option<&Sharing>| {
-            let holder: Holder = serde_json::from_str(&kept).expect("a holder");
+            let holder: LoginIdentity = serde_json::from_str(&kept).expect("a holder");
             holder.now(sharing).expect("accounts").map(|caller| caller.is_admin())
         };
         assert_eq!(now(Some(&shared(&name))), Some(true));
         assert_eq!(now(Some(&shared("a group they are not in"))), Some(false));
         assert_eq!(now(None), None, "the server is its owner's alone now");
-        let other = Holder::Account { name: "someone-before-them".into(), uid: 1, origin: None };
+        let other = LoginIdentity::Account { name: "someone-before-them".into(), uid: 1, origin: None };
         assert_eq!(other.now(Some(&shared(&name))).expect("accounts"), None);
     }
 

@@ -1,7 +1,7 @@
 //! GPUs that are held and not used: pointed out to whoever holds them, then in the server's own output, where admins look,
 //! and in the end taken back if that is configured.
 
-use crate::live::Live;
+use crate::engine::EngineHandle;
 use crate::views;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
@@ -37,7 +37,7 @@ fn idle_now(watched: &Arc<Mutex<Watched>>) -> BTreeMap<AttemptId, Idle> {
 
 /// Tells admins of those who have been idle twice as long as is pointed out, and ends those who may not be any longer.
 pub(crate) async fn watch(
-    live: Live,
+    engine: EngineHandle,
     watched: Arc<Mutex<Watched>>,
     after: Duration,
     release: Option<Duration>,
@@ -55,7 +55,7 @@ pub(crate) async fn watch(
             if !tells && !ends {
                 continue;
             }
-            let whose = live.read(move |f| {
+            let whose = engine.read(move |f| {
                 let user = f.cluster().job(task.job).map(|job| job.user.clone()).unwrap_or_default();
                 format!("{} of {}", views::task_name(f.cluster(), task), shown(&user))
             });
@@ -65,7 +65,7 @@ pub(crate) async fn watch(
             }
             if ends {
                 tracing::warn!("{whose} is ended: its GPU is {}", words(idle));
-                live.tell(Command::EndIdle(attempt, Span(idle.lasts.as_secs() * 1_000_000)));
+                engine.tell(Command::EndIdle(attempt, Span(idle.lasts.as_secs() * 1_000_000)));
             }
         }
     }

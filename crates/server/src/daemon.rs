@@ -1,23 +1,23 @@
 //! `warpyard up`: the engine, its disk, the interface and the worker inside, from start to clean end.
 
+use crate::auth::Authenticator;
+use crate::caller::{Caller, Sharing};
 use crate::clock::{continue_from, file_time, system_now};
 use crate::config::Config;
-use crate::consistency::{self, Inconsistent};
+use crate::consistency::{self, ConsistencyError};
 use crate::convert::Defaults;
 use crate::data::{DataDir, DataError};
-use crate::door::Door;
 use crate::enforcement;
-use crate::follower::{Follower, FollowerError};
+use crate::engine::{CommandError, EngineHandle};
 use crate::hosts::Hosts;
 use crate::http::{App, Base, watch_claims};
-use crate::idle;
-use crate::live::{CommandError, Live};
-use crate::pages::Doors;
+use crate::idle_gpus;
 use crate::repairs::Repairs;
-use crate::samples;
+use crate::replicator::{ReplicaError, Replicator};
 use crate::serve::{Limits, serve};
 use crate::store::{History, Log, LogError, is_damage};
-use crate::who::{Caller, Sharing};
+use crate::unix_listener::SocketListener;
+use crate::usage_samples;
 use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
@@ -98,7 +98,7 @@ pub struct Options {
 
 /// Why the server could not start, or had to stop.
 #[derive(Debug, thiserror::Error)]
-pub enum UpError {
+pub enum DaemonError {
     /// The data directory.
     #[error(transparent)]
     Data(#[from] DataError),
@@ -107,10 +107,10 @@ pub enum UpError {
     Log(#[from] LogError),
     /// The log and the rest of the data directory do not belong together.
     #[error(transparent)]
-    Inconsistent(#[from] Inconsistent),
+    Consistency(#[from] ConsistencyError),
     /// The derived tables.
     #[error(transparent)]
-    Follower(#[from] FollowerError),
+    Replica(#[from] ReplicaError),
     /// The worker inside.
     #[error("cannot start the worker")]
     Agent(#[from] AgentError),
@@ -148,7 +148,7 @@ fn refused(why: &Rejected) -> String {
 
 /// What a person is told when the server is up.
 #[derive(Clone, Debug)]
-pub struct Ready {
+pub struct ReadyReport {
     /// Where it listens.
     pub url: String,
     /// Where people of this machine find it, where it is shared.
@@ -176,7 +176,7 @@ pub struct Ready {
 }
 
 /// Runs the server until it is asked to end. `ready` is called once it answers.
-pub fn run(mut options: Options, ready: impl FnOnce(&Ready)) -> Result<(), UpError> {
+pub fn run(mut options: Options, ready: impl FnOnce(&ReadyReport)) -> Result<(), DaemonError> {
     options.spawner.1.extend(Inherited::replace().args());
     let limits = Limits::within(open_files());
     let sharing = sharing(&options)?;
@@ -198,32 +198,33 @@ pub fn run(mut options: Options, ready: impl FnOnce(&Ready)) -> Result<(), UpErr
     loaded.repairs.iter().for_each(|repair| repairs.note(repair.clone()));
     let lineage = log.lineage().expect("a log that was loaded has an id").clone();
     let layout = Layout::new(data.path(), lineage);
-    let follower = follower(&loaded.cluster, &log, &layout, keep, &repairs)?;
-    let notices = follower.notices();
+    let replicator = replicator(&loaded.cluster, &log, &layout, keep, &repairs)?;
+    let notices = replicator.notices();
     let mut engine = build(loaded.cluster)?;
     engine.write_as(epoch);
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
-    let runtime = runtime.map_err(UpError::Runtime)?;
+    let runtime = runtime.map_err(DaemonError::Runtime)?;
     let listener = runtime.block_on(listen(&options))?;
-    let address = listener.local_addr().map_err(UpError::Runtime)?;
+    let address = listener.local_addr().map_err(DaemonError::Runtime)?;
     let url = format!("http://{address}");
-    let own_door = Door::of_data(data.path(), runtime.handle())?;
+    let own_socket = SocketListener::of_data(data.path(), runtime.handle())?;
     let socket = sharing.is_some().then(|| socket_path(&options));
-    let door = socket.as_ref().map(|path| Door::open(path, runtime.handle())).transpose()?;
+    let shared_socket =
+        socket.as_ref().map(|path| SocketListener::open(path, runtime.handle())).transpose()?;
 
     let (stop, stopped) = mpsc::unbounded_channel();
     let broke = stop.clone();
-    let (live, threads) = Live::start(engine, log, follower, move || {
+    let (engine, threads) = EngineHandle::start(engine, log, replicator, move || {
         let _ending_already = broke.send(false);
     });
     let agent = match options.no_worker {
         true => None,
-        false => Some(start_worker(&options, &layout, &live, &runtime, &repairs)?),
+        false => Some(start_worker(&options, &layout, &engine, &runtime, &repairs)?),
     };
     let hosts = Hosts::new(&options.config.hosts, &host_name(), address);
-    let doors = Doors::kept(token, address, hosts, data.path());
-    let login = doors.link(Caller::Owner).map_err(UpError::Runtime)?;
-    let base = Base { live: live.clone(), doors, notices, layout, url: url.clone(), stop };
+    let auth = Authenticator::kept(token, address, hosts, data.path());
+    let login = auth.link(Caller::Owner).map_err(DaemonError::Runtime)?;
+    let base = Base { engine: engine.clone(), auth, notices, layout, url: url.clone(), stop };
     let mut app = App {
         defaults: defaults(&options.config),
         watched: agent.as_ref().map(AgentHandle::devices),
@@ -239,13 +240,13 @@ pub fn run(mut options: Options, ready: impl FnOnce(&Ready)) -> Result<(), UpErr
     }
     let app = Arc::new(app);
     runtime.block_on(async {
-        set_policy(&live, choice).await?;
-        set_limits(&live, app.limits.clone()).await?;
-        watch_claims(&app).await.map_err(|e| UpError::Runtime(io::Error::other(e)))?;
+        set_policy(&engine, choice).await?;
+        set_limits(&engine, app.limits.clone()).await?;
+        watch_claims(&app).await.map_err(|e| DaemonError::Runtime(io::Error::other(e)))?;
         data.announce(&url)?;
-        let state = live.read(|f| (f.cluster().policy().to_string(), f.cluster().view().active())).await;
-        let (policy, running) = state.map_err(|e| UpError::Runtime(io::Error::other(e)))?;
-        ready(&Ready {
+        let state = engine.read(|f| (f.cluster().policy().to_string(), f.cluster().view().active())).await;
+        let (policy, running) = state.map_err(|e| DaemonError::Runtime(io::Error::other(e)))?;
+        ready(&ReadyReport {
             url: url.clone(),
             socket,
             login,
@@ -261,15 +262,15 @@ pub fn run(mut options: Options, ready: impl FnOnce(&Ready)) -> Result<(), UpErr
             unenforced: enforcement::of(&app).map(enforcement::unenforced).unwrap_or_default(),
             repairs: repairs.announce(),
         });
-        Ok::<_, UpError>(())
+        Ok::<_, DaemonError>(())
     })?;
-    tidy(app.layout.clone(), &options, &live, runtime.handle().clone());
-    let _own_door = own_door.serve(app.clone(), limits.of_one_user(), &runtime);
-    let door = door.map(|door| door.serve(app.clone(), limits, &runtime));
-    runtime.spawn(samples::take(live.clone(), app.watched.clone(), samples::EVERY));
+    tidy(app.layout.clone(), &options, &engine, runtime.handle().clone());
+    let _own_door = own_socket.serve(app.clone(), limits.of_one_user(), &runtime);
+    let shared_socket = shared_socket.map(|shared_socket| shared_socket.serve(app.clone(), limits, &runtime));
+    runtime.spawn(usage_samples::take(engine.clone(), app.watched.clone(), usage_samples::EVERY));
     if let Some(watched) = app.watched.clone() {
         let release = options.config.idle_release.map(|after| Duration::from_micros(after.0));
-        runtime.spawn(idle::watch(live.clone(), watched, idle_after(&options.config), release));
+        runtime.spawn(idle_gpus::watch(engine.clone(), watched, idle_after(&options.config), release));
     }
     let serving = runtime.spawn(serve(listener, app, limits));
     let kill = runtime.block_on(asked_to_end(stopped, serving));
@@ -277,8 +278,8 @@ pub fn run(mut options: Options, ready: impl FnOnce(&Ready)) -> Result<(), UpErr
     if let Some(agent) = agent {
         agent.leave(kill);
     }
-    drop(door);
-    live.stop();
+    drop(shared_socket);
+    engine.stop();
     let ended = threads.join();
     data.withdraw();
     drop(data);
@@ -287,13 +288,13 @@ pub fn run(mut options: Options, ready: impl FnOnce(&Ready)) -> Result<(), UpErr
 }
 
 /// How the machine is shared, if it is.
-fn sharing(options: &Options) -> Result<Option<Sharing>, UpError> {
+fn sharing(options: &Options) -> Result<Option<Sharing>, DaemonError> {
     let config = &options.config;
     if !(options.shared || config.shared) {
         return Ok(None);
     }
     if !is_root() {
-        return Err(UpError::NotRoot);
+        return Err(DaemonError::NotRoot);
     }
     let admins = config.admins.clone().unwrap_or_else(|| ADMINS.to_owned());
     Ok(Some(Sharing { admins, private: config.private }))
@@ -306,49 +307,50 @@ fn socket_path(options: &Options) -> PathBuf {
     std::path::absolute(&path).unwrap_or(path)
 }
 
-fn chosen_policy(options: &Options) -> Result<Option<PolicyChoice>, UpError> {
+fn chosen_policy(options: &Options) -> Result<Option<PolicyChoice>, DaemonError> {
     let Some(text) = options.policy.as_ref().or(options.config.policy.as_ref()) else { return Ok(None) };
-    let choice: PolicyChoice = text.parse().map_err(UpError::Policy)?;
-    PolicyDef::build_from(POLICIES, &choice).map_err(UpError::Policy)?;
+    let choice: PolicyChoice = text.parse().map_err(DaemonError::Policy)?;
+    PolicyDef::build_from(POLICIES, &choice).map_err(DaemonError::Policy)?;
     Ok(Some(choice))
 }
 
-pub(crate) fn build(cluster: Cluster) -> Result<Engine, UpError> {
-    Engine::new(cluster, POLICIES, system_now()).map_err(UpError::Policy)
+pub(crate) fn build(cluster: Cluster) -> Result<Engine, DaemonError> {
+    Engine::new(cluster, POLICIES, system_now()).map_err(DaemonError::Policy)
 }
 
-/// A follower at a state, its tables caught up with the log. Damaged tables are made again; a log that they are ahead of is
+/// A replicator at a state, its tables caught up with the log. Damaged tables are made again; a log that they are ahead of is
 /// refused.
-fn follower(
+fn replicator(
     cluster: &Cluster,
     log: &Log,
     layout: &Layout,
     keep: Span,
     repairs: &Arc<Repairs>,
-) -> Result<Follower, UpError> {
+) -> Result<Replicator, DaemonError> {
     let path = layout.data().join("history.db");
     let checked = |history: History| {
         consistency::check(log, cluster, &history, layout)?;
         let engine = build(cluster.clone())?;
-        Ok(Follower::new(engine, history, log, log.path().to_owned(), keep)?)
+        Ok(Replicator::new(engine, history, log, log.path().to_owned(), keep)?)
     };
     let (history, set_aside) = History::open_or_set_aside(&path)?;
     set_aside.into_iter().for_each(|repair| repairs.note(repair));
-    let follower = match checked(history) {
+    let replicator = match checked(history) {
         Err(
-            UpError::Follower(FollowerError::History(e)) | UpError::Inconsistent(Inconsistent::History(e)),
+            DaemonError::Replica(ReplicaError::History(e))
+            | DaemonError::Consistency(ConsistencyError::History(e)),
         ) if is_damage(&e) => {
-            let aside = History::set_aside(&path, &e.to_string()).map_err(UpError::Runtime)?;
+            let aside = History::set_aside(&path, &e.to_string()).map_err(DaemonError::Runtime)?;
             repairs.note(aside);
             checked(History::open(&path)?)?
         }
         made => made?,
     };
-    follower.note_repairs_in(repairs.clone());
-    Ok(follower)
+    replicator.note_repairs_in(repairs.clone());
+    Ok(replicator)
 }
 
-async fn listen(options: &Options) -> Result<TcpListener, UpError> {
+async fn listen(options: &Options) -> Result<TcpListener, DaemonError> {
     let address = options.listen.clone().or_else(|| options.config.listen.clone());
     listen_on(address.unwrap_or_else(|| "127.0.0.1:7700".into())).await
 }
@@ -357,7 +359,7 @@ async fn listen(options: &Options) -> Result<TcpListener, UpError> {
 /// others wait a second for their next try.
 pub(crate) const BACKLOG: u32 = 4_096;
 
-pub(crate) async fn listen_on(address: String) -> Result<TcpListener, UpError> {
+pub(crate) async fn listen_on(address: String) -> Result<TcpListener, DaemonError> {
     let bind = |at: SocketAddr| {
         let socket = if at.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
         socket.set_reuseaddr(true)?;
@@ -374,28 +376,28 @@ pub(crate) async fn listen_on(address: String) -> Result<TcpListener, UpError> {
         }
         Err(failed)
     };
-    bound.await.map_err(|source| UpError::Listen { address: address.clone(), source })
+    bound.await.map_err(|source| DaemonError::Listen { address: address.clone(), source })
 }
 
 /// The link of the worker inside the server's process: reports are commands, and assignments function calls.
-struct Inside {
-    live: Live,
+struct InProcessLink {
+    engine: EngineHandle,
     runtime: tokio::runtime::Handle,
     worker: Option<WorkerId>,
 }
 
-impl Link for Inside {
+impl Link for InProcessLink {
     fn join(&mut self, info: &WorkerInfo, deliver: Deliver) -> Result<(), AgentError> {
-        let joined = self.runtime.block_on(join(&self.live, info));
+        let joined = self.runtime.block_on(join(&self.engine, info));
         let worker = joined.map_err(|e| AgentError::NotTaken(e.to_string()))?;
-        self.live.deliver_to(worker, deliver);
+        self.engine.deliver_to(worker, deliver);
         self.worker = Some(worker);
         Ok(())
     }
 
     fn report(&self, report: Report) {
         if let Some(worker) = self.worker {
-            self.live.tell(Command::Receive { worker, report: Box::new(report) });
+            self.engine.tell(Command::Receive { worker, report: Box::new(report) });
         }
     }
 }
@@ -404,13 +406,13 @@ impl Link for Inside {
 fn start_worker(
     options: &Options,
     layout: &Layout,
-    live: &Live,
+    engine: &EngineHandle,
     runtime: &tokio::runtime::Runtime,
     repairs: &Arc<Repairs>,
-) -> Result<AgentHandle, UpError> {
+) -> Result<AgentHandle, DaemonError> {
     let config = &options.config;
     let gpus = options.gpus.as_ref().or(config.gpus.as_ref()).map_or("auto", String::as_str);
-    let choice: Choice = gpus.parse().map_err(|e| UpError::Gpus(format!("{e}")))?;
+    let choice: Choice = gpus.parse().map_err(|e| DaemonError::Gpus(format!("{e}")))?;
     let places = Places { nvml_library: config.nvml_library.clone(), ..Places::default() };
     let usual = Thresholds::default();
     let repairs = repairs.clone();
@@ -439,32 +441,35 @@ fn start_worker(
         every: LOOK_AROUND_EVERY,
         repaired: Box::new(move |what| repairs.note(what)),
     };
-    let link = Inside { live: live.clone(), runtime: runtime.handle().clone(), worker: None };
+    let link = InProcessLink { engine: engine.clone(), runtime: runtime.handle().clone(), worker: None };
     Ok(Agent::start(settings, link)?)
 }
 
-async fn join(live: &Live, info: &WorkerInfo) -> Result<WorkerId, CommandError> {
-    live.command(Command::Join(info.clone())).await?;
+async fn join(engine: &EngineHandle, info: &WorkerInfo) -> Result<WorkerId, CommandError> {
+    engine.command(Command::Join(info.clone())).await?;
     let name = info.name.clone();
-    let worker = live.read(move |f| f.cluster().worker_named(&name)).await?;
+    let worker = engine.read(move |f| f.cluster().worker_named(&name)).await?;
     Ok(worker.expect("a worker that joined is known"))
 }
 
 /// Puts the policy in force that was asked for, if another is.
-async fn set_policy(live: &Live, choice: Option<PolicyChoice>) -> Result<(), UpError> {
+async fn set_policy(engine: &EngineHandle, choice: Option<PolicyChoice>) -> Result<(), DaemonError> {
     let Some(choice) = choice else { return Ok(()) };
-    let stopped = |e: CommandError| UpError::Runtime(io::Error::other(e));
-    let in_force = live.read(|f| f.cluster().policy().clone()).await.map_err(|e| stopped(e.into()))?;
+    let stopped = |e: CommandError| DaemonError::Runtime(io::Error::other(e));
+    let in_force = engine.read(|f| f.cluster().policy().clone()).await.map_err(|e| stopped(e.into()))?;
     if in_force != choice {
-        live.command(Command::SetPolicy(choice)).await.map_err(stopped)?;
+        engine.command(Command::SetPolicy(choice)).await.map_err(stopped)?;
     }
     Ok(())
 }
 
 /// Puts the limits in force that the configuration names, or none.
-async fn set_limits(live: &Live, limits: Arc<warpyard_core::limits::Limits>) -> Result<(), UpError> {
-    let set = live.command(Command::SetLimits(limits)).await;
-    set.map(drop).map_err(|e| UpError::Runtime(io::Error::other(e)))
+async fn set_limits(
+    engine: &EngineHandle,
+    limits: Arc<warpyard_core::limits::Limits>,
+) -> Result<(), DaemonError> {
+    let set = engine.command(Command::SetLimits(limits)).await;
+    set.map(drop).map_err(|e| DaemonError::Runtime(io::Error::other(e)))
 }
 
 /// Waits until someone asks for the end, or nobody is answered any more; says whether running tasks should end too.
@@ -492,18 +497,18 @@ async fn caught(signal: &mut Option<tokio::signal::unix::Signal>) {
 }
 
 /// Removes old output, and snapshots no job needs, beside everything else, now and once an hour.
-fn tidy(layout: Layout, options: &Options, live: &Live, runtime: Handle) {
+fn tidy(layout: Layout, options: &Options, engine: &EngineHandle, runtime: Handle) {
     let age = Duration::from_micros(options.config.log_age.map_or(30 * 24 * 3600 * 1_000_000, |a| a.0));
     let work = work_dir(layout.data(), options.shared || options.config.shared);
     let (data, log) = (layout.data().to_owned(), layout.lineage().current().log.clone());
-    let live = live.clone();
+    let engine = engine.clone();
     let mut pruner = WorkPruner::new(options.spawner.0.clone());
     let tidy = move || {
         loop {
             if let Err(e) = prune_logs(&data, age, file_time()) {
                 tracing::warn!("old output cannot be removed: {e}");
             }
-            let Ok(needed) = runtime.block_on(live.read(move |f| with_snapshots(f, age))) else { return };
+            let Ok(needed) = runtime.block_on(engine.read(move |f| with_snapshots(f, age))) else { return };
             let ids = needed.values().cloned().collect();
             if let Err(e) = Store::prune(&snapshots_dir(&data), &ids, file_time() - SNAPSHOT_YOUNG) {
                 tracing::warn!("old snapshots cannot be removed: {e}");

@@ -12,82 +12,82 @@ use warpyard_core::{Cluster, Event, JobId};
 /// The jobs in memory by what lists ask for.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct JobIndex {
-    jobs: BTreeMap<JobId, Entry>,
+    jobs: BTreeMap<JobId, IndexEntry>,
     all: BTreeSet<JobId>,
     by_state: BTreeMap<State, BTreeSet<JobId>>,
-    by_user: BTreeMap<Arc<str>, OfUser>,
+    by_user: BTreeMap<Arc<str>, UserIndex>,
     by_project: BTreeMap<String, BTreeSet<JobId>>,
-    by_name: BTreeSet<Named>,
+    by_name: BTreeSet<NameKey>,
     /// Jobs that are not over.
     open: BTreeSet<JobId>,
     /// Jobs with nodes that wait for something other than room.
     blocked: BTreeSet<JobId>,
-    /// Tasks of jobs that are not over.
+    /// TaskCounts of jobs that are not over.
     tasks: Counts,
     blocked_nodes: usize,
 }
 
 /// What a user has in memory.
 #[derive(Debug, Default, PartialEq)]
-pub(crate) struct OfUser {
+pub(crate) struct UserIndex {
     jobs: BTreeSet<JobId>,
     /// How many of those are not over.
     open: usize,
-    /// Tasks on workers.
+    /// TaskCounts on workers.
     pub(crate) running: u64,
-    /// Tasks that are ready.
+    /// TaskCounts that are ready.
     pub(crate) ready: u64,
 }
 
 /// What is indexed of a job.
 #[derive(Clone, Debug)]
-struct Entry {
+struct IndexEntry {
     spec: Arc<JobSpec>,
     user: Arc<str>,
-    tasks: Tasks,
+    tasks: TaskCounts,
     blocked_nodes: u32,
     is_open: bool,
 }
 
 /// How many tasks of a job are in each state. Nearly every job has one.
 #[derive(Clone, Debug, PartialEq)]
-enum Tasks {
+enum TaskCounts {
     One(State),
     Many(Box<Counts>),
 }
 
-impl Tasks {
-    fn of(mut counts: Counts) -> Tasks {
+impl TaskCounts {
+    fn of(mut counts: Counts) -> TaskCounts {
         let one = State::ALL.into_iter().find(|state| *counts.of(*state) > 0);
         match one.filter(|_| counts.total() == 1) {
-            Some(state) => Tasks::One(state),
-            None => Tasks::Many(Box::new(counts)),
+            Some(state) => TaskCounts::One(state),
+            None => TaskCounts::Many(Box::new(counts)),
         }
     }
 
     fn counts(&self) -> Counts {
         match self {
-            Tasks::One(state) => {
+            TaskCounts::One(state) => {
                 let mut counts = Counts::default();
                 *counts.of(*state) = 1;
                 counts
             }
-            Tasks::Many(counts) => **counts,
+            TaskCounts::Many(counts) => **counts,
         }
     }
 
     /// The state of the job.
     fn state(&self) -> State {
         match self {
-            Tasks::One(state) => *state,
-            Tasks::Many(counts) => views::overall(**counts),
+            TaskCounts::One(state) => *state,
+            TaskCounts::Many(counts) => views::overall(**counts),
         }
     }
 }
 
 /// A job's specification never changes.
-impl PartialEq for Entry {
-    fn eq(&self, other: &Entry) -> bool {
+impl PartialEq for IndexEntry {
+    fn eq(&self, other: &IndexEntry) -> bool {
         (&self.user, &self.tasks, self.blocked_nodes, self.is_open)
             == (&other.user, &other.tasks, other.blocked_nodes, other.is_open)
     }
@@ -95,33 +95,33 @@ impl PartialEq for Entry {
 
 /// A job by its name. The specification is the job's own, so that a name takes no memory here.
 #[derive(Clone, Debug)]
-struct Named {
+struct NameKey {
     spec: Arc<JobSpec>,
     job: JobId,
 }
 
-impl Named {
+impl NameKey {
     fn key(&self) -> (&str, JobId) {
         (&self.spec.name, self.job)
     }
 }
 
-impl PartialEq for Named {
-    fn eq(&self, other: &Named) -> bool {
+impl PartialEq for NameKey {
+    fn eq(&self, other: &NameKey) -> bool {
         self.key() == other.key()
     }
 }
 
-impl Eq for Named {}
+impl Eq for NameKey {}
 
-impl PartialOrd for Named {
-    fn partial_cmp(&self, other: &Named) -> Option<std::cmp::Ordering> {
+impl PartialOrd for NameKey {
+    fn partial_cmp(&self, other: &NameKey) -> Option<std::cmp::Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl Ord for Named {
-    fn cmp(&self, other: &Named) -> std::cmp::Ordering {
+impl Ord for NameKey {
+    fn cmp(&self, other: &NameKey) -> std::cmp::Ordering {
         self.key().cmp(&other.key())
     }
 }
@@ -157,7 +157,7 @@ impl JobIndex {
 
     /// Enters a job's name and project, or (`false`) takes them out.
     fn name(&mut self, job: JobId, spec: &Arc<JobSpec>, enters: bool) {
-        let named = Named { spec: spec.clone(), job };
+        let named = NameKey { spec: spec.clone(), job };
         match enters {
             true => (self.by_name.insert(named), self.all.insert(job)),
             false => (self.by_name.remove(&named), self.all.remove(&job)),
@@ -221,18 +221,18 @@ impl JobIndex {
     /// Jobs whose names begin with a text, if they are no more than so many.
     pub(crate) fn named(&self, prefix: &str, most: usize) -> Option<BTreeSet<JobId>> {
         let spec = JobSpec { name: prefix.to_owned(), ..JobSpec::default() };
-        let first = Named { spec: Arc::new(spec), job: JobId(0) };
+        let first = NameKey { spec: Arc::new(spec), job: JobId(0) };
         let named = self.by_name.range(first..).take_while(|named| named.spec.name.starts_with(prefix));
         let jobs: BTreeSet<_> = named.map(|named| named.job).take(most + 1).collect();
         (jobs.len() <= most).then_some(jobs)
     }
 
     /// Users with jobs that are not over, by name.
-    pub(crate) fn users(&self) -> impl Iterator<Item = (&str, &OfUser)> {
+    pub(crate) fn users(&self) -> impl Iterator<Item = (&str, &UserIndex)> {
         self.by_user.iter().filter(|(_, of_user)| of_user.open > 0).map(|(user, of)| (&**user, of))
     }
 
-    fn entry(&mut self, job: &Job) -> Entry {
+    fn entry(&mut self, job: &Job) -> IndexEntry {
         let user = match self.by_user.get_key_value(job.user.as_str()) {
             Some((user, _)) => user.clone(),
             None => job.user.as_str().into(),
@@ -244,11 +244,11 @@ impl JobIndex {
             blocked_nodes += u32::from(views::is_blocked(job, node) && counts.blocked > 0);
         }
         let (spec, is_open) = (job.spec.clone(), job.finished.is_none());
-        Entry { spec, user, tasks: Tasks::of(tasks), blocked_nodes, is_open }
+        IndexEntry { spec, user, tasks: TaskCounts::of(tasks), blocked_nodes, is_open }
     }
 
     /// Counts a job as it is now, or (`false`) no longer as it was.
-    fn count(&mut self, id: JobId, entry: &Entry, counts: bool) {
+    fn count(&mut self, id: JobId, entry: &IndexEntry, counts: bool) {
         let put = |set: &mut BTreeSet<JobId>| {
             match counts {
                 true => set.insert(id),

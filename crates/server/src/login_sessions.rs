@@ -1,8 +1,8 @@
 //! The sessions of people who have logged in to the pages, kept in the data directory so that a restart throws nobody
 //! out. Only hashes of their secrets are there: whoever reads the file is not let in by it.
 
+use crate::caller::LoginIdentity;
 use crate::clock::world_seconds;
-use crate::who::Holder;
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::fs::{self, OpenOptions};
@@ -19,20 +19,20 @@ pub(crate) struct Session {
     /// When it ends, in seconds since 1970.
     pub(crate) until: u64,
     /// Whoever has it.
-    pub(crate) holder: Holder,
+    pub(crate) holder: LoginIdentity,
 }
 
 /// Sessions by the hashes of their secrets, in memory and in a file, if there is one.
 #[derive(Default)]
-pub(crate) struct Kept {
+pub(crate) struct SessionStore {
     file: Option<PathBuf>,
     sessions: HashMap<String, Session>,
 }
 
-impl Kept {
+impl SessionStore {
     /// What a data directory holds that has not ended. A file that cannot be read costs everyone a login, and the server
     /// nothing.
-    pub(crate) fn read(data: &Path, now: u64) -> Kept {
+    pub(crate) fn read(data: &Path, now: u64) -> SessionStore {
         let file = data.join("logins.json");
         let mut sessions = read(&file).unwrap_or_else(|e| {
             tracing::warn!("{} cannot be read, so everyone has to log in again: {e}", file.display());
@@ -40,7 +40,7 @@ impl Kept {
         });
         sessions.retain(|_, session| now < session.until);
         bound(&mut sessions);
-        Kept { file: Some(file), sessions }
+        SessionStore { file: Some(file), sessions }
     }
 
     /// The session whose secret has this hash, if it has not ended.
@@ -97,7 +97,7 @@ mod tests {
     use super::*;
 
     fn owners(sessions: std::ops::Range<u64>) -> HashMap<String, Session> {
-        let session = |until: u64| (format!("{until}"), Session { until, holder: Holder::Owner });
+        let session = |until: u64| (format!("{until}"), Session { until, holder: LoginIdentity::Owner });
         sessions.map(session).collect()
     }
 
@@ -106,20 +106,20 @@ mod tests {
         let data = tempfile::tempdir().expect("a directory");
         let most = SESSIONS as u64;
         write(&data.path().join("logins.json"), &owners(1..2 * most)).expect("a file");
-        let kept = Kept::read(data.path(), 10);
+        let kept = SessionStore::read(data.path(), 10);
         assert_eq!(kept.sessions.len(), SESSIONS);
         assert!(kept.get(&format!("{}", 2 * most - 1), 10).is_some(), "those that end first make room");
-        let kept = Kept::read(data.path(), 2 * most - 3);
+        let kept = SessionStore::read(data.path(), 2 * most - 3);
         assert_eq!(kept.sessions.len(), 2, "the others have ended");
     }
 
     #[test]
     fn a_file_that_cannot_be_written_lets_nobody_in_who_has_left() {
         let data = tempfile::tempdir().expect("a directory");
-        let mut kept = Kept::read(data.path(), 0);
+        let mut kept = SessionStore::read(data.path(), 0);
         kept.change(|sessions| *sessions = owners(1..3));
         fs::create_dir_all(data.path().join(".logins.json/in the way")).expect("a directory");
         kept.change(HashMap::clear);
-        assert!(Kept::read(data.path(), 0).sessions.is_empty());
+        assert!(SessionStore::read(data.path(), 0).sessions.is_empty());
     }
 }

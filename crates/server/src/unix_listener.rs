@@ -2,9 +2,9 @@
 //! directory, for its owner, and one for everyone where the machine is shared. Their files have the modes given here
 //! whatever the umask is.
 
+use crate::daemon::{BACKLOG, DaemonError};
 use crate::http::App;
 use crate::serve::{Limits, serve};
-use crate::up::{BACKLOG, UpError};
 use std::fs::{self, DirBuilder, File, Permissions};
 use std::io;
 use std::os::fd::AsRawFd;
@@ -16,7 +16,7 @@ use tokio::runtime::{Handle, Runtime};
 use warpyard_api::client::SOCKET_FILE;
 
 /// A socket that listens; that of a shared machine takes its file with it.
-pub(crate) struct Door {
+pub(crate) struct SocketListener {
     path: PathBuf,
     /// Whether the file goes when the server does. In the data directory it stays: while it is there whoever waits for the
     /// end of the server reaches it, and the next server replaces it.
@@ -24,26 +24,26 @@ pub(crate) struct Door {
     listener: Option<UnixListener>,
 }
 
-impl Door {
+impl SocketListener {
     /// The socket for everyone, in place of one a server that was killed left behind.
-    pub(crate) fn open(path: &Path, runtime: &Handle) -> Result<Door, UpError> {
-        let failed = |source| UpError::Listen { address: path.display().to_string(), source };
+    pub(crate) fn open(path: &Path, runtime: &Handle) -> Result<SocketListener, DaemonError> {
+        let failed = |source| DaemonError::Listen { address: path.display().to_string(), source };
         let _in_runtime = runtime.enter();
         let listener = bind_for_everyone(path).map_err(failed)?;
-        Ok(Door { path: path.to_owned(), goes: true, listener: Some(listener) })
+        Ok(SocketListener { path: path.to_owned(), goes: true, listener: Some(listener) })
     }
 
     /// The socket of a data directory that this process holds.
-    pub(crate) fn of_data(data: &Path, runtime: &Handle) -> Result<Door, UpError> {
+    pub(crate) fn of_data(data: &Path, runtime: &Handle) -> Result<SocketListener, DaemonError> {
         let path = data.join(SOCKET_FILE);
-        let failed = |source| UpError::Listen { address: path.display().to_string(), source };
+        let failed = |source| DaemonError::Listen { address: path.display().to_string(), source };
         let _in_runtime = runtime.enter();
         let listener = bind_for_owner(data).map_err(failed)?;
-        Ok(Door { path, goes: false, listener: Some(listener) })
+        Ok(SocketListener { path, goes: false, listener: Some(listener) })
     }
 
     /// Answers for as long as the server lives.
-    pub(crate) fn serve(mut self, app: Arc<App>, limits: Limits, runtime: &Runtime) -> Door {
+    pub(crate) fn serve(mut self, app: Arc<App>, limits: Limits, runtime: &Runtime) -> SocketListener {
         if let Some(listener) = self.listener.take() {
             runtime.spawn(serve(listener, app, limits));
         }
@@ -51,7 +51,7 @@ impl Door {
     }
 }
 
-impl Drop for Door {
+impl Drop for SocketListener {
     fn drop(&mut self) {
         if self.goes {
             let _gone_already = fs::remove_file(&self.path);

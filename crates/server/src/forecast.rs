@@ -35,7 +35,7 @@ const WIDE: Span = Span(600 * 1_000_000);
 const HOLDS: f64 = 0.8;
 
 /// An excerpt of the state and what is known of run times: all a forecast needs, so that it can be made elsewhere.
-pub(crate) struct Outlook {
+pub(crate) struct ForecastInput {
     cluster: Cluster,
     now: Time,
     /// The nodes of the excerpt that wait where they wait in the whole queue; none where the excerpt has all of it.
@@ -47,18 +47,18 @@ pub(crate) struct Outlook {
     /// How long tasks like those of a job to come ran before, by place in it.
     coming: Vec<Vec<Span>>,
     /// How long the latest tasks ran, by how many GPUs they had: each user's, and everyone's.
-    shapes: Arc<Shapes>,
+    shapes: Arc<RunTimesByGpus>,
 }
 
 #[derive(Default)]
-struct Shapes {
+struct RunTimesByGpus {
     of_user: HashMap<(String, usize), Vec<Span>>,
     of_all: HashMap<usize, Vec<Span>>,
 }
 
-impl Shapes {
-    fn from(runs: Vec<(String, usize, Span)>) -> Shapes {
-        let mut shapes = Shapes::default();
+impl RunTimesByGpus {
+    fn from(runs: Vec<(String, usize, Span)>) -> RunTimesByGpus {
+        let mut shapes = RunTimesByGpus::default();
         for (user, gpus, ran) in runs {
             shapes.of_user.entry((user, gpus)).or_default().push(ran);
             shapes.of_all.entry(gpus).or_default().push(ran);
@@ -69,35 +69,35 @@ impl Shapes {
 
 /// When a task is expected to start, as far as that can be known.
 #[derive(Clone, Debug)]
-pub(crate) enum Start {
+pub(crate) enum ExpectedStart {
     /// In a range, and what that hinges on where it is wide.
-    Known(StartRange, Option<Hinge>),
+    Known(StartRange, Option<Caveat>),
     /// No range can be given, because of this.
-    Unknown(Hinge),
+    Unknown(Caveat),
 }
 
 /// What a start hinges on.
 #[derive(Clone, Debug)]
-pub(crate) struct Hinge {
-    kind: HingeKind,
-    tasks: Vec<HingeTask>,
+pub(crate) struct Caveat {
+    kind: CaveatKind,
+    tasks: Vec<CaveatTask>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum HingeKind {
+enum CaveatKind {
     /// Nothing is known of how long the tasks run.
-    Lengths,
+    UnknownDurations,
     /// The same, but it starts in a known time even if they go on.
-    SoonerAfter,
+    SoonerIfEnded,
     /// The range is wide because of when the tasks end.
-    Ends,
-    TooFar,
-    NoEnd,
+    DependsOnEnds,
+    TooFarBack,
+    NeverFits,
 }
 
 /// A task that a start hinges on.
 #[derive(Clone, Debug)]
-struct HingeTask {
+struct CaveatTask {
     name: String,
     user: String,
     /// How long it has run; nothing while it waits.
@@ -107,25 +107,27 @@ struct HingeTask {
 /// How many tasks that a start hinges on are named.
 const NAMED: usize = 3;
 
-impl Start {
+impl ExpectedStart {
     /// The earlier end of the range, where there is one.
     pub(crate) fn low(&self) -> Option<Timestamp> {
         match self {
-            Start::Known(range, _) => Some(range.low),
-            Start::Unknown(_) => None,
+            ExpectedStart::Known(range, _) => Some(range.low),
+            ExpectedStart::Unknown(_) => None,
         }
     }
 
     /// The range, and what is to be said beside it or instead; tasks of users for whom `hides` says so are not named.
     pub(crate) fn told(&self, hides: impl Fn(&str) -> bool) -> (Option<StartRange>, Option<String>) {
         match self {
-            Start::Known(range, hinge) => (Some(*range), hinge.as_ref().map(|hinge| hinge.words(hides))),
-            Start::Unknown(hinge) => (None, Some(hinge.words(hides))),
+            ExpectedStart::Known(range, caveat) => {
+                (Some(*range), caveat.as_ref().map(|caveat| caveat.words(hides)))
+            }
+            ExpectedStart::Unknown(caveat) => (None, Some(caveat.words(hides))),
         }
     }
 }
 
-impl Hinge {
+impl Caveat {
     fn words(&self, hides: impl Fn(&str) -> bool) -> String {
         let named = self.tasks.iter().take(NAMED).map(|task| {
             let name = if hides(&task.user) { "another user's" } else { &task.name };
@@ -143,47 +145,49 @@ impl Hinge {
             _ => named.concat(),
         };
         match (self.kind, self.tasks.len()) {
-            (HingeKind::Lengths, 1) => {
+            (CaveatKind::UnknownDurations, 1) => {
                 format!(
                     "unknown: a task ahead states no time limit and has no comparable earlier runs: {names}"
                 )
             }
-            (HingeKind::Lengths, n) => {
+            (CaveatKind::UnknownDurations, n) => {
                 format!(
                     "unknown: {n} tasks ahead state no time limit and have no comparable earlier runs: {names}"
                 )
             }
-            (HingeKind::SoonerAfter, 1) => format!("sooner if {names} ends, which states no time limit"),
-            (HingeKind::SoonerAfter, _) => format!("sooner if one of {names} ends; they state no time limit"),
-            (HingeKind::Ends, _) => {
+            (CaveatKind::SoonerIfEnded, 1) => format!("sooner if {names} ends, which states no time limit"),
+            (CaveatKind::SoonerIfEnded, _) => {
+                format!("sooner if one of {names} ends; they state no time limit")
+            }
+            (CaveatKind::DependsOnEnds, _) => {
                 format!("it depends mostly on when {names} ends").replace(") and", ") or")
             }
-            (HingeKind::TooFar, _) => "unknown: it is too far back in the queue to be forecast".into(),
-            (HingeKind::NoEnd, _) => "unknown: no task that ends would make room for it".into(),
+            (CaveatKind::TooFarBack, _) => "unknown: it is too far back in the queue to be forecast".into(),
+            (CaveatKind::NeverFits, _) => "unknown: no task that ends would make room for it".into(),
         }
     }
 }
 
 /// The forecast of a job that is not submitted yet.
-pub(crate) struct Foreseen {
+pub(crate) struct SubmissionForecast {
     pub(crate) starts_now: bool,
     pub(crate) position: Option<u64>,
-    pub(crate) expected_start: Option<Start>,
+    pub(crate) expected_start: Option<ExpectedStart>,
     pub(crate) why: Vec<String>,
     pub(crate) free: Vec<FreeDevice>,
 }
 
-impl Outlook {
+impl ForecastInput {
     /// Takes an excerpt of what runs, of the head of the queue, and of some other jobs. What history knows comes with
-    /// [`Outlook::remember`].
-    pub(crate) fn of(f: &Reader<'_>, others: impl IntoIterator<Item = JobId>, now: Time) -> Outlook {
+    /// [`ForecastInput::remember`].
+    pub(crate) fn of(f: &Reader<'_>, others: impl IntoIterator<Item = JobId>, now: Time) -> ForecastInput {
         let contenders = f.policy().contenders(f.cluster().view(), LINE, now);
         let jobs = contenders.iter().map(|task| task.job).chain(others);
         let cluster = f.cluster().excerpt(jobs);
         let is_whole = contenders.len() < LINE;
         let foreseeable = (!is_whole).then(|| contenders.into_iter().map(TaskId::node_id).collect());
         let (ran, kept, coming, shapes) = Default::default();
-        Outlook { cluster, now, foreseeable, ran, kept, coming, shapes }
+        ForecastInput { cluster, now, foreseeable, ran, kept, coming, shapes }
     }
 
     /// Takes what is known of run times.
@@ -201,7 +205,7 @@ impl Outlook {
             }
         }
         self.kept = history.promises_kept().unwrap_or_default();
-        self.shapes = Arc::new(Shapes::from(history.latest_runs().unwrap_or_default()));
+        self.shapes = Arc::new(RunTimesByGpus::from(history.latest_runs().unwrap_or_default()));
     }
 
     /// When the state was as it is here.
@@ -210,7 +214,7 @@ impl Outlook {
     }
 
     /// When each of these tasks is expected to start; nothing for one that does not wait.
-    pub(crate) fn starts(&self, tasks: &[TaskId]) -> BTreeMap<TaskId, Start> {
+    pub(crate) fn starts(&self, tasks: &[TaskId]) -> BTreeMap<TaskId, ExpectedStart> {
         let waits = |task: &TaskId| matches!(self.cluster.state(*task), Some(TaskState::Ready { .. }));
         let near =
             |task: &TaskId| self.foreseeable.as_ref().is_none_or(|near| near.contains(&task.node_id()));
@@ -223,33 +227,39 @@ impl Outlook {
         expected.into_iter().chain(far).map(|(task, expectation)| (task, self.start(expectation))).collect()
     }
 
-    fn start(&self, expectation: Expectation) -> Start {
-        let hinge = |kind, tasks: Vec<TaskId>| {
-            let tasks = tasks.into_iter().map(|task| self.hinge_task(task)).collect();
-            Hinge { kind, tasks }
+    fn start(&self, expectation: Expectation) -> ExpectedStart {
+        let caveat = |kind, tasks: Vec<TaskId>| {
+            let tasks = tasks.into_iter().map(|task| self.caveat_task(task)).collect();
+            Caveat { kind, tasks }
         };
         match expectation {
             Expectation::Range(Expected { from, to, hinges_on, sooner_after }) => {
                 let (wait, width) = (from.since(self.now), to.since(from));
                 let is_wide = width > WIDE && width.0 > 3 * wait.0;
-                let hinge = if !sooner_after.is_empty() {
-                    Some(hinge(HingeKind::SoonerAfter, sooner_after))
+                let caveat = if !sooner_after.is_empty() {
+                    Some(caveat(CaveatKind::SoonerIfEnded, sooner_after))
                 } else if is_wide && !hinges_on.is_empty() {
-                    Some(hinge(HingeKind::Ends, hinges_on))
+                    Some(caveat(CaveatKind::DependsOnEnds, hinges_on))
                 } else {
                     None
                 };
                 let (low, high, as_of) = (time(from), time(to), Some(time(self.now)));
-                Start::Known(StartRange { low, high, of: HOLDS, as_of }, hinge)
+                ExpectedStart::Known(StartRange { low, high, of: HOLDS, as_of }, caveat)
             }
-            Expectation::Unknown(Unknown::Lengths(tasks)) => Start::Unknown(hinge(HingeKind::Lengths, tasks)),
-            Expectation::Unknown(Unknown::TooFar) => Start::Unknown(hinge(HingeKind::TooFar, vec![])),
-            Expectation::Unknown(Unknown::NoEnd) => Start::Unknown(hinge(HingeKind::NoEnd, vec![])),
+            Expectation::Unknown(Unknown::Lengths(tasks)) => {
+                ExpectedStart::Unknown(caveat(CaveatKind::UnknownDurations, tasks))
+            }
+            Expectation::Unknown(Unknown::TooFar) => {
+                ExpectedStart::Unknown(caveat(CaveatKind::TooFarBack, vec![]))
+            }
+            Expectation::Unknown(Unknown::NoEnd) => {
+                ExpectedStart::Unknown(caveat(CaveatKind::NeverFits, vec![]))
+            }
         }
     }
 
-    fn hinge_task(&self, task: TaskId) -> HingeTask {
-        HingeTask {
+    fn caveat_task(&self, task: TaskId) -> CaveatTask {
+        CaveatTask {
             name: task_name(&self.cluster, task),
             user: self.cluster.job(task.job).map(|job| job.user.clone()).unwrap_or_default(),
             ran: self.cluster.view().attempt(task).is_some().then(|| self.ran_so_far(task)),
@@ -269,7 +279,7 @@ impl Outlook {
     }
 
     /// The forecast of a job, were it submitted now.
-    pub(crate) fn foresee(&self, user: &str, spec: &JobSpec) -> Result<Foreseen, Rejected> {
+    pub(crate) fn foresee(&self, user: &str, spec: &JobSpec) -> Result<SubmissionForecast, Rejected> {
         let mut cluster = self.cluster.clone();
         let submit = Command::Submit { user: user.to_owned(), env: None, spec: spec.clone().into() };
         let mut job = None;
@@ -296,14 +306,14 @@ impl Outlook {
         if let (Some(_), Some(foreseeable)) = (near, &mut foreseeable) {
             foreseeable.insert(task.node_id());
         }
-        let then = Outlook { cluster, now: self.now, foreseeable, ran, kept, coming: vec![], shapes };
+        let then = ForecastInput { cluster, now: self.now, foreseeable, ran, kept, coming: vec![], shapes };
         let ready = matches!(then.cluster.state(task), Some(TaskState::Ready { .. }));
         let expected_start = if ready { then.starts(&[task]).remove(&task) } else { None };
         let (why, free) = answer.map(|a| (a.text, a.free)).unwrap_or_default();
         // What it says of how long it has waited is of no use before it has.
         let why = if starts_now { vec!["starts at once".into()] } else { why.into_iter().take(1).collect() };
         let position = near.filter(|_| !starts_now && ready);
-        Ok(Foreseen { starts_now, position, expected_start, why, free })
+        Ok(SubmissionForecast { starts_now, position, expected_start, why, free })
     }
 
     /// One change that would start a task now.
@@ -352,13 +362,13 @@ impl Outlook {
 mod tests {
     use super::*;
 
-    fn hinge(kind: HingeKind, tasks: &[(&str, &str, Option<f64>)]) -> Hinge {
-        let task = |(name, user, ran): &(&str, &str, Option<f64>)| HingeTask {
+    fn caveat(kind: CaveatKind, tasks: &[(&str, &str, Option<f64>)]) -> Caveat {
+        let task = |(name, user, ran): &(&str, &str, Option<f64>)| CaveatTask {
             name: (*name).into(),
             user: (*user).into(),
             ran: ran.map(Span::from_secs),
         };
-        Hinge { kind, tasks: tasks.iter().map(task).collect() }
+        Caveat { kind, tasks: tasks.iter().map(task).collect() }
     }
 
     #[tokio::test]
@@ -369,7 +379,7 @@ mod tests {
         for _ in 0..LINE + 200 {
             let task = TaskSpec { timeout: Some(Span::from_secs(60.0)), ..crate::testing::task("t", 1) };
             let spec = JobSpec { name: "j".into(), tasks: vec![task], ..JobSpec::default() };
-            let (live, user) = (server.live.clone(), "ann".to_owned());
+            let (live, user) = (server.engine.clone(), "ann".to_owned());
             submissions.spawn(async move {
                 live.command(Command::Submit { user, env: None, spec: spec.into() }).await
             });
@@ -378,22 +388,27 @@ mod tests {
         let look = |f: &Reader<'_>| {
             let line = f.policy().line(f.cluster().view(), usize::MAX, Time(0));
             let (first, last) = (line[0], *line.last().expect("many wait"));
-            (Outlook::of(f, [last.job], crate::clock::system_now()), first, last, f.cluster().jobs().len())
+            (
+                ForecastInput::of(f, [last.job], crate::clock::system_now()),
+                first,
+                last,
+                f.cluster().jobs().len(),
+            )
         };
-        let (outlook, first, last, all) = server.live.read(look).await.expect("a state");
+        let (outlook, first, last, all) = server.engine.read(look).await.expect("a state");
         let kept = outlook.cluster.jobs().len();
         assert!(all == LINE + 200 && (LINE..LINE + 50).contains(&kept), "{kept} of {all}");
         let starts = outlook.starts(&[first, last]);
         assert!(starts[&first].low().is_some(), "{starts:?}");
         assert!(
-            matches!(&starts[&last], Start::Unknown(Hinge { kind: HingeKind::TooFar, .. })),
+            matches!(&starts[&last], ExpectedStart::Unknown(Caveat { kind: CaveatKind::TooFarBack, .. })),
             "{starts:?}"
         );
     }
 
     #[test]
     fn what_a_start_hinges_on_is_named_but_not_to_everyone() {
-        let one = hinge(HingeKind::Lengths, &[("17", "bob", Some(252.0))]);
+        let one = caveat(CaveatKind::UnknownDurations, &[("17", "bob", Some(252.0))]);
         assert_eq!(
             one.words(|_| false),
             "unknown: a task ahead states no time limit and has no comparable earlier runs: 17 (running for 4m12s)"
@@ -402,11 +417,11 @@ mod tests {
         assert!(hidden.ends_with(": another user's (running for 4m12s)"), "{hidden}");
         let many = ["17", "18", "19", "20", "21"].map(|name| (name, "bob", None));
         assert_eq!(
-            hinge(HingeKind::Lengths, &many).words(|_| false),
+            caveat(CaveatKind::UnknownDurations, &many).words(|_| false),
             "unknown: 5 tasks ahead state no time limit and have no comparable earlier runs: 17 (waiting), 18 \
              (waiting), 19 (waiting) and 2 more"
         );
-        let wide = hinge(HingeKind::Ends, &[("17", "bob", Some(3.0)), ("18", "bob", None)]);
+        let wide = caveat(CaveatKind::DependsOnEnds, &[("17", "bob", Some(3.0)), ("18", "bob", None)]);
         assert_eq!(
             wide.words(|_| false),
             "it depends mostly on when 17 (running for 3s) or 18 (waiting) ends"

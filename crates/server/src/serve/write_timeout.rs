@@ -10,7 +10,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep};
 
 /// A stream whose writes fail once none of them has got on for a while.
-pub(super) struct Patient<S, H> {
+pub(super) struct WriteTimeoutStream<S, H> {
     stream: S,
     patience: Duration,
     /// Runs while something waits to be taken.
@@ -20,9 +20,9 @@ pub(super) struct Patient<S, H> {
     _held: H,
 }
 
-impl<S, H> Patient<S, H> {
-    pub(super) fn new(stream: S, patience: Duration, held: H) -> Patient<S, H> {
-        Patient { stream, patience, until: Box::pin(sleep(patience)), waiting: false, _held: held }
+impl<S, H> WriteTimeoutStream<S, H> {
+    pub(super) fn new(stream: S, patience: Duration, held: H) -> WriteTimeoutStream<S, H> {
+        WriteTimeoutStream { stream, patience, until: Box::pin(sleep(patience)), waiting: false, _held: held }
     }
 
     /// What became of a write, or that the wait for it is over.
@@ -40,7 +40,7 @@ impl<S, H> Patient<S, H> {
     }
 }
 
-impl<S: AsyncRead + Unpin, H: Unpin> AsyncRead for Patient<S, H> {
+impl<S: AsyncRead + Unpin, H: Unpin> AsyncRead for WriteTimeoutStream<S, H> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -50,7 +50,7 @@ impl<S: AsyncRead + Unpin, H: Unpin> AsyncRead for Patient<S, H> {
     }
 }
 
-impl<S: AsyncWrite + Unpin, H: Unpin> AsyncWrite for Patient<S, H> {
+impl<S: AsyncWrite + Unpin, H: Unpin> AsyncWrite for WriteTimeoutStream<S, H> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         let got = Pin::new(&mut self.stream).poll_write(cx, buf);
         self.watched(got, cx)

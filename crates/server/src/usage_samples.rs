@@ -1,7 +1,7 @@
 //! How devices, workers and the queue were over time: a sample every few seconds, kept finely for an hour, coarsely for
 //! a month, and never more than a few thousand. None of it is an event; all of it may be lost.
 
-use crate::live::Live;
+use crate::engine::EngineHandle;
 use crate::replica::Reader;
 use crate::views;
 use rusqlite::{Connection, OptionalExtension, params};
@@ -145,13 +145,13 @@ pub(crate) fn last(
 }
 
 /// Takes samples for as long as the server lives.
-pub(crate) async fn take(live: Live, watched: Option<Arc<Mutex<Watched>>>, every: Duration) {
+pub(crate) async fn take(engine: EngineHandle, watched: Option<Arc<Mutex<Watched>>>, every: Duration) {
     let mut every = tokio::time::interval(every);
     every.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Skip);
     loop {
         every.tick().await;
         let watched = watched.clone();
-        let taken = live.read(move |f| {
+        let taken = engine.read(move |f| {
             let now = crate::clock::system_now();
             let sample = {
                 let watched =

@@ -7,35 +7,35 @@ use std::sync::{Arc, Mutex};
 
 /// How many seats are taken for each.
 #[derive(Debug)]
-pub(crate) struct Seats<K>(Mutex<HashMap<K, usize>>);
+pub(crate) struct Quota<K>(Mutex<HashMap<K, usize>>);
 
-impl<K> Default for Seats<K> {
+impl<K> Default for Quota<K> {
     fn default() -> Self {
-        Seats(Mutex::default())
+        Quota(Mutex::default())
     }
 }
 
-impl<K: Eq + Hash + Clone> Seats<K> {
+impl<K: Eq + Hash + Clone> Quota<K> {
     /// One more for someone, if they have not too many.
-    pub(crate) fn take(self: &Arc<Self>, of: K, most: usize) -> Option<Seat<K>> {
+    pub(crate) fn take(self: &Arc<Self>, of: K, most: usize) -> Option<QuotaPermit<K>> {
         let mut counts = self.0.lock().expect("nobody panics while counting");
         let count = counts.entry(of.clone()).or_default();
         if *count >= most {
             return None;
         }
         *count += 1;
-        Some(Seat { seats: self.clone(), of })
+        Some(QuotaPermit { seats: self.clone(), of })
     }
 }
 
 /// One that is taken.
 #[derive(Debug)]
-pub(crate) struct Seat<K: Eq + Hash + Clone> {
-    seats: Arc<Seats<K>>,
+pub(crate) struct QuotaPermit<K: Eq + Hash + Clone> {
+    seats: Arc<Quota<K>>,
     of: K,
 }
 
-impl<K: Eq + Hash + Clone> Drop for Seat<K> {
+impl<K: Eq + Hash + Clone> Drop for QuotaPermit<K> {
     fn drop(&mut self) {
         let mut counts = self.seats.0.lock().expect("nobody panics while counting");
         if let Some(count) = counts.get_mut(&self.of) {

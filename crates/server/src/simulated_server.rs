@@ -1,20 +1,20 @@
-//! A simulation behind the same interface and pages as the live server: the follower is fed with simulated events, and the
+//! A simulation behind the same interface and pages as the live server: the replicator is fed with simulated events, and the
 //! process's clock goes as fast as the simulation does. Nothing is kept; jobs come from the workload alone.
 
+use crate::auth::Authenticator;
+use crate::caller::Caller;
+use crate::change_feed::ChangeFeed;
 use crate::clock::{change_pace, set_pace, system_now};
+use crate::daemon::{DaemonError, ReadyReport, asked_to_end, build, host_name, listen_on};
 use crate::data::DataDir;
-use crate::door::Door;
-use crate::events::Notices;
-use crate::follower::Follower;
+use crate::engine::{EngineHandle, SimulatedEngine};
 use crate::hosts::Hosts;
 use crate::http::{App, Base};
-use crate::live::{Live, Stage};
-use crate::pages::Doors;
-use crate::samples;
+use crate::replicator::Replicator;
 use crate::serve::{Limits, serve};
 use crate::store::{History, Log};
-use crate::up::{Ready, UpError, asked_to_end, build, host_name, listen_on};
-use crate::who::Caller;
+use crate::unix_listener::SocketListener;
+use crate::usage_samples;
 use std::cell::{Cell, RefCell};
 use std::iter;
 use std::path::PathBuf;
@@ -40,8 +40,8 @@ const SAMPLE_EVERY: Duration = Duration::from_millis(500);
 /// Makes the jobs to come; moments in them count from the beginning of the simulation.
 pub type Workload = Box<dyn FnOnce() -> Box<dyn Iterator<Item = Arrival>> + Send>;
 
-/// A simulation to show.
-pub struct Show {
+/// A simulation to server.
+pub struct SimulatedServer {
     /// The workers, the policy and how long starts take.
     pub setup: Setup,
     /// What is asked before anything else, such as how fast profiles are.
@@ -72,41 +72,41 @@ impl Simulation {
 }
 
 /// Shows a simulation until asked to end. `ready` is called once it answers.
-pub fn show(show: Show, ready: impl FnOnce(&Ready)) -> Result<(), UpError> {
+pub fn run(server: SimulatedServer, ready: impl FnOnce(&ReadyReport)) -> Result<(), DaemonError> {
     Inherited::replace();
     let limits = Limits::within(open_files());
-    let data = DataDir::take(&show.data)?;
-    let began = set_pace(show.speed);
+    let data = DataDir::take(&server.data)?;
+    let began = set_pace(server.speed);
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
-    let runtime = runtime.map_err(UpError::Runtime)?;
-    let listener = runtime.block_on(listen_on(show.listen.unwrap_or_else(|| "127.0.0.1:0".into())))?;
-    let address = listener.local_addr().map_err(UpError::Runtime)?;
+    let runtime = runtime.map_err(DaemonError::Runtime)?;
+    let listener = runtime.block_on(listen_on(server.listen.unwrap_or_else(|| "127.0.0.1:0".into())))?;
+    let address = listener.local_addr().map_err(DaemonError::Runtime)?;
     let url = format!("http://{address}");
-    let own_door = Door::of_data(data.path(), runtime.handle())?;
+    let own_socket = SocketListener::of_data(data.path(), runtime.handle())?;
     // The policy is built and refused here, where someone hears of it, before it is built where it is used.
-    let sim = Sim::new(show.setup.clone(), POLICIES).map_err(UpError::Policy)?;
-    let (cluster, gpus) = (sim.cluster().clone(), show.setup.workers.iter().map(|w| w.devices.len()).sum());
+    let sim = Sim::new(server.setup.clone(), POLICIES).map_err(DaemonError::Policy)?;
+    let (cluster, gpus) = (sim.cluster().clone(), server.setup.workers.iter().map(|w| w.devices.len()).sum());
     drop(sim);
-    let (policy, cpus) = (cluster.policy().to_string(), show.setup.workers.iter().map(|w| w.cpus).sum());
-    let follower = follower(cluster, &data)?;
-    let notices = follower.notices();
+    let (policy, cpus) = (cluster.policy().to_string(), server.setup.workers.iter().map(|w| w.cpus).sum());
+    let replicator = replicator(cluster, &data)?;
+    let notices = replicator.notices();
     let (stop, stopped) = mpsc::unbounded_channel();
     let broke = stop.clone();
-    let (setup, first, workload) = (show.setup, show.first, show.workload);
+    let (setup, first, workload) = (server.setup, server.first, server.workload);
     let simulation = Simulation { began, over: Arc::default() };
     let (played, notices_of_it) = (simulation.clone(), notices.clone());
-    let (live, threads) = Live::staged(
-        follower,
+    let (engine, threads) = EngineHandle::simulated(
+        replicator,
         move || {
             let _ending_already = broke.send(false);
         },
-        move |stage| play(&stage, setup, first, workload, &played, &notices_of_it),
+        move |engine| run_simulation(&engine, setup, first, workload, &played, &notices_of_it),
     );
-    let doors = Doors::new(data.token()?, address, Hosts::new(&[], &host_name(), address));
-    let login = doors.link(Caller::Owner).map_err(UpError::Runtime)?;
+    let auth = Authenticator::new(data.token()?, address, Hosts::new(&[], &host_name(), address));
+    let login = auth.link(Caller::Owner).map_err(DaemonError::Runtime)?;
     let base = Base {
-        live: live.clone(),
-        doors,
+        engine: engine.clone(),
+        auth,
         notices,
         layout: Layout::new(data.path(), Lineage::of_one(None)),
         url: url.clone(),
@@ -114,7 +114,7 @@ pub fn show(show: Show, ready: impl FnOnce(&Ready)) -> Result<(), UpError> {
     };
     let app = Arc::new(App { simulation: Some(simulation), ..App::new(base) });
     data.announce(&url)?;
-    ready(&Ready {
+    ready(&ReadyReport {
         url,
         socket: None,
         login,
@@ -128,33 +128,33 @@ pub fn show(show: Show, ready: impl FnOnce(&Ready)) -> Result<(), UpError> {
         unenforced: Vec::new(),
         repairs: vec![],
     });
-    runtime.spawn(samples::take(live.clone(), None, SAMPLE_EVERY));
-    let _own_door = own_door.serve(app.clone(), limits.of_one_user(), &runtime);
+    runtime.spawn(usage_samples::take(engine.clone(), None, SAMPLE_EVERY));
+    let _own_door = own_socket.serve(app.clone(), limits.of_one_user(), &runtime);
     let serving = runtime.spawn(serve(listener, app, limits));
     runtime.block_on(asked_to_end(stopped, serving));
-    live.stop();
+    engine.stop();
     let ended = threads.join();
     drop(data);
     runtime.shutdown_background();
     Ok(ended?)
 }
 
-fn follower(cluster: Cluster, data: &DataDir) -> Result<Follower, UpError> {
+fn replicator(cluster: Cluster, data: &DataDir) -> Result<Replicator, DaemonError> {
     let path = data.path().join("log.db");
     let log = Log::open(&path)?;
     let history = History::open(&data.path().join("history.db"))?;
-    Ok(Follower::new(build(cluster)?, history, &log, path, Span(u64::MAX / 4))?)
+    Ok(Replicator::new(build(cluster)?, history, &log, path, Span(u64::MAX / 4))?)
 }
 
 /// Plays the engine's part: brings the simulation up to the clock again and again, and tells what happened. When all is
 /// over the clock stops, so that what came of it can be looked at.
-fn play(
-    stage: &Stage,
+fn run_simulation(
+    engine: &SimulatedEngine,
     setup: Setup,
     first: Option<Command>,
     workload: Workload,
     simulation: &Simulation,
-    notices: &Notices,
+    notices: &ChangeFeed,
 ) {
     let began = simulation.began;
     let mut sim = Sim::new(setup, POLICIES).expect("a policy that was built before");
@@ -175,16 +175,16 @@ fn play(
         sim.run_until(system_now());
         let events = happened.take();
         if !events.is_empty() {
-            stage.publish(events);
+            engine.publish(events);
         }
         let over = all_came.get() && sim.cluster().jobs().iter().all(|job| job.finished.is_some());
         if over != simulation.over.swap(over, Ordering::Relaxed) && over {
             change_pace(None, Some(true));
             notices.look_again();
         }
-        let go_on = stage.attend(EVERY, |command| {
-            let answer = obey(&mut sim, command);
-            stage.publish(happened.take());
+        let go_on = engine.attend(EVERY, |command| {
+            let answer = execute(&mut sim, command);
+            engine.publish(happened.take());
             answer
         });
         if !go_on {
@@ -194,7 +194,7 @@ fn play(
 }
 
 /// People may do to it what they may do to the real one, except give it work.
-fn obey(sim: &mut Sim, command: Command) -> Result<Answer, Rejected> {
+fn execute(sim: &mut Sim, command: Command) -> Result<Answer, Rejected> {
     match command {
         Command::Submit { .. }
         | Command::Join(_)

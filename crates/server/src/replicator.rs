@@ -1,12 +1,12 @@
-//! The follower: a thread that applies the engine's events to the read replica, tells who waits for them, and takes state
+//! The replicator: a thread that applies the engine's events to the read replica, tells who waits for them, and takes state
 //! snapshots.
 
+use crate::change_feed::ChangeFeed;
 use crate::clock::system_now;
-use crate::events::Notices;
-use crate::index::changed_by;
-use crate::measures::Measures;
+use crate::job_index::changed_by;
+use crate::latency::LatencyHistograms;
 use crate::repairs::Repairs;
-use crate::replica::Replica;
+use crate::replica::ReadReplica;
 use crate::store::{History, Log, LogError};
 use crossbeam_channel::{Receiver, RecvTimeoutError};
 use std::collections::{BTreeMap, BTreeSet};
@@ -37,16 +37,16 @@ const APPLY_AT_ONCE: usize = 200;
 /// How many events are pruned in one go.
 const PRUNE_AT_ONCE: u32 = 2_000;
 
-/// What the follower is sent.
-pub(crate) enum ToFollower {
+/// What the replicator is sent.
+pub(crate) enum ReplicatorMessage {
     Events(Vec<Event>),
     WhenOver(Target, oneshot::Sender<()>),
     Stop,
 }
 
-/// The follower.
-pub struct Follower {
-    replica: Arc<Replica>,
+/// The replicator.
+pub struct Replicator {
+    replica: Arc<ReadReplica>,
     log_path: PathBuf,
     /// The logs that numbered the jobs; a state is kept in no other log than theirs.
     lineage: Option<Lineage>,
@@ -54,19 +54,19 @@ pub struct Follower {
     snapshot_at: u64,
     snapshot: Option<JoinHandle<()>>,
     waiting: BTreeMap<JobId, Vec<(Target, oneshot::Sender<()>)>>,
-    /// How many events were applied; closed when the follower ends.
+    /// How many events were applied; closed when the replicator ends.
     applied: watch::Sender<u64>,
 }
 
-impl Follower {
-    /// A follower at the state of an engine, its tables caught up with the log.
+impl Replicator {
+    /// A replicator at the state of an engine, its tables caught up with the log.
     pub fn new(
         engine: Engine,
         mut history: History,
         log: &Log,
         log_path: PathBuf,
         keep_events: Span,
-    ) -> Result<Follower, FollowerError> {
+    ) -> Result<Replicator, ReplicaError> {
         if history.lacks_needs() {
             complete(&mut history, log)?;
         }
@@ -78,10 +78,10 @@ impl Follower {
             history.set_origin(lineage)?;
         }
         let snapshot_at = engine.cluster().seq();
-        let replica = Arc::new(Replica::new(engine, history, log_path.clone(), lineage.clone())?);
+        let replica = Arc::new(ReadReplica::new(engine, history, log_path.clone(), lineage.clone())?);
         let (snapshot, waiting) = Default::default();
         let applied = watch::Sender::new(snapshot_at);
-        Ok(Follower { replica, log_path, lineage, keep_events, snapshot_at, snapshot, waiting, applied })
+        Ok(Replicator { replica, log_path, lineage, keep_events, snapshot_at, snapshot, waiting, applied })
     }
 
     /// Takes note of damage it finds here.
@@ -90,17 +90,17 @@ impl Follower {
     }
 
     /// Where word of every change is left.
-    pub(crate) fn notices(&self) -> Arc<Notices> {
+    pub(crate) fn notices(&self) -> Arc<ChangeFeed> {
         self.replica.notices().clone()
     }
 
     /// How long things took.
-    pub(crate) fn measures(&self) -> Arc<Measures> {
+    pub(crate) fn measures(&self) -> Arc<LatencyHistograms> {
         self.replica.measures().clone()
     }
 
     /// The state it keeps up to date.
-    pub(crate) fn replica(&self) -> Arc<Replica> {
+    pub(crate) fn replica(&self) -> Arc<ReadReplica> {
         self.replica.clone()
     }
 
@@ -109,12 +109,12 @@ impl Follower {
         self.applied.subscribe()
     }
 
-    pub(crate) fn run(mut self, inbox: &Receiver<ToFollower>) {
+    pub(crate) fn run(mut self, inbox: &Receiver<ReplicatorMessage>) {
         loop {
             match inbox.recv_timeout(ENTER_WITHIN) {
-                Ok(ToFollower::Events(events)) => self.follow(&events),
-                Ok(ToFollower::WhenOver(target, tell)) => self.when_over(target, tell),
-                Ok(ToFollower::Stop) | Err(RecvTimeoutError::Disconnected) => break,
+                Ok(ReplicatorMessage::Events(events)) => self.follow(&events),
+                Ok(ReplicatorMessage::WhenOver(target, tell)) => self.when_over(target, tell),
+                Ok(ReplicatorMessage::Stop) | Err(RecvTimeoutError::Disconnected) => break,
                 Err(RecvTimeoutError::Timeout) => self.enter_pending(),
             }
         }
@@ -132,7 +132,7 @@ impl Follower {
             many_wait = self.apply(events);
         }
         if let Some(last) = events.last() {
-            self.replica.measures().lag.saw(Duration::from_micros(system_now().since(last.at).0));
+            self.replica.measures().lag.observe(Duration::from_micros(system_now().since(last.at).0));
         }
         if many_wait {
             self.enter_pending();
@@ -158,7 +158,7 @@ impl Follower {
             if let What::Placed { attempt, .. } = &event.what
                 && let Some(TaskState::Ready { since }) = applying.cluster().state(attempt.task)
             {
-                replica.measures().wait.saw(Duration::from_micros(event.at.since(since).0));
+                replica.measures().wait.observe(Duration::from_micros(event.at.since(since).0));
             }
             let effects = applying.apply(event);
             touched.extend(changed_by(event, &effects));
@@ -256,9 +256,9 @@ fn save(
     Ok(())
 }
 
-/// Why the follower could not do something.
+/// Why the replicator could not do something.
 #[derive(Debug, thiserror::Error)]
-pub enum FollowerError {
+pub enum ReplicaError {
     /// The log cannot be read.
     #[error(transparent)]
     Log(#[from] LogError),
@@ -270,12 +270,12 @@ pub enum FollowerError {
 }
 
 /// Enters what the tables do not have yet; gives how many events went in.
-pub(crate) fn catch_up(cluster: &Cluster, history: &mut History, log: &Log) -> Result<u64, FollowerError> {
+pub(crate) fn catch_up(cluster: &Cluster, history: &mut History, log: &Log) -> Result<u64, ReplicaError> {
     in_batches(log, history.seq(), |events, last| history.enter(cluster, events, last))
 }
 
 /// Enters what jobs asked for in tables that did not keep it, for as many as the log still has.
-fn complete(history: &mut History, log: &Log) -> Result<(), FollowerError> {
+fn complete(history: &mut History, log: &Log) -> Result<(), ReplicaError> {
     in_batches(log, 0, |events, _| history.enter_needs(events))?;
     Ok(history.has_needs()?)
 }
@@ -285,7 +285,7 @@ fn in_batches(
     log: &Log,
     after: u64,
     mut enter: impl FnMut(&[Event], u64) -> rusqlite::Result<()>,
-) -> Result<u64, FollowerError> {
+) -> Result<u64, ReplicaError> {
     let (mut count, mut last, mut batch, mut entered) = (0, after, Vec::new(), Ok(()));
     log.each_event(after, |seq, event| {
         batch.push(event);

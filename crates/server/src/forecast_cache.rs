@@ -1,10 +1,10 @@
-//! Forecasts for everyone: made in the background at a bounded rate, kept, and given out as they are. No request makes or
+//! ForecastCache for everyone: made in the background at a bounded rate, kept, and given out as they are. No request makes or
 //! awaits one; what is not forecast yet is left out, and pages are told to look again once it is.
 
+use crate::change_feed::ChangeFeed;
 use crate::clock::system_now;
-use crate::events::Notices;
-use crate::expect::{Outlook, Start};
-use crate::live::{Live, Stopped};
+use crate::engine::{EngineHandle, EngineStopped};
+use crate::forecast::{ExpectedStart, ForecastInput};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
@@ -35,7 +35,7 @@ const REMEMBERED: Duration = Duration::from_secs(60);
 /// When tasks are expected to start, as was foreseen at one moment.
 #[derive(Default)]
 pub(crate) struct Forecast {
-    starts: BTreeMap<TaskId, Start>,
+    starts: BTreeMap<TaskId, ExpectedStart>,
     /// Of tasks that were asked for, what would start them at once.
     sooner: BTreeMap<TaskId, Option<Sooner>>,
     at: Time,
@@ -43,12 +43,12 @@ pub(crate) struct Forecast {
 
 impl Forecast {
     /// When a task is expected to start, if it was forecast.
-    pub(crate) fn of(&self, task: TaskId) -> Option<&Start> {
+    pub(crate) fn of(&self, task: TaskId) -> Option<&ExpectedStart> {
         self.starts.get(&task)
     }
 
     /// When the first task of a job is expected to start, of those that were forecast.
-    pub(crate) fn of_job(&self, job: JobId) -> Option<&Start> {
+    pub(crate) fn of_job(&self, job: JobId) -> Option<&ExpectedStart> {
         let task = |node, index| TaskId { job, node, index };
         let starts = self.starts.range(task(0, 0)..=task(u32::MAX, u32::MAX)).map(|(_, start)| start);
         starts.min_by_key(|start| start.low().map_or((true, None), |low| (false, Some(low))))
@@ -66,14 +66,14 @@ impl Forecast {
 }
 
 /// The last forecast, and what the next is wanted for.
-pub(crate) struct Forecasts {
-    live: Live,
-    notices: Arc<Notices>,
-    last: Mutex<Last>,
+pub(crate) struct ForecastCache {
+    engine: EngineHandle,
+    notices: Arc<ChangeFeed>,
+    last: Mutex<CacheState>,
 }
 
 #[derive(Default)]
-struct Last {
+struct CacheState {
     forecast: Arc<Forecast>,
     made: Option<Instant>,
     /// How long that took.
@@ -85,7 +85,7 @@ struct Last {
     missed: bool,
 }
 
-impl Last {
+impl CacheState {
     /// Notes that a task was asked for; forgets those long not asked for, or too many.
     fn ask_for(&mut self, task: TaskId) {
         let now = Instant::now();
@@ -108,10 +108,10 @@ impl Last {
     }
 }
 
-impl Forecasts {
+impl ForecastCache {
     /// No forecast yet.
-    pub(crate) fn new(live: Live, notices: Arc<Notices>) -> Forecasts {
-        Forecasts { live, notices, last: Mutex::default() }
+    pub(crate) fn new(engine: EngineHandle, notices: Arc<ChangeFeed>) -> ForecastCache {
+        ForecastCache { engine, notices, last: Mutex::default() }
     }
 
     /// The last forecast there is; where it is old, another is begun for whoever asks next.
@@ -133,11 +133,11 @@ impl Forecasts {
         self.begin_if_due(last);
     }
 
-    fn last(&self) -> MutexGuard<'_, Last> {
+    fn last(&self) -> MutexGuard<'_, CacheState> {
         self.last.lock().expect("nobody panics here")
     }
 
-    fn begin_if_due(self: &Arc<Self>, mut last: MutexGuard<'_, Last>) -> Arc<Forecast> {
+    fn begin_if_due(self: &Arc<Self>, mut last: MutexGuard<'_, CacheState>) -> Arc<Forecast> {
         let oldest = STALE_AFTER.max(last.took * (2 * PAUSE));
         if last.made.is_some_and(|made| made.elapsed() > oldest) {
             (last.forecast, last.missed) = (Arc::default(), true);
@@ -160,13 +160,14 @@ impl Forecasts {
         };
         // A task of its own, so that a panic in it ends this forecast and not all that would come after.
         let this = self.clone();
-        let made = tokio::spawn(async move { this.forecast(asked_for).await }).await.unwrap_or(Err(Stopped));
+        let made =
+            tokio::spawn(async move { this.forecast(asked_for).await }).await.unwrap_or(Err(EngineStopped));
         let mut last = self.last();
         (last.made, last.being_made) = (Some(Instant::now()), false);
         match made {
             Ok((forecast, took)) => (last.forecast, last.took) = (Arc::new(forecast), took),
             // What failed may fail again; it is not tried again and again.
-            Err(Stopped) => last.took = last.took.max(FRESH_FOR),
+            Err(EngineStopped) => last.took = last.took.max(FRESH_FOR),
         }
         let missed = missed || last.missed;
         drop(last);
@@ -175,21 +176,21 @@ impl Forecasts {
         }
     }
 
-    async fn forecast(&self, asked_for: Vec<TaskId>) -> Result<(Forecast, Duration), Stopped> {
+    async fn forecast(&self, asked_for: Vec<TaskId>) -> Result<(Forecast, Duration), EngineStopped> {
         let jobs: Vec<_> = asked_for.iter().map(|task| task.job).collect();
         let excerpt = move |f: &crate::replica::Reader<'_>| {
             let now = system_now();
             let mut seen = BTreeSet::new();
             let mut line = f.policy().line(f.cluster().view(), AHEAD, now);
             line.retain(|task| seen.insert(task.node_id()));
-            (Outlook::of(f, jobs, now), line)
+            (ForecastInput::of(f, jobs, now), line)
         };
-        let (mut outlook, mut tasks) = self.live.read(excerpt).await?;
+        let (mut outlook, mut tasks) = self.engine.read(excerpt).await?;
         let remember = move |history: &crate::store::History| {
             outlook.remember(history);
             outlook
         };
-        let outlook = self.live.read_history(remember).await?;
+        let outlook = self.engine.read_history(remember).await?;
         let look = move || {
             let began = Instant::now();
             tasks.extend(&asked_for);
@@ -197,6 +198,6 @@ impl Forecasts {
             let sooner = asked_for.into_iter().map(|task| (task, outlook.sooner(task))).collect();
             (Forecast { starts, sooner, at: outlook.at() }, began.elapsed())
         };
-        tokio::task::spawn_blocking(look).await.map_err(|_| Stopped)
+        tokio::task::spawn_blocking(look).await.map_err(|_| EngineStopped)
     }
 }

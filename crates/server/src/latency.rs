@@ -10,7 +10,7 @@ const QUICK: &[f64] = &[0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0,
 const PATIENT: &[f64] = &[0.1, 1.0, 10.0, 60.0, 300.0, 900.0, 3600.0, 14_400.0, 86_400.0];
 
 /// What is counted.
-pub(crate) struct Measures {
+pub(crate) struct LatencyHistograms {
     /// From being ready to being placed.
     pub(crate) wait: Histogram,
     /// A turn of the engine, without its commit.
@@ -21,10 +21,10 @@ pub(crate) struct Measures {
     pub(crate) lag: Histogram,
 }
 
-impl Default for Measures {
-    fn default() -> Measures {
+impl Default for LatencyHistograms {
+    fn default() -> LatencyHistograms {
         let quick = || Histogram::new(QUICK);
-        Measures { wait: Histogram::new(PATIENT), plan: quick(), commit: quick(), lag: quick() }
+        LatencyHistograms { wait: Histogram::new(PATIENT), plan: quick(), commit: quick(), lag: quick() }
     }
 }
 
@@ -42,7 +42,7 @@ impl Histogram {
         Histogram { ends, counts, micros: AtomicU64::new(0) }
     }
 
-    pub(crate) fn saw(&self, took: Duration) {
+    pub(crate) fn observe(&self, took: Duration) {
         let seconds = took.as_secs_f64();
         let class = self.ends.partition_point(|end| *end < seconds);
         self.counts[class].fetch_add(1, Relaxed);
@@ -70,7 +70,7 @@ mod tests {
     fn a_length_is_in_its_class_and_all_above() {
         let histogram = Histogram::new(&[0.1, 1.0]);
         for millis in [50, 100, 500, 2_000] {
-            histogram.saw(Duration::from_millis(millis));
+            histogram.observe(Duration::from_millis(millis));
         }
         assert_eq!(histogram.read(), (vec![(0.1, 2), (1.0, 3)], 4, 2.65));
     }

@@ -4,9 +4,9 @@
 //! A browser sends a cookie to every port of the host that set it, and on this machine any user may listen on a port. So
 //! each person's session lives at a host below `.localhost` whose name only they are told, and counts nowhere else.
 
+use crate::caller::{Caller, LoginIdentity};
 use crate::hosts::{HostKind, Hosts, port_of};
-use crate::logins::{Kept, Session, wall_now};
-use crate::who::{Caller, Holder};
+use crate::login_sessions::{Session, SessionStore, wall_now};
 use axum::http::HeaderMap;
 use axum::http::header::{COOKIE, HOST};
 use sha2::{Digest, Sha256};
@@ -39,53 +39,53 @@ const OF_ONE: usize = 50;
 pub(crate) const CSRF: &str = "x-warpyard-csrf";
 
 /// The ways in.
-pub(crate) struct Doors {
+pub(crate) struct Authenticator {
     token: String,
     /// Cookies do not know ports, so the name of ours does: two servers on a machine do not throw each other out.
     cookie: String,
     listens: SocketAddr,
     hosts: Hosts,
-    open: Mutex<Open>,
+    open: Mutex<AuthState>,
 }
 
 #[derive(Default)]
-struct Open {
-    sessions: Kept,
-    links: HashMap<String, (Instant, Holder)>,
+struct AuthState {
+    sessions: SessionStore,
+    links: HashMap<String, (Instant, LoginIdentity)>,
     /// Wrong tokens by the address they came from, and since when they are counted.
     wrong: HashMap<IpAddr, (u32, Instant)>,
 }
 
 /// What is done for someone who may come in.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Entry {
+pub(crate) enum LoginGrant {
     /// The header that sets their cookie.
     Cookie(String),
     /// The address that lets them in where a cookie of theirs counts.
-    Elsewhere(String),
+    OtherHost(String),
 }
 
 /// Someone who has logged in.
-pub(crate) struct Login {
+pub(crate) struct LoginSession {
     /// What a page of theirs sends along with a change, and no other page knows.
     pub(crate) csrf: String,
     /// Whoever it is.
-    pub(crate) holder: Holder,
+    pub(crate) holder: LoginIdentity,
 }
 
 /// Why someone stays outside.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Outside {
+pub(crate) enum LoginError {
     /// The token is not ours.
     Wrong,
     /// It is not, and too many from there were not, lately.
     TooMany,
 }
 
-impl Doors {
-    /// Doors that this token opens, of the server that listens there and goes by these names.
-    pub(crate) fn new(token: String, listens: SocketAddr, hosts: Hosts) -> Doors {
-        Doors {
+impl Authenticator {
+    /// Authenticator that this token opens, of the server that listens there and goes by these names.
+    pub(crate) fn new(token: String, listens: SocketAddr, hosts: Hosts) -> Authenticator {
+        Authenticator {
             token,
             cookie: format!("warpyard-{}", listens.port()),
             listens,
@@ -95,14 +95,17 @@ impl Doors {
     }
 
     /// The same, with the sessions that are kept in a data directory.
-    pub(crate) fn kept(token: String, listens: SocketAddr, hosts: Hosts, data: &Path) -> Doors {
-        let sessions = Kept::read(data, wall_now());
-        Doors { open: Mutex::new(Open { sessions, ..Open::default() }), ..Doors::new(token, listens, hosts) }
+    pub(crate) fn kept(token: String, listens: SocketAddr, hosts: Hosts, data: &Path) -> Authenticator {
+        let sessions = SessionStore::read(data, wall_now());
+        Authenticator {
+            open: Mutex::new(AuthState { sessions, ..AuthState::default() }),
+            ..Authenticator::new(token, listens, hosts)
+        }
     }
 
     /// The host below `.localhost` at which someone's cookies count: derived from the token, so that only the server can
     /// name it, and another for each person, so that none of them knows another's.
-    pub(crate) fn pages_host(&self, holder: &Holder) -> String {
+    pub(crate) fn pages_host(&self, holder: &LoginIdentity) -> String {
         let of = match holder.name() {
             None => derived_name(&self.token, &["pages", "owner"]),
             Some(name) => derived_name(&self.token, &["pages", "account", name]),
@@ -125,12 +128,12 @@ impl Doors {
 
     /// An address that lets someone in once.
     pub(crate) fn link(&self, caller: Caller) -> io::Result<String> {
-        let host = self.hosts.of_link(&self.pages_host(&Holder::of(caller.clone())), self.listens);
+        let host = self.hosts.of_link(&self.pages_host(&LoginIdentity::of(caller.clone())), self.listens);
         Ok(format!("http://{host}/login?once={}", self.once(caller)?))
     }
 
     /// Whether someone's cookie counts at the host a request names.
-    fn counts(&self, headers: &HeaderMap, holder: &Holder) -> bool {
+    fn counts(&self, headers: &HeaderMap, holder: &LoginIdentity) -> bool {
         match self.kind(headers) {
             Some(HostKind::Pages(name)) => same(name.as_bytes(), self.pages_host(holder).as_bytes()),
             Some(HostKind::Network) => true,
@@ -139,7 +142,7 @@ impl Doors {
     }
 
     /// Where someone is let in by a link, when not at the host a request names.
-    fn elsewhere(&self, headers: &HeaderMap, holder: &Holder, link: &str) -> Option<String> {
+    fn elsewhere(&self, headers: &HeaderMap, holder: &LoginIdentity, link: &str) -> Option<String> {
         if self.counts(headers, holder) {
             return None;
         }
@@ -151,7 +154,7 @@ impl Doors {
 
     /// A secret that lets someone in once.
     pub(crate) fn once(&self, caller: Caller) -> io::Result<String> {
-        let (link, now, holder) = (random()?, Instant::now(), Holder::of(caller));
+        let (link, now, holder) = (random()?, Instant::now(), LoginIdentity::of(caller));
         let mut open = self.open();
         open.links.retain(|_, (until, _)| now < *until);
         let theirs = open.links.iter().filter(|(_, (_, by))| by.name() == holder.name());
@@ -163,15 +166,15 @@ impl Doors {
     }
 
     /// Lets in whoever has a link that was not used, or says where it is to be opened.
-    pub(crate) fn enter_once(&self, link: &str, headers: &HeaderMap) -> io::Result<Option<Entry>> {
+    pub(crate) fn enter_once(&self, link: &str, headers: &HeaderMap) -> io::Result<Option<LoginGrant>> {
         let now = Instant::now();
         let holder = self.open().links.get(link).filter(|(until, _)| now < *until).map(|(_, by)| by.clone());
         if let Some(elsewhere) = holder.and_then(|holder| self.elsewhere(headers, &holder, link)) {
-            return Ok(Some(Entry::Elsewhere(elsewhere)));
+            return Ok(Some(LoginGrant::OtherHost(elsewhere)));
         }
         let entry = self.open().links.remove(link);
         match entry {
-            Some((until, holder)) if now < until => Ok(Some(Entry::Cookie(self.session(holder)?))),
+            Some((until, holder)) if now < until => Ok(Some(LoginGrant::Cookie(self.session(holder)?))),
             _ => Ok(None),
         }
     }
@@ -182,20 +185,20 @@ impl Doors {
         given: &str,
         from: IpAddr,
         headers: &HeaderMap,
-    ) -> io::Result<Result<Entry, Outside>> {
+    ) -> io::Result<Result<LoginGrant, LoginError>> {
         if !self.is_token(given) {
             return Ok(Err(self.wrong(from)));
         }
-        if self.counts(headers, &Holder::Owner) {
-            return self.session(Holder::Owner).map(|cookie| Ok(Entry::Cookie(cookie)));
+        if self.counts(headers, &LoginIdentity::Owner) {
+            return self.session(LoginIdentity::Owner).map(|cookie| Ok(LoginGrant::Cookie(cookie)));
         }
         let link = self.once(Caller::Owner)?;
-        let elsewhere = self.elsewhere(headers, &Holder::Owner, &link);
-        Ok(Ok(Entry::Elsewhere(elsewhere.expect("it does not count here"))))
+        let elsewhere = self.elsewhere(headers, &LoginIdentity::Owner, &link);
+        Ok(Ok(LoginGrant::OtherHost(elsewhere.expect("it does not count here"))))
     }
 
     /// Counts a wrong token.
-    fn wrong(&self, from: IpAddr) -> Outside {
+    fn wrong(&self, from: IpAddr) -> LoginError {
         let now = Instant::now();
         let mut open = self.open();
         if open.wrong.len() >= COUNTED {
@@ -206,7 +209,7 @@ impl Doors {
             (*count, *since) = (0, now);
         }
         *count = count.saturating_add(1);
-        if *count > WRONG_PER_MINUTE { Outside::TooMany } else { Outside::Wrong }
+        if *count > WRONG_PER_MINUTE { LoginError::TooMany } else { LoginError::Wrong }
     }
 
     /// Whether this is the token.
@@ -215,14 +218,14 @@ impl Doors {
     }
 
     /// The session a request belongs to.
-    pub(crate) fn session_of(&self, headers: &HeaderMap) -> Option<Login> {
+    pub(crate) fn session_of(&self, headers: &HeaderMap) -> Option<LoginSession> {
         let (open, now) = (self.open(), wall_now());
         self.cookies(headers).find_map(|id| {
             let session = open.sessions.get(&self.digest("session", id), now)?;
             if !self.counts(headers, &session.holder) {
                 return None;
             }
-            Some(Login { csrf: self.digest("csrf", id), holder: session.holder.clone() })
+            Some(LoginSession { csrf: self.digest("csrf", id), holder: session.holder.clone() })
         })
     }
 
@@ -255,7 +258,7 @@ impl Doors {
         pairs.filter(|(name, _)| *name == self.cookie).map(|(_, id)| id)
     }
 
-    fn session(&self, holder: Holder) -> io::Result<String> {
+    fn session(&self, holder: LoginIdentity) -> io::Result<String> {
         let (id, now) = (random()?, wall_now());
         let hash = self.digest("session", &id);
         self.open().sessions.change(|sessions| {
@@ -269,8 +272,8 @@ impl Doors {
         Ok(format!("{}={id}; Path=/; Max-Age={SESSION}; HttpOnly; SameSite=Strict", self.cookie))
     }
 
-    fn open(&self) -> MutexGuard<'_, Open> {
-        self.open.lock().expect("nobody panics at the doors")
+    fn open(&self) -> MutexGuard<'_, AuthState> {
+        self.open.lock().expect("the lock is never poisoned: nothing panics while holding it")
     }
 }
 
@@ -290,35 +293,35 @@ fn random() -> io::Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::logins::SESSIONS;
+    use crate::login_sessions::SESSIONS;
 
     #[test]
     fn nobody_who_logs_in_again_and_again_throws_others_out() {
         let listens = "127.0.0.1:7700".parse().expect("an address");
-        let doors = Doors::new("token".into(), listens, Hosts::new(&[], "gpu1", listens));
+        let auth = Authenticator::new("token".into(), listens, Hosts::new(&[], "gpu1", listens));
         let at = |caller: Caller| {
             let mut headers = HeaderMap::new();
-            headers.insert(HOST, doors.pages_host(&Holder::of(caller)).parse().expect("a host"));
+            headers.insert(HOST, auth.pages_host(&LoginIdentity::of(caller)).parse().expect("a host"));
             headers
         };
-        let ann = || crate::who::tests::account("ann", false);
-        let bobs = doors.once(crate::who::tests::account("bob", false)).expect("random bytes");
-        let links: Vec<_> = (0..2 * OF_ONE).map(|_| doors.once(ann()).expect("random bytes")).collect();
-        let enters = |link: &str, by: Caller| match doors.enter_once(link, &at(by)).expect("random bytes") {
-            Some(Entry::Cookie(cookie)) => Some(cookie),
-            Some(Entry::Elsewhere(_)) | None => None,
+        let ann = || crate::caller::tests::account("ann", false);
+        let bobs = auth.once(crate::caller::tests::account("bob", false)).expect("random bytes");
+        let links: Vec<_> = (0..2 * OF_ONE).map(|_| auth.once(ann()).expect("random bytes")).collect();
+        let enters = |link: &str, by: Caller| match auth.enter_once(link, &at(by)).expect("random bytes") {
+            Some(LoginGrant::Cookie(cookie)) => Some(cookie),
+            Some(LoginGrant::OtherHost(_)) | None => None,
         };
-        let bob = || crate::who::tests::account("bob", false);
+        let bob = || crate::caller::tests::account("bob", false);
         assert_eq!(enters(&bobs, ann()), None, "her host is not his");
         let bobs = enters(&bobs, bob()).expect("his link is still there");
         assert_eq!(enters(&links[0], ann()), None, "her first made room");
         assert!(links[OF_ONE..].iter().all(|link| enters(link, ann()).is_some()));
-        (0..SESSIONS).for_each(|_| drop(enters(&doors.once(ann()).expect("random bytes"), ann())));
+        (0..SESSIONS).for_each(|_| drop(enters(&auth.once(ann()).expect("random bytes"), ann())));
         let mut headers = at(ann());
         headers.insert(COOKIE, bobs.parse().expect("a header"));
-        assert!(doors.session_of(&headers).is_none(), "nor is his cookie worth anything there");
+        assert!(auth.session_of(&headers).is_none(), "nor is his cookie worth anything there");
         headers.insert(HOST, at(bob())[HOST].clone());
-        assert!(doors.session_of(&headers).is_some_and(|session| session.holder.name() == Some("bob")));
-        doors.open().sessions.change(|sessions| assert!(sessions.len() <= OF_ONE + 1));
+        assert!(auth.session_of(&headers).is_some_and(|session| session.holder.name() == Some("bob")));
+        auth.open().sessions.change(|sessions| assert!(sessions.len() <= OF_ONE + 1));
     }
 }

@@ -24,7 +24,7 @@ pub(super) async fn login(State(app): Shared, Extension(who): By) -> Result<Json
     if app.private() {
         who.must_be_admin("open the pages, which show everyone's jobs")?;
     }
-    let login = app.doors.link(who.remembered()?).map_err(Refusal::internal)?;
+    let login = app.auth.link(who.remembered()?).map_err(Refusal::internal)?;
     Ok(Json(LoginView { login }))
 }
 
@@ -48,7 +48,7 @@ pub(super) async fn proof(
         return Err(Problem::new(code::BAD_REQUEST, "nonce", wrong).into());
     }
     let host = headers.get(HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
-    let proof = connection.and_then(|Extension(by)| app.doors.proof(&nonce, host, by.local));
+    let proof = connection.and_then(|Extension(by)| app.auth.proof(&nonce, host, by.local));
     match proof {
         Some(proof) => Ok(Json(ProofView { proof })),
         None => Err(Refusal::new(

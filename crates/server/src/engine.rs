@@ -5,10 +5,10 @@
 //! until the replica has every event that was published before it came.
 
 use crate::clock::{Clock, system_now};
-use crate::follower::{Follower, ToFollower};
-use crate::lifecycle;
-use crate::measures::Measures;
-use crate::replica::{Reader, Replica};
+use crate::event_logging;
+use crate::latency::LatencyHistograms;
+use crate::replica::{ReadReplica, Reader};
+use crate::replicator::{Replicator, ReplicatorMessage};
 use crate::store::{History, Log, LogError};
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, after, never, select, unbounded};
 use std::collections::{BTreeMap, VecDeque};
@@ -37,40 +37,40 @@ const FORGET_AT_ONCE: usize = 200;
 
 /// A way to the engine and to the one that follows it. Cheap to clone.
 #[derive(Clone)]
-pub struct Live {
-    asks: Sender<Ask>,
-    follower: Published,
-    replica: Arc<Replica>,
+pub struct EngineHandle {
+    asks: Sender<EngineRequest>,
+    replicator: EventPublisher,
+    replica: Arc<ReadReplica>,
     /// How many events the replica has.
     applied: watch::Receiver<u64>,
 }
 
-/// The way to the follower, and how many events were sent along it.
+/// The way to the replicator, and how many events were sent along it.
 #[derive(Clone)]
-struct Published {
-    to: Sender<ToFollower>,
+struct EventPublisher {
+    to: Sender<ReplicatorMessage>,
     seq: Arc<AtomicU64>,
 }
 
-impl Published {
-    fn new(to: Sender<ToFollower>, follower: &Follower) -> Published {
-        let seq = follower.replica().look(Cluster::seq);
-        Published { to, seq: Arc::new(AtomicU64::new(seq)) }
+impl EventPublisher {
+    fn new(to: Sender<ReplicatorMessage>, replicator: &Replicator) -> EventPublisher {
+        let seq = replicator.replica().look(Cluster::seq);
+        EventPublisher { to, seq: Arc::new(AtomicU64::new(seq)) }
     }
 
     /// Sends events; whoever reads from now on finds them.
     fn publish(&self, events: Vec<Event>) {
         let count = events.len() as u64;
-        let _stopped = self.to.send(ToFollower::Events(events));
+        let _stopped = self.to.send(ReplicatorMessage::Events(events));
         self.seq.fetch_add(count, Ordering::AcqRel);
     }
 
     fn stop(&self) {
-        let _gone = self.to.send(ToFollower::Stop);
+        let _gone = self.to.send(ReplicatorMessage::Stop);
     }
 }
 
-enum Ask {
+enum EngineRequest {
     Command(Box<Command>, Option<oneshot::Sender<Result<Answer, Rejected>>>),
     /// From now on a worker is told this way.
     Deliver(WorkerId, Deliver),
@@ -81,16 +81,16 @@ enum Ask {
 type Deliver = Box<dyn Fn(Assignments) + Send>;
 
 /// The two threads.
-pub struct Threads {
+pub struct EngineThreads {
     engine: JoinHandle<Result<(), LogError>>,
-    follower: JoinHandle<()>,
+    replicator: JoinHandle<()>,
 }
 
 /// Calls something at the end of a thread, also when that is a panic: a server whose engine is gone must not go on
 /// answering.
-struct AtEnd<F: Fn()>(F);
+struct OnDrop<F: Fn()>(F);
 
-impl<F: Fn()> Drop for AtEnd<F> {
+impl<F: Fn()> Drop for OnDrop<F> {
     fn drop(&mut self) {
         (self.0)();
     }
@@ -99,7 +99,7 @@ impl<F: Fn()> Drop for AtEnd<F> {
 /// The engine has stopped.
 #[derive(Debug, thiserror::Error)]
 #[error("the server is stopping")]
-pub struct Stopped;
+pub struct EngineStopped;
 
 /// Why a command was not carried out.
 #[derive(Debug, thiserror::Error)]
@@ -109,96 +109,96 @@ pub enum CommandError {
     Rejected(#[from] Rejected),
     /// There is nobody to carry it out.
     #[error(transparent)]
-    Stopped(#[from] Stopped),
+    Stopped(#[from] EngineStopped),
 }
 
-impl Live {
+impl EngineHandle {
     /// Starts both threads from a state. `ended` is called when either ends, for whatever reason.
     pub fn start(
         engine: Engine,
         log: Log,
-        follower: Follower,
+        replicator: Replicator,
         ended: impl Fn() + Clone + Send + 'static,
-    ) -> (Live, Threads) {
+    ) -> (EngineHandle, EngineThreads) {
         let (asks, asked) = unbounded();
-        let (to_follower, for_follower) = unbounded();
-        let to_follower = Published::new(to_follower, &follower);
-        let live = Live {
+        let (to_replicator, for_replicator) = unbounded();
+        let to_replicator = EventPublisher::new(to_replicator, &replicator);
+        let handle = EngineHandle {
             asks,
-            follower: to_follower.clone(),
-            replica: follower.replica(),
-            applied: follower.applied(),
+            replicator: to_replicator.clone(),
+            replica: replicator.replica(),
+            applied: replicator.applied(),
         };
-        let measures = follower.measures();
-        let (engine_ended, follower_ended) = (AtEnd(ended.clone()), AtEnd(ended));
+        let measures = replicator.measures();
+        let (engine_ended, replicator_ended) = (OnDrop(ended.clone()), OnDrop(ended));
         let turn = move || {
             let _told = engine_ended;
-            Turning::new(engine, log, asked, to_follower, measures).run()
+            EngineThread::new(engine, log, asked, to_replicator, measures).run()
         };
         let follow = move || {
-            let _told = follower_ended;
-            follower.run(&for_follower);
+            let _told = replicator_ended;
+            replicator.run(&for_replicator);
         };
         let spawn = |name: &str| thread::Builder::new().name(name.into());
-        let threads = Threads {
+        let threads = EngineThreads {
             engine: spawn("engine").spawn(turn).expect("a thread can be started"),
-            follower: spawn("follower").spawn(follow).expect("a thread can be started"),
+            replicator: spawn("replicator").spawn(follow).expect("a thread can be started"),
         };
-        (live, threads)
+        (handle, threads)
     }
 
-    /// Starts the follower, and `play` in place of the engine.
-    pub(crate) fn staged(
-        follower: Follower,
+    /// Starts the replicator, and `play` in place of the engine.
+    pub(crate) fn simulated(
+        replicator: Replicator,
         ended: impl Fn() + Clone + Send + 'static,
-        play: impl FnOnce(Stage) + Send + 'static,
-    ) -> (Live, Threads) {
+        play: impl FnOnce(SimulatedEngine) + Send + 'static,
+    ) -> (EngineHandle, EngineThreads) {
         let (asks, asked) = unbounded();
-        let (to_follower, for_follower) = unbounded();
-        let to_follower = Published::new(to_follower, &follower);
-        let live = Live {
+        let (to_replicator, for_replicator) = unbounded();
+        let to_replicator = EventPublisher::new(to_replicator, &replicator);
+        let handle = EngineHandle {
             asks,
-            follower: to_follower.clone(),
-            replica: follower.replica(),
-            applied: follower.applied(),
+            replicator: to_replicator.clone(),
+            replica: replicator.replica(),
+            applied: replicator.applied(),
         };
-        let (played, follower_ended) = (AtEnd(ended.clone()), AtEnd(ended));
+        let (played, replicator_ended) = (OnDrop(ended.clone()), OnDrop(ended));
         let play = move || {
             let _told = played;
-            play(Stage { asks: asked, follower: to_follower.clone() });
-            to_follower.stop();
+            play(SimulatedEngine { asks: asked, replicator: to_replicator.clone() });
+            to_replicator.stop();
             Ok(())
         };
         let follow = move || {
-            let _told = follower_ended;
-            follower.run(&for_follower);
+            let _told = replicator_ended;
+            replicator.run(&for_replicator);
         };
         let spawn = |name: &str| thread::Builder::new().name(name.into());
-        let threads = Threads {
+        let threads = EngineThreads {
             engine: spawn("simulation").spawn(play).expect("a thread can be started"),
-            follower: spawn("follower").spawn(follow).expect("a thread can be started"),
+            replicator: spawn("replicator").spawn(follow).expect("a thread can be started"),
         };
-        (live, threads)
+        (handle, threads)
     }
 
     /// Has a command carried out. What the answer says is on disk.
     pub async fn command(&self, command: Command) -> Result<Answer, CommandError> {
         let (reply, answer) = oneshot::channel();
-        self.asks.send(Ask::Command(Box::new(command), Some(reply))).map_err(|_| Stopped)?;
-        Ok(answer.await.map_err(|_| Stopped)??)
+        self.asks.send(EngineRequest::Command(Box::new(command), Some(reply))).map_err(|_| EngineStopped)?;
+        Ok(answer.await.map_err(|_| EngineStopped)??)
     }
 
     /// Hands a command over without waiting for what becomes of it.
     pub fn tell(&self, command: Command) {
         // It only fails when the engine has stopped, and then there is nobody to tell.
-        let _stopped = self.asks.send(Ask::Command(Box::new(command), None));
+        let _stopped = self.asks.send(EngineRequest::Command(Box::new(command), None));
     }
 
     /// Looks at the state, as it is after everything the caller was ever told.
     pub async fn read<T: Send + 'static>(
         &self,
         look: impl FnOnce(&Reader<'_>) -> T + Send + 'static,
-    ) -> Result<T, Stopped> {
+    ) -> Result<T, EngineStopped> {
         self.with_replica(move |replica| look(&replica.reader())).await
     }
 
@@ -206,21 +206,21 @@ impl Live {
     pub(crate) async fn read_history<T: Send + 'static>(
         &self,
         look: impl FnOnce(&History) -> T + Send + 'static,
-    ) -> Result<T, Stopped> {
+    ) -> Result<T, EngineStopped> {
         self.with_replica(move |replica| look(&replica.connection_up_to_date())).await
     }
 
     /// Has something read the replica on a thread that may wait, once it has all that was published.
     async fn with_replica<T: Send + 'static>(
         &self,
-        look: impl FnOnce(&Replica) -> T + Send + 'static,
-    ) -> Result<T, Stopped> {
-        let published = self.follower.seq.load(Ordering::Acquire);
+        look: impl FnOnce(&ReadReplica) -> T + Send + 'static,
+    ) -> Result<T, EngineStopped> {
+        let published = self.replicator.seq.load(Ordering::Acquire);
         let mut applied = self.applied.clone();
-        applied.has_changed().map_err(|_| Stopped)?;
-        applied.wait_for(|applied| *applied >= published).await.map_err(|_| Stopped)?;
+        applied.has_changed().map_err(|_| EngineStopped)?;
+        applied.wait_for(|applied| *applied >= published).await.map_err(|_| EngineStopped)?;
         let replica = self.replica.clone();
-        let permit = replica.permits().acquire_owned().await.map_err(|_| Stopped)?;
+        let permit = replica.permits().acquire_owned().await.map_err(|_| EngineStopped)?;
         let look = move || {
             let seen = look(&replica);
             // Not before: who asked may be gone, but a connection is in use until here.
@@ -231,44 +231,44 @@ impl Live {
             Ok(seen) => Ok(seen),
             Err(e) => match e.try_into_panic() {
                 Ok(panic) => std::panic::resume_unwind(panic),
-                Err(_) => Err(Stopped),
+                Err(_) => Err(EngineStopped),
             },
         }
     }
 
     /// Waits until a job has ended; at once if it has, or if there is no such job.
-    pub async fn ended(&self, job: JobId) -> Result<(), Stopped> {
+    pub async fn ended(&self, job: JobId) -> Result<(), EngineStopped> {
         self.over(Target::Job(job)).await
     }
 
     /// Waits until a job, or a part of one, is over.
-    pub(crate) async fn over(&self, target: Target) -> Result<(), Stopped> {
+    pub(crate) async fn over(&self, target: Target) -> Result<(), EngineStopped> {
         let (reply, answer) = oneshot::channel();
-        self.follower.to.send(ToFollower::WhenOver(target, reply)).map_err(|_| Stopped)?;
-        answer.await.map_err(|_| Stopped)
+        self.replicator.to.send(ReplicatorMessage::WhenOver(target, reply)).map_err(|_| EngineStopped)?;
+        answer.await.map_err(|_| EngineStopped)
     }
 
     /// Says how a worker is told what should be on it; it is told at once.
     pub fn deliver_to(&self, worker: WorkerId, deliver: impl Fn(Assignments) + Send + 'static) {
-        let _stopped = self.asks.send(Ask::Deliver(worker, Box::new(deliver)));
+        let _stopped = self.asks.send(EngineRequest::Deliver(worker, Box::new(deliver)));
     }
 
-    /// Ends the engine after what was asked before, and then the follower.
+    /// Ends the engine after what was asked before, and then the replicator.
     pub fn stop(&self) {
-        let _already = self.asks.send(Ask::Stop);
+        let _already = self.asks.send(EngineRequest::Stop);
     }
 }
 
 /// What something that plays the engine has of it: those who ask, and the one that follows.
-pub(crate) struct Stage {
-    asks: Receiver<Ask>,
-    follower: Published,
+pub(crate) struct SimulatedEngine {
+    asks: Receiver<EngineRequest>,
+    replicator: EventPublisher,
 }
 
-impl Stage {
-    /// Tells the follower what happened.
+impl SimulatedEngine {
+    /// Tells the replicator what happened.
     pub(crate) fn publish(&self, events: Vec<Event>) {
-        self.follower.publish(events);
+        self.replicator.publish(events);
     }
 
     /// Has what is asked within a while carried out; says whether to go on.
@@ -284,9 +284,9 @@ impl Stage {
         };
         for ask in first.into_iter().chain(self.asks.try_iter()) {
             match ask {
-                Ask::Stop => return false,
-                Ask::Deliver(..) => {}
-                Ask::Command(command, reply) => {
+                EngineRequest::Stop => return false,
+                EngineRequest::Deliver(..) => {}
+                EngineRequest::Command(command, reply) => {
                     let answer = obey(*command);
                     if let Some(reply) = reply {
                         let _gone = reply.send(answer);
@@ -298,22 +298,22 @@ impl Stage {
     }
 }
 
-impl Threads {
+impl EngineThreads {
     /// Waits for both; gives what stopped the engine, if something did.
     pub fn join(self) -> Result<(), LogError> {
         let result = self.engine.join().expect("the engine does not panic");
-        self.follower.join().expect("the follower does not panic");
+        self.replicator.join().expect("the replicator does not panic");
         result
     }
 }
 
 /// The log, and how long it took to keep something.
-struct Timed<'a> {
+struct TimedStore<'a> {
     log: &'a mut Log,
     took: Option<Duration>,
 }
 
-impl Store for Timed<'_> {
+impl Store for TimedStore<'_> {
     type Error = LogError;
 
     fn append(&mut self, epoch: Epoch, after: u64, events: &[Event]) -> Result<(), LogError> {
@@ -325,37 +325,47 @@ impl Store for Timed<'_> {
 }
 
 /// The engine's thread.
-struct Turning {
+struct EngineThread {
     engine: Engine,
     log: Log,
     clock: Clock,
-    asks: Receiver<Ask>,
-    follower: Published,
+    asks: Receiver<EngineRequest>,
+    replicator: EventPublisher,
     /// How each worker is told what should be on it.
     mail: BTreeMap<WorkerId, Deliver>,
     /// Ended jobs in memory and what each takes, the first ended first.
     ended: VecDeque<(JobId, u64)>,
     /// What they take together.
     ended_bytes: u64,
-    measures: Arc<Measures>,
+    measures: Arc<LatencyHistograms>,
     /// What came of errands run beside the loop, and where it is left.
     done: (Sender<Command>, Receiver<Command>),
 }
 
-impl Turning {
+impl EngineThread {
     fn new(
         engine: Engine,
         log: Log,
-        asks: Receiver<Ask>,
-        follower: Published,
-        measures: Arc<Measures>,
-    ) -> Turning {
+        asks: Receiver<EngineRequest>,
+        replicator: EventPublisher,
+        measures: Arc<LatencyHistograms>,
+    ) -> EngineThread {
         let ended = engine.cluster().jobs().iter().filter(|j| j.finished.is_some()).map(|j| j.id);
         let ended: Vec<_> = ended.collect();
         let (clock, mail, done) = (Clock::default(), BTreeMap::new(), unbounded());
         let (kept, ended_bytes) = (VecDeque::new(), 0);
-        let mut turning =
-            Turning { engine, log, clock, asks, follower, mail, ended: kept, ended_bytes, measures, done };
+        let mut turning = EngineThread {
+            engine,
+            log,
+            clock,
+            asks,
+            replicator,
+            mail,
+            ended: kept,
+            ended_bytes,
+            measures,
+            done,
+        };
         turning.keep_ended(&ended);
         turning
     }
@@ -371,10 +381,10 @@ impl Turning {
         }
     }
 
-    /// Turns until it is told to stop or cannot go on; the follower ends with it either way.
+    /// Turns until it is told to stop or cannot go on; the replicator ends with it either way.
     fn run(mut self) -> Result<(), LogError> {
         let ended = self.turn_until_stopped();
-        self.follower.stop();
+        self.replicator.stop();
         ended
     }
 
@@ -384,20 +394,20 @@ impl Turning {
             let (commands, replies) = self.gather(&mut stopping);
             let now = self.clock.now();
             let began = Instant::now();
-            let mut timed = Timed { log: &mut self.log, took: None };
+            let mut timed = TimedStore { log: &mut self.log, took: None };
             let turned = self.engine.turn(commands, now, &mut timed)?;
             if let Some(took) = timed.took {
-                self.measures.commit.saw(took);
-                self.measures.plan.saw(began.elapsed().saturating_sub(took));
+                self.measures.commit.observe(took);
+                self.measures.plan.observe(began.elapsed().saturating_sub(took));
             }
-            lifecycle::log(self.engine.cluster(), &turned.events);
+            event_logging::log(self.engine.cluster(), &turned.events);
             self.keep_ended(&turned.finished);
             if !turned.events.is_empty() {
                 self.send_on_errand(now);
             }
             let assigned = turned.events.iter().any(|event| event.what.concerns_workers());
             if !turned.events.is_empty() {
-                self.follower.publish(turned.events);
+                self.replicator.publish(turned.events);
             }
             for (reply, answer) in replies.into_iter().zip(turned.answers) {
                 if let Some(reply) = reply {
@@ -434,23 +444,23 @@ impl Turning {
         let (mut commands, mut replies) = (Vec::new(), Vec::new());
         let (mail, engine) = (&mut self.mail, &self.engine);
         let mut take = |ask| match ask {
-            Ask::Deliver(worker, deliver) => {
+            EngineRequest::Deliver(worker, deliver) => {
                 deliver(engine.assignments(worker));
                 mail.insert(worker, deliver);
             }
-            Ask::Command(command, reply) => {
+            EngineRequest::Command(command, reply) => {
                 commands.push(*command);
                 replies.push(reply);
             }
-            Ask::Stop => *stopping = true,
+            EngineRequest::Stop => *stopping = true,
         };
         let due = self.engine.next_deadline();
         let wait = due.map_or_else(never, |at| after(Duration::from_micros(at.since(system_now()).0)));
         select! {
-            recv(self.asks) -> ask => take(ask.unwrap_or(Ask::Stop)),
+            recv(self.asks) -> ask => take(ask.unwrap_or(EngineRequest::Stop)),
             recv(self.done.1) -> command => {
                 let command = command.expect("a sender is kept here");
-                take(Ask::Command(Box::new(command), None));
+                take(EngineRequest::Command(Box::new(command), None));
             }
             recv(wait) -> _ => {}
         }

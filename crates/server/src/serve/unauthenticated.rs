@@ -9,20 +9,20 @@ use tokio::sync::Notify;
 
 /// The newcomers of a listener.
 #[derive(Debug)]
-pub(super) struct Newcomers {
+pub(super) struct UnauthenticatedConnections {
     most: usize,
     most_per_address: usize,
-    list: Mutex<List>,
+    list: Mutex<ConnectionList>,
 }
 
 #[derive(Debug, Default)]
-struct List {
+struct ConnectionList {
     next: u64,
     waiting: BTreeMap<u64, (IpAddr, Arc<Notify>)>,
     of_address: HashMap<IpAddr, BTreeSet<u64>>,
 }
 
-impl List {
+impl ConnectionList {
     fn remove(&mut self, number: u64) -> Option<Arc<Notify>> {
         let (address, evicted) = self.waiting.remove(&number)?;
         if let Some(numbers) = self.of_address.get_mut(&address) {
@@ -35,14 +35,14 @@ impl List {
     }
 }
 
-impl Newcomers {
+impl UnauthenticatedConnections {
     /// None yet, and room for so many.
-    pub(super) fn new(most: usize, most_per_address: usize) -> Arc<Newcomers> {
-        Arc::new(Newcomers { most, most_per_address, list: Mutex::default() })
+    pub(super) fn new(most: usize, most_per_address: usize) -> Arc<UnauthenticatedConnections> {
+        Arc::new(UnauthenticatedConnections { most, most_per_address, list: Mutex::default() })
     }
 
     /// One more, in place of the oldest where there is no room.
-    pub(super) fn add(self: &Arc<Self>, address: IpAddr) -> Newcomer {
+    pub(super) fn add(self: &Arc<Self>, address: IpAddr) -> UnauthenticatedSlot {
         let mut list = self.list();
         let theirs = list.of_address.get(&address);
         let oldest = match theirs {
@@ -57,30 +57,30 @@ impl Newcomers {
         list.next += 1;
         list.waiting.insert(number, (address, evicted.clone()));
         list.of_address.entry(address).or_default().insert(number);
-        Newcomer { of: self.clone(), number, evicted }
+        UnauthenticatedSlot { of: self.clone(), number, evicted }
     }
 
-    fn list(&self) -> MutexGuard<'_, List> {
+    fn list(&self) -> MutexGuard<'_, ConnectionList> {
         self.list.lock().expect("nobody panics while counting connections")
     }
 }
 
 /// A connection among them, until it is known or gone.
 #[derive(Debug)]
-pub(super) struct Newcomer {
-    of: Arc<Newcomers>,
+pub(super) struct UnauthenticatedSlot {
+    of: Arc<UnauthenticatedConnections>,
     number: u64,
     evicted: Arc<Notify>,
 }
 
-impl Newcomer {
+impl UnauthenticatedSlot {
     /// Signalled when the connection has to give way to another.
     pub(super) fn evicted(&self) -> Arc<Notify> {
         self.evicted.clone()
     }
 }
 
-impl Drop for Newcomer {
+impl Drop for UnauthenticatedSlot {
     fn drop(&mut self) {
         self.of.list().remove(self.number);
     }
