@@ -6,7 +6,7 @@ use crate::limits::Limits;
 use crate::policy::PolicyChoice;
 use crate::pool::DeviceState;
 use crate::protocol::Report;
-use crate::shares::{Allocation, NoTarget, Speed};
+use crate::shares::{Allocation, SolveFailure, Speed};
 use crate::small::SmallMap;
 use crate::spec::JobSpec;
 use crate::time::Span;
@@ -29,28 +29,28 @@ pub enum Command {
         spec: Arc<JobSpec>,
     },
     /// Give tasks up.
-    Cancel(Target),
+    Cancel(TaskSelector),
     /// Give tasks up and grant them no grace, even if they were asked to end before.
-    Kill(Target),
+    Kill(TaskSelector),
     /// Give an attempt up that did nothing with its devices for so long.
     EndIdle(AttemptId, Span),
     /// Start none of these tasks.
-    Hold(Target),
+    Hold(TaskSelector),
     /// Start held tasks again.
-    Release(Target),
+    Release(TaskSelector),
     /// Change a job's priority.
     SetPriority(JobId, i64),
     /// Run ended tasks again.
     Retry {
         /// Which.
-        target: Target,
+        target: TaskSelector,
         /// Only those that did not succeed.
         failed_only: bool,
     },
     /// Freeze running tasks and start none of those that wait.
-    Pause(Target),
+    Pause(TaskSelector),
     /// Let paused tasks go on.
-    Resume(Target),
+    Resume(TaskSelector),
     /// Execute commands one after another in one step: nothing is planned in between, so nothing that a later one names
     /// starts because of an earlier one. One that is refused stops none of the others.
     Several(Vec<Command>),
@@ -106,7 +106,7 @@ pub enum Command {
     },
     /// A target allocation was found, or was not. It may come late: what has ended meanwhile is left out, and one asked
     /// for by another policy is ignored.
-    SetTarget(Result<Allocation, NoTarget>),
+    SetTarget(Result<Allocation, SolveFailure>),
     /// A worker presents itself.
     Join(WorkerInfo),
     /// Take in a report as a link delivered it. The engine drops a late or doubled one; of any other it executes the
@@ -122,7 +122,7 @@ pub enum Command {
         /// Who says it.
         worker: WorkerId,
         /// Where attempts stand.
-        attempts: SmallMap<AttemptId, Standing>,
+        attempts: SmallMap<AttemptId, AttemptStatus>,
         /// How its devices are, by the driver's name.
         devices: BTreeMap<String, DeviceState>,
     },
@@ -144,7 +144,7 @@ pub type MemoryUse = BTreeMap<AttemptId, BTreeMap<String, u64>>;
 
 /// Which tasks are meant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Target {
+pub enum TaskSelector {
     /// All of a job's.
     Job(JobId),
     /// All of a node's.
@@ -162,49 +162,53 @@ pub enum Target {
     Task(TaskId),
 }
 
-impl From<JobId> for Target {
-    fn from(job: JobId) -> Target {
-        Target::Job(job)
+impl From<JobId> for TaskSelector {
+    fn from(job: JobId) -> TaskSelector {
+        TaskSelector::Job(job)
     }
 }
 
-impl Target {
+impl TaskSelector {
     /// The job meant, or whose part is meant.
     pub fn job(self) -> JobId {
         match self {
-            Target::Job(job) => job,
-            Target::Node(node) | Target::Range { node, .. } => node.job,
-            Target::Task(task) => task.job,
+            TaskSelector::Job(job) => job,
+            TaskSelector::Node(node) | TaskSelector::Range { node, .. } => node.job,
+            TaskSelector::Task(task) => task.job,
         }
     }
 
     /// The node meant, or whose part is meant; none where the whole job is.
     pub fn node(self) -> Option<NodeId> {
         match self {
-            Target::Job(_) => None,
-            Target::Node(node) | Target::Range { node, .. } => Some(node),
-            Target::Task(task) => Some(task.node_id()),
+            TaskSelector::Job(_) => None,
+            TaskSelector::Node(node) | TaskSelector::Range { node, .. } => Some(node),
+            TaskSelector::Task(task) => Some(task.node_id()),
         }
     }
 
     /// The positions meant of a node that has so many.
     pub fn positions(self, node: NodeId, len: u32) -> Range<u32> {
         match self {
-            Target::Job(job) if node.job == job => 0..len,
-            Target::Node(meant) if node == meant => 0..len,
-            Target::Range { node: meant, start, end } if node == meant => start.min(len)..end.min(len),
-            Target::Task(task) if node == task.node_id() && task.index < len => task.index..task.index + 1,
+            TaskSelector::Job(job) if node.job == job => 0..len,
+            TaskSelector::Node(meant) if node == meant => 0..len,
+            TaskSelector::Range { node: meant, start, end } if node == meant => start.min(len)..end.min(len),
+            TaskSelector::Task(task) if node == task.node_id() && task.index < len => {
+                task.index..task.index + 1
+            }
             _ => 0..0,
         }
     }
 
     /// The same target in another job.
-    pub fn in_job(self, job: JobId) -> Target {
+    pub fn in_job(self, job: JobId) -> TaskSelector {
         match self {
-            Target::Job(_) => Target::Job(job),
-            Target::Node(node) => Target::Node(NodeId { job, ..node }),
-            Target::Range { node, start, end } => Target::Range { node: NodeId { job, ..node }, start, end },
-            Target::Task(task) => Target::Task(TaskId { job, ..task }),
+            TaskSelector::Job(_) => TaskSelector::Job(job),
+            TaskSelector::Node(node) => TaskSelector::Node(NodeId { job, ..node }),
+            TaskSelector::Range { node, start, end } => {
+                TaskSelector::Range { node: NodeId { job, ..node }, start, end }
+            }
+            TaskSelector::Task(task) => TaskSelector::Task(TaskId { job, ..task }),
         }
     }
 
@@ -218,7 +222,7 @@ impl Target {
 /// out here, so that a lost, late or doubled message does no harm.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Standing {
+pub enum AttemptStatus {
     /// Its process runs.
     Running,
     /// It stands still.
@@ -230,7 +234,7 @@ pub enum Standing {
 /// A refused command: a stable code for programs, words for people, and the field it is about if it is about one.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
-pub struct Rejected {
+pub struct Rejection {
     /// Stable, in kebab-case.
     pub code: Code,
     /// What is wrong.
@@ -241,20 +245,20 @@ pub struct Rejected {
     pub help: Option<String>,
 }
 
-impl Rejected {
+impl Rejection {
     /// A refusal with nothing but a code and words.
-    pub fn new(code: Code, message: impl Into<String>) -> Rejected {
-        Rejected { code, message: message.into(), path: None, help: None }
+    pub fn new(code: Code, message: impl Into<String>) -> Rejection {
+        Rejection { code, message: message.into(), path: None, help: None }
     }
 
     /// Says which field is meant.
-    pub fn at(mut self, path: impl Into<String>) -> Rejected {
+    pub fn at(mut self, path: impl Into<String>) -> Rejection {
         self.path = Some(path.into());
         self
     }
 
     /// Says what to do.
-    pub fn help(mut self, help: impl Into<String>) -> Rejected {
+    pub fn help(mut self, help: impl Into<String>) -> Rejection {
         self.help = Some(help.into());
         self
     }

@@ -3,11 +3,11 @@
 //! is.
 
 use crate::cluster::{Cluster, Effects, Job, Node};
-use crate::command::{Command, Rejected, Target};
-use crate::event::{Event, Outcome, What};
+use crate::command::{Command, Rejection, TaskSelector};
+use crate::event::{Event, EventKind, Outcome};
 use crate::ids::{JobId, WorkerId};
 use crate::inbox::Inbox;
-use crate::policy::{Errand, Policy, PolicyChoice, PolicyDef};
+use crate::policy::{BackgroundSolve, Policy, PolicyChoice, PolicyDef};
 use crate::protocol::{Assignments, Report};
 use crate::store::{Epoch, Store};
 use crate::time::Time;
@@ -35,20 +35,20 @@ pub struct Engine {
 
 /// What a turn made happen. Everything in it is durable.
 #[derive(Debug, Default)]
-pub struct Turned {
+pub struct TurnOutcome {
     /// For each command, what it did, or why it was refused.
-    pub answers: Vec<Result<Answer, Rejected>>,
+    pub answers: Vec<Result<CommandOutcome, Rejection>>,
     /// What happened, in order.
     pub events: Vec<Event>,
     /// Jobs whose last task ended.
     pub finished: Vec<JobId>,
     /// Parts of the plan that could not be carried out.
-    pub stale: Vec<Rejected>,
+    pub stale: Vec<Rejection>,
 }
 
-impl Turned {
+impl TurnOutcome {
     fn clear(&mut self) {
-        let Turned { answers, events, finished, stale } = self;
+        let TurnOutcome { answers, events, finished, stale } = self;
         answers.clear();
         events.clear();
         finished.clear();
@@ -58,18 +58,18 @@ impl Turned {
 
 /// What a command did.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Answer {
+pub struct CommandOutcome {
     /// The job it made.
     pub job: Option<JobId>,
     /// How many tasks it changed.
     pub tasks: u64,
     /// For each of several commands, how many tasks it changed, or why it was refused.
-    pub each: Vec<Result<u64, Rejected>>,
+    pub each: Vec<Result<u64, Rejection>>,
 }
 
 impl Engine {
     /// An engine that goes on from a state, with the policy that state names.
-    pub fn new(cluster: Cluster, policies: &'static [PolicyDef], now: Time) -> Result<Engine, Rejected> {
+    pub fn new(cluster: Cluster, policies: &'static [PolicyDef], now: Time) -> Result<Engine, Rejection> {
         let policy = PolicyDef::build_from(policies, cluster.policy())?;
         let mut engine = Engine {
             cluster,
@@ -86,7 +86,7 @@ impl Engine {
         engine.policy.observe(engine.cluster.view(), &Effects::default());
         let leased: Vec<_> = engine.cluster.workers().filter(|(_, w)| w.online).map(|(id, _)| id).collect();
         for worker in leased {
-            engine.heard_from(worker, now);
+            engine.renew_lease(worker, now);
         }
         let claims: Vec<_> =
             engine.cluster.jobs().iter().filter(|j| j.spec.claim().is_some()).map(|j| j.id).collect();
@@ -129,8 +129,8 @@ impl Engine {
         batch: Vec<Command>,
         now: Time,
         store: &mut S,
-    ) -> Result<Turned, S::Error> {
-        let mut turned = Turned::default();
+    ) -> Result<TurnOutcome, S::Error> {
+        let mut turned = TurnOutcome::default();
         self.turn_into(batch, now, store, &mut turned)?;
         Ok(turned)
     }
@@ -141,24 +141,25 @@ impl Engine {
         batch: impl IntoIterator<Item = Command>,
         now: Time,
         store: &mut S,
-        turned: &mut Turned,
+        turned: &mut TurnOutcome,
     ) -> Result<(), S::Error> {
         turned.clear();
         for command in batch {
-            let answer = self.obey(command, now, turned); // 1. decide and apply each command, in order
+            let answer = self.execute(command, now, turned); // 1. decide and apply each command, in order
             turned.answers.push(answer);
         }
         while let Some(worker) = self.silent_worker(now) {
             self.leases.remove(&worker);
-            self.obey(Command::GiveUp(worker), now, turned).expect("a silent worker can be given up");
+            self.execute(Command::GiveUp(worker), now, turned).expect("a silent worker can be given up");
         }
         while let Some(job) = self.lapsed_claim(now) {
             self.claims.remove(&job);
-            self.obey(Command::Cancel(Target::Job(job)), now, turned).expect("a claim in force can end");
+            self.execute(Command::Cancel(TaskSelector::Job(job)), now, turned)
+                .expect("a claim in force can end");
         }
         while let Some((_, task)) = self.cluster.next_retry().filter(|(at, _)| *at <= now) {
-            let event = Event { at: now, what: What::RetryDue { task } };
-            self.make_so(&event, turned);
+            let event = Event { at: now, what: EventKind::RetryDue { task } };
+            self.apply_event(&event, turned);
             turned.events.push(event);
         }
         if self.worth_planning(&turned.events, now) {
@@ -173,7 +174,7 @@ impl Engine {
 
     /// Work for whoever drives the engine to have done beside it, if there is any and none is under way; the command that
     /// comes of it must be given to a later turn, also where it failed.
-    pub fn errand(&mut self, now: Time) -> Option<Errand> {
+    pub fn errand(&mut self, now: Time) -> Option<BackgroundSolve> {
         if self.errand_out {
             return None;
         }
@@ -204,31 +205,37 @@ impl Engine {
         effects
     }
 
-    fn obey(&mut self, command: Command, now: Time, turned: &mut Turned) -> Result<Answer, Rejected> {
+    fn execute(
+        &mut self,
+        command: Command,
+        now: Time,
+        turned: &mut TurnOutcome,
+    ) -> Result<CommandOutcome, Rejection> {
         if let Command::Several(commands) = command {
-            let each = commands.into_iter().map(|one| self.obey(one, now, turned).map(|answer| answer.tasks));
+            let each =
+                commands.into_iter().map(|one| self.execute(one, now, turned).map(|answer| answer.tasks));
             let each: Vec<_> = each.collect();
             let tasks = each.iter().flatten().sum();
-            return Ok(Answer { job: None, tasks, each });
+            return Ok(CommandOutcome { job: None, tasks, each });
         }
         if let Command::Receive { worker, report } = command {
             self.receive(worker, report, now, turned);
-            return Ok(Answer::default());
+            return Ok(CommandOutcome::default());
         }
         match &command {
-            Command::Report { worker, .. } => self.heard_from(*worker, now),
+            Command::Report { worker, .. } => self.renew_lease(*worker, now),
             Command::SetPolicy(choice) => self.check_policy(choice)?,
             Command::SetTarget(_) => self.errand_out = false,
             Command::Submit { user, spec, .. } => {
                 // Sent again, because its answer was lost or was not waited for: the answer is the same.
                 if let Some(job) = self.cluster.submitted_before(user, spec.key.as_deref())? {
-                    return Ok(Answer { job: Some(job), ..Answer::default() });
+                    return Ok(CommandOutcome { job: Some(job), ..CommandOutcome::default() });
                 }
                 self.policy.accept(self.cluster.view(), spec)?;
             }
             Command::Join(info) => {
                 if let Some(worker) = self.cluster.worker_named(&info.name) {
-                    self.heard_from(worker, now);
+                    self.renew_lease(worker, now);
                 }
             }
             _ => {}
@@ -238,19 +245,19 @@ impl Engine {
         if let Some(job) = heard {
             self.heard_of(job, now);
         }
-        let mut answer = Answer::default();
+        let mut answer = CommandOutcome::default();
         for what in decided {
             let event = Event { at: now, what };
             match &event.what {
-                What::JobSubmitted { job, .. } => answer.job = Some(*job),
-                What::WorkerLost { worker } => drop(self.leases.remove(worker)),
+                EventKind::JobSubmitted { job, .. } => answer.job = Some(*job),
+                EventKind::WorkerLost { worker } => drop(self.leases.remove(worker)),
                 _ => {}
             }
             answer.tasks += tasks_changed(&self.cluster, &event.what);
-            self.make_so(&event, turned);
+            self.apply_event(&event, turned);
             match event.what {
-                What::WorkerJoined { worker, .. } => self.heard_from(worker, now),
-                What::JobSubmitted { job, .. } => self.heard_of(job, now),
+                EventKind::WorkerJoined { worker, .. } => self.renew_lease(worker, now),
+                EventKind::JobSubmitted { job, .. } => self.heard_of(job, now),
                 _ => {}
             }
             turned.events.push(event);
@@ -259,14 +266,14 @@ impl Engine {
     }
 
     /// Takes a report in, unless it is late or doubled: then it says nothing, not even that its worker is there.
-    fn receive(&mut self, worker: WorkerId, report: Box<Report>, now: Time, turned: &mut Turned) {
+    fn receive(&mut self, worker: WorkerId, report: Box<Report>, now: Time, turned: &mut TurnOutcome) {
         if self.inbox.accept(worker, &report) {
             // A part that is refused, such as draining a worker that is not known, stops none of the others.
-            report.execute(worker, |part| drop(self.obey(part, now, turned)));
+            report.execute(worker, |part| drop(self.execute(part, now, turned)));
         }
     }
 
-    fn check_policy(&self, choice: &PolicyChoice) -> Result<(), Rejected> {
+    fn check_policy(&self, choice: &PolicyChoice) -> Result<(), Rejection> {
         PolicyDef::checked(self.policies, choice).map(drop)
     }
 
@@ -278,14 +285,14 @@ impl Engine {
         let matters = |event: &Event| match event.what {
             // A start changes nothing about what is free. But a task can be preempted only once it runs, and a more urgent
             // one may have arrived while it was starting.
-            What::Started { attempt, .. } => self.cluster.view().is_preemptible(attempt.task),
-            What::JobForgotten { .. } => false,
+            EventKind::Started { attempt, .. } => self.cluster.view().is_preemptible(attempt.task),
+            EventKind::JobForgotten { .. } => false,
             _ => true,
         };
         due || events.iter().any(matters)
     }
 
-    fn plan(&mut self, now: Time, turned: &mut Turned) {
+    fn plan(&mut self, now: Time, turned: &mut TurnOutcome) {
         let plan = self.policy.plan(self.cluster.view(), now);
         let (events, stale) =
             if plan.is_empty() { Default::default() } else { self.cluster.admit(&plan, now) };
@@ -293,15 +300,15 @@ impl Engine {
         let again = (plan.again && !events.is_empty()).then_some(now);
         self.wake_at = plan.wake_at.into_iter().chain(again).chain(self.cluster.next_opening(now)).min();
         for event in events {
-            self.make_so(&event, turned);
+            self.apply_event(&event, turned);
             turned.events.push(event);
         }
         turned.stale.extend(stale);
     }
 
-    fn make_so(&mut self, event: &Event, turned: &mut Turned) {
+    fn apply_event(&mut self, event: &Event, turned: &mut TurnOutcome) {
         let effects = self.follow(event);
-        if let What::Placed { attempt, .. } = event.what {
+        if let EventKind::Placed { attempt, .. } = event.what {
             self.watched_from_here(attempt.task.job);
         }
         for job in &effects.finished {
@@ -310,7 +317,7 @@ impl Engine {
         turned.finished.extend(effects.finished);
     }
 
-    fn heard_from(&mut self, worker: WorkerId, now: Time) {
+    fn renew_lease(&mut self, worker: WorkerId, now: Time) {
         let lease = self.cluster.worker(worker).filter(|w| w.online).and_then(|w| w.info.lease);
         match lease {
             Some(lease) => self.leases.insert(worker, now + lease),
@@ -347,26 +354,26 @@ impl Engine {
 }
 
 /// How many tasks an event is about to change.
-fn tasks_changed(cluster: &Cluster, what: &What) -> u64 {
+fn tasks_changed(cluster: &Cluster, what: &EventKind) -> u64 {
     let nodes = |job: &JobId| cluster.job(*job).map(|j| &j.nodes[..]).unwrap_or_default();
     match what {
-        What::JobSubmitted { spec, .. } => spec.tasks.iter().map(|t| u64::from(t.len())).sum(),
-        What::JobHeld { job, .. } | What::JobPriority { job, .. } => {
+        EventKind::JobSubmitted { spec, .. } => spec.tasks.iter().map(|t| u64::from(t.len())).sum(),
+        EventKind::JobHeld { job, .. } | EventKind::JobPriority { job, .. } => {
             nodes(job).iter().map(Node::waiting).sum()
         }
-        What::TasksHeld { node, tasks, .. } => {
+        EventKind::TasksHeld { node, tasks, .. } => {
             let running = nodes(&node.job)[node.node as usize].live.iter();
             let running = running.filter(|(i, live)| live.attempt().is_some() && tasks.contains(**i));
             tasks.len() - running.count() as u64
         }
-        What::TasksRetried { tasks, .. } => tasks.len(),
-        What::RetryDue { .. } => 1,
-        What::Retried { job, failed_only } => {
+        EventKind::TasksRetried { tasks, .. } => tasks.len(),
+        EventKind::RetryDue { .. } => 1,
+        EventKind::Retried { job, failed_only } => {
             let kept = |n: &Node| if *failed_only { n.done.count(Outcome::Succeeded) } else { 0 };
             nodes(job).iter().map(|n| n.done.total() - kept(n)).sum()
         }
-        What::Cancelled { tasks, .. } => tasks.len(),
-        What::PauseAsked { .. } | What::ResumeAsked { .. } | What::StopAsked { .. } => 1,
+        EventKind::Cancelled { tasks, .. } => tasks.len(),
+        EventKind::PauseAsked { .. } | EventKind::ResumeAsked { .. } | EventKind::StopAsked { .. } => 1,
         _ => 0,
     }
 }

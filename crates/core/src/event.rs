@@ -6,7 +6,7 @@ use crate::index::Ranges;
 use crate::limits::Limits;
 use crate::policy::PolicyChoice;
 use crate::pool::{DeviceInfo, DeviceState, Placement};
-use crate::shares::{Allocation, NoTarget, Speed};
+use crate::shares::{Allocation, SolveFailure, Speed};
 use crate::spec::{Boundary, JobSpec};
 use crate::time::{Span, Time};
 use serde::{Deserialize, Serialize};
@@ -22,13 +22,13 @@ pub struct Event {
     /// The engine's clock.
     pub at: Time,
     /// What it was.
-    pub what: What,
+    pub what: EventKind,
 }
 
 /// The kinds of things that happen.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum What {
+pub enum EventKind {
     /// A worker came, came back, or describes itself anew. Devices known before keep their index.
     WorkerJoined {
         /// Its number, given at first sight of its name.
@@ -142,7 +142,7 @@ pub enum What {
         /// Which try.
         attempt: AttemptId,
         /// Who wants it.
-        by: By,
+        by: RequestedBy,
         /// At which moment of its work.
         #[serde(default, skip_serializing_if = "Boundary::is_any")]
         at: Boundary,
@@ -167,7 +167,7 @@ pub enum What {
         /// Which try.
         attempt: AttemptId,
         /// Why.
-        why: StopWhy,
+        why: StopReason,
     },
     /// An attempt is over.
     Ended {
@@ -176,7 +176,7 @@ pub enum What {
         /// How its process ended and what it used.
         end: End,
         /// What becomes of the task.
-        then: Then,
+        then: Disposition,
     },
     /// A shared device is charged another amount of memory for an attempt: the larger of what its task requested and what
     /// its processes were measured to use. The measurement itself is telemetry; an event only where the charge changes.
@@ -218,7 +218,7 @@ pub enum What {
     /// No target allocation was found; the one in force stays.
     TargetFailed {
         /// Why.
-        failed: NoTarget,
+        failed: SolveFailure,
     },
     /// A round of the policy in force began.
     RoundBegun {
@@ -249,42 +249,42 @@ pub enum What {
     },
 }
 
-impl What {
+impl EventKind {
     /// The job it happened to, if it did to one.
     pub fn job(&self) -> Option<JobId> {
         match self {
-            What::JobSubmitted { job, .. }
-            | What::JobHeld { job, .. }
-            | What::JobPriority { job, .. }
-            | What::Retried { job, .. }
-            | What::ClaimExtended { job, .. }
-            | What::JobForgotten { job } => Some(*job),
-            What::Cancelled { node, .. } | What::TasksHeld { node, .. } | What::TasksRetried { node, .. } => {
-                Some(node.job)
-            }
-            What::Placed { attempt, .. }
-            | What::Started { attempt }
-            | What::PauseAsked { attempt, .. }
-            | What::Paused { attempt }
-            | What::ResumeAsked { attempt }
-            | What::Resumed { attempt }
-            | What::StopAsked { attempt, .. }
-            | What::MemoryCharged { attempt, .. }
-            | What::Ended { attempt, .. } => Some(attempt.task.job),
-            What::Progressed { task, .. } | What::RetryDue { task } => Some(task.job),
-            What::WorkerJoined { .. }
-            | What::WorkerLost { .. }
-            | What::WorkerDrained { .. }
-            | What::DeviceChanged { .. }
-            | What::EnvKept { .. }
-            | What::SpeedsSet { .. }
-            | What::TargetSet { .. }
-            | What::TargetFailed { .. }
-            | What::RoundBegun { .. }
-            | What::NumbersSkipped { .. }
-            | What::PolicySet { .. }
-            | What::LimitsSet { .. }
-            | What::GroupsTold { .. } => None,
+            EventKind::JobSubmitted { job, .. }
+            | EventKind::JobHeld { job, .. }
+            | EventKind::JobPriority { job, .. }
+            | EventKind::Retried { job, .. }
+            | EventKind::ClaimExtended { job, .. }
+            | EventKind::JobForgotten { job } => Some(*job),
+            EventKind::Cancelled { node, .. }
+            | EventKind::TasksHeld { node, .. }
+            | EventKind::TasksRetried { node, .. } => Some(node.job),
+            EventKind::Placed { attempt, .. }
+            | EventKind::Started { attempt }
+            | EventKind::PauseAsked { attempt, .. }
+            | EventKind::Paused { attempt }
+            | EventKind::ResumeAsked { attempt }
+            | EventKind::Resumed { attempt }
+            | EventKind::StopAsked { attempt, .. }
+            | EventKind::MemoryCharged { attempt, .. }
+            | EventKind::Ended { attempt, .. } => Some(attempt.task.job),
+            EventKind::Progressed { task, .. } | EventKind::RetryDue { task } => Some(task.job),
+            EventKind::WorkerJoined { .. }
+            | EventKind::WorkerLost { .. }
+            | EventKind::WorkerDrained { .. }
+            | EventKind::DeviceChanged { .. }
+            | EventKind::EnvKept { .. }
+            | EventKind::SpeedsSet { .. }
+            | EventKind::TargetSet { .. }
+            | EventKind::TargetFailed { .. }
+            | EventKind::RoundBegun { .. }
+            | EventKind::NumbersSkipped { .. }
+            | EventKind::PolicySet { .. }
+            | EventKind::LimitsSet { .. }
+            | EventKind::GroupsTold { .. } => None,
         }
     }
 
@@ -292,14 +292,14 @@ impl What {
     pub fn concerns_workers(&self) -> bool {
         matches!(
             self,
-            What::Placed { .. }
-                | What::PauseAsked { .. }
-                | What::ResumeAsked { .. }
-                | What::StopAsked { .. }
-                | What::Ended { .. }
-                | What::WorkerJoined { .. }
+            EventKind::Placed { .. }
+                | EventKind::PauseAsked { .. }
+                | EventKind::ResumeAsked { .. }
+                | EventKind::StopAsked { .. }
+                | EventKind::Ended { .. }
+                | EventKind::WorkerJoined { .. }
                 // With the assignments a worker hears that its report was received, and with it what drained it.
-                | What::WorkerDrained { .. }
+                | EventKind::WorkerDrained { .. }
         )
     }
 }
@@ -323,7 +323,7 @@ pub struct WorkerInfo {
 /// Who asked for a pause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum By {
+pub enum RequestedBy {
     /// The policy, which may also take it back.
     Policy,
     /// A person, who alone may take it back.
@@ -333,7 +333,7 @@ pub enum By {
 /// Why an attempt is asked to end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum StopWhy {
+pub enum StopReason {
     /// A person gave the task up.
     Cancelled,
     /// A person gave the task up and grants it no grace.
@@ -344,12 +344,12 @@ pub enum StopWhy {
     Requeued,
 }
 
-impl StopWhy {
+impl StopReason {
     /// Whether the task is over once its attempt is, and does not run again.
     pub fn gives_up(self) -> bool {
         match self {
-            StopWhy::Cancelled | StopWhy::Killed | StopWhy::Idle(_) => true,
-            StopWhy::Requeued => false,
+            StopReason::Cancelled | StopReason::Killed | StopReason::Idle(_) => true,
+            StopReason::Requeued => false,
         }
     }
 }
@@ -357,7 +357,7 @@ impl StopWhy {
 /// How an attempt's process ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum How {
+pub enum EndReason {
     /// By itself, with this code.
     Exited(i32),
     /// By this signal, not sent by us.
@@ -383,8 +383,8 @@ pub enum How {
 /// How an attempt ended and what it used.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct End {
-    /// How.
-    pub how: How,
+    /// EndReason.
+    pub how: EndReason,
     /// What it used, as far as anyone could tell.
     #[serde(default)]
     pub usage: Usage,
@@ -410,7 +410,7 @@ pub struct Usage {
 /// What becomes of a task whose attempt is over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Then {
+pub enum Disposition {
     /// It is done.
     Done(Outcome),
     /// It waits to be tried again.

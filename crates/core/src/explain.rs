@@ -1,9 +1,9 @@
 //! Why something does not run. Computed when asked, never while planning.
 
 use crate::cluster::{Cause, View};
-use crate::event::{By, Outcome, StopWhy};
+use crate::event::{Outcome, RequestedBy, StopReason};
 use crate::ids::{DeviceId, JobId, TaskId};
-use crate::limits::AtLimit;
+use crate::limits::LimitExceeded;
 use crate::place::Search;
 use crate::pool::Ledger;
 use crate::spec::Needs;
@@ -11,9 +11,9 @@ use crate::{TaskState, Time};
 
 /// Why a task does not run, and who is before it.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Why {
+pub struct Explanation {
     /// The reason.
-    pub reason: Reason,
+    pub reason: WaitReason,
     /// How many ready tasks are considered before it; only for one that is ready.
     pub ahead: Option<u64>,
     /// The first few of those.
@@ -22,7 +22,7 @@ pub struct Why {
 
 /// The reasons there are.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Reason {
+pub enum WaitReason {
     /// Someone holds the job, or the task.
     Held,
     /// It failed several times, and is tried again at this moment.
@@ -42,7 +42,7 @@ pub enum Reason {
         at_once: u32,
     },
     /// Its user has as much as they may have.
-    AtLimit(Box<AtLimit>),
+    AtLimit(Box<LimitExceeded>),
     /// No worker takes new work.
     NoWorker,
     /// Nothing that is free now is enough.
@@ -62,7 +62,7 @@ pub enum Reason {
     /// There is room, but the policy keeps these devices for others.
     Withheld(Vec<DeviceId>),
     /// Its time comes in rounds.
-    Round(Box<InRounds>),
+    Round(Box<RoundStatus>),
     /// There is room, but others go first.
     NotItsTurn,
     /// It would start at the next plan.
@@ -72,9 +72,9 @@ pub enum Reason {
     /// It runs.
     Running,
     /// It stands still.
-    Paused(Option<By>),
+    Paused(Option<RequestedBy>),
     /// It is being ended.
-    Stopping(StopWhy),
+    Stopping(StopReason),
     /// It is over.
     Done(Outcome),
     /// It was skipped because of this.
@@ -83,7 +83,7 @@ pub enum Reason {
 
 /// How a task stands that gets shares of time.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct InRounds {
+pub struct RoundStatus {
     /// By type: its target share of time, and the share it has had.
     pub shares: Vec<(String, f64, f64)>,
     /// When the round that runs ends.
@@ -96,94 +96,94 @@ pub struct InRounds {
     pub failed: Option<String>,
 }
 
-impl Reason {
+impl WaitReason {
     /// A stable word for it, for programs.
     pub fn word(&self) -> &'static str {
         match self {
-            Reason::Held => "held",
-            Reason::Backoff { .. } => "backoff",
-            Reason::AfterTasks(_) => "after-tasks",
-            Reason::AfterJobs(_) => "after-jobs",
-            Reason::ArrayFull { .. } => "array-full",
-            Reason::AtLimit(_) => "at-limit",
-            Reason::NoWorker => "no-worker",
-            Reason::NoRoom => "no-room",
-            Reason::Reserved { .. } => "reserved",
-            Reason::EndsSooner { .. } => "ends-sooner",
-            Reason::Withheld(_) => "withheld",
-            Reason::Round(_) => "round",
-            Reason::NotItsTurn => "not-its-turn",
-            Reason::Next => "next",
-            Reason::Starting => "starting",
-            Reason::Running => "running",
-            Reason::Paused(_) => "paused",
-            Reason::Stopping(_) => "stopping",
-            Reason::Done(_) => "done",
-            Reason::Skipped(_) => "skipped",
+            WaitReason::Held => "held",
+            WaitReason::Backoff { .. } => "backoff",
+            WaitReason::AfterTasks(_) => "after-tasks",
+            WaitReason::AfterJobs(_) => "after-jobs",
+            WaitReason::ArrayFull { .. } => "array-full",
+            WaitReason::AtLimit(_) => "at-limit",
+            WaitReason::NoWorker => "no-worker",
+            WaitReason::NoRoom => "no-room",
+            WaitReason::Reserved { .. } => "reserved",
+            WaitReason::EndsSooner { .. } => "ends-sooner",
+            WaitReason::Withheld(_) => "withheld",
+            WaitReason::Round(_) => "round",
+            WaitReason::NotItsTurn => "not-its-turn",
+            WaitReason::Next => "next",
+            WaitReason::Starting => "starting",
+            WaitReason::Running => "running",
+            WaitReason::Paused(_) => "paused",
+            WaitReason::Stopping(_) => "stopping",
+            WaitReason::Done(_) => "done",
+            WaitReason::Skipped(_) => "skipped",
         }
     }
 }
 
-impl Why {
+impl Explanation {
     /// A reason that has nothing to do with a queue.
-    pub fn plain(reason: Reason) -> Why {
-        Why { reason, ahead: None, first_ahead: Vec::new() }
+    pub fn plain(reason: WaitReason) -> Explanation {
+        Explanation { reason, ahead: None, first_ahead: Vec::new() }
     }
 }
 
 /// The reason for anything but a ready task, for which only the policy knows. `None` for that, and for a task there is
 /// not.
-pub fn without_policy(view: View<'_>, task: TaskId, now: Time) -> Option<Why> {
+pub fn without_policy(view: View<'_>, task: TaskId, now: Time) -> Option<Explanation> {
     let job = view.job(task.job)?;
     let (node, spec) = job.node(task.node)?;
     let reason = match view.state(task)? {
-        TaskState::Blocked if job.held => Reason::Held,
+        TaskState::Blocked if job.held => WaitReason::Held,
         TaskState::Blocked if !job.waiting.is_empty() => {
-            Reason::AfterJobs(job.waiting.iter().map(|w| w.job).collect())
+            WaitReason::AfterJobs(job.waiting.iter().map(|w| w.job).collect())
         }
         TaskState::Blocked if node.unmet == 0 => {
             let put_off = node.live.get(&task.index).and_then(|live| Some((live.not_before?, live.failures)));
             match put_off.filter(|_| !node.held.contains(task.index)) {
-                Some((until, failures)) => Reason::Backoff { until, failures },
-                None => Reason::Held,
+                Some((until, failures)) => WaitReason::Backoff { until, failures },
+                None => WaitReason::Held,
             }
         }
         TaskState::Blocked => {
             let unmet =
                 spec.after.iter().filter(|d| job.nodes[d.node as usize].satisfies(d.on) != Some(true));
-            Reason::AfterTasks(unmet.map(|d| d.node).collect())
+            WaitReason::AfterTasks(unmet.map(|d| d.node).collect())
         }
         TaskState::Ready { .. } => {
             let full = |at_once: &u32| node.active() >= *at_once;
             match spec.at_once().filter(full) {
-                Some(at_once) => Reason::ArrayFull { at_once },
-                None => Reason::AtLimit(Box::new(view.allowance(now).lets(job, spec).err()?)),
+                Some(at_once) => WaitReason::ArrayFull { at_once },
+                None => WaitReason::AtLimit(Box::new(view.allowance(now).lets(job, spec).err()?)),
             }
         }
-        TaskState::Placed(_) => Reason::Starting,
-        TaskState::Running(_) => Reason::Running,
-        TaskState::Paused(a) => Reason::Paused(a.pause),
-        TaskState::Stopping(_, why) => Reason::Stopping(why),
+        TaskState::Placed(_) => WaitReason::Starting,
+        TaskState::Running(_) => WaitReason::Running,
+        TaskState::Paused(a) => WaitReason::Paused(a.pause),
+        TaskState::Stopping(_, why) => WaitReason::Stopping(why),
         TaskState::Done(Outcome::Skipped) => {
-            node.skipped_by.map_or(Reason::Done(Outcome::Skipped), Reason::Skipped)
+            node.skipped_by.map_or(WaitReason::Done(Outcome::Skipped), WaitReason::Skipped)
         }
-        TaskState::Done(outcome) => Reason::Done(outcome),
+        TaskState::Done(outcome) => WaitReason::Done(outcome),
     };
-    Some(Why::plain(reason))
+    Some(Explanation::plain(reason))
 }
 
 /// Whether there is room for a task now, apart from everyone else's claims; and if so, whether there still is with some
 /// devices withheld from it.
-pub fn room(view: View<'_>, needs: &Needs, withheld: &[DeviceId]) -> Result<(), Reason> {
+pub fn room(view: View<'_>, needs: &Needs, withheld: &[DeviceId]) -> Result<(), WaitReason> {
     let ledger = Ledger::over(view.pool());
     if !view.pool().workers().any(|(_, w)| w.is_open()) {
-        return Err(Reason::NoWorker);
+        return Err(WaitReason::NoWorker);
     }
     if Search::over(&ledger).place(needs).is_none() {
-        return Err(Reason::NoRoom);
+        return Err(WaitReason::NoRoom);
     }
     if (Search { withheld, ..Search::over(&ledger) }).place(needs).is_none() {
-        return Err(Reason::Withheld(withheld.to_vec()));
+        return Err(WaitReason::Withheld(withheld.to_vec()));
     }
     Ok(())
 }

@@ -8,7 +8,7 @@
 
 use crate::ids::{DeviceId, WorkerId};
 use crate::place::acceptable;
-use crate::pool::{DeviceInfo, DeviceState, DeviceUse, Held, Pool, WorkerUse};
+use crate::pool::{DeviceInfo, DeviceState, DeviceUse, Pool, Resources, WorkerUse};
 use crate::spec::{Needs, WaitMode};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -18,25 +18,25 @@ const CLASSES: usize = 64;
 
 /// What kinds of tasks there are, and how many of each.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Workload {
-    classes: Vec<Class>,
+pub struct TaskMix {
+    classes: Vec<TaskClass>,
     tasks: u64,
 }
 
 #[derive(Clone, Debug, PartialEq)]
-struct Class {
+struct TaskClass {
     needs: Needs,
     count: u64,
     /// Whether it is particular about its devices beyond how much of them is free.
     particular: bool,
 }
 
-impl Workload {
+impl TaskMix {
     /// No tasks at all: nothing is ever fragmented.
-    pub const NONE: &'static Workload = &Workload { classes: Vec::new(), tasks: 0 };
+    pub const NONE: &'static TaskMix = &TaskMix { classes: Vec::new(), tasks: 0 };
 
     /// The workload with so many tasks of each kind, of which the most common kinds are kept.
-    pub fn of<'n>(tasks: impl IntoIterator<Item = (&'n Needs, u64)>) -> Workload {
+    pub fn of<'n>(tasks: impl IntoIterator<Item = (&'n Needs, u64)>) -> TaskMix {
         let mut counts: BTreeMap<&Needs, u64> = BTreeMap::new();
         for (needs, count) in tasks {
             *counts.entry(needs).or_default() += count;
@@ -47,21 +47,22 @@ impl Workload {
         let class = |(needs, count): (&Needs, u64)| {
             let waits_for = needs.wait_mode == WaitMode::Queue && !needs.preferred.is_empty();
             let particular = waits_for || !needs.gpu_types.is_empty() || !needs.scope.is_empty();
-            Class { needs: needs.clone(), count, particular }
+            TaskClass { needs: needs.clone(), count, particular }
         };
         let classes: Vec<_> = common.into_iter().map(class).collect();
-        Workload { tasks: classes.iter().map(|class| class.count).sum(), classes }
+        TaskMix { tasks: classes.iter().map(|class| class.count).sum(), classes }
     }
 
     /// How many devices' worth of what is free a task of this workload cannot use, on the average.
     pub fn fragmentation(&self, pool: &Pool) -> f64 {
         let sum: f64 = pool.workers().map(|(id, used)| self.unusable(id, used) as f64).sum();
-        sum / (self.tasks.max(1) as f64 * Held::DEVICE as f64)
+        sum / (self.tasks.max(1) as f64 * Resources::DEVICE as f64)
     }
 
     /// Over all its tasks, what is free on a worker's devices and each cannot use, in millionths of a device.
     pub(crate) fn unusable(&self, id: WorkerId, used: &WorkerUse) -> u64 {
-        let devices: Vec<Free<'_>> = used.devices().map(|(_, info, used)| Free::of(info, used)).collect();
+        let devices: Vec<FreeCapacity<'_>> =
+            used.devices().map(|(_, info, used)| FreeCapacity::of(info, used)).collect();
         let all: u64 = devices.iter().map(|d| d.share).sum();
         if all == 0 {
             return 0;
@@ -72,11 +73,11 @@ impl Workload {
 
 /// What is free on a worker's devices, in millionths of a device.
 pub(crate) fn free(used: &WorkerUse) -> u64 {
-    used.devices().map(|(_, info, used)| Free::of(info, used).share).sum()
+    used.devices().map(|(_, info, used)| FreeCapacity::of(info, used).share).sum()
 }
 
 /// What is free of a device.
-struct Free<'a> {
+struct FreeCapacity<'a> {
     info: &'a DeviceInfo,
     bytes: u64,
     /// In millionths of it.
@@ -84,12 +85,13 @@ struct Free<'a> {
     idle: bool,
 }
 
-impl<'a> Free<'a> {
-    fn of(info: &'a DeviceInfo, used: DeviceUse) -> Free<'a> {
+impl<'a> FreeCapacity<'a> {
+    fn of(info: &'a DeviceInfo, used: DeviceUse) -> FreeCapacity<'a> {
         let usable = info.state == DeviceState::Usable && !used.is_whole() && used.has_slot(info);
         let bytes = if usable { info.budget.saturating_sub(used.shared_bytes()) } else { 0 };
-        let share = (u128::from(bytes) * u128::from(Held::DEVICE) / u128::from(info.budget.max(1))) as u64;
-        Free { info, bytes, share, idle: usable && used.attempts() == 0 }
+        let share =
+            (u128::from(bytes) * u128::from(Resources::DEVICE) / u128::from(info.budget.max(1))) as u64;
+        FreeCapacity { info, bytes, share, idle: usable && used.attempts() == 0 }
     }
 
     fn takes(&self, needs: &Needs) -> bool {
@@ -101,8 +103,8 @@ impl<'a> Free<'a> {
     }
 }
 
-impl Class {
-    fn unusable(&self, worker: WorkerId, used: &WorkerUse, devices: &[Free<'_>], all: u64) -> u64 {
+impl TaskClass {
+    fn unusable(&self, worker: WorkerId, used: &WorkerUse, devices: &[FreeCapacity<'_>], all: u64) -> u64 {
         let needs = &self.needs;
         if needs.gpus == 0 || !used.host_admits(needs.cpus, needs.memory) {
             return all;

@@ -102,17 +102,17 @@ impl fmt::Display for AttemptId {
 }
 
 impl std::str::FromStr for AttemptId {
-    type Err = NotAnAttempt;
+    type Err = ParseAttemptIdError;
 
-    fn from_str(s: &str) -> Result<Self, NotAnAttempt> {
+    fn from_str(s: &str) -> Result<Self, ParseAttemptIdError> {
         let mut parts = s.split('.');
-        let mut next = || parts.next().ok_or(NotAnAttempt);
+        let mut next = || parts.next().ok_or(ParseAttemptIdError);
         let (job, node, index, number) = (next()?, next()?, next()?, next()?);
         if parts.next().is_some() {
-            return Err(NotAnAttempt);
+            return Err(ParseAttemptIdError);
         }
-        let small = |s: &str| s.parse::<u32>().map_err(|_| NotAnAttempt);
-        let job = JobId(job.parse().map_err(|_| NotAnAttempt)?);
+        let small = |s: &str| s.parse::<u32>().map_err(|_| ParseAttemptIdError);
+        let job = JobId(job.parse().map_err(|_| ParseAttemptIdError)?);
         Ok(TaskId { job, node: small(node)?, index: small(index)? }.attempt(small(number)?))
     }
 }
@@ -120,7 +120,7 @@ impl std::str::FromStr for AttemptId {
 /// The text does not have the form `job.node.index.number`.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 #[error("not an attempt's name (job.node.index.number)")]
-pub struct NotAnAttempt;
+pub struct ParseAttemptIdError;
 
 #[cfg(test)]
 mod tests {
@@ -130,7 +130,7 @@ mod tests {
     fn an_attempts_name_reads_back() {
         let a = TaskId { job: JobId(412), node: 2, index: 7 }.attempt(3);
         assert_eq!(a.to_string().parse(), Ok(a));
-        assert_eq!("412.2.7".parse::<AttemptId>(), Err(NotAnAttempt));
-        assert_eq!("412.2.7.1.1".parse::<AttemptId>(), Err(NotAnAttempt));
+        assert_eq!("412.2.7".parse::<AttemptId>(), Err(ParseAttemptIdError));
+        assert_eq!("412.2.7.1.1".parse::<AttemptId>(), Err(ParseAttemptIdError));
     }
 }

@@ -2,7 +2,7 @@
 //! wait, and where they are once they run. Where nothing is known of a task's speeds, its own word counts wherever it
 //! runs.
 
-use crate::cluster::{Live, View};
+use crate::cluster::{StartedTask, View};
 use crate::ids::TaskId;
 use crate::pool::Placement;
 use crate::spec::TaskSpec;
@@ -74,7 +74,7 @@ impl<'a> Lengths<'a> {
     }
 
     /// A task that does not say how many steps it has does them in the time it is expected to take, at mean speed.
-    fn steps_left(&self, live: Option<&Live>, spec: &TaskSpec) -> Option<f64> {
+    fn steps_left(&self, live: Option<&StartedTask>, spec: &TaskSpec) -> Option<f64> {
         let total = match spec.steps {
             Some(steps) => steps as f64,
             None => self.mean_speed(spec)? * spec.expected()?.secs(),
@@ -83,7 +83,7 @@ impl<'a> Lengths<'a> {
         Some((total - reported).max(total * LEAST_LEFT))
     }
 
-    fn task(&self, task: TaskId) -> Option<(Option<&'a Live>, &'a TaskSpec)> {
+    fn task(&self, task: TaskId) -> Option<(Option<&'a StartedTask>, &'a TaskSpec)> {
         let (node, spec) = self.view.job(task.job)?.node(task.node)?;
         Some((node.live.get(&task.index).map(AsRef::as_ref), spec))
     }

@@ -8,6 +8,7 @@
 //! [`engine`] (the turn that ties them together), [`store`] (the event log) and [`agent`] (the worker's half), with [`protocol`] between the two.
 
 pub mod agent;
+pub mod bitset;
 pub mod cluster;
 pub mod command;
 pub mod engine;
@@ -19,7 +20,6 @@ pub mod inbox;
 pub mod index;
 mod lengths;
 pub mod limits;
-pub mod numbers;
 pub mod ordered;
 pub mod place;
 pub mod plan;
@@ -39,9 +39,9 @@ pub mod store;
 pub mod time;
 
 pub use cluster::{Cluster, Effects, TaskState, View};
-pub use command::{Command, Rejected};
-pub use event::{Event, What};
-pub use explain::Why;
+pub use command::{Command, Rejection};
+pub use event::{Event, EventKind};
+pub use explain::Explanation;
 pub use ids::{AttemptId, DeviceId, EnvId, JobId, NodeId, TaskId, WorkerId};
 pub use plan::Plan;
 pub use policy::{Policy, PolicyChoice, PolicyDef};

@@ -154,11 +154,11 @@ impl Caps {
 
 /// A limit that is reached: what is asked would be too much.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct AtLimit {
+pub struct LimitExceeded {
     /// Whose it is.
-    pub of: Party,
+    pub of: LimitOwner,
     /// Which.
-    pub what: Limited,
+    pub what: LimitKind,
     /// How much there may be.
     pub most: u64,
     /// How much there is.
@@ -169,7 +169,7 @@ pub struct AtLimit {
 
 /// Whose limit it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Party {
+pub enum LimitOwner {
     /// A user's.
     User(String),
     /// That of all members of a group together.
@@ -178,7 +178,7 @@ pub enum Party {
 
 /// What is limited. Numbers are counts, and microseconds of time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Limited {
+pub enum LimitKind {
     /// GPUs at once.
     Gpus,
     /// Tasks on workers.
@@ -200,50 +200,50 @@ pub enum Limited {
     JobsSize,
 }
 
-impl Limited {
+impl LimitKind {
     /// The limit's name in a configuration.
     pub fn word(self) -> &'static str {
         match self {
-            Limited::Gpus => "gpus",
-            Limited::Running => "running",
-            Limited::Queued => "queued",
-            Limited::Timeout => "timeout",
-            Limited::GpuTime { .. } => "gpu_hours",
-            Limited::Priority => "priority",
-            Limited::JobsSize => "jobs_size",
+            LimitKind::Gpus => "gpus",
+            LimitKind::Running => "running",
+            LimitKind::Queued => "queued",
+            LimitKind::Timeout => "timeout",
+            LimitKind::GpuTime { .. } => "gpu_hours",
+            LimitKind::Priority => "priority",
+            LimitKind::JobsSize => "jobs_size",
         }
     }
 }
 
-impl fmt::Display for Party {
+impl fmt::Display for LimitOwner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Party::User(name) => f.write_str(name),
-            Party::Group(name) => write!(f, "all of group {name} together"),
+            LimitOwner::User(name) => f.write_str(name),
+            LimitOwner::Group(name) => write!(f, "all of group {name} together"),
         }
     }
 }
 
-impl fmt::Display for AtLimit {
+impl fmt::Display for LimitExceeded {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let AtLimit { of, what, most, has, asks } = self;
+        let LimitExceeded { of, what, most, has, asks } = self;
         // What could never be had: how much there is already does not matter.
         let never = asks > most;
         let s = if *most == 1 { "" } else { "s" };
         match what {
-            Limited::Gpus if never => write!(f, "{of} may have {most} GPU{s} at once; this takes {asks}"),
-            Limited::Gpus => {
+            LimitKind::Gpus if never => write!(f, "{of} may have {most} GPU{s} at once; this takes {asks}"),
+            LimitKind::Gpus => {
                 write!(f, "{of} may have {most} GPU{s} at once and has {has}; this takes {asks}")
             }
-            Limited::Running => write!(f, "{of} may have {most} task{s} running at once and has {has}"),
-            Limited::Queued => {
+            LimitKind::Running => write!(f, "{of} may have {most} task{s} running at once and has {has}"),
+            LimitKind::Queued => {
                 write!(f, "{of} may have {most} task{s} waiting (queued) and has {has}; this adds {asks}")
             }
-            Limited::Timeout => {
+            LimitKind::Timeout => {
                 let (most, asks) = (length(Span(*most)), length(Span(*asks)));
                 write!(f, "{of} may run a task for {most} at the longest; this asks for {asks}")
             }
-            Limited::GpuTime { window, .. } => {
+            LimitKind::GpuTime { window, .. } => {
                 let [most, has, asks] = [most, has, asks].map(|us| hours(Span(*us)));
                 let window = length(*window);
                 if never {
@@ -255,14 +255,14 @@ impl fmt::Display for AtLimit {
                      this promises {asks}"
                 )
             }
-            Limited::JobsSize => {
+            LimitKind::JobsSize => {
                 let [most, has, asks] = [most, has, asks].map(|bytes| mebibytes(*bytes));
                 write!(
                     f,
                     "{of} may have {most} of job documents and environments kept (jobs_size) and has {has}; this adds {asks}"
                 )
             }
-            Limited::Priority => {
+            LimitKind::Priority => {
                 let (most, asks) = (*most as i64, *asks as i64);
                 write!(f, "{of} may give priorities up to {most}; this asks for {asks}")
             }
@@ -316,18 +316,18 @@ mod tests {
 
     #[test]
     fn a_limit_is_told_with_its_numbers() {
-        let of = Party::User("ann".into());
+        let of = LimitOwner::User("ann".into());
         let day = Span(86_400_000_000);
-        let what = Limited::GpuTime { window: Span(7 * day.0), until: None };
+        let what = LimitKind::GpuTime { window: Span(7 * day.0), until: None };
         let (most, has, asks) = (day.0, day.0 / 2, 13 * 3_600_000_000);
-        let at = AtLimit { of: of.clone(), what, most, has, asks };
+        let at = LimitExceeded { of: of.clone(), what, most, has, asks };
         assert_eq!(
             at.to_string(),
             "ann may have 24 GPU-hours in 7d; 12 are used or promised to what runs, and this promises 13"
         );
-        let never = AtLimit { asks: 25 * 3_600_000_000, has: 0, ..at };
+        let never = LimitExceeded { asks: 25 * 3_600_000_000, has: 0, ..at };
         assert_eq!(never.to_string(), "ann may have 24 GPU-hours in 7d; this promises 25");
-        let at = AtLimit { of, what: Limited::Timeout, most: day.0, has: 0, asks: 90_000_000 };
+        let at = LimitExceeded { of, what: LimitKind::Timeout, most: day.0, has: 0, asks: 90_000_000 };
         assert_eq!(at.to_string(), "ann may run a task for 1d at the longest; this asks for 90s");
     }
 }

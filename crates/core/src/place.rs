@@ -1,6 +1,6 @@
 //! Where a task goes: devices of one worker that are acceptable, have room, and suit the rule best.
 
-use crate::fragment::{self, Workload};
+use crate::fragment::{self, TaskMix};
 use crate::ids::{DeviceId, WorkerId};
 use crate::pool::{Charge, DeviceInfo, DeviceUse, Ledger, Placement, WorkerUse, charge_for};
 use crate::spec::{Needs, WaitMode};
@@ -89,13 +89,13 @@ pub struct Search<'a> {
     /// Which of several fitting places is taken.
     pub fit: Fit,
     /// The tasks there are, to which what is left may be of use or not.
-    pub workload: &'a Workload,
+    pub workload: &'a TaskMix,
 }
 
 impl<'a> Search<'a> {
     /// A search among what is free now, by the default rule.
     pub fn over(now: &'a Ledger<'a>) -> Search<'a> {
-        Search { now, later: &[], withheld: &[], shunned: &[], fit: Fit::default(), workload: Workload::NONE }
+        Search { now, later: &[], withheld: &[], shunned: &[], fit: Fit::default(), workload: TaskMix::NONE }
     }
 
     /// The place for a task, if there is one: on the devices it prefers where they have room, else (unless it waits for
@@ -134,7 +134,7 @@ impl<'a> Search<'a> {
                 let candidates = self.now.candidates(needs.gpus > 0);
                 let mut fitting =
                     candidates.filter_map(|(id, used)| Some((id, self.on_worker(id, used, needs, only)?)));
-                let by_score = |(id, suits): &(WorkerId, Suits)| (suits.score, *id);
+                let by_score = |(id, suits): &(WorkerId, WorkerScore)| (suits.score, *id);
                 if self.fit == Fit::First { fitting.next() } else { fitting.min_by_key(by_score) }
             }
         }?;
@@ -144,13 +144,17 @@ impl<'a> Search<'a> {
     /// The best worker for a task that wants whole devices. They are looked at by how many idle devices they have, and
     /// not further than to where none can be better than what was found. All idle devices are taken to be acceptable there: of
     /// workers that suit equally well, one with idle devices the task cannot use may be passed over.
-    fn best_with_idle(self, needs: &Needs, only: &dyn Fn(DeviceId) -> bool) -> Option<(WorkerId, Suits)> {
+    fn best_with_idle(
+        self,
+        needs: &Needs,
+        only: &dyn Fn(DeviceId) -> bool,
+    ) -> Option<(WorkerId, WorkerScore)> {
         let wanted = usize::from(needs.gpus);
         let least = match self.fit {
             Fit::Best => self.now.pool().smallest_memory().saturating_mul(wanted as u64),
             _ => 0,
         };
-        let mut best: Option<(WorkerId, Suits)> = None;
+        let mut best: Option<(WorkerId, WorkerScore)> = None;
         for (id, used) in self.now.with_idle(wanted) {
             let better = |score: u64| best.is_none_or(|(best, suits)| (score, id) < (suits.score, best));
             if !self.now.is_touched(id) && !better(total(least, used.idle_devices() - wanted)) {
@@ -200,7 +204,7 @@ impl<'a> Search<'a> {
         used: &WorkerUse,
         needs: &Needs,
         only: &dyn Fn(DeviceId) -> bool,
-    ) -> Option<Suits> {
+    ) -> Option<WorkerScore> {
         let host = |w: &WorkerUse| w.host_admits(needs.cpus, needs.memory);
         if self.shunned.contains(&id)
             || !host(used)
@@ -211,7 +215,7 @@ impl<'a> Search<'a> {
         let wanted = usize::from(needs.gpus);
         if wanted == 0 {
             let score = if self.fit == Fit::Spread { u64::from(u32::MAX - used.cpus_free()) } else { 0 };
-            return Some(Suits { score, device: None });
+            return Some(WorkerScore { score, device: None });
         }
         if needs.gpu_memory.is_none() && used.idle_devices() < wanted {
             return None;
@@ -224,12 +228,12 @@ impl<'a> Search<'a> {
                 best = if other.0 < best.0 { other } else { best };
             }
             let (score, index, charge) = best;
-            return Some(Suits { score: total(score, others), device: Some((index, charge)) });
+            return Some(WorkerScore { score: total(score, others), device: Some((index, charge)) });
         }
         let mut scores: SmallVec<[u64; 8]> = fitting.map(|(score, ..)| score).collect();
         let others = scores.len().checked_sub(wanted)?;
         scores.sort_unstable();
-        Some(Suits { score: total(scores[..wanted].iter().sum(), others), device: None })
+        Some(WorkerScore { score: total(scores[..wanted].iter().sum(), others), device: None })
     }
 
     /// The devices of a worker that would take a task, with how well each suits it.
@@ -256,7 +260,7 @@ impl<'a> Search<'a> {
     fn take(
         self,
         worker: WorkerId,
-        suits: Suits,
+        suits: WorkerScore,
         needs: &Needs,
         only: &dyn Fn(DeviceId) -> bool,
     ) -> Placement {
@@ -278,7 +282,7 @@ impl<'a> Search<'a> {
 
 /// How well a worker suits a task.
 #[derive(Clone, Copy)]
-struct Suits {
+struct WorkerScore {
     /// Smaller is better.
     score: u64,
     /// The best of its devices, for a task that wants one.

@@ -4,8 +4,8 @@
 //! must plan exactly what one that lived through the events plans; the conformance suite holds all of them to it.
 
 use crate::cluster::{Effects, View};
-use crate::command::{Code, Command, Rejected};
-use crate::explain::Why;
+use crate::command::{Code, Command, Rejection};
+use crate::explain::Explanation;
 use crate::ids::{NodeId, TaskId};
 use crate::plan::Plan;
 use crate::queue::Key;
@@ -27,20 +27,26 @@ pub trait Policy: Send + Sync {
     fn plan(&mut self, view: View<'_>, now: Time) -> Plan;
 
     /// Says why a task does not run.
-    fn explain(&self, view: View<'_>, task: TaskId, now: Time) -> Why;
+    fn explain(&self, view: View<'_>, task: TaskId, now: Time) -> Explanation;
 
     /// The tasks that are ready, in the order they would be considered now, `most` of them.
     fn line(&self, view: View<'_>, most: usize, now: Time) -> Vec<TaskId>;
 
     /// Where nodes that are ready stand in line; all of them from one look along it where their places do not go by keys.
-    fn places(&self, view: View<'_>, nodes: &[NodeId], now: Time) -> BTreeMap<NodeId, Place> {
+    fn places(&self, view: View<'_>, nodes: &[NodeId], now: Time) -> BTreeMap<NodeId, QueuePosition> {
         places_along(self, view, nodes, now)
     }
 
     /// Every node that is ready, once, in the order its first task would be considered: `most` of them behind a place, or from
     /// the start. Going on from the last place finds every node that was behind it and still is, whatever happened meanwhile,
     /// as far as places go by keys; elsewhere it goes on behind the task, or as far back as that was.
-    fn line_after(&self, view: View<'_>, after: Option<Place>, most: usize, now: Time) -> Vec<Place> {
+    fn line_after(
+        &self,
+        view: View<'_>,
+        after: Option<QueuePosition>,
+        most: usize,
+        now: Time,
+    ) -> Vec<QueuePosition> {
         along(self, view, after, most, now)
     }
 
@@ -58,13 +64,13 @@ pub trait Policy: Send + Sync {
 
     /// Something that takes too long to be done while everyone waits, to be done beside the loop on a copy of what it
     /// needs. None where there is nothing, or the view already has what would come of it.
-    fn errand(&self, view: View<'_>, now: Time) -> Option<Errand> {
+    fn errand(&self, view: View<'_>, now: Time) -> Option<BackgroundSolve> {
         let _ = (view, now);
         None
     }
 
     /// Refuses a job this policy would never run.
-    fn accept(&self, view: View<'_>, job: &JobSpec) -> Result<(), Rejected> {
+    fn accept(&self, view: View<'_>, job: &JobSpec) -> Result<(), Rejection> {
         let _ = (view, job);
         Ok(())
     }
@@ -79,15 +85,15 @@ pub(crate) fn places_along<P: Policy + ?Sized>(
     view: View<'_>,
     nodes: &[NodeId],
     now: Time,
-) -> BTreeMap<NodeId, Place> {
+) -> BTreeMap<NodeId, QueuePosition> {
     if nodes.is_empty() {
         return BTreeMap::new();
     }
     let mut near = BTreeMap::new();
     for (task, before) in policy.line(view, FAR, now).into_iter().zip(0u64..) {
-        near.entry(task.node_id()).or_insert(Place { key: None, task, before: Some(before) });
+        near.entry(task.node_id()).or_insert(QueuePosition { key: None, task, before: Some(before) });
     }
-    let far = |node| Some(Place { key: None, task: view.ready(node).next()?.task, before: None });
+    let far = |node| Some(QueuePosition { key: None, task: view.ready(node).next()?.task, before: None });
     let place = |node: &NodeId| Some((*node, near.get(node).copied().or_else(|| far(*node))?));
     nodes.iter().filter_map(place).collect()
 }
@@ -96,23 +102,23 @@ pub(crate) fn places_along<P: Policy + ?Sized>(
 pub(crate) fn along<P: Policy + ?Sized>(
     policy: &P,
     view: View<'_>,
-    after: Option<Place>,
+    after: Option<QueuePosition>,
     most: usize,
     now: Time,
-) -> Vec<Place> {
+) -> Vec<QueuePosition> {
     let line = policy.line(view, FAR, now);
-    let at = |after: Place| {
+    let at = |after: QueuePosition| {
         let now_at = line.iter().position(|task| *task == after.task);
         now_at.map_or(after.before.map_or(usize::MAX, |before| before as usize), |at| at + 1)
     };
     let mut seen = BTreeSet::new();
     let places = line.iter().zip(0u64..).filter(|(task, _)| seen.insert(task.node_id()));
     let places: Vec<_> =
-        places.map(|(task, before)| Place { key: None, task: *task, before: Some(before) }).collect();
+        places.map(|(task, before)| QueuePosition { key: None, task: *task, before: Some(before) }).collect();
     // Behind those that are near enough to have a place, the rest by number.
     let rest = view.ready_nodes().filter(|node| !seen.contains(node));
     let rest = rest.filter_map(|node| view.ready(node).next()).map(|ready| ready.task);
-    let rest = rest.map(|task| Place { key: None, task, before: None });
+    let rest = rest.map(|task| QueuePosition { key: None, task, before: None });
     let from = after.map_or(0, at) as u64;
     let far = after.filter(|after| after.before.is_none()).map(|after| after.task);
     let behind = places.into_iter().filter(|place| place.before >= Some(from) && far.is_none());
@@ -121,7 +127,7 @@ pub(crate) fn along<P: Policy + ?Sized>(
 
 /// Where a node stands in line.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Place {
+pub struct QueuePosition {
     /// What its place goes by, where that is a key alone.
     pub key: Option<Key>,
     /// The first of its tasks.
@@ -130,9 +136,9 @@ pub struct Place {
     pub before: Option<u64>,
 }
 
-impl Place {
+impl QueuePosition {
     /// Whether it comes later in line than another, however long ago that one was found.
-    pub fn is_behind(&self, other: &Place) -> bool {
+    pub fn is_behind(&self, other: &QueuePosition) -> bool {
         match (self.key, other.key) {
             (Some(key), Some(of_other)) => (key, self.task) > (of_other, other.task),
             _ => {
@@ -144,7 +150,7 @@ impl Place {
 }
 
 /// Work to be done beside the loop: what comes of it is a command like any other, however late it comes.
-pub type Errand = Box<dyn FnOnce() -> Command + Send>;
+pub type BackgroundSolve = Box<dyn FnOnce() -> Command + Send>;
 
 /// A policy as the registry lists it.
 pub struct PolicyDef {
@@ -197,7 +203,7 @@ pub struct Param {
     /// Its name.
     pub name: &'static str,
     /// What it is unless set.
-    pub default: Value,
+    pub default: ParamType,
     /// What it does.
     pub help: &'static str,
     /// The least a number may be.
@@ -208,7 +214,7 @@ pub struct Param {
 
 /// What a parameter may be.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Value {
+pub enum ParamType {
     /// A number.
     Number(f64),
     /// One of a few words, the first of which is the default.
@@ -219,7 +225,7 @@ pub enum Value {
 
 /// A numeric parameter.
 pub const fn number(name: &'static str, default: f64, help: &'static str) -> Param {
-    Param { name, default: Value::Number(default), help, least: None, fault: no_fault }
+    Param { name, default: ParamType::Number(default), help, least: None, fault: no_fault }
 }
 
 /// The same, no less than this.
@@ -229,12 +235,12 @@ pub const fn at_least(least: f64, param: Param) -> Param {
 
 /// A parameter that is one of a few words; the first is the default.
 pub const fn word(name: &'static str, words: &'static [&'static str], help: &'static str) -> Param {
-    Param { name, default: Value::Word(words), help, least: None, fault: no_fault }
+    Param { name, default: ParamType::Word(words), help, least: None, fault: no_fault }
 }
 
 /// A parameter that is a text, and what is wrong with one.
 pub const fn text(name: &'static str, fault: fn(&str) -> Option<String>, help: &'static str) -> Param {
-    Param { name, default: Value::Text, help, least: None, fault }
+    Param { name, default: ParamType::Text, help, least: None, fault }
 }
 
 fn no_fault(_: &str) -> Option<String> {
@@ -259,14 +265,14 @@ pub struct PolicyChoice {
 }
 
 impl FromStr for PolicyChoice {
-    type Err = Rejected;
+    type Err = Rejection;
 
-    fn from_str(s: &str) -> Result<Self, Rejected> {
+    fn from_str(s: &str) -> Result<Self, Rejection> {
         let (name, rest) = s.split_once(':').unwrap_or((s, ""));
         let mut params = BTreeMap::new();
         for pair in rest.split(',').filter(|p| !p.is_empty()) {
             let (key, value) = pair.split_once('=').ok_or_else(|| {
-                Rejected::new(Code::BadParameter, format!("'{pair}' is not of the form key=value"))
+                Rejection::new(Code::BadParameter, format!("'{pair}' is not of the form key=value"))
             })?;
             params.insert(key.trim().to_owned(), value.trim().to_owned());
         }
@@ -311,18 +317,18 @@ impl Params {
 
 impl PolicyDef {
     /// Checks a choice's parameters against this definition.
-    pub fn params(&self, choice: &PolicyChoice) -> Result<Params, Rejected> {
+    pub fn params(&self, choice: &PolicyChoice) -> Result<Params, Rejection> {
         let mut params = Params::default();
         for p in self.params {
             match p.default {
-                Value::Number(n) => drop(params.numbers.insert(p.name, n)),
-                Value::Word(words) => drop(params.words.insert(p.name, words[0])),
-                Value::Text => drop(params.texts.insert(p.name, String::new())),
+                ParamType::Number(n) => drop(params.numbers.insert(p.name, n)),
+                ParamType::Word(words) => drop(params.words.insert(p.name, words[0])),
+                ParamType::Text => drop(params.texts.insert(p.name, String::new())),
             }
         }
         for (key, text) in &choice.params {
             let refuse =
-                |why: String| Rejected::new(Code::BadParameter, why).at(format!("{}.{key}", self.name));
+                |why: String| Rejection::new(Code::BadParameter, why).at(format!("{}.{key}", self.name));
             let Some(param) = self.params.iter().find(|p| p.name == *key) else {
                 let known: Vec<_> = self.params.iter().map(|p| p.name).collect();
                 let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
@@ -330,7 +336,7 @@ impl PolicyDef {
                     .help(format!("its parameters: {known}")));
             };
             match param.default {
-                Value::Number(_) => {
+                ParamType::Number(_) => {
                     let n: f64 = text.parse().map_err(|_| refuse(format!("'{text}' is not a number")))?;
                     if !n.is_finite() {
                         return Err(refuse(format!("'{text}' is not a finite number")));
@@ -340,13 +346,13 @@ impl PolicyDef {
                     }
                     params.numbers.insert(param.name, n);
                 }
-                Value::Word(words) => {
+                ParamType::Word(words) => {
                     let known = words.iter().find(|w| *w == text);
                     let word = known
                         .ok_or_else(|| refuse(format!("'{text}' is not one of {}", words.join(", "))))?;
                     params.words.insert(param.name, word);
                 }
-                Value::Text => {
+                ParamType::Text => {
                     if let Some(fault) = (param.fault)(text) {
                         return Err(refuse(fault));
                     }
@@ -358,7 +364,7 @@ impl PolicyDef {
     }
 
     /// Makes the policy a choice names, from a registry.
-    pub fn build_from(defs: &[PolicyDef], choice: &PolicyChoice) -> Result<Box<dyn Policy>, Rejected> {
+    pub fn build_from(defs: &[PolicyDef], choice: &PolicyChoice) -> Result<Box<dyn Policy>, Rejection> {
         Self::checked(defs, choice).map(|(def, params)| (def.build)(&params))
     }
 
@@ -366,7 +372,7 @@ impl PolicyDef {
     pub fn checked<'a>(
         defs: &'a [PolicyDef],
         choice: &PolicyChoice,
-    ) -> Result<(&'a PolicyDef, Params), Rejected> {
+    ) -> Result<(&'a PolicyDef, Params), Rejection> {
         let def = Self::find(defs, &choice.name)?;
         let params = def.params(choice).map_err(|refused| {
             let has = |def: &PolicyDef, key: &str| def.params.iter().any(|param| param.name == key);
@@ -384,10 +390,10 @@ impl PolicyDef {
     }
 
     /// The definition of that name.
-    pub fn find<'a>(defs: &'a [PolicyDef], name: &str) -> Result<&'a PolicyDef, Rejected> {
+    pub fn find<'a>(defs: &'a [PolicyDef], name: &str) -> Result<&'a PolicyDef, Rejection> {
         defs.iter().find(|d| d.name == name).ok_or_else(|| {
             let names: Vec<_> = defs.iter().map(|d| d.name).collect();
-            Rejected::new(Code::NoSuchPolicy, format!("no policy is called '{name}'"))
+            Rejection::new(Code::NoSuchPolicy, format!("no policy is called '{name}'"))
                 .at("policy")
                 .help(format!("there are: {}", names.join(", ")))
         })

@@ -7,8 +7,8 @@ mod ledger;
 
 pub use ledger::Ledger;
 
+use crate::bitset::Bitset;
 use crate::ids::{DeviceId, WorkerId};
-use crate::numbers::Numbers;
 use crate::spec::Needs;
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
@@ -110,7 +110,7 @@ impl Placement {
 
 /// How much of machines: of some, of all, or what someone was given.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Held {
+pub struct Resources {
     /// Millionths of a device.
     pub devices: u64,
     /// Thousandths of a processor.
@@ -119,50 +119,50 @@ pub struct Held {
     pub memory: u64,
 }
 
-impl Held {
+impl Resources {
     /// One device.
     pub const DEVICE: u64 = 1_000_000;
 
     /// What a placement is given: of a shared device the share of its memory, of one that two have its half.
-    pub fn of(pool: &Pool, p: &Placement) -> Held {
+    pub fn of(pool: &Pool, p: &Placement) -> Resources {
         let infos = pool.worker(p.worker).map(|w| &w.infos[..]).unwrap_or_default();
         let share = |&(index, charge): &(u16, Charge)| match charge {
-            Charge::Whole => Held::DEVICE,
-            Charge::Beside => Held::DEVICE / u64::from(BESIDE_EACH_OTHER),
+            Charge::Whole => Resources::DEVICE,
+            Charge::Beside => Resources::DEVICE / u64::from(BESIDE_EACH_OTHER),
             Charge::Share(bytes) => infos.get(usize::from(index)).map_or(0, |info| part(bytes, info.memory)),
         };
         let devices = p.devices.iter().map(share).sum();
-        Held { devices, cpus: u64::from(p.cpus), memory: p.memory }
+        Resources { devices, cpus: u64::from(p.cpus), memory: p.memory }
     }
 
     /// What a task would be given where devices are the smallest.
-    pub fn wanted(pool: &Pool, needs: &Needs) -> Held {
-        let each = needs.gpu_memory.map_or(Held::DEVICE, |bytes| part(bytes, pool.smallest));
-        Held { devices: u64::from(needs.gpus) * each, cpus: u64::from(needs.cpus), memory: needs.memory }
+    pub fn wanted(pool: &Pool, needs: &Needs) -> Resources {
+        let each = needs.gpu_memory.map_or(Resources::DEVICE, |bytes| part(bytes, pool.smallest));
+        Resources { devices: u64::from(needs.gpus) * each, cpus: u64::from(needs.cpus), memory: needs.memory }
     }
 
     /// The largest of its parts of a whole.
-    pub fn dominant(self, of: Held) -> f64 {
+    pub fn dominant(self, of: Resources) -> f64 {
         let part = |mine: u64, all: u64| if all == 0 { 0.0 } else { mine as f64 / all as f64 };
         part(self.devices, of.devices).max(part(self.cpus, of.cpus)).max(part(self.memory, of.memory))
     }
 }
 
 fn part(bytes: u64, memory: u64) -> u64 {
-    let part = u128::from(bytes) * u128::from(Held::DEVICE) / u128::from(memory.max(1));
-    part.min(u128::from(Held::DEVICE)) as u64
+    let part = u128::from(bytes) * u128::from(Resources::DEVICE) / u128::from(memory.max(1));
+    part.min(u128::from(Resources::DEVICE)) as u64
 }
 
-impl std::ops::AddAssign for Held {
-    fn add_assign(&mut self, other: Held) {
+impl std::ops::AddAssign for Resources {
+    fn add_assign(&mut self, other: Resources) {
         self.devices += other.devices;
         self.cpus += other.cpus;
         self.memory += other.memory;
     }
 }
 
-impl std::ops::SubAssign for Held {
-    fn sub_assign(&mut self, other: Held) {
+impl std::ops::SubAssign for Resources {
+    fn sub_assign(&mut self, other: Resources) {
         self.devices -= other.devices;
         self.cpus -= other.cpus;
         self.memory -= other.memory;
@@ -389,20 +389,20 @@ pub fn charge_for(info: &DeviceInfo, needs: &Needs) -> Option<Charge> {
 pub struct Pool {
     workers: Vec<WorkerUse>,
     /// Workers on which some device could take at least a small share: where a search for shares begins.
-    spare: Numbers,
+    spare: Bitset,
     /// Workers by how many of their devices are idle: where a search for whole devices begins.
-    idle: Vec<Numbers>,
+    idle: Vec<Bitset>,
     /// How each worker is entered in these two.
-    entered: Vec<Entered>,
+    entered: Vec<IndexEntry>,
     /// The memory of the smallest device.
     smallest: u64,
     /// All there is.
-    total: Held,
+    total: Resources,
 }
 
 /// Where a search may begin with a worker.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-struct Entered {
+struct IndexEntry {
     spare: bool,
     idle: Option<usize>,
 }
@@ -438,13 +438,13 @@ impl Pool {
             *old = WorkerUse { uses, cpus_used: old.cpus_used, memory_used: old.memory_used, ..fresh };
         }
         self.workers[at].count_idle();
-        self.entered.resize(self.workers.len(), Entered::default());
+        self.entered.resize(self.workers.len(), IndexEntry::default());
         let counts = self.idle.len().max(infos.len() + 1);
-        self.idle.resize_with(counts, Numbers::default);
+        self.idle.resize_with(counts, Bitset::default);
         let devices = self.workers.iter().flat_map(|w| w.infos.iter());
         self.smallest = devices.clone().map(|d| d.memory).min().unwrap_or(0);
-        self.total = Held {
-            devices: devices.count() as u64 * Held::DEVICE,
+        self.total = Resources {
+            devices: devices.count() as u64 * Resources::DEVICE,
             cpus: self.workers.iter().map(|w| u64::from(w.cpus)).sum(),
             memory: self.workers.iter().map(|w| w.memory).sum(),
         };
@@ -507,7 +507,7 @@ impl Pool {
         let worker = &self.workers[id.0 as usize];
         let idle = (worker.open && worker.idle > 0).then_some(worker.idle);
         // A device that would be given away whole would also be shared.
-        let entered = Entered { spare: idle.is_some() || worker.has_spare_device(), idle };
+        let entered = IndexEntry { spare: idle.is_some() || worker.has_spare_device(), idle };
         let was = std::mem::replace(&mut self.entered[id.0 as usize], entered);
         match (was.spare, entered.spare) {
             (false, true) => self.spare.insert(id.0),
@@ -526,7 +526,7 @@ impl Pool {
     }
 
     /// All there is, given away or not.
-    pub fn total(&self) -> Held {
+    pub fn total(&self) -> Resources {
         self.total
     }
 

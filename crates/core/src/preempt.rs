@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 
 /// A running attempt that may be made to give way.
 #[derive(Clone, Copy, Debug)]
-pub struct Running<'a> {
+pub struct PreemptionCandidate<'a> {
     /// Which.
     pub attempt: AttemptId,
     /// How urgent it is to keep it running; smaller is more urgent.
@@ -22,24 +22,24 @@ pub struct Running<'a> {
     /// Where it runs.
     pub placement: &'a Placement,
     /// How it gives way.
-    pub way: Way,
+    pub way: PreemptionMethod,
 }
 
 /// How an attempt gives way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
+pub enum PreemptionMethod {
     /// It stands still where it is and keeps its memory: only its place among the tasks of its devices is free then.
     Freeze,
     /// It ends and runs again later: all it had is free then.
     Requeue,
 }
 
-impl Running<'_> {
+impl PreemptionCandidate<'_> {
     /// Notes what is free once it has given way.
     pub fn gives_way(&self, on: &mut Ledger<'_>) {
         match self.way {
-            Way::Freeze => on.pause(self.placement),
-            Way::Requeue => on.release(self.placement),
+            PreemptionMethod::Freeze => on.pause(self.placement),
+            PreemptionMethod::Requeue => on.release(self.placement),
         }
     }
 }
@@ -49,7 +49,7 @@ impl Running<'_> {
 /// the fewest give way, and of those the one where the most urgent of them is least urgent.
 pub fn make_room(
     free: &Ledger<'_>,
-    victims: &[Running<'_>],
+    victims: &[PreemptionCandidate<'_>],
     fits: impl Fn(&Ledger<'_>, WorkerId) -> bool,
 ) -> Option<Vec<usize>> {
     let mut by_worker: BTreeMap<WorkerId, Vec<usize>> = BTreeMap::new();

@@ -1,7 +1,7 @@
 //! What is free from now on, if everything ends when it is expected to: for policies in which many tasks that wait hold a
 //! reservation each, none of which may be delayed.
 
-use crate::fragment::Workload;
+use crate::fragment::TaskMix;
 use crate::ids::{DeviceId, WorkerId};
 use crate::place::{Fit, Search};
 use crate::pool::{Ledger, Placement};
@@ -15,18 +15,18 @@ pub struct Profile<'a> {
     now: Time,
     free: Ledger<'a>,
     /// By moment; at one moment what is given back comes before what is taken.
-    changes: BTreeMap<(Time, Kind, usize), Cow<'a, Placement>>,
+    changes: BTreeMap<(Time, ChangeKind, usize), Cow<'a, Placement>>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Kind {
+enum ChangeKind {
     GivenBack,
     Taken,
 }
 
 /// Where something goes and how long it stays.
 #[derive(Clone, Copy)]
-pub struct Wish<'a> {
+pub struct PlacementRequest<'a> {
     /// What it needs.
     pub needs: &'a Needs,
     /// How long it is taken to run.
@@ -36,7 +36,7 @@ pub struct Wish<'a> {
     /// Which of several fitting places is taken.
     pub fit: Fit,
     /// The tasks there are.
-    pub workload: &'a Workload,
+    pub workload: &'a TaskMix,
 }
 
 impl<'a> Profile<'a> {
@@ -49,18 +49,18 @@ impl<'a> Profile<'a> {
     ) -> Profile<'a> {
         let soon = now + Span(1);
         let changes =
-            ends.enumerate().map(|(i, (at, p))| ((at.max(soon), Kind::GivenBack, i), Cow::Borrowed(p)));
+            ends.enumerate().map(|(i, (at, p))| ((at.max(soon), ChangeKind::GivenBack, i), Cow::Borrowed(p)));
         Profile { now, free, changes: changes.collect() }
     }
 
     /// A place from now on that delays nobody something is kept for.
-    pub fn at_once(&self, wish: Wish<'_>) -> Option<Placement> {
+    pub fn at_once(&self, wish: PlacementRequest<'_>) -> Option<Placement> {
         self.lasting(&self.free, self.now, wish, |search| search.place(wish.needs))
     }
 
     /// The earliest moment from which there is such a place. `None` if not even once all is over, as for something that
     /// fits nowhere at present.
-    pub fn earliest(&self, wish: Wish<'_>) -> Option<(Time, Placement)> {
+    pub fn earliest(&self, wish: PlacementRequest<'_>) -> Option<(Time, Placement)> {
         if let Some(placement) = self.at_once(wish) {
             return Some((self.now, placement));
         }
@@ -70,11 +70,11 @@ impl<'a> Profile<'a> {
             let mut freed: Vec<WorkerId> = Vec::new();
             while let Some((&(_, kind, _), p)) = changes.next_if(|((when, ..), _)| *when == at) {
                 match kind {
-                    Kind::GivenBack => {
+                    ChangeKind::GivenBack => {
                         then.release(p);
                         freed.push(p.worker);
                     }
-                    Kind::Taken => then.charge(p),
+                    ChangeKind::Taken => then.charge(p),
                 }
             }
             freed.sort_unstable();
@@ -95,12 +95,12 @@ impl<'a> Profile<'a> {
         if from <= self.now {
             self.free.charge(placement);
         } else {
-            self.note(from, Kind::Taken, placement.clone());
+            self.note(from, ChangeKind::Taken, placement.clone());
         }
-        self.note(until, Kind::GivenBack, placement.clone());
+        self.note(until, ChangeKind::GivenBack, placement.clone());
     }
 
-    fn note(&mut self, at: Time, kind: Kind, placement: Placement) {
+    fn note(&mut self, at: Time, kind: ChangeKind, placement: Placement) {
         self.changes.insert((at, kind, self.changes.len()), Cow::Owned(placement));
     }
 
@@ -109,13 +109,13 @@ impl<'a> Profile<'a> {
         &self,
         then: &Ledger<'_>,
         from: Time,
-        wish: Wish<'_>,
+        wish: PlacementRequest<'_>,
         place: impl Fn(Search<'_>) -> Option<Placement>,
     ) -> Option<Placement> {
         let mut withheld = wish.withheld.to_vec();
         let mut shunned = Vec::new();
         loop {
-            let Wish { fit, workload, .. } = wish;
+            let PlacementRequest { fit, workload, .. } = wish;
             let search =
                 Search { now: then, later: &[], withheld: &withheld, shunned: &shunned, fit, workload };
             let placement = place(search)?;
@@ -136,14 +136,15 @@ impl<'a> Profile<'a> {
     fn in_the_way(&self, then: &Ledger<'_>, from: Time, length: Span, p: &Placement) -> Option<&Placement> {
         let mut page = then.page(p.worker);
         page.charge(p);
-        let after = (std::ops::Bound::Excluded((from, Kind::Taken, usize::MAX)), std::ops::Bound::Unbounded);
+        let after =
+            (std::ops::Bound::Excluded((from, ChangeKind::Taken, usize::MAX)), std::ops::Bound::Unbounded);
         let until = from + length;
         let changes = self.changes.range(after).take_while(|((at, ..), _)| *at < until);
         for ((_, kind, _), other) in changes.filter(|(_, other)| other.worker == p.worker) {
             match kind {
-                Kind::GivenBack => page.release(other),
-                Kind::Taken if page.admits(other) => page.charge(other),
-                Kind::Taken => return Some(other),
+                ChangeKind::GivenBack => page.release(other),
+                ChangeKind::Taken if page.admits(other) => page.charge(other),
+                ChangeKind::Taken => return Some(other),
             }
         }
         None

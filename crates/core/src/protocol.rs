@@ -2,11 +2,11 @@
 //! in [`Assignments`] that acknowledge them. Assignments are always complete, reports now and then, and every entry is
 //! absolute. So any message may be lost, doubled or late.
 
-use crate::cluster::{Cluster, Desired, Want};
+use crate::cluster::{Cluster, Desired, DesiredState};
 use crate::event::{Env, WorkerInfo};
 use crate::ids::{AttemptId, JobId, WorkerId};
 use crate::pool::DeviceState;
-use crate::spec::{Claim, Held, OnLost, Origin, Snapshot, TaskSpec, Terminal};
+use crate::spec::{Claim, ClaimHolder, OnLost, Origin, Snapshot, TaskSpec, Terminal};
 use crate::time::Span;
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::command::Command;
-pub use crate::command::{MemoryUse, Standing};
+pub use crate::command::{AttemptStatus, MemoryUse};
 
 /// What a worker has: all of it, or what changed since the report before.
 ///
@@ -81,7 +81,7 @@ pub struct ReportedAttempt {
     /// Which.
     pub attempt: AttemptId,
     /// Where it stands.
-    pub standing: Standing,
+    pub standing: AttemptStatus,
     /// Which part of it, where it runs on several workers; 0 as long as none does.
     #[serde(default)]
     pub rank: u32,
@@ -115,7 +115,7 @@ pub struct Assignment {
     /// Whether its process was seen running.
     pub started: bool,
     /// What is wanted of it.
-    pub want: Want,
+    pub want: DesiredState,
     /// Between asking it to end and ending it.
     pub grace: Span,
     /// What happens when the worker is lost: one that runs elsewhere then must be over here by that time.
@@ -123,13 +123,13 @@ pub struct Assignment {
     pub on_lost: OnLost,
     /// The process a claim is for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub holds_for: Option<Held>,
+    pub holds_for: Option<ClaimHolder>,
     /// The devices it is given, by the driver's name.
     #[serde(default)]
     pub devices: Vec<String>,
     /// How to begin it; present while it was not seen running.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub work: Option<Arc<Work>>,
+    pub work: Option<Arc<LaunchSpec>>,
 }
 
 impl Assignment {
@@ -142,7 +142,7 @@ impl Assignment {
 
 /// How to begin an attempt. Places to be filled in (`%{index}`, `%{job}`) are.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Work {
+pub struct LaunchSpec {
     /// The job's name.
     pub job_name: String,
     /// The task's name.
@@ -213,14 +213,14 @@ impl Cluster {
         Assignments { as_of: self.seq(), received: None, send_all: false, attempts: attempts.collect() }
     }
 
-    fn work(&self, id: AttemptId) -> Option<Work> {
+    fn work(&self, id: AttemptId) -> Option<LaunchSpec> {
         let job = self.job(id.task.job)?;
         let (_, spec) = job.node(id.task.node)?;
         let array_index = spec.array.as_ref().and_then(|a| a.value(id.task.index));
-        let fill = Blanks { job: job.id, index: array_index };
+        let fill = Placeholders { job: job.id, index: array_index };
         let TaskSpec { name, command, env, workdir, stdout, stderr, .. } = spec;
         let fill_in = |text: &Option<String>| text.as_deref().map(|t| fill.fill(t));
-        Some(Work {
+        Some(LaunchSpec {
             job_name: job.spec.name.clone(),
             task_name: name.clone(),
             array_index,
@@ -246,12 +246,12 @@ impl Cluster {
 
 /// What is filled in where a command says `%{index}` or `%{job}`.
 #[derive(Clone, Copy)]
-struct Blanks {
+struct Placeholders {
     job: JobId,
     index: Option<u32>,
 }
 
-impl Blanks {
+impl Placeholders {
     fn fill(self, text: &str) -> String {
         let text = text.replace("%{job}", &self.job.to_string());
         match self.index {
@@ -270,7 +270,7 @@ mod tests {
         let attempt = r#"{"task":{"job":1,"node":0,"index":0},"number":1}"#;
         let report: Report =
             serde_json::from_str(&format!(r#"{{"attempts":[[{attempt},"running"]]}}"#)).expect("a report");
-        let [ReportedAttempt { standing: Standing::Running, rank: 0, .. }] = report.attempts[..] else {
+        let [ReportedAttempt { standing: AttemptStatus::Running, rank: 0, .. }] = report.attempts[..] else {
             panic!("{report:?}")
         };
         assert_eq!((report.id, report.base), (ReportId::default(), None), "full, and without a number");

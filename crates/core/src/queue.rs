@@ -58,18 +58,18 @@ impl fmt::Display for Key {
 }
 
 impl FromStr for Key {
-    type Err = NotAKey;
+    type Err = ParseKeyError;
 
-    fn from_str(text: &str) -> Result<Key, NotAKey> {
-        let (first, then) = text.split_once('-').ok_or(NotAKey)?;
-        let number = |text| u64::from_str_radix(text, 16).map_err(|_| NotAKey);
+    fn from_str(text: &str) -> Result<Key, ParseKeyError> {
+        let (first, then) = text.split_once('-').ok_or(ParseKeyError)?;
+        let number = |text| u64::from_str_radix(text, 16).map_err(|_| ParseKeyError);
         Ok(Key(number(first)?, number(then)?))
     }
 }
 
 /// A text that is no key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct NotAKey;
+pub struct ParseKeyError;
 
 /// A number whose order as an integer is the order of the float.
 fn ordered(x: f64) -> u64 {
@@ -79,7 +79,7 @@ fn ordered(x: f64) -> u64 {
 
 /// A task in line, or all those of a node that never started.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Waiting {
+pub struct QueueEntry {
     /// How many there are.
     pub count: u32,
     /// How long each is taken to run.
@@ -88,7 +88,7 @@ pub struct Waiting {
     pub room: u32,
 }
 
-impl Weight for Waiting {
+impl Weight for QueueEntry {
     fn weight(&self) -> u64 {
         u64::from(self.count)
     }
@@ -96,27 +96,27 @@ impl Weight for Waiting {
 
 /// Tasks with the same needs, in order.
 #[derive(Clone, Debug)]
-pub struct Line {
+pub struct SubQueue {
     /// What each needs.
     pub needs: Needs,
     /// What else sets them apart in the eyes of the policy.
     pub class: u8,
     /// Whose limits hold for them, where any do.
     pub limited: Option<Box<str>>,
-    waiting: Ranked<(Key, TaskId), Waiting>,
+    waiting: Ranked<(Key, TaskId), QueueEntry>,
     /// How many tasks that is.
     count: u64,
     /// Whether it is among those that became empty.
     left: bool,
 }
 
-impl Line {
+impl SubQueue {
     /// How many tasks stand in it.
     pub fn count(&self) -> u64 {
         self.count
     }
 
-    fn enter(&mut self, at: (Key, TaskId), waiting: Waiting) {
+    fn enter(&mut self, at: (Key, TaskId), waiting: QueueEntry) {
         self.count += u64::from(waiting.count);
         self.waiting.insert(at, waiting);
     }
@@ -130,20 +130,20 @@ impl Line {
 const LINES_KEPT: usize = 64;
 
 /// Where the tasks of a node stand: in which line, and where in it.
-type Entries = SmallVec<[(usize, Key, TaskId); 1]>;
+type NodeEntries = SmallVec<[(usize, Key, TaskId); 1]>;
 
 /// What sets lines of equal needs apart: the class, and whose limits hold.
-type Kind = (u8, Option<Box<str>>);
+type SubQueueKey = (u8, Option<Box<str>>);
 
 /// All lines.
 #[derive(Clone, Debug, Default)]
 pub struct Queue {
-    lines: Vec<Line>,
+    lines: Vec<SubQueue>,
     /// Lines by needs, and by class and whose limits hold.
-    by_needs: BTreeMap<Needs, SmallMap<Kind, usize>>,
+    by_needs: BTreeMap<Needs, SmallMap<SubQueueKey, usize>>,
     /// Lines that became empty, the longest ago first; someone may stand in them again.
     left: VecDeque<usize>,
-    nodes: SmallMap<NodeId, Entries>,
+    nodes: SmallMap<NodeId, NodeEntries>,
     heads: SmallMap<(Key, TaskId, usize), ()>,
 }
 
@@ -157,11 +157,11 @@ impl Queue {
             return;
         }
         let limited = view.limited(node.job);
-        let mut entries = Entries::new();
+        let mut entries = NodeEntries::new();
         for ready in view.ready(node) {
             let (key, class) = place(&ready);
             let line = self.line_for(&ready.spec.needs, class, limited);
-            let waiting = Waiting { count: ready.count, expected: ready.expected(), room: ready.room };
+            let waiting = QueueEntry { count: ready.count, expected: ready.expected(), room: ready.room };
             self.change(line, |line| line.enter((key, ready.task), waiting));
             entries.push((line, key, ready.task));
         }
@@ -213,7 +213,7 @@ impl Queue {
             let here = self.lines.iter().filter_map(|line| line.waiting.get(after));
             self.before(after) + here.map(Weight::weight).sum::<u64>()
         });
-        let first = |(at, line): (usize, &Line)| {
+        let first = |(at, line): (usize, &SubQueue)| {
             let next = match &after {
                 Some(after) => line.waiting.after(after),
                 None => line.waiting.first(),
@@ -233,12 +233,12 @@ impl Queue {
     }
 
     /// One line.
-    pub fn line(&self, at: usize) -> &Line {
+    pub fn line(&self, at: usize) -> &SubQueue {
         &self.lines[at]
     }
 
     /// All lines in which someone stands.
-    pub fn lines(&self) -> impl Iterator<Item = &Line> {
+    pub fn lines(&self) -> impl Iterator<Item = &SubQueue> {
         self.lines.iter().filter(|line| line.count > 0)
     }
 
@@ -249,13 +249,19 @@ impl Queue {
     }
 
     fn line_for(&mut self, needs: &Needs, class: u8, limited: Option<&str>) -> usize {
-        let kind: Kind = (class, limited.map(Box::from));
+        let kind: SubQueueKey = (class, limited.map(Box::from));
         if let Some(&at) = self.by_needs.get(needs).and_then(|kinds| kinds.get(&kind)) {
             return at;
         }
         let limited = kind.1.clone();
-        let line =
-            Line { needs: needs.clone(), class, limited, waiting: Ranked::default(), count: 0, left: false };
+        let line = SubQueue {
+            needs: needs.clone(),
+            class,
+            limited,
+            waiting: Ranked::default(),
+            count: 0,
+            left: false,
+        };
         let at = match self.give_up_a_line() {
             Some(at) => {
                 self.lines[at] = line;
@@ -289,7 +295,7 @@ impl Queue {
     }
 
     /// Changes a line and keeps the set of heads right.
-    fn change(&mut self, at: usize, change: impl FnOnce(&mut Line)) {
+    fn change(&mut self, at: usize, change: impl FnOnce(&mut SubQueue)) {
         let line = &mut self.lines[at];
         let before = line.waiting.first().map(|(&k, _)| k);
         change(line);
@@ -315,7 +321,7 @@ impl Queue {
 
 /// An entry met on a walk.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Item {
+pub struct QueueItem {
     /// Which line it stands in.
     pub line: usize,
     /// Its place in the order.
@@ -335,7 +341,7 @@ pub struct Walk<'q> {
     queue: &'q Queue,
     heads: std::iter::Peekable<small::Iter<'q, (Key, TaskId, usize), ()>>,
     /// Lines begun: the next item of each.
-    begun: BTreeMap<(Key, TaskId, usize), Item>,
+    begun: BTreeMap<(Key, TaskId, usize), QueueItem>,
 }
 
 impl<'q> Walk<'q> {
@@ -357,7 +363,7 @@ impl<'q> Walk<'q> {
     /// The next item; what happens to its line is then up to the caller: [`Walk::skip`] goes on behind it,
     /// [`Walk::next_of_cohort`] to its sibling, and doing nothing leaves the line.
     #[expect(clippy::should_implement_trait, reason = "an iterator could not be steered between two items")]
-    pub fn next(&mut self) -> Option<Item> {
+    pub fn next(&mut self) -> Option<QueueItem> {
         let fresh_first = match (self.heads.peek(), self.begun.first_key_value()) {
             (Some(&(&head, ())), Some((&begun, _))) => head < begun,
             (head, _) => head.is_some(),
@@ -367,31 +373,31 @@ impl<'q> Walk<'q> {
         }
         let (&(key, task, line), ()) = self.heads.next()?;
         let waiting = *self.queue.lines[line].waiting.get(&(key, task)).expect("a head stands in its line");
-        Some(Item { line, key, entry: task, task, expected: waiting.expected, room: waiting.room })
+        Some(QueueItem { line, key, entry: task, task, expected: waiting.expected, room: waiting.room })
     }
 
     /// Goes on behind an entry in its line.
-    pub fn skip(&mut self, item: Item) {
+    pub fn skip(&mut self, item: QueueItem) {
         let line = &self.queue.lines[item.line].waiting;
         let next = line.after(&(item.key, item.entry));
         if let Some((&(key, task), waiting)) = next {
-            let Waiting { expected, room, .. } = *waiting;
-            self.begin(Item { line: item.line, key, entry: task, task, expected, room });
+            let QueueEntry { expected, room, .. } = *waiting;
+            self.begin(QueueItem { line: item.line, key, entry: task, task, expected, room });
         }
     }
 
     /// Goes on with the next task of the same entry, or behind it if that was the last.
-    pub fn next_of_cohort(&mut self, view: View<'_>, item: Item) {
+    pub fn next_of_cohort(&mut self, view: View<'_>, item: QueueItem) {
         let task = item.task;
         let fresh = view.job(task.job).map(|job| &job.nodes[task.node as usize].fresh);
         let sibling = fresh.filter(|f| f.contains(task.index)).and_then(|f| f.next_from(task.index + 1));
         match sibling {
-            Some(index) => self.begin(Item { task: task.node_id().task(index), ..item }),
+            Some(index) => self.begin(QueueItem { task: task.node_id().task(index), ..item }),
             None => self.skip(item),
         }
     }
 
-    fn begin(&mut self, item: Item) {
+    fn begin(&mut self, item: QueueItem) {
         self.begun.insert((item.key, item.task, item.line), item);
     }
 }

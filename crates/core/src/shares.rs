@@ -72,7 +72,7 @@ pub struct Row {
 
 /// A target that could not be found.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct NoTarget {
+pub struct SolveFailure {
     /// The policy that asked for it, with its parameters.
     pub policy: String,
     /// The question without an answer.
@@ -85,25 +85,25 @@ pub struct NoTarget {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Shares {
     /// By profile, number of devices and type.
-    speeds: BTreeMap<String, BTreeMap<u16, BTreeMap<String, Known>>>,
+    speeds: BTreeMap<String, BTreeMap<u16, BTreeMap<String, SpeedEstimate>>>,
     /// The same beside another profile, by that too.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    beside: BTreeMap<String, BTreeMap<u16, BTreeMap<String, ByOther>>>,
+    beside: BTreeMap<String, BTreeMap<u16, BTreeMap<String, SpeedsByPartner>>>,
     /// How often that changed.
     revision: u64,
     /// What an hour of a device of a type costs.
     costs: BTreeMap<String, f64>,
-    in_force: Option<InForce>,
-    failed: Option<NoTarget>,
+    in_force: Option<ActiveTarget>,
+    failed: Option<SolveFailure>,
     round_until: Option<Time>,
 }
 
 /// Speeds by the profile that devices are shared with.
-type ByOther = BTreeMap<String, Known>;
+type SpeedsByPartner = BTreeMap<String, SpeedEstimate>;
 
 /// A speed, and whether it was measured.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Known {
+pub struct SpeedEstimate {
     /// Steps a second.
     pub steps_per_second: f64,
     /// Whether a run was measured.
@@ -112,11 +112,11 @@ pub struct Known {
 
 /// A target, since when it holds, and what was promised before.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-struct InForce {
+struct ActiveTarget {
     since: Time,
     target: Arc<Allocation>,
     /// For each row of the target.
-    accounts: Vec<Account>,
+    accounts: Vec<ShareAccount>,
     /// For pairs of tasks of the target, in order: those of it, and those that had something together before.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pairs: Vec<PairAccount>,
@@ -134,7 +134,7 @@ struct PairAccount {
 
 /// How two tasks stand that have, or had, a share of time together.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Together {
+pub struct PairBalance {
     /// Which, the smaller first.
     pub tasks: [TaskId; 2],
     /// Their share of time on each type of the target; nothing where the target has none for them.
@@ -147,7 +147,7 @@ pub struct Together {
 
 /// What a task was promised and had, per type.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-struct Account {
+struct ShareAccount {
     /// Promised by targets that no longer hold.
     owed: Vec<Span>,
     /// Had before it was first promised anything.
@@ -156,7 +156,7 @@ struct Account {
 
 impl Shares {
     /// How fast a profile is on a type, if anyone knows.
-    pub fn speed(&self, profile: &str, gpus: u16, kind: &str) -> Option<Known> {
+    pub fn speed(&self, profile: &str, gpus: u16, kind: &str) -> Option<SpeedEstimate> {
         self.speeds.get(profile)?.get(&gpus)?.get(&kind.to_ascii_lowercase()).copied()
     }
 
@@ -167,7 +167,7 @@ impl Shares {
     }
 
     /// Everything known of speeds: profile, devices, type, speed.
-    pub fn speeds(&self) -> impl Iterator<Item = (&str, u16, &str, Known)> + '_ {
+    pub fn speeds(&self) -> impl Iterator<Item = (&str, u16, &str, SpeedEstimate)> + '_ {
         self.speeds.iter().flat_map(|(profile, by_gpus)| {
             by_gpus.iter().flat_map(move |(&gpus, by_kind)| {
                 by_kind.iter().map(move |(kind, &known)| (profile.as_str(), gpus, kind.as_str(), known))
@@ -176,7 +176,7 @@ impl Shares {
     }
 
     /// How fast a profile is on a type beside another, if anyone knows.
-    pub fn speed_beside(&self, profile: &str, other: &str, gpus: u16, kind: &str) -> Option<Known> {
+    pub fn speed_beside(&self, profile: &str, other: &str, gpus: u16, kind: &str) -> Option<SpeedEstimate> {
         let by_kind = self.beside.get(profile)?.get(&gpus)?;
         by_kind.get(&kind.to_ascii_lowercase())?.get(other).copied()
     }
@@ -229,13 +229,13 @@ impl Shares {
         tried.is_some_and(|tried| tried.values().all(|known| known.steps_per_second > 0.0))
     }
 
-    fn tried_beside(&self, profile: &str, gpus: u16, kind: &str) -> Option<&ByOther> {
+    fn tried_beside(&self, profile: &str, gpus: u16, kind: &str) -> Option<&SpeedsByPartner> {
         let by_kind = self.beside.get(profile)?.get(&gpus)?;
         by_kind.get(&kind.to_ascii_lowercase()).filter(|tried| !tried.is_empty())
     }
 
     /// Everything known of speeds beside others: profile, devices, type, the other, speed.
-    pub fn speeds_beside(&self) -> impl Iterator<Item = (&str, u16, &str, &str, Known)> + '_ {
+    pub fn speeds_beside(&self) -> impl Iterator<Item = (&str, u16, &str, &str, SpeedEstimate)> + '_ {
         self.beside.iter().flat_map(|(profile, by_gpus)| {
             by_gpus.iter().flat_map(move |(&gpus, by_kind)| {
                 by_kind.iter().flat_map(move |(kind, by_other)| {
@@ -271,7 +271,7 @@ impl Shares {
     }
 
     /// Why there is no newer target, if finding one failed.
-    pub fn failed(&self) -> Option<&NoTarget> {
+    pub fn failed(&self) -> Option<&SolveFailure> {
         self.failed.as_ref()
     }
 
@@ -294,7 +294,7 @@ impl Shares {
     }
 
     /// Those that have, or had, a share of time together.
-    pub fn pairs(&self, now: Time) -> impl Iterator<Item = Together> + '_ {
+    pub fn pairs(&self, now: Time) -> impl Iterator<Item = PairBalance> + '_ {
         let force = self.in_force.iter();
         force.flat_map(move |force| force.pairs.iter().map(move |pair| force.together(pair, now)))
     }
@@ -316,7 +316,7 @@ impl Shares {
 
     pub(crate) fn set_speeds(&mut self, speeds: &[Speed], costs: &BTreeMap<String, f64>) {
         for Speed { profile, gpus, kind, steps_per_second, measured, beside } in speeds {
-            let known = Known { steps_per_second: *steps_per_second, measured: *measured };
+            let known = SpeedEstimate { steps_per_second: *steps_per_second, measured: *measured };
             let kind = kind.to_ascii_lowercase();
             match beside {
                 None => {
@@ -344,20 +344,20 @@ impl Shares {
         let old = self.in_force.take();
         let account = |row: &Row| match old.as_ref().and_then(|old| Some((old, old.at(row.task)?))) {
             Some((old, i)) => old.carried_over(i, at, &target.kinds, |kind| had(row.task, kind)),
-            None => Account {
+            None => ShareAccount {
                 owed: vec![Span::ZERO; target.kinds.len()],
                 before: target.kinds.iter().map(|kind| had(row.task, kind)).collect(),
             },
         };
         let accounts = target.rows.iter().map(account).collect();
         let pairs = old.as_ref().map_or_else(Vec::new, |old| old.pairs_carried_over(at, &target));
-        let mut force = InForce { since: at, target, accounts, pairs };
+        let mut force = ActiveTarget { since: at, target, accounts, pairs };
         force.enter_pairs();
         self.in_force = Some(force);
         self.failed = None;
     }
 
-    pub(crate) fn set_failed(&mut self, failed: NoTarget) {
+    pub(crate) fn set_failed(&mut self, failed: SolveFailure) {
         self.failed = Some(failed);
     }
 
@@ -371,7 +371,7 @@ impl Shares {
     }
 }
 
-impl InForce {
+impl ActiveTarget {
     fn at(&self, task: TaskId) -> Option<usize> {
         self.target.rows.binary_search_by_key(&task, |row| row.task).ok()
     }
@@ -386,12 +386,12 @@ impl InForce {
         owed.iter().zip(shares).map(|(owed, share)| *owed + Span::from_secs(share * held)).collect()
     }
 
-    fn together(&self, pair: &PairAccount, now: Time) -> Together {
+    fn together(&self, pair: &PairAccount, now: Time) -> PairBalance {
         let rows = &self.target.pairs;
         let row = rows.binary_search_by_key(&pair.tasks, |row| row.tasks).ok().map(|i| &rows[i]);
         let shares = row.map_or_else(|| vec![0.0; pair.owed.len()], |row| row.shares.clone());
         let owed = self.grown(&pair.owed, &shares, now);
-        Together { tasks: pair.tasks, shares, owed, had: pair.had.clone() }
+        PairBalance { tasks: pair.tasks, shares, owed, had: pair.had.clone() }
     }
 
     /// Gives every pair of the target an account.
@@ -416,17 +416,17 @@ impl InForce {
             places.iter().map(at).collect()
         };
         let carried = |pair: &PairAccount| {
-            let Together { tasks, owed, had, .. } = self.together(pair, at);
+            let PairBalance { tasks, owed, had, .. } = self.together(pair, at);
             PairAccount { tasks, owed: mapped(&owed), had: mapped(&had) }
         };
         self.pairs.iter().filter(|pair| pair.tasks.iter().all(there)).map(carried).collect()
     }
 
     /// The account of a row under other types: those that are new begin with nothing owed.
-    fn carried_over(&self, i: usize, at: Time, kinds: &[String], had: impl Fn(&str) -> Span) -> Account {
+    fn carried_over(&self, i: usize, at: Time, kinds: &[String], had: impl Fn(&str) -> Span) -> ShareAccount {
         let owed = self.owed(i, at);
         let place = |kind: &String| self.target.kinds.iter().position(|k| k == kind);
-        Account {
+        ShareAccount {
             owed: kinds.iter().map(|kind| place(kind).map_or(Span::ZERO, |j| owed[j])).collect(),
             before: kinds
                 .iter()

@@ -117,13 +117,13 @@ mod tests {
     use proptest::prelude::*;
 
     /// A device as the property draws it: type, state, limit, and what is given of it.
-    type Drawn = (bool, u8, Option<u16>, Vec<Option<u64>>);
+    type GeneratedDevice = (bool, u8, Option<u16>, Vec<Option<u64>>);
 
     /// A machine as the property draws it: devices, processors and memory given away, whether it is open.
-    type Machine = (Vec<Drawn>, u32, u64, bool);
+    type GeneratedWorker = (Vec<GeneratedDevice>, u32, u64, bool);
 
     /// What is taken away to see whether it mattered.
-    fn without(machines: &[Machine], removed: &Shortage) -> Vec<Machine> {
+    fn without(machines: &[GeneratedWorker], removed: &Shortage) -> Vec<GeneratedWorker> {
         let mut machines = machines.to_vec();
         for (at, (devices, cpus, memory, open)) in machines.iter_mut().enumerate() {
             match removed {
@@ -148,11 +148,11 @@ mod tests {
         machines
     }
 
-    fn pool(machines: &[Machine]) -> Pool {
+    fn pool(machines: &[GeneratedWorker]) -> Pool {
         let mut pool = Pool::default();
         for (at, (devices, cpus, memory, open)) in machines.iter().enumerate() {
             let id = WorkerId(at as u32);
-            let info = |(kind, state, limit, _): &Drawn| DeviceInfo {
+            let info = |(kind, state, limit, _): &GeneratedDevice| DeviceInfo {
                 uuid: String::new(),
                 kind: if *kind { "V100" } else { "A100" }.into(),
                 memory: 16,
@@ -177,7 +177,7 @@ mod tests {
         pool
     }
 
-    fn machines() -> impl Strategy<Value = Vec<Machine>> {
+    fn machines() -> impl Strategy<Value = Vec<GeneratedWorker>> {
         let share = prop_oneof![1 => Just(None), 4 => (1u64..6).prop_map(Some)];
         let given = prop::collection::vec(share, 0..3);
         let device = (any::<bool>(), 0u8..3, prop::option::of(1u16..3), given);

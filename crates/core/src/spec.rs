@@ -86,7 +86,7 @@ pub struct AfterJob {
     /// The job waited for.
     pub job: JobId,
     /// How it must end.
-    pub on: On,
+    pub on: DependencyCondition,
 }
 
 /// A dependency on another node of the same job.
@@ -95,13 +95,13 @@ pub struct AfterNode {
     /// The node's place in the job's list of tasks.
     pub node: u32,
     /// How it must end.
-    pub on: On,
+    pub on: DependencyCondition,
 }
 
 /// How something waited for must end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum On {
+pub enum DependencyCondition {
     /// Every task succeeded.
     #[default]
     Ok,
@@ -205,7 +205,7 @@ pub struct Terminal {
 pub struct Claim {
     /// The process it is for, whose end ends it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub process: Option<Held>,
+    pub process: Option<ClaimHolder>,
     /// How long its holder may be silent while it waits; and after that, where there is no process to watch.
     pub lease: Span,
     /// How long it lasts from when it was granted, unless extended.
@@ -215,7 +215,7 @@ pub struct Claim {
 
 /// A process as its machine knows it: numbers are used again, so it counts only if it began before it was seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Held {
+pub struct ClaimHolder {
     /// Its number.
     pub pid: i32,
     /// When it was seen, in microseconds since the machine started.

@@ -4,15 +4,15 @@
 mod yard;
 
 use warpyard_core::engine::Engine;
-use warpyard_core::event::{How, Outcome};
+use warpyard_core::event::{EndReason, Outcome};
 use warpyard_core::pool::DeviceState;
-use warpyard_core::spec::{Claim, Held, JobSpec, TaskSpec};
+use warpyard_core::spec::{Claim, ClaimHolder, JobSpec, TaskSpec};
 use warpyard_core::{Cluster, Command, DeviceId, JobId, Span, TaskState, Time, WorkerId};
 use yard::{Discard, POLICIES, Yard, one_gpu, task, worker};
 
 fn claim(process: Option<i32>, lasts: Option<f64>) -> JobSpec {
     let claim = Claim {
-        process: process.map(|pid| Held { pid, seen_us: 1 }),
+        process: process.map(|pid| ClaimHolder { pid, seen_us: 1 }),
         lease: Span::from_secs(60.0),
         lasts: lasts.map(Span::from_secs),
     };
@@ -50,11 +50,11 @@ fn a_claim_stands_in_line_and_ends_when_it_is_let_go() {
     let job = yard.submit(0.0, one_gpu(), vec![]);
     let claim = yard.claim(1.0, claim(Some(7), None));
     assert!(matches!(yard.state(claim), TaskState::Ready { .. }));
-    yard.over(2.0, job, 1, How::Exited(0));
+    yard.over(2.0, job, 1, EndReason::Exited(0));
     assert!(matches!(yard.state(claim), TaskState::Placed(_)));
     assert_eq!(yard.0.cluster().assignments(WorkerId(0)).attempts[0].holds_for.map(|h| h.pid), Some(7));
     yard.ask(3.0, vec![Command::Release(claim.into())]);
-    yard.over(4.0, claim, 1, How::Stopped);
+    yard.over(4.0, claim, 1, EndReason::Stopped);
     assert_eq!(yard.state(claim), TaskState::Done(Outcome::Succeeded));
     assert!(
         yard.refused(5.0, Command::Retry { target: claim.into(), failed_only: false }).contains("claim anew")
@@ -103,7 +103,7 @@ fn a_claim_for_a_time_ends_then_unless_extended_and_a_restart_changes_nothing() 
 fn a_claim_that_was_lost_is_not_run_elsewhere() {
     let mut yard = Yard::with(worker(1, None));
     let claim = yard.claim(0.0, claim(Some(7), None));
-    yard.over(1.0, claim, 1, How::Lost("the machine restarted".into()));
+    yard.over(1.0, claim, 1, EndReason::Lost("the machine restarted".into()));
     assert_eq!(yard.state(claim), TaskState::Done(Outcome::Lost));
 }
 
@@ -124,7 +124,7 @@ fn what_a_process_uses_already_becomes_its_claim_at_once() {
     let (attempt, _) = yard.0.cluster().view().attempt(task(adopted)).expect("it is granted");
     assert_eq!(attempt.placement.devices[0].0, 1);
     assert!(yard.refused(2.0, adopt(1)).contains("given to others"));
-    yard.over(3.0, adopted, 1, How::Exited(0));
+    yard.over(3.0, adopted, 1, EndReason::Exited(0));
     assert_eq!(yard.state(adopted), TaskState::Done(Outcome::Succeeded));
 }
 

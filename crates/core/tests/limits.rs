@@ -6,10 +6,10 @@ mod yard;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use warpyard_core::command::{Code, Rejected, Standing};
-use warpyard_core::event::{End, How, Usage};
-use warpyard_core::explain::{Reason, without_policy};
-use warpyard_core::limits::{Caps, GpuTime, GroupCaps, Limited, Limits};
+use warpyard_core::command::{AttemptStatus, Code, Rejection};
+use warpyard_core::event::{End, EndReason, Usage};
+use warpyard_core::explain::{WaitReason, without_policy};
+use warpyard_core::limits::{Caps, GpuTime, GroupCaps, LimitKind, Limits};
 use warpyard_core::small::SmallMap;
 use warpyard_core::spec::{Array, Claim, JobSpec, TaskSpec};
 use warpyard_core::{Cluster, Command, JobId, Span, TaskId, TaskState, Time, WorkerId};
@@ -37,7 +37,7 @@ impl Yard {
         yard
     }
 
-    fn try_submit(&mut self, at: f64, user: &str, spec: JobSpec) -> Result<JobId, Rejected> {
+    fn try_submit(&mut self, at: f64, user: &str, spec: JobSpec) -> Result<JobId, Rejection> {
         let submit = Command::Submit { user: user.into(), env: None, spec: spec.into() };
         let turned = self.0.turn(vec![submit], Time::from_secs(at), &mut Discard).expect("nothing fails");
         turned.answers[0].clone().map(|answer| answer.job.expect("a job"))
@@ -49,7 +49,7 @@ impl Yard {
 
     fn over_after(&mut self, at: f64, job: JobId, ran: Span) {
         let usage = Usage { ran, ..Usage::default() };
-        let standing = Standing::Over(End { how: How::Exited(0), usage });
+        let standing = AttemptStatus::Over(End { how: EndReason::Exited(0), usage });
         let attempts = SmallMap::from([(task(job).attempt(1), standing)]);
         self.ask(at, vec![Command::Report { worker: WorkerId(0), attempts, devices: BTreeMap::new() }]);
     }
@@ -58,15 +58,15 @@ impl Yard {
         matches!(self.state(job), TaskState::Placed(_))
     }
 
-    fn why(&self, job: JobId, at: f64) -> Reason {
+    fn why(&self, job: JobId, at: f64) -> WaitReason {
         let (task, now) = (TaskId { job, node: 0, index: 0 }, Time::from_secs(at));
         let view = self.0.cluster().view();
         without_policy(view, task, now).unwrap_or_else(|| self.0.policy().explain(view, task, now)).reason
     }
 
-    fn limited_by(&self, job: JobId, at: f64) -> (Limited, u64, u64, u64) {
+    fn limited_by(&self, job: JobId, at: f64) -> (LimitKind, u64, u64, u64) {
         match self.why(job, at) {
-            Reason::AtLimit(at) => (at.what, at.most, at.has, at.asks),
+            WaitReason::AtLimit(at) => (at.what, at.most, at.has, at.asks),
             other => panic!("{other:?}"),
         }
     }
@@ -79,9 +79,9 @@ fn who_has_their_gpus_waits_and_others_pass() {
     let second = yard.give(2.0, "ann", job(1, None));
     let others = yard.give(3.0, "bob", job(1, None));
     assert!(yard.is_placed(first) && yard.is_placed(others), "bob does not wait behind ann");
-    assert_eq!(yard.limited_by(second, 3.0), (Limited::Gpus, 1, 1, 1));
+    assert_eq!(yard.limited_by(second, 3.0), (LimitKind::Gpus, 1, 1, 1));
     assert_eq!(yard.0.policy().line(yard.0.cluster().view(), 9, Time::from_secs(3.0)), []);
-    yard.over(4.0, first, 1, How::Exited(0));
+    yard.over(4.0, first, 1, EndReason::Exited(0));
     assert!(yard.is_placed(second));
 }
 
@@ -140,7 +140,7 @@ fn gpu_time_is_promised_first_then_used_and_comes_back_when_the_window_has_passe
     let short = yard.give(3.0, "ann", job(1, Some(hours(2.0))));
     assert!(yard.is_placed(long) && yard.is_placed(short), "what promises less may pass");
     let (limited, most, has, asks) = yard.limited_by(next, 3.0);
-    assert!(matches!(limited, Limited::GpuTime { .. }));
+    assert!(matches!(limited, LimitKind::GpuTime { .. }));
     assert_eq!((most, has, asks), (hours(10.0).0, hours(10.0).0, hours(3.0).0));
     // It used all it promised: that counts for a window more.
     yard.over_after(hours(8.0).secs(), long, hours(8.0));
@@ -190,7 +190,7 @@ fn a_group_shares_what_it_has_and_its_members_may_have_more_each() {
     let second = yard.give(2.0, "bob", job(2, None));
     let third = yard.give(3.0, "bob", job(1, None));
     assert!(yard.is_placed(first) && yard.is_placed(third));
-    assert_eq!(yard.limited_by(second, 3.0), (Limited::Gpus, 4, 4, 2));
+    assert_eq!(yard.limited_by(second, 3.0), (LimitKind::Gpus, 4, 4, 2));
 }
 
 #[test]

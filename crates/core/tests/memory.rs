@@ -5,7 +5,7 @@
 mod yard;
 
 use std::collections::BTreeMap;
-use warpyard_core::event::{How, Outcome};
+use warpyard_core::event::{EndReason, Outcome};
 use warpyard_core::spec::Needs;
 use warpyard_core::{Command, JobId, TaskState, Time, WorkerId};
 use yard::{Yard, one_gpu, task, worker};
@@ -43,7 +43,7 @@ fn memory_used_beyond_the_request_keeps_others_out_until_it_is_free_again() {
     yard.ask(3.0, vec![uses(hungry, GIB / 2)]);
     assert!(runs(&yard, other), "what is charged never falls below the request, but to it");
     assert_eq!(yard.0.cluster().over_request(task(hungry)).count(), 0);
-    yard.over(4.0, hungry, 1, How::OutOfMemory(GIB));
+    yard.over(4.0, hungry, 1, EndReason::OutOfMemory(GIB));
     assert_eq!(yard.state(hungry), TaskState::Done(Outcome::Failed));
     let device = yard.0.cluster().pool().worker(WorkerId(0)).unwrap().devices().next().unwrap().2;
     assert_eq!(device.shared_bytes(), 8 * GIB, "all that was charged is given back");

@@ -4,10 +4,10 @@
 mod yard;
 
 use std::collections::BTreeMap;
-use warpyard_core::command::{Standing, Target};
-use warpyard_core::event::{End, How, Outcome, Usage};
+use warpyard_core::command::{AttemptStatus, TaskSelector};
+use warpyard_core::event::{End, EndReason, Outcome, Usage};
 use warpyard_core::protocol::{Report, ReportId, ReportedAttempt};
-use warpyard_core::spec::{AfterJob, AfterNode, JobSpec, Needs, On, TaskSpec};
+use warpyard_core::spec::{AfterJob, AfterNode, DependencyCondition, JobSpec, Needs, TaskSpec};
 use warpyard_core::{Command, JobId, Span, TaskId, TaskState, Time, WorkerId};
 
 use yard::{Yard, one_gpu, task, worker};
@@ -16,8 +16,8 @@ use yard::{Yard, one_gpu, task, worker};
 fn a_job_skipped_because_of_another_can_be_retried_once_that_succeeded() {
     let mut yard = Yard::with(worker(1, None));
     let first = yard.submit(0.0, one_gpu(), vec![]);
-    let second = yard.submit(0.0, one_gpu(), vec![AfterJob { job: first, on: On::Ok }]);
-    yard.over(1.0, first, 1, How::Exited(1));
+    let second = yard.submit(0.0, one_gpu(), vec![AfterJob { job: first, on: DependencyCondition::Ok }]);
+    yard.over(1.0, first, 1, EndReason::Exited(1));
     assert_eq!(yard.state(second), TaskState::Done(Outcome::Skipped));
 
     yard.ask(2.0, vec![Command::Retry { target: second.into(), failed_only: false }]);
@@ -26,7 +26,7 @@ fn a_job_skipped_because_of_another_can_be_retried_once_that_succeeded() {
     yard.ask(3.0, vec![Command::Retry { target: first.into(), failed_only: false }]);
     yard.ask(4.0, vec![Command::Retry { target: second.into(), failed_only: false }]);
     assert_eq!(yard.state(second), TaskState::Blocked, "the first runs again");
-    yard.over(5.0, first, 2, How::Exited(0));
+    yard.over(5.0, first, 2, EndReason::Exited(0));
     assert!(matches!(yard.state(second), TaskState::Placed(_)));
 }
 
@@ -34,9 +34,10 @@ fn a_job_skipped_because_of_another_can_be_retried_once_that_succeeded() {
 fn both_conditions_on_the_same_job_count() {
     let mut yard = Yard::with(worker(1, None));
     let first = yard.submit(0.0, one_gpu(), vec![]);
-    let conditions = [On::Any, On::Ok].map(|on| AfterJob { job: first, on });
+    let conditions =
+        [DependencyCondition::Any, DependencyCondition::Ok].map(|on| AfterJob { job: first, on });
     let second = yard.submit(0.0, one_gpu(), conditions.to_vec());
-    yard.over(1.0, first, 1, How::Exited(1));
+    yard.over(1.0, first, 1, EndReason::Exited(1));
     assert_eq!(yard.state(second), TaskState::Done(Outcome::Skipped));
 }
 
@@ -44,7 +45,7 @@ fn both_conditions_on_the_same_job_count() {
 fn a_worker_heard_from_in_the_same_turn_is_not_given_up() {
     let mut yard = Yard::with(worker(1, Some(Span::from_secs(15.0))));
     let job = yard.submit(0.0, one_gpu(), vec![]);
-    let attempts = [(task(job).attempt(1), Standing::Running)].into();
+    let attempts = [(task(job).attempt(1), AttemptStatus::Running)].into();
     // The server stood still for longer than the lease, and the worker's report waited for it.
     yard.ask(20.0, vec![Command::Report { worker: WorkerId(0), attempts, devices: BTreeMap::new() }]);
     assert!(matches!(yard.state(job), TaskState::Running(_)));
@@ -79,7 +80,7 @@ fn a_device_without_a_limit_takes_more_than_a_counter_of_sixteen_bits_holds() {
     let job =
         yard.ask(0.0, vec![Command::Submit { user: "ann".into(), env: None, spec: spec.into() }]).unwrap();
     assert_eq!(yard.0.cluster().job(job).unwrap().nodes[0].active(), 70_000);
-    yard.ask(1.0, vec![Command::Cancel(Target::Job(job))]);
+    yard.ask(1.0, vec![Command::Cancel(TaskSelector::Job(job))]);
 }
 
 /// More lines than are kept empty, and the same ones again: each task is started once, in order.
@@ -91,7 +92,7 @@ fn lines_given_up_and_made_anew_lose_nobody() {
         let jobs: Vec<_> = (0..200).map(|cpus| yard.submit(f64::from(round), needs(cpus), vec![])).collect();
         for &job in &jobs {
             assert!(matches!(yard.state(job), TaskState::Placed(_)), "job {job} of round {round}");
-            yard.over(f64::from(round), job, 1, How::Exited(0));
+            yard.over(f64::from(round), job, 1, EndReason::Exited(0));
         }
         let line = yard.0.policy().line(yard.0.cluster().view(), usize::MAX, Time(0));
         assert_eq!(line, [], "nobody is left in line");
@@ -112,12 +113,12 @@ fn an_attempt_that_does_nothing_is_ended_once_and_its_task_not_tried_again() {
     let seq = yard.0.cluster().seq();
     yard.ask(3.0, end(1));
     assert_eq!(yard.0.cluster().seq(), seq, "it is asked already");
-    yard.over(4.0, job, 1, How::Signalled(15));
+    yard.over(4.0, job, 1, EndReason::Signalled(15));
     assert_eq!(yard.state(job), TaskState::Done(Outcome::Cancelled));
 }
 
 /// A report of a worker with a number, that says this of the job's first attempt.
-fn report(session: u64, seq: u64, job: JobId, standing: Standing) -> Command {
+fn report(session: u64, seq: u64, job: JobId, standing: AttemptStatus) -> Command {
     let attempt = ReportedAttempt { attempt: task(job).attempt(1), standing, rank: 0 };
     let id = ReportId { session, seq };
     let report = Report { id, attempts: [attempt].into_iter().collect(), ..Report::default() };
@@ -128,11 +129,11 @@ fn report(session: u64, seq: u64, job: JobId, standing: Standing) -> Command {
 fn a_late_report_changes_nothing_and_does_not_renew_the_lease() {
     let mut yard = Yard::with(worker(1, Some(Span::from_secs(15.0))));
     let job = yard.submit(0.0, one_gpu(), vec![]);
-    yard.ask(1.0, vec![report(7, 2, job, Standing::Running)]);
-    yard.ask(2.0, vec![report(7, 3, job, Standing::Frozen)]);
+    yard.ask(1.0, vec![report(7, 2, job, AttemptStatus::Running)]);
+    yard.ask(2.0, vec![report(7, 3, job, AttemptStatus::Frozen)]);
     assert!(matches!(yard.state(job), TaskState::Paused(_)));
     for (session, seq) in [(7, 3), (7, 2), (6, 9)] {
-        yard.ask(16.0, vec![report(session, seq, job, Standing::Running)]);
+        yard.ask(16.0, vec![report(session, seq, job, AttemptStatus::Running)]);
         assert!(matches!(yard.state(job), TaskState::Paused(_)), "{session}.{seq}");
     }
     yard.ask(17.0, vec![]);
@@ -143,8 +144,9 @@ fn a_late_report_changes_nothing_and_does_not_renew_the_lease() {
 fn a_worker_that_can_start_nothing_is_drained_before_it_is_given_the_same_task_again() {
     let mut yard = Yard::with(worker(1, None));
     let job = yard.submit(0.0, one_gpu(), vec![]);
-    let declined = End { how: How::Declined("no process can be forked".into()), usage: Usage::default() };
-    let mut told = report(1, 1, job, Standing::Over(declined));
+    let declined =
+        End { how: EndReason::Declined("no process can be forked".into()), usage: Usage::default() };
+    let mut told = report(1, 1, job, AttemptStatus::Over(declined));
     if let Command::Receive { report, .. } = &mut told {
         report.quarantined = Some("no process can be forked".into());
     }
@@ -161,7 +163,7 @@ fn a_task_cancelled_before_what_it_depends_on_had_ended_can_be_retried() {
     let task = |name: &str, after: &[u32]| TaskSpec {
         name: name.into(),
         needs: one_gpu(),
-        after: after.iter().map(|&node| AfterNode { node, on: On::Ok }).collect(),
+        after: after.iter().map(|&node| AfterNode { node, on: DependencyCondition::Ok }).collect(),
         ..TaskSpec::default()
     };
     let spec =
@@ -169,9 +171,9 @@ fn a_task_cancelled_before_what_it_depends_on_had_ended_can_be_retried() {
     let submit = Command::Submit { user: "ann".into(), env: None, spec: spec.into() };
     let job = yard.ask(0.0, vec![submit]).unwrap();
     let second = TaskId { job, node: 1, index: 0 };
-    yard.ask(1.0, vec![Command::Cancel(Target::Task(second))]);
-    yard.over(2.0, job, 1, How::Exited(0));
-    yard.ask(3.0, vec![Command::Retry { target: Target::Task(second), failed_only: false }]);
+    yard.ask(1.0, vec![Command::Cancel(TaskSelector::Task(second))]);
+    yard.over(2.0, job, 1, EndReason::Exited(0));
+    yard.ask(3.0, vec![Command::Retry { target: TaskSelector::Task(second), failed_only: false }]);
     let state = yard.0.cluster().state(second).unwrap();
     assert!(matches!(state, TaskState::Placed(_)), "{state:?}");
 }

@@ -2,7 +2,7 @@
 
 use warpyard_core::cluster::View;
 use warpyard_core::engine::Engine;
-use warpyard_core::explain::{Reason, Why};
+use warpyard_core::explain::{Explanation, WaitReason};
 use warpyard_core::policy::PolicyGroup;
 use warpyard_core::store::Discard;
 use warpyard_core::{Cluster, JobId, Plan, Policy, PolicyChoice, PolicyDef, Span, TaskId, Time};
@@ -16,8 +16,8 @@ impl Policy for Stubborn {
         Plan { resume: vec![nobody.attempt(1)], again: true, wake_at, ..Plan::default() }
     }
 
-    fn explain(&self, _: View<'_>, _: TaskId, _: Time) -> Why {
-        Why { reason: Reason::NoRoom, ahead: None, first_ahead: Vec::new() }
+    fn explain(&self, _: View<'_>, _: TaskId, _: Time) -> Explanation {
+        Explanation { reason: WaitReason::NoRoom, ahead: None, first_ahead: Vec::new() }
     }
 
     fn line(&self, _: View<'_>, _: usize, _: Time) -> Vec<TaskId> {

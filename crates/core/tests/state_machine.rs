@@ -8,10 +8,10 @@ use std::collections::BTreeMap;
 use std::convert::Infallible;
 use support::{Step, Teller, assert_sound, step, workers};
 use warpyard_core::cluster::{ReadyTask, View};
-use warpyard_core::command::Standing;
+use warpyard_core::command::AttemptStatus;
 use warpyard_core::engine::Engine;
-use warpyard_core::event::{End, How, Usage, WorkerInfo};
-use warpyard_core::ordered::{Behind, Order, Ordered};
+use warpyard_core::event::{End, EndReason, Usage, WorkerInfo};
+use warpyard_core::ordered::{BackfillRule, Order, Ordered};
 use warpyard_core::policy::PolicyGroup;
 use warpyard_core::queue::Key;
 use warpyard_core::{
@@ -41,7 +41,7 @@ const POLICIES: &[PolicyDef] = &[PolicyDef {
     when: "",
     source: "",
     params: &[],
-    build: |_| Box::new(Ordered::new(Urgency, Behind::Reserve)),
+    build: |_| Box::new(Ordered::new(Urgency, BackfillRule::Reserve)),
 }];
 
 fn nothing() -> Cluster {
@@ -150,7 +150,7 @@ proptest! {
     ) {
         tell(workers, &steps, |engine, _| {
             for (worker, attempt) in old_attempts(engine.cluster()) {
-                for standing in [Standing::Running, Standing::Frozen, over(How::Exited(0)), over(How::TimedOut)] {
+                for standing in [AttemptStatus::Running, AttemptStatus::Frozen, over(EndReason::Exited(0)), over(EndReason::TimedOut)] {
                     let attempts = [(attempt, standing)].into();
                     let report = Command::Report { worker, attempts, devices: BTreeMap::new() };
                     let events = engine.cluster().decide(report, Time(u64::MAX / 2)).unwrap();
@@ -178,8 +178,8 @@ proptest! {
     }
 }
 
-fn over(how: How) -> Standing {
-    Standing::Over(End { how, usage: Usage::default() })
+fn over(how: EndReason) -> AttemptStatus {
+    AttemptStatus::Over(End { how, usage: Usage::default() })
 }
 
 /// Attempts that were, or never were, together with workers that might speak of them: none is in force there.

@@ -6,7 +6,7 @@
 
 use crate::fifo::ArrivalOrder;
 use warpyard_core::PolicyDef;
-use warpyard_core::ordered::{Behind, Ordered};
+use warpyard_core::ordered::{BackfillRule, Ordered};
 use warpyard_core::place::Fit;
 use warpyard_core::policy::PolicyGroup;
 
@@ -17,5 +17,5 @@ pub(crate) const DEF: PolicyDef = PolicyDef {
     when: "a baseline: what happens without a scheduler",
     source: "a shared machine without a scheduler",
     params: &[],
-    build: |_| Box::new(Ordered::new(ArrivalOrder, Behind::Anyone).fit(Fit::Spread)),
+    build: |_| Box::new(Ordered::new(ArrivalOrder, BackfillRule::Anyone).fit(Fit::Spread)),
 };

@@ -10,7 +10,7 @@
 
 use crate::FIT;
 use warpyard_core::cluster::{ReadyTask, View};
-use warpyard_core::ordered::{Behind, Order, Ordered};
+use warpyard_core::ordered::{BackfillRule, Order, Ordered};
 use warpyard_core::place::Fit;
 use warpyard_core::policy::{PolicyGroup, number, word};
 use warpyard_core::queue::Key;
@@ -51,8 +51,8 @@ pub(crate) const DEF: PolicyDef = PolicyDef {
     build: |p| {
         let behind = match p.word("reserve") {
             // A depth of 0 would reserve for nobody, and the head of the queue could starve.
-            "conservative" => Behind::ReserveAll { depth: p.number("depth").max(1.0) as u32 },
-            _ => Behind::Reserve,
+            "conservative" => BackfillRule::ReserveAll { depth: p.number("depth").max(1.0) as u32 },
+            _ => BackfillRule::Reserve,
         };
         Box::new(Ordered::new(PriorityOrder, behind).fit(Fit::from_word(p.word("fit"))))
     },

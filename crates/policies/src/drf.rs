@@ -9,7 +9,7 @@
 use crate::FIT;
 use crate::backfill::PriorityOrder;
 use warpyard_core::cluster::{ReadyTask, View};
-use warpyard_core::ordered::{Behind, Given, Order, Ordered, Turns};
+use warpyard_core::ordered::{BackfillRule, Grant, Order, Ordered, UserOrder};
 use warpyard_core::place::Fit;
 use warpyard_core::policy::PolicyGroup;
 use warpyard_core::queue::Key;
@@ -39,14 +39,14 @@ impl Order for Drf {
         )
     }
 
-    fn turns(&self) -> Option<&dyn Turns> {
+    fn turns(&self) -> Option<&dyn UserOrder> {
         Some(self)
     }
 }
 
-impl Turns for Drf {
+impl UserOrder for Drf {
     /// Dominant share with this plan's grants included. It changes only by grants and releases, never with time alone.
-    fn rank(&self, view: View<'_>, user: &str, given: Given, _: Time) -> f64 {
+    fn rank(&self, view: View<'_>, user: &str, given: Grant, _: Time) -> f64 {
         let mut held = view.account(user).held();
         held += given.held;
         held.dominant(view.pool().total())
@@ -59,9 +59,9 @@ pub(crate) const DEF: PolicyDef = PolicyDef {
     group: PolicyGroup::Users,
     when: "for users who need different amounts of GPU, CPU and memory and should have equal shares",
     source: "Ghodsi et al., Dominant Resource Fairness, NSDI 2011",
-    params: &[Behind::PARAM, FIT],
+    params: &[BackfillRule::PARAM, FIT],
     build: |p| {
-        let behind = Behind::from_word(p.word("behind"));
+        let behind = BackfillRule::from_word(p.word("behind"));
         Box::new(Ordered::new(Drf, behind).fit(Fit::from_word(p.word("fit"))))
     },
 };

@@ -8,7 +8,7 @@
 use crate::FIT;
 use crate::backfill::PriorityOrder;
 use warpyard_core::cluster::{HALF_LIFE, HALF_LIFE_PARAM, ReadyTask, View};
-use warpyard_core::ordered::{Behind, Given, Order, Ordered, Turns};
+use warpyard_core::ordered::{BackfillRule, Grant, Order, Ordered, UserOrder};
 use warpyard_core::place::Fit;
 use warpyard_core::policy::{PolicyGroup, number};
 use warpyard_core::queue::Key;
@@ -33,22 +33,22 @@ impl Order for FairShare {
         format!("U = {:.0}, {}", view.used(&task.job.user, now), PriorityOrder.numbers(task, view, now))
     }
 
-    fn turns(&self) -> Option<&dyn Turns> {
+    fn turns(&self) -> Option<&dyn UserOrder> {
         Some(self)
     }
 }
 
-impl Turns for FairShare {
-    fn rank(&self, view: View<'_>, user: &str, _: Given, now: Time) -> f64 {
+impl UserOrder for FairShare {
+    fn rank(&self, view: View<'_>, user: &str, _: Grant, now: Time) -> f64 {
         view.used(user, now)
     }
 
     /// First time at which a user's usage overtakes that of the next user.
-    fn changes_at(&self, view: View<'_>, users: &[(&str, Given)], now: Time) -> Option<Time> {
+    fn changes_at(&self, view: View<'_>, users: &[(&str, Grant)], now: Time) -> Option<Time> {
         // After the clock was set back no usage grows until it has caught up with the accounts.
         let now = users.iter().map(|(user, _)| view.account(user).at()).fold(now, Time::max);
         let usage_line =
-            |&(user, given): &(&str, Given)| (view.used(user, now), view.account(user).rate() + given.rate);
+            |&(user, given): &(&str, Grant)| (view.used(user, now), view.account(user).rate() + given.rate);
         let usage_lines: Vec<_> = users.iter().map(usage_line).collect();
         // Only neighbours can cross first: users are sorted by usage.
         let crossings = usage_lines.windows(2).filter_map(|pair| self.crossing(pair[0], pair[1]));
@@ -81,11 +81,11 @@ pub(crate) const DEF: PolicyDef = PolicyDef {
     source: "Kay and Lauder, A Fair Share Scheduler, 1988",
     params: &[
         number(HALF_LIFE_PARAM, HALF_LIFE, "half-life of past use in seconds; 0 never forgets"),
-        Behind::PARAM,
+        BackfillRule::PARAM,
         FIT,
     ],
     build: |p| {
-        let behind = Behind::from_word(p.word("behind"));
+        let behind = BackfillRule::from_word(p.word("behind"));
         let order = FairShare { half_life: p.number(HALF_LIFE_PARAM).max(0.0) };
         Box::new(Ordered::new(order, behind).fit(Fit::from_word(p.word("fit"))))
     },

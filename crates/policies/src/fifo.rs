@@ -5,7 +5,7 @@
 
 use crate::FIT;
 use warpyard_core::cluster::{ReadyTask, View};
-use warpyard_core::ordered::{Behind, Order, Ordered};
+use warpyard_core::ordered::{BackfillRule, Order, Ordered};
 use warpyard_core::place::Fit;
 use warpyard_core::policy::PolicyGroup;
 use warpyard_core::queue::Key;
@@ -35,5 +35,5 @@ pub(crate) const DEF: PolicyDef = PolicyDef {
     when: "for strict order of arrival, where nobody overtakes even if GPUs stand idle",
     source: "first come, first served",
     params: &[FIT],
-    build: |p| Box::new(Ordered::new(ArrivalOrder, Behind::Nobody).fit(Fit::from_word(p.word("fit")))),
+    build: |p| Box::new(Ordered::new(ArrivalOrder, BackfillRule::Nobody).fit(Fit::from_word(p.word("fit")))),
 };

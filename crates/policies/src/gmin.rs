@@ -5,7 +5,7 @@
 
 use crate::fifo::ArrivalOrder;
 use warpyard_core::PolicyDef;
-use warpyard_core::ordered::{Behind, Ordered};
+use warpyard_core::ordered::{BackfillRule, Ordered};
 use warpyard_core::place::Fit;
 use warpyard_core::policy::{PolicyGroup, word};
 
@@ -22,6 +22,6 @@ pub(crate) const DEF: PolicyDef = PolicyDef {
     )],
     build: |p| {
         let fit = if p.word("load") == "memory" { Fit::Worst } else { Fit::Spread };
-        Box::new(Ordered::new(ArrivalOrder, Behind::Anyone).fit(fit))
+        Box::new(Ordered::new(ArrivalOrder, BackfillRule::Anyone).fit(fit))
     },
 };

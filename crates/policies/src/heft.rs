@@ -15,7 +15,7 @@ use crate::by_goal::TYPES;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, Weak};
 use warpyard_core::cluster::{ReadyTask, View};
-use warpyard_core::ordered::{Behind, Order, Ordered};
+use warpyard_core::ordered::{BackfillRule, Order, Ordered};
 use warpyard_core::place::Fit;
 use warpyard_core::policy::PolicyGroup;
 use warpyard_core::queue::Key;
@@ -132,9 +132,9 @@ pub(crate) const DEF: PolicyDef = PolicyDef {
     group: PolicyGroup::Graphs,
     when: "for jobs that are graphs of dependent tasks, to end each as early as possible",
     source: "Topcuoglu, Hariri and Wu, Performance-effective and low-complexity task scheduling, 2002",
-    params: &[TYPES, Behind::PARAM, FIT],
+    params: &[TYPES, BackfillRule::PARAM, FIT],
     build: |p| {
-        let behind = Behind::from_word(p.word("behind"));
+        let behind = BackfillRule::from_word(p.word("behind"));
         let policy = Ordered::new(UpwardRank::default(), behind).fit(Fit::from_word(p.word("fit")));
         Box::new(if p.word("types") == "blind" { policy } else { policy.by_speed() })
     },

@@ -8,7 +8,7 @@
 use crate::FIT;
 use crate::fifo::ArrivalOrder;
 use warpyard_core::PolicyDef;
-use warpyard_core::ordered::{Behind, Ordered};
+use warpyard_core::ordered::{BackfillRule, Ordered};
 use warpyard_core::place::Fit;
 use warpyard_core::policy::PolicyGroup;
 
@@ -19,5 +19,5 @@ pub(crate) const DEF: PolicyDef = PolicyDef {
     when: "for people who name the GPUs they want, while others take what is left",
     source: "hybrid queue-or-schedule GPU sharing",
     params: &[FIT],
-    build: |p| Box::new(Ordered::new(ArrivalOrder, Behind::Anyone).fit(Fit::from_word(p.word("fit")))),
+    build: |p| Box::new(Ordered::new(ArrivalOrder, BackfillRule::Anyone).fit(Fit::from_word(p.word("fit")))),
 };

@@ -8,7 +8,7 @@
 
 use crate::{FIT, preemption};
 use warpyard_core::cluster::{ReadyTask, View};
-use warpyard_core::ordered::{Behind, Order, Ordered};
+use warpyard_core::ordered::{BackfillRule, Order, Ordered};
 use warpyard_core::place::Fit;
 use warpyard_core::policy::{PolicyGroup, number, word};
 use warpyard_core::queue::Key;
@@ -80,12 +80,12 @@ pub(crate) const DEF: PolicyDef = PolicyDef {
         number("quantum", 600.0, "device-seconds after which a task sinks to the second level"),
         number("factor", 4.0, "how many times as much each further level takes"),
         word("granularity", &["item", "batch", "job"], preemption::HELP),
-        Behind::PARAM,
+        BackfillRule::PARAM,
         FIT,
     ],
     build: |p| {
         let order = Las { quantum: p.number("quantum").max(1e-3), factor: p.number("factor").max(1.1) };
-        let policy = Ordered::new(order, Behind::from_word(p.word("behind")));
+        let policy = Ordered::new(order, BackfillRule::from_word(p.word("behind")));
         preemption::build(policy.fit(Fit::from_word(p.word("fit"))), p.word("granularity"))
     },
 };

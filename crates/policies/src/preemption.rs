@@ -13,8 +13,8 @@ pub(crate) const HELP: &str = "when a running task that allows it is preempted b
 /// a task loses no work beyond its current item or batch.
 pub(crate) fn build<O: Order + 'static>(policy: Ordered<O>, granularity: &str) -> Box<dyn Policy> {
     Box::new(match granularity {
-        "item" => policy.giving_way(Boundary::Item),
-        "batch" => policy.giving_way(Boundary::Batch),
+        "item" => policy.preempting(Boundary::Item),
+        "batch" => policy.preempting(Boundary::Batch),
         // `job`: a task runs to its end, which is no preemption at all.
         _ => policy,
     })

@@ -5,7 +5,7 @@
 
 use crate::backfill::PriorityOrder;
 use warpyard_core::PolicyDef;
-use warpyard_core::ordered::{Behind, Ordered};
+use warpyard_core::ordered::{BackfillRule, Ordered};
 use warpyard_core::policy::PolicyGroup;
 
 pub(crate) const DEF: PolicyDef = PolicyDef {
@@ -15,5 +15,5 @@ pub(crate) const DEF: PolicyDef = PolicyDef {
     when: "for inference on one GPU, where two tasks at once would slow each other down",
     source: "serial execution by priority, the usual baseline for inference on one GPU",
     params: &[],
-    build: |_| Box::new(Ordered::new(PriorityOrder, Behind::Nobody).at_most(1)),
+    build: |_| Box::new(Ordered::new(PriorityOrder, BackfillRule::Nobody).at_most(1)),
 };

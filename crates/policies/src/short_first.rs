@@ -11,13 +11,13 @@
 use crate::FIT;
 use warpyard_core::cluster::{ReadyTask, View};
 use warpyard_core::command::Code;
-use warpyard_core::ordered::{Behind, Order, Ordered};
+use warpyard_core::ordered::{BackfillRule, Order, Ordered};
 use warpyard_core::place::{Fit, acceptable};
 use warpyard_core::policy::{Params, PolicyGroup, number};
 use warpyard_core::pool::{DeviceInfo, DeviceState, charge_for};
 use warpyard_core::queue::Key;
 use warpyard_core::spec::{JobSpec, Needs, TaskSpec};
-use warpyard_core::{DeviceId, PolicyDef, Rejected, Span, Time};
+use warpyard_core::{DeviceId, PolicyDef, Rejection, Span, Time};
 
 /// Class of tasks with a short timeout: may use every device.
 const SHORT: u8 = 0;
@@ -118,9 +118,9 @@ impl Order for ShortFirst {
         if class == LONG { self.reserved_devices(view) } else { Vec::new() }
     }
 
-    fn accept(&self, view: View<'_>, job: &JobSpec) -> Result<(), Rejected> {
+    fn accept(&self, view: View<'_>, job: &JobSpec) -> Result<(), Rejection> {
         let refuse = |i: usize, field: &str, why: String| {
-            Err(Rejected::new(Code::RefusedByPolicy, why).at(format!("tasks[{i}].{field}")))
+            Err(Rejection::new(Code::RefusedByPolicy, why).at(format!("tasks[{i}].{field}")))
         };
         let exist: usize = view.pool().workers().map(|(_, w)| w.devices().count()).sum();
         for (i, task) in job.tasks.iter().enumerate() {
@@ -159,11 +159,11 @@ pub(crate) const DEF: PolicyDef = PolicyDef {
         number("short", 600.0, "longest timeout that counts as short, in seconds"),
         number("limit", 31_536_000.0, "longest timeout taken while there are few GPUs, in seconds"),
         number("few", 0.0, "how many GPUs there must be before any timeout is taken"),
-        Behind::PARAM,
+        BackfillRule::PARAM,
         FIT,
     ],
     build: |p| {
-        let behind = Behind::from_word(p.word("behind"));
+        let behind = BackfillRule::from_word(p.word("behind"));
         Box::new(Ordered::new(ShortFirst::from(p), behind).fit(Fit::from_word(p.word("fit"))))
     },
 };

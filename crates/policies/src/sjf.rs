@@ -6,7 +6,7 @@
 
 use crate::{FIT, expected_words};
 use warpyard_core::cluster::{ReadyTask, View};
-use warpyard_core::ordered::{Behind, Order, Ordered};
+use warpyard_core::ordered::{BackfillRule, Order, Ordered};
 use warpyard_core::place::Fit;
 use warpyard_core::policy::PolicyGroup;
 use warpyard_core::queue::Key;
@@ -34,9 +34,9 @@ pub(crate) const DEF: PolicyDef = PolicyDef {
     group: PolicyGroup::RunTime,
     when: "for the shortest mean wait where run times are known; long tasks may starve",
     source: "Smith, Various optimizers for single-stage production, 1956",
-    params: &[Behind::PARAM, FIT],
+    params: &[BackfillRule::PARAM, FIT],
     build: |p| {
-        let behind = Behind::from_word(p.word("behind"));
+        let behind = BackfillRule::from_word(p.word("behind"));
         Box::new(Ordered::new(ShortestExpected, behind).fit(Fit::from_word(p.word("fit"))))
     },
 };

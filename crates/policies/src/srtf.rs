@@ -8,7 +8,7 @@
 
 use crate::{FIT, expected_words, preemption};
 use warpyard_core::cluster::{ReadyTask, View};
-use warpyard_core::ordered::{Behind, Order, Ordered};
+use warpyard_core::ordered::{BackfillRule, Order, Ordered};
 use warpyard_core::place::Fit;
 use warpyard_core::policy::{PolicyGroup, word};
 use warpyard_core::queue::Key;
@@ -40,9 +40,9 @@ pub(crate) const DEF: PolicyDef = PolicyDef {
     group: PolicyGroup::RunTime,
     when: "for the shortest mean wait where run times are known and tasks can be preempted",
     source: "Schrage, A Proof of the Optimality of the Shortest Remaining Processing Time Discipline, 1968",
-    params: &[word("granularity", &["item", "batch", "job"], preemption::HELP), Behind::PARAM, FIT],
+    params: &[word("granularity", &["item", "batch", "job"], preemption::HELP), BackfillRule::PARAM, FIT],
     build: |p| {
-        let policy = Ordered::new(Srtf, Behind::from_word(p.word("behind")));
+        let policy = Ordered::new(Srtf, BackfillRule::from_word(p.word("behind")));
         preemption::build(policy.fit(Fit::from_word(p.word("fit"))), p.word("granularity"))
     },
 };

@@ -8,7 +8,7 @@
 
 use crate::{FIT, expected_words, preemption};
 use warpyard_core::cluster::{ReadyTask, View};
-use warpyard_core::ordered::{Behind, Order, Ordered};
+use warpyard_core::ordered::{BackfillRule, Order, Ordered};
 use warpyard_core::place::Fit;
 use warpyard_core::policy::{PolicyGroup, word};
 use warpyard_core::queue::Key;
@@ -66,12 +66,12 @@ pub(crate) const DEF: PolicyDef = PolicyDef {
     params: &[
         word("by", &["class", "ratio"], "priority before length, or weight divided by length"),
         word("granularity", &["job", "batch", "item"], preemption::HELP),
-        Behind::PARAM,
+        BackfillRule::PARAM,
         FIT,
     ],
     build: |p| {
         let order = if p.word("by") == "ratio" { Wsjf::ByRatio } else { Wsjf::ByClass };
-        let behind = Behind::from_word(p.word("behind"));
+        let behind = BackfillRule::from_word(p.word("behind"));
         let policy = Ordered::new(order, behind).fit(Fit::from_word(p.word("fit")));
         preemption::build(policy, p.word("granularity"))
     },

@@ -9,9 +9,9 @@ use proptest::test_runner::TestCaseError;
 use std::collections::BTreeMap;
 use support::{FROZEN, Step, Teller, assert_sound, step, workers};
 use warpyard_allocate::GOALS;
-use warpyard_core::command::{Standing, Target};
+use warpyard_core::command::{AttemptStatus, TaskSelector};
 use warpyard_core::event::WorkerInfo;
-use warpyard_core::explain::{self, Reason};
+use warpyard_core::explain::{self, WaitReason};
 use warpyard_core::place::{Search, acceptable};
 use warpyard_core::pool::{Charge, DeviceInfo, DeviceState, Ledger};
 use warpyard_core::shares::{Allocation, Row, Speed};
@@ -74,7 +74,7 @@ impl Life {
         let (cluster, policy) = (Cluster::new(choice.clone()), fresh(choice));
         let mut life = Life { cluster, policy, choice: choice.clone(), teller: Teller::default() };
         for info in workers {
-            life.obey(Command::Join(info.clone()));
+            life.execute(Command::Join(info.clone()));
         }
         life
     }
@@ -83,7 +83,7 @@ impl Life {
         self.teller.now
     }
 
-    fn obey(&mut self, command: Command) {
+    fn execute(&mut self, command: Command) {
         if let Command::Submit { spec, .. } = &command
             && self.policy.accept(self.cluster.view(), spec).is_err()
         {
@@ -168,14 +168,14 @@ impl Life {
     ) -> Result<(), TestCaseError> {
         for step in steps {
             if let Some(command) = self.teller.command(&self.cluster, step) {
-                self.obey(command);
+                self.execute(command);
             }
             let plan = self.plan();
             look(self, &plan)?;
             self.settle(plan)?;
             let errand = self.policy.errand(self.cluster.view(), self.now());
             if let Some(errand) = errand {
-                self.obey(errand());
+                self.execute(errand());
                 let again = self.policy.errand(self.cluster.view(), self.now()).is_some();
                 prop_assert!(!again, "{} asks again what was answered", self.choice);
             }
@@ -201,7 +201,7 @@ impl Life {
 
     /// Goes on under another policy, with what this one left.
     fn hand_over(&mut self, to: &PolicyChoice) -> Result<(), TestCaseError> {
-        self.obey(Command::SetPolicy(to.clone()));
+        self.execute(Command::SetPolicy(to.clone()));
         (self.policy, self.choice) = (fresh(to), to.clone());
         let plan = self.plan();
         self.settle(plan)
@@ -311,11 +311,11 @@ proptest! {
                 let starts = plan.start.iter().any(|s| s.task == task);
                 let reason_to_wait = matches!(
                     why.reason,
-                    Reason::ArrayFull { .. } | Reason::AtLimit(_) | Reason::NoWorker | Reason::NoRoom | Reason::Reserved { .. }
-                    | Reason::EndsSooner { .. }
-                        | Reason::Withheld(_) | Reason::NotItsTurn | Reason::Round(_)
+                    WaitReason::ArrayFull { .. } | WaitReason::AtLimit(_) | WaitReason::NoWorker | WaitReason::NoRoom | WaitReason::Reserved { .. }
+                    | WaitReason::EndsSooner { .. }
+                        | WaitReason::Withheld(_) | WaitReason::NotItsTurn | WaitReason::Round(_)
                 );
-                prop_assert_eq!(starts, why.reason == Reason::Next, "{}: {:?} {:?}", &life.choice, task, why);
+                prop_assert_eq!(starts, why.reason == WaitReason::Next, "{}: {:?} {:?}", &life.choice, task, why);
                 prop_assert!(starts || reason_to_wait, "{}: {:?} {:?}", &life.choice, task, why);
                 if !full {
                     let place = line.iter().position(|t| *t == task).unwrap() as u64;
@@ -341,8 +341,8 @@ proptest! {
             let needs = &view.job(first.job).unwrap().node(first.node).unwrap().1.needs;
             let why = life.policy.explain(view, first, life.teller.now);
             let withheld = match why.reason {
-                Reason::Withheld(_) | Reason::EndsSooner { .. } => true,
-                Reason::Round(ref standing) => standing.freeing,
+                WaitReason::Withheld(_) | WaitReason::EndsSooner { .. } => true,
+                WaitReason::Round(ref standing) => standing.freeing,
                 _ => false,
             };
             let mut unwanted = life.useless_to(first);
@@ -384,7 +384,7 @@ proptest! {
             for step in steps.iter().filter(|s| matches!(s, Step::Submit { after: None, .. })) {
                 let mut life = Life::new(&choice, &workers);
                 let command = life.teller.command(&life.cluster, step).unwrap();
-                life.obey(command);
+                life.execute(command);
                 let accepted = !life.ready().is_empty();
                 prop_assert!(!accepted || !life.plan().start.is_empty(), "{} starts nothing of {:?}", choice, step);
             }
@@ -470,7 +470,7 @@ fn a_frozen_attempt_that_ends_releases_what_it_holds() {
     let submit = || Command::Submit { user: "ann".into(), env: None, spec: spec.clone().into() };
     for choice in choices() {
         let mut life = Life::new(&choice, std::slice::from_ref(&worker));
-        life.obey(submit());
+        life.execute(submit());
         let plan = life.plan();
         life.carry_out(&plan).unwrap();
         let attempt = TaskId { job: JobId(1), node: 0, index: 0 }.attempt(1);
@@ -480,14 +480,14 @@ fn a_frozen_attempt_that_ends_releases_what_it_holds() {
             devices: BTreeMap::new(),
         };
         let steps = [
-            report(Standing::Running),
+            report(AttemptStatus::Running),
             Command::Pause(JobId(1).into()),
-            report(Standing::Frozen),
-            Command::Cancel(Target::Job(JobId(1))),
+            report(AttemptStatus::Frozen),
+            Command::Cancel(TaskSelector::Job(JobId(1))),
             submit(),
         ];
         for command in steps {
-            life.obey(command);
+            life.execute(command);
             let plan = life.plan();
             life.carry_out(&plan).unwrap();
         }
@@ -528,7 +528,7 @@ fn a_reservation_on_one_machine_does_not_block_another() {
     };
     let mut life = Life::new(&"backfill:reserve=conservative".parse().unwrap(), &workers);
     for command in [submit(1, 0, Some(60)), submit(1, 50, Some(60)), submit(0, 20, None)] {
-        life.obey(command);
+        life.execute(command);
         let plan = life.plan();
         life.carry_out(&plan).unwrap();
     }
@@ -573,7 +573,7 @@ fn queue_positions_are_right_for_partially_started_arrays() {
     let mut life = Life::new(&"heft".parse().unwrap(), &[worker(vec![device(0, "K80")])]);
     for step in &steps {
         if let Some(command) = life.teller.command(&life.cluster, step) {
-            life.obey(command);
+            life.execute(command);
         }
         let plan = life.plan();
         life.carry_out(&plan).unwrap();
@@ -628,22 +628,22 @@ fn an_assignment_of_free_capacity_starts_at_once() {
     let task = |job| TaskId { job: JobId(job), node: 0, index: 0 };
     let row = |job, shares| Row { task: task(job), shares, left: 10.0, alone: 0.3, isolated_s: 1.1 };
     let mut life = Life::new(&"max-min".parse().unwrap(), &workers);
-    life.obey(Command::SetSpeeds {
+    life.execute(Command::SetSpeeds {
         speeds: vec![speed("A100", 10.0), speed("V100", 1.0)],
         costs: BTreeMap::new(),
     });
-    life.obey(submit(0, &[]));
+    life.execute(submit(0, &[]));
     let plan = life.plan();
     life.carry_out(&plan).unwrap();
-    life.obey(Command::Report {
+    life.execute(Command::Report {
         worker: WorkerId(0),
-        attempts: [(task(1).attempt(1), Standing::Running)].into_iter().collect(),
+        attempts: [(task(1).attempt(1), AttemptStatus::Running)].into_iter().collect(),
         devices: BTreeMap::new(),
     });
-    life.obey(Command::Cancel(Target::Job(JobId(1))));
-    life.obey(submit(1, &[(0, 0), (0, 1), (1, 0)]));
-    life.obey(submit(1, &[]));
-    life.obey(Command::SetTarget(Ok(Allocation {
+    life.execute(Command::Cancel(TaskSelector::Job(JobId(1))));
+    life.execute(submit(1, &[(0, 0), (0, 1), (1, 0)]));
+    life.execute(submit(1, &[]));
+    life.execute(Command::SetTarget(Ok(Allocation {
         policy: life.cluster.policy().to_string(),
         question: 1,
         kinds: vec!["a100".into(), "v100".into()],

@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use proptest::test_runner::TestCaseError;
 use std::collections::VecDeque;
 use support::{Step, Teller, step, workers};
-use warpyard_core::event::{What, WorkerInfo};
+use warpyard_core::event::{EventKind, WorkerInfo};
 use warpyard_core::limits::Caps;
 use warpyard_core::{Cluster, Command, Event, PolicyChoice, PolicyDef, Span, Time};
 use warpyard_policies::POLICIES;
@@ -89,8 +89,8 @@ fn assert_within(before: &Cluster, after: &Cluster, ended: &Used, now: Time) -> 
 
 fn note(cluster: &Cluster, event: &Event, ended: &mut Used) {
     match &event.what {
-        What::LimitsSet { .. } => ended.clear(),
-        What::Ended { attempt, end, .. } => {
+        EventKind::LimitsSet { .. } => ended.clear(),
+        EventKind::Ended { attempt, end, .. } => {
             let job = cluster.job(attempt.task.job).unwrap();
             let gpus = job.spec.tasks[attempt.task.node as usize].needs.gpus;
             ended.push_back((job.user.clone(), event.at, f64::from(gpus) * end.usage.ran.secs()));

@@ -1,9 +1,9 @@
 //! What recovery and planning cost: `cargo bench -p warpyard-server`. Prints tables in Markdown; asserts nothing.
 
 use std::time::{Duration, Instant};
-use warpyard_core::command::Standing;
+use warpyard_core::command::AttemptStatus;
 use warpyard_core::engine::Engine;
-use warpyard_core::event::{End, How, Usage, WorkerInfo};
+use warpyard_core::event::{End, EndReason, Usage, WorkerInfo};
 use warpyard_core::pool::{DeviceInfo, DeviceState};
 use warpyard_core::spec::{Array, JobSpec, Needs, Preempt, TaskSpec};
 use warpyard_core::store::Discard;
@@ -56,7 +56,7 @@ fn engine_under(policy: PolicyChoice) -> Engine {
 
 /// Everything on the worker has ended.
 fn all_ended(cluster: &Cluster) -> Command {
-    let over = Standing::Over(End { how: How::Exited(0), usage: Usage::default() });
+    let over = AttemptStatus::Over(End { how: EndReason::Exited(0), usage: Usage::default() });
     let on_worker = cluster.desired(WorkerId(0));
     let attempts = on_worker.map(|d| (d.attempt, over.clone())).collect();
     Command::Report { worker: WorkerId(0), attempts, devices: Default::default() }
@@ -111,7 +111,7 @@ fn median_turn(mut engine: Engine, turns: u64) -> Duration {
 }
 
 fn one_ended(attempt: AttemptId) -> Command {
-    let over = Standing::Over(End { how: How::Exited(0), usage: Usage::default() });
+    let over = AttemptStatus::Over(End { how: EndReason::Exited(0), usage: Usage::default() });
     Command::Report { worker: WorkerId(0), attempts: [(attempt, over)].into(), devices: Default::default() }
 }
 

@@ -10,7 +10,7 @@ use tokio::sync::broadcast::{self, error::RecvError};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 use warpyard_api::wire::Notice;
-use warpyard_core::event::What;
+use warpyard_core::event::EventKind;
 use warpyard_core::{Cluster, Event, WorkerId};
 
 /// How many notices are kept for readers that come back.
@@ -207,24 +207,24 @@ fn notice(cluster: &Cluster, events: &[Event], left: &[(WorkerId, u16)]) -> Noti
     for event in events {
         jobs.extend(event.what.job());
         match &event.what {
-            What::WorkerJoined { worker, .. }
-            | What::WorkerLost { worker }
-            | What::WorkerDrained { worker, .. } => {
+            EventKind::WorkerJoined { worker, .. }
+            | EventKind::WorkerLost { worker }
+            | EventKind::WorkerDrained { worker, .. } => {
                 let count = cluster.worker(*worker).map_or(0, |w| w.info.devices.len());
                 devices.extend((0..count as u16).map(|index| (*worker, index)));
                 all = true;
             }
-            What::DeviceChanged { device, .. } => {
+            EventKind::DeviceChanged { device, .. } => {
                 devices.insert((device.worker, device.index));
             }
-            What::Placed { placement, .. } => {
+            EventKind::Placed { placement, .. } => {
                 devices.extend(placement.devices.iter().map(|(index, _)| (placement.worker, *index)));
             }
-            What::MemoryCharged { attempt, device, .. } => {
+            EventKind::MemoryCharged { attempt, device, .. } => {
                 let placed = cluster.view().attempt(attempt.task);
                 devices.extend(placed.map(|(placed, _)| (placed.placement.worker, *device)));
             }
-            What::PolicySet { .. } | What::LimitsSet { .. } => all = true,
+            EventKind::PolicySet { .. } | EventKind::LimitsSet { .. } => all = true,
             _ => {}
         }
     }

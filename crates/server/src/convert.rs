@@ -7,7 +7,7 @@ use warpyard_api::quantity::{ArraySpec, ByteSize, Micros, MilliCpus};
 use warpyard_api::secrets::{MASK, masked, masked_text};
 use warpyard_api::wire::{ParamValue, PolicySet};
 use warpyard_core::spec::{self, AfterJob, AfterNode, Array, JobSpec, Needs, TaskSpec, Terminal};
-use warpyard_core::{Cluster, DeviceId, JobId, PolicyChoice, Rejected, Span, WorkerId};
+use warpyard_core::{Cluster, DeviceId, JobId, PolicyChoice, Rejection, Span, WorkerId};
 
 /// What a task is given where it says nothing.
 #[derive(Clone, Debug, Default)]
@@ -177,11 +177,11 @@ fn task_spec(
     })
 }
 
-fn on(on: doc::On) -> spec::On {
+fn on(on: doc::On) -> spec::DependencyCondition {
     match on {
-        doc::On::Ok => spec::On::Ok,
-        doc::On::Fail => spec::On::Fail,
-        doc::On::Any => spec::On::Any,
+        doc::On::Ok => spec::DependencyCondition::Ok,
+        doc::On::Fail => spec::DependencyCondition::Fail,
+        doc::On::Any => spec::DependencyCondition::Any,
     }
 }
 
@@ -296,17 +296,17 @@ fn task_doc(cluster: &Cluster, job: &JobSpec, task: &TaskSpec, secrets: &mut Vec
     }
 }
 
-fn on_doc(on: spec::On) -> doc::On {
+fn on_doc(on: spec::DependencyCondition) -> doc::On {
     match on {
-        spec::On::Ok => doc::On::Ok,
-        spec::On::Fail => doc::On::Fail,
-        spec::On::Any => doc::On::Any,
+        spec::DependencyCondition::Ok => doc::On::Ok,
+        spec::DependencyCondition::Fail => doc::On::Fail,
+        spec::DependencyCondition::Any => doc::On::Any,
     }
 }
 
 /// A refusal as callers see it.
-pub(crate) fn problem(rejected: Rejected) -> Problem {
-    let Rejected { code, message, path, help } = rejected;
+pub(crate) fn problem(rejected: Rejection) -> Problem {
+    let Rejection { code, message, path, help } = rejected;
     Problem { path: path.unwrap_or_default(), message, help, code: Cow::Borrowed(code.word()), line: None }
 }
 

@@ -35,7 +35,7 @@ use warpyard_core::cluster::Job;
 use warpyard_core::engine::Engine;
 use warpyard_core::event::WorkerInfo;
 use warpyard_core::protocol::Report;
-use warpyard_core::{Cluster, Command, LogStore, PolicyChoice, PolicyDef, Rejected, Span, WorkerId};
+use warpyard_core::{Cluster, Command, LogStore, PolicyChoice, PolicyDef, Rejection, Span, WorkerId};
 use warpyard_policies::{POLICIES, default_policy};
 use warpyard_snapshot::Store;
 use warpyard_worker::agent::{
@@ -122,7 +122,7 @@ pub enum DaemonError {
     Gpus(String),
     /// The policy.
     #[error("{}", refused(.0))]
-    Policy(Rejected),
+    Policy(Rejection),
     /// The address.
     #[error("cannot listen on {address}")]
     Listen {
@@ -139,7 +139,7 @@ pub enum DaemonError {
     Runtime(#[source] io::Error),
 }
 
-fn refused(why: &Rejected) -> String {
+fn refused(why: &Rejection) -> String {
     match &why.help {
         Some(help) => format!("{why}; {help}"),
         None => why.to_string(),

@@ -17,11 +17,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 use tokio::sync::{oneshot, watch};
-use warpyard_core::command::Target;
-use warpyard_core::engine::{Answer, Engine};
+use warpyard_core::command::TaskSelector;
+use warpyard_core::engine::{CommandOutcome, Engine};
 use warpyard_core::protocol::Assignments;
 use warpyard_core::spec::env_size;
-use warpyard_core::{Cluster, Command, Epoch, Event, JobId, Rejected, Store, Time, WorkerId};
+use warpyard_core::{Cluster, Command, Epoch, Event, JobId, Rejection, Store, Time, WorkerId};
 
 /// How many commands one turn takes at most: bounds how long the first of them waits for its answer.
 const BATCH: usize = 2_000;
@@ -71,7 +71,7 @@ impl EventPublisher {
 }
 
 enum EngineRequest {
-    Command(Box<Command>, Option<oneshot::Sender<Result<Answer, Rejected>>>),
+    Command(Box<Command>, Option<oneshot::Sender<Result<CommandOutcome, Rejection>>>),
     /// From now on a worker is told this way.
     Deliver(WorkerId, Deliver),
     Stop,
@@ -106,7 +106,7 @@ pub struct EngineStopped;
 pub enum CommandError {
     /// It was refused.
     #[error(transparent)]
-    Rejected(#[from] Rejected),
+    Rejected(#[from] Rejection),
     /// There is nobody to carry it out.
     #[error(transparent)]
     Stopped(#[from] EngineStopped),
@@ -182,7 +182,7 @@ impl EngineHandle {
     }
 
     /// Has a command carried out. What the answer says is on disk.
-    pub async fn command(&self, command: Command) -> Result<Answer, CommandError> {
+    pub async fn command(&self, command: Command) -> Result<CommandOutcome, CommandError> {
         let (reply, answer) = oneshot::channel();
         self.asks.send(EngineRequest::Command(Box::new(command), Some(reply))).map_err(|_| EngineStopped)?;
         Ok(answer.await.map_err(|_| EngineStopped)??)
@@ -238,11 +238,11 @@ impl EngineHandle {
 
     /// Waits until a job has ended; at once if it has, or if there is no such job.
     pub async fn ended(&self, job: JobId) -> Result<(), EngineStopped> {
-        self.over(Target::Job(job)).await
+        self.over(TaskSelector::Job(job)).await
     }
 
     /// Waits until a job, or a part of one, is over.
-    pub(crate) async fn over(&self, target: Target) -> Result<(), EngineStopped> {
+    pub(crate) async fn over(&self, target: TaskSelector) -> Result<(), EngineStopped> {
         let (reply, answer) = oneshot::channel();
         self.replicator.to.send(ReplicatorMessage::WhenOver(target, reply)).map_err(|_| EngineStopped)?;
         answer.await.map_err(|_| EngineStopped)
@@ -275,7 +275,7 @@ impl SimulatedEngine {
     pub(crate) fn attend(
         &self,
         wait: Duration,
-        mut obey: impl FnMut(Command) -> Result<Answer, Rejected>,
+        mut obey: impl FnMut(Command) -> Result<CommandOutcome, Rejection>,
     ) -> bool {
         let first = match self.asks.recv_timeout(wait) {
             Ok(ask) => Some(ask),
@@ -440,7 +440,7 @@ impl EngineThread {
     fn gather(
         &mut self,
         stopping: &mut bool,
-    ) -> (Vec<Command>, Vec<Option<oneshot::Sender<Result<Answer, Rejected>>>>) {
+    ) -> (Vec<Command>, Vec<Option<oneshot::Sender<Result<CommandOutcome, Rejection>>>>) {
         let (mut commands, mut replies) = (Vec::new(), Vec::new());
         let (mail, engine) = (&mut self.mail, &self.engine);
         let mut take = |ask| match ask {

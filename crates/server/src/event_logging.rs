@@ -3,8 +3,8 @@
 //! a warning. The log of events is elsewhere, and complete; this is for reading along.
 
 use tracing::{debug, info, warn};
-use warpyard_core::event::How;
-use warpyard_core::{Cluster, Event, What};
+use warpyard_core::event::EndReason;
+use warpyard_core::{Cluster, Event, EventKind};
 
 /// Logs what a turn committed. `cluster` is the state after it. Fields are formatted only at a level that is shown, since this
 /// is on the path of every turn.
@@ -12,29 +12,29 @@ pub(crate) fn log(cluster: &Cluster, events: &[Event]) {
     for event in events {
         let job = event.what.job().map(|job| job.0);
         match &event.what {
-            What::JobSubmitted { user, spec, .. } => info!(job, user, name = spec.name, "job submitted"),
-            What::Placed { attempt, placement } => {
+            EventKind::JobSubmitted { user, spec, .. } => info!(job, user, name = spec.name, "job submitted"),
+            EventKind::Placed { attempt, placement } => {
                 let worker = cluster.worker(placement.worker).map(|w| &w.info.name[..]);
                 debug!(job, %attempt, worker, devices = placement.devices.len(), "attempt placed");
             }
-            What::Started { attempt } => info!(job, %attempt, "attempt started"),
-            What::StopAsked { attempt, why } => debug!(job, %attempt, ?why, "attempt asked to stop"),
-            What::Ended { attempt, end, .. } => match &end.how {
-                How::Lost(why) => warn!(job, %attempt, "attempt lost: {why}"),
+            EventKind::Started { attempt } => info!(job, %attempt, "attempt started"),
+            EventKind::StopAsked { attempt, why } => debug!(job, %attempt, ?why, "attempt asked to stop"),
+            EventKind::Ended { attempt, end, .. } => match &end.how {
+                EndReason::Lost(why) => warn!(job, %attempt, "attempt lost: {why}"),
                 how => info!(job, %attempt, ?how, "attempt ended"),
             },
-            What::WorkerJoined { info, .. } => {
+            EventKind::WorkerJoined { info, .. } => {
                 info!(worker = info.name, devices = info.devices.len(), "worker joined");
             }
-            What::WorkerLost { worker } => {
+            EventKind::WorkerLost { worker } => {
                 let worker = cluster.worker(*worker).map(|w| &w.info.name[..]);
                 warn!(worker, "worker lost: its lease expired");
             }
-            What::WorkerDrained { worker, drained } => {
+            EventKind::WorkerDrained { worker, drained } => {
                 let worker = cluster.worker(*worker).map(|w| &w.info.name[..]);
                 info!(worker, drained, "worker drained or resumed");
             }
-            What::PolicySet { policy } => info!(%policy, "policy set"),
+            EventKind::PolicySet { policy } => info!(%policy, "policy set"),
             _ => {}
         }
     }

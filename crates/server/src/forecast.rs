@@ -12,10 +12,10 @@ use std::sync::Arc;
 use warpyard_api::quantity::{ByteSize, Micros};
 use warpyard_api::wire::{FreeDevice, Sooner, StartRange, Timestamp};
 use warpyard_core::cluster::Effects;
-use warpyard_core::command::Target;
-use warpyard_core::event::What;
+use warpyard_core::command::TaskSelector;
+use warpyard_core::event::EventKind;
 use warpyard_core::spec::{JobSpec, TaskSpec};
-use warpyard_core::{Cluster, Command, JobId, NodeId, PolicyDef, Rejected, Span, TaskId, TaskState, Time};
+use warpyard_core::{Cluster, Command, JobId, NodeId, PolicyDef, Rejection, Span, TaskId, TaskState, Time};
 use warpyard_policies::POLICIES;
 use warpyard_sim::{Change, Expectation, Expected, Known, Limits, Unknown, draw, forecast, sooner};
 
@@ -279,18 +279,18 @@ impl ForecastInput {
     }
 
     /// The forecast of a job, were it submitted now.
-    pub(crate) fn foresee(&self, user: &str, spec: &JobSpec) -> Result<SubmissionForecast, Rejected> {
+    pub(crate) fn foresee(&self, user: &str, spec: &JobSpec) -> Result<SubmissionForecast, Rejection> {
         let mut cluster = self.cluster.clone();
         let submit = Command::Submit { user: user.to_owned(), env: None, spec: spec.clone().into() };
         let mut job = None;
         for event in cluster.decide(submit, self.now)? {
-            if let What::JobSubmitted { job: number, .. } = &event.what {
+            if let EventKind::JobSubmitted { job: number, .. } = &event.what {
                 job = Some(*number);
             }
             cluster.apply(&event);
         }
         let job = job.expect("a submission that is not refused makes a job");
-        let task = first_open(&cluster, Target::Job(job)).expect("a job has a task");
+        let task = first_open(&cluster, TaskSelector::Job(job)).expect("a job has a task");
         let mut policy = PolicyDef::build_from(POLICIES, cluster.policy())?;
         policy.observe(cluster.view(), &Effects::default());
         let starts_now = policy.plan(cluster.view(), self.now).start.iter().any(|s| s.task == task);

@@ -308,10 +308,10 @@ mod tests {
     use super::*;
     use crate::testing::{machine, task};
     use proptest::prelude::*;
-    use warpyard_core::command::{Command, Standing, Target};
+    use warpyard_core::command::{AttemptStatus, Command, TaskSelector};
     use warpyard_core::engine::Engine;
-    use warpyard_core::event::{End, How, Usage};
-    use warpyard_core::spec::{AfterJob, AfterNode, Array, On, TaskSpec};
+    use warpyard_core::event::{End, EndReason, Usage};
+    use warpyard_core::spec::{AfterJob, AfterNode, Array, DependencyCondition, TaskSpec};
     use warpyard_core::store::Discard;
     use warpyard_core::{Time, WorkerId};
     use warpyard_policies::{POLICIES, default_policy};
@@ -324,13 +324,13 @@ mod tests {
                 vec![TaskSpec { array: Some(array), ..task("many", 1) }]
             }
             2 => {
-                let after = vec![AfterNode { node: 0, on: On::Ok }];
+                let after = vec![AfterNode { node: 0, on: DependencyCondition::Ok }];
                 vec![task("first", 1), TaskSpec { after, ..task("second", 1) }]
             }
             _ => vec![task("only", 1)],
         };
         let after = match kind % 4 {
-            3 => vec![AfterJob { job: JobId(after), on: On::Ok }],
+            3 => vec![AfterJob { job: JobId(after), on: DependencyCondition::Ok }],
             _ => vec![],
         };
         let project = (kind > 3).then(|| "paper".to_owned());
@@ -338,7 +338,7 @@ mod tests {
     }
 
     fn command(engine: &Engine, (op, id, kind): (u8, u64, u32)) -> Command {
-        let target = Target::Job(JobId(id));
+        let target = TaskSelector::Job(JobId(id));
         let user = if id % 2 == 0 { "ann" } else { "bob" };
         match op {
             0..4 => Command::Submit { user: user.into(), env: None, spec: job(kind, id).into() },
@@ -356,9 +356,10 @@ mod tests {
                     let live = job.nodes[node as usize].live.get(&task.index).expect("it runs");
                     task.attempt(live.attempts)
                 };
-                let how = if kind % 3 == 0 { How::Exited(1) } else { How::Exited(0) };
-                let end =
-                    |attempt| (attempt, Standing::Over(End { how: how.clone(), usage: Usage::default() }));
+                let how = if kind % 3 == 0 { EndReason::Exited(1) } else { EndReason::Exited(0) };
+                let end = |attempt| {
+                    (attempt, AttemptStatus::Over(End { how: how.clone(), usage: Usage::default() }))
+                };
                 let attempts = view.on_workers().map(latest).take(1).map(end).collect();
                 Command::Report { worker: WorkerId(0), attempts, devices: Default::default() }
             }

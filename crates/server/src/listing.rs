@@ -12,7 +12,7 @@ use std::ops::Bound::{Excluded, Unbounded};
 use std::str::FromStr;
 use warpyard_api::wire::{JobFilter, JobOrder, State, StateFilter};
 use warpyard_core::cluster::Job;
-use warpyard_core::policy::Place;
+use warpyard_core::policy::QueuePosition;
 use warpyard_core::{JobId, NodeId, TaskId};
 
 /// So many jobs are sorted by their places in line; where more may be wanted, the line is gone along.
@@ -29,7 +29,7 @@ pub(crate) enum Cursor {
     /// Among jobs on workers, in the order they run.
     OnWorkers(JobId),
     /// In line.
-    InLine(Place),
+    InLine(QueuePosition),
     /// Among those that wait for something other than room.
     Blocked(JobId),
     /// Among those that are over.
@@ -43,7 +43,7 @@ impl fmt::Display for Cursor {
             Cursor::OnWorkers(job) => write!(f, "on.{job}"),
             Cursor::Blocked(job) => write!(f, "blocked.{job}"),
             Cursor::Over(job) => write!(f, "over.{job}"),
-            Cursor::InLine(Place { key, task: TaskId { job, node, index }, before }) => {
+            Cursor::InLine(QueuePosition { key, task: TaskId { job, node, index }, before }) => {
                 let key = key.map(|key| key.to_string()).unwrap_or_default();
                 let before = before.map(|before| before.to_string()).unwrap_or_default();
                 write!(f, "line.{job}.{node}.{index}.{key}.{before}")
@@ -74,7 +74,7 @@ impl FromStr for Cursor {
             ["over", job] => Cursor::Over(JobId(part(job)?)),
             ["line", job, node, index, key, before] => {
                 let task = TaskId { job: JobId(part(job)?), node: part(node)?, index: part(index)? };
-                Cursor::InLine(Place { key: perhaps(key)?, task, before: perhaps(before)? })
+                Cursor::InLine(QueuePosition { key: perhaps(key)?, task, before: perhaps(before)? })
             }
             _ => return Err(NotACursor),
         })
@@ -205,7 +205,12 @@ impl Listing<'_> {
     }
 
     /// Jobs that wait in line, each where its first task is.
-    fn in_line<'r>(&self, f: &'r Reader<'_>, after: Option<Place>, most: usize) -> Vec<(&'r Job, Place)> {
+    fn in_line<'r>(
+        &self,
+        f: &'r Reader<'_>,
+        after: Option<QueuePosition>,
+        most: usize,
+    ) -> Vec<(&'r Job, QueuePosition)> {
         let waits = |job: &Job| f.index().state(job.id) == Some(State::Ready) && (self.wanted)(job);
         let candidates = self.candidates(f);
         if candidates.len() <= FEW {
@@ -231,7 +236,7 @@ impl Listing<'_> {
             let listed: Vec<_> = listed.filter(|(job, _)| waits(job)).collect();
             let several = listed.iter().map(|(job, _)| *job).filter(|job| job.nodes.len() > 1);
             let first = first_places(f, several);
-            let is_first = |job: &Job, place: &Place| {
+            let is_first = |job: &Job, place: &QueuePosition| {
                 job.nodes.len() == 1 || first.get(&job.id).is_some_and(|p| p.task == place.task)
             };
             found.extend(listed.into_iter().filter(|(job, place)| is_first(job, place)));
@@ -247,12 +252,12 @@ pub(crate) fn fits(cursor: &Cursor, order: JobOrder) -> bool {
 }
 
 /// Where the first tasks of jobs stand, of those that are in line.
-fn first_places<'a>(f: &Reader<'_>, jobs: impl Iterator<Item = &'a Job>) -> BTreeMap<JobId, Place> {
+fn first_places<'a>(f: &Reader<'_>, jobs: impl Iterator<Item = &'a Job>) -> BTreeMap<JobId, QueuePosition> {
     let view = f.cluster().view();
     let nodes = jobs.flat_map(|job| (0..job.nodes.len() as u32).map(|node| NodeId { job: job.id, node }));
     let ready: Vec<_> = nodes.filter(|node| view.has_ready(*node)).collect();
-    let mut first: BTreeMap<JobId, Place> = BTreeMap::new();
-    let order = |place: &Place| (place.before.is_none(), place.before, place.task);
+    let mut first: BTreeMap<JobId, QueuePosition> = BTreeMap::new();
+    let order = |place: &QueuePosition| (place.before.is_none(), place.before, place.task);
     for (node, place) in f.policy().places(view, &ready, system_now()) {
         let sooner = first.get(&node.job).is_none_or(|other| order(&place) < order(other));
         if sooner {
@@ -274,23 +279,23 @@ mod tests {
     use crate::testing::{Server, server, task};
     use std::collections::HashMap;
     use warpyard_core::Command;
-    use warpyard_core::command::Target;
-    use warpyard_core::event::{How, Usage};
-    use warpyard_core::spec::{AfterJob, Array, JobSpec, On, TaskSpec};
+    use warpyard_core::command::TaskSelector;
+    use warpyard_core::event::{EndReason, Usage};
+    use warpyard_core::spec::{AfterJob, Array, DependencyCondition, JobSpec, TaskSpec};
 
     /// A server with jobs of every kind: one that ended, two that run, an array, some that are held, blocked and waiting.
     async fn busy() -> Server {
         let server = server();
         server.join(2).await;
         server.submit("ann", "over", vec![task("t", 1)]).await;
-        server.end(&[(0, How::Exited(0), Usage::default())]).await;
+        server.end(&[(0, EndReason::Exited(0), Usage::default())]).await;
         for n in 0..30u64 {
             let array = (n % 7 == 3).then(|| Array { ranges: vec![(0, 9, 1)], at_once: None });
             let tasks = match n % 5 {
                 4 => vec![task("a", 2), task("b", 1)],
                 _ => vec![TaskSpec { array, ..task("t", 1 + (n % 2) as u16) }],
             };
-            let after = (n % 11 == 10).then_some(AfterJob { job: JobId(3), on: On::Ok });
+            let after = (n % 11 == 10).then_some(AfterJob { job: JobId(3), on: DependencyCondition::Ok });
             let spec = JobSpec {
                 name: format!("job-{}", n % 4),
                 project: (n % 3 == 0).then(|| "paper".into()),
@@ -303,7 +308,7 @@ mod tests {
             let submit = Command::Submit { user, env: None, spec: spec.into() };
             let job = server.engine.command(submit).await.expect("a job").job.expect("its number");
             if n % 8 == 5 {
-                server.engine.command(Command::Hold(Target::Job(job))).await.expect("it is held");
+                server.engine.command(Command::Hold(TaskSelector::Job(job))).await.expect("it is held");
             }
         }
         server
@@ -391,7 +396,11 @@ mod tests {
         // The job the cursor stands on goes, and so do one before and one behind it; an urgent one comes.
         let gone = [first[7], first[5], before[12]];
         for job in gone {
-            server.engine.command(Command::Cancel(Target::Job(JobId(job)))).await.expect("it is cancelled");
+            server
+                .engine
+                .command(Command::Cancel(TaskSelector::Job(JobId(job))))
+                .await
+                .expect("it is cancelled");
         }
         let urgent =
             JobSpec { name: "urgent".into(), priority: 99, tasks: vec![task("t", 2)], ..JobSpec::default() };
@@ -414,7 +423,7 @@ mod tests {
     #[test]
     fn cursors_are_read_as_they_are_written() {
         let task = TaskId { job: JobId(7), node: 1, index: 2 };
-        let place = |key, before| Cursor::InLine(Place { key, task, before });
+        let place = |key, before| Cursor::InLine(QueuePosition { key, task, before });
         let key = warpyard_core::queue::Key::urgent(-3).then(2.5);
         let job = JobId(9);
         for cursor in [

@@ -10,7 +10,7 @@ use crate::store::{History, Log, LogError, set_aside};
 use serde::Serialize;
 use std::io;
 use std::path::{Path, PathBuf};
-use warpyard_core::event::What;
+use warpyard_core::event::EventKind;
 use warpyard_core::{Cluster, Event, JobId, LogStore, Store};
 use warpyard_policies::default_policy;
 use warpyard_worker::agent::{Generation, Layout, Lineage, LogId};
@@ -116,7 +116,7 @@ pub fn new_log(data: &Path) -> Result<RecoveryReport, RecoveryError> {
     log.set_lineage(lineage.clone())?;
     let at = system_now();
     let epoch = log.claim()?;
-    log.append(epoch, 0, &[Event { at, what: What::NumbersSkipped { next: next_job } }])?;
+    log.append(epoch, 0, &[Event { at, what: EventKind::NumbersSkipped { next: next_job } }])?;
     history.go_on_with(&lineage, at)?;
     let cluster = log.load(&default_policy())?.cluster;
     finish(data.path(), &log, &cluster, vec![], set_asides)
@@ -163,8 +163,8 @@ pub(crate) fn go_on(
     let next = highest.map_or(cluster.next_job(), |highest| cluster.next_job().max(JobId(highest.0 + 1)));
     let may_start = cluster.jobs().iter().filter(|job| hold && job.finished.is_none() && !job.held);
     let held: Vec<_> = may_start.map(|job| job.id).collect();
-    let mut events = vec![Event { at, what: What::NumbersSkipped { next } }];
-    events.extend(held.iter().map(|&job| Event { at, what: What::JobHeld { job, held: true } }));
+    let mut events = vec![Event { at, what: EventKind::NumbersSkipped { next } }];
+    events.extend(held.iter().map(|&job| Event { at, what: EventKind::JobHeld { job, held: true } }));
     let epoch = log.claim()?;
     log.append(epoch, cluster.seq(), &events)?;
     events.iter().for_each(|event| drop(cluster.apply(event)));

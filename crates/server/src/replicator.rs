@@ -15,9 +15,9 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 use tokio::sync::{oneshot, watch};
-use warpyard_core::command::Target;
+use warpyard_core::command::TaskSelector;
 use warpyard_core::engine::Engine;
-use warpyard_core::event::What;
+use warpyard_core::event::EventKind;
 use warpyard_core::pool::Placement;
 use warpyard_core::{Cluster, Event, JobId, Span, TaskState, Time};
 use warpyard_worker::agent::Lineage;
@@ -40,7 +40,7 @@ const PRUNE_AT_ONCE: u32 = 2_000;
 /// What the replicator is sent.
 pub(crate) enum ReplicatorMessage {
     Events(Vec<Event>),
-    WhenOver(Target, oneshot::Sender<()>),
+    WhenOver(TaskSelector, oneshot::Sender<()>),
     Stop,
 }
 
@@ -53,7 +53,7 @@ pub struct Replicator {
     keep_events: Span,
     snapshot_at: u64,
     snapshot: Option<JoinHandle<()>>,
-    waiting: BTreeMap<JobId, Vec<(Target, oneshot::Sender<()>)>>,
+    waiting: BTreeMap<JobId, Vec<(TaskSelector, oneshot::Sender<()>)>>,
     /// How many events were applied; closed when the replicator ends.
     applied: watch::Sender<u64>,
 }
@@ -149,13 +149,13 @@ impl Replicator {
         let mut applying = replica.applying();
         let (mut left, mut touched) = (Vec::new(), BTreeSet::new());
         for event in events {
-            if let What::Ended { attempt, .. } = &event.what
+            if let EventKind::Ended { attempt, .. } = &event.what
                 && let Some((ending, _)) = applying.cluster().view().attempt(attempt.task)
             {
                 let Placement { worker, devices, .. } = &ending.placement;
                 left.extend(devices.iter().map(|(index, _)| (*worker, *index)));
             }
-            if let What::Placed { attempt, .. } = &event.what
+            if let EventKind::Placed { attempt, .. } = &event.what
                 && let Some(TaskState::Ready { since }) = applying.cluster().state(attempt.task)
             {
                 replica.measures().wait.observe(Duration::from_micros(event.at.since(since).0));
@@ -186,7 +186,7 @@ impl Replicator {
         }
     }
 
-    fn when_over(&mut self, target: Target, tell: oneshot::Sender<()>) {
+    fn when_over(&mut self, target: TaskSelector, tell: oneshot::Sender<()>) {
         if self.replica.look(|cluster| is_over(cluster, target)) {
             let _gone = tell.send(());
         } else {
@@ -226,13 +226,13 @@ impl Replicator {
 }
 
 /// Whether all that is named is over; what memory no longer holds is.
-fn is_over(cluster: &Cluster, target: Target) -> bool {
+fn is_over(cluster: &Cluster, target: TaskSelector) -> bool {
     let Some(job) = cluster.job(target.job()) else { return true };
     match target {
-        Target::Job(_) => job.finished.is_some(),
-        Target::Node(n) => job.nodes[n.node as usize].is_done(),
-        Target::Task(t) => job.nodes[t.node as usize].done.of(t.index).is_some(),
-        Target::Range { node, start, end } => {
+        TaskSelector::Job(_) => job.finished.is_some(),
+        TaskSelector::Node(n) => job.nodes[n.node as usize].is_done(),
+        TaskSelector::Task(t) => job.nodes[t.node as usize].done.of(t.index).is_some(),
+        TaskSelector::Range { node, start, end } => {
             let ended = job.nodes[node.node as usize].done.0.values();
             ended.map(|ended| ended.within(start..end).len()).sum::<u64>() == u64::from(end - start)
         }

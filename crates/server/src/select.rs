@@ -7,7 +7,7 @@ use warpyard_api::problem::{Problem, code};
 use warpyard_api::quantity::common_values;
 use warpyard_api::selector::{NotASelector, Select, Selector, TaskRef};
 use warpyard_core::cluster::Job;
-use warpyard_core::command::Target;
+use warpyard_core::command::TaskSelector;
 use warpyard_core::spec::{Array, TaskSpec};
 use warpyard_core::{Cluster, JobId, NodeId};
 
@@ -34,7 +34,7 @@ pub(crate) fn parse(text: &str, who: &Caller) -> Result<Selection, Problem> {
 }
 
 /// Everything a selector finds, in order. `all` and ranges find what there is; a job named by itself must exist.
-pub(crate) fn find(cluster: &Cluster, selection: &Selection) -> Result<Vec<Target>, Problem> {
+pub(crate) fn find(cluster: &Cluster, selection: &Selection) -> Result<Vec<TaskSelector>, Problem> {
     resolve(cluster, selection, |_| true).map(|found| found.targets)
 }
 
@@ -42,7 +42,7 @@ pub(crate) fn find(cluster: &Cluster, selection: &Selection) -> Result<Vec<Targe
 #[derive(Debug, Default)]
 pub(crate) struct OwnTargets {
     /// The caller's own, in order.
-    pub(crate) targets: Vec<Target>,
+    pub(crate) targets: Vec<TaskSelector>,
     /// Whose the first of the others is.
     pub(crate) denied: Option<String>,
 }
@@ -82,7 +82,7 @@ fn resolve(
         };
         for job in jobs {
             match may(job) {
-                true => found.targets.push(Target::Job(job.id)),
+                true => found.targets.push(TaskSelector::Job(job.id)),
                 false => found.denied = found.denied.or_else(|| Some(job.user.clone())),
             }
         }
@@ -91,11 +91,11 @@ fn resolve(
 }
 
 /// The one thing a selector finds.
-pub(crate) fn find_one(cluster: &Cluster, selection: &Selection) -> Result<Target, Problem> {
+pub(crate) fn find_one(cluster: &Cluster, selection: &Selection) -> Result<TaskSelector, Problem> {
     let selector = &selection.selector;
     selector.one().map_err(|e| Problem::new(code::BAD_SELECTOR, "", e.to_string()))?;
     match find(cluster, selection)?[..] {
-        [only @ (Target::Job(_) | Target::Node(_) | Target::Task(_))] => Ok(only),
+        [only @ (TaskSelector::Job(_) | TaskSelector::Node(_) | TaskSelector::Task(_))] => Ok(only),
         _ => {
             Err(Problem::new(code::BAD_SELECTOR, "", format!("'{selector}' is more than one task; name one")))
         }
@@ -128,11 +128,11 @@ fn last<'a>(cluster: &'a Cluster, selection: &Selection) -> Result<&'a Job, Prob
 }
 
 /// The tasks of a job that are named. `train.3` is index 3 of the array `train` unless a task has that very name.
-fn targets(job: &Job, task: &TaskRef) -> Result<Vec<Target>, Problem> {
+fn targets(job: &Job, task: &TaskRef) -> Result<Vec<TaskSelector>, Problem> {
     let node = |at: usize| NodeId { job: job.id, node: at as u32 };
     let named = |name: &str| job.spec.tasks.iter().position(|t| t.name == name);
     let at = match (&task.task, &task.indices) {
-        (None, None) => return Ok(vec![Target::Job(job.id)]),
+        (None, None) => return Ok(vec![TaskSelector::Job(job.id)]),
         (Some(name), _) if named(name).is_some() => named(name).expect("seen above"),
         (Some(name), None) => {
             let (array, index) = name.rsplit_once('.').map_or((None, name.as_str()), |(a, i)| (Some(a), i));
@@ -156,7 +156,7 @@ fn targets(job: &Job, task: &TaskRef) -> Result<Vec<Target>, Problem> {
             return Err(Problem::new(code::BAD_SELECTOR, "", message));
         }
     };
-    let Some(indices) = &task.indices else { return Ok(vec![Target::Node(node(at))]) };
+    let Some(indices) = &task.indices else { return Ok(vec![TaskSelector::Node(node(at))]) };
     let spec = &job.spec.tasks[at];
     let mut found = Vec::new();
     for part in indices.ranges() {
@@ -176,11 +176,11 @@ fn as_targets(
     spec: &TaskSpec,
     found: Vec<Range<u32>>,
     none: impl FnOnce() -> Problem,
-) -> Result<Vec<Target>, Problem> {
+) -> Result<Vec<TaskSelector>, Problem> {
     debug_assert!(found.iter().all(|range| range.end <= spec.len()));
     let target = |Range { start, end }: Range<u32>| match end - start {
-        1 => Target::Task(node.task(start)),
-        _ => Target::Range { node, start, end },
+        1 => TaskSelector::Task(node.task(start)),
+        _ => TaskSelector::Range { node, start, end },
     };
     if found.is_empty() { Err(none()) } else { Ok(found.into_iter().map(target).collect()) }
 }

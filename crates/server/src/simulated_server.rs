@@ -24,8 +24,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::sync::mpsc;
 use warpyard_core::command::Code;
-use warpyard_core::engine::Answer;
-use warpyard_core::{Cluster, Command, Rejected, Span, Time};
+use warpyard_core::engine::CommandOutcome;
+use warpyard_core::{Cluster, Command, Rejection, Span, Time};
 use warpyard_policies::POLICIES;
 use warpyard_sim::{Arrival, Setup, Sim};
 use warpyard_worker::agent::{Layout, Lineage};
@@ -194,7 +194,7 @@ fn run_simulation(
 }
 
 /// People may do to it what they may do to the real one, except give it work.
-fn execute(sim: &mut Sim, command: Command) -> Result<Answer, Rejected> {
+fn execute(sim: &mut Sim, command: Command) -> Result<CommandOutcome, Rejection> {
     match command {
         Command::Submit { .. }
         | Command::Join(_)
@@ -203,7 +203,7 @@ fn execute(sim: &mut Sim, command: Command) -> Result<Answer, Rejected> {
         | Command::MeasuredMemory { .. }
         | Command::Forget(_) => {
             let message = "this is a simulation; its jobs and machines are those it was given";
-            Err(Rejected::new(Code::RefusedByPolicy, message))
+            Err(Rejection::new(Code::RefusedByPolicy, message))
         }
         command => sim.ask(command),
     }

@@ -17,9 +17,9 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::path::Path;
 use std::sync::Arc;
 use tower::ServiceExt;
-use warpyard_core::command::Standing;
+use warpyard_core::command::AttemptStatus;
 use warpyard_core::engine::Engine;
-use warpyard_core::event::{End, How, Usage, WorkerInfo};
+use warpyard_core::event::{End, EndReason, Usage, WorkerInfo};
 use warpyard_core::pool::{DeviceInfo, DeviceState};
 use warpyard_core::spec::{JobSpec, Needs, TaskSpec};
 use warpyard_core::{Command, JobId, Span, TaskId, WorkerId};
@@ -168,10 +168,10 @@ impl Server {
     }
 
     /// Has the worker say how the first tries of tasks of the first job, by their place in its array, ended.
-    pub(crate) async fn end(&self, ends: &[(u32, How, Usage)]) {
-        let end = |(index, how, usage): &(u32, How, Usage)| {
+    pub(crate) async fn end(&self, ends: &[(u32, EndReason, Usage)]) {
+        let end = |(index, how, usage): &(u32, EndReason, Usage)| {
             let attempt = TaskId { job: JobId(1), node: 0, index: *index }.attempt(1);
-            (attempt, Standing::Over(End { how: how.clone(), usage: *usage }))
+            (attempt, AttemptStatus::Over(End { how: how.clone(), usage: *usage }))
         };
         let attempts = ends.iter().map(end).collect();
         let report = Command::Report { worker: WorkerId(0), attempts, devices: BTreeMap::new() };

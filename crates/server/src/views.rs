@@ -14,9 +14,9 @@ use warpyard_api::wire::{
     TerminalView, Timestamp, WorkerState, WorkerView,
 };
 use warpyard_core::cluster::{Job, Node, Phase};
-use warpyard_core::command::Target;
+use warpyard_core::command::TaskSelector;
 use warpyard_core::event::Outcome as Ended;
-use warpyard_core::policy::{PolicyDef, Value};
+use warpyard_core::policy::{ParamType, PolicyDef};
 use warpyard_core::pool::{Charge, DeviceState};
 use warpyard_core::spec::TaskSpec;
 use warpyard_core::{AttemptId, Cluster, JobId, NodeId, PolicyChoice, Span, TaskId, TaskState, Time};
@@ -143,7 +143,7 @@ pub(crate) fn user_of(f: &Reader<'_>, job: JobId) -> String {
 
 /// A job in a list, as someone may see it: no attempts, arrays folded.
 pub(crate) fn listed(f: &Reader<'_>, job: &Job, position: Option<u64>, who: &Caller) -> JobView {
-    let mut view = folded(f.cluster(), job, Target::Job(job.id), who);
+    let mut view = folded(f.cluster(), job, TaskSelector::Job(job.id), who);
     view.position = position;
     let nodes = (0..job.nodes.len() as u32).map(|node| NodeId { job: job.id, node });
     view.tasks = nodes.map(|node| listed_task(f, job, node, who)).collect();
@@ -214,13 +214,13 @@ fn never_tried(job: &Job) -> bool {
 pub(crate) fn whole(
     f: &Reader<'_>,
     job: &Job,
-    target: Target,
+    target: TaskSelector,
     expand_from: Option<u64>,
     who: &Caller,
 ) -> JobView {
     let mut view = folded(f.cluster(), job, target, who);
     let from = expand_from.unwrap_or(0);
-    let unfold = expand_from.is_some() || matches!(target, Target::Task(_));
+    let unfold = expand_from.is_some() || matches!(target, TaskSelector::Task(_));
     let mut shown = Vec::new();
     let mut seen = 0u64;
     'page: for n in nodes_of(job, target) {
@@ -248,19 +248,19 @@ pub(crate) fn whole(
     view
 }
 
-fn nodes_of(job: &Job, target: Target) -> Vec<u32> {
+fn nodes_of(job: &Job, target: TaskSelector) -> Vec<u32> {
     match target {
-        Target::Job(_) => (0..job.nodes.len() as u32).collect(),
-        Target::Node(n) | Target::Range { node: n, .. } => vec![n.node],
-        Target::Task(t) => vec![t.node],
+        TaskSelector::Job(_) => (0..job.nodes.len() as u32).collect(),
+        TaskSelector::Node(n) | TaskSelector::Range { node: n, .. } => vec![n.node],
+        TaskSelector::Task(t) => vec![t.node],
     }
 }
 
-fn folded(cluster: &Cluster, job: &Job, target: Target, who: &Caller) -> JobView {
+fn folded(cluster: &Cluster, job: &Job, target: TaskSelector, who: &Caller) -> JobView {
     let mut sums = <(Counts, OutcomeCounts)>::default();
     let nodes = nodes_of(job, target);
     match target {
-        Target::Task(t) => add(&mut sums, one(cluster, t)),
+        TaskSelector::Task(t) => add(&mut sums, one(cluster, t)),
         _ => nodes.iter().for_each(|&n| add(&mut sums, tally(job, &job.nodes[n as usize]))),
     }
     let (counts, outcomes) = sums;
@@ -306,7 +306,7 @@ fn folded(cluster: &Cluster, job: &Job, target: Target, who: &Caller) -> JobView
 }
 
 /// Where tasks of a job use more GPU memory than they requested, the first hundred of them.
-fn over_request(cluster: &Cluster, job: &Job, target: Target) -> Vec<OverRequest> {
+fn over_request(cluster: &Cluster, job: &Job, target: TaskSelector) -> Vec<OverRequest> {
     let nodes = nodes_of(job, target).into_iter().map(|node| NodeId { job: job.id, node });
     let shared = nodes.filter(|node| job.spec.tasks[node.node as usize].needs.gpu_memory.is_some());
     let tasks = shared.flat_map(|node| job.nodes[node.node as usize].live.keys().map(move |&i| node.task(i)));
@@ -345,7 +345,7 @@ pub(crate) fn commands(job: &Job) -> Vec<RunView> {
 }
 
 /// What tasks run, for whoever may know; what they inherit is said of the first, since all have the same.
-pub(crate) fn runs(cluster: &Cluster, job: &Job, target: Target) -> Vec<RunView> {
+pub(crate) fn runs(cluster: &Cluster, job: &Job, target: TaskSelector) -> Vec<RunView> {
     let masked = |(name, value): (&String, &String)| (name.clone(), masked(name, value));
     let all = |env: &BTreeMap<String, String>| env.iter().map(masked).collect();
     let run = |node: u32| {
@@ -740,13 +740,13 @@ pub(crate) fn policies(in_force: Option<&PolicyChoice>, defs: &[PolicyDef]) -> V
         let params = def.params.iter().map(|p| ParamView {
             name: p.name.into(),
             summary: match p.default {
-                Value::Number(_) | Value::Text => p.help.into(),
-                Value::Word(words) => format!("{}; one of {}", p.help, words.join(", ")),
+                ParamType::Number(_) | ParamType::Text => p.help.into(),
+                ParamType::Word(words) => format!("{}; one of {}", p.help, words.join(", ")),
             },
             default: match p.default {
-                Value::Number(n) => n.into(),
-                Value::Word(words) => crate::convert::param_value(words[0]),
-                Value::Text => crate::convert::param_value(""),
+                ParamType::Number(n) => n.into(),
+                ParamType::Word(words) => crate::convert::param_value(words[0]),
+                ParamType::Text => crate::convert::param_value(""),
             },
             value: in_force
                 .and_then(|choice| choice.params.get(p.name))

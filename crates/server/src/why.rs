@@ -8,9 +8,9 @@ use crate::views::{needs, outcome, state, task_name};
 use warpyard_api::quantity::MilliCpus;
 use warpyard_api::wire::{Ahead, FreeDevice, WhyView};
 use warpyard_core::cluster::{Cause, Job};
-use warpyard_core::event::{By, Outcome, StopWhy};
-use warpyard_core::explain::{InRounds, Reason, Why, without_policy};
-use warpyard_core::limits::Limited;
+use warpyard_core::event::{Outcome, RequestedBy, StopReason};
+use warpyard_core::explain::{Explanation, RoundStatus, WaitReason, without_policy};
+use warpyard_core::limits::LimitKind;
 use warpyard_core::policy::Policy;
 use warpyard_core::pool::{Charge, DeviceState};
 use warpyard_core::shortage::Shortage;
@@ -18,53 +18,53 @@ use warpyard_core::spec::{self, TaskSpec, WaitMode};
 use warpyard_core::{Cluster, NodeId, TaskId, TaskState, Time};
 
 /// A reason in a few words, for a table.
-fn short(cluster: &Cluster, task: TaskId, why: &Why) -> Option<String> {
+fn short(cluster: &Cluster, task: TaskId, why: &Explanation) -> Option<String> {
     let spec = || cluster.job(task.job).and_then(|j| j.node(task.node)).map(|(_, spec)| spec);
     Some(match &why.reason {
-        Reason::Held => "held".into(),
-        Reason::Backoff { until, failures } => {
+        WaitReason::Held => "held".into(),
+        WaitReason::Backoff { until, failures } => {
             let wait = until.since(system_now()).secs().ceil().max(1.0);
             let times = if *failures == 1 { "once".to_owned() } else { format!("{failures} times") };
             format!("failed {times}, retries in {}", seconds(wait))
         }
-        Reason::AfterTasks(nodes) => {
+        WaitReason::AfterTasks(nodes) => {
             let job = cluster.job(task.job)?;
             let names: Vec<_> =
                 nodes.iter().take(3).map(|&n| job.spec.tasks[n as usize].name.as_str()).collect();
             format!("after {}", names.join(", "))
         }
-        Reason::AfterJobs(jobs) => {
+        WaitReason::AfterJobs(jobs) => {
             let ids: Vec<_> = jobs.iter().take(3).map(ToString::to_string).collect();
             format!("after job {}", ids.join(", "))
         }
-        Reason::ArrayFull { at_once } => format!("at most {at_once} of its array run at once"),
-        Reason::AtLimit(at) => at.to_string(),
-        Reason::NoWorker => "no worker takes new tasks".into(),
-        Reason::NoRoom => lacking(cluster, &spec()?.needs),
-        Reason::Reserved { for_task, .. } => format!("GPUs are reserved for job {}", for_task.job),
-        Reason::EndsSooner { .. } => "ends sooner on a faster GPU that is about to be free".into(),
-        Reason::Withheld(_) => "free GPUs are kept for shorter tasks".into(),
-        Reason::Round(standing) => in_rounds(standing),
-        Reason::NotItsTurn => "others go first".into(),
-        Reason::Next => "starts next".into(),
-        Reason::Starting => "starting".into(),
-        Reason::Running => return over_request(cluster, task),
-        Reason::Paused(Some(By::User)) => "paused by a user".into(),
-        Reason::Paused(Some(By::Policy)) => "preempted".into(),
-        Reason::Paused(None) => "resuming".into(),
-        Reason::Stopping(StopWhy::Cancelled) => "being cancelled".into(),
-        Reason::Stopping(StopWhy::Killed) => "being killed".into(),
-        Reason::Stopping(StopWhy::Idle(_)) => "being ended because its GPUs are idle".into(),
-        Reason::Stopping(StopWhy::Requeued) => "saving, to run again later".into(),
-        Reason::Done(_) => return None,
-        Reason::Skipped(Cause::Node(n)) => {
+        WaitReason::ArrayFull { at_once } => format!("at most {at_once} of its array run at once"),
+        WaitReason::AtLimit(at) => at.to_string(),
+        WaitReason::NoWorker => "no worker takes new tasks".into(),
+        WaitReason::NoRoom => lacking(cluster, &spec()?.needs),
+        WaitReason::Reserved { for_task, .. } => format!("GPUs are reserved for job {}", for_task.job),
+        WaitReason::EndsSooner { .. } => "ends sooner on a faster GPU that is about to be free".into(),
+        WaitReason::Withheld(_) => "free GPUs are kept for shorter tasks".into(),
+        WaitReason::Round(standing) => in_rounds(standing),
+        WaitReason::NotItsTurn => "others go first".into(),
+        WaitReason::Next => "starts next".into(),
+        WaitReason::Starting => "starting".into(),
+        WaitReason::Running => return over_request(cluster, task),
+        WaitReason::Paused(Some(RequestedBy::User)) => "paused by a user".into(),
+        WaitReason::Paused(Some(RequestedBy::Policy)) => "preempted".into(),
+        WaitReason::Paused(None) => "resuming".into(),
+        WaitReason::Stopping(StopReason::Cancelled) => "being cancelled".into(),
+        WaitReason::Stopping(StopReason::Killed) => "being killed".into(),
+        WaitReason::Stopping(StopReason::Idle(_)) => "being ended because its GPUs are idle".into(),
+        WaitReason::Stopping(StopReason::Requeued) => "saving, to run again later".into(),
+        WaitReason::Done(_) => return None,
+        WaitReason::Skipped(Cause::Node(n)) => {
             let job = cluster.job(task.job)?;
             let name = &job.spec.tasks[*n as usize].name;
             let node = &job.nodes[*n as usize];
             let worst = Outcome::ALL.into_iter().rev().find(|o| node.done.count(*o) > 0)?;
             format!("{name} {}", how_it_ended(worst))
         }
-        Reason::Skipped(Cause::Job(job)) => {
+        WaitReason::Skipped(Cause::Job(job)) => {
             let ended = cluster.job(*job).and_then(Job::outcome).map_or("ended the wrong way", how_it_ended);
             format!("job {job} {ended}")
         }
@@ -91,7 +91,7 @@ fn how_it_ended(outcome: Outcome) -> &'static str {
 }
 
 /// How a task stands that gets shares of time: "aims at 45 % of v100, had 40 %".
-fn in_rounds(standing: &InRounds) -> String {
+fn in_rounds(standing: &RoundStatus) -> String {
     let part = |share: f64| format!("{:.0} %", 100.0 * share);
     let aimed = standing.shares.iter().filter(|(_, target, had)| *target > 5e-4 || *had > 5e-4);
     let each: Vec<_> = aimed
@@ -175,8 +175,8 @@ pub(crate) fn of_task(cluster: &Cluster, task: TaskId) -> Option<String> {
     let waits = matches!(cluster.state(task), Some(TaskState::Ready { .. }));
     let (_, spec) = cluster.job(task.job).filter(|_| waits)?.node(task.node)?;
     let has_room = Shortage::of(cluster.pool(), &spec.needs) == Shortage::None;
-    let reason = if has_room { Reason::NotItsTurn } else { Reason::NoRoom };
-    short(cluster, task, &Why::plain(reason))
+    let reason = if has_room { WaitReason::NotItsTurn } else { WaitReason::NoRoom };
+    short(cluster, task, &Explanation::plain(reason))
 }
 
 /// The same for the task of a node that matters most: the first that is not over.
@@ -209,7 +209,7 @@ pub(crate) fn explain_in(cluster: &Cluster, policy: &dyn Policy, task: TaskId, n
     let reason = short(cluster, task, &why).unwrap_or_else(|| state(is).word().to_owned());
     let waiting = matches!(is, TaskState::Ready { .. });
     let mut text = vec![reason];
-    if let Reason::Reserved { from, .. } = why.reason {
+    if let WaitReason::Reserved { from, .. } = why.reason {
         text.push(match from.since(now).known() {
             Some(wait) => {
                 format!("by the stated time limits, they are needed in {}", seconds(wait.secs()))
@@ -217,19 +217,19 @@ pub(crate) fn explain_in(cluster: &Cluster, policy: &dyn Policy, task: TaskId, n
             None => "when they are needed is unknown, because running tasks have no time limit".into(),
         });
     }
-    if let Reason::EndsSooner { from } = why.reason {
+    if let WaitReason::EndsSooner { from } = why.reason {
         text.push(match from.since(now).known() {
             Some(wait) => format!("by its stated time limit, that one is free in {}", seconds(wait.secs())),
             None => "when that one is free is unknown".into(),
         });
     }
-    if let Reason::AtLimit(at) = &why.reason
-        && let Limited::GpuTime { until: Some(until), .. } = at.what
+    if let WaitReason::AtLimit(at) = &why.reason
+        && let LimitKind::GpuTime { until: Some(until), .. } = at.what
     {
         let wait = seconds(until.since(now).secs());
         text.push(format!("earlier GPU time leaves the window in {wait}"));
     }
-    if let Reason::Round(standing) = &why.reason {
+    if let WaitReason::Round(standing) = &why.reason {
         if let Some(next) = standing.next.filter(|next| *next > now) {
             text.push(format!("the next round begins in {}", seconds(next.since(now).secs())));
         }

@@ -1,7 +1,7 @@
 //! What the log promises, checked on real files. A log that nobody has claimed yet is at epoch 0.
 
 use std::path::Path;
-use warpyard_core::event::What;
+use warpyard_core::event::EventKind;
 use warpyard_core::spec::{JobSpec, TaskSpec};
 use warpyard_core::{Cluster, Epoch, Event, JobId, LogStore, PolicyChoice, Store, Time};
 use warpyard_server::store::{History, Log, LogError};
@@ -50,7 +50,10 @@ fn policy() -> PolicyChoice {
 fn submitted(n: u64) -> Event {
     let task = TaskSpec { name: "t".into(), command: vec!["true".into()], ..TaskSpec::default() };
     let spec = JobSpec { name: format!("job {n}"), tasks: vec![task], ..JobSpec::default() };
-    Event { at: Time(n), what: What::JobSubmitted { job: JobId(n), user: "ann".into(), spec: spec.into() } }
+    Event {
+        at: Time(n),
+        what: EventKind::JobSubmitted { job: JobId(n), user: "ann".into(), spec: spec.into() },
+    }
 }
 
 fn state_of(log: &mut Log) -> Cluster {

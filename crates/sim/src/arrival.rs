@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use warpyard_core::command::Target;
-use warpyard_core::event::How;
+use warpyard_core::command::TaskSelector;
+use warpyard_core::event::EndReason;
 use warpyard_core::spec::JobSpec;
 use warpyard_core::{Command, JobId, Span, TaskId, Time};
 
@@ -32,7 +32,7 @@ pub enum Coming {
 /// A command that means jobs by the numbers they have here; none where one is not here.
 pub(crate) fn translated(command: Command, numbers: &BTreeMap<JobId, JobId>) -> Option<Command> {
     let here = |job: JobId| numbers.get(&job).copied();
-    let meant = |target: Target| Some(target.in_job(here(target.job())?));
+    let meant = |target: TaskSelector| Some(target.in_job(here(target.job())?));
     Some(match command {
         Command::Hold(target) => Command::Hold(meant(target)?),
         Command::Release(target) => Command::Release(meant(target)?),
@@ -140,7 +140,7 @@ pub struct Try {
     /// From then until its end was known, pauses left out.
     pub length: Span,
     /// How it ended by itself.
-    pub how: How,
+    pub how: EndReason,
     /// How long it took to end when it was asked to.
     pub linger: Option<Span>,
 }
@@ -163,7 +163,7 @@ const NOWHERE: f64 = 1e-9;
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Fate {
     pub(crate) length: Span,
-    pub(crate) how: How,
+    pub(crate) how: EndReason,
     pub(crate) stubborn: bool,
     /// Where it is as it went before.
     pub(crate) seen: Option<Seen>,
@@ -218,7 +218,7 @@ impl Runs {
                 let Course { lengths, exits, stubborn } = &courses[task.node as usize];
                 let length = lengths.get(task.index as usize % lengths.len().max(1)).copied();
                 let exit = exits.get(attempt as usize - 1).or(exits.last()).copied().unwrap_or(0);
-                let how = How::Exited(exit);
+                let how = EndReason::Exited(exit);
                 Fate { length: length.unwrap_or_default(), how, stubborn: *stubborn, seen: None }
             }
         }
@@ -241,7 +241,7 @@ impl Company {
 
 impl Fate {
     fn plain(length: Span) -> Fate {
-        Fate { length, how: How::Exited(0), stubborn: false, seen: None }
+        Fate { length, how: EndReason::Exited(0), stubborn: false, seen: None }
     }
 }
 

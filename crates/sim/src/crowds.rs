@@ -3,7 +3,7 @@
 
 use smallvec::SmallVec;
 use std::collections::BTreeMap;
-use warpyard_core::event::{Event, What, WorkerInfo};
+use warpyard_core::event::{Event, EventKind, WorkerInfo};
 use warpyard_core::pool::{Charge, Placement};
 use warpyard_core::{AttemptId, DeviceId, TaskId, Time};
 
@@ -37,23 +37,23 @@ impl Crowds {
     /// running time of each.
     pub(crate) fn enter(&mut self, event: &Event, counted: &mut Counted) {
         match &event.what {
-            What::Placed { attempt, placement } if self.concerns(placement) => {
+            EventKind::Placed { attempt, placement } if self.concerns(placement) => {
                 self.given.insert(*attempt, placement.device_ids().collect());
             }
             _ if self.given.is_empty() => {}
-            What::Started { attempt } | What::Resumed { attempt } => {
+            EventKind::Started { attempt } | EventKind::Resumed { attempt } => {
                 for device in self.given.get(attempt).into_iter().flatten() {
                     let crowd = self.on.entry(*device).or_default();
                     crowd.settle(event.at, counted);
                     crowd.running.push(attempt.task);
                 }
             }
-            What::Paused { attempt } => {
+            EventKind::Paused { attempt } => {
                 for device in self.given.get(attempt).into_iter().flatten() {
                     leave(&mut self.on, *device, *attempt, event.at, counted);
                 }
             }
-            What::Ended { attempt, .. } => {
+            EventKind::Ended { attempt, .. } => {
                 for device in self.given.remove(attempt).into_iter().flatten() {
                     leave(&mut self.on, device, *attempt, event.at, counted);
                 }

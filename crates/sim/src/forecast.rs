@@ -5,12 +5,12 @@
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
-use warpyard_core::command::Standing;
+use warpyard_core::command::AttemptStatus;
 use warpyard_core::engine::Engine;
-use warpyard_core::event::{End, How, StopWhy, Usage, What};
+use warpyard_core::event::{End, EndReason, EventKind, StopReason, Usage};
 use warpyard_core::store::Discard;
 use warpyard_core::{
-    AttemptId, Cluster, Command, PolicyDef, Rejected, Span, TaskId, TaskState, Time, WorkerId,
+    AttemptId, Cluster, Command, PolicyDef, Rejection, Span, TaskId, TaskState, Time, WorkerId,
 };
 
 /// How much a forecast may cost.
@@ -89,7 +89,7 @@ pub fn forecast(
     tasks: &[TaskId],
     limits: Limits,
     mut run_time: impl FnMut(TaskId, u32) -> Option<Span>,
-) -> Result<BTreeMap<TaskId, Expectation>, Rejected> {
+) -> Result<BTreeMap<TaskId, Expectation>, Rejection> {
     let mut seen: BTreeMap<TaskId, Samples> = tasks.iter().map(|&t| (t, Samples::default())).collect();
     for sample in 0..limits.samples {
         let mut some_unknown = false;
@@ -230,7 +230,7 @@ impl<F: FnMut(TaskId) -> Option<Span>> Ahead<F> {
         policies: &'static [PolicyDef],
         now: Time,
         mut run_time: F,
-    ) -> Result<Ahead<F>, Rejected> {
+    ) -> Result<Ahead<F>, Rejection> {
         let mut begun = Vec::new();
         for (worker, w) in cluster.workers() {
             for &task in w.tasks() {
@@ -294,22 +294,22 @@ impl<F: FnMut(TaskId) -> Option<Span>> Ahead<F> {
             batch = Vec::new();
             for event in turned.events {
                 match event.what {
-                    What::Placed { attempt, placement } => {
+                    EventKind::Placed { attempt, placement } => {
                         let left = self.left.remove(&attempt.task);
                         let left = left.unwrap_or_else(|| (self.run_time)(attempt.task));
                         self.begin(attempt, placement.worker, left);
                         if self.has_rounds() {
-                            batch.push(says(placement.worker, attempt, Standing::Running));
+                            batch.push(says(placement.worker, attempt, AttemptStatus::Running));
                         }
                         if missing.remove(&attempt.task) {
                             started.insert(attempt.task, (self.now, self.ended));
                         }
                     }
-                    What::StopAsked { attempt, why: StopWhy::Requeued } => {
+                    EventKind::StopAsked { attempt, why: StopReason::Requeued } => {
                         batch.extend(self.give_way(attempt))
                     }
-                    What::PauseAsked { attempt, .. } => batch.extend(self.stand_still(attempt)),
-                    What::ResumeAsked { attempt } => batch.extend(self.go_on(attempt)),
+                    EventKind::PauseAsked { attempt, .. } => batch.extend(self.stand_still(attempt)),
+                    EventKind::ResumeAsked { attempt } => batch.extend(self.go_on(attempt)),
                     _ => {}
                 }
             }
@@ -337,14 +337,14 @@ impl<F: FnMut(TaskId) -> Option<Span>> Ahead<F> {
     fn give_way(&mut self, attempt: AttemptId) -> Option<Command> {
         let run = self.under_way.remove(&attempt)?;
         self.left.insert(attempt.task, run.left_at(self.now));
-        Some(over(run.worker, attempt, How::Stopped))
+        Some(over(run.worker, attempt, EndReason::Stopped))
     }
 
     /// An attempt that was asked to stand still does.
     fn stand_still(&mut self, attempt: AttemptId) -> Option<Command> {
         let run = self.under_way.remove(&attempt)?;
         self.left.insert(attempt.task, run.left_at(self.now));
-        Some(says(run.worker, attempt, Standing::Frozen))
+        Some(says(run.worker, attempt, AttemptStatus::Frozen))
     }
 
     /// One that stood still goes on.
@@ -353,7 +353,7 @@ impl<F: FnMut(TaskId) -> Option<Span>> Ahead<F> {
         let worker = on.placement.worker;
         let left = self.left.remove(&attempt.task).unwrap_or_else(|| (self.run_time)(attempt.task));
         self.begin(attempt, worker, left);
-        Some(says(worker, attempt, Standing::Running))
+        Some(says(worker, attempt, AttemptStatus::Running))
     }
 
     /// What was asked of attempts before, and has not been heard of yet, happens now.
@@ -363,11 +363,11 @@ impl<F: FnMut(TaskId) -> Option<Span>> Ahead<F> {
             match self.engine.cluster().state(attempt.task) {
                 Some(TaskState::Running(a)) if a.pause.is_some() => batch.extend(self.stand_still(attempt)),
                 Some(TaskState::Placed(a)) if rounds => {
-                    batch.push(says(a.placement.worker, attempt, Standing::Running));
+                    batch.push(says(a.placement.worker, attempt, AttemptStatus::Running));
                 }
                 // Of those that stand still, only who is to go on is under way.
                 Some(TaskState::Paused(a)) => {
-                    batch.push(says(a.placement.worker, attempt, Standing::Running));
+                    batch.push(says(a.placement.worker, attempt, AttemptStatus::Running));
                 }
                 _ => {}
             }
@@ -411,17 +411,17 @@ impl<F: FnMut(TaskId) -> Option<Span>> Ahead<F> {
             if let Some(run) = self.under_way.get(&attempt).copied().filter(|run| run.end() == Some(at)) {
                 self.under_way.remove(&attempt);
                 self.ended = Some(attempt.task);
-                batch.push(over(run.worker, attempt, How::Exited(0)));
+                batch.push(over(run.worker, attempt, EndReason::Exited(0)));
             }
         }
         batch
     }
 }
 
-fn over(worker: WorkerId, attempt: AttemptId, how: How) -> Command {
-    says(worker, attempt, Standing::Over(End { how, usage: Usage::default() }))
+fn over(worker: WorkerId, attempt: AttemptId, how: EndReason) -> Command {
+    says(worker, attempt, AttemptStatus::Over(End { how, usage: Usage::default() }))
 }
 
-fn says(worker: WorkerId, attempt: AttemptId, standing: Standing) -> Command {
+fn says(worker: WorkerId, attempt: AttemptId, standing: AttemptStatus) -> Command {
     Command::Report { worker, attempts: [(attempt, standing)].into(), devices: BTreeMap::new() }
 }

@@ -3,8 +3,10 @@
 
 use crate::process::{Brief, Next, Process, speed_beside};
 use std::collections::BTreeMap;
-use warpyard_core::agent::{Agent, Found, Input, Output, Owner, Seen, Settings, StopCause};
-use warpyard_core::event::{End, How, Usage};
+use warpyard_core::agent::{
+    Agent, FoundRecord, Input, Observation, Output, RecordOwner, Settings, StopCause,
+};
+use warpyard_core::event::{End, EndReason, Usage};
 use warpyard_core::protocol::Report;
 use warpyard_core::small::SmallMap;
 use warpyard_core::spec::OnLost;
@@ -76,8 +78,8 @@ impl Machine {
         brief: Brief,
         later: &mut impl FnMut(Time, Later),
     ) {
-        let (owner, on_lost, seen) = (Owner::ThisLog, OnLost::default(), Seen::Running);
-        self.agent.step(Input::Found(Found { attempt: id, owner, on_lost, seen }), now);
+        let (owner, on_lost, seen) = (RecordOwner::ThisLog, OnLost::default(), Observation::Running);
+        self.agent.step(Input::Found(FoundRecord { attempt: id, owner, on_lost, seen }), now);
         self.launch(now, id, brief, later);
     }
 
@@ -100,16 +102,16 @@ impl Machine {
                 // What is launched has a process at once, so there is nothing on its way.
                 Output::CallOff(id) => {
                     if self.processes.contains_key(&id) {
-                        self.see(now, id, Seen::Running);
+                        self.see(now, id, Observation::Running);
                     } else {
-                        self.see(now, id, Seen::NotStarted);
+                        self.see(now, id, Observation::NotStarted);
                     }
                 }
                 // There are no records.
                 Output::Retire(_)
                 | Output::Discard { .. }
-                | Output::StopStranger { .. }
-                | Output::RetireStranger(_) => {}
+                | Output::StopForeign { .. }
+                | Output::RetireForeign(_) => {}
                 Output::SetTimer(at) => later(at, Later::Timer),
             }
         }
@@ -125,14 +127,14 @@ impl Machine {
         let Some((_, next)) = due else { return };
         match next {
             Next::Begins => self.run(now, id, later),
-            Next::StandsStill if self.to_give_way.contains_key(&id) => self.end(now, id, How::Stopped),
+            Next::StandsStill if self.to_give_way.contains_key(&id) => self.end(now, id, EndReason::Stopped),
             Next::StandsStill => self.stand_still(now, id),
             Next::Ends => {
                 let how = self.process(id).how.clone();
                 self.end(now, id, how);
             }
-            Next::TimesOut => self.end(now, id, How::TimedOut),
-            Next::IsEnded => self.end(now, id, How::Stopped),
+            Next::TimesOut => self.end(now, id, EndReason::TimedOut),
+            Next::IsEnded => self.end(now, id, EndReason::Stopped),
         }
         self.share_speed(now, later);
     }
@@ -158,7 +160,7 @@ impl Machine {
         self.processes.iter().filter(|(_, process)| process.runs).map(|(&id, process)| (id, process))
     }
 
-    fn see(&mut self, now: Time, id: AttemptId, seen: Seen) {
+    fn see(&mut self, now: Time, id: AttemptId, seen: Observation) {
         self.agent.step(Input::Seen(id, seen), now);
     }
 
@@ -184,7 +186,7 @@ impl Machine {
         if let Some(step) = self.to_stand_still.get(&id).copied() {
             return self.freeze(now, id, step, later);
         }
-        self.see(now, id, Seen::Running);
+        self.see(now, id, Observation::Running);
     }
 
     fn freeze(&mut self, now: Time, id: AttemptId, step: Option<Span>, later: &mut impl FnMut(Time, Later)) {
@@ -208,7 +210,7 @@ impl Machine {
         process.alarm = None;
         process.go_on();
         self.to_stand_still.remove(&id);
-        self.see(now, id, Seen::Frozen);
+        self.see(now, id, Observation::Frozen);
     }
 
     /// Has it end when it is next done with a batch or an item.
@@ -225,7 +227,7 @@ impl Machine {
         }
         process.settle(now);
         if process.stand_still_between(step) {
-            self.end(now, id, How::Stopped);
+            self.end(now, id, EndReason::Stopped);
         } else {
             self.to_give_way.insert(id, step);
             self.foresee(id, later);
@@ -257,9 +259,9 @@ impl Machine {
         let Some(process) = self.processes.get_mut(&id) else { return };
         match (process.alarm, process.grace) {
             _ if cause == StopCause::LeaseExpired => self.end(now, id, cause.how()),
-            (_, Some(_)) if grace.is_zero() => self.end(now, id, How::Stopped),
+            (_, Some(_)) if grace.is_zero() => self.end(now, id, EndReason::Stopped),
             (Some((_, Next::IsEnded)), _) => {}
-            (_, None) => self.end(now, id, How::Stopped),
+            (_, None) => self.end(now, id, EndReason::Stopped),
             (_, Some(grace)) => {
                 if process.runs {
                     process.settle(now);
@@ -270,18 +272,18 @@ impl Machine {
         }
     }
 
-    fn end(&mut self, now: Time, id: AttemptId, how: How) {
+    fn end(&mut self, now: Time, id: AttemptId, how: EndReason) {
         let mut process = self.processes.remove(&id).expect("what ends has a process");
         if process.runs {
             process.settle(now);
         }
         self.to_stand_still.remove(&id);
         self.to_give_way.remove(&id);
-        if how == How::Stopped {
+        if how == EndReason::Stopped {
             self.saved.push((id, process.done()));
         }
         let usage = Usage { ran: process.ran, ..Usage::default() };
-        self.see(now, id, Seen::Exited(End { how, usage }));
+        self.see(now, id, Observation::Exited(End { how, usage }));
     }
 
     /// Has every process that runs go as fast as those beside it let it.

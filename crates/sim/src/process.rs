@@ -5,13 +5,13 @@
 
 use crate::arrival::{Company, Fate};
 use smallvec::SmallVec;
-use warpyard_core::event::How;
+use warpyard_core::event::EndReason;
 use warpyard_core::{Span, Time};
 
 #[derive(Debug)]
 pub(crate) struct Process {
     /// How it ends by itself.
-    pub(crate) how: How,
+    pub(crate) how: EndReason,
     /// All there is to do.
     work: Span,
     done: Span,
@@ -165,7 +165,8 @@ mod tests {
     use super::*;
 
     fn process(length: f64) -> Process {
-        let fate = Fate { length: Span::from_secs(length), how: How::Exited(0), stubborn: false, seen: None };
+        let fate =
+            Fate { length: Span::from_secs(length), how: EndReason::Exited(0), stubborn: false, seen: None };
         let (resume_time, devices) = (Span::from_secs(2.0), SmallVec::from([0; 1].as_slice()));
         let (saved, timeout, grace, delay) = (Span::ZERO, None, Span::ZERO, Span::ZERO);
         let company = None;

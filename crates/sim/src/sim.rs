@@ -15,14 +15,14 @@ use std::sync::Arc;
 
 use warpyard_core::agent::Input;
 use warpyard_core::cluster::Worker;
-use warpyard_core::engine::{Answer, Engine, Turned};
+use warpyard_core::engine::{CommandOutcome, Engine, TurnOutcome};
 use warpyard_core::event::{Event, WorkerInfo};
-use warpyard_core::policy::Errand;
+use warpyard_core::policy::BackgroundSolve;
 use warpyard_core::pool::DeviceState;
 use warpyard_core::small::SmallMap;
 use warpyard_core::spec::{AfterJob, JobSpec};
 use warpyard_core::{
-    AttemptId, Cluster, Command, Epoch, JobId, Policy, PolicyChoice, PolicyDef, Rejected, Span, Store,
+    AttemptId, Cluster, Command, Epoch, JobId, Policy, PolicyChoice, PolicyDef, Rejection, Span, Store,
     TaskId, Time, WorkerId,
 };
 
@@ -53,7 +53,7 @@ pub struct Sim {
     now: Time,
     setup: Setup,
     /// What the policy has done beside the loop, and when it is done.
-    errand: Option<(Time, Errand)>,
+    errand: Option<(Time, BackgroundSolve)>,
     machines: Vec<Machine>,
     agenda: Agenda,
     source: std::iter::Peekable<Box<dyn Iterator<Item = Coming>>>,
@@ -62,11 +62,11 @@ pub struct Sim {
     crowds: Crowds,
     /// What of the time at the present event is counted for others.
     counted: Counted,
-    refused: Vec<(Time, Rejected)>,
+    refused: Vec<(Time, Rejection)>,
     /// What is asked at the present moment.
     asked: Vec<Command>,
     /// What the last turn made happen.
-    turned: Turned,
+    turned: TurnOutcome,
     /// Jobs that ended, to leave the memory with the next turn.
     ended: Vec<JobId>,
     /// For each command asked that submits, what really happens, and the number it came with.
@@ -104,7 +104,7 @@ impl Store for Count {
 
 impl Sim {
     /// A simulation at moment 0, nothing submitted yet.
-    pub fn new(setup: Setup, policies: &'static [PolicyDef]) -> Result<Sim, Rejected> {
+    pub fn new(setup: Setup, policies: &'static [PolicyDef]) -> Result<Sim, Rejection> {
         let mut engine = Engine::new(Cluster::new(setup.policy.clone()), policies, Time(0))?;
         let mut kept = Count::default();
         let joins = setup.workers.iter().cloned().map(Command::Join).collect();
@@ -133,7 +133,7 @@ impl Sim {
             counted: Counted::new(),
             refused: Vec::new(),
             asked: Vec::new(),
-            turned: Turned::default(),
+            turned: TurnOutcome::default(),
             ended: Vec::new(),
             coming: Vec::new(),
             came_as: BTreeMap::new(),
@@ -158,7 +158,7 @@ impl Sim {
         policies: &'static [PolicyDef],
         now: Time,
         runs: impl Fn(JobId) -> Runs,
-    ) -> Result<Sim, Rejected> {
+    ) -> Result<Sim, Rejection> {
         let engine = Engine::new(cluster, policies, now)?;
         let mut sim = Sim::from_engine(engine, Count::default(), setup, now);
         sim.machines.iter_mut().for_each(|machine| *machine = Machine::new(sim.setup.contention, None, now));
@@ -226,20 +226,20 @@ impl Sim {
         user: &str,
         spec: impl Into<Arc<JobSpec>>,
         runs: Runs,
-    ) -> Result<JobId, Rejected> {
+    ) -> Result<JobId, Rejection> {
         self.put(Arrival { at: self.now, user: user.to_owned(), spec: spec.into(), runs }, None);
         let answer = self.answer()?;
         Ok(answer.job.expect("a job that was taken has a number"))
     }
 
     /// Asks for something now.
-    pub fn ask(&mut self, command: Command) -> Result<Answer, Rejected> {
+    pub fn ask(&mut self, command: Command) -> Result<CommandOutcome, Rejection> {
         self.asked.push(command);
         self.answer()
     }
 
     /// Does what is asked; gives the answer to the last of it.
-    fn answer(&mut self) -> Result<Answer, Rejected> {
+    fn answer(&mut self) -> Result<CommandOutcome, Rejection> {
         let asked = self.asked.len();
         self.turn();
         let answer = self.turned.answers.swap_remove(asked - 1);
@@ -353,7 +353,7 @@ impl Sim {
     }
 
     /// Jobs that were refused, and when.
-    pub fn refused(&self) -> &[(Time, Rejected)] {
+    pub fn refused(&self) -> &[(Time, Rejection)] {
         &self.refused
     }
 

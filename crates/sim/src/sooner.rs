@@ -2,11 +2,11 @@
 //! for something else.
 
 use std::collections::BTreeSet;
-use warpyard_core::explain::Reason;
+use warpyard_core::explain::WaitReason;
 use warpyard_core::place::Search;
 use warpyard_core::pool::{Charge, DeviceState, Ledger, Placement};
 use warpyard_core::spec::{TaskSpec, WaitMode};
-use warpyard_core::{Cluster, PolicyDef, Rejected, Span, TaskId, TaskState, Time};
+use warpyard_core::{Cluster, PolicyDef, Rejection, Span, TaskId, TaskState, Time};
 
 /// What would have to be asked for instead.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,7 +32,7 @@ pub fn sooner(
     policies: &'static [PolicyDef],
     now: Time,
     task: TaskId,
-) -> Result<Option<(Change, Placement)>, Rejected> {
+) -> Result<Option<(Change, Placement)>, Rejection> {
     let Some(TaskState::Ready { .. }) = cluster.state(task) else { return Ok(None) };
     let Some((_, spec)) = cluster.job(task.job).and_then(|job| job.node(task.node)) else { return Ok(None) };
     if start(cluster, policies, now, task)?.is_some() {
@@ -57,7 +57,7 @@ fn start(
     policies: &'static [PolicyDef],
     now: Time,
     task: TaskId,
-) -> Result<Option<Placement>, Rejected> {
+) -> Result<Option<Placement>, Rejection> {
     let mut policy = PolicyDef::build_from(policies, cluster.policy())?;
     let plan = policy.plan(cluster.view(), now);
     Ok(plan.start.into_iter().find(|s| s.task == task).map(|s| s.placement))
@@ -70,7 +70,7 @@ fn changes(
     now: Time,
     task: TaskId,
     spec: &TaskSpec,
-) -> Result<Vec<(Change, TaskSpec)>, Rejected> {
+) -> Result<Vec<(Change, TaskSpec)>, Rejection> {
     let mut changes = Vec::new();
     let mut add = |change: Change, alter: &dyn Fn(&mut TaskSpec)| {
         let mut changed = spec.clone();
@@ -132,11 +132,11 @@ fn shorter(
     now: Time,
     task: TaskId,
     spec: &TaskSpec,
-) -> Result<Vec<Span>, Rejected> {
+) -> Result<Vec<Span>, Rejection> {
     let mut policy = PolicyDef::build_from(policies, cluster.policy())?;
     policy.observe(cluster.view(), &Default::default());
     let mut lengths = Vec::new();
-    if let Reason::Reserved { from, .. } = policy.explain(cluster.view(), task, now).reason
+    if let WaitReason::Reserved { from, .. } = policy.explain(cluster.view(), task, now).reason
         && let Some(until) = from.since(now).known()
     {
         lengths.push(Span(until.0 / 1_000_000 * 1_000_000));

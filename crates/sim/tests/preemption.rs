@@ -4,7 +4,7 @@
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
-use warpyard_core::event::{By, Outcome, What};
+use warpyard_core::event::{EventKind, Outcome, RequestedBy};
 use warpyard_core::pool::Placement;
 use warpyard_core::spec::{JobSpec, Needs, Preempt, TaskSpec, default_grace};
 use warpyard_core::{AttemptId, DeviceId, Span, Time};
@@ -67,12 +67,12 @@ struct Told {
 }
 
 impl Asked {
-    fn hear(&mut self, at: Time, what: &What) {
+    fn hear(&mut self, at: Time, what: &EventKind) {
         if at != self.now {
             *self = Asked { now: at, told: self.told, ..Asked::default() };
         }
         match what {
-            What::PauseAsked { attempt, by: By::Policy, .. } => {
+            EventKind::PauseAsked { attempt, by: RequestedBy::Policy, .. } => {
                 self.told.gave_way += 1;
                 assert!(
                     !self.resumed.contains(attempt),
@@ -80,8 +80,8 @@ impl Asked {
                 );
                 self.paused.insert(*attempt);
             }
-            What::Paused { attempt } => drop(self.stood_still.insert(*attempt)),
-            What::ResumeAsked { attempt } => {
+            EventKind::Paused { attempt } => drop(self.stood_still.insert(*attempt)),
+            EventKind::ResumeAsked { attempt } => {
                 let asked_just_now = self.paused.contains(attempt);
                 assert!(
                     !(asked_just_now && self.stood_still.contains(attempt)),
@@ -90,7 +90,7 @@ impl Asked {
                 self.told.taken_back += u64::from(asked_just_now);
                 self.resumed.insert(*attempt);
             }
-            What::StopAsked { .. } => self.told.gave_way += 1,
+            EventKind::StopAsked { .. } => self.told.gave_way += 1,
             _ => {}
         }
     }
@@ -165,8 +165,8 @@ fn a_task_that_yields_gives_way_between_two_items() {
     let parted = Rc::new(RefCell::new(Vec::new()));
     let notes = parted.clone();
     sim.watch(move |event| match &event.what {
-        What::StopAsked { .. } => notes.borrow_mut().push(("asked", event.at.secs())),
-        What::Ended { .. } => notes.borrow_mut().push(("ended", event.at.secs())),
+        EventKind::StopAsked { .. } => notes.borrow_mut().push(("asked", event.at.secs())),
+        EventKind::Ended { .. } => notes.borrow_mut().push(("ended", event.at.secs())),
         _ => {}
     });
     for _ in 0..2 {
@@ -196,18 +196,18 @@ struct Turns {
 }
 
 impl Turns {
-    fn hear(&mut self, what: &What, takes_turns: impl Fn(AttemptId) -> bool) {
+    fn hear(&mut self, what: &EventKind, takes_turns: impl Fn(AttemptId) -> bool) {
         match what {
-            What::Placed { attempt, placement } if takes_turns(*attempt) => {
+            EventKind::Placed { attempt, placement } if takes_turns(*attempt) => {
                 self.on.insert(*attempt, placement.clone());
                 self.runs(*attempt);
             }
-            What::ResumeAsked { attempt } => self.runs(*attempt),
-            What::Paused { attempt } => {
+            EventKind::ResumeAsked { attempt } => self.runs(*attempt),
+            EventKind::Paused { attempt } => {
                 self.stood_still += 1;
                 self.rests(*attempt);
             }
-            What::Ended { attempt, .. } => self.rests(*attempt),
+            EventKind::Ended { attempt, .. } => self.rests(*attempt),
             _ => {}
         }
     }

@@ -3,8 +3,8 @@
 use std::cell::RefCell;
 use std::ops::ControlFlow;
 use std::rc::Rc;
-use warpyard_core::command::Target;
-use warpyard_core::{Command, EnvId, Event, JobId, Span, Time, What};
+use warpyard_core::command::TaskSelector;
+use warpyard_core::{Command, EnvId, Event, EventKind, JobId, Span, Time};
 use warpyard_policies::POLICIES;
 use warpyard_sim::replay::{Agreement, Recorder, Recording, ReplayError, Under};
 use warpyard_sim::workload::{Estimate, Generator, Graphs, Shape, cluster};
@@ -85,7 +85,7 @@ fn interventions() -> Vec<(f64, Command)> {
     vec![
         (2300.0, Command::Hold(JobId(60).into())),
         (2900.0, Command::Release(JobId(60).into())),
-        (2350.0, Command::Cancel(Target::Job(JobId(61)))),
+        (2350.0, Command::Cancel(TaskSelector::Job(JobId(61)))),
         (2360.0, Command::SetPriority(JobId(59), 9)),
         (2400.0, Command::Pause(JobId(58).into())),
         (3100.0, Command::Resume(JobId(58).into())),
@@ -143,7 +143,7 @@ fn measurements() -> Vec<(f64, Command)> {
 #[test]
 fn memory_that_was_used_beyond_the_request_is_used_again() {
     let events = happened("backfill", measurements());
-    let charges = events.iter().filter(|event| matches!(event.what, What::MemoryCharged { .. })).count();
+    let charges = events.iter().filter(|event| matches!(event.what, EventKind::MemoryCharged { .. })).count();
     assert!(charges > 20, "{charges}");
     for since in [0.0, 1200.0, 2000.3] {
         exact(&recorded("backfill", &events, since));
@@ -164,10 +164,10 @@ fn another_policy_gives_other_figures_of_the_same_jobs() {
 
 /// The same events, of jobs that each came with an environment that was kept before them all.
 fn with_environments(events: Vec<Event>) -> Vec<Event> {
-    let kept = What::EnvKept { env: EnvId(0), vars: Default::default() };
+    let kept = EventKind::EnvKept { env: EnvId(0), vars: Default::default() };
     let mut all = vec![Event { at: Time(0), what: kept }];
     for Event { at, mut what } in events {
-        if let What::JobSubmitted { spec, .. } = &mut what {
+        if let EventKind::JobSubmitted { spec, .. } = &mut what {
             std::sync::Arc::make_mut(spec).env = Some(EnvId(0));
         }
         all.push(Event { at, what });
@@ -186,8 +186,8 @@ fn a_log_whose_beginning_is_gone_is_replayed_as_far_as_it_goes() {
     let at = left.peek().unwrap().at;
     let (job, until) = (JobId(1), at);
     let task = warpyard_core::TaskId { job, node: 0, index: 0 };
-    let charged = What::MemoryCharged { attempt: task.attempt(1), device: 0, bytes: 3 };
-    for what in [What::ClaimExtended { job, until }, What::Progressed { task, steps: 3 }, charged] {
+    let charged = EventKind::MemoryCharged { attempt: task.attempt(1), device: 0, bytes: 3 };
+    for what in [EventKind::ClaimExtended { job, until }, EventKind::Progressed { task, steps: 3 }, charged] {
         recorder.enter(&Event { at, what });
     }
     left.for_each(|event| recorder.enter(event));

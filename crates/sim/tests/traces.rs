@@ -1,7 +1,7 @@
 //! Every format that can be written reads back as it was.
 
 use proptest::prelude::*;
-use warpyard_core::spec::{AfterNode, On, Preempt};
+use warpyard_core::spec::{AfterNode, DependencyCondition, Preempt};
 use warpyard_sim::workload::format::{csv, json};
 use warpyard_sim::workload::{Reading, TraceJob, TraceTask};
 
@@ -40,7 +40,11 @@ fn task() -> impl Strategy<Value = TraceTask> {
 
 fn job() -> impl Strategy<Value = TraceJob> {
     let edges = prop::collection::vec(any::<prop::sample::Index>(), 0..3);
-    let on = prop_oneof![Just(On::Ok), Just(On::Fail), Just(On::Any)];
+    let on = prop_oneof![
+        Just(DependencyCondition::Ok),
+        Just(DependencyCondition::Fail),
+        Just(DependencyCondition::Any)
+    ];
     let tasks = prop::collection::vec((task(), edges, on), 1..6);
     (name(), seconds(), any::<i64>(), name(), tasks).prop_map(|(id, submitted, priority, user, tasks)| {
         let several = tasks.len() > 1;

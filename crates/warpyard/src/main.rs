@@ -25,7 +25,7 @@ mod wrong;
 use clap::{CommandFactory, Parser};
 use std::os::fd::AsFd;
 use std::process::ExitCode;
-use warpyard_core::spec::Held;
+use warpyard_core::spec::ClaimHolder;
 
 fn main() -> ExitCode {
     // The spawner forks for the rest of its life, so nothing else may have begun in its process.
@@ -60,7 +60,7 @@ fn hold() -> ExitCode {
     let mut numbers = std::env::args().skip(2);
     let pid = numbers.next().and_then(|n| n.parse().ok());
     let seen_us = numbers.next().and_then(|n| n.parse().ok());
-    let process = pid.zip(seen_us).map(|(pid, seen_us)| Held { pid, seen_us });
+    let process = pid.zip(seen_us).map(|(pid, seen_us)| ClaimHolder { pid, seen_us });
     match warpyard_worker::hold::hold(process) {
         Ok(()) => ExitCode::SUCCESS,
         Err(e) => {

@@ -70,6 +70,7 @@ const DECISIONS: &[(&str, &[&str])] = &[
     ("AttemptState::", &[]),
     ("Desired {", &[]),
     (" d.want", &[]),
+    ("DesiredState::", &[]),
     // The executors' own words for what they are told.
     ("Want::", &["sim/src/faults/machine.rs", "sim/src/faults/supervisors.rs", "worker/src/agent/process/"]),
     // Ending what runs elsewhere on loss.

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::Path;
-use warpyard_core::spec::{Claim, Held};
+use warpyard_core::spec::{Claim, ClaimHolder};
 
 /// The word that makes this program hold.
 pub const HOLD: &str = "holder";
@@ -14,34 +14,34 @@ pub const HOLD: &str = "holder";
 /// What is run for a claim.
 pub(crate) fn command(program: &Path, claim: &Claim) -> Vec<String> {
     let mut argv = vec![program.to_string_lossy().into_owned(), HOLD.to_owned()];
-    if let Some(Held { pid, seen_us }) = claim.process {
+    if let Some(ClaimHolder { pid, seen_us }) = claim.process {
         argv.extend([pid.to_string(), seen_us.to_string()]);
     }
     argv
 }
 
 /// A process of this machine, for a claim to be for.
-pub fn held(pid: i32) -> Option<Held> {
+pub fn held(pid: i32) -> Option<ClaimHolder> {
     let seen = Sighting::now(pid);
-    seen.is_alive().then_some(Held { pid, seen_us: seen.seen_us })
+    seen.is_alive().then_some(ClaimHolder { pid, seen_us: seen.seen_us })
 }
 
 /// A process and everything below it; nobody if it has ended.
-pub fn family(process: Held) -> BTreeSet<u32> {
-    let Held { pid, seen_us } = process;
+pub fn family(process: ClaimHolder) -> BTreeSet<u32> {
+    let ClaimHolder { pid, seen_us } = process;
     Sighting { pid, seen_us }.family().into_iter().map(|pid| pid as u32).collect()
 }
 
 /// A pidfd of a process, readable once it has ended; none if it is gone.
-pub fn watch(process: Held) -> io::Result<Option<OwnedFd>> {
-    let Held { pid, seen_us } = process;
+pub fn watch(process: ClaimHolder) -> io::Result<Option<OwnedFd>> {
+    let ClaimHolder { pid, seen_us } = process;
     Sighting { pid, seen_us }.pidfd()
 }
 
 /// Waits for the end of a process; without one, for ever.
-pub fn hold(process: Option<Held>) -> io::Result<()> {
+pub fn hold(process: Option<ClaimHolder>) -> io::Result<()> {
     match process {
-        Some(Held { pid, seen_us }) => Sighting { pid, seen_us }.wait(),
+        Some(ClaimHolder { pid, seen_us }) => Sighting { pid, seen_us }.wait(),
         None => loop {
             nix::unistd::pause();
         },

@@ -4,10 +4,10 @@ use crossbeam_channel::{Receiver, Sender, unbounded};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
-use warpyard_core::cluster::Want;
-use warpyard_core::event::{End, How, WorkerInfo};
+use warpyard_core::cluster::DesiredState;
+use warpyard_core::event::{End, EndReason, WorkerInfo};
 use warpyard_core::pool::DeviceState;
-use warpyard_core::protocol::{Assignment, Assignments, Report, Standing, Work};
+use warpyard_core::protocol::{Assignment, Assignments, AttemptStatus, LaunchSpec, Report};
 use warpyard_core::spec::OnLost;
 use warpyard_core::{AttemptId, Span};
 use warpyard_worker::agent::{
@@ -75,7 +75,7 @@ fn attempt() -> AttemptId {
 
 /// That the attempt should run, to one who knows how to begin it or to one who need not.
 fn assigned(script: Option<&str>) -> Assignments {
-    let work = script.map(|script| Work {
+    let work = script.map(|script| LaunchSpec {
         job_name: "job".into(),
         task_name: "task".into(),
         array_index: None,
@@ -102,7 +102,7 @@ fn assigned(script: Option<&str>) -> Assignments {
         rank: 0,
         on_lost: OnLost::Rerun,
         started: script.is_none(),
-        want: Want::Run,
+        want: DesiredState::Run,
         grace: Span(1_000_000),
         devices: vec![],
         work: work.map(Arc::new),
@@ -123,7 +123,7 @@ fn told_of(told: &Receiver<Report>) -> Report {
 }
 
 /// The next that is told of the attempt.
-fn next(told: &Receiver<Report>) -> Standing {
+fn next(told: &Receiver<Report>) -> AttemptStatus {
     told_of(told).attempts.swap_remove(0).standing
 }
 
@@ -136,8 +136,8 @@ fn comes_to_be(path: &Path) {
     }
 }
 
-fn is_success(standing: &Standing) -> bool {
-    matches!(standing, Standing::Over(End { how: How::Exited(0), .. }))
+fn is_success(standing: &AttemptStatus) -> bool {
+    matches!(standing, AttemptStatus::Over(End { how: EndReason::Exited(0), .. }))
 }
 
 #[test]
@@ -146,15 +146,15 @@ fn what_it_finds_goes_on_until_the_server_says_otherwise() {
     let gate = data.path().join("gate");
     let (first, told) = agent(data.path());
     first.assign(assigned(Some(&format!("until test -e {}; do sleep 0.01; done", gate.display()))));
-    assert_eq!(next(&told), Standing::Running);
+    assert_eq!(next(&told), AttemptStatus::Running);
     first.leave(false);
     let (second, told) = agent(data.path());
     for _ in 0..5 {
-        assert_eq!(next(&told), Standing::Running, "nobody said anything yet");
+        assert_eq!(next(&told), AttemptStatus::Running, "nobody said anything yet");
     }
     second.assign(assigned(None));
     std::fs::write(gate, "").unwrap();
-    assert_eq!(end(&told).how, How::Exited(0));
+    assert_eq!(end(&told).how, EndReason::Exited(0));
     second.leave(true);
 }
 
@@ -164,7 +164,7 @@ fn an_end_it_finds_is_kept_until_the_server_knows_it() {
     let gate = data.path().join("gate");
     let (first, told) = agent(data.path());
     first.assign(assigned(Some(&format!("until test -e {}; do sleep 0.01; done", gate.display()))));
-    assert_eq!(next(&told), Standing::Running);
+    assert_eq!(next(&told), AttemptStatus::Running);
     first.leave(false);
     std::fs::write(gate, "").unwrap();
     let exit = data.path().join("attempts").join(attempt().to_string()).join("exit");
@@ -189,7 +189,7 @@ fn what_an_earlier_agent_called_off_runs_if_the_server_still_wants_it() {
     std::fs::create_dir_all(&dir).unwrap();
     AttemptDir::new(dir).write_want(CalledOff::Stop { grace_ms: 0 }).unwrap();
     agent.assign(assigned(Some("true")));
-    assert_eq!(end(&told).how, How::Exited(0));
+    assert_eq!(end(&told).how, EndReason::Exited(0));
     agent.leave(true);
 }
 
@@ -197,21 +197,21 @@ fn what_an_earlier_agent_called_off_runs_if_the_server_still_wants_it() {
 fn begin_behind_its_back(data: &Path, assignments: Assignments) {
     let (earlier, began) = agent(data);
     earlier.assign(assignments);
-    assert_eq!(next(&began), Standing::Running);
+    assert_eq!(next(&began), AttemptStatus::Running);
     earlier.leave(false);
 }
 
 /// The end of the attempt, once it has run for as long as it does.
 fn end(told: &Receiver<Report>) -> End {
     let over = |standing| match standing {
-        Standing::Over(end) => Some(end),
+        AttemptStatus::Over(end) => Some(end),
         _ => None,
     };
     std::iter::repeat_with(|| next(told)).find_map(over).expect("it never gives up")
 }
 
 /// The same word of an attempt that was not seen running, with something else wanted of it.
-fn wanted(want: Want) -> Assignments {
+fn wanted(want: DesiredState) -> Assignments {
     let mut all = assigned(None);
     (all.attempts[0].want, all.attempts[0].started) = (want, false);
     all
@@ -229,9 +229,9 @@ fn what_began_behind_its_back_may_save_and_is_over_when_it_has_ended() {
     );
     begin_behind_its_back(data.path(), assigned(Some(&script)));
     comes_to_be(&ready);
-    agent.assign(wanted(Want::Stop));
+    agent.assign(wanted(DesiredState::Stop));
     let End { how, usage } = end(&told);
-    assert_eq!(how, How::Stopped);
+    assert_eq!(how, EndReason::Stopped);
     assert!(usage.ran > Span::ZERO, "the end of the process that ran, not of one that never did");
     assert!(saved.exists(), "it had the time it was promised");
     agent.leave(true);
@@ -244,12 +244,12 @@ fn what_began_behind_its_back_and_is_to_yield_is_left_alone() {
     let (agent, told) = agent(data.path());
     let wait = format!("until test -e {}; do sleep 0.01; done", gate.display());
     begin_behind_its_back(data.path(), assigned(Some(&wait)));
-    agent.assign(wanted(Want::Yield));
+    agent.assign(wanted(DesiredState::Yield));
     for _ in 0..5 {
-        assert_eq!(next(&told), Standing::Running);
+        assert_eq!(next(&told), AttemptStatus::Running);
     }
     std::fs::write(gate, "").unwrap();
-    assert_eq!(end(&told).how, How::Exited(0));
+    assert_eq!(end(&told).how, EndReason::Exited(0));
     agent.leave(true);
 }
 
@@ -274,13 +274,13 @@ fn what_began_behind_its_back_and_is_to_run_goes_on_with_its_device() {
     for _ in 0..5 {
         let report = told_of(&told);
         assert_eq!(report.attempts.len(), 1);
-        assert_eq!(report.attempts[0].standing, Standing::Running);
+        assert_eq!(report.attempts[0].standing, AttemptStatus::Running);
         seen = report.devices.get("GPU-1").copied();
         assert_ne!(seen, Some(DeviceState::Foreign), "its own process is not someone else's");
     }
     assert_eq!(seen, Some(DeviceState::Usable));
     std::fs::write(gate, "").unwrap();
-    assert_eq!(end(&told).how, How::Exited(0));
+    assert_eq!(end(&told).how, EndReason::Exited(0));
     agent.leave(true);
 }
 
@@ -291,13 +291,13 @@ fn an_earlier_word_that_comes_late_changes_nothing() {
     let (agent, told) = agent(data.path());
     let wait = format!("until test -e {}; do sleep 0.01; done", gate.display());
     agent.assign(Assignments { as_of: 7, ..assigned(Some(&wait)) });
-    assert_eq!(next(&told), Standing::Running);
+    assert_eq!(next(&told), AttemptStatus::Running);
     agent.assign(Assignments { as_of: 6, ..Assignments::default() });
     for _ in 0..5 {
-        assert_eq!(next(&told), Standing::Running, "what is wanted was said later");
+        assert_eq!(next(&told), AttemptStatus::Running, "what is wanted was said later");
     }
     std::fs::write(gate, "").unwrap();
-    assert_eq!(end(&told).how, How::Exited(0));
+    assert_eq!(end(&told).how, EndReason::Exited(0));
     agent.leave(true);
 }
 
@@ -307,7 +307,9 @@ fn what_died_with_the_machine_is_lost_with_that_reason() {
     std::fs::write(data.path().join("boot"), "another").unwrap();
     let lost = |agent: AgentHandle, told: Receiver<Report>| {
         agent.assign(assigned(None));
-        let Standing::Over(End { how: How::Lost(why), .. }) = next(&told) else { panic!("it is not lost") };
+        let AttemptStatus::Over(End { how: EndReason::Lost(why), .. }) = next(&told) else {
+            panic!("it is not lost")
+        };
         agent.leave(true);
         why
     };

@@ -1,8 +1,8 @@
 //! Deliberate mistakes, to know that the fault simulator finds such. Only a build with the feature `bugs` has them, and
 //! nothing but the test of that simulator asks for one.
 
-use super::{Agent, Output, Owner};
-use crate::protocol::{Report, Standing};
+use super::{Agent, Output, RecordOwner};
+use crate::protocol::{AttemptStatus, Report};
 
 /// A mistake made on purpose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,13 +23,13 @@ impl Agent {
         Agent { bug, ..self }
     }
 
-    pub(super) fn mistaken_owner(&self, owner: Owner) -> Owner {
-        if self.bug == Some(Bug::AdoptAnotherLogs) { Owner::ThisLog } else { owner }
+    pub(super) fn mistaken_owner(&self, owner: RecordOwner) -> RecordOwner {
+        if self.bug == Some(Bug::AdoptAnotherLogs) { RecordOwner::ThisLog } else { owner }
     }
 
     pub(super) fn forget_what_was_told(&mut self, report: &Report) {
         if self.bug == Some(Bug::ForgetUndelivered) {
-            for over in report.attempts.iter().filter(|one| matches!(one.standing, Standing::Over(_))) {
+            for over in report.attempts.iter().filter(|one| matches!(one.standing, AttemptStatus::Over(_))) {
                 self.attempts.remove(&over.attempt);
                 self.emit(Output::Retire(over.attempt));
             }

@@ -1,6 +1,6 @@
 //! What an agent is told.
 
-use super::StrangerId;
+use super::ForeignRecordId;
 use crate::event::End;
 use crate::ids::AttemptId;
 use crate::pool::DeviceState;
@@ -12,15 +12,15 @@ use std::collections::BTreeMap;
 #[derive(Clone, Debug, PartialEq)]
 pub enum Input {
     /// A record that an earlier agent left was found. All of them are told before the first assignments.
-    Found(Found),
+    Found(FoundRecord),
     /// The executor sees how an attempt is.
-    Seen(AttemptId, Seen),
+    Seen(AttemptId, Observation),
     /// The executor did not launch an attempt.
-    Refused(AttemptId, Refusal),
+    Refused(AttemptId, LaunchRefusal),
     /// Launches that were not seen to begin may be lost.
     LaunchesLost,
     /// Nothing is left of a stranger's processes.
-    StrangerGone(StrangerId),
+    ForeignGone(ForeignRecordId),
     /// How the devices are, by the driver's name.
     Devices(BTreeMap<String, DeviceState>),
     /// Device memory that attempts use.
@@ -40,31 +40,31 @@ pub enum Input {
 
 /// A record that an earlier agent left.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Found {
+pub struct FoundRecord {
     /// The attempt it is about, by its own account.
     pub attempt: AttemptId,
     /// Whose it is.
-    pub owner: Owner,
+    pub owner: RecordOwner,
     /// What happens to it when the worker is lost.
     pub on_lost: OnLost,
     /// How the attempt is.
-    pub seen: Seen,
+    pub seen: Observation,
 }
 
 /// Whose record it is: job numbers are given again by a log that does not know of its predecessor.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Owner {
+pub enum RecordOwner {
     /// The log that numbered the attempt's job, and that this worker serves.
     ThisLog,
     /// By its place it is this log's; by its contents it is another's, or another attempt's.
     Misfiled(String),
     /// Another log, or one from before logs had ids.
-    AnotherLog(StrangerId),
+    AnotherLog(ForeignRecordId),
 }
 
 /// How an attempt is, as its executor sees it.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Seen {
+pub enum Observation {
     /// Nothing of it has begun; a launch may be on its way, unless it was called off.
     NotStarted,
     /// Its process runs.
@@ -79,7 +79,7 @@ pub enum Seen {
 
 /// Why an attempt was not launched.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Refusal {
+pub enum LaunchRefusal {
     /// Someone else uses a device of it.
     DeviceInUse(String),
     /// It cannot be started, here or elsewhere.

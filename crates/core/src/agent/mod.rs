@@ -23,12 +23,12 @@ mod tests;
 
 #[cfg(feature = "bugs")]
 pub use bugs::Bug;
-pub use input::{Found, Input, Owner, Refusal, Seen};
-pub use output::{Output, StopCause, StrangerId};
+pub use input::{FoundRecord, Input, LaunchRefusal, Observation, RecordOwner};
+pub use output::{ForeignRecordId, Output, StopCause};
 pub use state::AttemptState;
 
 use crate::cluster::Desired;
-use crate::event::{End, How};
+use crate::event::{End, EndReason};
 use crate::ids::AttemptId;
 use crate::pool::DeviceState;
 use crate::protocol::{Assignments, MemoryUse, ReportId};
@@ -37,7 +37,7 @@ use crate::spec::OnLost;
 use crate::time::{Span, Time};
 use lease::Lease;
 use smallvec::SmallVec;
-use starts::Starts;
+use starts::LaunchHealth;
 use state::Attempt;
 use std::collections::{BTreeMap, VecDeque};
 
@@ -81,9 +81,9 @@ pub struct Agent {
     as_of: u64,
     /// Attempts that run here and belong to no job of this log. They are ended, and nothing is launched before they are
     /// gone, for they may be on any device.
-    strangers: SmallVec<[StrangerId; 1]>,
+    strangers: SmallVec<[ForeignRecordId; 1]>,
     lease: Option<Lease>,
-    starts: Starts,
+    starts: LaunchHealth,
     leaving: Option<Leaving>,
     /// Whether nothing the server named was looked for yet since the machine was restarted.
     restarted: bool,
@@ -168,7 +168,7 @@ impl Agent {
             Input::Seen(attempt, seen) => self.see(attempt, seen, now),
             Input::Refused(attempt, refusal) => self.refuse(attempt, refusal),
             Input::LaunchesLost => self.launch_again(now, Span::ZERO),
-            Input::StrangerGone(stranger) => self.stranger_is_gone(stranger, now),
+            Input::ForeignGone(stranger) => self.stranger_is_gone(stranger, now),
             Input::Devices(devices) => {
                 self.devices_changed |= self.devices != devices;
                 self.devices = devices;
@@ -245,7 +245,7 @@ impl Agent {
         self.send_all = true;
         for at in 0..self.strangers.len() {
             let stranger = self.strangers[at];
-            self.emit(Output::StopStranger { stranger, grace: STRANGERS_GRACE });
+            self.emit(Output::StopForeign { stranger, grace: STRANGERS_GRACE });
         }
         let unsettled = |attempt: &Attempt| attempt.expired || attempt.state.is_being_called_off();
         let unsettled = self.attempts.iter().filter(|(_, attempt)| unsettled(attempt)).map(|(&id, _)| id);
@@ -285,41 +285,41 @@ impl Agent {
     }
 
     /// A stranger is over: what waited for it may be launched.
-    fn stranger_is_gone(&mut self, stranger: StrangerId, now: Time) {
+    fn stranger_is_gone(&mut self, stranger: ForeignRecordId, now: Time) {
         self.strangers.retain(|other| *other != stranger);
-        self.emit(Output::RetireStranger(stranger));
+        self.emit(Output::RetireForeign(stranger));
         self.reconcile(now);
     }
 
     /// Takes over what an earlier agent left, if it is this log's.
-    fn find(&mut self, found: Found) {
-        let Found { attempt, owner, on_lost, seen } = found;
+    fn find(&mut self, found: FoundRecord) {
+        let FoundRecord { attempt, owner, on_lost, seen } = found;
         #[cfg(feature = "bugs")]
         let owner = self.mistaken_owner(owner);
         match owner {
-            Owner::ThisLog => self.adopt(attempt, on_lost, seen),
+            RecordOwner::ThisLog => self.adopt(attempt, on_lost, seen),
             // The directory is this log's but not what it says: no evidence of anything that became of the attempt.
-            Owner::Misfiled(why) => self.adopt(attempt, on_lost, Seen::Unreadable(why)),
-            Owner::AnotherLog(stranger) => match seen {
-                Seen::Running | Seen::Frozen => {
+            RecordOwner::Misfiled(why) => self.adopt(attempt, on_lost, Observation::Unreadable(why)),
+            RecordOwner::AnotherLog(stranger) => match seen {
+                Observation::Running | Observation::Frozen => {
                     self.strangers.push(stranger);
-                    self.emit(Output::StopStranger { stranger, grace: STRANGERS_GRACE });
+                    self.emit(Output::StopForeign { stranger, grace: STRANGERS_GRACE });
                 }
-                Seen::NotStarted | Seen::Exited(_) | Seen::Unreadable(_) => {
-                    self.emit(Output::RetireStranger(stranger));
+                Observation::NotStarted | Observation::Exited(_) | Observation::Unreadable(_) => {
+                    self.emit(Output::RetireForeign(stranger));
                 }
             },
         }
     }
 
-    fn adopt(&mut self, id: AttemptId, on_lost: OnLost, seen: Seen) {
+    fn adopt(&mut self, id: AttemptId, on_lost: OnLost, seen: Observation) {
         let state = match seen {
             // What no supervisor took may be launched again: it starts at most once.
-            Seen::NotStarted => return,
-            Seen::Running => AttemptState::Running,
-            Seen::Frozen => AttemptState::Frozen,
-            Seen::Exited(end) => AttemptState::Ended(end),
-            Seen::Unreadable(why) => {
+            Observation::NotStarted => return,
+            Observation::Running => AttemptState::Running,
+            Observation::Frozen => AttemptState::Frozen,
+            Observation::Exited(end) => AttemptState::Ended(end),
+            Observation::Unreadable(why) => {
                 self.emit(Output::Discard { attempt: id, why: why.clone() });
                 AttemptState::CallingOff { how: damaged(&why) }
             }
@@ -329,22 +329,24 @@ impl Agent {
     }
 
     /// What an attempt is at, as the executor sees it.
-    fn see(&mut self, id: AttemptId, seen: Seen, now: Time) {
+    fn see(&mut self, id: AttemptId, seen: Observation, now: Time) {
         let given_up = self.desired_of(id).is_none();
         let Some(attempt) = self.attempts.get_mut(&id) else { return };
         let became = match (&attempt.state, seen) {
             (AttemptState::Ended(_), _) => return,
-            (AttemptState::CallingOff { how }, Seen::NotStarted) => AttemptState::never_ran(how.clone()),
+            (AttemptState::CallingOff { how }, Observation::NotStarted) => {
+                AttemptState::never_ran(how.clone())
+            }
             // A launch may still be on its way.
-            (_, Seen::NotStarted) => return,
-            (_, Seen::Running) => AttemptState::Running,
-            (_, Seen::Frozen) => AttemptState::Frozen,
+            (_, Observation::NotStarted) => return,
+            (_, Observation::Running) => AttemptState::Running,
+            (_, Observation::Frozen) => AttemptState::Frozen,
             // What was asked to stop only to be called off did not end because someone wanted it to.
-            (AttemptState::CallingOff { how }, Seen::Exited(end)) if end.how == How::Stopped => {
+            (AttemptState::CallingOff { how }, Observation::Exited(end)) if end.how == EndReason::Stopped => {
                 AttemptState::Ended(End { how: how.clone(), ..end })
             }
-            (_, Seen::Exited(end)) => AttemptState::Ended(end),
-            (_, Seen::Unreadable(why)) => {
+            (_, Observation::Exited(end)) => AttemptState::Ended(end),
+            (_, Observation::Unreadable(why)) => {
                 let how = damaged(&why);
                 self.outputs.push_back(Output::Discard { attempt: id, why });
                 AttemptState::CallingOff { how }
@@ -372,26 +374,28 @@ impl Agent {
     }
 
     /// The executor could not launch an attempt.
-    fn refuse(&mut self, id: AttemptId, refusal: Refusal) {
+    fn refuse(&mut self, id: AttemptId, refusal: LaunchRefusal) {
         let how = match refusal {
-            Refusal::DeviceInUse(uuid) => How::Declined(format!("{uuid} is in use by someone else")),
-            Refusal::Impossible(why) => How::NotStarted(why),
-            Refusal::Broken(why) => {
+            LaunchRefusal::DeviceInUse(uuid) => {
+                EndReason::Declined(format!("{uuid} is in use by someone else"))
+            }
+            LaunchRefusal::Impossible(why) => EndReason::NotStarted(why),
+            LaunchRefusal::Broken(why) => {
                 self.starts.failed(&why);
-                How::Declined(format!("the worker cannot start anything: {why}"))
+                EndReason::Declined(format!("the worker cannot start anything: {why}"))
             }
         };
         self.call_off(id, how);
     }
 
     /// Has an attempt never begin, and then counts it as over.
-    fn call_off(&mut self, id: AttemptId, how: How) {
+    fn call_off(&mut self, id: AttemptId, how: EndReason) {
         self.attempts.insert(id, Attempt::new(AttemptState::CallingOff { how }));
         self.emit(Output::CallOff(id));
     }
 }
 
 /// How an attempt ended whose record cannot be relied on.
-fn damaged(why: &str) -> How {
-    How::Lost(format!("its record on the worker was damaged: {why}"))
+fn damaged(why: &str) -> EndReason {
+    EndReason::Lost(format!("its record on the worker was damaged: {why}"))
 }

@@ -1,7 +1,7 @@
 //! What an agent wants done.
 
 use super::CONTACT_LOST;
-use crate::event::How;
+use crate::event::EndReason;
 use crate::ids::AttemptId;
 use crate::time::{Span, Time};
 
@@ -30,7 +30,7 @@ pub enum Output {
     /// have begun meanwhile.
     CallOff(AttemptId),
     /// End what is left of an attempt whose record cannot be relied on, and set the record aside. Answered by
-    /// [`Seen::NotStarted`](super::Seen::NotStarted).
+    /// [`Observation::NotStarted`](super::Seen::NotStarted).
     Discard {
         /// Which.
         attempt: AttemptId,
@@ -39,15 +39,15 @@ pub enum Output {
     },
     /// Remove an attempt's record: the server knows its end.
     Retire(AttemptId),
-    /// End an attempt of another log. Answered by [`Input::StrangerGone`](super::Input::StrangerGone).
-    StopStranger {
+    /// End an attempt of another log. Answered by [`Input::ForeignGone`](super::Input::ForeignGone).
+    StopForeign {
         /// Which.
-        stranger: StrangerId,
+        stranger: ForeignRecordId,
         /// Between asking it to end and ending it.
         grace: Span,
     },
     /// Remove the record of an attempt of another log.
-    RetireStranger(StrangerId),
+    RetireForeign(ForeignRecordId),
     /// Tell it [`Input::Timer`](super::Input::Timer) then.
     SetTimer(Time),
 }
@@ -63,14 +63,14 @@ pub enum StopCause {
 
 impl StopCause {
     /// How an attempt ended that was ended for this. Nobody asked for one to stop whose lease expired: it counts as lost.
-    pub fn how(self) -> How {
+    pub fn how(self) -> EndReason {
         match self {
-            StopCause::Wanted => How::Stopped,
-            StopCause::LeaseExpired => How::Lost(CONTACT_LOST.into()),
+            StopCause::Wanted => EndReason::Stopped,
+            StopCause::LeaseExpired => EndReason::Lost(CONTACT_LOST.into()),
         }
     }
 }
 
 /// A record of another log, by a number that the executor chose: attempts of two logs may have the same name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct StrangerId(pub u32);
+pub struct ForeignRecordId(pub u32);

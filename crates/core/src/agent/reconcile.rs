@@ -2,8 +2,8 @@
 //! input, and what it asks for may be asked for again.
 
 use super::{Agent, Attempt, AttemptState, Leaving, MACHINE_RESTARTED, NOTHING_LEFT, Output, StopCause};
-use crate::cluster::{Desired, Want};
-use crate::event::How;
+use crate::cluster::{Desired, DesiredState};
+use crate::event::EndReason;
 use crate::ids::AttemptId;
 use crate::spec::default_grace;
 use crate::time::{Span, Time};
@@ -75,20 +75,20 @@ impl Agent {
         Some(&self.desired[at])
     }
 
-    fn step_for(&self, want: Option<Want>, attempt: &Attempt) -> Option<Step> {
+    fn step_for(&self, want: Option<DesiredState>, attempt: &Attempt) -> Option<Step> {
         use AttemptState::{CallingOff, Ended, Frozen, Launching, Running};
         match (want, &attempt.state) {
             // While leaving, what is over may not have been told yet.
             (None, Ended(_)) => self.leaving.is_none().then_some(Step::Retire),
             (Some(_), Ended(_)) | (_, CallingOff { .. }) => None,
-            (None | Some(Want::Stop), Launching { .. } | Running | Frozen) => Some(Step::Stop),
-            (Some(Want::Freeze), Launching { .. } | Running) => Some(Step::Freeze),
-            (Some(Want::Run), Frozen) => Some(Step::Thaw),
-            (Some(Want::Run), Running) if attempt.freezing => Some(Step::Thaw),
-            (Some(Want::Yield), Running) => Some(Step::Yield),
-            (Some(Want::Run), Launching { .. } | Running)
-            | (Some(Want::Freeze), Frozen)
-            | (Some(Want::Yield), Launching { .. } | Frozen) => None,
+            (None | Some(DesiredState::Stop), Launching { .. } | Running | Frozen) => Some(Step::Stop),
+            (Some(DesiredState::Freeze), Launching { .. } | Running) => Some(Step::Freeze),
+            (Some(DesiredState::Run), Frozen) => Some(Step::Thaw),
+            (Some(DesiredState::Run), Running) if attempt.freezing => Some(Step::Thaw),
+            (Some(DesiredState::Yield), Running) => Some(Step::Yield),
+            (Some(DesiredState::Run), Launching { .. } | Running)
+            | (Some(DesiredState::Freeze), Frozen)
+            | (Some(DesiredState::Yield), Launching { .. } | Frozen) => None,
         }
     }
 
@@ -121,13 +121,13 @@ impl Agent {
             // Begun anew it would run twice.
             _ if started => {
                 let why = if self.restarted { MACHINE_RESTARTED } else { NOTHING_LEFT };
-                self.call_off(attempt, How::Lost(why.into()));
+                self.call_off(attempt, EndReason::Lost(why.into()));
             }
-            Want::Stop | Want::Yield => self.call_off(attempt, How::Stopped),
-            Want::Run | Want::Freeze if lingers || self.leaving.is_some() => {}
-            Want::Run | Want::Freeze => match self.starts.quarantined() {
+            DesiredState::Stop | DesiredState::Yield => self.call_off(attempt, EndReason::Stopped),
+            DesiredState::Run | DesiredState::Freeze if lingers || self.leaving.is_some() => {}
+            DesiredState::Run | DesiredState::Freeze => match self.starts.quarantined() {
                 Some(why) => {
-                    let how = How::Declined(format!("the worker is quarantined: {why}"));
+                    let how = EndReason::Declined(format!("the worker is quarantined: {why}"));
                     self.call_off(attempt, how);
                 }
                 None => {

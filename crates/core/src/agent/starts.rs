@@ -7,13 +7,13 @@ const TOLERATED: u32 = 3;
 
 /// The latest launches.
 #[derive(Debug, Default)]
-pub(super) struct Starts {
+pub(super) struct LaunchHealth {
     failures: u32,
     /// Why nothing can be started, and the first report that said so.
     quarantined: Option<(String, Option<u64>)>,
 }
 
-impl Starts {
+impl LaunchHealth {
     pub(super) fn succeeded(&mut self) {
         self.failures = 0;
     }
@@ -48,7 +48,7 @@ impl Starts {
         if let Some((_, Some(first))) = self.quarantined
             && first <= seq
         {
-            *self = Starts::default();
+            *self = LaunchHealth::default();
         }
     }
 }

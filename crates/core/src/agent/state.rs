@@ -1,7 +1,7 @@
 //! An attempt's life on a worker.
 
-use crate::event::{End, How, Usage};
-use crate::protocol::Standing;
+use crate::event::{End, EndReason, Usage};
+use crate::protocol::AttemptStatus;
 use crate::spec::OnLost;
 use crate::time::Time;
 
@@ -20,7 +20,7 @@ pub enum AttemptState {
     /// It is not to begin, and the executor has yet to say that it did not.
     CallingOff {
         /// How it is over then.
-        how: How,
+        how: EndReason,
     },
     /// It is over. Kept until the server knows that.
     Ended(End),
@@ -37,12 +37,12 @@ impl AttemptState {
     }
 
     /// What the server is told of it; nothing before it has begun.
-    pub(super) fn standing(&self) -> Option<Standing> {
+    pub(super) fn standing(&self) -> Option<AttemptStatus> {
         match self {
             AttemptState::Launching { .. } | AttemptState::CallingOff { .. } => None,
-            AttemptState::Running => Some(Standing::Running),
-            AttemptState::Frozen => Some(Standing::Frozen),
-            AttemptState::Ended(end) => Some(Standing::Over(end.clone())),
+            AttemptState::Running => Some(AttemptStatus::Running),
+            AttemptState::Frozen => Some(AttemptStatus::Frozen),
+            AttemptState::Ended(end) => Some(AttemptStatus::Over(end.clone())),
         }
     }
 
@@ -53,7 +53,7 @@ impl AttemptState {
         }
     }
 
-    pub(super) fn never_ran(how: How) -> AttemptState {
+    pub(super) fn never_ran(how: EndReason) -> AttemptState {
         AttemptState::Ended(End { how, usage: Usage::default() })
     }
 }

@@ -1,8 +1,8 @@
 use super::*;
-use crate::cluster::Want;
+use crate::cluster::DesiredState;
 use crate::event::{End, Usage};
 use crate::ids::{JobId, TaskId};
-use crate::protocol::{Report, Standing};
+use crate::protocol::{AttemptStatus, Report};
 
 const LEASE: Span = Span(15_000_000);
 
@@ -10,17 +10,17 @@ fn id(job: u64) -> AttemptId {
     TaskId { job: JobId(job), node: 0, index: 0 }.attempt(1)
 }
 
-fn wanted(job: u64, want: Want) -> Desired {
+fn wanted(job: u64, want: DesiredState) -> Desired {
     let (grace, on_lost) = (Span::from_secs(5.0), OnLost::Rerun);
     Desired { attempt: id(job), started: false, want, grace, on_lost }
 }
 
-fn started(job: u64, want: Want) -> Desired {
+fn started(job: u64, want: DesiredState) -> Desired {
     Desired { started: true, ..wanted(job, want) }
 }
 
-fn exited(how: How) -> Seen {
-    Seen::Exited(End { how, usage: Usage::default() })
+fn exited(how: EndReason) -> Observation {
+    Observation::Exited(End { how, usage: Usage::default() })
 }
 
 /// An agent, with the event its next assignments are as of.
@@ -49,7 +49,7 @@ impl Rig {
         self.outputs()
     }
 
-    fn see(&mut self, job: u64, seen: Seen) -> Vec<Output> {
+    fn see(&mut self, job: u64, seen: Observation) -> Vec<Output> {
         self.step(0.0, Input::Seen(id(job), seen))
     }
 
@@ -62,7 +62,7 @@ impl Rig {
         self.0.report(Time::from_secs(at))
     }
 
-    fn told(&mut self, at: f64) -> Vec<(AttemptId, Standing)> {
+    fn told(&mut self, at: f64) -> Vec<(AttemptId, AttemptStatus)> {
         let attempts = self.report(at).map(|report| report.attempts).unwrap_or_default();
         attempts.into_iter().map(|one| (one.attempt, one.standing)).collect()
     }
@@ -76,49 +76,49 @@ fn expire(job: u64) -> Output {
     Output::Stop { attempt: id(job), grace: Span::ZERO, cause: StopCause::LeaseExpired }
 }
 
-fn lost(why: &str) -> Standing {
-    Standing::Over(End { how: How::Lost(why.into()), usage: Usage::default() })
+fn lost(why: &str) -> AttemptStatus {
+    AttemptStatus::Over(End { how: EndReason::Lost(why.into()), usage: Usage::default() })
 }
 
 #[test]
 fn nothing_begins_while_what_was_given_up_still_runs() {
-    for seen in [None, Some(Seen::Running), Some(Seen::Frozen)] {
+    for seen in [None, Some(Observation::Running), Some(Observation::Frozen)] {
         let mut rig = Rig::new();
-        assert_eq!(rig.assign(0.0, &[wanted(1, Want::Run)]), [Output::Launch(id(1))]);
+        assert_eq!(rig.assign(0.0, &[wanted(1, DesiredState::Run)]), [Output::Launch(id(1))]);
         seen.into_iter().for_each(|seen| drop(rig.see(1, seen)));
-        assert_eq!(rig.assign(1.0, &[wanted(2, Want::Run)]), [stop(1, 10.0)]);
-        assert_eq!(rig.see(1, exited(How::Stopped)), [Output::Retire(id(1)), Output::Launch(id(2))]);
+        assert_eq!(rig.assign(1.0, &[wanted(2, DesiredState::Run)]), [stop(1, 10.0)]);
+        assert_eq!(rig.see(1, exited(EndReason::Stopped)), [Output::Retire(id(1)), Output::Launch(id(2))]);
     }
 }
 
 #[test]
 fn a_freeze_that_is_taken_back_before_it_took_hold_is_undone() {
     let mut rig = Rig::new();
-    rig.assign(0.0, &[wanted(1, Want::Run)]);
-    rig.see(1, Seen::Running);
-    assert_eq!(rig.assign(1.0, &[started(1, Want::Freeze)]), [Output::Freeze(id(1))]);
-    assert_eq!(rig.assign(2.0, &[started(1, Want::Run)]), [Output::Thaw(id(1))]);
-    assert_eq!(rig.assign(3.0, &[started(1, Want::Run)]), []);
+    rig.assign(0.0, &[wanted(1, DesiredState::Run)]);
+    rig.see(1, Observation::Running);
+    assert_eq!(rig.assign(1.0, &[started(1, DesiredState::Freeze)]), [Output::Freeze(id(1))]);
+    assert_eq!(rig.assign(2.0, &[started(1, DesiredState::Run)]), [Output::Thaw(id(1))]);
+    assert_eq!(rig.assign(3.0, &[started(1, DesiredState::Run)]), []);
 }
 
 #[test]
 fn an_attempt_that_is_called_off_and_has_begun_ends_as_any_other() {
     let mut rig = Rig::new();
-    assert_eq!(rig.assign(0.0, &[wanted(1, Want::Stop)]), [Output::CallOff(id(1))]);
-    assert_eq!(rig.see(1, Seen::Running), [stop(1, 5.0)], "with the grace it was promised");
-    rig.see(1, exited(How::Exited(3)));
-    let end = End { how: How::Exited(3), usage: Usage::default() };
-    assert_eq!(rig.told(0.0), [(id(1), Standing::Over(end))]);
+    assert_eq!(rig.assign(0.0, &[wanted(1, DesiredState::Stop)]), [Output::CallOff(id(1))]);
+    assert_eq!(rig.see(1, Observation::Running), [stop(1, 5.0)], "with the grace it was promised");
+    rig.see(1, exited(EndReason::Exited(3)));
+    let end = End { how: EndReason::Exited(3), usage: Usage::default() };
+    assert_eq!(rig.told(0.0), [(id(1), AttemptStatus::Over(end))]);
 }
 
 #[test]
 fn what_ran_and_is_not_here_is_lost_and_never_launched() {
     let mut rig = Rig::with(Settings { machine_restarted: true, ..Settings::default() });
-    assert_eq!(rig.assign(0.0, &[started(1, Want::Run)]), [Output::CallOff(id(1))]);
-    rig.see(1, Seen::NotStarted);
+    assert_eq!(rig.assign(0.0, &[started(1, DesiredState::Run)]), [Output::CallOff(id(1))]);
+    rig.see(1, Observation::NotStarted);
     assert_eq!(rig.told(0.0), [(id(1), lost(MACHINE_RESTARTED))]);
-    rig.assign(1.0, &[started(2, Want::Run)]);
-    rig.see(2, Seen::NotStarted);
+    rig.assign(1.0, &[started(2, DesiredState::Run)]);
+    rig.see(2, Observation::NotStarted);
     assert_eq!(rig.told(1.0), [(id(2), lost(NOTHING_LEFT))], "that was not the restart");
 }
 
@@ -126,22 +126,22 @@ fn what_ran_and_is_not_here_is_lost_and_never_launched() {
 fn a_lost_launch_is_repeated_if_it_is_still_wanted() {
     let timeout = Span::from_secs(20.0);
     let mut rig = Rig::with(Settings { launch_timeout: Some(timeout), ..Settings::default() });
-    rig.assign(0.0, &[wanted(1, Want::Run)]);
+    rig.assign(0.0, &[wanted(1, DesiredState::Run)]);
     assert_eq!(rig.step(19.0, Input::Timer), []);
     assert_eq!(rig.step(20.0, Input::Timer), [Output::Launch(id(1))]);
     assert_eq!(rig.step(21.0, Input::LaunchesLost), [Output::Launch(id(1))], "as when a spawner died");
-    rig.assign(22.0, &[wanted(1, Want::Stop)]);
+    rig.assign(22.0, &[wanted(1, DesiredState::Stop)]);
     assert_eq!(rig.step(42.0, Input::Timer), [Output::CallOff(id(1))]);
 }
 
 #[test]
 fn an_end_is_kept_until_the_server_knows_it() {
     let mut rig = Rig::new();
-    rig.assign(0.0, &[wanted(1, Want::Run)]);
-    rig.see(1, exited(How::Exited(0)));
+    rig.assign(0.0, &[wanted(1, DesiredState::Run)]);
+    rig.see(1, exited(EndReason::Exited(0)));
     let told = rig.told(0.0);
     assert_eq!(told.len(), 1);
-    assert_eq!(rig.assign(1.0, &[wanted(1, Want::Run)]), [], "the server has not heard it");
+    assert_eq!(rig.assign(1.0, &[wanted(1, DesiredState::Run)]), [], "the server has not heard it");
     rig.step(2.0, Input::Look);
     assert_eq!(rig.told(2.0), told, "so it is told again");
     assert_eq!(rig.assign(3.0, &[]), [Output::Retire(id(1))]);
@@ -150,17 +150,22 @@ fn an_end_is_kept_until_the_server_knows_it() {
 #[test]
 fn before_the_server_has_spoken_nothing_is_unwanted() {
     let mut rig = Rig::new();
-    let found = Found { attempt: id(1), owner: Owner::ThisLog, on_lost: OnLost::Rerun, seen: Seen::Running };
+    let found = FoundRecord {
+        attempt: id(1),
+        owner: RecordOwner::ThisLog,
+        on_lost: OnLost::Rerun,
+        seen: Observation::Running,
+    };
     assert_eq!(rig.step(0.0, Input::Found(found)), []);
     assert_eq!(rig.step(1.0, Input::Look), []);
-    assert_eq!(rig.told(1.0), [(id(1), Standing::Running)]);
+    assert_eq!(rig.told(1.0), [(id(1), AttemptStatus::Running)]);
     assert_eq!(rig.assign(2.0, &[]), [stop(1, 10.0)]);
 }
 
 #[test]
 fn words_that_come_late_change_nothing() {
     let mut rig = Rig::new();
-    rig.assign(0.0, &[wanted(1, Want::Run)]);
+    rig.assign(0.0, &[wanted(1, DesiredState::Run)]);
     rig.0.assign_desired(0, None, std::iter::empty(), Time(1));
     assert_eq!(rig.outputs(), []);
 }
@@ -168,44 +173,44 @@ fn words_that_come_late_change_nothing() {
 #[test]
 fn what_another_log_left_is_ended_first() {
     let mut rig = Rig::new();
-    let stranger = StrangerId(4);
-    let (owner, seen) = (Owner::AnotherLog(stranger), Seen::Running);
-    let found = Found { attempt: id(1), owner, on_lost: OnLost::Rerun, seen };
-    let stop = [Output::StopStranger { stranger, grace: STRANGERS_GRACE }];
+    let stranger = ForeignRecordId(4);
+    let (owner, seen) = (RecordOwner::AnotherLog(stranger), Observation::Running);
+    let found = FoundRecord { attempt: id(1), owner, on_lost: OnLost::Rerun, seen };
+    let stop = [Output::StopForeign { stranger, grace: STRANGERS_GRACE }];
     assert_eq!(rig.step(0.0, Input::Found(found)), stop);
-    assert_eq!(rig.assign(1.0, &[wanted(1, Want::Run)]), [], "it may be on any device");
+    assert_eq!(rig.assign(1.0, &[wanted(1, DesiredState::Run)]), [], "it may be on any device");
     assert_eq!(rig.told(1.0), [], "and is not the attempt of the same name");
     assert_eq!(rig.step(2.0, Input::Look), stop, "asked again");
-    let gone = [Output::RetireStranger(stranger), Output::Launch(id(1))];
-    assert_eq!(rig.step(3.0, Input::StrangerGone(stranger)), gone);
+    let gone = [Output::RetireForeign(stranger), Output::Launch(id(1))];
+    assert_eq!(rig.step(3.0, Input::ForeignGone(stranger)), gone);
 }
 
 #[test]
 fn a_misfiled_record_is_no_evidence() {
     let mut rig = Rig::new();
-    let (owner, seen) = (Owner::Misfiled("it is log b's".into()), exited(How::Exited(0)));
-    let found = Found { attempt: id(1), owner, on_lost: OnLost::Rerun, seen };
+    let (owner, seen) = (RecordOwner::Misfiled("it is log b's".into()), exited(EndReason::Exited(0)));
+    let found = FoundRecord { attempt: id(1), owner, on_lost: OnLost::Rerun, seen };
     let discard = Output::Discard { attempt: id(1), why: "it is log b's".into() };
     assert_eq!(rig.step(0.0, Input::Found(found)), [discard]);
-    rig.see(1, Seen::NotStarted);
+    rig.see(1, Observation::NotStarted);
     assert_eq!(rig.told(1.0), [(id(1), lost("its record on the worker was damaged: it is log b's"))]);
 }
 
 #[test]
 fn what_runs_elsewhere_on_loss_is_over_before_the_lease_lapses() {
     let mut rig = Rig::with(Settings { lease: Some(LEASE), ..Settings::default() });
-    let hold = Desired { on_lost: OnLost::Hold, ..wanted(2, Want::Run) };
+    let hold = Desired { on_lost: OnLost::Hold, ..wanted(2, DesiredState::Run) };
     rig.report(1.0);
-    rig.assign(2.0, &[wanted(1, Want::Run), hold, wanted(3, Want::Run)]);
-    rig.see(1, Seen::Running);
-    rig.see(2, Seen::Running);
+    rig.assign(2.0, &[wanted(1, DesiredState::Run), hold, wanted(3, DesiredState::Run)]);
+    rig.see(1, Observation::Running);
+    rig.see(2, Observation::Running);
     rig.report(5.0); // which nobody hears
     assert_eq!(rig.step(10.9, Input::Timer), [], "ten seconds after the report of second 1");
     assert_eq!(rig.step(11.0, Input::Timer), [expire(1), expire(3), Output::CallOff(id(3))]);
     assert_eq!(rig.step(11.5, Input::Look), [expire(1), Output::CallOff(id(3))], "until it is so");
     rig.see(1, exited(StopCause::LeaseExpired.how()));
-    rig.see(3, Seen::NotStarted);
-    let held = (id(2), Standing::Running);
+    rig.see(3, Observation::NotStarted);
+    let held = (id(2), AttemptStatus::Running);
     let all = [(id(1), lost(CONTACT_LOST)), held, (id(3), lost(CONTACT_LOST))];
     assert_eq!(rig.told(12.0), all, "nobody asked for it to stop");
     rig.0.assign_desired(9, None, std::iter::empty(), Time::from_secs(12.0));
@@ -233,34 +238,38 @@ fn the_timer_follows_the_latest_report_received() {
 fn a_worker_that_can_start_nothing_is_quarantined_until_the_server_knows() {
     let mut rig = Rig::new();
     let fails = |rig: &mut Rig, job: u64| {
-        assert_eq!(rig.assign(0.0, &[wanted(job, Want::Run)]), [Output::Launch(id(job))]);
-        let broken = Refusal::Broken("no process can be forked".into());
+        assert_eq!(rig.assign(0.0, &[wanted(job, DesiredState::Run)]), [Output::Launch(id(job))]);
+        let broken = LaunchRefusal::Broken("no process can be forked".into());
         assert_eq!(rig.step(0.0, Input::Refused(id(job), broken)), [Output::CallOff(id(job))]);
-        rig.see(job, Seen::NotStarted);
+        rig.see(job, Observation::NotStarted);
         let report = rig.report(0.0).expect("an end to tell of");
         rig.assign(0.0, &[]);
         report.quarantined
     };
     assert_eq!((fails(&mut rig, 1), fails(&mut rig, 2)), (None, None));
-    rig.assign(0.0, &[wanted(3, Want::Run)]);
-    rig.see(3, exited(How::NotStarted("no such file".into())));
+    rig.assign(0.0, &[wanted(3, DesiredState::Run)]);
+    rig.see(3, exited(EndReason::NotStarted("no such file".into())));
     rig.assign(0.0, &[]);
     assert_eq!((fails(&mut rig, 4), fails(&mut rig, 5)), (None, None), "not in a row");
     let why = fails(&mut rig, 6).expect("three are");
     assert!(why.ends_with("no process can be forked"), "{why}");
-    assert_eq!(rig.assign(0.0, &[wanted(7, Want::Run)]), [Output::Launch(id(7))], "the server lifted it");
+    assert_eq!(
+        rig.assign(0.0, &[wanted(7, DesiredState::Run)]),
+        [Output::Launch(id(7))],
+        "the server lifted it"
+    );
 }
 
 #[test]
 fn a_quarantined_worker_declines_until_the_server_has_heard() {
     let mut rig = Rig::new();
     for job in 1..=3 {
-        rig.assign(0.0, &[wanted(job, Want::Run)]);
-        rig.step(0.0, Input::Refused(id(job), Refusal::Broken("full".into())));
-        rig.see(job, Seen::NotStarted);
+        rig.assign(0.0, &[wanted(job, DesiredState::Run)]);
+        rig.step(0.0, Input::Refused(id(job), LaunchRefusal::Broken("full".into())));
+        rig.see(job, Observation::NotStarted);
     }
     rig.1 += 1;
-    rig.0.assign_desired(rig.1, None, [wanted(4, Want::Run)].into_iter(), Time(0));
+    rig.0.assign_desired(rig.1, None, [wanted(4, DesiredState::Run)].into_iter(), Time(0));
     let retired = (1..=3).map(|job| Output::Retire(id(job)));
     let retired: Vec<_> = retired.chain([Output::CallOff(id(4))]).collect();
     assert_eq!(rig.outputs(), retired[2..], "not launched");
@@ -272,10 +281,10 @@ fn deltas_name_what_they_build_on() {
     let first = rig.report(0.0).expect("an agent presents itself");
     assert_eq!((first.id, first.base), (ReportId { session: 6, seq: 1 }, None));
     assert_eq!(rig.report(1.0), None, "nothing to tell");
-    rig.assign(1.0, &[wanted(1, Want::Run), wanted(2, Want::Run)]);
-    rig.see(1, Seen::Running);
+    rig.assign(1.0, &[wanted(1, DesiredState::Run), wanted(2, DesiredState::Run)]);
+    rig.see(1, Observation::Running);
     rig.report(2.0);
-    rig.see(2, Seen::Running);
+    rig.see(2, Observation::Running);
     let delta = rig.report(3.0).expect("news");
     assert_eq!((delta.id.seq, delta.base, delta.attempts.len()), (3, Some(2), 1));
     rig.0.assign(&Assignments { as_of: 9, send_all: true, ..Assignments::default() }, Time(4));
@@ -286,11 +295,11 @@ fn deltas_name_what_they_build_on() {
 #[test]
 fn one_that_leaves_ends_everything_or_nothing_and_forgets_neither() {
     let mut rig = Rig::new();
-    rig.assign(0.0, &[wanted(1, Want::Run)]);
-    rig.see(1, Seen::Running);
+    rig.assign(0.0, &[wanted(1, DesiredState::Run)]);
+    rig.see(1, Observation::Running);
     assert_eq!(rig.step(1.0, Input::Leave { kill: true }), [stop(1, 5.0)]);
     assert!(!rig.0.may_leave());
-    assert_eq!(rig.see(1, exited(How::Stopped)), [], "it has not been told yet");
+    assert_eq!(rig.see(1, exited(EndReason::Stopped)), [], "it has not been told yet");
     assert!(rig.0.may_leave() && rig.told(2.0).len() == 1);
-    assert_eq!(rig.assign(3.0, &[wanted(2, Want::Run)]), [], "nothing begins any more");
+    assert_eq!(rig.assign(3.0, &[wanted(2, DesiredState::Run)]), [], "nothing begins any more");
 }

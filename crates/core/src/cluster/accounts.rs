@@ -7,7 +7,7 @@
 use super::job::Attempt;
 use crate::ids::WorkerId;
 use crate::policy::PolicyChoice;
-use crate::pool::{Held, Placement, Pool};
+use crate::pool::{Placement, Pool, Resources};
 use crate::time::Time;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -26,7 +26,7 @@ pub struct Account {
     at: Time,
     /// What the user's attempts have of the machines, those that stand still included.
     #[serde(skip)]
-    held: Held,
+    held: Resources,
     /// Millionths of a device in use by those that do not.
     #[serde(skip)]
     rate: u64,
@@ -34,7 +34,7 @@ pub struct Account {
 
 impl Account {
     /// What the user's attempts have of the machines.
-    pub fn held(&self) -> Held {
+    pub fn held(&self) -> Resources {
         self.held
     }
 
@@ -45,7 +45,7 @@ impl Account {
 
     /// Devices in use now.
     pub fn rate(&self) -> f64 {
-        self.rate as f64 / Held::DEVICE as f64
+        self.rate as f64 / Resources::DEVICE as f64
     }
 
     /// Device-seconds as they count at a moment.
@@ -76,7 +76,7 @@ impl Accounts {
 
     /// An attempt was given its place.
     pub(super) fn placed(&mut self, user: &str, pool: &Pool, p: &Placement, now: Time, half_life: f64) {
-        let held = Held::of(pool, p);
+        let held = Resources::of(pool, p);
         self.change(user, now, half_life, |account| {
             account.held += held;
             account.rate += rate_of(pool, p, held);
@@ -93,7 +93,7 @@ impl Accounts {
         now: Time,
         half: f64,
     ) {
-        let held = Held::of(pool, p);
+        let held = Resources::of(pool, p);
         self.change(user, now, half, |account| {
             account.held -= held;
             if !still {
@@ -112,7 +112,7 @@ impl Accounts {
         now: Time,
         half: f64,
     ) {
-        let rate = rate_of(pool, p, Held::of(pool, p));
+        let rate = rate_of(pool, p, Resources::of(pool, p));
         self.change(user, now, half, |account| match still {
             true => account.rate -= rate,
             false => account.rate += rate,
@@ -129,7 +129,7 @@ impl Accounts {
         now: Time,
         half: f64,
     ) {
-        let (was, is) = (Held::of(pool, before), Held::of(pool, after));
+        let (was, is) = (Resources::of(pool, before), Resources::of(pool, after));
         self.change(user, now, half, |account| {
             account.held -= was;
             account.held += is;
@@ -153,12 +153,12 @@ impl Accounts {
         attempts: impl Iterator<Item = (&'a str, &'a Attempt, bool)>,
     ) {
         for account in self.0.values_mut() {
-            (account.held, account.rate) = (Held::default(), 0);
+            (account.held, account.rate) = (Resources::default(), 0);
         }
         for (user, attempt, still) in attempts {
             let new = Account { at: attempt.since, ..Account::default() };
             let account = self.0.entry(user.to_owned()).or_insert(new);
-            let held = Held::of(pool, &attempt.placement);
+            let held = Resources::of(pool, &attempt.placement);
             account.held += held;
             account.rate += if still { 0 } else { rate_of(pool, &attempt.placement, held) };
         }
@@ -176,10 +176,10 @@ impl Accounts {
 
 /// How fast an attempt that has so much uses devices, in millionths of one; without any, the share of its machine's
 /// processors.
-pub(crate) fn rate_of(pool: &Pool, p: &Placement, held: Held) -> u64 {
+pub(crate) fn rate_of(pool: &Pool, p: &Placement, held: Resources) -> u64 {
     match p.devices.is_empty() {
         false => held.devices,
-        true => u64::from(p.cpus) * Held::DEVICE / processors(pool, p.worker),
+        true => u64::from(p.cpus) * Resources::DEVICE / processors(pool, p.worker),
     }
 }
 

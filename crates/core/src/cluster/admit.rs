@@ -3,8 +3,8 @@
 
 use super::job::Phase;
 use super::{Allowance, Cluster};
-use crate::command::{Code, Rejected};
-use crate::event::{By, Event, StopWhy, What};
+use crate::command::{Code, Rejection};
+use crate::event::{Event, EventKind, RequestedBy, StopReason};
 use crate::ids::{AttemptId, DeviceId, NodeId, TaskId};
 use crate::place::acceptable;
 use crate::plan::{Plan, Start};
@@ -16,15 +16,15 @@ use std::collections::BTreeSet;
 
 impl Cluster {
     /// What of a plan can be carried out, as events, and what cannot, with the reason.
-    pub fn admit(&self, plan: &Plan, now: Time) -> (SmallVec<[Event; 1]>, Vec<Rejected>) {
+    pub fn admit(&self, plan: &Plan, now: Time) -> (SmallVec<[Event; 1]>, Vec<Rejection>) {
         let mut events = SmallVec::new();
         let mut rejected = Vec::new();
-        let mut note = |what: Result<What, Rejected>| match what {
+        let mut note = |what: Result<EventKind, Rejection>| match what {
             Ok(what) => events.push(Event { at: now, what }),
             Err(why) => rejected.push(why),
         };
         if let Some(until) = plan.round {
-            note(Ok(What::RoundBegun { until }));
+            note(Ok(EventKind::RoundBegun { until }));
         }
         let mut ledger = Ledger::over(self.pool());
         let mut started = Started::default();
@@ -63,9 +63,9 @@ impl Cluster {
         ledger: &Ledger<'_>,
         started: &Started,
         allowance: &Allowance<'_>,
-    ) -> Result<What, Rejected> {
+    ) -> Result<EventKind, Rejection> {
         let Start { task, placement } = start;
-        let stale = |why: &str| Rejected::new(Code::StalePlan, format!("{task:?} cannot start: {why}"));
+        let stale = |why: &str| Rejection::new(Code::StalePlan, format!("{task:?} cannot start: {why}"));
         let job = self.job(task.job).ok_or_else(|| stale("its job is gone"))?;
         let (node, spec) = job.node(task.node).ok_or_else(|| stale("its job has no such node"))?;
         let ready = job.ready(task.node).next().ok_or_else(|| stale("it is not ready"))?;
@@ -83,12 +83,12 @@ impl Cluster {
         }
         allowance.lets(job, spec).map_err(|at| stale(&at.to_string()))?;
         let before = node.live.get(&task.index).map_or(node.base, |l| l.attempts);
-        Ok(What::Placed { attempt: task.attempt(before + 1), placement: placement.clone() })
+        Ok(EventKind::Placed { attempt: task.attempt(before + 1), placement: placement.clone() })
     }
 
     /// Refuses to put a task beside one that it is not known to get on with, or on only some of its devices.
     /// On devices that may be given more than fits, anyone may be beside anyone.
-    fn among_friends(&self, start: &Start, before: &[Start]) -> Result<(), Rejected> {
+    fn among_friends(&self, start: &Start, before: &[Start]) -> Result<(), Rejection> {
         let Start { task, placement } = start;
         if placement.devices.iter().all(|(_, charge)| *charge != Charge::Beside) {
             return Ok(());
@@ -108,7 +108,7 @@ impl Cluster {
             let all = view.attempt(other).is_none_or(|(a, _)| a.placement.devices == placement.devices);
             if !(get_on && all) {
                 let message = format!("{task:?} cannot start: it is not known to get on with {other:?}");
-                return Err(Rejected::new(Code::StalePlan, message));
+                return Err(Rejection::new(Code::StalePlan, message));
             }
         }
         Ok(())
@@ -129,42 +129,44 @@ impl Cluster {
         known().unwrap_or(false)
     }
 
-    fn admit_pause(&self, attempt: AttemptId, at: Boundary) -> Result<What, Rejected> {
+    fn admit_pause(&self, attempt: AttemptId, at: Boundary) -> Result<EventKind, Rejection> {
         let spec = self.preemptible(attempt)?;
         match &self.current(attempt).expect("seen above").phase {
             Phase::Running(a) if spec.preempt == Preempt::Freeze && a.pause.is_none() => {
-                Ok(What::PauseAsked { attempt, by: By::Policy, at })
+                Ok(EventKind::PauseAsked { attempt, by: RequestedBy::Policy, at })
             }
             _ => Err(stale_attempt(attempt, "it cannot be frozen now")),
         }
     }
 
     /// One that stands still needs its place among the tasks of its devices again; one that was only asked to has it.
-    fn admit_resume(&self, attempt: AttemptId, ledger: &mut Ledger<'_>) -> Result<What, Rejected> {
+    fn admit_resume(&self, attempt: AttemptId, ledger: &mut Ledger<'_>) -> Result<EventKind, Rejection> {
         match self.current(attempt).map(|l| &l.phase) {
-            Some(Phase::Running(a)) if a.pause == Some(By::Policy) => Ok(What::ResumeAsked { attempt }),
-            Some(Phase::Paused(a)) if a.pause == Some(By::Policy) => {
+            Some(Phase::Running(a)) if a.pause == Some(RequestedBy::Policy) => {
+                Ok(EventKind::ResumeAsked { attempt })
+            }
+            Some(Phase::Paused(a)) if a.pause == Some(RequestedBy::Policy) => {
                 if !ledger.admits_resumed(&a.placement) {
                     return Err(stale_attempt(attempt, "others have its place"));
                 }
                 ledger.resume(&a.placement);
-                Ok(What::ResumeAsked { attempt })
+                Ok(EventKind::ResumeAsked { attempt })
             }
             _ => Err(stale_attempt(attempt, "no policy made it stand still")),
         }
     }
 
-    fn admit_requeue(&self, attempt: AttemptId) -> Result<What, Rejected> {
+    fn admit_requeue(&self, attempt: AttemptId) -> Result<EventKind, Rejection> {
         let spec = self.preemptible(attempt)?;
         match &self.current(attempt).expect("seen above").phase {
             Phase::Running(_) if spec.preempt.ends() => {
-                Ok(What::StopAsked { attempt, why: StopWhy::Requeued })
+                Ok(EventKind::StopAsked { attempt, why: StopReason::Requeued })
             }
             _ => Err(stale_attempt(attempt, "it cannot be requeued now")),
         }
     }
 
-    fn preemptible(&self, attempt: AttemptId) -> Result<&TaskSpec, Rejected> {
+    fn preemptible(&self, attempt: AttemptId) -> Result<&TaskSpec, Rejection> {
         self.current(attempt).ok_or_else(|| stale_attempt(attempt, "it is over"))?;
         let job = self.job(attempt.task.job).expect("a current attempt has a job");
         Ok(&job.spec.tasks[attempt.task.node as usize])
@@ -178,8 +180,8 @@ fn count_of(started: &Started, node: NodeId) -> usize {
     started.range(node.task(0)..=node.task(u32::MAX)).count()
 }
 
-fn stale_attempt(attempt: AttemptId, why: &str) -> Rejected {
-    Rejected::new(Code::StalePlan, format!("attempt {attempt}: {why}"))
+fn stale_attempt(attempt: AttemptId, why: &str) -> Rejection {
+    Rejection::new(Code::StalePlan, format!("attempt {attempt}: {why}"))
 }
 
 /// Whether a charge is what a task asked for; all of a device may be beside another.

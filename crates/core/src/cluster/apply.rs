@@ -5,9 +5,9 @@
 //! dependency ended the right way becomes ready, and one whose dependency ended the wrong way is skipped.
 
 use super::accounts::half_life;
-use super::job::{Attempt, Cause, Job, Live, Phase, Shared};
-use super::{Cluster, Derived, Effects, KeptEnv, Worker};
-use crate::event::{End, Event, How, Outcome, StopWhy, Then, What, WorkerInfo};
+use super::job::{Attempt, Cause, Job, Phase, SharedTime, StartedTask};
+use super::{Cluster, DerivedState, Effects, StoredEnv, Worker};
+use crate::event::{Disposition, End, EndReason, Event, EventKind, Outcome, StopReason, WorkerInfo};
 use crate::ids::{AttemptId, DeviceId, JobId, NodeId, TaskId, WorkerId};
 use crate::index::Ranges;
 use crate::pool::{Charge, DeviceState, Placement};
@@ -24,50 +24,50 @@ impl Cluster {
         let at = event.at;
         self.seq += 1;
         match &event.what {
-            What::WorkerJoined { worker, info } => self.worker_joined(*worker, info, at),
-            What::WorkerLost { worker } => {
+            EventKind::WorkerJoined { worker, info } => self.worker_joined(*worker, info, at),
+            EventKind::WorkerLost { worker } => {
                 self.worker_mut(*worker).online = false;
                 self.describe(*worker);
             }
-            What::WorkerDrained { worker, drained } => {
+            EventKind::WorkerDrained { worker, drained } => {
                 self.worker_mut(*worker).drained = *drained;
                 self.describe(*worker);
             }
-            What::DeviceChanged { device, state } => self.device_changed(*device, *state),
-            What::EnvKept { env, vars } => {
+            EventKind::DeviceChanged { device, state } => self.device_changed(*device, *state),
+            EventKind::EnvKept { env, vars } => {
                 self.next_env = env.0 + 1;
-                self.envs.insert(*env, KeptEnv { vars: vars.clone(), jobs: 0 });
+                self.envs.insert(*env, StoredEnv { vars: vars.clone(), jobs: 0 });
                 self.derived.env_ids.insert(vars.clone(), *env);
             }
-            What::JobSubmitted { job, user, spec } => {
+            EventKind::JobSubmitted { job, user, spec } => {
                 let job = Arc::new(Job::new(*job, user.clone(), at, spec.clone()));
                 self.job_submitted(job, at, &mut fx);
             }
-            What::JobHeld { job, held } => {
+            EventKind::JobHeld { job, held } => {
                 self.job_mut(*job).held = *held;
                 self.touch_job(*job, &mut fx);
             }
-            What::JobPriority { job, priority } => {
+            EventKind::JobPriority { job, priority } => {
                 self.job_mut(*job).priority = *priority;
                 self.touch_job(*job, &mut fx);
             }
-            What::Cancelled { node, tasks } => self.cancelled(*node, tasks, at, &mut fx),
-            What::Retried { job, failed_only } => self.retried(*job, *failed_only, at, &mut fx),
-            What::TasksHeld { node, tasks, held: true } => self.tasks_held(*node, tasks, &mut fx),
-            What::TasksHeld { node, tasks, held: false } => self.tasks_released(*node, tasks, &mut fx),
-            What::TasksRetried { node, tasks } => self.tasks_retried(*node, tasks, at, &mut fx),
-            What::RetryDue { task } => {
+            EventKind::Cancelled { node, tasks } => self.cancelled(*node, tasks, at, &mut fx),
+            EventKind::Retried { job, failed_only } => self.retried(*job, *failed_only, at, &mut fx),
+            EventKind::TasksHeld { node, tasks, held: true } => self.tasks_held(*node, tasks, &mut fx),
+            EventKind::TasksHeld { node, tasks, held: false } => self.tasks_released(*node, tasks, &mut fx),
+            EventKind::TasksRetried { node, tasks } => self.tasks_retried(*node, tasks, at, &mut fx),
+            EventKind::RetryDue { task } => {
                 self.put_off_no_more(*task);
                 self.node_mut(task.node_id()).may_try_again(task.index);
                 self.touch(task.node_id(), &mut fx);
             }
-            What::JobForgotten { job } => self.job_forgotten(*job),
-            What::Placed { attempt, placement } => self.placed(*attempt, placement, at, &mut fx),
-            What::Started { attempt } => self.advance(*attempt, at, |phase| match phase {
+            EventKind::JobForgotten { job } => self.job_forgotten(*job),
+            EventKind::Placed { attempt, placement } => self.placed(*attempt, placement, at, &mut fx),
+            EventKind::Started { attempt } => self.advance(*attempt, at, |phase| match phase {
                 Phase::Placed(a) => Phase::Running(Attempt { started: Some(at), since: at, ..a }),
                 other => unreachable!("started from {other:?}"),
             }),
-            What::PauseAsked { attempt, by, at: pause_at } => {
+            EventKind::PauseAsked { attempt, by, at: pause_at } => {
                 self.advance(*attempt, at, |phase| match phase {
                     Phase::Running(a) => Phase::Running(a.asked_to_pause(*by, *pause_at)),
                     Phase::Paused(a) => Phase::Paused(a.asked_to_pause(*by, *pause_at)),
@@ -75,13 +75,13 @@ impl Cluster {
                     other => unreachable!("asked to pause from {other:?}"),
                 })
             }
-            What::ResumeAsked { attempt } => self.advance(*attempt, at, |phase| match phase {
+            EventKind::ResumeAsked { attempt } => self.advance(*attempt, at, |phase| match phase {
                 Phase::Running(a) => Phase::Running(Attempt { pause: None, ..a }),
                 Phase::Paused(a) => Phase::Paused(Attempt { pause: None, ..a }),
                 Phase::Placed(a) => Phase::Placed(Attempt { pause: None, ..a }),
                 other => unreachable!("asked to go on from {other:?}"),
             }),
-            What::Paused { attempt } => {
+            EventKind::Paused { attempt } => {
                 self.parts(attempt.task, at);
                 self.advance(*attempt, at, |phase| match phase {
                     Phase::Running(a) => {
@@ -90,11 +90,11 @@ impl Cluster {
                     other => unreachable!("paused from {other:?}"),
                 })
             }
-            What::Resumed { attempt } => self.advance(*attempt, at, |phase| match phase {
+            EventKind::Resumed { attempt } => self.advance(*attempt, at, |phase| match phase {
                 Phase::Paused(a) => Phase::Running(Attempt { since: at, ..a }),
                 other => unreachable!("went on from {other:?}"),
             }),
-            What::StopAsked { attempt, why } => {
+            EventKind::StopAsked { attempt, why } => {
                 self.lasts_until(attempt.task.job, None);
                 self.advance(*attempt, at, |phase| match phase {
                     Phase::Placed(a) | Phase::Running(a) => {
@@ -108,26 +108,26 @@ impl Cluster {
                     other @ Phase::Ready { .. } => unreachable!("asked to stop from {other:?}"),
                 });
             }
-            What::Ended { attempt, end, then } => self.ended(*attempt, end, *then, at, &mut fx),
-            What::MemoryCharged { attempt, device, bytes } => {
+            EventKind::Ended { attempt, end, then } => self.ended(*attempt, end, *then, at, &mut fx),
+            EventKind::MemoryCharged { attempt, device, bytes } => {
                 self.memory_charged(*attempt, *device, *bytes, at);
             }
-            What::ClaimExtended { job, until } => {
+            EventKind::ClaimExtended { job, until } => {
                 self.lasts_until(*job, Some(*until));
                 self.count_taken(TaskId { job: *job, node: 0, index: 0 });
             }
-            What::SpeedsSet { speeds, costs } => self.shares.set_speeds(speeds, costs),
-            What::Progressed { task, steps } => self.live_mut(*task).steps = Some(*steps),
-            What::TargetSet { target } => {
+            EventKind::SpeedsSet { speeds, costs } => self.shares.set_speeds(speeds, costs),
+            EventKind::Progressed { task, steps } => self.live_mut(*task).steps = Some(*steps),
+            EventKind::TargetSet { target } => {
                 let mut shares = std::mem::take(&mut self.shares);
                 let alone = |task, kind: &str| self.had(task, kind, at) - self.shared(task, kind, at).time;
                 shares.set_target(target.clone(), at, alone);
                 self.shares = shares;
             }
-            What::TargetFailed { failed } => self.shares.set_failed(failed.clone()),
-            What::RoundBegun { until } => self.shares.begin_round(*until),
-            What::NumbersSkipped { next } => self.next_job = self.next_job.max(next.0),
-            What::PolicySet { policy } => {
+            EventKind::TargetFailed { failed } => self.shares.set_failed(failed.clone()),
+            EventKind::RoundBegun { until } => self.shares.begin_round(*until),
+            EventKind::NumbersSkipped { next } => self.next_job = self.next_job.max(next.0),
+            EventKind::PolicySet { policy } => {
                 self.accounts.settle_all(at, half_life(&self.policy));
                 if self.policy != *policy {
                     self.shares.another_policy();
@@ -135,11 +135,11 @@ impl Cluster {
                 self.policy = policy.clone();
                 fx.policy = true;
             }
-            What::LimitsSet { limits } => {
+            EventKind::LimitsSet { limits } => {
                 self.set_limits(limits.clone());
                 fx.nodes.extend(self.derived.ready.keys().copied());
             }
-            What::GroupsTold { user, groups } => self.set_groups(user, groups.clone()),
+            EventKind::GroupsTold { user, groups } => self.set_groups(user, groups.clone()),
         }
         fx
     }
@@ -399,7 +399,7 @@ impl Cluster {
         });
         let node = self.node_mut(task.node_id());
         let before = if node.fresh.remove(task.index) {
-            node.live.insert(task.index, Box::new(Live::new(number, phase)));
+            node.live.insert(task.index, Box::new(StartedTask::new(number, phase)));
             node.base
         } else {
             assert!(node.again.remove(&task.index), "a placed task was waiting");
@@ -481,13 +481,15 @@ impl Cluster {
         accounts.still(&job.user, &derived.pool, placement, still, at, half_life(policy));
     }
 
-    fn ended(&mut self, attempt: AttemptId, end: &End, then: Then, at: Time, fx: &mut Effects) {
+    fn ended(&mut self, attempt: AttemptId, end: &End, then: Disposition, at: Time, fx: &mut Effects) {
         let task = attempt.task;
         assert!(self.current(attempt).is_some(), "{attempt} is not the attempt in force");
         self.parts(task, at);
         let kind = match then {
-            Then::Done(_) => None,
-            Then::Again | Then::Later(_) | Then::Hold => self.kind_given(task).map(str::to_ascii_lowercase),
+            Disposition::Done(_) => None,
+            Disposition::Again | Disposition::Later(_) | Disposition::Hold => {
+                self.kind_given(task).map(str::to_ascii_lowercase)
+            }
         };
         let (live, spec) = self.live_and_spec(task);
         let (paused, expected) = (live.is_paused(), live.foreseen_end(spec));
@@ -497,12 +499,12 @@ impl Cluster {
         }
         let phase = std::mem::replace(&mut live.phase, Phase::Ready { since: at });
         live.ran += end.usage.ran;
-        if matches!((&phase, then), (Phase::Stopping { why: StopWhy::Requeued, .. }, Then::Again)) {
+        if matches!((&phase, then), (Phase::Stopping { why: StopReason::Requeued, .. }, Disposition::Again)) {
             live.saved += end.usage.ran;
         }
         match end.how {
-            How::Lost(_) => live.losses += 1,
-            How::Declined(_) => {}
+            EndReason::Lost(_) => live.losses += 1,
+            EndReason::Declined(_) => {}
             _ if matches!(phase, Phase::Stopping { .. }) => {}
             _ => live.failures += 1,
         }
@@ -529,7 +531,7 @@ impl Cluster {
         let node = &mut job.nodes[task.node as usize];
         node.active -= 1;
         match then {
-            Then::Done(outcome) => {
+            Disposition::Done(outcome) => {
                 node.live.remove(&task.index);
                 node.held.remove(task.index);
                 node.done.add(outcome, task.index..task.index + 1);
@@ -538,16 +540,16 @@ impl Cluster {
                     self.touch(task.node_id(), fx);
                 }
             }
-            Then::Again => {
+            Disposition::Again => {
                 node.may_try_again(task.index);
                 self.touch(task.node_id(), fx);
             }
-            Then::Later(from) => {
+            Disposition::Later(from) => {
                 node.live.get_mut(&task.index).expect("it was under way").not_before = Some(from);
                 self.derived.retries.insert((from, task));
                 self.touch(task.node_id(), fx);
             }
-            Then::Hold => {
+            Disposition::Hold => {
                 node.may_try_again(task.index);
                 job.held = true;
                 self.touch_job(task.job, fx);
@@ -583,7 +585,7 @@ impl Cluster {
         for (one, beside) in [(task, other), (other, task)] {
             let lost = self.lost_beside(one, beside, &kind, time);
             let shared = self.live_mut(one).shared.entry(kind.clone()).or_default();
-            *shared += Shared { time, lost };
+            *shared += SharedTime { time, lost };
         }
         self.shares.parted(task, other, &kind, time);
     }
@@ -705,18 +707,18 @@ impl Cluster {
         &mut self.job_mut(id.job).nodes[id.node as usize]
     }
 
-    fn live_and_spec(&mut self, task: TaskId) -> (&mut Live, &TaskSpec) {
+    fn live_and_spec(&mut self, task: TaskId) -> (&mut StartedTask, &TaskSpec) {
         let Job { nodes, spec, .. } = self.job_mut(task.job);
         let live = nodes[task.node as usize].live.get_mut(&task.index).expect("the task is under way");
         (live, &spec.tasks[task.node as usize])
     }
 
-    fn live_mut(&mut self, task: TaskId) -> &mut Live {
+    fn live_mut(&mut self, task: TaskId) -> &mut StartedTask {
         self.node_mut(task.node_id()).live.get_mut(&task.index).expect("the task is under way")
     }
 }
 
-impl Derived {
+impl DerivedState {
     fn forget_end(&mut self, expected: Option<Time>, task: TaskId) {
         if let Some(end) = expected {
             assert!(self.ends.remove(&(end, task)), "every attempt on a worker has an expected end");

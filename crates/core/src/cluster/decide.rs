@@ -2,13 +2,15 @@
 //! which number a job gets) is made here and written into the event.
 
 use super::Cluster;
-use super::job::{Job, Live, Node, Phase};
-use crate::command::{Code, Command, MemoryUse, Rejected, Standing, Target};
-use crate::event::{By, End, Env, Event, How, Outcome, StopWhy, Then, Usage, What, WorkerInfo};
+use super::job::{Job, Node, Phase, StartedTask};
+use crate::command::{AttemptStatus, Code, Command, MemoryUse, Rejection, TaskSelector};
+use crate::event::{
+    Disposition, End, EndReason, Env, Event, EventKind, Outcome, RequestedBy, StopReason, Usage, WorkerInfo,
+};
 use crate::ids::{AttemptId, DeviceId, EnvId, JobId, NodeId, TaskId, WorkerId};
 use crate::index::Ranges;
 use crate::pool::{Charge, DeviceState, Placement};
-use crate::shares::{Allocation, NoTarget, Speed};
+use crate::shares::{Allocation, SolveFailure, Speed};
 use crate::small::SmallMap;
 use crate::spec::{Boundary, JobSpec, Needs, OnLost, Preempt, SubmitKey, TaskSpec};
 use crate::time::{Span, Time};
@@ -21,13 +23,13 @@ use std::sync::Arc;
 const LOSSES_BORNE: u32 = 10;
 
 /// What a command makes happen: nearly always one thing.
-pub(crate) type Whats = SmallVec<[What; 1]>;
+pub(crate) type EventKinds = SmallVec<[EventKind; 1]>;
 
-pub(crate) type Decision = Result<Whats, Rejected>;
+pub(crate) type Decision = Result<EventKinds, Rejection>;
 
 impl Cluster {
     /// What a command makes happen, or why it is refused. Nothing changes until the events are applied.
-    pub fn decide(&self, command: Command, now: Time) -> Result<SmallVec<[Event; 1]>, Rejected> {
+    pub fn decide(&self, command: Command, now: Time) -> Result<SmallVec<[Event; 1]>, Rejection> {
         let whats = self.decide_what(command, now)?;
         Ok(whats.into_iter().map(|what| Event { at: now, what }).collect())
     }
@@ -36,36 +38,36 @@ impl Cluster {
     pub(crate) fn decide_what(&self, command: Command, now: Time) -> Decision {
         match command {
             Command::Submit { user, env, spec } => self.submit(user, env, spec, now),
-            Command::Cancel(target) => self.cancel(target, StopWhy::Cancelled),
-            Command::Kill(target) => self.cancel(target, StopWhy::Killed),
+            Command::Cancel(target) => self.cancel(target, StopReason::Cancelled),
+            Command::Kill(target) => self.cancel(target, StopReason::Killed),
             Command::EndIdle(attempt, lasted) => Ok(self.end_idle(attempt, lasted)),
             Command::Hold(target) => self.hold(target),
             Command::Release(target) => self.release(target),
             Command::SetPriority(job, priority) => match self.known(job)? {
                 Job { finished: Some(_), .. } => Err(already_done(job)),
-                _ => Ok(smallvec![What::JobPriority { job, priority }]),
+                _ => Ok(smallvec![EventKind::JobPriority { job, priority }]),
             },
-            Command::Retry { target: Target::Job(job), failed_only } => self.retry(job, failed_only),
+            Command::Retry { target: TaskSelector::Job(job), failed_only } => self.retry(job, failed_only),
             Command::Retry { target, failed_only } => self.retry_tasks(target, failed_only),
             Command::Pause(target) => self.pause(target),
             Command::Resume(target) => self.resume(target),
             Command::Several(commands) => Ok(self.several(commands, now)),
             Command::Drain { worker, drained } => match self.worker(worker) {
-                None => Err(Rejected::new(Code::NoSuchWorker, format!("there is no worker {worker}"))),
-                Some(w) if w.drained == drained => Ok(Whats::new()),
-                Some(_) => Ok(smallvec![What::WorkerDrained { worker, drained }]),
+                None => Err(Rejection::new(Code::NoSuchWorker, format!("there is no worker {worker}"))),
+                Some(w) if w.drained == drained => Ok(EventKinds::new()),
+                Some(_) => Ok(smallvec![EventKind::WorkerDrained { worker, drained }]),
             },
             Command::Adopt { user, spec, devices } => self.adopt(user, spec, &devices),
-            Command::Heard(job) => self.claimed(job).map(|_| Whats::new()),
+            Command::Heard(job) => self.claimed(job).map(|_| EventKinds::new()),
             Command::Extend { job, by } => self.extend(job, by, now),
-            Command::SetPolicy(policy) => Ok(smallvec![What::PolicySet { policy }]),
+            Command::SetPolicy(policy) => Ok(smallvec![EventKind::PolicySet { policy }]),
             Command::SetLimits(limits) => Ok(match *self.limits() == limits {
                 true => smallvec![],
-                false => smallvec![What::LimitsSet { limits }],
+                false => smallvec![EventKind::LimitsSet { limits }],
             }),
             Command::TellGroups { user, groups } => Ok(match self.groups_of(&user) == groups {
                 true => smallvec![],
-                false => smallvec![What::GroupsTold { user, groups }],
+                false => smallvec![EventKind::GroupsTold { user, groups }],
             }),
             Command::SetSpeeds { speeds, costs } => self.set_speeds(speeds, costs),
             Command::Progress { attempt, steps } => Ok(self.progress(attempt, steps)),
@@ -80,22 +82,22 @@ impl Cluster {
             Command::MeasuredMemory { worker, used } => Ok(self.charge_used(worker, &used)),
             Command::GiveUp(worker) => Ok(self.give_up(worker, now)),
             Command::Forget(job) => match self.known(job)?.finished {
-                Some(_) => Ok(smallvec![What::JobForgotten { job }]),
-                None => Err(Rejected::new(Code::NotDone, format!("job {job} has not ended"))),
+                Some(_) => Ok(smallvec![EventKind::JobForgotten { job }]),
+                None => Err(Rejection::new(Code::NotDone, format!("job {job} has not ended"))),
             },
         }
     }
 
     /// The job that a submission with this key made already, as long as it is known; refuses the key if that was
     /// something else.
-    pub fn submitted_before(&self, user: &str, key: Option<&SubmitKey>) -> Result<Option<JobId>, Rejected> {
+    pub fn submitted_before(&self, user: &str, key: Option<&SubmitKey>) -> Result<Option<JobId>, Rejection> {
         let Some(key) = key else { return Ok(None) };
         let Some(&id) = self.derived.keys.get(&(user.to_owned(), key.name.clone())) else { return Ok(None) };
         match self.job(id).and_then(|job| job.spec.key.as_deref()) {
             Some(before) if before.digest == key.digest => Ok(Some(id)),
             _ => {
                 let message = format!("this idempotency key was used before for another job, {id}");
-                Err(Rejected::new(Code::KeyUsed, message).at("idempotency_key"))
+                Err(Rejection::new(Code::KeyUsed, message).at("idempotency_key"))
             }
         }
     }
@@ -104,30 +106,30 @@ impl Cluster {
         for (i, after) in spec.after.iter().enumerate() {
             if self.job(after.job).is_none() {
                 let message = format!("there is no job {} to wait for", after.job);
-                return Err(Rejected::new(Code::NoSuchDependency, message)
+                return Err(Rejection::new(Code::NoSuchDependency, message)
                     .at(format!("after[{i}]"))
                     .help("a job that ended long ago is no longer known; leave it out"));
             }
         }
         self.feasible(&spec)?;
         self.within_limits(&user, env.as_ref(), &mut spec, now)?;
-        let mut events = Whats::new();
+        let mut events = EventKinds::new();
         if let Some(vars) = env {
             let kept = self.derived.env_ids.get(&vars).copied();
             Arc::make_mut(&mut spec).env = Some(kept.unwrap_or_else(|| {
                 let env = EnvId(self.next_env);
-                events.push(What::EnvKept { env, vars });
+                events.push(EventKind::EnvKept { env, vars });
                 env
             }));
         }
-        events.push(What::JobSubmitted { job: JobId(self.next_job), user, spec });
+        events.push(EventKind::JobSubmitted { job: JobId(self.next_job), user, spec });
         Ok(events)
     }
 
     /// The device was someone else's until now, and is the claim's from here on.
     fn adopt(&self, user: String, spec: JobSpec, devices: &[DeviceId]) -> Decision {
         let (Some(first), Some(task)) = (devices.first(), spec.tasks.first()) else {
-            return Err(Rejected::new(Code::NoSuchDevice, "the process uses no device"));
+            return Err(Rejection::new(Code::NoSuchDevice, "the process uses no device"));
         };
         let worker = first.worker;
         let taken = |device: &DeviceId| {
@@ -135,19 +137,19 @@ impl Cluster {
         };
         if let Some(device) = devices.iter().find(|d| taken(d)) {
             let message = format!("device {} is given to others already", device.index);
-            return Err(Rejected::new(Code::DeviceTaken, message));
+            return Err(Rejection::new(Code::DeviceTaken, message));
         }
         let charges = devices.iter().map(|d| (d.index, Charge::Whole)).collect();
         let Needs { cpus, memory, .. } = task.needs;
         let placement = Placement { worker, devices: charges, cpus, memory };
         let job = JobId(self.next_job);
         let attempt = TaskId { job, node: 0, index: 0 }.attempt(1);
-        let mut events: Whats = devices
+        let mut events: EventKinds = devices
             .iter()
-            .map(|&device| What::DeviceChanged { device, state: DeviceState::Usable })
+            .map(|&device| EventKind::DeviceChanged { device, state: DeviceState::Usable })
             .collect();
-        events.push(What::JobSubmitted { job, user, spec: Arc::new(spec) });
-        events.push(What::Placed { attempt, placement });
+        events.push(EventKind::JobSubmitted { job, user, spec: Arc::new(spec) });
+        events.push(EventKind::Placed { attempt, placement });
         Ok(events)
     }
 
@@ -158,25 +160,25 @@ impl Cluster {
         }
         let Some(until) = job.until else {
             let message = format!("claim {id} was not granted for a time, so there is none to extend");
-            return Err(Rejected::new(Code::Claims, message));
+            return Err(Rejection::new(Code::Claims, message));
         };
         let until = until.max(now) + by;
         self.may_extend(job, until, now)?;
-        Ok(smallvec![What::ClaimExtended { job: id, until }])
+        Ok(smallvec![EventKind::ClaimExtended { job: id, until }])
     }
 
-    fn claimed(&self, id: JobId) -> Result<&Job, Rejected> {
+    fn claimed(&self, id: JobId) -> Result<&Job, Rejection> {
         let job = self.known(id)?;
         match job.spec.claim() {
             Some(_) => Ok(job),
-            None => Err(Rejected::new(Code::Claims, format!("job {id} is not a claim"))),
+            None => Err(Rejection::new(Code::Claims, format!("job {id} is not a claim"))),
         }
     }
 
     /// Each command is decided on the state that the ones before it leave; one that is refused changes nothing. The engine
     /// applies as it goes and has no need of a copy of the state.
-    fn several(&self, commands: Vec<Command>, now: Time) -> Whats {
-        let (mut next, mut events) = (self.clone(), Whats::new());
+    fn several(&self, commands: Vec<Command>, now: Time) -> EventKinds {
+        let (mut next, mut events) = (self.clone(), EventKinds::new());
         for command in commands {
             for what in next.decide_what(command, now).unwrap_or_default() {
                 let event = Event { at: now, what };
@@ -188,26 +190,26 @@ impl Cluster {
     }
 
     /// Children come before their parents, so that none of them is skipped by a parent's end on the way.
-    fn cancel(&self, target: Target, why: StopWhy) -> Decision {
+    fn cancel(&self, target: TaskSelector, why: StopReason) -> Decision {
         let job = self.known(target.job())?;
         self.check_target(job, target)?;
-        let mut events = Whats::new();
+        let mut events = EventKinds::new();
         for (id, state, meant) in meant_of(job, target) {
             let waiting = waiting_within(state, &meant);
             if !waiting.is_empty() {
-                events.push(What::Cancelled { node: id, tasks: waiting });
+                events.push(EventKind::Cancelled { node: id, tasks: waiting });
             }
             for (i, live) in state.live_within(meant) {
                 // Being asked to end again is no news, unless the grace is taken back.
                 let asked = match live.phase {
                     Phase::Stopping { why: before, .. } => {
-                        before == StopWhy::Killed || before.gives_up() && why != StopWhy::Killed
+                        before == StopReason::Killed || before.gives_up() && why != StopReason::Killed
                     }
                     _ => false,
                 };
                 if live.attempt().is_some() && !asked {
                     let attempt = id.task(i).attempt(live.attempts);
-                    events.push(What::StopAsked { attempt, why });
+                    events.push(EventKind::StopAsked { attempt, why });
                 }
             }
         }
@@ -215,16 +217,16 @@ impl Cluster {
         if events.is_empty() && over { Err(ended_already(job, target)) } else { Ok(events) }
     }
 
-    fn hold(&self, target: Target) -> Decision {
+    fn hold(&self, target: TaskSelector) -> Decision {
         let job = self.known(target.job())?;
         self.check_target(job, target)?;
-        if let Target::Job(id) = target {
+        if let TaskSelector::Job(id) = target {
             return match job {
                 Job { held: true, .. } => {
-                    Err(Rejected::new(Code::AlreadyHeld, format!("job {id} is held already")))
+                    Err(Rejection::new(Code::AlreadyHeld, format!("job {id} is held already")))
                 }
                 Job { finished: Some(_), .. } => Err(already_done(id)),
-                _ => Ok(smallvec![What::JobHeld { job: id, held: true }]),
+                _ => Ok(smallvec![EventKind::JobHeld { job: id, held: true }]),
             };
         }
         if is_over(job, target) {
@@ -233,13 +235,13 @@ impl Cluster {
         let events = hold_tasks(job, target);
         if events.is_empty() {
             let message = format!("{} is held already", named(job, target));
-            return Err(Rejected::new(Code::AlreadyHeld, message));
+            return Err(Rejection::new(Code::AlreadyHeld, message));
         }
         Ok(events)
     }
 
     /// What releases a job releases every task of it, also those that were held one by one.
-    fn release(&self, target: Target) -> Decision {
+    fn release(&self, target: TaskSelector) -> Decision {
         let job = self.known(target.job())?;
         self.check_target(job, target)?;
         let events = release_tasks(job, target);
@@ -248,9 +250,9 @@ impl Cluster {
         }
         // What is given back when a claim is released is its devices.
         if job.spec.claim().is_some() {
-            return self.cancel(Target::Job(job.id), StopWhy::Cancelled);
+            return self.cancel(TaskSelector::Job(job.id), StopReason::Cancelled);
         }
-        let refused = Rejected::new(Code::NotHeld, format!("{} is not held", named(job, target)));
+        let refused = Rejection::new(Code::NotHeld, format!("{} is not held", named(job, target)));
         Err(match job.held {
             true => refused.help(format!("all of job {} is held: `warpyard release {}`", job.id, job.id)),
             false => refused,
@@ -258,19 +260,19 @@ impl Cluster {
     }
 
     /// Nothing for an attempt that is over, or is asked to end already.
-    fn end_idle(&self, attempt: AttemptId, lasted: Span) -> Whats {
+    fn end_idle(&self, attempt: AttemptId, lasted: Span) -> EventKinds {
         let TaskId { job, node, index } = attempt.task;
         let live = self.job(job).and_then(|job| job.nodes.get(node as usize)?.live.get(&index));
         let running = live.filter(|live| live.attempts == attempt.number && live.attempt().is_some());
         match running.map(|live| &live.phase) {
-            None => Whats::new(),
-            Some(Phase::Stopping { why, .. }) if why.gives_up() => Whats::new(),
-            Some(_) => smallvec![What::StopAsked { attempt, why: StopWhy::Idle(lasted) }],
+            None => EventKinds::new(),
+            Some(Phase::Stopping { why, .. }) if why.gives_up() => EventKinds::new(),
+            Some(_) => smallvec![EventKind::StopAsked { attempt, why: StopReason::Idle(lasted) }],
         }
     }
 
-    fn check_target(&self, job: &Job, target: Target) -> Result<(), Rejected> {
-        let missing = |what: String| Rejected::new(Code::NoSuchTask, what);
+    fn check_target(&self, job: &Job, target: TaskSelector) -> Result<(), Rejection> {
+        let missing = |what: String| Rejection::new(Code::NoSuchTask, what);
         let Some(NodeId { node, .. }) = target.node() else { return Ok(()) };
         let (_, spec) =
             job.node(node).ok_or_else(|| missing(format!("job {} has no task number {node}", job.id)))?;
@@ -284,46 +286,46 @@ impl Cluster {
         let job = self.known(id)?;
         let Some(outcome) = job.outcome() else {
             // What was put off is tried now: whoever asks has mended what made it fail.
-            let due = self.retries_due(job, Target::Job(id));
+            let due = self.retries_due(job, TaskSelector::Job(id));
             if !due.is_empty() {
                 return Ok(due);
             }
-            return Err(Rejected::new(Code::NotDone, format!("job {id} has not ended yet"))
+            return Err(Rejection::new(Code::NotDone, format!("job {id} has not ended yet"))
                 .help("wait for it, or cancel it first"));
         };
         if failed_only && outcome == Outcome::Succeeded {
-            return Err(Rejected::new(Code::NothingToRetry, format!("nothing of job {id} failed")));
+            return Err(Rejection::new(Code::NothingToRetry, format!("nothing of job {id} failed")));
         }
         if job.spec.claim().is_some() {
-            return Err(Rejected::new(Code::Claims, format!("claim {id} is over; claim anew")));
+            return Err(Rejection::new(Code::Claims, format!("claim {id} is over; claim anew")));
         }
         let kept = |node: &Node| if failed_only { node.done.count(Outcome::Succeeded) } else { 0 };
         self.may_wait(&job.user, job.nodes.iter().map(|node| node.done.total() - kept(node)).sum())?;
-        let mut events = smallvec![What::Retried { job: id, failed_only }];
+        let mut events = smallvec![EventKind::Retried { job: id, failed_only }];
         if job.held {
-            events.push(What::JobHeld { job: id, held: false });
+            events.push(EventKind::JobHeld { job: id, held: false });
         }
         Ok(events)
     }
 
     /// Tasks that were put off after failing, to be tried now.
-    fn retries_due(&self, job: &Job, target: Target) -> Whats {
+    fn retries_due(&self, job: &Job, target: TaskSelector) -> EventKinds {
         let nodes = meant_of(job, target);
         let due = nodes.flat_map(|(id, state, meant)| {
             let put_off = state.live_within(meant).filter(|(_, live)| live.not_before.is_some());
-            put_off.map(move |(i, _)| What::RetryDue { task: id.task(i) })
+            put_off.map(move |(i, _)| EventKind::RetryDue { task: id.task(i) })
         });
         due.collect()
     }
 
     /// Runs some tasks of a node again. What depends on the node must be over, or not have begun; what it depends on must
     /// have ended the right way.
-    fn retry_tasks(&self, target: Target, failed_only: bool) -> Decision {
+    fn retry_tasks(&self, target: TaskSelector, failed_only: bool) -> Decision {
         let job = self.known(target.job())?;
         self.check_target(job, target)?;
         let Some(id) = target.node() else { return self.retry(target.job(), failed_only) };
         if job.spec.claim().is_some() {
-            return Err(Rejected::new(Code::Claims, format!("claim {} is over; claim anew", job.id)));
+            return Err(Rejection::new(Code::Claims, format!("claim {} is over; claim anew", job.id)));
         }
         let due = self.retries_due(job, target);
         if !due.is_empty() {
@@ -344,12 +346,12 @@ impl Cluster {
         if tasks.is_empty() {
             let skipped = node.done.0.get(&Outcome::Skipped);
             return Err(match skipped.is_some_and(|skipped| !skipped.within(meant).is_empty()) {
-                true => Rejected::new(Code::NothingToRetry, format!("{name} was skipped and never ran"))
+                true => Rejection::new(Code::NothingToRetry, format!("{name} was skipped and never ran"))
                     .help(format!("retry what it depends on, or the whole job: `warpyard retry {}`", job.id)),
                 false if is_over(job, target) => {
-                    Rejected::new(Code::NothingToRetry, format!("nothing of {name} failed"))
+                    Rejection::new(Code::NothingToRetry, format!("nothing of {name} failed"))
                 }
-                false => Rejected::new(Code::NotDone, format!("{name} has not ended yet"))
+                false => Rejection::new(Code::NotDone, format!("{name} has not ended yet"))
                     .help("wait for it, or cancel it first"),
             });
         }
@@ -357,7 +359,7 @@ impl Cluster {
         if let Some(dep) = unmet {
             let parent = &job.spec.tasks[dep.node as usize].name;
             let message = format!("{name} depends on {parent}, which has not ended as it must");
-            return Err(Rejected::new(Code::DependsOnOthers, message).help(format!("retry {parent} first")));
+            return Err(Rejection::new(Code::DependsOnOthers, message).help(format!("retry {parent} first")));
         }
         let children = job.children.get(id.node as usize).into_iter().flatten();
         let begun = |n: &u32| {
@@ -367,18 +369,18 @@ impl Cluster {
         if let Some(child) = children.map(|(n, _)| *n).find(begun) {
             let child = &job.spec.tasks[child as usize].name;
             let message = format!("{child} depends on {name} and has begun");
-            return Err(Rejected::new(Code::DependsOnOthers, message)
+            return Err(Rejection::new(Code::DependsOnOthers, message)
                 .help(format!("wait for {child}, or cancel it first")));
         }
         self.may_wait(&job.user, tasks.len())?;
-        let mut events = smallvec![What::TasksRetried { node: id, tasks }];
+        let mut events = smallvec![EventKind::TasksRetried { node: id, tasks }];
         if job.held && job.finished.is_some() {
-            events.push(What::JobHeld { job: job.id, held: false });
+            events.push(EventKind::JobHeld { job: job.id, held: false });
         }
         Ok(events)
     }
 
-    fn pause(&self, target: Target) -> Decision {
+    fn pause(&self, target: TaskSelector) -> Decision {
         let job = self.known(target.job())?;
         self.check_target(job, target)?;
         let id = job.id;
@@ -387,21 +389,23 @@ impl Cluster {
         }
         if job.spec.claim().is_some() {
             let message = format!("job {id} is a claim: what it is for is not ours to pause");
-            return Err(Rejected::new(Code::Claims, message));
+            return Err(Rejection::new(Code::Claims, message));
         }
         let mut events = match target {
-            Target::Job(_) if job.held => Whats::new(),
-            Target::Job(_) => smallvec![What::JobHeld { job: id, held: true }],
+            TaskSelector::Job(_) if job.held => EventKinds::new(),
+            TaskSelector::Job(_) => smallvec![EventKind::JobHeld { job: id, held: true }],
             _ => hold_tasks(job, target),
         };
         for (attempt, live, spec) in under_way(job, target) {
             match &live.phase {
                 Phase::Running(_) if spec.preempt == Preempt::Requeue => {
-                    events.push(What::StopAsked { attempt, why: StopWhy::Requeued });
+                    events.push(EventKind::StopAsked { attempt, why: StopReason::Requeued });
                 }
-                Phase::Placed(a) | Phase::Running(a) | Phase::Paused(a) if a.pause != Some(By::User) => {
-                    let (by, at) = (By::User, Boundary::Any);
-                    events.push(What::PauseAsked { attempt, by, at });
+                Phase::Placed(a) | Phase::Running(a) | Phase::Paused(a)
+                    if a.pause != Some(RequestedBy::User) =>
+                {
+                    let (by, at) = (RequestedBy::User, Boundary::Any);
+                    events.push(EventKind::PauseAsked { attempt, by, at });
                 }
                 _ => {}
             }
@@ -409,21 +413,23 @@ impl Cluster {
         Ok(events)
     }
 
-    fn resume(&self, target: Target) -> Decision {
+    fn resume(&self, target: TaskSelector) -> Decision {
         let job = self.known(target.job())?;
         self.check_target(job, target)?;
         let mut events = release_tasks(job, target);
         for (attempt, live, _) in under_way(job, target) {
             match &live.phase {
-                Phase::Placed(a) | Phase::Running(a) | Phase::Paused(a) if a.pause == Some(By::User) => {
-                    events.push(What::ResumeAsked { attempt });
+                Phase::Placed(a) | Phase::Running(a) | Phase::Paused(a)
+                    if a.pause == Some(RequestedBy::User) =>
+                {
+                    events.push(EventKind::ResumeAsked { attempt });
                 }
                 _ => {}
             }
         }
         if events.is_empty() {
             let message = format!("{} is not paused", named(job, target));
-            return Err(Rejected::new(Code::NotHeld, message));
+            return Err(Rejection::new(Code::NotHeld, message));
         }
         Ok(events)
     }
@@ -435,14 +441,14 @@ impl Cluster {
                 let Speed { profile, kind, steps_per_second, .. } = speed;
                 let message =
                     format!("{steps_per_second} steps a second of '{profile}' on {kind} are no speed");
-                return Err(Rejected::new(Code::BadSpeed, message)
+                return Err(Rejection::new(Code::BadSpeed, message)
                     .at("throughputs")
                     .help("a speed is 0 or more; 0 says that it cannot run there"));
             }
         }
         if let Some((kind, cost)) = costs.iter().find(|(_, cost)| !(cost.is_finite() && **cost > 0.0)) {
             let message = format!("{cost} an hour of {kind} is no cost");
-            return Err(Rejected::new(Code::BadSpeed, message).at("costs").help("a cost is above 0"));
+            return Err(Rejection::new(Code::BadSpeed, message).at("costs").help("a cost is above 0"));
         }
         let known = |new: &Speed| match &new.beside {
             None => self.shares.speed(&new.profile, new.gpus, &new.kind),
@@ -455,31 +461,31 @@ impl Cluster {
         });
         costs.retain(|kind, cost| self.shares.cost_per_hour(kind) != Some(*cost));
         let nothing = speeds.is_empty() && costs.is_empty();
-        Ok(if nothing { Whats::new() } else { smallvec![What::SpeedsSet { speeds, costs }] })
+        Ok(if nothing { EventKinds::new() } else { smallvec![EventKind::SpeedsSet { speeds, costs }] })
     }
 
-    fn progress(&self, attempt: AttemptId, steps: u64) -> Whats {
+    fn progress(&self, attempt: AttemptId, steps: u64) -> EventKinds {
         match self.current(attempt) {
             Some(live) if live.steps != Some(steps) => {
-                smallvec![What::Progressed { task: attempt.task, steps }]
+                smallvec![EventKind::Progressed { task: attempt.task, steps }]
             }
-            _ => Whats::new(),
+            _ => EventKinds::new(),
         }
     }
 
-    fn set_target(&self, found: Result<Allocation, NoTarget>) -> Whats {
+    fn set_target(&self, found: Result<Allocation, SolveFailure>) -> EventKinds {
         let asked_by = self.policy.to_string();
         match found {
             Ok(mut target) if target.policy == asked_by => {
                 target.rows.retain(|row| self.job(row.task.job).is_some_and(|job| job.finished.is_none()));
-                smallvec![What::TargetSet { target: Arc::new(target) }]
+                smallvec![EventKind::TargetSet { target: Arc::new(target) }]
             }
-            Err(failed) if failed.policy == asked_by => smallvec![What::TargetFailed { failed }],
-            _ => Whats::new(),
+            Err(failed) if failed.policy == asked_by => smallvec![EventKind::TargetFailed { failed }],
+            _ => EventKinds::new(),
         }
     }
 
-    fn join(&self, mut info: WorkerInfo) -> Whats {
+    fn join(&self, mut info: WorkerInfo) -> EventKinds {
         let known = self.worker_named(&info.name);
         let worker = known.unwrap_or(WorkerId(self.workers.len() as u32));
         if let Some(old) = known.and_then(|w| self.worker(w)) {
@@ -493,24 +499,24 @@ impl Cluster {
             }
             info.devices = devices;
             if old.info == info && old.online {
-                return Whats::new();
+                return EventKinds::new();
             }
         }
-        smallvec![What::WorkerJoined { worker, info }]
+        smallvec![EventKind::WorkerJoined { worker, info }]
     }
 
     fn report(
         &self,
         worker: WorkerId,
-        attempts: SmallMap<AttemptId, Standing>,
+        attempts: SmallMap<AttemptId, AttemptStatus>,
         devices: BTreeMap<String, DeviceState>,
         now: Time,
-    ) -> Whats {
-        let mut events = Whats::new();
+    ) -> EventKinds {
+        let mut events = EventKinds::new();
         let known = self.worker(worker).filter(|_| !devices.is_empty());
         for (i, info) in known.into_iter().flat_map(|w| w.info.devices.iter().enumerate()) {
             if let Some(&state) = devices.get(&info.uuid).filter(|state| **state != info.state) {
-                events.push(What::DeviceChanged { device: DeviceId { worker, index: i as u16 }, state });
+                events.push(EventKind::DeviceChanged { device: DeviceId { worker, index: i as u16 }, state });
             }
         }
         for (attempt, standing) in attempts {
@@ -524,10 +530,10 @@ impl Cluster {
 
     /// Shared devices are charged the larger of requested and used memory. An attempt, or a device of its, that was not
     /// measured keeps its charge: absence is not evidence.
-    fn charge_used(&self, worker: WorkerId, used: &MemoryUse) -> Whats {
-        let mut events = Whats::new();
+    fn charge_used(&self, worker: WorkerId, used: &MemoryUse) -> EventKinds {
+        let mut events = EventKinds::new();
         for (&attempt, used) in used {
-            let Some(placed) = self.current(attempt).and_then(Live::attempt) else { continue };
+            let Some(placed) = self.current(attempt).and_then(StartedTask::attempt) else { continue };
             let Some(state) = self.worker(worker).filter(|_| placed.placement.worker == worker) else {
                 continue;
             };
@@ -537,39 +543,51 @@ impl Cluster {
                 if let (Charge::Share(charged), Some(&used)) = (charge, used.get(&info.uuid))
                     && let Some(bytes) = info.recharge(requested, charged, used)
                 {
-                    events.push(What::MemoryCharged { attempt, device, bytes });
+                    events.push(EventKind::MemoryCharged { attempt, device, bytes });
                 }
             }
         }
         events
     }
 
-    fn stands(&self, attempt: AttemptId, live: &Live, standing: Standing, now: Time, events: &mut Whats) {
+    fn stands(
+        &self,
+        attempt: AttemptId,
+        live: &StartedTask,
+        standing: AttemptStatus,
+        now: Time,
+        events: &mut EventKinds,
+    ) {
         let began = !matches!(
             &standing,
-            Standing::Over(End { how: How::NotStarted(_) | How::Declined(_) | How::Lost(_), .. })
+            AttemptStatus::Over(End {
+                how: EndReason::NotStarted(_) | EndReason::Declined(_) | EndReason::Lost(_),
+                ..
+            })
         );
         let placed = matches!(live.phase, Phase::Placed(_));
         if placed && began {
-            events.push(What::Started { attempt });
+            events.push(EventKind::Started { attempt });
         }
         match (standing, &live.phase) {
-            (Standing::Running, Phase::Paused(_)) => events.push(What::Resumed { attempt }),
-            (Standing::Frozen, Phase::Placed(_) | Phase::Running(_)) => events.push(What::Paused { attempt }),
-            (Standing::Over(end), _) => events.push(self.over(attempt, live, end, now)),
+            (AttemptStatus::Running, Phase::Paused(_)) => events.push(EventKind::Resumed { attempt }),
+            (AttemptStatus::Frozen, Phase::Placed(_) | Phase::Running(_)) => {
+                events.push(EventKind::Paused { attempt })
+            }
+            (AttemptStatus::Over(end), _) => events.push(self.over(attempt, live, end, now)),
             _ => {}
         }
     }
 
-    fn over(&self, attempt: AttemptId, live: &Live, end: End, now: Time) -> What {
+    fn over(&self, attempt: AttemptId, live: &StartedTask, end: End, now: Time) -> EventKind {
         let job = self.job(attempt.task.job).expect("a current attempt has a job");
         let then = then(live, &job.spec.tasks[attempt.task.node as usize], &end.how, now);
-        What::Ended { attempt, end, then }
+        EventKind::Ended { attempt, end, then }
     }
 
-    fn give_up(&self, worker: WorkerId, now: Time) -> Whats {
-        let Some(state) = self.worker(worker).filter(|w| w.online) else { return Whats::new() };
-        let mut events = smallvec![What::WorkerLost { worker }];
+    fn give_up(&self, worker: WorkerId, now: Time) -> EventKinds {
+        let Some(state) = self.worker(worker).filter(|w| w.online) else { return EventKinds::new() };
+        let mut events = smallvec![EventKind::WorkerLost { worker }];
         for &task in state.tasks() {
             let job = self.job(task.job).expect("a worker's task has a job");
             let live = &job.nodes[task.node as usize].live[&task.index];
@@ -579,7 +597,7 @@ impl Cluster {
                     _ => a.ran,
                 });
                 let end = End {
-                    how: How::Lost(format!("worker {} went silent", state.info.name)),
+                    how: EndReason::Lost(format!("worker {} went silent", state.info.name)),
                     usage: Usage { ran, ..Usage::default() },
                 };
                 events.push(self.over(task.attempt(live.attempts), live, end, now));
@@ -588,32 +606,32 @@ impl Cluster {
         events
     }
 
-    fn known(&self, job: JobId) -> Result<&Job, Rejected> {
+    fn known(&self, job: JobId) -> Result<&Job, Rejection> {
         self.job(job).ok_or_else(|| {
-            Rejected::new(Code::NoSuchJob, format!("there is no job {job}"))
+            Rejection::new(Code::NoSuchJob, format!("there is no job {job}"))
                 .help("`warpyard ps` lists the jobs there are, `warpyard history` those that ended")
         })
     }
 }
 
-fn already_done(job: JobId) -> Rejected {
-    Rejected::new(Code::AlreadyDone, format!("job {job} has ended already"))
+fn already_done(job: JobId) -> Rejection {
+    Rejection::new(Code::AlreadyDone, format!("job {job} has ended already"))
 }
 
-fn ended_already(job: &Job, target: Target) -> Rejected {
-    Rejected::new(Code::AlreadyDone, format!("{} has ended already", named(job, target)))
+fn ended_already(job: &Job, target: TaskSelector) -> Rejection {
+    Rejection::new(Code::AlreadyDone, format!("{} has ended already", named(job, target)))
 }
 
 /// A target as people name it: `job 412`, `412.train`, `412.train[3]`, `412.train[3-5]`.
-fn named(job: &Job, target: Target) -> String {
+fn named(job: &Job, target: TaskSelector) -> String {
     let Some((id, spec)) = target.node().and_then(|id| Some((id, job.node(id.node)?.1))) else {
         return format!("job {}", job.id);
     };
     let value = |at: u32| spec.array.as_ref().and_then(|array| array.value(at)).unwrap_or(at);
     let meant = target.positions(id, spec.len());
     let which = match target {
-        Target::Task(task) if spec.array.is_some() => format!("[{}]", value(task.index)),
-        Target::Range { .. } if !meant.is_empty() => {
+        TaskSelector::Task(task) if spec.array.is_some() => format!("[{}]", value(task.index)),
+        TaskSelector::Range { .. } if !meant.is_empty() => {
             format!("[{}-{}]", value(meant.start), value(meant.end - 1))
         }
         _ => String::new(),
@@ -621,7 +639,7 @@ fn named(job: &Job, target: Target) -> String {
     format!("{}.{}{which}", job.id, spec.name)
 }
 
-fn is_over(job: &Job, target: Target) -> bool {
+fn is_over(job: &Job, target: TaskSelector) -> bool {
     let Some(id) = target.node() else { return job.finished.is_some() };
     let node = &job.nodes[id.node as usize];
     let meant = target.positions(id, job.spec.tasks[id.node as usize].len());
@@ -630,7 +648,7 @@ fn is_over(job: &Job, target: Target) -> bool {
 }
 
 /// The nodes a target is about, each before those it depends on, with the positions meant.
-fn meant_of(job: &Job, target: Target) -> impl Iterator<Item = (NodeId, &Node, Range<u32>)> + '_ {
+fn meant_of(job: &Job, target: TaskSelector) -> impl Iterator<Item = (NodeId, &Node, Range<u32>)> + '_ {
     let nodes = match target.node() {
         None => children_first(&job.spec),
         Some(node) => vec![node.node],
@@ -656,25 +674,25 @@ fn waiting_within(node: &Node, meant: &Range<u32>) -> Ranges {
 }
 
 /// Holds the tasks meant that are not over and not held: those that run are not tried again.
-fn hold_tasks(job: &Job, target: Target) -> Whats {
+fn hold_tasks(job: &Job, target: TaskSelector) -> EventKinds {
     let nodes = meant_of(job, target).filter_map(|(node, state, meant)| {
         let mut tasks = state.fresh.within(meant.clone());
         for (i, _) in state.live_within(meant).filter(|(i, _)| !state.held.contains(*i)) {
             tasks.insert(i);
         }
-        (!tasks.is_empty()).then_some(What::TasksHeld { node, tasks, held: true })
+        (!tasks.is_empty()).then_some(EventKind::TasksHeld { node, tasks, held: true })
     });
     nodes.collect()
 }
 
 /// Releases the tasks meant that are held, and the job where all of it is meant.
-fn release_tasks(job: &Job, target: Target) -> Whats {
-    let whole = job.held && matches!(target, Target::Job(_));
+fn release_tasks(job: &Job, target: TaskSelector) -> EventKinds {
+    let whole = job.held && matches!(target, TaskSelector::Job(_));
     let nodes = meant_of(job, target).filter_map(|(node, state, meant)| {
         let tasks = state.held.within(meant);
-        (!tasks.is_empty()).then_some(What::TasksHeld { node, tasks, held: false })
+        (!tasks.is_empty()).then_some(EventKind::TasksHeld { node, tasks, held: false })
     });
-    whole.then_some(What::JobHeld { job: job.id, held: false }).into_iter().chain(nodes).collect()
+    whole.then_some(EventKind::JobHeld { job: job.id, held: false }).into_iter().chain(nodes).collect()
 }
 
 /// How long a task that failed so often waits before it is tried again: not at all after the first time, then a second,
@@ -688,12 +706,12 @@ fn backoff(failures: u32) -> Option<Span> {
 }
 
 /// What becomes of a task whose attempt ended this way.
-fn then(live: &Live, spec: &TaskSpec, how: &How, now: Time) -> Then {
+fn then(live: &StartedTask, spec: &TaskSpec, how: &EndReason, now: Time) -> Disposition {
     let again_if = |allowed: bool, otherwise: Outcome| {
-        if allowed { Then::Again } else { Then::Done(otherwise) }
+        if allowed { Disposition::Again } else { Disposition::Done(otherwise) }
     };
     let retry_if = |allowed: bool, otherwise: Outcome| match backoff(live.failures + 1) {
-        Some(wait) if allowed => Then::Later(now + wait),
+        Some(wait) if allowed => Disposition::Later(now + wait),
         _ => again_if(allowed, otherwise),
     };
     let tries_left = live.failures < spec.retries;
@@ -702,29 +720,36 @@ fn then(live: &Live, spec: &TaskSpec, how: &How, now: Time) -> Then {
         _ => None,
     };
     match (how, asked) {
-        (How::Exited(0), _) => Then::Done(Outcome::Succeeded),
+        (EndReason::Exited(0), _) => Disposition::Done(Outcome::Succeeded),
         // Letting go is how a claim ends well; and what holds it cannot be run elsewhere.
-        (How::Stopped, _) if spec.claim.is_some() => Then::Done(Outcome::Succeeded),
-        (How::Lost(_), _) if spec.claim.is_some() => Then::Done(Outcome::Lost),
-        (_, Some(why)) if why.gives_up() => Then::Done(Outcome::Cancelled),
-        (How::Stopped, None) => Then::Done(Outcome::Cancelled),
-        (How::Declined(_), _) => Then::Again,
-        (How::Lost(_), _) if spec.on_lost == OnLost::Hold => Then::Hold,
-        (How::Lost(_), _) => again_if(live.losses < LOSSES_BORNE, Outcome::Lost),
-        (_, Some(_)) => Then::Again,
+        (EndReason::Stopped, _) if spec.claim.is_some() => Disposition::Done(Outcome::Succeeded),
+        (EndReason::Lost(_), _) if spec.claim.is_some() => Disposition::Done(Outcome::Lost),
+        (_, Some(why)) if why.gives_up() => Disposition::Done(Outcome::Cancelled),
+        (EndReason::Stopped, None) => Disposition::Done(Outcome::Cancelled),
+        (EndReason::Declined(_), _) => Disposition::Again,
+        (EndReason::Lost(_), _) if spec.on_lost == OnLost::Hold => Disposition::Hold,
+        (EndReason::Lost(_), _) => again_if(live.losses < LOSSES_BORNE, Outcome::Lost),
+        (_, Some(_)) => Disposition::Again,
         // Another try would make as many.
-        (How::Crowded(_), None) => Then::Done(Outcome::Failed),
+        (EndReason::Crowded(_), None) => Disposition::Done(Outcome::Failed),
         // Nobody was there, and another try would find nobody either.
-        (How::Idle(_), None) => Then::Done(Outcome::TimedOut),
-        (How::TimedOut, None) => retry_if(spec.retry_on_timeout && tries_left, Outcome::TimedOut),
-        (How::Exited(_) | How::Signalled(_) | How::OutOfMemory(_) | How::NotStarted(_), None) => {
-            retry_if(tries_left, Outcome::Failed)
-        }
+        (EndReason::Idle(_), None) => Disposition::Done(Outcome::TimedOut),
+        (EndReason::TimedOut, None) => retry_if(spec.retry_on_timeout && tries_left, Outcome::TimedOut),
+        (
+            EndReason::Exited(_)
+            | EndReason::Signalled(_)
+            | EndReason::OutOfMemory(_)
+            | EndReason::NotStarted(_),
+            None,
+        ) => retry_if(tries_left, Outcome::Failed),
     }
 }
 
 /// Every attempt of the tasks meant that is on a worker.
-fn under_way(job: &Job, target: Target) -> impl Iterator<Item = (AttemptId, &Live, &TaskSpec)> + '_ {
+fn under_way(
+    job: &Job,
+    target: TaskSelector,
+) -> impl Iterator<Item = (AttemptId, &StartedTask, &TaskSpec)> + '_ {
     meant_of(job, target).flat_map(move |(id, node, meant)| {
         let on_worker = node.live_within(meant).filter(|(_, live)| live.attempt().is_some());
         on_worker.map(move |(i, live)| {

@@ -1,7 +1,7 @@
 //! Partial copies of the state, for what must not hold up anyone else: forecasts, which look at the head of the queue, and
 //! state snapshots, which leave out what is derived. Either shares its jobs with the cluster it was taken from.
 
-use super::{Cluster, Derived, Jobs};
+use super::{Cluster, DerivedState, Jobs};
 use crate::ids::JobId;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,7 +16,7 @@ impl Cluster {
         let (mut excerpt, mut envs) = (Jobs::default(), BTreeMap::new());
         for job in kept.into_iter().filter_map(|id| self.jobs.shared(id)) {
             if let Some((id, env)) = job.spec.env.and_then(|id| Some((id, self.envs.get(&id)?))) {
-                let of_kept = envs.entry(id).or_insert_with(|| super::KeptEnv { jobs: 0, ..env.clone() });
+                let of_kept = envs.entry(id).or_insert_with(|| super::StoredEnv { jobs: 0, ..env.clone() });
                 of_kept.jobs += 1;
             }
             excerpt.insert(job.clone());
@@ -31,7 +31,7 @@ impl Cluster {
     }
 
     /// The same with other jobs and environments, and nothing derived.
-    fn with(&self, jobs: Jobs, envs: BTreeMap<crate::ids::EnvId, super::KeptEnv>) -> Cluster {
+    fn with(&self, jobs: Jobs, envs: BTreeMap<crate::ids::EnvId, super::StoredEnv>) -> Cluster {
         Cluster {
             seq: self.seq,
             next_job: self.next_job,
@@ -43,7 +43,7 @@ impl Cluster {
             accounts: self.accounts.clone(),
             shares: self.shares.clone(),
             quotas: self.quotas.uncounted(),
-            derived: Derived::default(),
+            derived: DerivedState::default(),
             #[cfg(feature = "bugs")]
             bug: self.bug,
         }

@@ -2,7 +2,7 @@
 //! that does not exist.
 
 use super::{Cluster, Worker};
-use crate::command::{Code, Rejected};
+use crate::command::{Code, Rejection};
 use crate::event::WorkerInfo;
 use crate::ids::{DeviceId, WorkerId};
 use crate::place::acceptable;
@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 
 impl Cluster {
     /// Refuses a job no worker here could ever run. With no worker known yet, nothing can be said and all is taken.
-    pub fn feasible(&self, job: &JobSpec) -> Result<(), Rejected> {
+    pub fn feasible(&self, job: &JobSpec) -> Result<(), Rejection> {
         if self.workers.is_empty() {
             return Ok(());
         }
@@ -25,7 +25,7 @@ impl Cluster {
         Ok(())
     }
 
-    fn needs_feasible(&self, needs: &Needs) -> Result<(), Rejected> {
+    fn needs_feasible(&self, needs: &Needs) -> Result<(), Rejection> {
         self.devices_exist(needs)?;
         if self.workers().any(|(id, worker)| could_run(id, worker, needs)) {
             return Ok(());
@@ -34,7 +34,7 @@ impl Cluster {
         if needs.cpus > most_cpus {
             let (asked, most) = (f64::from(needs.cpus) / 1000.0, f64::from(most_cpus) / 1000.0);
             let message = format!("{asked} processors are more than any worker here has (most: {most})");
-            return Err(Rejected::new(Code::TooManyCpus, message).at("cpus"));
+            return Err(Rejection::new(Code::TooManyCpus, message).at("cpus"));
         }
         let most_memory = self.workers.iter().map(|w| w.info.memory).max().unwrap_or(0);
         if needs.memory > most_memory {
@@ -43,31 +43,31 @@ impl Cluster {
                 bytes(needs.memory),
                 bytes(most_memory)
             );
-            return Err(Rejected::new(Code::TooMuchMemory, message).at("memory"));
+            return Err(Rejection::new(Code::TooMuchMemory, message).at("memory"));
         }
         if needs.gpus > 0 {
             self.gpus_feasible(needs)?;
         }
         let message = "no single worker here has all it needs at once";
-        Err(Rejected::new(Code::TooManyGpus, message)
+        Err(Rejection::new(Code::TooManyGpus, message)
             .at("gpus")
             .help("`warpyard workers` lists what each has"))
     }
 
-    fn gpus_feasible(&self, needs: &Needs) -> Result<(), Rejected> {
+    fn gpus_feasible(&self, needs: &Needs) -> Result<(), Rejection> {
         let list = "`warpyard gpus` lists them";
         let devices: Vec<_> = self.usable(needs).collect();
         if devices.is_empty() {
             let all = self.workers.iter().flat_map(|w| &w.info.devices);
             let kinds: BTreeSet<_> = all.map(|d| d.kind.as_str()).collect();
             if kinds.is_empty() {
-                return Err(Rejected::new(Code::TooManyGpus, "there is no GPU here")
+                return Err(Rejection::new(Code::TooManyGpus, "there is no GPU here")
                     .at("gpus")
                     .help("start the server with real or declared GPUs, such as `warpyard up --gpus fake:2xV100:16GiB`"));
             }
             let kinds: Vec<_> = kinds.into_iter().collect();
             let message = format!("no GPU here is of an acceptable type (there are: {})", kinds.join(", "));
-            return Err(Rejected::new(Code::NoDeviceOfType, message).at("gpu_type").help(list));
+            return Err(Rejection::new(Code::NoDeviceOfType, message).at("gpu_type").help(list));
         }
         if let Some(asked) = needs.gpu_memory {
             let (at, largest) = devices.iter().max_by_key(|(_, d)| d.memory).expect("there is one");
@@ -79,7 +79,7 @@ impl Cluster {
                     bytes(largest.memory),
                     self.workers[at.worker.0 as usize].info.name
                 );
-                return Err(Rejected::new(Code::NoDeviceLargeEnough, message)
+                return Err(Rejection::new(Code::NoDeviceLargeEnough, message)
                     .at("gpu_memory")
                     .help(format!("lower it, or add a larger GPU; {list}")));
             }
@@ -93,19 +93,19 @@ impl Cluster {
                 "{} GPUs on one worker are more than any here has of the kind asked for (most: {most})",
                 needs.gpus
             );
-            return Err(Rejected::new(Code::TooManyGpus, message).at("gpus").help(list));
+            return Err(Rejection::new(Code::TooManyGpus, message).at("gpus").help(list));
         }
         Ok(())
     }
 
-    fn devices_exist(&self, needs: &Needs) -> Result<(), Rejected> {
+    fn devices_exist(&self, needs: &Needs) -> Result<(), Rejection> {
         for (field, ids) in [("gpu_scope", &needs.scope), ("gpu_preferred", &needs.preferred)] {
             for id in ids {
                 let known =
                     self.worker(id.worker).is_some_and(|w| usize::from(id.index) < w.info.devices.len());
                 if !known {
                     let message = format!("there is no device {}", id.index);
-                    return Err(Rejected::new(Code::NoSuchDevice, message)
+                    return Err(Rejection::new(Code::NoSuchDevice, message)
                         .at(field)
                         .help("`warpyard gpus` lists the devices with their numbers"));
                 }

@@ -1,12 +1,12 @@
 //! A job in memory: its nodes, and how far each of their tasks has come. Tasks that never started and tasks that are
 //! over are kept as ranges; only those in between have an entry of their own.
 
-use crate::event::{By, Outcome, StopWhy};
+use crate::event::{Outcome, RequestedBy, StopReason};
 use crate::ids::{JobId, NodeId, TaskId};
 use crate::index::Ranges;
 use crate::pool::Placement;
 use crate::small::SmallMap;
-use crate::spec::{AfterJob, Boundary, JobSpec, On, TaskSpec};
+use crate::spec::{AfterJob, Boundary, DependencyCondition, JobSpec, TaskSpec};
 use crate::time::{Span, Time};
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
@@ -40,7 +40,7 @@ pub struct Job {
     pub until: Option<Time>,
     /// Which nodes wait for each node; empty where none does.
     #[serde(skip)]
-    pub(super) children: Vec<Vec<(u32, On)>>,
+    pub(super) children: Vec<Vec<(u32, DependencyCondition)>>,
     /// How many nodes have not ended.
     #[serde(skip)]
     pub(super) open: u32,
@@ -59,7 +59,7 @@ pub struct Node {
     #[serde(default, skip_serializing_if = "Ranges::is_empty")]
     pub held: Ranges,
     /// Tasks that started at least once and are not over.
-    pub live: SmallMap<u32, Box<Live>>,
+    pub live: SmallMap<u32, Box<StartedTask>>,
     /// Tasks that are over.
     pub done: Outcomes,
     /// What ended the wrong way, for a node that was skipped.
@@ -125,7 +125,7 @@ pub enum Cause {
 
 /// A task that started at least once and is not over.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Live {
+pub struct StartedTask {
     /// The number of its latest attempt.
     pub attempts: u32,
     /// How many attempts failed.
@@ -142,7 +142,7 @@ pub struct Live {
     pub had: BTreeMap<String, Span>,
     /// How long of all that it shared them with another, by type in small letters, up to when they last parted.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub shared: BTreeMap<String, Shared>,
+    pub shared: BTreeMap<String, SharedTime>,
     /// Steps it said to have done.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub steps: Option<u64>,
@@ -155,15 +155,15 @@ pub struct Live {
 
 /// Time in which a task shared its devices with another.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Shared {
+pub struct SharedTime {
     /// How long.
     pub time: Span,
     /// How much of that it would have saved alone, as far as its speeds were known.
     pub lost: Span,
 }
 
-impl std::ops::AddAssign for Shared {
-    fn add_assign(&mut self, more: Shared) {
+impl std::ops::AddAssign for SharedTime {
+    fn add_assign(&mut self, more: SharedTime) {
         self.time += more.time;
         self.lost += more.lost;
     }
@@ -189,7 +189,7 @@ pub enum Phase {
         /// The attempt.
         attempt: Attempt,
         /// Why.
-        why: StopWhy,
+        why: StopReason,
         /// Whether it stood still when it was asked.
         paused: bool,
     },
@@ -209,23 +209,23 @@ pub struct Attempt {
     /// When it last began to run or to stand still.
     pub since: Time,
     /// Who wants it to stand still, if anyone does.
-    pub pause: Option<By>,
+    pub pause: Option<RequestedBy>,
     /// At which moment of its work.
     #[serde(default, skip_serializing_if = "Boundary::is_any")]
     pub pause_at: Boundary,
 }
 
 impl Attempt {
-    pub(super) fn asked_to_pause(self, by: By, at: Boundary) -> Attempt {
+    pub(super) fn asked_to_pause(self, by: RequestedBy, at: Boundary) -> Attempt {
         Attempt { pause: Some(by), pause_at: at, ..self }
     }
 }
 
-impl Live {
+impl StartedTask {
     /// A task about to be tried for the first time.
-    pub(super) fn new(attempts: u32, phase: Phase) -> Live {
+    pub(super) fn new(attempts: u32, phase: Phase) -> StartedTask {
         let (ran, saved, had, shared, steps, not_before) = Default::default();
-        Live { attempts, failures: 0, losses: 0, ran, saved, had, shared, steps, not_before, phase }
+        StartedTask { attempts, failures: 0, losses: 0, ran, saved, had, shared, steps, not_before, phase }
     }
 
     /// The attempt that is on a worker, if one is.
@@ -331,7 +331,7 @@ impl Node {
     }
 
     /// The entries of tasks in a range that began and are not over.
-    pub(super) fn live_within(&self, range: Range<u32>) -> impl Iterator<Item = (u32, &Live)> + '_ {
+    pub(super) fn live_within(&self, range: Range<u32>) -> impl Iterator<Item = (u32, &StartedTask)> + '_ {
         let one = (range.len() == 1).then(|| self.live.get(&range.start).map(|live| (range.start, &**live)));
         let many = one.is_none().then(|| self.live.iter().filter(move |(i, _)| range.contains(i)));
         one.flatten().into_iter().chain(many.into_iter().flatten().map(|(&i, live)| (i, &**live)))
@@ -339,7 +339,7 @@ impl Node {
 
     /// Notes that a task that began and is on no worker may be tried again, unless it is held or put off.
     pub(super) fn may_try_again(&mut self, index: u32) {
-        let waits = |live: &Live| live.attempt().is_none() && live.not_before.is_none();
+        let waits = |live: &StartedTask| live.attempt().is_none() && live.not_before.is_none();
         if !self.held.contains(index) && self.live.get(&index).is_some_and(|live| waits(live)) {
             self.again.insert(index);
         }
@@ -351,13 +351,13 @@ impl Node {
     }
 
     /// Whether it ended the way a dependency asks; `None` while it has not ended.
-    pub fn satisfies(&self, on: On) -> Option<bool> {
+    pub fn satisfies(&self, on: DependencyCondition) -> Option<bool> {
         self.is_done().then(|| {
             let ok = self.done.total() == self.done.count(Outcome::Succeeded);
             match on {
-                On::Any => true,
-                On::Ok => ok,
-                On::Fail => !ok && self.done.count(Outcome::Cancelled) == 0,
+                DependencyCondition::Any => true,
+                DependencyCondition::Ok => ok,
+                DependencyCondition::Fail => !ok && self.done.count(Outcome::Cancelled) == 0,
             }
         })
     }
@@ -421,12 +421,12 @@ impl Job {
     }
 
     /// Whether it ended the way a dependency asks; `None` while it has not ended.
-    pub fn satisfies(&self, on: On) -> Option<bool> {
+    pub fn satisfies(&self, on: DependencyCondition) -> Option<bool> {
         let outcome = self.outcome()?;
         Some(match on {
-            On::Any => true,
-            On::Ok => outcome == Outcome::Succeeded,
-            On::Fail => !matches!(outcome, Outcome::Succeeded | Outcome::Cancelled),
+            DependencyCondition::Any => true,
+            DependencyCondition::Ok => outcome == Outcome::Succeeded,
+            DependencyCondition::Fail => !matches!(outcome, Outcome::Succeeded | Outcome::Cancelled),
         })
     }
 
@@ -457,7 +457,7 @@ impl Job {
             let Phase::Ready { since } = live.phase else {
                 unreachable!("only tasks that wait are to be tried again")
             };
-            let Live { attempts, ran, saved, .. } = **live;
+            let StartedTask { attempts, ran, saved, .. } = **live;
             ReadyTask { ran, saved, ..make(id.task(i), 1, since, attempts) }
         });
         let fresh = state
@@ -469,7 +469,7 @@ impl Job {
 
     /// A task that is on a worker, ranked as those that wait are: as it would be if it waited from now on, having saved
     /// what it did.
-    pub(super) fn under_way(&self, task: TaskId, now: Time) -> Option<UnderWay<'_>> {
+    pub(super) fn under_way(&self, task: TaskId, now: Time) -> Option<PlacedTask<'_>> {
         let (node, spec) = self.node(task.node)?;
         let live = node.live.get(&task.index)?;
         let attempt = live.attempt()?;
@@ -485,7 +485,7 @@ impl Job {
             job: self,
             spec,
         };
-        Some(UnderWay { as_ready, attempt, phase: &live.phase })
+        Some(PlacedTask { as_ready, attempt, phase: &live.phase })
     }
 
     /// Whether any of the node's tasks could start now, were there room.
@@ -504,7 +504,7 @@ impl Job {
 
 /// A task that is on a worker.
 #[derive(Clone, Copy, Debug)]
-pub struct UnderWay<'a> {
+pub struct PlacedTask<'a> {
     /// As those that wait are seen.
     pub as_ready: ReadyTask<'a>,
     /// Its attempt.

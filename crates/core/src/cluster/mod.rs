@@ -20,12 +20,12 @@ pub(crate) use accounts::rate_of;
 pub use accounts::{Account, HALF_LIFE, HALF_LIFE_PARAM};
 #[cfg(feature = "bugs")]
 pub use bugs::Bug;
-pub use job::{Attempt, Cause, Job, Live, Node, Outcomes, Phase, ReadyTask, Shared, UnderWay};
+pub use job::{Attempt, Cause, Job, Node, Outcomes, Phase, PlacedTask, ReadyTask, SharedTime, StartedTask};
 pub use jobs::Jobs;
 pub use quotas::{Allowance, Quota};
 pub use view::View;
 
-use crate::event::{Env, Outcome, StopWhy, WorkerInfo};
+use crate::event::{Env, Outcome, StopReason, WorkerInfo};
 use crate::ids::{AttemptId, EnvId, JobId, NodeId, TaskId, WorkerId};
 use crate::policy::PolicyChoice;
 use crate::pool::{Charge, Pool};
@@ -47,7 +47,7 @@ pub struct Cluster {
     next_env: u64,
     jobs: Jobs,
     workers: Vec<Worker>,
-    envs: BTreeMap<EnvId, KeptEnv>,
+    envs: BTreeMap<EnvId, StoredEnv>,
     policy: PolicyChoice,
     #[serde(default)]
     accounts: accounts::Accounts,
@@ -59,7 +59,7 @@ pub struct Cluster {
     quotas: quotas::Quotas,
     /// Everything below follows from what is above.
     #[serde(skip)]
-    derived: Derived,
+    derived: DerivedState,
     /// The mistake made on purpose, in a build that has such.
     #[cfg(feature = "bugs")]
     #[serde(skip)]
@@ -67,7 +67,7 @@ pub struct Cluster {
 }
 
 #[derive(Clone, Debug, Default, PartialEq)]
-struct Derived {
+struct DerivedState {
     pool: Pool,
     /// Nodes with a task that could start, were there room.
     ready: SmallMap<NodeId, ()>,
@@ -113,7 +113,7 @@ impl Worker {
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-struct KeptEnv {
+struct StoredEnv {
     vars: Arc<Env>,
     jobs: u32,
 }
@@ -146,7 +146,7 @@ pub enum TaskState<'a> {
     /// Stands still.
     Paused(&'a Attempt),
     /// Was asked to end.
-    Stopping(&'a Attempt, StopWhy),
+    Stopping(&'a Attempt, StopReason),
     /// Is over.
     Done(Outcome),
 }
@@ -174,7 +174,7 @@ pub struct Desired {
     /// Whether its process was seen running: if the worker knows nothing of it then, it is lost, not new.
     pub started: bool,
     /// What is wanted of it.
-    pub want: Want,
+    pub want: DesiredState,
     /// Between asking it to end and ending it.
     pub grace: Span,
     /// What happens when the worker is lost.
@@ -184,7 +184,7 @@ pub struct Desired {
 /// What is wanted of an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Want {
+pub enum DesiredState {
     /// That it runs.
     Run,
     /// That it stands still.
@@ -203,7 +203,7 @@ impl Cluster {
 
     /// A cluster read from a snapshot, with all that is derived rebuilt.
     pub fn restored(mut self) -> Cluster {
-        self.derived = Derived::default();
+        self.derived = DerivedState::default();
         for (i, worker) in self.workers.iter_mut().enumerate() {
             worker.tasks.clear();
             let WorkerInfo { devices, cpus, memory, .. } = &worker.info;
@@ -366,15 +366,17 @@ impl Cluster {
             let live = &job.nodes[task.node as usize].live[&task.index];
             let spec = &job.spec.tasks[task.node as usize];
             let want = match &live.phase {
-                Phase::Stopping { why: StopWhy::Requeued, .. } if spec.preempt == Preempt::Yield => {
-                    Want::Yield
+                Phase::Stopping { why: StopReason::Requeued, .. } if spec.preempt == Preempt::Yield => {
+                    DesiredState::Yield
                 }
-                Phase::Stopping { .. } => Want::Stop,
-                Phase::Placed(a) | Phase::Running(a) | Phase::Paused(a) if a.pause.is_some() => Want::Freeze,
-                _ => Want::Run,
+                Phase::Stopping { .. } => DesiredState::Stop,
+                Phase::Placed(a) | Phase::Running(a) | Phase::Paused(a) if a.pause.is_some() => {
+                    DesiredState::Freeze
+                }
+                _ => DesiredState::Run,
             };
             let started = live.attempt().is_some_and(|a| a.started.is_some());
-            let killed = matches!(live.phase, Phase::Stopping { why: StopWhy::Killed, .. });
+            let killed = matches!(live.phase, Phase::Stopping { why: StopReason::Killed, .. });
             let grace = if killed { Span::ZERO } else { spec.grace };
             let attempt = task.attempt(live.attempts);
             Desired { attempt, started, want, grace, on_lost: spec.on_lost }
@@ -398,15 +400,15 @@ impl Cluster {
     }
 
     /// How long a task has shared devices of a type with others, and how much of that it would have saved alone.
-    fn shared(&self, task: TaskId, kind: &str, now: Time) -> Shared {
-        let Some(live) = self.live(task) else { return Shared::default() };
+    fn shared(&self, task: TaskId, kind: &str, now: Time) -> SharedTime {
+        let Some(live) = self.live(task) else { return SharedTime::default() };
         let kind = kind.to_ascii_lowercase();
         let mut shared = live.shared.get(&kind).copied().unwrap_or_default();
         if let Some((other, since)) = self.shares_with(task)
             && self.kind_given(task).is_some_and(|given| given.eq_ignore_ascii_case(&kind))
         {
             let time = now.since(since);
-            shared += Shared { time, lost: self.lost_beside(task, other, &kind, time) };
+            shared += SharedTime { time, lost: self.lost_beside(task, other, &kind, time) };
         }
         shared
     }
@@ -446,7 +448,7 @@ impl Cluster {
         Some((other, since(task)?.max(since(other)?)))
     }
 
-    fn live(&self, task: TaskId) -> Option<&Live> {
+    fn live(&self, task: TaskId) -> Option<&StartedTask> {
         Some(self.job(task.job)?.nodes.get(task.node as usize)?.live.get(&task.index)?)
     }
 
@@ -468,7 +470,7 @@ impl Cluster {
     /// with the bytes charged.
     pub fn over_request(&self, task: TaskId) -> impl Iterator<Item = (u16, u64)> + '_ {
         let requested = self.requested_memory(task).unwrap_or(u64::MAX);
-        let placed = self.live(task).and_then(Live::attempt);
+        let placed = self.live(task).and_then(StartedTask::attempt);
         placed.into_iter().flat_map(|a| &a.placement.devices).filter_map(
             move |&(device, charge)| match charge {
                 Charge::Share(bytes) if bytes > requested => Some((device, bytes)),
@@ -483,7 +485,7 @@ impl Cluster {
     }
 
     /// Whether an attempt is the latest of its task and on that worker; if so, its entry.
-    fn current(&self, attempt: AttemptId) -> Option<&Live> {
+    fn current(&self, attempt: AttemptId) -> Option<&StartedTask> {
         let task = attempt.task;
         let live = self.job(task.job)?.nodes.get(task.node as usize)?.live.get(&task.index)?;
         let in_force = live.attempts == attempt.number;

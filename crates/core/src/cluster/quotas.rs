@@ -7,10 +7,10 @@
 
 use super::job::{Attempt, Job};
 use super::{Cluster, View};
-use crate::command::{Code, Rejected};
+use crate::command::{Code, Rejection};
 use crate::event::Env;
 use crate::ids::{EnvId, NodeId, TaskId};
-use crate::limits::{AtLimit, Caps, GpuTime, Limited, Limits, Party};
+use crate::limits::{Caps, GpuTime, LimitExceeded, LimitKind, LimitOwner, Limits};
 use crate::spec::{JobSpec, TaskSpec, env_size};
 use crate::time::{Span, Time};
 use serde::{Deserialize, Serialize};
@@ -33,7 +33,7 @@ pub(super) struct Quotas {
     used: BTreeMap<String, BTreeMap<Time, Span>>,
     /// What each user has now; follows from the attempts and tasks there are.
     #[serde(skip)]
-    books: BTreeMap<String, Book>,
+    books: BTreeMap<String, UserUsage>,
     /// Whether anyone is limited.
     #[serde(skip)]
     in_force: bool,
@@ -47,10 +47,10 @@ pub(super) struct Quotas {
 
 /// What a user has.
 #[derive(Clone, Debug, Default, PartialEq)]
-struct Book {
-    live: BTreeMap<TaskId, Taken>,
+struct UserUsage {
+    live: BTreeMap<TaskId, QuotaUse>,
     /// The sum of those.
-    taken: Taken,
+    taken: QuotaUse,
     queued: u64,
     /// Bytes of the documents of jobs in memory, and of their environments.
     size: u64,
@@ -60,24 +60,24 @@ struct Book {
 
 /// What attempts take of what may be had.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Taken {
+struct QuotaUse {
     running: u32,
     gpus: u32,
     /// Promised, if it runs as long as it may.
     time: Span,
 }
 
-impl Taken {
-    fn plus(self, other: Taken) -> Taken {
-        Taken {
+impl QuotaUse {
+    fn plus(self, other: QuotaUse) -> QuotaUse {
+        QuotaUse {
             running: self.running + other.running,
             gpus: self.gpus + other.gpus,
             time: self.time + other.time,
         }
     }
 
-    fn minus(self, other: Taken) -> Taken {
-        Taken {
+    fn minus(self, other: QuotaUse) -> QuotaUse {
+        QuotaUse {
             running: self.running - other.running,
             gpus: self.gpus - other.gpus,
             time: self.time - other.time,
@@ -91,17 +91,17 @@ fn gpu_time(gpus: u32, length: Span) -> Span {
 }
 
 /// What a task takes once it is placed.
-fn wanted(spec: &TaskSpec) -> Taken {
+fn wanted(spec: &TaskSpec) -> QuotaUse {
     let gpus = u32::from(spec.needs.gpus);
     let length = spec.claim.map_or(spec.timeout, |claim| claim.lasts).unwrap_or_default();
-    Taken { running: 1, gpus, time: gpu_time(gpus, length) }
+    QuotaUse { running: 1, gpus, time: gpu_time(gpus, length) }
 }
 
 /// What an attempt takes: a claim may last longer than it first asked for.
-fn taken(job: &Job, spec: &TaskSpec, attempt: &Attempt) -> Taken {
+fn taken(job: &Job, spec: &TaskSpec, attempt: &Attempt) -> QuotaUse {
     let asked = wanted(spec);
     match job.until {
-        Some(until) => Taken { time: gpu_time(asked.gpus, until.since(attempt.placed)), ..asked },
+        Some(until) => QuotaUse { time: gpu_time(asked.gpus, until.since(attempt.placed)), ..asked },
         None => asked,
     }
 }
@@ -154,7 +154,7 @@ impl Quotas {
         self.limits.windows().max()
     }
 
-    fn take(&mut self, user: &str, task: TaskId, taken: Taken) {
+    fn take(&mut self, user: &str, task: TaskId, taken: QuotaUse) {
         let book = self.books.entry(user.to_owned()).or_default();
         if let Some(before) = book.live.insert(task, taken) {
             book.taken = book.taken.minus(before);
@@ -189,20 +189,20 @@ impl Quotas {
 
     /// Whoever has nothing any more is as one who never had anything.
     fn close_if_empty(&mut self, user: &str) {
-        if self.books.get(user).is_some_and(|book| *book == Book::default()) {
+        if self.books.get(user).is_some_and(|book| *book == UserUsage::default()) {
             self.books.remove(user);
         }
     }
 
     /// Users whose sum a limit holds for, and whose limit it is.
-    fn parties<'a>(&'a self, user: &'a str) -> Vec<(Party, Caps, Vec<&'a str>)> {
-        let mut parties = vec![(Party::User(user.to_owned()), self.caps_of(user), vec![user])];
+    fn parties<'a>(&'a self, user: &'a str) -> Vec<(LimitOwner, Caps, Vec<&'a str>)> {
+        let mut parties = vec![(LimitOwner::User(user.to_owned()), self.caps_of(user), vec![user])];
         for name in self.groups_of(user) {
             let Some(caps) = self.limits.groups.get(name).map(|g| g.together) else { continue };
             if caps != Caps::default() {
                 let members = self.groups.iter().filter(|(_, groups)| groups.contains(name));
                 let members = members.map(|(user, _)| user.as_str()).collect();
-                parties.push((Party::Group(name.clone()), caps, members));
+                parties.push((LimitOwner::Group(name.clone()), caps, members));
             }
         }
         parties
@@ -217,7 +217,7 @@ impl Quotas {
         Caps { gpu_time: Some(GpuTime { most: Span(left.max(cap.most.0 / 2)), ..cap }), ..caps }
     }
 
-    fn taken_by(&self, user: &str) -> Taken {
+    fn taken_by(&self, user: &str) -> QuotaUse {
         self.books.get(user).map(|book| book.taken).unwrap_or_default()
     }
 
@@ -233,32 +233,32 @@ impl Quotas {
     fn allows(
         &self,
         user: &str,
-        asks: Taken,
-        given: &BTreeMap<String, Taken>,
+        asks: QuotaUse,
+        given: &BTreeMap<String, QuotaUse>,
         now: Time,
-    ) -> Result<(), AtLimit> {
+    ) -> Result<(), LimitExceeded> {
         for (of, caps, members) in self.parties(user) {
             let with = |user: &str| self.taken_by(user).plus(given.get(user).copied().unwrap_or_default());
-            let has = members.iter().fold(Taken::default(), |sum, user| sum.plus(with(user)));
+            let has = members.iter().fold(QuotaUse::default(), |sum, user| sum.plus(with(user)));
             let over = |what, most: u64, has: u64, asks: u64| match has.saturating_add(asks) > most {
-                true => Err(AtLimit { of: of.clone(), what, most, has, asks }),
+                true => Err(LimitExceeded { of: of.clone(), what, most, has, asks }),
                 false => Ok(()),
             };
             if let Some(most) = caps.running {
-                over(Limited::Running, most.into(), has.running.into(), asks.running.into())?;
+                over(LimitKind::Running, most.into(), has.running.into(), asks.running.into())?;
             }
             if asks.gpus == 0 {
                 continue;
             }
             if let Some(most) = caps.gpus {
-                over(Limited::Gpus, most.into(), has.gpus.into(), asks.gpus.into())?;
+                over(LimitKind::Gpus, most.into(), has.gpus.into(), asks.gpus.into())?;
             }
             if let Some(cap) = caps.gpu_time {
                 let (used, until) = members.iter().fold((Span::ZERO, None::<Time>), |(sum, first), user| {
                     let (used, until) = self.used_in(user, cap.window, now);
                     (sum + used, first.into_iter().chain(until).min())
                 });
-                let what = Limited::GpuTime { window: cap.window, until };
+                let what = LimitKind::GpuTime { window: cap.window, until };
                 over(what, cap.most.0, (used + has.time).0, asks.time.0)?;
             }
         }
@@ -269,7 +269,7 @@ impl Quotas {
 /// What may still start in a plan under way: nobody is given more than they may have.
 pub struct Allowance<'a> {
     quotas: &'a Quotas,
-    given: BTreeMap<String, Taken>,
+    given: BTreeMap<String, QuotaUse>,
     now: Time,
 }
 
@@ -280,7 +280,7 @@ impl Allowance<'_> {
     }
 
     /// Whether a task may start as far as limits go.
-    pub fn lets(&self, job: &Job, spec: &TaskSpec) -> Result<(), AtLimit> {
+    pub fn lets(&self, job: &Job, spec: &TaskSpec) -> Result<(), LimitExceeded> {
         if !self.is_limited() {
             return Ok(());
         }
@@ -340,10 +340,10 @@ impl Cluster {
     }
 
     /// What a user, and each of their groups together, may have and has.
-    pub fn quotas(&self, user: &str, now: Time) -> Vec<(Party, Quota)> {
-        let sum = |(of, caps, members): (Party, Caps, Vec<&str>)| {
+    pub fn quotas(&self, user: &str, now: Time) -> Vec<(LimitOwner, Quota)> {
+        let sum = |(of, caps, members): (LimitOwner, Caps, Vec<&str>)| {
             let taken =
-                members.iter().fold(Taken::default(), |sum, user| sum.plus(self.quotas.taken_by(user)));
+                members.iter().fold(QuotaUse::default(), |sum, user| sum.plus(self.quotas.taken_by(user)));
             let queued =
                 members.iter().map(|user| self.quotas.books.get(*user).map_or(0, |b| b.queued)).sum();
             let jobs_size =
@@ -461,7 +461,7 @@ impl Cluster {
         env: Option<&Arc<Env>>,
         spec: &mut Arc<JobSpec>,
         now: Time,
-    ) -> Result<(), Rejected> {
+    ) -> Result<(), Rejection> {
         if !self.quotas.in_force() {
             return Ok(());
         }
@@ -469,8 +469,13 @@ impl Cluster {
         let own = self.quotas.caps_of(user);
         if let Some(most) = own.priority.filter(|most| spec.priority > *most) {
             let (most, asks) = (most as u64, spec.priority as u64);
-            let at =
-                AtLimit { of: Party::User(user.to_owned()), what: Limited::Priority, most, has: 0, asks };
+            let at = LimitExceeded {
+                of: LimitOwner::User(user.to_owned()),
+                what: LimitKind::Priority,
+                most,
+                has: 0,
+                asks,
+            };
             return Err(refused(&at).at("priority"));
         }
         let parties = self.quotas.parties(user);
@@ -492,14 +497,14 @@ impl Cluster {
             let env = env.filter(|_| !counted).map_or(0, |env| env_size(env));
             let asks = spec.size() + env;
             if has + asks > most {
-                return Err(refused(&AtLimit { of, what: Limited::JobsSize, most, has, asks }));
+                return Err(refused(&LimitExceeded { of, what: LimitKind::JobsSize, most, has, asks }));
             }
         }
         Ok(())
     }
 
     /// Refuses more waiting tasks than a user may have.
-    pub(super) fn may_wait(&self, user: &str, more: u64) -> Result<(), Rejected> {
+    pub(super) fn may_wait(&self, user: &str, more: u64) -> Result<(), Rejection> {
         if !self.quotas.in_force() {
             return Ok(());
         }
@@ -507,14 +512,14 @@ impl Cluster {
             let queued = |user: &&str| self.quotas.books.get(*user).map_or(0, |book| book.queued);
             let has: u64 = members.iter().map(queued).sum();
             if let Some(most) = caps.queued.filter(|most| has + more > *most) {
-                return Err(refused(&AtLimit { of, what: Limited::Queued, most, has, asks: more }));
+                return Err(refused(&LimitExceeded { of, what: LimitKind::Queued, most, has, asks: more }));
             }
         }
         Ok(())
     }
 
     /// Refuses a claim more time than its user may have.
-    pub(super) fn may_extend(&self, job: &Job, until: Time, now: Time) -> Result<(), Rejected> {
+    pub(super) fn may_extend(&self, job: &Job, until: Time, now: Time) -> Result<(), Rejection> {
         let id = NodeId { job: job.id, node: 0 };
         let (Some((node, spec)), true) = (job.node(0), self.quotas.in_force()) else { return Ok(()) };
         let live = node.live.iter().find_map(|(&i, live)| Some((id.task(i), live.attempt()?)));
@@ -522,14 +527,14 @@ impl Cluster {
         let length = until.since(attempt.placed);
         let caps = self.quotas.caps_of(&job.user);
         if let Some(most) = caps.timeout.filter(|most| length > *most) {
-            let of = Party::User(job.user.clone());
-            let at = AtLimit { of, what: Limited::Timeout, most: most.0, has: 0, asks: length.0 };
+            let of = LimitOwner::User(job.user.clone());
+            let at = LimitExceeded { of, what: LimitKind::Timeout, most: most.0, has: 0, asks: length.0 };
             return Err(refused(&at));
         }
         let book = self.quotas.books.get(&job.user).and_then(|book| book.live.get(&task));
         let before = book.copied().unwrap_or_default();
         let time = gpu_time(wanted(spec).gpus, length) - before.time;
-        let asks = Taken { running: 0, gpus: 0, time };
+        let asks = QuotaUse { running: 0, gpus: 0, time };
         // It has its GPUs already, so only the time is asked for.
         for (of, caps, members) in self.quotas.parties(&job.user) {
             let Some(cap) = caps.gpu_time else { continue };
@@ -538,8 +543,8 @@ impl Cluster {
                 .map(|user| self.quotas.used_in(user, cap.window, now).0 + self.quotas.taken_by(user).time);
             let has = used.fold(Span::ZERO, |sum, used| sum + used);
             if has + asks.time > cap.most {
-                let what = Limited::GpuTime { window: cap.window, until: None };
-                return Err(refused(&AtLimit { of, what, most: cap.most.0, has: has.0, asks: time.0 }));
+                let what = LimitKind::GpuTime { window: cap.window, until: None };
+                return Err(refused(&LimitExceeded { of, what, most: cap.most.0, has: has.0, asks: time.0 }));
             }
         }
         Ok(())
@@ -560,40 +565,40 @@ fn fill(task: &mut TaskSpec, caps: impl Iterator<Item = Caps> + Clone) {
 }
 
 /// Whether a task could ever start within these limits.
-fn task_within(of: &Party, caps: Caps, task: &TaskSpec) -> Result<(), (AtLimit, &'static str)> {
-    let over = |what, most: u64, asks: u64| AtLimit { of: of.clone(), what, most, has: 0, asks };
+fn task_within(of: &LimitOwner, caps: Caps, task: &TaskSpec) -> Result<(), (LimitExceeded, &'static str)> {
+    let over = |what, most: u64, asks: u64| LimitExceeded { of: of.clone(), what, most, has: 0, asks };
     let gpus = u32::from(task.needs.gpus);
     if let Some(most) = caps.gpus.filter(|most| gpus > *most) {
-        return Err((over(Limited::Gpus, most.into(), gpus.into()), "gpus"));
+        return Err((over(LimitKind::Gpus, most.into(), gpus.into()), "gpus"));
     }
     if caps.running == Some(0) {
-        return Err((over(Limited::Running, 0, 1), "command"));
+        return Err((over(LimitKind::Running, 0, 1), "command"));
     }
     let asks = task.claim.map_or(task.timeout, |claim| claim.lasts).unwrap_or_default();
     if let Some(most) = caps.timeout.filter(|most| asks > *most) {
-        return Err((over(Limited::Timeout, most.0, asks.0), "timeout"));
+        return Err((over(LimitKind::Timeout, most.0, asks.0), "timeout"));
     }
     if let Some(cap) = caps.gpu_time.filter(|cap| gpu_time(gpus, asks) > cap.most) {
-        let what = Limited::GpuTime { window: cap.window, until: None };
+        let what = LimitKind::GpuTime { window: cap.window, until: None };
         return Err((over(what, cap.most.0, gpu_time(gpus, asks).0), "timeout"));
     }
     Ok(())
 }
 
-fn refused(at: &AtLimit) -> Rejected {
+fn refused(at: &LimitExceeded) -> Rejection {
     let help = match at.what {
-        Limited::Gpus => "ask for fewer; `warpyard limits` shows what you may have",
-        Limited::Running => "you may run nothing here; ask an admin",
-        Limited::Queued => "wait for some of them (`warpyard wait`), or submit an array with fewer tasks",
-        Limited::Timeout => {
+        LimitKind::Gpus => "ask for fewer; `warpyard limits` shows what you may have",
+        LimitKind::Running => "you may run nothing here; ask an admin",
+        LimitKind::Queued => "wait for some of them (`warpyard wait`), or submit an array with fewer tasks",
+        LimitKind::Timeout => {
             "ask for less time (--timeout; --for of a claim), and save now and then so as to go on later"
         }
-        Limited::GpuTime { .. } => "ask for less time or fewer GPUs; `warpyard limits` shows what is left",
-        Limited::JobsSize => {
+        LimitKind::GpuTime { .. } => "ask for less time or fewer GPUs; `warpyard limits` shows what is left",
+        LimitKind::JobsSize => {
             "wait for some of your jobs to end (`warpyard wait`), submit arrays in place of many jobs, or pass less of \
              the environment"
         }
-        Limited::Priority => "ask for a lower one, or someone who may give it to raise it",
+        LimitKind::Priority => "ask for a lower one, or someone who may give it to raise it",
     };
-    Rejected::new(Code::OverLimit, at.to_string()).help(help)
+    Rejection::new(Code::OverLimit, at.to_string()).help(help)
 }

@@ -1,6 +1,6 @@
 //! The cluster as policies see it: to look at, never to change.
 
-use super::{Account, Allowance, Attempt, Cluster, Job, ReadyTask, Shared, TaskState, UnderWay};
+use super::{Account, Allowance, Attempt, Cluster, Job, PlacedTask, ReadyTask, SharedTime, TaskState};
 use crate::ids::{JobId, NodeId, TaskId, WorkerId};
 use crate::policy::PolicyChoice;
 use crate::pool::{Placement, Pool};
@@ -85,7 +85,7 @@ impl<'a> View<'a> {
     }
 
     /// A task that is on a worker, as those that wait are seen.
-    pub fn under_way(self, task: TaskId, now: Time) -> Option<UnderWay<'a>> {
+    pub fn under_way(self, task: TaskId, now: Time) -> Option<PlacedTask<'a>> {
         self.job(task.job)?.under_way(task, now)
     }
 
@@ -136,7 +136,7 @@ impl<'a> View<'a> {
     }
 
     /// How long a task has shared devices of a type with others, and how much of that it would have saved alone.
-    pub fn shared(self, task: TaskId, kind: &str, now: Time) -> Shared {
+    pub fn shared(self, task: TaskId, kind: &str, now: Time) -> SharedTime {
         self.cluster.shared(task, kind, now)
     }
 

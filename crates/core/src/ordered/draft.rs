@@ -1,17 +1,17 @@
 //! A plan in the making: what it starts, what it has taken of the pool for that, and what it keeps for those that wait.
 
-use super::giving_way::GivingWay;
-use super::{Behind, Given};
+use super::preemption::Preemption;
+use super::{BackfillRule, Grant};
 use crate::cluster::{Allowance, View};
-use crate::fragment::Workload;
+use crate::fragment::TaskMix;
 use crate::ids::{DeviceId, NodeId, TaskId};
 use crate::lengths::Lengths;
-use crate::limits::AtLimit;
+use crate::limits::LimitExceeded;
 use crate::place::{Fit, Search};
 use crate::plan::{Plan, Start};
 use crate::pool::{Ledger, Placement};
-use crate::profile::{Profile, Wish};
-use crate::queue::{Item, Line};
+use crate::profile::{PlacementRequest, Profile};
+use crate::queue::{QueueItem, SubQueue};
 use crate::reserve::{Reservation, reserve};
 use crate::small::SmallMap;
 use crate::spec::Needs;
@@ -20,8 +20,8 @@ use smallvec::SmallVec;
 use std::collections::BTreeMap;
 
 /// What came of trying to start a task.
-pub(super) enum Tried {
-    Started(Given),
+pub(super) enum StartOutcome {
+    Started(Grant),
     /// A place is kept for it, and others after it may have one too.
     Kept,
     /// There is room, but it is kept for another by the time this one would end.
@@ -29,19 +29,19 @@ pub(super) enum Tried {
     NoRoom,
 }
 
-pub(super) struct Draft<'a> {
+pub(super) struct PlanBuilder<'a> {
     pub(super) view: View<'a>,
     pub(super) now: Time,
     pub(super) fit: Fit,
     /// The tasks there are, where what is left should be of use to them.
-    pub(super) workload: Workload,
-    pub(super) behind: Behind,
+    pub(super) workload: TaskMix,
+    pub(super) behind: BackfillRule,
     pub(super) plan: Plan,
     pub(super) ledger: Ledger<'a>,
     /// How many of those it starts are noted on the ledger: the last is when something else is tried.
     noted: usize,
     /// Who gives way to whom, where anyone does.
-    pub(super) giving_way: Option<GivingWay<'a>>,
+    pub(super) preemption: Option<Preemption<'a>>,
     /// When what this plan starts is expected to end.
     ends: Vec<(Time, Placement)>,
     /// What users may have beside what this plan gives them.
@@ -61,16 +61,16 @@ pub(super) struct Draft<'a> {
     pub(super) thinks_again_at: Option<Time>,
 }
 
-impl<'a> Draft<'a> {
+impl<'a> PlanBuilder<'a> {
     pub(super) fn new(
         view: View<'a>,
         now: Time,
         fit: Fit,
-        behind: Behind,
-        workload: Workload,
+        behind: BackfillRule,
+        workload: TaskMix,
         lengths: Option<Lengths<'a>>,
-    ) -> Draft<'a> {
-        Draft {
+    ) -> PlanBuilder<'a> {
+        PlanBuilder {
             view,
             now,
             fit,
@@ -79,7 +79,7 @@ impl<'a> Draft<'a> {
             plan: Plan::default(),
             ledger: Ledger::over(view.pool()),
             noted: 0,
-            giving_way: None,
+            preemption: None,
             ends: Vec::new(),
             allowance: view.allowance(now),
             begun: BTreeMap::new(),
@@ -92,12 +92,12 @@ impl<'a> Draft<'a> {
         }
     }
 
-    pub(super) fn has_room(&self, item: &Item) -> bool {
+    pub(super) fn has_room(&self, item: &QueueItem) -> bool {
         item.room > self.begun.get(&item.task.node_id()).copied().unwrap_or(0)
     }
 
     /// Counts one more of its node, where not all of them may be on workers at once.
-    pub(super) fn count(&mut self, item: &Item) {
+    pub(super) fn count(&mut self, item: &QueueItem) {
         if item.room < u32::MAX {
             *self.begun.entry(item.task.node_id()).or_default() += 1;
         }
@@ -111,7 +111,7 @@ impl<'a> Draft<'a> {
     }
 
     /// Whether a task's user may have it too, beside what this plan gives them already.
-    pub(super) fn allows(&self, line: &Line, item: &Item) -> Result<(), AtLimit> {
+    pub(super) fn allows(&self, line: &SubQueue, item: &QueueItem) -> Result<(), LimitExceeded> {
         match self.view.spec(item.task).filter(|_| line.limited.is_some()) {
             Some((job, spec)) => self.allowance.lets(job, spec),
             None => Ok(()),
@@ -119,14 +119,14 @@ impl<'a> Draft<'a> {
     }
 
     /// Starts a task if it may, and keeps a place for it if it cannot and is to have one.
-    pub(super) fn start(&mut self, item: &Item, needs: &Needs, withheld: &[DeviceId]) -> Tried {
+    pub(super) fn start(&mut self, item: &QueueItem, needs: &Needs, withheld: &[DeviceId]) -> StartOutcome {
         self.note_what_started();
-        if let Behind::ReserveAll { depth } = self.behind {
+        if let BackfillRule::ReserveAll { depth } = self.behind {
             return self.start_or_keep(item, needs, withheld, depth);
         }
         let end = self.now + item.expected;
         let kept = self.kept.as_ref().filter(|kept| end > kept.at).map(|kept| &kept.then);
-        let soon = self.giving_way.as_ref().map(|giving_way| &giving_way.soon);
+        let soon = self.preemption.as_ref().map(|preemption| &preemption.soon);
         let (both, one);
         let later: &[&Ledger<'_>] = match (kept, soon) {
             (Some(kept), Some(soon)) => {
@@ -144,15 +144,15 @@ impl<'a> Draft<'a> {
             let without: &[&Ledger<'_>] = soon.as_slice();
             let would_delay = kept.is_some() && Search { later: without, ..search }.place(needs).is_some();
             if would_delay {
-                return Tried::WouldDelay;
+                return StartOutcome::WouldDelay;
             }
             if let Some(promised) = self.promise(item, needs, withheld) {
                 return promised;
             }
-            if self.behind == Behind::Reserve && self.kept.is_none() {
+            if self.behind == BackfillRule::Reserve && self.kept.is_none() {
                 self.reserve(item, needs, withheld);
             }
-            return Tried::NoRoom;
+            return StartOutcome::NoRoom;
         };
         if let Some(kept) = &mut self.kept
             && end > kept.at
@@ -162,7 +162,13 @@ impl<'a> Draft<'a> {
         self.begin(item, placement)
     }
 
-    fn start_or_keep(&mut self, item: &Item, needs: &Needs, withheld: &[DeviceId], depth: u32) -> Tried {
+    fn start_or_keep(
+        &mut self,
+        item: &QueueItem,
+        needs: &Needs,
+        withheld: &[DeviceId],
+        depth: u32,
+    ) -> StartOutcome {
         let (profile, keeps) = self.profile.get_or_insert_with(|| {
             let (view, now, free) = (self.view, self.now, self.ledger.clone());
             let profile = match &self.lengths {
@@ -172,10 +178,10 @@ impl<'a> Draft<'a> {
             (profile, 0)
         });
         let (fit, workload) = (self.fit, &self.workload);
-        let wish = Wish { needs, length: item.expected, withheld, fit, workload };
+        let wish = PlacementRequest { needs, length: item.expected, withheld, fit, workload };
         let each = self.lengths.as_ref().map_or_else(Vec::new, |lengths| lengths.on_each(item.task));
         let by_speed = !each.is_empty();
-        let look = |wish: Wish<'_>| match *keeps < depth {
+        let look = |wish: PlacementRequest<'_>| match *keeps < depth {
             true => profile.earliest(wish),
             false => profile.at_once(wish).map(|placement| (self.now, placement)),
         };
@@ -185,7 +191,7 @@ impl<'a> Draft<'a> {
         };
         let Some((from, length, placement)) = found else {
             // One of the same needs behind it may be at home on other types.
-            return if *keeps < depth && !by_speed { Tried::NoRoom } else { Tried::WouldDelay };
+            return if *keeps < depth && !by_speed { StartOutcome::NoRoom } else { StartOutcome::WouldDelay };
         };
         profile.take(from, length, &placement);
         if from <= self.now {
@@ -196,7 +202,7 @@ impl<'a> Draft<'a> {
         if by_speed {
             self.thinks_again_at = self.thinks_again_at.into_iter().chain([from]).min();
         }
-        Tried::Kept
+        StartOutcome::Kept
     }
 
     /// Whether it is known how fast a task is on the types there are.
@@ -207,25 +213,25 @@ impl<'a> Draft<'a> {
     pub(super) fn note_what_started(&mut self) {
         for Start { placement, .. } in &self.plan.start[self.noted..] {
             self.ledger.charge(placement);
-            if let Some(giving_way) = &mut self.giving_way {
-                giving_way.soon.charge(placement);
+            if let Some(preemption) = &mut self.preemption {
+                preemption.soon.charge(placement);
             }
         }
         self.noted = self.plan.start.len();
     }
 
-    fn begin(&mut self, item: &Item, placement: Placement) -> Tried {
-        let given = Given::by(self.view.pool(), &placement);
-        if self.behind == Behind::Reserve {
+    fn begin(&mut self, item: &QueueItem, placement: Placement) -> StartOutcome {
+        let given = Grant::by(self.view.pool(), &placement);
+        if self.behind == BackfillRule::Reserve {
             self.ends.push((self.now + item.expected, placement.clone()));
         }
         self.count(item);
         self.allowance.give_task(self.view, item.task);
         self.plan.start.push(Start { task: item.task, placement });
-        Tried::Started(given)
+        StartOutcome::Started(given)
     }
 
-    fn reserve(&mut self, item: &Item, needs: &Needs, withheld: &[DeviceId]) {
+    fn reserve(&mut self, item: &QueueItem, needs: &Needs, withheld: &[DeviceId]) {
         let (fit, workload) = (self.fit, &self.workload);
         let search = Search { withheld, fit, workload, ..Search::over(&self.ledger) };
         self.kept = reserve(self.view, self.now, &self.ledger, &self.ends, search, needs);
@@ -236,9 +242,9 @@ impl<'a> Draft<'a> {
 /// Of the earliest places on each type, and on a mixture of them for a task of several devices, the one where the task
 /// ends first; among equals the one where it starts first.
 fn ends_first(
-    wish: Wish<'_>,
+    wish: PlacementRequest<'_>,
     each: &[(&str, Span)],
-    look: impl Fn(Wish<'_>) -> Option<(Time, Placement)>,
+    look: impl Fn(PlacementRequest<'_>) -> Option<(Time, Placement)>,
 ) -> Option<(Time, Span, Placement)> {
     let types = &wish.needs.gpu_types;
     let wanted = |kind: &str| types.is_empty() || types.iter().any(|t| t.eq_ignore_ascii_case(kind));
@@ -248,7 +254,8 @@ fn ends_first(
         let length = kinds.iter().map(|(_, length)| *length).max()?;
         let gpu_types = kinds.iter().map(|(kind, _)| (*kind).to_owned()).collect();
         let needs = Needs { gpu_types, ..wish.needs.clone() };
-        look(Wish { needs: &needs, length, ..wish }).map(|(from, placement)| (from, length, placement))
+        look(PlacementRequest { needs: &needs, length, ..wish })
+            .map(|(from, placement)| (from, length, placement))
     };
     let mixture = if wish.needs.gpus > 1 && able.len() > 1 { on(&able) } else { None };
     let found = able.chunks(1).filter_map(on).chain(mixture);

@@ -1,31 +1,31 @@
 //! Policies that are an order and a fit: most of them. The order gives each waiting task a key, the fit says where it
-//! goes, and [`Behind`] says what those behind may do while the first in line cannot start.
+//! goes, and [`BackfillRule`] says what those behind may do while the first in line cannot start.
 
 mod draft;
-mod giving_way;
+mod preemption;
 mod turns;
 
-pub use turns::{Given, Turns};
+pub use turns::{Grant, UserOrder};
 
 use crate::cluster::{Effects, ReadyTask, View};
-use crate::command::Rejected;
-use crate::event::By;
-use crate::explain::{self, Reason, Why};
-use crate::fragment::Workload;
+use crate::command::Rejection;
+use crate::event::RequestedBy;
+use crate::explain::{self, Explanation, WaitReason};
+use crate::fragment::TaskMix;
 use crate::ids::{DeviceId, NodeId, TaskId};
 use crate::lengths::Lengths;
-use crate::limits::Limited;
+use crate::limits::LimitKind;
 use crate::place::Fit;
 use crate::plan::Plan;
-use crate::policy::{FAR, Param, Place, Policy, along, places_along, word};
+use crate::policy::{FAR, Param, Policy, QueuePosition, along, places_along, word};
 use crate::queue::{Key, Queue};
 use crate::shares::Shares;
 use crate::spec::{Boundary, JobSpec};
 use crate::time::{Span, Time};
-use draft::{Draft, Tried};
-use giving_way::{GivingWay, Still};
+use draft::{PlanBuilder, StartOutcome};
+use preemption::{PausedAttempt, Preemption};
 use std::collections::{BTreeMap, BTreeSet};
-use turns::InTurn;
+use turns::UserWalk;
 
 /// Where a task stands in line. The key must not change while the task waits, unless an event changes it.
 pub trait Order: Send + Sync {
@@ -51,7 +51,7 @@ pub trait Order: Send + Sync {
     }
 
     /// Refuses a job this policy would never run.
-    fn accept(&self, view: View<'_>, job: &JobSpec) -> Result<(), Rejected> {
+    fn accept(&self, view: View<'_>, job: &JobSpec) -> Result<(), Rejection> {
         let _ = (view, job);
         Ok(())
     }
@@ -74,14 +74,14 @@ pub trait Order: Send + Sync {
     }
 
     /// An order among users; the key then ranks tasks of one user only.
-    fn turns(&self) -> Option<&dyn Turns> {
+    fn turns(&self) -> Option<&dyn UserOrder> {
         None
     }
 }
 
 /// What may start while the first in line cannot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Behind {
+pub enum BackfillRule {
     /// What does not delay the first in line, as far as expected times tell.
     Reserve,
     /// Nothing.
@@ -95,7 +95,7 @@ pub enum Behind {
     },
 }
 
-impl Behind {
+impl BackfillRule {
     /// The parameter every ordered policy with a choice has.
     pub const PARAM: Param = word(
         "behind",
@@ -104,11 +104,11 @@ impl Behind {
     );
 
     /// The choice of that name; the default for any other word.
-    pub fn from_word(word: &str) -> Behind {
+    pub fn from_word(word: &str) -> BackfillRule {
         match word {
-            "nobody" => Behind::Nobody,
-            "anyone" => Behind::Anyone,
-            _ => Behind::Reserve,
+            "nobody" => BackfillRule::Nobody,
+            "anyone" => BackfillRule::Anyone,
+            _ => BackfillRule::Reserve,
         }
     }
 }
@@ -125,7 +125,7 @@ const KEPT_BY_SPEED: u32 = 64;
 /// A policy made of an order and a fit.
 pub struct Ordered<O> {
     order: O,
-    behind: Behind,
+    behind: BackfillRule,
     fit: Fit,
     at_most: usize,
     /// Whether the less urgent give way to the more urgent, and at which moments of their work.
@@ -140,7 +140,7 @@ pub struct Ordered<O> {
 
 impl<O: Order> Ordered<O> {
     /// A policy with an empty cache.
-    pub fn new(order: O, behind: Behind) -> Ordered<O> {
+    pub fn new(order: O, behind: BackfillRule) -> Ordered<O> {
         let (queues, filled) = (BTreeMap::new(), false);
         let (fit, at_most, gives_way) = (Fit::default(), usize::MAX, None);
         Ordered { order, behind, fit, at_most, gives_way, by_speed: None, queues, filled }
@@ -152,7 +152,7 @@ impl<O: Order> Ordered<O> {
     }
 
     /// Has the less urgent give way to the more urgent, at these moments of their work. Not for an order among users.
-    pub fn giving_way(self, at: Boundary) -> Ordered<O> {
+    pub fn preempting(self, at: Boundary) -> Ordered<O> {
         Ordered { gives_way: Some(at), ..self }
     }
 
@@ -194,7 +194,7 @@ impl<O: Order> Ordered<O> {
 
     /// Whether anything stands still, or was asked to, by the wish of a policy.
     fn anyone_stands(view: View<'_>) -> bool {
-        let by_policy = |task| view.attempt(task).is_some_and(|(a, _)| a.pause == Some(By::Policy));
+        let by_policy = |task| view.attempt(task).is_some_and(|(a, _)| a.pause == Some(RequestedBy::Policy));
         view.unsettled().any(by_policy)
     }
 
@@ -212,20 +212,20 @@ impl<O: Order> Ordered<O> {
         }
     }
 
-    fn in_turn<'v>(&self, view: View<'v>, now: Time) -> InTurn<'_, 'v> {
-        InTurn::new(view, now, &self.queues, self.order.turns())
+    fn in_turn<'v>(&self, view: View<'v>, now: Time) -> UserWalk<'_, 'v> {
+        UserWalk::new(view, now, &self.queues, self.order.turns())
     }
 
     /// An empty plan in the making.
-    fn draft<'a>(&self, view: View<'a>, now: Time) -> Draft<'a> {
+    fn draft<'a>(&self, view: View<'a>, now: Time) -> PlanBuilder<'a> {
         let lengths = self.by_speed.and_then(|_| Lengths::known(view));
         let behind =
-            if lengths.is_some() { Behind::ReserveAll { depth: KEPT_BY_SPEED } } else { self.behind };
-        Draft::new(view, now, self.fit, behind, self.workload(view), lengths)
+            if lengths.is_some() { BackfillRule::ReserveAll { depth: KEPT_BY_SPEED } } else { self.behind };
+        PlanBuilder::new(view, now, self.fit, behind, self.workload(view), lengths)
     }
 
     /// Goes through the line, starting what may start; what it finds for those that cannot is left in the draft.
-    fn go_through(&self, draft: &mut Draft<'_>) {
+    fn go_through(&self, draft: &mut PlanBuilder<'_>) {
         let (view, now) = (draft.view, draft.now);
         let mut walk = self.in_turn(view, now);
         let mut still = self.weigh(draft).into_iter().peekable();
@@ -253,63 +253,63 @@ impl<O: Order> Ordered<O> {
                 let depth = looked.entry((user, item.line)).or_insert(0u32);
                 *depth += 1;
                 // Another of the line may promise less time; of all else they ask for the same.
-                if matches!(at.what, Limited::GpuTime { .. }) && *depth < DEPTH {
+                if matches!(at.what, LimitKind::GpuTime { .. }) && *depth < DEPTH {
                     walk.skip(item);
                 }
                 continue;
             }
             let withheld = draft.withheld(line.class, |class| self.order.withheld(view, class));
             match draft.start(&item, &line.needs, &withheld) {
-                Tried::Started(given) => {
+                StartOutcome::Started(given) => {
                     moves |= keeps || draft.kept.is_some();
                     walk.gave(given);
                     walk.next_of_cohort(item);
                 }
-                Tried::Kept => {
+                StartOutcome::Kept => {
                     keeps = true;
                     walk.next_of_cohort(item);
                 }
-                Tried::WouldDelay => {
+                StartOutcome::WouldDelay => {
                     let depth = looked.entry((user, item.line)).or_insert(0u32);
                     *depth += 1;
                     if *depth < DEPTH {
                         walk.skip(item);
                     }
                 }
-                Tried::NoRoom if draft.behind == Behind::Nobody => break,
-                Tried::NoRoom => {}
+                StartOutcome::NoRoom if draft.behind == BackfillRule::Nobody => break,
+                StartOutcome::NoRoom => {}
             }
         }
         // Whoever waits for what these hold would wait for ever if they did not go on.
         still.for_each(|one| draft.go_on(one));
-        if self.behind != Behind::Anyone {
+        if self.behind != BackfillRule::Anyone {
             draft.plan.wake_at = walk.changes_at();
         }
         draft.plan.wake_at = draft.plan.wake_at.into_iter().chain(draft.thinks_again_at).min();
-        if let Some(giving_way) = &draft.giving_way {
-            draft.plan.wake_at = draft.plan.wake_at.into_iter().chain(giving_way.sinks_at(now)).min();
+        if let Some(preemption) = &draft.preemption {
+            draft.plan.wake_at = draft.plan.wake_at.into_iter().chain(preemption.sinks_at(now)).min();
         }
-        draft.plan.again = moves || keeps && draft.giving_way.is_some() && !draft.plan.is_empty();
+        draft.plan.again = moves || keeps && draft.preemption.is_some() && !draft.plan.is_empty();
     }
 
     /// The tasks that wait and run, if it matters where they would fit.
-    fn workload(&self, view: View<'_>) -> Workload {
+    fn workload(&self, view: View<'_>) -> TaskMix {
         if self.fit != Fit::Gradient {
-            return Workload::default();
+            return TaskMix::default();
         }
         let waiting = self.queues.values().flat_map(Queue::lines).map(|line| (&line.needs, line.count()));
         let running = view.ends().filter_map(|(_, task, _)| Some((&view.attempt(task)?.1.needs, 1)));
-        Workload::of(waiting.chain(running))
+        TaskMix::of(waiting.chain(running))
     }
 
     /// Looks at those that run, if they may have to give way; gives those that stand still, the most urgent first.
-    fn weigh<'a>(&self, draft: &mut Draft<'a>) -> Vec<Still<'a>> {
+    fn weigh<'a>(&self, draft: &mut PlanBuilder<'a>) -> Vec<PausedAttempt<'a>> {
         let Some(at) = self.gives_way else {
             draft.let_go_on();
             return Vec::new();
         };
-        let (giving_way, still) = GivingWay::new(self, at, draft.view, draft.now);
-        draft.giving_way = Some(giving_way);
+        let (preemption, still) = Preemption::new(self, at, draft.view, draft.now);
+        draft.preemption = Some(preemption);
         still
     }
 
@@ -347,12 +347,12 @@ impl<O: Order> Policy for Ordered<O> {
         draft.plan
     }
 
-    fn explain(&self, view: View<'_>, task: TaskId, now: Time) -> Why {
+    fn explain(&self, view: View<'_>, task: TaskId, now: Time) -> Explanation {
         if let Some(why) = explain::without_policy(view, task, now) {
             return why;
         }
         let Some((_, spec)) = view.job(task.job).and_then(|j| j.node(task.node)) else {
-            return Why::plain(Reason::NotItsTurn);
+            return Explanation::plain(WaitReason::NotItsTurn);
         };
         let ahead = self.ahead(view, task, now);
         let first_ahead = self.line(view, 4, now).into_iter().take_while(|t| *t != task).collect();
@@ -365,16 +365,16 @@ impl<O: Order> Policy for Ordered<O> {
                 let mut draft = self.draft(view, now);
                 self.go_through(&mut draft);
                 match draft.kept_first {
-                    _ if draft.plan.start.iter().any(|s| s.task == task) => Reason::Next,
-                    Some((for_task, from)) if for_task == task => Reason::EndsSooner { from },
-                    Some((for_task, from)) => Reason::Reserved { for_task, from },
+                    _ if draft.plan.start.iter().any(|s| s.task == task) => WaitReason::Next,
+                    Some((for_task, from)) if for_task == task => WaitReason::EndsSooner { from },
+                    Some((for_task, from)) => WaitReason::Reserved { for_task, from },
                     // What is free is of types it gets nowhere on.
-                    None if draft.knows_speeds_of(task) => Reason::NoRoom,
-                    None => Reason::NotItsTurn,
+                    None if draft.knows_speeds_of(task) => WaitReason::NoRoom,
+                    None => WaitReason::NotItsTurn,
                 }
             }
         };
-        Why { reason, ahead, first_ahead }
+        Explanation { reason, ahead, first_ahead }
     }
 
     fn line(&self, view: View<'_>, most: usize, now: Time) -> Vec<TaskId> {
@@ -389,25 +389,31 @@ impl<O: Order> Policy for Ordered<O> {
             }
             line.push(item.task);
             if self.order.turns().is_some() {
-                walk.gave(Given::wanted(view.pool(), &self.queues[user].line(item.line).needs));
+                walk.gave(Grant::wanted(view.pool(), &self.queues[user].line(item.line).needs));
             }
             walk.next_of_cohort(item);
         }
         line
     }
 
-    fn places(&self, view: View<'_>, nodes: &[NodeId], now: Time) -> BTreeMap<NodeId, Place> {
+    fn places(&self, view: View<'_>, nodes: &[NodeId], now: Time) -> BTreeMap<NodeId, QueuePosition> {
         let Some(queue) = self.by_keys(view) else {
             return places_along(self, view, nodes, now);
         };
         let place = |node: &NodeId| {
             let (key, task) = queue.find_first(*node)?;
-            Some((*node, Place { key: Some(key), task, before: Some(queue.ahead(view, key, task)) }))
+            Some((*node, QueuePosition { key: Some(key), task, before: Some(queue.ahead(view, key, task)) }))
         };
         nodes.iter().filter_map(place).collect()
     }
 
-    fn line_after(&self, view: View<'_>, after: Option<Place>, most: usize, now: Time) -> Vec<Place> {
+    fn line_after(
+        &self,
+        view: View<'_>,
+        after: Option<QueuePosition>,
+        most: usize,
+        now: Time,
+    ) -> Vec<QueuePosition> {
         let Some(queue) = self.by_keys(view) else {
             return along(self, view, after, most, now);
         };
@@ -417,7 +423,7 @@ impl<O: Order> Policy for Ordered<O> {
         let first = |task: &TaskId| queue.find_first(task.node_id()).is_none_or(|(_, first)| first == *task);
         let entries = entries.filter(|(_, task, _)| first(task) && seen.insert(task.node_id()));
         entries
-            .map(|(key, task, before)| Place { key: Some(key), task, before: Some(before) })
+            .map(|(key, task, before)| QueuePosition { key: Some(key), task, before: Some(before) })
             .take(most)
             .collect()
     }
@@ -442,7 +448,7 @@ impl<O: Order> Policy for Ordered<O> {
         Some(self.order.numbers(&own, view, now))
     }
 
-    fn accept(&self, view: View<'_>, job: &JobSpec) -> Result<(), Rejected> {
+    fn accept(&self, view: View<'_>, job: &JobSpec) -> Result<(), Rejection> {
         self.order.accept(view, job)
     }
 }

@@ -4,20 +4,20 @@
 
 use crate::cluster::{View, rate_of};
 use crate::ids::TaskId;
-use crate::pool::{Held, Placement, Pool};
-use crate::queue::{Item, Key, Queue, Walk};
+use crate::pool::{Placement, Pool, Resources};
+use crate::queue::{Key, Queue, QueueItem, Walk};
 use crate::spec::Needs;
 use crate::time::Time;
 use smallvec::SmallVec;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// An order among users that changes with what they are given and as time goes on.
-pub trait Turns {
+pub trait UserOrder {
     /// Smaller goes first. What was `given` to the user in the plan under way is not in the view yet.
-    fn rank(&self, view: View<'_>, user: &str, given: Given, now: Time) -> f64;
+    fn rank(&self, view: View<'_>, user: &str, given: Grant, now: Time) -> f64;
 
     /// When, after now, this order among users changes by itself; they come in their present order.
-    fn changes_at(&self, view: View<'_>, users: &[(&str, Given)], now: Time) -> Option<Time> {
+    fn changes_at(&self, view: View<'_>, users: &[(&str, Grant)], now: Time) -> Option<Time> {
         let _ = (view, users, now);
         None
     }
@@ -25,31 +25,31 @@ pub trait Turns {
 
 /// What a plan gives a user.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Given {
+pub struct Grant {
     /// Of the machines.
-    pub held: Held,
+    pub held: Resources,
     /// Devices that will be in use by it, as accounts count them.
     pub rate: f64,
 }
 
-impl Given {
+impl Grant {
     /// What a placement gives.
-    pub(super) fn by(pool: &Pool, p: &Placement) -> Given {
-        let held = Held::of(pool, p);
-        Given { held, rate: rate_of(pool, p, held) as f64 / Held::DEVICE as f64 }
+    pub(super) fn by(pool: &Pool, p: &Placement) -> Grant {
+        let held = Resources::of(pool, p);
+        Grant { held, rate: rate_of(pool, p, held) as f64 / Resources::DEVICE as f64 }
     }
 
     /// What a task would be given where devices are the smallest.
-    pub(super) fn wanted(pool: &Pool, needs: &Needs) -> Given {
-        Given { held: Held::wanted(pool, needs), rate: 0.0 }
+    pub(super) fn wanted(pool: &Pool, needs: &Needs) -> Grant {
+        Grant { held: Resources::wanted(pool, needs), rate: 0.0 }
     }
 }
 
 /// A way through the lines of all users.
-pub(super) struct InTurn<'q, 'v> {
+pub(super) struct UserWalk<'q, 'v> {
     view: View<'v>,
     now: Time,
-    turns: Option<&'q dyn Turns>,
+    turns: Option<&'q dyn UserOrder>,
     users: SmallVec<[User<'q>; 1]>,
     /// Who is next: rank, the head of the user's line, and the user's place in the list.
     next: BTreeSet<(Key, Key, TaskId, usize)>,
@@ -60,23 +60,23 @@ pub(super) struct InTurn<'q, 'v> {
 struct User<'q> {
     name: &'q str,
     walk: Walk<'q>,
-    given: Given,
+    given: Grant,
     rank: Key,
 }
 
-impl<'q, 'v> InTurn<'q, 'v> {
+impl<'q, 'v> UserWalk<'q, 'v> {
     pub(super) fn new(
         view: View<'v>,
         now: Time,
         queues: &'q BTreeMap<String, Queue>,
-        turns: Option<&'q dyn Turns>,
-    ) -> InTurn<'q, 'v> {
+        turns: Option<&'q dyn UserOrder>,
+    ) -> UserWalk<'q, 'v> {
         let new = |(name, queue): (&'q String, &'q Queue)| {
-            let (walk, given) = (Walk::new(queue), Given::default());
+            let (walk, given) = (Walk::new(queue), Grant::default());
             User { name, walk, given, rank: rank(turns, view, name, given, now) }
         };
         let users = queues.iter().map(new).collect();
-        let mut all = InTurn { view, now, turns, users, next: BTreeSet::new(), on: 0 };
+        let mut all = UserWalk { view, now, turns, users, next: BTreeSet::new(), on: 0 };
         if all.users.len() > 1 {
             (0..all.users.len()).for_each(|user| all.enter(user));
         }
@@ -84,7 +84,7 @@ impl<'q, 'v> InTurn<'q, 'v> {
     }
 
     /// The next item and in whose line it stands; what happens to the line is up to the caller, as in a [`Walk`].
-    pub(super) fn next(&mut self) -> Option<(&'q str, Item)> {
+    pub(super) fn next(&mut self) -> Option<(&'q str, QueueItem)> {
         if self.users.len() > 1 {
             self.enter(self.on);
             self.on = self.next.pop_first()?.3;
@@ -99,17 +99,17 @@ impl<'q, 'v> InTurn<'q, 'v> {
     }
 
     /// Goes on behind the entry given last.
-    pub(super) fn skip(&mut self, item: Item) {
+    pub(super) fn skip(&mut self, item: QueueItem) {
         self.users[self.on].walk.skip(item);
     }
 
     /// Goes on with the next task of the entry given last.
-    pub(super) fn next_of_cohort(&mut self, item: Item) {
+    pub(super) fn next_of_cohort(&mut self, item: QueueItem) {
         self.users[self.on].walk.next_of_cohort(self.view, item);
     }
 
     /// The user whose item was given last gets something, and may be after others now.
-    pub(super) fn gave(&mut self, what: Given) {
+    pub(super) fn gave(&mut self, what: Grant) {
         let user = &mut self.users[self.on];
         user.given.held += what.held;
         user.given.rate += what.rate;
@@ -132,6 +132,6 @@ impl<'q, 'v> InTurn<'q, 'v> {
     }
 }
 
-fn rank(turns: Option<&dyn Turns>, view: View<'_>, user: &str, given: Given, now: Time) -> Key {
+fn rank(turns: Option<&dyn UserOrder>, view: View<'_>, user: &str, given: Grant, now: Time) -> Key {
     turns.map_or(Key::ARRIVAL, |turns| Key::ascending(turns.rank(view, user, given, now)))
 }

@@ -1,8 +1,8 @@
 //! A sheet laid over the pool: what would be given, were a plan carried out.
 
 use super::{Placement, Pool, WorkerUse};
+use crate::bitset::Bitset;
 use crate::ids::WorkerId;
-use crate::numbers::Numbers;
 use std::collections::BTreeMap;
 
 /// A sheet over the pool on which charges and releases can be tried without changing it.
@@ -79,7 +79,7 @@ impl<'a> Ledger<'a> {
     /// Workers with at least this many idle devices: those written on, then the others, the fewest idle devices first.
     pub fn with_idle(&self, devices: usize) -> impl Iterator<Item = (WorkerId, &WorkerUse)> + '_ {
         let touched = self.touched.iter().filter(move |(_, w)| w.open && w.idle >= devices);
-        let others = self.base.idle.iter().skip(devices).flat_map(Numbers::iter).map(WorkerId);
+        let others = self.base.idle.iter().skip(devices).flat_map(Bitset::iter).map(WorkerId);
         let others = others.filter(|id| !self.touched.contains_key(id));
         touched.map(|(&id, w)| (id, w)).chain(others.map(|id| (id, &self.base.workers[id.0 as usize])))
     }

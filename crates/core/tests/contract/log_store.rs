@@ -2,7 +2,7 @@
 //! it as a restarted process would. Included by path from the tests of the crates that implement one.
 
 use std::fmt::Debug;
-use warpyard_core::event::What;
+use warpyard_core::event::EventKind;
 use warpyard_core::spec::{JobSpec, TaskSpec};
 use warpyard_core::{Cluster, Epoch, Event, JobId, LogStore, PolicyChoice, Time};
 
@@ -14,7 +14,10 @@ fn policy() -> PolicyChoice {
 fn submitted(n: u64) -> Event {
     let task = TaskSpec { name: "t".into(), command: vec!["true".into()], ..TaskSpec::default() };
     let spec = JobSpec { name: format!("job {n}"), tasks: vec![task], ..JobSpec::default() };
-    Event { at: Time(n), what: What::JobSubmitted { job: JobId(n), user: "ann".into(), spec: spec.into() } }
+    Event {
+        at: Time(n),
+        what: EventKind::JobSubmitted { job: JobId(n), user: "ann".into(), spec: spec.into() },
+    }
 }
 
 fn state_after(events: u64) -> Cluster {

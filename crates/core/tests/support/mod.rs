@@ -2,8 +2,8 @@
 
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
-use warpyard_core::command::{Standing, Target};
-use warpyard_core::event::{End, How, Usage, WorkerInfo};
+use warpyard_core::command::{AttemptStatus, TaskSelector};
+use warpyard_core::event::{End, EndReason, Usage, WorkerInfo};
 use warpyard_core::limits::{Caps, GpuTime, GroupCaps, Limits};
 use warpyard_core::place::acceptable;
 use warpyard_core::pool::{Charge, DeviceInfo, DeviceState};
@@ -19,7 +19,7 @@ pub(crate) type Part = (u8, Option<(u8, Option<(u8, u8)>)>);
 pub(crate) enum Step {
     Submit {
         job: JobSpec,
-        after: Option<(u8, On)>,
+        after: Option<(u8, DependencyCondition)>,
         user: u8,
     },
     Cancel(Part),
@@ -158,7 +158,12 @@ fn task() -> impl Strategy<Value = TaskSpec> {
 }
 
 fn job() -> impl Strategy<Value = JobSpec> {
-    let ons = prop::sample::select(vec![On::Ok, On::Ok, On::Fail, On::Any]);
+    let ons = prop::sample::select(vec![
+        DependencyCondition::Ok,
+        DependencyCondition::Ok,
+        DependencyCondition::Fail,
+        DependencyCondition::Any,
+    ]);
     let edges = prop::collection::vec((any::<u8>(), any::<u8>(), ons), 0..=4);
     (prop::collection::vec(task(), 1..=4), edges, -2..=2i64).prop_map(|(mut tasks, edges, priority)| {
         let n = tasks.len();
@@ -195,7 +200,11 @@ fn caps() -> impl Strategy<Value = Caps> {
 
 /// A step of a story.
 pub(crate) fn step() -> impl Strategy<Value = Step> {
-    let on = prop::sample::select(vec![On::Ok, On::Fail, On::Any]);
+    let on = prop::sample::select(vec![
+        DependencyCondition::Ok,
+        DependencyCondition::Fail,
+        DependencyCondition::Any,
+    ]);
     let submit = (job(), prop::option::weighted(0.2, (any::<u8>(), on)), any::<u8>())
         .prop_map(|(job, after, user)| Step::Submit { job, after, user });
     let part = || (any::<u8>(), prop::option::of((any::<u8>(), prop::option::of((0..6u8, 0..4u8)))));
@@ -247,10 +256,10 @@ impl Teller {
         let target = |&(n, part): &Part| {
             let node = |node: u8| Some(NodeId { job: job(n)?, node: u32::from(node % 4) });
             Some(match part {
-                None => Target::Job(job(n)?),
-                Some((at, None)) => Target::Node(node(at)?),
-                Some((at, Some((i, 0)))) => Target::Task(node(at)?.task(u32::from(i))),
-                Some((at, Some((i, n)))) => Target::Range {
+                None => TaskSelector::Job(job(n)?),
+                Some((at, None)) => TaskSelector::Node(node(at)?),
+                Some((at, Some((i, 0)))) => TaskSelector::Task(node(at)?.task(u32::from(i))),
+                Some((at, Some((i, n)))) => TaskSelector::Range {
                     node: node(at)?,
                     start: u32::from(i),
                     end: u32::from(i) + 1 + u32::from(n),
@@ -379,17 +388,17 @@ pub(crate) const FROZEN: u8 = 12;
 fn report(cluster: &Cluster, worker: WorkerId, standings: &[u8], devices: &[u8]) -> Command {
     let desired: Vec<_> = cluster.desired(worker).collect();
     let attempts = desired.iter().enumerate().filter_map(|(i, d)| {
-        let over = |how| Standing::Over(End { how, usage: Usage { ran: Span(5), ..Usage::default() } });
+        let over = |how| AttemptStatus::Over(End { how, usage: Usage { ran: Span(5), ..Usage::default() } });
         let standing = match standings[i % standings.len()] % 16 {
-            0..=4 => Standing::Running,
-            5..=7 => over(How::Exited(0)),
-            8 => over(How::Exited(3)),
-            9 => over(How::TimedOut),
-            10 => over(How::Lost("gone".into())),
-            11 => over(How::NotStarted("no such file".into())),
-            FROZEN => Standing::Frozen,
-            13 => over(How::Stopped),
-            14 => over(How::Declined("taken".into())),
+            0..=4 => AttemptStatus::Running,
+            5..=7 => over(EndReason::Exited(0)),
+            8 => over(EndReason::Exited(3)),
+            9 => over(EndReason::TimedOut),
+            10 => over(EndReason::Lost("gone".into())),
+            11 => over(EndReason::NotStarted("no such file".into())),
+            FROZEN => AttemptStatus::Frozen,
+            13 => over(EndReason::Stopped),
+            14 => over(EndReason::Declined("taken".into())),
             _ => return None,
         };
         Some((d.attempt, standing))

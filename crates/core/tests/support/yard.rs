@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 use warpyard_core::cluster::{ReadyTask, View};
-use warpyard_core::command::Standing;
+use warpyard_core::command::AttemptStatus;
 use warpyard_core::engine::Engine;
-use warpyard_core::event::{End, How, Usage, WorkerInfo};
-use warpyard_core::ordered::{Behind, Order, Ordered};
+use warpyard_core::event::{End, EndReason, Usage, WorkerInfo};
+use warpyard_core::ordered::{BackfillRule, Order, Ordered};
 use warpyard_core::policy::PolicyGroup;
 use warpyard_core::pool::{DeviceInfo, DeviceState};
 use warpyard_core::queue::Key;
@@ -38,7 +38,7 @@ pub(crate) const POLICIES: &[PolicyDef] = &[PolicyDef {
     when: "",
     source: "",
     params: &[],
-    build: |_| Box::new(Ordered::new(Arrival, Behind::Anyone)),
+    build: |_| Box::new(Ordered::new(Arrival, BackfillRule::Anyone)),
 }];
 
 pub(crate) struct Yard(pub(crate) Engine);
@@ -62,8 +62,8 @@ impl Yard {
         self.ask(at, vec![Command::Submit { user: "ann".into(), env: None, spec: spec.into() }]).unwrap()
     }
 
-    pub(crate) fn over(&mut self, at: f64, job: JobId, number: u32, how: How) {
-        let standing = Standing::Over(End { how, usage: Usage::default() });
+    pub(crate) fn over(&mut self, at: f64, job: JobId, number: u32, how: EndReason) {
+        let standing = AttemptStatus::Over(End { how, usage: Usage::default() });
         let attempts = [(task(job).attempt(number), standing)].into();
         self.ask(at, vec![Command::Report { worker: WorkerId(0), attempts, devices: BTreeMap::new() }]);
     }

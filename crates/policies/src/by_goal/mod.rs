@@ -36,9 +36,11 @@ use std::sync::{Mutex, MutexGuard};
 use warpyard_allocate::rounds::RoundScheduler;
 use warpyard_allocate::{GOALS, GoalDef, Options, TypeAwareness};
 use warpyard_core::cluster::View;
-use warpyard_core::event::By;
-use warpyard_core::explain::{self, InRounds, Reason, Why};
-use warpyard_core::policy::{Errand, Param, Params, Policy, PolicyGroup, at_least, number, text, word};
+use warpyard_core::event::RequestedBy;
+use warpyard_core::explain::{self, Explanation, RoundStatus, WaitReason};
+use warpyard_core::policy::{
+    BackgroundSolve, Param, Params, Policy, PolicyGroup, at_least, number, text, word,
+};
 use warpyard_core::{Plan, PolicyDef, TaskId, Time};
 
 pub(crate) const TYPES: Param =
@@ -167,10 +169,10 @@ impl ByGoal {
     }
 
     /// Wait reason of a task suspended until its turn.
-    fn until_its_turn(&self, view: View<'_>, task: TaskId, now: Time) -> Option<Why> {
+    fn until_its_turn(&self, view: View<'_>, task: TaskId, now: Time) -> Option<Explanation> {
         let draft = self.draft(view, now);
         let member = draft.input.member(task)?;
-        Some(Why::plain(Reason::Round(Box::new(in_rounds(&draft, member)))))
+        Some(Explanation::plain(WaitReason::Round(Box::new(in_rounds(&draft, member)))))
     }
 }
 
@@ -179,10 +181,12 @@ impl Policy for ByGoal {
         self.draft(view, now).plan(&self.rounds)
     }
 
-    fn explain(&self, view: View<'_>, task: TaskId, now: Time) -> Why {
+    fn explain(&self, view: View<'_>, task: TaskId, now: Time) -> Explanation {
         if let Some(why) = explain::without_policy(view, task, now) {
             return match why.reason {
-                Reason::Paused(Some(By::Policy)) => self.until_its_turn(view, task, now).unwrap_or(why),
+                WaitReason::Paused(Some(RequestedBy::Policy)) => {
+                    self.until_its_turn(view, task, now).unwrap_or(why)
+                }
                 _ => why,
             };
         }
@@ -190,17 +194,19 @@ impl Policy for ByGoal {
         let line = draft.line();
         let place = line.iter().position(|t| *t == task);
         let reason = match draft.input.member(task) {
-            _ if draft.starts(task) => Reason::Next,
-            _ if !view.pool().workers().any(|(_, w)| w.is_open()) => Reason::NoWorker,
-            Some(i) => Reason::Round(Box::new(in_rounds(&draft, i))),
+            _ if draft.starts(task) => WaitReason::Next,
+            _ if !view.pool().workers().any(|(_, w)| w.is_open()) => WaitReason::NoWorker,
+            Some(i) => WaitReason::Round(Box::new(in_rounds(&draft, i))),
             None => {
                 let needs =
                     view.job(task.job).and_then(|job| job.node(task.node)).map(|(_, spec)| &spec.needs);
-                needs.and_then(|needs| explain::room(view, needs, &[]).err()).unwrap_or(Reason::NotItsTurn)
+                needs
+                    .and_then(|needs| explain::room(view, needs, &[]).err())
+                    .unwrap_or(WaitReason::NotItsTurn)
             }
         };
         let first_ahead = line.into_iter().take(4).take_while(|t| *t != task).collect();
-        Why { reason, ahead: place.map(|n| n as u64), first_ahead }
+        Explanation { reason, ahead: place.map(|n| n as u64), first_ahead }
     }
 
     fn line(&self, view: View<'_>, most: usize, now: Time) -> Vec<TaskId> {
@@ -219,20 +225,20 @@ impl Policy for ByGoal {
             let submitted = view.job(task.job)?.submitted;
             return Some(format!("no share of its own, so in order of arrival: t = {:.0}", submitted.secs()));
         };
-        let InRounds { shares, .. } = in_rounds(&draft, member);
+        let RoundStatus { shares, .. } = in_rounds(&draft, member);
         let each = |(kind, promised, had): &(String, f64, f64)| {
             format!("{kind}: {:.0} % / {:.0} %", 100.0 * promised, 100.0 * had)
         };
         Some(shares.iter().map(each).collect::<Vec<_>>().join(", "))
     }
 
-    fn errand(&self, view: View<'_>, now: Time) -> Option<Errand> {
+    fn errand(&self, view: View<'_>, now: Time) -> Option<BackgroundSolve> {
         solver_input::errand(self, &self.input(view, now))
     }
 }
 
 /// Round state of a task that has a share, for its wait reason.
-fn in_rounds(draft: &PlanDraft<'_>, i: usize) -> InRounds {
+fn in_rounds(draft: &PlanDraft<'_>, i: usize) -> RoundStatus {
     let input = &draft.input;
     let (view, now, member) = (input.view, input.now, &input.members[i]);
     let waited = now.since(member.job.submitted).secs().max(1e-6);
@@ -241,7 +247,7 @@ fn in_rounds(draft: &PlanDraft<'_>, i: usize) -> InRounds {
         let promised = member.candidate.shares[j] + pairs.map(|pair| pair.candidate.shares[j]).sum::<f64>();
         (kind.clone(), promised, view.had(member.task, kind, now).secs() / waited)
     };
-    InRounds {
+    RoundStatus {
         shares: input.kinds.iter().enumerate().map(share).collect(),
         next: view.shares().round_until(),
         still: matches!(member.state, MemberState::TimeSliced(..)),

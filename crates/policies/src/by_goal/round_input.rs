@@ -6,11 +6,11 @@ use super::speeds::Speeds;
 use std::collections::{BTreeMap, BTreeSet};
 use warpyard_allocate::rounds::{Candidate, Placement as OnType};
 use warpyard_allocate::{Options, TypeAwareness};
-use warpyard_core::cluster::{Attempt, Job, Live, Phase, View};
-use warpyard_core::event::{By, StopWhy};
+use warpyard_core::cluster::{Attempt, Job, Phase, StartedTask, View};
+use warpyard_core::event::{RequestedBy, StopReason};
 use warpyard_core::place::acceptable;
 use warpyard_core::pool::{Charge, DeviceInfo, DeviceState, Ledger, Placement, charge_for};
-use warpyard_core::shares::Together;
+use warpyard_core::shares::PairBalance;
 use warpyard_core::spec::{Needs, Preempt, TaskSpec};
 use warpyard_core::{AttemptId, DeviceId, Span, TaskId, Time};
 
@@ -246,7 +246,7 @@ impl<'a> RoundInput<'a> {
             let Some((node, spec)) = job.node(task.node) else { continue };
             let Some(live) = node.live.get(&task.index) else { continue };
             let pace = if has_share(spec) { pace(spec) } else { None };
-            let leaves = matches!(&live.phase, Phase::Stopping { why: StopWhy::Requeued, .. });
+            let leaves = matches!(&live.phase, Phase::Stopping { why: StopReason::Requeued, .. });
             let stays = takes_turns(spec) && !leaves;
             let pace = pace.and_then(|pace| if stays { self.narrowed(task, pace) } else { Some(pace) });
             if pace.is_some() {
@@ -323,7 +323,7 @@ impl<'a> RoundInput<'a> {
     }
 
     /// Notes where one that takes turns runs.
-    fn note_running(&mut self, spec: &TaskSpec, live: &Live) {
+    fn note_running(&mut self, spec: &TaskSpec, live: &StartedTask) {
         let attempt = live.attempt().filter(|_| takes_turns(spec) && !live.is_paused());
         if let Some(a) = attempt.filter(|a| only_shares(&a.placement)) {
             self.running.extend(a.placement.device_ids());
@@ -331,15 +331,15 @@ impl<'a> RoundInput<'a> {
     }
 
     /// Notes of one that no round moves that it has the time of its devices, or that it stands still and should not.
-    fn note_unmoved(&mut self, task: TaskId, spec: &TaskSpec, live: &'a Live) {
+    fn note_unmoved(&mut self, task: TaskId, spec: &TaskSpec, live: &'a StartedTask) {
         let runs = live.attempt().filter(|a| a.pause.is_none() && takes_turns(spec));
         self.in_turn.extend(runs.map(|a| &a.placement).filter(|placement| only_shares(placement)));
         self.note_adrift(task, live);
     }
 
     /// Notes of one that has no turn to wait for that it stands still, if it does.
-    fn note_adrift(&mut self, task: TaskId, live: &'a Live) {
-        if let Some(a) = live.attempt().filter(|a| a.pause == Some(By::Policy)) {
+    fn note_adrift(&mut self, task: TaskId, live: &'a StartedTask) {
+        if let Some(a) = live.attempt().filter(|a| a.pause == Some(RequestedBy::Policy)) {
             self.adrift.push((task.attempt(live.attempts), &a.placement, live.is_paused()));
         }
     }
@@ -403,7 +403,7 @@ impl<'a> RoundInput<'a> {
         let places: Vec<Option<usize>> =
             self.kinds.iter().map(|kind| kinds.iter().position(|k| k == kind)).collect();
         let mut pairs = Vec::new();
-        for Together { tasks: [a, b], shares, owed, had } in self.view.shares().pairs(self.now) {
+        for PairBalance { tasks: [a, b], shares, owed, had } in self.view.shares().pairs(self.now) {
             let (Some(i), Some(k)) = (self.member(a), self.member(b)) else { continue };
             let (one, two) = (&self.members[i], &self.members[k]);
             let beside = self.view.beside(a) == Some(b);
@@ -467,9 +467,9 @@ fn only_shares(placement: &Placement) -> bool {
 /// Freeze state of a time-sliced task; `None` where nothing can be done about it now.
 fn freeze_state(phase: &Phase, boundary: bool) -> Option<(FreezeState, &Attempt)> {
     match phase {
-        Phase::Running(a) if a.pause == Some(By::Policy) => Some((FreezeState::FreezeRequested, a)),
+        Phase::Running(a) if a.pause == Some(RequestedBy::Policy) => Some((FreezeState::FreezeRequested, a)),
         Phase::Running(a) if a.pause.is_none() && boundary => Some((FreezeState::Running, a)),
-        Phase::Paused(a) if a.pause == Some(By::Policy) => Some((FreezeState::Frozen, a)),
+        Phase::Paused(a) if a.pause == Some(RequestedBy::Policy) => Some((FreezeState::Frozen, a)),
         _ => None,
     }
 }

@@ -9,8 +9,8 @@ use warpyard_allocate::{
     Entities, FEASIBLE, GoalDef, GpuType, Instance, Job, Options, PairShare, Profile, Shares, Solution,
     SolveError, isolated_speeds,
 };
-use warpyard_core::policy::Errand;
-use warpyard_core::shares::{Allocation, NoTarget, PairRow, Row};
+use warpyard_core::policy::BackgroundSolve;
+use warpyard_core::shares::{Allocation, PairRow, Row, SolveFailure};
 use warpyard_core::{Command, TaskId};
 
 /// Assumed length of a task of unknown length, in seconds.
@@ -20,7 +20,7 @@ const UNKNOWN_LENGTH: f64 = 3600.0;
 const LEAST_LEFT: f64 = 1e-3;
 
 /// Background solve for this input; `None` where the view already has the target, or the failure.
-pub(super) fn errand(policy: &ByGoal, input: &RoundInput<'_>) -> Option<Errand> {
+pub(super) fn errand(policy: &ByGoal, input: &RoundInput<'_>) -> Option<BackgroundSolve> {
     if input.members.is_empty() {
         return None;
     }
@@ -37,7 +37,7 @@ pub(super) fn errand(policy: &ByGoal, input: &RoundInput<'_>) -> Option<Errand> 
     let (goal, options, kinds) = (policy.goal, policy.options, input.kinds.clone());
     Some(Box::new(move || {
         let solved = catch_unwind(AssertUnwindSafe(|| solve(goal, options, &instance, &rows)));
-        let failed = |why: String| NoTarget { policy: asked_by.clone(), question, why };
+        let failed = |why: String| SolveFailure { policy: asked_by.clone(), question, why };
         Command::SetTarget(match solved {
             Ok(Ok((rows, pairs))) => Ok(Allocation { policy: asked_by, question, kinds, rows, pairs }),
             Ok(Err(why)) => Err(failed(why.to_string())),

@@ -14,7 +14,7 @@ use std::collections::BTreeSet;
 use warpyard_api::problem::{Problem, code};
 use warpyard_api::selector::Select;
 use warpyard_api::wire::{Acted, CancelFilter, Priority, Retry};
-use warpyard_core::command::Target;
+use warpyard_core::command::TaskSelector;
 use warpyard_core::{Command, JobId};
 
 type Answer = Result<Json<Acted>, Refusal>;
@@ -67,10 +67,10 @@ pub(super) async fn priority(
 }
 
 /// The job, for what can only be done to whole jobs.
-fn whole(target: Target) -> Result<JobId, Problem> {
+fn whole(target: TaskSelector) -> Result<JobId, Problem> {
     match target {
-        Target::Job(job) => Ok(job),
-        Target::Node(_) | Target::Range { .. } | Target::Task(_) => {
+        TaskSelector::Job(job) => Ok(job),
+        TaskSelector::Node(_) | TaskSelector::Range { .. } | TaskSelector::Task(_) => {
             Err(Problem::new(code::BAD_SELECTOR, "", "this can be done to whole jobs only; name a job's id"))
         }
     }
@@ -81,7 +81,7 @@ async fn each(
     engine: &EngineHandle,
     who: &Caller,
     id: &str,
-    command: impl Fn(Target) -> Result<Command, Problem>,
+    command: impl Fn(TaskSelector) -> Result<Command, Problem>,
 ) -> Answer {
     let selection = select::parse(id, who)?;
     // Whoever means all of them means those there are.

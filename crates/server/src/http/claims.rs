@@ -28,8 +28,8 @@ use warpyard_api::problem::{Problem, code};
 use warpyard_api::quantity::Micros;
 use warpyard_api::wire::{Adopt, ClaimRequest, ClaimState, ClaimView, Extend};
 use warpyard_core::cluster::{Job, Phase};
-use warpyard_core::command::Target;
-use warpyard_core::spec::{Claim, Held, JobSpec};
+use warpyard_core::command::TaskSelector;
+use warpyard_core::spec::{Claim, ClaimHolder, JobSpec};
 use warpyard_core::{Command, DeviceId, JobId, Span, TaskId, WorkerId};
 use warpyard_worker::hold::held;
 use warpyard_worker::people::{Person, owner_of};
@@ -166,7 +166,7 @@ async fn end_if_waiting(app: &App, job: JobId) {
     let waits = move |f: &Reader<'_>| f.cluster().job(job).is_some_and(|j| state(j) == ClaimState::Waiting);
     if let Ok(true) = app.engine.read(waits).await {
         // Refused only if it has ended meanwhile.
-        let _ended = app.engine.command(Command::Cancel(Target::Job(job))).await;
+        let _ended = app.engine.command(Command::Cancel(TaskSelector::Job(job))).await;
     }
 }
 
@@ -176,7 +176,7 @@ fn readable(pidfd: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
 }
 
 /// Ends a claim with the process it is for while it waits; once granted, its supervisor does.
-fn watch(app: &Arc<App>, job: JobId, process: Held) {
+fn watch(app: &Arc<App>, job: JobId, process: ClaimHolder) {
     let app = app.clone();
     tokio::spawn(async move {
         // Where one cannot be watched, its lease ends it.
@@ -222,7 +222,7 @@ fn claiming(mut spec: JobSpec, claim: Claim) -> JobSpec {
 }
 
 /// The process a claim is for: one that is there, and the caller's own.
-fn process_of(who: &Caller, pid: i32) -> Result<Held, Refusal> {
+fn process_of(who: &Caller, pid: i32) -> Result<ClaimHolder, Refusal> {
     let unknown = || Problem::new(code::BAD_REQUEST, "pid", format!("there is no process {pid} here"));
     // Seen before it is asked whose it is: should its number be used again, it is not the one that was seen.
     let process = held(pid).ok_or_else(unknown)?;
@@ -330,7 +330,7 @@ pub(super) async fn heartbeat(State(app): Shared, Extension(who): By, Path(id): 
 
 pub(super) async fn release(State(app): Shared, Extension(who): By, Path(id): Path<String>) -> Answer {
     let job = find(&app, &who, &id).await?;
-    app.engine.command(Command::Cancel(Target::Job(job))).await?;
+    app.engine.command(Command::Cancel(TaskSelector::Job(job))).await?;
     view(&app, &who, job).await
 }
 
@@ -469,7 +469,7 @@ impl App {
     }
 
     /// The devices a process or one of its descendants is on.
-    fn devices_used_by(&self, process: Held) -> Vec<String> {
+    fn devices_used_by(&self, process: ClaimHolder) -> Vec<String> {
         let Some(watched) = &self.watched else { return vec![] };
         let watched = watched.lock().expect("nobody panics while looking at devices");
         let family = warpyard_worker::hold::family(process);

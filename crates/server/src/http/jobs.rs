@@ -27,7 +27,7 @@ use warpyard_api::wire::{
     WhyView,
 };
 use warpyard_core::cluster::Job;
-use warpyard_core::command::Target;
+use warpyard_core::command::TaskSelector;
 use warpyard_core::spec::TaskSpec;
 use warpyard_core::{AttemptId, Cluster, JobId, NodeId, TaskId};
 
@@ -224,7 +224,7 @@ pub(super) async fn show(
         }
         let waiting = first_open(f.cluster(), target).filter(|_| view.state == Standing::Ready);
         let one = match target {
-            Target::Task(task) => Some(task),
+            TaskSelector::Task(task) => Some(task),
             _ => None,
         };
         let ended = views::say_how_ended(f, &mut view, number, one, &mine);
@@ -273,7 +273,7 @@ async fn wait(app: &App, who: &Caller, id: &str, timeout: Option<Micros>) -> Res
     let target = app.engine.read(move |f| {
         let number = select::job_number(f.cluster(), &selector)?;
         match f.cluster().job(number) {
-            None => Ok(Target::Job(number)),
+            None => Ok(TaskSelector::Job(number)),
             Some(_) => select::find_one(f.cluster(), &selector),
         }
     });
@@ -309,7 +309,7 @@ pub(super) async fn why(
             && let Some(job) = f.cluster().job(number)
         {
             // What is asked of is over: of a job all its tasks, of a task itself.
-            let one = matches!(target, Target::Task(_)).then_some(task);
+            let one = matches!(target, TaskSelector::Task(_)).then_some(task);
             let mut view = views::whole(f, job, target, None, &mine);
             ended = views::say_how_ended(f, &mut view, number, one, &mine).filter(|_| mine.owns(&job.user));
             answer.outcome = view.outcome;
@@ -397,17 +397,17 @@ async fn last_lines(app: &App, attempt: Option<AttemptId>) -> Vec<String> {
 }
 
 /// The task a question about a job is about: the first that is not over, or the first of all.
-pub(crate) fn first_open(cluster: &Cluster, target: Target) -> Option<TaskId> {
+pub(crate) fn first_open(cluster: &Cluster, target: TaskSelector) -> Option<TaskId> {
     let job = cluster.job(target.job())?;
     let open_in = |node: NodeId| {
         let state = &job.nodes[node.node as usize];
         state.first_open().map(|index| node.task(index))
     };
     match target {
-        Target::Task(task) => Some(task),
-        Target::Range { node, start, .. } => Some(node.task(start)),
-        Target::Node(node) => open_in(node).or(Some(node.task(0))),
-        Target::Job(id) => {
+        TaskSelector::Task(task) => Some(task),
+        TaskSelector::Range { node, start, .. } => Some(node.task(start)),
+        TaskSelector::Node(node) => open_in(node).or(Some(node.task(0))),
+        TaskSelector::Job(id) => {
             let nodes = (0..job.nodes.len() as u32).map(|node| NodeId { job: id, node });
             nodes.clone().find_map(open_in).or_else(|| nodes.clone().next().map(|n| n.task(0)))
         }
@@ -482,16 +482,16 @@ pub(super) fn which_log(
     let target = select::find_one(f.cluster(), selector)?;
     let job = f.cluster().job(target.job()).expect("seen above");
     let node = match (target, name) {
-        (Target::Task(task), _) => return Ok(task),
-        (Target::Node(node) | Target::Range { node, .. }, _) => node.node,
-        (Target::Job(_), Some(name)) => {
+        (TaskSelector::Task(task), _) => return Ok(task),
+        (TaskSelector::Node(node) | TaskSelector::Range { node, .. }, _) => node.node,
+        (TaskSelector::Job(_), Some(name)) => {
             let at = job.spec.tasks.iter().position(|t| t.name == name);
             at.ok_or_else(|| {
                 Problem::new(code::UNKNOWN_TASK, "", format!("job {} has no task '{name}'", job.id))
             })? as u32
         }
-        (Target::Job(_), None) if job.spec.tasks.len() == 1 => 0,
-        (Target::Job(_), None) => {
+        (TaskSelector::Job(_), None) if job.spec.tasks.len() == 1 => 0,
+        (TaskSelector::Job(_), None) => {
             let names: Vec<_> = job.spec.tasks.iter().take(20).map(|t| t.name.as_str()).collect();
             let message =
                 format!("job {} has several tasks; name one, as in {}.{}", job.id, job.id, names[0]);

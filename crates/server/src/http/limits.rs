@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 use warpyard_api::problem::{Problem, code};
 use warpyard_api::wire::LimitView;
 use warpyard_core::cluster::Quota;
-use warpyard_core::limits::{Caps, Limits, Party};
+use warpyard_core::limits::{Caps, LimitOwner, Limits};
 use warpyard_core::{Command, Span};
 use warpyard_worker::people::Person;
 
@@ -29,7 +29,7 @@ pub(super) async fn list(State(app): Shared, Extension(who): By) -> Result<Json<
             let others: BTreeSet<&str> = cluster.limited_users().chain(named).collect();
             users.extend(others.into_iter().filter(|user| who.name() != Some(user)));
         }
-        let mut parties: Vec<(Party, Quota)> = Vec::new();
+        let mut parties: Vec<(LimitOwner, Quota)> = Vec::new();
         for party in users.into_iter().flat_map(|user| cluster.quotas(user, system_now())) {
             if !parties.iter().any(|(known, _)| *known == party.0) {
                 parties.push(party);
@@ -53,21 +53,21 @@ pub(super) async fn list(State(app): Shared, Extension(who): By) -> Result<Json<
 }
 
 /// Limits in force that concern nobody who has anything: each user's, and those of groups.
-fn configured(limits: &Limits, parties: &[(Party, Quota)]) -> Vec<LimitView> {
+fn configured(limits: &Limits, parties: &[(LimitOwner, Quota)]) -> Vec<LimitView> {
     let mut all = caps_rows("each user", false, limits.everyone, None);
     for (name, group) in &limits.groups {
         all.extend(caps_rows(&format!("each of {name}"), false, group.each, None));
-        if !parties.iter().any(|(of, _)| *of == Party::Group(name.clone())) {
+        if !parties.iter().any(|(of, _)| *of == LimitOwner::Group(name.clone())) {
             all.extend(caps_rows(name, true, group.together, None));
         }
     }
     all
 }
 
-fn rows(of: &Party, quota: &Quota) -> Vec<LimitView> {
+fn rows(of: &LimitOwner, quota: &Quota) -> Vec<LimitView> {
     let (name, together) = match of {
-        Party::User(name) => (name, false),
-        Party::Group(name) => (name, true),
+        LimitOwner::User(name) => (name, false),
+        LimitOwner::Group(name) => (name, true),
     };
     caps_rows(name, together, quota.caps, Some(quota))
 }

@@ -11,7 +11,7 @@ use axum::{Extension, Json};
 use std::collections::HashMap;
 use warpyard_api::wire::{Moved, PolicyPreview, PolicySet};
 use warpyard_core::cluster::Effects;
-use warpyard_core::{PolicyDef, Rejected, TaskId};
+use warpyard_core::{PolicyDef, Rejection, TaskId};
 
 /// How much of the line is told.
 const TOLD: usize = 50;
@@ -45,7 +45,7 @@ pub(super) async fn preview(
             starts_now: starts.iter().any(|s| s.task == *task),
         };
         let order = after.iter().take(TOLD).map(moved).collect();
-        Ok::<_, Rejected>(PolicyPreview { policy: choice.to_string(), order })
+        Ok::<_, Rejection>(PolicyPreview { policy: choice.to_string(), order })
     };
     let mut preview = app.engine.read(look).await?.map_err(convert::problem)?;
     for other in preview.order.iter_mut().filter(|other| app.hides(&who, &other.user)) {

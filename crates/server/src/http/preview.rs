@@ -236,7 +236,7 @@ async fn preview(
             let after: Vec<_> = spec.after.iter().map(|after| after.job).collect();
             let now = system_now();
             f.cluster().decide(Command::Submit { user, env: None, spec: spec.into() }, now)?;
-            Ok::<_, warpyard_core::Rejected>(ForecastInput::of(f, after, now))
+            Ok::<_, warpyard_core::Rejection>(ForecastInput::of(f, after, now))
         }
     };
     let mut outlook = app.engine.read(look).await?.map_err(convert::problem)?;
@@ -254,7 +254,7 @@ async fn preview(
         let foreseen = outlook.foresee(&user, &spec)?;
         let hides = |user: &str| hidden && !asker.owns(user);
         let alternatives = if foreseen.starts_now { vec![] } else { lesser(&outlook, &user, &spec, &hides) };
-        Ok::<_, warpyard_core::Rejected>((foreseen, alternatives))
+        Ok::<_, warpyard_core::Rejection>((foreseen, alternatives))
     };
     let (foreseen, alternatives) =
         tokio::task::spawn_blocking(foresee).await.map_err(Refusal::internal)?.map_err(convert::problem)?;

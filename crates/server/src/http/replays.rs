@@ -11,7 +11,7 @@ use axum::http::StatusCode;
 use axum::{Extension, Json};
 use warpyard_api::problem::{Problem, code};
 use warpyard_api::wire::{ReplayAsk, ReplayView};
-use warpyard_core::{PolicyChoice, PolicyDef, Rejected, Span};
+use warpyard_core::{PolicyChoice, PolicyDef, Rejection, Span};
 
 /// How many policies one replay compares.
 const POLICIES_AT_ONCE: usize = 12;
@@ -34,7 +34,7 @@ pub(super) async fn begin(
     let checked = |text: &String| {
         let choice: PolicyChoice = text.parse()?;
         PolicyDef::build_from(defs, &choice)?;
-        Ok::<_, Rejected>(choice)
+        Ok::<_, Rejection>(choice)
     };
     let choices = policies.iter().map(checked).collect::<Result<Vec<_>, _>>().map_err(convert::problem)?;
     let now = system_now();

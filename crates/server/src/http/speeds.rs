@@ -14,8 +14,8 @@ use std::collections::BTreeMap;
 use std::sync::Mutex;
 use warpyard_api::problem::{Problem, code};
 use warpyard_api::wire::{Noted, Progress, Throughput, Throughputs};
-use warpyard_core::event::StopWhy;
-use warpyard_core::shares::{Known, Shares, Speed};
+use warpyard_core::event::StopReason;
+use warpyard_core::shares::{Shares, Speed, SpeedEstimate};
 use warpyard_core::spec::Preempt;
 use warpyard_core::{AttemptId, Command, JobId, Span, TaskId, TaskState, Time};
 
@@ -91,7 +91,7 @@ pub(super) async fn set(
 }
 
 fn view(shares: &Shares) -> Throughputs {
-    let row = |profile: &str, gpus, kind: &str, known: Known, beside: Option<&str>| Throughput {
+    let row = |profile: &str, gpus, kind: &str, known: SpeedEstimate, beside: Option<&str>| Throughput {
         profile: profile.to_owned(),
         gpus,
         gpu_type: kind.to_owned(),
@@ -183,7 +183,7 @@ fn find(f: &Reader<'_>, id: &str, progress: &Progress, now: Time) -> Result<Foun
         };
         Some(Measured { profile: spec.profile.clone()?, gpus: spec.needs.gpus, kind: kind?, beside })
     };
-    let asked = matches!(cluster.state(task), Some(TaskState::Stopping(_, StopWhy::Requeued)));
+    let asked = matches!(cluster.state(task), Some(TaskState::Stopping(_, StopReason::Requeued)));
     let gives_way = asked && spec.preempt == Preempt::Yield;
     let (attempt, of) = (task.attempt(progress.attempt), of());
     Ok(Found { user: job.user.clone(), attempt, ran: live.running_time(now), beside, gives_way, of })

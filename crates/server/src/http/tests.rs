@@ -9,7 +9,7 @@ use axum::http::header::{
 use axum::http::{Request, StatusCode};
 use serde_json::{Value, json};
 use std::os::unix::fs::PermissionsExt;
-use warpyard_core::event::{How, Usage};
+use warpyard_core::event::{EndReason, Usage};
 use warpyard_core::pool::DeviceState;
 use warpyard_core::spec::{Array, TaskSpec};
 use warpyard_core::{AttemptId, Command, JobId, TaskId};
@@ -354,7 +354,7 @@ async fn tables_made_again_lose_nothing_of_what_memory_no_longer_holds() {
     let server = server();
     server.join(1).await;
     server.submit("ann", "gone", vec![task("t", 1)]).await;
-    server.end(&[(0, How::Exited(3), Usage::default())]).await;
+    server.end(&[(0, EndReason::Exited(3), Usage::default())]).await;
     server.submit("ann", "stays", vec![task("t", 1)]).await;
     server.json("POST", "/v1/jobs/1/retry", Some(json!({}))).await;
     server.json("POST", "/v1/jobs/1/cancel", None).await;
@@ -487,7 +487,7 @@ async fn who_waits_for_one_task_of_an_array_is_told_when_it_ends() {
     let array = Array { ranges: vec![(1, 3, 1)], at_once: None };
     server.submit("ann", "many", vec![TaskSpec { array: Some(array), ..task("t", 1) }]).await;
     let waits = server.json("GET", "/v1/jobs/1[1]?wait=done&timeout=60s", None);
-    let over = [(0, How::Exited(0), Usage::default())];
+    let over = [(0, EndReason::Exited(0), Usage::default())];
     let (view, ()) = tokio::join!(waits, server.end(&over));
     assert_eq!(view["state"], "done", "{view}");
 }

@@ -23,7 +23,7 @@ use serde::Deserialize;
 use std::collections::BTreeMap;
 use warpyard_api::quantity::MilliCpus;
 use warpyard_api::wire::{JobView, Outcome, RunView, StartRange, State as Standing, TaskView, Timestamp};
-use warpyard_core::command::Target;
+use warpyard_core::command::TaskSelector;
 use warpyard_core::spec::TaskSpec;
 use warpyard_core::{JobId, NodeId, TaskId, Time};
 use warpyard_worker::agent::Layout;
@@ -160,7 +160,8 @@ pub(super) async fn page(
     let look = move |f: &Reader<'_>| {
         let number = select::job_number(f.cluster(), &selector)?;
         let view = whole(f, number, &who)?;
-        let waiting = first_open(f.cluster(), Target::Job(number)).filter(|_| view.state == Standing::Ready);
+        let waiting =
+            first_open(f.cluster(), TaskSelector::Job(number)).filter(|_| view.state == Standing::Ready);
         let forecast = waiting.map(|task| (task, forecasts.latest_for(task)));
         let expected = forecast.as_ref().and_then(|(task, forecast)| forecast.of(*task));
         let expected = expected.map(|start| start.told(|_| false));
@@ -291,7 +292,8 @@ fn runs(f: &Reader<'_>, id: JobId) -> Vec<Runs> {
         env: some(&run.env),
         inherited: some(&run.inherited),
     };
-    let mut all: Vec<_> = views::runs(f.cluster(), job, Target::Job(id)).iter().take(RUNS).map(run).collect();
+    let mut all: Vec<_> =
+        views::runs(f.cluster(), job, TaskSelector::Job(id)).iter().take(RUNS).map(run).collect();
     // A directory that all share is told once.
     for i in (1..all.len()).rev() {
         if all[i].workdir == all[0].workdir {
@@ -367,7 +369,7 @@ fn reasons(f: &Reader<'_>, id: JobId, view: &JobView, attempts: &[AttemptRow], n
         }
         (Standing::Running, _) => said.extend(view.why.clone().map(|w| format!("{w}."))),
         _ => {
-            let open = first_open(cluster, Target::Job(id));
+            let open = first_open(cluster, TaskSelector::Job(id));
             if let Some(answer) = open.and_then(|task| why::explain(f, task, now)) {
                 said.push(format!("Waiting: {}.", answer.text.join("; ")));
                 if let Some(place) = answer.position {

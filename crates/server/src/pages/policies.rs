@@ -13,7 +13,7 @@ use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 use warpyard_api::wire::PolicyView;
-use warpyard_core::policy::{PolicyChoice, PolicyDef, Value};
+use warpyard_core::policy::{ParamType, PolicyChoice, PolicyDef};
 use warpyard_core::{TaskId, Time};
 
 /// How much of the line is shown.
@@ -149,8 +149,8 @@ fn chosen(view: &PolicyView, def: &PolicyDef, in_force: &PolicyChoice) -> Choice
         value: text(&shown.value.as_ref().unwrap_or(&shown.default).to_string()),
         default: shown.default.to_string(),
         words: match param.default {
-            Value::Word(words) => words.to_vec(),
-            Value::Number(_) | Value::Text => vec![],
+            ParamType::Word(words) => words.to_vec(),
+            ParamType::Number(_) | ParamType::Text => vec![],
         },
     };
     Choice {

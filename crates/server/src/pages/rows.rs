@@ -12,7 +12,7 @@ use askama::filters::HtmlSafe;
 use std::collections::BTreeMap;
 use warpyard_api::wire::{Outcome, State};
 use warpyard_core::cluster::{Job, Phase};
-use warpyard_core::policy::Place;
+use warpyard_core::policy::QueuePosition;
 use warpyard_core::spec::{Needs, WaitMode};
 use warpyard_core::{Cluster, NodeId, TaskId, Time};
 
@@ -207,7 +207,7 @@ pub(super) fn in_line(f: &Reader<'_>, skip: usize, most: usize) -> Vec<Entry> {
     places.into_iter().skip(skip).map(|place| in_line_at(f, place)).collect()
 }
 
-fn in_line_at(f: &Reader<'_>, place: Place) -> Entry {
+fn in_line_at(f: &Reader<'_>, place: QueuePosition) -> Entry {
     let count = ready_of(f.cluster(), place.task.node_id());
     Entry::InLine(place.task, place.before.map(|before| before + 1), count)
 }

@@ -8,10 +8,10 @@ use futures_core::Stream;
 use std::collections::BTreeMap;
 use std::future::poll_fn;
 use std::pin::pin;
-use warpyard_core::command::Standing;
-use warpyard_core::event::{How, Usage};
+use warpyard_core::command::AttemptStatus;
+use warpyard_core::event::{EndReason, Usage};
 use warpyard_core::limits::{Caps, Limits};
-use warpyard_core::spec::{AfterNode, Array, On, TaskSpec, WaitMode};
+use warpyard_core::spec::{AfterNode, Array, DependencyCondition, TaskSpec, WaitMode};
 use warpyard_core::{Command, DeviceId, JobId, Span, TaskId, WorkerId};
 
 const PAGES: [&str; 11] = [
@@ -227,7 +227,7 @@ async fn what_users_wrote_is_shown_and_not_obeyed() {
     server.join(1).await;
     let nasty = "<script>alert(1)</script>\"'\u{202e}\u{1b}[31m";
     let mut after = task("<img src=x>", 0);
-    after.after = vec![AfterNode { node: 0, on: On::Ok }];
+    after.after = vec![AfterNode { node: 0, on: DependencyCondition::Ok }];
     let first = server.submit(nasty, nasty, vec![task(nasty, 1), after]).await;
     server.submit(nasty, nasty, vec![task(nasty, 1)]).await;
     for path in [
@@ -299,7 +299,7 @@ async fn tables_are_sorted_and_filtered() {
     let waited = shown("?sort=-waited").await;
     assert!(waited.starts_with("alpha gamma "), "the others had no wait: {waited}");
     let beta = TaskId { job: JobId(4), node: 0, index: 0 }.attempt(1);
-    let attempts = [(beta, Standing::Running)].into_iter().collect();
+    let attempts = [(beta, AttemptStatus::Running)].into_iter().collect();
     let report = Command::Report { worker: WorkerId(0), attempts, devices: BTreeMap::new() };
     server.engine.command(report).await.expect("a report");
     for way in ["ran", "-ran"] {
@@ -500,7 +500,7 @@ async fn what_its_own_array_holds_back_is_one_row_behind_the_line_and_counted() 
     held_back(now.split_once("id=\"h-line\"").expect("the line").1);
     held_back(server.page("/queue?state=ready").await.split_once("<tbody>").expect("a table").1);
     server.submit("carl", "in-line", vec![task("t", 1)]).await;
-    let after = vec![AfterNode { node: 0, on: On::Ok }];
+    let after = vec![AfterNode { node: 0, on: DependencyCondition::Ok }];
     server.submit("zoe", "chain", vec![task("a", 1), TaskSpec { after, ..task("b", 1) }]).await;
     let page = server.page("/queue").await;
     let (_, rows) = page.split_once("<tbody>").expect("a table");
@@ -565,7 +565,10 @@ async fn page_after_page_lists_everything_once() {
             "chain",
             vec![
                 task("a", 1),
-                TaskSpec { after: vec![AfterNode { node: 0, on: On::default() }], ..task("b", 1) },
+                TaskSpec {
+                    after: vec![AfterNode { node: 0, on: DependencyCondition::default() }],
+                    ..task("b", 1)
+                },
             ],
         )
         .await;
@@ -607,7 +610,7 @@ async fn tables_say_which_gpus_a_task_may_have_and_how_it_waits_for_them() {
         assert!(open.contains(column), "{column}: {open}");
     }
     server.json("POST", &format!("/v1/jobs/{job}/cancel"), None).await;
-    server.end(&[(0, How::Exited(0), Usage::default())]).await;
+    server.end(&[(0, EndReason::Exited(0), Usage::default())]).await;
     let columns = columns.map(|c| c.replace("needs\"", "needed\""));
     let is_told = async |server: &Server, when: &str| {
         let page = server.page("/finished").await;
@@ -637,9 +640,9 @@ async fn a_job_says_how_its_tasks_ended_and_no_rate_of_what_was_over_at_once() {
     let job = server.submit("ann", "three", vec![TaskSpec { array, ..task("part", 0) }]).await;
     let used = |ran, cpu| Usage { ran: Span(ran), cpu: Span(cpu), ..Usage::default() };
     let ends = [
-        (0, How::Exited(0), used(2_000_000, 1_000_000)),
-        (1, How::Exited(137), used(1_000, 20_000)),
-        (2, How::Exited(0), used(1_000, 30_000)),
+        (0, EndReason::Exited(0), used(2_000_000, 1_000_000)),
+        (1, EndReason::Exited(137), used(1_000, 20_000)),
+        (2, EndReason::Exited(0), used(1_000, 30_000)),
     ];
     server.end(&ends).await;
     let page = server.page(&format!("/jobs/{job}")).await;

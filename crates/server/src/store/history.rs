@@ -20,7 +20,7 @@ use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use warpyard_api::quantity::{ByteSize, Micros};
 use warpyard_api::wire::FailureReason;
-use warpyard_core::event::{How, Outcome, StopWhy, Then, What};
+use warpyard_core::event::{Disposition, EndReason, EventKind, Outcome, StopReason};
 use warpyard_core::spec::{JobSpec, Needs};
 use warpyard_core::{AttemptId, Cluster, Event, JobId, NodeId, Span, TaskId, Time};
 use warpyard_worker::agent::Lineage;
@@ -201,7 +201,7 @@ impl History {
     pub(crate) fn enter_needs(&mut self, events: &[Event]) -> rusqlite::Result<()> {
         let transaction = self.db.transaction()?;
         for event in events {
-            if let What::JobSubmitted { job, spec, .. } = &event.what {
+            if let EventKind::JobSubmitted { job, spec, .. } = &event.what {
                 transaction
                     .prepare_cached("UPDATE job SET needs = ?2 WHERE id = ?1")?
                     .execute(params![job.0 as i64, written(&kinds(spec))])?;
@@ -462,7 +462,7 @@ fn enter_one(db: &Connection, cluster: &Cluster, event: &Event) -> rusqlite::Res
     }
     let at = event.at.0 as i64;
     match &event.what {
-        What::JobSubmitted { job, user, spec } => {
+        EventKind::JobSubmitted { job, user, spec } => {
             let tasks: u64 = spec.tasks.iter().map(|t| u64::from(t.len())).sum();
             db.prepare_cached(
                 "INSERT OR REPLACE INTO job (id, name, user, submitted, tasks, priority, project, needs)
@@ -479,7 +479,7 @@ fn enter_one(db: &Connection, cluster: &Cluster, event: &Event) -> rusqlite::Res
                 written(&kinds(spec))
             ])?;
         }
-        What::Placed { attempt, placement } => {
+        EventKind::Placed { attempt, placement } => {
             let task = attempt.task;
             let Some(job) = cluster.job(task.job) else { return Ok(()) };
             let spec = &job.spec.tasks[task.node as usize];
@@ -504,40 +504,44 @@ fn enter_one(db: &Connection, cluster: &Cluster, event: &Event) -> rusqlite::Res
                 spec.timeout.map(|t| t.0 as i64)
             ])?;
         }
-        What::Started { attempt } => {
+        EventKind::Started { attempt } => {
             let sql = "UPDATE attempt SET started = ?5 WHERE job = ?1 AND node = ?2 AND position = ?3 AND number = ?4";
             let TaskId { job, node, index } = attempt.task;
             db.prepare_cached(sql)?.execute(params![job.0 as i64, node, index, attempt.number, at])?;
             let sql = "UPDATE job SET started = ?2 WHERE id = ?1 AND started IS NULL";
             db.prepare_cached(sql)?.execute(params![job.0 as i64, at])?;
         }
-        What::StopAsked { attempt, why: StopWhy::Idle(lasted) } => {
+        EventKind::StopAsked { attempt, why: StopReason::Idle(lasted) } => {
             let sql = "UPDATE attempt SET detail = ?5 WHERE job = ?1 AND node = ?2 AND position = ?3 AND number = ?4";
             let TaskId { job, node, index } = attempt.task;
             let detail = format!("ended by the server: its GPUs did nothing for {}", Micros(lasted.0));
             db.prepare_cached(sql)?.execute(params![job.0 as i64, node, index, attempt.number, detail])?;
         }
-        What::Ended { attempt, end, then } => {
+        EventKind::Ended { attempt, end, then } => {
             let signal = match &end.how {
-                How::Signalled(signal) => Some(*signal),
+                EndReason::Signalled(signal) => Some(*signal),
                 _ => None,
             };
             let (exit_code, detail) = match &end.how {
-                How::Exited(code) => (Some(*code), None),
-                How::Signalled(signal) => (None, Some(format!("ended by signal {signal}"))),
-                How::TimedOut => (None, Some("ran longer than its timeout".to_owned())),
-                How::Crowded(n) => (None, Some(format!("it had {n} processes, more than a task may have"))),
-                How::OutOfMemory(limit) => {
+                EndReason::Exited(code) => (Some(*code), None),
+                EndReason::Signalled(signal) => (None, Some(format!("ended by signal {signal}"))),
+                EndReason::TimedOut => (None, Some("ran longer than its timeout".to_owned())),
+                EndReason::Crowded(n) => {
+                    (None, Some(format!("it had {n} processes, more than a task may have")))
+                }
+                EndReason::OutOfMemory(limit) => {
                     let limit = ByteSize(*limit).rounded();
                     (None, Some(format!("out of memory: it needed more than the {limit} it requested")))
                 }
-                How::Idle(limit) => (None, Some(format!("{}{}", outcome_text::IDLE, Micros(limit.0)))),
-                How::Stopped => (None, None),
-                How::NotStarted(why) | How::Declined(why) | How::Lost(why) => (None, Some(why.clone())),
+                EndReason::Idle(limit) => (None, Some(format!("{}{}", outcome_text::IDLE, Micros(limit.0)))),
+                EndReason::Stopped => (None, None),
+                EndReason::NotStarted(why) | EndReason::Declined(why) | EndReason::Lost(why) => {
+                    (None, Some(why.clone()))
+                }
             };
             let outcome = match then {
-                Then::Done(outcome) => outcome.word(),
-                Then::Again | Then::Later(_) | Then::Hold => again_word(&end.how),
+                Disposition::Done(outcome) => outcome.word(),
+                Disposition::Again | Disposition::Later(_) | Disposition::Hold => again_word(&end.how),
             };
             let TaskId { job, node, index } = attempt.task;
             db.prepare_cached(
@@ -562,8 +566,8 @@ fn enter_one(db: &Connection, cluster: &Cluster, event: &Event) -> rusqlite::Res
             ])?;
             note_end(db, cluster, job)?;
         }
-        What::Cancelled { node, .. } => note_end(db, cluster, node.job)?,
-        What::Retried { job, .. } | What::TasksRetried { node: NodeId { job, .. }, .. } => {
+        EventKind::Cancelled { node, .. } => note_end(db, cluster, node.job)?,
+        EventKind::Retried { job, .. } | EventKind::TasksRetried { node: NodeId { job, .. }, .. } => {
             db.prepare_cached("UPDATE job SET finished = NULL, outcome = NULL WHERE id = ?1")?
                 .execute([job.0 as i64])?;
         }
@@ -573,24 +577,26 @@ fn enter_one(db: &Connection, cluster: &Cluster, event: &Event) -> rusqlite::Res
 }
 
 /// Why an attempt failed, where more is known than exit code or signal.
-fn reason(how: &How) -> Option<FailureReason> {
+fn reason(how: &EndReason) -> Option<FailureReason> {
     match how {
-        How::OutOfMemory(_) => Some(FailureReason::OutOfMemory),
-        How::Crowded(_) => Some(FailureReason::TooManyProcesses),
-        How::NotStarted(_) => Some(FailureReason::NotStarted),
+        EndReason::OutOfMemory(_) => Some(FailureReason::OutOfMemory),
+        EndReason::Crowded(_) => Some(FailureReason::TooManyProcesses),
+        EndReason::NotStarted(_) => Some(FailureReason::NotStarted),
         _ => None,
     }
 }
 
 /// The word for an attempt that was not the last of its task.
-fn again_word(how: &How) -> &'static str {
+fn again_word(how: &EndReason) -> &'static str {
     match how {
-        How::TimedOut | How::Idle(_) => Outcome::TimedOut.word(),
-        How::Lost(_) | How::Declined(_) => Outcome::Lost.word(),
-        How::Stopped => "requeued",
-        How::Exited(_) | How::Signalled(_) | How::Crowded(_) | How::OutOfMemory(_) | How::NotStarted(_) => {
-            Outcome::Failed.word()
-        }
+        EndReason::TimedOut | EndReason::Idle(_) => Outcome::TimedOut.word(),
+        EndReason::Lost(_) | EndReason::Declined(_) => Outcome::Lost.word(),
+        EndReason::Stopped => "requeued",
+        EndReason::Exited(_)
+        | EndReason::Signalled(_)
+        | EndReason::Crowded(_)
+        | EndReason::OutOfMemory(_)
+        | EndReason::NotStarted(_) => Outcome::Failed.word(),
     }
 }
 

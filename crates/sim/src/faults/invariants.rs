@@ -4,7 +4,7 @@ use super::Broken;
 use super::ledger::{Ledger, broken};
 use super::machine::Machine;
 use std::collections::{BTreeMap, BTreeSet};
-use warpyard_core::cluster::Live;
+use warpyard_core::cluster::StartedTask;
 use warpyard_core::pool::{Charge, Placement};
 use warpyard_core::spec::OnLost;
 use warpyard_core::{AttemptId, Cluster, DeviceId, Policy, PolicyDef, TaskId, Time, WorkerId};
@@ -59,7 +59,7 @@ impl Given {
     }
 }
 
-fn under_way(cluster: &Cluster) -> impl Iterator<Item = (TaskId, &Live)> + '_ {
+fn under_way(cluster: &Cluster) -> impl Iterator<Item = (TaskId, &StartedTask)> + '_ {
     cluster.jobs().iter().flat_map(|job| {
         job.nodes.iter().enumerate().flat_map(move |(n, node)| {
             let task = move |index| TaskId { job: job.id, node: n as u32, index };

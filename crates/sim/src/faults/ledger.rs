@@ -3,10 +3,10 @@
 use super::Broken;
 use std::collections::{BTreeMap, BTreeSet};
 use warpyard_core::agent::NOTHING_LEFT;
-use warpyard_core::event::{How, Outcome, StopWhy, Then};
+use warpyard_core::event::{Disposition, EndReason, Outcome, StopReason};
 use warpyard_core::pool::Placement;
 use warpyard_core::spec::AfterNode;
-use warpyard_core::{AttemptId, Cluster, Event, JobId, TaskId, TaskState, What};
+use warpyard_core::{AttemptId, Cluster, Event, EventKind, JobId, TaskId, TaskState};
 
 #[derive(Default)]
 pub(super) struct Ledger {
@@ -16,7 +16,7 @@ pub(super) struct Ledger {
     /// On which machine, at which of its boots, an attempt's process began.
     begun: BTreeMap<AttemptId, Vec<(usize, u32)>>,
     /// How an attempt's processes ended.
-    ends: BTreeMap<AttemptId, Vec<How>>,
+    ends: BTreeMap<AttemptId, Vec<EndReason>>,
     done: BTreeMap<TaskId, Outcome>,
     /// Attempts that are said to have started and had no process.
     unbegun: BTreeSet<AttemptId>,
@@ -32,34 +32,36 @@ impl Ledger {
     pub(super) fn learn(&mut self, before: &Cluster, event: &Event) -> Result<(), Broken> {
         self.events += 1;
         match &event.what {
-            What::Placed { attempt, placement } => {
+            EventKind::Placed { attempt, placement } => {
                 self.attempts_are_numbered_one_after_another(*attempt)?;
                 dependencies_ended_first(before, attempt.task)?;
                 self.latest.insert(attempt.task, (attempt.number, false));
                 self.placed.insert(*attempt, placement.clone());
             }
-            What::Started { attempt } => {
+            EventKind::Started { attempt } => {
                 self.only_the_attempt_in_force_is_spoken_of(*attempt)?;
                 if !self.has_begun(*attempt) {
                     self.unbegun.insert(*attempt);
                 }
             }
-            What::PauseAsked { attempt, .. }
-            | What::Paused { attempt }
-            | What::ResumeAsked { attempt }
-            | What::Resumed { attempt }
-            | What::StopAsked { attempt, .. } => self.only_the_attempt_in_force_is_spoken_of(*attempt)?,
-            What::Ended { attempt, end, then } => {
+            EventKind::PauseAsked { attempt, .. }
+            | EventKind::Paused { attempt }
+            | EventKind::ResumeAsked { attempt }
+            | EventKind::Resumed { attempt }
+            | EventKind::StopAsked { attempt, .. } => {
+                self.only_the_attempt_in_force_is_spoken_of(*attempt)?
+            }
+            EventKind::Ended { attempt, end, then } => {
                 self.only_the_attempt_in_force_is_spoken_of(*attempt)?;
                 only_what_was_cancelled_ends_cancelled(before, *attempt, *then)?;
                 self.an_end_is_one_that_happened(*attempt, &end.how)?;
                 self.latest.insert(attempt.task, (attempt.number, true));
-                if end.how == How::Stopped {
+                if end.how == EndReason::Stopped {
                     self.unbegun.remove(attempt);
                 }
             }
-            What::Retried { job, .. } | What::JobForgotten { job } => self.forget_done(*job),
-            What::TasksRetried { node, .. } => self.forget_done(node.job),
+            EventKind::Retried { job, .. } | EventKind::JobForgotten { job } => self.forget_done(*job),
+            EventKind::TasksRetried { node, .. } => self.forget_done(node.job),
             _ => {}
         }
         Ok(())
@@ -99,13 +101,13 @@ impl Ledger {
     pub(super) fn an_end_that_happened_is_told(
         &self,
         attempt: AttemptId,
-        how: &How,
+        how: &EndReason,
         boot_of: impl Fn(usize) -> u32,
     ) -> Result<(), Broken> {
         let here = self.begun.get(&attempt).and_then(|begun| begun.last());
         let ended_here = here.is_some_and(|&(machine, boot)| boot_of(machine) == boot)
             && self.ends.get(&attempt).is_some_and(|ends| !ends.is_empty());
-        if ended_here && *how == How::Lost(NOTHING_LEFT.into()) {
+        if ended_here && *how == EndReason::Lost(NOTHING_LEFT.into()) {
             return broken("an end that happened is told", || {
                 format!("{attempt} ended by {:?}, and nobody knows", self.ends[&attempt])
             });
@@ -117,10 +119,14 @@ impl Ledger {
         self.begun.contains_key(&attempt)
     }
 
-    fn an_end_is_one_that_happened(&self, attempt: AttemptId, how: &How) -> Result<(), Broken> {
+    fn an_end_is_one_that_happened(&self, attempt: AttemptId, how: &EndReason) -> Result<(), Broken> {
         let of_a_process = matches!(
             how,
-            How::Exited(_) | How::Signalled(_) | How::TimedOut | How::OutOfMemory(_) | How::Idle(_)
+            EndReason::Exited(_)
+                | EndReason::Signalled(_)
+                | EndReason::TimedOut
+                | EndReason::OutOfMemory(_)
+                | EndReason::Idle(_)
         );
         let really = self.ends.get(&attempt).is_some_and(|ends| ends.contains(how));
         if of_a_process && !really {
@@ -171,7 +177,7 @@ impl Ledger {
         Ok(())
     }
 
-    pub(super) fn ended(&mut self, attempt: AttemptId, how: How) {
+    pub(super) fn ended(&mut self, attempt: AttemptId, how: EndReason) {
         self.ends.entry(attempt).or_default().push(how);
         self.strays.remove(&attempt);
     }
@@ -221,10 +227,10 @@ fn dependencies_ended_first(before: &Cluster, task: TaskId) -> Result<(), Broken
 fn only_what_was_cancelled_ends_cancelled(
     before: &Cluster,
     attempt: AttemptId,
-    then: Then,
+    then: Disposition,
 ) -> Result<(), Broken> {
-    let asked = matches!(before.state(attempt.task), Some(TaskState::Stopping(_, why)) if matches!(why, StopWhy::Cancelled | StopWhy::Killed));
-    if then == Then::Done(Outcome::Cancelled) && !asked {
+    let asked = matches!(before.state(attempt.task), Some(TaskState::Stopping(_, why)) if matches!(why, StopReason::Cancelled | StopReason::Killed));
+    if then == Disposition::Done(Outcome::Cancelled) && !asked {
         return broken("only what was cancelled ends cancelled", || format!("nobody cancelled {attempt}"));
     }
     Ok(())

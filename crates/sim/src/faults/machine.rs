@@ -5,9 +5,9 @@ use super::bugs::Flaw;
 use super::people::Brief;
 use super::supervisors::Supervisors;
 use std::collections::BTreeMap;
-use warpyard_core::agent::{Agent, Input, Output, Refusal, Settings, StrangerId};
-use warpyard_core::cluster::Want;
-use warpyard_core::event::{How, WorkerInfo};
+use warpyard_core::agent::{Agent, ForeignRecordId, Input, LaunchRefusal, Output, Settings};
+use warpyard_core::cluster::DesiredState;
+use warpyard_core::event::{EndReason, WorkerInfo};
 use warpyard_core::pool::{DeviceInfo, DeviceState};
 use warpyard_core::protocol::{Assignment, Assignments, Report};
 use warpyard_core::spec::OnLost;
@@ -48,7 +48,7 @@ pub(super) struct Out {
     /// Processes that began.
     pub(super) began: Vec<AttemptId>,
     /// Processes that ended, and how.
-    pub(super) ended: Vec<(AttemptId, How)>,
+    pub(super) ended: Vec<(AttemptId, EndReason)>,
     /// Whether the agent may have something to tell at once.
     pub(super) news: bool,
 }
@@ -61,7 +61,7 @@ pub(super) enum Due {
     /// Something happens to a process by itself.
     Ring(AttemptId),
     /// A process that another log left may have ended.
-    StrangerEnds(StrangerId),
+    StrangerEnds(ForeignRecordId),
     /// The agent's timer fires.
     Timer,
     /// A record that nobody needs is removed.
@@ -211,7 +211,7 @@ impl Machine {
                 if self.supervisors.stranger_ends(now, id)
                     && let Some(agent) = &mut self.agent
                 {
-                    agent.step(Input::StrangerGone(id), now);
+                    agent.step(Input::ForeignGone(id), now);
                 }
             }
             Due::Timer => {
@@ -231,7 +231,7 @@ impl Machine {
     /// A device is gone: what ran on it fails.
     pub(super) fn fail_on(&mut self, now: Time, ids: &[AttemptId], book: &Book<'_>, out: &mut Out) {
         for &id in ids {
-            self.supervisors.end(now, id, How::Exited(13), out);
+            self.supervisors.end(now, id, EndReason::Exited(13), out);
             self.see(now, id, out);
         }
         self.pump(now, book, out);
@@ -254,11 +254,11 @@ impl Machine {
         while let Some(output) = self.agent.as_mut().and_then(Agent::next_output) {
             match output {
                 Output::Launch(id) => self.launch(now, id, book, out),
-                Output::Freeze(id) => self.want(now, id, Want::Freeze, Span::ZERO, out),
-                Output::Thaw(id) => self.want(now, id, Want::Run, Span::ZERO, out),
+                Output::Freeze(id) => self.want(now, id, DesiredState::Freeze, Span::ZERO, out),
+                Output::Thaw(id) => self.want(now, id, DesiredState::Run, Span::ZERO, out),
                 Output::Stop { attempt, grace, cause } => {
                     self.supervisors.note_cause(attempt, cause);
-                    self.want(now, attempt, Want::Stop, grace, out);
+                    self.want(now, attempt, DesiredState::Stop, grace, out);
                 }
                 // Nobody here says how far it is, and so is told to.
                 Output::Yield(_) => {}
@@ -268,10 +268,10 @@ impl Machine {
                 }
                 Output::Discard { .. } => unreachable!("no record is damaged here"),
                 Output::Retire(id) => out.later.push((now + RETIRED_AFTER, Due::Retire(id))),
-                Output::StopStranger { stranger, grace } => {
+                Output::StopForeign { stranger, grace } => {
                     self.supervisors.stop_stranger(now, stranger, grace, out);
                 }
-                Output::RetireStranger(_) => {}
+                Output::RetireForeign(_) => {}
                 Output::SetTimer(at) => out.later.push((at, Due::Timer)),
             }
         }
@@ -285,7 +285,7 @@ impl Machine {
         let in_use = assignment.devices.iter().find(|uuid| !usable(uuid));
         match (in_use, &mut self.agent) {
             (Some(uuid), Some(agent)) => {
-                agent.step(Input::Refused(id, Refusal::DeviceInUse(uuid.clone())), now);
+                agent.step(Input::Refused(id, LaunchRefusal::DeviceInUse(uuid.clone())), now);
                 out.news = true;
             }
             _ => {
@@ -295,7 +295,7 @@ impl Machine {
         }
     }
 
-    fn want(&mut self, now: Time, id: AttemptId, want: Want, grace: Span, out: &mut Out) {
+    fn want(&mut self, now: Time, id: AttemptId, want: DesiredState, grace: Span, out: &mut Out) {
         self.supervisors.want(now, id, want, grace, out);
         self.see(now, id, out);
     }

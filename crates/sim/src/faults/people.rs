@@ -4,11 +4,11 @@ use crate::arrival::{Course, Fate, Runs};
 use crate::random::Random;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use warpyard_core::command::Target;
-use warpyard_core::policy::Value;
+use warpyard_core::command::TaskSelector;
+use warpyard_core::policy::ParamType;
 use warpyard_core::protocol::Assignment;
 use warpyard_core::spec::{
-    AfterJob, AfterNode, Array, JobSpec, Needs, On, OnLost, Preempt, TaskSpec, WaitMode,
+    AfterJob, AfterNode, Array, DependencyCondition, JobSpec, Needs, OnLost, Preempt, TaskSpec, WaitMode,
 };
 use warpyard_core::{
     AttemptId, Cluster, Command, DeviceId, JobId, NodeId, PolicyChoice, PolicyDef, Span, TaskId, WorkerId,
@@ -93,7 +93,7 @@ impl People {
             }
             12 => Command::Pause(target(random, cluster, job)),
             13 => {
-                let cancel = |job: &JobId| Command::Cancel(Target::Job(*job));
+                let cancel = |job: &JobId| Command::Cancel(TaskSelector::Job(*job));
                 Command::Several(jobs[jobs.len() - 1 - back..].iter().map(cancel).collect())
             }
             14 | 15 => Command::Resume(target(random, cluster, job)),
@@ -107,7 +107,7 @@ impl People {
         let def = &self.policies[random.below(self.policies.len() as u64) as usize];
         let mut choice = PolicyChoice { name: def.name.to_owned(), params: BTreeMap::new() };
         for param in def.params {
-            if let Value::Word(words) = param.default
+            if let ParamType::Word(words) = param.default
                 && random.unit() < 0.3
             {
                 let word = words[random.below(words.len() as u64) as usize];
@@ -121,7 +121,8 @@ impl People {
         let name = format!("j{}", self.book.len() + 1);
         let nodes = if random.unit() < 0.35 { 2 + random.below(4) } else { 1 } as u32;
         let (tasks, courses) = (0..nodes).map(|n| node(random, cluster, n)).unzip();
-        let on = [On::Ok, On::Fail, On::Any][random.below(3) as usize];
+        let on = [DependencyCondition::Ok, DependencyCondition::Fail, DependencyCondition::Any]
+            [random.below(3) as usize];
         let after = (!jobs.is_empty() && random.unit() < 0.15)
             .then(|| AfterJob { job: jobs[random.below(jobs.len() as u64) as usize], on });
         let spec = JobSpec {
@@ -143,7 +144,13 @@ fn node(random: &mut Random, cluster: &Cluster, number: u32) -> (TaskSpec, Cours
     let mut after = Vec::new();
     for dep in 0..number {
         if random.unit() < 1.2 / f64::from(number) {
-            let on = [On::Ok, On::Ok, On::Ok, On::Any, On::Fail][random.below(5) as usize];
+            let on = [
+                DependencyCondition::Ok,
+                DependencyCondition::Ok,
+                DependencyCondition::Ok,
+                DependencyCondition::Any,
+                DependencyCondition::Fail,
+            ][random.below(5) as usize];
             after.push(AfterNode { node: dep, on });
         }
     }
@@ -196,15 +203,15 @@ fn needs(random: &mut Random, cluster: &Cluster) -> Needs {
     }
 }
 
-fn target(random: &mut Random, cluster: &Cluster, job: JobId) -> Target {
+fn target(random: &mut Random, cluster: &Cluster, job: JobId) -> TaskSelector {
     let spec = &cluster.job(job).expect("one of those there are").spec;
     let node = NodeId { job, node: random.below(spec.tasks.len() as u64) as u32 };
     let index = random.below(u64::from(spec.tasks[node.node as usize].len())) as u32;
     match random.below(4) {
-        0 => Target::Job(job),
-        1 => Target::Node(node),
-        2 => Target::Range { node, start: index, end: index + 1 + random.below(3) as u32 },
-        _ => Target::Task(node.task(index)),
+        0 => TaskSelector::Job(job),
+        1 => TaskSelector::Node(node),
+        2 => TaskSelector::Range { node, start: index, end: index + 1 + random.below(3) as u32 },
+        _ => TaskSelector::Task(node.task(index)),
     }
 }
 

@@ -4,9 +4,9 @@ use super::Broken;
 use super::ledger::broken;
 use super::people::People;
 use std::collections::BTreeMap;
-use warpyard_core::command::Target;
-use warpyard_core::engine::Answer;
-use warpyard_core::event::StopWhy;
+use warpyard_core::command::TaskSelector;
+use warpyard_core::engine::CommandOutcome;
+use warpyard_core::event::StopReason;
 use warpyard_core::{Cluster, Command, JobId, PolicyChoice, TaskId, TaskState, WorkerId};
 
 #[derive(Default)]
@@ -15,19 +15,19 @@ pub(super) struct Promises {
     accepted: BTreeMap<JobId, String>,
     held: BTreeMap<JobId, ()>,
     priorities: BTreeMap<JobId, i64>,
-    cancelled: BTreeMap<JobId, Vec<Target>>,
+    cancelled: BTreeMap<JobId, Vec<TaskSelector>>,
     drained: BTreeMap<WorkerId, bool>,
     policy: Option<PolicyChoice>,
 }
 
 impl Promises {
     /// A command was carried out and its caller told so.
-    pub(super) fn said(&mut self, command: &Command, answer: &Answer) {
+    pub(super) fn said(&mut self, command: &Command, answer: &CommandOutcome) {
         self.unsaid(command);
         match command {
             Command::Several(commands) => {
                 let done = commands.iter().zip(&answer.each).filter(|(_, answer)| answer.is_ok());
-                done.for_each(|(command, _)| self.said(command, &Answer::default()));
+                done.for_each(|(command, _)| self.said(command, &CommandOutcome::default()));
             }
             Command::Submit { spec, .. } => {
                 let job = answer.job.expect("a job that was taken has a number");
@@ -36,7 +36,7 @@ impl Promises {
             Command::Cancel(target) | Command::Kill(target) => {
                 self.cancelled.entry(target.job()).or_default().push(*target);
             }
-            Command::Hold(Target::Job(job)) | Command::Pause(Target::Job(job)) => {
+            Command::Hold(TaskSelector::Job(job)) | Command::Pause(TaskSelector::Job(job)) => {
                 self.held.insert(*job, ());
             }
             Command::SetPriority(job, priority) => drop(self.priorities.insert(*job, *priority)),
@@ -50,7 +50,7 @@ impl Promises {
     pub(super) fn unsaid(&mut self, command: &Command) {
         match command {
             Command::Several(commands) => commands.iter().for_each(|command| self.unsaid(command)),
-            Command::Release(Target::Job(job)) | Command::Resume(Target::Job(job)) => {
+            Command::Release(TaskSelector::Job(job)) | Command::Resume(TaskSelector::Job(job)) => {
                 self.held.remove(job);
             }
             Command::Retry { target, .. } => {
@@ -111,7 +111,7 @@ impl Promises {
 }
 
 /// A task that was cancelled and is neither over nor asked to end.
-fn goes_on(cluster: &Cluster, target: Target) -> Option<TaskId> {
+fn goes_on(cluster: &Cluster, target: TaskSelector) -> Option<TaskId> {
     let job = cluster.job(target.job())?;
     let tasks = job.spec.tasks.iter().enumerate().flat_map(|(n, spec)| {
         (0..spec.len()).map(move |index| TaskId { job: job.id, node: n as u32, index })
@@ -119,7 +119,9 @@ fn goes_on(cluster: &Cluster, target: Target) -> Option<TaskId> {
     tasks.filter(|t| target.contains(*t)).find(|task| {
         !matches!(
             cluster.state(*task),
-            None | Some(TaskState::Done(_) | TaskState::Stopping(_, StopWhy::Cancelled | StopWhy::Killed))
+            None | Some(
+                TaskState::Done(_) | TaskState::Stopping(_, StopReason::Cancelled | StopReason::Killed)
+            )
         )
     })
 }

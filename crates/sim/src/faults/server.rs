@@ -4,7 +4,7 @@
 use super::Broken;
 use super::disk::{Disk, Stop};
 use std::collections::{BTreeMap, VecDeque};
-use warpyard_core::engine::{Engine, Turned};
+use warpyard_core::engine::{Engine, TurnOutcome};
 use warpyard_core::protocol::{Report, ReportId};
 use warpyard_core::{Cluster, Command, Epoch, JobId, PolicyDef, Time, WorkerId};
 
@@ -51,7 +51,7 @@ pub(super) struct Up {
 /// A turn that was kept.
 pub(super) struct Said {
     pub(super) commands: Vec<Command>,
-    pub(super) turned: Turned,
+    pub(super) turned: TurnOutcome,
     /// Workers that spoke.
     pub(super) heard: Vec<Address>,
 }
@@ -144,7 +144,7 @@ impl Server {
     }
 
     /// A plan that was made and carried out in one turn is not stale.
-    pub(super) fn a_plan_fits(turned: &Turned) -> Result<(), Broken> {
+    pub(super) fn a_plan_fits(turned: &TurnOutcome) -> Result<(), Broken> {
         match turned.stale.first() {
             Some(stale) => {
                 super::ledger::broken("a plan fits the state it was made from", || stale.to_string())

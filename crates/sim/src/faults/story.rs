@@ -2,8 +2,8 @@
 //! run again to be told.
 
 use std::collections::VecDeque;
-use warpyard_core::event::{By, End, How, StopWhy, Then};
-use warpyard_core::{Event, Time, What};
+use warpyard_core::event::{Disposition, End, EndReason, RequestedBy, StopReason};
+use warpyard_core::{Event, EventKind, Time};
 
 /// How many of the last lines are kept.
 const KEPT: usize = 60;
@@ -38,47 +38,49 @@ impl Story {
 /// An event in a few words.
 pub(super) fn words(event: &Event) -> String {
     match &event.what {
-        What::WorkerJoined { worker, info } => format!("{worker} joined ({})", info.name),
-        What::WorkerLost { worker } => format!("{worker} given up"),
-        What::WorkerDrained { worker, drained } => {
+        EventKind::WorkerJoined { worker, info } => format!("{worker} joined ({})", info.name),
+        EventKind::WorkerLost { worker } => format!("{worker} given up"),
+        EventKind::WorkerDrained { worker, drained } => {
             format!("{worker} {}", if *drained { "drained" } else { "takes tasks again" })
         }
-        What::DeviceChanged { device, state } => format!("device {device} is {state:?}"),
-        What::EnvKept { env, .. } => format!("environment {} kept", env.0),
-        What::JobSubmitted { job, spec, .. } => format!("job {job} submitted ({})", spec.name),
-        What::JobHeld { job, held } => format!("job {job} {}", if *held { "held" } else { "released" }),
-        What::JobPriority { job, priority } => format!("job {job} has priority {priority}"),
-        What::Cancelled { node, tasks } => {
+        EventKind::DeviceChanged { device, state } => format!("device {device} is {state:?}"),
+        EventKind::EnvKept { env, .. } => format!("environment {} kept", env.0),
+        EventKind::JobSubmitted { job, spec, .. } => format!("job {job} submitted ({})", spec.name),
+        EventKind::JobHeld { job, held } => format!("job {job} {}", if *held { "held" } else { "released" }),
+        EventKind::JobPriority { job, priority } => format!("job {job} has priority {priority}"),
+        EventKind::Cancelled { node, tasks } => {
             format!("{} of {}.{} cancelled", tasks.len(), node.job, node.node)
         }
-        What::Retried { job, failed_only } => {
+        EventKind::Retried { job, failed_only } => {
             format!("job {job} tried again{}", if *failed_only { ", what failed" } else { "" })
         }
-        What::JobForgotten { job } => format!("job {job} forgotten"),
-        What::Placed { attempt, placement } => {
+        EventKind::JobForgotten { job } => format!("job {job} forgotten"),
+        EventKind::Placed { attempt, placement } => {
             let devices: Vec<_> = placement.devices.iter().map(|d| d.0.to_string()).collect();
             format!("{attempt} placed on {} [{}]", placement.worker, devices.join(","))
         }
-        What::MemoryCharged { attempt, device, bytes } => {
+        EventKind::MemoryCharged { attempt, device, bytes } => {
             format!("{attempt} charged {bytes} bytes of device {device}")
         }
-        What::Started { attempt } => format!("{attempt} started"),
-        What::PauseAsked { attempt, by: By::Policy, .. } => format!("{attempt} to pause for the policy"),
-        What::PauseAsked { attempt, by: By::User, .. } => format!("{attempt} to pause"),
-        What::Paused { attempt } => format!("{attempt} stands still"),
-        What::ResumeAsked { attempt } => format!("{attempt} to go on"),
-        What::Resumed { attempt } => format!("{attempt} goes on"),
-        What::StopAsked { attempt, why: StopWhy::Killed } => format!("{attempt} to end at once"),
-        What::StopAsked { attempt, why: StopWhy::Cancelled | StopWhy::Idle(_) } => {
+        EventKind::Started { attempt } => format!("{attempt} started"),
+        EventKind::PauseAsked { attempt, by: RequestedBy::Policy, .. } => {
+            format!("{attempt} to pause for the policy")
+        }
+        EventKind::PauseAsked { attempt, by: RequestedBy::User, .. } => format!("{attempt} to pause"),
+        EventKind::Paused { attempt } => format!("{attempt} stands still"),
+        EventKind::ResumeAsked { attempt } => format!("{attempt} to go on"),
+        EventKind::Resumed { attempt } => format!("{attempt} goes on"),
+        EventKind::StopAsked { attempt, why: StopReason::Killed } => format!("{attempt} to end at once"),
+        EventKind::StopAsked { attempt, why: StopReason::Cancelled | StopReason::Idle(_) } => {
             format!("{attempt} to end")
         }
-        What::StopAsked { attempt, why: StopWhy::Requeued } => format!("{attempt} to give way"),
-        What::Ended { attempt, end, then } => {
+        EventKind::StopAsked { attempt, why: StopReason::Requeued } => format!("{attempt} to give way"),
+        EventKind::Ended { attempt, end, then } => {
             let then = match then {
-                Then::Done(outcome) => outcome.word().to_owned(),
-                Then::Again => "again".to_owned(),
-                Then::Later(from) => format!("again from {} s", from.secs()),
-                Then::Hold => "held".to_owned(),
+                Disposition::Done(outcome) => outcome.word().to_owned(),
+                Disposition::Again => "again".to_owned(),
+                Disposition::Later(from) => format!("again from {} s", from.secs()),
+                Disposition::Hold => "held".to_owned(),
             };
             format!("{attempt} ended: {}, so {then}", how(end))
         }
@@ -89,15 +91,15 @@ pub(super) fn words(event: &Event) -> String {
 
 pub(super) fn how(end: &End) -> String {
     match &end.how {
-        How::Exited(code) => format!("exit {code}"),
-        How::Signalled(signal) => format!("signal {signal}"),
-        How::TimedOut => "out of time".into(),
-        How::Crowded(_) => "too many processes".into(),
-        How::OutOfMemory(_) => "out of memory".into(),
-        How::Idle(_) => "idle".into(),
-        How::Stopped => "stopped".into(),
-        How::NotStarted(_) => "not started".into(),
-        How::Declined(_) => "declined".into(),
-        How::Lost(why) => format!("lost ({why})"),
+        EndReason::Exited(code) => format!("exit {code}"),
+        EndReason::Signalled(signal) => format!("signal {signal}"),
+        EndReason::TimedOut => "out of time".into(),
+        EndReason::Crowded(_) => "too many processes".into(),
+        EndReason::OutOfMemory(_) => "out of memory".into(),
+        EndReason::Idle(_) => "idle".into(),
+        EndReason::Stopped => "stopped".into(),
+        EndReason::NotStarted(_) => "not started".into(),
+        EndReason::Declined(_) => "declined".into(),
+        EndReason::Lost(why) => format!("lost ({why})"),
     }
 }

@@ -5,9 +5,9 @@
 use super::machine::{Due, Out};
 use super::people::Brief;
 use std::collections::BTreeMap;
-use warpyard_core::agent::{Found, Owner, Seen, StopCause, StrangerId};
-use warpyard_core::cluster::Want;
-use warpyard_core::event::{End, How, Usage};
+use warpyard_core::agent::{ForeignRecordId, FoundRecord, Observation, RecordOwner, StopCause};
+use warpyard_core::cluster::DesiredState;
+use warpyard_core::event::{End, EndReason, Usage};
 use warpyard_core::spec::OnLost;
 use warpyard_core::{AttemptId, Span, Time};
 
@@ -15,14 +15,14 @@ use warpyard_core::{AttemptId, Span, Time};
 pub(super) struct Supervisors {
     supervised: BTreeMap<AttemptId, Supervised>,
     /// Attempts of another log, by name and when each ends.
-    strangers: BTreeMap<StrangerId, Stranger>,
+    strangers: BTreeMap<ForeignRecordId, Stranger>,
     next_stranger: u32,
 }
 
 /// An attempt as its supervisor has it.
 #[derive(Default)]
 struct Supervised {
-    want: Option<Want>,
+    want: Option<DesiredState>,
     /// Whether that is because the lease expired.
     expired: bool,
     stage: Stage,
@@ -86,36 +86,36 @@ impl Supervisors {
     }
 
     /// Everything an agent finds when it starts.
-    pub(super) fn records(&self) -> Vec<Found> {
+    pub(super) fn records(&self) -> Vec<FoundRecord> {
         let ours = self.supervised.iter().map(|(&attempt, supervised)| {
             let on_lost = match &supervised.stage {
                 Stage::Planned(Brief { on_lost, .. }) => *on_lost,
                 Stage::Alive(process) => process.brief.on_lost,
                 Stage::NotStarted | Stage::Over(_) => OnLost::default(),
             };
-            Found { attempt, owner: Owner::ThisLog, on_lost, seen: supervised.seen() }
+            FoundRecord { attempt, owner: RecordOwner::ThisLog, on_lost, seen: supervised.seen() }
         });
         let theirs = self.strangers.iter().map(|(&id, stranger)| {
-            let (owner, on_lost) = (Owner::AnotherLog(id), OnLost::default());
-            Found { attempt: stranger.name, owner, on_lost, seen: Seen::Running }
+            let (owner, on_lost) = (RecordOwner::AnotherLog(id), OnLost::default());
+            FoundRecord { attempt: stranger.name, owner, on_lost, seen: Observation::Running }
         });
         ours.chain(theirs).collect()
     }
 
     /// How an attempt is.
-    pub(super) fn seen(&self, id: AttemptId) -> Seen {
-        self.supervised.get(&id).map_or(Seen::NotStarted, Supervised::seen)
+    pub(super) fn seen(&self, id: AttemptId) -> Observation {
+        self.supervised.get(&id).map_or(Observation::NotStarted, Supervised::seen)
     }
 
     /// Another log left an attempt of this name.
     pub(super) fn leave_stranger(&mut self, name: AttemptId, ends: Time, out: &mut Out) {
-        let id = StrangerId(self.next_stranger);
+        let id = ForeignRecordId(self.next_stranger);
         self.next_stranger += 1;
         self.strangers.insert(id, Stranger { name, ends, asked: false });
         out.later.push((ends, Due::StrangerEnds(id)));
     }
 
-    pub(super) fn stop_stranger(&mut self, now: Time, id: StrangerId, grace: Span, out: &mut Out) {
+    pub(super) fn stop_stranger(&mut self, now: Time, id: ForeignRecordId, grace: Span, out: &mut Out) {
         if let Some(stranger) = self.strangers.get_mut(&id).filter(|stranger| !stranger.asked) {
             stranger.asked = true;
             stranger.ends = stranger.ends.min(now + grace);
@@ -124,7 +124,7 @@ impl Supervisors {
     }
 
     /// Whether a stranger has ended by now.
-    pub(super) fn stranger_ends(&mut self, now: Time, id: StrangerId) -> bool {
+    pub(super) fn stranger_ends(&mut self, now: Time, id: ForeignRecordId) -> bool {
         let ends = self.strangers.get(&id).is_some_and(|stranger| stranger.ends <= now);
         if ends {
             self.strangers.remove(&id);
@@ -141,7 +141,7 @@ impl Supervisors {
             }
             supervised.stage = Stage::Planned(brief);
             // An earlier agent may have called it off and died before the server heard of that.
-            supervised.want = supervised.want.filter(|want| *want != Want::Stop);
+            supervised.want = supervised.want.filter(|want| *want != DesiredState::Stop);
             supervised.expired = false;
         }
     }
@@ -152,7 +152,7 @@ impl Supervisors {
     }
 
     /// Says what is wanted of an attempt.
-    pub(super) fn want(&mut self, now: Time, id: AttemptId, want: Want, grace: Span, out: &mut Out) {
+    pub(super) fn want(&mut self, now: Time, id: AttemptId, want: DesiredState, grace: Span, out: &mut Out) {
         let supervised = self.supervised.entry(id).or_default();
         supervised.want = Some(want);
         if let Stage::Alive(process) = &mut supervised.stage {
@@ -167,7 +167,7 @@ impl Supervisors {
     pub(super) fn call_off(&mut self, id: AttemptId) {
         let supervised = self.supervised.entry(id).or_default();
         if matches!(supervised.stage, Stage::NotStarted | Stage::Planned(_)) {
-            supervised.want = Some(Want::Stop);
+            supervised.want = Some(DesiredState::Stop);
         }
     }
 
@@ -175,15 +175,15 @@ impl Supervisors {
     pub(super) fn begin(&mut self, now: Time, id: AttemptId, out: &mut Out) {
         let supervised = self.supervised.entry(id).or_default();
         let Stage::Planned(brief) = &supervised.stage else { return };
-        if supervised.want == Some(Want::Stop) {
+        if supervised.want == Some(DesiredState::Stop) {
             let how = supervised.cause().how();
             supervised.stage = Stage::Over(End { how: how.clone(), usage: Usage::default() });
             out.ended.push((id, how));
             return;
         }
         let mut process = Process::new(brief.clone(), now);
-        if supervised.want == Some(Want::Freeze) {
-            process.heed(now, Want::Freeze, Span::ZERO);
+        if supervised.want == Some(DesiredState::Freeze) {
+            process.heed(now, DesiredState::Freeze, Span::ZERO);
         }
         if let Some(at) = process.alarm {
             out.later.push((at, Due::Ring(id)));
@@ -203,7 +203,7 @@ impl Supervisors {
     }
 
     /// An attempt's process ends.
-    pub(super) fn end(&mut self, now: Time, id: AttemptId, how: How, out: &mut Out) {
+    pub(super) fn end(&mut self, now: Time, id: AttemptId, how: EndReason, out: &mut Out) {
         let supervised = self.supervised.get_mut(&id).expect("what ends is known");
         let ran = match &mut supervised.stage {
             Stage::Alive(process) => {
@@ -229,12 +229,12 @@ impl Supervised {
         if self.expired { StopCause::LeaseExpired } else { StopCause::Wanted }
     }
 
-    fn seen(&self) -> Seen {
+    fn seen(&self) -> Observation {
         match &self.stage {
-            Stage::NotStarted | Stage::Planned(_) => Seen::NotStarted,
-            Stage::Alive(process) if process.frozen => Seen::Frozen,
-            Stage::Alive(_) => Seen::Running,
-            Stage::Over(end) => Seen::Exited(end.clone()),
+            Stage::NotStarted | Stage::Planned(_) => Observation::NotStarted,
+            Stage::Alive(process) if process.frozen => Observation::Frozen,
+            Stage::Alive(_) => Observation::Running,
+            Stage::Over(end) => Observation::Exited(end.clone()),
         }
     }
 }
@@ -271,36 +271,36 @@ impl Process {
         self.since = now;
     }
 
-    fn heed(&mut self, now: Time, want: Want, grace: Span) {
+    fn heed(&mut self, now: Time, want: DesiredState, grace: Span) {
         self.stand(now);
         match want {
             // Asked again with less time left, it ends sooner.
-            Want::Stop if self.asked && self.alarm <= Some(now + grace) => {}
-            Want::Stop => {
+            DesiredState::Stop if self.asked && self.alarm <= Some(now + grace) => {}
+            DesiredState::Stop => {
                 self.asked = true;
                 let takes = if self.brief.fate.stubborn { grace } else { self.brief.dies_after.min(grace) };
                 self.alarm = Some(now + takes);
             }
-            Want::Freeze if !self.asked => {
+            DesiredState::Freeze if !self.asked => {
                 self.frozen = true;
                 self.alarm = None;
             }
-            Want::Run if !self.asked => {
+            DesiredState::Run if !self.asked => {
                 self.frozen = false;
                 self.set_alarm(now);
             }
-            Want::Freeze | Want::Run | Want::Yield => {}
+            DesiredState::Freeze | DesiredState::Run | DesiredState::Yield => {}
         }
     }
 
-    fn end_by_itself(&self, now: Time, cause: StopCause) -> How {
+    fn end_by_itself(&self, now: Time, cause: StopCause) -> EndReason {
         let ran = if self.frozen { Span::ZERO } else { now.since(self.since) };
         if self.asked {
             cause.how()
         } else if self.left - ran == Span::ZERO {
             self.brief.fate.how.clone()
         } else {
-            How::TimedOut
+            EndReason::TimedOut
         }
     }
 }

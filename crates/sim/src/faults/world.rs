@@ -15,7 +15,7 @@ use super::story::Story;
 use super::{Broken, Held, invariants};
 use crate::random::Random;
 use std::collections::BTreeMap;
-use warpyard_core::command::Target;
+use warpyard_core::command::TaskSelector;
 use warpyard_core::event::WorkerInfo;
 use warpyard_core::pool::{DeviceInfo, DeviceState};
 use warpyard_core::protocol::{Assignment, Assignments};
@@ -383,7 +383,7 @@ impl World {
         // What was taken before any worker was known may be more than any of them has.
         let unfinished = unfinished.map(|job| match self.truth.feasible(&job.spec) {
             Ok(()) => Command::Resume(job.id.into()),
-            Err(_) => Command::Cancel(Target::Job(job.id)),
+            Err(_) => Command::Cancel(TaskSelector::Job(job.id)),
         });
         let drained = self.truth.workers().filter(|(_, w)| w.drained);
         let undrain = drained.map(|(worker, _)| Command::Drain { worker, drained: false });

@@ -15,7 +15,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Instant;
 use warpyard_core::event::WorkerInfo;
-use warpyard_core::{Cluster, JobId, PolicyChoice, PolicyDef, Rejected, Span, TaskId, Time};
+use warpyard_core::{Cluster, JobId, PolicyChoice, PolicyDef, Rejection, Span, TaskId, Time};
 
 /// Steps between two reports of progress.
 const NOW_AND_THEN: u64 = 128;
@@ -109,7 +109,7 @@ pub struct Agreement {
 pub enum ReplayError {
     /// The policy is refused.
     #[error(transparent)]
-    Refused(#[from] Rejected),
+    Refused(#[from] Rejection),
     /// Someone said that it is enough.
     #[error("stopped")]
     Stopped,

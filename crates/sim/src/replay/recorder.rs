@@ -8,8 +8,8 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::Arc;
-use warpyard_core::command::Target;
-use warpyard_core::event::{By, StopWhy, Then, What};
+use warpyard_core::command::TaskSelector;
+use warpyard_core::event::{Disposition, EventKind, RequestedBy, StopReason};
 use warpyard_core::index::Ranges;
 use warpyard_core::limits::Limits;
 use warpyard_core::small::SmallMap;
@@ -84,7 +84,7 @@ impl Recorder {
         self.any = true;
         self.last = event.at;
         if !self.known(event) {
-            self.told.unknown += u64::from(matches!(event.what, What::Placed { .. }));
+            self.told.unknown += u64::from(matches!(event.what, EventKind::Placed { .. }));
             return;
         }
         if self.begun {
@@ -151,19 +151,19 @@ impl Recorder {
 
     /// Whether the state knows what an event is about; it always does where the log is whole.
     fn known(&self, event: &Event) -> bool {
-        let comes = matches!(event.what, What::JobSubmitted { .. });
+        let comes = matches!(event.what, EventKind::JobSubmitted { .. });
         self.whole || comes || event.what.job().is_none_or(|job| self.now.job(job).is_some())
     }
 
     /// How attempts go, before the beginning too.
     fn follow(&mut self, event: &Event) {
         match &event.what {
-            What::Placed { attempt, .. } => self.attempts.placed(*attempt, event.at),
-            What::Started { attempt } => self.attempts.started(*attempt, event.at),
-            What::Paused { attempt } => self.attempts.paused(*attempt, event.at),
-            What::Resumed { attempt } => self.attempts.resumed(*attempt, event.at),
-            What::StopAsked { attempt, .. } => self.attempts.asked_to_stop(*attempt, event.at),
-            What::Ended { attempt, end, .. } => {
+            EventKind::Placed { attempt, .. } => self.attempts.placed(*attempt, event.at),
+            EventKind::Started { attempt } => self.attempts.started(*attempt, event.at),
+            EventKind::Paused { attempt } => self.attempts.paused(*attempt, event.at),
+            EventKind::Resumed { attempt } => self.attempts.resumed(*attempt, event.at),
+            EventKind::StopAsked { attempt, .. } => self.attempts.asked_to_stop(*attempt, event.at),
+            EventKind::Ended { attempt, end, .. } => {
                 self.attempts.ended(*attempt, end, event.at);
             }
             _ => {}
@@ -180,8 +180,8 @@ impl Recorder {
             record.into_iter().for_each(|record| record.gpu_seconds -= seconds);
         }
         match &event.what {
-            What::JobSubmitted { job, user, spec } => self.came(*job, user, spec, at),
-            What::Placed { attempt, placement } => {
+            EventKind::JobSubmitted { job, user, spec } => self.came(*job, user, spec, at),
+            EventKind::Placed { attempt, placement } => {
                 let ready = self
                     .now
                     .job(attempt.task.job)
@@ -192,21 +192,21 @@ impl Recorder {
                     record.ready = ready;
                 }
             }
-            What::Started { attempt } => {
+            EventKind::Started { attempt } => {
                 if let Some(record) = self.records.get_mut(&attempt.task) {
                     record.started.get_or_insert(at);
                 }
             }
-            What::Paused { attempt } | What::StopAsked { attempt, why: StopWhy::Requeued } => {
+            EventKind::Paused { attempt } | EventKind::StopAsked { attempt, why: StopReason::Requeued } => {
                 if let Some(record) = self.records.get_mut(&attempt.task) {
                     record.gave_way += 1;
                 }
             }
-            What::Ended { attempt, end, then } => {
+            EventKind::Ended { attempt, end, then } => {
                 if let Some(record) = self.records.get_mut(&attempt.task) {
                     record.ran += end.usage.ran;
                     record.gpu_seconds += end.usage.ran.secs() * f64::from(record.devices);
-                    if let Then::Done(outcome) = then {
+                    if let Disposition::Done(outcome) = then {
                         (record.ended, record.outcome) = (Some(at), Some(*outcome));
                     }
                 }
@@ -233,31 +233,31 @@ impl Recorder {
     fn asked(&mut self, event: &Event) {
         let at = event.at;
         let (command, by_people) = match &event.what {
-            What::PolicySet { policy } => {
+            EventKind::PolicySet { policy } => {
                 self.told.policy_changes.push(policy.to_string());
                 self.coming.push(Coming::Ask(at, Command::SetPolicy(policy.clone())));
                 return;
             }
-            What::LimitsSet { limits } => (Command::SetLimits(without_refusals(limits)), false),
-            What::GroupsTold { user, groups } => {
+            EventKind::LimitsSet { limits } => (Command::SetLimits(without_refusals(limits)), false),
+            EventKind::GroupsTold { user, groups } => {
                 (Command::TellGroups { user: user.clone(), groups: groups.clone() }, false)
             }
-            What::WorkerJoined { info, .. } => {
+            EventKind::WorkerJoined { info, .. } => {
                 let mut info = info.clone();
                 info.lease = None;
                 (Command::Join(info), false)
             }
-            What::WorkerLost { worker } => (Command::GiveUp(*worker), false),
-            What::WorkerDrained { worker, drained } => {
+            EventKind::WorkerLost { worker } => (Command::GiveUp(*worker), false),
+            EventKind::WorkerDrained { worker, drained } => {
                 (Command::Drain { worker: *worker, drained: *drained }, false)
             }
-            What::DeviceChanged { device, state } => {
+            EventKind::DeviceChanged { device, state } => {
                 let Some(worker) = self.now.worker(device.worker) else { return };
                 let Some(info) = worker.info.devices.get(usize::from(device.index)) else { return };
                 let devices = BTreeMap::from([(info.uuid.clone(), *state)]);
                 (Command::Report { worker: device.worker, attempts: SmallMap::new(), devices }, false)
             }
-            What::MemoryCharged { attempt, device, bytes } => {
+            EventKind::MemoryCharged { attempt, device, bytes } => {
                 let Some((placed, _)) = self.now.view().attempt(attempt.task) else { return };
                 let worker = placed.placement.worker;
                 let Some(info) =
@@ -268,46 +268,47 @@ impl Recorder {
                 let used = BTreeMap::from([(*attempt, BTreeMap::from([(info.uuid.clone(), *bytes)]))]);
                 (Command::MeasuredMemory { worker, used }, false)
             }
-            What::JobHeld { job, held: true } => (Command::Hold((*job).into()), true),
-            What::JobHeld { job, held: false } => (Command::Release((*job).into()), true),
-            What::TasksHeld { node, tasks, held: true } => (each(*node, tasks, Command::Hold), true),
-            What::TasksHeld { node, tasks, held: false } => (each(*node, tasks, Command::Release), true),
-            What::TasksRetried { node, tasks } => {
+            EventKind::JobHeld { job, held: true } => (Command::Hold((*job).into()), true),
+            EventKind::JobHeld { job, held: false } => (Command::Release((*job).into()), true),
+            EventKind::TasksHeld { node, tasks, held: true } => (each(*node, tasks, Command::Hold), true),
+            EventKind::TasksHeld { node, tasks, held: false } => (each(*node, tasks, Command::Release), true),
+            EventKind::TasksRetried { node, tasks } => {
                 (each(*node, tasks, |target| Command::Retry { target, failed_only: false }), true)
             }
-            What::RetryDue { task } => {
+            EventKind::RetryDue { task } => {
                 let node = self.now.job(task.job).and_then(|job| job.nodes.get(task.node as usize));
                 let until = node.and_then(|node| node.live.get(&task.index)?.not_before);
                 // Before its time only if someone asked for it; otherwise it comes by itself again.
                 if until.is_none_or(|until| until <= at) {
                     return;
                 }
-                (Command::Retry { target: Target::Task(*task), failed_only: false }, true)
+                (Command::Retry { target: TaskSelector::Task(*task), failed_only: false }, true)
             }
-            What::JobPriority { job, priority } => (Command::SetPriority(*job, *priority), true),
-            What::Retried { job, failed_only } => {
+            EventKind::JobPriority { job, priority } => (Command::SetPriority(*job, *priority), true),
+            EventKind::Retried { job, failed_only } => {
                 (Command::Retry { target: (*job).into(), failed_only: *failed_only }, true)
             }
-            What::Cancelled { node, tasks } => (each(*node, tasks, Command::Cancel), true),
-            What::StopAsked { attempt, why: StopWhy::Cancelled | StopWhy::Killed | StopWhy::Idle(_) } => {
-                (Command::Cancel(Target::Task(attempt.task)), true)
-            }
-            What::StopAsked { attempt, why: StopWhy::Requeued } => {
+            EventKind::Cancelled { node, tasks } => (each(*node, tasks, Command::Cancel), true),
+            EventKind::StopAsked {
+                attempt,
+                why: StopReason::Cancelled | StopReason::Killed | StopReason::Idle(_),
+            } => (Command::Cancel(TaskSelector::Task(attempt.task)), true),
+            EventKind::StopAsked { attempt, why: StopReason::Requeued } => {
                 self.was_a_pause(at, attempt.task);
                 return;
             }
-            What::PauseAsked { attempt, by: By::User, .. } => {
+            EventKind::PauseAsked { attempt, by: RequestedBy::User, .. } => {
                 let task = attempt.task;
                 if !self.was_a_pause(at, task) {
                     self.told.by_people += 1;
                     // What was held before stays so; then it is the job that is paused, or this one task.
                     let held = self.now.job(task.job).is_some_and(|job| job.held);
-                    let target = if held { Target::Job(task.job) } else { Target::Task(task) };
+                    let target = if held { TaskSelector::Job(task.job) } else { TaskSelector::Task(task) };
                     self.coming.push(Coming::Ask(at, Command::Pause(target)));
                 }
                 return;
             }
-            What::ResumeAsked { attempt } => {
+            EventKind::ResumeAsked { attempt } => {
                 if let Some(target) = self.last_of(at, attempt.task, released) {
                     self.replace_last(at, Command::Resume(target));
                 }
@@ -317,12 +318,12 @@ impl Recorder {
         };
         // A retry also lets go of what was held.
         let retried = |command: &Command| match command {
-            Command::Retry { target, .. } => Some(Target::Job(target.job())),
+            Command::Retry { target, .. } => Some(TaskSelector::Job(target.job())),
             other => released(other),
         };
         if let Some(target) = released(&command)
             && self.last_of(at, TaskId { job: target.job(), node: 0, index: 0 }, retried)
-                == Some(Target::Job(target.job()))
+                == Some(TaskSelector::Job(target.job()))
         {
             return;
         }
@@ -348,7 +349,12 @@ impl Recorder {
     }
 
     /// The target of the last command, where that came in this moment, is of a certain kind and means a task.
-    fn last_of(&self, at: Time, task: TaskId, kind: impl Fn(&Command) -> Option<Target>) -> Option<Target> {
+    fn last_of(
+        &self,
+        at: Time,
+        task: TaskId,
+        kind: impl Fn(&Command) -> Option<TaskSelector>,
+    ) -> Option<TaskSelector> {
         match self.coming.last() {
             Some(Coming::Ask(when, last)) if *when == at => kind(last).filter(|target| target.contains(task)),
             _ => None,
@@ -362,10 +368,10 @@ impl Recorder {
 }
 
 /// A command about tasks of a node: one, or several for what are several ranges.
-fn each(node: NodeId, tasks: &Ranges, command: impl Fn(Target) -> Command) -> Command {
+fn each(node: NodeId, tasks: &Ranges, command: impl Fn(TaskSelector) -> Command) -> Command {
     let targets = tasks.ranges().map(|Range { start, end }| match end - start {
-        1 => Target::Task(node.task(start)),
-        _ => Target::Range { node, start, end },
+        1 => TaskSelector::Task(node.task(start)),
+        _ => TaskSelector::Range { node, start, end },
     });
     let mut commands: Vec<_> = targets.map(command).collect();
     match commands.len() {
@@ -375,7 +381,7 @@ fn each(node: NodeId, tasks: &Ranges, command: impl Fn(Target) -> Command) -> Co
 }
 
 /// What a command lets go on.
-fn released(command: &Command) -> Option<Target> {
+fn released(command: &Command) -> Option<TaskSelector> {
     match command {
         Command::Release(target) | Command::Resume(target) => Some(*target),
         _ => None,
@@ -386,9 +392,9 @@ fn released(command: &Command) -> Option<Target> {
 /// of a log.
 fn without_environment(event: &Event) -> Cow<'_, Event> {
     match &event.what {
-        What::JobSubmitted { job, user, spec } if spec.env.is_some() => {
+        EventKind::JobSubmitted { job, user, spec } if spec.env.is_some() => {
             let spec = Arc::new(JobSpec { env: None, ..JobSpec::clone(spec) });
-            let what = What::JobSubmitted { job: *job, user: user.clone(), spec };
+            let what = EventKind::JobSubmitted { job: *job, user: user.clone(), spec };
             Cow::Owned(Event { at: event.at, what })
         }
         _ => Cow::Borrowed(event),

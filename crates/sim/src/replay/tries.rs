@@ -2,7 +2,7 @@
 
 use crate::{Tries, Try};
 use std::collections::BTreeMap;
-use warpyard_core::event::{End, How};
+use warpyard_core::event::{End, EndReason};
 use warpyard_core::spec::{JobSpec, TaskSpec};
 use warpyard_core::{AttemptId, JobId, Span, TaskId, Time};
 
@@ -23,7 +23,7 @@ struct Went {
     delay: Span,
     length: Span,
     /// None where it was ended by someone, or has not ended: how long it would have run is not known.
-    how: Option<How>,
+    how: Option<EndReason>,
     linger: Option<Span>,
 }
 
@@ -69,7 +69,7 @@ impl Attempts {
     /// Says whether the attempt was known.
     pub(super) fn ended(&mut self, attempt: AttemptId, end: &End, at: Time) -> bool {
         let Some(one) = self.under_way.remove(&attempt) else { return false };
-        let by_itself = !matches!(end.how, How::Stopped);
+        let by_itself = !matches!(end.how, EndReason::Stopped);
         let went = one.until(at, by_itself.then(|| end.how.clone()));
         self.put(attempt, went);
         true
@@ -130,7 +130,7 @@ impl Attempts {
 }
 
 impl UnderWay {
-    fn until(self, at: Time, how: Option<How>) -> Went {
+    fn until(self, at: Time, how: Option<EndReason>) -> Went {
         let stood = self.stood + self.paused.map_or(Span::ZERO, |since| at.since(since));
         let started = self.started.unwrap_or(at);
         Went {
@@ -148,7 +148,7 @@ impl Went {
         let (length, how) = match (&self.how, whole) {
             (Some(how), _) => (self.length, how.clone()),
             (None, Some(Went { length, how: Some(how), .. })) => ((*length).max(self.length), how.clone()),
-            (None, _) => (spec.expected().unwrap_or(usual).max(self.length), How::Exited(0)),
+            (None, _) => (spec.expected().unwrap_or(usual).max(self.length), EndReason::Exited(0)),
         };
         Try { delay: self.delay, length, how, linger: self.linger }
     }

@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
-use warpyard_core::event::{Event, What, WorkerInfo};
+use warpyard_core::event::{Event, EventKind, WorkerInfo};
 use warpyard_core::{AttemptId, JobId, Time, WorkerId};
 
 /// Something ran on a device.
@@ -63,7 +63,7 @@ impl Timeline {
     pub fn enter(&mut self, event: &Event) {
         let at = event.at;
         match &event.what {
-            What::JobSubmitted { job, user, .. } => {
+            EventKind::JobSubmitted { job, user, .. } => {
                 let known = self.users.iter().position(|other| other == user);
                 let user = known.unwrap_or_else(|| {
                     self.users.push(user.clone());
@@ -71,18 +71,18 @@ impl Timeline {
                 });
                 self.user_of.insert(*job, user as u32);
             }
-            What::Placed { attempt, placement } => {
+            EventKind::Placed { attempt, placement } => {
                 let Some(first) = self.first_device.get(&placement.worker) else { return };
                 let devices = placement.devices.iter().map(|(index, _)| first + u32::from(*index)).collect();
                 self.placed.insert(*attempt, Placed { devices, since: None });
             }
-            What::Started { attempt } | What::Resumed { attempt } => {
+            EventKind::Started { attempt } | EventKind::Resumed { attempt } => {
                 if let Some(placed) = self.placed.get_mut(attempt) {
                     placed.since = Some(at);
                 }
             }
-            What::Paused { attempt } => self.close(*attempt, at),
-            What::Ended { attempt, .. } => {
+            EventKind::Paused { attempt } => self.close(*attempt, at),
+            EventKind::Ended { attempt, .. } => {
                 self.close(*attempt, at);
                 self.placed.remove(attempt);
             }

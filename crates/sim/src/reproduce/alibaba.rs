@@ -11,9 +11,9 @@ use super::Row;
 use crate::random::Random;
 use crate::workload::{OpenbNode, OpenbPod};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use warpyard_core::command::Target;
-use warpyard_core::event::What;
-use warpyard_core::fragment::Workload;
+use warpyard_core::command::TaskSelector;
+use warpyard_core::event::EventKind;
+use warpyard_core::fragment::TaskMix;
 use warpyard_core::place::{Fit, Search};
 use warpyard_core::plan::Start;
 use warpyard_core::pool::Ledger;
@@ -60,7 +60,7 @@ pub fn fill(
 ) -> Vec<Curve> {
     let needs: Vec<Needs> = pods.iter().map(needs).collect();
     let empty = empty(nodes);
-    let workload = Workload::of(needs.iter().map(|needs| (needs, 1)));
+    let workload = TaskMix::of(needs.iter().map(|needs| (needs, 1)));
     let runs: Vec<_> =
         RULES.iter().flat_map(|&(_, fit)| (0..shuffles).map(move |seed| (fit, seed))).collect();
     let (next, done) = (AtomicUsize::new(0), AtomicUsize::new(0));
@@ -166,7 +166,7 @@ struct Point {
 /// Nodes being filled.
 struct Filling<'a> {
     cluster: Cluster,
-    workload: &'a Workload,
+    workload: &'a TaskMix,
     fit: Fit,
     capacity: u64,
     requested: u64,
@@ -174,7 +174,7 @@ struct Filling<'a> {
 }
 
 impl<'a> Filling<'a> {
-    fn new(empty: &Cluster, workload: &'a Workload, fit: Fit) -> Filling<'a> {
+    fn new(empty: &Cluster, workload: &'a TaskMix, fit: Fit) -> Filling<'a> {
         let devices: usize = empty.workers().map(|(_, w)| w.info.devices.len()).sum();
         let (cluster, capacity) = (empty.clone(), devices as u64 * GPU);
         Filling { cluster, workload, fit, capacity, requested: 0, allocated: 0 }
@@ -211,7 +211,7 @@ impl<'a> Filling<'a> {
         let Ok(events) = self.cluster.decide(submit, Time(0)) else { return };
         let mut job = None;
         for event in &events {
-            if let What::JobSubmitted { job: id, .. } = event.what {
+            if let EventKind::JobSubmitted { job: id, .. } = event.what {
                 job = Some(id);
             }
             self.cluster.apply(event);
@@ -220,7 +220,7 @@ impl<'a> Filling<'a> {
         let ledger = Ledger::over(self.cluster.pool());
         let search = Search { fit: self.fit, workload: self.workload, ..Search::over(&ledger) };
         let Some(placement) = search.place(needs) else {
-            for command in [Command::Cancel(Target::Job(job)), Command::Forget(job)] {
+            for command in [Command::Cancel(TaskSelector::Job(job)), Command::Forget(job)] {
                 let gone = self.cluster.decide(command, Time(0)).expect("a job that waits can go");
                 gone.iter().for_each(|event| drop(self.cluster.apply(event)));
             }

@@ -5,7 +5,7 @@ use super::Row;
 use crate::workload::cluster;
 use crate::{Runs, Setup, Sim};
 use warpyard_core::spec::{JobSpec, Needs, TaskSpec, WaitMode, default_grace};
-use warpyard_core::{DeviceId, Rejected, Span, TaskId, Time, WorkerId};
+use warpyard_core::{DeviceId, Rejection, Span, TaskId, Time, WorkerId};
 use warpyard_policies::POLICIES;
 
 const GIB: u64 = 1 << 30;
@@ -18,7 +18,7 @@ struct Experiment {
 }
 
 impl Experiment {
-    fn new(limit: Option<u16>) -> Result<Experiment, Rejected> {
+    fn new(limit: Option<u16>) -> Result<Experiment, Rejection> {
         let mut workers = cluster("2xV100:16GiB").expect("a cluster of two");
         workers[0].devices.iter_mut().for_each(|device| device.limit = limit);
         let setup = Setup { workers, policy: "hybrid".parse()?, ..Setup::default() };
@@ -26,7 +26,7 @@ impl Experiment {
     }
 
     /// Submits a task that asks for GPU 0.
-    fn ask_for_gpu_0(&mut self, gib: u64, seconds: f64, wait_mode: WaitMode) -> Result<TaskId, Rejected> {
+    fn ask_for_gpu_0(&mut self, gib: u64, seconds: f64, wait_mode: WaitMode) -> Result<TaskId, Rejection> {
         let preferred = vec![DeviceId { worker: WorkerId(0), index: 0 }];
         let needs = Needs { gpus: 1, gpu_memory: Some(gib * GIB), preferred, wait_mode, ..Needs::default() };
         let task = TaskSpec { name: "task".into(), needs, grace: default_grace(), ..TaskSpec::default() };
@@ -43,7 +43,7 @@ impl Experiment {
 }
 
 /// The rows: on which GPU each task went, or when it started.
-pub fn hybrid() -> Result<Vec<Row>, Rejected> {
+pub fn hybrid() -> Result<Vec<Row>, Rejection> {
     let mut rows = Vec::new();
     let mut note = |row: &str, published: f64, ours: Option<f64>| {
         let ours = ours.unwrap_or(f64::NAN);

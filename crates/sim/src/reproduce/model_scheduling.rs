@@ -12,7 +12,7 @@ use crate::{Arrival, Runs, Setup, Sim};
 use warpyard_core::event::WorkerInfo;
 use warpyard_core::pool::{DeviceInfo, DeviceState};
 use warpyard_core::spec::{JobSpec, Needs, Preempt, TaskSpec, default_grace};
-use warpyard_core::{Rejected, Span, Time};
+use warpyard_core::{Rejection, Span, Time};
 use warpyard_policies::POLICIES;
 
 /// One inference job as published: priority (smaller is more urgent), MB of GPU memory, model, data.
@@ -92,7 +92,7 @@ struct Figures {
 }
 
 /// The table, and what is to be said about it.
-pub fn model_scheduling() -> Result<(Vec<Row>, Vec<String>), Rejected> {
+pub fn model_scheduling() -> Result<(Vec<Row>, Vec<String>), Rejection> {
     let fitted = fit()?;
     let mut rows = Vec::new();
     let mut ours = Vec::new();
@@ -118,7 +118,7 @@ fn row(row: String, published: f64, ours: f64, calibrated: bool) -> Row {
 }
 
 /// What the figures mean where they part, with what of it can be computed.
-fn notes(fitted: Fitted, ours: &[Figures]) -> Result<Vec<String>, Rejected> {
+fn notes(fitted: Fitted, ours: &[Figures]) -> Result<Vec<String>, Rejection> {
     let Fitted { speed, overhead, contention } = fitted;
     let alone: f64 = JOBS.iter().map(|job| seconds(job, fitted)).sum();
     let over: f64 = JOBS.iter().filter(|job| job.1 > BUDGET).map(|job| 2.0 * seconds(job, fitted)).sum();
@@ -175,7 +175,7 @@ enum Waves {
     OneAfterTheOther,
 }
 
-fn run(policy: &str, fitted: Fitted, waves: Waves) -> Result<Figures, Rejected> {
+fn run(policy: &str, fitted: Fitted, waves: Waves) -> Result<Figures, Rejection> {
     let setup = Setup {
         workers: vec![gpu(policy == "all-at-once")],
         policy: policy.parse()?,
@@ -241,11 +241,11 @@ fn arrival(job: &Inference, fitted: Fitted, at: f64, lift: i64) -> Arrival {
 }
 
 /// Fits the speed, the contention and the overhead to the first two rows.
-fn fit() -> Result<Fitted, Rejected> {
+fn fit() -> Result<Fitted, Rejection> {
     let mut best: Option<(f64, Fitted)> = None;
     for part in (0..=MOST_OVERHEAD).step_by(5) {
         let fitted = fit_with(f64::from(part) / 100.0)?;
-        let off = |row: usize| -> Result<f64, Rejected> {
+        let off = |row: usize| -> Result<f64, Rejection> {
             let (_, policy, _, weighted) = SCHEDULERS[row];
             Ok((run(policy, fitted, Waves::AsPublished)?.weighted / weighted).ln().powi(2))
         };
@@ -258,7 +258,7 @@ fn fit() -> Result<Fitted, Rejected> {
 }
 
 /// Fits speed and contention, if this part of the serial run is overhead of items.
-fn fit_with(part: f64) -> Result<Fitted, Rejected> {
+fn fit_with(part: f64) -> Result<Fitted, Rejection> {
     let wave = SCHEDULERS[0].2 / 2.0;
     let work: f64 = JOBS.iter().map(Inference::multiply_adds).sum();
     let items: u64 = JOBS.iter().map(Inference::images).sum();

@@ -3,7 +3,7 @@
 use super::Row;
 use crate::workload::{Generator, cluster};
 use crate::{Setup, Sim};
-use warpyard_core::{Rejected, Span};
+use warpyard_core::{Rejection, Span};
 use warpyard_policies::POLICIES;
 
 /// Mean response (start − submission) and finish (completion − submission) as published, in seconds.
@@ -20,7 +20,7 @@ const RATIO: f64 = 0.05;
 /// 10^U(1, 3) s and timeout the same. A row holds if the published value lies in our band from 5 to 95 % over the seeds
 /// and its ratio to FIFO within 0.05 of ours. The last row is the mean longest wait of short-first over that of SJF, which
 /// must be below 1; no figure was published for it. `told` hears how many of how many runs are done.
-pub fn short_tasks(seeds: u64, mut told: impl FnMut(usize, usize)) -> Result<Vec<Row>, Rejected> {
+pub fn short_tasks(seeds: u64, mut told: impl FnMut(usize, usize)) -> Result<Vec<Row>, Rejection> {
     let mut table = Vec::new();
     let mut done = 0;
     for (policy, ..) in SHORT_TASKS {
@@ -29,7 +29,7 @@ pub fn short_tasks(seeds: u64, mut told: impl FnMut(usize, usize)) -> Result<Vec
             told(done - 1, SHORT_TASKS.len() * seeds as usize);
             run(policy, seed)
         });
-        table.push(runs.collect::<Result<Vec<Run>, Rejected>>()?);
+        table.push(runs.collect::<Result<Vec<Run>, Rejection>>()?);
     }
     let mut rows = Vec::new();
     for ((name, response, finish), runs) in SHORT_TASKS.iter().zip(&table) {
@@ -68,7 +68,7 @@ struct Run {
     longest: f64,
 }
 
-fn run(policy: &str, seed: u64) -> Result<Run, Rejected> {
+fn run(policy: &str, seed: u64) -> Result<Run, Rejection> {
     let setup = Setup {
         workers: cluster("2xV100:16GiB").expect("a cluster of two"),
         policy: policy.parse()?,

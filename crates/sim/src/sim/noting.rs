@@ -6,7 +6,7 @@ use crate::machine::Machine;
 use crate::record::Record;
 use crate::truth::Taken;
 use std::collections::BTreeMap;
-use warpyard_core::event::{Event, StopWhy, Then, What};
+use warpyard_core::event::{Disposition, Event, EventKind, StopReason};
 use warpyard_core::shares::Speed;
 use warpyard_core::{Command, JobId, TaskId};
 
@@ -51,12 +51,12 @@ impl Sim {
         self.counted = counted;
         let (now, cluster) = (event.at, self.engine.cluster());
         match &event.what {
-            What::WorkerJoined { worker, info } => {
+            EventKind::WorkerJoined { worker, info } => {
                 let known = self.machines.len().max(worker.0 as usize + 1);
                 let contention = self.setup.contention;
                 self.machines.resize_with(known, || Machine::new(contention, info.lease, now));
             }
-            What::Placed { attempt, placement } => {
+            EventKind::Placed { attempt, placement } => {
                 self.stirred.push(placement.worker);
                 let task = attempt.task;
                 let ready = cluster.job(task.job).map(|job| job.nodes[task.node as usize].ready_since);
@@ -65,32 +65,32 @@ impl Sim {
                 record.devices = placement.devices.len() as u16;
                 record.ready = ready;
             }
-            What::Started { attempt } => {
+            EventKind::Started { attempt } => {
                 let Some(record) = self.record_mut(attempt.task) else { return };
                 record.started.get_or_insert(now);
             }
-            What::Paused { attempt } => {
+            EventKind::Paused { attempt } => {
                 let Some(record) = self.record_mut(attempt.task) else { return };
                 record.gave_way += 1;
             }
-            What::PauseAsked { attempt, .. }
-            | What::ResumeAsked { attempt }
-            | What::StopAsked { attempt, .. } => {
+            EventKind::PauseAsked { attempt, .. }
+            | EventKind::ResumeAsked { attempt }
+            | EventKind::StopAsked { attempt, .. } => {
                 if let Some((a, _)) = cluster.view().attempt(attempt.task) {
                     self.stirred.push(a.placement.worker);
                 }
-                if let What::StopAsked { why: StopWhy::Requeued, .. } = event.what
+                if let EventKind::StopAsked { why: StopReason::Requeued, .. } = event.what
                     && let Some(record) = self.record_mut(attempt.task)
                 {
                     record.gave_way += 1;
                 }
             }
-            What::RoundBegun { .. } => self.measure(),
-            What::Ended { attempt, end, then } => {
+            EventKind::RoundBegun { .. } => self.measure(),
+            EventKind::Ended { attempt, end, then } => {
                 let Some(record) = self.record_mut(attempt.task) else { return };
                 record.ran += end.usage.ran;
                 record.gpu_seconds += end.usage.ran.secs() * f64::from(record.devices);
-                if let Then::Done(outcome) = then {
+                if let Disposition::Done(outcome) = then {
                     (record.ended, record.outcome) = (Some(now), Some(*outcome));
                 }
             }

@@ -2,7 +2,7 @@
 
 use super::{TraceJob, TraceTask};
 use crate::random::Random;
-use warpyard_core::spec::{AfterNode, On, Preempt};
+use warpyard_core::spec::{AfterNode, DependencyCondition, Preempt};
 
 /// How long jobs run, in seconds.
 #[derive(Clone, Debug, PartialEq)]
@@ -195,7 +195,8 @@ impl Generator {
             let task = self.task(&mut drawn, more);
             *more = Random::new(more.bits() ^ drawn.bits());
             let after = graphs.shape.waits_for(node, tasks, more);
-            let after = after.into_iter().map(|node| AfterNode { node, on: On::Ok }).collect();
+            let after =
+                after.into_iter().map(|node| AfterNode { node, on: DependencyCondition::Ok }).collect();
             job.tasks.push(TraceTask { name: format!("t{node}"), after, ..task });
         }
     }

@@ -5,9 +5,9 @@ mod read;
 
 use read::{Fields, moment, span};
 use std::collections::BTreeMap;
-use warpyard_core::command::Target;
+use warpyard_core::command::TaskSelector;
 use warpyard_core::pool::DeviceState;
-use warpyard_core::{Command, JobId, Rejected, Span, TaskId, Time, WorkerId};
+use warpyard_core::{Command, JobId, Rejection, Span, TaskId, Time, WorkerId};
 use warpyard_policies::POLICIES;
 use warpyard_sim::{Setup, Sim};
 
@@ -70,7 +70,7 @@ impl Story {
             let policy = self.policy.as_deref().unwrap_or("backfill");
             let setup = Setup {
                 workers: self.workers.clone(),
-                policy: policy.parse().map_err(|e: Rejected| e.to_string())?,
+                policy: policy.parse().map_err(|e: Rejection| e.to_string())?,
                 start_delay: self.start_delay,
                 contention: self.contention,
                 forget: false,
@@ -81,7 +81,7 @@ impl Story {
         Ok(self.sim.as_mut().expect("made above"))
     }
 
-    fn submit(&mut self, rest: &str) -> Result<Result<(), Rejected>, String> {
+    fn submit(&mut self, rest: &str) -> Result<Result<(), Rejection>, String> {
         let names = self.workers.iter().map(|w| w.name.clone()).collect::<Vec<_>>();
         let (name, spec, runs, user) = read::job(rest, &names, &self.jobs)?;
         let taken = self.sim()?.submit(&user, spec, runs);
@@ -95,7 +95,7 @@ impl Story {
         let mut word = || words.next().ok_or(format!("'{verb}' needs more"));
         let first = word()?;
         let command = match verb {
-            "policy" => Command::SetPolicy(rest.parse().map_err(|e: Rejected| e.to_string())?),
+            "policy" => Command::SetPolicy(rest.parse().map_err(|e: Rejection| e.to_string())?),
             "cancel" => match first.split(',').collect::<Vec<_>>()[..] {
                 [one] => Command::Cancel(self.target(one)?),
                 ref several => {
@@ -151,11 +151,11 @@ impl Story {
         at.map(|at| WorkerId(at as u32)).ok_or(format!("no worker is called '{name}'"))
     }
 
-    fn target(&mut self, name: &str) -> Result<Target, String> {
+    fn target(&mut self, name: &str) -> Result<TaskSelector, String> {
         if name.contains(['.', '[']) {
-            self.task(name).map(Target::Task)
+            self.task(name).map(TaskSelector::Task)
         } else {
-            self.job(name).map(Target::Job)
+            self.job(name).map(TaskSelector::Job)
         }
     }
 

@@ -134,11 +134,11 @@ fn fields(text: &str) -> Result<(&str, Fields<'_>), String> {
     Ok((name, pairs.collect::<Result<_, _>>()?))
 }
 
-fn on(word: Option<&str>) -> Result<On, String> {
+fn on(word: Option<&str>) -> Result<DependencyCondition, String> {
     match word {
-        None | Some("ok") => Ok(On::Ok),
-        Some("fail") => Ok(On::Fail),
-        Some("any") => Ok(On::Any),
+        None | Some("ok") => Ok(DependencyCondition::Ok),
+        Some("fail") => Ok(DependencyCondition::Fail),
+        Some("any") => Ok(DependencyCondition::Any),
         Some(other) => Err(format!("nothing ends '{other}'")),
     }
 }

@@ -10,7 +10,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
 use warpyard_core::event::WorkerInfo;
-use warpyard_core::{Event, PolicyChoice, PolicyDef, Rejected, Span, What};
+use warpyard_core::{Event, EventKind, PolicyChoice, PolicyDef, Rejection, Span};
 use warpyard_policies::POLICIES;
 use warpyard_sim::report::JobName;
 use warpyard_sim::report::timeline::Timeline;
@@ -75,7 +75,7 @@ pub(crate) fn kinds(workers: &[WorkerInfo]) -> BTreeSet<String> {
     workers.iter().flat_map(|worker| &worker.devices).map(|device| device.kind.to_ascii_lowercase()).collect()
 }
 
-fn refused(rejected: Rejected) -> Wrong {
+fn refused(rejected: Rejection) -> Wrong {
     let path = rejected.path.map(|path| format!("{path}: ")).unwrap_or_default();
     let help = rejected.help.map(|help| format!("; {help}")).unwrap_or_default();
     Wrong::Refused(format!("{path}{}{help}", rejected.message))
@@ -165,7 +165,7 @@ impl Bench {
             let (timeline, names) = (timeline.clone(), names.clone());
             sim.watch(move |event: &Event| {
                 tally.count(&mut part.borrow_mut(), event);
-                if let (Some(names), What::JobSubmitted { job, user, spec }) = (&names, &event.what) {
+                if let (Some(names), EventKind::JobSubmitted { job, user, spec }) = (&names, &event.what) {
                     let (name, user) = (spec.name.clone(), user.clone());
                     names.borrow_mut().insert(*job, JobName { name, user });
                 }

@@ -6,7 +6,7 @@ use crate::show::{figure, percent, span_secs, time_left};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
-use warpyard_core::{Event, What};
+use warpyard_core::{Event, EventKind};
 
 /// Events between two looks at whether there is something to say.
 const NOW_AND_THEN: u64 = 4096;
@@ -52,7 +52,7 @@ impl Tally {
     /// Counts an event of a simulation.
     pub(crate) fn count(&self, part: &mut Part, event: &Event) {
         part.events += 1;
-        part.come += u64::from(matches!(event.what, What::JobSubmitted { .. }));
+        part.come += u64::from(matches!(event.what, EventKind::JobSubmitted { .. }));
         if part.events.is_multiple_of(NOW_AND_THEN) {
             let Part { events, come } = std::mem::take(part);
             let events = self.events.fetch_add(events, Ordering::Relaxed) + events;

@@ -8,7 +8,7 @@ use crate::supervise::{Bounds, CgroupParent, DeviceNode, Launch, Limit, Session,
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use warpyard_core::AttemptId;
-use warpyard_core::protocol::Work;
+use warpyard_core::protocol::LaunchSpec;
 use warpyard_core::spec::{Claim, Snapshot};
 use warpyard_session::Size;
 
@@ -31,7 +31,7 @@ pub(super) struct Place<'a> {
 pub(super) fn launch(
     place: Place<'_>,
     attempt: AttemptId,
-    work: &Work,
+    work: &LaunchSpec,
     gpus: &[&Gpu],
     vendor: Vendor,
 ) -> Launch {
@@ -53,7 +53,7 @@ fn holding(place: Place<'_>, attempt: AttemptId, claim: &Claim) -> Launch {
 }
 
 /// Running a command of the user's, as them.
-fn running(place: Place<'_>, attempt: AttemptId, work: &Work, gpus: &[&Gpu], vendor: Vendor) -> Launch {
+fn running(place: Place<'_>, attempt: AttemptId, work: &LaunchSpec, gpus: &[&Gpu], vendor: Vendor) -> Launch {
     let Place { layout, person, shared_at, .. } = place;
     let dir = layout.attempt_dir(attempt);
     let mut launch = Launch::new(attempt.to_string(), dir, work.command.clone());
@@ -86,7 +86,12 @@ fn running(place: Place<'_>, attempt: AttemptId, work: &Work, gpus: &[&Gpu], ven
 
 /// Keeps a task within what it requested and was granted, by cgroups of its own where limits need one. A task without limits
 /// has none, so that it starts as fast as ever.
-pub(super) fn confine(launch: &mut Launch, bounds: &Bounds, work: &Work, closed: Option<Vec<DeviceNode>>) {
+pub(super) fn confine(
+    launch: &mut Launch,
+    bounds: &Bounds,
+    work: &LaunchSpec,
+    closed: Option<Vec<DeviceNode>>,
+) {
     bound(launch, bounds);
     let mut enforce = |by: &Result<CgroupParent, String>, limit: Option<Limit>| {
         if let (Ok(parent), Some(limit)) = (by, limit) {
@@ -140,7 +145,7 @@ fn run_in_copy(launch: &mut Launch, place: Place<'_>, attempt: AttemptId, snapsh
 /// nothing inherited makes others visible.
 fn environment(
     attempt: AttemptId,
-    work: &Work,
+    work: &LaunchSpec,
     person: Option<&Person>,
     gpus: &[&Gpu],
     vendor: Vendor,
@@ -181,7 +186,7 @@ mod tests {
             "claim": {"lease": 1}, "restarted": false, "env": {"LD_PRELOAD": "/home/ann/lib.so"}, "base_env": {"LD_AUDIT": "/home/ann/lib.so"},
             "workdir": "/home/ann", "stdout": "/etc/passwd", "stderr": "/etc/passwd",
             "terminal": {}, "snapshot": {"id": "1", "of": "ann", "from": "/home/ann", "files": 1, "bytes": 1}});
-        let work: Work = serde_json::from_value(work).expect("work");
+        let work: LaunchSpec = serde_json::from_value(work).expect("work");
         let ann = Person {
             name: "ann".into(),
             uid: 1000,

@@ -5,26 +5,26 @@
 use super::devices::Watched;
 use super::handle::AgentError;
 use std::collections::BTreeSet;
-use warpyard_core::agent::{Found, Refusal, Seen, StopCause, StrangerId};
+use warpyard_core::agent::{ForeignRecordId, FoundRecord, LaunchRefusal, Observation, StopCause};
 use warpyard_core::protocol::Assignment;
 use warpyard_core::{AttemptId, Span};
 
 /// Starts, signals, freezes, limits, measures and lists the processes of attempts.
 pub trait Executor: Send {
     /// What an earlier executor left.
-    fn find(&mut self) -> Result<Vec<Found>, AgentError>;
+    fn find(&mut self) -> Result<Vec<FoundRecord>, AgentError>;
 
     /// Starts an attempt within the limits of its assignment, on devices of these.
-    fn launch(&mut self, assignment: &Assignment, devices: &Watched) -> Result<(), Refusal>;
+    fn launch(&mut self, assignment: &Assignment, devices: &Watched) -> Result<(), LaunchRefusal>;
 
     /// Whether launches that were handed over may be lost since this was last asked.
     fn launches_lost(&mut self) -> bool;
 
     /// How an attempt is; none where that cannot be told just now, which says nothing about it.
-    fn look(&mut self, attempt: AttemptId) -> Option<Seen>;
+    fn look(&mut self, attempt: AttemptId) -> Option<Observation>;
 
     /// How an attempt is that nobody launched here, as far as is known: its record may be another's.
-    fn examine(&mut self, attempt: AttemptId) -> Option<Seen>;
+    fn examine(&mut self, attempt: AttemptId) -> Option<Observation>;
 
     /// Asks an attempt to end, and ends it after its grace. The record of its end tells the cause.
     fn stop(&mut self, attempt: AttemptId, grace: Span, cause: StopCause);
@@ -36,7 +36,7 @@ pub trait Executor: Send {
     fn thaw(&mut self, attempt: AttemptId);
 
     /// Has an attempt that has not begun never do so; says how it is then, as it may have begun meanwhile.
-    fn call_off(&mut self, attempt: AttemptId) -> Option<Seen>;
+    fn call_off(&mut self, attempt: AttemptId) -> Option<Observation>;
 
     /// Ends what is left of an attempt whose record cannot be relied on, and sets the record aside.
     fn discard(&mut self, attempt: AttemptId, why: &str);
@@ -45,10 +45,10 @@ pub trait Executor: Send {
     fn retire(&mut self, attempt: AttemptId);
 
     /// Asks an attempt of another log to end; says whether nothing is left of it.
-    fn stop_stranger(&mut self, stranger: StrangerId, grace: Span) -> bool;
+    fn stop_stranger(&mut self, stranger: ForeignRecordId, grace: Span) -> bool;
 
     /// Lets go of the record of an attempt of another log.
-    fn retire_stranger(&mut self, stranger: StrangerId);
+    fn retire_stranger(&mut self, stranger: ForeignRecordId);
 
     /// The processes of an attempt, by which the work on a GPU is told from that of others. Only the executor knows them: a
     /// container's processes descend from its runtime rather than from anything of ours.

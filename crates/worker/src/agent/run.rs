@@ -15,10 +15,10 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
-use warpyard_core::agent::{self, Input, Output, Refusal, Seen};
+use warpyard_core::agent::{self, Input, LaunchRefusal, Observation, Output};
 use warpyard_core::event::WorkerInfo;
 use warpyard_core::protocol::{Assignment, Assignments};
-use warpyard_core::spec::Held;
+use warpyard_core::spec::ClaimHolder;
 use warpyard_core::{AttemptId, Span, Time};
 
 /// How long nothing must have happened for there to be time for tidying up.
@@ -57,7 +57,7 @@ pub struct Agent<L> {
 struct Granted {
     uuids: Vec<String>,
     /// The process a claim is for, which with its descendants is ours to the devices.
-    holds_for: Option<Held>,
+    holds_for: Option<ClaimHolder>,
 }
 
 impl<L: Link + 'static> Agent<L> {
@@ -255,18 +255,18 @@ impl<L: Link + 'static> Agent<L> {
                 }
                 Output::Discard { attempt, why } => {
                     self.executor.discard(attempt, &why);
-                    self.see(attempt, Seen::NotStarted);
+                    self.see(attempt, Observation::NotStarted);
                 }
                 Output::Retire(id) => {
                     self.executor.retire(id);
                     self.devices.take_peak(id);
                 }
-                Output::StopStranger { stranger, grace } => {
+                Output::StopForeign { stranger, grace } => {
                     if self.executor.stop_stranger(stranger, grace) {
-                        self.step(Input::StrangerGone(stranger));
+                        self.step(Input::ForeignGone(stranger));
                     }
                 }
-                Output::RetireStranger(stranger) => self.executor.retire_stranger(stranger),
+                Output::RetireForeign(stranger) => self.executor.retire_stranger(stranger),
                 Output::SetTimer(at) => self.timer = Some(at),
             }
         }
@@ -276,7 +276,7 @@ impl<L: Link + 'static> Agent<L> {
     fn launch(&mut self, id: AttemptId) {
         let Some(assignment) = self.assigned.get(&id).filter(|a| a.work.is_some()).cloned() else { return };
         match self.executor.examine(id) {
-            Some(Seen::NotStarted) => {}
+            Some(Observation::NotStarted) => {}
             // Not to be taken for someone else on its own devices.
             Some(begun) => return self.see(id, begun),
             None => return,
@@ -295,12 +295,12 @@ impl<L: Link + 'static> Agent<L> {
         let states = self.devices.seen().states().clone();
         self.step(Input::Devices(states));
         if let Some(uuid) = in_use {
-            return self.step(Input::Refused(id, Refusal::DeviceInUse(uuid)));
+            return self.step(Input::Refused(id, LaunchRefusal::DeviceInUse(uuid)));
         }
         // Launches that a dying spawner lost are asked for when the agent next looks around: asked for here, a spawner that dies
         // at once would keep this going for ever.
         if let Err(refusal) = self.executor.launch(&assignment, self.devices.seen()) {
-            if let Refusal::Broken(why) = &refusal {
+            if let LaunchRefusal::Broken(why) = &refusal {
                 tell(format_args!("cannot launch attempt {id}: {why}"));
             }
             self.step(Input::Refused(id, refusal));
@@ -315,8 +315,8 @@ impl<L: Link + 'static> Agent<L> {
         }
     }
 
-    fn see(&mut self, id: AttemptId, mut seen: Seen) {
-        if let Seen::Exited(end) = &mut seen {
+    fn see(&mut self, id: AttemptId, mut seen: Observation) {
+        if let Observation::Exited(end) = &mut seen {
             end.usage.peak_gpu_memory = self.devices.take_peak(id);
         }
         self.step(Input::Seen(id, seen));

@@ -97,7 +97,7 @@ fn what_older_jobs_asked_for_is_entered_once_and_for_all_also_if_that_was_cut_sh
     let (_dir, path) = first_tables();
     let submitted = |n: u64| Event {
         at: Time(n),
-        what: What::JobSubmitted {
+        what: EventKind::JobSubmitted {
             job: JobId(n),
             user: "ann".into(),
             spec: JobSpec { tasks: vec![TaskSpec::default()], ..JobSpec::default() }.into(),

@@ -8,9 +8,9 @@ use crate::faults::story::words;
 use crate::faults::trouble::lasting;
 use crate::faults::{Broken, invariants};
 use warpyard_core::agent::Agent;
-use warpyard_core::event::How;
+use warpyard_core::event::EndReason;
 use warpyard_core::protocol::Assignments;
-use warpyard_core::{AttemptId, LogStore, Span, Time, What, WorkerId};
+use warpyard_core::{AttemptId, EventKind, LogStore, Span, Time, WorkerId};
 use warpyard_policies::POLICIES;
 
 impl World {
@@ -66,21 +66,21 @@ impl World {
             self.turned = true;
             self.ledger.learn(&self.truth, &event)?;
             self.truth.apply(&event);
-            if let What::Ended { attempt, end, .. } = &event.what {
+            if let EventKind::Ended { attempt, end, .. } = &event.what {
                 self.an_ended_attempt_has_no_process(*attempt, &end.how)?;
                 self.ledger.an_end_that_happened_is_told(*attempt, &end.how, |m| self.machines[m].boot)?;
             }
-            self.held.jobs += u64::from(matches!(event.what, What::JobSubmitted { .. }));
+            self.held.jobs += u64::from(matches!(event.what, EventKind::JobSubmitted { .. }));
         }
         Ok(())
     }
 
     /// Where an attempt is over its process is gone; or it is a stray, which the worker will end when it hears of it.
-    fn an_ended_attempt_has_no_process(&mut self, attempt: AttemptId, how: &How) -> Result<(), Broken> {
+    fn an_ended_attempt_has_no_process(&mut self, attempt: AttemptId, how: &EndReason) -> Result<(), Broken> {
         let Some(at) = self.machines.iter().position(|m| m.processes().any(|id| id == attempt)) else {
             return Ok(());
         };
-        let given_up = matches!(how, How::Lost(_));
+        let given_up = matches!(how, EndReason::Lost(_));
         if self.ledger.ran_twice(attempt) || given_up && self.was_unwatched(at) {
             self.ledger.stray(attempt);
             return Ok(());

@@ -5,7 +5,7 @@ use crate::workload::reading::{bad, bytes, seconds, whole};
 use crate::workload::{BadRow, NotATrace, Place, Problem, Reading, TraceJob, TraceTask};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
-use warpyard_core::spec::{AfterNode, On, Preempt};
+use warpyard_core::spec::{AfterNode, DependencyCondition, Preempt};
 
 macro_rules! columns {
     ($($name:ident = $word:literal,)*) => {
@@ -176,9 +176,9 @@ fn text(column: Column, id: &str, job: &TraceJob, task: &TraceTask) -> String {
             let name = |after: &AfterNode| {
                 let name = &job.tasks[after.node as usize].name;
                 match after.on {
-                    On::Ok => name.clone(),
-                    On::Fail => format!("{name}:fail"),
-                    On::Any => format!("{name}:any"),
+                    DependencyCondition::Ok => name.clone(),
+                    DependencyCondition::Fail => format!("{name}:fail"),
+                    DependencyCondition::Any => format!("{name}:any"),
                 }
             };
             task.after.iter().map(name).collect::<Vec<_>>().join(";")
@@ -391,10 +391,10 @@ impl Open {
 
 fn waits_for(text: &str, above: &BTreeMap<String, u32>) -> Result<AfterNode, Problem> {
     let (name, on) = match text.rsplit_once(':') {
-        Some((name, "ok")) => (name, On::Ok),
-        Some((name, "fail")) => (name, On::Fail),
-        Some((name, "any")) => (name, On::Any),
-        _ => (text, On::Ok),
+        Some((name, "ok")) => (name, DependencyCondition::Ok),
+        Some((name, "fail")) => (name, DependencyCondition::Fail),
+        Some((name, "any")) => (name, DependencyCondition::Any),
+        _ => (text, DependencyCondition::Ok),
     };
     let node = *above.get(name).ok_or_else(|| Problem::NoSuchTask(name.to_owned()))?;
     Ok(AfterNode { node, on })
@@ -435,7 +435,7 @@ mod tests {
         assert!(reading.bad.is_empty(), "{:?}", reading.bad);
         let (line, job) = &reading.jobs[0];
         assert_eq!((*line, job.tasks.len(), job.submitted), (Place::Line(2), 3, 5.0));
-        assert_eq!(job.tasks[2].after[1], AfterNode { node: 1, on: On::Any });
+        assert_eq!(job.tasks[2].after[1], AfterNode { node: 1, on: DependencyCondition::Any });
         assert_eq!(reading.jobs[1].1.tasks[0].gpus, 1, "one GPU where nothing is said of them");
     }
 

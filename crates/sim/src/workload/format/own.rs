@@ -5,7 +5,7 @@ use crate::arrival::{Arrival, Runs, Try};
 use crate::replay::Recording;
 use crate::workload::reading::plain_name;
 use crate::workload::{Place, Reading, TraceJob, TraceTask};
-use warpyard_core::event::How;
+use warpyard_core::event::EndReason;
 use warpyard_core::spec::{AfterNode, TaskSpec};
 use warpyard_core::{JobId, Span};
 
@@ -90,8 +90,8 @@ fn one(
     after: Vec<AfterNode>,
 ) -> TraceTask {
     let exit = match went.map(|went| &went.how) {
-        None | Some(How::Exited(0) | How::TimedOut | How::Idle(_)) => 0,
-        Some(How::Exited(code)) => *code,
+        None | Some(EndReason::Exited(0) | EndReason::TimedOut | EndReason::Idle(_)) => 0,
+        Some(EndReason::Exited(code)) => *code,
         Some(_) => 1,
     };
     TraceTask {

@@ -8,12 +8,12 @@ use crate::agent::run::tell;
 use crate::supervise::{AttemptDir, Found as Record, RecordError, scan};
 use std::error::Error;
 use std::path::Path;
-use warpyard_core::agent::{Found, Owner, Seen, StrangerId};
+use warpyard_core::agent::{ForeignRecordId, FoundRecord, Observation, RecordOwner};
 use warpyard_core::spec::OnLost;
 use warpyard_core::{AttemptId, Span};
 
 impl ProcessExecutor {
-    pub(super) fn find_records(&mut self) -> Result<Vec<Found>, AgentError> {
+    pub(super) fn find_records(&mut self) -> Result<Vec<FoundRecord>, AgentError> {
         let mut all = Vec::new();
         let data = self.machine.layout.data();
         for place in [keep::attempts_dir(data), keep::overflow_dir(data)] {
@@ -24,7 +24,7 @@ impl ProcessExecutor {
         Ok(all)
     }
 
-    fn find_in(&mut self, place: &Path, all: &mut Vec<Found>) -> Result<(), AgentError> {
+    fn find_in(&mut self, place: &Path, all: &mut Vec<FoundRecord>) -> Result<(), AgentError> {
         for (dir, record) in scan(place)? {
             let name = dir.path().file_name().and_then(|n| n.to_str()).unwrap_or_default();
             let Ok(attempt) = split_name(name).1.parse::<AttemptId>() else { continue };
@@ -35,20 +35,20 @@ impl ProcessExecutor {
                     self.set_aside(attempt, &dir, &in_words(&e));
                     continue;
                 }
-                Err(e) if e.is_damage() => (Owner::ThisLog, Seen::Unreadable(in_words(&e))),
+                Err(e) if e.is_damage() => (RecordOwner::ThisLog, Observation::Unreadable(in_words(&e))),
                 Err(e) => return Err(e.into()),
                 Ok(record) if !expected => self.stranger(&dir, record),
                 Ok(Record::NotStarted) => continue,
                 Ok(record) => match self.misfiled(attempt, &dir, &record)? {
-                    Some(why) => (Owner::Misfiled(why), Seen::NotStarted),
-                    None => (Owner::ThisLog, self.read(attempt, &dir, record)?),
+                    Some(why) => (RecordOwner::Misfiled(why), Observation::NotStarted),
+                    None => (RecordOwner::ThisLog, self.read(attempt, &dir, record)?),
                 },
             };
             if expected {
                 self.dirs.insert(attempt, dir);
             }
             let (owner, seen) = found;
-            all.push(Found { attempt, owner, on_lost: OnLost::default(), seen });
+            all.push(FoundRecord { attempt, owner, on_lost: OnLost::default(), seen });
         }
         Ok(())
     }
@@ -74,8 +74,8 @@ impl ProcessExecutor {
         Ok((!ours).then(|| in_words(&foreign())))
     }
 
-    fn stranger(&mut self, dir: &AttemptDir, record: Record) -> (Owner, Seen) {
-        let stranger = StrangerId(self.strangers.len() as u32);
+    fn stranger(&mut self, dir: &AttemptDir, record: Record) -> (RecordOwner, Observation) {
+        let stranger = ForeignRecordId(self.strangers.len() as u32);
         self.strangers.push(dir.clone());
         let seen = match record {
             Record::Running(_) | Record::Frozen(_) => {
@@ -83,19 +83,19 @@ impl ProcessExecutor {
                 (self.machine.repaired)(format!(
                     "{path} belongs to no job of this log and still runs: it is being ended"
                 ));
-                Seen::Running
+                Observation::Running
             }
             Record::Died(_) => {
                 dir.end_unrecorded();
-                Seen::NotStarted
+                Observation::NotStarted
             }
-            Record::Exited(_) | Record::NotStarted => Seen::NotStarted,
+            Record::Exited(_) | Record::NotStarted => Observation::NotStarted,
         };
-        (Owner::AnotherLog(stranger), seen)
+        (RecordOwner::AnotherLog(stranger), seen)
     }
 
     /// Has an attempt end that belongs to no job of this log; says whether nothing is left of it.
-    pub(super) fn end_stranger(&mut self, stranger: StrangerId, grace: Span) -> bool {
+    pub(super) fn end_stranger(&mut self, stranger: ForeignRecordId, grace: Span) -> bool {
         let Some(dir) = self.strangers.get(stranger.0 as usize) else { return true };
         if !matches!(dir.look(), Ok(Record::Running(_) | Record::Frozen(_))) {
             dir.end_unrecorded();

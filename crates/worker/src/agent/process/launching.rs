@@ -8,12 +8,16 @@ use crate::agent::run::tell;
 use crate::people::Person;
 use crate::supervise::{AttemptDir, Delivery, Launch, Want};
 use warpyard_core::AttemptId;
-use warpyard_core::agent::{Refusal, Seen};
-use warpyard_core::protocol::{Assignment, Work};
+use warpyard_core::agent::{LaunchRefusal, Observation};
+use warpyard_core::protocol::{Assignment, LaunchSpec};
 use warpyard_core::spec::default_grace;
 
 impl ProcessExecutor {
-    pub(super) fn send_launch(&mut self, assignment: &Assignment, devices: &Watched) -> Result<(), Refusal> {
+    pub(super) fn send_launch(
+        &mut self,
+        assignment: &Assignment,
+        devices: &Watched,
+    ) -> Result<(), LaunchRefusal> {
         let Assignment { attempt: id, work: Some(work), .. } = assignment else { return Ok(()) };
         self.make_room(*id);
         let launch = self.prepare(assignment, work, devices)?;
@@ -30,15 +34,20 @@ impl ProcessExecutor {
                 self.launches_lost |= delivery == Delivery::SentToNewSpawner;
                 Ok(())
             }
-            Err(e) => Err(Refusal::Broken(e.to_string())),
+            Err(e) => Err(LaunchRefusal::Broken(e.to_string())),
         }
     }
 
     /// The launch of an attempt: what it runs, as whom, and within which limits.
-    fn prepare(&self, assignment: &Assignment, work: &Work, devices: &Watched) -> Result<Launch, Refusal> {
+    fn prepare(
+        &self,
+        assignment: &Assignment,
+        work: &LaunchSpec,
+        devices: &Watched,
+    ) -> Result<Launch, LaunchRefusal> {
         let machine = &self.machine;
         let person = machine.shared_at.as_deref().map(|_| Person::to_run_as(&work.user)).transpose();
-        let person = person.map_err(|why| Refusal::Impossible(why.to_string()))?;
+        let person = person.map_err(|why| LaunchRefusal::Impossible(why.to_string()))?;
         let uuids = &assignment.devices;
         let gpus: Vec<_> = devices.gpus().iter().filter(|g| uuids.contains(&g.uuid)).collect();
         let place = begin::Place {
@@ -75,10 +84,10 @@ impl ProcessExecutor {
     }
 
     /// Calls an attempt off, unless it has begun behind our back, as by a launch that an earlier agent sent.
-    pub(super) fn write_off(&mut self, id: AttemptId) -> Option<Seen> {
+    pub(super) fn write_off(&mut self, id: AttemptId) -> Option<Observation> {
         use crate::agent::executor::Executor;
         let begun = self.examine(id)?;
-        if begun != Seen::NotStarted {
+        if begun != Observation::NotStarted {
             return Some(begun);
         }
         self.make_room(id);

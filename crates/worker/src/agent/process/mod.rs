@@ -16,8 +16,10 @@ use exit::{end_of, lost};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
-use warpyard_core::agent::{Found, MACHINE_RESTARTED, Refusal, Seen, StopCause, StrangerId};
-use warpyard_core::event::How;
+use warpyard_core::agent::{
+    ForeignRecordId, FoundRecord, LaunchRefusal, MACHINE_RESTARTED, Observation, StopCause,
+};
+use warpyard_core::event::EndReason;
 use warpyard_core::protocol::Assignment;
 use warpyard_core::{AttemptId, Span};
 
@@ -78,9 +80,9 @@ impl ProcessExecutor {
     }
 
     /// Nothing is left of an attempt whose supervisor was killed.
-    pub(super) fn reaped(&mut self, id: AttemptId) -> Seen {
+    pub(super) fn reaped(&mut self, id: AttemptId) -> Observation {
         self.reaper.done(id);
-        Seen::Exited(lost("its supervisor was killed"))
+        Observation::Exited(lost("its supervisor was killed"))
     }
 
     fn dir(&mut self, id: AttemptId) -> AttemptDir {
@@ -106,54 +108,56 @@ impl ProcessExecutor {
     }
 
     /// What a record says of its attempt.
-    fn read(&mut self, id: AttemptId, dir: &AttemptDir, record: Record) -> Result<Seen, RecordError> {
+    fn read(&mut self, id: AttemptId, dir: &AttemptDir, record: Record) -> Result<Observation, RecordError> {
         Ok(match record {
-            Record::NotStarted => Seen::NotStarted,
+            Record::NotStarted => Observation::NotStarted,
             Record::Running(running) => {
                 self.supervisors.insert(id, running.supervisor);
-                Seen::Running
+                Observation::Running
             }
             Record::Frozen(running) => {
                 self.supervisors.insert(id, running.supervisor);
-                Seen::Frozen
+                Observation::Frozen
             }
             Record::Exited(exit) => {
                 let mut end = end_of(&exit);
-                if end.how == How::Stopped && dir.path().join(LEASE_EXPIRED).exists() {
+                if end.how == EndReason::Stopped && dir.path().join(LEASE_EXPIRED).exists() {
                     end.how = StopCause::LeaseExpired.how();
                 }
-                Seen::Exited(end)
+                Observation::Exited(end)
             }
             // Of an earlier boot nothing can be left.
-            Record::Died(running) if running.boot != boot_id() => Seen::Exited(lost(MACHINE_RESTARTED)),
+            Record::Died(running) if running.boot != boot_id() => {
+                Observation::Exited(lost(MACHINE_RESTARTED))
+            }
             Record::Died(running) => {
                 self.reaper.take(id, dir, running)?;
                 // Until nothing is left of it its devices are in use.
-                Seen::Running
+                Observation::Running
             }
         })
     }
 
     /// Makes the directory of an attempt again that was removed while it ran, and has its supervisor take it. Without a
     /// supervisor the attempt is lost.
-    fn restore(&self, id: AttemptId, dir: &AttemptDir) -> Seen {
+    fn restore(&self, id: AttemptId, dir: &AttemptDir) -> Observation {
         let Some(supervisor) = self.supervisors.get(&id).filter(|supervisor| supervisor.is_alive()) else {
-            return Seen::Exited(lost("its records were removed"));
+            return Observation::Exited(lost("its records were removed"));
         };
         let told = std::fs::create_dir_all(dir.path()).and_then(|()| supervisor.signal(libc::SIGUSR1));
         if let Err(e) = told {
             tell(format_args!("cannot restore the records of attempt {id}: {e}"));
         }
-        Seen::Running
+        Observation::Running
     }
 }
 
 impl Executor for ProcessExecutor {
-    fn find(&mut self) -> Result<Vec<Found>, AgentError> {
+    fn find(&mut self) -> Result<Vec<FoundRecord>, AgentError> {
         self.find_records()
     }
 
-    fn launch(&mut self, assignment: &Assignment, devices: &Watched) -> Result<(), Refusal> {
+    fn launch(&mut self, assignment: &Assignment, devices: &Watched) -> Result<(), LaunchRefusal> {
         self.send_launch(assignment, devices)
     }
 
@@ -167,7 +171,7 @@ impl Executor for ProcessExecutor {
         std::mem::take(&mut self.launches_lost)
     }
 
-    fn look(&mut self, id: AttemptId) -> Option<Seen> {
+    fn look(&mut self, id: AttemptId) -> Option<Observation> {
         let dir = self.dir(id);
         let begun = self.supervisors.contains_key(&id);
         let seen = dir.look().and_then(|record| match record {
@@ -177,11 +181,11 @@ impl Executor for ProcessExecutor {
         told(id, seen)
     }
 
-    fn examine(&mut self, id: AttemptId) -> Option<Seen> {
+    fn examine(&mut self, id: AttemptId) -> Option<Observation> {
         let dir = AttemptDir::new(self.machine.layout.attempt_dir(id));
         self.dirs.insert(id, dir.clone());
         let seen = dir.look().and_then(|record| match self.misfiled(id, &dir, &record)? {
-            Some(why) => Ok(Seen::Unreadable(why)),
+            Some(why) => Ok(Observation::Unreadable(why)),
             None => self.read(id, &dir, record),
         });
         told(id, seen)
@@ -206,7 +210,7 @@ impl Executor for ProcessExecutor {
         self.want(id, Want::Run);
     }
 
-    fn call_off(&mut self, id: AttemptId) -> Option<Seen> {
+    fn call_off(&mut self, id: AttemptId) -> Option<Observation> {
         self.write_off(id)
     }
 
@@ -222,11 +226,11 @@ impl Executor for ProcessExecutor {
         self.retired.push_back(dir);
     }
 
-    fn stop_stranger(&mut self, stranger: StrangerId, grace: Span) -> bool {
+    fn stop_stranger(&mut self, stranger: ForeignRecordId, grace: Span) -> bool {
         self.end_stranger(stranger, grace)
     }
 
-    fn retire_stranger(&mut self, stranger: StrangerId) {
+    fn retire_stranger(&mut self, stranger: ForeignRecordId) {
         self.retired.extend(self.strangers.get(stranger.0 as usize).cloned());
     }
 
@@ -254,10 +258,10 @@ impl Executor for ProcessExecutor {
 }
 
 /// What was seen, or that the record is damaged; nothing where it merely could not be read.
-fn told(id: AttemptId, seen: Result<Seen, RecordError>) -> Option<Seen> {
+fn told(id: AttemptId, seen: Result<Observation, RecordError>) -> Option<Observation> {
     match seen {
         Ok(seen) => Some(seen),
-        Err(e) if e.is_damage() => Some(Seen::Unreadable(finding::in_words(&e))),
+        Err(e) if e.is_damage() => Some(Observation::Unreadable(finding::in_words(&e))),
         Err(e) => {
             tell(format_args!("cannot read how attempt {id} is: {e}"));
             None

@@ -3,24 +3,24 @@
 //! Standing still and ending take a while. Until it has happened, what was asked for counts as if it had on a sheet of its
 //! own, and what it was asked for is taken there, so that nobody is asked twice and nobody else is given the place.
 
-use super::draft::{Draft, Tried};
+use super::draft::{PlanBuilder, StartOutcome};
 use super::{Order, Ordered};
-use crate::cluster::{Phase, UnderWay, View};
-use crate::event::By;
+use crate::cluster::{Phase, PlacedTask, View};
+use crate::event::RequestedBy;
 use crate::ids::{AttemptId, DeviceId};
 use crate::place::Search;
 use crate::pool::{Ledger, Placement};
-use crate::preempt::{Running, Way, make_room};
-use crate::queue::{Item, Key};
+use crate::preempt::{PreemptionCandidate, PreemptionMethod, make_room};
+use crate::queue::{Key, QueueItem};
 use crate::spec::{Boundary, Needs, Preempt};
 use crate::time::{Span, Time};
 
 /// What a plan knows of those that run.
-pub(super) struct GivingWay<'a> {
+pub(super) struct Preemption<'a> {
     /// What is free once all that was asked for has happened, less what is promised to the more urgent.
     pub(super) soon: Ledger<'a>,
     /// Those that may give way, the least urgent first.
-    running: Vec<Running<'a>>,
+    running: Vec<PreemptionCandidate<'a>>,
     /// When the first of them becomes less urgent by having run.
     sinks: Option<Span>,
     at: Boundary,
@@ -28,7 +28,7 @@ pub(super) struct GivingWay<'a> {
 
 /// An attempt that stands still by a policy's wish, or was asked to.
 #[derive(Clone, Copy)]
-pub(super) struct Still<'a> {
+pub(super) struct PausedAttempt<'a> {
     pub(super) key: Key,
     attempt: AttemptId,
     placement: &'a Placement,
@@ -36,14 +36,14 @@ pub(super) struct Still<'a> {
     runs: bool,
 }
 
-impl<'a> GivingWay<'a> {
+impl<'a> Preemption<'a> {
     /// What was asked for, taken as done; with those that might go on, the most urgent first.
     pub(super) fn new<O: Order>(
         policy: &Ordered<O>,
         at: Boundary,
         view: View<'a>,
         now: Time,
-    ) -> (GivingWay<'a>, Vec<Still<'a>>) {
+    ) -> (Preemption<'a>, Vec<PausedAttempt<'a>>) {
         let mut soon = Ledger::over(view.pool());
         let mut still = Vec::new();
         for task in view.unsettled() {
@@ -51,13 +51,13 @@ impl<'a> GivingWay<'a> {
             let placement = &on.attempt.placement;
             match on.phase {
                 Phase::Stopping { paused, .. } => soon.release_ending(placement, *paused),
-                Phase::Running(a) | Phase::Paused(a) if a.pause == Some(By::Policy) => {
+                Phase::Running(a) | Phase::Paused(a) if a.pause == Some(RequestedBy::Policy) => {
                     let runs = matches!(on.phase, Phase::Running(_));
                     if runs {
                         soon.pause(placement);
                     }
                     let (key, attempt) = (policy.order.key(&on.as_ready), number(&on));
-                    still.push(Still { key, attempt, placement, runs });
+                    still.push(PausedAttempt { key, attempt, placement, runs });
                 }
                 _ => {}
             }
@@ -69,18 +69,18 @@ impl<'a> GivingWay<'a> {
             let on = view.under_way(task, now).expect("who may give way is on a worker");
             let placement = &on.attempt.placement;
             let way = match on.as_ready.spec.preempt {
-                Preempt::Freeze => Way::Freeze,
-                Preempt::Requeue | Preempt::Yield => Way::Requeue,
+                Preempt::Freeze => PreemptionMethod::Freeze,
+                Preempt::Requeue | Preempt::Yield => PreemptionMethod::Requeue,
                 Preempt::None => continue,
             };
             if matches!(on.phase, Phase::Running(a) if a.pause.is_none()) {
                 sinks = sinks.into_iter().chain(policy.order.sinks_after(&on.as_ready)).min();
                 let key = policy.order.kept_running(&on.as_ready);
-                running.push(Running { attempt: number(&on), key, placement, way });
+                running.push(PreemptionCandidate { attempt: number(&on), key, placement, way });
             }
         }
         running.sort_by_key(|r| (std::cmp::Reverse(r.key), r.attempt));
-        (GivingWay { soon, running, sinks, at }, still)
+        (Preemption { soon, running, sinks, at }, still)
     }
 
     /// When the order changes because something ran for so long.
@@ -102,30 +102,35 @@ impl<'a> GivingWay<'a> {
             let victim = self.running.remove(at);
             victim.gives_way(&mut self.soon);
             match victim.way {
-                Way::Freeze => {
+                PreemptionMethod::Freeze => {
                     plan.pause_at = self.at;
                     plan.pause.push(victim.attempt);
                 }
-                Way::Requeue => plan.requeue.push(victim.attempt),
+                PreemptionMethod::Requeue => plan.requeue.push(victim.attempt),
             }
         }
         true
     }
 }
 
-fn number(on: &UnderWay<'_>) -> AttemptId {
+fn number(on: &PlacedTask<'_>) -> AttemptId {
     on.as_ready.task.attempt(on.as_ready.attempts)
 }
 
-impl<'a> Draft<'a> {
+impl<'a> PlanBuilder<'a> {
     /// Promises a task for which there is no room yet what was asked of others for it, asking for more where that helps.
-    pub(super) fn promise(&mut self, item: &Item, needs: &Needs, withheld: &[DeviceId]) -> Option<Tried> {
-        let giving_way = self.giving_way.as_mut()?;
+    pub(super) fn promise(
+        &mut self,
+        item: &QueueItem,
+        needs: &Needs,
+        withheld: &[DeviceId],
+    ) -> Option<StartOutcome> {
+        let preemption = self.preemption.as_mut()?;
         let end = self.now + item.expected;
         let kept = self.kept.as_ref().filter(|kept| end > kept.at).map(|kept| &kept.then);
         let later: Vec<&Ledger<'_>> = kept.into_iter().collect();
         let (fit, workload) = (self.fit, &self.workload);
-        let search = Search { later: &later, withheld, fit, workload, ..Search::over(&giving_way.soon) };
+        let search = Search { later: &later, withheld, fit, workload, ..Search::over(&preemption.soon) };
         let placement = match search.place(needs) {
             Some(placement) => placement,
             None => {
@@ -133,22 +138,22 @@ impl<'a> Draft<'a> {
                     let search = Search { later: &later, withheld, fit, workload, ..Search::over(page) };
                     search.place_on(worker, needs).is_some()
                 };
-                if !giving_way.make_room(&mut self.plan, item.key, fits) {
+                if !preemption.make_room(&mut self.plan, item.key, fits) {
                     return None;
                 }
                 let search =
-                    Search { later: &later, withheld, fit, workload, ..Search::over(&giving_way.soon) };
+                    Search { later: &later, withheld, fit, workload, ..Search::over(&preemption.soon) };
                 search.place(needs).expect("room was made")
             }
         };
-        giving_way.soon.charge(&placement);
+        preemption.soon.charge(&placement);
         if kept.is_some()
             && let Some(kept) = &mut self.kept
         {
             kept.then.charge(&placement);
         }
         self.count(item);
-        Some(Tried::Kept)
+        Some(StartOutcome::Kept)
     }
 
     /// Where nobody gives way, lets those go on that another policy made stand still: nobody else would.
@@ -157,8 +162,12 @@ impl<'a> Draft<'a> {
             let Some(on) = self.view.under_way(task, self.now) else { continue };
             let placement = &on.attempt.placement;
             match on.phase {
-                Phase::Running(a) if a.pause == Some(By::Policy) => self.plan.resume.push(number(&on)),
-                Phase::Paused(a) if a.pause == Some(By::Policy) && self.ledger.admits_resumed(placement) => {
+                Phase::Running(a) if a.pause == Some(RequestedBy::Policy) => {
+                    self.plan.resume.push(number(&on))
+                }
+                Phase::Paused(a)
+                    if a.pause == Some(RequestedBy::Policy) && self.ledger.admits_resumed(placement) =>
+                {
                     self.ledger.resume(placement);
                     self.plan.resume.push(number(&on));
                 }
@@ -168,18 +177,18 @@ impl<'a> Draft<'a> {
     }
 
     /// Lets one that stands still go on, or has the less urgent give way to it.
-    pub(super) fn go_on(&mut self, still: Still<'a>) {
+    pub(super) fn go_on(&mut self, still: PausedAttempt<'a>) {
         self.note_what_started();
-        let Some(giving_way) = self.giving_way.as_mut() else { return };
-        let Still { key, attempt, placement, runs } = still;
-        if !giving_way.soon.admits_resumed(placement) {
+        let Some(preemption) = self.preemption.as_mut() else { return };
+        let PausedAttempt { key, attempt, placement, runs } = still;
+        if !preemption.soon.admits_resumed(placement) {
             let fits =
                 |page: &Ledger<'_>, worker| worker == placement.worker && page.admits_resumed(placement);
-            if !giving_way.make_room(&mut self.plan, key, fits) {
+            if !preemption.make_room(&mut self.plan, key, fits) {
                 return;
             }
         }
-        giving_way.soon.resume(placement);
+        preemption.soon.resume(placement);
         if runs {
             self.plan.resume.push(attempt);
         } else if self.ledger.admits_resumed(placement) {

@@ -4,21 +4,21 @@
 /// Numbers in order.
 ///
 /// ```
-/// use warpyard_core::numbers::Numbers;
-/// let mut free = Numbers::default();
+/// use warpyard_core::bitset::Bitset;
+/// let mut free = Bitset::default();
 /// free.insert(70);
 /// free.insert(3);
 /// free.remove(3);
 /// assert!(free.iter().eq([70]));
 /// ```
 #[derive(Clone, Debug, Default)]
-pub struct Numbers {
+pub struct Bitset {
     words: Vec<u64>,
     /// Which words are not 0.
     filled: Vec<u64>,
 }
 
-impl Numbers {
+impl Bitset {
     /// Puts a number in.
     pub fn insert(&mut self, number: u32) {
         let (word, bit) = place(number);
@@ -60,7 +60,7 @@ impl Numbers {
 /// Numbers, the smallest first.
 #[derive(Clone, Debug)]
 pub struct Iter<'a> {
-    of: &'a Numbers,
+    of: &'a Bitset,
     word: usize,
     /// What is left of the word.
     bits: u64,
@@ -81,7 +81,7 @@ impl Iterator for Iter<'_> {
 }
 
 /// However much was ever in it.
-impl PartialEq for Numbers {
+impl PartialEq for Bitset {
     fn eq(&self, other: &Self) -> bool {
         self.iter().eq(other.iter())
     }
@@ -100,7 +100,7 @@ mod tests {
     proptest! {
         #[test]
         fn behaves_like_a_tree(ops in prop::collection::vec((any::<bool>(), 0u32..10_000), 0..200)) {
-            let (mut ours, mut tree) = (Numbers::default(), BTreeSet::new());
+            let (mut ours, mut tree) = (Bitset::default(), BTreeSet::new());
             for &(put, number) in &ops {
                 if put { ours.insert(number); tree.insert(number); } else { ours.remove(number); tree.remove(&number); }
                 prop_assert!(ours.iter().eq(tree.iter().copied()));
@@ -108,7 +108,7 @@ mod tests {
             for (_, number) in ops {
                 ours.remove(number);
             }
-            prop_assert_eq!(ours, Numbers::default(), "however much was in it");
+            prop_assert_eq!(ours, Bitset::default(), "however much was in it");
         }
     }
 }
