@@ -4,7 +4,7 @@
 
 use libfuzzer_sys::fuzz_target;
 use std::collections::BTreeSet;
-use warpyard_api::quantity::{ArraySpec, common_values};
+use warpyard_api::quantity::{ArraySpec, intersect_ranges};
 
 /// So many indices are written out; what is larger is looked at where it begins and ends.
 const WRITTEN_OUT: u32 = 2_000;
@@ -25,7 +25,7 @@ fuzz_target!(|data: &[u8]| {
         assert_eq!(indices.iter().collect::<BTreeSet<_>>().len(), indices.len(), "an index is there twice");
     }
     for pair in array.ranges().windows(2) {
-        assert_eq!(common_values(pair[0], pair[1]), None, "ranges of an array have nothing in common");
+        assert_eq!(intersect_ranges(pair[0], pair[1]), None, "ranges of an array have nothing in common");
     }
     // With another range, which may have something in common with it.
     let (first, end, step) = array.ranges()[0];
@@ -33,7 +33,7 @@ fuzz_target!(|data: &[u8]| {
         let other = (first / 2, end.saturating_add(7), step % 5 + 1);
         let in_other = |value: &u32| (other.0..=other.1).contains(value) && (value - other.0) % other.2 == 0;
         let expected: Vec<u32> = (first..=end).step_by(step as usize).filter(in_other).collect();
-        let found = common_values((first, end, step), other)
+        let found = intersect_ranges((first, end, step), other)
             .map_or_else(Vec::new, |(first, end, step)| (first..=end).step_by(step as usize).collect());
         assert_eq!(found, expected, "{:?} and {other:?}", (first, end, step));
     }

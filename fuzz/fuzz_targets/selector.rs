@@ -8,7 +8,7 @@ use std::str::FromStr;
 use warpyard_api::job::DeviceRef;
 use warpyard_api::quantity::{ByteSize, Micros, MilliCpus};
 use warpyard_api::selector::Selector;
-use warpyard_api::wire::PolicySet;
+use warpyard_api::wire::PolicySpec;
 use warpyard_core::PolicyChoice;
 use warpyard_worker::probe::{Choice, Declared};
 
@@ -26,7 +26,7 @@ fuzz_target!(|data: &[u8]| {
     reads_back::<Micros>(text);
     reads_back::<MilliCpus>(text);
     let _not_one = text.parse::<PolicyChoice>();
-    let _not_one = text.parse::<PolicySet>();
+    let _not_one = text.parse::<PolicySpec>();
     let _none = text.parse::<Declared>();
     let _none = text.parse::<Choice>();
 });

@@ -16,11 +16,11 @@ const STICKY: u32 = 0o1000;
 
 /// Why a directory is not private.
 #[derive(Debug, thiserror::Error)]
-pub enum NotPrivate {
+pub enum PrivateDirError {
     /// It belongs to another user.
     #[error(
         "{} belongs to {}, and a data directory must be your own; choose another with --data or WARPYARD_DATA, or run this as {}",
-        path.display(), user(*owner), user(*owner)
+        path.display(), describe_user(*owner), describe_user(*owner)
     )]
     Foreign {
         /// The directory.
@@ -43,7 +43,7 @@ pub enum NotPrivate {
     #[error(
         "{} is on the way to the data directory {} and belongs to {}, who could put another directory in its place; choose \
          another data directory with --data or WARPYARD_DATA",
-        path.display(), data.display(), user(*owner)
+        path.display(), data.display(), describe_user(*owner)
     )]
     ForeignParent {
         /// The directory or link.
@@ -79,7 +79,7 @@ pub enum NotPrivate {
 
 /// Whose a data directory may be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Owner {
+pub enum AllowedOwner {
     /// The user of this process: what a server needs.
     Own,
     /// The user of this process, or root: what a client may rely on.
@@ -88,9 +88,9 @@ pub enum Owner {
 
 /// Checks a data directory, as far as it exists: its owner and mode, and that nobody but that owner and root can put
 /// another directory or link in its place.
-pub fn check(data: &Path, owner: Owner) -> Result<(), NotPrivate> {
+pub fn check(data: &Path, owner: AllowedOwner) -> Result<(), PrivateDirError> {
     let data =
-        std::path::absolute(data).map_err(|source| NotPrivate::Io { path: data.to_owned(), source })?;
+        std::path::absolute(data).map_err(|source| PrivateDirError::Io { path: data.to_owned(), source })?;
     let own = geteuid().as_raw();
     let trusted = |uid: u32| uid == own || uid == 0 || is_unmapped_root(uid);
     let mut links = 0;
@@ -101,19 +101,19 @@ pub fn check(data: &Path, owner: Owner) -> Result<(), NotPrivate> {
         let here = look(&at)?;
         let mode = here.mode() & 0o7777;
         if ahead.is_empty() {
-            let may_own = here.uid() == own || owner == Owner::OwnOrRoot && here.uid() == 0;
+            let may_own = here.uid() == own || owner == AllowedOwner::OwnOrRoot && here.uid() == 0;
             return match () {
-                () if !may_own => Err(NotPrivate::Foreign { path: at, owner: here.uid() }),
-                () if mode & 0o022 != 0 => Err(NotPrivate::Writable { path: at, mode }),
+                () if !may_own => Err(PrivateDirError::Foreign { path: at, owner: here.uid() }),
+                () if mode & 0o022 != 0 => Err(PrivateDirError::Writable { path: at, mode }),
                 () => Ok(()),
             };
         }
         if !trusted(here.uid()) {
-            return Err(NotPrivate::ForeignParent { path: at, data, owner: here.uid() });
+            return Err(PrivateDirError::ForeignParent { path: at, data, owner: here.uid() });
         }
         let others_write = mode & 0o002 != 0 || mode & 0o020 != 0 && !is_private_group(&here);
         if others_write && mode & STICKY == 0 {
-            return Err(NotPrivate::WritableParent { path: at, data, mode });
+            return Err(PrivateDirError::WritableParent { path: at, data, mode });
         }
         let Some(name) = ahead.pop_front() else { return Ok(()) };
         if name == ".." {
@@ -124,13 +124,13 @@ pub fn check(data: &Path, owner: Owner) -> Result<(), NotPrivate> {
         match fs::symlink_metadata(&next) {
             // What does not exist is made by whoever needs it, for themselves alone.
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
-            Err(source) => return Err(NotPrivate::Io { path: next, source }),
+            Err(source) => return Err(PrivateDirError::Io { path: next, source }),
             Ok(found) if found.is_symlink() => {
                 if !trusted(found.uid()) {
-                    return Err(NotPrivate::ForeignParent { path: next, data, owner: found.uid() });
+                    return Err(PrivateDirError::ForeignParent { path: next, data, owner: found.uid() });
                 }
                 links += 1;
-                let failed = |source| NotPrivate::Io { path: next.clone(), source };
+                let failed = |source| PrivateDirError::Io { path: next.clone(), source };
                 if links > MOST_LINKS {
                     return Err(failed(io::Error::other("too many symbolic links")));
                 }
@@ -155,8 +155,8 @@ fn names(path: &Path) -> impl Iterator<Item = OsString> + '_ {
     })
 }
 
-fn look(path: &Path) -> Result<Metadata, NotPrivate> {
-    fs::symlink_metadata(path).map_err(|source| NotPrivate::Io { path: path.to_owned(), source })
+fn look(path: &Path) -> Result<Metadata, PrivateDirError> {
+    fs::symlink_metadata(path).map_err(|source| PrivateDirError::Io { path: path.to_owned(), source })
 }
 
 /// Whether the group of a directory has its owner as the only member, as on systems that give each user a group of
@@ -182,7 +182,7 @@ fn is_unmapped_root(uid: u32) -> bool {
 }
 
 /// A user as people know them: by name, or by number where there is no such account.
-pub fn user(uid: u32) -> String {
+pub fn describe_user(uid: u32) -> String {
     match User::from_uid(Uid::from_raw(uid)) {
         Ok(Some(user)) => format!("user {}", user.name),
         _ => format!("user {uid}"),
@@ -205,28 +205,31 @@ mod tests {
         fs::create_dir_all(&data).unwrap();
         mode(&outer, 0o755);
         mode(&data, 0o700);
-        assert!(check(&data, Owner::Own).is_ok());
-        assert!(check(&outer.join("not/there"), Owner::Own).is_ok());
+        assert!(check(&data, AllowedOwner::Own).is_ok());
+        assert!(check(&outer.join("not/there"), AllowedOwner::Own).is_ok());
         mode(&data, 0o770);
-        assert!(matches!(check(&data, Owner::Own), Err(NotPrivate::Writable { .. })));
+        assert!(matches!(check(&data, AllowedOwner::Own), Err(PrivateDirError::Writable { .. })));
         mode(&data, 0o755);
-        assert!(check(&data, Owner::Own).is_ok(), "others may look; what is secret in it is closed");
+        assert!(check(&data, AllowedOwner::Own).is_ok(), "others may look; what is secret in it is closed");
         mode(&outer, 0o777);
-        assert!(matches!(check(&data, Owner::Own), Err(NotPrivate::WritableParent { .. })));
+        assert!(matches!(check(&data, AllowedOwner::Own), Err(PrivateDirError::WritableParent { .. })));
         mode(&outer, 0o1777);
         assert!(
-            check(&data, Owner::Own).is_ok(),
+            check(&data, AllowedOwner::Own).is_ok(),
             "what is in a sticky directory is replaced by its owner only"
         );
         let link = dir.path().join("link");
         symlink("outer/../outer/data", &link).unwrap();
-        assert!(check(&link, Owner::Own).is_ok());
+        assert!(check(&link, AllowedOwner::Own).is_ok());
         mode(&outer, 0o777);
         assert!(
-            matches!(check(&link, Owner::Own), Err(NotPrivate::WritableParent { .. })),
+            matches!(check(&link, AllowedOwner::Own), Err(PrivateDirError::WritableParent { .. })),
             "links are followed"
         );
         symlink("round", dir.path().join("round")).unwrap();
-        assert!(matches!(check(&dir.path().join("round"), Owner::Own), Err(NotPrivate::Io { .. })));
+        assert!(matches!(
+            check(&dir.path().join("round"), AllowedOwner::Own),
+            Err(PrivateDirError::Io { .. })
+        ));
     }
 }

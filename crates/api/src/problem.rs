@@ -2,8 +2,8 @@
 //! codes, and the form a person reads on a terminal.
 
 use crate::job::Source;
-use crate::secrets::masked_text;
-use crate::text::{cut, shown};
+use crate::secrets::mask_text;
+use crate::text::{escape_controls, truncate};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
@@ -33,8 +33,8 @@ impl Problem {
     /// A problem with no help yet. Text quoted from a document may be of any length, so it is cut.
     pub fn new(code: &'static str, path: impl AsRef<str>, message: impl AsRef<str>) -> Self {
         Self {
-            path: cut(path.as_ref(), 300).into_owned(),
-            message: cut(message.as_ref(), 400).into_owned(),
+            path: truncate(path.as_ref(), 300).into_owned(),
+            message: truncate(message.as_ref(), 400).into_owned(),
             help: None,
             code: Cow::Borrowed(code),
             line: None,
@@ -44,7 +44,7 @@ impl Problem {
     /// The same with what to do about it.
     #[must_use]
     pub fn with_help(mut self, help: impl AsRef<str>) -> Self {
-        self.help = Some(cut(help.as_ref(), 400).into_owned());
+        self.help = Some(truncate(help.as_ref(), 400).into_owned());
         self
     }
 
@@ -199,16 +199,23 @@ fn render_one(problem: &Problem, source: Option<&Source<'_>>) -> String {
         Severity::Warning => "warning",
     };
     let colon = if problem.path.is_empty() { "" } else { ": " };
-    let mut out = format!("{label}: {}{colon}{}\n", shown(&problem.path), shown(&problem.message));
+    let mut out =
+        format!("{label}: {}{colon}{}\n", escape_controls(&problem.path), escape_controls(&problem.message));
     let line = source.and_then(|source| source.line_of(problem).map(|line| (source, line)));
     if let Some((source, (number, text))) = line {
-        let text = masked_text(text.trim());
-        let text = shown(cut(&text, 120).as_ref()).into_owned();
-        writeln!(out, "  {}:{number}: {text}", shown(source.filename())).expect("a string takes all");
+        let text = mask_text(text.trim());
+        let text = escape_controls(truncate(&text, 120).as_ref()).into_owned();
+        writeln!(out, "  {}:{number}: {text}", escape_controls(source.filename()))
+            .expect("a string takes all");
     }
     match &problem.help {
-        Some(help) => writeln!(out, "  help: {}        (code: {})", shown(help), shown(&problem.code)),
-        None => writeln!(out, "  (code: {})", shown(&problem.code)),
+        Some(help) => writeln!(
+            out,
+            "  help: {}        (code: {})",
+            escape_controls(help),
+            escape_controls(&problem.code)
+        ),
+        None => writeln!(out, "  (code: {})", escape_controls(&problem.code)),
     }
     .expect("a string takes all");
     out

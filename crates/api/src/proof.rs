@@ -8,7 +8,7 @@ const BLOCK: usize = 64;
 
 /// The fewest characters of a token that a server proves knowledge of: anyone may ask for proofs, so a short token could
 /// be found by trying.
-pub const SHORTEST_TOKEN: usize = 32;
+pub const MIN_TOKEN_LENGTH: usize = 32;
 
 /// The proof that a server knows `token`: over the client's nonce and the host and port the client reached it by, so
 /// that a proof made for one address is worth nothing at another.
@@ -22,7 +22,7 @@ pub fn derived_name(token: &str, uses: &[&str]) -> String {
 }
 
 /// Whether two texts are equal, in a time that does not depend on where they differ.
-pub fn same(a: &[u8], b: &[u8]) -> bool {
+pub fn constant_time_eq(a: &[u8], b: &[u8]) -> bool {
     a.len() == b.len() && a.iter().zip(b).fold(0, |d, (x, y)| d | (x ^ y)) == 0
 }
 

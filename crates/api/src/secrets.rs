@@ -49,12 +49,12 @@ const KNOWN_LENGTH: usize = 20;
 pub const MASK: &str = "••••••";
 
 /// A variable's value, unless its name or form says that it is a secret.
-pub fn masked(name: &str, value: &str) -> String {
-    if is_secret(name) { MASK.into() } else { masked_text(value) }
+pub fn mask_value(name: &str, value: &str) -> String {
+    if is_secret(name) { MASK.into() } else { mask_text(value) }
 }
 
 /// A program and its arguments as one line, without the secrets in them.
-pub fn masked_command(command: &[String]) -> String {
+pub fn mask_command(command: &[String]) -> String {
     let mut flag = "";
     let mut shown = Vec::with_capacity(command.len());
     for argument in command {
@@ -62,7 +62,7 @@ pub fn masked_command(command: &[String]) -> String {
         shown.push(match argument.split_once(':') {
             _ if follows && is_secret(flag) => MASK.to_owned(),
             Some((user, password)) if follows && !password.is_empty() => format!("{user}:{MASK}"),
-            _ => masked_text(argument),
+            _ => mask_text(argument),
         });
         flag = if takes_secret(argument) { argument } else { "" };
     }
@@ -118,7 +118,7 @@ fn is_user(flag: &str) -> bool {
 }
 
 /// A text, which may be a line for a shell, without the secrets in it.
-pub fn masked_text(text: &str) -> String {
+pub fn mask_text(text: &str) -> String {
     let (mut out, mut rest, mut begins) = (String::with_capacity(text.len()), text, true);
     while let Some(first) = rest.chars().next() {
         if begins && let Some((before, hidden)) = secret_in(rest) {
@@ -230,23 +230,22 @@ mod tests {
 
     #[test]
     fn secrets_are_not_shown() {
-        assert_eq!(masked("API_TOKENS", "hunter2,hunter3"), MASK);
-        assert_eq!(masked("URL", "postgres://ann:hunter2@db/x"), "postgres://ann:••••••@db/x");
-        assert_eq!(masked("HUB", "hf_abcdefghijklmnopqrstuvwxyz"), MASK);
+        assert_eq!(mask_value("API_TOKENS", "hunter2,hunter3"), MASK);
+        assert_eq!(mask_value("URL", "postgres://ann:hunter2@db/x"), "postgres://ann:••••••@db/x");
+        assert_eq!(mask_value("HUB", "hf_abcdefghijklmnopqrstuvwxyz"), MASK);
         for (name, value) in [
             ("PATH", "/usr/bin:/bin"),
             ("URL", "https://host/a:b@c"),
             ("TOKENIZERS_PARALLELISM", "false"),
             ("MAX_TOKENS", "512"),
         ] {
-            assert_eq!(masked(name, value), value);
+            assert_eq!(mask_value(name, value), value);
         }
     }
 
     #[test]
     fn secrets_in_command_lines_are_not_shown() {
-        let line =
-            |words: &[&str]| masked_command(&words.iter().map(|w| (*w).to_owned()).collect::<Vec<_>>());
+        let line = |words: &[&str]| mask_command(&words.iter().map(|w| (*w).to_owned()).collect::<Vec<_>>());
         for words in [
             &["train", "--token=hunter2"][..],
             &["train", "--api-key", "hunter2"],
@@ -283,7 +282,7 @@ mod tests {
             &["scp", "ann@host:/x", "."],
         ] {
             let words: Vec<_> = words.iter().map(|w| (*w).to_owned()).collect();
-            assert_eq!(masked_command(&words), words.join(" "));
+            assert_eq!(mask_command(&words), words.join(" "));
         }
     }
 }

@@ -11,20 +11,20 @@ const MAX_RANGES: usize = 1_000;
 /// Jobs and tasks, as a person names them.
 ///
 /// ```
-/// use warpyard_api::selector::{Selector, Select};
+/// use warpyard_api::selector::{Selector, SelectorPart};
 /// let selector: Selector = "3-7,412.train[3],last".parse()?;
-/// assert_eq!(selector.parts()[0], Select::Range { first: 3, last: 7 });
+/// assert_eq!(selector.parts()[0], SelectorPart::Range { first: 3, last: 7 });
 /// assert_eq!(selector.to_string(), "3-7,412.train[3],last");
-/// # Ok::<(), warpyard_api::selector::NotASelector>(())
+/// # Ok::<(), warpyard_api::selector::SelectorError>(())
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Selector {
-    parts: Vec<Select>,
+    parts: Vec<SelectorPart>,
 }
 
 /// One part of a selector.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Select {
+pub enum SelectorPart {
     /// The job submitted last.
     Last,
     /// Every job.
@@ -53,7 +53,7 @@ pub struct TaskRef {
 
 /// Why a text selects nothing.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum NotASelector {
+pub enum SelectorError {
     /// Nothing, or nothing between two commas.
     #[error("nothing is selected; write a job's id, such as 412")]
     Empty,
@@ -81,23 +81,23 @@ pub enum NotASelector {
 
 impl Selector {
     /// The parts, in the order written; there is at least one.
-    pub fn parts(&self) -> &[Select] {
+    pub fn parts(&self) -> &[SelectorPart] {
         &self.parts
     }
 
     /// The one part there is, for requests about one job or task.
-    pub fn one(&self) -> Result<&Select, NotASelector> {
+    pub fn one(&self) -> Result<&SelectorPart, SelectorError> {
         match self.parts.as_slice() {
-            [only @ (Select::Last | Select::One(_))] => Ok(only),
-            _ => Err(NotASelector::NotOne(self.to_string())),
+            [only @ (SelectorPart::Last | SelectorPart::One(_))] => Ok(only),
+            _ => Err(SelectorError::NotOne(self.to_string())),
         }
     }
 }
 
 impl FromStr for Selector {
-    type Err = NotASelector;
+    type Err = SelectorError;
 
-    fn from_str(text: &str) -> Result<Self, NotASelector> {
+    fn from_str(text: &str) -> Result<Self, SelectorError> {
         split_outside_brackets(text)
             .into_iter()
             .map(part)
@@ -124,12 +124,12 @@ fn split_outside_brackets(text: &str) -> Vec<&str> {
     parts
 }
 
-fn part(text: &str) -> Result<Select, NotASelector> {
+fn part(text: &str) -> Result<SelectorPart, SelectorError> {
     let text = text.trim();
     match text {
-        "" => return Err(NotASelector::Empty),
-        "last" => return Ok(Select::Last),
-        "all" => return Ok(Select::All),
+        "" => return Err(SelectorError::Empty),
+        "last" => return Ok(SelectorPart::Last),
+        "all" => return Ok(SelectorPart::All),
         _ => {}
     }
     if let Some((first, last)) = text.split_once('-')
@@ -137,19 +137,19 @@ fn part(text: &str) -> Result<Select, NotASelector> {
     {
         let in_order = first <= last;
         return in_order
-            .then_some(Select::Range { first, last })
-            .ok_or_else(|| NotASelector::Reversed(text.to_owned()));
+            .then_some(SelectorPart::Range { first, last })
+            .ok_or_else(|| SelectorError::Reversed(text.to_owned()));
     }
-    task(text).map(Select::One)
+    task(text).map(SelectorPart::One)
 }
 
-fn task(text: &str) -> Result<TaskRef, NotASelector> {
-    let unknown = || NotASelector::Unknown(text.to_owned());
+fn task(text: &str) -> Result<TaskRef, SelectorError> {
+    let unknown = || SelectorError::Unknown(text.to_owned());
     let (name, indices) = match text.strip_suffix(']') {
         None => (text, None),
         Some(open) => {
             let (name, indices) = open.split_once('[').ok_or_else(unknown)?;
-            let wrong = |source| NotASelector::BadIndices { text: text.to_owned(), source };
+            let wrong = |source| SelectorError::BadIndices { text: text.to_owned(), source };
             let indices: ArraySpec = indices.parse().map_err(wrong)?;
             if indices.at_once().is_some() {
                 return Err(unknown());
@@ -163,7 +163,7 @@ fn task(text: &str) -> Result<TaskRef, NotASelector> {
     }
     let job = if job == "last" { None } else { Some(id(job).ok_or_else(unknown)?) };
     if indices.as_ref().is_some_and(|indices| indices.ranges().len() > MAX_RANGES) {
-        return Err(NotASelector::TooMany(name.to_owned()));
+        return Err(SelectorError::TooMany(name.to_owned()));
     }
     Ok(TaskRef { job, task: task.map(str::to_owned), indices })
 }
@@ -182,7 +182,7 @@ impl fmt::Display for Selector {
     }
 }
 
-impl fmt::Display for Select {
+impl fmt::Display for SelectorPart {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Last => f.write_str("last"),
@@ -212,7 +212,9 @@ mod tests {
     #[test]
     fn selectors_people_write() {
         let one = |text: &str| match text.parse::<Selector>().unwrap().one().unwrap().clone() {
-            Select::One(task) => (task.job, task.task, task.indices.map(|i| i.iter().collect::<Vec<_>>())),
+            SelectorPart::One(task) => {
+                (task.job, task.task, task.indices.map(|i| i.iter().collect::<Vec<_>>()))
+            }
             other => panic!("{other}"),
         };
         assert_eq!(one("412"), (Some(412), None, None));
@@ -242,19 +244,24 @@ mod tests {
         assert_eq!(several.one().unwrap_err().to_string(), "'3-7' selects more than one job; name one");
     }
 
-    fn parts() -> impl Strategy<Value = Select> {
+    fn parts() -> impl Strategy<Value = SelectorPart> {
         let indices =
             (0u32..9, 0u32..9).prop_map(|(first, more)| ArraySpec::new([(first, first + more, 1)], None));
         prop_oneof![
-            Just(Select::Last),
-            Just(Select::All),
-            (0u64..100, 0u64..100).prop_map(|(first, more)| Select::Range { first, last: first + more }),
+            Just(SelectorPart::Last),
+            Just(SelectorPart::All),
+            (0u64..100, 0u64..100)
+                .prop_map(|(first, more)| SelectorPart::Range { first, last: first + more }),
             (any::<Option<u64>>(), prop::option::of("[a-z][a-z.% /é-]{0,5}[a-z]"), prop::option::of(indices))
                 .prop_filter("plain `last` is a part of its own", |(job, task, indices)| {
                     job.is_some() || task.is_some() || indices.is_some()
                 })
                 .prop_map(|(job, task, indices)| {
-                    Select::One(TaskRef { job, task, indices: indices.map(|array| array.expect("a range")) })
+                    SelectorPart::One(TaskRef {
+                        job,
+                        task,
+                        indices: indices.map(|array| array.expect("a range")),
+                    })
                 }),
         ]
     }

@@ -42,9 +42,9 @@ fn is_plain(c: char) -> bool {
 /// The text with everything that a terminal might obey written out.
 ///
 /// ```
-/// assert_eq!(warpyard_api::text::shown("red \u{1b}[31m"), "red \\u{1b}[31m");
+/// assert_eq!(warpyard_api::text::escape_controls("red \u{1b}[31m"), "red \\u{1b}[31m");
 /// ```
-pub fn shown(text: &str) -> Cow<'_, str> {
+pub fn escape_controls(text: &str) -> Cow<'_, str> {
     if text.chars().all(is_plain) {
         return Cow::Borrowed(text);
     }
@@ -60,19 +60,19 @@ pub fn shown(text: &str) -> Cow<'_, str> {
 }
 
 /// A name that stands among other words: the same, and cut where it is longer than any name is.
-pub fn brief(name: &str) -> String {
-    cut(&shown(&cut(name, MAX_NAME_BYTES)), MAX_NAME_BYTES).into_owned()
+pub fn escape_name(name: &str) -> String {
+    truncate(&escape_controls(&truncate(name, MAX_NAME_BYTES)), MAX_NAME_BYTES).into_owned()
 }
 
 /// The same for a text of several lines, each cut to at most so many characters.
 ///
 /// ```
-/// assert_eq!(warpyard_api::text::shown_lines("one\n\u{1b}[2Jtwo\n", 5), "one\n\\u{1b…\n");
+/// assert_eq!(warpyard_api::text::escape_lines("one\n\u{1b}[2Jtwo\n", 5), "one\n\\u{1b…\n");
 /// ```
-pub fn shown_lines(text: &str, most: usize) -> String {
+pub fn escape_lines(text: &str, most: usize) -> String {
     let line = |line: &str| match line.strip_suffix('\n') {
-        Some(line) => format!("{}\n", cut(&shown(&cut(line, most)), most)),
-        None => cut(&shown(&cut(line, most)), most).into_owned(),
+        Some(line) => format!("{}\n", truncate(&escape_controls(&truncate(line, most)), most)),
+        None => truncate(&escape_controls(&truncate(line, most)), most).into_owned(),
     };
     text.split_inclusive('\n').map(line).collect()
 }
@@ -80,11 +80,11 @@ pub fn shown_lines(text: &str, most: usize) -> String {
 /// Whether a text is of a pattern, all of it: `*` stands for any characters, `?` for any one.
 ///
 /// ```
-/// use warpyard_api::text::matches;
-/// assert!(matches("train-*", "train-7b") && matches("t??in", "train") && matches("*a*n", "train again"));
-/// assert!(!matches("train", "training") && !matches("?", ""));
+/// use warpyard_api::text::glob_matches;
+/// assert!(glob_matches("train-*", "train-7b") && glob_matches("t??in", "train") && glob_matches("*a*n", "train again"));
+/// assert!(!glob_matches("train", "training") && !glob_matches("?", ""));
 /// ```
-pub fn matches(pattern: &str, text: &str) -> bool {
+pub fn glob_matches(pattern: &str, text: &str) -> bool {
     let (pattern, text): (Vec<char>, Vec<char>) = (pattern.chars().collect(), text.chars().collect());
     let (mut p, mut t) = (0, 0);
     // Where the last `*` stands and how much it has taken; where the rest does not fit it takes one more.
@@ -106,7 +106,7 @@ pub fn matches(pattern: &str, text: &str) -> bool {
 }
 
 /// The text cut to at most so many characters, with a mark where it was cut.
-pub fn cut(text: &str, most: usize) -> Cow<'_, str> {
+pub fn truncate(text: &str, most: usize) -> Cow<'_, str> {
     match text.char_indices().nth(most) {
         None => Cow::Borrowed(text),
         Some((end, _)) => Cow::Owned(format!("{}…", &text[..end])),
@@ -116,10 +116,10 @@ pub fn cut(text: &str, most: usize) -> Cow<'_, str> {
 /// The known word that a wrong one was most likely meant to be.
 ///
 /// ```
-/// assert_eq!(warpyard_api::text::closest("gpu_memroy", ["gpus", "gpu_memory"]), Some("gpu_memory"));
-/// assert_eq!(warpyard_api::text::closest("colour", ["gpus", "gpu_memory"]), None);
+/// assert_eq!(warpyard_api::text::closest_match("gpu_memroy", ["gpus", "gpu_memory"]), Some("gpu_memory"));
+/// assert_eq!(warpyard_api::text::closest_match("colour", ["gpus", "gpu_memory"]), None);
 /// ```
-pub fn closest<'a>(wrong: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+pub fn closest_match<'a>(wrong: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     // The distance takes time with the product of the lengths; nobody's slip of the pen is this long.
     if wrong.len() > 64 {
         return None;

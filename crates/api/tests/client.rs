@@ -92,7 +92,7 @@ fn read_chunks(reader: &mut impl BufRead) -> Vec<u8> {
 fn job(state: State) -> String {
     json!({"job": "412", "name": "x", "state": state, "outcome": null, "user": "ann", "priority": 0, "project": null,
            "held": false, "submitted_at": "2026-11-15T20:45:20.000Z", "started_at": null, "ended_at": null, "gpus": 0,
-           "counts": Counts::default(), "outcomes": OutcomeCounts::default(), "why": null, "tasks": [],
+           "counts": StateCounts::default(), "outcomes": OutcomeCounts::default(), "why": null, "tasks": [],
            "added_in_a_later_version": 1})
     .to_string()
 }
@@ -135,7 +135,7 @@ fn every_call_has_its_address_and_the_token() {
         (200, json!({"rows": 7}).to_string()),
         (200, "{}".into()),
     ]);
-    let submit = Submit {
+    let submit = SubmitRequest {
         doc: json!({"command": "true"}),
         user: Some("ann".into()),
         workdir: None,
@@ -332,7 +332,7 @@ fn a_program_that_does_not_know_the_token_is_sent_neither_it_nor_the_request() {
         let client = Client::new(Target { url, token: Some(TOKEN.into()) }).unwrap();
         let error = client.shutdown(true).unwrap_err();
         drop(client);
-        assert!(matches!(error, ClientError::Distrusted { .. }), "{error:?}");
+        assert!(matches!(error, ClientError::Untrusted { .. }), "{error:?}");
         assert!(error.to_string().contains(said), "{error}");
         assert_eq!(other.join().unwrap(), "", "nothing follows");
     }

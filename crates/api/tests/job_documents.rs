@@ -6,7 +6,7 @@ use warpyard_api::job::*;
 use warpyard_api::problem::{CODES, MAX_PROBLEMS, Severity, code, render};
 use warpyard_api::quantity::{ArraySpec, ByteSize, Micros, MilliCpus};
 
-fn toml(text: &str) -> Result<Checked, Vec<warpyard_api::problem::Problem>> {
+fn toml(text: &str) -> Result<CheckedJob, Vec<warpyard_api::problem::Problem>> {
     read(text, Format::Toml, ReadOptions::default())
 }
 
@@ -182,14 +182,17 @@ fn a_document_with_every_field_is_read() {
         stderr = "err.txt"
     "#;
     let doc = toml(text).unwrap().doc;
-    let on_ok = |job: &str| JobAfter { job: job.to_owned(), on: On::Ok };
-    assert_eq!(doc.after, [on_ok("398"), on_ok("401"), JobAfter { job: "405".into(), on: On::Any }]);
+    let on_ok = |job: &str| JobDependency { job: job.to_owned(), on: DependencyCondition::Ok };
+    assert_eq!(
+        doc.after,
+        [on_ok("398"), on_ok("401"), JobDependency { job: "405".into(), on: DependencyCondition::Any }]
+    );
     let train = TaskDoc {
         name: "train".into(),
         command: Command::List(vec!["./t.sh".into(), "%{index}".into()]),
         env: BTreeMap::from([("SEED".into(), "1".into())]),
         workdir: Some("/data".into()),
-        after: vec![TaskAfter { task: "prep".into(), on: On::Ok }],
+        after: vec![TaskDependency { task: "prep".into(), on: DependencyCondition::Ok }],
         array: Some("1-100%8".parse().unwrap()),
         gpus: 2,
         gpu_memory: Some(ByteSize(6 << 30)),
@@ -197,7 +200,7 @@ fn a_document_with_every_field_is_read() {
         gpu_scope: vec![
             DeviceRef::Index(0),
             DeviceRef::Index(1),
-            DeviceRef::On { worker: "gpu1".into(), index: 2 },
+            DeviceRef::OnWorker { worker: "gpu1".into(), index: 2 },
         ],
         gpu_preferred: vec![DeviceRef::Index(1)],
         wait_mode: WaitMode::Schedule,
@@ -374,7 +377,7 @@ fn devices() -> impl Strategy<Value = Vec<DeviceRef>> {
     prop::collection::btree_set(
         prop_oneof![
             (0u32..8).prop_map(DeviceRef::Index),
-            ("[a-z]{1,4}", 8u32..16).prop_map(|(worker, index)| DeviceRef::On { worker, index }),
+            ("[a-z]{1,4}", 8u32..16).prop_map(|(worker, index)| DeviceRef::OnWorker { worker, index }),
         ],
         4..6,
     )
@@ -448,10 +451,10 @@ prop_compose! {
     ) -> JobDoc {
         for i in 0..tasks.len() {
             tasks[i].name = format!("task {i}");
-            let on = [On::Ok, On::Fail, On::Any][i % 3];
-            tasks[i].after = (0..i).map(|before| TaskAfter { task: format!("task {before}"), on }).collect();
+            let on = [DependencyCondition::Ok, DependencyCondition::Fail, DependencyCondition::Any][i % 3];
+            tasks[i].after = (0..i).map(|before| TaskDependency { task: format!("task {before}"), on }).collect();
         }
-        let after = after.into_iter().map(|job| JobAfter { job: job.to_string(), on: On::Any }).collect();
+        let after = after.into_iter().map(|job| JobDependency { job: job.to_string(), on: DependencyCondition::Any }).collect();
         JobDoc { name, priority, user: None, project, weight, deadline: deadline.map(Micros), snapshot: priority > 0, after, tasks }
     }
 }
@@ -461,7 +464,7 @@ proptest! {
 
     #[test]
     fn a_job_written_and_read_again_is_the_same(job in jobs()) {
-        let checked = Ok(Checked { doc: job.clone(), warnings: Vec::new() });
+        let checked = Ok(CheckedJob { doc: job.clone(), warnings: Vec::new() });
         let json = serde_json::to_string_pretty(&job).expect("JSON");
         prop_assert_eq!(&read(&json, Format::Json, ReadOptions::default()), &checked);
         let value = serde_json::to_value(&job).expect("a value");

@@ -41,7 +41,7 @@ fn job() -> JobView {
         started_at: Some(moment(1)),
         ended_at: None,
         gpus: 1,
-        counts: Counts { ready: 62, running: 1, done: 38, ..Counts::default() },
+        counts: StateCounts { ready: 62, running: 1, done: 38, ..StateCounts::default() },
         outcomes: OutcomeCounts { succeeded: 37, timed_out: 1, ..OutcomeCounts::default() },
         position: None,
         expected_start: None,
@@ -86,7 +86,7 @@ fn job() -> JobView {
                 attempts: None,
                 why: None,
                 array: Some("1-100%8".parse().expect("indices")),
-                counts: Some(Counts { ready: 62, running: 1, done: 37, ..Counts::default() }),
+                counts: Some(StateCounts { ready: 62, running: 1, done: 37, ..StateCounts::default() }),
                 outcomes: Some(OutcomeCounts { succeeded: 37, ..OutcomeCounts::default() }),
                 terminal: None,
                 needs: None,
@@ -111,7 +111,7 @@ fn a_job_with_its_tasks_and_attempts() {
 
 #[test]
 fn a_submitted_job_is_its_id_alone() {
-    let submitted = Submitted { job: "412".into(), warnings: Vec::new() };
+    let submitted = SubmitReply { job: "412".into(), warnings: Vec::new() };
     assert_eq!(serde_json::to_value(&submitted).unwrap(), json!({"job": "412"}));
 }
 
@@ -170,7 +170,7 @@ fn why_says_it_in_words_and_figures() {
             free_bytes: 16 << 30,
             whole: true,
         }],
-        ahead: vec![Ahead {
+        ahead: vec![TaskAhead {
             task: "398".into(),
             user: "ann".into(),
             priority: 5,
@@ -179,7 +179,10 @@ fn why_says_it_in_words_and_figures() {
         position: Some(4),
         expected_start: Some(StartRange { low: moment(60), high: moment(960), of: 0.8, as_of: None }),
         expected_start_reason: None,
-        sooner: vec![Sooner { change: "--gpu-memory 9GiB".into(), effect: "would start now on gpu2".into() }],
+        sooner: vec![Suggestion {
+            change: "--gpu-memory 9GiB".into(),
+            effect: "would start now on gpu2".into(),
+        }],
         log_tail: vec![],
         log_of: None,
     };
@@ -200,7 +203,7 @@ fn a_refusal_lists_every_problem() {
 fn the_words_of_states_and_outcomes_are_their_json() {
     for state in State::ALL {
         assert_eq!(serde_json::to_value(state).unwrap(), state.word());
-        let mut counts = Counts::default();
+        let mut counts = StateCounts::default();
         *counts.of(state) = 1;
         assert_eq!(
             (serde_json::to_value(counts).unwrap()[state.word()].as_u64(), counts.total()),

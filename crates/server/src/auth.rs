@@ -17,7 +17,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
-use warpyard_api::proof::{SHORTEST_TOKEN, derived_name, hex, same, server_proof};
+use warpyard_api::proof::{MIN_TOKEN_LENGTH, constant_time_eq, derived_name, hex, server_proof};
 
 /// How many seconds a session lasts.
 const SESSION: u64 = 30 * 24 * 3600;
@@ -122,7 +122,7 @@ impl Authenticator {
 
     /// The proof that this server knows its token, for a client that reached it by this host.
     pub(crate) fn proof(&self, nonce: &str, host: &str, local: SocketAddr) -> Option<String> {
-        let vouched = self.token.len() >= SHORTEST_TOKEN && self.hosts.vouches_for(host, local);
+        let vouched = self.token.len() >= MIN_TOKEN_LENGTH && self.hosts.vouches_for(host, local);
         vouched.then(|| server_proof(&self.token, nonce, host))
     }
 
@@ -135,7 +135,9 @@ impl Authenticator {
     /// Whether someone's cookie counts at the host a request names.
     fn counts(&self, headers: &HeaderMap, holder: &LoginIdentity) -> bool {
         match self.kind(headers) {
-            Some(HostKind::Pages(name)) => same(name.as_bytes(), self.pages_host(holder).as_bytes()),
+            Some(HostKind::Pages(name)) => {
+                constant_time_eq(name.as_bytes(), self.pages_host(holder).as_bytes())
+            }
             Some(HostKind::Network) => true,
             Some(HostKind::Loopback) | None => false,
         }
@@ -214,7 +216,7 @@ impl Authenticator {
 
     /// Whether this is the token.
     pub(crate) fn is_token(&self, given: &str) -> bool {
-        same(given.trim().as_bytes(), self.token.as_bytes())
+        constant_time_eq(given.trim().as_bytes(), self.token.as_bytes())
     }
 
     /// The session a request belongs to.
@@ -241,7 +243,7 @@ impl Authenticator {
     /// Whether a request to change something comes from a page of someone who has logged in.
     pub(crate) fn may_change(&self, headers: &HeaderMap) -> bool {
         let given = headers.get(CSRF).map(|v| v.as_bytes()).unwrap_or_default();
-        self.session_of(headers).is_some_and(|session| same(given, session.csrf.as_bytes()))
+        self.session_of(headers).is_some_and(|session| constant_time_eq(given, session.csrf.as_bytes()))
     }
 
     /// Ends a session; gives the header that takes the cookie back.

@@ -22,7 +22,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
 use std::time::Duration;
 use warpyard_api::client::TOKEN_FILE;
-use warpyard_api::private_dir::{self, NotPrivate, Owner};
+use warpyard_api::private_dir::{self, AllowedOwner, PrivateDirError};
 use warpyard_policies::default_policy;
 use warpyard_worker::agent::{Lineage, snapshots_dir};
 
@@ -190,10 +190,10 @@ pub fn backup(
         return Err(no_log());
     }
     // Before anything is changed, for it may be another's; and again once it is there, for another may have been faster.
-    must_be_private(to, Owner::Own)?;
+    must_be_private(to, AllowedOwner::Own)?;
     match DirBuilder::new().mode(0o700).create(to) {
         Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
-            must_be_private(to, Owner::Own)?;
+            must_be_private(to, AllowedOwner::Own)?;
             if fs::read_dir(to).map_err(failed(to))?.next().is_some() {
                 return Err(BackupError::Taken { path: to.into() });
             }
@@ -246,7 +246,7 @@ pub fn restore(
     hold: bool,
     progress: Progress<'_>,
 ) -> Result<Restored, BackupError> {
-    must_be_private(from, Owner::OwnOrRoot)?;
+    must_be_private(from, AllowedOwner::OwnOrRoot)?;
     let backup = check(from, progress)?;
     if has_events(&data.join(LOG)) {
         return Err(BackupError::HasLog { path: data.into() });
@@ -299,18 +299,20 @@ pub fn restore(
 
 /// Refuses a directory of a backup that others could read from, write to or replace: it holds the token and environments,
 /// and a server restored from it runs what it says.
-fn must_be_private(path: &Path, owner: Owner) -> Result<(), BackupError> {
+fn must_be_private(path: &Path, owner: AllowedOwner) -> Result<(), BackupError> {
     let why = match private_dir::check(path, owner) {
         Ok(()) => return Ok(()),
-        Err(NotPrivate::Foreign { owner, .. }) => format!("it belongs to {}", private_dir::user(owner)),
-        Err(NotPrivate::Writable { mode, .. }) => format!("other users can write to it (mode {mode:o})"),
-        Err(NotPrivate::ForeignParent { path, owner, .. }) => {
-            format!("{} on the way to it belongs to {}", path.display(), private_dir::user(owner))
+        Err(PrivateDirError::Foreign { owner, .. }) => {
+            format!("it belongs to {}", private_dir::describe_user(owner))
         }
-        Err(NotPrivate::WritableParent { path, mode, .. }) => {
+        Err(PrivateDirError::Writable { mode, .. }) => format!("other users can write to it (mode {mode:o})"),
+        Err(PrivateDirError::ForeignParent { path, owner, .. }) => {
+            format!("{} on the way to it belongs to {}", path.display(), private_dir::describe_user(owner))
+        }
+        Err(PrivateDirError::WritableParent { path, mode, .. }) => {
             format!("other users can write to {} on the way to it (mode {mode:o})", path.display())
         }
-        Err(NotPrivate::Io { source, .. }) => source.to_string(),
+        Err(PrivateDirError::Io { source, .. }) => source.to_string(),
     };
     Err(BackupError::NotPrivate { path: path.into(), why })
 }

@@ -4,8 +4,8 @@ use std::borrow::Cow;
 use warpyard_api::job::{self as doc, DeviceRef, JobDoc, TaskDoc};
 use warpyard_api::problem::{Problem, code};
 use warpyard_api::quantity::{ArraySpec, ByteSize, Micros, MilliCpus};
-use warpyard_api::secrets::{MASK, masked, masked_text};
-use warpyard_api::wire::{ParamValue, PolicySet};
+use warpyard_api::secrets::{MASK, mask_text, mask_value};
+use warpyard_api::wire::{ParamValue, PolicySpec};
 use warpyard_core::spec::{self, AfterJob, AfterNode, Array, JobSpec, Needs, TaskSpec, Terminal};
 use warpyard_core::{Cluster, DeviceId, JobId, PolicyChoice, Rejection, Span, WorkerId};
 
@@ -177,11 +177,11 @@ fn task_spec(
     })
 }
 
-fn on(on: doc::On) -> spec::DependencyCondition {
+fn on(on: doc::DependencyCondition) -> spec::DependencyCondition {
     match on {
-        doc::On::Ok => spec::DependencyCondition::Ok,
-        doc::On::Fail => spec::DependencyCondition::Fail,
-        doc::On::Any => spec::DependencyCondition::Any,
+        doc::DependencyCondition::Ok => spec::DependencyCondition::Ok,
+        doc::DependencyCondition::Fail => spec::DependencyCondition::Fail,
+        doc::DependencyCondition::Any => spec::DependencyCondition::Any,
     }
 }
 
@@ -210,7 +210,7 @@ pub(crate) fn job_doc(cluster: &Cluster, spec: &JobSpec) -> (JobDoc, Vec<String>
     let mut secrets = Vec::new();
     let tasks = spec.tasks.iter().map(|task| task_doc(cluster, spec, task, &mut secrets)).collect();
     let JobSpec { name, priority, project, weight, .. } = spec.clone();
-    let after = |after: &AfterJob| doc::JobAfter { job: after.job.to_string(), on: on_doc(after.on) };
+    let after = |after: &AfterJob| doc::JobDependency { job: after.job.to_string(), on: on_doc(after.on) };
     let doc = JobDoc {
         name,
         priority,
@@ -227,7 +227,7 @@ pub(crate) fn job_doc(cluster: &Cluster, spec: &JobSpec) -> (JobDoc, Vec<String>
 
 fn task_doc(cluster: &Cluster, job: &JobSpec, task: &TaskSpec, secrets: &mut Vec<String>) -> TaskDoc {
     let mut plain = |text: &String| {
-        let shown = masked_text(text);
+        let shown = mask_text(text);
         if shown.contains(MASK) && shown != *text {
             secrets.push(format!("a secret in the command of {}", task.name));
         }
@@ -238,14 +238,14 @@ fn task_doc(cluster: &Cluster, job: &JobSpec, task: &TaskSpec, secrets: &mut Vec
         words => doc::Command::List(words.iter().map(&mut plain).collect()),
     };
     let (known, secret): (Vec<_>, Vec<_>) =
-        task.env.iter().partition(|(name, value)| masked(name, value) == **value);
+        task.env.iter().partition(|(name, value)| mask_value(name, value) == **value);
     secrets.extend(secret.into_iter().map(|(name, _)| format!("the variable {name} of {}", task.name)));
     let time = |span: Span| Micros(span.0);
-    let after = |after: &AfterNode| doc::TaskAfter {
+    let after = |after: &AfterNode| doc::TaskDependency {
         task: job.tasks[after.node as usize].name.clone(),
         on: on_doc(after.on),
     };
-    let device = |id: &DeviceId| DeviceRef::On {
+    let device = |id: &DeviceId| DeviceRef::OnWorker {
         worker: cluster.view().worker_name(id.worker).to_owned(),
         index: id.index.into(),
     };
@@ -296,11 +296,11 @@ fn task_doc(cluster: &Cluster, job: &JobSpec, task: &TaskSpec, secrets: &mut Vec
     }
 }
 
-fn on_doc(on: spec::DependencyCondition) -> doc::On {
+fn on_doc(on: spec::DependencyCondition) -> doc::DependencyCondition {
     match on {
-        spec::DependencyCondition::Ok => doc::On::Ok,
-        spec::DependencyCondition::Fail => doc::On::Fail,
-        spec::DependencyCondition::Any => doc::On::Any,
+        spec::DependencyCondition::Ok => doc::DependencyCondition::Ok,
+        spec::DependencyCondition::Fail => doc::DependencyCondition::Fail,
+        spec::DependencyCondition::Any => doc::DependencyCondition::Any,
     }
 }
 
@@ -311,7 +311,7 @@ pub(crate) fn problem(rejected: Rejection) -> Problem {
 }
 
 /// A policy as callers choose it.
-pub(crate) fn policy_choice(set: &PolicySet) -> PolicyChoice {
+pub(crate) fn policy_choice(set: &PolicySpec) -> PolicyChoice {
     let params = set.params.iter().map(|(key, value)| (key.clone(), value.to_string()));
     PolicyChoice { name: set.name.clone(), params: params.collect() }
 }

@@ -6,7 +6,7 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use warpyard_api::client::{ADDRESS_FILE, TOKEN_FILE};
-use warpyard_api::private_dir::{self, NotPrivate, Owner};
+use warpyard_api::private_dir::{self, AllowedOwner, PrivateDirError};
 use warpyard_worker::supervise::put;
 
 /// Why a data directory cannot be used.
@@ -31,7 +31,7 @@ pub enum DataError {
     },
     /// Another user could have prepared it.
     #[error(transparent)]
-    NotPrivate(#[from] NotPrivate),
+    NotPrivate(#[from] PrivateDirError),
     /// It cannot be read or written.
     #[error("cannot use the data directory {}", path.display())]
     Io {
@@ -56,11 +56,11 @@ impl DataDir {
             let path = path.to_owned();
             move |source| DataError::Io { path, source }
         };
-        private_dir::check(path, Owner::Own)?;
+        private_dir::check(path, AllowedOwner::Own)?;
         fs::DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(failed(path))?;
         let path = path.canonicalize().map_err(failed(path))?;
         // Again, now that it is there: another may have been quicker to make it.
-        private_dir::check(&path, Owner::Own)?;
+        private_dir::check(&path, AllowedOwner::Own)?;
         let lock_path = path.join("lock");
         let open = OpenOptions::new()
             .read(true)

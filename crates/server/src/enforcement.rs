@@ -1,7 +1,7 @@
 //! What the worker inside enforces on tasks, and what is to be said where it cannot.
 
 use crate::http::App;
-use warpyard_api::wire::{Enforced, EnforcementView, JobView};
+use warpyard_api::wire::{EnforcementView, JobView, LimitEnforcement};
 use warpyard_core::cluster::Job;
 use warpyard_worker::probe::Vendor;
 use warpyard_worker::supervise::{Bounds, CgroupParent};
@@ -13,7 +13,7 @@ pub(crate) fn of(app: &App) -> Option<EnforcementView> {
         app.watched.as_ref().map(|w| w.lock().expect("nobody panics while looking at devices").vendor());
     let real = matches!(vendor, Some(Vendor::Nvidia | Vendor::Amd));
     let enforced =
-        |by: &Result<CgroupParent, String>| Enforced { enforced: by.is_ok(), why: by.clone().err() };
+        |by: &Result<CgroupParent, String>| LimitEnforcement { enforced: by.is_ok(), why: by.clone().err() };
     Some(EnforcementView {
         memory: enforced(&bounds.memory),
         cpus: enforced(&bounds.cpu),

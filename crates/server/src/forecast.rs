@@ -10,7 +10,7 @@ use crate::why::{explain_in, seconds};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use warpyard_api::quantity::{ByteSize, Micros};
-use warpyard_api::wire::{FreeDevice, Sooner, StartRange, Timestamp};
+use warpyard_api::wire::{FreeDevice, StartRange, Suggestion, Timestamp};
 use warpyard_core::cluster::Effects;
 use warpyard_core::command::TaskSelector;
 use warpyard_core::event::EventKind;
@@ -317,7 +317,7 @@ impl ForecastInput {
     }
 
     /// One change that would start a task now.
-    pub(crate) fn sooner(&self, task: TaskId) -> Option<Sooner> {
+    pub(crate) fn sooner(&self, task: TaskId) -> Option<Suggestion> {
         let (change, place) = sooner(&self.cluster, POLICIES, self.now, task).ok()??;
         let change = match change {
             Change::Schedule => "--wait-mode schedule".into(),
@@ -328,7 +328,7 @@ impl ForecastInput {
             Change::Gpus(n) => format!("--gpus {n}"),
         };
         let name = self.cluster.worker(place.worker).map_or("", |w| &w.info.name);
-        Some(Sooner { change, effect: format!("would start now on {name}") })
+        Some(Suggestion { change, effect: format!("would start now on {name}") })
     }
 
     /// How long a task has run, pauses left out.

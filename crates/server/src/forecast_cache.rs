@@ -8,7 +8,7 @@ use crate::forecast::{ExpectedStart, ForecastInput};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
-use warpyard_api::wire::Sooner;
+use warpyard_api::wire::Suggestion;
 use warpyard_core::{JobId, TaskId, Time};
 
 /// How old a forecast may be before another is made for whoever asks.
@@ -37,7 +37,7 @@ const REMEMBERED: Duration = Duration::from_secs(60);
 pub(crate) struct Forecast {
     starts: BTreeMap<TaskId, ExpectedStart>,
     /// Of tasks that were asked for, what would start them at once.
-    sooner: BTreeMap<TaskId, Option<Sooner>>,
+    sooner: BTreeMap<TaskId, Option<Suggestion>>,
     at: Time,
 }
 
@@ -55,7 +55,7 @@ impl Forecast {
     }
 
     /// What would start a task at once.
-    pub(crate) fn sooner(&self, task: TaskId) -> Option<&Sooner> {
+    pub(crate) fn sooner(&self, task: TaskId) -> Option<&Suggestion> {
         self.sooner.get(&task)?.as_ref()
     }
 

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use warpyard_api::quantity::Micros;
-use warpyard_api::text::shown;
+use warpyard_api::text::escape_controls;
 use warpyard_core::{AttemptId, Command, JobId, Span};
 use warpyard_worker::agent::{Idle, Watched};
 
@@ -57,7 +57,7 @@ pub(crate) async fn watch(
             }
             let whose = engine.read(move |f| {
                 let user = f.cluster().job(task.job).map(|job| job.user.clone()).unwrap_or_default();
-                format!("{} of {}", views::task_name(f.cluster(), task), shown(&user))
+                format!("{} of {}", views::task_name(f.cluster(), task), escape_controls(&user))
             });
             let Ok(whose) = whose.await else { return };
             if tells {

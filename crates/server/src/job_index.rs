@@ -4,7 +4,7 @@
 use crate::views;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use warpyard_api::wire::{Counts, State};
+use warpyard_api::wire::{State, StateCounts};
 use warpyard_core::cluster::{Effects, Job};
 use warpyard_core::spec::JobSpec;
 use warpyard_core::{Cluster, Event, JobId};
@@ -23,7 +23,7 @@ pub(crate) struct JobIndex {
     /// Jobs with nodes that wait for something other than room.
     blocked: BTreeSet<JobId>,
     /// TaskCounts of jobs that are not over.
-    tasks: Counts,
+    tasks: StateCounts,
     blocked_nodes: usize,
 }
 
@@ -53,11 +53,11 @@ struct IndexEntry {
 #[derive(Clone, Debug, PartialEq)]
 enum TaskCounts {
     One(State),
-    Many(Box<Counts>),
+    Many(Box<StateCounts>),
 }
 
 impl TaskCounts {
-    fn of(mut counts: Counts) -> TaskCounts {
+    fn of(mut counts: StateCounts) -> TaskCounts {
         let one = State::ALL.into_iter().find(|state| *counts.of(*state) > 0);
         match one.filter(|_| counts.total() == 1) {
             Some(state) => TaskCounts::One(state),
@@ -65,10 +65,10 @@ impl TaskCounts {
         }
     }
 
-    fn counts(&self) -> Counts {
+    fn counts(&self) -> StateCounts {
         match self {
             TaskCounts::One(state) => {
-                let mut counts = Counts::default();
+                let mut counts = StateCounts::default();
                 *counts.of(*state) = 1;
                 counts
             }
@@ -174,7 +174,7 @@ impl JobIndex {
     }
 
     /// How many tasks of jobs that are not over there are in each state.
-    pub(crate) fn tasks(&self) -> Counts {
+    pub(crate) fn tasks(&self) -> StateCounts {
         self.tasks
     }
 
@@ -237,7 +237,7 @@ impl JobIndex {
             Some((user, _)) => user.clone(),
             None => job.user.as_str().into(),
         };
-        let (mut tasks, mut blocked_nodes) = (Counts::default(), 0);
+        let (mut tasks, mut blocked_nodes) = (StateCounts::default(), 0);
         for node in &job.nodes {
             let (mut counts, _) = views::tally(job, node);
             State::ALL.into_iter().for_each(|state| *tasks.of(state) += *counts.of(state));

@@ -7,7 +7,9 @@ use std::collections::VecDeque;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard};
-use warpyard_api::wire::{Agreement, ReplayResult, ReplayState, ReplayTold, ReplayView, ResultKind, Spread};
+use warpyard_api::wire::{
+    Agreement, Distribution, ReplayInput, ReplayResult, ReplayState, ReplayView, ResultKind,
+};
 use warpyard_core::{PolicyChoice, Span, Time};
 use warpyard_policies::{POLICIES, default_policy};
 use warpyard_sim::replay::{Recording, Replayed, Under};
@@ -146,9 +148,9 @@ impl ReplayRun {
     }
 }
 
-fn told(recording: &Recording) -> ReplayTold {
+fn told(recording: &Recording) -> ReplayInput {
     let (told, (from, to)) = (recording.told(), recording.span());
-    ReplayTold {
+    ReplayInput {
         from: time(from),
         to: time(to),
         jobs: told.jobs,
@@ -160,7 +162,7 @@ fn told(recording: &Recording) -> ReplayTold {
 }
 
 fn result(kind: ResultKind, name: &str, report: &SimReport, agreement: Option<Agreement>) -> ReplayResult {
-    let spread = |s: &report::Spread| Spread { average: s.average, p50: s.p50, p95: s.p95, max: s.max };
+    let spread = |s: &report::Spread| Distribution { average: s.average, p50: s.p50, p95: s.p95, max: s.max };
     ReplayResult {
         kind,
         policy: name.to_owned(),

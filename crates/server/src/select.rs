@@ -4,8 +4,8 @@
 use crate::caller::Caller;
 use std::ops::Range;
 use warpyard_api::problem::{Problem, code};
-use warpyard_api::quantity::common_values;
-use warpyard_api::selector::{NotASelector, Select, Selector, TaskRef};
+use warpyard_api::quantity::intersect_ranges;
+use warpyard_api::selector::{Selector, SelectorError, SelectorPart, TaskRef};
 use warpyard_core::cluster::Job;
 use warpyard_core::command::TaskSelector;
 use warpyard_core::spec::{Array, TaskSpec};
@@ -22,14 +22,14 @@ pub(crate) struct Selection {
 
 impl Selection {
     /// What it is made of.
-    pub(crate) fn parts(&self) -> &[Select] {
+    pub(crate) fn parts(&self) -> &[SelectorPart] {
         self.selector.parts()
     }
 }
 
 /// Reads what someone selects.
 pub(crate) fn parse(text: &str, who: &Caller) -> Result<Selection, Problem> {
-    let bad = |e: NotASelector| Problem::new(code::BAD_SELECTOR, "", e.to_string());
+    let bad = |e: SelectorError| Problem::new(code::BAD_SELECTOR, "", e.to_string());
     Ok(Selection { selector: text.parse().map_err(bad)?, by: who.name().map(str::to_owned) })
 }
 
@@ -64,14 +64,14 @@ fn resolve(
     let mut found = OwnTargets::default();
     for part in selection.parts() {
         let jobs: &mut dyn Iterator<Item = &Job> = match part {
-            Select::All => &mut cluster.jobs().iter(),
-            Select::Range { first, last } => {
+            SelectorPart::All => &mut cluster.jobs().iter(),
+            SelectorPart::Range { first, last } => {
                 let after = JobId(first.saturating_sub(1));
                 let from_first = cluster.jobs().after(after).filter(|job| job.id.0 >= *first);
                 &mut from_first.take_while(|job| job.id.0 <= *last)
             }
-            Select::Last => &mut std::iter::once(last(cluster, selection)?),
-            Select::One(task) => {
+            SelectorPart::Last => &mut std::iter::once(last(cluster, selection)?),
+            SelectorPart::One(task) => {
                 let job = job_of(cluster, selection, task)?;
                 match may(job) {
                     true => found.targets.extend(targets(job, task)?),
@@ -105,7 +105,7 @@ pub(crate) fn find_one(cluster: &Cluster, selection: &Selection) -> Result<TaskS
 /// The number a selector names first, whether or not memory still holds that job.
 pub(crate) fn job_number(cluster: &Cluster, selection: &Selection) -> Result<JobId, Problem> {
     match selection.selector.one().map_err(|e| Problem::new(code::BAD_SELECTOR, "", e.to_string()))? {
-        Select::One(TaskRef { job: Some(job), .. }) => Ok(JobId(*job)),
+        SelectorPart::One(TaskRef { job: Some(job), .. }) => Ok(JobId(*job)),
         _ => Ok(last(cluster, selection)?.id),
     }
 }
@@ -190,7 +190,7 @@ fn positions(spec: &TaskSpec, meant: (u32, u32, u32)) -> Result<Vec<Range<u32>>,
     let Some(Array { ranges, .. }) = &spec.array else { return Ok(vec![]) };
     let (mut found, mut before) = (Vec::new(), 0);
     for &(from, to, by) in ranges {
-        if let Some((first, last, step)) = common_values(meant, (from, to, by)) {
+        if let Some((first, last, step)) = intersect_ranges(meant, (from, to, by)) {
             let at = |value: u32| before + (value - from) / by;
             if step == by || first == last {
                 found.push(at(first)..at(last) + 1);

@@ -7,10 +7,10 @@ use crate::store::{AttemptRow, JobRow};
 use crate::{outcome_text, why};
 use std::collections::{BTreeMap, BTreeSet};
 use warpyard_api::quantity::{ArraySpec, Micros, MilliCpus};
-use warpyard_api::secrets::{masked, masked_command};
+use warpyard_api::secrets::{mask_command, mask_value};
 use warpyard_api::wire::{
-    AttemptView, Counts, FailureReason, ForeignProcess, GpuTask, GpuView, HistoryRow, JobView, Needs,
-    Outcome, OutcomeCounts, OverRequest, ParamView, PolicyView, RunView, SnapshotView, State, TaskView,
+    AttemptView, FailureReason, ForeignProcess, GpuTask, GpuView, HistoryRow, JobView, MemoryOveruse, Needs,
+    Outcome, OutcomeCounts, ParamView, PolicyView, ProgramView, SnapshotView, State, StateCounts, TaskView,
     TerminalView, Timestamp, WorkerState, WorkerView,
 };
 use warpyard_core::cluster::{Job, Node, Phase};
@@ -67,8 +67,8 @@ pub(crate) fn task_name(cluster: &Cluster, task: TaskId) -> String {
 }
 
 /// How many of a node's tasks are in each state, and how those that ended did.
-pub(crate) fn tally(job: &Job, node: &Node) -> (Counts, OutcomeCounts) {
-    let mut counts = Counts::default();
+pub(crate) fn tally(job: &Job, node: &Node) -> (StateCounts, OutcomeCounts) {
+    let mut counts = StateCounts::default();
     let mut outcomes = OutcomeCounts::default();
     let waiting = if is_blocked(job, node) { State::Blocked } else { State::Ready };
     *counts.of(waiting) += node.fresh.len();
@@ -107,7 +107,7 @@ pub(crate) fn held_back(cluster: &Cluster) -> impl Iterator<Item = (NodeId, u64)
     })
 }
 
-fn add(to: &mut (Counts, OutcomeCounts), mut more: (Counts, OutcomeCounts)) {
+fn add(to: &mut (StateCounts, OutcomeCounts), mut more: (StateCounts, OutcomeCounts)) {
     for s in State::ALL {
         *to.0.of(s) += *more.0.of(s);
     }
@@ -117,7 +117,7 @@ fn add(to: &mut (Counts, OutcomeCounts), mut more: (Counts, OutcomeCounts)) {
 }
 
 /// The state of many tasks together: of what is not over, the liveliest.
-pub(crate) fn overall(mut counts: Counts) -> State {
+pub(crate) fn overall(mut counts: StateCounts) -> State {
     let order = [State::Running, State::Paused, State::Stopping, State::Placed, State::Ready, State::Blocked];
     order.into_iter().find(|&s| *counts.of(s) > 0).unwrap_or(State::Done)
 }
@@ -257,7 +257,7 @@ fn nodes_of(job: &Job, target: TaskSelector) -> Vec<u32> {
 }
 
 fn folded(cluster: &Cluster, job: &Job, target: TaskSelector, who: &Caller) -> JobView {
-    let mut sums = <(Counts, OutcomeCounts)>::default();
+    let mut sums = <(StateCounts, OutcomeCounts)>::default();
     let nodes = nodes_of(job, target);
     match target {
         TaskSelector::Task(t) => add(&mut sums, one(cluster, t)),
@@ -306,7 +306,7 @@ fn folded(cluster: &Cluster, job: &Job, target: TaskSelector, who: &Caller) -> J
 }
 
 /// Where tasks of a job use more GPU memory than they requested, the first hundred of them.
-fn over_request(cluster: &Cluster, job: &Job, target: TaskSelector) -> Vec<OverRequest> {
+fn over_request(cluster: &Cluster, job: &Job, target: TaskSelector) -> Vec<MemoryOveruse> {
     let nodes = nodes_of(job, target).into_iter().map(|node| NodeId { job: job.id, node });
     let shared = nodes.filter(|node| job.spec.tasks[node.node as usize].needs.gpu_memory.is_some());
     let tasks = shared.flat_map(|node| job.nodes[node.node as usize].live.keys().map(move |&i| node.task(i)));
@@ -314,7 +314,7 @@ fn over_request(cluster: &Cluster, job: &Job, target: TaskSelector) -> Vec<OverR
         let requested_bytes = job.spec.tasks[task.node as usize].needs.gpu_memory?;
         let worker = cluster.view().attempt(task)?.0.placement.worker;
         let name = cluster.view().worker_name(worker);
-        Some(cluster.over_request(task).map(move |(device, charged_bytes)| OverRequest {
+        Some(cluster.over_request(task).map(move |(device, charged_bytes)| MemoryOveruse {
             task: task_name(cluster, task),
             gpu: format!("{name}/{device}"),
             requested_bytes,
@@ -326,17 +326,17 @@ fn over_request(cluster: &Cluster, job: &Job, target: TaskSelector) -> Vec<OverR
 
 /// Where a job is on its way, and how it ended once it has.
 pub(crate) fn standing(job: &Job) -> (State, Option<Outcome>) {
-    let mut sums = <(Counts, OutcomeCounts)>::default();
+    let mut sums = <(StateCounts, OutcomeCounts)>::default();
     job.nodes.iter().for_each(|node| add(&mut sums, tally(job, node)));
     let state = overall(sums.0);
     (state, (state == State::Done).then(|| worst(sums.1)))
 }
 
 /// What tasks run, without their surroundings: for a list.
-pub(crate) fn commands(job: &Job) -> Vec<RunView> {
-    let run = |task: &TaskSpec| RunView {
+pub(crate) fn commands(job: &Job) -> Vec<ProgramView> {
+    let run = |task: &TaskSpec| ProgramView {
         task: task.name.clone(),
-        command: masked_command(&task.command),
+        command: mask_command(&task.command),
         workdir: None,
         env: BTreeMap::new(),
         inherited: BTreeMap::new(),
@@ -345,14 +345,14 @@ pub(crate) fn commands(job: &Job) -> Vec<RunView> {
 }
 
 /// What tasks run, for whoever may know; what they inherit is said of the first, since all have the same.
-pub(crate) fn runs(cluster: &Cluster, job: &Job, target: TaskSelector) -> Vec<RunView> {
-    let masked = |(name, value): (&String, &String)| (name.clone(), masked(name, value));
+pub(crate) fn runs(cluster: &Cluster, job: &Job, target: TaskSelector) -> Vec<ProgramView> {
+    let masked = |(name, value): (&String, &String)| (name.clone(), mask_value(name, value));
     let all = |env: &BTreeMap<String, String>| env.iter().map(masked).collect();
     let run = |node: u32| {
         let task = &job.spec.tasks[node as usize];
-        RunView {
+        ProgramView {
             task: task.name.clone(),
-            command: masked_command(&task.command),
+            command: mask_command(&task.command),
             workdir: task.workdir.clone(),
             env: all(&task.env),
             inherited: BTreeMap::new(),
@@ -365,13 +365,13 @@ pub(crate) fn runs(cluster: &Cluster, job: &Job, target: TaskSelector) -> Vec<Ru
     runs
 }
 
-fn progress(counts: Counts) -> String {
+fn progress(counts: StateCounts) -> String {
     let now = counts.running + counts.placed;
     format!("{}/{} done, {now} running", counts.done, counts.total())
 }
 
-fn one(cluster: &Cluster, task: TaskId) -> (Counts, OutcomeCounts) {
-    let mut sums = <(Counts, OutcomeCounts)>::default();
+fn one(cluster: &Cluster, task: TaskId) -> (StateCounts, OutcomeCounts) {
+    let mut sums = <(StateCounts, OutcomeCounts)>::default();
     if let Some(is) = cluster.state(task) {
         *sums.0.of(state(is)) += 1;
         if let TaskState::Done(ended) = is {
@@ -589,7 +589,7 @@ pub(crate) fn remembered(row: &JobRow, attempts: &[AttemptRow]) -> JobView {
         started_at: attempts.iter().filter_map(|a| a.started).min().map(time),
         ended_at: row.finished.map(time),
         gpus: attempts.iter().map(|a| a.devices.len() as u32).max().unwrap_or(0),
-        counts: Counts { done: row.tasks, ..Counts::default() },
+        counts: StateCounts { done: row.tasks, ..StateCounts::default() },
         outcomes,
         position: None,
         expected_start: None,

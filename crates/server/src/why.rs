@@ -6,7 +6,7 @@ use crate::replica::Reader;
 use crate::shortage_text::lacking;
 use crate::views::{needs, outcome, state, task_name};
 use warpyard_api::quantity::MilliCpus;
-use warpyard_api::wire::{Ahead, FreeDevice, WhyView};
+use warpyard_api::wire::{FreeDevice, TaskAhead, WhyView};
 use warpyard_core::cluster::{Cause, Job};
 use warpyard_core::event::{Outcome, RequestedBy, StopReason};
 use warpyard_core::explain::{Explanation, RoundStatus, WaitReason, without_policy};
@@ -278,7 +278,7 @@ pub(crate) fn seconds(s: f64) -> String {
     warpyard_api::quantity::Micros((s.round() as u64) * 1_000_000).to_string()
 }
 
-fn ahead(cluster: &Cluster, id: TaskId, job: &Job, spec: &TaskSpec) -> Option<Ahead> {
+fn ahead(cluster: &Cluster, id: TaskId, job: &Job, spec: &TaskSpec) -> Option<TaskAhead> {
     let other = cluster.job(id.job)?;
     let (_, theirs) = other.node(id.node)?;
     let because = match () {
@@ -286,7 +286,12 @@ fn ahead(cluster: &Cluster, id: TaskId, job: &Job, spec: &TaskSpec) -> Option<Ah
         () if theirs.expected() < spec.expected() && other.id > job.id => "expected to be shorter".into(),
         () => "submitted earlier".into(),
     };
-    Some(Ahead { task: task_name(cluster, id), user: other.user.clone(), priority: other.priority, because })
+    Some(TaskAhead {
+        task: task_name(cluster, id),
+        user: other.user.clone(),
+        priority: other.priority,
+        because,
+    })
 }
 
 fn free(cluster: &Cluster) -> Vec<FreeDevice> {

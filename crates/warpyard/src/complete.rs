@@ -3,8 +3,8 @@
 use crate::show::jobs::COLUMNS;
 use clap_complete::engine::CompletionCandidate;
 use std::ffi::OsStr;
-use warpyard_api::client::{Client, ClientError, find};
-use warpyard_api::text::shown;
+use warpyard_api::client::{Client, ClientError, find_server};
+use warpyard_api::text::escape_controls;
 use warpyard_api::wire::{ClaimView, HistoryFilter, JobFilter, JobView};
 
 /// How many jobs are offered of those that are not over, and how many attempts that ended are looked at.
@@ -16,11 +16,12 @@ pub(crate) fn jobs(typed: &OsStr) -> Vec<CompletionCandidate> {
     let open = client.jobs(&JobFilter { limit: Some(OFFERED), ..JobFilter::default() });
     let ended = client.history(&HistoryFilter { limit: Some(OFFERED), ..HistoryFilter::default() });
     let open = open.map(|page| page.items).unwrap_or_default();
-    let described = |job: JobView| (job.job, format!("{} ({})", shown(&job.name), job.state.word()));
+    let described =
+        |job: JobView| (job.job, format!("{} ({})", escape_controls(&job.name), job.state.word()));
     let mut found: Vec<_> = open.into_iter().map(described).collect();
     for row in ended.map(|page| page.items).unwrap_or_default() {
         if !found.iter().any(|(job, _)| *job == row.job) {
-            found.push((row.job, format!("{} (done)", shown(&row.name))));
+            found.push((row.job, format!("{} (done)", escape_controls(&row.name))));
         }
     }
     candidates(typed, found.into_iter())
@@ -29,8 +30,9 @@ pub(crate) fn jobs(typed: &OsStr) -> Vec<CompletionCandidate> {
 /// Claims whose id begins so.
 pub(crate) fn claims(typed: &OsStr) -> Vec<CompletionCandidate> {
     let claims = client().and_then(|client| client.claims()).unwrap_or_default();
-    let described =
-        |claim: ClaimView| (claim.claim, format!("{} of {}", shown(&claim.name), shown(&claim.user)));
+    let described = |claim: ClaimView| {
+        (claim.claim, format!("{} of {}", escape_controls(&claim.name), escape_controls(&claim.user)))
+    };
     candidates(typed, claims.into_iter().map(described))
 }
 
@@ -59,7 +61,7 @@ pub(crate) fn columns(typed: &OsStr) -> Vec<CompletionCandidate> {
 }
 
 fn client() -> Result<Client, ClientError> {
-    Client::new(find(None, None, |name| std::env::var(name).ok())?)
+    Client::new(find_server(None, None, |name| std::env::var(name).ok())?)
 }
 
 fn candidates(typed: &OsStr, all: impl Iterator<Item = (String, String)>) -> Vec<CompletionCandidate> {

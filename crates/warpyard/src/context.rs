@@ -6,8 +6,8 @@ use crate::show::Screen;
 use serde::Serialize;
 use std::io::{self, IsTerminal, Write};
 use std::path::PathBuf;
-use warpyard_api::client::{Client, ClientError, data_dir, find};
-use warpyard_api::private_dir::{self, NotPrivate, Owner};
+use warpyard_api::client::{Client, ClientError, data_dir, find_server};
+use warpyard_api::private_dir::{self, AllowedOwner, PrivateDirError};
 use warpyard_api::wire::PolicyView;
 
 /// The surroundings of a command.
@@ -24,7 +24,7 @@ impl Context {
     /// The server; nothing is sent yet.
     pub(crate) fn client(&self) -> Result<Client, ClientError> {
         let (server, data) = (self.global.server.as_deref(), self.global.data.as_deref());
-        Client::new(find(server, data, |name| std::env::var(name).ok())?)
+        Client::new(find_server(server, data, |name| std::env::var(name).ok())?)
     }
 
     /// The policies of the server; those of this program where no server is known, so that they can be looked up for a
@@ -37,9 +37,9 @@ impl Context {
     }
 
     /// Where a server on this machine keeps everything, if nobody else could have put it there.
-    pub(crate) fn data_dir(&self) -> Result<PathBuf, NotPrivate> {
+    pub(crate) fn data_dir(&self) -> Result<PathBuf, PrivateDirError> {
         let data = data_dir(self.global.data.as_deref(), |name| std::env::var(name).ok());
-        private_dir::check(&data, Owner::OwnOrRoot)?;
+        private_dir::check(&data, AllowedOwner::OwnOrRoot)?;
         Ok(data)
     }
 

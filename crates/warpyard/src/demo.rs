@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 use warpyard_api::client::{Client, ClientError};
-use warpyard_api::wire::Submit;
+use warpyard_api::wire::SubmitRequest;
 
 /// The devices it is made for.
 pub(crate) const GPUS: &str = "fake:4xV100:16GiB,2xK80:12GiB";
@@ -11,7 +11,7 @@ pub(crate) const GPUS: &str = "fake:4xV100:16GiB,2xK80:12GiB";
 /// Submits all of it.
 pub(crate) fn submit(client: &Client) -> Result<(), ClientError> {
     for (user, doc) in jobs() {
-        let submit = Submit {
+        let submit = SubmitRequest {
             doc,
             user: Some(user.to_owned()),
             workdir: Some("/".to_owned()),

@@ -8,7 +8,7 @@ use std::io::{self, Write as _};
 use std::process::ExitCode;
 use warpyard_api::client::ClientError;
 use warpyard_api::problem::{Problem, code};
-use warpyard_api::text::shown_lines;
+use warpyard_api::text::escape_lines;
 use warpyard_server::backup::BackupError;
 use warpyard_server::config::ConfigError;
 use warpyard_server::daemon::DaemonError;
@@ -59,7 +59,7 @@ pub(crate) struct Report {
 impl Report {
     /// A mistake in the words of a command line.
     pub(crate) fn of_usage(message: &str, help: String) -> Self {
-        let message = shown_lines(message, LONGEST_LINE);
+        let message = escape_lines(message, LONGEST_LINE);
         Self { code: "usage".into(), message, help: Some(help), problems: vec![] }
     }
 
@@ -78,7 +78,7 @@ impl Report {
         };
         let code = kind(error, &problems);
         // What a file holds may be quoted in any of it, and JSON leaves what turns text round as it is.
-        let harmless = |text: String| shown_lines(&text, LONGEST_LINE);
+        let harmless = |text: String| escape_lines(&text, LONGEST_LINE);
         let problem = |problem: Problem| Problem {
             path: harmless(problem.path),
             message: harmless(problem.message),
@@ -106,7 +106,7 @@ fn kind(error: &anyhow::Error, problems: &[Problem]) -> Cow<'static, str> {
         Some(ClientError::Unreachable { .. }) => "unreachable",
         Some(ClientError::NoAddress { .. } | ClientError::NoSocket { .. }) => "no-server",
         Some(ClientError::NotPrivate(_)) => "not-private",
-        Some(ClientError::Distrusted { .. }) => "not-trusted",
+        Some(ClientError::Untrusted { .. }) => "not-trusted",
         Some(ClientError::UnreadableFile { .. }) => "unreadable-file",
         Some(ClientError::BadAddress { .. }) => "bad-address",
         Some(ClientError::Unauthorised { .. }) => "unauthorised",
@@ -164,7 +164,7 @@ pub(crate) fn tell(text: &str) {
 
 /// Something to know on standard error, which may have what stands in a file.
 pub(crate) fn note(text: &str) {
-    tell(&format!("{}\n", shown_lines(text, LONGEST_LINE)));
+    tell(&format!("{}\n", escape_lines(text, LONGEST_LINE)));
 }
 
 /// The code for an error: 2 where the request was wrong or cannot be met, 3 where the server could not take it.
@@ -193,7 +193,7 @@ pub(crate) fn rendered(error: &anyhow::Error) -> String {
         }
     }
     // What a file holds may be quoted in any of it.
-    shown_lines(&out, LONGEST_LINE)
+    escape_lines(&out, LONGEST_LINE)
 }
 
 #[cfg(test)]

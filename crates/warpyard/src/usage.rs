@@ -5,7 +5,7 @@ use clap::CommandFactory;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use std::fmt::Write;
 use std::process::ExitCode;
-use warpyard_api::text::{closest, shown};
+use warpyard_api::text::{closest_match, escape_controls};
 
 /// Prints help where that was asked for, otherwise what is wrong: as JSON where `--json` is among the words.
 pub(crate) fn report(error: &clap::Error) -> ExitCode {
@@ -55,21 +55,27 @@ fn told(error: &clap::Error, words: &[String]) -> String {
             let word = context(ContextKind::InvalidSubcommand).unwrap_or_default();
             let root = crate::cli::Cli::command();
             let known: Vec<&str> = root.get_subcommands().map(clap::Command::get_name).collect();
-            let near = closest(&word, known).map(str::to_owned);
+            let near = closest_match(&word, known).map(str::to_owned);
             // Of a command's own commands clap knows, but it takes much for near.
             let near = near.or_else(|| {
                 let suggested = context(ContextKind::SuggestedSubcommand);
-                suggested.filter(|near| closest(&word, [near.as_str()]).is_some())
+                suggested.filter(|near| closest_match(&word, [near.as_str()]).is_some())
             });
             match near {
-                Some(near) => format!("error: no such command '{}'; did you mean '{near}'?\n", shown(&word)),
+                Some(near) => {
+                    format!("error: no such command '{}'; did you mean '{near}'?\n", escape_controls(&word))
+                }
                 None => {
-                    format!("error: no such command '{}'; `{}` lists them\n", shown(&word), help_of(words))
+                    format!(
+                        "error: no such command '{}'; `{}` lists them\n",
+                        escape_controls(&word),
+                        help_of(words)
+                    )
                 }
             }
         }
         ErrorKind::UnknownArgument if wrong.starts_with('-') => {
-            let mut out = format!("error: no such option '{}'", shown(&wrong));
+            let mut out = format!("error: no such option '{}'", escape_controls(&wrong));
             match context(ContextKind::SuggestedArg) {
                 Some(near) => writeln!(out, "; did you mean '{near}'?"),
                 None => writeln!(out, "; `{}` lists them", help_of(words)),
@@ -81,16 +87,22 @@ fn told(error: &clap::Error, words: &[String]) -> String {
             Some(verb @ ("run" | "submit")) => {
                 // Without an option before it, which may have a value, all that follows is plainly the command.
                 let command = match words.get(1) {
-                    Some(first) if !first.starts_with('-') => shown(&words[1..].join(" ")).into_owned(),
+                    Some(first) if !first.starts_with('-') => {
+                        escape_controls(&words[1..].join(" ")).into_owned()
+                    }
                     _ => "...".to_owned(),
                 };
                 format!(
                     "error: unexpected '{}'; a command goes after --: warpyard {verb} -- {command}\n",
-                    shown(&wrong)
+                    escape_controls(&wrong)
                 )
             }
             _ => {
-                format!("error: unexpected '{}'; `{}` says what there is\n", shown(&wrong), help_of(words))
+                format!(
+                    "error: unexpected '{}'; `{}` says what there is\n",
+                    escape_controls(&wrong),
+                    help_of(words)
+                )
             }
         },
         ErrorKind::InvalidValue if value.is_empty() => format!("error: {option} needs a value\n"),
@@ -101,13 +113,13 @@ fn told(error: &clap::Error, words: &[String]) -> String {
             };
             let near = context(ContextKind::SuggestedValue);
             let near = near.map(|near| format!("; did you mean '{near}'?")).unwrap_or_default();
-            format!("error: {option}: '{}' is not one of {known}{near}\n", shown(&value))
+            format!("error: {option}: '{}' is not one of {known}{near}\n", escape_controls(&value))
         }
         ErrorKind::ValueValidation => {
             let fault = std::error::Error::source(error).map(ToString::to_string).unwrap_or_default();
             let quoted = format!("'{value}'");
             let fault = fault.strip_prefix(&quoted).map(str::trim_start).unwrap_or(&fault);
-            format!("error: {option}: '{}' {}\n", shown(&value), joined(fault))
+            format!("error: {option}: '{}' {}\n", escape_controls(&value), joined(fault))
         }
         ErrorKind::MissingRequiredArgument => {
             let missing = match error.get(ContextKind::InvalidArg) {

@@ -2,8 +2,8 @@
 
 use std::io;
 use warpyard_api::problem::Problem;
-use warpyard_api::text::shown;
-use warpyard_api::wire::NotAPolicy;
+use warpyard_api::text::escape_controls;
+use warpyard_api::wire::PolicySpecError;
 use warpyard_sim::workload::BadCluster;
 
 /// A request that cannot be made. Each says what to do instead.
@@ -307,7 +307,7 @@ pub(crate) enum Wrong {
     NoSuchPolicy(String),
     /// A policy that cannot be read.
     #[error(transparent)]
-    BadPolicy(NotAPolicy),
+    BadPolicy(PolicySpecError),
     /// A parameter that means nothing to a single allocation.
     #[error(
         "'{0}' is a parameter of a running policy; an allocation takes types, sharing and placement, the rest is in its file"
@@ -334,7 +334,7 @@ pub(crate) fn quoted(source: &(dyn std::error::Error + 'static)) -> String {
     let boxed = source.downcast_ref::<Box<toml::de::Error>>().map(Box::as_ref);
     match boxed.or_else(|| source.downcast_ref()) {
         // The line is drawn as it stands in the file; what is said of it may have more than that.
-        Some(drawn) => text.trim_end().replace(drawn.message(), &shown(drawn.message())),
-        None => shown(&text).into_owned(),
+        Some(drawn) => text.trim_end().replace(drawn.message(), &escape_controls(drawn.message())),
+        None => escape_controls(&text).into_owned(),
     }
 }

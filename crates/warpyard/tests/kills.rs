@@ -12,7 +12,7 @@ use std::process::Stdio;
 use std::time::Duration;
 use support::{Server, eventually};
 use warpyard_api::client::{Client, Target};
-use warpyard_api::wire::{AttemptView, JobFilter, LogFilter, Outcome, Submit};
+use warpyard_api::wire::{AttemptView, JobFilter, LogFilter, Outcome, SubmitRequest};
 
 const SEED: u64 = 20_261_115;
 const KILLS: usize = 60;
@@ -42,14 +42,14 @@ fn client(server: &Server) -> Client {
 
 /// Each task says in a file of its job when an attempt of it starts and ends, and holds a lock while any process of the
 /// attempt lives. None ends while the gate is shut.
-fn job(server: &Server) -> Submit {
+fn job(server: &Server) -> SubmitRequest {
     let script = "exec 9> lock-%{job}-%{index}; flock -n 9 || echo %{job} %{index} $WARPYARD_ATTEMPT >> twice
         echo start %{index} $WARPYARD_ATTEMPT >> ran-%{job}; echo begin %{job} %{index} $WARPYARD_ATTEMPT
         sleep 0.1; until test -e gate; do sleep 0.02; done; sleep 0.1
         echo end %{index} $WARPYARD_ATTEMPT >> ran-%{job}; echo end %{job} %{index} $WARPYARD_ATTEMPT";
     let doc = serde_json::json!({"name": "short", "array": format!("1-{TASKS_EACH}"), "command": script, "cpus": 1});
     let path = std::env::var("PATH").expect("a PATH");
-    Submit {
+    SubmitRequest {
         doc,
         user: Some("tester".into()),
         workdir: Some(server.dir.path().to_str().expect("text").into()),

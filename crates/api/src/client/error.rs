@@ -1,8 +1,8 @@
 //! What can go wrong between a caller and the server.
 
-use super::find::Target;
-use super::stream::Distrust;
-use crate::private_dir::NotPrivate;
+use super::discovery::Target;
+use super::stream::VerificationError;
+use crate::private_dir::PrivateDirError;
 use crate::problem::render_bare;
 use crate::wire::ProblemBody;
 use std::io;
@@ -50,14 +50,14 @@ pub enum ClientError {
     },
     /// The data directory could be another user's doing.
     #[error(transparent)]
-    NotPrivate(#[from] NotPrivate),
+    NotPrivate(#[from] PrivateDirError),
     /// Something listens there that is not believed to be the server; it was sent nothing.
-    #[error("{}", distrusted(url, source))]
-    Distrusted {
+    #[error("{}", untrusted(url, source))]
+    Untrusted {
         /// The address.
         url: String,
         /// Why not.
-        source: Distrust,
+        source: VerificationError,
     },
     /// The text is not the address of a server.
     #[error("'{url}' is not the address of a server: {fault}; write http://host:port")]
@@ -96,11 +96,14 @@ impl ClientError {
         match self {
             Self::Refused(body) if body.status < 500 => 2,
             Self::Unauthorised { .. } | Self::BadAddress { .. } | Self::NotPrivate(_) => 2,
-            Self::Distrusted { source: Distrust::WrongProof | Distrust::Host { .. }, .. } => 2,
+            Self::Untrusted {
+                source: VerificationError::WrongProof | VerificationError::Host { .. },
+                ..
+            } => 2,
             Self::Unreachable { .. }
             | Self::NoAddress { .. }
             | Self::NoSocket { .. }
-            | Self::Distrusted { .. }
+            | Self::Untrusted { .. }
             | Self::UnreadableFile { .. }
             | Self::Refused(_)
             | Self::Unreadable { .. } => 3,
@@ -113,32 +116,33 @@ impl ClientError {
     pub(super) fn of_connection(target: &Target, error: ureq::Error) -> ClientError {
         let url = target.url.clone();
         match error {
-            ureq::Error::Io(e) if e.get_ref().is_some_and(|inner| inner.is::<Distrust>()) => {
-                match e.into_inner().map(|inner| inner.downcast::<Distrust>()) {
-                    Some(Ok(source)) if matches!(*source, Distrust::NoToken) => target.unauthorised(),
-                    Some(Ok(source)) => ClientError::Distrusted { url, source: *source },
-                    _ => unreachable!("it was looked at"),
-                }
-            }
+            ureq::Error::Io(e) if e.get_ref().is_some_and(|inner| inner.is::<VerificationError>()) => match e
+                .into_inner()
+                .map(|inner| inner.downcast::<VerificationError>())
+            {
+                Some(Ok(source)) if matches!(*source, VerificationError::NoToken) => target.unauthorised(),
+                Some(Ok(source)) => ClientError::Untrusted { url, source: *source },
+                _ => unreachable!("it was looked at"),
+            },
             source => ClientError::Unreachable { url, source: Box::new(source) },
         }
     }
 }
 
-fn distrusted(url: &str, why: &Distrust) -> String {
+fn untrusted(url: &str, why: &VerificationError) -> String {
     match why {
-        Distrust::Peer { .. } | Distrust::NoToken => format!(
+        VerificationError::Peer { .. } | VerificationError::NoToken => format!(
             "{url} is not trusted: {why}; start your own server with `warpyard up`, or ask that user what they run there"
         ),
-        Distrust::NoProof { .. } => format!(
+        VerificationError::NoProof { .. } => format!(
             "the token was not sent to {url}: {why}. Either it is a server older than this program, to be updated, or \
              another program listens there"
         ),
-        Distrust::WrongProof => format!(
+        VerificationError::WrongProof => format!(
             "the token was not sent to {url}: {why}. Set WARPYARD_TOKEN to the text of the file 'token' in the data directory \
              of that server; if it is right, another program listens there"
         ),
-        Distrust::Host { host } => format!(
+        VerificationError::Host { host } => format!(
             "the token was not sent to {url}: the server there {}. Where a tunnel or proxy leads to it, put hosts = \
              [\"{host}\"] into its configuration",
             why.to_string().trim_start_matches("it ")
@@ -169,7 +173,11 @@ fn unauthorised(url: &str, had_token: bool) -> String {
 
 fn refused(body: &ProblemBody) -> String {
     if body.problems.is_empty() {
-        return format!("{} (code: {})", crate::text::shown(&body.detail), crate::text::shown(&body.code));
+        return format!(
+            "{} (code: {})",
+            crate::text::escape_controls(&body.detail),
+            crate::text::escape_controls(&body.code)
+        );
     }
     render_bare(&body.problems).trim_end().trim_start_matches("error: ").to_owned()
 }

@@ -1,26 +1,27 @@
 //! A typed client for the HTTP interface: one method for each thing that can be asked, blocking. It finds the server
-//! ([`find()`]), makes sure that it is the one that is meant, and tells apart a server that is not there from one that
+//! ([`find_server()`]), makes sure that it is the one that is meant, and tells apart a server that is not there from one that
 //! says no.
 
+mod discovery;
 mod error;
-mod find;
 mod http;
 mod stream;
 mod terminal;
 mod transport;
 
+pub use discovery::{ADDRESS_FILE, SOCKET_FILE, SYSTEM_SOCKET, TOKEN_FILE, Target, data_dir, find_server};
 pub use error::ClientError;
-pub use find::{ADDRESS_FILE, SOCKET_FILE, SYSTEM_SOCKET, TOKEN_FILE, Target, data_dir, find};
-pub use stream::Distrust;
-pub use terminal::Attached;
+pub use stream::VerificationError;
+pub use terminal::TerminalConnection;
 
 use crate::problem::code;
 use crate::quantity::Micros;
 use crate::wire::{
-    Acted, Adopt, Announced, CancelFilter, ClaimRequest, ClaimView, Extend, GpuView, HistoryFilter,
-    HistoryRow, InfoView, JobFilter, JobView, LimitView, LogFilter, LoginView, Noted, Page, PolicySet,
-    PolicyView, Preview, Priority, ProblemBody, Progress, Rebuilt, Retry, Shutdown, State, Submit, Submitted,
-    Throughputs, WhyView, WorkerView,
+    ActionResult, AdoptRequest, CancelOptions, ClaimRequest, ClaimView, ExtendRequest, GpuView,
+    HistoryFilter, HistoryRow, InfoView, JobFilter, JobView, LimitView, LogFilter, LoginView, Page,
+    PolicySpec, PolicyView, Preview, PriorityRequest, ProblemBody, Progress, ProgressReply, RebuildResult,
+    RetryRequest, ShutdownRequest, SnapshotUpload, State, SubmitReply, SubmitRequest, Throughputs, WhyView,
+    WorkerView,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -41,8 +42,8 @@ const MAX_ANSWER_BYTES: u64 = 256 << 20;
 /// A server to talk to. Cloning is cheap and shares its connections.
 ///
 /// ```no_run
-/// use warpyard_api::client::{Client, find};
-/// let client = Client::new(find(None, None, |name| std::env::var(name).ok())?)?;
+/// use warpyard_api::client::{Client, find_server};
+/// let client = Client::new(find_server(None, None, |name| std::env::var(name).ok())?)?;
 /// for gpu in client.gpus()? {
 ///     println!("{}  {}", gpu.id, gpu.kind);
 /// }
@@ -70,7 +71,7 @@ pub struct LogPart {
 impl Client {
     /// A client for a server; nothing is sent yet.
     pub fn new(target: Target) -> Result<Self, ClientError> {
-        let mut target = Target { url: find::full_url(&target.url)?, ..target };
+        let mut target = Target { url: discovery::full_url(&target.url)?, ..target };
         let config = Agent::config_builder()
             .http_status_as_error(false)
             .max_redirects(0)
@@ -82,7 +83,7 @@ impl Client {
             let agent = transport::agent(config.proxy(None).build(), &target);
             return Ok(Self { agent, base: "http://localhost".into(), target });
         }
-        let config = if find::is_loopback(&target.url) { config.proxy(None) } else { config };
+        let config = if discovery::is_loopback(&target.url) { config.proxy(None) } else { config };
         Ok(Self { agent: transport::agent(config.build(), &target), base: target.url.clone(), target })
     }
 
@@ -102,7 +103,7 @@ impl Client {
     }
 
     /// Submits a job. With an idempotency key it can be sent again without harm.
-    pub fn submit(&self, submit: &Submit) -> Result<Submitted, ClientError> {
+    pub fn submit(&self, submit: &SubmitRequest) -> Result<SubmitReply, ClientError> {
         self.post("/v1/jobs", submit)
     }
 
@@ -135,28 +136,28 @@ impl Client {
     }
 
     /// Cancels jobs or tasks.
-    pub fn cancel(&self, id: &str) -> Result<Acted, ClientError> {
+    pub fn cancel(&self, id: &str) -> Result<ActionResult, ClientError> {
         self.act(&job_path(id, "/cancel"))
     }
 
     /// Cancels jobs or tasks and kills them at once, without a grace period.
-    pub fn cancel_now(&self, id: &str) -> Result<Acted, ClientError> {
-        let address = self.address(&job_path(id, "/cancel"), &CancelFilter { now: true });
+    pub fn cancel_now(&self, id: &str) -> Result<ActionResult, ClientError> {
+        let address = self.address(&job_path(id, "/cancel"), &CancelOptions { now: true });
         self.read(self.authorised(self.agent.post(address)).send_empty())
     }
 
     /// Runs jobs or tasks again, or only what of them did not succeed.
-    pub fn retry(&self, id: &str, failed_only: bool) -> Result<Acted, ClientError> {
-        self.post(&job_path(id, "/retry"), &Retry { failed_only })
+    pub fn retry(&self, id: &str, failed_only: bool) -> Result<ActionResult, ClientError> {
+        self.post(&job_path(id, "/retry"), &RetryRequest { failed_only })
     }
 
     /// Holds jobs back.
-    pub fn hold(&self, id: &str) -> Result<Acted, ClientError> {
+    pub fn hold(&self, id: &str) -> Result<ActionResult, ClientError> {
         self.act(&job_path(id, "/hold"))
     }
 
     /// Says how far a task is.
-    pub fn progress(&self, job: &str, progress: &Progress) -> Result<Noted, ClientError> {
+    pub fn progress(&self, job: &str, progress: &Progress) -> Result<ProgressReply, ClientError> {
         self.post(&job_path(job, "/progress"), progress)
     }
 
@@ -171,23 +172,23 @@ impl Client {
     }
 
     /// Lets held jobs go on.
-    pub fn release(&self, id: &str) -> Result<Acted, ClientError> {
+    pub fn release(&self, id: &str) -> Result<ActionResult, ClientError> {
         self.act(&job_path(id, "/release"))
     }
 
     /// Pauses running tasks.
-    pub fn pause(&self, id: &str) -> Result<Acted, ClientError> {
+    pub fn pause(&self, id: &str) -> Result<ActionResult, ClientError> {
         self.act(&job_path(id, "/pause"))
     }
 
     /// Lets paused tasks go on.
-    pub fn resume(&self, id: &str) -> Result<Acted, ClientError> {
+    pub fn resume(&self, id: &str) -> Result<ActionResult, ClientError> {
         self.act(&job_path(id, "/resume"))
     }
 
     /// Changes how urgent jobs are.
-    pub fn priority(&self, id: &str, priority: i64) -> Result<Acted, ClientError> {
-        self.post(&job_path(id, "/priority"), &Priority { priority })
+    pub fn priority(&self, id: &str, priority: i64) -> Result<ActionResult, ClientError> {
+        self.post(&job_path(id, "/priority"), &PriorityRequest { priority })
     }
 
     /// A task's log; following, it ends when the task does.
@@ -234,7 +235,7 @@ impl Client {
     }
 
     /// Attaches to the terminal a task runs in, once it runs, however long that takes.
-    pub fn attach(&self, id: &str) -> Result<Attached, ClientError> {
+    pub fn attach(&self, id: &str) -> Result<TerminalConnection, ClientError> {
         terminal::attach(&self.target, &job_path(id, "/terminal"))
     }
 
@@ -250,7 +251,7 @@ impl Client {
 
     /// Gives a process that uses devices already a claim on them.
     pub fn adopt(&self, pid: i32) -> Result<ClaimView, ClientError> {
-        self.post("/v1/claims/adopt", &Adopt { pid })
+        self.post("/v1/claims/adopt", &AdoptRequest { pid })
     }
 
     /// Every claim that is not over.
@@ -270,7 +271,7 @@ impl Client {
 
     /// Lets a claim last longer.
     pub fn claim_extend(&self, id: &str, by: Micros) -> Result<ClaimView, ClientError> {
-        self.post(&format!("/v1/claims/{}/extend", escaped(id)), &Extend { by })
+        self.post(&format!("/v1/claims/{}/extend", escaped(id)), &ExtendRequest { by })
     }
 
     /// Every GPU.
@@ -299,7 +300,7 @@ impl Client {
     }
 
     /// Changes the policy.
-    pub fn policy_set(&self, policy: &PolicySet) -> Result<PolicyView, ClientError> {
+    pub fn policy_set(&self, policy: &PolicySpec) -> Result<PolicyView, ClientError> {
         self.read(self.send(self.agent.put(self.address("/v1/policy", &())), policy))
     }
 
@@ -314,17 +315,21 @@ impl Client {
     }
 
     /// The position and expected start of a job, were it submitted now.
-    pub fn preview(&self, submit: &Submit) -> Result<Preview, ClientError> {
+    pub fn preview(&self, submit: &SubmitRequest) -> Result<Preview, ClientError> {
         self.post("/v1/jobs?dry_run=true", submit)
     }
 
     /// Says what is in a snapshot; gives what must still be sent.
-    pub fn announce_snapshot(&self, manifest: &impl Serialize) -> Result<Announced, ClientError> {
+    pub fn announce_snapshot(&self, manifest: &impl Serialize) -> Result<SnapshotUpload, ClientError> {
         self.post("/v1/snapshots", manifest)
     }
 
     /// Sends contents of a snapshot.
-    pub fn send_snapshot(&self, snapshot: &str, mut contents: impl Read) -> Result<Announced, ClientError> {
+    pub fn send_snapshot(
+        &self,
+        snapshot: &str,
+        mut contents: impl Read,
+    ) -> Result<SnapshotUpload, ClientError> {
         let address = self.address(&format!("/v1/snapshots/{}/contents", escaped(snapshot)), &());
         let request = self.authorised(self.agent.post(address)).content_type("application/octet-stream");
         let patient = request.config().timeout_recv_response(None).build();
@@ -344,11 +349,11 @@ impl Client {
     /// Stops the server, and the running tasks too where asked.
     pub fn shutdown(&self, kill_tasks: bool) -> Result<(), ClientError> {
         let request = self.agent.post(self.address("/v1/shutdown", &()));
-        self.accept(self.send(request, &Shutdown { kill_tasks })).map(drop)
+        self.accept(self.send(request, &ShutdownRequest { kill_tasks })).map(drop)
     }
 
     /// Recreates the derived tables, however long that takes.
-    pub fn rebuild(&self) -> Result<Rebuilt, ClientError> {
+    pub fn rebuild(&self) -> Result<RebuildResult, ClientError> {
         let request = self.agent.post(self.address("/v1/admin/rebuild", &()));
         let patient = request.config().timeout_recv_response(None).build();
         self.read(self.authorised(patient).send_empty())

@@ -2,10 +2,10 @@
 //! or to this very user, and whatever listens on a port must prove that it knows the token. Until then nothing is sent, so
 //! a program of another user that took a dead server's address learns neither the token nor a job.
 
-use super::find::{Target, socket_path};
+use super::discovery::{Target, socket_path};
 use super::http::{read_body, read_head};
 use super::{ANSWER_WITHIN, CONNECT_WITHIN};
-use crate::private_dir::user;
+use crate::private_dir::describe_user;
 use crate::proof;
 use crate::wire::ProofView;
 use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
@@ -23,9 +23,9 @@ const LONGEST_SOCKET_PATH: usize = 107;
 
 /// Why the other end of a connection is not believed to be the server.
 #[derive(Debug, thiserror::Error)]
-pub enum Distrust {
+pub enum VerificationError {
     /// The process that listens on a socket is another user's.
-    #[error("{} listens on {}, and neither you nor root; nothing was sent", user(*uid), path.display())]
+    #[error("{} listens on {}, and neither you nor root; nothing was sent", describe_user(*uid), path.display())]
     Peer {
         /// The socket.
         path: PathBuf,
@@ -52,8 +52,8 @@ pub enum Distrust {
     },
 }
 
-impl From<Distrust> for io::Error {
-    fn from(distrust: Distrust) -> io::Error {
+impl From<VerificationError> for io::Error {
+    fn from(distrust: VerificationError) -> io::Error {
         io::Error::other(distrust)
     }
 }
@@ -72,7 +72,7 @@ impl Stream {
             let stream = connect_socket(Path::new(path))?;
             return match getsockopt(&stream, PeerCredentials)?.uid() {
                 uid if uid == 0 || uid == nix::unistd::geteuid().as_raw() => Ok(Stream::Socket(stream)),
-                uid => Err(Distrust::Peer { path: path.into(), uid }.into()),
+                uid => Err(VerificationError::Peer { path: path.into(), uid }.into()),
             };
         }
         let host = host_and_port(&target.url);
@@ -117,7 +117,7 @@ impl Stream {
 /// Asks whatever listens for a proof that it knows the token, under each name it may go by until it answers for one.
 /// Trying further names weakens nothing: a server gives proofs for its own address and for names it was configured with.
 pub(super) fn prove(stream: &mut (impl Read + Write), hosts: &[&str], token: Option<&str>) -> io::Result<()> {
-    let token = token.ok_or(Distrust::NoToken)?;
+    let token = token.ok_or(VerificationError::NoToken)?;
     let mut nonce = [0; 32];
     File::open("/dev/urandom")?.read_exact(&mut nonce)?;
     let nonce = proof::hex(&nonce);
@@ -131,16 +131,18 @@ pub(super) fn prove(stream: &mut (impl Read + Write), hosts: &[&str], token: Opt
                 let given = serde_json::from_slice::<ProofView>(&body);
                 let expected = proof::server_proof(token, &nonce, host);
                 return match given {
-                    Ok(given) if proof::same(given.proof.as_bytes(), expected.as_bytes()) => Ok(()),
-                    Ok(_) => Err(Distrust::WrongProof.into()),
-                    Err(_) => Err(Distrust::NoProof { status: 200 }.into()),
+                    Ok(given) if proof::constant_time_eq(given.proof.as_bytes(), expected.as_bytes()) => {
+                        Ok(())
+                    }
+                    Ok(_) => Err(VerificationError::WrongProof.into()),
+                    Err(_) => Err(VerificationError::NoProof { status: 200 }.into()),
                 };
             }
             421 => {}
-            status => return Err(Distrust::NoProof { status }.into()),
+            status => return Err(VerificationError::NoProof { status }.into()),
         }
     }
-    Err(Distrust::Host { host: hosts.last().copied().unwrap_or_default().to_owned() }.into())
+    Err(VerificationError::Host { host: hosts.last().copied().unwrap_or_default().to_owned() }.into())
 }
 
 /// The host and port of an address, as they are dialled.

@@ -1,7 +1,7 @@
 //! A connection to the terminal a task runs in: one request whose answer is that the connection itself now leads there.
 
 use super::ClientError;
-use super::find::{Target, socket_path};
+use super::discovery::{Target, socket_path};
 use super::http::{read_body, read_head};
 use super::stream::{Stream, host_and_port};
 use crate::wire::ProblemBody;
@@ -11,14 +11,14 @@ use warpyard_session::PROTOCOL;
 
 /// A way to the terminal of an attempt. What goes through it is said in [`warpyard_session`].
 #[derive(Debug)]
-pub struct Attached {
+pub struct TerminalConnection {
     stream: Stream,
     /// What came with the answer's head.
     rest: Vec<u8>,
     attempt: u32,
 }
 
-impl Attached {
+impl TerminalConnection {
     /// Which attempt's terminal it is.
     pub fn attempt(&self) -> u32 {
         self.attempt
@@ -35,13 +35,13 @@ impl Attached {
     }
 }
 
-impl Read for Attached {
+impl Read for TerminalConnection {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         self.stream.read(buffer)
     }
 }
 
-impl Write for Attached {
+impl Write for TerminalConnection {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.stream.write(bytes)
     }
@@ -51,20 +51,20 @@ impl Write for Attached {
     }
 }
 
-impl AsFd for Attached {
+impl AsFd for TerminalConnection {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.stream.as_fd()
     }
 }
 
 /// Asks for the terminal at `path` and waits for the answer.
-pub(super) fn attach(target: &Target, path: &str) -> Result<Attached, ClientError> {
+pub(super) fn attach(target: &Target, path: &str) -> Result<TerminalConnection, ClientError> {
     let failed = |e: io::Error| ClientError::of_connection(target, e.into());
     let mut stream = Stream::connect(target, None).map_err(failed)?;
     stream.write_all(request(target, path).as_bytes()).map_err(failed)?;
     let (head, rest) = read_head(&mut stream).map_err(failed)?;
     match head.status {
-        101 => Ok(Attached { stream, rest, attempt: head.attempt }),
+        101 => Ok(TerminalConnection { stream, rest, attempt: head.attempt }),
         401 => Err(target.unauthorised()),
         status => {
             let body = read_body(&mut stream, &head, rest).map_err(failed)?;

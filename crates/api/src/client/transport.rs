@@ -1,7 +1,7 @@
 //! Requests over the connections of [`stream`](super::stream): each is made to the server that is meant before the first
 //! request is sent on it. Where a proxy leads to the server, the connection through it is asked for the same proof.
 
-use super::find::Target;
+use super::discovery::Target;
 use super::stream::{Stream, host_and_port, prove};
 use std::io::{self, Read, Write};
 use std::time::Duration;

@@ -3,7 +3,7 @@
 use super::{JobDoc, TaskDoc, WaitMode};
 use crate::problem::{Problem, code};
 use crate::quantity::MAX_ARRAY_TASKS;
-use crate::text::closest;
+use crate::text::closest_match;
 use std::collections::BTreeMap;
 
 /// Every problem between the fields of a document. `shorthand` says that its one task's fields stand beside the job's.
@@ -60,7 +60,8 @@ fn check_dependencies(
                     let problem = Problem::new(code::UNKNOWN_TASK, path(), message);
                     // Comparing every wrong name with every right one would let a document keep us busy for long.
                     let few = problems.len() < 10;
-                    let near = closest(&after.task, by_name.keys().copied().take(if few { 2000 } else { 0 }));
+                    let near =
+                        closest_match(&after.task, by_name.keys().copied().take(if few { 2000 } else { 0 }));
                     problems.push(match near {
                         Some(name) => problem.with_help(format!("did you mean {name}?")),
                         None => {

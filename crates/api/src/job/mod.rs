@@ -1,6 +1,6 @@
 //! The job document: what a user submits, in TOML or JSON, by one schema. The types are here with their meaning;
 //! `read` turns a text into them telling everything that is wrong at once, `check` looks at what lies between fields, and
-//! `schema` publishes the form. What only a server knows (whether a worker could ever run it) is not checked here.
+//! `schema` publishes the syntax. What only a server knows (whether a worker could ever run it) is not checked here.
 
 mod check;
 mod read;
@@ -8,7 +8,7 @@ mod schema;
 mod script;
 mod source;
 
-pub use read::{Checked, ReadOptions, read, read_value};
+pub use read::{CheckedJob, ReadOptions, read, read_value};
 pub(crate) use schema::AnyJob;
 pub use schema::job_schema;
 pub use source::Format;
@@ -62,8 +62,8 @@ pub struct JobDoc {
     pub snapshot: bool,
     /// Jobs that must end before this one starts: their ids, or `{job = "412", on = "ok|fail|any"}`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    #[schemars(default, with = "OneOrMany<JobAfter>")]
-    pub after: Vec<JobAfter>,
+    #[schemars(default, with = "OneOrMany<JobDependency>")]
+    pub after: Vec<JobDependency>,
     /// The tasks. A job of one task may give that task's fields beside its own instead.
     pub tasks: Vec<TaskDoc>,
 }
@@ -86,8 +86,8 @@ pub struct TaskDoc {
     pub workdir: Option<String>,
     /// Tasks that must end before this one starts: their names, or `{task = "prep", on = "ok|fail|any"}`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    #[schemars(default, with = "OneOrMany<TaskAfter>")]
-    pub after: Vec<TaskAfter>,
+    #[schemars(default, with = "OneOrMany<TaskDependency>")]
+    pub after: Vec<TaskDependency>,
     /// Run the command once for each index: "1-100%8" is a hundred tasks, at most eight at once.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub array: Option<ArraySpec>,
@@ -200,7 +200,7 @@ impl Default for Command {
 /// How a dependency must have ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-pub enum On {
+pub enum DependencyCondition {
     /// All of it succeeded.
     #[default]
     Ok,
@@ -212,20 +212,20 @@ pub enum On {
 
 /// A task that must end first.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct TaskAfter {
+pub struct TaskDependency {
     /// Its name.
     pub task: String,
     /// How it must have ended.
-    pub on: On,
+    pub on: DependencyCondition,
 }
 
 /// A job that must end first.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct JobAfter {
+pub struct JobDependency {
     /// Its id.
     pub job: String,
     /// How it must have ended.
-    pub on: On,
+    pub on: DependencyCondition,
 }
 
 /// A device as a document names it.
@@ -234,7 +234,7 @@ pub enum DeviceRef {
     /// The device of this number on whichever worker.
     Index(u32),
     /// One worker's device.
-    On {
+    OnWorker {
         /// The worker's name.
         worker: String,
         /// The device's number there.
@@ -252,7 +252,7 @@ impl DeviceRef {
     /// The device's number on its worker.
     pub fn index(&self) -> u32 {
         match self {
-            Self::Index(index) | Self::On { index, .. } => *index,
+            Self::Index(index) | Self::OnWorker { index, .. } => *index,
         }
     }
 
@@ -260,7 +260,7 @@ impl DeviceRef {
     pub fn worker(&self) -> Option<&str> {
         match self {
             Self::Index(_) => None,
-            Self::On { worker, .. } => Some(worker),
+            Self::OnWorker { worker, .. } => Some(worker),
         }
     }
 }
@@ -268,22 +268,22 @@ impl DeviceRef {
 /// The text does not name a device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("not a device: expected a number, or a worker and a number such as \"gpu1/0\"")]
-pub struct NotADevice;
+pub struct DeviceRefError;
 
 impl FromStr for DeviceRef {
-    type Err = NotADevice;
+    type Err = DeviceRefError;
 
-    fn from_str(text: &str) -> Result<Self, NotADevice> {
+    fn from_str(text: &str) -> Result<Self, DeviceRefError> {
         let index = |digits: &str| match digits.parse() {
             Ok(index) if !digits.starts_with('+') => Ok(index),
-            _ => Err(NotADevice),
+            _ => Err(DeviceRefError),
         };
         match text.rsplit_once('/') {
             None => index(text).map(Self::Index),
             Some((worker, digits)) if crate::text::name_fault(worker).is_none() => {
-                Ok(Self::On { worker: worker.to_owned(), index: index(digits)? })
+                Ok(Self::OnWorker { worker: worker.to_owned(), index: index(digits)? })
             }
-            Some(_) => Err(NotADevice),
+            Some(_) => Err(DeviceRefError),
         }
     }
 }
@@ -292,7 +292,7 @@ impl fmt::Display for DeviceRef {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Index(index) => write!(f, "{index}"),
-            Self::On { worker, index } => write!(f, "{worker}/{index}"),
+            Self::OnWorker { worker, index } => write!(f, "{worker}/{index}"),
         }
     }
 }
@@ -301,7 +301,7 @@ impl Serialize for DeviceRef {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self {
             Self::Index(index) => serializer.serialize_u32(*index),
-            Self::On { .. } => serializer.collect_str(self),
+            Self::OnWorker { .. } => serializer.collect_str(self),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The job document's form as JSON Schema, with the descriptions from the types' own documentation.
 
-use super::{DeviceRef, JobAfter, JobDoc, On, TaskAfter};
+use super::{DependencyCondition, DeviceRef, JobDependency, JobDoc, TaskDependency};
 use crate::quantity::{ArraySpec, ByteSize, Micros, MilliCpus};
 use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
@@ -125,12 +125,12 @@ human_schema! {
     }
 }
 
-impl JsonSchema for TaskAfter {
+impl JsonSchema for TaskDependency {
     fn schema_name() -> Cow<'static, str> {
-        Cow::Borrowed("TaskAfter")
+        Cow::Borrowed("TaskDependency")
     }
     fn json_schema(generator: &mut SchemaGenerator) -> Schema {
-        let on = generator.subschema_for::<On>();
+        let on = generator.subschema_for::<DependencyCondition>();
         json_schema!({
             "description": "A task of this job that must end first: its name, or its name and how it must have ended.",
             "anyOf": [
@@ -142,12 +142,12 @@ impl JsonSchema for TaskAfter {
     }
 }
 
-impl JsonSchema for JobAfter {
+impl JsonSchema for JobDependency {
     fn schema_name() -> Cow<'static, str> {
-        Cow::Borrowed("JobAfter")
+        Cow::Borrowed("JobDependency")
     }
     fn json_schema(generator: &mut SchemaGenerator) -> Schema {
-        let on = generator.subschema_for::<On>();
+        let on = generator.subschema_for::<DependencyCondition>();
         let id =
             json!({"anyOf": [{"type": "string", "pattern": "^[0-9]+$"}, {"type": "integer", "minimum": 0}]});
         json_schema!({

@@ -42,12 +42,12 @@ pub(super) struct Node {
 #[derive(Debug)]
 pub(super) enum Value {
     Null,
-    Truth(bool),
-    Whole(i128),
-    Decimal(f64),
-    Text(String),
+    Bool(bool),
+    Integer(i128),
+    Float(f64),
+    String(String),
     Date,
-    List(Vec<Node>),
+    Array(Vec<Node>),
     Table(Vec<Entry>),
 }
 
@@ -63,12 +63,12 @@ impl Value {
     pub(super) fn kind(&self) -> &'static str {
         match self {
             Self::Null => "nothing",
-            Self::Truth(_) => "true or false",
-            Self::Whole(_) => "a whole number",
-            Self::Decimal(_) => "a decimal number",
-            Self::Text(_) => "a text",
+            Self::Bool(_) => "true or false",
+            Self::Integer(_) => "a whole number",
+            Self::Float(_) => "a decimal number",
+            Self::String(_) => "a text",
             Self::Date => "a date",
-            Self::List(_) => "a list",
+            Self::Array(_) => "a list",
             Self::Table(_) => "a table",
         }
     }
@@ -76,19 +76,19 @@ impl Value {
 
 /// Where a value lies in a document, as a chain, so that nothing is written out unless something is wrong.
 #[derive(Clone, Copy)]
-pub(super) enum At<'a> {
+pub(super) enum FieldPath<'a> {
     Root,
-    Field(&'a At<'a>, &'a str),
-    Item(&'a At<'a>, usize),
+    Field(&'a FieldPath<'a>, &'a str),
+    Item(&'a FieldPath<'a>, usize),
 }
 
-impl fmt::Display for At<'_> {
+impl fmt::Display for FieldPath<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            At::Root => Ok(()),
-            At::Field(At::Root, key) => write_key(f, key),
-            At::Field(parent, key) => write!(f, "{parent}.").and_then(|()| write_key(f, key)),
-            At::Item(parent, index) => write!(f, "{parent}[{index}]"),
+            FieldPath::Root => Ok(()),
+            FieldPath::Field(FieldPath::Root, key) => write_key(f, key),
+            FieldPath::Field(parent, key) => write!(f, "{parent}.").and_then(|()| write_key(f, key)),
+            FieldPath::Item(parent, index) => write!(f, "{parent}[{index}]"),
         }
     }
 }
@@ -157,15 +157,15 @@ fn from_toml_table(table: &DeTable<'_>, start: usize) -> Node {
 fn from_toml(spanned: &Spanned<DeValue<'_>>) -> Node {
     let start = spanned.span().start;
     let value = match spanned.get_ref() {
-        DeValue::String(text) => Value::Text(text.clone().into_owned()),
+        DeValue::String(text) => Value::String(text.clone().into_owned()),
         DeValue::Integer(number) => match i128::from_str_radix(number.as_str(), number.radix()) {
-            Ok(number) => Value::Whole(number),
-            Err(_) => Value::Decimal(f64::INFINITY),
+            Ok(number) => Value::Integer(number),
+            Err(_) => Value::Float(f64::INFINITY),
         },
-        DeValue::Float(number) => Value::Decimal(number.as_str().parse().unwrap_or(f64::NAN)),
-        DeValue::Boolean(truth) => Value::Truth(*truth),
+        DeValue::Float(number) => Value::Float(number.as_str().parse().unwrap_or(f64::NAN)),
+        DeValue::Boolean(truth) => Value::Bool(*truth),
         DeValue::Datetime(_) => Value::Date,
-        DeValue::Array(items) => Value::List(items.iter().map(from_toml).collect()),
+        DeValue::Array(items) => Value::Array(items.iter().map(from_toml).collect()),
         DeValue::Table(table) => return from_toml_table(table, start),
     };
     Node { start, value }
@@ -176,10 +176,10 @@ pub(super) fn from_json_value(value: &serde_json::Value) -> Node {
     use serde_json::Value as Json;
     let value = match value {
         Json::Null => Value::Null,
-        Json::Bool(truth) => Value::Truth(*truth),
+        Json::Bool(truth) => Value::Bool(*truth),
         Json::Number(number) => from_json_number(number),
-        Json::String(text) => Value::Text(text.clone()),
-        Json::Array(items) => Value::List(items.iter().map(from_json_value).collect()),
+        Json::String(text) => Value::String(text.clone()),
+        Json::Array(items) => Value::Array(items.iter().map(from_json_value).collect()),
         Json::Object(map) => Value::Table(
             map.iter()
                 .map(|(key, value)| Entry { key: key.clone(), key_start: 0, node: from_json_value(value) })
@@ -191,7 +191,7 @@ pub(super) fn from_json_value(value: &serde_json::Value) -> Node {
 
 fn from_json_number(number: &serde_json::Number) -> Value {
     let whole = number.as_i64().map(i128::from).or_else(|| number.as_u64().map(i128::from));
-    whole.map_or_else(|| Value::Decimal(number.as_f64().unwrap_or(f64::NAN)), Value::Whole)
+    whole.map_or_else(|| Value::Float(number.as_f64().unwrap_or(f64::NAN)), Value::Integer)
 }
 
 /// Walks JSON that is known to be well formed, noting where things are; scalars are left to `serde_json`.
@@ -215,7 +215,7 @@ impl Scanner<'_> {
                 while self.another(b']') {
                     items.push(self.value(depth + 1)?);
                 }
-                Value::List(items)
+                Value::Array(items)
             }
             b'{' => {
                 let mut entries = Vec::new();
@@ -229,20 +229,20 @@ impl Scanner<'_> {
                 }
                 Value::Table(entries)
             }
-            b'"' => Value::Text(self.string()),
+            b'"' => Value::String(self.string()),
             _ => {
                 let end = self.text[start..].find([',', ']', '}', ' ', '\t', '\r', '\n']);
                 self.at = end.map_or(self.text.len(), |length| start + length);
                 let token = &self.text[start..self.at];
                 if let Ok(number) = token.parse() {
-                    return Ok(Node { start, value: Value::Whole(number) });
+                    return Ok(Node { start, value: Value::Integer(number) });
                 }
                 match serde_json::from_str(token) {
-                    Ok(serde_json::Value::Bool(truth)) => Value::Truth(truth),
+                    Ok(serde_json::Value::Bool(truth)) => Value::Bool(truth),
                     Ok(serde_json::Value::Number(number)) => from_json_number(&number),
                     Ok(_) => Value::Null,
                     // Well formed, but no number this large exists.
-                    Err(_) => Value::Decimal(f64::INFINITY),
+                    Err(_) => Value::Float(f64::INFINITY),
                 }
             }
         };
@@ -349,7 +349,7 @@ pub(super) fn offset_of(root: &Node, path: &str) -> Option<usize> {
                 let ends = rest.is_empty() || rest.starts_with(['.', '[']);
                 ends.then_some((entry.key_start, &entry.node, rest))
             }),
-            Value::List(items) => rest.strip_prefix('[').and_then(|rest| {
+            Value::Array(items) => rest.strip_prefix('[').and_then(|rest| {
                 let (index, rest) = rest.split_once(']')?;
                 let item = items.get(index.parse::<usize>().ok()?)?;
                 Some((item.start, item, rest))

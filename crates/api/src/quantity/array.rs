@@ -118,11 +118,11 @@ impl ArraySpec {
 /// The values two ranges `(first, last, step)` have in common, which are such a range themselves.
 ///
 /// ```
-/// use warpyard_api::quantity::common_values;
-/// assert_eq!(common_values((0, 20, 2), (3, 18, 3)), Some((6, 18, 6)));
-/// assert_eq!(common_values((0, 20, 2), (1, 21, 2)), None);
+/// use warpyard_api::quantity::intersect_ranges;
+/// assert_eq!(intersect_ranges((0, 20, 2), (3, 18, 3)), Some((6, 18, 6)));
+/// assert_eq!(intersect_ranges((0, 20, 2), (1, 21, 2)), None);
 /// ```
-pub fn common_values(a: (u32, u32, u32), b: (u32, u32, u32)) -> Option<(u32, u32, u32)> {
+pub fn intersect_ranges(a: (u32, u32, u32), b: (u32, u32, u32)) -> Option<(u32, u32, u32)> {
     let [(first, last, step), (from, to, by)] =
         [a, b].map(|(first, last, step)| (i64::from(first), i64::from(last), i64::from(step)));
     let (low, high) = (first.max(from), last.min(to));
@@ -165,7 +165,7 @@ fn refuse_duplicates(ranges: &[(u32, u32, u32)]) -> Result<(), QuantityError> {
         if compared > MAX_INTERLEAVED {
             return Err(QuantityError::TooInterleaved);
         }
-        if let Some((index, _, _)) = open.iter().find_map(|other| common_values(*other, range)) {
+        if let Some((index, _, _)) = open.iter().find_map(|other| intersect_ranges(*other, range)) {
             return Err(QuantityError::DuplicateIndex(index));
         }
         open.push(range);
@@ -327,7 +327,7 @@ mod tests {
             let [a, b] = [a, b].map(|(first, n, step)| (up + first, up + first + n / step * step, step));
             let values = |(first, last, step): (u32, u32, u32)| (first..=last).step_by(step as usize);
             let expected: Vec<u32> = values(a).filter(|v| values(b).any(|w| w == *v)).collect();
-            let found: Vec<u32> = common_values(a, b).into_iter().flat_map(values).collect();
+            let found: Vec<u32> = intersect_ranges(a, b).into_iter().flat_map(values).collect();
             prop_assert_eq!(found, expected);
         }
 

@@ -9,11 +9,11 @@ mod duration;
 mod size;
 mod span;
 
-pub use array::{ArraySpec, MAX_ARRAY_RANGES, MAX_ARRAY_TASKS, common_values};
+pub use array::{ArraySpec, MAX_ARRAY_RANGES, MAX_ARRAY_TASKS, intersect_ranges};
 pub use cpus::MilliCpus;
 pub use duration::Micros;
 pub use size::ByteSize;
-pub use span::{span, span_secs};
+pub use span::{format_span, format_span_secs};
 
 /// Why a text is not the quantity it should be.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -30,7 +30,7 @@ pub struct ClaimRequest {
 /// A process that uses devices already, to be given a claim on them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Adopt {
+pub struct AdoptRequest {
     /// Its number on the server's machine.
     pub pid: i32,
 }
@@ -38,7 +38,7 @@ pub struct Adopt {
 /// More time for a claim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Extend {
+pub struct ExtendRequest {
     /// How much.
     pub by: Micros,
 }

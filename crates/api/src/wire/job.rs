@@ -140,7 +140,7 @@ pub struct JobView {
     /// How many GPUs one of its tasks asks for, at most.
     pub gpus: u32,
     /// How many of its tasks are where.
-    pub counts: Counts,
+    pub counts: StateCounts,
     /// How those that are done ended.
     pub outcomes: OutcomeCounts,
     /// Its place in line, counted from 1, while it waits.
@@ -162,7 +162,7 @@ pub struct JobView {
     pub why: Option<String>,
     /// Where its tasks use more GPU memory than they requested; they are charged for what they use.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub over_request: Vec<OverRequest>,
+    pub over_request: Vec<MemoryOveruse>,
     /// What should be known of it: limits it requested that are not enforced here, and why.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
@@ -178,7 +178,7 @@ pub struct JobView {
     pub snapshot: Option<super::SnapshotView>,
     /// What its tasks run, secrets masked; for its owner and admins, where one job is asked for.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub runs: Vec<RunView>,
+    pub runs: Vec<ProgramView>,
     /// Its tasks; an array is one entry unless expanded.
     pub tasks: Vec<TaskView>,
     /// Where the tasks go on, if there are more.
@@ -188,7 +188,7 @@ pub struct JobView {
 
 /// A task that uses more memory of a GPU than it requested.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct OverRequest {
+pub struct MemoryOveruse {
     /// The task, as it is selected: `412.train[3]`.
     pub task: String,
     /// The GPU, `worker/0`.
@@ -201,7 +201,7 @@ pub struct OverRequest {
 
 /// What a task runs. Whatever looks like a secret is masked; the task itself has it as it was submitted.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct RunView {
+pub struct ProgramView {
     /// The task's name.
     pub task: String,
     /// The program and its arguments, as one line.
@@ -261,7 +261,7 @@ pub struct TaskView {
     pub array: Option<ArraySpec>,
     /// How many tasks of a folded array are where.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub counts: Option<Counts>,
+    pub counts: Option<StateCounts>,
     /// How those of a folded array that are done ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outcomes: Option<OutcomeCounts>,
@@ -313,7 +313,7 @@ pub struct AttemptView {
 
 /// How many tasks are in each state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
-pub struct Counts {
+pub struct StateCounts {
     /// Waiting for other tasks.
     pub blocked: u64,
     /// Waiting for their turn.
@@ -330,7 +330,7 @@ pub struct Counts {
     pub done: u64,
 }
 
-impl Counts {
+impl StateCounts {
     /// The count of one state, to read or to raise.
     pub fn of(&mut self, state: State) -> &mut u64 {
         match state {

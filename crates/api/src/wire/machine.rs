@@ -150,7 +150,7 @@ pub struct InfoView {
     pub running: u64,
     /// How many processes a task on its own machine may have.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub processes: Option<ProcessBound>,
+    pub processes: Option<ProcessLimit>,
     /// What its own worker enforces on tasks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub enforces: Option<EnforcementView>,
@@ -160,19 +160,19 @@ pub struct InfoView {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct EnforcementView {
     /// The main memory a task requested (`memory`): one that needs more is killed.
-    pub memory: Enforced,
+    pub memory: LimitEnforcement,
     /// The CPUs a task requested (`cpus`): it has no more CPU time.
-    pub cpus: Enforced,
+    pub cpus: LimitEnforcement,
     /// The GPUs a task was granted: it cannot open the device nodes of others. Where this is not enforced, environment
     /// variables such as `CUDA_VISIBLE_DEVICES` say which to use, and nothing keeps a task from using others. Absent where
     /// there are no GPUs, or they are only declared.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub devices: Option<Enforced>,
+    pub devices: Option<LimitEnforcement>,
 }
 
 /// Whether something is enforced.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Enforced {
+pub struct LimitEnforcement {
     /// Whether it is.
     pub enforced: bool,
     /// Why it is not.
@@ -182,7 +182,7 @@ pub struct Enforced {
 
 /// How many processes and threads a task may have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct ProcessBound {
+pub struct ProcessLimit {
     /// How many.
     pub most: u64,
     /// Whether the kernel sees to it; otherwise they are counted now and then, and a task that has more is ended.
@@ -191,16 +191,16 @@ pub struct ProcessBound {
 
 /// Whether all of some GPUs are free.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct FreeView {
+pub struct AvailabilityView {
     /// Whether every one of them is.
     pub free: bool,
     /// Each of them.
-    pub gpus: Vec<FreeGpu>,
+    pub gpus: Vec<GpuAvailability>,
 }
 
 /// Whether a GPU is free.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct FreeGpu {
+pub struct GpuAvailability {
     /// Its id, `worker/0`.
     pub id: String,
     /// Whether nobody is on it and a task could start there.

@@ -12,32 +12,33 @@ mod replay;
 mod request;
 mod simulation;
 mod snapshot;
-mod speeds;
+mod throughput;
 mod time;
 mod why;
 
-pub use claim::{Adopt, ClaimRequest, ClaimState, ClaimView, Extend};
+pub use claim::{AdoptRequest, ClaimRequest, ClaimState, ClaimView, ExtendRequest};
 pub use job::{
-    AttemptView, Counts, FailureReason, HistoryRow, JobView, Outcome, OutcomeCounts, OverRequest, RunView,
-    State, TaskView, TerminalView,
+    AttemptView, FailureReason, HistoryRow, JobView, MemoryOveruse, Outcome, OutcomeCounts, ProgramView,
+    State, StateCounts, TaskView, TerminalView,
 };
 pub use limits::LimitView;
 pub use machine::{
-    Enforced, EnforcementView, ForeignProcess, FreeGpu, FreeView, GpuTask, GpuView, InfoView, LoginView,
-    ProcessBound, ProofView, WorkerState, WorkerView,
+    AvailabilityView, EnforcementView, ForeignProcess, GpuAvailability, GpuTask, GpuView, InfoView,
+    LimitEnforcement, LoginView, ProcessLimit, ProofView, WorkerState, WorkerView,
 };
 pub use notice::Notice;
-pub use policy::{Moved, NotAPolicy, ParamValue, ParamView, PolicyPreview, PolicySet, PolicyView};
+pub use policy::{ParamValue, ParamView, PolicyPreview, PolicySpec, PolicySpecError, PolicyView, QueueMove};
 pub use preview::{Alternative, DocumentText, DocumentView, Preview};
 pub use replay::{
-    Agreement, ReplayAsk, ReplayResult, ReplayState, ReplayTold, ReplayView, ResultKind, Spread,
+    Agreement, Distribution, ReplayInput, ReplayRequest, ReplayResult, ReplayState, ReplayView, ResultKind,
 };
 pub use request::{
-    Acted, CancelFilter, HistoryFilter, JobFilter, JobOrder, LogFilter, LogStream, Page, Priority,
-    ProblemBody, Rebuilt, Retry, Shutdown, StateFilter, Submit, Submitted, TerminalSize,
+    ActionResult, CancelOptions, HistoryFilter, JobFilter, JobOrder, LogFilter, LogStream, Page,
+    PriorityRequest, ProblemBody, RebuildResult, RetryRequest, ShutdownRequest, StateFilter, SubmitReply,
+    SubmitRequest, TerminalSize,
 };
-pub use simulation::{SimulationSet, SimulationView};
-pub use snapshot::{Announced, SnapshotView};
-pub use speeds::{Noted, Progress, Throughput, Throughputs};
+pub use simulation::{SimulationUpdate, SimulationView};
+pub use snapshot::{SnapshotUpload, SnapshotView};
+pub use throughput::{Progress, ProgressReply, Throughput, Throughputs};
 pub use time::Timestamp;
-pub use why::{Ahead, FreeDevice, Needs, Sooner, StartRange, WhyView};
+pub use why::{FreeDevice, Needs, StartRange, Suggestion, TaskAhead, WhyView};

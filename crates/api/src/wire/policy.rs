@@ -33,12 +33,12 @@ pub struct PolicyPreview {
     /// The policy, with its parameters.
     pub policy: String,
     /// The first of the line, in its new order.
-    pub order: Vec<Moved>,
+    pub order: Vec<QueueMove>,
 }
 
 /// A task in line, before and after.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Moved {
+pub struct QueueMove {
     /// The task, as it is selected: `412.train[3]`.
     pub task: String,
     /// The job's name.
@@ -72,7 +72,7 @@ pub struct ParamView {
 #[serde(untagged, expecting = "a parameter is true or false, a number or a text")]
 pub enum ParamValue {
     /// Yes or no.
-    Truth(bool),
+    Bool(bool),
     /// A number.
     Number(f64),
     /// Anything else, such as a length of time.
@@ -83,8 +83,8 @@ impl From<&str> for ParamValue {
     /// As it is written on a command line: a number where it looks like one.
     fn from(text: &str) -> Self {
         match (text, text.parse::<f64>()) {
-            ("true", _) => Self::Truth(true),
-            ("false", _) => Self::Truth(false),
+            ("true", _) => Self::Bool(true),
+            ("false", _) => Self::Bool(false),
             (_, Ok(number)) if number.is_finite() => Self::Number(number),
             _ => Self::Text(text.to_owned()),
         }
@@ -94,7 +94,7 @@ impl From<&str> for ParamValue {
 impl fmt::Display for ParamValue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Truth(truth) => write!(f, "{truth}"),
+            Self::Bool(truth) => write!(f, "{truth}"),
             Self::Number(number) => write!(f, "{number}"),
             Self::Text(text) => f.write_str(text),
         }
@@ -104,14 +104,14 @@ impl fmt::Display for ParamValue {
 /// A policy and its parameters, written as `name:key=value,key=value`.
 ///
 /// ```
-/// use warpyard_api::wire::PolicySet;
+/// use warpyard_api::wire::PolicySpec;
 /// let policy: PolicySet = "short-first:beta=2,keep=1".parse()?;
 /// assert_eq!(policy.params["beta"], 2.0.into());
 /// assert_eq!(policy.to_string(), "short-first:beta=2,keep=1");
-/// # Ok::<(), warpyard_api::wire::NotAPolicy>(())
+/// # Ok::<(), warpyard_api::wire::PolicySpecError>(())
 /// ```
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct PolicySet {
+pub struct PolicySpec {
     /// The policy's name.
     pub name: String,
     /// Parameters that differ from their defaults.
@@ -127,7 +127,7 @@ impl From<f64> for ParamValue {
 
 /// Why a text does not name a policy and its parameters.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum NotAPolicy {
+pub enum PolicySpecError {
     /// No name.
     #[error("no policy is named; write name:key=value,key=value")]
     NoName,
@@ -139,31 +139,35 @@ pub enum NotAPolicy {
     Twice(String),
 }
 
-impl PolicySet {
+impl PolicySpec {
     /// A policy with parameters each written `key=value`.
-    pub fn from_parts<'a>(name: &str, params: impl IntoIterator<Item = &'a str>) -> Result<Self, NotAPolicy> {
+    pub fn from_parts<'a>(
+        name: &str,
+        params: impl IntoIterator<Item = &'a str>,
+    ) -> Result<Self, PolicySpecError> {
         if name.trim().is_empty() {
-            return Err(NotAPolicy::NoName);
+            return Err(PolicySpecError::NoName);
         }
         let mut set = Self { name: name.trim().to_owned(), params: BTreeMap::new() };
         for param in params {
-            let (key, value) = param.split_once('=').ok_or_else(|| NotAPolicy::NoValue(param.to_owned()))?;
+            let (key, value) =
+                param.split_once('=').ok_or_else(|| PolicySpecError::NoValue(param.to_owned()))?;
             let (key, value) = (key.trim(), value.trim());
             if key.is_empty() || value.is_empty() {
-                return Err(NotAPolicy::NoValue(param.to_owned()));
+                return Err(PolicySpecError::NoValue(param.to_owned()));
             }
             if set.params.insert(key.to_owned(), value.into()).is_some() {
-                return Err(NotAPolicy::Twice(key.to_owned()));
+                return Err(PolicySpecError::Twice(key.to_owned()));
             }
         }
         Ok(set)
     }
 }
 
-impl FromStr for PolicySet {
-    type Err = NotAPolicy;
+impl FromStr for PolicySpec {
+    type Err = PolicySpecError;
 
-    fn from_str(text: &str) -> Result<Self, NotAPolicy> {
+    fn from_str(text: &str) -> Result<Self, PolicySpecError> {
         match text.split_once(':') {
             None => Self::from_parts(text, []),
             Some((name, params)) => Self::from_parts(name, params.split(',')),
@@ -171,7 +175,7 @@ impl FromStr for PolicySet {
     }
 }
 
-impl fmt::Display for PolicySet {
+impl fmt::Display for PolicySpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.name)?;
         for (i, (key, value)) in self.params.iter().enumerate() {
@@ -187,7 +191,7 @@ mod tests {
 
     #[test]
     fn policies_refused() {
-        let refusal = |text: &str| text.parse::<PolicySet>().unwrap_err().to_string();
+        let refusal = |text: &str| text.parse::<PolicySpec>().unwrap_err().to_string();
         assert_eq!(refusal(""), "no policy is named; write name:key=value,key=value");
         assert_eq!(refusal("fifo:"), "'' is not a parameter; write key=value");
         assert_eq!(refusal("sjf:beta"), "'beta' is not a parameter; write key=value");
@@ -196,9 +200,9 @@ mod tests {
 
     #[test]
     fn values_keep_their_kind() {
-        let policy: PolicySet = "short-first:alpha=1e9,short=10m,strict=true".parse().unwrap();
+        let policy: PolicySpec = "short-first:alpha=1e9,short=10m,strict=true".parse().unwrap();
         let json = r#"{"name":"short-first","params":{"alpha":1000000000.0,"short":"10m","strict":true}}"#;
         assert_eq!(serde_json::to_string(&policy).unwrap(), json);
-        assert_eq!(serde_json::from_str::<PolicySet>(json).unwrap(), policy);
+        assert_eq!(serde_json::from_str::<PolicySpec>(json).unwrap(), policy);
     }
 }

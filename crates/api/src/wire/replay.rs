@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 /// Which replay to make.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct ReplayAsk {
+pub struct ReplayRequest {
     /// The policies, each as `name:key=value,key=value`; what really ran is replayed beside them.
     pub policies: Vec<String>,
     /// How far back; all there is unless it is said.
@@ -32,7 +32,7 @@ pub struct ReplayView {
     /// Why it failed.
     pub why: Option<String>,
     /// What was replayed.
-    pub told: Option<ReplayTold>,
+    pub told: Option<ReplayInput>,
     /// What came out so far: what was recorded, the same simulated, then each policy.
     pub results: Vec<ReplayResult>,
 }
@@ -51,7 +51,7 @@ pub enum ReplayState {
 
 /// What was replayed.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct ReplayTold {
+pub struct ReplayInput {
     /// From when.
     pub from: Timestamp,
     /// Until when.
@@ -84,9 +84,9 @@ pub struct ReplayResult {
     #[serde(default)]
     pub still_waiting: u64,
     /// From being ready to the first start.
-    pub wait_seconds: Spread,
+    pub wait_seconds: Distribution,
     /// From submission to the end.
-    pub completion_seconds: Spread,
+    pub completion_seconds: Distribution,
     /// From the first submission to the last end.
     pub makespan_seconds: f64,
     /// The share of the GPUs' time that was used, from 0 to 1.
@@ -109,7 +109,7 @@ pub enum ResultKind {
 
 /// How values are spread.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Spread {
+pub struct Distribution {
     /// Their mean.
     pub average: f64,
     /// Half are not above this.

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 /// A job to submit.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Submit {
+pub struct SubmitRequest {
     /// The job document, read by [`crate::job::read_value`] so that all that is wrong is told.
     #[schemars(with = "crate::job::AnyJob")]
     pub doc: serde_json::Value,
@@ -50,7 +50,7 @@ pub struct TerminalSize {
 
 /// The job that was submitted.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Submitted {
+pub struct SubmitReply {
     /// Its id.
     pub job: String,
     /// What is odd about it.
@@ -61,7 +61,7 @@ pub struct Submitted {
 /// A job's new priority.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Priority {
+pub struct PriorityRequest {
     /// More is more urgent.
     pub priority: i64,
 }
@@ -69,7 +69,7 @@ pub struct Priority {
 /// How to cancel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct CancelFilter {
+pub struct CancelOptions {
     /// Kill at once, without a grace period, also what was asked to end before.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub now: bool,
@@ -78,7 +78,7 @@ pub struct CancelFilter {
 /// What of a job to run again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Retry {
+pub struct RetryRequest {
     /// Only what did not succeed.
     #[serde(default)]
     pub failed_only: bool,
@@ -87,7 +87,7 @@ pub struct Retry {
 /// How to stop the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Shutdown {
+pub struct ShutdownRequest {
     /// End running tasks too; otherwise they go on and are found again.
     #[serde(default)]
     pub kill_tasks: bool,
@@ -95,7 +95,7 @@ pub struct Shutdown {
 
 /// What a request changed.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
-pub struct Acted {
+pub struct ActionResult {
     /// The jobs it was about.
     pub jobs: Vec<String>,
     /// How many tasks it changed; those already where they should be do not count.
@@ -104,7 +104,7 @@ pub struct Acted {
 
 /// What recreating the derived tables did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Rebuilt {
+pub struct RebuildResult {
     /// How many rows they have now.
     pub rows: u64,
 }

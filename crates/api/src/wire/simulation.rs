@@ -22,7 +22,7 @@ pub struct SimulationView {
 /// How a simulation is to go on; what is left out stays as it is.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct SimulationSet {
+pub struct SimulationUpdate {
     /// How many of its seconds pass in one, from a thousandth to a million.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub speed: Option<f64>,

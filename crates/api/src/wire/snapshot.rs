@@ -18,7 +18,7 @@ pub struct SnapshotView {
 
 /// The answer to a manifest.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Announced {
+pub struct SnapshotUpload {
     /// What the snapshot is called.
     pub snapshot: String,
     /// Hashes of contents that are not there yet.

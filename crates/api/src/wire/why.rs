@@ -28,7 +28,7 @@ pub struct WhyView {
     /// What is free now.
     pub free: Vec<FreeDevice>,
     /// Who is ahead, first in line first; at most a few.
-    pub ahead: Vec<Ahead>,
+    pub ahead: Vec<TaskAhead>,
     /// Its place in line, counted from 1.
     pub position: Option<u64>,
     /// When it will likely start.
@@ -37,7 +37,7 @@ pub struct WhyView {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expected_start_reason: Option<String>,
     /// A change that would start it sooner.
-    pub sooner: Vec<Sooner>,
+    pub sooner: Vec<Suggestion>,
     /// The last lines it printed, where it failed; for its owner and admins. What a terminal might obey is written out.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub log_tail: Vec<String>,
@@ -77,7 +77,7 @@ pub struct FreeDevice {
 
 /// Someone ahead in line.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Ahead {
+pub struct TaskAhead {
     /// The task, as it is selected: `398.train`.
     pub task: String,
     /// Whose it is.
@@ -104,7 +104,7 @@ pub struct StartRange {
 
 /// A change and what it would bring.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Sooner {
+pub struct Suggestion {
     /// The change, as an option: `--gpu-memory 9GiB`.
     pub change: String,
     /// What it would bring: "would start now on gpu2".

@@ -12,18 +12,18 @@ use axum::{Extension, Json};
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 use warpyard_api::problem::{Problem, code};
-use warpyard_api::selector::Select;
-use warpyard_api::wire::{Acted, CancelFilter, Priority, Retry};
+use warpyard_api::selector::SelectorPart;
+use warpyard_api::wire::{ActionResult, CancelOptions, PriorityRequest, RetryRequest};
 use warpyard_core::command::TaskSelector;
 use warpyard_core::{Command, JobId};
 
-type Answer = Result<Json<Acted>, Refusal>;
+type Answer = Result<Json<ActionResult>, Refusal>;
 
 pub(super) async fn cancel(
     State(app): Shared,
     Extension(who): By,
     Path(id): Path<String>,
-    query: Result<Query<CancelFilter>, QueryRejection>,
+    query: Result<Query<CancelOptions>, QueryRejection>,
 ) -> Answer {
     let command = if query?.0.now { Command::Kill } else { Command::Cancel };
     each(&app.engine, &who, &id, |target| Ok(command(target))).await
@@ -33,7 +33,7 @@ pub(super) async fn retry(
     State(app): Shared,
     Extension(who): By,
     Path(id): Path<String>,
-    body: Result<Json<Retry>, JsonRejection>,
+    body: Result<Json<RetryRequest>, JsonRejection>,
 ) -> Answer {
     let failed_only = body?.0.failed_only;
     each(&app.engine, &who, &id, |target| Ok(Command::Retry { target, failed_only })).await
@@ -59,7 +59,7 @@ pub(super) async fn priority(
     State(app): Shared,
     Extension(who): By,
     Path(id): Path<String>,
-    body: Result<Json<Priority>, JsonRejection>,
+    body: Result<Json<PriorityRequest>, JsonRejection>,
 ) -> Answer {
     let priority = body?.0.priority;
     app.may_give(&who, priority).await?;
@@ -85,7 +85,7 @@ async fn each(
 ) -> Answer {
     let selection = select::parse(id, who)?;
     // Whoever means all of them means those there are.
-    let all = selection.parts().contains(&Select::All);
+    let all = selection.parts().contains(&SelectorPart::All);
     let caller = who.clone();
     let own = move |f: &Reader<'_>| select::find_own(f.cluster(), &selection, &caller);
     let OwnTargets { mut targets, denied } = engine.read(own).await??;
@@ -106,6 +106,9 @@ async fn each(
     }
     match refused {
         Some(why) if jobs.is_empty() && !all => Err(CommandError::Rejected(why).into()),
-        _ => Ok(Json(Acted { jobs: jobs.iter().map(ToString::to_string).collect(), tasks: answer.tasks })),
+        _ => Ok(Json(ActionResult {
+            jobs: jobs.iter().map(ToString::to_string).collect(),
+            tasks: answer.tasks,
+        })),
     }
 }

@@ -26,7 +26,7 @@ use tokio::sync::Semaphore;
 use warpyard_api::job::{ReadOptions, read_value};
 use warpyard_api::problem::{Problem, code};
 use warpyard_api::quantity::Micros;
-use warpyard_api::wire::{Adopt, ClaimRequest, ClaimState, ClaimView, Extend};
+use warpyard_api::wire::{AdoptRequest, ClaimRequest, ClaimState, ClaimView, ExtendRequest};
 use warpyard_core::cluster::{Job, Phase};
 use warpyard_core::command::TaskSelector;
 use warpyard_core::spec::{Claim, ClaimHolder, JobSpec};
@@ -238,9 +238,9 @@ fn process_of(who: &Caller, pid: i32) -> Result<ClaimHolder, Refusal> {
 pub(super) async fn adopt(
     State(app): Shared,
     Extension(who): By,
-    body: Result<Json<Adopt>, JsonRejection>,
+    body: Result<Json<AdoptRequest>, JsonRejection>,
 ) -> Result<(StatusCode, Json<ClaimView>), Refusal> {
-    let Json(Adopt { pid }) = body?;
+    let Json(AdoptRequest { pid }) = body?;
     let process = process_of(&who, pid)?;
     let uid = owner_of(pid).unwrap_or_default();
     let user = Person::of_uid(uid).ok().flatten().map_or_else(|| uid.to_string(), |p| p.name);
@@ -338,7 +338,7 @@ pub(super) async fn extend(
     State(app): Shared,
     Extension(who): By,
     Path(id): Path<String>,
-    body: Result<Json<Extend>, JsonRejection>,
+    body: Result<Json<ExtendRequest>, JsonRejection>,
 ) -> Answer {
     let by = Span(body?.0.by.0);
     let job = find(&app, &who, &id).await?;

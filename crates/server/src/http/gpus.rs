@@ -13,8 +13,8 @@ use axum::{Extension, Json};
 use std::fmt::Write;
 use warpyard_api::job::DeviceRef;
 use warpyard_api::problem::{Problem, code};
-use warpyard_api::text::shown;
-use warpyard_api::wire::{FreeGpu, FreeView, GpuView};
+use warpyard_api::text::escape_controls;
+use warpyard_api::wire::{AvailabilityView, GpuAvailability, GpuView};
 use warpyard_worker::people::{Person, owner_of};
 
 pub(super) async fn all(app: &App) -> Result<Vec<GpuView>, crate::engine::EngineStopped> {
@@ -63,8 +63,11 @@ fn as_text(gpus: &[GpuView]) -> String {
     let gib = |bytes: u64| bytes as f64 / (1u64 << 30) as f64;
     let mut out = String::new();
     for gpu in gpus {
-        let who: Vec<_> =
-            gpu.tasks.iter().map(|t| format!("{}({})", shown(&t.task), shown(&t.user))).collect();
+        let who: Vec<_> = gpu
+            .tasks
+            .iter()
+            .map(|t| format!("{}({})", escape_controls(&t.task), escape_controls(&t.user)))
+            .collect();
         let state = match occupied(gpu) {
             None => "free".to_owned(),
             Some(why) if who.is_empty() => why,
@@ -73,8 +76,8 @@ fn as_text(gpus: &[GpuView]) -> String {
         writeln!(
             out,
             "{}\t{}\t{:.1}/{:.1} GiB\t{state}",
-            shown(&gpu.id),
-            shown(&gpu.kind),
+            escape_controls(&gpu.id),
+            escape_controls(&gpu.kind),
             gib(gpu.memory_bytes.saturating_sub(gpu.free_bytes)),
             gib(gpu.memory_bytes)
         )
@@ -85,8 +88,10 @@ fn as_text(gpus: &[GpuView]) -> String {
 
 /// Why a GPU is not free.
 fn occupied(gpu: &GpuView) -> Option<String> {
-    let whose = |t: &warpyard_api::wire::GpuTask| format!("{} of {}", shown(&t.task), shown(&t.user));
-    gpu.unavailable.as_deref().map(|why| shown(why).into_owned()).or_else(|| {
+    let whose = |t: &warpyard_api::wire::GpuTask| {
+        format!("{} of {}", escape_controls(&t.task), escape_controls(&t.user))
+    };
+    gpu.unavailable.as_deref().map(|why| escape_controls(why).into_owned()).or_else(|| {
         (!gpu.tasks.is_empty()).then(|| gpu.tasks.iter().map(whose).collect::<Vec<_>>().join(", "))
     })
 }
@@ -95,9 +100,9 @@ pub(super) async fn free(
     State(app): Shared,
     Extension(who): By,
     Path(ids): Path<String>,
-) -> Result<Json<FreeView>, Refusal> {
+) -> Result<Json<AvailabilityView>, Refusal> {
     let gpus = seen(&app, &who).await?;
-    let mut found: Vec<FreeGpu> = Vec::new();
+    let mut found: Vec<GpuAvailability> = Vec::new();
     for id in ids.split(',').map(str::trim) {
         let wanted: DeviceRef = id.parse().map_err(|_| {
             Problem::new(code::BAD_DEVICE, "", format!("'{id}' does not name a device"))
@@ -109,7 +114,7 @@ pub(super) async fn free(
         let before = found.len();
         for gpu in mine {
             let why = occupied(gpu);
-            let entry = FreeGpu { id: gpu.id.clone(), free: why.is_none(), why };
+            let entry = GpuAvailability { id: gpu.id.clone(), free: why.is_none(), why };
             if !found.contains(&entry) {
                 found.push(entry);
             }
@@ -120,5 +125,5 @@ pub(super) async fn free(
                 .into());
         }
     }
-    Ok(Json(FreeView { free: !found.is_empty() && found.iter().all(|g| g.free), gpus: found }))
+    Ok(Json(AvailabilityView { free: !found.is_empty() && found.iter().all(|g| g.free), gpus: found }))
 }

@@ -20,8 +20,8 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use warpyard_api::problem::{Problem, code};
 use warpyard_api::quantity::Micros;
-use warpyard_api::selector::Select;
-use warpyard_api::text::matches;
+use warpyard_api::selector::SelectorPart;
+use warpyard_api::text::glob_matches;
 use warpyard_api::wire::{
     HistoryRow, JobFilter, JobView, LogFilter, Outcome, Page, State as Standing, StateFilter, TaskView,
     WhyView,
@@ -58,7 +58,7 @@ pub(super) async fn list(
     let look = move |f: &crate::replica::Reader<'_>| {
         let limit = filter.limit.unwrap_or(JOBS_PER_PAGE).clamp(1, 10_000) as usize;
         // Whoever asks for all without saying so again means those that are not over.
-        let selector = selector.as_ref().filter(|s| !s.parts().contains(&Select::All));
+        let selector = selector.as_ref().filter(|s| !s.parts().contains(&SelectorPart::All));
         let chosen = selector.map(|selector| select::find(f.cluster(), selector)).transpose()?;
         let chosen: Option<BTreeSet<JobId>> =
             chosen.map(|found| found.iter().map(|target| target.job()).collect());
@@ -68,7 +68,7 @@ pub(super) async fn list(
                 && chosen.as_ref().is_none_or(|chosen| chosen.contains(&job.id))
                 && filter.user.as_ref().is_none_or(|u| *u == job.user)
                 && filter.project.as_ref().is_none_or(|p| job.spec.project.as_ref() == Some(p))
-                && filter.name.as_ref().is_none_or(|pattern| matches(pattern, &job.spec.name))
+                && filter.name.as_ref().is_none_or(|pattern| glob_matches(pattern, &job.spec.name))
                 && (over || job.finished.is_none())
                 && filter.state.is_none_or(|wanted| {
                     let (state, outcome) = views::standing(job);

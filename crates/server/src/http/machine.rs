@@ -16,8 +16,8 @@ use std::collections::HashMap;
 use tokio::sync::mpsc;
 use warpyard_api::problem::{Problem, code};
 use warpyard_api::wire::{
-    HistoryFilter, HistoryRow, InfoView, Page, PolicySet, PolicyView, ProcessBound, Rebuilt, Shutdown,
-    WorkerView,
+    HistoryFilter, HistoryRow, InfoView, Page, PolicySpec, PolicyView, ProcessLimit, RebuildResult,
+    ShutdownRequest, WorkerView,
 };
 use warpyard_core::{Command, JobId, Time};
 
@@ -27,7 +27,7 @@ const HISTORY_PER_PAGE: u32 = 100;
 pub(super) async fn info(State(app): Shared) -> Result<Json<InfoView>, Refusal> {
     let (url, data, started) = (app.url.clone(), app.data.display().to_string(), app.started);
     let processes =
-        app.bounds.as_ref().map(|b| ProcessBound { most: b.most, contained: b.processes.is_some() });
+        app.bounds.as_ref().map(|b| ProcessLimit { most: b.most, contained: b.processes.is_some() });
     let enforces = crate::enforcement::of(&app);
     let look = move |f: &crate::replica::Reader<'_>| {
         let cluster = f.cluster();
@@ -101,7 +101,7 @@ pub(super) async fn policies(State(app): Shared) -> Result<Json<Vec<PolicyView>>
 pub(super) async fn set_policy(
     State(app): Shared,
     Extension(who): By,
-    body: Result<Json<PolicySet>, JsonRejection>,
+    body: Result<Json<PolicySpec>, JsonRejection>,
 ) -> Result<Json<PolicyView>, Refusal> {
     who.must_be_admin("change the policy")?;
     let choice = convert::policy_choice(&body?.0);
@@ -202,15 +202,15 @@ pub(super) async fn events(
 pub(super) async fn shutdown(
     State(app): Shared,
     Extension(who): By,
-    body: Result<Json<Shutdown>, JsonRejection>,
+    body: Result<Json<ShutdownRequest>, JsonRejection>,
 ) -> Result<StatusCode, Refusal> {
     who.must_be_admin("stop the server")?;
     let _stopping_already = app.stop.send(body?.0.kill_tasks);
     Ok(StatusCode::ACCEPTED)
 }
 
-pub(super) async fn rebuild(State(app): Shared, Extension(who): By) -> Result<Json<Rebuilt>, Refusal> {
+pub(super) async fn rebuild(State(app): Shared, Extension(who): By) -> Result<Json<RebuildResult>, Refusal> {
     who.must_be_admin("rebuild the derived tables")?;
     let rows = app.engine.read(|f| f.rebuild()).await?.map_err(Refusal::internal)?;
-    Ok(Json(Rebuilt { rows }))
+    Ok(Json(RebuildResult { rows }))
 }

@@ -9,7 +9,7 @@ use axum::extract::State;
 use axum::extract::rejection::JsonRejection;
 use axum::{Extension, Json};
 use std::collections::HashMap;
-use warpyard_api::wire::{Moved, PolicyPreview, PolicySet};
+use warpyard_api::wire::{PolicyPreview, PolicySpec, QueueMove};
 use warpyard_core::cluster::Effects;
 use warpyard_core::{PolicyDef, Rejection, TaskId};
 
@@ -22,7 +22,7 @@ const LOOKED: usize = 10_000;
 pub(super) async fn preview(
     State(app): Shared,
     Extension(who): By,
-    body: Result<Json<PolicySet>, JsonRejection>,
+    body: Result<Json<PolicySpec>, JsonRejection>,
 ) -> Result<Json<PolicyPreview>, Refusal> {
     let (choice, defs) = (convert::policy_choice(&body?.0), app.policies);
     let look = move |f: &crate::replica::Reader<'_>| {
@@ -36,7 +36,7 @@ pub(super) async fn preview(
             line.iter().enumerate().map(|(at, task)| (*task, at as u64 + 1)).collect()
         };
         let (was, is) = (places(&before), places(&after));
-        let moved = |task: &TaskId| Moved {
+        let moved = |task: &TaskId| QueueMove {
             task: views::task_name(cluster, *task),
             name: cluster.job(task.job).map(|j| j.spec.name.clone()).unwrap_or_default(),
             user: cluster.job(task.job).map(|j| j.user.clone()).unwrap_or_default(),

@@ -19,10 +19,10 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use warpyard_api::job::{Checked, Format, ReadOptions, read as read_text, read_value};
+use warpyard_api::job::{CheckedJob, Format, ReadOptions, read as read_text, read_value};
 use warpyard_api::problem::{Problem, code};
 use warpyard_api::quantity::{ByteSize, Micros};
-use warpyard_api::wire::{Alternative, DocumentText, DocumentView, Preview, Submit, Submitted};
+use warpyard_api::wire::{Alternative, DocumentText, DocumentView, Preview, SubmitReply, SubmitRequest};
 use warpyard_core::spec::{JobSpec, SubmitKey, TaskSpec};
 use warpyard_core::{Command, JobId, Span};
 use warpyard_worker::people::Person;
@@ -53,7 +53,7 @@ pub(super) async fn submit(
     let Query(SubmitQuery { dry_run }) = query?;
     let size = body.as_ref().map_or(0, Bytes::len);
     app.may_send(&who, size)?;
-    let mut submit: Submit = app.parsed(&who, &headers, body).await?;
+    let mut submit: SubmitRequest = app.parsed(&who, &headers, body).await?;
     submit.idempotency_key = one_key(submit.idempotency_key.take(), &headers)?;
     let user = app.submitter(&who, submit.user.take())?;
     may_inherit(&submit.env)?;
@@ -104,7 +104,7 @@ fn one_key(inside: Option<String>, headers: &HeaderMap) -> Result<Option<String>
 }
 
 /// What a submission is known by, if its sender gave it a key.
-fn submit_key(submit: &Submit) -> Result<Option<SubmitKey>, Refusal> {
+fn submit_key(submit: &SubmitRequest) -> Result<Option<SubmitKey>, Refusal> {
     let Some(name) = submit.idempotency_key.clone() else { return Ok(None) };
     if name.is_empty() || name.len() > LONGEST_KEY {
         let message = format!("an idempotency key has between 1 and {LONGEST_KEY} bytes");
@@ -144,7 +144,7 @@ pub(super) async fn document(
     let DocumentText { text } = app.parsed(&who, &headers, body).await?;
     let read = move || {
         let options = ReadOptions { default_name: Some("job"), accept_user: false };
-        let Checked { doc, warnings } = read_text(&text, Format::of("", &text), options)?;
+        let CheckedJob { doc, warnings } = read_text(&text, Format::of("", &text), options)?;
         let doc = serde_json::to_value(doc).map_err(Refusal::internal)?;
         Ok::<_, Refusal>(Json(DocumentView { doc, warnings }))
     };
@@ -185,22 +185,22 @@ fn may_inherit(env: &BTreeMap<String, String>) -> Result<(), Refusal> {
 }
 
 fn created(job: JobId, warnings: Vec<Problem>) -> Response {
-    (StatusCode::CREATED, Json(Submitted { job: job.to_string(), warnings })).into_response()
+    (StatusCode::CREATED, Json(SubmitReply { job: job.to_string(), warnings })).into_response()
 }
 
 /// The job as the core takes it, and what is odd about it.
 async fn read(
     app: &App,
     who: &Caller,
-    submit: Submit,
+    submit: SubmitRequest,
     size: usize,
 ) -> Result<(JobSpec, Vec<Problem>), Refusal> {
-    let Submit { doc, workdir, terminal, .. } = submit;
+    let SubmitRequest { doc, workdir, terminal, .. } = submit;
     let terminal = terminal.map(|terminal| (terminal.rows, terminal.columns));
     let defaults = Defaults { workdir, size: terminal, ..app.defaults.clone() };
     let check = move || read_value(&doc, ReadOptions { default_name: None, accept_user: false });
     let small = size <= SMALL;
-    let Checked { doc, warnings } = if small { check()? } else { app.blocking(who, check).await?? };
+    let CheckedJob { doc, warnings } = if small { check()? } else { app.blocking(who, check).await?? };
     let workers = match Workers::are_named_in(&doc) {
         true => app.engine.read(|f| Workers::of(f.cluster())).await?,
         false => Workers::default(),
@@ -224,7 +224,7 @@ async fn preview(
     app: &App,
     who: &Caller,
     user: String,
-    submit: Submit,
+    submit: SubmitRequest,
     size: usize,
 ) -> Result<Preview, Refusal> {
     let (spec, warnings) = read(app, who, submit, size).await?;

@@ -10,7 +10,7 @@ use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::{Extension, Json};
 use warpyard_api::problem::{Problem, code};
-use warpyard_api::wire::{ReplayAsk, ReplayView};
+use warpyard_api::wire::{ReplayRequest, ReplayView};
 use warpyard_core::{PolicyChoice, PolicyDef, Rejection, Span};
 
 /// How many policies one replay compares.
@@ -22,9 +22,9 @@ const ALL: Span = Span(u64::MAX / 4);
 pub(super) async fn begin(
     State(app): Shared,
     Extension(who): By,
-    body: Result<Json<ReplayAsk>, JsonRejection>,
+    body: Result<Json<ReplayRequest>, JsonRejection>,
 ) -> Result<(StatusCode, Json<ReplayView>), Refusal> {
-    let Json(ReplayAsk { policies, back }) = body?;
+    let Json(ReplayRequest { policies, back }) = body?;
     may_replay(&app, &who)?;
     if policies.len() > POLICIES_AT_ONCE {
         let message = format!("at most {POLICIES_AT_ONCE} policies are compared at once");

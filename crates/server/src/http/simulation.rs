@@ -8,7 +8,7 @@ use axum::extract::State;
 use axum::extract::rejection::JsonRejection;
 use axum::{Extension, Json};
 use warpyard_api::problem::{Problem, code};
-use warpyard_api::wire::{SimulationSet, SimulationView};
+use warpyard_api::wire::{SimulationUpdate, SimulationView};
 
 /// The speeds it may have.
 const SPEEDS: std::ops::RangeInclusive<f64> = 1e-3..=1e6;
@@ -20,11 +20,11 @@ pub(super) async fn show(State(app): Shared) -> Result<Json<SimulationView>, Ref
 pub(super) async fn set(
     State(app): Shared,
     Extension(who): By,
-    body: Result<Json<SimulationSet>, JsonRejection>,
+    body: Result<Json<SimulationUpdate>, JsonRejection>,
 ) -> Result<Json<SimulationView>, Refusal> {
     who.must_be_admin("change how fast the simulation goes")?;
     view(&app)?;
-    let Json(SimulationSet { speed, paused }) = body?;
+    let Json(SimulationUpdate { speed, paused }) = body?;
     if let Some(speed) = speed.filter(|speed| !SPEEDS.contains(speed)) {
         let message = format!("{speed} is not a speed between {} and {}", SPEEDS.start(), SPEEDS.end());
         return Err(Problem::new(code::BAD_PARAMETER, "speed", message).into());

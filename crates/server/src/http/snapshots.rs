@@ -18,7 +18,7 @@ use std::pin::Pin;
 use tokio::runtime::Handle;
 use warpyard_api::problem::{Problem, code};
 use warpyard_api::quantity::ByteSize;
-use warpyard_api::wire::Announced;
+use warpyard_api::wire::SnapshotUpload;
 use warpyard_core::limits::Caps;
 use warpyard_core::spec::{JobSpec, Snapshot};
 use warpyard_snapshot::{Hash, Manifest, Store, StoreError};
@@ -96,7 +96,7 @@ pub(super) async fn announce(
     Extension(who): By,
     headers: HeaderMap,
     body: Result<Bytes, BytesRejection>,
-) -> Result<Json<Announced>, Refusal> {
+) -> Result<Json<SnapshotUpload>, Refusal> {
     let bad = |why: String| Problem::new(code::BAD_SNAPSHOT, "", why);
     let sent: serde_json::Value = app.parsed(&who, &headers, body).await?;
     let check = move || {
@@ -120,7 +120,7 @@ pub(super) async fn announce(
     };
     let (id, missing) = app.blocking(&who, keep).await??;
     let missing = missing.iter().map(ToString::to_string).collect();
-    Ok(Json(Announced { snapshot: id.to_string(), missing, most_bytes }))
+    Ok(Json(SnapshotUpload { snapshot: id.to_string(), missing, most_bytes }))
 }
 
 /// Refuses a snapshot that is more than its owner may have kept. Contents that are there already cost nothing more.
@@ -159,7 +159,7 @@ pub(super) async fn receive(
     Extension(who): By,
     Path(id): Path<String>,
     body: Body,
-) -> Result<Json<Announced>, Refusal> {
+) -> Result<Json<SnapshotUpload>, Refusal> {
     let (store, hash) = (app.snapshots(&whose(&who)), hash(&id)?);
     let manifest = store.announced(&hash)?;
     let most_bytes = app.snapshot_limit;
@@ -167,7 +167,7 @@ pub(super) async fn receive(
     let take = move || store.receive(&manifest, from).map(|()| store.missing(&manifest));
     let missing = tokio::task::spawn_blocking(take).await.map_err(Refusal::internal)??;
     let missing = missing.iter().map(ToString::to_string).collect();
-    Ok(Json(Announced { snapshot: id, missing, most_bytes }))
+    Ok(Json(SnapshotUpload { snapshot: id, missing, most_bytes }))
 }
 
 /// What is in the snapshot of a job, for its owner.

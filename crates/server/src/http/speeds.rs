@@ -13,7 +13,7 @@ use axum::{Extension, Json};
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 use warpyard_api::problem::{Problem, code};
-use warpyard_api::wire::{Noted, Progress, Throughput, Throughputs};
+use warpyard_api::wire::{Progress, ProgressReply, Throughput, Throughputs};
 use warpyard_core::event::StopReason;
 use warpyard_core::shares::{Shares, Speed, SpeedEstimate};
 use warpyard_core::spec::Preempt;
@@ -135,7 +135,7 @@ pub(super) async fn progress(
     Extension(who): By,
     Path(id): Path<String>,
     body: Result<Json<Progress>, JsonRejection>,
-) -> Result<Json<Noted>, Refusal> {
+) -> Result<Json<ProgressReply>, Refusal> {
     let progress = body?.0;
     let steps = progress.steps;
     let found = app.engine.read(move |f| find(f, &id, &progress, system_now())).await??;
@@ -148,7 +148,7 @@ pub(super) async fn progress(
             app.engine.command(Command::SetSpeeds { speeds, costs: BTreeMap::new() }).await?;
         }
     }
-    Ok(Json(Noted { give_way: found.gives_way }))
+    Ok(Json(ProgressReply { give_way: found.gives_way }))
 }
 
 fn find(f: &Reader<'_>, id: &str, progress: &Progress, now: Time) -> Result<Found, Problem> {

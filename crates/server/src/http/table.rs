@@ -7,11 +7,12 @@ use super::{
 };
 use axum::Json;
 use warpyard_api::wire::{
-    Acted, Adopt, Announced, CancelFilter, ClaimRequest, ClaimView, DocumentText, DocumentView, Extend,
-    FreeView, GpuView, HistoryFilter, HistoryRow, InfoView, JobFilter, JobView, LimitView, LogFilter,
-    LoginView, Noted, Notice, Page, PolicyPreview, PolicySet, PolicyView, Preview, Priority, Progress,
-    ProofView, Rebuilt, ReplayAsk, ReplayView, Retry, Shutdown, SimulationSet, SimulationView, Submit,
-    Submitted, TaskView, Throughputs, WhyView, WorkerView,
+    ActionResult, AdoptRequest, AvailabilityView, CancelOptions, ClaimRequest, ClaimView, DocumentText,
+    DocumentView, ExtendRequest, GpuView, HistoryFilter, HistoryRow, InfoView, JobFilter, JobView, LimitView,
+    LogFilter, LoginView, Notice, Page, PolicyPreview, PolicySpec, PolicyView, Preview, PriorityRequest,
+    Progress, ProgressReply, ProofView, RebuildResult, ReplayRequest, ReplayView, RetryRequest,
+    ShutdownRequest, SimulationUpdate, SimulationView, SnapshotUpload, SubmitReply, SubmitRequest, TaskView,
+    Throughputs, WhyView, WorkerView,
 };
 
 /// The table.
@@ -34,8 +35,8 @@ fn jobs_part() -> Vec<Endpoint> {
         )
         .query::<preview::SubmitQuery>()
         .header("Idempotency-Key", "The same as `idempotency_key` in the body.")
-        .takes::<Submit>()
-        .gives_as::<Submitted>(201, "The job was submitted, now or before with the same idempotency key.")
+        .takes::<SubmitRequest>()
+        .gives_as::<SubmitReply>(201, "The job was submitted, now or before with the same idempotency key.")
         .gives_as::<Preview>(200, "With `dry_run=true`: its position and expected start; nothing was changed."),
         post(
             "/v1/jobs/document",
@@ -82,29 +83,29 @@ fn jobs_part() -> Vec<Endpoint> {
             snapshots::announce,
         )
         .takes::<AnyObject>()
-        .gives::<Announced>(),
+        .gives::<SnapshotUpload>(),
         post(
             "/v1/snapshots/{id}/contents",
             "Send contents of a snapshot: each as its hash in 64 digits, its length in 8 bytes, least significant first, and its bytes.",
             snapshots::receive,
         )
-        .gives::<Announced>(),
+        .gives::<SnapshotUpload>(),
         post("/v1/jobs/{id}/cancel", "Cancel jobs or tasks.", act::cancel)
-            .query::<CancelFilter>()
-            .gives::<Acted>(),
+            .query::<CancelOptions>()
+            .gives::<ActionResult>(),
         post("/v1/jobs/{id}/retry", "Run jobs or tasks again, or only those that did not succeed.", act::retry)
-            .takes::<Retry>()
-            .gives::<Acted>(),
-        post("/v1/jobs/{id}/hold", "Keep jobs or tasks in the queue from starting.", act::hold).gives::<Acted>(),
-        post("/v1/jobs/{id}/release", "Release held jobs or tasks.", act::release).gives::<Acted>(),
-        post("/v1/jobs/{id}/pause", "Pause running tasks.", act::pause).gives::<Acted>(),
-        post("/v1/jobs/{id}/resume", "Resume paused tasks.", act::resume).gives::<Acted>(),
+            .takes::<RetryRequest>()
+            .gives::<ActionResult>(),
+        post("/v1/jobs/{id}/hold", "Keep jobs or tasks in the queue from starting.", act::hold).gives::<ActionResult>(),
+        post("/v1/jobs/{id}/release", "Release held jobs or tasks.", act::release).gives::<ActionResult>(),
+        post("/v1/jobs/{id}/pause", "Pause running tasks.", act::pause).gives::<ActionResult>(),
+        post("/v1/jobs/{id}/resume", "Resume paused tasks.", act::resume).gives::<ActionResult>(),
         post("/v1/jobs/{id}/priority", "Change the priority of jobs.", act::priority)
-            .takes::<Priority>()
-            .gives::<Acted>(),
+            .takes::<PriorityRequest>()
+            .gives::<ActionResult>(),
         post("/v1/jobs/{id}/progress", "Report the progress of a task.", speeds::progress)
             .takes::<Progress>()
-            .gives::<Noted>(),
+            .gives::<ProgressReply>(),
         get("/v1/history", "List finished attempts, the latest first; paged by cursor.", machine::history)
             .query::<HistoryFilter>()
             .gives::<Page<HistoryRow>>(),
@@ -118,7 +119,7 @@ fn claims_part() -> Vec<Endpoint> {
             .takes::<ClaimRequest>()
             .gives_as::<ClaimView>(201, "The claim is queued, or granted already."),
         post("/v1/claims/adopt", "Give a claim to a process that already uses devices.", claims::adopt)
-            .takes::<Adopt>()
+            .takes::<AdoptRequest>()
             .gives_as::<ClaimView>(201, "The claim is granted."),
         get("/v1/claims/{id}", "Show a claim; can wait until it is granted.", claims::show)
             .query::<claims::ShowQuery>()
@@ -131,7 +132,7 @@ fn claims_part() -> Vec<Endpoint> {
         .gives::<ClaimView>(),
         post("/v1/claims/{id}/release", "Release a claim.", claims::release).gives::<ClaimView>(),
         post("/v1/claims/{id}/extend", "Extend a claim.", claims::extend)
-            .takes::<Extend>()
+            .takes::<ExtendRequest>()
             .gives::<ClaimView>(),
     ]
 }
@@ -142,7 +143,7 @@ fn machine_part() -> Vec<Endpoint> {
             .gives::<Vec<GpuView>>()
             .gives_text("text/plain", "One line per GPU."),
         get("/v1/gpus/{ids}/free", "Answer whether all of these GPUs are free: `0,1`, or `worker/0`.", gpus::free)
-            .gives::<FreeView>(),
+            .gives::<AvailabilityView>(),
         get("/v1/workers", "List workers.", machine::workers).gives::<Vec<WorkerView>>(),
         post(
             "/v1/workers/{id}/drain",
@@ -161,26 +162,26 @@ fn machine_part() -> Vec<Endpoint> {
             .takes::<Throughputs>()
             .gives::<Throughputs>(),
         put("/v1/policy", "Switch to another policy, or change its parameters.", machine::set_policy)
-            .takes::<PolicySet>()
+            .takes::<PolicySpec>()
             .gives::<PolicyView>(),
         post(
             "/v1/policy/preview",
             "Preview the order of the queue under another policy; changes nothing.",
             policy::preview,
         )
-        .takes::<PolicySet>()
+        .takes::<PolicySpec>()
         .gives::<PolicyPreview>(),
         get("/v1/replays", "List replays, the latest first.", replays::list)
             .gives::<Vec<ReplayView>>(),
         post("/v1/replays", "Replay the history under other policies; one replay runs at a time.", replays::begin)
-            .takes::<ReplayAsk>()
+            .takes::<ReplayRequest>()
             .gives_as::<ReplayView>(202, "The replay has started."),
         get("/v1/replays/{id}", "Show a replay: its progress and its results.", replays::one)
             .gives::<ReplayView>(),
         get("/v1/simulation", "Show the progress of the simulation in the pages.", simulation::show)
             .gives::<SimulationView>(),
         put("/v1/simulation", "Change the speed of the simulation, or pause it.", simulation::set)
-            .takes::<SimulationSet>()
+            .takes::<SimulationUpdate>()
             .gives::<SimulationView>(),
         get(
             "/v1/events",
@@ -207,9 +208,9 @@ fn machine_part() -> Vec<Endpoint> {
         .gives::<ProofView>(),
         post("/v1/login", "Make a link that logs one browser in to the pages.", login_link::login).gives::<LoginView>(),
         post("/v1/shutdown", "Stop the server.", machine::shutdown)
-            .takes::<Shutdown>()
+            .takes::<ShutdownRequest>()
             .gives_nothing(202, "It is stopping."),
         post("/v1/admin/rebuild", "Rebuild the derived tables from the log.", machine::rebuild)
-            .gives::<Rebuilt>(),
+            .gives::<RebuildResult>(),
     ]
 }

@@ -5,7 +5,7 @@ use super::graph::{self, Graph, Item};
 use super::palette::Person;
 use super::rows::Badge;
 use super::table::encoded;
-use super::words::{Moment, moment, percent, places, short_text, size, span, text};
+use super::words::{Moment, format_span, moment, percent, places, short_text, size, text};
 use super::{Chrome, Frame, NoPage, html, log};
 use crate::caller::Caller;
 use crate::clock::system_now;
@@ -22,7 +22,7 @@ use axum::response::Response;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use warpyard_api::quantity::MilliCpus;
-use warpyard_api::wire::{JobView, Outcome, RunView, StartRange, State as Standing, TaskView, Timestamp};
+use warpyard_api::wire::{JobView, Outcome, ProgramView, StartRange, State as Standing, TaskView, Timestamp};
 use warpyard_core::command::TaskSelector;
 use warpyard_core::spec::TaskSpec;
 use warpyard_core::{JobId, NodeId, TaskId, Time};
@@ -242,7 +242,7 @@ impl JobPage {
 fn deadline(view: &JobView, now: Timestamp) -> String {
     let Some(due) = view.deadline else { return String::new() };
     let end = view.ended_at.unwrap_or(now);
-    let apart = span((end.as_millis() - due.as_millis()).abs());
+    let apart = format_span((end.as_millis() - due.as_millis()).abs());
     match (view.deadline_missed, view.ended_at) {
         (Some(true), _) => format!("missed by {apart}"),
         (_, Some(_)) => "met".into(),
@@ -284,7 +284,7 @@ fn runs(f: &Reader<'_>, id: JobId) -> Vec<Runs> {
     let some = |env: &BTreeMap<String, String>| {
         env.iter().take(VARIABLES).map(|(name, value)| (text(name), short_text(value, 400))).collect()
     };
-    let run = |run: &RunView| Runs {
+    let run = |run: &ProgramView| Runs {
         task: text(&run.task),
         // A line for the shell is shown as it was written.
         command: short_text(run.command.strip_prefix("sh -c ").unwrap_or(&run.command), 4_000),
@@ -468,7 +468,7 @@ fn usage(specs: &[TaskSpec], attempts: &[AttemptRow]) -> Vec<Asking> {
         add("GPU memory", spec.needs.gpu_memory.map(bytes), peak.map(bytes));
         let rss = rows().filter_map(|a| a.peak_rss).max();
         add("memory", Some(spec.needs.memory).filter(|m| *m > 0).map(bytes), rss.map(bytes));
-        let time = |t: warpyard_core::Span| (span((t.0 / 1000) as i64), t.secs());
+        let time = |t: warpyard_core::Span| (format_span((t.0 / 1000) as i64), t.secs());
         add("time", spec.timeout.map(time), rows().map(|a| a.ran).max().map(time));
         // What was over in no time has no rate worth telling: getting it started is most of what it used.
         let used_cpus = rows().filter(|a| a.ran.secs() >= 1.0).map(|a| a.cpu.secs() / a.ran.secs());

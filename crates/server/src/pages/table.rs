@@ -1,7 +1,7 @@
 //! What is asked of a table: whom, which state, what text, in what order, which page; and the heads of its columns.
 
 use serde::Deserialize;
-use warpyard_api::text::shown;
+use warpyard_api::text::escape_controls;
 
 /// What is asked of a table.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -31,7 +31,7 @@ impl Asked {
 
     /// What is asked, in a form that can be shown.
     pub(super) fn harmless(&self, page: usize) -> Asked {
-        let text = |of: &str| shown(of).into_owned();
+        let text = |of: &str| escape_controls(of).into_owned();
         let Asked { user, q, state, sort, .. } = self;
         Asked { user: text(user), q: text(q), state: text(state), sort: text(sort), page }
     }
@@ -99,7 +99,7 @@ impl Column {
         Column { name, key, number: true, choice: None }
     }
 
-    /// Lets people show or hide it; `shown` until they do.
+    /// Lets people show or hide it; `escape_controls` until they do.
     pub(super) const fn choosable(self, shown: bool) -> Column {
         Column { choice: Some(shown), ..self }
     }

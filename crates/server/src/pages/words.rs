@@ -3,16 +3,16 @@
 use askama::Template;
 use askama::filters::HtmlSafe;
 use std::collections::{BTreeMap, BTreeSet};
-use warpyard_api::text::shown;
+use warpyard_api::text::escape_controls;
 use warpyard_api::wire::{StartRange, Timestamp};
 use warpyard_core::Time;
 
 // The pages' script (`span` in assets/live.js) says lengths of time the same way.
-pub(super) use warpyard_api::quantity::span;
+pub(super) use warpyard_api::quantity::format_span;
 
 /// A limit as people write it: "2h", "90m" is "1h 30m".
 pub(super) fn limit(millis: i64) -> String {
-    let words = span(millis);
+    let words = format_span(millis);
     match words.split_once(' ') {
         Some((large, "00m" | "00s" | "00h")) => large.to_owned(),
         _ => words,
@@ -56,13 +56,13 @@ impl Counts {
 impl Moment {
     /// How long ago that was.
     pub(super) fn since(at: Timestamp, now: Timestamp) -> Moment {
-        let words = span(now.as_millis() - at.as_millis());
+        let words = format_span(now.as_millis() - at.as_millis());
         Moment { exact: at.to_string(), millis: at.as_millis(), words, counts: Counts::Up }
     }
 
     /// How long it is until then; nothing once it has passed.
     pub(super) fn until(at: Timestamp, now: Timestamp) -> Moment {
-        let words = span(at.as_millis() - now.as_millis());
+        let words = format_span(at.as_millis() - now.as_millis());
         Moment { exact: at.to_string(), millis: at.as_millis(), words, counts: Counts::Down }
     }
 
@@ -73,7 +73,7 @@ impl Moment {
 
     /// A length of time that is over, with the moment it began.
     pub(super) fn lasted(from: Timestamp, to: Timestamp) -> Moment {
-        let words = span(to.as_millis() - from.as_millis());
+        let words = format_span(to.as_millis() - from.as_millis());
         Moment { exact: from.to_string(), millis: from.as_millis(), words, counts: Counts::Not }
     }
 
@@ -142,7 +142,7 @@ pub(super) fn percent(part: u64, whole: u64) -> f64 {
 
 /// Text of users, made harmless; escaping is the template's.
 pub(super) fn text(from_user: &str) -> String {
-    shown(from_user).into_owned()
+    escape_controls(from_user).into_owned()
 }
 
 /// The same cut to a length that fits a picture.
@@ -227,7 +227,7 @@ mod tests {
     fn sizes_and_lengths_have_units() {
         assert_eq!([0, 512, 4 << 30, 9 << 29].map(size), ["0 B", "512 B", "4 GiB", "4.5 GiB"]);
         assert_eq!(
-            [0, 59_999, 192_000, 3_600_000, 90_061_000].map(span),
+            [0, 59_999, 192_000, 3_600_000, 90_061_000].map(format_span),
             ["0s", "1m 00s", "3m 12s", "1h 00m", "1d 01h"]
         );
         assert_eq!([30_000, 1_800_000, 5_400_000].map(limit), ["30s", "30m", "1h 30m"]);

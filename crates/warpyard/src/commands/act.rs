@@ -9,9 +9,9 @@ use clap::Args;
 use clap_complete::ArgValueCompleter;
 use std::io::{self, BufRead, IsTerminal, Write};
 use warpyard_api::client::{Client, ClientError};
-use warpyard_api::selector::{Select, Selector};
-use warpyard_api::text::shown;
-use warpyard_api::wire::Acted;
+use warpyard_api::selector::{Selector, SelectorPart};
+use warpyard_api::text::escape_controls;
+use warpyard_api::wire::ActionResult;
 
 /// Jobs and tasks, one or more.
 #[derive(Debug, Clone, Args)]
@@ -29,7 +29,7 @@ impl Selected {
 
     fn is_everything(&self) -> bool {
         let parsed = self.text().parse::<Selector>();
-        parsed.is_ok_and(|selector| selector.parts().contains(&Select::All))
+        parsed.is_ok_and(|selector| selector.parts().contains(&SelectorPart::All))
     }
 }
 
@@ -37,7 +37,7 @@ impl Selected {
 pub(crate) fn act(
     context: &Context,
     (verb, done): (&str, &str),
-    ask: impl FnOnce(&Client) -> Result<Acted, ClientError>,
+    ask: impl FnOnce(&Client) -> Result<ActionResult, ClientError>,
 ) -> anyhow::Result<Exit> {
     let acted = ask(&context.client()?)?;
     context.answer(&acted, |acted, _| said(acted, verb, done))
@@ -46,10 +46,10 @@ pub(crate) fn act(
 /// What is done to jobs as a whole, whether any of their tasks waits or not.
 const OF_JOBS: [&str; 3] = ["hold", "release", "change"];
 
-fn said(acted: &Acted, verb: &str, done: &str) -> String {
+fn said(acted: &ActionResult, verb: &str, done: &str) -> String {
     let jobs = match acted.jobs.as_slice() {
         [] => return format!("no job to {verb}\n"),
-        [one] => format!("job {}", shown(one)),
+        [one] => format!("job {}", escape_controls(one)),
         several => counted(several.len() as u64, "job"),
     };
     match acted.tasks {
@@ -130,13 +130,13 @@ mod tests {
     fn what_was_done_is_said_in_a_line() {
         let said = |jobs: &[&str], tasks| {
             let jobs = jobs.iter().map(ToString::to_string).collect();
-            said(&Acted { jobs, tasks }, "cancel", "cancelled")
+            said(&ActionResult { jobs, tasks }, "cancel", "cancelled")
         };
         assert_eq!(said(&["412"], 1), "cancelled 1 task of job 412\n");
         assert_eq!(said(&["3", "4"], 7), "cancelled 7 tasks of 2 jobs\n");
         assert_eq!(said(&["412"], 0), "nothing of job 412 to cancel\n");
         assert_eq!(said(&[], 0), "no job to cancel\n");
-        let running = Acted { jobs: vec!["412".into()], tasks: 0 };
+        let running = ActionResult { jobs: vec!["412".into()], tasks: 0 };
         let priority = super::said(&running, "change", "set priority 5 for");
         assert_eq!(priority, "set priority 5 for job 412; none of its tasks waits now\n");
     }

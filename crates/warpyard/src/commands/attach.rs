@@ -10,7 +10,7 @@ use clap::Args;
 use clap_complete::ArgValueCompleter;
 use nix::sys::signal::Signal;
 use std::io::{self, IsTerminal};
-use warpyard_api::text::shown;
+use warpyard_api::text::escape_controls;
 use warpyard_api::wire::State;
 
 /// Arguments of `attach`.
@@ -76,7 +76,7 @@ impl Leaving {
     ) -> anyhow::Result<Exit> {
         let (job, seen) = match ended {
             Ended::Detached => {
-                eprintln!("\n[warpyard: detached; `warpyard attach {}` comes back]", shown(ask));
+                eprintln!("\n[warpyard: detached; `warpyard attach {}` comes back]", escape_controls(ask));
                 return Ok(Exit::Fine);
             }
             Ended::Over { job, seen } => (job, seen),

@@ -16,7 +16,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 use warpyard_api::client::{Client, ClientError};
 use warpyard_api::quantity::Micros;
-use warpyard_api::text::shown;
+use warpyard_api::text::escape_controls;
 use warpyard_api::wire::{ClaimRequest, ClaimState, ClaimView};
 
 /// How long the server may miss us while we wait. It watches our process, so this only matters where it cannot.
@@ -94,7 +94,7 @@ impl Claim {
         // Still here, so there is nothing to hold devices for.
         let _ends_with_us_anyway = client.claim_release(&granted.claim);
         let code = if failed.kind() == io::ErrorKind::NotFound { NOT_FOUND } else { NOT_RUN };
-        eprintln!("error: cannot run {}: {failed}", shown(program));
+        eprintln!("error: cannot run {}: {failed}", escape_controls(program));
         Ok(Exit::Task(code))
     }
 
@@ -139,7 +139,11 @@ fn wait(context: &Context, client: &Client, mut claim: ClaimView) -> anyhow::Res
             ClaimState::Waiting => {}
         }
         if !told && let Some(why) = &claim.why {
-            eprintln!("claim {0} waits: {1}; `warpyard why {0}` says more", claim.claim, shown(why));
+            eprintln!(
+                "claim {0} waits: {1}; `warpyard why {0}` says more",
+                claim.claim,
+                escape_controls(why)
+            );
             told = true;
         }
         claim = match client.claim_granted(&claim.claim) {

@@ -6,7 +6,7 @@ use crate::show::counted;
 use clap::Args;
 use std::time::{Duration, Instant};
 use warpyard_api::client::{Client, ClientError};
-use warpyard_api::wire::Shutdown;
+use warpyard_api::wire::ShutdownRequest;
 
 /// Ending tasks takes as long as their grace.
 const GONE_WITHIN: Duration = Duration::from_secs(120);
@@ -26,12 +26,14 @@ impl Down {
         let running = client.info()?.running;
         client.shutdown(self.kill_tasks)?;
         await_end(&client)?;
-        context.answer(&Shutdown { kill_tasks: self.kill_tasks }, |_, _| match (running, self.kill_tasks) {
-            (0, _) => "stopped\n".to_owned(),
-            (running, true) => format!("stopped, and ended {}\n", counted(running, "running task")),
-            (running, false) => {
-                let tasks = counted(running, "running task");
-                format!("stopped; {tasks} left to go on, found again by the next `warpyard up`\n")
+        context.answer(&ShutdownRequest { kill_tasks: self.kill_tasks }, |_, _| {
+            match (running, self.kill_tasks) {
+                (0, _) => "stopped\n".to_owned(),
+                (running, true) => format!("stopped, and ended {}\n", counted(running, "running task")),
+                (running, false) => {
+                    let tasks = counted(running, "running task");
+                    format!("stopped; {tasks} left to go on, found again by the next `warpyard up`\n")
+                }
             }
         })
     }

@@ -9,7 +9,7 @@ use clap::Args;
 use std::fs::File;
 use std::path::PathBuf;
 use warpyard_api::quantity::ByteSize;
-use warpyard_api::text::shown;
+use warpyard_api::text::escape_controls;
 use warpyard_estimate::{
     GPUS, Gpu, Method, Mode, Optimizer, Request, Shapes, Training, ZeroGrad, estimate, read,
 };
@@ -69,7 +69,7 @@ pub(crate) fn gpus() -> String {
 
 impl Estimate {
     pub(crate) fn run(self, context: &Context) -> anyhow::Result<Exit> {
-        let name = shown(&self.file.to_string_lossy()).into_owned();
+        let name = escape_controls(&self.file.to_string_lossy()).into_owned();
         let unreadable = |source| Wrong::UnreadableFile { file: name.clone(), source };
         let mut file = File::open(&self.file).map_err(unreadable)?;
         let inputs = self.input.iter().map(|InputShape(sizes)| sizes.clone()).collect();

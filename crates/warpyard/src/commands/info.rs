@@ -5,7 +5,7 @@ use crate::exit::Exit;
 use crate::show::Screen;
 use clap::Args;
 use std::fmt::Write;
-use warpyard_api::text::shown;
+use warpyard_api::text::escape_controls;
 use warpyard_api::wire::InfoView;
 
 /// Arguments of `info`.
@@ -20,7 +20,8 @@ impl Info {
 }
 
 fn text(info: &InfoView, screen: &Screen) -> String {
-    let mut out = format!("warpyard {} at {}\n", shown(&info.version), shown(&info.address));
+    let mut out =
+        format!("warpyard {} at {}\n", escape_controls(&info.version), escape_controls(&info.address));
     let lines = [
         ("data", info.data.clone()),
         ("pid", info.pid.to_string()),
@@ -31,7 +32,7 @@ fn text(info: &InfoView, screen: &Screen) -> String {
         ("tasks", format!("{} running, {} waiting", info.running, info.waiting)),
     ];
     for (label, value) in lines {
-        writeln!(out, "  {label:<8} {}", shown(&value)).expect("a string takes all");
+        writeln!(out, "  {label:<8} {}", escape_controls(&value)).expect("a string takes all");
     }
     out
 }

@@ -10,7 +10,7 @@ use clap_complete::ArgValueCompleter;
 use serde_json::json;
 use std::io::{self, Write};
 use warpyard_api::client::{Client, ClientError};
-use warpyard_api::text::shown;
+use warpyard_api::text::escape_controls;
 use warpyard_api::wire::{JobView, LogFilter, LogStream, TaskView};
 
 /// Arguments of `logs`.
@@ -224,7 +224,7 @@ impl<'a, W: Write> Lines<'a, W> {
         match &self.form {
             Form::Plain => self.out.write_all(line)?,
             Form::After(label) => {
-                write!(self.out, "{}  ", shown(label))?;
+                write!(self.out, "{}  ", escape_controls(label))?;
                 self.out.write_all(line)?;
             }
             Form::Json(None) => write!(self.out, "{}", json!({ "line": text() }))?,

@@ -15,7 +15,7 @@ use std::path::Path;
 use std::str::FromStr;
 use std::time::{Duration, Instant};
 use warpyard_api::quantity::Micros;
-use warpyard_api::text::shown;
+use warpyard_api::text::escape_controls;
 use warpyard_dag::algorithm::{ALGORITHMS, Algorithm, Objective, Progress, SearchOptions};
 use warpyard_dag::learned::{Network, plan_with};
 use warpyard_dag::read::{Command, Format, Machines, ReadError, parse, parse_as};
@@ -177,7 +177,10 @@ impl Plan {
         }
         if let Some(file) = &self.as_job {
             let outline = Outline { instance: &instance, schedule: &planned.schedule, commands: &commands };
-            outline.keep(file)?.iter().for_each(|said| note(&format!("note: {file}: {}", shown(said))));
+            outline
+                .keep(file)?
+                .iter()
+                .for_each(|said| note(&format!("note: {file}: {}", escape_controls(said))));
         }
         context.answer(&planned.figures_and_schedule(), |_, screen| show::plan::detail(planned, screen))
     }

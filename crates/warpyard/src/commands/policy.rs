@@ -6,7 +6,7 @@ use crate::show;
 use crate::wrong::Wrong;
 use anyhow::Context as _;
 use clap::{Args, Subcommand};
-use warpyard_api::wire::{NotAPolicy, PolicySet};
+use warpyard_api::wire::{PolicySpec, PolicySpecError};
 
 /// Arguments of `policy`.
 #[derive(Debug, Args)]
@@ -62,10 +62,10 @@ impl Policy {
 }
 
 /// `short-first beta=2` and `short-first:beta=2` are the same.
-fn named(name: &str, params: &[String]) -> Result<PolicySet, NotAPolicy> {
+fn named(name: &str, params: &[String]) -> Result<PolicySpec, PolicySpecError> {
     let (name, first) = name.split_once(':').map_or((name, None), |(name, first)| (name, Some(first)));
     let first = first.into_iter().flat_map(|first| first.split(','));
-    PolicySet::from_parts(name, first.chain(params.iter().map(String::as_str)))
+    PolicySpec::from_parts(name, first.chain(params.iter().map(String::as_str)))
 }
 
 #[cfg(test)]

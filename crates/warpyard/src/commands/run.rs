@@ -10,7 +10,7 @@ use anyhow::Context as _;
 use clap::Args;
 use std::io::{self, IsTerminal};
 use warpyard_api::client::Client;
-use warpyard_api::text::shown;
+use warpyard_api::text::escape_controls;
 use warpyard_api::wire::{LogFilter, Outcome};
 
 /// Arguments of `run`.
@@ -42,8 +42,8 @@ fn follow(client: &Client, mut submission: Submission, context: &Context) -> any
     if io::stderr().is_terminal() {
         eprintln!(
             "job {} ({}): Ctrl-C cancels it, Ctrl-\\ detaches and lets it go on",
-            shown(&job),
-            shown(&submission.name)
+            escape_controls(&job),
+            escape_controls(&submission.name)
         );
     }
     let ended = if submission.tasks > 1 {

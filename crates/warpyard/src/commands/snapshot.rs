@@ -10,7 +10,7 @@ use clap_complete::ArgValueCompleter;
 use serde_json::json;
 use std::fmt::Write;
 use std::path::Path;
-use warpyard_api::text::shown;
+use warpyard_api::text::escape_controls;
 use warpyard_snapshot::{Change, Manifest, PackedDir, changes};
 
 /// Arguments of `snapshot`.
@@ -47,7 +47,7 @@ impl Snapshot {
 
 fn told(from: &str, files: u64, found: &[Change]) -> String {
     if found.is_empty() {
-        return format!("{} is as it was ({})\n", shown(from), counted(files, "file"));
+        return format!("{} is as it was ({})\n", escape_controls(from), counted(files, "file"));
     }
     let mut out = String::new();
     for change in found {
@@ -55,7 +55,8 @@ fn told(from: &str, files: u64, found: &[Change]) -> String {
             Change::Mode(_, was, is) => format!("  ({was:03o} -> {is:03o})"),
             _ => String::new(),
         };
-        writeln!(out, "{:<8} {}{mode}", word(change), shown(path(change))).expect("a string takes all");
+        writeln!(out, "{:<8} {}{mode}", word(change), escape_controls(path(change)))
+            .expect("a string takes all");
     }
     out
 }

@@ -7,7 +7,7 @@ use crate::submission::{Here, Request, find_jobs};
 use clap::Args;
 use serde_json::json;
 use std::io::{self, IsTerminal};
-use warpyard_api::text::shown;
+use warpyard_api::text::escape_controls;
 
 /// Arguments of `submit`.
 #[derive(Debug, Args)]
@@ -29,7 +29,11 @@ impl Submit {
                     1 => String::new(),
                     tasks => format!(", {}", counted(tasks, "task")),
                 };
-                format!("submitted job {} ({}{tasks})\n", shown(&job), shown(&submission.name))
+                format!(
+                    "submitted job {} ({}{tasks})\n",
+                    escape_controls(&job),
+                    escape_controls(&submission.name)
+                )
             }
             // For `J=$(warpyard submit ...)`.
             false => format!("{job}\n"),

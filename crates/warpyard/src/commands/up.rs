@@ -11,9 +11,9 @@ use serde_json::json;
 use std::fmt::Write;
 use std::io::{self, IsTerminal};
 use std::path::PathBuf;
-use warpyard_api::client::{Client, data_dir, find};
+use warpyard_api::client::{Client, data_dir, find_server};
 use warpyard_api::quantity::{ByteSize, MilliCpus};
-use warpyard_api::wire::PolicySet;
+use warpyard_api::wire::PolicySpec;
 use warpyard_server::config::{Config, LogFormat, LogLevel};
 use warpyard_server::daemon::{Options, ReadyReport, run};
 
@@ -35,7 +35,7 @@ pub(crate) struct Up {
     socket: Option<PathBuf>,
     /// Scheduling policy: name, or name:key=value,key=value [default: backfill]
     #[arg(long, value_name = "NAME[:K=V,..]", env = "WARPYARD_POLICY", hide_env_values = true)]
-    policy: Option<PolicySet>,
+    policy: Option<PolicySpec>,
     /// Configuration file with these settings and more (`warpyard schema config`)
     #[arg(long, value_name = "FILE", env = "WARPYARD_CONFIG", hide_env_values = true)]
     config: Option<PathBuf>,
@@ -118,7 +118,7 @@ impl Up {
 fn fill(ready: &ReadyReport) {
     let data = ready.data.clone();
     std::thread::spawn(move || {
-        let own = find(None, Some(&data), |_| None).and_then(Client::new);
+        let own = find_server(None, Some(&data), |_| None).and_then(Client::new);
         let filled = own.and_then(|client| demo::submit(&client));
         if let Err(error) = filled {
             eprint!("{}", crate::exit::rendered(&error.into()));

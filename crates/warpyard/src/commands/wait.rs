@@ -11,7 +11,7 @@ use clap_complete::ArgValueCompleter;
 use std::time::{Duration, Instant};
 use warpyard_api::client::Client;
 use warpyard_api::quantity::Micros;
-use warpyard_api::selector::{Select, Selector};
+use warpyard_api::selector::{Selector, SelectorPart};
 use warpyard_api::wire::{JobView, Outcome, State};
 
 /// Arguments of `wait`.
@@ -54,7 +54,7 @@ impl Wait {
             match text.parse::<Selector>() {
                 Ok(selector) if selector.one().is_err() => {
                     // Those that ended long ago are not part of all that there is now.
-                    let ended_too = !selector.parts().contains(&Select::All);
+                    let ended_too = !selector.parts().contains(&SelectorPart::All);
                     ids.extend(find_jobs(client, text, ended_too)?);
                 }
                 _ => ids.push(text.clone()),

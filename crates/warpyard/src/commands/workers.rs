@@ -6,7 +6,7 @@ use crate::show::{self, counted};
 use crate::wrong::Wrong;
 use clap::Args;
 use warpyard_api::client::Client;
-use warpyard_api::text::shown;
+use warpyard_api::text::escape_controls;
 use warpyard_api::wire::{WorkerState, WorkerView};
 
 /// Arguments of `workers`.
@@ -50,7 +50,9 @@ fn only(workers: Vec<WorkerView>) -> Result<String, Wrong> {
         (Some(only), true) => Ok(only),
         (Some(last), false) => {
             names.push(last);
-            Err(Wrong::WhichWorker(names.iter().map(|name| shown(name)).collect::<Vec<_>>().join(", ")))
+            Err(Wrong::WhichWorker(
+                names.iter().map(|name| escape_controls(name)).collect::<Vec<_>>().join(", "),
+            ))
         }
     }
 }
@@ -62,6 +64,6 @@ pub(super) fn answer(context: &Context, worker: &WorkerView) -> anyhow::Result<E
             (WorkerState::Draining, 1..) => format!(", {} to finish", counted(worker.running, "task")),
             _ => String::new(),
         };
-        format!("{} is {}{running}\n", shown(&worker.id), show::workers::word(worker.state))
+        format!("{} is {}{running}\n", escape_controls(&worker.id), show::workers::word(worker.state))
     })
 }

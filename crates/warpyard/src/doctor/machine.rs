@@ -6,7 +6,7 @@ use std::fs::{self, OpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use warpyard_api::private_dir::{self, Owner};
+use warpyard_api::private_dir::{self, AllowedOwner};
 use warpyard_api::quantity::ByteSize;
 use warpyard_worker::hold::held;
 use warpyard_worker::probe::{self, Choice, Places};
@@ -127,7 +127,7 @@ pub(super) fn processes() -> Finding {
 }
 
 pub(super) fn data(data: &Path) -> Finding {
-    if let Err(e) = private_dir::check(data, Owner::OwnOrRoot) {
+    if let Err(e) = private_dir::check(data, AllowedOwner::OwnOrRoot) {
         let remedy = "do what it says; until then neither server nor commands use it";
         return Finding::bad("data", told(&e), remedy);
     }

@@ -9,9 +9,9 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use warpyard_api::client::Client;
 use warpyard_api::quantity::Micros;
-use warpyard_api::text::shown;
+use warpyard_api::text::escape_controls;
 use warpyard_api::wire::{
-    ClaimState, ClaimView, Enforced, EnforcementView, ForeignProcess, GpuTask, GpuView, ProcessBound,
+    ClaimState, ClaimView, EnforcementView, ForeignProcess, GpuTask, GpuView, LimitEnforcement, ProcessLimit,
     Timestamp,
 };
 
@@ -50,9 +50,13 @@ pub(super) fn server(client: Option<&Client>) -> Vec<Finding> {
 /// Whether what a task requested and was granted is also the most it can have.
 fn limits(EnforcementView { memory, cpus, devices }: EnforcementView) -> Vec<Finding> {
     let remedy = "run the server as root, or as a service (`warpyard install`) on a machine with cgroups";
-    let finding = |check: &'static str, of: Enforced, fine: &str, not: &str| match of.enforced {
+    let finding = |check: &'static str, of: LimitEnforcement, fine: &str, not: &str| match of.enforced {
         true => Finding::fine(check, fine),
-        false => Finding::warning(check, format!("{not}: {}", shown(&of.why.unwrap_or_default())), remedy),
+        false => Finding::warning(
+            check,
+            format!("{not}: {}", escape_controls(&of.why.unwrap_or_default())),
+            remedy,
+        ),
     };
     let mut findings = vec![
         finding("memory", memory, "enforced: a task over its --memory is killed", "--memory is not enforced"),
@@ -91,7 +95,7 @@ pub(super) fn data_of_everyones(client: Option<&Client>, own: &Path) -> Option<P
 }
 
 /// Whether a task that starts processes without end is kept from taking the machine.
-fn bomb(bound: ProcessBound) -> Finding {
+fn bomb(bound: ProcessLimit) -> Finding {
     let most = bound.most;
     match bound.contained {
         true => Finding::fine("fork bombs", format!("contained: a task has at most {most} processes")),
@@ -111,15 +115,15 @@ pub(super) fn idle_gpus(client: &Client) -> Vec<Finding> {
     let finding = |(gpu, task, note): (&GpuView, &GpuTask, &String)| {
         let found = format!(
             "{} is held by {} of {}: {}",
-            shown(&gpu.id),
-            shown(&task.task),
-            shown(&task.user),
-            shown(note)
+            escape_controls(&gpu.id),
+            escape_controls(&task.task),
+            escape_controls(&task.user),
+            escape_controls(note)
         );
         let remedy = format!(
             "ask {}, or cancel it: `warpyard cancel {}`; idle_release in the configuration ends such tasks automatically",
-            shown(&task.user),
-            shown(&task.task)
+            escape_controls(&task.user),
+            escape_controls(&task.task)
         );
         Finding::warning("idle gpus", found, remedy)
     };
@@ -130,20 +134,20 @@ pub(super) fn idle_gpus(client: &Client) -> Vec<Finding> {
 pub(super) fn foreign_gpus(client: &Client) -> Vec<Finding> {
     let gpus = client.gpus().unwrap_or_default();
     let finding = |gpu: GpuView| {
-        let (id, why) = (shown(&gpu.id), gpu.unavailable?);
+        let (id, why) = (escape_controls(&gpu.id), gpu.unavailable?);
         let (found, remedy) = match (&gpu.foreign[..], gpu.foreign_bytes) {
             ([ForeignProcess { pid, user, .. }, ..], _) => {
-                let user = user.as_deref().map_or("someone".into(), shown);
+                let user = user.as_deref().map_or("someone".into(), escape_controls);
                 let remedy =
                     format!("ask {user}, or have them make it a claim of theirs: `warpyard adopt {pid}`");
                 (format!("{id}: in use by process {pid} of {user}"), remedy)
             }
             ([], 1..) => {
                 let remedy = "ask its user, who can make it a claim: `warpyard adopt PID`";
-                (format!("{id}: {}", shown(&why)), remedy.to_owned())
+                (format!("{id}: {}", escape_controls(&why)), remedy.to_owned())
             }
             ([], 0) => (
-                format!("{id}: {}", shown(&why)),
+                format!("{id}: {}", escape_controls(&why)),
                 "`warpyard workers` and the kernel's log say more".to_owned(),
             ),
         };
@@ -168,7 +172,7 @@ fn is_gone(pid: i32) -> bool {
 fn stale(claims: &[ClaimView], now: Timestamp, is_gone: impl Fn(i32) -> bool) -> Vec<Finding> {
     let mut findings = Vec::new();
     for claim in claims.iter().filter(|c| c.state == ClaimState::Held) {
-        let (id, user) = (shown(&claim.claim), shown(&claim.user));
+        let (id, user) = (escape_controls(&claim.claim), escape_controls(&claim.user));
         if let Some(pid) = claim.pid.filter(|&pid| is_gone(pid)) {
             findings.push(Finding::bad(
                 "claims",

@@ -2,7 +2,7 @@
 
 use crate::show::history::reason_with_outcome;
 use crate::show::{Screen, jobs};
-use warpyard_api::text::shown;
+use warpyard_api::text::escape_controls;
 use warpyard_api::wire::{JobView, Outcome};
 
 /// What timeout(1) exits with.
@@ -49,8 +49,13 @@ pub(crate) fn last_words(job: &JobView, from_here: bool, screen: &Screen) -> Str
     let why = why.filter(|_| !(job.outcome == Some(Outcome::Cancelled) && from_here));
     let Some(why) = why else { return ended };
     match job.outcome.and_then(|outcome| reason_with_outcome(outcome, why)) {
-        Some(said) => format!("{} {}  {}\n", shown(&job.job), shown(&job.name), shown(&said)),
-        None => format!("{}: {}\n", ended.trim_end(), shown(why)),
+        Some(said) => format!(
+            "{} {}  {}\n",
+            escape_controls(&job.job),
+            escape_controls(&job.name),
+            escape_controls(&said)
+        ),
+        None => format!("{}: {}\n", ended.trim_end(), escape_controls(why)),
     }
 }
 

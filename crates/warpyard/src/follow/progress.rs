@@ -5,7 +5,7 @@ use crate::show::{Screen, jobs};
 use std::io::{IsTerminal, Write};
 use std::time::Duration;
 use warpyard_api::client::Client;
-use warpyard_api::text::shown;
+use warpyard_api::text::escape_controls;
 use warpyard_api::wire::{JobView, State};
 
 const EVERY: Duration = Duration::from_secs(1);
@@ -30,7 +30,8 @@ pub(crate) fn follow_progress(client: &Client, ask: &str, screen: &Screen) -> an
 }
 
 fn line(job: &JobView, screen: &Screen) -> String {
-    let text = format!("{} {}  {}", shown(&job.job), shown(&job.name), jobs::progress(job));
+    let text =
+        format!("{} {}  {}", escape_controls(&job.job), escape_controls(&job.name), jobs::progress(job));
     let room = screen.width.map_or(usize::MAX, |width| width.saturating_sub(1));
     text.chars().take(room).collect()
 }

@@ -3,7 +3,7 @@
 use std::io::{self, IsTerminal};
 use std::time::Duration;
 use warpyard_api::client::Client;
-use warpyard_api::text::shown;
+use warpyard_api::text::escape_controls;
 use warpyard_api::wire::State;
 
 /// After how long a person wonders.
@@ -20,7 +20,7 @@ pub(crate) fn explain_silence(client: &Client, job: &str) {
         // Nobody asked, so a failure here is nobody's concern.
         let Ok(view) = client.job(&job, false, None) else { return };
         if view.state <= State::Ready {
-            let why = view.why.map(|why| format!(": {}", shown(&why))).unwrap_or_default();
+            let why = view.why.map(|why| format!(": {}", escape_controls(&why))).unwrap_or_default();
             eprintln!("job {job} waits{why}; `warpyard why {job}` says more");
         }
     });

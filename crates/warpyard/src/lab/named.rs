@@ -1,7 +1,7 @@
 //! Things that have names, in registries: found, or refused with a list of what there is.
 
 use crate::wrong::Wrong;
-use warpyard_api::text::closest;
+use warpyard_api::text::closest_match;
 
 /// The one that has the name. `what` is what they are called, such as `algorithm`.
 pub(crate) fn find<'a, T>(
@@ -12,7 +12,7 @@ pub(crate) fn find<'a, T>(
 ) -> Result<&'a T, Wrong> {
     all.iter().find(|one| name_of(one) == name).ok_or_else(|| {
         let names: Vec<&str> = all.iter().map(name_of).collect();
-        let near = closest(name, names.iter().copied());
+        let near = closest_match(name, names.iter().copied());
         let near = near.map(|near| format!("; did you mean '{near}'?")).unwrap_or_default();
         Wrong::NoSuchName { what, name: name.to_owned(), near, known: names.join(", ") }
     })

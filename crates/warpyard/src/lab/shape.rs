@@ -6,7 +6,7 @@ use crate::wrong::Wrong;
 use clap::{Args, ValueEnum};
 use std::str::FromStr;
 use warpyard_api::quantity::{ByteSize, Micros};
-use warpyard_api::text::shown;
+use warpyard_api::text::escape_controls;
 use warpyard_core::spec;
 use warpyard_sim::workload::{Estimate, Generator, Graphs, Lengths, Shape as Form};
 
@@ -248,7 +248,7 @@ fn numbers(file: &str, text: &str) -> Result<Vec<f64>, Wrong> {
     let number = |(line, word): (usize, &str)| {
         seconds(word).ok_or_else(|| Wrong::BadTrace {
             file: file.to_owned(),
-            rows: format!("line {line}: '{}' is not a number of seconds", shown(word)),
+            rows: format!("line {line}: '{}' is not a number of seconds", escape_controls(word)),
         })
     };
     words.map(number).collect()

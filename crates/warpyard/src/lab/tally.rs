@@ -2,7 +2,7 @@
 //! wants to know most comes first, since a narrow terminal cuts off the rest.
 
 use super::Line;
-use crate::show::{figure, percent, span_secs, time_left};
+use crate::show::{figure, format_span_secs, percent, time_left};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
@@ -79,7 +79,7 @@ impl Tally {
                 1 => String::new(),
                 all => format!("{} of {all} simulations, ", self.ended.load(Ordering::Relaxed)),
             };
-            let at = at.map(|at| format!("{} simulated, ", span_secs(at))).unwrap_or_default();
+            let at = at.map(|at| format!("{} simulated, ", format_span_secs(at))).unwrap_or_default();
             format!("{} of jobs, {left}, {which}{at}{events} events, {speed} a second", percent(done))
         });
     }

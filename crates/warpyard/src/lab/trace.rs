@@ -7,7 +7,7 @@ use crate::wrong::Wrong;
 use std::fmt::Write;
 use std::path::Path;
 use std::sync::Arc;
-use warpyard_api::text::shown;
+use warpyard_api::text::escape_controls;
 use warpyard_core::Time;
 use warpyard_sim::workload::format::own;
 use warpyard_sim::workload::{BadRow, Place, Reading, TraceJob};
@@ -47,7 +47,7 @@ pub(crate) fn read_trace(file: &str, open: &Open) -> Result<Trace, Wrong> {
 /// Says what was left out and how things were understood.
 pub(crate) fn tell(reading: &Reading) {
     for said in &reading.notes {
-        note(&format!("note: {}", shown(said)));
+        note(&format!("note: {}", escape_controls(said)));
     }
     for (what, rows) in &reading.left_out {
         note(&format!("left out: {rows} × {what}"));
@@ -57,11 +57,11 @@ pub(crate) fn tell(reading: &Reading) {
 /// The first bad rows, how many there are, and on which lines the others.
 pub(crate) fn told(bad: &[BadRow]) -> String {
     if let [one] = bad {
-        return shown(&one.to_string()).into_owned();
+        return escape_controls(&one.to_string()).into_owned();
     }
     let mut out = format!("{} bad rows", bad.len());
     for row in bad.iter().take(MOST_TOLD) {
-        write!(out, "\n  {}", shown(&row.to_string())).expect("a string takes all");
+        write!(out, "\n  {}", escape_controls(&row.to_string())).expect("a string takes all");
     }
     if bad.len() > MOST_TOLD {
         let rest = bad[MOST_TOLD..].iter().map(|row| row.place.line());

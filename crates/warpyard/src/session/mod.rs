@@ -18,9 +18,9 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use std::io::{self, IsTerminal, Read, Write};
 use std::os::fd::AsFd;
 use std::time::Instant;
-use warpyard_api::client::{Attached, Client, ClientError};
+use warpyard_api::client::{Client, ClientError, TerminalConnection};
 use warpyard_api::problem::code;
-use warpyard_api::text::shown;
+use warpyard_api::text::escape_controls;
 use warpyard_api::wire::{JobView, LogFilter};
 use warpyard_session::{ClientFrame, Frame, FrameDecoder, SessionFrame};
 
@@ -145,11 +145,15 @@ impl Guest<'_> {
             (!attempt.devices.is_empty()).then(|| format!(" on {}", attempt.devices.join(", ")))
         });
         let leave = self.keys.said().map(|keys| format!("; {keys} detaches")).unwrap_or_default();
-        eprintln!("[warpyard: job {}{}{leave}]", shown(self.ask), shown(&devices.unwrap_or_default()));
+        eprintln!(
+            "[warpyard: job {}{}{leave}]",
+            escape_controls(self.ask),
+            escape_controls(&devices.unwrap_or_default())
+        );
     }
 
     /// One connection, for as long as it lasts.
-    fn visit(&mut self, mut link: Attached, place: &mut Place) -> anyhow::Result<Left> {
+    fn visit(&mut self, mut link: TerminalConnection, place: &mut Place) -> anyhow::Result<Left> {
         link.set_nonblocking(true)?;
         place.joined = false;
         let mut arriving = FrameDecoder::default();
@@ -167,7 +171,7 @@ impl Guest<'_> {
 
     fn exchange(
         &mut self,
-        link: &mut Attached,
+        link: &mut TerminalConnection,
         arriving: &mut FrameDecoder,
         outgoing: &mut Vec<u8>,
         modes: &mut Modes,
@@ -220,7 +224,7 @@ impl Guest<'_> {
                 self.out.flush()?;
             }
             SessionFrame::Notice(text) => {
-                write!(self.out, "\r\n[warpyard: {}]\r\n", shown(&text))?;
+                write!(self.out, "\r\n[warpyard: {}]\r\n", escape_controls(&text))?;
                 self.out.flush()?;
             }
             SessionFrame::End => {}
@@ -229,7 +233,7 @@ impl Guest<'_> {
     }
 
     /// Waits until there is something to do.
-    fn wait(&self, link: &Attached, outgoing: &[u8]) -> io::Result<Ready> {
+    fn wait(&self, link: &TerminalConnection, outgoing: &[u8]) -> io::Result<Ready> {
         let when = |wanted: bool, flag: PollFlags| if wanted { flag } else { PollFlags::empty() };
         let stdin = io::stdin();
         let mut fds = [
@@ -271,7 +275,7 @@ fn read_typed(buffer: &mut [u8]) -> io::Result<Option<&[u8]>> {
 }
 
 /// Sends what the connection takes; `false` where there is none any more.
-fn send(link: &mut Attached, outgoing: &mut Vec<u8>) -> bool {
+fn send(link: &mut TerminalConnection, outgoing: &mut Vec<u8>) -> bool {
     while !outgoing.is_empty() {
         match link.write(outgoing) {
             Ok(length) => drop(outgoing.drain(..length)),

@@ -4,7 +4,7 @@ use super::{Paint, Screen, counted, figure, percent, took};
 use serde::{Serialize, Serializer};
 use std::fmt::Write;
 use warpyard_allocate::{Certificate, CheckReport, GoalDef, Instance, OPTIMAL, Sense, Shortfall, Solution};
-use warpyard_api::text::brief;
+use warpyard_api::text::escape_name;
 
 /// More lines than this are for programs to read.
 const MOST_LINES: usize = 60;
@@ -98,7 +98,8 @@ impl Serialize for Allocated<'_> {
 /// All of it in words.
 pub(crate) fn text(allocated: &Allocated<'_>, screen: &Screen) -> String {
     let Allocated { goal, instance, answer, .. } = allocated;
-    let types: Vec<_> = instance.types.iter().map(|t| format!("{}x{}", t.count, brief(&t.name))).collect();
+    let types: Vec<_> =
+        instance.types.iter().map(|t| format!("{}x{}", t.count, escape_name(&t.name))).collect();
     let mut out = format!(
         "{}: {} on {} in {}\n  {}\n",
         screen.paint(goal.name, Paint::Bold),
@@ -147,7 +148,7 @@ pub(crate) fn text(allocated: &Allocated<'_>, screen: &Screen) -> String {
 /// Which type is scarce. A price holds for the first bit of a GPU more; a whole one brings at most that.
 fn scarcity(Allocated { goal, instance, answer, .. }: &Allocated<'_>) -> Option<String> {
     let scarce = answer.bottleneck.scarce?;
-    let name = brief(&instance.types[scarce.gpu_type].name);
+    let name = escape_name(&instance.types[scarce.gpu_type].name);
     // A sum of logarithms has no percentages of its own; the mean of what is under them has.
     let gain = match goal.name {
         "strategy-proof" => (scarce.price / instance.jobs.len() as f64).exp_m1(),
@@ -199,7 +200,8 @@ fn prices(allocated: &Allocated<'_>) -> Option<String> {
         return None;
     }
     let each = allocated.instance.types.iter().zip(&allocated.answer.prices);
-    let each: Vec<String> = each.map(|(t, price)| format!("{} {}", brief(&t.name), figure(*price))).collect();
+    let each: Vec<String> =
+        each.map(|(t, price)| format!("{} {}", escape_name(&t.name), figure(*price))).collect();
     let of = match allocated.answer.certificate {
         Certificate::Stages { .. } => "level of those stopped first",
         _ => "objective",
@@ -245,7 +247,7 @@ fn verdict(allocated: &Allocated<'_>, checked: &CheckReport) -> String {
 fn matrix(allocated: &Allocated<'_>, screen: &Screen) -> String {
     let Allocated { instance, answer, .. } = allocated;
     let mut headings = vec!["JOB".to_owned(), "GPUS".to_owned()];
-    headings.extend(instance.types.iter().map(|t| brief(&t.name)));
+    headings.extend(instance.types.iter().map(|t| escape_name(&t.name)));
     headings.push("SPEED".to_owned());
     let rows = instance.jobs.iter().zip(answer.allocation.rows()).zip(&answer.normalised);
     let rows = rows.take(MOST_LINES).map(|((job, shares), speed)| {
@@ -282,7 +284,7 @@ fn pairs(allocated: &Allocated<'_>) -> String {
     for pair in answer.pairs.iter().take(MOST_LINES) {
         let shares = pair.shares.iter().zip(&instance.types).filter(|(share, _)| **share >= NOTHING);
         let shares: Vec<String> =
-            shares.map(|(share, t)| format!("{share:.4} on {}", brief(&t.name))).collect();
+            shares.map(|(share, t)| format!("{share:.4} on {}", escape_name(&t.name))).collect();
         let [a, b] = pair.jobs.map(|m| instance.jobs[m].id);
         writeln!(out, "jobs {a} and {b} together: {}", shares.join(", ")).expect("a string takes all");
     }

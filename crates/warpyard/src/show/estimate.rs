@@ -3,7 +3,7 @@
 use super::{Paint, Screen, counted, figure};
 use std::fmt::Write;
 use warpyard_api::quantity::ByteSize;
-use warpyard_api::text::shown;
+use warpyard_api::text::escape_controls;
 use warpyard_estimate::{Estimate, GPUS, Method, Mode, Request};
 
 /// What an estimate is of.
@@ -57,11 +57,11 @@ pub(crate) fn text(estimate: &Estimate, asked: &Asked<'_>, screen: &Screen) -> S
         .largest
         .iter()
         .take(3)
-        .map(|tensor| format!("{} {}", shown(&tensor.name), size(tensor.bytes)))
+        .map(|tensor| format!("{} {}", escape_controls(&tensor.name), size(tensor.bytes)))
         .collect();
     line("largest", largest.join(", "));
     if !estimate.unknown_operators.is_empty() {
-        let names: Vec<_> = estimate.unknown_operators.iter().map(|name| shown(name)).collect();
+        let names: Vec<_> = estimate.unknown_operators.iter().map(|name| escape_controls(name)).collect();
         line("unknown", format!("{}; bounded by the size of all they touch", names.join(", ")));
     }
     line("run time", seconds(estimate, request));

@@ -4,7 +4,7 @@ use super::table::fitted;
 use super::{Paint, Screen};
 use std::fmt::Write;
 use unicode_width::UnicodeWidthStr;
-use warpyard_api::text::shown;
+use warpyard_api::text::escape_controls;
 use warpyard_api::wire::{ForeignProcess, GpuView};
 
 const GIB: f64 = (1u64 << 30) as f64;
@@ -59,7 +59,7 @@ fn line(gpu: &GpuView) -> Line {
     let (who, paint) = who(gpu);
     let taken = gpu.used_bytes.saturating_add(gpu.foreign_bytes).min(gpu.memory_bytes);
     Line {
-        worker: shown(&gpu.worker).into_owned(),
+        worker: escape_controls(&gpu.worker).into_owned(),
         index: format!("[{}]", gpu.index),
         kind: kind(gpu),
         temperature: gpu.temperature_celsius.map_or("-".to_owned(), |degrees| format!("{degrees}°C")),
@@ -72,7 +72,7 @@ fn line(gpu: &GpuView) -> Line {
 
 /// The type as makers name it: with its memory.
 fn kind(gpu: &GpuView) -> String {
-    let kind = shown(&gpu.kind);
+    let kind = escape_controls(&gpu.kind);
     if kind.ends_with("GB") {
         return kind.into_owned();
     }
@@ -86,23 +86,30 @@ fn who(gpu: &GpuView) -> (String, Paint) {
         .tasks
         .iter()
         .map(|on| {
-            let note = on.note.as_deref().map(|note| format!(" [{}]", shown(note))).unwrap_or_default();
+            let note =
+                on.note.as_deref().map(|note| format!(" [{}]", escape_controls(note))).unwrap_or_default();
             let over =
                 on.requested_bytes.map(|asked| format!(" [requested {}]", task(asked))).unwrap_or_default();
-            format!("{}({}) {}{over}{note}", shown(&on.task), shown(&on.user), task(on.memory_bytes))
+            format!(
+                "{}({}) {}{over}{note}",
+                escape_controls(&on.task),
+                escape_controls(&on.user),
+                task(on.memory_bytes)
+            )
         })
         .collect();
     match &gpu.unavailable {
         Some(_) if !gpu.foreign.is_empty() => {
             let whose = |p: &ForeignProcess| {
-                let user = p.user.as_deref().map(|user| format!(" ({})", shown(user))).unwrap_or_default();
+                let user =
+                    p.user.as_deref().map(|user| format!(" ({})", escape_controls(user))).unwrap_or_default();
                 let held = p.memory_bytes.map(|bytes| format!(" {}", task(bytes))).unwrap_or_default();
                 format!("pid {}{user}{held}", p.pid)
             };
             let all: Vec<_> = gpu.foreign.iter().map(whose).collect();
             parts.push(format!("not ours: {}", all.join(", ")));
         }
-        Some(reason) => parts.push(shown(reason).into_owned()),
+        Some(reason) => parts.push(escape_controls(reason).into_owned()),
         None if gpu.foreign_bytes > 0 => parts.push(format!("not ours: {}", task(gpu.foreign_bytes))),
         None if parts.is_empty() => return ("free".to_owned(), Paint::Dim),
         None => {}

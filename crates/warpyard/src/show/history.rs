@@ -1,6 +1,6 @@
 //! `history`: attempts that ended, with what they used.
 
-use super::time::span_secs;
+use super::time::format_span_secs;
 use super::{Align, Cell, Paint, Screen, Table};
 use warpyard_api::quantity::ByteSize;
 use warpyard_api::wire::{AttemptView, HistoryRow, Outcome};
@@ -53,7 +53,7 @@ pub(super) fn size(bytes: Option<u64>) -> String {
 
 /// GPU time is accounted when an attempt ends.
 pub(super) fn gpu_time(attempt: &AttemptView) -> String {
-    attempt.ended_at.map_or("-".to_owned(), |_| span_secs(attempt.gpu_seconds))
+    attempt.ended_at.map_or("-".to_owned(), |_| format_span_secs(attempt.gpu_seconds))
 }
 
 /// Where an attempt ran: its devices, or only the worker.

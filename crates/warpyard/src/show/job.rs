@@ -1,12 +1,12 @@
 //! `show`: one job in full, its tasks and their attempts.
 
 use super::history::{gpu_time, outcome, place, size};
-use super::time::span_secs;
+use super::time::format_span_secs;
 use super::{Align, Cell, Paint, Screen, Table, jobs, why};
 use std::fmt::Write;
 use warpyard_api::quantity::ByteSize;
-use warpyard_api::text::shown;
-use warpyard_api::wire::{JobView, Outcome, RunView, State, TaskView};
+use warpyard_api::text::escape_controls;
+use warpyard_api::wire::{JobView, Outcome, ProgramView, State, TaskView};
 
 /// The whole answer.
 pub(crate) fn text(job: &JobView, screen: &Screen) -> String {
@@ -47,7 +47,7 @@ fn limits(tasks: &[TaskView], screen: &Screen) -> String {
     let alike = |a: &TaskView, b: &TaskView| a.name == b.name && a.time_left_seconds == b.time_left_seconds;
     for group in tasks.chunk_by(alike) {
         let task = &group[0];
-        let seconds = |seconds: Option<f64>| seconds.map_or("-".to_owned(), span_secs);
+        let seconds = |seconds: Option<f64>| seconds.map_or("-".to_owned(), format_span_secs);
         let label = match group.last().filter(|_| group.len() > 1).and_then(|last| task.index.zip(last.index))
         {
             Some((first, last)) => format!("{}[{first}…{last}]", task.name),
@@ -78,10 +78,10 @@ fn deadline(job: &JobView, screen: &Screen) -> Option<String> {
 
 /// What is to be said of the job as a whole.
 fn head(job: &JobView, screen: &Screen) -> String {
-    let title = format!("{} {}", shown(&job.job), shown(&job.name));
+    let title = format!("{} {}", escape_controls(&job.job), escape_controls(&job.name));
     let mut out = format!("{}\n", screen.paint(&title, Paint::Bold));
     let mut line = |label: &str, value: &str| {
-        writeln!(out, "  {label:<10} {}", shown(value)).expect("a string takes all");
+        writeln!(out, "  {label:<10} {}", escape_controls(value)).expect("a string takes all");
     };
     let word = match (job.outcome, job.held) {
         (Some(outcome), _) => outcome.word().to_owned(),
@@ -129,9 +129,9 @@ fn head(job: &JobView, screen: &Screen) -> String {
         }
         match (task.timeout_seconds, task.time_left_seconds) {
             (Some(limit), Some(left)) => {
-                line("timeout", &format!("{}, {} left", span_secs(limit), span_secs(left)));
+                line("timeout", &format!("{}, {} left", format_span_secs(limit), format_span_secs(left)));
             }
-            (Some(limit), None) => line("timeout", &span_secs(limit)),
+            (Some(limit), None) => line("timeout", &format_span_secs(limit)),
             (None, _) if job.state < State::Done => line("timeout", "none"),
             (None, _) => {}
         }
@@ -175,12 +175,12 @@ fn head(job: &JobView, screen: &Screen) -> String {
 }
 
 /// The variables set for a task.
-fn sets(run: &RunView) -> String {
+fn sets(run: &ProgramView) -> String {
     run.env.iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>().join(" ")
 }
 
 /// What each task runs, where there are several.
-fn runs(runs: &[RunView], screen: &Screen) -> String {
+fn runs(runs: &[ProgramView], screen: &Screen) -> String {
     let with_env = runs.iter().any(|run| !run.env.is_empty());
     let env = with_env.then_some(("ENV", Align::Left));
     let columns = [("TASK", Align::Left)].into_iter().chain(env).chain([("COMMAND", Align::Left)]);

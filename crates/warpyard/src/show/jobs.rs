@@ -5,7 +5,7 @@ use super::{Align, Cell, Paint, Screen, Table};
 use crate::lab::find;
 use crate::wrong::Wrong;
 use nix::sys::signal::Signal;
-use warpyard_api::text::shown;
+use warpyard_api::text::escape_controls;
 use warpyard_api::wire::{JobView, Outcome, State, Timestamp};
 
 /// A column that `ps -o` can be asked for.
@@ -179,7 +179,7 @@ pub(crate) fn progress(job: &JobView) -> String {
 
 /// How a job ended, in a line.
 pub(crate) fn ended(job: &JobView, screen: &Screen) -> String {
-    let title = format!("{} {}", shown(&job.job), shown(&job.name));
+    let title = format!("{} {}", escape_controls(&job.job), escape_controls(&job.name));
     match (job.outcome, job.started_at, job.ended_at) {
         (Some(outcome), Some(started), Some(ended)) => {
             format!("{title}  {} after {}\n", outcome.word(), screen.between(started, Some(ended)))

@@ -29,7 +29,7 @@ pub(crate) mod workers;
 pub(crate) use figure::{figure, percent, took};
 pub(crate) use paint::Paint;
 pub(crate) use table::{Align, Cell, Table};
-pub(crate) use time::{span_secs, time_left};
+pub(crate) use time::{format_span_secs, time_left};
 
 use jiff::tz::TimeZone;
 use std::borrow::Cow;

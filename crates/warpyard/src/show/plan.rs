@@ -4,7 +4,7 @@ use super::{Align, Paint, Screen, Table, counted, figure, percent, took};
 use serde::Serialize;
 use std::borrow::Cow;
 use std::fmt::Write;
-use warpyard_api::text::shown;
+use warpyard_api::text::escape_controls;
 use warpyard_dag::{Instance, Schedule};
 
 /// More lines than this are for programs to read.
@@ -166,8 +166,8 @@ fn tasks_in_time(planned: &Planned<'_>, screen: &Screen) -> String {
     for task in order.into_iter().take(MOST_LINES) {
         let slot = &slots[task];
         table.row([
-            shown(&planned.instance.task_name(task)).into(),
-            shown(&planned.instance.machine_name(slot.machine as usize)).into(),
+            escape_controls(&planned.instance.task_name(task)).into(),
+            escape_controls(&planned.instance.machine_name(slot.machine as usize)).into(),
             figure(slot.start).into(),
             figure(slot.finish).into(),
         ]);

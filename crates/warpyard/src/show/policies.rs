@@ -2,7 +2,7 @@
 
 use super::{Align, Cell, Paint, Screen, Table};
 use std::fmt::Write;
-use warpyard_api::text::shown;
+use warpyard_api::text::escape_controls;
 use warpyard_api::wire::PolicyView;
 
 /// The policies by group, each with when to choose it; the one in force has a star.
@@ -26,7 +26,8 @@ pub(crate) fn table(policies: &[PolicyView], screen: &Screen) -> String {
     let mut out = format!("{}\n", lines.next().unwrap_or_default());
     for (title, members) in &groups {
         if !title.is_empty() {
-            writeln!(out, "{}", screen.paint(&shown(title), Paint::Bold)).expect("a string takes all");
+            writeln!(out, "{}", screen.paint(&escape_controls(title), Paint::Bold))
+                .expect("a string takes all");
         }
         for line in lines.by_ref().take(members.len()) {
             writeln!(out, "{line}").expect("a string takes all");
@@ -39,9 +40,9 @@ pub(crate) fn table(policies: &[PolicyView], screen: &Screen) -> String {
 /// One policy with its parameters.
 pub(crate) fn detail(policy: &PolicyView, screen: &Screen) -> String {
     let in_use = if policy.active { "  (in force)" } else { "" };
-    let mut out = format!("{}{in_use}\n", screen.paint(&shown(&policy.name), Paint::Bold));
+    let mut out = format!("{}{in_use}\n", screen.paint(&escape_controls(&policy.name), Paint::Bold));
     for line in [&policy.summary, &policy.when, &policy.source].into_iter().filter(|line| !line.is_empty()) {
-        writeln!(out, "  {}", shown(line)).expect("a string takes all");
+        writeln!(out, "  {}", escape_controls(line)).expect("a string takes all");
     }
     if policy.params.is_empty() {
         return out;

@@ -1,7 +1,7 @@
 //! `replay`: what was recorded beside what would have been, and how far that can be trusted.
 
 use super::compare::{self, Repeated, Sample};
-use super::{Screen, counted, figure, percent, span_secs, time_left};
+use super::{Screen, counted, figure, format_span_secs, percent, time_left};
 use serde::{Serialize, Serializer};
 use serde_json::json;
 use std::fmt::Write;
@@ -70,7 +70,7 @@ pub(crate) fn progress(under: &Under, progress: Progress, took: f64) -> String {
         "{name}: {} of the history, {}, {} simulated, {events} events, {} a second",
         percent(share),
         time_left(took, share),
-        span_secs(simulated_s),
+        format_span_secs(simulated_s),
         figure((events as f64 / took.max(1e-6)).round())
     )
 }
@@ -117,7 +117,8 @@ fn told(answer: &Answer, missing: u64) -> Vec<String> {
         [] => format!("the policy was {}", answer.policy),
         changes => format!("the policy was {} at first, then {}", answer.policy, changes.join(", ")),
     };
-    let mut lines = vec![format!("{} over {}; {policy}", counted(*jobs, "job"), span_secs(answer.span_s))];
+    let mut lines =
+        vec![format!("{} over {}; {policy}", counted(*jobs, "job"), format_span_secs(answer.span_s))];
     let waiting = answer.recorded.still_waiting;
     let counts = [
         (*there_before, "job", "submitted before the period: simulated, not counted"),

@@ -1,7 +1,7 @@
 //! `reproduce`: published figures beside ours.
 
 use super::{Align, Cell, Paint, Screen, Table};
-use warpyard_api::text::shown;
+use warpyard_api::text::escape_controls;
 use warpyard_sim::reproduce::{Row, UNPUBLISHED};
 
 /// The table with its verdicts, and what is to be said about it; under its name where others follow.
@@ -31,13 +31,13 @@ pub(crate) fn table(heading: Option<&str>, rows: &[Row], notes: &[String], scree
             Cell::new(&row.verdict, paint),
         ]);
     }
-    let notes = notes.iter().map(|note| format!("- {}\n", shown(note))).collect::<String>();
+    let notes = notes.iter().map(|note| format!("- {}\n", escape_controls(note))).collect::<String>();
     let apart = if notes.is_empty() { "" } else { "\n" };
     match heading {
         Some(heading) => {
             format!(
                 "{}\n{}{apart}{notes}\n",
-                screen.paint(&shown(heading), Paint::Bold),
+                screen.paint(&escape_controls(heading), Paint::Bold),
                 table.render(screen)
             )
         }

@@ -1,8 +1,8 @@
 //! `sim`: the figures of one simulation.
 
-use super::{Align, Paint, Screen, Table, counted, figure, percent, span_secs, took};
+use super::{Align, Paint, Screen, Table, counted, figure, format_span_secs, percent, took};
 use std::fmt::Write;
-use warpyard_api::text::shown;
+use warpyard_api::text::escape_controls;
 use warpyard_sim::SimReport;
 
 /// Turnaround weighted by priority above the lowest, which is nothing where all are equal.
@@ -20,13 +20,13 @@ pub(crate) fn text(report: &SimReport, screen: &Screen) -> String {
     };
     let mut out = format!(
         "{}: {}, {} finished{others}{rejected}\n",
-        screen.paint(&shown(&report.policy), Paint::Bold),
+        screen.paint(&escape_controls(&report.policy), Paint::Bold),
         counted(report.jobs, "job"),
         report.finished
     );
     let speed = figure((report.events as f64 / report.wall_seconds.max(1e-9)).round());
     let lines = [
-        ("makespan", span_secs(report.makespan)),
+        ("makespan", format_span_secs(report.makespan)),
         ("utilisation", percent(report.utilisation)),
         ("weighted turnaround", weighted(report.weighted_turnaround)),
         ("preemptions", figure(report.preemptions as f64)),

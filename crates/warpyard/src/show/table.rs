@@ -3,7 +3,7 @@
 
 use super::{Paint, Screen};
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
-use warpyard_api::text::{cut, shown};
+use warpyard_api::text::{escape_controls, truncate};
 
 /// The least a column is squeezed to before the line is let run over.
 const NARROWEST: usize = 8;
@@ -27,7 +27,7 @@ pub(crate) struct Cell {
 
 impl Cell {
     pub(crate) fn new(text: impl AsRef<str>, paint: Paint) -> Self {
-        Self { text: cut(&shown(text.as_ref()), LONGEST).into_owned(), paint }
+        Self { text: truncate(&escape_controls(text.as_ref()), LONGEST).into_owned(), paint }
     }
 }
 

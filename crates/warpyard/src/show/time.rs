@@ -1,27 +1,27 @@
 //! Times as people say them: how long ago, and what the clock on the wall shows.
 
 use super::Screen;
-use warpyard_api::quantity::span;
-pub(crate) use warpyard_api::quantity::span_secs;
+use warpyard_api::quantity::format_span;
+pub(crate) use warpyard_api::quantity::format_span_secs;
 use warpyard_api::wire::{StartRange, Timestamp};
 
 const DAY: i64 = 86_400_000;
 
 /// How long something still takes that took so long for a part of it: "3m 20s left".
 pub(crate) fn time_left(took: f64, share: f64) -> String {
-    let left = if share > 0.0 { span_secs((took / share - took).max(0.0)) } else { "?".to_owned() };
+    let left = if share > 0.0 { format_span_secs((took / share - took).max(0.0)) } else { "?".to_owned() };
     left + " left"
 }
 
 impl Screen {
     /// How long it is since a moment.
     pub(crate) fn since(&self, moment: Timestamp) -> String {
-        span(self.now.as_millis() - moment.as_millis())
+        format_span(self.now.as_millis() - moment.as_millis())
     }
 
     /// How long it is since a moment, or was until another.
     pub(crate) fn between(&self, from: Timestamp, to: Option<Timestamp>) -> String {
-        span(to.unwrap_or(self.now).as_millis() - from.as_millis())
+        format_span(to.unwrap_or(self.now).as_millis() - from.as_millis())
     }
 
     /// The wall clock at a moment, with the day where that is another.

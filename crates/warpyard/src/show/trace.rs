@@ -1,6 +1,6 @@
 //! `trace stats`: what a trace is like.
 
-use super::{Screen, counted, figure, span_secs};
+use super::{Screen, counted, figure, format_span_secs};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -80,7 +80,10 @@ pub(crate) fn text(stats: &Stats, _: &Screen) -> String {
     let offered = stats.offered_gpus.map(|gpus| format!(", enough for {gpus:.1} GPUs while jobs come"));
     let offered = offered.unwrap_or_default();
     let lines = [
-        ("submitted", format!("over {}, one every {}", span_secs(stats.span_s), seconds(stats.mean_gap_s))),
+        (
+            "submitted",
+            format!("over {}, one every {}", format_span_secs(stats.span_s), seconds(stats.mean_gap_s)),
+        ),
         (
             "run time",
             format!("mean {}, half up to {}", seconds(stats.average_run_s), seconds(stats.p50_run_s)),

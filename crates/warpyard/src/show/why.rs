@@ -4,15 +4,15 @@ use super::{Paint, Screen, counted};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use warpyard_api::quantity::ByteSize;
-use warpyard_api::text::shown;
-use warpyard_api::wire::{Ahead, FreeDevice, Needs, StartRange, State, WhyView};
+use warpyard_api::text::escape_controls;
+use warpyard_api::wire::{FreeDevice, Needs, StartRange, State, TaskAhead, WhyView};
 
 /// The whole answer.
 pub(crate) fn text(why: &WhyView, screen: &Screen) -> String {
     let mut out = format!("{}\n", head(why, screen));
     let mut line = |label: &str, value: String| {
         if !value.is_empty() {
-            writeln!(out, "  {label:<9} {}", shown(&value)).expect("a string takes all");
+            writeln!(out, "  {label:<9} {}", escape_controls(&value)).expect("a string takes all");
         }
     };
     line("why", why.text.join("; "));
@@ -22,7 +22,8 @@ pub(crate) fn text(why: &WhyView, screen: &Screen) -> String {
         line("now free", free(&why.free));
     }
     line("ahead", ahead(&why.ahead));
-    let sooner = |change: &warpyard_api::wire::Sooner| format!("with {} it {}", change.change, change.effect);
+    let sooner =
+        |change: &warpyard_api::wire::Suggestion| format!("with {} it {}", change.change, change.effect);
     line("sooner", why.sooner.iter().map(sooner).collect::<Vec<_>>().join("; "));
     out.push_str(&tail(&why.log_tail, why.log_of.as_ref().unwrap_or(&why.job)));
     out
@@ -33,9 +34,9 @@ pub(super) fn tail(lines: &[String], of: &str) -> String {
     if lines.is_empty() {
         return String::new();
     }
-    let mut out = format!("  last lines of the log (`warpyard logs {}` prints all):\n", shown(of));
+    let mut out = format!("  last lines of the log (`warpyard logs {}` prints all):\n", escape_controls(of));
     for line in lines {
-        writeln!(out, "    {}", shown(line)).expect("a string takes all");
+        writeln!(out, "    {}", escape_controls(line)).expect("a string takes all");
     }
     out
 }
@@ -43,7 +44,7 @@ pub(super) fn tail(lines: &[String], of: &str) -> String {
 /// Which task, where it is on its way, and when it will likely start.
 fn head(why: &WhyView, screen: &Screen) -> String {
     let index = why.index.map(|index| format!("[{index}]")).unwrap_or_default();
-    let title = format!("{} {}{index}", shown(&why.job), shown(&why.task));
+    let title = format!("{} {}{index}", escape_controls(&why.job), escape_controls(&why.task));
     let word = why.outcome.map_or_else(|| why.state.word(), |outcome| outcome.word());
     let mut out = format!("{}  {}", screen.paint(&title, Paint::Bold), word);
     if let Some(position) = why.position {
@@ -112,9 +113,9 @@ fn free(devices: &[FreeDevice]) -> String {
 }
 
 /// Those ahead, the neighbours of one user and reason together.
-fn ahead(ahead: &[Ahead]) -> String {
-    let same = |a: &Ahead, b: &Ahead| a.user == b.user && a.because == b.because;
-    let group = |group: &[Ahead]| {
+fn ahead(ahead: &[TaskAhead]) -> String {
+    let same = |a: &TaskAhead, b: &TaskAhead| a.user == b.user && a.because == b.because;
+    let group = |group: &[TaskAhead]| {
         let tasks: Vec<String> = group.iter().map(|one| one.task.clone()).collect();
         format!("{} ({}, {})", listed(&tasks), group[0].user, group[0].because)
     };

@@ -13,9 +13,9 @@ pub(crate) use source::Origin;
 use crate::wrong::Wrong;
 use clap::Args;
 use warpyard_api::client::Client;
-use warpyard_api::job::{JobAfter, On};
-use warpyard_api::selector::{Select, Selector, TaskRef};
-use warpyard_api::wire::{JobFilter, Submit, Submitted};
+use warpyard_api::job::{DependencyCondition, JobDependency};
+use warpyard_api::selector::{Selector, SelectorPart, TaskRef};
+use warpyard_api::wire::{JobFilter, SubmitReply, SubmitRequest};
 
 /// What `submit` and `run` take.
 #[derive(Debug, Default, Args)]
@@ -41,7 +41,7 @@ pub(crate) struct Request {
 #[derive(Debug)]
 pub(crate) struct Submission {
     /// What is sent.
-    pub(crate) submit: Submit,
+    pub(crate) submit: SubmitRequest,
     /// How it was written.
     pub(crate) origin: Origin,
     /// Its name.
@@ -72,7 +72,7 @@ impl Request {
             // Left behind with the rest, but what draws on this terminal must know what it is.
             env.entry("TERM".to_owned()).or_insert(kind);
         }
-        let submit = Submit {
+        let submit = SubmitRequest {
             user: here.user.clone(),
             workdir: Some(self.surroundings.workdir(here)?),
             env,
@@ -92,7 +92,7 @@ impl Request {
 
 impl Submission {
     /// Sends the job. What the server refuses is told with the line or option it is about.
-    pub(crate) fn send(&mut self, client: &Client) -> anyhow::Result<Submitted> {
+    pub(crate) fn send(&mut self, client: &Client) -> anyhow::Result<SubmitReply> {
         if let (true, Some(dir)) = (self.snapshot, &self.submit.workdir) {
             self.submit.snapshot = Some(snapshot::keep(client, dir.as_ref())?);
         }
@@ -112,28 +112,30 @@ impl Submission {
 fn dependencies(
     text: &str,
     find_jobs: impl Fn(&str) -> anyhow::Result<Vec<String>>,
-) -> anyhow::Result<Vec<JobAfter>> {
+) -> anyhow::Result<Vec<JobDependency>> {
     let bad = || Wrong::BadAfter(text.to_owned());
     let (jobs, on) = match text.rsplit_once(':') {
-        None => (text, On::Ok),
-        Some((jobs, "ok")) => (jobs, On::Ok),
-        Some((jobs, "fail")) => (jobs, On::Fail),
-        Some((jobs, "any")) => (jobs, On::Any),
+        None => (text, DependencyCondition::Ok),
+        Some((jobs, "ok")) => (jobs, DependencyCondition::Ok),
+        Some((jobs, "fail")) => (jobs, DependencyCondition::Fail),
+        Some((jobs, "any")) => (jobs, DependencyCondition::Any),
         Some(_) => return Err(bad().into()),
     };
     let selector: Selector = jobs.parse().map_err(|_| bad())?;
     let mut ids = Vec::new();
     for part in selector.parts() {
         match part {
-            Select::One(TaskRef { job: Some(job), task: None, indices: None }) => ids.push(job.to_string()),
-            Select::One(_) => return Err(bad().into()),
+            SelectorPart::One(TaskRef { job: Some(job), task: None, indices: None }) => {
+                ids.push(job.to_string())
+            }
+            SelectorPart::One(_) => return Err(bad().into()),
             several => match find_jobs(&several.to_string())? {
                 found if found.is_empty() => return Err(Wrong::AfterNothing(several.to_string()).into()),
                 found => ids.extend(found),
             },
         }
     }
-    Ok(ids.into_iter().map(|job| JobAfter { job, on }).collect())
+    Ok(ids.into_iter().map(|job| JobDependency { job, on }).collect())
 }
 
 /// The ids of the jobs a selector finds, asked page by page.

@@ -1,14 +1,14 @@
 //! From a text to a job document, telling everything that is wrong at once rather than the first thing only.
 
-mod found;
+mod problems;
 mod values;
 
-use super::source::{self, At, Entry, Lines, Node, Value};
+use super::source::{self, Entry, FieldPath, Lines, Node, Value};
 use super::{Format, JobDoc, MAX_DOCUMENT_BYTES, MAX_TASK_ENTRIES, OnLost, TaskDoc, WaitMode, check};
 use crate::problem::{Problem, code};
 use crate::quantity::{ByteSize, Micros};
-use crate::text::{closest, name_fault};
-use found::Problems;
+use crate::text::{closest_match, name_fault};
+use problems::Problems;
 use values::{ARRAY, CPUS, DURATION, SIZE, task_name_fault};
 
 const JOB_FIELDS: [&str; 9] =
@@ -59,7 +59,7 @@ pub struct ReadOptions<'a> {
 
 /// A document with nothing wrong, and what is odd about it.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Checked {
+pub struct CheckedJob {
     /// The job.
     pub doc: JobDoc,
     /// Problems that refuse nothing.
@@ -77,7 +77,7 @@ pub struct Checked {
 /// assert_eq!(problems[0].help.as_deref(), Some("did you mean gpus?"));
 /// # Ok::<(), Vec<warpyard_api::problem::Problem>>(())
 /// ```
-pub fn read(text: &str, format: Format, options: ReadOptions<'_>) -> Result<Checked, Vec<Problem>> {
+pub fn read(text: &str, format: Format, options: ReadOptions<'_>) -> Result<CheckedJob, Vec<Problem>> {
     if text.len() > MAX_DOCUMENT_BYTES {
         let message = format!("the document has {} bytes; at most {MAX_DOCUMENT_BYTES} are read", text.len());
         let help = "an array says many tasks in one line";
@@ -93,7 +93,7 @@ pub fn read(text: &str, format: Format, options: ReadOptions<'_>) -> Result<Chec
 }
 
 /// The same for a document that was already parsed; its problems have no lines.
-pub fn read_value(value: &serde_json::Value, options: ReadOptions<'_>) -> Result<Checked, Vec<Problem>> {
+pub fn read_value(value: &serde_json::Value, options: ReadOptions<'_>) -> Result<CheckedJob, Vec<Problem>> {
     Reader::new(None, true, options).finish(&source::from_json_value(value))
 }
 
@@ -110,7 +110,7 @@ impl<'a> Reader<'a> {
         Self { lines, json, options, problems: Problems::default() }
     }
 
-    fn finish(mut self, root: &Node) -> Result<Checked, Vec<Problem>> {
+    fn finish(mut self, root: &Node) -> Result<CheckedJob, Vec<Problem>> {
         let doc = self.job(root);
         // What lies between fields is only worth checking once the fields are what they should be.
         if let (Some(doc), true) = (&doc, self.problems.errors.is_empty()) {
@@ -122,10 +122,16 @@ impl<'a> Reader<'a> {
             }
         }
         let warnings = self.problems.into_result()?;
-        Ok(Checked { doc: doc.expect("a document with nothing wrong was read"), warnings })
+        Ok(CheckedJob { doc: doc.expect("a document with nothing wrong was read"), warnings })
     }
 
-    fn wrong(&mut self, at: &At<'_>, start: usize, problem: (&'static str, String), help: Option<String>) {
+    fn wrong(
+        &mut self,
+        at: &FieldPath<'_>,
+        start: usize,
+        problem: (&'static str, String),
+        help: Option<String>,
+    ) {
         if self.problems.is_full() {
             self.problems.untold += 1;
             return;
@@ -138,13 +144,13 @@ impl<'a> Reader<'a> {
         });
     }
 
-    fn wrong_type(&mut self, at: &At<'_>, node: &Node, expected: &str) {
+    fn wrong_type(&mut self, at: &FieldPath<'_>, node: &Node, expected: &str) {
         let message = format!("expected {expected}, found {}", node.value.kind());
         self.wrong(at, node.start, (code::WRONG_TYPE, message), None);
     }
 
     /// The entries of a table, once each. A value of nothing counts as not being there.
-    fn table<'n>(&mut self, at: &At<'_>, node: &'n Node, expected: &str) -> Option<Vec<&'n Entry>> {
+    fn table<'n>(&mut self, at: &FieldPath<'_>, node: &'n Node, expected: &str) -> Option<Vec<&'n Entry>> {
         let Value::Table(entries) = &node.value else {
             self.wrong_type(at, node, expected);
             return None;
@@ -154,7 +160,7 @@ impl<'a> Reader<'a> {
         for entry in entries {
             if !seen.insert(entry.key.as_str()) {
                 let message = (code::DUPLICATE_FIELD, "is given twice".to_owned());
-                self.wrong(&At::Field(at, &entry.key), entry.key_start, message, None);
+                self.wrong(&FieldPath::Field(at, &entry.key), entry.key_start, message, None);
             } else if !matches!(entry.node.value, Value::Null) {
                 once.push(entry);
             }
@@ -164,10 +170,10 @@ impl<'a> Reader<'a> {
 
     /// The word that was meant, unless nobody will be told anyway.
     fn closest(&self, wrong: &str, known: &[&'static str]) -> Option<&'static str> {
-        if self.problems.is_full() { None } else { closest(wrong, known.iter().copied()) }
+        if self.problems.is_full() { None } else { closest_match(wrong, known.iter().copied()) }
     }
 
-    fn unknown(&mut self, at: &At<'_>, entry: &Entry, owner: &str, known: &[&'static str]) {
+    fn unknown(&mut self, at: &FieldPath<'_>, entry: &Entry, owner: &str, known: &[&'static str]) {
         let help = match self.closest(&entry.key, known) {
             Some(word) => format!("did you mean {word}?"),
             None => format!("{owner} has: {}", known.join(", ")),
@@ -176,12 +182,12 @@ impl<'a> Reader<'a> {
     }
 
     fn job(&mut self, root: &Node) -> Option<JobDoc> {
-        let entries = self.table(&At::Root, root, "a table of a job's fields")?;
+        let entries = self.table(&FieldPath::Root, root, "a table of a job's fields")?;
         let many = entries.iter().any(|entry| entry.key == "tasks");
         let mut job = JobDoc::default();
         let mut only = TaskDoc::default();
         for entry in &entries {
-            let (at, node) = (At::Field(&At::Root, &entry.key), &entry.node);
+            let (at, node) = (FieldPath::Field(&FieldPath::Root, &entry.key), &entry.node);
             match entry.key.as_str() {
                 "name" => set(&mut job.name, self.name(&at, node)),
                 "priority" => set(&mut job.priority, self.whole(&at, node)),
@@ -227,7 +233,12 @@ impl<'a> Reader<'a> {
         // A misspelt `tasks` or `command` was told already.
         if !has_command && self.problems.errors.is_empty() {
             let message = (code::MISSING_FIELD, "a job needs tasks, or a command of its own".to_owned());
-            self.wrong(&At::Field(&At::Root, "tasks"), 0, message, Some(COMMAND_HELP.to_owned()));
+            self.wrong(
+                &FieldPath::Field(&FieldPath::Root, "tasks"),
+                0,
+                message,
+                Some(COMMAND_HELP.to_owned()),
+            );
         }
         job.tasks = vec![only];
     }
@@ -250,7 +261,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn user(&mut self, at: &At<'_>, entry: &Entry) -> Option<String> {
+    fn user(&mut self, at: &FieldPath<'_>, entry: &Entry) -> Option<String> {
         if !self.options.accept_user {
             let message = (code::USER_NOT_ACCEPTED, "the user is taken from the login".to_owned());
             self.wrong(at, entry.key_start, message, Some("leave it out".to_owned()));
@@ -259,8 +270,8 @@ impl<'a> Reader<'a> {
         self.name(at, &entry.node)
     }
 
-    fn tasks(&mut self, at: &At<'_>, node: &Node) -> Vec<TaskDoc> {
-        let Value::List(items) = &node.value else {
+    fn tasks(&mut self, at: &FieldPath<'_>, node: &Node) -> Vec<TaskDoc> {
+        let Value::Array(items) = &node.value else {
             self.wrong_type(at, node, "a list of tasks");
             return Vec::new();
         };
@@ -275,14 +286,14 @@ impl<'a> Reader<'a> {
             return Vec::new();
         }
         let alone = items.len() == 1;
-        items.iter().enumerate().map(|(i, item)| self.task(&At::Item(at, i), item, alone)).collect()
+        items.iter().enumerate().map(|(i, item)| self.task(&FieldPath::Item(at, i), item, alone)).collect()
     }
 
-    fn task(&mut self, at: &At<'_>, node: &Node, alone: bool) -> TaskDoc {
+    fn task(&mut self, at: &FieldPath<'_>, node: &Node, alone: bool) -> TaskDoc {
         let mut task = TaskDoc::default();
         let Some(entries) = self.table(at, node, "a table of a task's fields") else { return task };
         for entry in &entries {
-            let at = At::Field(at, &entry.key);
+            let at = FieldPath::Field(at, &entry.key);
             match entry.key.as_str() {
                 "name" => set(&mut task.name, self.task_name(&at, &entry.node)),
                 "after" => task.after = self.one_or_many(&at, &entry.node, Self::task_after),
@@ -296,18 +307,18 @@ impl<'a> Reader<'a> {
         }
         let has = |key: &str| entries.iter().any(|entry| entry.key == key);
         let looks_like =
-            |key: &str| entries.iter().any(|entry| closest(&entry.key, TASK_FIELDS) == Some(key));
+            |key: &str| entries.iter().any(|entry| closest_match(&entry.key, TASK_FIELDS) == Some(key));
         for (key, needed) in [("name", !alone), ("command", true)] {
             if needed && !has(key) && !looks_like(key) {
                 let message = (code::MISSING_FIELD, format!("a task needs a {key}"));
-                self.wrong(&At::Field(at, key), node.start, message, None);
+                self.wrong(&FieldPath::Field(at, key), node.start, message, None);
             }
         }
         task
     }
 
     /// Reads a field that means the same in a task and in a one-task job; false where there is no such field.
-    fn task_field(&mut self, task: &mut TaskDoc, at: &At<'_>, entry: &Entry) -> bool {
+    fn task_field(&mut self, task: &mut TaskDoc, at: &FieldPath<'_>, entry: &Entry) -> bool {
         let node = &entry.node;
         match entry.key.as_str() {
             "command" => set(&mut task.command, self.command(at, node)),

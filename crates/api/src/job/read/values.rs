@@ -1,8 +1,8 @@
 //! Single values: texts, names, numbers, quantities, words, devices and dependencies, each read or told to be wrong.
 
 use super::Reader;
-use crate::job::source::{At, Node, Value};
-use crate::job::{Command, DeviceRef, JobAfter, On, Preempt, TaskAfter, WEIGHTS};
+use crate::job::source::{FieldPath, Node, Value};
+use crate::job::{Command, DependencyCondition, DeviceRef, JobDependency, Preempt, TaskDependency, WEIGHTS};
 use crate::problem::code;
 use crate::quantity::QuantityError;
 use crate::text::name_fault;
@@ -10,27 +10,27 @@ use std::collections::BTreeMap;
 use std::str::FromStr;
 
 impl Reader<'_> {
-    pub(super) fn text<'n>(&mut self, at: &At<'_>, node: &'n Node, expected: &str) -> Option<&'n str> {
-        if let Value::Text(text) = &node.value {
+    pub(super) fn text<'n>(&mut self, at: &FieldPath<'_>, node: &'n Node, expected: &str) -> Option<&'n str> {
+        if let Value::String(text) = &node.value {
             return Some(text);
         }
         self.wrong_type(at, node, expected);
         None
     }
 
-    pub(super) fn name(&mut self, at: &At<'_>, node: &Node) -> Option<String> {
+    pub(super) fn name(&mut self, at: &FieldPath<'_>, node: &Node) -> Option<String> {
         let name = self.text(at, node, "a name")?;
         self.accept_name(at, node, name, name_fault(name))
     }
 
-    pub(super) fn task_name(&mut self, at: &At<'_>, node: &Node) -> Option<String> {
+    pub(super) fn task_name(&mut self, at: &FieldPath<'_>, node: &Node) -> Option<String> {
         let name = self.text(at, node, "a name")?;
         self.accept_name(at, node, name, task_name_fault(name))
     }
 
     pub(super) fn accept_name(
         &mut self,
-        at: &At<'_>,
+        at: &FieldPath<'_>,
         node: &Node,
         name: &str,
         fault: Option<String>,
@@ -41,7 +41,7 @@ impl Reader<'_> {
     }
 
     /// A text the system takes: a file's name or an argument.
-    pub(super) fn system_text(&mut self, at: &At<'_>, node: &Node, expected: &str) -> Option<String> {
+    pub(super) fn system_text(&mut self, at: &FieldPath<'_>, node: &Node, expected: &str) -> Option<String> {
         let text = self.text(at, node, expected)?;
         if text.contains('\0') {
             self.wrong(at, node.start, (code::BAD_TEXT, "has a zero byte".to_owned()), None);
@@ -50,7 +50,7 @@ impl Reader<'_> {
         Some(text.to_owned())
     }
 
-    pub(super) fn path(&mut self, at: &At<'_>, node: &Node) -> Option<String> {
+    pub(super) fn path(&mut self, at: &FieldPath<'_>, node: &Node) -> Option<String> {
         let path = self.system_text(at, node, "a path")?;
         if path.is_empty() {
             self.wrong(at, node.start, (code::BAD_TEXT, "the path is empty".to_owned()), None);
@@ -59,13 +59,14 @@ impl Reader<'_> {
         Some(path)
     }
 
-    pub(super) fn command(&mut self, at: &At<'_>, node: &Node) -> Option<Command> {
+    pub(super) fn command(&mut self, at: &FieldPath<'_>, node: &Node) -> Option<Command> {
         const EXPECTED: &str = "a list of words, or one text for `sh -c`";
         let command = match &node.value {
-            Value::List(items) => {
+            Value::Array(items) => {
                 let words = items.iter().enumerate();
-                let words: Vec<_> =
-                    words.map(|(i, item)| self.system_text(&At::Item(at, i), item, "a text")).collect();
+                let words: Vec<_> = words
+                    .map(|(i, item)| self.system_text(&FieldPath::Item(at, i), item, "a text"))
+                    .collect();
                 Command::List(words.into_iter().collect::<Option<_>>()?)
             }
             _ => Command::Shell(self.system_text(at, node, EXPECTED)?),
@@ -87,20 +88,20 @@ impl Reader<'_> {
         Some(command)
     }
 
-    pub(super) fn env(&mut self, at: &At<'_>, node: &Node) -> Option<BTreeMap<String, String>> {
+    pub(super) fn env(&mut self, at: &FieldPath<'_>, node: &Node) -> Option<BTreeMap<String, String>> {
         let mut env = BTreeMap::new();
         for entry in self.table(at, node, "a table of variables")? {
-            let at = At::Field(at, &entry.key);
+            let at = FieldPath::Field(at, &entry.key);
             if entry.key.is_empty() || entry.key.contains(['=', '\0']) {
                 let message = (code::BAD_ENV, "a variable's name is not empty and has no '='".to_owned());
                 self.wrong(&at, entry.key_start, message, None);
                 continue;
             }
             match &entry.node.value {
-                Value::Text(text) if text.contains('\0') => {
+                Value::String(text) if text.contains('\0') => {
                     self.wrong(&at, entry.node.start, (code::BAD_ENV, "has a zero byte".to_owned()), None);
                 }
-                Value::Text(text) => drop(env.insert(entry.key.clone(), text.clone())),
+                Value::String(text) => drop(env.insert(entry.key.clone(), text.clone())),
                 other => {
                     let message = format!("expected a text, found {}", other.kind());
                     let help = Some("put the value in quotes".to_owned());
@@ -111,8 +112,8 @@ impl Reader<'_> {
         Some(env)
     }
 
-    pub(super) fn whole<T: TryFrom<i128>>(&mut self, at: &At<'_>, node: &Node) -> Option<T> {
-        let Value::Whole(number) = node.value else {
+    pub(super) fn whole<T: TryFrom<i128>>(&mut self, at: &FieldPath<'_>, node: &Node) -> Option<T> {
+        let Value::Integer(number) = node.value else {
             self.wrong_type(at, node, "a whole number");
             return None;
         };
@@ -127,7 +128,7 @@ impl Reader<'_> {
         fitting
     }
 
-    pub(super) fn steps(&mut self, at: &At<'_>, node: &Node) -> Option<u64> {
+    pub(super) fn steps(&mut self, at: &FieldPath<'_>, node: &Node) -> Option<u64> {
         let steps = self.whole(at, node)?;
         if steps == 0 {
             self.wrong(at, node.start, (code::ZERO, "must be more than zero".to_owned()), None);
@@ -136,10 +137,10 @@ impl Reader<'_> {
         Some(steps)
     }
 
-    pub(super) fn weight(&mut self, at: &At<'_>, node: &Node) -> Option<f64> {
+    pub(super) fn weight(&mut self, at: &FieldPath<'_>, node: &Node) -> Option<f64> {
         let weight = match node.value {
-            Value::Whole(number) => number as f64,
-            Value::Decimal(number) => number,
+            Value::Integer(number) => number as f64,
+            Value::Float(number) => number,
             _ => {
                 self.wrong_type(at, node, "a number");
                 return None;
@@ -163,8 +164,8 @@ impl Reader<'_> {
         None
     }
 
-    pub(super) fn truth(&mut self, at: &At<'_>, node: &Node) -> Option<bool> {
-        let Value::Truth(truth) = node.value else {
+    pub(super) fn truth(&mut self, at: &FieldPath<'_>, node: &Node) -> Option<bool> {
+        let Value::Bool(truth) = node.value else {
             self.wrong_type(at, node, "true or false");
             return None;
         };
@@ -173,18 +174,18 @@ impl Reader<'_> {
 
     pub(super) fn quantity<T: FromStr<Err = QuantityError>>(
         &mut self,
-        at: &At<'_>,
+        at: &FieldPath<'_>,
         node: &Node,
-        form: Form,
+        syntax: QuantitySyntax,
     ) -> Option<T> {
         let parsed = match &node.value {
-            Value::Text(text) => text.parse(),
+            Value::String(text) => text.parse(),
             // In JSON, which programs write, a whole number is one of bytes.
-            Value::Whole(number) if form.is_size() && self.json => format!("{number}B").parse(),
-            Value::Whole(number) if form.takes_whole => number.to_string().parse(),
-            Value::Decimal(number) if form.takes_decimals => number.to_string().parse(),
+            Value::Integer(number) if syntax.is_size() && self.json => format!("{number}B").parse(),
+            Value::Integer(number) if syntax.takes_whole => number.to_string().parse(),
+            Value::Float(number) if syntax.takes_decimals => number.to_string().parse(),
             _ => {
-                self.wrong_type(at, node, form.expected);
+                self.wrong_type(at, node, syntax.expected);
                 return None;
             }
         };
@@ -200,7 +201,7 @@ impl Reader<'_> {
             QuantityError::TooManyTasks(_) | QuantityError::TooManyRanges | QuantityError::TooInterleaved => {
                 code::ARRAY_TOO_LARGE
             }
-            _ => form.code,
+            _ => syntax.code,
         };
         let help = match &error {
             QuantityError::Negative(_)
@@ -218,7 +219,7 @@ impl Reader<'_> {
                 let prefix = prefix.to_uppercase();
                 Some(format!("write {prefix}iB for powers of 1024, {prefix}B for powers of 1000"))
             }
-            _ => Some(form.help.to_owned()),
+            _ => Some(syntax.help.to_owned()),
         };
         self.wrong(at, node.start, (code, error.to_string()), help);
         None
@@ -226,12 +227,12 @@ impl Reader<'_> {
 
     pub(super) fn more_than_zero<T: FromStr<Err = QuantityError>>(
         &mut self,
-        at: &At<'_>,
+        at: &FieldPath<'_>,
         node: &Node,
-        form: Form,
+        syntax: QuantitySyntax,
         amount: fn(&T) -> u64,
     ) -> Option<T> {
-        let quantity = self.quantity(at, node, form)?;
+        let quantity = self.quantity(at, node, syntax)?;
         if amount(&quantity) == 0 {
             self.wrong(at, node.start, (code::ZERO, "must be more than zero".to_owned()), None);
             return None;
@@ -241,7 +242,7 @@ impl Reader<'_> {
 
     pub(super) fn word<T: Copy>(
         &mut self,
-        at: &At<'_>,
+        at: &FieldPath<'_>,
         node: &Node,
         words: &[(&'static str, T)],
     ) -> Option<T> {
@@ -256,7 +257,7 @@ impl Reader<'_> {
         found
     }
 
-    pub(super) fn preempt(&mut self, at: &At<'_>, node: &Node) -> Option<Preempt> {
+    pub(super) fn preempt(&mut self, at: &FieldPath<'_>, node: &Node) -> Option<Preempt> {
         let words = [
             ("none", Preempt::None),
             ("freeze", Preempt::Freeze),
@@ -266,9 +267,9 @@ impl Reader<'_> {
         self.word(at, node, &words)
     }
 
-    pub(super) fn device(&mut self, at: &At<'_>, node: &Node) -> Option<DeviceRef> {
+    pub(super) fn device(&mut self, at: &FieldPath<'_>, node: &Node) -> Option<DeviceRef> {
         let text = match &node.value {
-            Value::Whole(number) => number.to_string(),
+            Value::Integer(number) => number.to_string(),
             _ => self.text(at, node, "a device")?.to_owned(),
         };
         let device = text.parse().ok();
@@ -281,46 +282,56 @@ impl Reader<'_> {
 
     pub(super) fn one_or_many<T>(
         &mut self,
-        at: &At<'_>,
+        at: &FieldPath<'_>,
         node: &Node,
-        one: impl Fn(&mut Self, &At<'_>, &Node) -> Option<T>,
+        one: impl Fn(&mut Self, &FieldPath<'_>, &Node) -> Option<T>,
     ) -> Vec<T> {
         match &node.value {
-            Value::List(items) => {
-                items.iter().enumerate().filter_map(|(i, item)| one(self, &At::Item(at, i), item)).collect()
-            }
+            Value::Array(items) => items
+                .iter()
+                .enumerate()
+                .filter_map(|(i, item)| one(self, &FieldPath::Item(at, i), item))
+                .collect(),
             _ => one(self, at, node).into_iter().collect(),
         }
     }
 
-    pub(super) fn task_after(&mut self, at: &At<'_>, node: &Node) -> Option<TaskAfter> {
+    pub(super) fn task_after(&mut self, at: &FieldPath<'_>, node: &Node) -> Option<TaskDependency> {
         let (task, on) = self.after(at, node, "task", Self::task_name)?;
-        Some(TaskAfter { task, on })
+        Some(TaskDependency { task, on })
     }
 
-    pub(super) fn job_after(&mut self, at: &At<'_>, node: &Node) -> Option<JobAfter> {
+    pub(super) fn job_after(&mut self, at: &FieldPath<'_>, node: &Node) -> Option<JobDependency> {
         let (job, on) = self.after(at, node, "job", Self::job_id)?;
-        Some(JobAfter { job, on })
+        Some(JobDependency { job, on })
     }
 
     /// A dependency: what it is on, or a table of that and how it must have ended.
     pub(super) fn after(
         &mut self,
-        at: &At<'_>,
+        at: &FieldPath<'_>,
         node: &Node,
         key: &'static str,
-        target: fn(&mut Self, &At<'_>, &Node) -> Option<String>,
-    ) -> Option<(String, On)> {
+        target: fn(&mut Self, &FieldPath<'_>, &Node) -> Option<String>,
+    ) -> Option<(String, DependencyCondition)> {
         if !matches!(node.value, Value::Table(_)) {
-            return Some((target(self, at, node)?, On::Ok));
+            return Some((target(self, at, node)?, DependencyCondition::Ok));
         }
-        let (mut found, mut on) = (None, Some(On::Ok));
+        let (mut found, mut on) = (None, Some(DependencyCondition::Ok));
         let entries = self.table(at, node, "a dependency")?;
         for entry in &entries {
-            let at = At::Field(at, &entry.key);
+            let at = FieldPath::Field(at, &entry.key);
             match entry.key.as_str() {
                 "on" => {
-                    on = self.word(&at, &entry.node, &[("ok", On::Ok), ("fail", On::Fail), ("any", On::Any)])
+                    on = self.word(
+                        &at,
+                        &entry.node,
+                        &[
+                            ("ok", DependencyCondition::Ok),
+                            ("fail", DependencyCondition::Fail),
+                            ("any", DependencyCondition::Any),
+                        ],
+                    )
                 }
                 other if other == key => found = target(self, &at, &entry.node),
                 _ => self.unknown(&at, entry, "a dependency", &[key, "on"]),
@@ -328,14 +339,14 @@ impl Reader<'_> {
         }
         if !entries.iter().any(|entry| entry.key == key) {
             let message = (code::MISSING_FIELD, format!("a dependency needs a {key}"));
-            self.wrong(&At::Field(at, key), node.start, message, None);
+            self.wrong(&FieldPath::Field(at, key), node.start, message, None);
         }
         Some((found?, on?))
     }
 
-    pub(super) fn job_id(&mut self, at: &At<'_>, node: &Node) -> Option<String> {
+    pub(super) fn job_id(&mut self, at: &FieldPath<'_>, node: &Node) -> Option<String> {
         let text = match &node.value {
-            Value::Whole(number) => number.to_string(),
+            Value::Integer(number) => number.to_string(),
             _ => self.text(at, node, "the id of a job")?.to_owned(),
         };
         if text.bytes().all(|b| b.is_ascii_digit()) && text.parse::<u64>().is_ok() {
@@ -354,7 +365,7 @@ impl Reader<'_> {
 
 /// How a quantity is spoken of when it is wrong.
 #[derive(Clone, Copy)]
-pub(super) struct Form {
+pub(super) struct QuantitySyntax {
     code: &'static str,
     expected: &'static str,
     help: &'static str,
@@ -362,34 +373,34 @@ pub(super) struct Form {
     takes_decimals: bool,
 }
 
-impl Form {
+impl QuantitySyntax {
     fn is_size(&self) -> bool {
         self.code == code::BAD_SIZE
     }
 }
 
-pub(super) const SIZE: Form = Form {
+pub(super) const SIZE: QuantitySyntax = QuantitySyntax {
     code: code::BAD_SIZE,
     expected: "a size such as \"6GiB\"",
     help: "write a number and a unit: 512MiB, 6GiB, 16GB",
     takes_whole: true,
     takes_decimals: false,
 };
-pub(super) const DURATION: Form = Form {
+pub(super) const DURATION: QuantitySyntax = QuantitySyntax {
     code: code::BAD_DURATION,
     expected: "a length of time such as \"10m\"",
     help: "write numbers and units: 90s, 10m, 1h30m, 2d",
     takes_whole: true,
     takes_decimals: false,
 };
-pub(super) const CPUS: Form = Form {
+pub(super) const CPUS: QuantitySyntax = QuantitySyntax {
     code: code::BAD_CPUS,
     expected: "a number of CPUs such as 0.5",
     help: "write a number: 2 or 0.5",
     takes_whole: true,
     takes_decimals: true,
 };
-pub(super) const ARRAY: Form = Form {
+pub(super) const ARRAY: QuantitySyntax = QuantitySyntax {
     code: code::BAD_ARRAY,
     expected: "array indices such as \"1-100%8\"",
     help: "write ranges and, after %, the most at once: 1-100%8, 0-9:2, 1,3,5-7",

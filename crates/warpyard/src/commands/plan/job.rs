@@ -7,7 +7,7 @@ use crate::wrong::Wrong;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::path::Path;
-use warpyard_api::job::{self, DeviceRef, Format, JobDoc, ReadOptions, TaskAfter, TaskDoc};
+use warpyard_api::job::{self, DeviceRef, Format, JobDoc, ReadOptions, TaskDependency, TaskDoc};
 use warpyard_api::problem::render_bare;
 use warpyard_api::quantity::Micros;
 use warpyard_api::text::name_fault;
@@ -52,8 +52,10 @@ impl Outline<'_> {
         let slot = &self.schedule.slots[task];
         let machine = self.instance.machine_name(slot.machine as usize);
         let device = machine.parse().ok().filter(|device: &DeviceRef| device.worker().is_some());
-        let after =
-            |&(before, _): &(u32, f64)| TaskAfter { task: names[before as usize].clone(), on: job::On::Ok };
+        let after = |&(before, _): &(u32, f64)| TaskDependency {
+            task: names[before as usize].clone(),
+            on: job::DependencyCondition::Ok,
+        };
         TaskDoc {
             name: names[task].clone(),
             command: match self.commands.get(task).and_then(Option::as_ref) {
@@ -118,7 +120,7 @@ mod tests {
     const WORKFLOW: &str = r#"{"tasks": [{"name": "a", "work": 4, "command": ["prep", "x y"]},
         {"name": "b", "work": 2, "command": "train | tee log"}], "edges": [["a", "b", 1]]}"#;
 
-    fn written(workflow: &str, file: &str) -> (Result<job::Checked, String>, Vec<String>) {
+    fn written(workflow: &str, file: &str) -> (Result<job::CheckedJob, String>, Vec<String>) {
         let machines = Machines::from_toml(
             "[[machine]]\nname = \"gpu1/0\"\nspeed = 2\n[[machine]]\nname = \"gpu1/1\"\n",
         );
@@ -143,7 +145,10 @@ mod tests {
             assert_eq!((doc.name.as_str(), notes), ("flow", Vec::<String>::new()));
             assert_eq!(doc.tasks[0].command, job::Command::List(vec!["prep".into(), "x y".into()]));
             assert_eq!(doc.tasks[1].command, job::Command::Shell("train | tee log".into()));
-            assert_eq!(doc.tasks[1].after, [TaskAfter { task: "a".into(), on: job::On::Ok }]);
+            assert_eq!(
+                doc.tasks[1].after,
+                [TaskDependency { task: "a".into(), on: job::DependencyCondition::Ok }]
+            );
             assert_eq!(doc.tasks[0].gpu_preferred, ["gpu1/0".parse().unwrap()]);
             assert_eq!((doc.tasks[0].gpus, doc.tasks[0].expected), (1, Some(Micros(2_000_000))));
         }

@@ -42,7 +42,7 @@ fn one() -> u16 {
 
 /// What is wanted of a task that said how far it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Noted {
+pub struct ProgressReply {
     /// That it saves now and exits, to be run again later: others wait for its GPUs, and it said that it would yield.
     pub give_way: bool,
 }

@@ -3,7 +3,7 @@
 //! a token.
 
 use super::ClientError;
-use crate::private_dir::{self, Owner};
+use crate::private_dir::{self, AllowedOwner};
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -65,7 +65,7 @@ pub fn data_dir(flag: Option<&Path>, env: impl Fn(&str) -> Option<String>) -> Pa
 
 /// Finds the server: the flag, `WARPYARD_SERVER`, the socket in the data directory, or the machine's own server. For a
 /// port, the token is `WARPYARD_TOKEN` or the one in the data directory.
-pub fn find(
+pub fn find_server(
     server_flag: Option<&str>,
     data_flag: Option<&Path>,
     env: impl Fn(&str) -> Option<String>,
@@ -86,7 +86,7 @@ pub fn find(
         _ if socket_path(&url).is_some() => None,
         Some(token) => Some(token),
         None => {
-            private_dir::check(&data, Owner::OwnOrRoot)?;
+            private_dir::check(&data, AllowedOwner::OwnOrRoot)?;
             read_line(&data.join(TOKEN_FILE))?
         }
     };
@@ -96,7 +96,7 @@ pub fn find(
 /// The socket of the server that uses a data directory, where one left its address there. The address itself is not
 /// dialled: once that server is dead, anyone may listen on its port.
 fn local_server(data: &Path) -> Result<Option<String>, ClientError> {
-    private_dir::check(data, Owner::OwnOrRoot)?;
+    private_dir::check(data, AllowedOwner::OwnOrRoot)?;
     let address = data.join(ADDRESS_FILE);
     if read_line(&address)?.is_none() {
         return Ok(None);
@@ -176,26 +176,32 @@ mod tests {
         let target = |url: &str, token: &str| Target { url: url.to_owned(), token: Some(token.to_owned()) };
 
         let only_data = [("WARPYARD_DATA", data), ("WARPYARD_TOKEN", "from-env")];
-        let said = find(None, None, env(&only_data)).unwrap_err().to_string();
+        let said = find_server(None, None, env(&only_data)).unwrap_err().to_string();
         assert!(said.contains("has no socket beside it") && said.contains("`warpyard up`"), "{said}");
         let _listens = std::os::unix::net::UnixListener::bind(dir.path().join(SOCKET_FILE)).unwrap();
         let local = Target { url: format!("unix:{data}/{SOCKET_FILE}"), token: None };
-        assert_eq!(find(None, None, env(&only_data)).unwrap(), local);
-        assert_eq!(find(None, Some(dir.path()), env(&[])).unwrap(), local);
+        assert_eq!(find_server(None, None, env(&only_data)).unwrap(), local);
+        assert_eq!(find_server(None, Some(dir.path()), env(&[])).unwrap(), local);
         let both = [
             ("WARPYARD_DATA", data),
             ("WARPYARD_SERVER", "http://gpu1:7700/"),
             ("WARPYARD_TOKEN", "from-env"),
         ];
-        assert_eq!(find(None, None, env(&both)).unwrap(), target("http://gpu1:7700", "from-env"));
-        assert_eq!(find(None, None, env(&both[..2])).unwrap(), target("http://gpu1:7700", "from-file"));
-        assert_eq!(find(Some("gpu2:1"), None, env(&both)).unwrap(), target("http://gpu2:1", "from-env"));
+        assert_eq!(find_server(None, None, env(&both)).unwrap(), target("http://gpu1:7700", "from-env"));
+        assert_eq!(
+            find_server(None, None, env(&both[..2])).unwrap(),
+            target("http://gpu1:7700", "from-file")
+        );
+        assert_eq!(
+            find_server(Some("gpu2:1"), None, env(&both)).unwrap(),
+            target("http://gpu2:1", "from-env")
+        );
     }
 
     #[test]
     fn without_an_address_it_says_how_to_get_one() {
         let dir = tempfile::tempdir().unwrap();
-        let error = find(None, Some(dir.path()), env(&[])).unwrap_err();
+        let error = find_server(None, Some(dir.path()), env(&[])).unwrap_err();
         let path = dir.path().join(ADDRESS_FILE);
         let said = format!(
             "no server is known: there is no {}; start one with `warpyard up`, or say where it is with --server",
