@@ -4,7 +4,7 @@
 
 use libfuzzer_sys::fuzz_target;
 use warpyard_sim::workload::format::{alibaba, csv, gavel, json, philly, sacct, swf};
-use warpyard_sim::workload::{Reading, openb_nodes, openb_pods};
+use warpyard_sim::workload::{ParsedTrace, openb_nodes, openb_pods};
 
 fuzz_target!(|data: &[u8]| {
     let Some(text) = warpyard_fuzz::text(data) else { return };
@@ -38,7 +38,7 @@ fuzz_target!(|data: &[u8]| {
         }
         _ => return,
     };
-    if let Ok(Reading { jobs, .. }) = reading {
+    if let Ok(ParsedTrace { jobs, .. }) = reading {
         let jobs: Vec<_> = jobs.into_iter().map(|(_, job)| job).collect();
         for job in &jobs {
             let _steps = job.clone().at_speeds(|_, _| None);

@@ -17,10 +17,13 @@ use warpyard_core::event::EventKind;
 use warpyard_core::spec::{JobSpec, TaskSpec};
 use warpyard_core::{Cluster, Command, JobId, NodeId, PolicyDef, Rejection, Span, TaskId, TaskState, Time};
 use warpyard_policies::POLICIES;
-use warpyard_sim::{Change, Expectation, Expected, Known, Limits, Unknown, draw, forecast, sooner};
+use warpyard_sim::{
+    ForecastBudget, ForecastRange, RequestChange, RunTimeEvidence, StartForecast, UnknownStart,
+    find_counterfactual, forecast, sample_run_time,
+};
 
 /// How much a forecast may cost: a fraction of a second.
-const LIMITS: Limits = Limits { samples: 20, events: 5_000, errands: 3 };
+const LIMITS: ForecastBudget = ForecastBudget { samples: 20, events: 5_000, errands: 3 };
 
 /// How many kinds of tasks history is asked about.
 const KINDS_ASKED: usize = 300;
@@ -223,17 +226,17 @@ impl ForecastInput {
         let Ok(expected) = forecast(&self.cluster, POLICIES, self.now, &tasks, LIMITS, draw) else {
             return BTreeMap::new();
         };
-        let far = far.into_iter().map(|task| (task, Expectation::Unknown(Unknown::TooFar)));
+        let far = far.into_iter().map(|task| (task, StartForecast::Unknown(UnknownStart::TooFar)));
         expected.into_iter().chain(far).map(|(task, expectation)| (task, self.start(expectation))).collect()
     }
 
-    fn start(&self, expectation: Expectation) -> ExpectedStart {
+    fn start(&self, expectation: StartForecast) -> ExpectedStart {
         let caveat = |kind, tasks: Vec<TaskId>| {
             let tasks = tasks.into_iter().map(|task| self.caveat_task(task)).collect();
             Caveat { kind, tasks }
         };
         match expectation {
-            Expectation::Range(Expected { from, to, hinges_on, sooner_after }) => {
+            StartForecast::Range(ForecastRange { from, to, hinges_on, sooner_after }) => {
                 let (wait, width) = (from.since(self.now), to.since(from));
                 let is_wide = width > WIDE && width.0 > 3 * wait.0;
                 let caveat = if !sooner_after.is_empty() {
@@ -246,13 +249,13 @@ impl ForecastInput {
                 let (low, high, as_of) = (time(from), time(to), Some(time(self.now)));
                 ExpectedStart::Known(StartRange { low, high, of: HOLDS, as_of }, caveat)
             }
-            Expectation::Unknown(Unknown::Lengths(tasks)) => {
+            StartForecast::Unknown(UnknownStart::Lengths(tasks)) => {
                 ExpectedStart::Unknown(caveat(CaveatKind::UnknownDurations, tasks))
             }
-            Expectation::Unknown(Unknown::TooFar) => {
+            StartForecast::Unknown(UnknownStart::TooFar) => {
                 ExpectedStart::Unknown(caveat(CaveatKind::TooFarBack, vec![]))
             }
-            Expectation::Unknown(Unknown::NoEnd) => {
+            StartForecast::Unknown(UnknownStart::NoEnd) => {
                 ExpectedStart::Unknown(caveat(CaveatKind::NeverFits, vec![]))
             }
         }
@@ -318,14 +321,14 @@ impl ForecastInput {
 
     /// One change that would start a task now.
     pub(crate) fn sooner(&self, task: TaskId) -> Option<Suggestion> {
-        let (change, place) = sooner(&self.cluster, POLICIES, self.now, task).ok()??;
+        let (change, place) = find_counterfactual(&self.cluster, POLICIES, self.now, task).ok()??;
         let change = match change {
-            Change::Schedule => "--wait-mode schedule".into(),
-            Change::OrType(kind) => format!("--gpu-type {kind}"),
-            Change::GpuMemory(bytes) => format!("--gpu-memory {}", ByteSize(bytes)),
-            Change::Expected(span) => format!("--expected {}", Micros(span.0)),
-            Change::Timeout(span) => format!("--timeout {}", Micros(span.0)),
-            Change::Gpus(n) => format!("--gpus {n}"),
+            RequestChange::Schedule => "--wait-mode schedule".into(),
+            RequestChange::OrType(kind) => format!("--gpu-type {kind}"),
+            RequestChange::GpuMemory(bytes) => format!("--gpu-memory {}", ByteSize(bytes)),
+            RequestChange::Expected(span) => format!("--expected {}", Micros(span.0)),
+            RequestChange::Timeout(span) => format!("--timeout {}", Micros(span.0)),
+            RequestChange::Gpus(n) => format!("--gpus {n}"),
         };
         let name = self.cluster.worker(place.worker).map_or("", |w| &w.info.name);
         Some(Suggestion { change, effect: format!("would start now on {name}") })
@@ -352,9 +355,14 @@ impl ForecastInput {
         let of_user = self.shapes.of_user.get(&(job.user.clone(), gpus));
         let of_all = self.shapes.of_all.get(&gpus);
         let others = [of_user, of_all].map(|runs| runs.map(Vec::as_slice).unwrap_or_default());
-        let known =
-            Known { before, kept: &self.kept, promised: spec.expected(), limit: spec.timeout, others };
-        draw(known, so_far, task, sample)
+        let known = RunTimeEvidence {
+            before,
+            kept: &self.kept,
+            promised: spec.expected(),
+            limit: spec.timeout,
+            others,
+        };
+        sample_run_time(known, so_far, task, sample)
     }
 }
 

@@ -12,7 +12,7 @@ use warpyard_api::wire::{
 };
 use warpyard_core::{PolicyChoice, Span, Time};
 use warpyard_policies::{POLICIES, default_policy};
-use warpyard_sim::replay::{Recording, Replayed, Under};
+use warpyard_sim::replay::{Recording, ReplayOutcome, ReplayPolicy};
 use warpyard_sim::{SimReport, report};
 
 /// How many replays are remembered.
@@ -114,20 +114,20 @@ impl ReplayRun {
                 None,
             ));
         });
-        let under = std::iter::once((ResultKind::AsItRan, Under::WhatRan))
-            .chain(policies.iter().map(|p| (ResultKind::Policy, Under::Policy(p.clone()))));
+        let under = std::iter::once((ResultKind::AsItRan, ReplayPolicy::AsRecorded))
+            .chain(policies.iter().map(|p| (ResultKind::Policy, ReplayPolicy::Fixed(p.clone()))));
         let of = policies.len() as f64 + 1.0;
         for (done, (kind, under)) in under.enumerate() {
             let name = match &under {
-                Under::WhatRan => "the same, simulated".to_owned(),
-                Under::Policy(policy) => policy.to_string(),
+                ReplayPolicy::AsRecorded => "the same, simulated".to_owned(),
+                ReplayPolicy::Fixed(policy) => policy.to_string(),
             };
             self.change(|view| view.doing = format!("simulating {name}"));
             let progress = |p: warpyard_sim::replay::Progress| {
                 self.change(|view| view.progress = (done as f64 + p.share) / of);
                 ControlFlow::Continue(())
             };
-            let Replayed { report, agreement, .. } =
+            let ReplayOutcome { report, agreement, .. } =
                 recording.replay(&under, POLICIES, false, None, progress).map_err(|e| e.to_string())?;
             let agreement = (kind == ResultKind::AsItRan).then_some(Agreement {
                 starts: agreement.starts,
@@ -162,7 +162,8 @@ fn told(recording: &Recording) -> ReplayInput {
 }
 
 fn result(kind: ResultKind, name: &str, report: &SimReport, agreement: Option<Agreement>) -> ReplayResult {
-    let spread = |s: &report::Spread| Distribution { average: s.average, p50: s.p50, p95: s.p95, max: s.max };
+    let spread =
+        |s: &report::Distribution| Distribution { average: s.average, p50: s.p50, p95: s.p95, max: s.max };
     ReplayResult {
         kind,
         policy: name.to_owned(),

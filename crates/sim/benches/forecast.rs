@@ -6,10 +6,12 @@ use warpyard_core::spec::{JobSpec, Needs, TaskSpec};
 use warpyard_core::{Span, TaskId, Time};
 use warpyard_policies::{POLICIES, default_policy};
 use warpyard_sim::random::Random;
-use warpyard_sim::{Expected, Known, Limits, Runs, Setup, Sim, draw, forecast, workload};
+use warpyard_sim::{
+    ForecastBudget, ForecastRange, RunModel, RunTimeEvidence, Setup, Sim, forecast, sample_run_time, workload,
+};
 
 /// What the server uses.
-const LIMITS: Limits = Limits { samples: 20, events: 5_000, errands: 3 };
+const LIMITS: ForecastBudget = ForecastBudget { samples: 20, events: 5_000, errands: 3 };
 
 /// A kind of job someone runs again and again.
 struct Kind {
@@ -24,7 +26,7 @@ struct Kind {
 /// A forecast and the task it is of.
 struct Given {
     task: TaskId,
-    range: Expected,
+    range: ForecastRange,
 }
 
 #[derive(Default)]
@@ -81,7 +83,7 @@ fn day(seed: u64, with_history: bool, tally: &mut Tally) {
             ..TaskSpec::default()
         };
         let spec = JobSpec { name: kind.name.clone(), tasks: vec![task], ..JobSpec::default() };
-        let job = sim.submit(&kind.user, spec, Runs::For(Span::from_secs(length))).expect("it fits");
+        let job = sim.submit(&kind.user, spec, RunModel::Constant(Span::from_secs(length))).expect("it fits");
         let task = TaskId { job, node: 0, index: 0 };
         of.insert(task, (which, Span::from_secs(kind.promise)));
         ran.clear();
@@ -101,16 +103,16 @@ fn day(seed: u64, with_history: bool, tally: &mut Tally) {
             let attempt = cluster.view().attempt(task).map(|(a, _)| a);
             let so_far = attempt.map_or(Span::ZERO, |a| at.since(a.since));
             let known = match with_history {
-                true => Known {
+                true => RunTimeEvidence {
                     before: ran.get(&kind).map(Vec::as_slice).unwrap_or_default(),
                     kept: &kept,
                     promised: Some(promised),
                     limit: Some(promised),
-                    ..Known::default()
+                    ..RunTimeEvidence::default()
                 },
-                false => Known { promised: Some(promised), ..Known::default() },
+                false => RunTimeEvidence { promised: Some(promised), ..RunTimeEvidence::default() },
             };
-            draw(known, so_far, task, sample)
+            sample_run_time(known, so_far, task, sample)
         };
         let expected = forecast(cluster, POLICIES, at, &[task], LIMITS, guess).expect("the policy is known");
         given.extend(expected[&task].range().map(|range| Given { task, range: range.clone() }));

@@ -8,7 +8,7 @@ use warpyard_core::spec::{JobSpec, Needs, TaskSpec, default_grace};
 use warpyard_core::{Span, Time};
 use warpyard_policies::POLICIES;
 use warpyard_sim::random::Random;
-use warpyard_sim::{Arrival, Runs, Setup, Sim};
+use warpyard_sim::{Arrival, RunModel, Setup, Sim};
 
 /// From so many jobs to so many, the cost of an event may grow as the logarithm does.
 const GROWTH: [u64; 2] = [10_000, 1_000_000];
@@ -107,7 +107,7 @@ fn arrivals(jobs: u64, gpus: f64, load: f64) -> impl Iterator<Item = Arrival> {
             ..TaskSpec::default()
         };
         let spec = JobSpec { name: "j".into(), tasks: vec![task], ..JobSpec::default() };
-        let runs = Runs::For(Span::from_secs(length));
+        let runs = RunModel::Constant(Span::from_secs(length));
         Arrival { at: Time::from_secs(at), user: "u".into(), spec: spec.into(), runs }
     })
 }

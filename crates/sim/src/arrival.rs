@@ -17,16 +17,16 @@ pub struct Arrival {
     /// What it asks for.
     pub spec: Arc<JobSpec>,
     /// What really happens.
-    pub runs: Runs,
+    pub runs: RunModel,
 }
 
 /// What comes from outside, in order of time.
 #[derive(Clone, Debug)]
-pub enum Coming {
+pub enum TimedInput {
     /// A job, and the number by which later commands mean it, where they do.
-    Job(Arrival, Option<JobId>),
+    Submission(Arrival, Option<JobId>),
     /// Something is asked for at this moment. Jobs in it are meant by the numbers they came with.
-    Ask(Time, Command),
+    Command(Time, Command),
 }
 
 /// A command that means jobs by the numbers they have here; none where one is not here.
@@ -50,41 +50,41 @@ pub(crate) fn translated(command: Command, numbers: &BTreeMap<JobId, JobId>) -> 
     })
 }
 
-impl Coming {
+impl TimedInput {
     /// When.
     pub fn at(&self) -> Time {
         match self {
-            Coming::Job(arrival, _) => arrival.at,
-            Coming::Ask(at, _) => *at,
+            TimedInput::Submission(arrival, _) => arrival.at,
+            TimedInput::Command(at, _) => *at,
         }
     }
 }
 
 /// What really happens when the tasks of a job run.
 #[derive(Clone, Debug)]
-pub enum Runs {
+pub enum RunModel {
     /// Every attempt of every task runs for this long and succeeds.
-    For(Span),
+    Constant(Span),
     /// The attempts of each node have a course of their own.
-    Each(Vec<Course>),
+    PerNode(Vec<NodeRunModel>),
     /// Every attempt goes as one went before.
-    Recorded(Arc<Tries>),
+    Recorded(Arc<RecordedAttempts>),
     /// Each node has so many steps to do, and does them as fast as the type of device it is given lets it.
-    Steps(Vec<Steps>),
+    Steps(Vec<StepWork>),
 }
 
 /// Steps to do, and how fast they go.
 #[derive(Clone, Debug, Default)]
-pub struct Steps {
+pub struct StepWork {
     /// How many.
     pub steps: f64,
     /// How fast they go.
-    pub pace: Arc<Pace>,
+    pub pace: Arc<StepSpeeds>,
 }
 
 /// How fast the steps of a profile go.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Pace {
+pub struct StepSpeeds {
     /// The profile's name.
     pub profile: String,
     /// Steps a second by type of device in small letters; on any other it gets nowhere.
@@ -93,7 +93,7 @@ pub struct Pace {
     pub beside: BTreeMap<String, BTreeMap<String, f64>>,
 }
 
-impl Pace {
+impl StepSpeeds {
     fn alone(&self, kind: &str) -> f64 {
         self.alone.get(kind).copied().unwrap_or(0.0).max(NOWHERE)
     }
@@ -125,16 +125,16 @@ impl Pace {
 
 /// How attempts of a job went.
 #[derive(Clone, Debug, Default)]
-pub struct Tries {
+pub struct RecordedAttempts {
     /// By node and position: each attempt in turn; more of them go like the last.
-    pub tried: BTreeMap<(u32, u32), Vec<Try>>,
+    pub tried: BTreeMap<(u32, u32), Vec<RecordedAttempt>>,
     /// By node: how long tasks run that were never seen to.
     pub otherwise: Vec<Span>,
 }
 
 /// How one attempt went.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Try {
+pub struct RecordedAttempt {
     /// From being placed until it ran.
     pub delay: Span,
     /// From then until its end was known, pauses left out.
@@ -147,7 +147,7 @@ pub struct Try {
 
 /// What really happens when the tasks of one node run.
 #[derive(Clone, Debug, Default)]
-pub struct Course {
+pub struct NodeRunModel {
     /// Running time by position in the array; begins again when it is shorter than that.
     pub lengths: Vec<Span>,
     /// Exit code by number of the attempt, counted from the first; the last one goes on. None means 0.
@@ -161,65 +161,67 @@ const NOWHERE: f64 = 1e-9;
 
 /// How one attempt goes if nothing comes between.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Fate {
+pub(crate) struct AttemptRun {
     pub(crate) length: Span,
     pub(crate) how: EndReason,
     pub(crate) stubborn: bool,
     /// Where it is as it went before.
-    pub(crate) seen: Option<Seen>,
+    pub(crate) seen: Option<RecordedTiming>,
 }
 
 /// What is known of an attempt that went before.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Seen {
+pub(crate) struct RecordedTiming {
     /// Whether it was seen of an earlier attempt, this one never having been.
     pub(crate) of_another: bool,
     pub(crate) delay: Span,
     pub(crate) linger: Option<Span>,
 }
 
-impl Runs {
+impl RunModel {
     /// How much of its work gets done in a second on a type of device, where that differs between types.
     pub(crate) fn pace(&self, task: TaskId, kind: Option<&str>) -> f64 {
         match self {
-            Runs::Steps(nodes) => {
-                let Steps { pace, .. } = &nodes[task.node as usize];
+            RunModel::Steps(nodes) => {
+                let StepWork { pace, .. } = &nodes[task.node as usize];
                 kind.map_or(NOWHERE, |kind| pace.alone(&kind.to_ascii_lowercase()))
             }
-            Runs::For(_) | Runs::Each(_) | Runs::Recorded(_) => 1.0,
+            RunModel::Constant(_) | RunModel::PerNode(_) | RunModel::Recorded(_) => 1.0,
         }
     }
 
     /// How fast the steps of a task go, where it has any.
-    pub(crate) fn steps_of(&self, task: TaskId) -> Option<&Pace> {
+    pub(crate) fn steps_of(&self, task: TaskId) -> Option<&StepSpeeds> {
         match self {
-            Runs::Steps(nodes) => nodes.get(task.node as usize).map(|steps| &*steps.pace),
-            Runs::For(_) | Runs::Each(_) | Runs::Recorded(_) => None,
+            RunModel::Steps(nodes) => nodes.get(task.node as usize).map(|steps| &*steps.pace),
+            RunModel::Constant(_) | RunModel::PerNode(_) | RunModel::Recorded(_) => None,
         }
     }
 
     /// Whom it gets on with on a type of device, where that was measured of anyone.
-    pub(crate) fn company(&self, task: TaskId, kind: Option<&str>) -> Option<Box<Company>> {
-        let Runs::Steps(nodes) = self else { return None };
-        let Steps { pace, .. } = &nodes[task.node as usize];
-        let company = || Some(Box::new(Company { pace: Arc::clone(pace), kind: kind?.to_ascii_lowercase() }));
-        if pace.beside.is_empty() { None } else { company() }
+    pub(crate) fn interference(&self, task: TaskId, kind: Option<&str>) -> Option<Box<InterferenceProfile>> {
+        let RunModel::Steps(nodes) = self else { return None };
+        let StepWork { pace, .. } = &nodes[task.node as usize];
+        let interference = || {
+            Some(Box::new(InterferenceProfile { pace: Arc::clone(pace), kind: kind?.to_ascii_lowercase() }))
+        };
+        if pace.beside.is_empty() { None } else { interference() }
     }
 
-    pub(crate) fn fate(&self, task: TaskId, attempt: u32, kind: Option<&str>) -> Fate {
+    pub(crate) fn fate(&self, task: TaskId, attempt: u32, kind: Option<&str>) -> AttemptRun {
         match self {
-            Runs::Steps(nodes) => {
+            RunModel::Steps(nodes) => {
                 let steps = nodes[task.node as usize].steps;
-                Fate::plain(Span::from_secs(steps / self.pace(task, kind)))
+                AttemptRun::plain(Span::from_secs(steps / self.pace(task, kind)))
             }
-            Runs::For(length) => Fate::plain(*length),
-            Runs::Recorded(tries) => tries.fate(task, attempt),
-            Runs::Each(courses) => {
-                let Course { lengths, exits, stubborn } = &courses[task.node as usize];
+            RunModel::Constant(length) => AttemptRun::plain(*length),
+            RunModel::Recorded(tries) => tries.fate(task, attempt),
+            RunModel::PerNode(courses) => {
+                let NodeRunModel { lengths, exits, stubborn } = &courses[task.node as usize];
                 let length = lengths.get(task.index as usize % lengths.len().max(1)).copied();
                 let exit = exits.get(attempt as usize - 1).or(exits.last()).copied().unwrap_or(0);
                 let how = EndReason::Exited(exit);
-                Fate { length: length.unwrap_or_default(), how, stubborn: *stubborn, seen: None }
+                AttemptRun { length: length.unwrap_or_default(), how, stubborn: *stubborn, seen: None }
             }
         }
     }
@@ -227,40 +229,40 @@ impl Runs {
 
 /// Whom a process gets on with.
 #[derive(Clone, Debug)]
-pub(crate) struct Company {
-    pace: Arc<Pace>,
+pub(crate) struct InterferenceProfile {
+    pace: Arc<StepSpeeds>,
     kind: String,
 }
 
-impl Company {
+impl InterferenceProfile {
     /// The part of its speed that it keeps beside another, where anyone measured it.
-    pub(crate) fn kept_beside(&self, other: &Company) -> Option<f64> {
+    pub(crate) fn kept_beside(&self, other: &InterferenceProfile) -> Option<f64> {
         self.pace.kept_beside(&other.pace.profile, &self.kind)
     }
 }
 
-impl Fate {
-    fn plain(length: Span) -> Fate {
-        Fate { length, how: EndReason::Exited(0), stubborn: false, seen: None }
+impl AttemptRun {
+    fn plain(length: Span) -> AttemptRun {
+        AttemptRun { length, how: EndReason::Exited(0), stubborn: false, seen: None }
     }
 }
 
-impl Tries {
-    fn fate(&self, task: TaskId, attempt: u32) -> Fate {
+impl RecordedAttempts {
+    fn fate(&self, task: TaskId, attempt: u32) -> AttemptRun {
         let tried = self.tried.get(&(task.node, task.index));
         let one = tried.and_then(|tried| tried.get(attempt as usize - 1).or(tried.last()));
         match one {
-            Some(Try { delay, length, how, linger }) => Fate {
+            Some(RecordedAttempt { delay, length, how, linger }) => AttemptRun {
                 length: *length,
                 how: how.clone(),
                 stubborn: linger.is_some(),
-                seen: Some(Seen {
+                seen: Some(RecordedTiming {
                     of_another: tried.is_some_and(|tried| tried.len() < attempt as usize),
                     delay: *delay,
                     linger: *linger,
                 }),
             },
-            None => Fate::plain(self.otherwise.get(task.node as usize).copied().unwrap_or_default()),
+            None => AttemptRun::plain(self.otherwise.get(task.node as usize).copied().unwrap_or_default()),
         }
     }
 }

@@ -15,7 +15,7 @@ use warpyard_core::{
 
 /// How much a forecast may cost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
+pub struct ForecastBudget {
     /// How often the queue is simulated.
     pub samples: u32,
     /// How many events each of these may take.
@@ -24,34 +24,34 @@ pub struct Limits {
     pub errands: u32,
 }
 
-impl Default for Limits {
-    fn default() -> Limits {
-        Limits { samples: 20, events: 20_000, errands: 10 }
+impl Default for ForecastBudget {
+    fn default() -> ForecastBudget {
+        ForecastBudget { samples: 20, events: 20_000, errands: 10 }
     }
 }
 
 /// When a task is expected to start, as far as that can be known.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Expectation {
+pub enum StartForecast {
     /// Between two moments, eight times in ten.
-    Range(Expected),
+    Range(ForecastRange),
     /// No range can be given.
-    Unknown(Unknown),
+    Unknown(UnknownStart),
 }
 
-impl Expectation {
+impl StartForecast {
     /// The range, where there is one.
-    pub fn range(&self) -> Option<&Expected> {
+    pub fn range(&self) -> Option<&ForecastRange> {
         match self {
-            Expectation::Range(range) => Some(range),
-            Expectation::Unknown(_) => None,
+            StartForecast::Range(range) => Some(range),
+            StartForecast::Unknown(_) => None,
         }
     }
 }
 
 /// The range in which a task is expected to start, eight times in ten.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Expected {
+pub struct ForecastRange {
     /// The earliest of all samples.
     pub from: Time,
     /// The latest of all samples.
@@ -64,7 +64,7 @@ pub struct Expected {
 
 /// Why no range can be given for a start.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Unknown {
+pub enum UnknownStart {
     /// It may have to wait for one of these tasks, and nothing is known of how long they run.
     Lengths(Vec<TaskId>),
     /// More happens before its start than a forecast follows.
@@ -87,10 +87,11 @@ pub fn forecast(
     policies: &'static [PolicyDef],
     now: Time,
     tasks: &[TaskId],
-    limits: Limits,
+    limits: ForecastBudget,
     mut run_time: impl FnMut(TaskId, u32) -> Option<Span>,
-) -> Result<BTreeMap<TaskId, Expectation>, Rejection> {
-    let mut seen: BTreeMap<TaskId, Samples> = tasks.iter().map(|&t| (t, Samples::default())).collect();
+) -> Result<BTreeMap<TaskId, StartForecast>, Rejection> {
+    let mut seen: BTreeMap<TaskId, TaskSamples> =
+        tasks.iter().map(|&t| (t, TaskSamples::default())).collect();
     for sample in 0..limits.samples {
         let mut some_unknown = false;
         let draw = |task| {
@@ -98,13 +99,13 @@ pub fn forecast(
             some_unknown |= drawn.is_none();
             drawn
         };
-        let ran = Ahead::from(cluster, policies, now, draw)?.until(limits, tasks);
+        let ran = Lookahead::from(cluster, policies, now, draw)?.until(limits, tasks);
         for (task, samples) in &mut seen {
             samples.add(*task, &ran);
         }
         if some_unknown && seen.values().any(|samples| samples.starts()) {
             let at_once = |task| Some(run_time(task, sample).unwrap_or(Span::ZERO));
-            let ran = Ahead::from(cluster, policies, now, at_once)?.until(limits, tasks);
+            let ran = Lookahead::from(cluster, policies, now, at_once)?.until(limits, tasks);
             for (task, samples) in &mut seen {
                 samples.at_best.extend(ran.started.get(task).map(|(at, _)| *at));
             }
@@ -116,7 +117,7 @@ pub fn forecast(
 
 /// What the samples say of one task.
 #[derive(Default)]
-struct Samples {
+struct TaskSamples {
     starts: Vec<Time>,
     /// The starts if tasks of unknown length ended at once.
     at_best: Vec<Time>,
@@ -128,13 +129,13 @@ struct Samples {
     never: bool,
 }
 
-impl Samples {
+impl TaskSamples {
     /// Whether it started in every sample so far.
     fn starts(&self) -> bool {
         !self.too_far && !self.never
     }
 
-    fn add(&mut self, task: TaskId, ran: &Ran) {
+    fn add(&mut self, task: TaskId, ran: &SampleOutcome) {
         self.unknown.extend(&ran.unknown);
         match ran.started.get(&task) {
             Some((at, after)) => {
@@ -148,7 +149,7 @@ impl Samples {
 
     /// From the earliest to the latest. That is wider than eight samples in ten, because no sample knows what will arrive
     /// later; measured (`tests/calibration.rs`) it holds about eight times in ten.
-    fn expectation(self, samples: usize) -> Expectation {
+    fn expectation(self, samples: usize) -> StartForecast {
         let (from, to) = (self.starts.iter().min(), self.starts.iter().max());
         match (from, to) {
             (Some(&from), Some(&to)) if self.starts.len() == samples => {
@@ -156,7 +157,7 @@ impl Samples {
                 let mut hinges: Vec<_> = self.let_in_by.into_iter().collect();
                 hinges.sort_by_key(|(task, times)| (Reverse(*times), *task));
                 let unknown = self.unknown.into_iter().filter(|_| best < from);
-                Expectation::Range(Expected {
+                StartForecast::Range(ForecastRange {
                     from: best,
                     to,
                     hinges_on: hinges.into_iter().map(|(task, _)| task).take(HINGES).collect(),
@@ -164,16 +165,16 @@ impl Samples {
                 })
             }
             _ if !self.unknown.is_empty() => {
-                Expectation::Unknown(Unknown::Lengths(self.unknown.into_iter().collect()))
+                StartForecast::Unknown(UnknownStart::Lengths(self.unknown.into_iter().collect()))
             }
-            _ if self.too_far => Expectation::Unknown(Unknown::TooFar),
-            _ => Expectation::Unknown(Unknown::NoEnd),
+            _ if self.too_far => StartForecast::Unknown(UnknownStart::TooFar),
+            _ => StartForecast::Unknown(UnknownStart::NoEnd),
         }
     }
 }
 
 /// What one run of the queue into the future came to.
-struct Ran {
+struct SampleOutcome {
     /// When each task started, and the task whose end came last before that.
     started: BTreeMap<TaskId, (Time, Option<TaskId>)>,
     /// Tasks of unknown length that still run.
@@ -183,12 +184,12 @@ struct Ran {
 }
 
 /// One run of the queue into the future.
-struct Ahead<F> {
+struct Lookahead<F> {
     engine: Engine,
     now: Time,
     /// When attempts end; void where that is no longer so.
     ends: BinaryHeap<Reverse<(Time, AttemptId)>>,
-    under_way: BTreeMap<AttemptId, UnderWay>,
+    under_way: BTreeMap<AttemptId, RunningAttempt>,
     /// What is left of tasks that gave way, as far as that is known.
     left: BTreeMap<TaskId, Option<Span>>,
     /// The task that ended last.
@@ -198,7 +199,7 @@ struct Ahead<F> {
 
 /// An attempt that runs.
 #[derive(Clone, Copy)]
-struct UnderWay {
+struct RunningAttempt {
     worker: WorkerId,
     /// What was left of its task at `since`, in time alone on its devices; nothing where that is not known.
     left: Option<Span>,
@@ -207,7 +208,7 @@ struct UnderWay {
     speed: f64,
 }
 
-impl UnderWay {
+impl RunningAttempt {
     fn left_at(self, now: Time) -> Option<Span> {
         let done = now.since(self.since);
         let done = if self.speed == 1.0 { done } else { Span::from_secs(done.secs() * self.speed) };
@@ -224,13 +225,13 @@ impl UnderWay {
 /// Nobody gets nowhere for ever.
 const SLOWEST: f64 = 1e-3;
 
-impl<F: FnMut(TaskId) -> Option<Span>> Ahead<F> {
+impl<F: FnMut(TaskId) -> Option<Span>> Lookahead<F> {
     fn from(
         cluster: &Cluster,
         policies: &'static [PolicyDef],
         now: Time,
         mut run_time: F,
-    ) -> Result<Ahead<F>, Rejection> {
+    ) -> Result<Lookahead<F>, Rejection> {
         let mut begun = Vec::new();
         for (worker, w) in cluster.workers() {
             for &task in w.tasks() {
@@ -247,14 +248,14 @@ impl<F: FnMut(TaskId) -> Option<Span>> Ahead<F> {
         }
         let engine = Engine::new(cluster.clone(), policies, now)?;
         let (ends, under_way, left) = Default::default();
-        let mut ahead = Ahead { engine, now, ends, under_way, left, ended: None, run_time };
+        let mut ahead = Lookahead { engine, now, ends, under_way, left, ended: None, run_time };
         begun.into_iter().for_each(|(attempt, worker, left)| ahead.begin(attempt, worker, left));
         ahead.pace();
         Ok(ahead)
     }
 
     fn begin(&mut self, attempt: AttemptId, worker: WorkerId, left: Option<Span>) {
-        let begun = UnderWay { worker, left, since: self.now, speed: 1.0 };
+        let begun = RunningAttempt { worker, left, since: self.now, speed: 1.0 };
         self.ends.extend(begun.end().map(|end| Reverse((end, attempt))));
         self.under_way.insert(attempt, begun);
     }
@@ -268,14 +269,14 @@ impl<F: FnMut(TaskId) -> Option<Span>> Ahead<F> {
         for (attempt, run) in &mut self.under_way {
             let speed = view.speed_kept(attempt.task).max(SLOWEST);
             if speed != run.speed {
-                *run = UnderWay { left: run.left_at(self.now), since: self.now, speed, ..*run };
+                *run = RunningAttempt { left: run.left_at(self.now), since: self.now, speed, ..*run };
                 self.ends.extend(run.end().map(|end| Reverse((end, *attempt))));
             }
         }
     }
 
     /// Runs until all of these tasks have started, nothing more happens, or too much has.
-    fn until(mut self, limits: Limits, tasks: &[TaskId]) -> Ran {
+    fn until(mut self, limits: ForecastBudget, tasks: &[TaskId]) -> SampleOutcome {
         let mut missing: BTreeSet<TaskId> = tasks.iter().copied().collect();
         let mut started = BTreeMap::new();
         let before = self.engine.cluster().seq();
@@ -330,7 +331,7 @@ impl<F: FnMut(TaskId) -> Option<Span>> Ahead<F> {
             }
         }
         let unknown = self.under_way.iter().filter(|(_, run)| run.left.is_none());
-        Ran { started, unknown: unknown.map(|(attempt, _)| attempt.task).collect(), cut_off }
+        SampleOutcome { started, unknown: unknown.map(|(attempt, _)| attempt.task).collect(), cut_off }
     }
 
     /// An attempt that was asked to save and exit has done so; what is left of its task is kept.

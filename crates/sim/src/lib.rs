@@ -5,30 +5,32 @@
 //! simulated ([`workload`]), what came out ([`report`]), published tables ([`reproduce`]),
 //! and what really happened, simulated again ([`replay`]).
 //! [`faults`] is the same engine among failures of every kind.
-//! [`forecast()`] and [`sooner()`] are what the live server asks: when a task will start, and what would start it now.
+//! [`forecast()`] and [`find_counterfactual()`] are what the live server asks: when a task will start, and what would start it now.
 
-mod agenda;
 pub mod arrival;
-mod crowds;
-mod draw;
+mod contention;
+pub mod counterfactual;
 pub mod faults;
 pub mod forecast;
 mod machine;
+mod oracle;
 mod process;
 pub mod random;
 pub mod record;
 pub mod replay;
 pub mod report;
 pub mod reproduce;
+mod run_time;
 mod sim;
-pub mod sooner;
-mod truth;
+mod timers;
 pub mod workload;
 
-pub use arrival::{Arrival, Coming, Course, Pace, Runs, Steps, Tries, Try};
-pub use draw::{Known, draw};
-pub use forecast::{Expectation, Expected, Limits, Unknown, forecast};
+pub use arrival::{
+    Arrival, NodeRunModel, RecordedAttempt, RecordedAttempts, RunModel, StepSpeeds, StepWork, TimedInput,
+};
+pub use counterfactual::{RequestChange, find_counterfactual};
+pub use forecast::{ForecastBudget, ForecastRange, StartForecast, UnknownStart, forecast};
 pub use record::Record;
 pub use report::SimReport;
+pub use run_time::{RunTimeEvidence, sample_run_time};
 pub use sim::{Setup, Sim, Watcher};
-pub use sooner::{Change, sooner};

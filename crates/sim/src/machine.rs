@@ -1,7 +1,7 @@
 //! A virtual machine: an executor whose processes are made up, and the worker's own [`Agent`]. What the agent puts out is
 //! done to the processes, and what becomes of them is told to the agent; nothing is decided here.
 
-use crate::process::{Brief, Next, Process, speed_beside};
+use crate::process::{Process, ProcessEvent, ProcessSpec, speed_beside};
 use std::collections::BTreeMap;
 use warpyard_core::agent::{
     Agent, FoundRecord, Input, Observation, Output, RecordOwner, Settings, StopCause,
@@ -29,20 +29,20 @@ pub(crate) struct Machine {
     /// How much tasks on one device slow each other.
     contention: f64,
     /// Whether it ever had a process of which is known whom it gets on with.
-    company: bool,
+    interference: bool,
 }
 
 /// What the server knows of an attempt and a machine must.
-pub(crate) trait Known {
+pub(crate) trait AttemptOracle {
     /// What it takes to begin it; none where the server has given it up and the machine has yet to hear of that.
-    fn brief(&self, id: AttemptId) -> Option<Brief>;
+    fn brief(&self, id: AttemptId) -> Option<ProcessSpec>;
     /// Between which steps of its work it stands still, if not at once.
     fn step(&self, id: AttemptId) -> Option<Span>;
 }
 
 /// What is due on a machine at a later moment.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Later {
+pub(crate) enum MachineTimer {
     /// [`Machine::ring`].
     Ring(AttemptId),
     /// [`Input::Timer`].
@@ -66,7 +66,7 @@ impl Machine {
             to_stand_still: BTreeMap::new(),
             to_give_way: BTreeMap::new(),
             contention,
-            company: false,
+            interference: false,
         }
     }
 
@@ -75,8 +75,8 @@ impl Machine {
         &mut self,
         now: Time,
         id: AttemptId,
-        brief: Brief,
-        later: &mut impl FnMut(Time, Later),
+        brief: ProcessSpec,
+        later: &mut impl FnMut(Time, MachineTimer),
     ) {
         let (owner, on_lost, seen) = (RecordOwner::ThisLog, OnLost::default(), Observation::Running);
         self.agent.step(Input::Found(FoundRecord { attempt: id, owner, on_lost, seen }), now);
@@ -84,7 +84,12 @@ impl Machine {
     }
 
     /// Does what the agent puts out. Gives what is due later.
-    pub(crate) fn pump(&mut self, now: Time, known: &impl Known, mut later: impl FnMut(Time, Later)) {
+    pub(crate) fn pump(
+        &mut self,
+        now: Time,
+        known: &impl AttemptOracle,
+        mut later: impl FnMut(Time, MachineTimer),
+    ) {
         let later = &mut later;
         let mut touched = false;
         while let Some(output) = self.agent.next_output() {
@@ -112,7 +117,7 @@ impl Machine {
                 | Output::Discard { .. }
                 | Output::StopForeign { .. }
                 | Output::RetireForeign(_) => {}
-                Output::SetTimer(at) => later(at, Later::Timer),
+                Output::SetTimer(at) => later(at, MachineTimer::Timer),
             }
         }
         if touched {
@@ -121,20 +126,22 @@ impl Machine {
     }
 
     /// Something happens to a process by itself: it begins, stands still, or ends.
-    pub(crate) fn ring(&mut self, now: Time, id: AttemptId, mut later: impl FnMut(Time, Later)) {
+    pub(crate) fn ring(&mut self, now: Time, id: AttemptId, mut later: impl FnMut(Time, MachineTimer)) {
         let later = &mut later;
         let due = self.processes.get(&id).and_then(|p| p.alarm).filter(|(at, _)| *at == now);
         let Some((_, next)) = due else { return };
         match next {
-            Next::Begins => self.run(now, id, later),
-            Next::StandsStill if self.to_give_way.contains_key(&id) => self.end(now, id, EndReason::Stopped),
-            Next::StandsStill => self.stand_still(now, id),
-            Next::Ends => {
+            ProcessEvent::Begins => self.run(now, id, later),
+            ProcessEvent::StandsStill if self.to_give_way.contains_key(&id) => {
+                self.end(now, id, EndReason::Stopped)
+            }
+            ProcessEvent::StandsStill => self.stand_still(now, id),
+            ProcessEvent::Ends => {
                 let how = self.process(id).how.clone();
                 self.end(now, id, how);
             }
-            Next::TimesOut => self.end(now, id, EndReason::TimedOut),
-            Next::IsEnded => self.end(now, id, EndReason::Stopped),
+            ProcessEvent::TimesOut => self.end(now, id, EndReason::TimedOut),
+            ProcessEvent::IsEnded => self.end(now, id, EndReason::Stopped),
         }
         self.share_speed(now, later);
     }
@@ -164,24 +171,30 @@ impl Machine {
         self.agent.step(Input::Seen(id, seen), now);
     }
 
-    fn launch(&mut self, now: Time, id: AttemptId, brief: Brief, later: &mut impl FnMut(Time, Later)) {
+    fn launch(
+        &mut self,
+        now: Time,
+        id: AttemptId,
+        brief: ProcessSpec,
+        later: &mut impl FnMut(Time, MachineTimer),
+    ) {
         let delay = brief.delay;
-        self.company |= brief.company.is_some();
+        self.interference |= brief.interference.is_some();
         self.processes.insert(id, Process::new(now, brief));
         if delay.is_zero() {
             self.run(now, id, later);
         } else {
-            later(now + delay, Later::Ring(id));
+            later(now + delay, MachineTimer::Ring(id));
         }
     }
 
     /// A process that was begun or stood still runs now.
-    fn run(&mut self, now: Time, id: AttemptId, later: &mut impl FnMut(Time, Later)) {
+    fn run(&mut self, now: Time, id: AttemptId, later: &mut impl FnMut(Time, MachineTimer)) {
         let process = self.process(id);
         process.runs = true;
         process.since = now;
         let at = process.foresee();
-        later(at, Later::Ring(id));
+        later(at, MachineTimer::Ring(id));
         // One that is to stand still from the start is begun first.
         if let Some(step) = self.to_stand_still.get(&id).copied() {
             return self.freeze(now, id, step, later);
@@ -189,7 +202,13 @@ impl Machine {
         self.see(now, id, Observation::Running);
     }
 
-    fn freeze(&mut self, now: Time, id: AttemptId, step: Option<Span>, later: &mut impl FnMut(Time, Later)) {
+    fn freeze(
+        &mut self,
+        now: Time,
+        id: AttemptId,
+        step: Option<Span>,
+        later: &mut impl FnMut(Time, MachineTimer),
+    ) {
         let Some(process) = self.processes.get_mut(&id) else { return };
         self.to_stand_still.insert(id, step);
         if !process.runs {
@@ -219,7 +238,7 @@ impl Machine {
         now: Time,
         id: AttemptId,
         step: Option<Span>,
-        later: &mut impl FnMut(Time, Later),
+        later: &mut impl FnMut(Time, MachineTimer),
     ) {
         let Some(process) = self.processes.get_mut(&id).filter(|process| process.runs) else { return };
         if self.to_give_way.contains_key(&id) {
@@ -235,7 +254,7 @@ impl Machine {
     }
 
     /// Has it go on, or not stand still after all.
-    fn thaw(&mut self, now: Time, id: AttemptId, later: &mut impl FnMut(Time, Later)) {
+    fn thaw(&mut self, now: Time, id: AttemptId, later: &mut impl FnMut(Time, MachineTimer)) {
         let to_stand_still = self.to_stand_still.remove(&id).is_some();
         let Some(process) = self.processes.get_mut(&id) else { return };
         if process.runs && to_stand_still {
@@ -254,20 +273,20 @@ impl Machine {
         id: AttemptId,
         grace: Span,
         cause: StopCause,
-        later: &mut impl FnMut(Time, Later),
+        later: &mut impl FnMut(Time, MachineTimer),
     ) {
         let Some(process) = self.processes.get_mut(&id) else { return };
         match (process.alarm, process.grace) {
             _ if cause == StopCause::LeaseExpired => self.end(now, id, cause.how()),
             (_, Some(_)) if grace.is_zero() => self.end(now, id, EndReason::Stopped),
-            (Some((_, Next::IsEnded)), _) => {}
+            (Some((_, ProcessEvent::IsEnded)), _) => {}
             (_, None) => self.end(now, id, EndReason::Stopped),
             (_, Some(grace)) => {
                 if process.runs {
                     process.settle(now);
                 }
-                process.alarm = Some((now + grace, Next::IsEnded));
-                later(now + grace, Later::Ring(id));
+                process.alarm = Some((now + grace, ProcessEvent::IsEnded));
+                later(now + grace, MachineTimer::Ring(id));
             }
         }
     }
@@ -287,8 +306,8 @@ impl Machine {
     }
 
     /// Has every process that runs go as fast as those beside it let it.
-    fn share_speed(&mut self, now: Time, later: &mut impl FnMut(Time, Later)) {
-        if self.contention == 0.0 && !self.company {
+    fn share_speed(&mut self, now: Time, later: &mut impl FnMut(Time, MachineTimer)) {
+        if self.contention == 0.0 && !self.interference {
             return;
         }
         let mut on: BTreeMap<u16, Vec<AttemptId>> = BTreeMap::new();
@@ -304,9 +323,9 @@ impl Machine {
                 [one, other] => {
                     let other = &self.processes[if *one == id { other } else { one }];
                     process
-                        .company
+                        .interference
                         .as_deref()
-                        .zip(other.company.as_deref())
+                        .zip(other.interference.as_deref())
                         .and_then(|(a, b)| a.kept_beside(b))
                 }
                 _ => None,
@@ -316,20 +335,20 @@ impl Machine {
         let speeds: Vec<(AttemptId, f64)> = self.running().map(|(id, p)| (id, speed(id, p))).collect();
         for (id, speed) in speeds {
             let process = self.process(id);
-            let asked = matches!(process.alarm, Some((_, Next::IsEnded)));
+            let asked = matches!(process.alarm, Some((_, ProcessEvent::IsEnded)));
             if speed != process.speed {
                 process.settle(now);
                 process.speed = speed;
                 if !asked {
-                    later(process.foresee(), Later::Ring(id));
+                    later(process.foresee(), MachineTimer::Ring(id));
                 }
             }
         }
     }
 
-    fn foresee(&mut self, id: AttemptId, later: &mut impl FnMut(Time, Later)) {
+    fn foresee(&mut self, id: AttemptId, later: &mut impl FnMut(Time, MachineTimer)) {
         let at = self.process(id).foresee();
-        later(at, Later::Ring(id));
+        later(at, MachineTimer::Ring(id));
     }
 
     fn process(&mut self, id: AttemptId) -> &mut Process {

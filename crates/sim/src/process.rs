@@ -3,7 +3,7 @@
 //! Work is counted in the time it takes alone. Beside others on a device it goes slower, and after standing still it has to
 //! warm up before it goes on.
 
-use crate::arrival::{Company, Fate};
+use crate::arrival::{AttemptRun, InterferenceProfile};
 use smallvec::SmallVec;
 use warpyard_core::event::EndReason;
 use warpyard_core::{Span, Time};
@@ -29,20 +29,20 @@ pub(crate) struct Process {
     /// Whether it runs: it has begun and does not stand still.
     pub(crate) runs: bool,
     /// The moment in force at which something happens to it by itself, and what; alarms for others are void.
-    pub(crate) alarm: Option<(Time, Next)>,
+    pub(crate) alarm: Option<(Time, ProcessEvent)>,
     /// The work done with which it stands still, if it is to.
     stands_still_at: Option<Span>,
     /// Being asked to end does not end it before this.
     pub(crate) grace: Option<Span>,
     /// Whom it gets on with, where that was measured.
-    pub(crate) company: Option<Box<Company>>,
+    pub(crate) interference: Option<Box<InterferenceProfile>>,
     /// Where it runs.
     pub(crate) devices: SmallVec<[u16; 4]>,
 }
 
 /// What happens to a process by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Next {
+pub(crate) enum ProcessEvent {
     Begins,
     StandsStill,
     Ends,
@@ -52,14 +52,14 @@ pub(crate) enum Next {
 }
 
 /// What a machine must know of an attempt to begin it.
-pub(crate) struct Brief {
-    pub(crate) fate: Fate,
+pub(crate) struct ProcessSpec {
+    pub(crate) fate: AttemptRun,
     /// Work of earlier attempts that was saved.
     pub(crate) saved: Span,
     pub(crate) timeout: Option<Span>,
     pub(crate) grace: Span,
     pub(crate) resume_time: Span,
-    pub(crate) company: Option<Box<Company>>,
+    pub(crate) interference: Option<Box<InterferenceProfile>>,
     pub(crate) devices: SmallVec<[u16; 4]>,
     /// From being told to begin it until its process runs.
     pub(crate) delay: Span,
@@ -67,8 +67,8 @@ pub(crate) struct Brief {
 
 impl Process {
     /// One that begins after its delay.
-    pub(crate) fn new(now: Time, brief: Brief) -> Process {
-        let Brief { fate, saved, timeout, grace, resume_time, company, devices, delay } = brief;
+    pub(crate) fn new(now: Time, brief: ProcessSpec) -> Process {
+        let ProcessSpec { fate, saved, timeout, grace, resume_time, interference, devices, delay } = brief;
         let begins = now + delay;
         Process {
             how: fate.how,
@@ -81,17 +81,17 @@ impl Process {
             ran: Span::ZERO,
             since: begins,
             runs: false,
-            alarm: Some((begins, Next::Begins)),
+            alarm: Some((begins, ProcessEvent::Begins)),
             stands_still_at: None,
             grace: fate.stubborn.then_some(grace),
-            company,
+            interference,
             devices,
         }
     }
 
     /// Whether it runs or did.
     pub(crate) fn has_begun(&self) -> bool {
-        !matches!(self.alarm, Some((_, Next::Begins)))
+        !matches!(self.alarm, Some((_, ProcessEvent::Begins)))
     }
 
     /// The work it has done, saved by earlier attempts or not.
@@ -138,11 +138,11 @@ impl Process {
         let still = self.stands_still_at.filter(|at| *at < self.work);
         let stands_still = still.map(|at| exact(self.warm_up + (at - self.done))).filter(|at| *at < ends);
         let (mut soonest, mut next) = match stands_still {
-            Some(at) => (at, Next::StandsStill),
-            None => (ends, Next::Ends),
+            Some(at) => (at, ProcessEvent::StandsStill),
+            None => (ends, ProcessEvent::Ends),
         };
         if self.allowed < soonest {
-            (soonest, next) = (self.allowed, Next::TimesOut);
+            (soonest, next) = (self.allowed, ProcessEvent::TimesOut);
         }
         let at = self.since + soonest;
         self.alarm = Some((at, next));
@@ -165,12 +165,16 @@ mod tests {
     use super::*;
 
     fn process(length: f64) -> Process {
-        let fate =
-            Fate { length: Span::from_secs(length), how: EndReason::Exited(0), stubborn: false, seen: None };
+        let fate = AttemptRun {
+            length: Span::from_secs(length),
+            how: EndReason::Exited(0),
+            stubborn: false,
+            seen: None,
+        };
         let (resume_time, devices) = (Span::from_secs(2.0), SmallVec::from([0; 1].as_slice()));
         let (saved, timeout, grace, delay) = (Span::ZERO, None, Span::ZERO, Span::ZERO);
-        let company = None;
-        let brief = Brief { fate, saved, timeout, grace, resume_time, company, devices, delay };
+        let interference = None;
+        let brief = ProcessSpec { fate, saved, timeout, grace, resume_time, interference, devices, delay };
         Process::new(Time(0), brief)
     }
 
@@ -180,12 +184,16 @@ mod tests {
         p.settle(Time::from_secs(4.0));
         assert!(!p.stand_still_between(Some(Span::from_secs(3.0))));
         p.foresee();
-        assert_eq!(p.alarm, Some((Time::from_secs(6.0), Next::StandsStill)));
+        assert_eq!(p.alarm, Some((Time::from_secs(6.0), ProcessEvent::StandsStill)));
         p.settle(Time::from_secs(6.0));
         assert!(p.stand_still_between(Some(Span::from_secs(3.0))), "at a boundary it is at once");
         p.thaw(Time::from_secs(20.0));
         p.foresee();
-        assert_eq!(p.alarm, Some((Time::from_secs(26.0), Next::Ends)), "2 s to warm up and 4 s of work");
+        assert_eq!(
+            p.alarm,
+            Some((Time::from_secs(26.0), ProcessEvent::Ends)),
+            "2 s to warm up and 4 s of work"
+        );
     }
 
     #[test]

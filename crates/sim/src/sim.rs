@@ -1,14 +1,14 @@
 //! The driver: takes what is due from a heap, gives it to the engine, and lets the virtual workers do what the engine
 //! then wants. Everything due at one moment goes into one turn.
 
-mod noting;
+mod records;
 
-use crate::agenda::{Agenda, Due};
-use crate::arrival::{Arrival, Coming, Runs, translated};
-use crate::crowds::{Counted, Crowds};
-use crate::machine::{Known, Machine};
+use crate::arrival::{Arrival, RunModel, TimedInput, translated};
+use crate::contention::{ContentionTracker, DoubleCounted};
+use crate::machine::{AttemptOracle, Machine};
+use crate::oracle::{Jobs, Oracle, SimulatedJob};
 use crate::record::Record;
-use crate::truth::{Jobs, Taken, Truth};
+use crate::timers::{Timer, TimerQueue};
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -55,13 +55,13 @@ pub struct Sim {
     /// What the policy has done beside the loop, and when it is done.
     errand: Option<(Time, BackgroundSolve)>,
     machines: Vec<Machine>,
-    agenda: Agenda,
-    source: std::iter::Peekable<Box<dyn Iterator<Item = Coming>>>,
+    timers: TimerQueue,
+    source: std::iter::Peekable<Box<dyn Iterator<Item = TimedInput>>>,
     jobs: Jobs,
     records: Vec<Record>,
-    crowds: Crowds,
+    contention: ContentionTracker,
     /// What of the time at the present event is counted for others.
-    counted: Counted,
+    counted: DoubleCounted,
     refused: Vec<(Time, Rejection)>,
     /// What is asked at the present moment.
     asked: Vec<Command>,
@@ -70,7 +70,7 @@ pub struct Sim {
     /// Jobs that ended, to leave the memory with the next turn.
     ended: Vec<JobId>,
     /// For each command asked that submits, what really happens, and the number it came with.
-    coming: Vec<(usize, Runs, Option<JobId>)>,
+    coming: Vec<(usize, RunModel, Option<JobId>)>,
     /// Numbers that jobs came with, and those they have here.
     came_as: BTreeMap<JobId, JobId>,
     /// How many commands meant a job that is not here or were refused.
@@ -116,8 +116,8 @@ impl Sim {
         let workers = engine.cluster().workers().count();
         let machine = |(_, worker): (_, &Worker)| Machine::new(setup.contention, worker.info.lease, now);
         let machines = engine.cluster().workers().map(machine).collect();
-        let crowds = Crowds::on(engine.cluster().workers().map(|(_, worker)| &worker.info));
-        let nothing: Box<dyn Iterator<Item = Coming>> = Box::new(std::iter::empty());
+        let contention = ContentionTracker::on(engine.cluster().workers().map(|(_, worker)| &worker.info));
+        let nothing: Box<dyn Iterator<Item = TimedInput>> = Box::new(std::iter::empty());
         let mut sim = Sim {
             engine,
             kept,
@@ -125,12 +125,12 @@ impl Sim {
             setup,
             errand: None,
             machines,
-            agenda: Agenda::default(),
+            timers: TimerQueue::default(),
             source: nothing.peekable(),
             jobs: Vec::new(),
             records: Vec::new(),
-            crowds,
-            counted: Counted::new(),
+            contention,
+            counted: DoubleCounted::new(),
             refused: Vec::new(),
             asked: Vec::new(),
             turned: TurnOutcome::default(),
@@ -157,7 +157,7 @@ impl Sim {
         setup: Setup,
         policies: &'static [PolicyDef],
         now: Time,
-        runs: impl Fn(JobId) -> Runs,
+        runs: impl Fn(JobId) -> RunModel,
     ) -> Result<Sim, Rejection> {
         let engine = Engine::new(cluster, policies, now)?;
         let mut sim = Sim::from_engine(engine, Count::default(), setup, now);
@@ -167,21 +167,21 @@ impl Sim {
             if sim.jobs.len() <= at {
                 sim.jobs.resize_with(at + 1, || None);
             }
-            sim.jobs[at] = Some(Taken { first: None, runs: runs(job.id) });
+            sim.jobs[at] = Some(SimulatedJob { first: None, runs: runs(job.id) });
             sim.came_as.insert(job.id, job.id);
         }
         for worker in (0..sim.machines.len() as u32).map(WorkerId) {
-            let known = Truth {
+            let known = Oracle {
                 cluster: sim.engine.cluster(),
                 jobs: &sim.jobs,
                 saved: &sim.saved,
                 delay: sim.setup.start_delay,
                 restart: sim.setup.restart,
             };
-            let (engine, agenda) = (&sim.engine, &mut sim.agenda);
+            let (engine, timers) = (&sim.engine, &mut sim.timers);
             for begun in engine.cluster().desired(worker).filter(|d| d.started) {
                 let brief = known.brief(begun.attempt).expect("what is desired is known");
-                let mut later = |at, later| agenda.enter(at, Due::on(worker, later));
+                let mut later = |at, later| timers.enter(at, Timer::on(worker, later));
                 sim.machines[worker.0 as usize].adopt(now, begun.attempt, brief, &mut later);
             }
             sim.stirred.push(worker);
@@ -196,12 +196,12 @@ impl Sim {
 
     /// Jobs to come, in order of time; taken one by one, so that there may be more of them than memory.
     pub fn feed(&mut self, arrivals: impl Iterator<Item = Arrival> + 'static) {
-        self.feed_all(arrivals.map(|arrival| Coming::Job(arrival, None)));
+        self.feed_all(arrivals.map(|arrival| TimedInput::Submission(arrival, None)));
     }
 
     /// Everything to come, in order of time.
-    pub fn feed_all(&mut self, coming: impl Iterator<Item = Coming> + 'static) {
-        let coming: Box<dyn Iterator<Item = Coming>> = Box::new(coming);
+    pub fn feed_all(&mut self, coming: impl Iterator<Item = TimedInput> + 'static) {
+        let coming: Box<dyn Iterator<Item = TimedInput>> = Box::new(coming);
         self.source = coming.peekable();
     }
 
@@ -225,7 +225,7 @@ impl Sim {
         &mut self,
         user: &str,
         spec: impl Into<Arc<JobSpec>>,
-        runs: Runs,
+        runs: RunModel,
     ) -> Result<JobId, Rejection> {
         self.put(Arrival { at: self.now, user: user.to_owned(), spec: spec.into(), runs }, None);
         let answer = self.answer()?;
@@ -291,7 +291,7 @@ impl Sim {
             self.forget_the_ended();
             return false;
         };
-        let idle = self.agenda.alarms == 0 && self.errand.is_none() && self.source.peek().is_none();
+        let idle = self.timers.alarms == 0 && self.errand.is_none() && self.source.peek().is_none();
         if idle && !self.someone_is_missed() {
             self.forget_the_ended();
             return false;
@@ -363,10 +363,10 @@ impl Sim {
     }
 
     fn next_moment(&mut self) -> Option<Time> {
-        let agenda = self.agenda.next();
+        let timers = self.timers.next();
         let arrival = self.source.peek().map(|coming| coming.at().max(self.now));
         let errand = self.errand.as_ref().map(|(at, _)| *at);
-        [agenda, arrival, errand, self.engine.next_deadline()].into_iter().flatten().min()
+        [timers, arrival, errand, self.engine.next_deadline()].into_iter().flatten().min()
     }
 
     /// Does all that is due at a moment.
@@ -375,7 +375,7 @@ impl Sim {
         if let Some((_, errand)) = self.errand.take_if(|(at, _)| *at <= self.now) {
             self.asked.push(errand());
         }
-        while let Some(due) = self.agenda.take(self.now) {
+        while let Some(due) = self.timers.take(self.now) {
             self.happen(due);
         }
         // Asked first and taken then: to take it on a condition would move it there and back.
@@ -383,8 +383,8 @@ impl Sim {
             && let Some(coming) = self.source.next()
         {
             match coming {
-                Coming::Job(arrival, number) => self.put(arrival, number),
-                Coming::Ask(_, command) => match translated(command, &self.came_as) {
+                TimedInput::Submission(arrival, number) => self.put(arrival, number),
+                TimedInput::Command(_, command) => match translated(command, &self.came_as) {
                     Some(command) => self.asked.push(command),
                     None => self.unheard += 1,
                 },
@@ -393,18 +393,18 @@ impl Sim {
         self.settle();
     }
 
-    fn happen(&mut self, due: Due) {
+    fn happen(&mut self, due: Timer) {
         match due {
-            Due::Ring(worker, attempt) => {
-                let agenda = &mut self.agenda;
+            Timer::Ring(worker, attempt) => {
+                let timers = &mut self.timers;
                 let machine = &mut self.machines[worker.0 as usize];
-                machine.ring(self.now, attempt, |at, later| agenda.enter(at, Due::on(worker, later)));
+                machine.ring(self.now, attempt, |at, later| timers.enter(at, Timer::on(worker, later)));
                 if machine.agent.has_outputs() {
                     self.stirred.push(worker);
                 }
                 self.speaking.push(worker);
             }
-            Due::Beat(worker) => {
+            Timer::Beat(worker) => {
                 let machine = &mut self.machines[worker.0 as usize];
                 if !machine.cut {
                     machine.agent.step(Input::Connected, self.now);
@@ -412,7 +412,7 @@ impl Sim {
                     self.beat_later(worker);
                 }
             }
-            Due::Timer(worker) => {
+            Timer::Timer(worker) => {
                 self.machines[worker.0 as usize].agent.step(Input::Timer, self.now);
                 self.stirred.push(worker);
             }
@@ -495,19 +495,19 @@ impl Sim {
         sort_out(&mut stirred);
         for worker in stirred.drain(..) {
             let machine = &mut self.machines[worker.0 as usize];
-            let (engine, agenda) = (&self.engine, &mut self.agenda);
+            let (engine, timers) = (&self.engine, &mut self.timers);
             if !machine.cut {
                 let (as_of, received) = (engine.cluster().seq(), engine.inbox().latest(worker));
                 machine.agent.assign_desired(as_of, received, engine.cluster().desired(worker), self.now);
             }
-            let known = Truth {
+            let known = Oracle {
                 cluster: engine.cluster(),
                 jobs: &self.jobs,
                 saved: &self.saved,
                 delay: self.setup.start_delay,
                 restart: self.setup.restart,
             };
-            machine.pump(self.now, &known, |at, later| agenda.enter(at, Due::on(worker, later)));
+            machine.pump(self.now, &known, |at, later| timers.enter(at, Timer::on(worker, later)));
             self.speaking.push(worker);
         }
         self.stirred = stirred;
@@ -538,12 +538,12 @@ impl Sim {
 
     fn beat_later(&mut self, worker: WorkerId) {
         if let Some(lease) = self.lease(worker) {
-            self.put_off(self.now + Span(lease.0 / 3), Due::Beat(worker));
+            self.put_off(self.now + Span(lease.0 / 3), Timer::Beat(worker));
         }
     }
 
-    fn put_off(&mut self, at: Time, due: Due) {
-        self.agenda.enter(at, due);
+    fn put_off(&mut self, at: Time, due: Timer) {
+        self.timers.enter(at, due);
     }
 }
 

@@ -7,11 +7,12 @@ use warpyard_core::{Span, TaskId, Time};
 use warpyard_policies::{POLICIES, default_policy};
 use warpyard_sim::random::Random;
 use warpyard_sim::{
-    Expectation, Expected, Known, Limits, Runs, Setup, Sim, Unknown, draw, forecast, workload,
+    ForecastBudget, ForecastRange, RunModel, RunTimeEvidence, Setup, Sim, StartForecast, UnknownStart,
+    forecast, sample_run_time, workload,
 };
 
 /// What the server uses.
-const LIMITS: Limits = Limits { samples: 20, events: 5_000, errands: 3 };
+const LIMITS: ForecastBudget = ForecastBudget { samples: 20, events: 5_000, errands: 3 };
 
 /// A kind of job someone runs again and again.
 struct Kind {
@@ -47,7 +48,7 @@ fn days(seed: u64, tally: &mut Tally) {
     let mut sim = Sim::new(setup, POLICIES).expect("the default policy");
     let work = kinds.iter().map(|k| k.median * f64::from(k.gpus)).sum::<f64>() / kinds.len() as f64;
     let mut of: BTreeMap<TaskId, usize> = BTreeMap::new();
-    let mut given: Vec<(TaskId, Expected)> = Vec::new();
+    let mut given: Vec<(TaskId, ForecastRange)> = Vec::new();
     let mut now = 0.0;
     while now < 40_000.0 {
         now += random.exponential(work / 8.0);
@@ -63,7 +64,7 @@ fn days(seed: u64, tally: &mut Tally) {
             ..TaskSpec::default()
         };
         let spec = JobSpec { name: format!("kind{which}"), tasks: vec![task], ..JobSpec::default() };
-        let job = sim.submit("ann", spec, Runs::For(Span::from_secs(length))).expect("it fits");
+        let job = sim.submit("ann", spec, RunModel::Constant(Span::from_secs(length))).expect("it fits");
         let task = TaskId { job, node: 0, index: 0 };
         of.insert(task, which);
         if sim.record(task).is_some_and(|r| r.started.is_some()) {
@@ -84,14 +85,15 @@ fn days(seed: u64, tally: &mut Tally) {
             let slice = |runs: Option<&'_ Vec<Span>>| runs.cloned().unwrap_or_default();
             let (before, alike) = (slice(ran.get(&kind)), slice(by_gpus.get(&kinds[kind].gpus)));
             let limit = kinds[kind].timeout.map(Span::from_secs);
-            let known = Known { before: &before, kept: &[], promised: limit, limit, others: [&alike, &[]] };
-            draw(known, so_far, task, sample)
+            let known =
+                RunTimeEvidence { before: &before, kept: &[], promised: limit, limit, others: [&alike, &[]] };
+            sample_run_time(known, so_far, task, sample)
         };
         let expected = forecast(cluster, POLICIES, at, &[task], LIMITS, guess).expect("the policy is known");
         match &expected[&task] {
-            Expectation::Range(range) => given.push((task, range.clone())),
-            Expectation::Unknown(why) => {
-                assert!(matches!(why, Unknown::Lengths(_)), "{why:?}");
+            StartForecast::Range(range) => given.push((task, range.clone())),
+            StartForecast::Unknown(why) => {
+                assert!(matches!(why, UnknownStart::Lengths(_)), "{why:?}");
                 tally.unknown += 1;
             }
         }

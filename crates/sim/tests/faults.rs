@@ -1,6 +1,6 @@
 //! The fault simulator over many seeds: nothing it checks is ever broken.
 
-use warpyard_sim::faults::{Failure, Held, Level, run};
+use warpyard_sim::faults::{Failure, Level, RunStats, run};
 
 /// How many runs of each level; lengths vary with the seed.
 const LIGHT: u64 = 400;
@@ -24,7 +24,7 @@ fn the_same_seed_is_the_same_run() {
 }
 
 fn hold(level: Level, seeds: u64) {
-    let mut all = Held::default();
+    let mut all = RunStats::default();
     for seed in 0..seeds {
         all += run(seed, level).unwrap_or_else(|failure| panic!("{}", told(&failure, level)));
     }
@@ -34,8 +34,8 @@ fn hold(level: Level, seeds: u64) {
 }
 
 fn told(failure: &Failure, level: Level) -> String {
-    let Failure { seed, step, rule, what, story } = failure;
-    let story = story.join("\n");
+    let Failure { seed, step, rule, what, run_log } = failure;
+    let run_log = run_log.join("\n");
     let again = format!("warpyard sim --faults {} --seed {seed}", level.word());
-    format!("{story}\nseed {seed}, step {step}: {rule}: {what}\nreproduce with: {again}")
+    format!("{run_log}\nseed {seed}, step {step}: {rule}: {what}\nreproduce with: {again}")
 }

@@ -1,22 +1,25 @@
 //! Gavel's study, made small: the tables are there, what is claimed of the published trace holds, and every line is drawn.
 
 use std::path::Path;
-use warpyard_sim::reproduce::gavel::{BadData, Data, Drawn, gavel};
+use warpyard_sim::reproduce::gavel::{GavelData, GavelDataError, TraceSampling, gavel};
 
-fn data() -> Option<Data> {
+fn data() -> Option<GavelData> {
     let folder = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/data/gavel"));
     if !folder.exists() {
         eprintln!("SKIPPED: this test needs the shared data beside the repository");
         return None;
     }
     let text = |name: &str| std::fs::read_to_string(folder.join(name)).expect("readable");
-    Some(Data::read(&text("simulation_throughputs.json"), &text("traces/gen150_single.trace")).expect("data"))
+    Some(
+        GavelData::read(&text("simulation_throughputs.json"), &text("traces/gen150_single.trace"))
+            .expect("data"),
+    )
 }
 
 #[test]
 fn the_study_has_every_table_and_a_picture_of_each() {
     let Some(data) = data() else { return };
-    let study = gavel(&data, Drawn { traces: 1, jobs: 30 }, |_, _| {}).expect("a study");
+    let study = gavel(&data, TraceSampling { traces: 1, jobs: 30 }, |_, _| {}).expect("a study");
     let of = |about: &str| study.rows.iter().filter(|row| row.row.contains(about)).collect::<Vec<_>>();
     for about in ["example", "published trace"] {
         let rows = of(about);
@@ -43,9 +46,9 @@ fn the_study_has_every_table_and_a_picture_of_each() {
 fn a_line_that_is_no_job_is_named() {
     let table = r#"{"k80": {}, "p100": {}, "v100": {}}"#;
     let line = |kind: &str, steps: &str| format!("{kind}\tx\tx\tx\t1\t{steps}\t1\t1\t-1\t0\n");
-    let bad = |trace: &str| Data::read(table, trace).expect_err("it cannot be read").to_string();
+    let bad = |trace: &str| GavelData::read(table, trace).expect_err("it cannot be read").to_string();
     assert_eq!(bad("\nnothing\n"), "line 2: not a job of a Gavel trace");
     assert_eq!(bad(&line("A", "many")), "line 1: not a job of a Gavel trace");
     assert_eq!(bad(&line("A", "5")), "line 1: 'A' is not in the table of throughputs");
-    assert!(matches!(Data::read("{", ""), Err(BadData::Table(_))));
+    assert!(matches!(GavelData::read("{", ""), Err(GavelDataError::Table(_))));
 }

@@ -6,7 +6,7 @@ use warpyard_core::pool::{DeviceInfo, DeviceState};
 use warpyard_core::spec::{JobSpec, Needs, Preempt, TaskSpec};
 use warpyard_core::{JobId, TaskId};
 use warpyard_policies::POLICIES;
-use warpyard_sim::{Pace, Runs, Setup, Sim, Steps};
+use warpyard_sim::{RunModel, Setup, Sim, StepSpeeds, StepWork};
 
 /// When jobs of these projects end, each of which takes 100 s alone, on one GPU.
 fn ends(policy: &str, projects: &[&str]) -> Vec<f64> {
@@ -38,10 +38,10 @@ fn submit(sim: &mut Sim, project: &str) -> JobId {
         ..TaskSpec::default()
     };
     let alone = [("v100".to_owned(), 1.0)].into();
-    let pace = Arc::new(Pace { profile: "p".into(), alone, beside: Default::default() });
+    let pace = Arc::new(StepSpeeds { profile: "p".into(), alone, beside: Default::default() });
     let project = Some(project.to_owned());
     let spec = JobSpec { name: "j".into(), project, tasks: vec![task], ..JobSpec::default() };
-    sim.submit("ann", spec, Runs::Steps(vec![Steps { steps: 100.0, pace }])).unwrap()
+    sim.submit("ann", spec, RunModel::Steps(vec![StepWork { steps: 100.0, pace }])).unwrap()
 }
 
 #[test]

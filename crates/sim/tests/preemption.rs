@@ -11,7 +11,7 @@ use warpyard_core::{AttemptId, DeviceId, Span, Time};
 use warpyard_policies::POLICIES;
 use warpyard_sim::random::Random;
 use warpyard_sim::workload::cluster;
-use warpyard_sim::{Arrival, Runs, Setup, Sim};
+use warpyard_sim::{Arrival, RunModel, Setup, Sim};
 
 const JOBS: u64 = 40;
 
@@ -44,7 +44,12 @@ fn arrivals(seed: u64) -> Vec<Arrival> {
         };
         let priority = random.below(4) as i64;
         let spec = JobSpec { name: "job".into(), priority, tasks: vec![task], ..JobSpec::default() };
-        Arrival { at: Time::from_secs(at), user: "ann".into(), spec: spec.into(), runs: Runs::For(length) }
+        Arrival {
+            at: Time::from_secs(at),
+            user: "ann".into(),
+            spec: spec.into(),
+            runs: RunModel::Constant(length),
+        }
     };
     (0..JOBS).map(one).collect()
 }
@@ -123,8 +128,10 @@ fn run(policy: &str, seed: u64) -> Told {
 
 fn length(arrival: &Arrival) -> f64 {
     match &arrival.runs {
-        Runs::For(length) => length.secs(),
-        Runs::Each(_) | Runs::Recorded(_) | Runs::Steps(_) => unreachable!("every job here has one length"),
+        RunModel::Constant(length) => length.secs(),
+        RunModel::PerNode(_) | RunModel::Recorded(_) | RunModel::Steps(_) => {
+            unreachable!("every job here has one length")
+        }
     }
 }
 
@@ -179,7 +186,7 @@ fn a_task_that_yields_gives_way_between_two_items() {
             ..TaskSpec::default()
         };
         let spec = JobSpec { name: "job".into(), tasks: vec![task], ..JobSpec::default() };
-        sim.submit("ann", spec, Runs::For(Span::from_secs(20.0))).unwrap();
+        sim.submit("ann", spec, RunModel::Constant(Span::from_secs(20.0))).unwrap();
     }
     sim.run();
     assert_eq!(parted.borrow()[..2], [("asked", 10.0), ("ended", 14.0)]);

@@ -6,9 +6,9 @@ use std::rc::Rc;
 use warpyard_core::command::TaskSelector;
 use warpyard_core::{Command, EnvId, Event, EventKind, JobId, Span, Time};
 use warpyard_policies::POLICIES;
-use warpyard_sim::replay::{Agreement, Recorder, Recording, ReplayError, Under};
+use warpyard_sim::replay::{Fidelity, Recorder, Recording, ReplayError, ReplayPolicy};
 use warpyard_sim::workload::{Estimate, Generator, Graphs, Shape, cluster};
-use warpyard_sim::{Arrival, Coming, Setup, Sim};
+use warpyard_sim::{Arrival, Setup, Sim, TimedInput};
 
 /// A simulation stands in for what really happened: its events are all that is kept.
 fn happened(policy: &str, asked: Vec<(f64, Command)>) -> Vec<Event> {
@@ -31,16 +31,16 @@ fn happened(policy: &str, asked: Vec<(f64, Command)>) -> Vec<Event> {
         graphs: Some(Graphs { shape: Shape::Random(0.3), fewest: 2, most: 4, share: 0.3 }),
         ..Generator::default()
     };
-    let mut coming: Vec<Coming> =
-        workload.generate(11).map(|job| Coming::Job(Arrival::from(job), None)).collect();
+    let mut coming: Vec<TimedInput> =
+        workload.generate(11).map(|job| TimedInput::Submission(Arrival::from(job), None)).collect();
     // A simulation has no other numbers than its own, from 1 on.
     for (number, coming) in (1..).zip(&mut coming) {
-        if let Coming::Job(_, id) = coming {
+        if let TimedInput::Submission(_, id) = coming {
             *id = Some(JobId(number));
         }
     }
-    coming.extend(asked.into_iter().map(|(at, command)| Coming::Ask(Time::from_secs(at), command)));
-    coming.sort_by_key(Coming::at);
+    coming.extend(asked.into_iter().map(|(at, command)| TimedInput::Command(Time::from_secs(at), command)));
+    coming.sort_by_key(TimedInput::at);
     let mut sim = Sim::new(setup, POLICIES).unwrap();
     let events = Rc::new(RefCell::new(Vec::new()));
     let kept = events.clone();
@@ -67,16 +67,16 @@ fn recorded(policy: &str, events: &[Event], since: f64) -> Recording {
     recorder.finish()
 }
 
-fn agreement(recording: &Recording) -> Agreement {
+fn agreement(recording: &Recording) -> Fidelity {
     let go_on = |_| ControlFlow::Continue(());
-    recording.replay(&Under::WhatRan, POLICIES, false, None, go_on).unwrap().agreement
+    recording.replay(&ReplayPolicy::AsRecorded, POLICIES, false, None, go_on).unwrap().agreement
 }
 
 #[track_caller]
 fn exact(recording: &Recording) {
     let found = agreement(recording);
     assert!(found.starts > 50, "{found:?}");
-    let wanted = Agreement { starts: found.starts, same_place: found.starts, ..Agreement::default() };
+    let wanted = Fidelity { starts: found.starts, same_place: found.starts, ..Fidelity::default() };
     assert_eq!(found, wanted);
 }
 
@@ -154,7 +154,7 @@ fn memory_that_was_used_beyond_the_request_is_used_again() {
 fn another_policy_gives_other_figures_of_the_same_jobs() {
     let events = happened("fifo", Vec::new());
     let recording = recorded("fifo", &events, 0.0);
-    let under = Under::Policy("sjf".parse().unwrap());
+    let under = ReplayPolicy::Fixed("sjf".parse().unwrap());
     let replayed = recording.replay(&under, POLICIES, false, None, |_| ControlFlow::Continue(())).unwrap();
     let as_it_was = recording.recorded(false);
     assert_eq!((replayed.report.jobs, replayed.report.finished), (as_it_was.jobs, as_it_was.finished));
@@ -199,6 +199,7 @@ fn a_log_whose_beginning_is_gone_is_replayed_as_far_as_it_goes() {
 #[test]
 fn whoever_has_seen_enough_stops_it() {
     let recording = recorded("fifo", &happened("fifo", Vec::new()), 0.0);
-    let stopped = recording.replay(&Under::WhatRan, POLICIES, false, None, |_| ControlFlow::Break(()));
+    let stopped =
+        recording.replay(&ReplayPolicy::AsRecorded, POLICIES, false, None, |_| ControlFlow::Break(()));
     assert!(matches!(stopped, Err(ReplayError::Stopped)), "it goes on");
 }

@@ -3,7 +3,7 @@
 //! A line is a moment (`t=10s`; none means the one before) and something done or expected then. Jobs and workers go by
 //! their names, tasks as `job`, `job.task` or `job[value]`, devices as `worker/number`.
 
-mod story;
+mod scenario;
 
 use std::path::Path;
 
@@ -16,7 +16,7 @@ fn every_scenario_holds() {
     let mut wrong = Vec::new();
     for file in &files {
         let text = std::fs::read_to_string(file).unwrap();
-        if let Err((line, why)) = story::check(&text) {
+        if let Err((line, why)) = scenario::check(&text) {
             wrong.push(format!("{}:{line}: {why}", file.file_name().unwrap().display()));
         }
     }
@@ -27,5 +27,5 @@ fn every_scenario_holds() {
 fn a_scenario_can_fail() {
     let wrong =
         "cluster w1: 1xV100:16GiB\nsubmit a gpus=1 runs=5s\nexpect a running on w1\nt=5s expect a running";
-    assert_eq!(story::check(wrong), Err((4, "expected a running, but it is succeeded".to_owned())));
+    assert_eq!(scenario::check(wrong), Err((4, "expected a running, but it is succeeded".to_owned())));
 }

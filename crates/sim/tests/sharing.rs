@@ -9,7 +9,7 @@ use warpyard_core::shares::Speed;
 use warpyard_core::spec::{JobSpec, Needs, Preempt, TaskSpec};
 use warpyard_core::{Command, JobId, Span, TaskId, Time};
 use warpyard_policies::POLICIES;
-use warpyard_sim::{Limits, Pace, Runs, Setup, Sim, SimReport, Steps, forecast};
+use warpyard_sim::{ForecastBudget, RunModel, Setup, Sim, SimReport, StepSpeeds, StepWork, forecast};
 
 /// Steps a second alone.
 const ALONE: f64 = 10.0;
@@ -80,9 +80,9 @@ fn submit_that_keeps(sim: &mut Sim, profile: &str, preempt: Preempt, kept: f64) 
     };
     let kinds = |speed: f64| ["v100", "k80"].map(|kind| (kind.to_owned(), speed)).into();
     let beside = ["a", "b", "c"].map(|other| (other.to_owned(), kinds(kept * ALONE))).into();
-    let pace = Arc::new(Pace { profile: profile.to_owned(), alone: kinds(ALONE), beside });
+    let pace = Arc::new(StepSpeeds { profile: profile.to_owned(), alone: kinds(ALONE), beside });
     let spec = JobSpec { name: profile.to_owned(), tasks: vec![task], ..JobSpec::default() };
-    sim.submit("ann", spec, Runs::Steps(vec![Steps { steps: 1000.0, pace }])).unwrap()
+    sim.submit("ann", spec, RunModel::Steps(vec![StepWork { steps: 1000.0, pace }])).unwrap()
 }
 
 fn task(job: JobId) -> TaskId {
@@ -191,7 +191,7 @@ fn a_forecast_knows_that_two_that_share_are_slower() {
     sim.run_until(Time::from_secs(25.0));
     assert_eq!(sim.cluster().view().beside(task(first)), Some(task(second)));
     let waits = task(submit(&mut sim, "d", Preempt::None));
-    let limits = Limits { samples: 2, events: 1000, errands: 3 };
+    let limits = ForecastBudget { samples: 2, events: 1000, errands: 3 };
     let left = |task: TaskId, _| Some(Span::from_secs(if task == waits { 100.0 } else { 80.0 }));
     let expected = forecast(sim.cluster(), POLICIES, sim.now(), &[waits], limits, left).unwrap();
     let expected = expected[&waits].range().expect("a start").from.secs();

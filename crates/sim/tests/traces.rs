@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use warpyard_core::spec::{AfterNode, DependencyCondition, Preempt};
 use warpyard_sim::workload::format::{csv, json};
-use warpyard_sim::workload::{Reading, TraceJob, TraceTask};
+use warpyard_sim::workload::{ParsedTrace, TraceJob, TraceTask};
 
 fn name() -> impl Strategy<Value = String> {
     prop_oneof![Just(String::new()), "[a-z][a-z0-9 ,\"é-]{0,6}[a-z0-9]"]
@@ -77,7 +77,7 @@ fn jobs() -> impl Strategy<Value = Vec<TraceJob>> {
     })
 }
 
-fn only(reading: Reading) -> Vec<TraceJob> {
+fn only(reading: ParsedTrace) -> Vec<TraceJob> {
     assert!(reading.bad.is_empty(), "{:?}", reading.bad);
     reading.jobs.into_iter().map(|(_, job)| job).collect()
 }

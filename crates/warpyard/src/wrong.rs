@@ -4,7 +4,7 @@ use std::io;
 use warpyard_api::problem::Problem;
 use warpyard_api::text::escape_controls;
 use warpyard_api::wire::PolicySpecError;
-use warpyard_sim::workload::BadCluster;
+use warpyard_sim::workload::ClusterSpecError;
 
 /// A request that cannot be made. Each says what to do instead.
 #[derive(Debug, thiserror::Error)]
@@ -128,7 +128,7 @@ pub(crate) enum Wrong {
     },
     /// A line that describes no cluster.
     #[error("--cluster: {0}; write a line such as 12xV100:16GiB,2xK80/8, or name a .toml file")]
-    BadCluster(BadCluster),
+    BadCluster(ClusterSpecError),
     /// A trace and what is said of it would be written to the same place.
     #[error("--json prints the report where the trace would go; name a file for the trace with --out")]
     TwiceOnOutput,

@@ -77,13 +77,13 @@ const DECISIONS: &[(&str, &[&str])] = &[
     ("patience", &[]),
     // A rule of the fault simulator compares it as well.
     ("on_lost ==", &["sim/src/faults/invariants.rs"]),
-    ("OnLost::Rerun", &["sim/src/faults/people.rs", "sim/src/faults/invariants.rs"]),
+    ("OnLost::Rerun", &["sim/src/faults/users.rs", "sim/src/faults/invariants.rs"]),
     // Leases are handed to agents, set how often a worker is heard of, and are dropped where nobody is missed.
     (
         ".lease",
         &[
             "sim/src/sim.rs",
-            "sim/src/sim/noting.rs",
+            "sim/src/sim/records.rs",
             "sim/src/faults/machine.rs",
             "sim/src/forecast.rs",
             "sim/src/replay/recorder.rs",

@@ -27,12 +27,12 @@ pub enum Bug {
 
 /// The mistake of a run; in any build without the feature, none.
 #[derive(Clone, Copy, Default)]
-pub(super) struct Flaw {
+pub(super) struct InjectedBug {
     #[cfg(feature = "bugs")]
     pub(super) bug: Option<Bug>,
 }
 
-impl Flaw {
+impl InjectedBug {
     /// Puts the mistake into a state.
     pub(super) fn infect(self, cluster: Cluster) -> Cluster {
         #[cfg(feature = "bugs")]

@@ -10,7 +10,7 @@ const SNAPSHOTS_KEPT: usize = 2;
 
 /// What happens to the next batch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Next {
+pub(super) enum AppendFault {
     /// It is kept.
     #[default]
     Kept,
@@ -24,7 +24,7 @@ pub(super) enum Next {
 
 /// The server stops here.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Stop {
+pub(super) enum StoreFailure {
     /// Nothing of the batch is kept.
     NotKept,
     /// All of it is, and nobody was told.
@@ -37,7 +37,7 @@ pub(super) enum Stop {
 pub(super) struct Disk {
     batches: VecDeque<Batch>,
     snapshots: Vec<Snapshot>,
-    pub(super) next: Next,
+    pub(super) next: AppendFault,
     /// Events that were kept and that the truth has not learned of yet.
     pub(super) fresh: Vec<Event>,
     /// The number of the last event kept.
@@ -64,42 +64,42 @@ struct Snapshot {
 }
 
 impl Store for Disk {
-    type Error = Stop;
+    type Error = StoreFailure;
 
-    fn append(&mut self, epoch: Epoch, after: u64, events: &[Event]) -> Result<(), Stop> {
+    fn append(&mut self, epoch: Epoch, after: u64, events: &[Event]) -> Result<(), StoreFailure> {
         if epoch != self.epoch || after != self.seq {
-            return Err(Stop::Fenced);
+            return Err(StoreFailure::Fenced);
         }
         let next = std::mem::take(&mut self.next);
         let stored = match next {
-            Next::Refused => return Err(Stop::NotKept),
-            Next::Torn => &events[..events.len() / 2],
-            Next::Kept | Next::KeptUnsaid => events,
+            AppendFault::Refused => return Err(StoreFailure::NotKept),
+            AppendFault::Torn => &events[..events.len() / 2],
+            AppendFault::Kept | AppendFault::KeptUnsaid => events,
         };
         self.batches.iter_mut().for_each(|b| b.written = true);
         let batch =
             Batch { first: self.seq + 1, whole: events.len(), events: stored.to_vec(), written: !self.lazy };
         self.batches.push_back(batch);
-        if next == Next::Torn {
-            return Err(Stop::NotKept);
+        if next == AppendFault::Torn {
+            return Err(StoreFailure::NotKept);
         }
         self.seq += events.len() as u64;
         self.fresh.extend_from_slice(events);
-        if next == Next::KeptUnsaid { Err(Stop::Unsaid) } else { Ok(()) }
+        if next == AppendFault::KeptUnsaid { Err(StoreFailure::Unsaid) } else { Ok(()) }
     }
 }
 
 impl LogStore for Disk {
-    fn claim(&mut self) -> Result<Epoch, Stop> {
+    fn claim(&mut self) -> Result<Epoch, StoreFailure> {
         self.epoch = Epoch(self.epoch.0 + 1);
         Ok(self.epoch)
     }
 
-    fn last_seq(&self) -> Result<u64, Stop> {
+    fn last_seq(&self) -> Result<u64, StoreFailure> {
         Ok(self.seq)
     }
 
-    fn read_from(&self, after: u64, take: &mut dyn FnMut(u64, Event)) -> Result<(), Stop> {
+    fn read_from(&self, after: u64, take: &mut dyn FnMut(u64, Event)) -> Result<(), StoreFailure> {
         for batch in &self.batches {
             for (seq, event) in (batch.first..).zip(&batch.events).filter(|(seq, _)| *seq > after) {
                 let text = serde_json::to_string(event).expect("an event is always JSON");
@@ -109,7 +109,7 @@ impl LogStore for Disk {
         Ok(())
     }
 
-    fn save_snapshot(&mut self, cluster: &Cluster, _: Time) -> Result<(), Stop> {
+    fn save_snapshot(&mut self, cluster: &Cluster, _: Time) -> Result<(), StoreFailure> {
         let text = serde_json::to_string(cluster).expect("a state is always JSON");
         self.snapshots.push(Snapshot { seq: cluster.seq(), text });
         if self.snapshots.len() > SNAPSHOTS_KEPT {
@@ -119,7 +119,7 @@ impl LogStore for Disk {
     }
 
     /// Removes whole batches, however old: nobody here asks for young events that a snapshot includes.
-    fn prune(&mut self, _: Time, _: u32) -> Result<usize, Stop> {
+    fn prune(&mut self, _: Time, _: u32) -> Result<usize, StoreFailure> {
         let mut pruned = 0;
         if self.snapshots.len() == SNAPSHOTS_KEPT {
             let needed_from = self.snapshots[0].seq;
@@ -131,7 +131,7 @@ impl LogStore for Disk {
     }
 
     /// The state after the server's machine lost its memory: what had not reached the disk is gone.
-    fn load_cluster(&mut self, policy: &PolicyChoice) -> Result<Cluster, Stop> {
+    fn load_cluster(&mut self, policy: &PolicyChoice) -> Result<Cluster, StoreFailure> {
         self.batches.retain(|b| b.written && b.events.len() == b.whole);
         let mut cluster = match self.snapshots.last() {
             None => Cluster::new(policy.clone()),

@@ -1,7 +1,7 @@
 //! What must hold after every step, each rule a function of its own.
 
-use super::Broken;
-use super::ledger::{Ledger, broken};
+use super::Violation;
+use super::ledger::{Ledger, violation};
 use super::machine::Machine;
 use std::collections::{BTreeMap, BTreeSet};
 use warpyard_core::cluster::StartedTask;
@@ -10,32 +10,32 @@ use warpyard_core::spec::OnLost;
 use warpyard_core::{AttemptId, Cluster, DeviceId, Policy, PolicyDef, TaskId, Time, WorkerId};
 
 /// Rules of the state alone.
-pub(super) fn of_the_state(cluster: &Cluster) -> Result<(), Broken> {
-    let given = Given::count(cluster);
-    no_device_is_given_twice(cluster, &given)?;
-    the_pool_is_the_sum_of_the_placements(cluster, &given)?;
-    a_task_is_in_one_place(cluster, &given)?;
+pub(super) fn of_the_state(cluster: &Cluster) -> Result<(), Violation> {
+    let allocated = AllocatedResources::count(cluster);
+    no_device_is_given_twice(cluster, &allocated)?;
+    the_pool_is_the_sum_of_the_placements(cluster, &allocated)?;
+    a_task_is_in_one_place(cluster, &allocated)?;
     no_task_is_lost_or_gained(cluster)?;
     what_is_derived_follows_from_the_rest(cluster)
 }
 
 /// What is given away, counted from the attempts themselves rather than from what the pool says.
 #[derive(Default)]
-struct Given {
+struct AllocatedResources {
     whole: BTreeMap<DeviceId, u32>,
     shares: BTreeMap<DeviceId, (u32, u64)>,
     hosts: BTreeMap<WorkerId, (u32, u64)>,
     tasks: BTreeMap<WorkerId, BTreeSet<TaskId>>,
 }
 
-impl Given {
-    fn count(cluster: &Cluster) -> Given {
-        let mut given = Given::default();
+impl AllocatedResources {
+    fn count(cluster: &Cluster) -> AllocatedResources {
+        let mut allocated = AllocatedResources::default();
         for (task, live) in under_way(cluster) {
             let Some(attempt) = live.attempt() else { continue };
-            given.add(task, &attempt.placement);
+            allocated.add(task, &attempt.placement);
         }
-        given
+        allocated
     }
 
     fn add(&mut self, task: TaskId, placement: &Placement) {
@@ -68,21 +68,21 @@ fn under_way(cluster: &Cluster) -> impl Iterator<Item = (TaskId, &StartedTask)> 
     })
 }
 
-fn no_device_is_given_twice(cluster: &Cluster, given: &Given) -> Result<(), Broken> {
+fn no_device_is_given_twice(cluster: &Cluster, allocated: &AllocatedResources) -> Result<(), Violation> {
     for (worker, w) in cluster.workers() {
         for (index, info) in w.info.devices.iter().enumerate() {
             let device = DeviceId { worker, index: index as u16 };
-            let (whole, shares, bytes) = given.of(device);
+            let (whole, shares, bytes) = allocated.of(device);
             let fits = whole + u32::from(shares > 0) <= 1 && bytes <= info.budget;
             if !fits && !info.overcommit {
-                return broken("no device is given twice", || {
+                return violation("no device is given twice", || {
                     format!("{device} is given whole {whole} times and in {shares} shares of {bytes} bytes")
                 });
             }
         }
-        let (cpus, memory) = given.hosts.get(&worker).copied().unwrap_or_default();
+        let (cpus, memory) = allocated.hosts.get(&worker).copied().unwrap_or_default();
         if cpus > w.info.cpus || memory > w.info.memory {
-            return broken("no device is given twice", || {
+            return violation("no device is given twice", || {
                 format!(
                     "{worker} gives {cpus} of {} processors, {memory} of {} bytes",
                     w.info.cpus, w.info.memory
@@ -93,22 +93,25 @@ fn no_device_is_given_twice(cluster: &Cluster, given: &Given) -> Result<(), Brok
     Ok(())
 }
 
-fn the_pool_is_the_sum_of_the_placements(cluster: &Cluster, given: &Given) -> Result<(), Broken> {
+fn the_pool_is_the_sum_of_the_placements(
+    cluster: &Cluster,
+    allocated: &AllocatedResources,
+) -> Result<(), Violation> {
     const RULE: &str = "the pool is the sum of the placements";
     for (worker, w) in cluster.workers() {
         let Some(pool) = cluster.pool().worker(worker) else {
-            return broken(RULE, || format!("{worker} is not in the pool"));
+            return violation(RULE, || format!("{worker} is not in the pool"));
         };
-        let (cpus, memory) = given.hosts.get(&worker).copied().unwrap_or_default();
+        let (cpus, memory) = allocated.hosts.get(&worker).copied().unwrap_or_default();
         let left = (pool.cpus_free(), pool.memory_free());
         if left != (w.info.cpus - cpus, w.info.memory - memory) {
-            return broken(RULE, || format!("{worker} has {left:?} left, but gave {:?}", (cpus, memory)));
+            return violation(RULE, || format!("{worker} has {left:?} left, but gave {:?}", (cpus, memory)));
         }
         for (index, _, used) in pool.devices() {
             let device = DeviceId { worker, index };
-            let (whole, shares, bytes) = given.of(device);
+            let (whole, shares, bytes) = allocated.of(device);
             if (used.attempts(), used.shared_bytes()) != (whole + shares, bytes) {
-                return broken(RULE, || {
+                return violation(RULE, || {
                     format!(
                         "{device} counts {used:?}, but gave {whole} whole and {shares} shares of {bytes} bytes"
                     )
@@ -119,12 +122,12 @@ fn the_pool_is_the_sum_of_the_placements(cluster: &Cluster, given: &Given) -> Re
     Ok(())
 }
 
-fn a_task_is_in_one_place(cluster: &Cluster, given: &Given) -> Result<(), Broken> {
+fn a_task_is_in_one_place(cluster: &Cluster, allocated: &AllocatedResources) -> Result<(), Violation> {
     for (worker, w) in cluster.workers() {
-        let counted = given.tasks.get(&worker);
+        let counted = allocated.tasks.get(&worker);
         let same = counted.map_or(w.tasks().is_empty(), |tasks| tasks == w.tasks());
         if !same {
-            return broken("a task is in one place", || {
+            return violation("a task is in one place", || {
                 format!("{worker} lists {:?}, but has {counted:?}", w.tasks())
             });
         }
@@ -132,36 +135,38 @@ fn a_task_is_in_one_place(cluster: &Cluster, given: &Given) -> Result<(), Broken
     Ok(())
 }
 
-fn no_task_is_lost_or_gained(cluster: &Cluster) -> Result<(), Broken> {
+fn no_task_is_lost_or_gained(cluster: &Cluster) -> Result<(), Violation> {
     for job in cluster.jobs().iter() {
         for (n, node) in job.nodes.iter().enumerate() {
             let waiting = node.fresh.len() + node.held_fresh().len();
             let total = waiting + node.live.len() as u64 + node.done.total();
             if total != u64::from(job.spec.tasks[n].len()) {
-                return broken("no task is lost or gained", || format!("job {} node {n}: {node:?}", job.id));
+                return violation("no task is lost or gained", || {
+                    format!("job {} node {n}: {node:?}", job.id)
+                });
             }
         }
         let over = job.nodes.iter().all(|n| n.is_done());
         if over != job.finished.is_some() {
-            return broken("a job is over when its tasks are", || format!("job {}: {over}", job.id));
+            return violation("a job is over when its tasks are", || format!("job {}: {over}", job.id));
         }
     }
     Ok(())
 }
 
-fn what_is_derived_follows_from_the_rest(cluster: &Cluster) -> Result<(), Broken> {
+fn what_is_derived_follows_from_the_rest(cluster: &Cluster) -> Result<(), Violation> {
     same("what is derived follows from the rest", cluster, &cluster.clone().restored())
 }
 
 /// Two states are the same; if not, shows the first place where they differ rather than both whole.
-pub(super) fn same(rule: &'static str, a: &Cluster, b: &Cluster) -> Result<(), Broken> {
+pub(super) fn same(rule: &'static str, a: &Cluster, b: &Cluster) -> Result<(), Violation> {
     if a == b {
         return Ok(());
     }
     let (a, b) = (format!("{a:?}"), format!("{b:?}"));
     let at = a.bytes().zip(b.bytes()).take_while(|(x, y)| x == y).count();
     let near = |s: &str| s.chars().skip(at.saturating_sub(120)).take(240).collect::<String>();
-    broken(rule, || format!("they differ:\n    {}\n    {}", near(&a), near(&b)))
+    violation(rule, || format!("they differ:\n    {}\n    {}", near(&a), near(&b)))
 }
 
 /// A policy built afresh lines tasks up as the one that lived through the events does, and says why each waits.
@@ -170,12 +175,12 @@ pub(super) fn a_fresh_policy_sees_the_same(
     lived: &dyn Policy,
     policies: &[PolicyDef],
     now: Time,
-) -> Result<(), Broken> {
+) -> Result<(), Violation> {
     let mut fresh = PolicyDef::build_from(policies, cluster.policy()).expect("it is in force");
     fresh.observe(cluster.view(), &warpyard_core::Effects::default());
     let lines = [&*fresh, lived].map(|policy| policy.line(cluster.view(), 1000, now));
     if lines[0] != lines[1] {
-        return broken("a fresh policy sees the same", || {
+        return violation("a fresh policy sees the same", || {
             format!("{}: afresh {:?}, lived {:?}", cluster.policy(), lines[0], lines[1])
         });
     }
@@ -189,52 +194,52 @@ pub(super) fn a_fresh_policy_sees_the_same(
 pub(super) fn of_the_machines(
     machines: &[Machine],
     ledger: &Ledger,
-    truth: &Cluster,
+    committed: &Cluster,
     now: Time,
-) -> Result<(), Broken> {
+) -> Result<(), Violation> {
     a_task_has_one_process(machines, ledger)?;
     machines.iter().try_for_each(|machine| no_attempt_outlives_its_lease(machine, now))?;
-    machines.iter().try_for_each(|machine| no_device_is_used_twice(machine, ledger, truth))
+    machines.iter().try_for_each(|machine| no_device_is_used_twice(machine, ledger, committed))
 }
 
 /// What runs elsewhere on loss is gone by the time at which the server may have given the worker up.
-fn no_attempt_outlives_its_lease(machine: &Machine, now: Time) -> Result<(), Broken> {
+fn no_attempt_outlives_its_lease(machine: &Machine, now: Time) -> Result<(), Violation> {
     let Some((lapses, mut attempts)) = machine.on_loss().filter(|(lapses, _)| *lapses < now) else {
         return Ok(());
     };
     match attempts.find(|(_, on_lost)| *on_lost == OnLost::Rerun) {
         None => Ok(()),
-        Some((attempt, _)) => broken("no attempt outlives its lease", || {
+        Some((attempt, _)) => violation("no attempt outlives its lease", || {
             format!("{attempt} runs, and the lease lapsed at {} s", lapses.secs())
         }),
     }
 }
 
-fn a_task_has_one_process(machines: &[Machine], ledger: &Ledger) -> Result<(), Broken> {
+fn a_task_has_one_process(machines: &[Machine], ledger: &Ledger) -> Result<(), Violation> {
     let mut seen: BTreeMap<TaskId, AttemptId> = BTreeMap::new();
     let all = machines.iter().flat_map(Machine::processes);
     for attempt in all.filter(|a| !ledger.is_stray(*a)) {
         if let Some(other) = seen.insert(attempt.task, attempt) {
-            return broken("a task has one process", || format!("{other} and {attempt} both run"));
+            return violation("a task has one process", || format!("{other} and {attempt} both run"));
         }
     }
     Ok(())
 }
 
-fn no_device_is_used_twice(machine: &Machine, ledger: &Ledger, truth: &Cluster) -> Result<(), Broken> {
-    let mut given = Given::default();
+fn no_device_is_used_twice(machine: &Machine, ledger: &Ledger, committed: &Cluster) -> Result<(), Violation> {
+    let mut allocated = AllocatedResources::default();
     let mut on: BTreeMap<DeviceId, Vec<AttemptId>> = BTreeMap::new();
     for attempt in machine.processes() {
         let Some(placement) = ledger.placement(attempt) else { continue };
-        given.add(attempt.task, placement);
+        allocated.add(attempt.task, placement);
         placement.device_ids().for_each(|device| on.entry(device).or_default().push(attempt));
     }
     for (device, attempts) in on {
-        let (whole, shares, bytes) = given.of(device);
+        let (whole, shares, bytes) = allocated.of(device);
         let budget =
-            truth.worker(device.worker).map_or(0, |w| w.info.devices[usize::from(device.index)].budget);
+            committed.worker(device.worker).map_or(0, |w| w.info.devices[usize::from(device.index)].budget);
         if whole + u32::from(shares > 0) > 1 || bytes > budget {
-            return broken("no device is used twice", || format!("{attempts:?} are all on {device}"));
+            return violation("no device is used twice", || format!("{attempts:?} are all on {device}"));
         }
     }
     Ok(())

@@ -1,6 +1,6 @@
 //! What was kept, event by event, beside what really happened: enough to tell whether the one is true of the other.
 
-use super::Broken;
+use super::Violation;
 use std::collections::{BTreeMap, BTreeSet};
 use warpyard_core::agent::NOTHING_LEFT;
 use warpyard_core::event::{Disposition, EndReason, Outcome, StopReason};
@@ -29,7 +29,7 @@ pub(super) struct Ledger {
 
 impl Ledger {
     /// Learns of an event that is kept, before it is applied.
-    pub(super) fn learn(&mut self, before: &Cluster, event: &Event) -> Result<(), Broken> {
+    pub(super) fn learn(&mut self, before: &Cluster, event: &Event) -> Result<(), Violation> {
         self.events += 1;
         match &event.what {
             EventKind::Placed { attempt, placement } => {
@@ -67,22 +67,22 @@ impl Ledger {
         Ok(())
     }
 
-    fn attempts_are_numbered_one_after_another(&self, attempt: AttemptId) -> Result<(), Broken> {
+    fn attempts_are_numbered_one_after_another(&self, attempt: AttemptId) -> Result<(), Violation> {
         match self.latest.get(&attempt.task) {
             Some((_, false)) => {
-                broken("one attempt at a time", || format!("{attempt} placed beside another"))
+                violation("one attempt at a time", || format!("{attempt} placed beside another"))
             }
             Some((number, true)) if *number >= attempt.number => {
-                broken("attempts are numbered upwards", || format!("{attempt} placed after {number}"))
+                violation("attempts are numbered upwards", || format!("{attempt} placed after {number}"))
             }
             _ => Ok(()),
         }
     }
 
-    fn only_the_attempt_in_force_is_spoken_of(&self, attempt: AttemptId) -> Result<(), Broken> {
+    fn only_the_attempt_in_force_is_spoken_of(&self, attempt: AttemptId) -> Result<(), Violation> {
         match self.latest.get(&attempt.task) {
             Some(&(number, false)) if number == attempt.number => Ok(()),
-            latest => broken("attempts are fences", || {
+            latest => violation("attempts are fences", || {
                 format!("{attempt} changed something while {latest:?} (number, ended) is the latest")
             }),
         }
@@ -90,10 +90,10 @@ impl Ledger {
 
     /// An attempt that is said to run has a process of this log's. One that was called off before it had one is said to have
     /// started and stopped at once.
-    pub(super) fn what_started_has_begun(&self) -> Result<(), Broken> {
+    pub(super) fn what_started_has_begun(&self) -> Result<(), Violation> {
         match self.unbegun.first() {
             None => Ok(()),
-            Some(attempt) => broken("what started has begun", || format!("{attempt} never had a process")),
+            Some(attempt) => violation("what started has begun", || format!("{attempt} never had a process")),
         }
     }
 
@@ -103,12 +103,12 @@ impl Ledger {
         attempt: AttemptId,
         how: &EndReason,
         boot_of: impl Fn(usize) -> u32,
-    ) -> Result<(), Broken> {
+    ) -> Result<(), Violation> {
         let here = self.begun.get(&attempt).and_then(|begun| begun.last());
         let ended_here = here.is_some_and(|&(machine, boot)| boot_of(machine) == boot)
             && self.ends.get(&attempt).is_some_and(|ends| !ends.is_empty());
         if ended_here && *how == EndReason::Lost(NOTHING_LEFT.into()) {
-            return broken("an end that happened is told", || {
+            return violation("an end that happened is told", || {
                 format!("{attempt} ended by {:?}, and nobody knows", self.ends[&attempt])
             });
         }
@@ -119,7 +119,7 @@ impl Ledger {
         self.begun.contains_key(&attempt)
     }
 
-    fn an_end_is_one_that_happened(&self, attempt: AttemptId, how: &EndReason) -> Result<(), Broken> {
+    fn an_end_is_one_that_happened(&self, attempt: AttemptId, how: &EndReason) -> Result<(), Violation> {
         let of_a_process = matches!(
             how,
             EndReason::Exited(_)
@@ -130,7 +130,7 @@ impl Ledger {
         );
         let really = self.ends.get(&attempt).is_some_and(|ends| ends.contains(how));
         if of_a_process && !really {
-            return broken("an end is one that happened", || {
+            return violation("an end is one that happened", || {
                 format!("{attempt} ended by {how:?}, so it says")
             });
         }
@@ -142,11 +142,11 @@ impl Ledger {
     }
 
     /// Done stays done, until someone asks for it again.
-    pub(super) fn done_stays_done(&mut self, after: &Cluster) -> Result<(), Broken> {
+    pub(super) fn done_stays_done(&mut self, after: &Cluster) -> Result<(), Violation> {
         for (task, outcome) in &self.done {
             let is = after.job(task.job).and_then(|j| j.nodes[task.node as usize].done.of(task.index));
             if is != Some(*outcome) {
-                return broken("done stays done", || format!("{task:?} was {outcome:?} and is {is:?}"));
+                return violation("done stays done", || format!("{task:?} was {outcome:?} and is {is:?}"));
             }
         }
         for job in after.jobs().iter() {
@@ -161,15 +161,15 @@ impl Ledger {
     }
 
     /// A process began.
-    pub(super) fn began(&mut self, attempt: AttemptId, machine: usize, boot: u32) -> Result<(), Broken> {
+    pub(super) fn began(&mut self, attempt: AttemptId, machine: usize, boot: u32) -> Result<(), Violation> {
         if !self.placed.contains_key(&attempt) {
-            return broken("nothing is said before it is kept", || {
+            return violation("nothing is said before it is kept", || {
                 format!("{attempt} began, and no event that was kept placed it")
             });
         }
         let begun = self.begun.entry(attempt).or_default();
         if begun.contains(&(machine, boot)) || begun.iter().any(|(m, _)| *m != machine) {
-            return broken("an attempt begins once", || {
+            return violation("an attempt begins once", || {
                 format!("{attempt} began again on machine {machine}")
             });
         }
@@ -206,20 +206,20 @@ impl Ledger {
     }
 }
 
-fn dependencies_ended_first(before: &Cluster, task: TaskId) -> Result<(), Broken> {
+fn dependencies_ended_first(before: &Cluster, task: TaskId) -> Result<(), Violation> {
     let Some(job) = before.job(task.job) else {
-        return broken("what is placed is known", || format!("{task:?} has no job"));
+        return violation("what is placed is known", || format!("{task:?} has no job"));
     };
     let unmet = |dep: &&AfterNode| job.nodes[dep.node as usize].satisfies(dep.on) != Some(true);
     let first_unmet = job.spec.tasks[task.node as usize].after.iter().find(unmet);
     if let Some(dep) = first_unmet {
-        return broken("dependencies end first", || format!("{task:?} placed before {dep:?} was met"));
+        return violation("dependencies end first", || format!("{task:?} placed before {dep:?} was met"));
     }
     if !job.waiting.is_empty() {
-        return broken("dependencies end first", || format!("{task:?} placed while {:?}", job.waiting));
+        return violation("dependencies end first", || format!("{task:?} placed while {:?}", job.waiting));
     }
     if job.held {
-        return broken("a held job starts nothing", || format!("{task:?} placed"));
+        return violation("a held job starts nothing", || format!("{task:?} placed"));
     }
     Ok(())
 }
@@ -228,14 +228,14 @@ fn only_what_was_cancelled_ends_cancelled(
     before: &Cluster,
     attempt: AttemptId,
     then: Disposition,
-) -> Result<(), Broken> {
+) -> Result<(), Violation> {
     let asked = matches!(before.state(attempt.task), Some(TaskState::Stopping(_, why)) if matches!(why, StopReason::Cancelled | StopReason::Killed));
     if then == Disposition::Done(Outcome::Cancelled) && !asked {
-        return broken("only what was cancelled ends cancelled", || format!("nobody cancelled {attempt}"));
+        return violation("only what was cancelled ends cancelled", || format!("nobody cancelled {attempt}"));
     }
     Ok(())
 }
 
-pub(super) fn broken<T>(rule: &'static str, what: impl FnOnce() -> String) -> Result<T, Broken> {
-    Err(Broken { rule, what: what() })
+pub(super) fn violation<T>(rule: &'static str, what: impl FnOnce() -> String) -> Result<T, Violation> {
+    Err(Violation { rule, what: what() })
 }

@@ -24,10 +24,12 @@ impl Level {
         }
     }
 
-    pub(super) fn odds(self) -> Odds {
+    pub(super) fn rates(self) -> FaultRates {
         match self {
-            Level::Light => Odds { lost: 0.02, doubled: 0.02, late: 0.03, trouble: Span::from_secs(25.0) },
-            Level::Heavy => Odds { lost: 0.12, doubled: 0.12, late: 0.2, trouble: Span::from_secs(6.0) },
+            Level::Light => {
+                FaultRates { lost: 0.02, doubled: 0.02, late: 0.03, fault: Span::from_secs(25.0) }
+            }
+            Level::Heavy => FaultRates { lost: 0.12, doubled: 0.12, late: 0.2, fault: Span::from_secs(6.0) },
         }
     }
 }
@@ -47,7 +49,7 @@ pub struct NoSuchLevel;
 
 /// The odds of a run; none of it once the faults have stopped.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Odds {
+pub(super) struct FaultRates {
     /// That a message is lost,
     pub(super) lost: f64,
     /// that it comes twice,
@@ -55,10 +57,11 @@ pub(super) struct Odds {
     /// that it comes late, and so after others sent later.
     pub(super) late: f64,
     /// The mean time from one trouble to the next.
-    pub(super) trouble: Span,
+    pub(super) fault: Span,
 }
 
-impl Odds {
+impl FaultRates {
     /// Nothing goes wrong.
-    pub(super) const NONE: Odds = Odds { lost: 0.0, doubled: 0.0, late: 0.0, trouble: Span::UNKNOWN };
+    pub(super) const NONE: FaultRates =
+        FaultRates { lost: 0.0, doubled: 0.0, late: 0.0, fault: Span::UNKNOWN };
 }

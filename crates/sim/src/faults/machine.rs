@@ -1,9 +1,9 @@
 //! A machine: its devices, its supervisors, and the worker's own [`Agent`]. What the agent puts out is handed to the
 //! supervisors, and what they see to the agent; nothing is decided here.
 
-use super::bugs::Flaw;
-use super::people::Brief;
+use super::bugs::InjectedBug;
 use super::supervisors::Supervisors;
+use super::users::AttemptScript;
 use std::collections::BTreeMap;
 use warpyard_core::agent::{Agent, ForeignRecordId, Input, LaunchRefusal, Output, Settings};
 use warpyard_core::cluster::DesiredState;
@@ -37,14 +37,14 @@ pub(super) struct Machine {
     pub(super) cut: bool,
     /// Whether nobody has watched over the lease since the server was last heard.
     pub(super) unwatched: bool,
-    flaw: Flaw,
+    bug: InjectedBug,
 }
 
 /// What a machine makes happen.
 #[derive(Default)]
-pub(super) struct Out {
+pub(super) struct MachineEffects {
     /// Things due later.
-    pub(super) later: Vec<(Time, Due)>,
+    pub(super) later: Vec<(Time, MachineTimer)>,
     /// Processes that began.
     pub(super) began: Vec<AttemptId>,
     /// Processes that ended, and how.
@@ -55,7 +55,7 @@ pub(super) struct Out {
 
 /// Something due on a machine.
 #[derive(Clone, Debug)]
-pub(super) enum Due {
+pub(super) enum MachineTimer {
     /// A supervisor has its launch.
     Begin(AttemptId),
     /// Something happens to a process by itself.
@@ -69,10 +69,10 @@ pub(super) enum Due {
 }
 
 /// What happens to an attempt that is launched.
-type Book<'a> = dyn Fn(&Assignment) -> Brief + 'a;
+type ScriptLookup<'a> = dyn Fn(&Assignment) -> AttemptScript + 'a;
 
 impl Machine {
-    pub(super) fn new(info: WorkerInfo, flaw: Flaw) -> Machine {
+    pub(super) fn new(info: WorkerInfo, bug: InjectedBug) -> Machine {
         let mut machine = Machine {
             info,
             taken_out: Vec::new(),
@@ -85,7 +85,7 @@ impl Machine {
             session: 0,
             cut: false,
             unwatched: false,
-            flaw,
+            bug,
         };
         machine.start_agent(Time(0), false);
         machine
@@ -114,7 +114,7 @@ impl Machine {
     }
 
     /// Another log, which used the machine while there was no agent, left an attempt running.
-    pub(super) fn leave_stranger(&mut self, name: AttemptId, ends: Time, out: &mut Out) {
+    pub(super) fn leave_stranger(&mut self, name: AttemptId, ends: Time, out: &mut MachineEffects) {
         self.supervisors.leave_stranger(name, ends, out);
     }
 
@@ -152,7 +152,7 @@ impl Machine {
             launch_timeout: Some(LAUNCH_TIMEOUT),
             machine_restarted,
         };
-        let mut agent = self.flaw.infect_agent(Agent::new(settings, now));
+        let mut agent = self.bug.infect_agent(Agent::new(settings, now));
         self.supervisors.records().into_iter().for_each(|found| agent.step(Input::Found(found), now));
         self.agent = Some(agent);
     }
@@ -172,7 +172,13 @@ impl Machine {
     }
 
     /// The server has spoken.
-    pub(super) fn told(&mut self, now: Time, word: &Assignments, book: &Book<'_>, out: &mut Out) {
+    pub(super) fn told(
+        &mut self,
+        now: Time,
+        word: &Assignments,
+        book: &ScriptLookup<'_>,
+        out: &mut MachineEffects,
+    ) {
         let Some(agent) = &mut self.agent else { return };
         agent.assign(word, now);
         if agent.in_force() {
@@ -186,7 +192,7 @@ impl Machine {
     }
 
     /// The agent is told of everything, changed or not.
-    pub(super) fn look(&mut self, now: Time, book: &Book<'_>, out: &mut Out) {
+    pub(super) fn look(&mut self, now: Time, book: &ScriptLookup<'_>, out: &mut MachineEffects) {
         let Some(agent) = &mut self.agent else { return };
         let here: Vec<_> = agent.attempts().map(|(id, _)| id).collect();
         for id in here {
@@ -197,29 +203,35 @@ impl Machine {
     }
 
     /// Something due here happens.
-    pub(super) fn happen(&mut self, now: Time, due: &Due, book: &Book<'_>, out: &mut Out) {
+    pub(super) fn happen(
+        &mut self,
+        now: Time,
+        due: &MachineTimer,
+        book: &ScriptLookup<'_>,
+        out: &mut MachineEffects,
+    ) {
         match *due {
-            Due::Begin(id) => {
+            MachineTimer::Begin(id) => {
                 self.supervisors.begin(now, id, out);
                 self.see(now, id, out);
             }
-            Due::Ring(id) => {
+            MachineTimer::Ring(id) => {
                 self.supervisors.ring(now, id, out);
                 self.see(now, id, out);
             }
-            Due::StrangerEnds(id) => {
+            MachineTimer::StrangerEnds(id) => {
                 if self.supervisors.stranger_ends(now, id)
                     && let Some(agent) = &mut self.agent
                 {
                     agent.step(Input::ForeignGone(id), now);
                 }
             }
-            Due::Timer => {
+            MachineTimer::Timer => {
                 if let Some(agent) = &mut self.agent {
                     agent.step(Input::Timer, now);
                 }
             }
-            Due::Retire(id) => {
+            MachineTimer::Retire(id) => {
                 if self.agent.as_ref().is_some_and(|agent| agent.state(id).is_none()) {
                     self.supervisors.retire(id);
                 }
@@ -229,7 +241,13 @@ impl Machine {
     }
 
     /// A device is gone: what ran on it fails.
-    pub(super) fn fail_on(&mut self, now: Time, ids: &[AttemptId], book: &Book<'_>, out: &mut Out) {
+    pub(super) fn fail_on(
+        &mut self,
+        now: Time,
+        ids: &[AttemptId],
+        book: &ScriptLookup<'_>,
+        out: &mut MachineEffects,
+    ) {
         for &id in ids {
             self.supervisors.end(now, id, EndReason::Exited(13), out);
             self.see(now, id, out);
@@ -243,14 +261,14 @@ impl Machine {
     }
 
     /// Tells the agent how an attempt is.
-    fn see(&mut self, now: Time, id: AttemptId, out: &mut Out) {
+    fn see(&mut self, now: Time, id: AttemptId, out: &mut MachineEffects) {
         let Some(agent) = &mut self.agent else { return };
         agent.step(Input::Seen(id, self.supervisors.seen(id)), now);
         out.news = true;
     }
 
     /// Carries out all that the agent puts out.
-    fn pump(&mut self, now: Time, book: &Book<'_>, out: &mut Out) {
+    fn pump(&mut self, now: Time, book: &ScriptLookup<'_>, out: &mut MachineEffects) {
         while let Some(output) = self.agent.as_mut().and_then(Agent::next_output) {
             match output {
                 Output::Launch(id) => self.launch(now, id, book, out),
@@ -267,17 +285,17 @@ impl Machine {
                     self.see(now, id, out);
                 }
                 Output::Discard { .. } => unreachable!("no record is damaged here"),
-                Output::Retire(id) => out.later.push((now + RETIRED_AFTER, Due::Retire(id))),
+                Output::Retire(id) => out.later.push((now + RETIRED_AFTER, MachineTimer::Retire(id))),
                 Output::StopForeign { stranger, grace } => {
                     self.supervisors.stop_stranger(now, stranger, grace, out);
                 }
                 Output::RetireForeign(_) => {}
-                Output::SetTimer(at) => out.later.push((at, Due::Timer)),
+                Output::SetTimer(at) => out.later.push((at, MachineTimer::Timer)),
             }
         }
     }
 
-    fn launch(&mut self, now: Time, id: AttemptId, book: &Book<'_>, out: &mut Out) {
+    fn launch(&mut self, now: Time, id: AttemptId, book: &ScriptLookup<'_>, out: &mut MachineEffects) {
         let Some(assignment) = self.assigned.get(&id).filter(|a| a.work.is_some()) else { return };
         let usable = |uuid: &&String| {
             self.info.devices.iter().any(|d| d.uuid == **uuid && d.state == DeviceState::Usable)
@@ -295,7 +313,7 @@ impl Machine {
         }
     }
 
-    fn want(&mut self, now: Time, id: AttemptId, want: DesiredState, grace: Span, out: &mut Out) {
+    fn want(&mut self, now: Time, id: AttemptId, want: DesiredState, grace: Span, out: &mut MachineEffects) {
         self.supervisors.want(now, id, want, grace, out);
         self.see(now, id, out);
     }

@@ -4,36 +4,36 @@
 //! replaced. After every step all rules are checked; once the faults stop, everything must finish. One seed is one run,
 //! always the same.
 //!
-//! `world` takes the steps; `machine` with its `supervisors`, `disk` and `people` are what it is made of; `ledger`, `promises` and `invariants`
+//! `world` takes the steps; `machine` with its `supervisors`, `disk` and `users` are what it is made of; `ledger`, `acknowledged` and `invariants`
 //! are the rules.
 
+mod acknowledged;
 mod bugs;
 mod disk;
+mod fault;
 mod invariants;
 mod ledger;
 mod level;
 mod machine;
-mod people;
-mod promises;
+mod run_log;
 mod server;
-mod story;
 mod supervisors;
-mod trouble;
+mod users;
 mod world;
 
 #[cfg(feature = "bugs")]
 pub use bugs::Bug;
 pub use level::{Level, NoSuchLevel};
 
-use bugs::Flaw;
+use bugs::InjectedBug;
+use run_log::RunLog;
 use serde::Serialize;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use story::Story;
 use world::World;
 
 /// What happened in runs that held.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Held {
+pub struct RunStats {
     /// Steps taken, after each of which all rules were checked.
     pub steps: u64,
     /// Events kept.
@@ -42,17 +42,18 @@ pub struct Held {
     pub jobs: u64,
     /// How often the server died and recovered.
     pub restarts: u64,
-    /// Other troubles: agents and machines that died, cuts, devices, clocks.
-    pub troubles: u64,
+    /// Other faults: agents and machines that died, cuts, devices, clocks.
+    #[serde(rename = "troubles")]
+    pub faults: u64,
 }
 
-impl std::ops::AddAssign for Held {
-    fn add_assign(&mut self, other: Held) {
+impl std::ops::AddAssign for RunStats {
+    fn add_assign(&mut self, other: RunStats) {
         self.steps += other.steps;
         self.events += other.events;
         self.jobs += other.jobs;
         self.restarts += other.restarts;
-        self.troubles += other.troubles;
+        self.faults += other.faults;
     }
 }
 
@@ -68,44 +69,45 @@ pub struct Failure {
     /// What was seen instead.
     pub what: String,
     /// The last things that happened.
-    pub story: Vec<String>,
+    #[serde(rename = "story")]
+    pub run_log: Vec<String>,
 }
 
 /// A rule that does not hold.
 #[derive(Debug)]
-struct Broken {
+struct Violation {
     rule: &'static str,
     what: String,
 }
 
 /// One run. Gives what was broken, with the story that led there.
-pub fn run(seed: u64, level: Level) -> Result<Held, Box<Failure>> {
-    run_flawed(seed, level, Flaw::default())
+pub fn run(seed: u64, level: Level) -> Result<RunStats, Box<Failure>> {
+    run_flawed(seed, level, InjectedBug::default())
 }
 
 /// One run of a program with a mistake in it.
 #[cfg(feature = "bugs")]
-pub fn run_with(seed: u64, level: Level, bug: Bug) -> Result<Held, Box<Failure>> {
-    run_flawed(seed, level, Flaw { bug: Some(bug) })
+pub fn run_with(seed: u64, level: Level, bug: Bug) -> Result<RunStats, Box<Failure>> {
+    run_flawed(seed, level, InjectedBug { bug: Some(bug) })
 }
 
-fn run_flawed(seed: u64, level: Level, flaw: Flaw) -> Result<Held, Box<Failure>> {
-    attempt(seed, level, flaw, Story::default()).map_err(|silent| {
+fn run_flawed(seed: u64, level: Level, bug: InjectedBug) -> Result<RunStats, Box<Failure>> {
+    attempt(seed, level, bug, RunLog::default()).map_err(|silent| {
         // The same again, told: lines are costly, and few runs fail.
-        let told = attempt(seed, level, flaw, Story::told());
+        let told = attempt(seed, level, bug, RunLog::told());
         Box::new(told.err().unwrap_or(silent))
     })
 }
 
-fn attempt(seed: u64, level: Level, flaw: Flaw, story: Story) -> Result<Held, Failure> {
-    let mut world = World::new(seed, level, flaw, story);
-    let broken = match catch_unwind(AssertUnwindSafe(|| world.run())) {
+fn attempt(seed: u64, level: Level, bug: InjectedBug, run_log: RunLog) -> Result<RunStats, Failure> {
+    let mut world = World::new(seed, level, bug, run_log);
+    let violation = match catch_unwind(AssertUnwindSafe(|| world.run())) {
         Ok(Ok(held)) => return Ok(held),
-        Ok(Err(broken)) => broken,
-        Err(panic) => Broken { rule: "nothing asserted is false", what: said(&*panic) },
+        Ok(Err(violation)) => violation,
+        Err(panic) => Violation { rule: "nothing asserted is false", what: said(&*panic) },
     };
-    let (rule, what) = (broken.rule.to_owned(), broken.what);
-    Err(Failure { seed, step: world.step(), rule, what, story: world.story().lines() })
+    let (rule, what) = (violation.rule.to_owned(), violation.what);
+    Err(Failure { seed, step: world.step(), rule, what, run_log: world.run_log().lines() })
 }
 
 /// What a panic said.

@@ -1,8 +1,8 @@
 //! The server of a run: the engine, what was asked of it and not answered yet, and its clock. A new one is made from the
 //! disk whenever one died.
 
-use super::Broken;
-use super::disk::{Disk, Stop};
+use super::Violation;
+use super::disk::{Disk, StoreFailure};
 use std::collections::{BTreeMap, VecDeque};
 use warpyard_core::engine::{Engine, TurnOutcome};
 use warpyard_core::protocol::{Report, ReportId};
@@ -12,7 +12,7 @@ pub(super) struct Server {
     pub(super) engine: Engine,
     /// Counts servers; what an earlier one was to do is void.
     pub(super) number: u32,
-    inbox: Vec<Asked>,
+    inbox: Vec<Request>,
     /// The last moment it saw: its clock does not go back while it lives.
     last: Time,
     /// Counts turns, so that only the latest deadline counts.
@@ -34,14 +34,14 @@ pub(super) struct Address {
 
 /// Something asked of the server.
 #[derive(Clone)]
-pub(super) enum Asked {
+pub(super) enum Request {
     ByPeople(Command),
-    ByWorker(Up),
+    ByWorker(WorkerReport),
 }
 
 /// A report, and who sent it.
 #[derive(Clone)]
-pub(super) struct Up {
+pub(super) struct WorkerReport {
     pub(super) from: Address,
     /// The worker's name.
     pub(super) name: String,
@@ -49,7 +49,7 @@ pub(super) struct Up {
 }
 
 /// A turn that was kept.
-pub(super) struct Said {
+pub(super) struct CommittedTurn {
     pub(super) commands: Vec<Command>,
     pub(super) turned: TurnOutcome,
     /// Workers that spoke.
@@ -80,7 +80,7 @@ impl Server {
         }
     }
 
-    pub(super) fn hear(&mut self, asked: Asked) {
+    pub(super) fn hear(&mut self, asked: Request) {
         self.inbox.push(asked);
     }
 
@@ -96,15 +96,15 @@ impl Server {
         system: Time,
         disk: &mut Disk,
         ended_kept: usize,
-    ) -> Result<Said, (Stop, Vec<Command>)> {
+    ) -> Result<CommittedTurn, (StoreFailure, Vec<Command>)> {
         let now = self.clock(system);
         self.turns += 1;
         self.stirred = false;
         let (mut commands, mut heard): (Vec<Command>, Vec<(Address, String, ReportId)>) = Default::default();
         for asked in std::mem::take(&mut self.inbox) {
             match asked {
-                Asked::ByPeople(command) => commands.push(command),
-                Asked::ByWorker(Up { from, name, report }) => {
+                Request::ByPeople(command) => commands.push(command),
+                Request::ByWorker(WorkerReport { from, name, report }) => {
                     let id = report.id;
                     match (self.engine.cluster().worker_named(&name), &report.info) {
                         (Some(worker), _) => commands.push(Command::Receive { worker, report }),
@@ -124,7 +124,7 @@ impl Server {
                 self.ended.extend(turned.finished.iter().copied());
                 let heard = heard.into_iter().filter(|(from, name, id)| self.hear_from(*from, name, *id));
                 let heard = heard.map(|(from, ..)| from).collect();
-                Ok(Said { commands, turned, heard })
+                Ok(CommittedTurn { commands, turned, heard })
             }
             Err(stop) => Err((stop, commands)),
         }
@@ -144,10 +144,10 @@ impl Server {
     }
 
     /// A plan that was made and carried out in one turn is not stale.
-    pub(super) fn a_plan_fits(turned: &TurnOutcome) -> Result<(), Broken> {
+    pub(super) fn a_plan_fits(turned: &TurnOutcome) -> Result<(), Violation> {
         match turned.stale.first() {
             Some(stale) => {
-                super::ledger::broken("a plan fits the state it was made from", || stale.to_string())
+                super::ledger::violation("a plan fits the state it was made from", || stale.to_string())
             }
             None => Ok(()),
         }

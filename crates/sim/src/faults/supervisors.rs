@@ -2,8 +2,8 @@
 //! what it sees; what to ask for is decided by the worker's agent. Records and processes outlive the agent, but not the
 //! machine.
 
-use super::machine::{Due, Out};
-use super::people::Brief;
+use super::machine::{MachineEffects, MachineTimer};
+use super::users::AttemptScript;
 use std::collections::BTreeMap;
 use warpyard_core::agent::{ForeignRecordId, FoundRecord, Observation, RecordOwner, StopCause};
 use warpyard_core::cluster::DesiredState;
@@ -25,16 +25,16 @@ struct Supervised {
     want: Option<DesiredState>,
     /// Whether that is because the lease expired.
     expired: bool,
-    stage: Stage,
+    stage: SupervisedState,
 }
 
 #[derive(Default)]
-enum Stage {
+enum SupervisedState {
     /// There are files, but nothing to begin.
     #[default]
     NotStarted,
     /// A launch is on its way, or was lost.
-    Planned(Brief),
+    Planned(AttemptScript),
     Alive(Process),
     Over(End),
 }
@@ -48,7 +48,7 @@ struct Stranger {
 }
 
 struct Process {
-    brief: Brief,
+    brief: AttemptScript,
     /// Running time until it ends by itself, counted from `since`.
     left: Span,
     ran: Span,
@@ -63,14 +63,14 @@ struct Process {
 impl Supervisors {
     /// The attempts whose processes are there, frozen or not.
     pub(super) fn processes(&self) -> impl Iterator<Item = AttemptId> + '_ {
-        let alive = self.supervised.iter().filter(|(_, s)| matches!(s.stage, Stage::Alive(_)));
+        let alive = self.supervised.iter().filter(|(_, s)| matches!(s.stage, SupervisedState::Alive(_)));
         alive.map(|(&id, _)| id)
     }
 
     /// The attempts whose processes are there, and what happens to each when the worker is lost.
     pub(super) fn on_loss(&self) -> impl Iterator<Item = (AttemptId, OnLost)> + '_ {
         self.supervised.iter().filter_map(|(&id, supervised)| match &supervised.stage {
-            Stage::Alive(process) => Some((id, process.brief.on_lost)),
+            SupervisedState::Alive(process) => Some((id, process.brief.on_lost)),
             _ => None,
         })
     }
@@ -82,16 +82,16 @@ impl Supervisors {
 
     /// Whether a launch is on its way, or was lost.
     pub(super) fn has_launches(&self) -> bool {
-        self.supervised.values().any(|s| matches!(s.stage, Stage::Planned(_)))
+        self.supervised.values().any(|s| matches!(s.stage, SupervisedState::Planned(_)))
     }
 
     /// Everything an agent finds when it starts.
     pub(super) fn records(&self) -> Vec<FoundRecord> {
         let ours = self.supervised.iter().map(|(&attempt, supervised)| {
             let on_lost = match &supervised.stage {
-                Stage::Planned(Brief { on_lost, .. }) => *on_lost,
-                Stage::Alive(process) => process.brief.on_lost,
-                Stage::NotStarted | Stage::Over(_) => OnLost::default(),
+                SupervisedState::Planned(AttemptScript { on_lost, .. }) => *on_lost,
+                SupervisedState::Alive(process) => process.brief.on_lost,
+                SupervisedState::NotStarted | SupervisedState::Over(_) => OnLost::default(),
             };
             FoundRecord { attempt, owner: RecordOwner::ThisLog, on_lost, seen: supervised.seen() }
         });
@@ -108,18 +108,24 @@ impl Supervisors {
     }
 
     /// Another log left an attempt of this name.
-    pub(super) fn leave_stranger(&mut self, name: AttemptId, ends: Time, out: &mut Out) {
+    pub(super) fn leave_stranger(&mut self, name: AttemptId, ends: Time, out: &mut MachineEffects) {
         let id = ForeignRecordId(self.next_stranger);
         self.next_stranger += 1;
         self.strangers.insert(id, Stranger { name, ends, asked: false });
-        out.later.push((ends, Due::StrangerEnds(id)));
+        out.later.push((ends, MachineTimer::StrangerEnds(id)));
     }
 
-    pub(super) fn stop_stranger(&mut self, now: Time, id: ForeignRecordId, grace: Span, out: &mut Out) {
+    pub(super) fn stop_stranger(
+        &mut self,
+        now: Time,
+        id: ForeignRecordId,
+        grace: Span,
+        out: &mut MachineEffects,
+    ) {
         if let Some(stranger) = self.strangers.get_mut(&id).filter(|stranger| !stranger.asked) {
             stranger.asked = true;
             stranger.ends = stranger.ends.min(now + grace);
-            out.later.push((stranger.ends, Due::StrangerEnds(id)));
+            out.later.push((stranger.ends, MachineTimer::StrangerEnds(id)));
         }
     }
 
@@ -132,14 +138,20 @@ impl Supervisors {
         ends
     }
 
-    pub(super) fn launch(&mut self, now: Time, id: AttemptId, brief: Brief, out: &mut Out) {
+    pub(super) fn launch(
+        &mut self,
+        now: Time,
+        id: AttemptId,
+        brief: AttemptScript,
+        out: &mut MachineEffects,
+    ) {
         let supervised = self.supervised.entry(id).or_default();
         // What began once does not begin again, however often it is launched.
-        if matches!(supervised.stage, Stage::NotStarted | Stage::Planned(_)) {
+        if matches!(supervised.stage, SupervisedState::NotStarted | SupervisedState::Planned(_)) {
             if let Some(delay) = brief.begins_after {
-                out.later.push((now + delay, Due::Begin(id)));
+                out.later.push((now + delay, MachineTimer::Begin(id)));
             }
-            supervised.stage = Stage::Planned(brief);
+            supervised.stage = SupervisedState::Planned(brief);
             // An earlier agent may have called it off and died before the server heard of that.
             supervised.want = supervised.want.filter(|want| *want != DesiredState::Stop);
             supervised.expired = false;
@@ -152,13 +164,20 @@ impl Supervisors {
     }
 
     /// Says what is wanted of an attempt.
-    pub(super) fn want(&mut self, now: Time, id: AttemptId, want: DesiredState, grace: Span, out: &mut Out) {
+    pub(super) fn want(
+        &mut self,
+        now: Time,
+        id: AttemptId,
+        want: DesiredState,
+        grace: Span,
+        out: &mut MachineEffects,
+    ) {
         let supervised = self.supervised.entry(id).or_default();
         supervised.want = Some(want);
-        if let Stage::Alive(process) = &mut supervised.stage {
+        if let SupervisedState::Alive(process) = &mut supervised.stage {
             process.heed(now, want, grace);
             if let Some(at) = process.alarm {
-                out.later.push((at, Due::Ring(id)));
+                out.later.push((at, MachineTimer::Ring(id)));
             }
         }
     }
@@ -166,18 +185,18 @@ impl Supervisors {
     /// Has an attempt never begin, unless it has.
     pub(super) fn call_off(&mut self, id: AttemptId) {
         let supervised = self.supervised.entry(id).or_default();
-        if matches!(supervised.stage, Stage::NotStarted | Stage::Planned(_)) {
+        if matches!(supervised.stage, SupervisedState::NotStarted | SupervisedState::Planned(_)) {
             supervised.want = Some(DesiredState::Stop);
         }
     }
 
     /// A supervisor has its launch.
-    pub(super) fn begin(&mut self, now: Time, id: AttemptId, out: &mut Out) {
+    pub(super) fn begin(&mut self, now: Time, id: AttemptId, out: &mut MachineEffects) {
         let supervised = self.supervised.entry(id).or_default();
-        let Stage::Planned(brief) = &supervised.stage else { return };
+        let SupervisedState::Planned(brief) = &supervised.stage else { return };
         if supervised.want == Some(DesiredState::Stop) {
             let how = supervised.cause().how();
-            supervised.stage = Stage::Over(End { how: how.clone(), usage: Usage::default() });
+            supervised.stage = SupervisedState::Over(End { how: how.clone(), usage: Usage::default() });
             out.ended.push((id, how));
             return;
         }
@@ -186,16 +205,16 @@ impl Supervisors {
             process.heed(now, DesiredState::Freeze, Span::ZERO);
         }
         if let Some(at) = process.alarm {
-            out.later.push((at, Due::Ring(id)));
+            out.later.push((at, MachineTimer::Ring(id)));
         }
-        supervised.stage = Stage::Alive(process);
+        supervised.stage = SupervisedState::Alive(process);
         out.began.push(id);
     }
 
     /// Something happens to a process by itself.
-    pub(super) fn ring(&mut self, now: Time, id: AttemptId, out: &mut Out) {
+    pub(super) fn ring(&mut self, now: Time, id: AttemptId, out: &mut MachineEffects) {
         let Some(supervised) = self.supervised.get(&id) else { return };
-        let Stage::Alive(process) = &supervised.stage else { return };
+        let SupervisedState::Alive(process) = &supervised.stage else { return };
         if process.alarm == Some(now) {
             let how = process.end_by_itself(now, supervised.cause());
             self.end(now, id, how, out);
@@ -203,22 +222,23 @@ impl Supervisors {
     }
 
     /// An attempt's process ends.
-    pub(super) fn end(&mut self, now: Time, id: AttemptId, how: EndReason, out: &mut Out) {
+    pub(super) fn end(&mut self, now: Time, id: AttemptId, how: EndReason, out: &mut MachineEffects) {
         let supervised = self.supervised.get_mut(&id).expect("what ends is known");
         let ran = match &mut supervised.stage {
-            Stage::Alive(process) => {
+            SupervisedState::Alive(process) => {
                 process.stand(now);
                 process.ran
             }
             _ => Span::ZERO,
         };
-        supervised.stage = Stage::Over(End { how: how.clone(), usage: Usage { ran, ..Usage::default() } });
+        supervised.stage =
+            SupervisedState::Over(End { how: how.clone(), usage: Usage { ran, ..Usage::default() } });
         out.ended.push((id, how));
     }
 
     /// Removes the record of an attempt that is over.
     pub(super) fn retire(&mut self, id: AttemptId) {
-        if self.supervised.get(&id).is_some_and(|s| !matches!(s.stage, Stage::Alive(_))) {
+        if self.supervised.get(&id).is_some_and(|s| !matches!(s.stage, SupervisedState::Alive(_))) {
             self.supervised.remove(&id);
         }
     }
@@ -231,16 +251,16 @@ impl Supervised {
 
     fn seen(&self) -> Observation {
         match &self.stage {
-            Stage::NotStarted | Stage::Planned(_) => Observation::NotStarted,
-            Stage::Alive(process) if process.frozen => Observation::Frozen,
-            Stage::Alive(_) => Observation::Running,
-            Stage::Over(end) => Observation::Exited(end.clone()),
+            SupervisedState::NotStarted | SupervisedState::Planned(_) => Observation::NotStarted,
+            SupervisedState::Alive(process) if process.frozen => Observation::Frozen,
+            SupervisedState::Alive(_) => Observation::Running,
+            SupervisedState::Over(end) => Observation::Exited(end.clone()),
         }
     }
 }
 
 impl Process {
-    fn new(brief: Brief, now: Time) -> Process {
+    fn new(brief: AttemptScript, now: Time) -> Process {
         let mut process = Process {
             left: brief.fate.length,
             brief,

@@ -1,18 +1,18 @@
 //! The steps of a run: what is due next happens, and all rules are checked.
 
-mod mishaps;
+mod fault_injection;
 mod serving;
 
-use super::bugs::Flaw;
-use super::disk::{Disk, Next};
-use super::ledger::{Ledger, broken};
-use super::level::{Level, Odds};
-use super::machine::{Due, Machine, Out};
-use super::people::{Brief, People};
-use super::promises::Promises;
-use super::server::{Address, Asked, Server, Up};
-use super::story::Story;
-use super::{Broken, Held, invariants};
+use super::acknowledged::Acknowledged;
+use super::bugs::InjectedBug;
+use super::disk::{AppendFault, Disk};
+use super::ledger::{Ledger, violation};
+use super::level::{FaultRates, Level};
+use super::machine::{Machine, MachineEffects, MachineTimer};
+use super::run_log::RunLog;
+use super::server::{Address, Request, Server, WorkerReport};
+use super::users::{AttemptScript, Users};
+use super::{RunStats, Violation, invariants};
 use crate::random::Random;
 use std::collections::BTreeMap;
 use warpyard_core::command::TaskSelector;
@@ -33,11 +33,11 @@ const PATIENCE: Span = Span(20_000_000_000);
 
 pub(super) struct World {
     random: Random,
-    odds: Odds,
-    flaw: Flaw,
+    rates: FaultRates,
+    bug: InjectedBug,
     now: Time,
     step: u64,
-    agenda: BTreeMap<(Time, u64), Happening>,
+    queue: BTreeMap<(Time, u64), WorldEvent>,
     entered: u64,
     /// When the faults stop.
     storm_until: Time,
@@ -51,22 +51,22 @@ pub(super) struct World {
     /// When it was last set ahead.
     jumped: Time,
     /// The state all events that were kept amount to.
-    truth: Cluster,
+    committed: Cluster,
     /// Whether the truth has changed in this step.
     turned: bool,
     machines: Vec<Machine>,
-    people: People,
+    users: Users,
     ledger: Ledger,
-    promises: Promises,
+    acknowledged: Acknowledged,
     ended_kept: usize,
-    held: Held,
-    story: Story,
+    held: RunStats,
+    run_log: RunLog,
 }
 
 /// Something due.
-enum Happening {
+enum WorldEvent {
     /// A message reaches the server.
-    Asked(Asked),
+    Request(Request),
     /// The server takes a turn: for its inbox, or because its deadline came.
     Turn {
         server: u32,
@@ -83,7 +83,7 @@ enum Happening {
     OnMachine {
         machine: usize,
         boot: u32,
-        due: Due,
+        due: MachineTimer,
     },
     /// An agent looks around and reports.
     Look(usize),
@@ -94,7 +94,7 @@ enum Happening {
         machine: usize,
         index: usize,
     },
-    Trouble,
+    Fault,
     /// Somebody asks for something.
     Person,
     /// A snapshot is taken beside the loop.
@@ -106,21 +106,21 @@ enum Happening {
 }
 
 impl World {
-    pub(super) fn new(seed: u64, level: Level, flaw: Flaw, story: Story) -> World {
+    pub(super) fn new(seed: u64, level: Level, bug: InjectedBug, run_log: RunLog) -> World {
         let mut random = Random::new(seed.wrapping_mul(0x2545_F491_4F6C_DD1D) ^ level as u64);
-        let people = People::new(seed, POLICIES);
-        let first_policy = people.policy(&mut random);
+        let users = Users::new(seed, POLICIES);
+        let first_policy = users.policy(&mut random);
         let mut disk = Disk::default();
-        flaw.infect_disk(&mut disk);
-        let empty = || flaw.infect(Cluster::new(first_policy.clone()));
+        bug.infect_disk(&mut disk);
+        let empty = || bug.infect(Cluster::new(first_policy.clone()));
         let machines: Vec<_> =
-            (0..1 + random.below(4)).map(|i| Machine::new(worker(&mut random, i), flaw)).collect();
+            (0..1 + random.below(4)).map(|i| Machine::new(worker(&mut random, i), bug)).collect();
         let mut world = World {
-            odds: level.odds(),
-            flaw,
+            rates: level.rates(),
+            bug,
             now: Time(0),
             step: 0,
-            agenda: BTreeMap::new(),
+            queue: BTreeMap::new(),
             entered: 0,
             storm_until: Time::from_secs(10f64.powf(1.0 + random.unit() * 1.5)),
             calm: false,
@@ -129,25 +129,25 @@ impl World {
             servers: 0,
             clock_off: 0,
             jumped: Time(0),
-            truth: empty(),
+            committed: empty(),
             turned: false,
             machines,
-            people,
+            users,
             ledger: Ledger::default(),
-            promises: Promises::default(),
+            acknowledged: Acknowledged::default(),
             ended_kept: random.below(12) as usize,
-            held: Held::default(),
-            story,
+            held: RunStats::default(),
+            run_log,
             first_policy,
             random,
         };
         for machine in 0..world.machines.len() {
-            world.enter(Span(1000 * machine as u64), Happening::Look(machine));
+            world.enter(Span(1000 * machine as u64), WorldEvent::Look(machine));
         }
-        world.enter(Span::from_secs(0.5), Happening::Person);
-        world.enter(Span::from_secs(1.0), Happening::Trouble);
-        world.enter(Span::from_secs(2.0), Happening::Snapshot);
-        world.enter(world.storm_until.since(Time(0)), Happening::Calm);
+        world.enter(Span::from_secs(0.5), WorldEvent::Person);
+        world.enter(Span::from_secs(1.0), WorldEvent::Fault);
+        world.enter(Span::from_secs(2.0), WorldEvent::Snapshot);
+        world.enter(world.storm_until.since(Time(0)), WorldEvent::Calm);
         world
     }
 
@@ -155,13 +155,13 @@ impl World {
         self.step
     }
 
-    pub(super) fn story(&self) -> &Story {
-        &self.story
+    pub(super) fn run_log(&self) -> &RunLog {
+        &self.run_log
     }
 
     /// Takes steps until everything has finished.
-    pub(super) fn run(&mut self) -> Result<Held, Broken> {
-        while let Some(((at, _), happening)) = self.agenda.pop_first() {
+    pub(super) fn run(&mut self) -> Result<RunStats, Violation> {
+        while let Some(((at, _), happening)) = self.queue.pop_first() {
             (self.now, self.step, self.turned) = (at, self.step + 1, false);
             self.happen(happening)?;
             self.check()?;
@@ -174,25 +174,24 @@ impl World {
                 break;
             }
         }
-        broken("once faults stop, everything finishes", || self.what_waits())
+        violation("once faults stop, everything finishes", || self.what_waits())
     }
 
     /// What has not finished, and why.
     fn what_waits(&self) -> String {
-        let mut waits = vec![format!("policy {}, {} s", self.truth.policy(), self.now.secs())];
+        let mut waits = vec![format!("policy {}, {} s", self.committed.policy(), self.now.secs())];
         for (m, machine) in self.machines.iter().enumerate().filter(|(_, m)| !m.is_idle()) {
             let processes: Vec<_> = machine.processes().map(|id| id.to_string()).collect();
             waits.push(format!("m{m} still has something, processes [{}]", processes.join(" ")));
         }
-        for job in self.truth.jobs().iter().filter(|j| j.finished.is_none()) {
+        for job in self.committed.jobs().iter().filter(|j| j.finished.is_none()) {
             for (n, node) in job.nodes.iter().enumerate().filter(|(_, n)| !n.is_done()) {
                 let index = node.first_open().unwrap_or_default();
                 let task = TaskId { job: job.id, node: n as u32, index };
-                let why = self
-                    .server
-                    .as_ref()
-                    .map(|s| s.engine.policy().explain(self.truth.view(), task, self.system_clock()).reason);
-                let state = self.truth.state(task).map_or("unknown", |s| s.word());
+                let why = self.server.as_ref().map(|s| {
+                    s.engine.policy().explain(self.committed.view(), task, self.system_clock()).reason
+                });
+                let state = self.committed.state(task).map_or("unknown", |s| s.word());
                 waits.push(format!("{}.{n}.{index} is {state}: {why:?}", job.id));
             }
         }
@@ -200,68 +199,69 @@ impl World {
     }
 
     fn has_finished(&self) -> bool {
-        self.truth.jobs().iter().all(|j| j.finished.is_some()) && self.machines.iter().all(Machine::is_idle)
+        self.committed.jobs().iter().all(|j| j.finished.is_some())
+            && self.machines.iter().all(Machine::is_idle)
     }
 
-    fn check(&mut self) -> Result<(), Broken> {
+    fn check(&mut self) -> Result<(), Violation> {
         if self.turned {
-            invariants::of_the_state(&self.truth)?;
-            self.ledger.done_stays_done(&self.truth)?;
+            invariants::of_the_state(&self.committed)?;
+            self.ledger.done_stays_done(&self.committed)?;
             self.ledger.what_started_has_begun()?;
-            self.promises.hold(&self.truth, &self.people)?;
+            self.acknowledged.hold(&self.committed, &self.users)?;
             if let Some(server) = &mut self.server {
                 let now = server.clock(Time((EPOCH + self.now.0).saturating_add_signed(self.clock_off)));
                 let cluster = server.engine.cluster();
-                invariants::same("the store amounts to the state", cluster, &self.truth)?;
+                invariants::same("the store amounts to the state", cluster, &self.committed)?;
                 if self.step.is_multiple_of(8) {
                     invariants::a_fresh_policy_sees_the_same(cluster, server.engine.policy(), POLICIES, now)?;
                 }
             }
         }
-        invariants::of_the_machines(&self.machines, &self.ledger, &self.truth, self.now)
+        invariants::of_the_machines(&self.machines, &self.ledger, &self.committed, self.now)
     }
 
-    fn happen(&mut self, happening: Happening) -> Result<(), Broken> {
+    fn happen(&mut self, happening: WorldEvent) -> Result<(), Violation> {
         match happening {
-            Happening::Asked(asked) => self.hear(asked),
-            Happening::Turn { server, deadline_of } => return self.turn(server, deadline_of),
-            Happening::ServerStarts => return self.start_server(),
-            Happening::Told { to, word } => return self.tell(to, &word),
-            Happening::OnMachine { machine, boot, due } => {
+            WorldEvent::Request(asked) => self.hear(asked),
+            WorldEvent::Turn { server, deadline_of } => return self.turn(server, deadline_of),
+            WorldEvent::ServerStarts => return self.start_server(),
+            WorldEvent::Told { to, word } => return self.tell(to, &word),
+            WorldEvent::OnMachine { machine, boot, due } => {
                 if self.machines[machine].boot == boot {
                     return self.on(machine, |m, now, book, out| m.happen(now, &due, book, out));
                 }
             }
-            Happening::Look(machine) => {
+            WorldEvent::Look(machine) => {
                 self.on(machine, |m, now, book, out| m.look(now, book, out))?;
                 self.report(machine);
                 let every = if self.calm { 8.0 } else { 1.0 + 3.0 * self.random.unit() };
-                self.enter(Span::from_secs(every), Happening::Look(machine));
+                self.enter(Span::from_secs(every), WorldEvent::Look(machine));
             }
-            Happening::AgentStarts(machine) => {
+            WorldEvent::AgentStarts(machine) => {
                 self.line(|| format!("m{machine}: its agent starts again"));
                 self.leave_stranger(machine)?;
                 self.machines[machine].start_agent(self.now, false);
                 self.report(machine);
             }
-            Happening::MachineStarts(machine) => {
+            WorldEvent::MachineStarts(machine) => {
                 self.line(|| format!("m{machine}: the machine is up again"));
                 self.machines[machine].come_up(self.now);
                 self.report(machine);
             }
-            Happening::Healed(machine) => {
+            WorldEvent::Healed(machine) => {
                 self.line(|| format!("m{machine}: messages get through again"));
                 self.machines[machine].cut = false;
             }
-            Happening::DeviceReturns { machine, index } => {
+            WorldEvent::DeviceReturns { machine, index } => {
                 self.line(|| format!("m{machine}: device {index} is usable again"));
                 self.machines[machine].device(index).state = DeviceState::Usable;
             }
-            Happening::Trouble => self.trouble()?,
-            Happening::Person => self.person(),
-            Happening::Snapshot => self.snapshot(),
-            Happening::Calm => self.settle_down()?,
-            Happening::Tidy => self.tidy(),
+            WorldEvent::Fault => self.fault()?,
+            WorldEvent::Person => self.person(),
+            WorldEvent::Snapshot => self.snapshot(),
+            WorldEvent::Calm => self.settle_down()?,
+            WorldEvent::Tidy => self.tidy(),
         }
         Ok(())
     }
@@ -272,27 +272,27 @@ impl World {
     fn on(
         &mut self,
         machine: usize,
-        act: impl FnOnce(&mut Machine, Time, &dyn Fn(&Assignment) -> Brief, &mut Out),
-    ) -> Result<(), Broken> {
-        let mut out = Out::default();
-        let launch_lost = if self.calm { 0.0 } else { self.odds.lost / 2.0 };
-        let people = &self.people;
-        act(&mut self.machines[machine], self.now, &|a| people.brief(a, launch_lost), &mut out);
+        act: impl FnOnce(&mut Machine, Time, &dyn Fn(&Assignment) -> AttemptScript, &mut MachineEffects),
+    ) -> Result<(), Violation> {
+        let mut out = MachineEffects::default();
+        let launch_lost = if self.calm { 0.0 } else { self.rates.lost / 2.0 };
+        let users = &self.users;
+        act(&mut self.machines[machine], self.now, &|a| users.brief(a, launch_lost), &mut out);
         let boot = self.machines[machine].boot;
         for (at, due) in out.later {
-            self.enter(at.since(self.now), Happening::OnMachine { machine, boot, due });
+            self.enter(at.since(self.now), WorldEvent::OnMachine { machine, boot, due });
         }
         for attempt in out.began {
             self.line(|| format!("m{machine}: the process of {attempt} begins"));
             self.ledger.began(attempt, machine, boot)?;
             if self.machines[machine].has_strangers() {
-                return broken("nothing begins beside what another log left", || {
+                return violation("nothing begins beside what another log left", || {
                     format!("{attempt} began on m{machine}")
                 });
             }
             if self.ledger.is_over(attempt) {
                 if !self.ledger.ran_twice(attempt) && !self.was_unwatched(machine) {
-                    return broken("only what is in force begins", || {
+                    return violation("only what is in force begins", || {
                         format!("{attempt} began after it had ended")
                     });
                 }
@@ -303,13 +303,13 @@ impl World {
             self.line(|| format!("m{machine}: the process of {attempt} ends: {how:?}"));
             self.ledger.ended(attempt, how);
         }
-        if out.news && (self.calm || self.random.unit() >= self.odds.lost) {
+        if out.news && (self.calm || self.random.unit() >= self.rates.lost) {
             self.report(machine);
         }
         Ok(())
     }
 
-    fn tell(&mut self, to: Address, word: &Assignments) -> Result<(), Broken> {
+    fn tell(&mut self, to: Address, word: &Assignments) -> Result<(), Violation> {
         if self.machines[to.machine].session != to.session {
             return Ok(());
         }
@@ -323,25 +323,26 @@ impl World {
     fn report(&mut self, machine: usize) {
         let m = &mut self.machines[machine];
         let Some(report) = m.report(self.now).map(Box::new) else { return };
-        let up = Up { from: Address { machine, session: m.session }, name: m.info.name.clone(), report };
-        self.send(Some(machine), || Happening::Asked(Asked::ByWorker(up.clone())));
+        let up =
+            WorkerReport { from: Address { machine, session: m.session }, name: m.info.name.clone(), report };
+        self.send(Some(machine), || WorldEvent::Request(Request::ByWorker(up.clone())));
     }
 
     // ---- messages
 
     /// Sends a message: it may be lost, come twice, or come after others sent later.
-    fn send(&mut self, machine: Option<usize>, message: impl Fn() -> Happening) {
+    fn send(&mut self, machine: Option<usize>, message: impl Fn() -> WorldEvent) {
         if machine.is_some_and(|m| self.machines[m].cut) {
             return;
         }
         let copies = match self.random.unit() {
-            x if x < self.odds.lost => 0,
-            x if x < self.odds.lost + self.odds.doubled => 2,
+            x if x < self.rates.lost => 0,
+            x if x < self.rates.lost + self.rates.doubled => 2,
             _ => 1,
         };
         for _ in 0..copies {
             let mut takes = self.random.exponential(0.01);
-            if self.random.unit() < self.odds.late {
+            if self.random.unit() < self.rates.late {
                 takes += self.random.exponential(4.0);
             }
             self.enter(Span::from_secs(takes), message());
@@ -354,17 +355,17 @@ impl World {
         if self.calm {
             return;
         }
-        let command = self.people.ask(&mut self.random, &self.truth);
+        let command = self.users.ask(&mut self.random, &self.committed);
         self.line(|| format!("somebody asks: {}", asked_in_words(&command)));
-        self.send(None, || Happening::Asked(Asked::ByPeople(command.clone())));
-        let next = Span::from_secs(self.random.exponential(if self.people.jobs() < 4 { 1.0 } else { 4.0 }));
-        self.enter(next, Happening::Person);
+        self.send(None, || WorldEvent::Request(Request::ByPeople(command.clone())));
+        let next = Span::from_secs(self.random.exponential(if self.users.jobs() < 4 { 1.0 } else { 4.0 }));
+        self.enter(next, WorldEvent::Person);
     }
 
     /// The faults stop: everything that is down comes up, everything that was taken is given back.
-    fn settle_down(&mut self) -> Result<(), Broken> {
+    fn settle_down(&mut self) -> Result<(), Violation> {
         self.line(|| "the faults stop".to_owned());
-        (self.calm, self.odds, self.disk.next) = (true, Odds::NONE, Next::Kept);
+        (self.calm, self.rates, self.disk.next) = (true, FaultRates::NONE, AppendFault::Kept);
         if self.server.is_none() {
             self.start_server()?;
         }
@@ -374,34 +375,34 @@ impl World {
             machine.info.devices.append(&mut machine.taken_out);
             machine.info.devices.iter_mut().for_each(|d| d.state = DeviceState::Usable);
         }
-        self.enter(Span(1000), Happening::Tidy);
+        self.enter(Span(1000), WorldEvent::Tidy);
         Ok(())
     }
 
     fn tidy(&mut self) {
-        let unfinished = self.truth.jobs().iter().filter(|j| j.finished.is_none());
+        let unfinished = self.committed.jobs().iter().filter(|j| j.finished.is_none());
         // What was taken before any worker was known may be more than any of them has.
-        let unfinished = unfinished.map(|job| match self.truth.feasible(&job.spec) {
+        let unfinished = unfinished.map(|job| match self.committed.feasible(&job.spec) {
             Ok(()) => Command::Resume(job.id.into()),
             Err(_) => Command::Cancel(TaskSelector::Job(job.id)),
         });
-        let drained = self.truth.workers().filter(|(_, w)| w.drained);
+        let drained = self.committed.workers().filter(|(_, w)| w.drained);
         let undrain = drained.map(|(worker, _)| Command::Drain { worker, drained: false });
         for command in unfinished.chain(undrain).collect::<Vec<_>>() {
-            self.hear(Asked::ByPeople(command));
+            self.hear(Request::ByPeople(command));
         }
-        self.enter(Span::from_secs(30.0), Happening::Tidy);
+        self.enter(Span::from_secs(30.0), WorldEvent::Tidy);
     }
 
     // ---- time
 
-    fn enter(&mut self, after: Span, happening: Happening) {
+    fn enter(&mut self, after: Span, happening: WorldEvent) {
         self.entered += 1;
-        self.agenda.insert((self.now + after, self.entered), happening);
+        self.queue.insert((self.now + after, self.entered), happening);
     }
 
     fn line(&mut self, what: impl FnOnce() -> String) {
-        self.story.line(self.step, self.now, what);
+        self.run_log.line(self.step, self.now, what);
     }
 }
 

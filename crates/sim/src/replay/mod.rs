@@ -2,14 +2,14 @@
 //! under others, to see what they would have done. A [`Recorder`] makes a [`Recording`] from the events of a log; where
 //! those are kept is not known here.
 
+mod attempts;
 mod recorder;
-mod tries;
 
 pub use recorder::Recorder;
 
 use crate::report::JobName;
 use crate::report::timeline::Timeline;
-use crate::{Coming, Record, Runs, Setup, Sim, SimReport, Tries, Watcher};
+use crate::{Record, RecordedAttempts, RunModel, Setup, Sim, SimReport, TimedInput, Watcher};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -28,20 +28,20 @@ pub struct Recording {
     from: Time,
     to: Time,
     /// Jobs and what people asked for, in order.
-    coming: Arc<[Coming]>,
+    coming: Arc<[TimedInput]>,
     /// How the attempts of each job that was there at the beginning went from then on.
-    before: BTreeMap<JobId, Arc<Tries>>,
+    before: BTreeMap<JobId, Arc<RecordedAttempts>>,
     /// What became of each task of the jobs that came.
     records: Arc<[Record]>,
     /// Jobs that ended, which figures are about.
     ended: BTreeSet<JobId>,
     /// What should be known beside the figures.
-    told: Told,
+    told: RecordingSummary,
 }
 
 /// What should be known of a recording beside its figures.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
-pub struct Told {
+pub struct RecordingSummary {
     /// Jobs that came.
     pub jobs: u64,
     /// Jobs that were there at the beginning: simulated, and in no figure.
@@ -71,27 +71,27 @@ pub struct Progress {
 
 /// Which policy a replay is under.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Under {
+pub enum ReplayPolicy {
     /// Those that ran, changed when they were changed.
-    WhatRan,
+    AsRecorded,
     /// This one from the beginning to the end.
-    Policy(PolicyChoice),
+    Fixed(PolicyChoice),
 }
 
 /// What came out of a replay.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Replayed {
+pub struct ReplayOutcome {
     /// Its figures, over the jobs that came and ended.
     pub report: SimReport,
     /// How its starts compare with those recorded.
-    pub agreement: Agreement,
+    pub agreement: Fidelity,
     /// What became of each task, by its number in the recording.
     pub records: Vec<Record>,
 }
 
 /// How simulated starts compare with recorded ones.
 #[derive(Clone, Copy, Debug, Default, PartialEq, serde::Serialize)]
-pub struct Agreement {
+pub struct Fidelity {
     /// Tasks that started in both.
     pub starts: u64,
     /// Tasks that started in the recording alone.
@@ -117,7 +117,7 @@ pub enum ReplayError {
 
 impl Recording {
     /// What should be known beside the figures.
-    pub fn told(&self) -> &Told {
+    pub fn told(&self) -> &RecordingSummary {
         &self.told
     }
 
@@ -139,8 +139,8 @@ impl Recording {
     /// The jobs that came, with what is known of how they went.
     pub fn arrivals(&self) -> impl Iterator<Item = (&crate::Arrival, JobId)> {
         self.coming.iter().filter_map(|coming| match coming {
-            Coming::Job(arrival, number) => Some((arrival, (*number)?)),
-            Coming::Ask(..) => None,
+            TimedInput::Submission(arrival, number) => Some((arrival, (*number)?)),
+            TimedInput::Command(..) => None,
         })
     }
 
@@ -148,7 +148,7 @@ impl Recording {
     pub fn timeline(&self) -> Timeline {
         let mut joined: Vec<&WorkerInfo> = self.state.workers().map(|(_, worker)| &worker.info).collect();
         for coming in self.coming.iter() {
-            if let Coming::Ask(_, warpyard_core::Command::Join(info)) = coming {
+            if let TimedInput::Command(_, warpyard_core::Command::Join(info)) = coming {
                 match joined.iter_mut().find(|known| known.name == info.name) {
                     Some(known) if known.devices.len() < info.devices.len() => *known = info,
                     Some(_) => {}
@@ -184,12 +184,12 @@ impl Recording {
     /// Simulates it again. `watch` hears every event and `progress` how far it is, now and then; that may end it.
     pub fn replay(
         &self,
-        under: &Under,
+        under: &ReplayPolicy,
         policies: &'static [PolicyDef],
         per_job: bool,
         watch: Option<Watcher>,
         mut progress: impl FnMut(Progress) -> ControlFlow<()>,
-    ) -> Result<Replayed, ReplayError> {
+    ) -> Result<ReplayOutcome, ReplayError> {
         let began = Instant::now();
         let mut sim = self.begin(under, policies)?;
         if let Some(watch) = watch {
@@ -209,8 +209,8 @@ impl Recording {
         }
         let records = self.by_recorded_number(&sim);
         let policy = match under {
-            Under::WhatRan => "as it ran".to_owned(),
-            Under::Policy(policy) => policy.to_string(),
+            ReplayPolicy::AsRecorded => "as it ran".to_owned(),
+            ReplayPolicy::Fixed(policy) => policy.to_string(),
         };
         let counted = self.counted(records.iter().cloned());
         let refused = sim.refused().len() as u64;
@@ -221,10 +221,10 @@ impl Recording {
         };
         report.count_unfinished(&records, self.to);
         report.name_jobs(&self.names(per_job));
-        Ok(Replayed { report, agreement: Agreement::of(&self.records, &records), records })
+        Ok(ReplayOutcome { report, agreement: Fidelity::of(&self.records, &records), records })
     }
 
-    fn begin(&self, under: &Under, policies: &'static [PolicyDef]) -> Result<Sim, ReplayError> {
+    fn begin(&self, under: &ReplayPolicy, policies: &'static [PolicyDef]) -> Result<Sim, ReplayError> {
         let asks_for_jobs_by_number = self.told.by_people > 0;
         let setup = Setup {
             policy: self.state.policy().clone(),
@@ -234,20 +234,22 @@ impl Recording {
             ..Setup::default()
         };
         let runs = |job: JobId| {
-            self.before.get(&job).map_or(Runs::For(Span::ZERO), |tries| Runs::Recorded(tries.clone()))
+            self.before
+                .get(&job)
+                .map_or(RunModel::Constant(Span::ZERO), |tries| RunModel::Recorded(tries.clone()))
         };
         let mut sim = Sim::going_on(self.state.clone(), setup, policies, self.from, runs)?;
         let first = match under {
-            Under::WhatRan => None,
-            Under::Policy(choice) => {
+            ReplayPolicy::AsRecorded => None,
+            ReplayPolicy::Fixed(choice) => {
                 PolicyDef::build_from(policies, choice)?;
-                Some(Coming::Ask(self.from, warpyard_core::Command::SetPolicy(choice.clone())))
+                Some(TimedInput::Command(self.from, warpyard_core::Command::SetPolicy(choice.clone())))
             }
         };
-        let as_it_ran = *under == Under::WhatRan;
+        let as_it_ran = *under == ReplayPolicy::AsRecorded;
         let coming = Arc::clone(&self.coming);
-        let wanted = move |coming: &Coming| {
-            as_it_ran || !matches!(coming, Coming::Ask(_, warpyard_core::Command::SetPolicy(_)))
+        let wanted = move |coming: &TimedInput| {
+            as_it_ran || !matches!(coming, TimedInput::Command(_, warpyard_core::Command::SetPolicy(_)))
         };
         let rest = (0..coming.len()).map(move |at| coming[at].clone()).filter(wanted);
         sim.feed_all(first.into_iter().chain(rest));
@@ -273,8 +275,8 @@ impl Recording {
     }
 }
 
-impl Agreement {
-    fn of(recorded: &[Record], simulated: &[Record]) -> Agreement {
+impl Fidelity {
+    fn of(recorded: &[Record], simulated: &[Record]) -> Fidelity {
         let started = |records: &[Record]| -> BTreeMap<TaskId, Time> {
             records.iter().filter_map(|record| Some((record.task, record.started?))).collect()
         };
@@ -288,7 +290,7 @@ impl Agreement {
         let ours = in_order(both().map(|(task, _, at)| (at, task)).collect());
         let errors = || both().map(|(_, a, b)| a.max(b).since(a.min(b)).secs());
         let starts = theirs.len() as u64;
-        Agreement {
+        Fidelity {
             starts,
             missing: recorded.len() as u64 - starts,
             same_place: theirs.iter().zip(&ours).filter(|(a, b)| a == b).count() as u64,

@@ -1,9 +1,9 @@
 //! From the events of a log to a recording: who came when, what people asked for, and how every attempt went.
 
-use super::tries::Attempts;
-use super::{Recording, Told};
-use crate::crowds::{Counted, Crowds};
-use crate::{Arrival, Coming, Record, Runs};
+use super::attempts::AttemptHistory;
+use super::{Recording, RecordingSummary};
+use crate::contention::{ContentionTracker, DoubleCounted};
+use crate::{Arrival, Record, RunModel, TimedInput};
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -26,15 +26,15 @@ pub struct Recorder {
     /// Whether there was an event at all.
     any: bool,
     last: Time,
-    attempts: Attempts,
+    attempts: AttemptHistory,
     /// Jobs that came.
     jobs: BTreeMap<JobId, Arc<JobSpec>>,
-    coming: Vec<Coming>,
+    coming: Vec<TimedInput>,
     records: BTreeMap<TaskId, Record>,
-    crowds: Crowds,
+    contention: ContentionTracker,
     /// Where tasks have become ready, by the state that follows all events.
     now: Cluster,
-    told: Told,
+    told: RecordingSummary,
 }
 
 impl Recorder {
@@ -63,12 +63,12 @@ impl Recorder {
             begun: false,
             any: false,
             last: since,
-            attempts: Attempts::default(),
+            attempts: AttemptHistory::default(),
             jobs: BTreeMap::new(),
             coming: Vec::new(),
             records: BTreeMap::new(),
-            crowds: Crowds::default(),
-            told: Told::default(),
+            contention: ContentionTracker::default(),
+            told: RecordingSummary::default(),
         }
     }
 
@@ -119,9 +119,9 @@ impl Recorder {
             there_before.iter().map(|(job, spec)| (*job, Arc::new(self.attempts.of(*job, spec, usual))));
         let before: BTreeMap<_, _> = before.collect();
         for coming in &mut self.coming {
-            if let Coming::Job(arrival, Some(number)) = coming {
+            if let TimedInput::Submission(arrival, Some(number)) = coming {
                 let spec = &self.jobs[number];
-                arrival.runs = Runs::Recorded(Arc::new(self.attempts.of(*number, spec, usual)));
+                arrival.runs = RunModel::Recorded(Arc::new(self.attempts.of(*number, spec, usual)));
             }
         }
         let over = |job: &JobId| self.now.job(*job).is_none_or(|job| job.finished.is_some());
@@ -145,7 +145,7 @@ impl Recorder {
     fn begin(&mut self) {
         self.begun = true;
         self.state = self.now.clone();
-        self.crowds = Crowds::on(self.now.workers().map(|(_, worker)| &worker.info));
+        self.contention = ContentionTracker::on(self.now.workers().map(|(_, worker)| &worker.info));
         self.attempts.count_from(self.since);
     }
 
@@ -173,8 +173,8 @@ impl Recorder {
     /// What came, what was asked for, and what became of tasks.
     fn note(&mut self, event: &Event) {
         let at = event.at;
-        let mut counted = Counted::new();
-        self.crowds.enter(event, &mut counted);
+        let mut counted = DoubleCounted::new();
+        self.contention.enter(event, &mut counted);
         for (task, seconds) in counted {
             let record = self.records.get_mut(&task);
             record.into_iter().for_each(|record| record.gpu_seconds -= seconds);
@@ -224,9 +224,9 @@ impl Recorder {
             }
         }
         self.jobs.insert(job, spec.clone());
-        let runs = Runs::For(warpyard_core::Span::ZERO);
+        let runs = RunModel::Constant(warpyard_core::Span::ZERO);
         let arrival = Arrival { at, user: user.to_owned(), spec: spec.clone(), runs };
-        self.coming.push(Coming::Job(arrival, Some(job)));
+        self.coming.push(TimedInput::Submission(arrival, Some(job)));
     }
 
     /// The command behind an event, where one from outside is.
@@ -235,7 +235,7 @@ impl Recorder {
         let (command, by_people) = match &event.what {
             EventKind::PolicySet { policy } => {
                 self.told.policy_changes.push(policy.to_string());
-                self.coming.push(Coming::Ask(at, Command::SetPolicy(policy.clone())));
+                self.coming.push(TimedInput::Command(at, Command::SetPolicy(policy.clone())));
                 return;
             }
             EventKind::LimitsSet { limits } => (Command::SetLimits(without_refusals(limits)), false),
@@ -304,7 +304,7 @@ impl Recorder {
                     // What was held before stays so; then it is the job that is paused, or this one task.
                     let held = self.now.job(task.job).is_some_and(|job| job.held);
                     let target = if held { TaskSelector::Job(task.job) } else { TaskSelector::Task(task) };
-                    self.coming.push(Coming::Ask(at, Command::Pause(target)));
+                    self.coming.push(TimedInput::Command(at, Command::Pause(target)));
                 }
                 return;
             }
@@ -332,7 +332,7 @@ impl Recorder {
         } else {
             self.told.of_machines += 1;
         }
-        self.coming.push(Coming::Ask(at, command));
+        self.coming.push(TimedInput::Command(at, command));
     }
 
     /// Holding a job and making its attempts stand still in one moment is what pausing it does.
@@ -356,14 +356,16 @@ impl Recorder {
         kind: impl Fn(&Command) -> Option<TaskSelector>,
     ) -> Option<TaskSelector> {
         match self.coming.last() {
-            Some(Coming::Ask(when, last)) if *when == at => kind(last).filter(|target| target.contains(task)),
+            Some(TimedInput::Command(when, last)) if *when == at => {
+                kind(last).filter(|target| target.contains(task))
+            }
             _ => None,
         }
     }
 
     fn replace_last(&mut self, at: Time, command: Command) {
         self.coming.pop();
-        self.coming.push(Coming::Ask(at, command));
+        self.coming.push(TimedInput::Command(at, command));
     }
 }
 

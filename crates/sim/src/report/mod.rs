@@ -28,11 +28,11 @@ pub struct SimReport {
     /// Jobs of a recording that had not started when it ended: their waits until then are in `wait`, as lower bounds.
     pub still_waiting: u64,
     /// From being ready to the first start.
-    pub wait: Spread,
+    pub wait: Distribution,
     /// From submission to the first start.
-    pub response: Spread,
+    pub response: Distribution,
     /// From submission to the end.
-    pub completion: Spread,
+    pub completion: Distribution,
     /// From the first submission to the last end, in seconds.
     pub makespan: f64,
     /// Time with a task running on them, of all the time that devices were there until the last end.
@@ -53,7 +53,7 @@ pub struct SimReport {
 
 /// How values are spread, in seconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Spread {
+pub struct Distribution {
     /// Their mean.
     pub average: f64,
     /// Half are not above this.
@@ -127,14 +127,20 @@ pub fn jain(values: &[f64]) -> f64 {
     if squares == 0.0 { 1.0 } else { sum * sum / (values.len() as f64 * squares) }
 }
 
-impl Spread {
+impl Distribution {
     /// How these are spread; the percentile is the smallest value that enough of them do not exceed.
-    pub fn of(mut values: Vec<f64>) -> Spread {
+    pub fn of(mut values: Vec<f64>) -> Distribution {
         values.sort_unstable_by(f64::total_cmp);
         let n = values.len();
-        let Some(&max) = values.last() else { return Spread::default() };
+        let Some(&max) = values.last() else { return Distribution::default() };
         let at = |percent: usize| values[(n * percent).div_ceil(100).max(1) - 1];
-        Spread { average: values.iter().sum::<f64>() / n as f64, p50: at(50), p95: at(95), p99: at(99), max }
+        Distribution {
+            average: values.iter().sum::<f64>() / n as f64,
+            p50: at(50),
+            p95: at(95),
+            p99: at(99),
+            max,
+        }
     }
 }
 
@@ -177,9 +183,9 @@ impl SimReport {
             finished: jobs.iter().filter(|j| j.outcome == Some(Outcome::Succeeded.word())).count() as u64,
             rejected,
             still_waiting: 0,
-            wait: Spread::of(jobs.iter().filter_map(|j| j.wait_s).collect()),
-            response: Spread::of(jobs.iter().filter_map(JobFigures::response_s).collect()),
-            completion: Spread::of(jobs.iter().filter_map(JobFigures::completion_s).collect()),
+            wait: Distribution::of(jobs.iter().filter_map(|j| j.wait_s).collect()),
+            response: Distribution::of(jobs.iter().filter_map(JobFigures::response_s).collect()),
+            completion: Distribution::of(jobs.iter().filter_map(JobFigures::completion_s).collect()),
             makespan,
             utilisation: if given > 0.0 { used / given } else { 0.0 },
             // From 0, since an empty sum would be -0.
@@ -212,7 +218,7 @@ impl SimReport {
                 waits.push(until.since(ready).secs());
             }
         }
-        self.wait = Spread::of(waits);
+        self.wait = Distribution::of(waits);
     }
 
     /// Says of each job what it is called and whose it is.
@@ -279,7 +285,7 @@ impl Serialize for SimReport {
         for (name, spread) in
             [("wait", self.wait), ("response", self.response), ("completion", self.completion)]
         {
-            let Spread { average, p50, p95, p99, max } = spread;
+            let Distribution { average, p50, p95, p99, max } = spread;
             for (of, value) in [("average", average), ("p50", p50), ("p95", p95), ("p99", p99), ("max", max)]
             {
                 map.serialize_entry(&format!("{of}_{name}_s"), &value)?;

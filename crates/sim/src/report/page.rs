@@ -12,7 +12,7 @@ const PARTS: usize = 200;
 
 /// What is on a page.
 #[derive(Clone, Debug)]
-pub struct Study {
+pub struct ComparisonPage {
     /// What it is about.
     pub title: String,
     /// What was simulated, and how: a name and what it is.
@@ -20,12 +20,12 @@ pub struct Study {
     /// The figures of each policy.
     pub summary: Table,
     /// What happened under each policy.
-    pub policies: Vec<Studied>,
+    pub policies: Vec<PolicyResults>,
 }
 
 /// What happened under one policy.
 #[derive(Clone, Debug)]
-pub struct Studied {
+pub struct PolicyResults {
     /// The policy.
     pub name: String,
     /// The jobs of all simulations.
@@ -66,7 +66,7 @@ pub struct UserFigures {
     pub worst: f64,
 }
 
-impl Studied {
+impl PolicyResults {
     /// Each user, in order of name.
     pub fn users(&self) -> Vec<UserFigures> {
         let Some(timeline) = &self.timeline else { return Vec::new() };
@@ -142,7 +142,7 @@ fn natural(name: &str) -> (String, u64, String) {
     (digits.to_owned(), number, name.to_owned())
 }
 
-impl Study {
+impl ComparisonPage {
     /// Every plot of the study.
     pub fn plots(&self, theme: Theme) -> Vec<Plot> {
         let mut plots = vec![
@@ -218,7 +218,7 @@ impl Study {
     }
 
     fn by_user(&self, theme: Theme) -> Vec<Plot> {
-        let users: Vec<Vec<UserFigures>> = self.policies.iter().map(Studied::users).collect();
+        let users: Vec<Vec<UserFigures>> = self.policies.iter().map(PolicyResults::users).collect();
         let Some(names) = users.first().filter(|users| users.len() > 1) else { return Vec::new() };
         let names: Vec<String> = names.iter().map(|user| user.user.clone()).collect();
         let mut plots = Vec::new();
@@ -239,7 +239,7 @@ impl Study {
 
     fn gantts(&self, theme: Theme) -> Vec<Plot> {
         let Some((from, to)) = self.span() else { return Vec::new() };
-        let draw = |(number, policy): (usize, &Studied)| {
+        let draw = |(number, policy): (usize, &PolicyResults)| {
             let timeline = policy.timeline.as_ref()?;
             let title = format!("GPUs under {}", policy.name);
             let svg = gantt(&title, timeline, from, to, theme);

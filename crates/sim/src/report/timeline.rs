@@ -8,7 +8,7 @@ use warpyard_core::{AttemptId, JobId, Time, WorkerId};
 
 /// Something ran on a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Busy {
+pub struct BusyInterval {
     /// Which device, by its place in [`Timeline::devices`].
     pub device: u32,
     /// Whose job, by its place in [`Timeline::users`].
@@ -29,15 +29,15 @@ pub struct Timeline {
     /// Names of users, in order of their first job.
     pub users: Vec<String>,
     /// What ran, in order of its end.
-    pub busy: Vec<Busy>,
+    pub busy: Vec<BusyInterval>,
     /// Whose each job is.
     pub user_of: BTreeMap<JobId, u32>,
     first_device: BTreeMap<WorkerId, u32>,
-    placed: BTreeMap<AttemptId, Placed>,
+    placed: BTreeMap<AttemptId, PlacedAttempt>,
 }
 
 #[derive(Clone, Debug)]
-struct Placed {
+struct PlacedAttempt {
     devices: Vec<u32>,
     since: Option<Time>,
 }
@@ -74,7 +74,7 @@ impl Timeline {
             EventKind::Placed { attempt, placement } => {
                 let Some(first) = self.first_device.get(&placement.worker) else { return };
                 let devices = placement.devices.iter().map(|(index, _)| first + u32::from(*index)).collect();
-                self.placed.insert(*attempt, Placed { devices, since: None });
+                self.placed.insert(*attempt, PlacedAttempt { devices, since: None });
             }
             EventKind::Started { attempt } | EventKind::Resumed { attempt } => {
                 if let Some(placed) = self.placed.get_mut(attempt) {
@@ -95,7 +95,13 @@ impl Timeline {
         let Some(from) = placed.since.take() else { return };
         let job = attempt.task.job;
         let user = self.user_of.get(&job).copied().unwrap_or(0);
-        self.busy.extend(placed.devices.iter().map(|&device| Busy { device, user, job, from, to: at }));
+        self.busy.extend(placed.devices.iter().map(|&device| BusyInterval {
+            device,
+            user,
+            job,
+            from,
+            to: at,
+        }));
     }
 
     /// From the first start to the last end.
@@ -169,7 +175,7 @@ mod tests {
     fn a_shared_device_counts_once() {
         let busy = |device, from, to| {
             let (from, to) = (Time::from_secs(from), Time::from_secs(to));
-            Busy { device, user: 0, job: JobId(1), from, to }
+            BusyInterval { device, user: 0, job: JobId(1), from, to }
         };
         let timeline = Timeline {
             devices: vec!["a:0".into(), "a:1".into()],

@@ -67,7 +67,7 @@ pub fn fill(
     let work = || {
         let mut mine = Vec::new();
         while let Some(&(fit, seed)) = runs.get(next.fetch_add(1, Ordering::Relaxed)) {
-            mine.push(((fit, seed), Filling::new(&empty, &workload, fit).run(&needs, seed)));
+            mine.push(((fit, seed), FillingRun::new(&empty, &workload, fit).run(&needs, seed)));
             told(done.fetch_add(1, Ordering::Relaxed) + 1, runs.len());
         }
         mine
@@ -164,7 +164,7 @@ struct Point {
 }
 
 /// Nodes being filled.
-struct Filling<'a> {
+struct FillingRun<'a> {
     cluster: Cluster,
     workload: &'a TaskMix,
     fit: Fit,
@@ -173,11 +173,11 @@ struct Filling<'a> {
     allocated: u64,
 }
 
-impl<'a> Filling<'a> {
-    fn new(empty: &Cluster, workload: &'a TaskMix, fit: Fit) -> Filling<'a> {
+impl<'a> FillingRun<'a> {
+    fn new(empty: &Cluster, workload: &'a TaskMix, fit: Fit) -> FillingRun<'a> {
         let devices: usize = empty.workers().map(|(_, w)| w.info.devices.len()).sum();
         let (cluster, capacity) = (empty.clone(), devices as u64 * GPU);
-        Filling { cluster, workload, fit, capacity, requested: 0, allocated: 0 }
+        FillingRun { cluster, workload, fit, capacity, requested: 0, allocated: 0 }
     }
 
     fn run(mut self, pods: &[Needs], seed: u64) -> Vec<Point> {

@@ -5,7 +5,7 @@
 mod runs;
 
 use super::{Row, UNPUBLISHED};
-use runs::{Asked, Ran, run_all};
+use runs::{RunConfig, RunResult, run_all};
 use std::fmt;
 use warpyard_allocate::rounds::RoundScheduler;
 use warpyard_allocate::rounds::gavel::TraceJob;
@@ -49,7 +49,7 @@ enum Figure {
 
 /// The published table of throughputs and the published trace.
 #[derive(Clone, Debug)]
-pub struct Data {
+pub struct GavelData {
     table: ThroughputTable,
     /// The table as one sees it who takes every type for the mean one.
     unaware: ThroughputTable,
@@ -87,7 +87,7 @@ fn unaware_pairs(table: &ThroughputTable) -> ThroughputTable {
 
 /// Why the published data cannot be read.
 #[derive(Debug, thiserror::Error)]
-pub enum BadData {
+pub enum GavelDataError {
     /// The table is none.
     #[error("the table of throughputs: {0}")]
     Table(#[from] serde_json::Error),
@@ -104,27 +104,29 @@ pub enum BadData {
     },
 }
 
-impl Data {
+impl GavelData {
     /// From the texts of both files.
-    pub fn read(table: &str, trace: &str) -> Result<Data, BadData> {
+    pub fn read(table: &str, trace: &str) -> Result<GavelData, GavelDataError> {
         let table: ThroughputTable = serde_json::from_str(table)?;
         let mut works = Vec::new();
         for (line, text) in (1..).zip(trace.lines()).filter(|(_, text)| !text.trim().is_empty()) {
             let fields: Vec<&str> = text.split('\t').collect();
             let [name, _, _, _, _, steps, gpus, _, _, arrival] = fields[..] else {
-                return Err(BadData::Line(line));
+                return Err(GavelDataError::Line(line));
             };
             let numbers = (steps.parse(), gpus.parse(), arrival.parse());
-            let (Ok(steps), Ok(gpus), Ok(arrival_s)) = numbers else { return Err(BadData::Line(line)) };
+            let (Ok(steps), Ok(gpus), Ok(arrival_s)) = numbers else {
+                return Err(GavelDataError::Line(line));
+            };
             let profile = Profile { name: name.to_owned(), gpus };
             let speeds: Option<Vec<f64>> = KINDS.iter().map(|kind| table.alone(kind, &profile)).collect();
-            let unknown = || BadData::Unknown { line, profile: name.to_owned() };
+            let unknown = || GavelDataError::Unknown { line, profile: name.to_owned() };
             let throughputs = speeds.ok_or_else(unknown)?;
             let job = TraceJob { arrival_s, steps, gpus, throughputs };
             works.push(SimulatedJob { profile: Some(name.to_owned()), ..SimulatedJob::from(job) });
         }
         let unaware = unaware_pairs(&table);
-        Ok(Data { table, unaware, trace: works })
+        Ok(GavelData { table, unaware, trace: works })
     }
 }
 
@@ -143,7 +145,7 @@ pub struct Panel {
 
 /// The tables, and a picture of each.
 #[derive(Clone, Debug)]
-pub struct Study {
+pub struct GavelStudy {
     /// The tables, one after another.
     pub rows: Vec<Row>,
     /// The pictures.
@@ -152,7 +154,7 @@ pub struct Study {
 
 /// How much is drawn for a figure by load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Drawn {
+pub struct TraceSampling {
     /// Traces.
     pub traces: u64,
     /// Jobs of each.
@@ -160,26 +162,30 @@ pub struct Drawn {
 }
 
 /// Makes the study; `told` hears how many of how many runs are done.
-pub fn gavel(data: &Data, drawn: Drawn, told: impl Fn(usize, usize) + Sync) -> Result<Study, SolveError> {
+pub fn gavel(
+    data: &GavelData,
+    drawn: TraceSampling,
+    told: impl Fn(usize, usize) + Sync,
+) -> Result<GavelStudy, SolveError> {
     let draws = drawn.traces;
-    let mut plan = Plan::default();
-    let published = plan.add(PUBLISHED.map(|(goal, types, ..)| Asked { goal, types, ..Asked::published() }));
+    let mut plan = RunList::default();
+    let published =
+        plan.add(PUBLISHED.map(|(goal, types, ..)| RunConfig { goal, types, ..RunConfig::published() }));
     let load = plan.add(loads(drawn));
     let length = plan.add(LENGTHS.into_iter().flat_map(|round_s| {
-        RESTARTS.map(|restart_s| Asked {
+        RESTARTS.map(|restart_s| RunConfig {
             rounds: RoundScheduler { round_s, restart_s, ..RoundScheduler::default() },
-            ..Asked::published()
+            ..RunConfig::published()
         })
     }));
-    let errors = plan.add(
-        ERRORS
-            .into_iter()
-            .flat_map(|error| (0..draws).map(move |seed| Asked { error, seed, ..Asked::published() })),
-    );
+    let errors =
+        plan.add(ERRORS.into_iter().flat_map(|error| {
+            (0..draws).map(move |seed| RunConfig { error, seed, ..RunConfig::published() })
+        }));
     let prices = plan.add(PRICES.into_iter().flat_map(|restart_s| {
-        [false, true].map(|priced| Asked {
+        [false, true].map(|priced| RunConfig {
             rounds: RoundScheduler { restart_s, restart_priced: priced, ..RoundScheduler::default() },
-            ..Asked::published()
+            ..RunConfig::published()
         })
     }));
     let ran = run_all(data, &plan.asked, told)?;
@@ -191,17 +197,17 @@ pub fn gavel(data: &Data, drawn: Drawn, told: impl Fn(usize, usize) + Sync) -> R
     by_length(of(&length), &mut rows, &mut panels);
     by_error(of(&errors), draws as usize, &mut rows, &mut panels);
     by_price(of(&prices), &mut rows, &mut panels);
-    Ok(Study { rows, panels })
+    Ok(GavelStudy { rows, panels })
 }
 
 /// Runs asked for, in order.
 #[derive(Default)]
-struct Plan {
-    asked: Vec<Asked>,
+struct RunList {
+    asked: Vec<RunConfig>,
 }
 
-impl Plan {
-    fn add(&mut self, more: impl IntoIterator<Item = Asked>) -> std::ops::Range<usize> {
+impl RunList {
+    fn add(&mut self, more: impl IntoIterator<Item = RunConfig>) -> std::ops::Range<usize> {
         let from = self.asked.len();
         self.asked.extend(more);
         from..self.asked.len()
@@ -216,15 +222,15 @@ const VARIANTS: [(&str, TypeAwareness, bool); 4] = [
     ("blind, sharing", TypeAwareness::Blind, true),
 ];
 
-fn loads(Drawn { traces, jobs }: Drawn) -> impl Iterator<Item = Asked> {
+fn loads(TraceSampling { traces, jobs }: TraceSampling) -> impl Iterator<Item = RunConfig> {
     let variants = LOADS.into_iter().flat_map(|load| VARIANTS.map(|variant| (load, variant)));
     variants.flat_map(move |(load, (_, types, sharing))| {
-        (0..traces).map(move |seed| Asked {
+        (0..traces).map(move |seed| RunConfig {
             types,
             sharing,
             load: Some((load, jobs)),
             seed,
-            ..Asked::published()
+            ..RunConfig::published()
         })
     })
 }
@@ -248,7 +254,7 @@ fn hours(seconds: f64) -> f64 {
 }
 
 /// The mean of a figure over runs, its least and its most.
-fn over(runs: &[Ran], figure: impl Fn(&Ran) -> f64) -> (f64, f64, f64) {
+fn over(runs: &[RunResult], figure: impl Fn(&RunResult) -> f64) -> (f64, f64, f64) {
     let values: Vec<f64> = runs.iter().map(figure).collect();
     let least = values.iter().copied().fold(f64::INFINITY, f64::min);
     let most = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
@@ -280,7 +286,7 @@ fn worked_example() -> Result<Vec<Row>, SolveError> {
     Ok((0..3).flat_map(|job| [(job, 0), (job, 1)]).map(cell).collect())
 }
 
-fn on_the_published_trace(ran: &[Ran]) -> Vec<Row> {
+fn on_the_published_trace(ran: &[RunResult]) -> Vec<Row> {
     let made = PUBLISHED.iter().zip(ran).map(|(&(goal, types, figure, published), ran)| {
         let (what, ours) = match figure {
             Figure::Average => ("average completion", hours(ran.outcome.average_completion_s())),
@@ -293,7 +299,7 @@ fn on_the_published_trace(ran: &[Ran]) -> Vec<Row> {
     made.collect()
 }
 
-fn by_load(ran: &[Ran], draws: usize, rows: &mut Vec<Row>, panels: &mut Vec<Panel>) {
+fn by_load(ran: &[RunResult], draws: usize, rows: &mut Vec<Row>, panels: &mut Vec<Panel>) {
     let mut lines: Vec<(String, Vec<(f64, f64)>)> =
         VARIANTS.map(|(name, ..)| (name.to_owned(), Vec::new())).into();
     let mut solving = lines.clone();
@@ -304,7 +310,7 @@ fn by_load(ran: &[Ran], draws: usize, rows: &mut Vec<Row>, panels: &mut Vec<Pane
             .chunks(draws)
             .map(|runs| over(runs, |ran| hours(ran.outcome.average_completion_s())))
             .collect();
-        let times: Vec<_> = runs.chunks(draws).map(|runs| over(runs, Ran::solving_ms)).collect();
+        let times: Vec<_> = runs.chunks(draws).map(|runs| over(runs, RunResult::solving_ms)).collect();
         largest = largest.max(figures[1].0 / figures[0].0);
         for (number, (name, ..)) in VARIANTS.into_iter().enumerate() {
             let mean = figures[number].0;
@@ -354,7 +360,7 @@ fn by_load(ran: &[Ran], draws: usize, rows: &mut Vec<Row>, panels: &mut Vec<Pane
     });
 }
 
-fn by_length(ran: &[Ran], rows: &mut Vec<Row>, panels: &mut Vec<Panel>) {
+fn by_length(ran: &[RunResult], rows: &mut Vec<Row>, panels: &mut Vec<Panel>) {
     let mut lines: Vec<(String, Vec<(f64, f64)>)> =
         RESTARTS.map(|cost| (format!("restart {cost} s"), Vec::new())).into();
     for (length, runs) in LENGTHS.iter().zip(ran.chunks(RESTARTS.len())) {
@@ -378,7 +384,7 @@ fn by_length(ran: &[Ran], rows: &mut Vec<Row>, panels: &mut Vec<Panel>) {
     panels.push(Panel { title, across, by_factors: true, lines });
 }
 
-fn by_error(ran: &[Ran], draws: usize, rows: &mut Vec<Row>, panels: &mut Vec<Panel>) {
+fn by_error(ran: &[RunResult], draws: usize, rows: &mut Vec<Row>, panels: &mut Vec<Panel>) {
     let mut line = Vec::new();
     for (error, runs) in ERRORS.iter().zip(ran.chunks(draws)) {
         let ours = over(runs, |ran| hours(ran.outcome.average_completion_s()));
@@ -399,7 +405,7 @@ fn by_error(ran: &[Ran], draws: usize, rows: &mut Vec<Row>, panels: &mut Vec<Pan
     });
 }
 
-fn by_price(ran: &[Ran], rows: &mut Vec<Row>, panels: &mut Vec<Panel>) {
+fn by_price(ran: &[RunResult], rows: &mut Vec<Row>, panels: &mut Vec<Panel>) {
     let names = ["ignored", "counted"];
     let mut restarts: Vec<(String, Vec<(f64, f64)>)> =
         names.map(|name| (format!("price {name}"), Vec::new())).into();

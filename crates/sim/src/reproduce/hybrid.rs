@@ -3,7 +3,7 @@
 
 use super::Row;
 use crate::workload::cluster;
-use crate::{Runs, Setup, Sim};
+use crate::{RunModel, Setup, Sim};
 use warpyard_core::spec::{JobSpec, Needs, TaskSpec, WaitMode, default_grace};
 use warpyard_core::{DeviceId, Rejection, Span, TaskId, Time, WorkerId};
 use warpyard_policies::POLICIES;
@@ -31,7 +31,7 @@ impl Experiment {
         let needs = Needs { gpus: 1, gpu_memory: Some(gib * GIB), preferred, wait_mode, ..Needs::default() };
         let task = TaskSpec { name: "task".into(), needs, grace: default_grace(), ..TaskSpec::default() };
         let spec = JobSpec { name: "task".into(), tasks: vec![task], ..JobSpec::default() };
-        let job = self.sim.submit("ann", spec, Runs::For(Span::from_secs(seconds)))?;
+        let job = self.sim.submit("ann", spec, RunModel::Constant(Span::from_secs(seconds)))?;
         Ok(TaskId { job, node: 0, index: 0 })
     }
 

@@ -8,7 +8,7 @@ pub mod models;
 mod short_tasks;
 
 pub use hybrid::hybrid;
-pub use model_scheduling::{Fitted, model_scheduling};
+pub use model_scheduling::{MachineModel, model_scheduling};
 pub use short_tasks::short_tasks;
 
 use serde::Serialize;

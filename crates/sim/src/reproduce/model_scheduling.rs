@@ -8,7 +8,7 @@
 
 use super::Row;
 use super::models::Model;
-use crate::{Arrival, Runs, Setup, Sim};
+use crate::{Arrival, RunModel, Setup, Sim};
 use warpyard_core::event::WorkerInfo;
 use warpyard_core::pool::{DeviceInfo, DeviceState};
 use warpyard_core::spec::{JobSpec, Needs, Preempt, TaskSpec, default_grace};
@@ -16,10 +16,10 @@ use warpyard_core::{Rejection, Span, Time};
 use warpyard_policies::POLICIES;
 
 /// One inference job as published: priority (smaller is more urgent), MB of GPU memory, model, data.
-struct Inference(i64, f64, Model, Data);
+struct Inference(i64, f64, Model, Dataset);
 
 #[derive(Clone, Copy)]
-enum Data {
+enum Dataset {
     /// 10,000 images.
     Cifar10,
     /// Stops after 51 batches.
@@ -35,13 +35,13 @@ const BUDGET: f64 = 5000.0;
 const LEAST_URGENT: i64 = 3;
 
 const JOBS: [Inference; 7] = [
-    Inference(1, 3103.26, Model::Resnet50, Data::Celeba),
-    Inference(2, 851.45, Model::Resnet50, Data::Cifar10),
-    Inference(1, 152.48, Model::Squeezenet, Data::Cifar10),
-    Inference(3, 9083.25, Model::Squeezenet, Data::Celeba),
-    Inference(0, 276.49, Model::Googlenet, Data::Cifar10),
-    Inference(0, 9209.61, Model::Googlenet, Data::Celeba),
-    Inference(3, 212.55, Model::Resnet18, Data::Cifar10),
+    Inference(1, 3103.26, Model::Resnet50, Dataset::Celeba),
+    Inference(2, 851.45, Model::Resnet50, Dataset::Cifar10),
+    Inference(1, 152.48, Model::Squeezenet, Dataset::Cifar10),
+    Inference(3, 9083.25, Model::Squeezenet, Dataset::Celeba),
+    Inference(0, 276.49, Model::Googlenet, Dataset::Cifar10),
+    Inference(0, 9209.61, Model::Googlenet, Dataset::Celeba),
+    Inference(3, 212.55, Model::Resnet18, Dataset::Cifar10),
 ];
 
 /// The schedulers with the policies they are, and the total and weighted turnaround published, in seconds.
@@ -62,8 +62,8 @@ const WITHIN: f64 = 0.15;
 impl Inference {
     fn images(&self) -> u64 {
         match self.3 {
-            Data::Cifar10 => 10_000,
-            Data::Celeba => 51 * BATCH,
+            Dataset::Cifar10 => 10_000,
+            Dataset::Celeba => 51 * BATCH,
         }
     }
 
@@ -74,7 +74,7 @@ impl Inference {
 
 /// What the model of the machine is fitted to.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Fitted {
+pub struct MachineModel {
     /// Multiply-adds in a second.
     pub speed: f64,
     /// Seconds an item takes whatever the model.
@@ -97,7 +97,7 @@ pub fn model_scheduling() -> Result<(Vec<Row>, Vec<String>), Rejection> {
     let mut rows = Vec::new();
     let mut ours = Vec::new();
     for (i, (name, policy, total, weighted)) in SCHEDULERS.into_iter().enumerate() {
-        let figures = run(policy, fitted, Waves::AsPublished)?;
+        let figures = run(policy, fitted, SecondWave::Mixed)?;
         ours.push(figures);
         let calibrated = i < 2;
         rows.push(row(format!("{name} total"), total, figures.total, calibrated));
@@ -118,11 +118,11 @@ fn row(row: String, published: f64, ours: f64, calibrated: bool) -> Row {
 }
 
 /// What the figures mean where they part, with what of it can be computed.
-fn notes(fitted: Fitted, ours: &[Figures]) -> Result<Vec<String>, Rejection> {
-    let Fitted { speed, overhead, contention } = fitted;
+fn notes(fitted: MachineModel, ours: &[Figures]) -> Result<Vec<String>, Rejection> {
+    let MachineModel { speed, overhead, contention } = fitted;
     let alone: f64 = JOBS.iter().map(|job| seconds(job, fitted)).sum();
     let over: f64 = JOBS.iter().filter(|job| job.1 > BUDGET).map(|job| 2.0 * seconds(job, fitted)).sum();
-    let waves = run("priority-serial", fitted, Waves::OneAfterTheOther)?;
+    let waves = run("priority-serial", fitted, SecondWave::AfterFirst)?;
     let items: u64 = 2 * JOBS.iter().map(Inference::images).sum::<u64>();
     let polled = 1000.0 * (SCHEDULERS[4].2 - ours[4].total).max(0.0) / items as f64;
     Ok(vec![
@@ -163,19 +163,19 @@ fn notes(fitted: Fitted, ours: &[Figures]) -> Result<Vec<String>, Rejection> {
     ])
 }
 
-fn seconds(job: &Inference, fitted: Fitted) -> f64 {
+fn seconds(job: &Inference, fitted: MachineModel) -> f64 {
     job.multiply_adds() / fitted.speed + job.images() as f64 * fitted.overhead
 }
 
 /// When the second seven come, in the eyes of the scheduler.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Waves {
-    AsPublished,
+enum SecondWave {
+    Mixed,
     /// The first seven go before them, whatever the priorities.
-    OneAfterTheOther,
+    AfterFirst,
 }
 
-fn run(policy: &str, fitted: Fitted, waves: Waves) -> Result<Figures, Rejection> {
+fn run(policy: &str, fitted: MachineModel, waves: SecondWave) -> Result<Figures, Rejection> {
     let setup = Setup {
         workers: vec![gpu(policy == "all-at-once")],
         policy: policy.parse()?,
@@ -183,7 +183,7 @@ fn run(policy: &str, fitted: Fitted, waves: Waves) -> Result<Figures, Rejection>
         ..Setup::default()
     };
     let mut sim = Sim::new(setup, POLICIES)?;
-    let first = if waves == Waves::OneAfterTheOther { 1 + LEAST_URGENT } else { 0 };
+    let first = if waves == SecondWave::AfterFirst { 1 + LEAST_URGENT } else { 0 };
     let all = [(0.0, first), (SECOND_WAVE, 0)].into_iter().flat_map(move |(at, lift)| {
         JOBS.iter().map(move |job| arrival(job, fitted, at, lift)).collect::<Vec<_>>()
     });
@@ -217,7 +217,7 @@ fn gpu(overcommit: bool) -> WorkerInfo {
     WorkerInfo { name: "edge".into(), devices: vec![device], cpus: 64_000, memory: 1 << 40, lease: None }
 }
 
-fn arrival(job: &Inference, fitted: Fitted, at: f64, lift: i64) -> Arrival {
+fn arrival(job: &Inference, fitted: MachineModel, at: f64, lift: i64) -> Arrival {
     let alone = seconds(job, fitted);
     let task = TaskSpec {
         name: "infer".into(),
@@ -236,18 +236,18 @@ fn arrival(job: &Inference, fitted: Fitted, at: f64, lift: i64) -> Arrival {
         at: Time::from_secs(at),
         user: "edge".into(),
         spec: spec.into(),
-        runs: Runs::For(Span::from_secs(alone)),
+        runs: RunModel::Constant(Span::from_secs(alone)),
     }
 }
 
 /// Fits the speed, the contention and the overhead to the first two rows.
-fn fit() -> Result<Fitted, Rejection> {
-    let mut best: Option<(f64, Fitted)> = None;
+fn fit() -> Result<MachineModel, Rejection> {
+    let mut best: Option<(f64, MachineModel)> = None;
     for part in (0..=MOST_OVERHEAD).step_by(5) {
         let fitted = fit_with(f64::from(part) / 100.0)?;
         let off = |row: usize| -> Result<f64, Rejection> {
             let (_, policy, _, weighted) = SCHEDULERS[row];
-            Ok((run(policy, fitted, Waves::AsPublished)?.weighted / weighted).ln().powi(2))
+            Ok((run(policy, fitted, SecondWave::Mixed)?.weighted / weighted).ln().powi(2))
         };
         let error = off(0)? + off(1)?;
         if best.is_none_or(|(least, _)| error < least) {
@@ -258,7 +258,7 @@ fn fit() -> Result<Fitted, Rejection> {
 }
 
 /// Fits speed and contention, if this part of the serial run is overhead of items.
-fn fit_with(part: f64) -> Result<Fitted, Rejection> {
+fn fit_with(part: f64) -> Result<MachineModel, Rejection> {
     let wave = SCHEDULERS[0].2 / 2.0;
     let work: f64 = JOBS.iter().map(Inference::multiply_adds).sum();
     let items: u64 = JOBS.iter().map(Inference::images).sum();
@@ -267,9 +267,9 @@ fn fit_with(part: f64) -> Result<Fitted, Rejection> {
     let (mut low, mut high) = (0.0, 1.0);
     for _ in 0..40 {
         let contention = (low + high) / 2.0;
-        let fitted = Fitted { speed, overhead, contention };
-        let slower = run("all-at-once", fitted, Waves::AsPublished)?.total > SCHEDULERS[1].2;
+        let fitted = MachineModel { speed, overhead, contention };
+        let slower = run("all-at-once", fitted, SecondWave::Mixed)?.total > SCHEDULERS[1].2;
         *(if slower { &mut high } else { &mut low }) = contention;
     }
-    Ok(Fitted { speed, overhead, contention: (low + high) / 2.0 })
+    Ok(MachineModel { speed, overhead, contention: (low + high) / 2.0 })
 }

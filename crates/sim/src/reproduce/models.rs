@@ -23,25 +23,25 @@ const CLASSES: u64 = 1000;
 impl Model {
     /// Multiply-adds for one square image of this many pixels a side.
     pub fn multiply_adds(self, side: u64) -> u64 {
-        let mut net = Net { side, channels: 3, sum: 0 };
+        let mut network = Network { side, channels: 3, sum: 0 };
         match self {
-            Model::Resnet18 => resnet(&mut net, [2, 2, 2, 2], false),
-            Model::Resnet50 => resnet(&mut net, [3, 4, 6, 3], true),
-            Model::Googlenet => googlenet(&mut net),
-            Model::Squeezenet => squeezenet(&mut net),
+            Model::Resnet18 => resnet(&mut network, [2, 2, 2, 2], false),
+            Model::Resnet50 => resnet(&mut network, [3, 4, 6, 3], true),
+            Model::Googlenet => googlenet(&mut network),
+            Model::Squeezenet => squeezenet(&mut network),
         }
-        net.sum
+        network.sum
     }
 }
 
 /// A network as far as it has been added up: the size of what comes out there, and the sum.
-struct Net {
+struct Network {
     side: u64,
     channels: u64,
     sum: u64,
 }
 
-impl Net {
+impl Network {
     /// A convolution; also gives the side it leaves, for branches.
     fn conv(&mut self, out: u64, kernel: u64, stride: u64, padding: u64) {
         self.side = (self.side + 2 * padding - kernel) / stride + 1;
@@ -73,74 +73,74 @@ impl Net {
     }
 }
 
-fn resnet(net: &mut Net, blocks: [u64; 4], bottleneck: bool) {
-    net.conv(64, 7, 2, 3);
-    net.pool(3, 2, 1, false);
+fn resnet(network: &mut Network, blocks: [u64; 4], bottleneck: bool) {
+    network.conv(64, 7, 2, 3);
+    network.pool(3, 2, 1, false);
     for (stage, count) in (0..).zip(blocks) {
         let width = 64 << stage;
         for block in 0..count {
             let stride = if stage > 0 && block == 0 { 2 } else { 1 };
             let out = if bottleneck { 4 * width } else { width };
-            let (side, channels) = (net.side, net.channels);
+            let (side, channels) = (network.side, network.channels);
             if bottleneck {
-                net.conv(width, 1, 1, 0);
-                net.conv(width, 3, stride, 1);
-                net.conv(out, 1, 1, 0);
+                network.conv(width, 1, 1, 0);
+                network.conv(width, 3, stride, 1);
+                network.conv(out, 1, 1, 0);
             } else {
-                net.conv(width, 3, stride, 1);
-                net.conv(out, 3, 1, 1);
+                network.conv(width, 3, stride, 1);
+                network.conv(out, 3, 1, 1);
             }
             if stride != 1 || channels != out {
-                let mut shortcut = Net { side, channels, sum: 0 };
+                let mut shortcut = Network { side, channels, sum: 0 };
                 shortcut.conv(out, 1, stride, 0);
-                net.sum += shortcut.sum;
+                network.sum += shortcut.sum;
             }
         }
     }
-    net.classify();
+    network.classify();
 }
 
-fn googlenet(net: &mut Net) {
-    let inception = |net: &mut Net, [a, b, bb, c, cc, d]: [u64; 6]| {
-        net.beside(&[&[(a, 1)], &[(b, 1), (bb, 3)], &[(c, 1), (cc, 3)], &[(d, 1)]]);
+fn googlenet(network: &mut Network) {
+    let inception = |network: &mut Network, [a, b, bb, c, cc, d]: [u64; 6]| {
+        network.beside(&[&[(a, 1)], &[(b, 1), (bb, 3)], &[(c, 1), (cc, 3)], &[(d, 1)]]);
     };
-    net.conv(64, 7, 2, 3);
-    net.pool(3, 2, 0, true);
-    net.conv(64, 1, 1, 0);
-    net.conv(192, 3, 1, 1);
-    net.pool(3, 2, 0, true);
-    inception(net, [64, 96, 128, 16, 32, 32]);
-    inception(net, [128, 128, 192, 32, 96, 64]);
-    net.pool(3, 2, 0, true);
-    inception(net, [192, 96, 208, 16, 48, 64]);
-    inception(net, [160, 112, 224, 24, 64, 64]);
-    inception(net, [128, 128, 256, 24, 64, 64]);
-    inception(net, [112, 144, 288, 32, 64, 64]);
-    inception(net, [256, 160, 320, 32, 128, 128]);
-    net.pool(2, 2, 0, true);
-    inception(net, [256, 160, 320, 32, 128, 128]);
-    inception(net, [384, 192, 384, 48, 128, 128]);
-    net.classify();
+    network.conv(64, 7, 2, 3);
+    network.pool(3, 2, 0, true);
+    network.conv(64, 1, 1, 0);
+    network.conv(192, 3, 1, 1);
+    network.pool(3, 2, 0, true);
+    inception(network, [64, 96, 128, 16, 32, 32]);
+    inception(network, [128, 128, 192, 32, 96, 64]);
+    network.pool(3, 2, 0, true);
+    inception(network, [192, 96, 208, 16, 48, 64]);
+    inception(network, [160, 112, 224, 24, 64, 64]);
+    inception(network, [128, 128, 256, 24, 64, 64]);
+    inception(network, [112, 144, 288, 32, 64, 64]);
+    inception(network, [256, 160, 320, 32, 128, 128]);
+    network.pool(2, 2, 0, true);
+    inception(network, [256, 160, 320, 32, 128, 128]);
+    inception(network, [384, 192, 384, 48, 128, 128]);
+    network.classify();
 }
 
-fn squeezenet(net: &mut Net) {
-    let fire = |net: &mut Net, squeeze: u64, expand: u64| {
-        net.conv(squeeze, 1, 1, 0);
-        net.beside(&[&[(expand, 1)], &[(expand, 3)]]);
+fn squeezenet(network: &mut Network) {
+    let fire = |network: &mut Network, squeeze: u64, expand: u64| {
+        network.conv(squeeze, 1, 1, 0);
+        network.beside(&[&[(expand, 1)], &[(expand, 3)]]);
     };
-    net.conv(96, 7, 2, 0);
-    net.pool(3, 2, 0, true);
-    fire(net, 16, 64);
-    fire(net, 16, 64);
-    fire(net, 32, 128);
-    net.pool(3, 2, 0, true);
-    fire(net, 32, 128);
-    fire(net, 48, 192);
-    fire(net, 48, 192);
-    fire(net, 64, 256);
-    net.pool(3, 2, 0, true);
-    fire(net, 64, 256);
-    net.conv(CLASSES, 1, 1, 0);
+    network.conv(96, 7, 2, 0);
+    network.pool(3, 2, 0, true);
+    fire(network, 16, 64);
+    fire(network, 16, 64);
+    fire(network, 32, 128);
+    network.pool(3, 2, 0, true);
+    fire(network, 32, 128);
+    fire(network, 48, 192);
+    fire(network, 48, 192);
+    fire(network, 64, 256);
+    network.pool(3, 2, 0, true);
+    fire(network, 64, 256);
+    network.conv(CLASSES, 1, 1, 0);
 }
 
 #[cfg(test)]
@@ -159,12 +159,12 @@ mod tests {
     /// By hand for the first layers of ResNet-18 at 32x32: 16² · 3 · 64 · 7² and then four of 8² · 64 · 64 · 3².
     #[test]
     fn at_32_the_first_layers_add_up() {
-        let mut net = Net { side: 32, channels: 3, sum: 0 };
-        net.conv(64, 7, 2, 3);
-        assert_eq!((net.side, net.sum), (16, 2_408_448));
-        net.pool(3, 2, 1, false);
-        (0..4).for_each(|_| net.conv(64, 3, 1, 1));
-        assert_eq!((net.side, net.sum), (8, 2_408_448 + 4 * 2_359_296));
+        let mut network = Network { side: 32, channels: 3, sum: 0 };
+        network.conv(64, 7, 2, 3);
+        assert_eq!((network.side, network.sum), (16, 2_408_448));
+        network.pool(3, 2, 1, false);
+        (0..4).for_each(|_| network.conv(64, 3, 1, 1));
+        assert_eq!((network.side, network.sum), (8, 2_408_448 + 4 * 2_359_296));
         assert_eq!(Model::Resnet18.multiply_adds(32), 37_523_456);
     }
 }

@@ -33,7 +33,7 @@ pub fn short_tasks(seeds: u64, mut told: impl FnMut(usize, usize)) -> Result<Vec
     }
     let mut rows = Vec::new();
     for ((name, response, finish), runs) in SHORT_TASKS.iter().zip(&table) {
-        let columns: [(&str, f64, f64, Pick); 2] = [
+        let columns: [(&str, f64, f64, Metric); 2] = [
             ("response", *response, SHORT_TASKS[0].1, |r| r.response),
             ("finish", *finish, SHORT_TASKS[0].2, |r| r.finish),
         ];
@@ -60,7 +60,7 @@ pub fn short_tasks(seeds: u64, mut told: impl FnMut(usize, usize)) -> Result<Vec
     Ok(rows)
 }
 
-type Pick = fn(&Run) -> f64;
+type Metric = fn(&Run) -> f64;
 
 struct Run {
     response: f64,
@@ -90,7 +90,7 @@ fn run(policy: &str, seed: u64) -> Result<Run, Rejection> {
 }
 
 /// The mean and the band from 5 to 95 %.
-fn band(runs: &[Run], pick: Pick) -> (f64, f64, f64) {
+fn band(runs: &[Run], pick: Metric) -> (f64, f64, f64) {
     let mut values: Vec<f64> = runs.iter().map(pick).collect();
     values.sort_unstable_by(f64::total_cmp);
     let at = |percent: usize| values[(values.len() * percent / 100).min(values.len() - 1)];

@@ -5,7 +5,7 @@ use warpyard_core::pool::{DeviceInfo, DeviceState};
 
 /// Why a line describes no cluster.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
-pub enum BadCluster {
+pub enum ClusterSpecError {
     /// There is nothing in it.
     #[error("a cluster with no devices")]
     Empty,
@@ -52,10 +52,10 @@ const MEMORY: u64 = 1 << 50;
 /// let sizes: Vec<_> = servers.iter().map(|s| s.devices.len()).collect();
 /// assert_eq!(sizes, [4, 4, 4, 2]);
 /// ```
-pub fn cluster(line: &str) -> Result<Vec<WorkerInfo>, BadCluster> {
+pub fn cluster(line: &str) -> Result<Vec<WorkerInfo>, ClusterSpecError> {
     let (mut servers, mut devices) = (Vec::new(), 0u64);
     for group in line.split(',').map(str::trim).filter(|g| !g.is_empty()) {
-        let bad = || BadCluster::Group(group.to_owned());
+        let bad = || ClusterSpecError::Group(group.to_owned());
         let (rest, per_server) = match group.split_once('/') {
             Some((rest, n)) => (rest, n.parse().ok().filter(|&n: &usize| n > 0).ok_or_else(bad)?),
             None => (group, PER_SERVER),
@@ -70,14 +70,14 @@ pub fn cluster(line: &str) -> Result<Vec<WorkerInfo>, BadCluster> {
             return Err(bad());
         }
         if count == 0 {
-            return Err(BadCluster::None(group.to_owned()));
+            return Err(ClusterSpecError::None(group.to_owned()));
         }
         devices = devices.saturating_add(count as u64);
         if devices > MAX_DEVICES {
-            return Err(BadCluster::TooMany { asked: devices });
+            return Err(ClusterSpecError::TooMany { asked: devices });
         }
         if count.min(per_server) > MAX_PER_SERVER {
-            return Err(BadCluster::TooManyPerServer(count.min(per_server)));
+            return Err(ClusterSpecError::TooManyPerServer(count.min(per_server)));
         }
         for first in (0..count).step_by(per_server) {
             let devices =
@@ -86,7 +86,7 @@ pub fn cluster(line: &str) -> Result<Vec<WorkerInfo>, BadCluster> {
             servers.push(WorkerInfo { name, devices, cpus: CPUS, memory: MEMORY, lease: None });
         }
     }
-    if servers.is_empty() { Err(BadCluster::Empty) } else { Ok(servers) }
+    if servers.is_empty() { Err(ClusterSpecError::Empty) } else { Ok(servers) }
 }
 
 fn device(kind: &str, i: usize, memory: u64, server: usize) -> DeviceInfo {
@@ -112,8 +112,8 @@ fn usual_memory(kind: &str) -> u64 {
     gib << 30
 }
 
-fn size(text: &str) -> Result<u64, BadCluster> {
-    let bad = || BadCluster::Size(text.to_owned());
+fn size(text: &str) -> Result<u64, ClusterSpecError> {
+    let bad = || ClusterSpecError::Size(text.to_owned());
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let unit: u64 = match &text[digits.len()..] {
         "GiB" | "G" => 1 << 30,
@@ -153,11 +153,11 @@ mod tests {
 
     #[test]
     fn what_is_no_cluster_is_refused() {
-        assert_eq!(cluster(" "), Err(BadCluster::Empty));
+        assert_eq!(cluster(" "), Err(ClusterSpecError::Empty));
         for wrong in ["V100", "4x", "4xV100/0", "fourxV100"] {
-            assert_eq!(cluster(wrong), Err(BadCluster::Group(wrong.to_owned())), "{wrong}");
+            assert_eq!(cluster(wrong), Err(ClusterSpecError::Group(wrong.to_owned())), "{wrong}");
         }
-        assert_eq!(cluster("4xV100,0xK80"), Err(BadCluster::None("0xK80".to_owned())));
-        assert_eq!(cluster("4xV100:16"), Err(BadCluster::Size("16".to_owned())));
+        assert_eq!(cluster("4xV100,0xK80"), Err(ClusterSpecError::None("0xK80".to_owned())));
+        assert_eq!(cluster("4xV100:16"), Err(ClusterSpecError::Size("16".to_owned())));
     }
 }

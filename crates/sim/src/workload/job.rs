@@ -1,8 +1,8 @@
 //! A job of a trace: what it asks for and how long it really runs. What only a live server needs, such as commands and
 //! environments, is not here.
 
-use crate::arrival::{Course, Pace, Steps};
-use crate::{Arrival, Runs};
+use crate::arrival::{NodeRunModel, StepSpeeds, StepWork};
+use crate::{Arrival, RunModel};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use warpyard_core::spec::{AfterNode, JobSpec, Needs, Preempt, TaskSpec, default_grace};
@@ -120,14 +120,14 @@ impl TraceJob {
 impl TraceJob {
     /// The job as it comes where speeds are known: `speeds` gives them for a profile on so many GPUs. A task that says its
     /// profile and its steps runs as long as those take where it is placed.
-    pub fn at_speeds(self, speeds: impl Fn(&str, u16) -> Option<Arc<Pace>>) -> Arrival {
+    pub fn at_speeds(self, speeds: impl Fn(&str, u16) -> Option<Arc<StepSpeeds>>) -> Arrival {
         let steps = |task: &TraceTask| {
             let pace = speeds(task.profile.as_ref()?, task.gpus)?;
-            Some(Steps { steps: task.steps? as f64, pace })
+            Some(StepWork { steps: task.steps? as f64, pace })
         };
-        let steps: Option<Vec<Steps>> = self.tasks.iter().map(steps).collect();
+        let steps: Option<Vec<StepWork>> = self.tasks.iter().map(steps).collect();
         let arrival = Arrival::from(self);
-        Arrival { runs: steps.map_or(arrival.runs, Runs::Steps), ..arrival }
+        Arrival { runs: steps.map_or(arrival.runs, RunModel::Steps), ..arrival }
     }
 }
 
@@ -162,17 +162,17 @@ impl TraceTask {
         }
     }
 
-    fn course(&self) -> Course {
+    fn course(&self) -> NodeRunModel {
         let exits = if self.exit == 0 { Vec::new() } else { vec![self.exit] };
-        Course { lengths: vec![Span::from_secs(self.runs)], exits, stubborn: false }
+        NodeRunModel { lengths: vec![Span::from_secs(self.runs)], exits, stubborn: false }
     }
 }
 
 impl From<TraceJob> for Arrival {
     fn from(job: TraceJob) -> Arrival {
         let runs = match &job.tasks[..] {
-            [one] if one.exit == 0 => Runs::For(Span::from_secs(one.runs)),
-            tasks => Runs::Each(tasks.iter().map(TraceTask::course).collect()),
+            [one] if one.exit == 0 => RunModel::Constant(Span::from_secs(one.runs)),
+            tasks => RunModel::PerNode(tasks.iter().map(TraceTask::course).collect()),
         };
         let spec = JobSpec {
             name: if job.id.is_empty() { "job".into() } else { job.id },

@@ -7,8 +7,8 @@ mod job;
 mod openb;
 mod reading;
 
-pub use cluster_line::{BadCluster, MAX_DEVICES, MAX_PER_SERVER, cluster};
+pub use cluster_line::{ClusterSpecError, MAX_DEVICES, MAX_PER_SERVER, cluster};
 pub use generate::{Estimate, Generator, Graphs, Lengths, Shape};
 pub use job::{TraceJob, TraceTask};
-pub use openb::{BadOpenb, OpenbNode, OpenbPod, openb_nodes, openb_pods};
-pub use reading::{BadRow, NotATrace, Place, Problem, Reading};
+pub use openb::{OpenbError, OpenbNode, OpenbPod, openb_nodes, openb_pods};
+pub use reading::{Location, ParsedTrace, RowError, RowProblem, TraceError};

@@ -76,7 +76,7 @@ pub struct OpenbPod {
 
 /// A row that is none.
 #[derive(Debug, thiserror::Error)]
-pub enum BadOpenb {
+pub enum OpenbError {
     /// The file cannot be read.
     #[error("line {line}: cannot be read")]
     Unreadable {
@@ -117,7 +117,7 @@ const NODES: &str = "sn,cpu_milli,memory_mib,gpu,model";
 const PODS: &str = "name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,qos,pod_phase,creation_time,deletion_time,scheduled_time";
 
 /// Reads the nodes: each row, or what is wrong with it.
-pub fn openb_nodes(from: impl BufRead) -> impl Iterator<Item = Result<OpenbNode, BadOpenb>> {
+pub fn openb_nodes(from: impl BufRead) -> impl Iterator<Item = Result<OpenbNode, OpenbError>> {
     rows(from, NODES, |row: Row<'_>| {
         Ok(OpenbNode {
             name: row.text(0).to_owned(),
@@ -130,7 +130,7 @@ pub fn openb_nodes(from: impl BufRead) -> impl Iterator<Item = Result<OpenbNode,
 }
 
 /// Reads the pods: each row, or what is wrong with it.
-pub fn openb_pods(from: impl BufRead) -> impl Iterator<Item = Result<OpenbPod, BadOpenb>> {
+pub fn openb_pods(from: impl BufRead) -> impl Iterator<Item = Result<OpenbPod, OpenbError>> {
     rows(from, PODS, |row: Row<'_>| {
         let scheduled = !row.text(10).is_empty();
         let types = row.text(5).split('|').filter(|t| !t.is_empty());
@@ -161,29 +161,31 @@ impl Row<'_> {
         self.fields[at]
     }
 
-    fn number<T: std::str::FromStr>(&self, at: usize) -> Result<T, BadOpenb> {
+    fn number<T: std::str::FromStr>(&self, at: usize) -> Result<T, OpenbError> {
         self.fields[at].parse().map_err(|_| self.bad(at))
     }
 
-    fn at_most(&self, at: usize, most: u16) -> Result<u16, BadOpenb> {
+    fn at_most(&self, at: usize, most: u16) -> Result<u16, OpenbError> {
         self.number(at).and_then(|n| if n <= most { Ok(n) } else { Err(self.bad(at)) })
     }
 
-    fn bad(&self, at: usize) -> BadOpenb {
+    fn bad(&self, at: usize) -> OpenbError {
         let column = self.header.split(',').nth(at).expect("a field that is asked for has a heading");
-        BadOpenb::Value { line: self.line, column, text: self.fields[at].to_owned() }
+        OpenbError::Value { line: self.line, column, text: self.fields[at].to_owned() }
     }
 }
 
 fn rows<T>(
     from: impl BufRead,
     header: &'static str,
-    read: impl Fn(Row<'_>) -> Result<T, BadOpenb>,
-) -> impl Iterator<Item = Result<T, BadOpenb>> {
+    read: impl Fn(Row<'_>) -> Result<T, OpenbError>,
+) -> impl Iterator<Item = Result<T, OpenbError>> {
     let wanted = header.split(',').count();
     from.lines().zip(1..).filter_map(move |(text, line)| match text {
-        Err(source) => Some(Err(BadOpenb::Unreadable { line, source })),
-        Ok(text) if line == 1 => (text.trim() != header).then_some(Err(BadOpenb::Header { wanted: header })),
+        Err(source) => Some(Err(OpenbError::Unreadable { line, source })),
+        Ok(text) if line == 1 => {
+            (text.trim() != header).then_some(Err(OpenbError::Header { wanted: header }))
+        }
         Ok(text) if text.trim().is_empty() => None,
         Ok(text) => {
             let fields: Vec<_> = text.split(',').map(str::trim).collect();
@@ -191,7 +193,7 @@ fn rows<T>(
             Some(if found == wanted {
                 read(Row { line, header, fields })
             } else {
-                Err(BadOpenb::Columns { line, found, wanted })
+                Err(OpenbError::Columns { line, found, wanted })
             })
         }
     })

@@ -8,11 +8,11 @@ use std::fmt;
 
 /// What was read.
 #[derive(Debug, Default)]
-pub struct Reading {
+pub struct ParsedTrace {
     /// The jobs, each with where it begins.
-    pub jobs: Vec<(Place, TraceJob)>,
+    pub jobs: Vec<(Location, TraceJob)>,
     /// Rows that could not be read.
-    pub bad: Vec<BadRow>,
+    pub bad: Vec<RowError>,
     /// What was left out on purpose: why, and how many rows.
     pub left_out: BTreeMap<&'static str, u64>,
     /// How something was understood that could be understood otherwise.
@@ -21,7 +21,7 @@ pub struct Reading {
 
 /// Where something is in a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum Location {
     /// On this line, counted from 1.
     Line(usize),
     /// In a list, the so-manieth, which begins on this line; both counted from 1.
@@ -33,20 +33,20 @@ pub enum Place {
     },
 }
 
-impl Place {
+impl Location {
     /// The line it is on.
     pub fn line(self) -> usize {
         match self {
-            Place::Line(line) | Place::Entry { line, .. } => line,
+            Location::Line(line) | Location::Entry { line, .. } => line,
         }
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for Location {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Place::Line(line) => write!(f, "line {line}"),
-            Place::Entry { line, entry } => write!(f, "line {line}, entry {entry}"),
+            Location::Line(line) => write!(f, "line {line}"),
+            Location::Entry { line, entry } => write!(f, "line {line}, entry {entry}"),
         }
     }
 }
@@ -54,17 +54,17 @@ impl fmt::Display for Place {
 /// A row that is none.
 #[derive(Debug, thiserror::Error)]
 #[error("{place}: {why}")]
-pub struct BadRow {
+pub struct RowError {
     /// Where.
-    pub place: Place,
+    pub place: Location,
     /// What is wrong with it.
     #[source]
-    pub why: Problem,
+    pub why: RowProblem,
 }
 
 /// What is wrong with a row.
 #[derive(Debug, thiserror::Error)]
-pub enum Problem {
+pub enum RowProblem {
     /// The file cannot be read there.
     #[error("cannot be read: {0}")]
     Unreadable(#[from] csv::Error),
@@ -119,7 +119,7 @@ fn without_place(error: &serde_json::Error) -> String {
 
 /// A file that is not of the form it should have.
 #[derive(Debug, thiserror::Error)]
-pub enum NotATrace {
+pub enum TraceError {
     /// There is nothing in it.
     #[error("line 1: nothing is written here")]
     Empty,
@@ -149,17 +149,17 @@ pub enum NotATrace {
     Heading(#[from] csv::Error),
 }
 
-impl Reading {
+impl ParsedTrace {
     /// Counts a row that is left out on purpose.
     pub(crate) fn leave_out(&mut self, why: &'static str) {
         *self.left_out.entry(why).or_default() += 1;
     }
 
     /// Enters a row: a job, or what is wrong with it.
-    pub(crate) fn enter(&mut self, place: Place, row: Result<TraceJob, Problem>) {
+    pub(crate) fn enter(&mut self, place: Location, row: Result<TraceJob, RowProblem>) {
         match row {
             Ok(job) => self.jobs.push((place, job)),
-            Err(why) => self.bad.push(BadRow { place, why }),
+            Err(why) => self.bad.push(RowError { place, why }),
         }
     }
 
@@ -180,7 +180,7 @@ impl Reading {
 }
 
 /// The entries of a JSON list, each as it is written and where; an error where it is no list.
-pub(crate) fn entries(text: &str) -> Result<Vec<(Place, &str)>, NotATrace> {
+pub(crate) fn entries(text: &str) -> Result<Vec<(Location, &str)>, TraceError> {
     serde_json::from_str::<Vec<IgnoredAny>>(text)?;
     let (mut entries, mut line) = (Vec::new(), 1);
     let mut rest = text.trim_start().strip_prefix('[').unwrap_or_default();
@@ -201,7 +201,7 @@ pub(crate) fn entries(text: &str) -> Result<Vec<(Place, &str)>, NotATrace> {
             _ => rest.find([',', ']']).unwrap_or(rest.len()),
         };
         let (entry, after) = rest.split_at(length);
-        entries.push((Place::Entry { line, entry: entries.len() + 1 }, entry.trim_end()));
+        entries.push((Location::Entry { line, entry: entries.len() + 1 }, entry.trim_end()));
         let after = after.trim_start();
         rest = after.strip_prefix(',').unwrap_or(after);
     }
@@ -211,7 +211,7 @@ pub(crate) fn entries(text: &str) -> Result<Vec<(Place, &str)>, NotATrace> {
 const MOST_SECONDS: f64 = 1e11;
 
 /// A number of seconds that is not negative.
-pub(crate) fn seconds(column: &'static str, text: &str) -> Result<f64, Problem> {
+pub(crate) fn seconds(column: &'static str, text: &str) -> Result<f64, RowProblem> {
     let text = text.trim();
     match text.parse::<f64>().ok().filter(|s| s.is_finite() && *s >= 0.0) {
         Some(number) if number > MOST_SECONDS => Err(bad(column, text, "a number of seconds up to 1e11")),
@@ -220,17 +220,17 @@ pub(crate) fn seconds(column: &'static str, text: &str) -> Result<f64, Problem> 
 }
 
 /// A size in bytes.
-pub(crate) fn bytes(column: &'static str, text: &str) -> Result<u64, Problem> {
+pub(crate) fn bytes(column: &'static str, text: &str) -> Result<u64, RowProblem> {
     whole(column, text).map_err(|_| bad(column, text.trim(), "a whole number of bytes"))
 }
 
 /// A whole number.
-pub(crate) fn whole<T: std::str::FromStr>(column: &'static str, text: &str) -> Result<T, Problem> {
+pub(crate) fn whole<T: std::str::FromStr>(column: &'static str, text: &str) -> Result<T, RowProblem> {
     text.trim().parse().map_err(|_| bad(column, text.trim(), "a whole number in its range"))
 }
 
-pub(crate) fn bad(column: &'static str, text: &str, wanted: &'static str) -> Problem {
-    Problem::Value { column, text: text.to_owned(), wanted }
+pub(crate) fn bad(column: &'static str, text: &str, wanted: &'static str) -> RowProblem {
+    RowProblem::Value { column, text: text.to_owned(), wanted }
 }
 
 /// A name that can stand in every format: a list of them is separated by semicolons, conditions follow colons.

@@ -9,7 +9,7 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use serde::Serialize;
 use std::panic;
 use std::time::Instant;
-use warpyard_sim::faults::{Failure, Held, Level, run};
+use warpyard_sim::faults::{Failure, Level, RunStats, run};
 
 /// Arguments of `sim` that are about faults.
 #[derive(Debug, Args)]
@@ -36,7 +36,7 @@ pub(crate) struct FaultsReport {
     /// How many runs there were; fewer than asked for if one failed.
     pub(crate) runs: u64,
     #[serde(flatten)]
-    pub(crate) held: Held,
+    pub(crate) held: RunStats,
     pub(crate) failure: Option<Box<Failure>>,
     /// How to have the failure again.
     pub(crate) reproduce: Option<String>,
@@ -55,7 +55,7 @@ impl Faults {
             level: level.word(),
             first_seed,
             runs: 0,
-            held: Held::default(),
+            held: RunStats::default(),
             failure: None,
             reproduce: None,
         };

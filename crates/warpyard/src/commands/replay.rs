@@ -16,7 +16,7 @@ use std::time::Instant;
 use warpyard_core::{Event, Time};
 use warpyard_policies::POLICIES;
 use warpyard_sim::Watcher;
-use warpyard_sim::replay::{Progress, Under};
+use warpyard_sim::replay::{Progress, ReplayPolicy};
 
 /// Arguments of `replay`.
 #[derive(Debug, Args)]
@@ -47,7 +47,8 @@ impl Replay {
             None => context.data_dir()?,
         };
         let recording = recorded(&log, since)?;
-        let unders = std::iter::once(Under::WhatRan).chain(policies.into_iter().map(Under::Policy));
+        let unders =
+            std::iter::once(ReplayPolicy::AsRecorded).chain(policies.into_iter().map(ReplayPolicy::Fixed));
         let (per_job, kept) = (self.per_job || self.outputs.wanted(), self.outputs.wanted());
         let mut answer = Answer::of(&recording, recording.recorded(self.per_job));
         let mut studied = Vec::new();

@@ -219,10 +219,10 @@ fn allocated(asked: &Reproduce, line: &mut Line) -> anyhow::Result<Made> {
         std::fs::read_to_string(path).map_err(|source| Wrong::NoGavelData { file, source })
     };
     let trace = "traces/gen150_single.trace";
-    let data = gavel::Data::read(&text("simulation_throughputs.json")?, &text(trace)?);
+    let data = gavel::GavelData::read(&text("simulation_throughputs.json")?, &text(trace)?);
     let data = data.map_err(|e| bad_file(&asked.gavel.join(trace).display().to_string(), e))?;
     let far = Mutex::new(Far::of(GAVEL, "runs", line));
-    let drawn = gavel::Drawn { traces: asked.draws, jobs: 500 };
+    let drawn = gavel::TraceSampling { traces: asked.draws, jobs: 500 };
     let study = gavel::gavel(&data, drawn, |done, of| far.lock().expect("nobody panics here").say(done, of))?;
     let notes = vec![
         "12 GPUs each of v100, p100 and k80, one a server; rounds of 6 minutes and free restarts where nothing else is said; \

@@ -13,7 +13,7 @@ use std::io::{self, Write};
 use std::path::Path;
 use warpyard_core::Time;
 use warpyard_sim::workload::format::{csv, json, own, swf};
-use warpyard_sim::workload::{Reading, TraceJob};
+use warpyard_sim::workload::{ParsedTrace, TraceJob};
 
 /// Arguments of `trace`.
 #[derive(Debug, Args)]
@@ -148,7 +148,7 @@ impl Generate {
 
 impl From {
     /// What is in the file.
-    fn open(&self) -> anyhow::Result<(&'static str, Reading)> {
+    fn open(&self) -> anyhow::Result<(&'static str, ParsedTrace)> {
         if self.format.as_deref().map_or_else(|| is_log(&self.file), |name| name == OWN) {
             let recording = recorded(Path::new(&self.file), Time(0))?;
             return Ok((OWN, own::read(&recording)));
@@ -159,7 +159,7 @@ impl From {
     }
 
     /// What was read, and of which format it is, unless that is of no use.
-    fn read(&self) -> anyhow::Result<(&'static str, Reading)> {
+    fn read(&self) -> anyhow::Result<(&'static str, ParsedTrace)> {
         let (format, reading) = self.open()?;
         let useless = self.strict || reading.jobs.is_empty();
         if useless && !reading.bad.is_empty() {
@@ -185,7 +185,7 @@ impl From {
     }
 
     /// Says what was left out and how things were understood.
-    fn tell(&self, format: &str, reading: &Reading) {
+    fn tell(&self, format: &str, reading: &ParsedTrace) {
         if self.format.is_none() && format != "csv" {
             eprintln!("note: {} looks like {format}; --format names another", self.file);
         }
@@ -198,12 +198,12 @@ impl From {
     }
 }
 
-fn jobs_of(reading: Reading) -> Vec<TraceJob> {
+fn jobs_of(reading: ParsedTrace) -> Vec<TraceJob> {
     reading.jobs.into_iter().map(|(_, job)| job).collect()
 }
 
 /// What is to be known of a file that was read: every bad row with its line.
-fn as_json(format: &str, reading: &Reading) -> serde_json::Value {
+fn as_json(format: &str, reading: &ParsedTrace) -> serde_json::Value {
     let bad = reading.bad.iter().map(|row| json!({"line": row.place.line(), "why": row.why.to_string()}));
     json!({
         "format": format,
@@ -221,7 +221,7 @@ fn by_name(out: &str) -> Option<To> {
 
 fn write_as(to: To, out: &str, jobs: &[TraceJob]) -> anyhow::Result<Exit> {
     let all = || jobs.iter().cloned();
-    let mut lost = swf::Lost::default();
+    let mut lost = swf::DroppedFields::default();
     keep(out, |file: &mut dyn Write| -> io::Result<()> {
         match to {
             To::Csv => csv::write(file, &csv::Columns::of(jobs.iter()), all()),
@@ -230,7 +230,7 @@ fn write_as(to: To, out: &str, jobs: &[TraceJob]) -> anyhow::Result<Exit> {
             To::Swf => swf::write(file, all()).map(|what| lost = what),
         }
     })?;
-    let swf::Lost { edges, priorities, needs } = lost;
+    let swf::DroppedFields { edges, priorities, needs } = lost;
     for (rows, what) in [
         (edges, "dependencies; tasks became jobs of their own"),
         (priorities, "priorities"),

@@ -11,7 +11,7 @@ use std::path::Path;
 use toml::Spanned;
 use warpyard_api::quantity::{ByteSize, MilliCpus};
 use warpyard_core::event::WorkerInfo;
-use warpyard_sim::workload::{self, BadCluster, MAX_DEVICES, MAX_PER_SERVER, OpenbNode, openb_nodes};
+use warpyard_sim::workload::{self, ClusterSpecError, MAX_DEVICES, MAX_PER_SERVER, OpenbNode, openb_nodes};
 
 /// The file's form. What holds for all GPUs is called as in the server's configuration.
 #[derive(Deserialize, JsonSchema)]
@@ -69,16 +69,16 @@ fn one() -> usize {
 #[error("line {line}: {source}")]
 struct BadLine {
     line: usize,
-    source: BadCluster,
+    source: ClusterSpecError,
 }
 
 /// Why a list of nodes is no cluster.
 #[derive(Debug, thiserror::Error)]
 enum BadNodes {
     #[error(transparent)]
-    Row(#[from] workload::BadOpenb),
+    Row(#[from] workload::OpenbError),
     #[error(transparent)]
-    Cluster(#[from] BadCluster),
+    Cluster(#[from] ClusterSpecError),
 }
 
 /// The servers a line or a file describes.
@@ -100,11 +100,11 @@ pub(crate) fn cluster(given: &str) -> Result<Vec<WorkerInfo>, Wrong> {
 fn nodes(text: &str) -> Result<Vec<WorkerInfo>, BadNodes> {
     let whole_gpu = super::formats::Open::default().whole_gpu();
     let mut devices = 0;
-    let server = |node: Result<OpenbNode, workload::BadOpenb>| {
+    let server = |node: Result<OpenbNode, workload::OpenbError>| {
         let node = node?;
         devices += u64::from(node.gpus);
         match devices > MAX_DEVICES {
-            true => Err(BadCluster::TooMany { asked: devices }.into()),
+            true => Err(ClusterSpecError::TooMany { asked: devices }.into()),
             false => Ok(node.server(whole_gpu)),
         }
     };
@@ -134,11 +134,11 @@ fn servers(file: File, text: &str) -> Result<Vec<WorkerInfo>, BadLine> {
         let mut one = parts.next().expect("a line that is one has a server");
         one.devices.extend(parts.flat_map(|part| part.devices));
         if one.devices.len() > MAX_PER_SERVER {
-            return Err(at_gpus(BadCluster::TooManyPerServer(one.devices.len())));
+            return Err(at_gpus(ClusterSpecError::TooManyPerServer(one.devices.len())));
         }
         devices = devices.saturating_add((*count as u64).saturating_mul(one.devices.len() as u64));
         if devices > MAX_DEVICES {
-            return Err(at_gpus(BadCluster::TooMany { asked: devices }));
+            return Err(at_gpus(ClusterSpecError::TooMany { asked: devices }));
         }
         one.cpus = cpus.map_or(one.cpus, |cpus| cpus.0);
         one.memory = memory.map_or(one.memory, |memory| memory.0);
@@ -150,7 +150,7 @@ fn servers(file: File, text: &str) -> Result<Vec<WorkerInfo>, BadLine> {
                 None => format!("server{}", all.len() + 1),
             };
             if !names.insert(server.name.clone()) {
-                return Err(at_gpus(BadCluster::SameName(server.name)));
+                return Err(at_gpus(ClusterSpecError::SameName(server.name)));
             }
             for (i, device) in server.devices.iter_mut().enumerate() {
                 device.uuid = format!("GPU-{}-{i}", all.len());
@@ -159,7 +159,9 @@ fn servers(file: File, text: &str) -> Result<Vec<WorkerInfo>, BadLine> {
         }
     }
     if all.is_empty() {
-        return Err(at(file.servers.first().map_or(0, |server| server.span().start))(BadCluster::Empty));
+        return Err(at(file.servers.first().map_or(0, |server| server.span().start))(
+            ClusterSpecError::Empty,
+        ));
     }
     for device in all.iter_mut().flat_map(|server| &mut server.devices) {
         device.budget = file.gpu_budget.map_or(device.memory, |budget| budget.0.min(device.memory));

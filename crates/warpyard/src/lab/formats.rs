@@ -9,7 +9,7 @@ use warpyard_allocate::{Profile, ThroughputTable};
 use warpyard_api::quantity::{ByteSize, Micros};
 use warpyard_dag::read as dag;
 use warpyard_sim::workload::format::{alibaba, csv, gavel, json, philly, sacct, swf};
-use warpyard_sim::workload::{Place, Reading, TraceJob, TraceTask};
+use warpyard_sim::workload::{Location, ParsedTrace, TraceJob, TraceTask};
 
 /// What a file does not say and its format leaves open.
 #[derive(Debug, Clone, Args)]
@@ -69,7 +69,7 @@ pub(crate) struct Format {
     pub(crate) name: &'static str,
     pub(crate) summary: &'static str,
     looks_like: fn(&str) -> bool,
-    read: fn(&str, &Open) -> Result<Reading, Failed>,
+    read: fn(&str, &Open) -> Result<ParsedTrace, Failed>,
 }
 
 type Failed = Box<dyn Error + Send + Sync>;
@@ -144,7 +144,7 @@ pub(crate) fn read_text(
     text: &str,
     format: Option<&str>,
     open: &Open,
-) -> Result<(&'static Format, Reading), Wrong> {
+) -> Result<(&'static Format, ParsedTrace), Wrong> {
     let format = match format {
         Some(name) => find("format", name, FORMATS, |format| format.name)?,
         None => guess(text).ok_or_else(|| {
@@ -181,7 +181,7 @@ fn named(file: &str) -> String {
     if file == "-" { "standard input" } else { file }.to_owned()
 }
 
-fn read_gavel(text: &str, open: &Open) -> Result<Reading, Failed> {
+fn read_gavel(text: &str, open: &Open) -> Result<ParsedTrace, Failed> {
     let file = open.throughputs.as_deref().ok_or(Wrong::NoThroughputs)?;
     let table: ThroughputTable = parse(file, &text_of(file)?)?;
     let speed = |kind: &str, gpus| table.alone(&open.on, &Profile { name: kind.to_owned(), gpus });
@@ -191,7 +191,7 @@ fn read_gavel(text: &str, open: &Open) -> Result<Reading, Failed> {
 }
 
 /// One job of as many tasks as the workflow has, those first that others wait for.
-fn read_workflow(text: &str, open: &Open) -> Result<Reading, Failed> {
+fn read_workflow(text: &str, open: &Open) -> Result<ParsedTrace, Failed> {
     let dag::Input::Workflow(workflow) = dag::parse_as(text, dag::Format::WfFormat)? else {
         unreachable!("a workflow is read as one");
     };
@@ -219,8 +219,8 @@ fn read_workflow(text: &str, open: &Open) -> Result<Reading, Failed> {
         }
     });
     let job = TraceJob { id: "workflow".into(), tasks: tasks.collect(), ..TraceJob::default() };
-    let mut reading = Reading::default();
-    reading.jobs.push((Place::Line(1), job));
+    let mut reading = ParsedTrace::default();
+    reading.jobs.push((Location::Line(1), job));
     reading.notes.push(format!(
         "every task asks for {} (--gpus-per-task) and runs as long as it did; data takes no time",
         show::counted(u64::from(open.gpus_per_task), "GPU")

@@ -5,7 +5,7 @@ use crate::wrong::Wrong;
 use clap::Args;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use warpyard_sim::report::page::{Study, file_name};
+use warpyard_sim::report::page::{ComparisonPage, file_name};
 use warpyard_sim::report::plot::{Plot, Theme};
 use warpyard_sim::report::timeline::Timeline;
 
@@ -38,7 +38,7 @@ impl Outputs {
     }
 
     /// Writes them.
-    pub(crate) fn write(&self, study: &Study) -> anyhow::Result<()> {
+    pub(crate) fn write(&self, study: &ComparisonPage) -> anyhow::Result<()> {
         if let Some(file) = &self.report {
             keep(file, |to| to.write_all(study.html().as_bytes()))?;
         }
@@ -65,7 +65,7 @@ fn path_of(dir: &Path, name: &str) -> String {
     dir.join(name).display().to_string()
 }
 
-fn tables(dir: &Path, study: &Study) -> anyhow::Result<()> {
+fn tables(dir: &Path, study: &ComparisonPage) -> anyhow::Result<()> {
     keep(&path_of(dir, "policies.csv"), |to| study.summary.csv(to))?;
     keep(&path_of(dir, "fairness.csv"), |to| study.fairness_table().csv(to))?;
     if let Some(users) = study.user_table() {

@@ -3,7 +3,7 @@
 use super::Ran;
 use crate::show::compare::{Repeated, Sample};
 use warpyard_sim::SimReport;
-use warpyard_sim::report::page::{Studied, Study, Table};
+use warpyard_sim::report::page::{ComparisonPage, PolicyResults, Table};
 
 /// Columns of the summary: heading, figure, and what it means.
 const COLUMNS: [(&str, &str, &str); 13] = [
@@ -39,7 +39,7 @@ pub(crate) fn study(
     about: Vec<(String, String)>,
     policies: Vec<(String, Vec<Ran>)>,
     sample: Sample,
-) -> Result<Study, serde_json::Error> {
+) -> Result<ComparisonPage, serde_json::Error> {
     let mut summary = Table {
         how: match sample {
             Sample::Everything => "Times in seconds, of one simulation each.".to_owned(),
@@ -70,7 +70,7 @@ pub(crate) fn study(
         let repeated = Repeated::of(&reports, sample)?;
         let cells = COLUMNS.map(|(_, key, _)| repeated.cell(key));
         summary.rows.push([(name.clone(), None)].into_iter().chain(cells).collect());
-        studied.push(Studied { name, jobs, seeds, timeline });
+        studied.push(PolicyResults { name, jobs, seeds, timeline });
     }
-    Ok(Study { title, about, summary, policies: studied })
+    Ok(ComparisonPage { title, about, summary, policies: studied })
 }

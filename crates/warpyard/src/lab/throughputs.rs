@@ -9,14 +9,14 @@ use warpyard_allocate::{Profile, ThroughputTable};
 use warpyard_api::wire;
 use warpyard_core::Command;
 use warpyard_core::shares::Speed;
-use warpyard_sim::Pace;
+use warpyard_sim::StepSpeeds;
 
 /// Types of the published table for jobs whose GPUs are spread over servers, which no task here has.
 const SPREAD: &str = "_unconsolidated";
 
 /// How fast profiles are, by name and number of GPUs.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Throughputs(Arc<BTreeMap<String, BTreeMap<u16, Arc<Pace>>>>);
+pub(crate) struct Throughputs(Arc<BTreeMap<String, BTreeMap<u16, Arc<StepSpeeds>>>>);
 
 impl Throughputs {
     pub(crate) fn read(file: &str) -> Result<Throughputs, Wrong> {
@@ -53,7 +53,7 @@ impl Throughputs {
     }
 
     /// How fast a profile is on so many GPUs of each type, where anyone said.
-    pub(crate) fn of(&self, profile: &str, gpus: u16) -> Option<Arc<Pace>> {
+    pub(crate) fn of(&self, profile: &str, gpus: u16) -> Option<Arc<StepSpeeds>> {
         self.0.get(profile)?.get(&gpus).cloned()
     }
 
@@ -99,10 +99,10 @@ fn speed(said: wire::Throughput) -> Speed {
 
 /// What a table says of each profile, while it is read.
 #[derive(Default)]
-struct Paces(BTreeMap<String, BTreeMap<u16, Pace>>);
+struct Paces(BTreeMap<String, BTreeMap<u16, StepSpeeds>>);
 
 impl Paces {
-    fn of(&mut self, profile: &Profile) -> &mut Pace {
+    fn of(&mut self, profile: &Profile) -> &mut StepSpeeds {
         let gpus = u16::try_from(profile.gpus).unwrap_or(u16::MAX);
         let pace = self.0.entry(profile.name.clone()).or_default().entry(gpus).or_default();
         if pace.profile.is_empty() {
@@ -111,8 +111,8 @@ impl Paces {
         pace
     }
 
-    fn shared(self) -> BTreeMap<String, BTreeMap<u16, Arc<Pace>>> {
-        let shared = |by_gpus: BTreeMap<u16, Pace>| {
+    fn shared(self) -> BTreeMap<String, BTreeMap<u16, Arc<StepSpeeds>>> {
+        let shared = |by_gpus: BTreeMap<u16, StepSpeeds>| {
             by_gpus.into_iter().map(|(gpus, pace)| (gpus, Arc::new(pace))).collect()
         };
         self.0.into_iter().map(|(name, by_gpus)| (name, shared(by_gpus))).collect()

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use warpyard_api::text::escape_controls;
 use warpyard_core::Time;
 use warpyard_sim::workload::format::own;
-use warpyard_sim::workload::{BadRow, Place, Reading, TraceJob};
+use warpyard_sim::workload::{Location, ParsedTrace, RowError, TraceJob};
 
 /// Bad rows told at most.
 const MOST_TOLD: usize = 10;
@@ -20,7 +20,7 @@ const MOST_TOLD: usize = 10;
 pub(crate) struct Trace {
     pub(crate) file: String,
     /// Each job with where it is, in order of submission.
-    pub(crate) jobs: Arc<[(Place, TraceJob)]>,
+    pub(crate) jobs: Arc<[(Location, TraceJob)]>,
 }
 
 /// Reads a trace to be simulated: a row that cannot be read is an error, because figures without it would be of another
@@ -45,7 +45,7 @@ pub(crate) fn read_trace(file: &str, open: &Open) -> Result<Trace, Wrong> {
 }
 
 /// Says what was left out and how things were understood.
-pub(crate) fn tell(reading: &Reading) {
+pub(crate) fn tell(reading: &ParsedTrace) {
     for said in &reading.notes {
         note(&format!("note: {}", escape_controls(said)));
     }
@@ -55,7 +55,7 @@ pub(crate) fn tell(reading: &Reading) {
 }
 
 /// The first bad rows, how many there are, and on which lines the others.
-pub(crate) fn told(bad: &[BadRow]) -> String {
+pub(crate) fn told(bad: &[RowError]) -> String {
     if let [one] = bad {
         return escape_controls(&one.to_string()).into_owned();
     }
@@ -93,7 +93,8 @@ mod tests {
 
     #[test]
     fn every_bad_row_is_told_by_its_line() {
-        let row = |line| BadRow { place: Place::Line(line), why: warpyard_sim::workload::Problem::NoTasks };
+        let row =
+            |line| RowError { place: Location::Line(line), why: warpyard_sim::workload::RowProblem::NoTasks };
         let bad: Vec<_> = (2..=13).chain([15, 20, 21]).map(row).collect();
         let text = told(&bad);
         assert!(text.starts_with("15 bad rows\n  line 2: "), "{text}");

@@ -266,7 +266,7 @@ mod tests {
     fn differences_are_taken_workload_by_workload() {
         let run = |policy: &str, wait: f64| {
             let record = SimReport::of_records(policy.to_owned(), &[], 1, 0, false);
-            SimReport { wait: warpyard_sim::report::Spread { average: wait, ..record.wait }, ..record }
+            SimReport { wait: warpyard_sim::report::Distribution { average: wait, ..record.wait }, ..record }
         };
         // The workloads differ by far more than the policies do.
         let (fifo, sjf) = ([10.0, 500.0, 90.0], [8.0, 497.0, 89.0]);

@@ -8,7 +8,7 @@ use std::fmt::Write;
 pub(crate) fn text(report: &FaultsReport, screen: &Screen) -> String {
     let mut out = String::new();
     if let Some(failure) = &report.failure {
-        for line in &failure.story {
+        for line in &failure.run_log {
             writeln!(out, "{line}").expect("a string takes all");
         }
         let broken = format!("seed {}, step {}: broken: {}", failure.seed, failure.step, failure.rule);
@@ -27,7 +27,7 @@ pub(crate) fn text(report: &FaultsReport, screen: &Screen) -> String {
             counted(held.jobs, "job"),
             counted(held.events, "event"),
             counted(held.restarts, "restart"),
-            counted(held.troubles, "trouble"),
+            counted(held.faults, "trouble"),
         )
         .expect("a string takes all");
     }

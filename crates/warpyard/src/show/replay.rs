@@ -6,14 +6,14 @@ use serde::{Serialize, Serializer};
 use serde_json::json;
 use std::fmt::Write;
 use warpyard_sim::SimReport;
-use warpyard_sim::replay::{Agreement, Progress, Recording, Replayed, Told, Under};
+use warpyard_sim::replay::{Fidelity, Progress, Recording, RecordingSummary, ReplayOutcome, ReplayPolicy};
 
 /// What is answered.
 pub(crate) struct Answer {
     span_s: f64,
     policy: String,
-    told: Told,
-    agreement: Agreement,
+    told: RecordingSummary,
+    agreement: Fidelity,
     recorded: SimReport,
     /// Under what ran first, then under each policy asked for.
     replays: Vec<SimReport>,
@@ -26,14 +26,14 @@ impl Answer {
             span_s: to.since(from).secs(),
             policy: recording.policy().to_string(),
             told: recording.told().clone(),
-            agreement: Agreement::default(),
+            agreement: Fidelity::default(),
             recorded,
             replays: Vec::new(),
         }
     }
 
-    pub(crate) fn add(&mut self, under: &Under, replayed: Replayed) {
-        if *under == Under::WhatRan {
+    pub(crate) fn add(&mut self, under: &ReplayPolicy, replayed: ReplayOutcome) {
+        if *under == ReplayPolicy::AsRecorded {
             self.agreement = replayed.agreement;
         }
         self.replays.push(replayed.report);
@@ -47,7 +47,7 @@ impl Answer {
 
 impl Serialize for Answer {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let Agreement { starts, missing, same_place, mean_error_s, max_error_s } = self.agreement;
+        let Fidelity { starts, missing, same_place, mean_error_s, max_error_s } = self.agreement;
         json!({
             "recording": {"span_s": self.span_s, "policy": self.policy, "told": self.told},
             "agreement": {"starts": starts, "missing": missing, "same_place": same_place,
@@ -60,10 +60,10 @@ impl Serialize for Answer {
 }
 
 /// How far it is after so many seconds.
-pub(crate) fn progress(under: &Under, progress: Progress, took: f64) -> String {
+pub(crate) fn progress(under: &ReplayPolicy, progress: Progress, took: f64) -> String {
     let name = match under {
-        Under::WhatRan => "as it ran".to_owned(),
-        Under::Policy(policy) => policy.to_string(),
+        ReplayPolicy::AsRecorded => "as it ran".to_owned(),
+        ReplayPolicy::Fixed(policy) => policy.to_string(),
     };
     let Progress { events, simulated_s, share } = progress;
     format!(
@@ -82,7 +82,7 @@ pub(crate) fn text(answer: &Answer, screen: &Screen) -> String {
         all.map(|report| Repeated::of(std::slice::from_ref(report), Sample::Everything)).collect();
     let rows = rows.expect("figures are always JSON");
     let mut out = compare::table(&rows, screen);
-    let Agreement { starts, missing, same_place, mean_error_s, max_error_s } = answer.agreement;
+    let Fidelity { starts, missing, same_place, mean_error_s, max_error_s } = answer.agreement;
     let same = if same_place == starts { "all".to_owned() } else { same_place.to_string() };
     writeln!(
         out,
@@ -101,7 +101,7 @@ pub(crate) fn text(answer: &Answer, screen: &Screen) -> String {
 /// What was replayed, for a page.
 pub(crate) fn about(answer: &Answer) -> Vec<(String, String)> {
     let lines = told(answer, answer.agreement.missing).into_iter().map(|line| ("history".to_owned(), line));
-    let Agreement { starts, same_place, mean_error_s, max_error_s, .. } = answer.agreement;
+    let Fidelity { starts, same_place, mean_error_s, max_error_s, .. } = answer.agreement;
     let agreement = format!(
         "with the policy that ran, {same_place} of {starts} starts are in the recorded order, {} s off on average, {} s at most",
         figure(mean_error_s),
@@ -111,7 +111,7 @@ pub(crate) fn about(answer: &Answer) -> Vec<(String, String)> {
 }
 
 fn told(answer: &Answer, missing: u64) -> Vec<String> {
-    let Told { jobs, there_before, unfinished, unknown, policy_changes, by_people, of_machines } =
+    let RecordingSummary { jobs, there_before, unfinished, unknown, policy_changes, by_people, of_machines } =
         &answer.told;
     let policy = match &policy_changes[..] {
         [] => format!("the policy was {}", answer.policy),

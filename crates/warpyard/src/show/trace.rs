@@ -4,7 +4,7 @@ use super::{Screen, counted, figure, format_span_secs};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
-use warpyard_sim::report::Spread;
+use warpyard_sim::report::Distribution;
 use warpyard_sim::workload::{TraceJob, TraceTask};
 
 /// The figures of a trace, times in seconds.
@@ -40,7 +40,7 @@ pub(crate) struct Stats {
 impl Stats {
     pub(crate) fn of(jobs: &[TraceJob]) -> Self {
         let tasks = || jobs.iter().flat_map(|job| &job.tasks);
-        let runs = Spread::of(tasks().map(|task| task.runs).collect());
+        let runs = Distribution::of(tasks().map(|task| task.runs).collect());
         let first = jobs.iter().map(|job| job.submitted).fold(f64::INFINITY, f64::min);
         let last = jobs.iter().map(|job| job.submitted).fold(f64::NEG_INFINITY, f64::max);
         let span = (last - first).max(0.0);

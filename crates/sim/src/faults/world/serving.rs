@@ -1,12 +1,12 @@
 //! The server's part of a run: it hears, turns, says, dies and starts again.
 
-use super::{EPOCH, Happening, World};
-use crate::faults::disk::Stop;
-use crate::faults::ledger::broken;
-use crate::faults::server::{Address, Asked, Said, Server};
-use crate::faults::story::words;
-use crate::faults::trouble::lasting;
-use crate::faults::{Broken, invariants};
+use super::{EPOCH, World, WorldEvent};
+use crate::faults::disk::StoreFailure;
+use crate::faults::fault::lasting;
+use crate::faults::ledger::violation;
+use crate::faults::run_log::words;
+use crate::faults::server::{Address, CommittedTurn, Request, Server};
+use crate::faults::{Violation, invariants};
 use warpyard_core::agent::Agent;
 use warpyard_core::event::EndReason;
 use warpyard_core::protocol::Assignments;
@@ -18,17 +18,17 @@ impl World {
         Time((EPOCH + self.now.0).saturating_add_signed(self.clock_off))
     }
 
-    pub(super) fn hear(&mut self, asked: Asked) {
+    pub(super) fn hear(&mut self, asked: Request) {
         let pause = Span(self.random.below(20_000));
         let Some(server) = &mut self.server else { return };
         server.hear(asked);
         if !std::mem::replace(&mut server.stirred, true) {
             let number = server.number;
-            self.enter(pause, Happening::Turn { server: number, deadline_of: None });
+            self.enter(pause, WorldEvent::Turn { server: number, deadline_of: None });
         }
     }
 
-    pub(super) fn turn(&mut self, number: u32, deadline_of: Option<u64>) -> Result<(), Broken> {
+    pub(super) fn turn(&mut self, number: u32, deadline_of: Option<u64>) -> Result<(), Violation> {
         let system = self.system_clock();
         let Some(server) = self.server.as_mut().filter(|s| s.number == number) else { return Ok(()) };
         if deadline_of.is_some_and(|turn| turn != server.turns) {
@@ -42,8 +42,8 @@ impl World {
                 self.wait_for_deadline();
             }
             Err((stop, commands)) => {
-                assert_ne!(stop, Stop::Fenced, "the only server there is writes under its own epoch");
-                let kept = stop == Stop::Unsaid;
+                assert_ne!(stop, StoreFailure::Fenced, "the only server there is writes under its own epoch");
+                let kept = stop == StoreFailure::Unsaid;
                 self.line(|| {
                     format!(
                         "server dies in its turn, batch {}",
@@ -51,7 +51,7 @@ impl World {
                     )
                 });
                 if kept {
-                    commands.iter().for_each(|c| self.promises.unsaid(c));
+                    commands.iter().for_each(|c| self.acknowledged.unsaid(c));
                 }
                 self.server_is_gone();
             }
@@ -60,12 +60,12 @@ impl World {
     }
 
     /// Follows what was kept.
-    fn learn(&mut self) -> Result<(), Broken> {
+    fn learn(&mut self) -> Result<(), Violation> {
         for event in std::mem::take(&mut self.disk.fresh) {
             self.line(|| format!("  {}", words(&event)));
             self.turned = true;
-            self.ledger.learn(&self.truth, &event)?;
-            self.truth.apply(&event);
+            self.ledger.learn(&self.committed, &event)?;
+            self.committed.apply(&event);
             if let EventKind::Ended { attempt, end, .. } = &event.what {
                 self.an_ended_attempt_has_no_process(*attempt, &end.how)?;
                 self.ledger.an_end_that_happened_is_told(*attempt, &end.how, |m| self.machines[m].boot)?;
@@ -76,7 +76,11 @@ impl World {
     }
 
     /// Where an attempt is over its process is gone; or it is a stray, which the worker will end when it hears of it.
-    fn an_ended_attempt_has_no_process(&mut self, attempt: AttemptId, how: &EndReason) -> Result<(), Broken> {
+    fn an_ended_attempt_has_no_process(
+        &mut self,
+        attempt: AttemptId,
+        how: &EndReason,
+    ) -> Result<(), Violation> {
         let Some(at) = self.machines.iter().position(|m| m.processes().any(|id| id == attempt)) else {
             return Ok(());
         };
@@ -85,7 +89,7 @@ impl World {
             self.ledger.stray(attempt);
             return Ok(());
         }
-        broken("an ended attempt has no process", || {
+        violation("an ended attempt has no process", || {
             format!("{attempt} ended by {how:?}, and its process goes on on m{at}")
         })
     }
@@ -97,12 +101,12 @@ impl World {
         m.unwatched || m.agent.as_ref().is_none_or(lease_misjudged)
     }
 
-    fn say(&mut self, said: Said) -> Result<(), Broken> {
-        let Said { commands, turned, heard } = said;
+    fn say(&mut self, said: CommittedTurn) -> Result<(), Violation> {
+        let CommittedTurn { commands, turned, heard } = said;
         Server::a_plan_fits(&turned)?;
         for (command, answer) in commands.iter().zip(&turned.answers) {
             if let Ok(answer) = answer {
-                self.promises.said(command, answer);
+                self.acknowledged.said(command, answer);
             }
         }
         let server = self.server.as_ref().expect("it has just turned");
@@ -118,7 +122,7 @@ impl World {
             }
         }
         for (to, word) in letters {
-            self.send(Some(to.machine), || Happening::Told { to, word: word.clone() });
+            self.send(Some(to.machine), || WorldEvent::Told { to, word: word.clone() });
         }
         Ok(())
     }
@@ -130,26 +134,26 @@ impl World {
             let (number, turns) = (server.number, server.turns);
             // A moment more, as a timer is never early.
             let wait = at.since(system) + Span(1);
-            self.enter(wait, Happening::Turn { server: number, deadline_of: Some(turns) });
+            self.enter(wait, WorldEvent::Turn { server: number, deadline_of: Some(turns) });
         }
     }
 
     pub(super) fn server_is_gone(&mut self) {
         self.server = None;
         let down = if self.calm { Span(1000) } else { lasting(&mut self.random) };
-        self.enter(down, Happening::ServerStarts);
+        self.enter(down, WorldEvent::ServerStarts);
     }
 
-    pub(super) fn start_server(&mut self) -> Result<(), Broken> {
+    pub(super) fn start_server(&mut self) -> Result<(), Violation> {
         if self.server.is_some() {
             return Ok(());
         }
         self.line(|| "server starts from its disk".to_owned());
         let epoch = self.disk.claim().expect("a disk can be claimed");
         let cluster = self.disk.load_cluster(&self.first_policy).expect("a disk can be read");
-        let cluster = self.flaw.infect(cluster);
-        self.promises.hold(&cluster, &self.people)?;
-        invariants::same("a snapshot and the rest are the state", &cluster, &self.truth)?;
+        let cluster = self.bug.infect(cluster);
+        self.acknowledged.hold(&cluster, &self.users)?;
+        invariants::same("a snapshot and the rest are the state", &cluster, &self.committed)?;
         self.servers += 1;
         self.held.restarts += 1;
         self.server = Some(Server::new(cluster, POLICIES, epoch, self.servers, self.system_clock()));
@@ -164,10 +168,10 @@ impl World {
         }
         if self.random.unit() < 0.5 {
             self.line(|| "a snapshot is taken".to_owned());
-            self.disk.save_snapshot(&self.truth, self.now).expect("a snapshot can be kept");
+            self.disk.save_snapshot(&self.committed, self.now).expect("a snapshot can be kept");
             self.disk.prune(self.now, u32::MAX).expect("a disk can be pruned");
         }
         let next = Span::from_secs(self.random.exponential(8.0));
-        self.enter(next, Happening::Snapshot);
+        self.enter(next, WorldEvent::Snapshot);
     }
 }

@@ -4,7 +4,7 @@ use super::axis::Axis;
 use super::cdf::shortened;
 use super::svg::{Anchor, Svg};
 use super::{Theme, Unit};
-use crate::report::timeline::{Busy, Timeline};
+use crate::report::timeline::{BusyInterval, Timeline};
 use warpyard_core::Time;
 
 const WIDTH: f64 = 1000.0;
@@ -72,7 +72,7 @@ fn legend(svg: &mut Svg, users: &[String], (left, y): (f64, f64)) {
 /// A bar for each run; those that share a device stand one below another.
 fn bars(svg: &mut Svg, timeline: &Timeline, x: &Axis, from: Time, (top, row): (f64, f64)) {
     let theme = svg.theme;
-    let mut by_device: Vec<Vec<&Busy>> = vec![Vec::new(); timeline.devices.len()];
+    let mut by_device: Vec<Vec<&BusyInterval>> = vec![Vec::new(); timeline.devices.len()];
     timeline.busy.iter().for_each(|busy| by_device[busy.device as usize].push(busy));
     for (device, mut runs) in by_device.into_iter().enumerate() {
         runs.sort_by_key(|busy| (busy.from, busy.to));
@@ -101,7 +101,7 @@ fn bars(svg: &mut Svg, timeline: &Timeline, x: &Axis, from: Time, (top, row): (f
 }
 
 /// For each run, in order of its start, the first lane that is free by then.
-fn lanes(runs: &[&Busy]) -> Vec<usize> {
+fn lanes(runs: &[&BusyInterval]) -> Vec<usize> {
     let mut free: Vec<Time> = Vec::new();
     let mut lanes = Vec::with_capacity(runs.len());
     for busy in runs {

@@ -1,6 +1,6 @@
 //! The runs the study is made of: which trace, under what, and what came out. As many at once as there are processors.
 
-use super::{Data, KINDS, OF_EACH, unaware};
+use super::{GavelData, KINDS, OF_EACH, unaware};
 use crate::random::Random;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
@@ -10,7 +10,7 @@ use warpyard_allocate::{GpuType, Options, PairShare, Shares, SolveError, TypeAwa
 
 /// A run asked for.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Asked {
+pub(super) struct RunConfig {
     pub(super) goal: &'static str,
     pub(super) types: TypeAwareness,
     pub(super) sharing: bool,
@@ -22,10 +22,10 @@ pub(super) struct Asked {
     pub(super) rounds: RoundScheduler,
 }
 
-impl Asked {
+impl RunConfig {
     /// Max-min on the published trace, everything known and restarts free.
-    pub(super) fn published() -> Asked {
-        Asked {
+    pub(super) fn published() -> RunConfig {
+        RunConfig {
             goal: "max-min",
             types: TypeAwareness::Aware,
             sharing: false,
@@ -39,12 +39,12 @@ impl Asked {
 
 /// What a run came to.
 #[derive(Clone, Debug)]
-pub(super) struct Ran {
+pub(super) struct RunResult {
     pub(super) outcome: Outcome,
     solving_s: f64,
 }
 
-impl Ran {
+impl RunResult {
     /// The mean time of a solve, in milliseconds.
     pub(super) fn solving_ms(&self) -> f64 {
         1e3 * self.solving_s / self.outcome.solves.max(1) as f64
@@ -53,10 +53,10 @@ impl Ran {
 
 /// Makes all runs; they come back in the order asked for.
 pub(super) fn run_all(
-    data: &Data,
-    asked: &[Asked],
+    data: &GavelData,
+    asked: &[RunConfig],
     told: impl Fn(usize, usize) + Sync,
-) -> Result<Vec<Ran>, SolveError> {
+) -> Result<Vec<RunResult>, SolveError> {
     let (next, done) = (AtomicUsize::new(0), AtomicUsize::new(0));
     let work = || {
         let mut mine = Vec::new();
@@ -76,7 +76,7 @@ pub(super) fn run_all(
     found.into_iter().map(|(_, ran)| ran).collect()
 }
 
-fn run(data: &Data, asked: &Asked) -> Result<Ran, SolveError> {
+fn run(data: &GavelData, asked: &RunConfig) -> Result<RunResult, SolveError> {
     let mut random = Random::new(asked.seed);
     let mut trace = match asked.load {
         None => data.trace.clone(),
@@ -110,7 +110,7 @@ fn run(data: &Data, asked: &Asked) -> Result<Ran, SolveError> {
         solving_s += start.elapsed().as_secs_f64();
         solved.map(|targets| if asked.types == TypeAwareness::Blind { even(targets) } else { targets })
     })?;
-    Ok(Ran { outcome, solving_s })
+    Ok(RunResult { outcome, solving_s })
 }
 
 /// The same time on every type: to whoever cannot tell them apart no type is better.

@@ -3,7 +3,7 @@
 
 use crate::workload::reading::bad;
 use crate::workload::{
-    BadOpenb, NotATrace, OpenbPod, Place, Problem, Reading, TraceJob, TraceTask, openb_pods,
+    Location, OpenbError, OpenbPod, ParsedTrace, RowProblem, TraceError, TraceJob, TraceTask, openb_pods,
 };
 
 /// Whether a text looks like it.
@@ -15,21 +15,21 @@ pub fn looks_like(text: &str) -> bool {
 const CLASSES: [&str; 4] = ["LS", "Guaranteed", "Burstable", "BE"];
 
 /// Reads pods; `gpu_memory` is what a whole GPU has, in bytes.
-pub fn read(text: &str, gpu_memory: u64) -> Result<Reading, NotATrace> {
-    let mut reading = Reading::default();
+pub fn read(text: &str, gpu_memory: u64) -> Result<ParsedTrace, TraceError> {
+    let mut reading = ParsedTrace::default();
     for (line, pod) in (2..).zip(openb_pods(text.as_bytes())) {
         let pod = match pod {
             Ok(pod) => pod,
             Err(wrong) => {
                 let (line, why) = problem(wrong)?;
-                reading.enter(Place::Line(line), Err(why));
+                reading.enter(Location::Line(line), Err(why));
                 continue;
             }
         };
         match job(pod, gpu_memory) {
-            Ok(Some(job)) => reading.enter(Place::Line(line), Ok(job)),
+            Ok(Some(job)) => reading.enter(Location::Line(line), Ok(job)),
             Ok(None) => reading.leave_out("a pod that never got a machine"),
-            Err(why) => reading.enter(Place::Line(line), Err(why)),
+            Err(why) => reading.enter(Location::Line(line), Err(why)),
         }
     }
     let gib = gpu_memory as f64 / f64::from(1 << 30);
@@ -40,7 +40,7 @@ pub fn read(text: &str, gpu_memory: u64) -> Result<Reading, NotATrace> {
     Ok(reading)
 }
 
-fn job(pod: OpenbPod, gpu_memory: u64) -> Result<Option<TraceJob>, Problem> {
+fn job(pod: OpenbPod, gpu_memory: u64) -> Result<Option<TraceJob>, RowProblem> {
     let Some(scheduled) = pod.scheduled else { return Ok(None) };
     let runs = pod.deleted.checked_sub(scheduled);
     let runs = runs.ok_or_else(|| bad("deletion_time", &pod.deleted.to_string(), "after scheduled_time"))?;
@@ -60,12 +60,12 @@ fn job(pod: OpenbPod, gpu_memory: u64) -> Result<Option<TraceJob>, Problem> {
     Ok(Some(TraceJob { id: pod.name, ..TraceJob::single(pod.created as f64, priority, "", task) }))
 }
 
-fn problem(wrong: BadOpenb) -> Result<(usize, Problem), NotATrace> {
+fn problem(wrong: OpenbError) -> Result<(usize, RowProblem), TraceError> {
     Ok(match wrong {
-        BadOpenb::Unreadable { line, source } => (line, Problem::Unreadable(source.into())),
-        BadOpenb::Header { .. } => return Err(NotATrace::NoColumn("name,cpu_milli,memory_mib,num_gpu,…")),
-        BadOpenb::Columns { line, found, wanted } => (line, Problem::Columns { found, wanted }),
-        BadOpenb::Value { line, column, text } => (line, bad(column, &text, "a number in its range")),
+        OpenbError::Unreadable { line, source } => (line, RowProblem::Unreadable(source.into())),
+        OpenbError::Header { .. } => return Err(TraceError::NoColumn("name,cpu_milli,memory_mib,num_gpu,…")),
+        OpenbError::Columns { line, found, wanted } => (line, RowProblem::Columns { found, wanted }),
+        OpenbError::Value { line, column, text } => (line, bad(column, &text, "a number in its range")),
     })
 }
 

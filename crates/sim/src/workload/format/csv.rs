@@ -2,7 +2,7 @@
 //! the same `job` are the tasks of one job, and `after` names those above that a task waits for.
 
 use crate::workload::reading::{bad, bytes, seconds, whole};
-use crate::workload::{BadRow, NotATrace, Place, Problem, Reading, TraceJob, TraceTask};
+use crate::workload::{Location, ParsedTrace, RowError, RowProblem, TraceError, TraceJob, TraceTask};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
 use warpyard_core::spec::{AfterNode, DependencyCondition, Preempt};
@@ -108,11 +108,11 @@ pub fn looks_like(text: &str) -> bool {
 }
 
 /// Reads a trace.
-pub fn read(text: &str) -> Result<Reading, NotATrace> {
+pub fn read(text: &str) -> Result<ParsedTrace, TraceError> {
     let from = text.as_bytes();
     let mut rows = csv::ReaderBuilder::new().flexible(true).trim(csv::Trim::All).from_reader(from);
     let heading = columns_of(rows.headers()?)?;
-    let mut open = Open::default();
+    let mut builder = TraceBuilder::default();
     let mut lines = Lines { text: from, byte: 0, line: 1 };
     for row in rows.into_records() {
         let position = match &row {
@@ -120,18 +120,18 @@ pub fn read(text: &str) -> Result<Reading, NotATrace> {
             Err(e) => e.position(),
         };
         let line = lines.at(position.map_or(0, |at| at.byte() as usize));
-        let entered = row.map_err(Problem::from).and_then(|row| {
+        let entered = row.map_err(RowProblem::from).and_then(|row| {
             if row.len() != heading.len() {
-                return Err(Problem::Columns { found: row.len(), wanted: heading.len() });
+                return Err(RowProblem::Columns { found: row.len(), wanted: heading.len() });
             }
-            open.enter(line, &Row { heading: &heading, row: &row })
+            builder.enter(line, &Row { heading: &heading, row: &row })
         });
         if let Err(why) = entered {
-            open.reading.bad.push(BadRow { place: Place::Line(line), why });
+            builder.reading.bad.push(RowError { place: Location::Line(line), why });
         }
     }
-    open.close();
-    Ok(open.reading)
+    builder.close();
+    Ok(builder.reading)
 }
 
 /// Which line a byte is on. A row's position is before the blank lines that lead up to it, so those are passed over.
@@ -223,25 +223,25 @@ fn word_of(preempt: Preempt) -> &'static str {
     PREEMPT.iter().find(|(_, kind)| *kind == preempt).map_or("", |(word, _)| word)
 }
 
-fn columns_of(heading: &csv::StringRecord) -> Result<Vec<Column>, NotATrace> {
+fn columns_of(heading: &csv::StringRecord) -> Result<Vec<Column>, TraceError> {
     if heading.iter().all(|column| column.trim().is_empty()) {
-        return Err(NotATrace::Empty);
+        return Err(TraceError::Empty);
     }
     let mut columns = Vec::new();
     for found in heading {
         let found = found.trim();
         let column = Column::ALL.iter().find(|column| column.word() == found).ok_or_else(|| {
             let known = Column::ALL.iter().map(|column| column.word()).collect::<Vec<_>>().join(", ");
-            NotATrace::UnknownColumn { found: found.to_owned(), known }
+            TraceError::UnknownColumn { found: found.to_owned(), known }
         })?;
         if columns.contains(column) {
-            return Err(NotATrace::Twice(found.to_owned()));
+            return Err(TraceError::Twice(found.to_owned()));
         }
         columns.push(*column);
     }
     for needed in [Column::Submitted, Column::Runs] {
         if !columns.contains(&needed) {
-            return Err(NotATrace::NoColumn(needed.word()));
+            return Err(TraceError::NoColumn(needed.word()));
         }
     }
     Ok(columns)
@@ -260,11 +260,11 @@ impl Row<'_> {
         self.row.get(at).filter(|text| !text.is_empty())
     }
 
-    fn task(&self) -> Result<TraceTask, Problem> {
-        let optional = |column: Column, read: fn(&'static str, &str) -> Result<f64, Problem>| {
+    fn task(&self) -> Result<TraceTask, RowProblem> {
+        let optional = |column: Column, read: fn(&'static str, &str) -> Result<f64, RowProblem>| {
             self.get(column).map(|text| read(column.word(), text)).transpose()
         };
-        fn number<T: std::str::FromStr + Default>(row: &Row<'_>, column: Column) -> Result<T, Problem> {
+        fn number<T: std::str::FromStr + Default>(row: &Row<'_>, column: Column) -> Result<T, RowProblem> {
             row.get(column).map_or(Ok(T::default()), |text| whole(column.word(), text))
         }
         let preempt = self.get(Column::Preempt).unwrap_or("");
@@ -276,7 +276,7 @@ impl Row<'_> {
         Ok(TraceTask {
             name: self.get(Column::Task).unwrap_or("").to_owned(),
             after: Vec::new(),
-            runs: optional(Column::Runs, seconds)?.ok_or(Problem::Missing(Column::Runs.word()))?,
+            runs: optional(Column::Runs, seconds)?.ok_or(RowProblem::Missing(Column::Runs.word()))?,
             timeout: optional(Column::Timeout, seconds)?,
             expected: optional(Column::Expected, seconds)?,
             gpus: match self.heading.contains(&Column::Gpus) {
@@ -303,7 +303,7 @@ impl Row<'_> {
         })
     }
 
-    fn weight(&self) -> Result<Option<f64>, Problem> {
+    fn weight(&self) -> Result<Option<f64>, RowProblem> {
         let read = |text: &str| {
             let weight = text.parse().ok().filter(|weight: &f64| weight.is_finite() && *weight > 0.0);
             weight.ok_or_else(|| bad(Column::Weight.word(), text, "a number above 0"))
@@ -311,15 +311,15 @@ impl Row<'_> {
         self.get(Column::Weight).map(read).transpose()
     }
 
-    fn deadline(&self) -> Result<Option<f64>, Problem> {
+    fn deadline(&self) -> Result<Option<f64>, RowProblem> {
         self.get(Column::Deadline).map(|text| seconds(Column::Deadline.word(), text)).transpose()
     }
 }
 
 /// The job whose tasks are being read, and all before it.
 #[derive(Default)]
-struct Open {
-    reading: Reading,
+struct TraceBuilder {
+    reading: ParsedTrace,
     /// The line it began on, and what is read of it.
     job: Option<(usize, TraceJob)>,
     /// Whether a row of it is bad: the rest of it cannot be taken either.
@@ -329,14 +329,14 @@ struct Open {
     began: BTreeMap<String, usize>,
 }
 
-impl Open {
-    fn enter(&mut self, line: usize, row: &Row<'_>) -> Result<(), Problem> {
+impl TraceBuilder {
+    fn enter(&mut self, line: usize, row: &Row<'_>) -> Result<(), RowProblem> {
         let id = row.get(Column::Job).unwrap_or("");
         let same = !id.is_empty() && self.job.as_ref().is_some_and(|(_, job)| job.id == id);
         if !same {
             self.close();
             if let Some(&began) = self.began.get(id) {
-                return Err(Problem::Scattered { job: id.to_owned(), began });
+                return Err(RowProblem::Scattered { job: id.to_owned(), began });
             }
             let job = TraceJob { id: id.to_owned(), ..TraceJob::default() };
             self.job = Some((line, job));
@@ -349,10 +349,10 @@ impl Open {
         entered
     }
 
-    fn add_task(&mut self, row: &Row<'_>) -> Result<(), Problem> {
+    fn add_task(&mut self, row: &Row<'_>) -> Result<(), RowProblem> {
         let (_, job) = self.job.as_mut().expect("a job is open while its tasks are read");
         let mut task = row.task()?;
-        let submitted = row.get(Column::Submitted).ok_or(Problem::Missing(Column::Submitted.word()))?;
+        let submitted = row.get(Column::Submitted).ok_or(RowProblem::Missing(Column::Submitted.word()))?;
         let submitted = seconds(Column::Submitted.word(), submitted)?;
         let priority =
             row.get(Column::Priority).map_or(Ok(0), |text| whole(Column::Priority.word(), text))?;
@@ -362,7 +362,7 @@ impl Open {
                 after.split(';').map(|name| waits_for(name.trim(), &self.names)).collect::<Result<_, _>>()?;
         }
         if self.names.contains_key(&task.name) {
-            return Err(Problem::SameName(task.name));
+            return Err(RowProblem::SameName(task.name));
         }
         if job.tasks.is_empty() {
             (job.submitted, job.priority) = (submitted, priority);
@@ -380,7 +380,7 @@ impl Open {
         self.names.clear();
         let Some((line, job)) = self.job.take() else { return };
         if !spoilt {
-            self.reading.jobs.push((Place::Line(line), job));
+            self.reading.jobs.push((Location::Line(line), job));
         } else if job.tasks.len() > 1 {
             let rows =
                 self.reading.left_out.entry("a task of a job of which another row is bad").or_default();
@@ -389,14 +389,14 @@ impl Open {
     }
 }
 
-fn waits_for(text: &str, above: &BTreeMap<String, u32>) -> Result<AfterNode, Problem> {
+fn waits_for(text: &str, above: &BTreeMap<String, u32>) -> Result<AfterNode, RowProblem> {
     let (name, on) = match text.rsplit_once(':') {
         Some((name, "ok")) => (name, DependencyCondition::Ok),
         Some((name, "fail")) => (name, DependencyCondition::Fail),
         Some((name, "any")) => (name, DependencyCondition::Any),
         _ => (text, DependencyCondition::Ok),
     };
-    let node = *above.get(name).ok_or_else(|| Problem::NoSuchTask(name.to_owned()))?;
+    let node = *above.get(name).ok_or_else(|| RowProblem::NoSuchTask(name.to_owned()))?;
     Ok(AfterNode { node, on })
 }
 
@@ -415,7 +415,7 @@ mod tests {
         let reading = read(text).unwrap();
         assert_eq!(
             reading.jobs.iter().map(|(line, _)| *line).collect::<Vec<_>>(),
-            [Place::Line(2), Place::Line(6)]
+            [Location::Line(2), Location::Line(6)]
         );
         assert_eq!(
             bad_rows(text),
@@ -434,7 +434,7 @@ mod tests {
         let reading = read(text).unwrap();
         assert!(reading.bad.is_empty(), "{:?}", reading.bad);
         let (line, job) = &reading.jobs[0];
-        assert_eq!((*line, job.tasks.len(), job.submitted), (Place::Line(2), 3, 5.0));
+        assert_eq!((*line, job.tasks.len(), job.submitted), (Location::Line(2), 3, 5.0));
         assert_eq!(job.tasks[2].after[1], AfterNode { node: 1, on: DependencyCondition::Any });
         assert_eq!(reading.jobs[1].1.tasks[0].gpus, 1, "one GPU where nothing is said of them");
     }

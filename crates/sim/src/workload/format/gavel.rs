@@ -4,7 +4,7 @@
 use crate::workload::reading::{bad, seconds, whole};
 use warpyard_core::spec::Preempt;
 
-use crate::workload::{Place, Problem, Reading, TraceJob, TraceTask};
+use crate::workload::{Location, ParsedTrace, RowProblem, TraceJob, TraceTask};
 
 const FIELDS: usize = 10;
 
@@ -15,11 +15,11 @@ pub fn looks_like(text: &str) -> bool {
 }
 
 /// Reads jobs. `speed` gives the steps a second of a job type on so many GPUs, where that was measured.
-pub fn read(text: &str, speed: impl Fn(&str, u32) -> Option<f64>) -> Reading {
-    let mut reading = Reading::default();
+pub fn read(text: &str, speed: impl Fn(&str, u32) -> Option<f64>) -> ParsedTrace {
+    let mut reading = ParsedTrace::default();
     let rows = (1..).zip(text.lines()).filter(|(_, row)| !row.trim().is_empty());
     for (line, text) in rows {
-        reading.enter(Place::Line(line), row(text, &speed));
+        reading.enter(Location::Line(line), row(text, &speed));
     }
     reading.notes.push(
         "a job runs for its steps over its speed, has so many times that until its deadline, and saves and exits when asked"
@@ -29,10 +29,10 @@ pub fn read(text: &str, speed: impl Fn(&str, u32) -> Option<f64>) -> Reading {
     reading
 }
 
-fn row(text: &str, speed: impl Fn(&str, u32) -> Option<f64>) -> Result<TraceJob, Problem> {
+fn row(text: &str, speed: impl Fn(&str, u32) -> Option<f64>) -> Result<TraceJob, RowProblem> {
     let fields: Vec<&str> = text.split('\t').map(str::trim).collect();
     let [kind, _, _, _, _, steps, gpus, weight, slack, arrival] = fields[..] else {
-        return Err(Problem::Columns { found: fields.len(), wanted: FIELDS });
+        return Err(RowProblem::Columns { found: fields.len(), wanted: FIELDS });
     };
     let (steps, gpus): (u64, u16) = (whole("total_steps", steps)?, whole("scale_factor", gpus)?);
     let speed = speed(kind, u32::from(gpus)).filter(|speed| *speed > 0.0);

@@ -1,25 +1,25 @@
 //! Traces in JSON: a list of jobs, or one job a line.
 
 use crate::workload::reading::entries;
-use crate::workload::{NotATrace, Place, Problem, Reading, TraceJob};
+use crate::workload::{Location, ParsedTrace, RowProblem, TraceError, TraceJob};
 use std::collections::BTreeSet;
 use std::io::{self, Write};
 
 /// Reads one job a line.
-pub fn read_lines(text: &str) -> Reading {
-    let mut reading = Reading::default();
+pub fn read_lines(text: &str) -> ParsedTrace {
+    let mut reading = ParsedTrace::default();
     for (line, text) in (1..).zip(text.lines()).filter(|(_, text)| !text.trim().is_empty()) {
-        let job = serde_json::from_str(text).map_err(Problem::from);
-        reading.enter(Place::Line(line), job.and_then(checked));
+        let job = serde_json::from_str(text).map_err(RowProblem::from);
+        reading.enter(Location::Line(line), job.and_then(checked));
     }
     reading
 }
 
 /// Reads a list of jobs.
-pub fn read_list(text: &str) -> Result<Reading, NotATrace> {
-    let mut reading = Reading::default();
+pub fn read_list(text: &str) -> Result<ParsedTrace, TraceError> {
+    let mut reading = ParsedTrace::default();
     for (place, text) in entries(text)? {
-        let job = serde_json::from_str(text).map_err(Problem::from);
+        let job = serde_json::from_str(text).map_err(RowProblem::from);
         reading.enter(place, job.and_then(checked));
     }
     Ok(reading)
@@ -46,9 +46,9 @@ pub fn write_list(mut to: impl Write, jobs: impl Iterator<Item = TraceJob>) -> i
 }
 
 /// A job whose tasks have names of their own and wait only for those before them.
-fn checked(job: TraceJob) -> Result<TraceJob, Problem> {
+fn checked(job: TraceJob) -> Result<TraceJob, RowProblem> {
     if job.tasks.is_empty() {
-        return Err(Problem::NoTasks);
+        return Err(RowProblem::NoTasks);
     }
     let positive = |column, value: f64| match value.is_finite() && value >= 0.0 {
         true => Ok(()),
@@ -61,10 +61,10 @@ fn checked(job: TraceJob) -> Result<TraceJob, Problem> {
         positive("timeout", task.timeout.unwrap_or(0.0))?;
         positive("expected", task.expected.unwrap_or(0.0))?;
         if !names.insert(&task.name) {
-            return Err(Problem::SameName(task.name.clone()));
+            return Err(RowProblem::SameName(task.name.clone()));
         }
         if let Some(later) = task.after.iter().find(|after| after.node as usize >= at) {
-            return Err(Problem::NoSuchTask(later.node.to_string()));
+            return Err(RowProblem::NoSuchTask(later.node.to_string()));
         }
     }
     Ok(job)
@@ -84,7 +84,7 @@ mod tests {
         let reading = read_lines(text);
         assert_eq!(reading.jobs.len(), 1);
         let bad: Vec<_> = reading.bad.iter().map(|bad| bad.place).collect();
-        assert_eq!(bad, [1, 2, 3, 4].map(Place::Line));
+        assert_eq!(bad, [1, 2, 3, 4].map(Location::Line));
         let listed = format!("[\n{}\n]", text.replace('\n', ",\n"));
         let reading = read_list(&listed).unwrap();
         assert_eq!(reading.jobs.len(), 1, "the others are told, not the end of all");

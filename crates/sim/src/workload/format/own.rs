@@ -1,20 +1,20 @@
 //! A server's own history as a trace: every job that came, with how long its tasks ran. Retries and what people did
 //! meanwhile are not in it; [`Recording`] has them.
 
-use crate::arrival::{Arrival, Runs, Try};
+use crate::arrival::{Arrival, RecordedAttempt, RunModel};
 use crate::replay::Recording;
 use crate::workload::reading::plain_name;
-use crate::workload::{Place, Reading, TraceJob, TraceTask};
+use crate::workload::{Location, ParsedTrace, TraceJob, TraceTask};
 use warpyard_core::event::EndReason;
 use warpyard_core::spec::{AfterNode, TaskSpec};
 use warpyard_core::{JobId, Span};
 
 /// The jobs of a recording.
-pub fn read(recording: &Recording) -> Reading {
-    let mut reading = Reading::default();
+pub fn read(recording: &Recording) -> ParsedTrace {
+    let mut reading = ParsedTrace::default();
     let mut again = 0;
     for (at, (arrival, number)) in (1..).zip(recording.arrivals()) {
-        reading.jobs.push((Place::Line(at), job(arrival, number, &mut again)));
+        reading.jobs.push((Location::Line(at), job(arrival, number, &mut again)));
     }
     if again > 0 {
         reading.notes.push(format!(
@@ -61,14 +61,14 @@ fn job(arrival: &Arrival, number: JobId, again: &mut u64) -> TraceJob {
         first[node] = Some(job.tasks.len() as u32);
         for index in 0..task.len() {
             let tried = match &arrival.runs {
-                Runs::Recorded(tries) => tries.tried.get(&(node as u32, index)),
-                Runs::For(_) | Runs::Each(_) | Runs::Steps(_) => None,
+                RunModel::Recorded(tries) => tries.tried.get(&(node as u32, index)),
+                RunModel::Constant(_) | RunModel::PerNode(_) | RunModel::Steps(_) => None,
             };
             *again += tried.map_or(0, |tried| tried.len() as u64 - 1);
             let otherwise = match &arrival.runs {
-                Runs::Recorded(tries) => tries.otherwise[node],
-                Runs::For(length) => *length,
-                Runs::Each(_) | Runs::Steps(_) => Span::ZERO,
+                RunModel::Recorded(tries) => tries.otherwise[node],
+                RunModel::Constant(length) => *length,
+                RunModel::PerNode(_) | RunModel::Steps(_) => Span::ZERO,
             };
             let single = spec.tasks.len() == 1 && task.len() == 1;
             let name = match &task.array {
@@ -85,7 +85,7 @@ fn job(arrival: &Arrival, number: JobId, again: &mut u64) -> TraceJob {
 fn one(
     name: String,
     spec: &TaskSpec,
-    went: Option<&Try>,
+    went: Option<&RecordedAttempt>,
     otherwise: Span,
     after: Vec<AfterNode>,
 ) -> TraceTask {

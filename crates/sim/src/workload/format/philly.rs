@@ -3,7 +3,7 @@
 
 use crate::random::Random;
 use crate::workload::reading::{bad, entries};
-use crate::workload::{NotATrace, Problem, Reading, TraceJob, TraceTask};
+use crate::workload::{ParsedTrace, RowProblem, TraceError, TraceJob, TraceTask};
 
 /// Whether a text looks like it.
 pub fn looks_like(text: &str) -> bool {
@@ -12,9 +12,9 @@ pub fn looks_like(text: &str) -> bool {
 }
 
 /// Reads durations, submitted a mean `gap` of seconds apart (exponential), all at once if that is 0.
-pub fn read(text: &str, gap: f64, seed: u64) -> Result<Reading, NotATrace> {
+pub fn read(text: &str, gap: f64, seed: u64) -> Result<ParsedTrace, TraceError> {
     let pairs = entries(text)?;
-    let mut reading = Reading::default();
+    let mut reading = ParsedTrace::default();
     let (mut random, mut at) = (Random::new(seed), 0.0);
     for (place, pair) in pairs {
         if gap > 0.0 {
@@ -30,7 +30,7 @@ pub fn read(text: &str, gap: f64, seed: u64) -> Result<Reading, NotATrace> {
     Ok(reading)
 }
 
-fn job(pair: &str, submitted: f64) -> Result<TraceJob, Problem> {
+fn job(pair: &str, submitted: f64) -> Result<TraceJob, RowProblem> {
     let wrong = || bad("pair", pair, "[seconds, GPUs]");
     let (runs, gpus): (f64, u16) = serde_json::from_str(pair).map_err(|_| wrong())?;
     if !(runs.is_finite() && runs >= 0.0) {

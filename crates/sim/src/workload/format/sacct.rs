@@ -3,7 +3,7 @@
 mod fields;
 
 use crate::workload::reading::{bad, plain_name, whole};
-use crate::workload::{NotATrace, Place, Problem, Reading, TraceJob, TraceTask};
+use crate::workload::{Location, ParsedTrace, RowProblem, TraceError, TraceJob, TraceTask};
 use fields::{Tres, bytes, moment, span};
 
 /// Columns that must be there, one of each group.
@@ -16,29 +16,29 @@ pub fn looks_like(text: &str) -> bool {
 }
 
 /// Reads jobs. Steps are counted and left out: their jobs have what they used.
-pub fn read(text: &str) -> Result<Reading, NotATrace> {
+pub fn read(text: &str) -> Result<ParsedTrace, TraceError> {
     let mut lines = (1..).zip(text.lines());
-    let (_, heading) = lines.next().filter(|(_, line)| !line.trim().is_empty()).ok_or(NotATrace::Empty)?;
+    let (_, heading) = lines.next().filter(|(_, line)| !line.trim().is_empty()).ok_or(TraceError::Empty)?;
     let closed = heading.trim_end().ends_with('|');
     let heading = cells(heading.trim_end(), closed);
     for group in &NEEDED {
         if !group.iter().any(|name| heading.iter().any(|h| h.eq_ignore_ascii_case(name))) {
-            return Err(NotATrace::NoColumn(group[0]));
+            return Err(TraceError::NoColumn(group[0]));
         }
     }
-    let mut reading = Reading::default();
-    let mut seen = Seen::default();
+    let mut reading = ParsedTrace::default();
+    let mut seen = RowCounts::default();
     for (line, text) in lines.filter(|(_, text)| !text.trim().is_empty()) {
         let cells = cells(text, closed);
         let row = Row { heading: &heading, cells: &cells };
         let taken = match cells.len() == heading.len() {
             true => row.take(&mut seen),
-            false => Err(Problem::Columns { found: cells.len(), wanted: heading.len() }),
+            false => Err(RowProblem::Columns { found: cells.len(), wanted: heading.len() }),
         };
         match taken {
-            Ok(Taken::Job(job)) => reading.enter(Place::Line(line), Ok(job)),
-            Ok(Taken::LeftOut(why)) => reading.leave_out(why),
-            Err(why) => reading.enter(Place::Line(line), Err(why)),
+            Ok(ParsedRow::Job(job)) => reading.enter(Location::Line(line), Ok(job)),
+            Ok(ParsedRow::LeftOut(why)) => reading.leave_out(why),
+            Err(why) => reading.enter(Location::Line(line), Err(why)),
         }
     }
     if seen.several_nodes > 0 {
@@ -60,12 +60,12 @@ fn cells(line: &str, closed: bool) -> Vec<&str> {
 }
 
 #[derive(Default)]
-struct Seen {
+struct RowCounts {
     several_nodes: u64,
     no_gpus: u64,
 }
 
-enum Taken {
+enum ParsedRow {
     Job(TraceJob),
     LeftOut(&'static str),
 }
@@ -87,46 +87,46 @@ impl<'a> Row<'a> {
         names.iter().find_map(|name| self.get(name))
     }
 
-    fn take(&self, seen: &mut Seen) -> Result<Taken, Problem> {
-        let id = self.first(&["JobID", "JobIDRaw"]).ok_or(Problem::Missing("JobID"))?;
+    fn take(&self, seen: &mut RowCounts) -> Result<ParsedRow, RowProblem> {
+        let id = self.first(&["JobID", "JobIDRaw"]).ok_or(RowProblem::Missing("JobID"))?;
         if id.contains('.') {
-            return Ok(Taken::LeftOut("a step of a job"));
+            return Ok(ParsedRow::LeftOut("a step of a job"));
         }
         // Why a job was cancelled follows the state: "CANCELLED by 1000".
         let state =
             self.get("State").and_then(|state| state.split_whitespace().next()).unwrap_or("COMPLETED");
         match state.trim_end_matches('+') {
             "PENDING" | "REQUEUED" | "REQUEUE_HOLD" | "CONFIGURING" => {
-                return Ok(Taken::LeftOut("a job that has not started"));
+                return Ok(ParsedRow::LeftOut("a job that has not started"));
             }
             "RUNNING" | "SUSPENDED" | "COMPLETING" | "RESIZING" => {
-                return Ok(Taken::LeftOut("a job that still runs"));
+                return Ok(ParsedRow::LeftOut("a job that still runs"));
             }
             _ => {}
         }
         let runs = self.runs()?;
         if runs == 0.0 && state != "COMPLETED" {
-            return Ok(Taken::LeftOut("a job that never ran"));
+            return Ok(ParsedRow::LeftOut("a job that never ran"));
         }
-        let submit = self.get("Submit").ok_or(Problem::Missing("Submit"))?;
+        let submit = self.get("Submit").ok_or(RowProblem::Missing("Submit"))?;
         let submitted =
             moment(submit).ok_or_else(|| bad("Submit", submit, "a moment such as 2026-11-15T20:00:00"))?;
         let priority = self.get("Priority").map_or(Ok(0), |text| whole("Priority", text))?;
         let user = plain_name(self.first(&["User", "UID", "Account"]).unwrap_or(""));
         let task = self.task(runs, state, seen)?;
         let id = id.to_owned();
-        Ok(Taken::Job(TraceJob { id, ..TraceJob::single(submitted, priority, user, task) }))
+        Ok(ParsedRow::Job(TraceJob { id, ..TraceJob::single(submitted, priority, user, task) }))
     }
 
-    fn runs(&self) -> Result<f64, Problem> {
+    fn runs(&self) -> Result<f64, RowProblem> {
         if let Some(text) = self.get("ElapsedRaw") {
             return whole::<u64>("ElapsedRaw", text).map(|seconds| seconds as f64);
         }
-        let text = self.get("Elapsed").ok_or(Problem::Missing("Elapsed"))?;
+        let text = self.get("Elapsed").ok_or(RowProblem::Missing("Elapsed"))?;
         span(text).ok_or_else(|| bad("Elapsed", text, "a time such as 1-02:03:04"))
     }
 
-    fn timeout(&self) -> Result<Option<f64>, Problem> {
+    fn timeout(&self) -> Result<Option<f64>, RowProblem> {
         let unlimited =
             |text: &&str| !matches!(text.to_ascii_uppercase().as_str(), "UNLIMITED" | "PARTITION_LIMIT");
         if let Some(text) = self.get("TimelimitRaw").filter(unlimited) {
@@ -136,7 +136,7 @@ impl<'a> Row<'a> {
         span(text).map(Some).ok_or_else(|| bad("Timelimit", text, "a time such as 1-02:03:04"))
     }
 
-    fn task(&self, runs: f64, state: &str, seen: &mut Seen) -> Result<TraceTask, Problem> {
+    fn task(&self, runs: f64, state: &str, seen: &mut RowCounts) -> Result<TraceTask, RowProblem> {
         let tres = self.tres()?;
         let cpus = match self.first(&["ReqCPUS", "NCPUS", "AllocCPUS"]) {
             Some(text) => whole("ReqCPUS", text)?,
@@ -172,7 +172,7 @@ impl<'a> Row<'a> {
     }
 
     /// What a job was given, else what it asked for; the type of GPU it asked for, where it asked for one.
-    fn tres(&self) -> Result<Tres<'a>, Problem> {
+    fn tres(&self) -> Result<Tres<'a>, RowProblem> {
         let wrong = |text: &str| bad("TRES", text, "a list such as cpu=8,gres/gpu=2,mem=64G");
         let read = |text: &'a str| Tres::read(text).ok_or_else(|| wrong(text));
         let asked = self.get("ReqTRES").map(read).transpose()?;
@@ -190,7 +190,7 @@ impl<'a> Row<'a> {
         Ok(tres)
     }
 
-    fn exit(&self, state: &str) -> Result<i32, Problem> {
+    fn exit(&self, state: &str) -> Result<i32, RowProblem> {
         if matches!(state, "COMPLETED" | "TIMEOUT" | "CANCELLED") {
             return Ok(0);
         }

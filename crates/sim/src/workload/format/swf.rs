@@ -2,7 +2,7 @@
 //! how many processors stand for a GPU is said when it is read.
 
 use crate::workload::reading::bad;
-use crate::workload::{Place, Problem, Reading, TraceJob, TraceTask};
+use crate::workload::{Location, ParsedTrace, RowProblem, TraceJob, TraceTask};
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
@@ -17,18 +17,18 @@ pub fn looks_like(text: &str) -> bool {
 }
 
 /// Reads a workload, taking so many processors for a GPU.
-pub fn read(text: &str, processors_per_gpu: u32) -> Reading {
-    let mut reading = Reading::default();
+pub fn read(text: &str, processors_per_gpu: u32) -> ParsedTrace {
+    let mut reading = ParsedTrace::default();
     let mut chained = 0u64;
     let rows = (1..).zip(text.lines()).map(|(line, text)| (line, text.trim()));
     for (line, text) in rows.filter(|(_, text)| !text.is_empty() && !text.starts_with(';')) {
         match row(text, processors_per_gpu.max(1)) {
             Ok(Row::Job(job, follows)) => {
                 chained += u64::from(follows);
-                reading.enter(Place::Line(line), Ok(job));
+                reading.enter(Location::Line(line), Ok(job));
             }
             Ok(Row::NeverRan) => reading.leave_out("a job that never ran"),
-            Err(why) => reading.enter(Place::Line(line), Err(why)),
+            Err(why) => reading.enter(Location::Line(line), Err(why)),
         }
     }
     reading.notes.push(match processors_per_gpu {
@@ -49,12 +49,12 @@ enum Row {
     NeverRan,
 }
 
-fn row(text: &str, processors_per_gpu: u32) -> Result<Row, Problem> {
+fn row(text: &str, processors_per_gpu: u32) -> Result<Row, RowProblem> {
     let fields: Vec<&str> = text.split_whitespace().collect();
     if fields.len() != FIELDS {
-        return Err(Problem::Columns { found: fields.len(), wanted: FIELDS });
+        return Err(RowProblem::Columns { found: fields.len(), wanted: FIELDS });
     }
-    let known = |at: usize, column| -> Result<Option<f64>, Problem> {
+    let known = |at: usize, column| -> Result<Option<f64>, RowProblem> {
         let number: f64 = fields[at].parse().map_err(|_| bad(column, fields[at], "a number"))?;
         if number == -1.0 {
             return Ok(None);
@@ -65,12 +65,12 @@ fn row(text: &str, processors_per_gpu: u32) -> Result<Row, Problem> {
             Err(bad(column, fields[at], "a number that is not negative, or -1"))
         }
     };
-    let submitted = known(1, "submit time")?.ok_or(Problem::Missing("submit time"))?;
+    let submitted = known(1, "submit time")?.ok_or(RowProblem::Missing("submit time"))?;
     let runs = known(3, "run time")?;
     let status = known(10, "status")?;
     let Some(runs) = runs.filter(|runs| *runs > 0.0 || status == Some(1.0)) else { return Ok(Row::NeverRan) };
     let (asked, allocated) = (known(7, "requested processors")?, known(4, "allocated processors")?);
-    let processors = asked.or(allocated).ok_or(Problem::Missing("processors"))?;
+    let processors = asked.or(allocated).ok_or(RowProblem::Missing("processors"))?;
     let gpus = (processors / f64::from(processors_per_gpu)).ceil();
     if gpus > f64::from(u16::MAX) {
         return Err(bad("processors", fields[7], "a number of GPUs a server could have"));
@@ -92,7 +92,7 @@ fn row(text: &str, processors_per_gpu: u32) -> Result<Row, Problem> {
 
 /// What was lost by writing jobs that say more than the format can.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Lost {
+pub struct DroppedFields {
     /// Edges between tasks, which become jobs of their own.
     pub edges: u64,
     /// Priorities other than 0.
@@ -103,19 +103,19 @@ pub struct Lost {
 }
 
 /// Writes jobs, each task as a job of its own; a GPU becomes a processor. Gives what could not be written.
-pub fn write(mut to: impl Write, jobs: impl Iterator<Item = TraceJob>) -> io::Result<Lost> {
-    let mut lost = Lost::default();
+pub fn write(mut to: impl Write, jobs: impl Iterator<Item = TraceJob>) -> io::Result<DroppedFields> {
+    let mut dropped = DroppedFields::default();
     let mut users: BTreeMap<String, usize> = BTreeMap::new();
     writeln!(to, "; Version: 2.2\n; Note: a processor is a GPU; times in seconds; -1 is unknown")?;
     let mut number = 0u64;
     for job in jobs {
         let next = users.len() + 1;
         let user = *users.entry(job.user.clone()).or_insert(next);
-        lost.priorities += u64::from(job.priority != 0);
+        dropped.priorities += u64::from(job.priority != 0);
         for task in &job.tasks {
             number += 1;
-            lost.edges += task.after.len() as u64;
-            lost.needs += u64::from(says_more(&job, task));
+            dropped.edges += task.after.len() as u64;
+            dropped.needs += u64::from(says_more(&job, task));
             let timeout = task.timeout.map_or(-1.0, |seconds| seconds);
             let memory = match task.memory {
                 0 => -1.0,
@@ -129,7 +129,7 @@ pub fn write(mut to: impl Write, jobs: impl Iterator<Item = TraceJob>) -> io::Re
             )?;
         }
     }
-    Ok(lost)
+    Ok(dropped)
 }
 
 /// Whether anything is said of a task that has no column. Memory is counted by processor, which a task without GPUs has none
@@ -184,8 +184,8 @@ mod tests {
             TraceTask { runs: 12.5, timeout: Some(20.0), gpus: 2, memory: 4096, ..TraceTask::default() };
         let job = TraceJob { id: "1".into(), ..TraceJob::single(0.0, 0, "user1", task) };
         let mut text = Vec::new();
-        let lost = write(&mut text, [job.clone()].into_iter()).unwrap();
-        assert_eq!(lost, Lost::default());
+        let dropped = write(&mut text, [job.clone()].into_iter()).unwrap();
+        assert_eq!(dropped, DroppedFields::default());
         assert_eq!(read(std::str::from_utf8(&text).unwrap(), 1).jobs[0].1, job);
     }
 
@@ -200,7 +200,7 @@ mod tests {
         ];
         let jobs = more.map(|task| TraceJob::single(0.0, 0, "ann", task));
         let weighty = TraceJob { weight: Some(2.0), ..TraceJob::single(0.0, 3, "ann", task) };
-        let lost = write(Vec::new(), jobs.into_iter().chain([weighty])).unwrap();
-        assert_eq!(lost, Lost { edges: 0, priorities: 1, needs: 5 });
+        let dropped = write(Vec::new(), jobs.into_iter().chain([weighty])).unwrap();
+        assert_eq!(dropped, DroppedFields { edges: 0, priorities: 1, needs: 5 });
     }
 }

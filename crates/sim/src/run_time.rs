@@ -10,7 +10,7 @@ const SPREAD: f64 = 0.6;
 
 /// What is known of run times.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Known<'a> {
+pub struct RunTimeEvidence<'a> {
     /// How long tasks like this one ran: of the same user and name.
     pub before: &'a [Span],
     /// What share of their stated length tasks of all kinds ran for.
@@ -27,7 +27,7 @@ pub struct Known<'a> {
 ///
 /// It is drawn from how long others like it ran, else from the length it states and how others kept to theirs, else from
 /// how long less similar tasks ran. Only run times longer than it has run so far still say anything.
-pub fn draw(known: Known<'_>, so_far: Span, task: TaskId, sample: u32) -> Option<Span> {
+pub fn sample_run_time(known: RunTimeEvidence<'_>, so_far: Span, task: TaskId, sample: u32) -> Option<Span> {
     let longer = |ran: &Span| *ran > so_far;
     let anywhere_below = |most: Span| {
         let part = (scatter(task, sample) % 1024) as f64 / 1023.0;
@@ -90,12 +90,12 @@ mod tests {
     const TASK: TaskId = TaskId { job: JobId(7), node: 0, index: 0 };
 
     /// Draws of a hundred samples.
-    fn draws(known: Known<'_>, so_far: u64) -> Vec<Option<u64>> {
-        (0..100).map(|sample| draw(known, Span(so_far), TASK, sample).map(|left| left.0)).collect()
+    fn draws(known: RunTimeEvidence<'_>, so_far: u64) -> Vec<Option<u64>> {
+        (0..100).map(|sample| sample_run_time(known, Span(so_far), TASK, sample).map(|left| left.0)).collect()
     }
 
     /// The middle of a hundred draws.
-    fn median(known: Known<'_>, so_far: u64) -> u64 {
+    fn median(known: RunTimeEvidence<'_>, so_far: u64) -> u64 {
         let mut drawn = draws(known, so_far).into_iter().collect::<Option<Vec<_>>>().expect("known");
         drawn.sort_unstable();
         drawn[50]
@@ -104,10 +104,14 @@ mod tests {
     #[test]
     fn similar_tasks_count_before_a_stated_length() {
         let before = [Span(1_000); 9];
-        let known =
-            Known { before: &before, kept: &[0.5; 9], promised: Some(Span(100_000)), ..Known::default() };
+        let known = RunTimeEvidence {
+            before: &before,
+            kept: &[0.5; 9],
+            promised: Some(Span(100_000)),
+            ..RunTimeEvidence::default()
+        };
         assert!((900..1_100).contains(&median(known, 0)), "{}", median(known, 0));
-        let new = Known { before: &[], ..known };
+        let new = RunTimeEvidence { before: &[], ..known };
         assert!((45_000..55_000).contains(&median(new, 0)));
         assert!(median(new, 90_000) <= 10_000, "longer than others took of what they stated");
     }
@@ -116,7 +120,7 @@ mod tests {
     fn few_earlier_runs_say_less_than_many() {
         let width = |n: usize| {
             let before = vec![Span(1_000_000); n];
-            let drawn = draws(Known { before: &before, ..Known::default() }, 0);
+            let drawn = draws(RunTimeEvidence { before: &before, ..RunTimeEvidence::default() }, 0);
             drawn.iter().flatten().max().unwrap() - drawn.iter().flatten().min().unwrap()
         };
         assert!(width(1) > 2 * width(16) && width(16) > 2 * width(256));
@@ -126,7 +130,7 @@ mod tests {
     fn only_those_that_ran_longer_still_say_anything() {
         let before = [1_000, 2_000, 3_000].map(Span);
         let limit = Some(Span(100_000));
-        let known = Known { before: &before, promised: limit, limit, ..Known::default() };
+        let known = RunTimeEvidence { before: &before, promised: limit, limit, ..RunTimeEvidence::default() };
         assert!(
             (300..2_000).contains(&median(known, 2_500)),
             "of three, one ran longer: {}",
@@ -137,40 +141,42 @@ mod tests {
             left.iter().flatten().all(|left| *left <= 97_000),
             "longer than any before: at most its limit"
         );
-        let late = Known { promised: Some(Span(20)), limit: Some(Span(20)), ..known };
-        assert_eq!(draw(late, Span(30), TASK, 0), Some(Span(0)));
+        let late = RunTimeEvidence { promised: Some(Span(20)), limit: Some(Span(20)), ..known };
+        assert_eq!(sample_run_time(late, Span(30), TASK, 0), Some(Span(0)));
     }
 
     #[test]
     fn without_a_stated_length_others_count_if_enough_ran_longer_and_else_nothing_is_known() {
         let (mine, all) = ([1_000, 1_100, 1_200, 1_300, 1_400].map(Span), [Span(50_000); 9]);
-        let known = Known { others: [&mine, &all], ..Known::default() };
+        let known = RunTimeEvidence { others: [&mine, &all], ..RunTimeEvidence::default() };
         assert!((800..1_600).contains(&median(known, 0)));
         assert!((45_000..50_000).contains(&median(known, 1_250)), "too few of its user's ran that long");
-        assert_eq!(draw(known, Span(50_000), TASK, 0), None, "none ran that long");
-        assert_eq!(draw(Known::default(), Span(0), TASK, 0), None);
+        assert_eq!(sample_run_time(known, Span(50_000), TASK, 0), None, "none ran that long");
+        assert_eq!(sample_run_time(RunTimeEvidence::default(), Span(0), TASK, 0), None);
     }
 
     #[test]
     fn a_limit_alone_says_when_a_task_ends_at_the_latest() {
         let limit = Some(Span(600_000));
         for kept in [&[][..], &[0.1; 4]] {
-            let drawn = draws(Known { kept, promised: limit, limit, ..Known::default() }, 0);
+            let drawn =
+                draws(RunTimeEvidence { kept, promised: limit, limit, ..RunTimeEvidence::default() }, 0);
             let below = |most: u64| drawn.iter().flatten().filter(|left| **left <= most).count();
             assert_eq!(below(600_000), 100, "{drawn:?}");
             assert!((3..20).contains(&below(60_000)) && (30..70).contains(&below(300_000)), "{drawn:?}");
         }
-        let known = Known { kept: &[0.1; 5], promised: limit, limit, ..Known::default() };
+        let known = RunTimeEvidence { kept: &[0.1; 5], promised: limit, limit, ..RunTimeEvidence::default() };
         assert!((50_000..70_000).contains(&median(known, 0)), "what five others made of theirs says more");
-        let estimate = Known { promised: Some(Span(20_000)), limit, ..Known::default() };
+        let estimate = RunTimeEvidence { promised: Some(Span(20_000)), limit, ..RunTimeEvidence::default() };
         assert_eq!(median(estimate, 0), 20_000, "an estimate is no limit");
     }
 
     #[test]
     fn nothing_runs_longer_than_its_limit() {
-        let known = Known { before: &[Span(900)], limit: Some(Span(100)), ..Known::default() };
-        assert_eq!(draw(known, Span(40), TASK, 0), Some(Span(60)));
-        let late = Known { promised: Some(Span(50)), before: &[], ..known };
-        assert!((0..50).all(|s| draw(late, Span(60), TASK, s).unwrap() <= Span(40)));
+        let known =
+            RunTimeEvidence { before: &[Span(900)], limit: Some(Span(100)), ..RunTimeEvidence::default() };
+        assert_eq!(sample_run_time(known, Span(40), TASK, 0), Some(Span(60)));
+        let late = RunTimeEvidence { promised: Some(Span(50)), before: &[], ..known };
+        assert!((0..50).all(|s| sample_run_time(late, Span(60), TASK, s).unwrap() <= Span(40)));
     }
 }

@@ -1,12 +1,12 @@
 //! What is due when. Among things due at one moment, those entered first come first.
 
-use crate::machine::Later;
+use crate::machine::MachineTimer;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use warpyard_core::{AttemptId, Time, WorkerId};
 
 #[derive(Default)]
-pub(crate) struct Agenda {
+pub(crate) struct TimerQueue {
     heap: BinaryHeap<Reverse<Entry>>,
     entered: u64,
     /// How many entries are more than a worker saying that it is there, or watching over its lease.
@@ -17,11 +17,11 @@ pub(crate) struct Agenda {
 struct Entry {
     at: Time,
     number: u64,
-    due: Due,
+    due: Timer,
 }
 
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Due {
+pub(crate) enum Timer {
     /// Something happens to a process by itself.
     Ring(WorkerId, AttemptId),
     /// A worker says that it is there.
@@ -30,30 +30,30 @@ pub(crate) enum Due {
     Timer(WorkerId),
 }
 
-impl Due {
+impl Timer {
     /// Whether it is due again and again, whatever happens.
     fn recurs(&self) -> bool {
-        matches!(self, Due::Beat(_) | Due::Timer(_))
+        matches!(self, Timer::Beat(_) | Timer::Timer(_))
     }
 
     /// What a machine has to do later.
-    pub(crate) fn on(worker: WorkerId, later: Later) -> Due {
+    pub(crate) fn on(worker: WorkerId, later: MachineTimer) -> Timer {
         match later {
-            Later::Ring(attempt) => Due::Ring(worker, attempt),
-            Later::Timer => Due::Timer(worker),
+            MachineTimer::Ring(attempt) => Timer::Ring(worker, attempt),
+            MachineTimer::Timer => Timer::Timer(worker),
         }
     }
 }
 
-impl Agenda {
-    pub(crate) fn enter(&mut self, at: Time, due: Due) {
+impl TimerQueue {
+    pub(crate) fn enter(&mut self, at: Time, due: Timer) {
         self.entered += 1;
         self.alarms += usize::from(!due.recurs());
         self.heap.push(Reverse(Entry { at, number: self.entered, due }));
     }
 
     /// The next thing due by now.
-    pub(crate) fn take(&mut self, now: Time) -> Option<Due> {
+    pub(crate) fn take(&mut self, now: Time) -> Option<Timer> {
         self.heap.peek().filter(|e| e.0.at <= now)?;
         let due = self.heap.pop()?.0.due;
         self.alarms -= usize::from(!due.recurs());

@@ -1,23 +1,23 @@
 //! What only the simulation knows: what really happens to the attempts of each job.
 
-use crate::arrival::Runs;
-use crate::machine::Known;
-use crate::process::Brief;
+use crate::arrival::RunModel;
+use crate::machine::AttemptOracle;
+use crate::process::ProcessSpec;
 use std::collections::BTreeMap;
 use warpyard_core::spec::{Boundary, Preempt};
 use warpyard_core::{AttemptId, Cluster, Span, TaskId};
 
 /// Jobs by number: where their records begin, and what really happens to them.
-pub(crate) type Jobs = Vec<Option<Taken>>;
+pub(crate) type Jobs = Vec<Option<SimulatedJob>>;
 
-pub(crate) struct Taken {
+pub(crate) struct SimulatedJob {
     /// None for jobs that were there before, of which no records are kept.
     pub(crate) first: Option<usize>,
-    pub(crate) runs: Runs,
+    pub(crate) runs: RunModel,
 }
 
 /// What the simulation knows of attempts.
-pub(crate) struct Truth<'a> {
+pub(crate) struct Oracle<'a> {
     pub(crate) cluster: &'a Cluster,
     pub(crate) jobs: &'a Jobs,
     /// Work that was saved: seconds, or steps where those are told apart.
@@ -27,8 +27,8 @@ pub(crate) struct Truth<'a> {
     pub(crate) restart: Span,
 }
 
-impl Known for Truth<'_> {
-    fn brief(&self, id: AttemptId) -> Option<Brief> {
+impl AttemptOracle for Oracle<'_> {
+    fn brief(&self, id: AttemptId) -> Option<ProcessSpec> {
         let job = self.cluster.job(id.task.job)?;
         let (node, spec) = job.node(id.task.node)?;
         let live = node.live.get(&id.task.index).filter(|live| live.attempts == id.number)?;
@@ -43,13 +43,13 @@ impl Known for Truth<'_> {
         // long it took.
         let seen = fate.seen;
         let restart = if id.number > 1 { self.restart } else { Span::ZERO };
-        Some(Brief {
+        Some(ProcessSpec {
             fate,
             saved: saved.filter(|_| seen.is_none_or(|seen| seen.of_another)).unwrap_or_default(),
             timeout: spec.timeout.filter(|_| seen.is_none()),
             grace: seen.and_then(|seen| seen.linger).unwrap_or(spec.grace),
             resume_time: spec.resume_time,
-            company: taken.runs.company(id.task, kind),
+            interference: taken.runs.interference(id.task, kind),
             devices: placement.devices.iter().map(|(index, _)| *index).collect(),
             delay: seen.map_or(self.delay + restart, |seen| seen.delay),
         })

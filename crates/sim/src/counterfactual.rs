@@ -10,7 +10,7 @@ use warpyard_core::{Cluster, PolicyDef, Rejection, Span, TaskId, TaskState, Time
 
 /// What would have to be asked for instead.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Change {
+pub enum RequestChange {
     /// Other devices than those it waits for: `wait_mode = "schedule"`.
     Schedule,
     /// A device of this type too.
@@ -27,12 +27,12 @@ pub enum Change {
 
 /// A change after which a task would start now, and where; none if it starts now anyway, is not ready, or no single
 /// change of those tried would do. What a task asks for is changed by no more than half.
-pub fn sooner(
+pub fn find_counterfactual(
     cluster: &Cluster,
     policies: &'static [PolicyDef],
     now: Time,
     task: TaskId,
-) -> Result<Option<(Change, Placement)>, Rejection> {
+) -> Result<Option<(RequestChange, Placement)>, Rejection> {
     let Some(TaskState::Ready { .. }) = cluster.state(task) else { return Ok(None) };
     let Some((_, spec)) = cluster.job(task.job).and_then(|job| job.node(task.node)) else { return Ok(None) };
     if start(cluster, policies, now, task)?.is_some() {
@@ -70,37 +70,37 @@ fn changes(
     now: Time,
     task: TaskId,
     spec: &TaskSpec,
-) -> Result<Vec<(Change, TaskSpec)>, Rejection> {
+) -> Result<Vec<(RequestChange, TaskSpec)>, Rejection> {
     let mut changes = Vec::new();
-    let mut add = |change: Change, alter: &dyn Fn(&mut TaskSpec)| {
+    let mut add = |change: RequestChange, alter: &dyn Fn(&mut TaskSpec)| {
         let mut changed = spec.clone();
         alter(&mut changed);
         changes.push((change, changed));
     };
     let needs = &spec.needs;
     if needs.wait_mode == WaitMode::Queue && !needs.preferred.is_empty() {
-        add(Change::Schedule, &|t| t.needs.wait_mode = WaitMode::Schedule);
+        add(RequestChange::Schedule, &|t| t.needs.wait_mode = WaitMode::Schedule);
     }
     if !needs.gpu_types.is_empty() {
         for kind in kinds(cluster) {
             if !needs.gpu_types.iter().any(|t| t.eq_ignore_ascii_case(&kind)) {
-                add(Change::OrType(kind.clone()), &|t| t.needs.gpu_types.push(kind.clone()));
+                add(RequestChange::OrType(kind.clone()), &|t| t.needs.gpu_types.push(kind.clone()));
             }
         }
     }
     if needs.gpus > 0 {
         for bytes in free_shares(cluster, needs.gpu_memory) {
-            add(Change::GpuMemory(bytes), &|t| t.needs.gpu_memory = Some(bytes));
+            add(RequestChange::GpuMemory(bytes), &|t| t.needs.gpu_memory = Some(bytes));
         }
     }
     for length in shorter(cluster, policies, now, task, spec)? {
         match spec.expected {
-            Some(_) => add(Change::Expected(length), &|t| t.expected = Some(length)),
-            None => add(Change::Timeout(length), &|t| t.timeout = Some(length)),
+            Some(_) => add(RequestChange::Expected(length), &|t| t.expected = Some(length)),
+            None => add(RequestChange::Timeout(length), &|t| t.timeout = Some(length)),
         }
     }
     for gpus in (needs.gpus.div_ceil(2)..needs.gpus).rev() {
-        add(Change::Gpus(gpus), &|t| t.needs.gpus = gpus);
+        add(RequestChange::Gpus(gpus), &|t| t.needs.gpus = gpus);
     }
     Ok(changes)
 }

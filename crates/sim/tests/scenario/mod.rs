@@ -13,18 +13,18 @@ use warpyard_sim::{Setup, Sim};
 
 /// Tells a story; gives the first line that does not hold, and why.
 pub(crate) fn check(text: &str) -> Result<(), (usize, String)> {
-    let mut story = Story::default();
+    let mut scenario = Scenario::default();
     for (i, line) in text.lines().enumerate() {
         let line = line.split(" #").next().unwrap_or_default().trim();
         if !line.is_empty() && !line.starts_with('#') {
-            story.tell(line).map_err(|why| (i + 1, why))?;
+            scenario.tell(line).map_err(|why| (i + 1, why))?;
         }
     }
     Ok(())
 }
 
 #[derive(Default)]
-struct Story {
+struct Scenario {
     workers: Vec<warpyard_core::event::WorkerInfo>,
     policy: Option<String>,
     start_delay: Span,
@@ -33,7 +33,7 @@ struct Story {
     jobs: BTreeMap<String, JobId>,
 }
 
-impl Story {
+impl Scenario {
     fn tell(&mut self, line: &str) -> Result<(), String> {
         let (at, rest) = moment(line)?;
         if let Some(at) = at {

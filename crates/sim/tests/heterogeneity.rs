@@ -7,7 +7,7 @@ use warpyard_core::shares::Speed;
 use warpyard_core::spec::{JobSpec, Needs, TaskSpec};
 use warpyard_core::{Command, Span, TaskId, Time};
 use warpyard_policies::POLICIES;
-use warpyard_sim::{Record, Runs, Setup, Sim};
+use warpyard_sim::{Record, RunModel, Setup, Sim};
 
 /// A worker with a device of each of these types, on which tasks of so many devices do so many steps a second.
 fn sim(gpus: u16, kinds: &[(&str, f64)]) -> Sim {
@@ -47,7 +47,7 @@ fn submit(sim: &mut Sim, gpus: u16, seconds: f64) -> TaskId {
         ..TaskSpec::default()
     };
     let spec = JobSpec { name: "j".into(), tasks: vec![task], ..JobSpec::default() };
-    let job = sim.submit("ann", spec, Runs::For(Span::from_secs(seconds))).unwrap();
+    let job = sim.submit("ann", spec, RunModel::Constant(Span::from_secs(seconds))).unwrap();
     TaskId { job, node: 0, index: 0 }
 }
 

@@ -5,7 +5,10 @@ use warpyard_core::pool::{DeviceInfo, DeviceState};
 use warpyard_core::spec::{JobSpec, Needs, Preempt, TaskSpec, WaitMode};
 use warpyard_core::{DeviceId, JobId, Span, TaskId, TaskState, Time, WorkerId};
 use warpyard_policies::POLICIES;
-use warpyard_sim::{Change, Expectation, Limits, Runs, Setup, Sim, Unknown, forecast, sooner};
+use warpyard_sim::{
+    ForecastBudget, RequestChange, RunModel, Setup, Sim, StartForecast, UnknownStart, find_counterfactual,
+    forecast,
+};
 
 const GIB: u64 = 1 << 30;
 
@@ -36,7 +39,7 @@ fn secs(s: u64) -> Span {
 fn submit(sim: &mut Sim, needs: Needs, timeout: u64) -> TaskId {
     let task = TaskSpec { name: "t".into(), needs, timeout: Some(secs(timeout)), ..TaskSpec::default() };
     let spec = JobSpec { name: "j".into(), tasks: vec![task], ..JobSpec::default() };
-    let job: JobId = sim.submit("ann", spec, Runs::For(secs(timeout))).unwrap();
+    let job: JobId = sim.submit("ann", spec, RunModel::Constant(secs(timeout))).unwrap();
     TaskId { job, node: 0, index: 0 }
 }
 
@@ -58,7 +61,7 @@ fn saves(sim: &mut Sim, takes: u64) -> TaskId {
         ..TaskSpec::default()
     };
     let spec = JobSpec { name: "j".into(), tasks: vec![task], ..JobSpec::default() };
-    let job = sim.submit("ann", spec, Runs::For(secs(takes))).unwrap();
+    let job = sim.submit("ann", spec, RunModel::Constant(secs(takes))).unwrap();
     TaskId { job, node: 0, index: 0 }
 }
 
@@ -68,7 +71,7 @@ fn a_forecast_knows_that_time_is_shared_in_rounds() {
     let tasks = [saves(&mut sim, 600), saves(&mut sim, 600)];
     sim.run_until(Time(secs(20).0));
     let waits = tasks.into_iter().find(|task| sim.cluster().view().attempt(*task).is_none()).unwrap();
-    let limits = Limits { samples: 3, events: 1000, errands: 3 };
+    let limits = ForecastBudget { samples: 3, events: 1000, errands: 3 };
     let expected =
         forecast(sim.cluster(), POLICIES, sim.now(), &[waits], limits, |_, _| Some(secs(580))).unwrap();
     let (from, to) = expected[&waits].range().map(|range| (range.from, range.to)).expect("a start");
@@ -87,7 +90,7 @@ fn a_forecast_knows_that_what_was_just_placed_will_run() {
     let [first, second] = [saves(&mut sim, 600), saves(&mut sim, 600)];
     sim.run_until(Time(secs(2).0));
     assert!(matches!(sim.cluster().state(first), Some(TaskState::Placed(_))));
-    let limits = Limits { samples: 1, events: 1000, errands: 3 };
+    let limits = ForecastBudget { samples: 1, events: 1000, errands: 3 };
     let expected =
         forecast(sim.cluster(), POLICIES, sim.now(), &[second], limits, |_, _| Some(secs(600))).unwrap();
     assert_eq!(expected[&second].range().map(|range| range.from), Some(Time(secs(60).0)));
@@ -106,7 +109,7 @@ fn a_place_that_is_kept_may_move_by_what_starts_behind_it_and_a_forecast_knows()
     submit(&mut sim, memory(2), 200);
     sim.run_until(Time(secs(1).0));
     let left = |task: TaskId| sim.cluster().view().spec(task).and_then(|(_, spec)| spec.timeout).unwrap();
-    let limits = Limits { samples: 1, events: 1000, errands: 0 };
+    let limits = ForecastBudget { samples: 1, events: 1000, errands: 0 };
     let tasks = [second, wide];
     let expected = forecast(sim.cluster(), POLICIES, Time(0), &tasks, limits, |task, _| Some(left(task)))
         .expect("a forecast");
@@ -127,7 +130,7 @@ fn turn(sim: &mut Sim, gib: u64, takes: u64) -> TaskId {
         ..TaskSpec::default()
     };
     let spec = JobSpec { name: "j".into(), tasks: vec![task], ..JobSpec::default() };
-    let job = sim.submit("ann", spec, Runs::For(secs(takes))).unwrap();
+    let job = sim.submit("ann", spec, RunModel::Constant(secs(takes))).unwrap();
     TaskId { job, node: 0, index: 0 }
 }
 
@@ -147,7 +150,7 @@ fn a_forecast_knows_that_tasks_stand_still_between_their_turns() {
             let ran = view.under_way(task, sim.now()).map_or(Span::ZERO, |on| on.as_ready.ran);
             view.spec(task).and_then(|(_, spec)| spec.timeout).unwrap() - ran
         };
-        let limits = Limits { samples: 2, events: 1000, errands: 9 };
+        let limits = ForecastBudget { samples: 2, events: 1000, errands: 9 };
         let expected =
             forecast(sim.cluster(), POLICIES, sim.now(), &waits, limits, |t, _| Some(left(t))).unwrap();
         let begins =
@@ -169,7 +172,7 @@ fn a_forecast_follows_the_queue() {
     let second = submit(&mut sim, gpus(1), 10);
     sim.run_until(Time(secs(40).0));
     let left = |task: TaskId, _| Some(if task == running { secs(60) } else { secs(50) });
-    let limits = Limits { samples: 3, events: 1000, errands: 3 };
+    let limits = ForecastBudget { samples: 3, events: 1000, errands: 3 };
     let expected = forecast(sim.cluster(), POLICIES, sim.now(), &[first, second], limits, left).unwrap();
     assert_eq!(range(&expected[&first]), Some((100, 100)));
     assert_eq!(range(&expected[&second]), Some((150, 150)), "no lease runs out in a forecast");
@@ -180,7 +183,7 @@ fn a_forecast_is_the_range_of_all_samples() {
     let mut sim = yard("fifo", &[("V100", 16)], None);
     let running = submit(&mut sim, gpus(1), 1000);
     let waiting = submit(&mut sim, gpus(1), 10);
-    let limits = Limits { samples: 11, events: 1000, errands: 3 };
+    let limits = ForecastBudget { samples: 11, events: 1000, errands: 3 };
     let drawn = |_, sample: u32| Some(secs(100 + 10 * u64::from(sample)));
     let expected = forecast(sim.cluster(), POLICIES, sim.now(), &[waiting], limits, drawn).unwrap();
     assert_eq!(range(&expected[&waiting]), Some((100, 200)));
@@ -188,7 +191,7 @@ fn a_forecast_is_the_range_of_all_samples() {
 }
 
 /// The range of a forecast in whole seconds.
-fn range(expected: &Expectation) -> Option<(u64, u64)> {
+fn range(expected: &StartForecast) -> Option<(u64, u64)> {
     expected.range().map(|range| (range.from.0 / 1_000_000, range.to.0 / 1_000_000))
 }
 
@@ -198,12 +201,12 @@ fn a_start_behind_a_task_of_unknown_length_is_unknown_and_names_that_task() {
     let endless = submit(&mut sim, gpus(1), 1000);
     let known = submit(&mut sim, gpus(1), 100);
     let [one, two] = [submit(&mut sim, gpus(1), 10), submit(&mut sim, gpus(2), 10)];
-    let limits = Limits { samples: 3, events: 1000, errands: 3 };
+    let limits = ForecastBudget { samples: 3, events: 1000, errands: 3 };
     let left = |task: TaskId, _| (task != endless).then(|| secs(if task == known { 100 } else { 10 }));
     let expected = forecast(sim.cluster(), POLICIES, sim.now(), &[one, two], limits, left).unwrap();
     assert_eq!(range(&expected[&one]), Some((0, 100)), "at the latest when the other GPU is free");
     assert_eq!(expected[&one].range().unwrap().sooner_after, [endless]);
-    assert_eq!(expected[&two], Expectation::Unknown(Unknown::Lengths(vec![endless])));
+    assert_eq!(expected[&two], StartForecast::Unknown(UnknownStart::Lengths(vec![endless])));
 }
 
 /// Rounds go on for ever where no end is known; a forecast does not.
@@ -213,7 +216,7 @@ fn a_forecast_of_rounds_ends_where_no_length_is_known() {
     let tasks = [saves(&mut sim, 600), saves(&mut sim, 600)];
     sim.run_until(Time(secs(20).0));
     let waits = tasks.into_iter().find(|task| sim.cluster().view().attempt(*task).is_none()).unwrap();
-    let limits = Limits { samples: 2, events: 1000, errands: 3 };
+    let limits = ForecastBudget { samples: 2, events: 1000, errands: 3 };
     let expected = forecast(sim.cluster(), POLICIES, sim.now(), &[waits], limits, |_, _| None).unwrap();
     let (_, to) = range(&expected[&waits]).expect("a round is known to end");
     assert!(to <= 125, "{to}");
@@ -223,15 +226,15 @@ fn a_forecast_of_rounds_ends_where_no_length_is_known() {
 fn what_does_not_start_within_the_limits_has_no_forecast() {
     let mut sim = yard("fifo", &[("V100", 16)], None);
     let tasks: Vec<_> = (0..50).map(|_| submit(&mut sim, gpus(1), 10)).collect();
-    let limits = Limits { samples: 2, events: 30, errands: 3 };
+    let limits = ForecastBudget { samples: 2, events: 30, errands: 3 };
     let expected =
         forecast(sim.cluster(), POLICIES, sim.now(), &tasks, limits, |_, _| Some(secs(10))).unwrap();
     assert!(expected[&tasks[1]].range().is_some());
-    assert_eq!(expected[&tasks[49]], Expectation::Unknown(Unknown::TooFar));
+    assert_eq!(expected[&tasks[49]], StartForecast::Unknown(UnknownStart::TooFar));
 }
 
-fn change(sim: &Sim, task: TaskId) -> Option<Change> {
-    sooner(sim.cluster(), POLICIES, sim.now(), task).unwrap().map(|(change, _)| change)
+fn change(sim: &Sim, task: TaskId) -> Option<RequestChange> {
+    find_counterfactual(sim.cluster(), POLICIES, sim.now(), task).unwrap().map(|(change, _)| change)
 }
 
 #[test]
@@ -239,7 +242,7 @@ fn less_memory_would_start_it_now() {
     let mut sim = yard("backfill", &[("A100", 24)], None);
     submit(&mut sim, memory(9), 100);
     let task = submit(&mut sim, memory(24), 100);
-    assert_eq!(change(&sim, task), Some(Change::GpuMemory(15 * GIB)));
+    assert_eq!(change(&sim, task), Some(RequestChange::GpuMemory(15 * GIB)));
     let far = submit(&mut sim, memory(23), 500);
     assert_eq!(change(&sim, far), None, "the room is kept for the one before it");
 }
@@ -251,7 +254,7 @@ fn a_shorter_promise_would_start_it_now() {
     submit(&mut sim, gpus(2), 100);
     let task = submit(&mut sim, gpus(1), 500);
     sim.run_until(Time(secs(40).0));
-    assert_eq!(change(&sim, task), Some(Change::Timeout(secs(60))));
+    assert_eq!(change(&sim, task), Some(RequestChange::Timeout(secs(60))));
 }
 
 #[test]
@@ -260,12 +263,12 @@ fn fewer_devices_other_types_or_another_mode_would_start_it_now() {
     let first = DeviceId { worker: WorkerId(0), index: 0 };
     submit(&mut sim, Needs { scope: vec![first], ..gpus(1) }, 100);
     let two = submit(&mut sim, Needs { gpu_types: vec!["V100".into()], ..gpus(2) }, 100);
-    assert_eq!(change(&sim, two), Some(Change::OrType("K80".into())));
+    assert_eq!(change(&sim, two), Some(RequestChange::OrType("K80".into())));
     let three = submit(&mut sim, gpus(3), 100);
-    assert_eq!(change(&sim, three), Some(Change::Gpus(2)));
+    assert_eq!(change(&sim, three), Some(RequestChange::Gpus(2)));
     let mode = Needs { preferred: vec![first], wait_mode: WaitMode::Queue, ..gpus(1) };
     let queues = submit(&mut sim, mode, 100);
-    assert_eq!(change(&sim, queues), Some(Change::Schedule));
+    assert_eq!(change(&sim, queues), Some(RequestChange::Schedule));
     let runs = submit(&mut sim, gpus(1), 100);
     assert_eq!(change(&sim, runs), None, "it runs already");
 }
@@ -274,7 +277,7 @@ fn fewer_devices_other_types_or_another_mode_would_start_it_now() {
 fn an_excerpt_of_the_head_of_the_queue_forecasts_what_the_whole_does() {
     let mut sim = yard("fifo", &[("V100", 16)], None);
     let tasks: Vec<_> = (0..40).map(|_| submit(&mut sim, gpus(1), 60)).collect();
-    let limits = Limits { samples: 2, events: 5_000, errands: 0 };
+    let limits = ForecastBudget { samples: 2, events: 5_000, errands: 0 };
     let ahead = |cluster| forecast(cluster, POLICIES, sim.now(), &tasks[..10], limits, |_, _| Some(secs(60)));
     let excerpt = sim.cluster().excerpt(tasks[..12].iter().map(|task| task.job));
     assert_eq!(excerpt.jobs().len(), 12);

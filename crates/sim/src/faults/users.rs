@@ -1,6 +1,6 @@
 //! People: the jobs they submit, what really happens when those run, and what else they ask for.
 
-use crate::arrival::{Course, Fate, Runs};
+use crate::arrival::{AttemptRun, NodeRunModel, RunModel};
 use crate::random::Random;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,17 +17,17 @@ use warpyard_core::{
 const GIB: u64 = 1 << 30;
 
 /// What people have asked for so far.
-pub(super) struct People {
+pub(super) struct Users {
     seed: u64,
     policies: &'static [PolicyDef],
     /// Jobs by name: numbers are the server's, and one that it lost before it said it may be given again.
-    book: BTreeMap<String, (JobSpec, Runs)>,
+    book: BTreeMap<String, (JobSpec, RunModel)>,
 }
 
 /// What a supervisor must know of an attempt to run it, and what only fate knows.
 #[derive(Clone, Debug)]
-pub(super) struct Brief {
-    pub(super) fate: Fate,
+pub(super) struct AttemptScript {
+    pub(super) fate: AttemptRun,
     pub(super) timeout: Option<Span>,
     /// What happens when its worker is lost.
     pub(super) on_lost: OnLost,
@@ -37,9 +37,9 @@ pub(super) struct Brief {
     pub(super) dies_after: Span,
 }
 
-impl People {
-    pub(super) fn new(seed: u64, policies: &'static [PolicyDef]) -> People {
-        People { seed, policies, book: BTreeMap::new() }
+impl Users {
+    pub(super) fn new(seed: u64, policies: &'static [PolicyDef]) -> Users {
+        Users { seed, policies, book: BTreeMap::new() }
     }
 
     /// How many jobs were thought of.
@@ -53,7 +53,7 @@ impl People {
     }
 
     /// What happens to an attempt.
-    pub(super) fn brief(&self, assignment: &Assignment, launch_lost: f64) -> Brief {
+    pub(super) fn brief(&self, assignment: &Assignment, launch_lost: f64) -> AttemptScript {
         let id = assignment.attempt;
         let work = assignment.work.as_ref().expect("what is launched says how");
         let (spec, runs) = &self.book[&work.job_name];
@@ -61,7 +61,7 @@ impl People {
         let mut random = Random::new(self.seed ^ scatter(id));
         let at_most = if random.unit() < 0.2 { 3_000_000 } else { 50_000 };
         let begins_after = Span(random.below(at_most));
-        Brief {
+        AttemptScript {
             fate: runs.fate(id.task, id.number, None),
             timeout: task.timeout,
             on_lost: task.on_lost,
@@ -132,7 +132,7 @@ impl People {
             tasks,
             ..JobSpec::default()
         };
-        self.book.insert(name, (spec.clone(), Runs::Each(courses)));
+        self.book.insert(name, (spec.clone(), RunModel::PerNode(courses)));
         let user = random.below(3);
         let env = (user > 0).then(|| Arc::new(BTreeMap::from([("WHO".to_owned(), user.to_string())])));
         Command::Submit { user: format!("u{user}"), env, spec: spec.into() }
@@ -140,7 +140,7 @@ impl People {
 }
 
 /// A node that may wait for earlier ones.
-fn node(random: &mut Random, cluster: &Cluster, number: u32) -> (TaskSpec, Course) {
+fn node(random: &mut Random, cluster: &Cluster, number: u32) -> (TaskSpec, NodeRunModel) {
     let mut after = Vec::new();
     for dep in 0..number {
         if random.unit() < 1.2 / f64::from(number) {
@@ -181,7 +181,7 @@ fn node(random: &mut Random, cluster: &Cluster, number: u32) -> (TaskSpec, Cours
         preempt: [Preempt::None, Preempt::Freeze, Preempt::Requeue][random.below(3) as usize],
         ..TaskSpec::default()
     };
-    (spec, Course { lengths, exits, stubborn: random.unit() < 0.3 })
+    (spec, NodeRunModel { lengths, exits, stubborn: random.unit() < 0.3 })
 }
 
 fn needs(random: &mut Random, cluster: &Cluster) -> Needs {

@@ -5,7 +5,7 @@ use warpyard_core::event::WorkerInfo;
 use warpyard_core::pool::{DeviceInfo, DeviceState};
 use warpyard_core::spec::*;
 use warpyard_core::{DeviceId, JobId, Span, Time, WorkerId};
-use warpyard_sim::{Course, Runs};
+use warpyard_sim::{NodeRunModel, RunModel};
 
 pub(crate) type Fields<'a> = BTreeMap<&'a str, &'a str>;
 
@@ -97,7 +97,7 @@ pub(crate) fn job(
     text: &str,
     workers: &[String],
     jobs: &BTreeMap<String, JobId>,
-) -> Result<(String, JobSpec, Runs, String), String> {
+) -> Result<(String, JobSpec, RunModel, String), String> {
     let (head, tasks) = text.split_once(": ").map_or((text, None), |(head, tasks)| (head, Some(tasks)));
     let (name, mut fields) = fields(head)?;
     let after = match fields.remove("after") {
@@ -124,7 +124,7 @@ pub(crate) fn job(
             }
         }
     }
-    Ok((name.to_owned(), spec, Runs::Each(courses), user))
+    Ok((name.to_owned(), spec, RunModel::PerNode(courses), user))
 }
 
 fn fields(text: &str) -> Result<(&str, Fields<'_>), String> {
@@ -196,7 +196,7 @@ fn task(
     fields: &Fields<'_>,
     workers: &[String],
     before: &[TaskSpec],
-) -> Result<(TaskSpec, Course), String> {
+) -> Result<(TaskSpec, NodeRunModel), String> {
     super::known(fields, FIELDS)?;
     let get = |key: &str| fields.get(key).copied();
     let needs = Needs {
@@ -233,7 +233,7 @@ fn task(
         resume_time: get("resume").map_or(Ok(Span::ZERO), span)?,
         ..TaskSpec::default()
     };
-    let course = Course {
+    let course = NodeRunModel {
         lengths: get("runs").unwrap_or("1s").split('+').map(span).collect::<Result<_, _>>()?,
         exits: get("exits").map_or(Ok(vec![]), |t| t.split('+').map(number).collect())?,
         stubborn: get("stubborn") == Some("true"),

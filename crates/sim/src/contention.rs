@@ -9,33 +9,33 @@ use warpyard_core::{AttemptId, DeviceId, TaskId, Time};
 
 /// Devices that several may have, and who runs on them.
 #[derive(Debug, Default)]
-pub(crate) struct Crowds {
+pub(crate) struct ContentionTracker {
     /// Whether even those that have a device whole may have it together.
     overcommitted: bool,
     given: BTreeMap<AttemptId, SmallVec<[DeviceId; 2]>>,
-    on: BTreeMap<DeviceId, Crowd>,
+    on: BTreeMap<DeviceId, DeviceOccupancy>,
 }
 
 /// Who runs on a device, and since when just they do.
 #[derive(Debug, Default)]
-struct Crowd {
+struct DeviceOccupancy {
     running: SmallVec<[TaskId; 4]>,
     since: Time,
 }
 
 /// Tasks, and the seconds that others are accounted for in their stead.
-pub(crate) type Counted = Vec<(TaskId, f64)>;
+pub(crate) type DoubleCounted = Vec<(TaskId, f64)>;
 
-impl Crowds {
-    pub(crate) fn on<'a>(workers: impl IntoIterator<Item = &'a WorkerInfo>) -> Crowds {
+impl ContentionTracker {
+    pub(crate) fn on<'a>(workers: impl IntoIterator<Item = &'a WorkerInfo>) -> ContentionTracker {
         let overcommitted =
             workers.into_iter().any(|worker| worker.devices.iter().any(|device| device.overcommit));
-        Crowds { overcommitted, ..Crowds::default() }
+        ContentionTracker { overcommitted, ..ContentionTracker::default() }
     }
 
     /// Takes one event. Of a device that n tasks ran on until it, each has 1/n: adds to `counted` what is too much of the
     /// running time of each.
-    pub(crate) fn enter(&mut self, event: &Event, counted: &mut Counted) {
+    pub(crate) fn enter(&mut self, event: &Event, counted: &mut DoubleCounted) {
         match &event.what {
             EventKind::Placed { attempt, placement } if self.concerns(placement) => {
                 self.given.insert(*attempt, placement.device_ids().collect());
@@ -69,20 +69,20 @@ impl Crowds {
 }
 
 fn leave(
-    on: &mut BTreeMap<DeviceId, Crowd>,
+    on: &mut BTreeMap<DeviceId, DeviceOccupancy>,
     device: DeviceId,
     attempt: AttemptId,
     at: Time,
-    counted: &mut Counted,
+    counted: &mut DoubleCounted,
 ) {
     let Some(crowd) = on.get_mut(&device) else { return };
     crowd.settle(at, counted);
     crowd.running.retain(|task| *task != attempt.task);
 }
 
-impl Crowd {
+impl DeviceOccupancy {
     /// What came together up to now is accounted for.
-    fn settle(&mut self, at: Time, counted: &mut Counted) {
+    fn settle(&mut self, at: Time, counted: &mut DoubleCounted) {
         let n = self.running.len();
         if n > 1 {
             let too_much = at.since(self.since).secs() * (n - 1) as f64 / n as f64;

@@ -10,15 +10,15 @@ const KEPT: usize = 60;
 
 /// The last lines of a run.
 #[derive(Default)]
-pub(super) struct Story {
+pub(super) struct RunLog {
     told: bool,
     lines: VecDeque<String>,
 }
 
-impl Story {
+impl RunLog {
     /// One that keeps lines.
-    pub(super) fn told() -> Story {
-        Story { told: true, lines: VecDeque::new() }
+    pub(super) fn told() -> RunLog {
+        RunLog { told: true, lines: VecDeque::new() }
     }
 
     pub(super) fn line(&mut self, step: u64, at: Time, what: impl FnOnce() -> String) {

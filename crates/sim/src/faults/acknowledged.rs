@@ -1,8 +1,8 @@
 //! What people were told. It stays true until they ask for something else, whatever dies in between.
 
-use super::Broken;
-use super::ledger::broken;
-use super::people::People;
+use super::Violation;
+use super::ledger::violation;
+use super::users::Users;
 use std::collections::BTreeMap;
 use warpyard_core::command::TaskSelector;
 use warpyard_core::engine::CommandOutcome;
@@ -10,7 +10,7 @@ use warpyard_core::event::StopReason;
 use warpyard_core::{Cluster, Command, JobId, PolicyChoice, TaskId, TaskState, WorkerId};
 
 #[derive(Default)]
-pub(super) struct Promises {
+pub(super) struct Acknowledged {
     /// The number a job was given.
     accepted: BTreeMap<JobId, String>,
     held: BTreeMap<JobId, ()>,
@@ -20,7 +20,7 @@ pub(super) struct Promises {
     policy: Option<PolicyChoice>,
 }
 
-impl Promises {
+impl Acknowledged {
     /// A command was carried out and its caller told so.
     pub(super) fn said(&mut self, command: &Command, answer: &CommandOutcome) {
         self.unsaid(command);
@@ -71,39 +71,41 @@ impl Promises {
     }
 
     /// Everything said still holds.
-    pub(super) fn hold(&self, cluster: &Cluster, people: &People) -> Result<(), Broken> {
+    pub(super) fn hold(&self, cluster: &Cluster, users: &Users) -> Result<(), Violation> {
         const RULE: &str = "what was said stays true";
         for (job, name) in &self.accepted {
             let is = cluster.job(*job);
             if is.is_none_or(|j| j.spec.name != *name) {
-                return broken(RULE, || format!("{name} was accepted as job {job}, which is now {is:?}"));
+                return violation(RULE, || format!("{name} was accepted as job {job}, which is now {is:?}"));
             }
-            let asked = people.spec(name).map(|spec| &spec.tasks);
+            let asked = users.spec(name).map(|spec| &spec.tasks);
             if asked != is.map(|j| &j.spec.tasks) {
-                return broken(RULE, || format!("job {job} is not what {name} asked for"));
+                return violation(RULE, || format!("job {job} is not what {name} asked for"));
             }
         }
         if let Some(job) = self.held.keys().find(|job| cluster.job(**job).is_some_and(|j| !j.held)) {
-            return broken(RULE, || format!("job {job} was held and is not"));
+            return violation(RULE, || format!("job {job} was held and is not"));
         }
         for (job, priority) in &self.priorities {
             if cluster.job(*job).is_some_and(|j| j.priority != *priority) {
-                return broken(RULE, || format!("job {job} was given priority {priority} and has another"));
+                return violation(RULE, || {
+                    format!("job {job} was given priority {priority} and has another")
+                });
             }
         }
         for target in self.cancelled.values().flatten() {
             if let Some(task) = goes_on(cluster, *target) {
-                return broken(RULE, || format!("{target:?} was cancelled, but {task:?} goes on"));
+                return violation(RULE, || format!("{target:?} was cancelled, but {task:?} goes on"));
             }
         }
         for (worker, drained) in &self.drained {
             if cluster.worker(*worker).is_none_or(|w| w.drained != *drained) {
-                return broken(RULE, || format!("{worker} was to be drained: {drained}"));
+                return violation(RULE, || format!("{worker} was to be drained: {drained}"));
             }
         }
         match &self.policy {
             Some(policy) if policy != cluster.policy() => {
-                broken(RULE, || format!("policy {policy} was put in force, not {}", cluster.policy()))
+                violation(RULE, || format!("policy {policy} was put in force, not {}", cluster.policy()))
             }
             _ => Ok(()),
         }

@@ -48,6 +48,6 @@ fn found(bug: Bug) {
             failures.next().unwrap_or_else(|| panic!("{bug:?} was not found by {} faults", level.word()));
         println!("| {bug:?} | {} | {} | {} |", level.word(), failure.seed + 1, failure.rule);
         assert!(run(failure.seed, level).is_ok(), "without the mistake the same seed holds");
-        assert!(!failure.story.is_empty(), "and the way there is told");
+        assert!(!failure.run_log.is_empty(), "and the way there is told");
     }
 }

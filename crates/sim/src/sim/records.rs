@@ -1,20 +1,20 @@
 //! What a simulation writes down as it goes: the records of tasks, whom an event concerns, and the speeds tasks would report.
 
 use super::Sim;
-use crate::arrival::Runs;
+use crate::arrival::RunModel;
 use crate::machine::Machine;
+use crate::oracle::SimulatedJob;
 use crate::record::Record;
-use crate::truth::Taken;
 use std::collections::BTreeMap;
 use warpyard_core::event::{Disposition, Event, EventKind, StopReason};
 use warpyard_core::shares::Speed;
 use warpyard_core::{Command, JobId, TaskId};
 
 impl Sim {
-    pub(super) fn take(&mut self, id: JobId, runs: Runs) {
+    pub(super) fn take(&mut self, id: JobId, runs: RunModel) {
         let at = id.0 as usize;
         self.jobs.resize_with(at + 1, || None);
-        self.jobs[at] = Some(Taken { first: Some(self.records.len()), runs });
+        self.jobs[at] = Some(SimulatedJob { first: Some(self.records.len()), runs });
         let job = self.engine.cluster().job(id).expect("a job just taken is known");
         for (node, spec) in job.spec.tasks.iter().enumerate() {
             for index in 0..spec.len() {
@@ -41,7 +41,7 @@ impl Sim {
         if let Some(watcher) = &mut self.watcher {
             watcher(event);
         }
-        self.crowds.enter(event, &mut self.counted);
+        self.contention.enter(event, &mut self.counted);
         // In the order of a recording, so that the last bits are the same.
         let mut counted = std::mem::take(&mut self.counted);
         for (task, seconds) in counted.drain(..) {

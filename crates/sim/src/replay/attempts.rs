@@ -1,6 +1,6 @@
 //! How attempts went, put together from the events about them.
 
-use crate::{Tries, Try};
+use crate::{RecordedAttempt, RecordedAttempts};
 use std::collections::BTreeMap;
 use warpyard_core::event::{End, EndReason};
 use warpyard_core::spec::{JobSpec, TaskSpec};
@@ -8,7 +8,7 @@ use warpyard_core::{AttemptId, JobId, Span, TaskId, Time};
 
 /// An attempt that is not over.
 #[derive(Clone, Copy, Debug)]
-struct UnderWay {
+struct OpenAttempt {
     placed: Time,
     started: Option<Time>,
     /// Standing still until `paused`, left out of its length.
@@ -19,7 +19,7 @@ struct UnderWay {
 
 /// An attempt that is over, or was not when the log ended.
 #[derive(Clone, Debug)]
-struct Went {
+struct ClosedAttempt {
     delay: Span,
     length: Span,
     /// None where it was ended by someone, or has not ended: how long it would have run is not known.
@@ -29,14 +29,14 @@ struct Went {
 
 /// All attempts there were.
 #[derive(Debug, Default)]
-pub(super) struct Attempts {
-    under_way: BTreeMap<AttemptId, UnderWay>,
-    went: BTreeMap<TaskId, Vec<Went>>,
+pub(super) struct AttemptHistory {
+    under_way: BTreeMap<AttemptId, OpenAttempt>,
+    went: BTreeMap<TaskId, Vec<ClosedAttempt>>,
 }
 
-impl Attempts {
+impl AttemptHistory {
     pub(super) fn placed(&mut self, attempt: AttemptId, at: Time) {
-        let one = UnderWay { placed: at, started: None, stood: Span::ZERO, paused: None, asked: None };
+        let one = OpenAttempt { placed: at, started: None, stood: Span::ZERO, paused: None, asked: None };
         self.under_way.insert(attempt, one);
     }
 
@@ -86,7 +86,7 @@ impl Attempts {
         self.went.clear();
     }
 
-    fn put(&mut self, attempt: AttemptId, went: Went) {
+    fn put(&mut self, attempt: AttemptId, went: ClosedAttempt) {
         let all = self.went.entry(attempt.task).or_default();
         let at = attempt.number as usize - 1;
         // Earlier attempts may be from before the beginning; nobody will ask for those.
@@ -114,11 +114,11 @@ impl Attempts {
     }
 
     /// How the attempts of a job went; where that is not known, as long as was expected, or else `usual`.
-    pub(super) fn of(&self, job: JobId, spec: &JobSpec, usual: Span) -> Tries {
+    pub(super) fn of(&self, job: JobId, spec: &JobSpec, usual: Span) -> RecordedAttempts {
         let from = TaskId { job, node: 0, index: 0 };
         let to = TaskId { job: JobId(job.0 + 1), node: 0, index: 0 };
         let otherwise = spec.tasks.iter().map(|task| task.expected().unwrap_or(usual)).collect();
-        let mut tries = Tries { tried: BTreeMap::new(), otherwise };
+        let mut tries = RecordedAttempts { tried: BTreeMap::new(), otherwise };
         for (task, went) in self.went.range(from..to) {
             let spec = &spec.tasks[task.node as usize];
             let whole = went.iter().rev().find(|went| went.how.is_some());
@@ -129,11 +129,11 @@ impl Attempts {
     }
 }
 
-impl UnderWay {
-    fn until(self, at: Time, how: Option<EndReason>) -> Went {
+impl OpenAttempt {
+    fn until(self, at: Time, how: Option<EndReason>) -> ClosedAttempt {
         let stood = self.stood + self.paused.map_or(Span::ZERO, |since| at.since(since));
         let started = self.started.unwrap_or(at);
-        Went {
+        ClosedAttempt {
             delay: started.since(self.placed),
             length: at.since(started) - stood,
             how,
@@ -142,14 +142,16 @@ impl UnderWay {
     }
 }
 
-impl Went {
+impl ClosedAttempt {
     /// One that was cut short would have gone as one did that was not; failing that, as long as was expected.
-    fn as_try(&self, whole: Option<&Went>, spec: &TaskSpec, usual: Span) -> Try {
+    fn as_try(&self, whole: Option<&ClosedAttempt>, spec: &TaskSpec, usual: Span) -> RecordedAttempt {
         let (length, how) = match (&self.how, whole) {
             (Some(how), _) => (self.length, how.clone()),
-            (None, Some(Went { length, how: Some(how), .. })) => ((*length).max(self.length), how.clone()),
+            (None, Some(ClosedAttempt { length, how: Some(how), .. })) => {
+                ((*length).max(self.length), how.clone())
+            }
             (None, _) => (spec.expected().unwrap_or(usual).max(self.length), EndReason::Exited(0)),
         };
-        Try { delay: self.delay, length, how, linger: self.linger }
+        RecordedAttempt { delay: self.delay, length, how, linger: self.linger }
     }
 }

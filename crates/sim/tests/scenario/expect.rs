@@ -1,9 +1,9 @@
 //! What a scenario expects, and what is there instead.
 
-use super::{Story, at, read};
+use super::{Scenario, at, read};
 use warpyard_core::{DeviceId, TaskId, TaskState};
 
-impl Story {
+impl Scenario {
     pub(super) fn expect(&mut self, text: &str) -> Result<(), String> {
         let words: Vec<&str> = text.split_whitespace().collect();
         let found = match words[..] {

@@ -6,7 +6,7 @@ use warpyard_core::pool::DeviceState;
 
 /// Something that goes wrong.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Trouble {
+pub(super) enum Fault {
     /// The server dies between two turns.
     ServerDies,
     /// The server dies in its next turn: the batch is lost,
@@ -29,20 +29,20 @@ pub(super) enum Trouble {
     ClockJumps,
 }
 
-impl Trouble {
-    pub(super) fn any(random: &mut Random) -> Trouble {
+impl Fault {
+    pub(super) fn any(random: &mut Random) -> Fault {
         match random.below(20) {
-            0 | 1 => Trouble::ServerDies,
-            2 | 3 => Trouble::DiesBeforeCommit,
-            4 => Trouble::TornWrite,
-            5 | 6 => Trouble::DiesAfterCommit,
-            7..=9 => Trouble::AgentDies,
-            10 | 11 => Trouble::MachineDies,
-            12..=14 => Trouble::Cut,
-            15 => Trouble::Device(DeviceState::Gone),
-            16 | 17 => Trouble::Device(DeviceState::Foreign),
-            18 => Trouble::NewDevice,
-            _ => Trouble::ClockJumps,
+            0 | 1 => Fault::ServerDies,
+            2 | 3 => Fault::DiesBeforeCommit,
+            4 => Fault::TornWrite,
+            5 | 6 => Fault::DiesAfterCommit,
+            7..=9 => Fault::AgentDies,
+            10 | 11 => Fault::MachineDies,
+            12..=14 => Fault::Cut,
+            15 => Fault::Device(DeviceState::Gone),
+            16 | 17 => Fault::Device(DeviceState::Foreign),
+            18 => Fault::NewDevice,
+            _ => Fault::ClockJumps,
         }
     }
 }

@@ -1,45 +1,45 @@
 //! Whatever goes wrong in a run.
 
-use super::{Happening, World};
-use crate::faults::Broken;
-use crate::faults::disk::Next;
-use crate::faults::trouble::{Trouble, jump, lasting};
+use super::{World, WorldEvent};
+use crate::faults::Violation;
+use crate::faults::disk::AppendFault;
+use crate::faults::fault::{Fault, jump, lasting};
 use warpyard_core::pool::{DeviceInfo, DeviceState};
 use warpyard_core::{AttemptId, JobId, Span, TaskId};
 
 impl World {
-    pub(super) fn trouble(&mut self) -> Result<(), Broken> {
+    pub(super) fn fault(&mut self) -> Result<(), Violation> {
         if self.calm {
             return Ok(());
         }
-        let trouble = Trouble::any(&mut self.random);
+        let fault = Fault::any(&mut self.random);
         let machine = self.random.below(self.machines.len() as u64) as usize;
-        self.held.troubles += 1;
-        self.line(|| format!("trouble: {trouble:?} (m{machine}, if it is about a machine)"));
-        match trouble {
-            Trouble::ServerDies if self.server.is_some() => self.server_is_gone(),
-            Trouble::ServerDies => {}
-            Trouble::DiesBeforeCommit => self.disk.next = Next::Refused,
-            Trouble::TornWrite => self.disk.next = Next::Torn,
-            Trouble::DiesAfterCommit => self.disk.next = Next::KeptUnsaid,
-            Trouble::AgentDies => {
+        self.held.faults += 1;
+        self.line(|| format!("trouble: {fault:?} (m{machine}, if it is about a machine)"));
+        match fault {
+            Fault::ServerDies if self.server.is_some() => self.server_is_gone(),
+            Fault::ServerDies => {}
+            Fault::DiesBeforeCommit => self.disk.next = AppendFault::Refused,
+            Fault::TornWrite => self.disk.next = AppendFault::Torn,
+            Fault::DiesAfterCommit => self.disk.next = AppendFault::KeptUnsaid,
+            Fault::AgentDies => {
                 self.machines[machine].kill_agent();
                 let lasts = lasting(&mut self.random);
-                self.enter(lasts, Happening::AgentStarts(machine));
+                self.enter(lasts, WorldEvent::AgentStarts(machine));
             }
-            Trouble::MachineDies => {
+            Fault::MachineDies => {
                 self.machines[machine].go_down();
                 let lasts = lasting(&mut self.random);
-                self.enter(lasts, Happening::MachineStarts(machine));
+                self.enter(lasts, WorldEvent::MachineStarts(machine));
             }
-            Trouble::Cut => {
+            Fault::Cut => {
                 self.machines[machine].cut = true;
                 let lasts = lasting(&mut self.random);
-                self.enter(lasts, Happening::Healed(machine));
+                self.enter(lasts, WorldEvent::Healed(machine));
             }
-            Trouble::Device(state) => self.lose_device(machine, state)?,
-            Trouble::NewDevice => self.change_device(machine)?,
-            Trouble::ClockJumps => {
+            Fault::Device(state) => self.lose_device(machine, state)?,
+            Fault::NewDevice => self.change_device(machine)?,
+            Fault::ClockJumps => {
                 let by = jump(&mut self.random);
                 self.clock_off += by;
                 if by > 0 {
@@ -48,28 +48,28 @@ impl World {
                 self.line(|| format!("the server's clock is set by {} s", by as f64 / 1e6));
             }
         }
-        let next = Span::from_secs(self.random.exponential(self.odds.trouble.secs()));
-        self.enter(next, Happening::Trouble);
+        let next = Span::from_secs(self.random.exponential(self.rates.fault.secs()));
+        self.enter(next, WorldEvent::Fault);
         Ok(())
     }
 
-    fn lose_device(&mut self, machine: usize, state: DeviceState) -> Result<(), Broken> {
+    fn lose_device(&mut self, machine: usize, state: DeviceState) -> Result<(), Violation> {
         let index = self.random.below(self.machines[machine].info.devices.len() as u64) as usize;
         self.machines[machine].device(index).state = state;
         if state == DeviceState::Gone {
             self.fail_on(machine, index)?;
         }
         let lasts = lasting(&mut self.random);
-        self.enter(lasts, Happening::DeviceReturns { machine, index });
+        self.enter(lasts, WorldEvent::DeviceReturns { machine, index });
         Ok(())
     }
 
     /// What ran on a device that is gone fails.
-    fn fail_on(&mut self, machine: usize, index: usize) -> Result<(), Broken> {
+    fn fail_on(&mut self, machine: usize, index: usize) -> Result<(), Violation> {
         let uuid = self.machines[machine].info.devices[index].uuid.clone();
         let on_it = |attempt: &AttemptId| {
             let placement = self.ledger.placement(*attempt)?;
-            let infos = &self.truth.worker(placement.worker)?.info.devices;
+            let infos = &self.committed.worker(placement.worker)?.info.devices;
             let mut uuids = placement.devices.iter().map(|&(i, _)| &infos[usize::from(i)].uuid);
             uuids.any(|u| *u == uuid).then_some(())
         };
@@ -79,12 +79,12 @@ impl World {
 
     /// While a machine had no agent, another log may have used it, and left something running. It may go by the name of an
     /// attempt that the server has given to this machine, for that log numbered its jobs from 1 as well.
-    pub(super) fn leave_stranger(&mut self, machine: usize) -> Result<(), Broken> {
+    pub(super) fn leave_stranger(&mut self, machine: usize) -> Result<(), Violation> {
         if self.calm || self.random.unit() < 0.7 || !self.machines[machine].may_have_strangers() {
             return Ok(());
         }
-        let worker = self.truth.worker_named(&self.machines[machine].info.name);
-        let placed = worker.into_iter().flat_map(|worker| self.truth.desired(worker));
+        let worker = self.committed.worker_named(&self.machines[machine].info.name);
+        let placed = worker.into_iter().flat_map(|worker| self.committed.desired(worker));
         let fresh = placed.map(|d| d.attempt).find(|attempt| !self.ledger.has_begun(*attempt));
         let some = TaskId { job: JobId(1 + self.random.below(9)), node: 0, index: 0 }.attempt(1);
         let name = fresh.unwrap_or(some);
@@ -94,7 +94,7 @@ impl World {
     }
 
     /// A device is taken out and another put in.
-    fn change_device(&mut self, machine: usize) -> Result<(), Broken> {
+    fn change_device(&mut self, machine: usize) -> Result<(), Violation> {
         if self.machines[machine].info.devices.len() >= 6 {
             return Ok(());
         }
