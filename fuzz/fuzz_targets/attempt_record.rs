@@ -3,7 +3,7 @@
 
 use libfuzzer_sys::fuzz_target;
 use std::fs;
-use warpyard_worker::supervise::{AttemptDir, Found, Orphan};
+use warpyard_worker::supervise::{AttemptDir, RecordedAttempt, Orphan};
 
 fuzz_target!(|data: &[u8]| {
     warpyard_fuzz::with_scratch(|scratch| {
@@ -23,9 +23,9 @@ fuzz_target!(|data: &[u8]| {
             }
         }
         let dir = AttemptDir::new(path);
-        let _damaged = dir.want();
+        let _damaged = dir.desired();
         let _damaged = dir.state();
-        if let Ok(Found::Died(running)) = dir.look() {
+        if let Ok(RecordedAttempt::Died(running)) = dir.inspect() {
             let _damaged = Orphan::of(dir, running);
         }
     });

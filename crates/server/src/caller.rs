@@ -8,7 +8,7 @@ use tokio::net::UnixStream;
 use tokio::net::unix::UCred;
 use warpyard_api::problem::code;
 use warpyard_core::spec::Origin;
-use warpyard_worker::people::{Person, own_uid, surroundings};
+use warpyard_worker::accounts::{Account, own_uid, umask_and_limits};
 
 /// How a machine is shared.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,7 +27,7 @@ pub(crate) enum Caller {
     /// Someone with an account on this machine, by the kernel's word.
     Account {
         /// Who.
-        person: Person,
+        person: Account,
         /// Whether they may do everything.
         admin: bool,
         /// Whether others' jobs are nothing to them.
@@ -50,11 +50,11 @@ impl Caller {
     /// Whoever is at the other end of a socket.
     pub(crate) fn at(peer: PeerCredentials, sharing: &Sharing) -> io::Result<Option<Caller>> {
         let Some(credentials) = peer.0 else { return Ok(None) };
-        let Some(person) = Person::of_uid(credentials.uid())? else { return Ok(None) };
+        let Some(person) = Account::by_uid(credentials.uid())? else { return Ok(None) };
         Ok(Some(Caller::account(person, sharing, OriginSource::Process(credentials.pid()))))
     }
 
-    fn account(person: Person, sharing: &Sharing, from: OriginSource) -> Caller {
+    fn account(person: Account, sharing: &Sharing, from: OriginSource) -> Caller {
         let admin = person.uid == 0 || person.is_in(&sharing.admins);
         Caller::Account { person, admin, private: sharing.private, from }
     }
@@ -112,7 +112,7 @@ impl Caller {
         match from {
             OriginSource::Known(origin) => Ok(origin.clone()),
             OriginSource::Process(None) => Ok(None),
-            OriginSource::Process(Some(pid)) => match surroundings(*pid, person.uid) {
+            OriginSource::Process(Some(pid)) => match umask_and_limits(*pid, person.uid) {
                 Some(origin) => Ok(Some(origin)),
                 None => Err(Refusal::new(
                     403,
@@ -192,7 +192,7 @@ impl LoginIdentity {
             LoginIdentity::Account { name, uid, origin } => (name, uid, origin),
         };
         let Some(sharing) = sharing else { return Ok(None) };
-        let found = Person::of_uid(uid)?.filter(|found| found.name == name);
+        let found = Account::by_uid(uid)?.filter(|found| found.name == name);
         Ok(found.map(|person| Caller::account(person, sharing, OriginSource::Known(origin))))
     }
 }
@@ -223,7 +223,7 @@ pub(crate) mod tests {
     use super::*;
 
     pub(crate) fn account(name: &str, admin: bool) -> Caller {
-        let person = Person {
+        let person = Account {
             name: name.into(),
             uid: 1000,
             gid: 1000,
@@ -242,7 +242,7 @@ pub(crate) mod tests {
 
     #[test]
     fn what_a_login_may_do_is_asked_of_the_machine_each_time() {
-        let person = Person::of_uid(1).expect("accounts").expect("every machine has its first account");
+        let person = Account::by_uid(1).expect("accounts").expect("every machine has its first account");
         let name = person.name.clone();
         let shared = |admins: &str| Sharing { admins: admins.into(), private: false };
         let caller = Caller::account(person, &shared(&name), OriginSource::Known(None));

@@ -38,13 +38,13 @@ use warpyard_core::protocol::Report;
 use warpyard_core::{Cluster, Command, LogStore, PolicyChoice, PolicyDef, Rejection, Span, WorkerId};
 use warpyard_policies::{POLICIES, default_policy};
 use warpyard_snapshot::Store;
+use warpyard_worker::accounts::{Account, is_root, own_uid};
 use warpyard_worker::agent::{
     Agent, AgentError, AgentHandle, Deliver, DeviceRules, Layout, Link, Settings, WorkPruner, prune_logs,
     snapshots_dir, work_dir,
 };
-use warpyard_worker::inherit::{Inherited, open_files};
-use warpyard_worker::people::{Person, is_root, own_uid};
-use warpyard_worker::probe::{self, Choice, Places, ProbeError, Thresholds};
+use warpyard_worker::inherited::{InheritedSettings, open_file_limit};
+use warpyard_worker::probe::{self, Choice, ProbeError, ProbePaths, Thresholds};
 
 /// How often the worker inside looks at everything even if nothing seems to happen.
 const LOOK_AROUND_EVERY: Duration = Duration::from_secs(1);
@@ -177,8 +177,8 @@ pub struct ReadyReport {
 
 /// Runs the server until it is asked to end. `ready` is called once it answers.
 pub fn run(mut options: Options, ready: impl FnOnce(&ReadyReport)) -> Result<(), DaemonError> {
-    options.spawner.1.extend(Inherited::replace().args());
-    let limits = Limits::within(open_files());
+    options.spawner.1.extend(InheritedSettings::override_for_server().to_args());
+    let limits = Limits::within(open_file_limit());
     let sharing = sharing(&options)?;
     let data = DataDir::take(&options.data)?;
     if sharing.is_some() {
@@ -231,7 +231,7 @@ pub fn run(mut options: Options, ready: impl FnOnce(&ReadyReport)) -> Result<(),
         bounds: agent.as_ref().map(|agent| agent.bounds().clone()),
         limits: Arc::new(options.config.limits.limits(options.shared || options.config.shared)),
         sharing,
-        account: Person::of_uid(own_uid()).ok().flatten(),
+        account: Account::by_uid(own_uid()).ok().flatten(),
         repairs: repairs.clone(),
         ..App::new(base)
     };
@@ -413,7 +413,7 @@ fn start_worker(
     let config = &options.config;
     let gpus = options.gpus.as_ref().or(config.gpus.as_ref()).map_or("auto", String::as_str);
     let choice: Choice = gpus.parse().map_err(|e| DaemonError::Gpus(format!("{e}")))?;
-    let places = Places { nvml_library: config.nvml_library.clone(), ..Places::default() };
+    let places = ProbePaths { nvml_library: config.nvml_library.clone(), ..ProbePaths::default() };
     let usual = Thresholds::default();
     let repairs = repairs.clone();
     let settings = Settings {

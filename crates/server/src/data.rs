@@ -7,7 +7,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsE
 use std::path::{Path, PathBuf};
 use warpyard_api::client::{ADDRESS_FILE, TOKEN_FILE};
 use warpyard_api::private_dir::{self, AllowedOwner, PrivateDirError};
-use warpyard_worker::supervise::put;
+use warpyard_worker::supervise::write_atomically;
 
 /// Why a data directory cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -122,7 +122,8 @@ impl DataDir {
     /// Leaves word of where the server listens, for the command line to find.
     pub fn announce(&self, url: &str) -> Result<(), DataError> {
         let path = self.path.join(ADDRESS_FILE);
-        put(&path, format!("{url}\n").as_bytes()).map_err(|source| DataError::Io { path, source })
+        write_atomically(&path, format!("{url}\n").as_bytes())
+            .map_err(|source| DataError::Io { path, source })
     }
 
     /// Takes that word back.

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
+use warpyard_worker::accounts::Account;
 use warpyard_worker::login_env::LoginEnvironment;
-use warpyard_worker::people::Person;
 use warpyard_worker::supervise::CgroupLimit;
 
 /// How long an environment is good for.
@@ -32,7 +32,7 @@ struct Slot {
 
 impl LoginEnvironments {
     /// The login environment of a user, whose shell is kept within limits.
-    pub(crate) async fn of(&self, person: &Person, limits: Vec<CgroupLimit>) -> Arc<LoginEnvironment> {
+    pub(crate) async fn of(&self, person: &Account, limits: Vec<CgroupLimit>) -> Arc<LoginEnvironment> {
         let slot = self.slot(person.uid);
         let mut last = slot.last.lock().await;
         if let Some((at, known)) = &*last
@@ -55,7 +55,7 @@ impl LoginEnvironments {
 }
 
 /// Runs the shell on a thread of its own, one for each user at a time, and goes on without it if it hangs.
-async fn capture(person: &Person, busy: &Arc<AtomicBool>, limits: Vec<CgroupLimit>) -> LoginEnvironment {
+async fn capture(person: &Account, busy: &Arc<AtomicBool>, limits: Vec<CgroupLimit>) -> LoginEnvironment {
     let late =
         || LoginEnvironment::minimal(person, format!("the login shell {} hangs", person.shell.display()));
     if busy.swap(true, Ordering::AcqRel) {

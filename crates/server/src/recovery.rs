@@ -14,7 +14,7 @@ use warpyard_core::event::EventKind;
 use warpyard_core::{Cluster, Event, JobId, LogStore, Store};
 use warpyard_policies::default_policy;
 use warpyard_worker::agent::{Generation, Layout, Lineage, LogId};
-use warpyard_worker::supervise::{Found, scan};
+use warpyard_worker::supervise::{RecordedAttempt, scan};
 
 /// What was done to a data directory.
 #[derive(Clone, Debug, Serialize)]
@@ -200,8 +200,9 @@ pub(crate) fn finish(
             cluster.desired(worker).any(|desired| layout.attempt_dir(desired.attempt) == path)
         })
     };
-    let runs =
-        attempts.into_iter().filter(|(_, found)| matches!(found, Ok(Found::Running(_) | Found::Frozen(_))));
+    let runs = attempts
+        .into_iter()
+        .filter(|(_, found)| matches!(found, Ok(RecordedAttempt::Running(_) | RecordedAttempt::Frozen(_))));
     let to_be_ended = runs.map(|(dir, _)| dir.path().to_owned()).filter(|path| !known(path)).collect();
     Ok(RecoveryReport {
         data: data.to_owned(),

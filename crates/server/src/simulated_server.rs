@@ -29,7 +29,7 @@ use warpyard_core::{Cluster, Command, Rejection, Span, Time};
 use warpyard_policies::POLICIES;
 use warpyard_sim::{Arrival, Setup, Sim};
 use warpyard_worker::agent::{Layout, Lineage};
-use warpyard_worker::inherit::{Inherited, open_files};
+use warpyard_worker::inherited::{InheritedSettings, open_file_limit};
 
 /// How often the simulation is brought up to the clock.
 const EVERY: Duration = Duration::from_millis(40);
@@ -73,8 +73,8 @@ impl Simulation {
 
 /// Shows a simulation until asked to end. `ready` is called once it answers.
 pub fn run(server: SimulatedServer, ready: impl FnOnce(&ReadyReport)) -> Result<(), DaemonError> {
-    Inherited::replace();
-    let limits = Limits::within(open_files());
+    InheritedSettings::override_for_server();
+    let limits = Limits::within(open_file_limit());
     let data = DataDir::take(&server.data)?;
     let began = set_pace(server.speed);
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();

@@ -21,7 +21,7 @@ use warpyard_core::pool::{Charge, DeviceState};
 use warpyard_core::spec::TaskSpec;
 use warpyard_core::{AttemptId, Cluster, JobId, NodeId, PolicyChoice, Span, TaskId, TaskState, Time};
 use warpyard_worker::agent::{HostReading, Watched};
-use warpyard_worker::probe::{Foreign, GpuProcess};
+use warpyard_worker::probe::{ForeignUse, GpuProcess};
 
 /// How the reason begins of what is held because it was lost.
 const HELD_BY_LOSS: &str = "held: its last attempt was lost";
@@ -677,7 +677,7 @@ pub(crate) fn gpus(cluster: &Cluster, watched: Option<&Watched>) -> Vec<GpuView>
 }
 
 /// Processes that are not ours; whose they are is asked elsewhere, for that may take a while.
-fn foreign(others: &Foreign) -> Vec<ForeignProcess> {
+fn foreign(others: &ForeignUse) -> Vec<ForeignProcess> {
     let process = |p: &GpuProcess| ForeignProcess { pid: p.pid, user: None, memory_bytes: p.bytes };
     others.processes.iter().map(process).collect()
 }

@@ -79,7 +79,7 @@ fn every_document_shown_can_be_read() {
             let wrong = if document.contains("command =") {
                 read(document, Format::Toml, ReadOptions::default()).err().map(|e| format!("{e:?}"))
             } else if document.contains("[[server]]") {
-                crate::lab::cluster_in(document).err()
+                crate::simulation::cluster_in(document).err()
             } else {
                 toml::from_str::<warpyard_server::config::Config>(document).err().map(|e| e.to_string())
             };

@@ -7,7 +7,7 @@ use crate::commands::{
 };
 use crate::context::Context;
 use crate::exit::Exit;
-use crate::lab;
+use crate::simulation;
 use clap::{Args, Parser, Subcommand};
 use std::path::PathBuf;
 
@@ -83,7 +83,7 @@ pub(crate) enum Command {
     /// Pause running tasks
     Pause(act::Pause),
     /// Resume paused tasks, or a drained worker
-    #[command(after_help = resume::WHICH)]
+    #[command(after_help = resume::TARGETS)]
     Resume(resume::Resume),
     /// Change the priority of jobs
     Priority(priority::Priority),
@@ -131,17 +131,17 @@ pub(crate) enum Command {
     #[command(after_help = allocate::goals())]
     Allocate(allocate::Allocate),
     /// Simulate a workload under a policy
-    #[command(after_help = lab::policies())]
+    #[command(after_help = simulation::policy_list())]
     #[command(mut_arg("cluster", |cluster| cluster.required(false).required_unless_present("faults")))]
     #[command(mut_arg("trace", |trace| trace.required_unless_present_any(["generate", "faults"])))]
     Sim(sim::Simulate),
     /// Simulate the same workloads under several policies
-    #[command(after_help = lab::policies())]
+    #[command(after_help = simulation::policy_list())]
     Compare(compare::Compare),
     /// Generate, import, convert or summarise workload traces
     Trace(trace::Trace),
     /// Replay this server's history under other policies
-    #[command(after_help = lab::policies())]
+    #[command(after_help = simulation::policy_list())]
     Replay(replay::Replay),
     /// Reproduce published tables, ours beside theirs
     #[command(after_help = reproduce::tables())]

@@ -1,6 +1,6 @@
 //! What the process exits with, and how an error is told.
 
-use crate::wrong::{Wrong, quoted};
+use crate::usage_error::{UsageError, quoted};
 use serde::Serialize;
 use std::borrow::Cow;
 use std::fmt::{self, Write};
@@ -66,8 +66,8 @@ impl Report {
     fn of(error: &anyhow::Error) -> Self {
         let problems = match error.downcast_ref::<ClientError>() {
             Some(ClientError::Refused(body)) => body.problems.clone(),
-            _ => match error.downcast_ref::<Wrong>() {
-                Some(Wrong::Document { problems, .. }) => problems.clone(),
+            _ => match error.downcast_ref::<UsageError>() {
+                Some(UsageError::Document { problems, .. }) => problems.clone(),
                 _ => vec![],
             },
         };
@@ -111,7 +111,7 @@ fn kind(error: &anyhow::Error, problems: &[Problem]) -> Cow<'static, str> {
         Some(ClientError::BadAddress { .. }) => "bad-address",
         Some(ClientError::Unauthorised { .. }) => "unauthorised",
         Some(ClientError::Unreadable { .. }) => "unexpected-answer",
-        None if error.is::<Wrong>() => code::BAD_REQUEST,
+        None if error.is::<UsageError>() => code::BAD_REQUEST,
         None if error.is::<ConfigError>() => "bad-configuration",
         None if error.is::<DaemonError>() => "cannot-serve",
         None if error.is::<BackupError>() => "no-backup",
@@ -171,7 +171,7 @@ pub(crate) fn note(text: &str) {
 pub(crate) fn exit_code(error: &anyhow::Error) -> u8 {
     if let Some(error) = error.downcast_ref::<ClientError>() {
         error.exit_code()
-    } else if error.is::<Wrong>()
+    } else if error.is::<UsageError>()
         || error.is::<ConfigError>()
         || error.is::<DaemonError>()
         || error.is::<BackupError>()
@@ -210,7 +210,7 @@ mod tests {
         assert_eq!(exit_code(&refused(404).into()), 2);
         assert_eq!(exit_code(&refused(503).into()), 3);
         assert_eq!(exit_code(&ClientError::NoAddress { path: PathBuf::from("/d/address") }.into()), 3);
-        assert_eq!(exit_code(&Wrong::NothingToSubmit.into()), 2);
+        assert_eq!(exit_code(&UsageError::NothingToSubmit.into()), 2);
         assert_eq!(exit_code(&io::Error::other("disk").into()), 1);
     }
 
@@ -254,7 +254,7 @@ mod tests {
             (&refused["code"], &refused["message"], &refused["help"]),
             (&"too-few-gpus".into(), &"gpus: 8 of 4".into(), &"lower it".into())
         );
-        let wrong = told(Wrong::NothingToSubmit.into());
+        let wrong = told(UsageError::NothingToSubmit.into());
         assert_eq!((&wrong["code"], &wrong["help"]), (&"bad-request".into(), &serde_json::Value::Null));
         let failed = told(io::Error::other("disk").into());
         assert_eq!((&failed["code"], &failed["message"]), (&"failed".into(), &"disk".into()));

@@ -11,16 +11,18 @@ mod demo;
 mod doctor;
 mod exit;
 mod follow;
+mod input;
 mod install;
-mod lab;
 mod logging;
 mod overview;
 mod session;
 mod show;
+mod simulation;
 mod submission;
 mod usage;
+mod usage_error;
 mod watch;
-mod wrong;
+mod workload;
 
 use clap::{CommandFactory, Parser};
 use std::os::fd::AsFd;
@@ -32,11 +34,11 @@ fn main() -> ExitCode {
     if std::env::args_os().nth(1).is_some_and(|word| word == "spawner") {
         spawner();
     }
-    if std::env::args_os().nth(1).is_some_and(|word| word == warpyard_worker::hold::HOLD) {
+    if std::env::args_os().nth(1).is_some_and(|word| word == warpyard_worker::claim_holder::SUBCOMMAND) {
         return hold();
     }
-    if std::env::args_os().nth(1).is_some_and(|word| word == warpyard_worker::remove::REMOVE) {
-        return warpyard_worker::remove::remover_main(std::env::args().skip(2));
+    if std::env::args_os().nth(1).is_some_and(|word| word == warpyard_worker::tree_removal::SUBCOMMAND) {
+        return warpyard_worker::tree_removal::remover_main(std::env::args().skip(2));
     }
     // Where a shell asks for the rest of a half-typed word, that is all that happens.
     clap_complete::CompleteEnv::with_factory(cli::Cli::command).complete();
@@ -61,7 +63,7 @@ fn hold() -> ExitCode {
     let pid = numbers.next().and_then(|n| n.parse().ok());
     let seen_us = numbers.next().and_then(|n| n.parse().ok());
     let process = pid.zip(seen_us).map(|(pid, seen_us)| ClaimHolder { pid, seen_us });
-    match warpyard_worker::hold::hold(process) {
+    match warpyard_worker::claim_holder::wait_for_end(process) {
         Ok(()) => ExitCode::SUCCESS,
         Err(e) => {
             eprintln!("cannot watch the process a claim is for: {e}");
@@ -72,7 +74,7 @@ fn hold() -> ExitCode {
 
 /// The process a worker launches attempts through; its socket is standard input.
 fn spawner() -> ! {
-    warpyard_worker::inherit::Inherited::restore(std::env::args().skip(2));
+    warpyard_worker::inherited::InheritedSettings::restore(std::env::args().skip(2));
     let socket =
         std::io::stdin().as_fd().try_clone_to_owned().expect("standard input is the worker's socket");
     warpyard_worker::supervise::spawner_main(socket)

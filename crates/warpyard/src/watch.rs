@@ -16,7 +16,7 @@ use warpyard_api::quantity::Micros;
 /// Changes that come within so long of each other are drawn once.
 const SETTLE: Duration = Duration::from_millis(100);
 /// How soon a server that hung up is asked for changes again.
-const ASK_AGAIN_AFTER: Duration = Duration::from_secs(1);
+const RETRY_DELAY: Duration = Duration::from_secs(1);
 /// The shortest time between two drawings for time's sake.
 const SHORTEST: Duration = Duration::from_millis(100);
 
@@ -44,7 +44,7 @@ impl Watch<'_> {
         human: impl Fn(&[T], &Screen) -> String,
     ) -> anyhow::Result<Exit> {
         let alone = !self.context.global.json && io::stdout().is_terminal();
-        let _left_at_the_end = if alone { Some(Alternate::enter()?) } else { None };
+        let _left_at_the_end = if alone { Some(AlternateScreen::enter()?) } else { None };
         let changes = listen(self.client);
         let every = Duration::from_micros(self.every.0).max(SHORTEST);
         let mut first = true;
@@ -99,15 +99,15 @@ fn listen(client: &Client) -> Receiver<()> {
     std::thread::spawn(move || {
         loop {
             if let Ok(events) = client.events() {
-                pass_on(BufReader::new(events), &tell);
+                forward_events(BufReader::new(events), &tell);
             }
-            std::thread::sleep(ASK_AGAIN_AFTER);
+            std::thread::sleep(RETRY_DELAY);
         }
     });
     changes
 }
 
-fn pass_on(events: impl BufRead, tell: &SyncSender<()>) {
+fn forward_events(events: impl BufRead, tell: &SyncSender<()>) {
     for line in events.lines() {
         let Ok(line) = line else { return };
         if line.starts_with("data:") {
@@ -118,9 +118,9 @@ fn pass_on(events: impl BufRead, tell: &SyncSender<()>) {
 }
 
 /// The alternate screen, until it is dropped or a signal ends the process.
-struct Alternate(());
+struct AlternateScreen(());
 
-impl Alternate {
+impl AlternateScreen {
     fn enter() -> anyhow::Result<Self> {
         let signals: SigSet =
             [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP, Signal::SIGQUIT].into_iter().collect();
@@ -140,7 +140,7 @@ impl Alternate {
     }
 }
 
-impl Drop for Alternate {
+impl Drop for AlternateScreen {
     fn drop(&mut self) {
         leave();
     }
@@ -160,7 +160,7 @@ mod tests {
     #[test]
     fn many_changes_are_told_as_one() {
         let (tell, changes) = sync_channel(1);
-        pass_on(b": hello\n\nid: 1\ndata: {}\n\nid: 2\ndata: {}\n\n".as_slice(), &tell);
+        forward_events(b": hello\n\nid: 1\ndata: {}\n\nid: 2\ndata: {}\n\n".as_slice(), &tell);
         assert_eq!(changes.try_iter().count(), 1);
     }
 }

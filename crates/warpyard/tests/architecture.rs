@@ -73,6 +73,7 @@ const DECISIONS: &[(&str, &[&str])] = &[
     ("DesiredState::", &[]),
     // The executors' own words for what they are told.
     ("Want::", &["sim/src/faults/machine.rs", "sim/src/faults/supervisors.rs", "worker/src/agent/process/"]),
+    ("DesiredRecord::", &["worker/src/agent/process/"]),
     // Ending what runs elsewhere on loss.
     ("patience", &[]),
     // A rule of the fault simulator compares it as well.

@@ -7,7 +7,7 @@ mod support;
 use std::fs;
 use std::path::Path;
 use support::{BINARY, Server, eventually, wait_at};
-use warpyard_worker::supervise::{AttemptDir, Found, Launch, Spawner};
+use warpyard_worker::supervise::{AttemptDir, Launch, RecordedAttempt, Spawner};
 
 const LOG: &str = include_str!("upgrade/log-1.sql");
 const SNAPSHOT: &str = include_str!("upgrade/snapshot-1.sql");
@@ -33,7 +33,7 @@ fn start_supervisor(data: &Path, script: &str) -> Spawner {
     let launch: Launch = serde_json::from_str(&text).expect("an old launch can be read");
     let mut spawner = Spawner::start(BINARY, ["spawner"]).expect("it starts");
     spawner.launch(&launch).expect("it is delivered");
-    let runs = || matches!(AttemptDir::new(launch.dir.clone()).look(), Ok(Found::Running(_)));
+    let runs = || matches!(AttemptDir::new(launch.dir.clone()).inspect(), Ok(RecordedAttempt::Running(_)));
     eventually("it runs", runs);
     spawner
 }

@@ -13,7 +13,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use warpyard_worker::supervise::{AttemptDir, Cause, Launch, PokeListener, Spawner, Status, spawner_main};
+use warpyard_worker::supervise::{
+    AttemptDir, ExitCause, Launch, NotifyListener, Spawner, Status, spawner_main,
+};
 
 const PROGRAM: &str = "/bin/true";
 const ROUNDS: usize = 3;
@@ -54,7 +56,7 @@ fn bare(tasks: usize, parallel: usize) -> Duration {
 
 fn supervised(tasks: usize, parallel: usize) -> Duration {
     let home = tempfile::tempdir().expect("a directory");
-    let pokes = PokeListener::bind(home.path().join("pokes")).expect("a socket");
+    let pokes = NotifyListener::bind(home.path().join("pokes")).expect("a socket");
     let exe = std::env::current_exe().expect("our own path");
     let mut spawner = Spawner::start(exe, ["spawner"]).expect("a spawner");
     let mut launched = 0;
@@ -71,7 +73,7 @@ fn supervised(tasks: usize, parallel: usize) -> Duration {
         let key = pokes.recv().expect("a poke");
         // A slow one is poked about twice: as running and as ended.
         let Some(exit) = AttemptDir::new(home.path().join(&key)).exit().expect("a record") else { continue };
-        assert_eq!((exit.cause, exit.status), (Cause::Exited, Some(Status::Code(0))));
+        assert_eq!((exit.cause, exit.status), (ExitCause::Exited, Some(Status::Code(0))));
         if ended.insert(key) {
             launch_next();
         }
@@ -79,11 +81,11 @@ fn supervised(tasks: usize, parallel: usize) -> Duration {
     began.elapsed()
 }
 
-fn launch(home: &Path, pokes: &PokeListener, number: usize) -> Launch {
+fn launch(home: &Path, pokes: &NotifyListener, number: usize) -> Launch {
     let key = format!("1.0.{number}.1");
     let dir = home.join(&key);
     std::fs::create_dir(&dir).expect("an attempt directory");
     let mut launch = Launch::new(key, dir, [PROGRAM]);
-    launch.poke = Some(pokes.path().into());
+    launch.notify = Some(pokes.path().into());
     launch
 }

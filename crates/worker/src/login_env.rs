@@ -3,7 +3,7 @@
 //! to a limit and killed after a while. Where cgroups can be made it runs in one, like a task: without GPUs, and nothing its
 //! start-up files leave running survives it. Where it gives nothing, a minimal environment takes its place.
 
-use crate::people::{DEFAULT_PATH, Person, own_uid};
+use crate::accounts::{Account, DEFAULT_PATH, own_uid};
 use crate::supervise::{AttemptCgroup, CgroupFds, CgroupLimit};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -39,7 +39,7 @@ pub struct LoginEnvironment {
 impl LoginEnvironment {
     /// The login environment of a user, as their shell sets it within a time and limits. May wait longer than that where
     /// their shell or its directory is on a file system that does not answer, so it is not to be called where others wait.
-    pub fn capture(person: &Person, within: Duration, limits: &[CgroupLimit]) -> LoginEnvironment {
+    pub fn capture(person: &Account, within: Duration, limits: &[CgroupLimit]) -> LoginEnvironment {
         match run_shell(person, within, limits) {
             Ok(variables) => LoginEnvironment { variables, minimal_because: None },
             Err(e) => {
@@ -49,19 +49,19 @@ impl LoginEnvironment {
     }
 
     /// What every login has: `HOME`, `LOGNAME`, `PATH`, `SHELL` and `USER`.
-    pub fn minimal(person: &Person, because: String) -> LoginEnvironment {
+    pub fn minimal(person: &Account, because: String) -> LoginEnvironment {
         LoginEnvironment { variables: basics(person), minimal_because: Some(because) }
     }
 }
 
-fn basics(person: &Person) -> BTreeMap<String, String> {
+fn basics(person: &Account) -> BTreeMap<String, String> {
     let mut variables = person.login_environment();
     variables.insert("PATH".into(), DEFAULT_PATH.into());
     variables
 }
 
 fn run_shell(
-    person: &Person,
+    person: &Account,
     within: Duration,
     limits: &[CgroupLimit],
 ) -> io::Result<BTreeMap<String, String>> {
@@ -76,7 +76,7 @@ fn run_shell(
 }
 
 fn run_inside(
-    person: &Person,
+    person: &Account,
     within: Duration,
     cgroup: &AttemptCgroup,
 ) -> io::Result<BTreeMap<String, String>> {
@@ -125,7 +125,7 @@ fn read_until(mut out: ChildStdout, mark: &[u8], until: Instant) -> io::Result<V
 }
 
 /// A login shell as its user: with their groups, away from the server's terminal and signals.
-fn shell(person: &Person, script: &str, cgroups: CgroupFds) -> Command {
+fn shell(person: &Account, script: &str, cgroups: CgroupFds) -> Command {
     let name = person.shell.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
     let mut command = Command::new(&person.shell);
     // A dash before its name makes any shell a login shell.
@@ -190,9 +190,9 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
     use std::path::Path;
 
-    fn person(home: &Path, shell: &str) -> Person {
-        let own = Person::of_uid(own_uid()).expect("accounts").expect("whoever tests has one");
-        Person { home: home.to_owned(), shell: shell.into(), ..own }
+    fn person(home: &Path, shell: &str) -> Account {
+        let own = Account::by_uid(own_uid()).expect("accounts").expect("whoever tests has one");
+        Account { home: home.to_owned(), shell: shell.into(), ..own }
     }
 
     #[test]

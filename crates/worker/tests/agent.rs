@@ -14,9 +14,9 @@ use warpyard_worker::agent::{
     Agent, AgentError, AgentHandle, Deliver, DeviceRules, Layout, Lineage, Link, Settings,
 };
 use warpyard_worker::probe::{
-    self, Choice, Gpu, GpuProcess, Places, Probe, ProbeError, ProcessKind, Reading, Vendor,
+    self, Choice, Gpu, GpuProcess, Probe, ProbeError, ProbePaths, ProcessKind, Reading, Vendor,
 };
-use warpyard_worker::supervise::{AttemptDir, Want as CalledOff};
+use warpyard_worker::supervise::{AttemptDir, DesiredRecord};
 
 /// Longer than anything here takes; a test that waits this long has failed.
 const FOR_EVER: Duration = Duration::from_secs(120);
@@ -45,7 +45,7 @@ fn example(name: &str) -> PathBuf {
 }
 
 fn agent(data: &Path) -> (AgentHandle, Receiver<Report>) {
-    agent_with(data, probe::find(&Choice::None, &Places::default()).unwrap())
+    agent_with(data, probe::find(&Choice::None, &ProbePaths::default()).unwrap())
 }
 
 fn agent_with(data: &Path, probe: Box<dyn Probe>) -> (AgentHandle, Receiver<Report>) {
@@ -187,7 +187,7 @@ fn what_an_earlier_agent_called_off_runs_if_the_server_still_wants_it() {
     // As it is left by an agent that declined the attempt and died before the server heard of it.
     let dir = data.path().join("attempts").join(attempt().to_string());
     std::fs::create_dir_all(&dir).unwrap();
-    AttemptDir::new(dir).write_want(CalledOff::Stop { grace_ms: 0 }).unwrap();
+    AttemptDir::new(dir).write_desired(DesiredRecord::Stop { grace_ms: 0 }).unwrap();
     agent.assign(assigned(Some("true")));
     assert_eq!(end(&told).how, EndReason::Exited(0));
     agent.leave(true);

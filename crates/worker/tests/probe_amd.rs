@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use tempfile::TempDir;
 use warpyard_worker::probe::{
-    Amd, Because, Choice, GpuProcess, Ours, Places, Probe, ProcessKind, Thresholds, Vendor, find, foreign,
-    visible_env,
+    Amd, BusyReason, Choice, GpuProcess, OwnUse, Probe, ProbePaths, ProcessKind, Thresholds, Vendor, find,
+    foreign, visible_env,
 };
 
 /// A tree with the files the kernel would have.
@@ -166,8 +166,8 @@ fn a_process_is_on_the_gpus_it_holds_memory_or_queues_of() {
     assert_eq!(mi100.processes, [on(4242, 5_000_000_000)]);
     assert_eq!(amd.read("GPU-18f68e602b8a790f").unwrap().processes, [on(4300, 0)]);
 
-    let busy = foreign(&mi100, &Ours::none(), &Thresholds::default()).unwrap();
-    assert_eq!((busy.because, busy.bytes), (Because::Process { pid: 4242 }, 5_010_000_000));
+    let busy = foreign(&mi100, &OwnUse::none(), &Thresholds::default()).unwrap();
+    assert_eq!((busy.because, busy.bytes), (BusyReason::Process { pid: 4242 }, 5_010_000_000));
 }
 
 #[test]
@@ -206,7 +206,7 @@ fn a_card_without_a_name_anywhere_still_has_a_type() {
 #[test]
 fn auto_finds_amd_where_there_is_no_nvidia() {
     let tree = machine();
-    let places = Places { nvml_library: None, root: tree.path().to_owned() };
+    let places = ProbePaths { nvml_library: None, root: tree.path().to_owned() };
     let mut found = find(&Choice::Auto, &places).unwrap();
     if found.vendor() == Vendor::Nvidia {
         eprintln!("skipped: this machine has NVIDIA GPUs, which come first");

@@ -10,8 +10,8 @@ use std::process::Command;
 
 use fake_nvml::FakeNvml;
 use warpyard_worker::probe::{
-    Because, Choice, GpuProcess, Nvidia, Ours, Pids, Places, Probe, ProbeError, ProcessKind, Thresholds,
-    Vendor, bytes_of, find, foreign,
+    BusyReason, Choice, GpuProcess, Nvidia, OwnPids, OwnUse, Probe, ProbeError, ProbePaths, ProcessKind,
+    Thresholds, Vendor, bytes_of, find, foreign,
 };
 
 const TWO: &str = "
@@ -72,29 +72,29 @@ fn memory_the_driver_keeps_does_not_make_an_idle_gpu_busy() {
     let fake = FakeNvml::new(TWO);
     let reading = open(&fake).read("GPU-aaaa").unwrap();
     assert_eq!(reading.used_bytes, 4_000_000);
-    assert_eq!(foreign(&reading, &Ours::none(), &Thresholds::default()), None);
+    assert_eq!(foreign(&reading, &OwnUse::none(), &Thresholds::default()), None);
 }
 
 #[test]
 fn a_foreign_process_comes_and_goes_while_the_library_is_loaded() {
     let fake = FakeNvml::new(TWO);
     let mut nvidia = open(&fake);
-    let mut judge = |ours: &Ours| {
+    let mut judge = |ours: &OwnUse| {
         let reading = nvidia.read("GPU-aaaa").unwrap();
         foreign(&reading, ours, &Thresholds::default()).map(|found| (found.because, found.bytes))
     };
-    assert_eq!(judge(&Ours::none()), None);
+    assert_eq!(judge(&OwnUse::none()), None);
 
     let both = "gpu GPU-aaaa\nmemory 17179869184\nused 9005000000\nutilisation 97\n\
                 compute 700 8000000000\ncompute 31337 1000000000\n";
     fake.set(both);
-    let ours = Ours { tasks: 1, pids: Pids::Known(BTreeSet::from([700])), bytes: 0 };
-    assert_eq!(judge(&ours), Some((Because::Process { pid: 31337 }, 1_005_000_000)));
+    let ours = OwnUse { tasks: 1, pids: OwnPids::Known(BTreeSet::from([700])), bytes: 0 };
+    assert_eq!(judge(&ours), Some((BusyReason::Process { pid: 31337 }, 1_005_000_000)));
 
     fake.set(&both.replace("compute 31337 1000000000\n", "").replace("9005000000", "8005000000"));
     assert_eq!(judge(&ours), None);
-    let found = judge(&Ours::none());
-    assert_eq!(found, Some((Because::Process { pid: 700 }, 8_005_000_000)));
+    let found = judge(&OwnUse::none());
+    assert_eq!(found, Some((BusyReason::Process { pid: 700 }, 8_005_000_000)));
 }
 
 #[test]
@@ -182,8 +182,8 @@ fn a_driver_from_before_510_is_named_as_too_old() {
     assert!(error.to_string().starts_with("NVIDIA driver 470.82 is too old"), "{error}");
 }
 
-fn places(library: Option<PathBuf>, root: &Path) -> Places {
-    Places { nvml_library: library, root: root.to_owned() }
+fn places(library: Option<PathBuf>, root: &Path) -> ProbePaths {
+    ProbePaths { nvml_library: library, root: root.to_owned() }
 }
 
 #[test]

@@ -31,8 +31,8 @@ use warpyard_core::cluster::{Job, Phase};
 use warpyard_core::command::TaskSelector;
 use warpyard_core::spec::{Claim, ClaimHolder, JobSpec};
 use warpyard_core::{Command, DeviceId, JobId, Span, TaskId, WorkerId};
-use warpyard_worker::hold::held;
-use warpyard_worker::people::{Person, owner_of};
+use warpyard_worker::accounts::{Account, process_owner};
+use warpyard_worker::claim_holder::held_process;
 use warpyard_worker::probe::visible_env;
 
 /// How long a holder may be silent unless it says.
@@ -181,7 +181,7 @@ fn watch(app: &Arc<App>, job: JobId, process: ClaimHolder) {
     tokio::spawn(async move {
         // Where one cannot be watched, its lease ends it.
         let Ok(_place) = app.waiting.places.try_acquire() else { return };
-        let ended = match warpyard_worker::hold::watch(process) {
+        let ended = match warpyard_worker::claim_holder::pidfd(process) {
             Ok(Some(pidfd)) => readable(pidfd),
             Ok(None) => return end_if_waiting(&app, job).await,
             Err(e) => Err(e),
@@ -225,8 +225,8 @@ fn claiming(mut spec: JobSpec, claim: Claim) -> JobSpec {
 fn process_of(who: &Caller, pid: i32) -> Result<ClaimHolder, Refusal> {
     let unknown = || Problem::new(code::BAD_REQUEST, "pid", format!("there is no process {pid} here"));
     // Seen before it is asked whose it is: should its number be used again, it is not the one that was seen.
-    let process = held(pid).ok_or_else(unknown)?;
-    let owner = owner_of(pid).ok_or_else(unknown)?;
+    let process = held_process(pid).ok_or_else(unknown)?;
+    let owner = process_owner(pid).ok_or_else(unknown)?;
     if let Caller::Account { person, admin: false, .. } = who
         && owner != person.uid
     {
@@ -242,8 +242,8 @@ pub(super) async fn adopt(
 ) -> Result<(StatusCode, Json<ClaimView>), Refusal> {
     let Json(AdoptRequest { pid }) = body?;
     let process = process_of(&who, pid)?;
-    let uid = owner_of(pid).unwrap_or_default();
-    let user = Person::of_uid(uid).ok().flatten().map_or_else(|| uid.to_string(), |p| p.name);
+    let uid = process_owner(pid).unwrap_or_default();
+    let user = Account::by_uid(uid).ok().flatten().map_or_else(|| uid.to_string(), |p| p.name);
     app.must_have_account(&user)?;
     let uuids = app.devices_used_by(process);
     let find = move |f: &Reader<'_>| {
@@ -472,7 +472,7 @@ impl App {
     fn devices_used_by(&self, process: ClaimHolder) -> Vec<String> {
         let Some(watched) = &self.watched else { return vec![] };
         let watched = watched.lock().expect("nobody panics while looking at devices");
-        let family = warpyard_worker::hold::family(process);
+        let family = warpyard_worker::claim_holder::process_tree(process);
         let uses = |uuid: &str| {
             let reading = watched.reading(uuid);
             reading.is_some_and(|r| r.processes.iter().any(|p| family.contains(&p.pid)))

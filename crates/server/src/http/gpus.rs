@@ -15,7 +15,7 @@ use warpyard_api::job::DeviceRef;
 use warpyard_api::problem::{Problem, code};
 use warpyard_api::text::escape_controls;
 use warpyard_api::wire::{AvailabilityView, GpuAvailability, GpuView};
-use warpyard_worker::people::{Person, owner_of};
+use warpyard_worker::accounts::{Account, process_owner};
 
 pub(super) async fn all(app: &App) -> Result<Vec<GpuView>, crate::engine::EngineStopped> {
     let watched = app.watched.clone();
@@ -25,8 +25,8 @@ pub(super) async fn all(app: &App) -> Result<Vec<GpuView>, crate::engine::Engine
     };
     let mut gpus = app.engine.read(look).await?;
     for process in gpus.iter_mut().flat_map(|gpu| &mut gpu.foreign) {
-        let owner = i32::try_from(process.pid).ok().and_then(owner_of);
-        process.user = owner.and_then(|uid| Person::of_uid(uid).ok().flatten()).map(|person| person.name);
+        let owner = i32::try_from(process.pid).ok().and_then(process_owner);
+        process.user = owner.and_then(|uid| Account::by_uid(uid).ok().flatten()).map(|person| person.name);
     }
     Ok(gpus)
 }

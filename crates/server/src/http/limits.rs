@@ -13,7 +13,7 @@ use warpyard_api::wire::LimitView;
 use warpyard_core::cluster::Quota;
 use warpyard_core::limits::{Caps, LimitOwner, Limits};
 use warpyard_core::{Command, Span};
-use warpyard_worker::people::Person;
+use warpyard_worker::accounts::Account;
 
 /// The caller's limits; for admins those of everyone who has or had anything.
 pub(super) async fn list(State(app): Shared, Extension(who): By) -> Result<Json<Vec<LimitView>>, Refusal> {
@@ -110,7 +110,7 @@ impl App {
             (!limits.groups.is_empty()).then(|| (limits, f.cluster().groups_of(&name).to_vec()))
         });
         let Some((limits, before)) = known.await? else { return Ok(()) };
-        let person = Person::named(user).map_err(Refusal::internal)?;
+        let person = Account::by_name(user).map_err(Refusal::internal)?;
         let is_in = |group: &&String| person.as_ref().is_some_and(|person| person.is_in(group));
         let groups: Vec<String> = limits.groups.keys().filter(is_in).cloned().collect();
         if groups != before {

@@ -64,9 +64,9 @@ use warpyard_api::problem::code;
 use warpyard_core::limits::{Caps, Limits};
 use warpyard_core::{AttemptId, JobId, PolicyDef, Time};
 use warpyard_policies::POLICIES;
+use warpyard_worker::accounts::{Account, AccountError};
 use warpyard_worker::agent::{Layout, Watched};
 use warpyard_worker::login_env::LoginEnvironment;
-use warpyard_worker::people::{NobodyToRunAs, Person};
 use warpyard_worker::supervise::Bounds;
 
 /// The largest request that is read at the addresses in [`LARGE`]: a job document and an environment.
@@ -131,7 +131,7 @@ pub(crate) struct App {
     /// How the machine is shared; nothing where the server serves its owner alone.
     pub(crate) sharing: Option<Sharing>,
     /// The account the server runs as, and tasks with it where the machine is not shared.
-    pub(crate) account: Option<Person>,
+    pub(crate) account: Option<Account>,
     /// What users' login shells set.
     pub(crate) login_envs: LoginEnvironments,
     /// Asks for the server's end; with `true`, of running tasks too.
@@ -218,14 +218,14 @@ impl App {
     }
 
     /// The limits of someone, as configured.
-    fn caps_now(&self, person: &Person) -> Caps {
+    fn caps_now(&self, person: &Account) -> Caps {
         let groups: Vec<String> =
             self.limits.groups.keys().filter(|group| person.is_in(group)).cloned().collect();
         self.limits.caps_of(&person.name, &groups)
     }
 
     /// The login environment of someone; their shell is confined as a task without GPUs is.
-    pub(crate) async fn login_environment(&self, person: &Person) -> Arc<LoginEnvironment> {
+    pub(crate) async fn login_environment(&self, person: &Account) -> Arc<LoginEnvironment> {
         let limits = match (&self.bounds, &self.watched) {
             (Some(bounds), Some(watched)) => {
                 let watched = watched.lock().expect("nobody panics while looking at devices");
@@ -261,10 +261,10 @@ impl App {
     }
 
     /// The account that tasks of a user run as: theirs where the machine is shared, otherwise the server's.
-    pub(crate) fn runs_as(&self, user: &str) -> Result<Option<Person>, Refusal> {
+    pub(crate) fn runs_as(&self, user: &str) -> Result<Option<Account>, Refusal> {
         match self.sharing {
             None => Ok(self.account.clone()),
-            Some(_) => Person::to_run_as(user).map(Some).map_err(|why| no_account(&why)),
+            Some(_) => Account::for_tasks(user).map(Some).map_err(|why| no_account(&why)),
         }
     }
 
@@ -273,11 +273,11 @@ impl App {
         if self.sharing.is_none() {
             return Ok(());
         }
-        Person::to_run_as(user).map(drop).map_err(|why| no_account(&why))
+        Account::for_tasks(user).map(drop).map_err(|why| no_account(&why))
     }
 }
 
-fn no_account(why: &NobodyToRunAs) -> Refusal {
+fn no_account(why: &AccountError) -> Refusal {
     Refusal::new(403, code::NO_ACCOUNT, why.to_string())
 }
 

@@ -25,7 +25,7 @@ use warpyard_api::quantity::{ByteSize, Micros};
 use warpyard_api::wire::{Alternative, DocumentText, DocumentView, Preview, SubmitReply, SubmitRequest};
 use warpyard_core::spec::{JobSpec, SubmitKey, TaskSpec};
 use warpyard_core::{Command, JobId, Span};
-use warpyard_worker::people::Person;
+use warpyard_worker::accounts::Account;
 
 /// The most bytes of an environment. The kernel gives a program a quarter of its stack for arguments and environment,
 /// which is this much where nobody changed the usual limit.
@@ -87,7 +87,7 @@ pub(super) async fn submit(
     Ok(created(job, warnings))
 }
 
-fn home_of(person: Person) -> String {
+fn home_of(person: Account) -> String {
     person.home.to_string_lossy().into_owned()
 }
 

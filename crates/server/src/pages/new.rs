@@ -15,8 +15,8 @@ use axum::response::Response;
 use serde::Deserialize;
 use warpyard_api::quantity::MilliCpus;
 use warpyard_api::wire::{GpuView, WorkerState, WorkerView};
+use warpyard_worker::accounts::Account;
 use warpyard_worker::login_env::LoginEnvironment;
-use warpyard_worker::people::Person;
 
 #[derive(Template)]
 #[template(path = "new.html")]
@@ -62,7 +62,7 @@ struct Environment {
 }
 
 impl Environment {
-    fn of(person: &Person, found: &LoginEnvironment) -> Environment {
+    fn of(person: &Account, found: &LoginEnvironment) -> Environment {
         Environment {
             shell: text(&person.shell.to_string_lossy()),
             names: found.variables.keys().map(|name| text(name)).collect(),

@@ -4,7 +4,7 @@ use crate::complete;
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::show::counted;
-use crate::wrong::Wrong;
+use crate::usage_error::UsageError;
 use clap::Args;
 use clap_complete::ArgValueCompleter;
 use std::io::{self, BufRead, IsTerminal, Write};
@@ -77,10 +77,10 @@ impl Cancel {
     pub(crate) fn run(self, context: &Context) -> anyhow::Result<Exit> {
         if self.selected.is_everything() && !self.yes {
             if !io::stdin().is_terminal() {
-                return Err(Wrong::NeedsYes.into());
+                return Err(UsageError::NeedsYes.into());
             }
             if !agreed()? {
-                return Err(Wrong::Declined.into());
+                return Err(UsageError::Declined.into());
             }
         }
         let selected = self.selected.text();

@@ -2,8 +2,8 @@
 
 use crate::context::Context;
 use crate::exit::Exit;
-use crate::lab::Line;
 use crate::show::counted;
+use crate::simulation::ProgressLine;
 use clap::{Args, Subcommand};
 use std::fmt::Write;
 use std::path::PathBuf;
@@ -16,11 +16,11 @@ use warpyard_server::recovery::{self, RecoveryReport};
 #[derive(Debug, Args)]
 pub(crate) struct Admin {
     #[command(subcommand)]
-    what: What,
+    command: AdminCommand,
 }
 
 #[derive(Debug, Subcommand)]
-enum What {
+enum AdminCommand {
     /// Rebuild the search and history tables from the log
     Rebuild,
     /// Copy the server's state to a new directory, while it runs or not
@@ -65,7 +65,7 @@ enum What {
 impl Admin {
     pub(crate) fn run(self, context: &Context) -> anyhow::Result<Exit> {
         let data = || context.data_dir();
-        let line = Mutex::new(Line::of_stderr());
+        let line = Mutex::new(ProgressLine::of_stderr());
         let progress = |what: &str, done: u64, whole: u64| {
             let mut line = line.lock().expect("nobody panics while telling");
             line.say(|| match whole {
@@ -73,25 +73,25 @@ impl Admin {
                 _ => format!("{what}: {} of about {}", ByteSize(done).rounded(), ByteSize(whole).rounded()),
             });
         };
-        match self.what {
-            What::Rebuild => {
+        match self.command {
+            AdminCommand::Rebuild => {
                 let rebuilt = context.client()?.rebuild()?;
                 context.answer(&rebuilt, |rebuilt, _| format!("rebuilt {}\n", counted(rebuilt.rows, "row")))
             }
-            What::Backup { to, outputs } => {
+            AdminCommand::Backup { to, outputs } => {
                 let made = backup::backup(&data()?, &to, outputs, &progress)?;
                 drop(line);
                 context.answer(&made, |made, _| backed_up(made, &to))
             }
-            What::Restore { from, no_hold } => {
+            AdminCommand::Restore { from, no_hold } => {
                 let restored = backup::restore(&from, &data()?, !no_hold, &progress)?;
                 drop(line);
                 context.answer(&restored, |restored, _| said_restored(restored))
             }
-            What::NewLog => context.answer(&recovery::new_log(&data()?)?, |done, _| {
+            AdminCommand::NewLog => context.answer(&recovery::new_log(&data()?)?, |done, _| {
                 format!("began a new log in {}\n{}", done.data.display(), continued(done))
             }),
-            What::AdoptLog => context.answer(&recovery::adopt_log(&data()?)?, |done, _| {
+            AdminCommand::AdoptLog => context.answer(&recovery::adopt_log(&data()?)?, |done, _| {
                 format!("goes on with the log in {}\n{}", done.data.display(), continued(done))
             }),
         }

@@ -3,9 +3,10 @@
 use super::schema::INSTANCE;
 use crate::context::Context;
 use crate::exit::Exit;
-use crate::lab::{bad_file, find, listed, parse, policy, text_of};
-use crate::show::allocate::{Allocated, text};
-use crate::wrong::Wrong;
+use crate::input::{bad_file, find_by_name, help_list, parse_json, read_file};
+use crate::show::allocate::{AllocationResult, text};
+use crate::simulation::parse_policy;
+use crate::usage_error::UsageError;
 use anyhow::Context as _;
 use clap::Args;
 use std::time::Instant;
@@ -45,7 +46,7 @@ pub(crate) struct Allocate {
 
 /// The list of goals, for the help.
 pub(crate) fn goals() -> String {
-    listed("Goals", GOALS.iter().map(|goal| (goal.name, goal.summary.to_owned())))
+    help_list("Goals", GOALS.iter().map(|goal| (goal.name, goal.summary.to_owned())))
 }
 
 impl Allocate {
@@ -55,7 +56,7 @@ impl Allocate {
             return Ok(Exit::Fine);
         };
         let (goal, options) = self.goal(policy)?;
-        let instance: Instance = parse(file, &text_of(file)?)?;
+        let instance: Instance = parse_json(file, &read_file(file)?)?;
         let began = Instant::now();
         let solved = goal.solve(&instance, options);
         let seconds = began.elapsed().as_secs_f64();
@@ -65,7 +66,7 @@ impl Allocate {
             .then(|| check(&instance, goal, options, &answer))
             .transpose()
             .with_context(|| format!("the allocation of {} does not stand up to checking", goal.name))?;
-        let allocated = Allocated {
+        let allocated = AllocationResult {
             goal,
             instance: &instance,
             answer: &answer,
@@ -77,12 +78,12 @@ impl Allocate {
     }
 
     /// The goal and what it is told: in the form of a policy as everywhere, or by options.
-    fn goal(&self, choice: &str) -> Result<(&'static GoalDef, Options), Wrong> {
+    fn goal(&self, choice: &str) -> Result<(&'static GoalDef, Options), UsageError> {
         let name = choice.split(':').next().unwrap_or_default();
-        let goal = find("goal", name.trim(), GOALS, |goal| goal.name)?;
-        let params = policy(choice)?.params;
+        let goal = find_by_name("goal", name.trim(), GOALS, |goal| goal.name)?;
+        let params = parse_policy(choice)?.params;
         if let Some(strange) = params.keys().find(|key| !TOLD.contains(&key.as_str())) {
-            return Err(Wrong::NotOfOneAllocation(strange.clone()));
+            return Err(UsageError::NotOfOneAllocation(strange.clone()));
         }
         let is = |key: &str, option: Option<&str>, word: &str| {
             let told = params.get(key).map(String::as_str);
@@ -90,7 +91,7 @@ impl Allocate {
                 (Some(option), Some(told)) if option != told => {
                     let both =
                         format!("--{key} says {option} and --policy says {key}={told}; say one of them");
-                    Err(Wrong::Refused(both))
+                    Err(UsageError::Refused(both))
                 }
                 _ => Ok(option.or(told) == Some(word)),
             }

@@ -4,8 +4,8 @@ use crate::complete;
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::follow::{ended_by_itself, exit_code, explain_silence, last_words};
-use crate::session::{DetachKeys, Ended, Guest, Signals};
-use crate::wrong::Wrong;
+use crate::session::{AttachedClient, DetachKeys, SessionEnd, Signals};
+use crate::usage_error::UsageError;
 use clap::Args;
 use clap_complete::ArgValueCompleter;
 use nix::sys::signal::Signal;
@@ -20,12 +20,12 @@ pub(crate) struct Attach {
     #[arg(value_name = "J", add = ArgValueCompleter::new(complete::jobs), default_value = "last")]
     job: String,
     #[command(flatten)]
-    leaving: Leaving,
+    detach: DetachOptions,
 }
 
 /// How one leaves a session that goes on.
 #[derive(Debug, Args)]
-pub(super) struct Leaving {
+pub(super) struct DetachOptions {
     /// Keys that detach from the session, pressed in a row: ctrl-X or letters, comma separated; none disables it
     #[arg(long, value_name = "KEYS", default_value = "ctrl-],d")]
     detach_keys: DetachKeys,
@@ -36,10 +36,10 @@ impl Attach {
         let client = context.client()?;
         let job = client.job(&self.job, false, None)?;
         if job.state == State::Done {
-            return self.leaving.leave(
+            return self.detach.leave(
                 context,
                 &job.job,
-                Ended::Over { job: Box::new(job.clone()), seen: false },
+                SessionEnd::Over { job: Box::new(job.clone()), seen: false },
                 false,
             );
         }
@@ -48,19 +48,19 @@ impl Attach {
         // `last` may mean another job by the time that this one runs.
         let ask = if self.job == "last" { &job.job } else { &self.job };
         explain_silence(&client, ask);
-        let keys = self.leaving.detach_keys.clone();
-        let guest = Guest { context, client, ask, keys, signals, out: &mut io::stdout().lock() };
-        let ended = guest.stay(|| {})?;
-        self.leaving.leave(context, ask, ended, false)
+        let keys = self.detach.detach_keys.clone();
+        let client = AttachedClient { context, client, ask, keys, signals, out: &mut io::stdout().lock() };
+        let ended = client.run(|| {})?;
+        self.detach.leave(context, ask, ended, false)
     }
 }
 
 /// Refuses to attach where nobody could type.
-pub(super) fn must_be_at_a_terminal() -> Result<(), Wrong> {
-    if io::stdin().is_terminal() { Ok(()) } else { Err(Wrong::NotAtATerminal) }
+pub(super) fn must_be_at_a_terminal() -> Result<(), UsageError> {
+    if io::stdin().is_terminal() { Ok(()) } else { Err(UsageError::NotAtATerminal) }
 }
 
-impl Leaving {
+impl DetachOptions {
     /// The keys to leave by.
     pub(super) fn keys(&self) -> DetachKeys {
         self.detach_keys.clone()
@@ -71,15 +71,15 @@ impl Leaving {
         &self,
         context: &Context,
         ask: &str,
-        ended: Ended,
+        ended: SessionEnd,
         cancelled: bool,
     ) -> anyhow::Result<Exit> {
         let (job, seen) = match ended {
-            Ended::Detached => {
+            SessionEnd::Detached => {
                 eprintln!("\n[warpyard: detached; `warpyard attach {}` comes back]", escape_controls(ask));
                 return Ok(Exit::Fine);
             }
-            Ended::Over { job, seen } => (job, seen),
+            SessionEnd::Over { job, seen } => (job, seen),
         };
         if context.global.json {
             context.print_json(&job)?;

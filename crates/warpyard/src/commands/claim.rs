@@ -5,7 +5,7 @@ use crate::context::Context;
 use crate::exit::Exit;
 use crate::show;
 use crate::submission::{Origin, login};
-use crate::wrong::Wrong;
+use crate::usage_error::UsageError;
 use clap::Args;
 use clap_complete::ArgValueCompleter;
 use serde_json::{Map, Value, json};
@@ -71,7 +71,7 @@ pub(crate) struct Claim {
 impl Claim {
     pub(crate) fn run(self, context: &Context) -> anyhow::Result<Exit> {
         if self.command.is_empty() && !self.export && self.pid.is_none() {
-            return Err(Wrong::NothingToClaimFor.into());
+            return Err(UsageError::NothingToClaimFor.into());
         }
         let client = context.client()?;
         // A command takes the place of this very process, and so keeps its number.
@@ -135,7 +135,7 @@ fn wait(context: &Context, client: &Client, mut claim: ClaimView) -> anyhow::Res
     loop {
         match claim.state {
             ClaimState::Held => return Ok(claim),
-            ClaimState::Ending | ClaimState::Ended => return Err(Wrong::ClaimEnded(claim.claim).into()),
+            ClaimState::Ending | ClaimState::Ended => return Err(UsageError::ClaimEnded(claim.claim).into()),
             ClaimState::Waiting => {}
         }
         if !told && let Some(why) = &claim.why {

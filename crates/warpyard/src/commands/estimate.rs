@@ -2,9 +2,9 @@
 
 use crate::context::Context;
 use crate::exit::Exit;
-use crate::lab::{bad_file, listed};
-use crate::show::estimate::{Asked, text};
-use crate::wrong::Wrong;
+use crate::input::{bad_file, help_list};
+use crate::show::estimate::{EstimateSubject, text};
+use crate::usage_error::UsageError;
 use clap::Args;
 use std::fs::File;
 use std::path::PathBuf;
@@ -64,13 +64,13 @@ pub(crate) fn gpus() -> String {
         let (memory, tflops, rate) = (ByteSize(gpu.memory).rounded(), gpu.flops / 1e12, gpu.bandwidth / 1e9);
         format!("{memory}, {tflops:.1} TFLOPS, {rate:.0} GB/s")
     };
-    listed("GPU types", GPUS.iter().map(|gpu| (gpu.name, about(gpu))))
+    help_list("GPU types", GPUS.iter().map(|gpu| (gpu.name, about(gpu))))
 }
 
 impl Estimate {
     pub(crate) fn run(self, context: &Context) -> anyhow::Result<Exit> {
         let name = escape_controls(&self.file.to_string_lossy()).into_owned();
-        let unreadable = |source| Wrong::UnreadableFile { file: name.clone(), source };
+        let unreadable = |source| UsageError::UnreadableFile { file: name.clone(), source };
         let mut file = File::open(&self.file).map_err(unreadable)?;
         let inputs = self.input.iter().map(|InputShape(sizes)| sizes.clone()).collect();
         let shapes = Shapes { batch: self.batch, inputs };
@@ -78,7 +78,7 @@ impl Estimate {
         let request = self.request();
         let estimate = estimate(&model, &request);
         context.answer(&estimate, |estimate, screen| {
-            text(estimate, &Asked { name: &name, request: &request }, screen)
+            text(estimate, &EstimateSubject { name: &name, request: &request }, screen)
         })
     }
 

@@ -2,8 +2,8 @@
 
 use crate::context::Context;
 use crate::exit::Exit;
-use crate::lab::Line;
 use crate::show;
+use crate::simulation::ProgressLine;
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use serde::Serialize;
@@ -50,7 +50,7 @@ impl Faults {
 
     /// Runs until one fails or all have held.
     pub(crate) fn run(&self, level: Level, first_seed: u64, context: &Context) -> anyhow::Result<Exit> {
-        let (mut line, began) = (Line::of_stderr(), Instant::now());
+        let (mut line, began) = (ProgressLine::of_stderr(), Instant::now());
         let mut report = FaultsReport {
             level: level.word(),
             first_seed,

@@ -3,7 +3,7 @@
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::show;
-use crate::wrong::Wrong;
+use crate::usage_error::UsageError;
 use clap::Args;
 use warpyard_api::job::DeviceRef;
 use warpyard_api::wire::GpuView;
@@ -21,7 +21,7 @@ impl Gpus {
         let mut gpus = context.client()?.gpus()?;
         if let Some(missing) = self.ids.iter().find(|id| !gpus.iter().any(|gpu| is(id, gpu))) {
             let known: Vec<_> = gpus.iter().map(|gpu| gpu.id.as_str()).collect();
-            return Err(Wrong::NoSuchGpu { asked: missing.to_string(), known: known.join(", ") }.into());
+            return Err(UsageError::NoSuchGpu { asked: missing.to_string(), known: known.join(", ") }.into());
         }
         gpus.retain(|gpu| self.ids.is_empty() || self.ids.iter().any(|id| is(id, gpu)));
         context.answer(gpus.as_slice(), show::gpus::lines)

@@ -4,7 +4,7 @@ use crate::complete;
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::show;
-use crate::wrong::Wrong;
+use crate::usage_error::UsageError;
 use clap::Args;
 use clap_complete::ArgValueCompleter;
 use warpyard_api::quantity::Micros;
@@ -57,11 +57,11 @@ impl History {
 }
 
 /// A moment, or one so long before now.
-pub(super) fn moment(text: &str, now: Timestamp) -> Result<Timestamp, Wrong> {
+pub(super) fn moment(text: &str, now: Timestamp) -> Result<Timestamp, UsageError> {
     if let Ok(moment) = text.parse() {
         return Ok(moment);
     }
-    let bad = || Wrong::BadSince(text.to_owned());
+    let bad = || UsageError::BadSince(text.to_owned());
     let ago: Micros = text.parse().map_err(|_| bad())?;
     let millis = i64::try_from(ago.0 / 1000).map_err(|_| bad())?;
     Timestamp::from_millis(now.as_millis().saturating_sub(millis)).ok_or_else(bad)
@@ -76,7 +76,7 @@ mod tests {
         let now: Timestamp = "2026-11-15T20:00:00Z".parse().unwrap();
         assert_eq!(moment("2h", now).unwrap().to_string(), "2026-11-15T18:00:00.000Z");
         assert_eq!(moment("2026-01-02T03:04:05Z", now).unwrap().to_string(), "2026-01-02T03:04:05.000Z");
-        assert!(matches!(moment("yesterday", now), Err(Wrong::BadSince(_))));
-        assert!(matches!(moment("9999999d", now), Err(Wrong::BadSince(_))));
+        assert!(matches!(moment("yesterday", now), Err(UsageError::BadSince(_))));
+        assert!(matches!(moment("9999999d", now), Err(UsageError::BadSince(_))));
     }
 }

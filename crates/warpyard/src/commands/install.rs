@@ -2,17 +2,17 @@
 
 use crate::context::Context;
 use crate::exit::Exit;
-use crate::install::{For, Installed, Layout};
-use crate::wrong::Wrong;
+use crate::install::{Layout, Manifest, Scope};
+use crate::usage_error::UsageError;
 use anyhow::Context as _;
 use clap::Args;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// Where and for whom.
+/// Where to install and for whom.
 #[derive(Debug, Args)]
-struct Whose {
+struct InstallOptions {
     /// Install a service of your own, without root [default: a service of the machine if you are root]
     #[arg(long)]
     user: bool,
@@ -21,17 +21,17 @@ struct Whose {
     root: Option<PathBuf>,
 }
 
-impl Whose {
-    fn layout(&self) -> anyhow::Result<(Layout, For)> {
+impl InstallOptions {
+    fn layout(&self) -> anyhow::Result<(Layout, Scope)> {
         let is_root = nix::unistd::geteuid().is_root();
-        let whom = if self.user || (!is_root && self.root.is_none()) { For::User } else { For::System };
+        let scope = if self.user || (!is_root && self.root.is_none()) { Scope::User } else { Scope::System };
         let home = std::env::var_os("HOME").map(PathBuf::from);
-        let home = home.filter(|h| h.is_absolute()).ok_or(Wrong::NoHome)?;
+        let home = home.filter(|h| h.is_absolute()).ok_or(UsageError::NoHome)?;
         let root = match &self.root {
             Some(root) => std::path::absolute(root)?,
             None => "/".into(),
         };
-        Ok((Layout::new(root, whom, home), whom))
+        Ok((Layout::new(root, scope, home), scope))
     }
 }
 
@@ -39,7 +39,7 @@ impl Whose {
 #[derive(Debug, Args)]
 pub(crate) struct Install {
     #[command(flatten)]
-    whose: Whose,
+    options: InstallOptions,
     /// Write the files but start nothing
     #[arg(long)]
     no_start: bool,
@@ -47,22 +47,22 @@ pub(crate) struct Install {
 
 impl Install {
     pub(crate) fn run(self, context: &Context) -> anyhow::Result<Exit> {
-        let (layout, whom) = self.whose.layout()?;
+        let (layout, scope) = self.options.layout()?;
         let itself = std::env::current_exe().context("this program cannot find its own file")?;
         let program = std::fs::read(&itself).with_context(|| format!("cannot read {}", itself.display()))?;
         let installed = layout.install(program)?;
-        let starts = !self.no_start && self.whose.root.is_none();
+        let starts = !self.no_start && self.options.root.is_none();
         let mut did = Vec::new();
-        if whom == For::System && self.whose.root.is_none() {
+        if scope == Scope::System && self.options.root.is_none() {
             did.push(step("groupadd", &["--system", "--force", "warpyard-admins"]));
         }
         if starts && is_systemd_here() {
-            did.push(systemctl(whom, &["daemon-reload"]));
-            did.push(systemctl(whom, &["enable", "warpyard.service"]));
+            did.push(systemctl(scope, &["daemon-reload"]));
+            did.push(systemctl(scope, &["enable", "warpyard.service"]));
             // One that runs is of the program as it was before; what it runs goes on meanwhile.
-            did.push(systemctl(whom, &["restart", "warpyard.service"]));
+            did.push(systemctl(scope, &["restart", "warpyard.service"]));
         }
-        context.answer(&installed, |installed, _| said(installed, &did, next(whom, starts)))
+        context.answer(&installed, |installed, _| said(installed, &did, next(scope, starts)))
     }
 }
 
@@ -70,20 +70,20 @@ impl Install {
 #[derive(Debug, Args)]
 pub(crate) struct Uninstall {
     #[command(flatten)]
-    whose: Whose,
+    options: InstallOptions,
 }
 
 impl Uninstall {
     pub(crate) fn run(self, context: &Context) -> anyhow::Result<Exit> {
-        let (layout, whom) = self.whose.layout()?;
-        let installed = layout.installed()?.ok_or(Wrong::NotInstalled)?;
+        let (layout, scope) = self.options.layout()?;
+        let installed = layout.installed()?.ok_or(UsageError::NotInstalled)?;
         let mut did = Vec::new();
-        if self.whose.root.is_none() && is_systemd_here() {
-            did.push(systemctl(whom, &["disable", "--now", "warpyard.service"]));
+        if self.options.root.is_none() && is_systemd_here() {
+            did.push(systemctl(scope, &["disable", "--now", "warpyard.service"]));
         }
         let installed = layout.uninstall(installed)?;
-        if self.whose.root.is_none() && is_systemd_here() {
-            did.push(systemctl(whom, &["daemon-reload"]));
+        if self.options.root.is_none() && is_systemd_here() {
+            did.push(systemctl(scope, &["daemon-reload"]));
         }
         context.answer(&installed, |installed, _| {
             let mut out = String::new();
@@ -92,9 +92,9 @@ impl Uninstall {
             }
             out += &listed("removed", &installed.files);
             out += &listed("kept", &installed.kept);
-            out + match whom {
-                For::System => "the data and the group warpyard-admins stay; tasks that run go on\n",
-                For::User => "the data stays where it is; tasks that run go on\n",
+            out + match scope {
+                Scope::System => "the data and the group warpyard-admins stay; tasks that run go on\n",
+                Scope::User => "the data stays where it is; tasks that run go on\n",
             }
         })
     }
@@ -112,7 +112,7 @@ fn listed(what: &str, files: &[PathBuf]) -> String {
     lines.iter().map(|line| format!("{what:<8} {line}\n")).collect()
 }
 
-fn said(installed: &Installed, did: &[String], next: &str) -> String {
+fn said(installed: &Manifest, did: &[String], next: &str) -> String {
     let mut out = listed("wrote", &installed.files);
     for file in &installed.kept {
         writeln!(out, "{:<8} {}, which was changed", "kept", file.display()).expect("a string takes all");
@@ -123,16 +123,16 @@ fn said(installed: &Installed, did: &[String], next: &str) -> String {
     out + next
 }
 
-fn next(whom: For, started: bool) -> &'static str {
-    match (whom, started && is_systemd_here()) {
-        (For::System, true) => {
+fn next(scope: Scope, started: bool) -> &'static str {
+    match (scope, started && is_systemd_here()) {
+        (Scope::System, true) => {
             "people use it as `warpyard run --gpus 1 -- …`; `warpyard doctor` looks it over\n"
         }
-        (For::System, false) => {
+        (Scope::System, false) => {
             "start it with `systemctl enable --now warpyard`, or `warpyard up --shared`\n"
         }
-        (For::User, true) => "`warpyard doctor` looks it over\n",
-        (For::User, false) => "start it with `systemctl --user enable --now warpyard`, or `warpyard up`\n",
+        (Scope::User, true) => "`warpyard doctor` looks it over\n",
+        (Scope::User, false) => "start it with `systemctl --user enable --now warpyard`, or `warpyard up`\n",
     }
 }
 
@@ -140,8 +140,8 @@ fn is_systemd_here() -> bool {
     Path::new("/run/systemd/system").exists()
 }
 
-fn systemctl(whom: For, args: &[&str]) -> String {
-    let own: &[&str] = if whom == For::User { &["--user"] } else { &[] };
+fn systemctl(scope: Scope, args: &[&str]) -> String {
+    let own: &[&str] = if scope == Scope::User { &["--user"] } else { &[] };
     step("systemctl", &[own, args].concat())
 }
 

@@ -29,7 +29,7 @@ pub(crate) struct Learn {
 impl Learn {
     #[expect(clippy::unused_self, reason = "as where training is built in")]
     pub(crate) fn run(self, _: &Context) -> anyhow::Result<Exit> {
-        Err(crate::wrong::Wrong::NoTraining.into())
+        Err(crate::usage_error::UsageError::NoTraining.into())
     }
 }
 
@@ -37,9 +37,10 @@ impl Learn {
 mod training {
     use super::{Context, Exit, Learn};
     use crate::follow::INTERRUPTED;
-    use crate::lab::{Line, bad_file};
+    use crate::input::bad_file;
     use crate::show::took;
-    use crate::wrong::Wrong;
+    use crate::simulation::ProgressLine;
+    use crate::usage_error::UsageError;
     use nix::sys::signal::{SigSet, Signal};
     use serde::Serialize;
     use std::path::Path;
@@ -80,9 +81,9 @@ mod training {
             // A file that cannot be written is told of before the work, not after it.
             keeper.keep(&begun.to_bytes(&training));
             if let Some(source) = keeper.failed {
-                return Err(Wrong::UnwritableFile { file: self.out, source }.into());
+                return Err(UsageError::UnwritableFile { file: self.out, source }.into());
             }
-            let (mut line, mut share) = (Line::of_stderr(), None);
+            let (mut line, mut share) = (ProgressLine::of_stderr(), None);
             let learned = train(
                 &training,
                 begun,
@@ -107,7 +108,7 @@ mod training {
                 _ => learned.to_bytes(&training),
             });
             if let Some(source) = keeper.failed {
-                return Err(Wrong::UnwritableFile { file: self.out, source }.into());
+                return Err(UsageError::UnwritableFile { file: self.out, source }.into());
             }
             let seconds = began.elapsed().as_secs_f64();
             let result = Learned {
@@ -135,15 +136,15 @@ mod training {
         }
 
         /// What was learned before, if anything.
-        fn begun(&self, training: &TrainingConfig) -> Result<Checkpoint, Wrong> {
+        fn begun(&self, training: &TrainingConfig) -> Result<Checkpoint, UsageError> {
             if !Path::new(&self.out).exists() {
                 return Ok(Checkpoint::default());
             }
-            let unreadable = |source| Wrong::UnreadableFile { file: self.out.clone(), source };
+            let unreadable = |source| UsageError::UnreadableFile { file: self.out.clone(), source };
             let bytes = std::fs::read(&self.out).map_err(unreadable)?;
             match Checkpoint::from_bytes(&bytes, training) {
                 Ok(lessons) => Ok(lessons),
-                Err(CheckpointError::Finished) => Err(Wrong::AlreadyLearned(self.out.clone())),
+                Err(CheckpointError::Finished) => Err(UsageError::AlreadyLearned(self.out.clone())),
                 Err(other) => Err(bad_file(&self.out, other)),
             }
         }

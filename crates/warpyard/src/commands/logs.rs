@@ -4,7 +4,7 @@ use crate::complete;
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::follow;
-use crate::wrong::Wrong;
+use crate::usage_error::UsageError;
 use clap::{Args, ValueEnum};
 use clap_complete::ArgValueCompleter;
 use serde_json::json;
@@ -59,22 +59,22 @@ impl Logs {
                 }
                 found = true;
                 let filter = LogFilter { task: Some(task.name.clone()), index: task.index, ..self.filter() };
-                let mut lines = Lines::new(&mut out, Form::of(context.global.json, Some(label)));
+                let mut lines = LinePrinter::new(&mut out, LineFormat::of(context.global.json, Some(label)));
                 self.copy(&client, &job.job, &filter, tries, &mut lines)?;
                 lines.end()?;
             }
             return match self.attempt {
-                Some(attempt) if !found => Err(Wrong::NoSuchAttempt { job: job.job, attempt }.into()),
+                Some(attempt) if !found => Err(UsageError::NoSuchAttempt { job: job.job, attempt }.into()),
                 _ => Ok(Exit::Fine),
             };
         }
         // `last` may mean another job by the time that this one has ended.
         let ask = if self.job == "last" { &job.job } else { &self.job };
         let tries = job.tasks.first().map_or(0, attempts_of);
-        match Form::of(context.global.json, None) {
-            Form::Plain => self.copy(&client, ask, &self.filter(), tries, &mut out)?,
+        match LineFormat::of(context.global.json, None) {
+            LineFormat::Plain => self.copy(&client, ask, &self.filter(), tries, &mut out)?,
             form => {
-                let mut lines = Lines::new(&mut out, form);
+                let mut lines = LinePrinter::new(&mut out, form);
                 self.copy(&client, ask, &self.filter(), tries, &mut lines)?;
                 lines.end()?;
             }
@@ -188,7 +188,7 @@ fn start_of_last(text: &[u8], lines: usize) -> Option<usize> {
 }
 
 /// How a line is printed.
-enum Form {
+enum LineFormat {
     Plain,
     /// After the name of its task.
     After(String),
@@ -196,7 +196,7 @@ enum Form {
     Json(Option<String>),
 }
 
-impl Form {
+impl LineFormat {
     fn of(json: bool, label: Option<String>) -> Self {
         match (json, label) {
             (true, label) => Self::Json(label),
@@ -207,28 +207,28 @@ impl Form {
 }
 
 /// Takes a log as it comes and prints each line in a form.
-struct Lines<'a, W: Write> {
+struct LinePrinter<'a, W: Write> {
     out: &'a mut W,
-    form: Form,
+    form: LineFormat,
     /// A line whose end has not come.
     begun: Vec<u8>,
 }
 
-impl<'a, W: Write> Lines<'a, W> {
-    fn new(out: &'a mut W, form: Form) -> Self {
+impl<'a, W: Write> LinePrinter<'a, W> {
+    fn new(out: &'a mut W, form: LineFormat) -> Self {
         Self { out, form, begun: Vec::new() }
     }
 
     fn line(&mut self, line: &[u8]) -> io::Result<()> {
         let text = || String::from_utf8_lossy(line);
         match &self.form {
-            Form::Plain => self.out.write_all(line)?,
-            Form::After(label) => {
+            LineFormat::Plain => self.out.write_all(line)?,
+            LineFormat::After(label) => {
                 write!(self.out, "{}  ", escape_controls(label))?;
                 self.out.write_all(line)?;
             }
-            Form::Json(None) => write!(self.out, "{}", json!({ "line": text() }))?,
-            Form::Json(Some(task)) => write!(self.out, "{}", json!({ "task": task, "line": text() }))?,
+            LineFormat::Json(None) => write!(self.out, "{}", json!({ "line": text() }))?,
+            LineFormat::Json(Some(task)) => write!(self.out, "{}", json!({ "task": task, "line": text() }))?,
         }
         self.out.write_all(b"\n")
     }
@@ -240,7 +240,7 @@ impl<'a, W: Write> Lines<'a, W> {
     }
 }
 
-impl<W: Write> Write for Lines<'_, W> {
+impl<W: Write> Write for LinePrinter<'_, W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         for part in bytes.split_inclusive(|byte| *byte == b'\n') {
             match part.strip_suffix(b"\n") {
@@ -263,9 +263,9 @@ impl<W: Write> Write for Lines<'_, W> {
 mod tests {
     use super::*;
 
-    fn printed(form: Form, parts: &[&[u8]]) -> String {
+    fn printed(form: LineFormat, parts: &[&[u8]]) -> String {
         let mut out = Vec::new();
-        let mut lines = Lines::new(&mut out, form);
+        let mut lines = LinePrinter::new(&mut out, form);
         parts.iter().for_each(|part| lines.write_all(part).unwrap());
         lines.end().unwrap();
         String::from_utf8(out).unwrap()
@@ -273,15 +273,18 @@ mod tests {
 
     #[test]
     fn each_line_is_an_object() {
-        let text = printed(Form::Json(None), &[b"one\n\xff \x1b[1m\nla", b"st"]);
+        let text = printed(LineFormat::Json(None), &[b"one\n\xff \x1b[1m\nla", b"st"]);
         assert_eq!(text, "{\"line\":\"one\"}\n{\"line\":\"\u{fffd} \\u001b[1m\"}\n{\"line\":\"last\"}\n");
-        let text = printed(Form::Json(Some("[3]".into())), &[b"one\n"]);
+        let text = printed(LineFormat::Json(Some("[3]".into())), &[b"one\n"]);
         assert_eq!(text, "{\"line\":\"one\",\"task\":\"[3]\"}\n");
     }
 
     #[test]
     fn each_line_says_whose_it_is() {
-        assert_eq!(printed(Form::After("[3]".into()), &[b"a\nb", b"c\n", b"d"]), "[3]  a\n[3]  bc\n[3]  d\n");
+        assert_eq!(
+            printed(LineFormat::After("[3]".into()), &[b"a\nb", b"c\n", b"d"]),
+            "[3]  a\n[3]  bc\n[3]  d\n"
+        );
     }
 
     #[test]

@@ -2,13 +2,14 @@
 
 mod job;
 
-use self::job::Outline;
+use self::job::PlannedJob;
 use crate::context::Context;
 use crate::exit::{Exit, note};
-use crate::lab::{Line, bad_file, find, keep, listed, text_of};
+use crate::input::{bad_file, find_by_name, help_list, read_file, write_file};
 use crate::show;
-use crate::show::plan::{Planned, took_turns};
-use crate::wrong::Wrong;
+use crate::show::plan::{PlanResult, took_turns};
+use crate::simulation::ProgressLine;
+use crate::usage_error::UsageError;
 use anyhow::Context as _;
 use clap::Args;
 use std::path::Path;
@@ -61,13 +62,13 @@ pub(crate) struct Plan {
     #[arg(long, value_name = "FILE.toml|FILE.json")]
     as_job: Option<String>,
     #[command(flatten)]
-    generated: Generated,
+    generated: GeneratedWorkflow,
 }
 
 /// A random layered workflow instead of one in a file.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Random workflows")]
-struct Generated {
+struct GeneratedWorkflow {
     /// Generate a workflow of this many tasks and machines, such as 1000x8
     #[arg(long, value_name = "NxM")]
     generate: Option<Size>,
@@ -85,9 +86,9 @@ struct Generated {
     out_degree: Option<u64>,
 }
 
-impl Generated {
+impl GeneratedWorkflow {
     /// What is to be made, if something is.
-    fn layered(&self, seed: u64) -> Result<Option<Layered>, Wrong> {
+    fn layered(&self, seed: u64) -> Result<Option<Layered>, UsageError> {
         let usual = Layered::default();
         let Some(Size { tasks, machines }) = self.generate else {
             let given = [
@@ -97,7 +98,7 @@ impl Generated {
                 ("--out-degree", self.out_degree),
             ];
             let astray = given.into_iter().find(|(_, value)| value.is_some());
-            return astray.map_or(Ok(None), |(option, _)| Err(Wrong::OnlyGenerated(option)));
+            return astray.map_or(Ok(None), |(option, _)| Err(UsageError::OnlyGenerated(option)));
         };
         Ok(Some(Layered {
             seed,
@@ -121,7 +122,7 @@ struct Size {
 
 /// What is no size.
 #[derive(Debug, thiserror::Error)]
-enum NotASize {
+enum BadSize {
     #[error("is not a size; write tasks and machines, such as 1000x8")]
     Form,
     #[error("has more than {} costs to make", Size::MOST)]
@@ -134,14 +135,14 @@ impl Size {
 }
 
 impl FromStr for Size {
-    type Err = NotASize;
+    type Err = BadSize;
 
-    fn from_str(text: &str) -> Result<Self, NotASize> {
-        let (tasks, machines) = text.split_once('x').ok_or(NotASize::Form)?;
-        let count = |text: &str| text.parse().ok().filter(|n: &usize| *n > 0).ok_or(NotASize::Form);
+    fn from_str(text: &str) -> Result<Self, BadSize> {
+        let (tasks, machines) = text.split_once('x').ok_or(BadSize::Form)?;
+        let count = |text: &str| text.parse().ok().filter(|n: &usize| *n > 0).ok_or(BadSize::Form);
         let size = Self { tasks: count(tasks)?, machines: count(machines)? };
         let entries = size.tasks.checked_mul(size.machines).filter(|entries| *entries <= Self::MOST);
-        entries.map(|_| size).ok_or(NotASize::TooLarge)
+        entries.map(|_| size).ok_or(BadSize::TooLarge)
     }
 }
 
@@ -149,7 +150,7 @@ impl FromStr for Size {
 pub(crate) fn algorithms() -> String {
     let mark = |a: &Algorithm| if a.searches { " (searches)" } else { "" };
     let rows = ALGORITHMS.iter().map(|a| (a.name, format!("{}{}", a.summary, mark(a))));
-    listed("Algorithms", rows)
+    help_list("Algorithms", rows)
 }
 
 impl Plan {
@@ -167,18 +168,17 @@ impl Plan {
             planned.push(self.plan(algorithm, network.as_ref(), &instance, bound)?);
         }
         if self.compare.is_some() {
-            let rows: Vec<_> = planned.iter().map(Planned::figures).collect();
+            let rows: Vec<_> = planned.iter().map(PlanResult::figures).collect();
             return context.answer(rows.as_slice(), took_turns);
         }
         let [planned] = &planned[..] else { unreachable!("one algorithm makes one plan") };
         if let Some(file) = &self.gantt {
             let svg = gantt_svg(&instance, &planned.schedule);
-            keep(file, |out| out.write_all(svg.as_bytes()))?;
+            write_file(file, |out| out.write_all(svg.as_bytes()))?;
         }
         if let Some(file) = &self.as_job {
-            let outline = Outline { instance: &instance, schedule: &planned.schedule, commands: &commands };
-            outline
-                .keep(file)?
+            let job = PlannedJob { instance: &instance, schedule: &planned.schedule, commands: &commands };
+            job.write(file)?
                 .iter()
                 .for_each(|said| note(&format!("note: {file}: {}", escape_controls(said))));
         }
@@ -191,8 +191,8 @@ impl Plan {
         network: Option<&Network>,
         instance: &'a Instance,
         bound: f64,
-    ) -> anyhow::Result<Planned<'a>> {
-        let mut line = Line::of_stderr();
+    ) -> anyhow::Result<PlanResult<'a>> {
+        let mut line = ProgressLine::of_stderr();
         line.say(|| format!("{}: planning {} tasks", algorithm.name, instance.tasks()));
         let began = Instant::now();
         let limit = self.time_limit.map_or(PATIENCE, |limit| Duration::from_micros(limit.0));
@@ -218,22 +218,22 @@ impl Plan {
         check(instance, &schedule)
             .with_context(|| format!("{} made a schedule that is none, a defect in it", algorithm.name))?;
         let winner = winner.unwrap_or(algorithm.name);
-        Ok(Planned { algorithm: algorithm.name, winner, instance, bound, seconds, schedule })
+        Ok(PlanResult { algorithm: algorithm.name, winner, instance, bound, seconds, schedule })
     }
 
     /// The trained network to plan with, where one is named.
-    fn network(&self, algorithm: &Algorithm) -> Result<Option<Network>, Wrong> {
+    fn network(&self, algorithm: &Algorithm) -> Result<Option<Network>, UsageError> {
         let Some(file) = &self.model else { return Ok(None) };
         if algorithm.name != "learned" {
-            return Err(Wrong::NoModel(algorithm.name));
+            return Err(UsageError::NoModel(algorithm.name));
         }
-        let unreadable = |source| Wrong::UnreadableFile { file: file.clone(), source };
+        let unreadable = |source| UsageError::UnreadableFile { file: file.clone(), source };
         let bytes = std::fs::read(file).map_err(unreadable)?;
         Network::from_safetensors(&bytes).map(Some).map_err(|e| bad_file(file, e))
     }
 
     /// The instance, and what its tasks run where that is known.
-    fn instance(&self) -> Result<(Instance, Vec<Option<Command>>), Wrong> {
+    fn instance(&self) -> Result<(Instance, Vec<Option<Command>>), UsageError> {
         match self.generated.layered(self.seed)? {
             Some(layered) => {
                 layered.generate().map(|i| (i, Vec::new())).map_err(|e| bad_file("--generate", e))
@@ -258,14 +258,14 @@ fn bound(instance: &Instance) -> f64 {
     if instance.is_integral() { (bound * (1.0 - 1e-12)).ceil() } else { bound }
 }
 
-fn named(name: &str) -> Result<&'static Algorithm, Wrong> {
-    find("algorithm", name, ALGORITHMS, |algorithm| algorithm.name)
+fn named(name: &str) -> Result<&'static Algorithm, UsageError> {
+    find_by_name("algorithm", name, ALGORITHMS, |algorithm| algorithm.name)
 }
 
 /// A workflow in a file, on its machines.
-fn read(file: &str, machines: Option<&str>) -> Result<(Instance, Vec<Option<Command>>), Wrong> {
+fn read(file: &str, machines: Option<&str>) -> Result<(Instance, Vec<Option<Command>>), UsageError> {
     let machines = machines.map(read_machines).transpose()?;
-    let text = text_of(file)?;
+    let text = read_file(file)?;
     let input = match format_of(file, &text) {
         Some(format) => parse_as(&text, format),
         None => parse(&text),
@@ -275,7 +275,7 @@ fn read(file: &str, machines: Option<&str>) -> Result<(Instance, Vec<Option<Comm
         Ok((input.instantiate(machines.as_ref())?, commands))
     });
     read.map_err(|error| match error {
-        ReadError::NoMachines => Wrong::NoMachines(file.to_owned()),
+        ReadError::NoMachines => UsageError::NoMachines(file.to_owned()),
         error => bad_file(file, error),
     })
 }
@@ -291,10 +291,10 @@ fn format_of(file: &str, text: &str) -> Option<Format> {
 }
 
 /// Machines in a file, or so many alike.
-fn read_machines(text: &str) -> Result<Machines, Wrong> {
+fn read_machines(text: &str) -> Result<Machines, UsageError> {
     match text.parse::<u16>() {
         Ok(count) => Ok(Machines::identical(count.into())),
-        Err(_) => Machines::from_toml(&text_of(text)?).map_err(|e| bad_file(text, e)),
+        Err(_) => Machines::from_toml(&read_file(text)?).map_err(|e| bad_file(text, e)),
     }
 }
 

@@ -3,7 +3,7 @@
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::show;
-use crate::wrong::Wrong;
+use crate::usage_error::UsageError;
 use anyhow::Context as _;
 use clap::{Args, Subcommand};
 use warpyard_api::wire::{PolicySpec, PolicySpecError};
@@ -12,11 +12,11 @@ use warpyard_api::wire::{PolicySpec, PolicySpecError};
 #[derive(Debug, Args)]
 pub(crate) struct Policy {
     #[command(subcommand)]
-    what: Option<What>,
+    command: Option<PolicyCommand>,
 }
 
 #[derive(Debug, Subcommand)]
-enum What {
+enum PolicyCommand {
     /// Show the policy in force, or another
     Show {
         /// Policy to show [default: the one in force]
@@ -34,8 +34,8 @@ enum What {
 
 impl Policy {
     pub(crate) fn run(self, context: &Context) -> anyhow::Result<Exit> {
-        match self.what.unwrap_or(What::Show { name: None }) {
-            What::Show { name } => {
+        match self.command.unwrap_or(PolicyCommand::Show { name: None }) {
+            PolicyCommand::Show { name } => {
                 // Which one is in use only a server knows.
                 let policies = match &name {
                     Some(_) => context.policies()?,
@@ -47,13 +47,13 @@ impl Policy {
                 });
                 let policy = match (wanted, name) {
                     (Some(policy), _) => policy,
-                    (None, Some(name)) => return Err(Wrong::NoSuchPolicy(name).into()),
+                    (None, Some(name)) => return Err(UsageError::NoSuchPolicy(name).into()),
                     (None, None) => return Err(anyhow::anyhow!("the server names no policy as in use")),
                 };
                 context.answer(policy, show::policies::detail)
             }
-            What::Set { name, params } => {
-                let policy = named(&name, &params).map_err(Wrong::BadPolicy)?;
+            PolicyCommand::Set { name, params } => {
+                let policy = named(&name, &params).map_err(UsageError::BadPolicy)?;
                 let set = context.client()?.policy_set(&policy).context("the policy was not changed")?;
                 context.answer(&set, show::policies::detail)
             }

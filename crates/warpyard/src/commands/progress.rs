@@ -2,7 +2,7 @@
 
 use crate::context::Context;
 use crate::exit::Exit;
-use crate::wrong::Wrong;
+use crate::usage_error::UsageError;
 use clap::Args;
 use warpyard_api::wire;
 
@@ -16,8 +16,8 @@ pub(crate) struct Progress {
 
 impl Progress {
     pub(crate) fn run(self, context: &Context) -> anyhow::Result<Exit> {
-        let said = |name: &str| std::env::var(name).map_err(|_| Wrong::NotInATask(name.to_owned()));
-        let number = |name: &str| said(name)?.parse().map_err(|_| Wrong::NotInATask(name.to_owned()));
+        let said = |name: &str| std::env::var(name).map_err(|_| UsageError::NotInATask(name.to_owned()));
+        let number = |name: &str| said(name)?.parse().map_err(|_| UsageError::NotInATask(name.to_owned()));
         let job = said("WARPYARD_JOB_ID")?;
         let progress = wire::Progress {
             task: said("WARPYARD_TASK")?,

@@ -3,8 +3,8 @@
 use crate::complete;
 use crate::context::Context;
 use crate::exit::Exit;
-use crate::follow::patiently;
-use crate::lab::listed;
+use crate::follow::retry_while_away;
+use crate::input::help_list;
 use crate::show::jobs::{COLUMNS, Column, chosen, page, table};
 use crate::watch::Watch;
 use clap::Args;
@@ -56,7 +56,7 @@ impl Ps {
     pub(crate) fn run(self, context: &Context) -> anyhow::Result<Exit> {
         if self.columns.as_deref() == Some("help") {
             let rows = COLUMNS.iter().map(|column| (column.name, column.about.to_owned()));
-            context.print(&(listed("Columns", rows) + "\n"))?;
+            context.print(&(help_list("Columns", rows) + "\n"))?;
             return Ok(Exit::Fine);
         }
         let columns = chosen(self.columns.as_deref())?;
@@ -90,7 +90,7 @@ impl Ps {
                 || {
                     // A server that is started again is waited for.
                     let pages = || Pages::new(&client, filter.clone(), limit);
-                    let jobs = patiently(|| pages().collect::<Result<Vec<_>, _>>())?;
+                    let jobs = retry_while_away(|| pages().collect::<Result<Vec<_>, _>>())?;
                     Ok(jobs.into_iter().flatten().collect::<Vec<_>>())
                 },
                 |jobs, screen| table(jobs, &columns, screen),

@@ -3,10 +3,11 @@
 use super::history::moment;
 use crate::context::Context;
 use crate::exit::Exit;
-use crate::lab::{Line, Outputs, Ran, policies_of, recorded, study};
 use crate::show;
 use crate::show::compare::Sample;
-use crate::show::replay::Answer;
+use crate::show::replay::ReplayAnswer;
+use crate::simulation::{Outputs, ProgressLine, RunResult, parse_policies, study};
+use crate::workload::read_log;
 use clap::Args;
 use std::cell::RefCell;
 use std::ops::ControlFlow;
@@ -39,20 +40,20 @@ pub(crate) struct Replay {
 
 impl Replay {
     pub(crate) fn run(self, context: &Context) -> anyhow::Result<Exit> {
-        let policies = self.policy.as_deref().map(policies_of).transpose()?.unwrap_or_default();
+        let policies = self.policy.as_deref().map(parse_policies).transpose()?.unwrap_or_default();
         let since = self.since.as_deref().map(|text| moment(text, context.screen.now)).transpose()?;
         let since = since.map_or(Time(0), |since| Time(since.as_millis().max(0) as u64 * 1000));
         let log = match self.log {
             Some(log) => log,
             None => context.data_dir()?,
         };
-        let recording = recorded(&log, since)?;
+        let recording = read_log(&log, since)?;
         let unders =
             std::iter::once(ReplayPolicy::AsRecorded).chain(policies.into_iter().map(ReplayPolicy::Fixed));
         let (per_job, kept) = (self.per_job || self.outputs.wanted(), self.outputs.wanted());
-        let mut answer = Answer::of(&recording, recording.recorded(self.per_job));
+        let mut answer = ReplayAnswer::of(&recording, recording.recorded(self.per_job));
         let mut studied = Vec::new();
-        let mut line = Line::of_stderr();
+        let mut line = ProgressLine::of_stderr();
         for under in unders {
             let began = Instant::now();
             let progress = |progress: Progress| {
@@ -68,7 +69,7 @@ impl Replay {
                 let timeline = timeline.and_then(Rc::into_inner).map(RefCell::into_inner);
                 studied.push((
                     replayed.report.policy.clone(),
-                    vec![Ran { report: replayed.report.clone(), timeline }],
+                    vec![RunResult { report: replayed.report.clone(), timeline }],
                 ));
             }
             replayed.report.per_job = replayed.report.per_job.filter(|_| self.per_job);
@@ -77,7 +78,7 @@ impl Replay {
         drop(line);
         if kept {
             let title = format!("{} jobs of this server, simulated again", recording.told().jobs);
-            self.outputs.write(&study(title, show::replay::about(&answer), studied, Sample::Everything)?)?;
+            self.outputs.write(&study(title, show::replay::about(&answer), studied, Sample::Single)?)?;
         }
         context.answer(&answer, show::replay::text)
     }

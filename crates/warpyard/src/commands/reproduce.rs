@@ -2,9 +2,10 @@
 
 use crate::context::Context;
 use crate::exit::Exit;
-use crate::lab::{Line, bad_file, find, keep_picture, listed};
+use crate::input::{bad_file, find_by_name, help_list};
 use crate::show;
-use crate::wrong::Wrong;
+use crate::simulation::{ProgressLine, write_picture};
+use crate::usage_error::UsageError;
 use clap::Args;
 use serde::Serialize;
 use std::fs::File;
@@ -41,37 +42,37 @@ pub(crate) struct Reproduce {
 }
 
 /// A published table.
-struct Published {
+struct PublishedTable {
     name: &'static str,
     summary: &'static str,
-    make: fn(&Reproduce, &mut Line) -> anyhow::Result<Made>,
+    make: fn(&Reproduce, &mut ProgressLine) -> anyhow::Result<ReproducedTable>,
 }
 
 /// A table made anew.
 #[derive(Default)]
-struct Made {
+struct ReproducedTable {
     rows: Vec<Row>,
     /// What is to be said about it.
     notes: Vec<String>,
     plot: Option<String>,
 }
 
-const TABLES: &[Published] = &[
-    Published {
+const TABLES: &[PublishedTable] = &[
+    PublishedTable {
         name: "short-tasks",
         summary: "GPU Scheduling for Short Tasks in Private Cloud (2019): fifo, sjf and short-first",
-        make: |asked, line| {
+        make: |options, line| {
             let notes = vec![format!(
                 "mean seconds over the seeds 0 to {}, low and high are what 5 and 95 % of them stay under; a row holds where \
                  the published figure lies between and its ratio to fifo's within 0.05 of ours",
-                asked.seeds - 1
+                options.seeds - 1
             )];
-            let mut far = Far::of("short-tasks", "runs", line);
-            let rows = short_tasks(asked.seeds, |done, of| far.say(done, of))?;
-            Ok(Made { rows, notes, plot: None })
+            let mut progress = TableProgress::of("short-tasks", "runs", line);
+            let rows = short_tasks(options.seeds, |done, of| progress.say(done, of))?;
+            Ok(ReproducedTable { rows, notes, plot: None })
         },
     },
-    Published {
+    PublishedTable {
         name: "model-scheduling",
         summary: "inference on one GPU: serial, all at once, and wsjf by job, batch and item",
         make: |_, line| {
@@ -81,52 +82,52 @@ const TABLES: &[Published] = &[
                 0,
                 "seconds; nothing is left to chance; low and high are 15 % around ours".to_owned(),
             );
-            Ok(Made { rows, notes, plot: None })
+            Ok(ReproducedTable { rows, notes, plot: None })
         },
     },
-    Published {
+    PublishedTable {
         name: "hybrid",
         summary: "the hybrid scheduler's two experiments: a busy GPU, and one with its most tasks",
-        make: |_, _| Ok(Made { rows: hybrid()?, ..Made::default() }),
+        make: |_, _| Ok(ReproducedTable { rows: hybrid()?, ..ReproducedTable::default() }),
     },
-    Published {
+    PublishedTable {
         name: ALIBABA,
         summary: "Beware of Fragmentation (2023): filling the GPU nodes of the Alibaba trace",
-        make: filled,
+        make: reproduce_alibaba,
     },
-    Published {
+    PublishedTable {
         name: GAVEL,
         summary: "Gavel (OSDI 2020): completion by load, round length, errors and the price of switching",
-        make: allocated,
+        make: reproduce_gavel,
     },
 ];
 
 const ALIBABA: &str = "alibaba-2023";
 const GAVEL: &str = "gavel";
 /// Tables of which there is a picture.
-const DRAWN: [&str; 2] = [ALIBABA, GAVEL];
+const WITH_PLOT: [&str; 2] = [ALIBABA, GAVEL];
 const NODES: &str = "openb_node_list_gpu_node.csv";
 const PODS: &str = "openb_pod_list_default.csv";
 
 /// The list of tables, for the help.
 pub(crate) fn tables() -> String {
-    listed("Tables", TABLES.iter().map(|table| (table.name, table.summary.to_owned())))
+    help_list("Tables", TABLES.iter().map(|table| (table.name, table.summary.to_owned())))
 }
 
 impl Reproduce {
     pub(crate) fn run(self, context: &Context) -> anyhow::Result<Exit> {
         let wanted = match &self.name {
-            Some(name) => std::slice::from_ref(find("table", name, TABLES, |table| table.name)?),
+            Some(name) => std::slice::from_ref(find_by_name("table", name, TABLES, |table| table.name)?),
             None => TABLES,
         };
-        if self.plot.is_some() && !matches!(wanted, [one] if DRAWN.contains(&one.name)) {
-            return Err(Wrong::NoPicture { has: DRAWN.join(" or ") }.into());
+        if self.plot.is_some() && !matches!(wanted, [one] if WITH_PLOT.contains(&one.name)) {
+            return Err(UsageError::NoPicture { has: WITH_PLOT.join(" or ") }.into());
         }
-        let mut line = Line::of_stderr();
+        let mut line = ProgressLine::of_stderr();
         let mut all = Vec::new();
         for table in wanted {
             let made = (table.make)(&self, &mut line);
-            drop(std::mem::replace(&mut line, Line::of_stderr()));
+            drop(std::mem::replace(&mut line, ProgressLine::of_stderr()));
             let made = match made {
                 // Asked for everything, what can be made is made.
                 Err(missing) if self.name.is_none() && is_missing(&missing) => {
@@ -136,11 +137,11 @@ impl Reproduce {
                 made => made?,
             };
             if let (Some(file), Some(plot)) = (&self.plot, &made.plot) {
-                keep_picture(file, plot)?;
+                write_picture(file, plot)?;
             }
             if context.global.json {
                 let name = self.name.is_none().then_some(table.name);
-                all.extend(made.rows.into_iter().map(|row| Tabled { table: name, row }));
+                all.extend(made.rows.into_iter().map(|row| TableRow { table: name, row }));
             } else {
                 // Each as soon as it is there: all of them take minutes.
                 let heading = self.name.is_none().then(|| format!("{}: {}", table.name, table.summary));
@@ -159,22 +160,22 @@ impl Reproduce {
     }
 }
 
-/// How far a table is.
-struct Far<'l> {
+/// Progress of one table, shown on standard error.
+struct TableProgress<'l> {
     table: &'static str,
     /// What it takes many of.
     steps: &'static str,
-    line: &'l mut Line,
+    line: &'l mut ProgressLine,
     began: Instant,
 }
 
-impl<'l> Far<'l> {
-    fn of(table: &'static str, steps: &'static str, line: &'l mut Line) -> Far<'l> {
-        Far { table, steps, line, began: Instant::now() }
+impl<'l> TableProgress<'l> {
+    fn of(table: &'static str, steps: &'static str, line: &'l mut ProgressLine) -> TableProgress<'l> {
+        TableProgress { table, steps, line, began: Instant::now() }
     }
 
     fn say(&mut self, done: usize, of: usize) {
-        let Far { table, steps, line, began } = self;
+        let TableProgress { table, steps, line, began } = self;
         line.say(|| {
             let left = show::time_left(began.elapsed().as_secs_f64(), done as f64 / of as f64);
             format!("{table}: {done} of {of} {steps}, {left}")
@@ -184,7 +185,7 @@ impl<'l> Far<'l> {
 
 /// A row, and of which table it is where there are several.
 #[derive(Serialize)]
-struct Tabled {
+struct TableRow {
     #[serde(skip_serializing_if = "Option::is_none")]
     table: Option<&'static str>,
     #[serde(flatten)]
@@ -192,38 +193,39 @@ struct Tabled {
 }
 
 fn is_missing(error: &anyhow::Error) -> bool {
-    matches!(error.downcast_ref(), Some(Wrong::NoTraceData { .. } | Wrong::NoGavelData { .. }))
+    matches!(error.downcast_ref(), Some(UsageError::NoTraceData { .. } | UsageError::NoGavelData { .. }))
 }
 
-fn filled(asked: &Reproduce, line: &mut Line) -> anyhow::Result<Made> {
-    let nodes = rows_of(&asked.data, NODES, |from| openb_nodes(from).collect())?;
-    let pods = rows_of(&asked.data, PODS, |from| openb_pods(from).collect())?;
+fn reproduce_alibaba(options: &Reproduce, line: &mut ProgressLine) -> anyhow::Result<ReproducedTable> {
+    let nodes = rows_of(&options.data, NODES, |from| openb_nodes(from).collect())?;
+    let pods = rows_of(&options.data, PODS, |from| openb_pods(from).collect())?;
     line.say(|| format!("{ALIBABA}: filling {} nodes with {} pods", nodes.len(), pods.len()));
-    let far = Mutex::new(Far::of(ALIBABA, "fillings", line));
-    let told = |done, of| far.lock().expect("nobody panics here").say(done, of);
-    let curves = alibaba::fill(&nodes, &pods, asked.shuffles, told);
+    let progress = Mutex::new(TableProgress::of(ALIBABA, "fillings", line));
+    let told = |done, of| progress.lock().expect("nobody panics here").say(done, of);
+    let curves = alibaba::fill(&nodes, &pods, options.shuffles, told);
     let notes = vec![
         "in hundredths of all GPUs: allocated, and free but of no use to a pod of the trace in expectation, with so much asked \
          for; low and high are the least and most of the shuffles, from the seed 0 on. Nothing was published point by point: a row holds where \
          no rule does better than gradient"
             .to_owned(),
     ];
-    let plot = asked.plot.as_ref().map(|_| show::plot::fillings(&curves));
-    Ok(Made { rows: alibaba::rows(&curves), notes, plot })
+    let plot = options.plot.as_ref().map(|_| show::plot::fillings(&curves));
+    Ok(ReproducedTable { rows: alibaba::rows(&curves), notes, plot })
 }
 
-fn allocated(asked: &Reproduce, line: &mut Line) -> anyhow::Result<Made> {
+fn reproduce_gavel(options: &Reproduce, line: &mut ProgressLine) -> anyhow::Result<ReproducedTable> {
     let text = |name: &str| {
-        let path = asked.gavel.join(name);
+        let path = options.gavel.join(name);
         let file = path.display().to_string();
-        std::fs::read_to_string(path).map_err(|source| Wrong::NoGavelData { file, source })
+        std::fs::read_to_string(path).map_err(|source| UsageError::NoGavelData { file, source })
     };
     let trace = "traces/gen150_single.trace";
     let data = gavel::GavelData::read(&text("simulation_throughputs.json")?, &text(trace)?);
-    let data = data.map_err(|e| bad_file(&asked.gavel.join(trace).display().to_string(), e))?;
-    let far = Mutex::new(Far::of(GAVEL, "runs", line));
-    let drawn = gavel::TraceSampling { traces: asked.draws, jobs: 500 };
-    let study = gavel::gavel(&data, drawn, |done, of| far.lock().expect("nobody panics here").say(done, of))?;
+    let data = data.map_err(|e| bad_file(&options.gavel.join(trace).display().to_string(), e))?;
+    let progress = Mutex::new(TableProgress::of(GAVEL, "runs", line));
+    let drawn = gavel::TraceSampling { traces: options.draws, jobs: 500 };
+    let study =
+        gavel::gavel(&data, drawn, |done, of| progress.lock().expect("nobody panics here").say(done, of))?;
     let notes = vec![
         "12 GPUs each of v100, p100 and k80, one a server; rounds of 6 minutes and free restarts where nothing else is said; \
          published trace: what Gavel's simulator gave on it"
@@ -233,8 +235,8 @@ fn allocated(asked: &Reproduce, line: &mut Line) -> anyhow::Result<Made> {
             .to_owned(),
         "the rounds are those the policies carry out, without the engine around them".to_owned(),
     ];
-    let plot = asked.plot.as_ref().map(|_| show::panels::draw(&study.panels));
-    Ok(Made { rows: study.rows, notes, plot })
+    let plot = options.plot.as_ref().map(|_| show::panels::draw(&study.panels));
+    Ok(ReproducedTable { rows: study.rows, notes, plot })
 }
 
 /// All rows of a file of the trace; a bad one is told with its line.
@@ -242,9 +244,9 @@ fn rows_of<T, E: std::error::Error + Send + Sync + 'static>(
     data: &Path,
     name: &'static str,
     read: impl FnOnce(BufReader<File>) -> Result<Vec<T>, E>,
-) -> Result<Vec<T>, Wrong> {
+) -> Result<Vec<T>, UsageError> {
     let path = data.join(name);
     let file = File::open(&path)
-        .map_err(|source| Wrong::NoTraceData { file: path.display().to_string(), source })?;
+        .map_err(|source| UsageError::NoTraceData { file: path.display().to_string(), source })?;
     read(BufReader::new(file)).map_err(|e| bad_file(&path.display().to_string(), e))
 }

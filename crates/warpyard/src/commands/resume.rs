@@ -8,7 +8,7 @@ use clap::Args;
 use warpyard_api::selector::Selector;
 
 /// Which of the two is meant.
-pub(crate) const WHICH: &str = "\
+pub(crate) const TARGETS: &str = "\
 What looks like jobs or tasks (412, 412.train, 3-7, last, all) are those, and what of them is paused goes on. \
 Any other name is a worker's, which takes tasks again after `drain`; no name at all is the only worker there is.";
 
@@ -25,16 +25,18 @@ pub(crate) struct Resume {
 
 /// What is to go on.
 #[derive(Debug, PartialEq, Eq)]
-enum What {
+enum ResumeTarget {
     Tasks(String),
     Worker(Option<String>),
 }
 
 impl Resume {
     pub(crate) fn run(self, context: &Context) -> anyhow::Result<Exit> {
-        match self.what() {
-            What::Tasks(selector) => act(context, ("resume", "resumed"), |client| client.resume(&selector)),
-            What::Worker(name) => {
+        match self.target() {
+            ResumeTarget::Tasks(selector) => {
+                act(context, ("resume", "resumed"), |client| client.resume(&selector))
+            }
+            ResumeTarget::Worker(name) => {
                 let client = context.client()?;
                 let worker = client.resume_worker(&workers::named(&client, name)?)?;
                 workers::answer(context, &worker)
@@ -42,13 +44,13 @@ impl Resume {
         }
     }
 
-    fn what(self) -> What {
+    fn target(self) -> ResumeTarget {
         let text = self.names.join(",");
         match self.worker {
-            Some(worker) => What::Worker(Some(worker)),
-            None if self.names.is_empty() => What::Worker(None),
-            None if text.parse::<Selector>().is_ok() => What::Tasks(text),
-            None => What::Worker(Some(text)),
+            Some(worker) => ResumeTarget::Worker(Some(worker)),
+            None if self.names.is_empty() => ResumeTarget::Worker(None),
+            None if text.parse::<Selector>().is_ok() => ResumeTarget::Tasks(text),
+            None => ResumeTarget::Worker(Some(text)),
         }
     }
 }
@@ -60,13 +62,13 @@ mod tests {
     #[test]
     fn a_selector_is_a_job_and_any_other_word_a_worker() {
         let what = |names: &[&str]| {
-            Resume { names: names.iter().map(ToString::to_string).collect(), worker: None }.what()
+            Resume { names: names.iter().map(ToString::to_string).collect(), worker: None }.target()
         };
-        assert_eq!(what(&["412.train", "3-7"]), What::Tasks("412.train,3-7".to_owned()));
-        assert_eq!(what(&["last"]), What::Tasks("last".to_owned()));
-        assert_eq!(what(&["gpu1"]), What::Worker(Some("gpu1".to_owned())));
-        assert_eq!(what(&[]), What::Worker(None));
+        assert_eq!(what(&["412.train", "3-7"]), ResumeTarget::Tasks("412.train,3-7".to_owned()));
+        assert_eq!(what(&["last"]), ResumeTarget::Tasks("last".to_owned()));
+        assert_eq!(what(&["gpu1"]), ResumeTarget::Worker(Some("gpu1".to_owned())));
+        assert_eq!(what(&[]), ResumeTarget::Worker(None));
         let named = Resume { names: Vec::new(), worker: Some("7".to_owned()) };
-        assert_eq!(named.what(), What::Worker(Some("7".to_owned())));
+        assert_eq!(named.target(), ResumeTarget::Worker(Some("7".to_owned())));
     }
 }

@@ -1,11 +1,11 @@
 //! `run`: submits a job, follows it and exits as it does.
 
-use super::attach::{Leaving, must_be_at_a_terminal};
+use super::attach::{DetachOptions, must_be_at_a_terminal};
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::follow::{Interrupts, exit_code, explain_silence, follow_progress, follow_task, last_words};
-use crate::session::{Guest, Signals};
-use crate::submission::{Here, Request, Submission, find_jobs};
+use crate::session::{AttachedClient, Signals};
+use crate::submission::{CallerEnvironment, Request, Submission, find_jobs};
 use anyhow::Context as _;
 use clap::Args;
 use std::io::{self, IsTerminal};
@@ -19,17 +19,17 @@ pub(crate) struct Run {
     #[command(flatten)]
     request: Request,
     #[command(flatten)]
-    leaving: Leaving,
+    detach: DetachOptions,
 }
 
 impl Run {
     pub(crate) fn run(self, context: &Context) -> anyhow::Result<Exit> {
-        let submission = self
-            .request
-            .prepare("run", &Here::really(), |select| find_jobs(&context.client()?, select, true))?;
+        let submission = self.request.prepare("run", &CallerEnvironment::current(), |select| {
+            find_jobs(&context.client()?, select, true)
+        })?;
         let client = context.client()?;
         if submission.is_session {
-            return attend(&client, submission, &self.leaving, context);
+            return attend(&client, submission, &self.detach, context);
         }
         follow(&client, submission, context)
     }
@@ -70,7 +70,7 @@ fn follow(client: &Client, mut submission: Submission, context: &Context) -> any
 fn attend(
     client: &Client,
     mut submission: Submission,
-    leaving: &Leaving,
+    detach: &DetachOptions,
     context: &Context,
 ) -> anyhow::Result<Exit> {
     must_be_at_a_terminal()?;
@@ -82,7 +82,8 @@ fn attend(
     explain_silence(client, &job);
     let (mut out, mut err) = (io::stdout().lock(), io::stderr());
     let out: &mut dyn io::Write = if context.global.json { &mut err } else { &mut out };
-    let guest = Guest { context, client: client.clone(), ask: &job, keys: leaving.keys(), signals, out };
-    let ended = guest.stay(|| interrupts.only_leave())?;
-    leaving.leave(context, &job, ended, interrupts.cancelled())
+    let client =
+        AttachedClient { context, client: client.clone(), ask: &job, keys: detach.keys(), signals, out };
+    let ended = client.run(|| interrupts.only_leave())?;
+    detach.leave(context, &job, ended, interrupts.cancelled())
 }

@@ -2,8 +2,8 @@
 
 use crate::context::Context;
 use crate::exit::Exit;
-use crate::lab::cluster_schema;
-use crate::wrong::Wrong;
+use crate::simulation::cluster_schema;
+use crate::usage_error::UsageError;
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
@@ -54,7 +54,7 @@ impl Schema {
 
 impl Document {
     /// A file of this form.
-    fn example(self) -> Result<&'static str, Wrong> {
+    fn example(self) -> Result<&'static str, UsageError> {
         match self {
             Self::Job => Ok(include_str!("../../schemas/job.example.toml")),
             Self::Config => Ok(include_str!("../../schemas/config.example.toml")),
@@ -63,7 +63,7 @@ impl Document {
             Self::Machines => Ok(include_str!("../../schemas/machines.example.toml")),
             Self::Cluster => Ok(include_str!("../../schemas/cluster.example.toml")),
             Self::Trace => Ok(include_str!("../../schemas/trace.example.csv")),
-            Self::Openapi => Err(Wrong::NoExample),
+            Self::Openapi => Err(UsageError::NoExample),
         }
     }
 

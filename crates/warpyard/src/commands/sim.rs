@@ -3,10 +3,13 @@
 use super::faults::Faults;
 use crate::context::Context;
 use crate::exit::Exit;
-use crate::lab::{Bench, Costs, Outputs, Source, Tally, Wanted, cluster, kinds, policy, study};
 use crate::show;
 use crate::show::compare::Sample;
-use crate::wrong::Wrong;
+use crate::simulation::{
+    Costs, Experiment, Outputs, Progress, RunOptions, cluster, gpu_types, parse_policy, study,
+};
+use crate::usage_error::UsageError;
+use crate::workload::WorkloadOptions;
 use anyhow::Context as _;
 use clap::Args;
 use nix::unistd::mkdtemp;
@@ -19,7 +22,7 @@ use warpyard_sim::{Setup, SimReport};
 
 /// Where a simulation takes place and what of.
 #[derive(Debug, Args)]
-pub(crate) struct Scene {
+pub(crate) struct SimulationOptions {
     /// The cluster: a line such as 12xV100:16GiB,2xK80 (servers of 4 unless /8), a TOML file, or Alibaba's list of nodes
     /// (openb_node_list_*.csv). In TOML, `gpus` is such a line or [[server]] has name, gpus, count, cpus and memory;
     /// gpu_budget, tasks_per_gpu and overcommit are as in the server's configuration
@@ -44,7 +47,7 @@ pub(crate) struct Scene {
     #[arg(long)]
     count_rejected: bool,
     #[command(flatten)]
-    source: Source,
+    source: WorkloadOptions,
 }
 
 /// Arguments of `sim`.
@@ -57,11 +60,11 @@ pub(crate) struct Simulate {
     #[arg(long)]
     per_job: bool,
     #[command(flatten)]
-    scene: Scene,
+    simulation: SimulationOptions,
     #[command(flatten)]
     outputs: Outputs,
     #[command(flatten)]
-    serve: Serve,
+    serve: ServeOptions,
     #[command(flatten)]
     faults: Faults,
 }
@@ -69,7 +72,7 @@ pub(crate) struct Simulate {
 /// Showing a simulation as it runs.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Watching it run")]
-struct Serve {
+struct ServeOptions {
     /// Show the simulation in the web pages as it runs, until Ctrl-C
     #[arg(long, conflicts_with_all = ["report", "csv", "plots", "per_job"])]
     serve: bool,
@@ -81,10 +84,16 @@ struct Serve {
     listen: Option<String>,
 }
 
-impl Serve {
-    fn run(self, bench: Bench, policy: PolicyChoice, seed: u64, context: &Context) -> anyhow::Result<Exit> {
+impl ServeOptions {
+    fn run(
+        self,
+        bench: Experiment,
+        policy: PolicyChoice,
+        seed: u64,
+        context: &Context,
+    ) -> anyhow::Result<Exit> {
         if !(self.speed.is_finite() && self.speed > 0.0) {
-            return Err(Wrong::BadSpeed(self.speed).into());
+            return Err(UsageError::BadSpeed(self.speed).into());
         }
         let (workload, throughputs) = (bench.workload.clone(), bench.throughputs.clone());
         let json = context.global.json;
@@ -94,7 +103,7 @@ impl Serve {
             setup: Setup { forget: false, ..bench.setup(&policy) },
             first: bench.throughputs.command(bench.costs.clone()),
             workload: Box::new(move || {
-                Box::new(workload.jobs(seed).map(move |job| Bench::arrival(&throughputs, job)))
+                Box::new(workload.jobs(seed).map(move |job| Experiment::arrival(&throughputs, job)))
             }),
             speed: self.speed,
             listen: self.listen,
@@ -117,7 +126,7 @@ impl Serve {
     }
 }
 
-impl Scene {
+impl SimulationOptions {
     /// What is simulated, for a page.
     pub(crate) fn about(&self, repeat: u64) -> Vec<(String, String)> {
         let seeds = match repeat {
@@ -126,7 +135,7 @@ impl Scene {
         };
         let mut about = vec![
             ("cluster".to_owned(), self.cluster.clone().unwrap_or_default()),
-            ("workload".to_owned(), self.source.told()),
+            ("workload".to_owned(), self.source.describe()),
             ("seed".to_owned(), seeds),
         ];
         if self.start_delay.0 > 0 {
@@ -140,15 +149,15 @@ impl Scene {
         about
     }
 
-    pub(crate) fn bench(&self) -> Result<Bench, Wrong> {
+    pub(crate) fn bench(&self) -> Result<Experiment, UsageError> {
         if !(self.contention.is_finite() && self.contention >= 0.0) {
-            return Err(Wrong::BadContention(self.contention));
+            return Err(UsageError::BadContention(self.contention));
         }
         let workers = cluster(self.cluster.as_deref().expect("an argument that is required"))?;
-        Ok(Bench {
+        Ok(Experiment {
             contention: self.contention,
             workload: self.source.workload()?,
-            throughputs: self.source.throughputs()?.on(&kinds(&workers)),
+            throughputs: self.source.throughputs()?.on(&gpu_types(&workers)),
             costs: self.cost.clone().unwrap_or_default(),
             workers,
             restart: Span(self.restart_cost.0),
@@ -161,26 +170,26 @@ impl Scene {
 impl Simulate {
     pub(crate) fn run(self, context: &Context) -> anyhow::Result<Exit> {
         if let Some(level) = self.faults.level() {
-            return self.faults.run(level, self.scene.seed, context);
+            return self.faults.run(level, self.simulation.seed, context);
         }
-        let policy = policy(&self.policy)?;
-        let bench = self.scene.bench()?;
+        let policy = parse_policy(&self.policy)?;
+        let bench = self.simulation.bench()?;
         bench.check(&policy)?;
         if self.serve.serve {
-            return self.serve.run(bench, policy, self.scene.seed, context);
+            return self.serve.run(bench, policy, self.simulation.seed, context);
         }
-        bench.warn_of_load(self.scene.seed);
+        bench.warn_of_load(self.simulation.seed);
         let wanted =
-            Wanted { per_job: self.per_job || self.outputs.wanted(), timeline: self.outputs.wanted() };
-        let tally = Arc::new(Tally::of(1, bench.workload.len()));
-        let ran = bench.run(&policy, self.scene.seed, wanted, &tally)?;
+            RunOptions { per_job: self.per_job || self.outputs.wanted(), timeline: self.outputs.wanted() };
+        let tally = Arc::new(Progress::of(1, bench.workload.len()));
+        let ran = bench.run(&policy, self.simulation.seed, wanted, &tally)?;
         drop(tally);
         let per_job = ran.report.per_job.clone().filter(|_| self.per_job);
         let report = SimReport { per_job, ..ran.report.clone() };
         if self.outputs.wanted() {
             let title = format!("{} jobs under {policy}", bench.workload.len());
             let runs = vec![(policy.to_string(), vec![ran])];
-            self.outputs.write(&study(title, self.scene.about(1), runs, Sample::Everything)?)?;
+            self.outputs.write(&study(title, self.simulation.about(1), runs, Sample::Single)?)?;
         }
         context.answer(&report, show::sim::text)
     }

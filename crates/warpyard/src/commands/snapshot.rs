@@ -17,11 +17,11 @@ use warpyard_snapshot::{Change, Manifest, PackedDir, changes};
 #[derive(Debug, Args)]
 pub(crate) struct Snapshot {
     #[command(subcommand)]
-    what: What,
+    command: SnapshotCommand,
 }
 
 #[derive(Debug, Subcommand)]
-enum What {
+enum SnapshotCommand {
     /// What changed in the directory since the job was submitted
     Diff {
         /// A job: 412, last
@@ -32,7 +32,7 @@ enum What {
 
 impl Snapshot {
     pub(crate) fn run(self, context: &Context) -> anyhow::Result<Exit> {
-        let What::Diff { job } = self.what;
+        let SnapshotCommand::Diff { job } = self.command;
         let client = context.client()?;
         let before: Manifest = client.snapshot_of(&job)?;
         let kept = client.job(&job, false, None)?.snapshot.context("the job has no snapshot")?;

@@ -3,7 +3,7 @@
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::show::counted;
-use crate::submission::{Here, Request, find_jobs};
+use crate::submission::{CallerEnvironment, Request, find_jobs};
 use clap::Args;
 use serde_json::json;
 use std::io::{self, IsTerminal};
@@ -18,9 +18,9 @@ pub(crate) struct Submit {
 
 impl Submit {
     pub(crate) fn run(self, context: &Context) -> anyhow::Result<Exit> {
-        let mut submission = self
-            .request
-            .prepare("submit", &Here::really(), |select| find_jobs(&context.client()?, select, true))?;
+        let mut submission = self.request.prepare("submit", &CallerEnvironment::current(), |select| {
+            find_jobs(&context.client()?, select, true)
+        })?;
         let job = submission.send(&context.client()?)?.job;
         // What is odd was told on standard error; the answer has one form.
         context.answer(&json!({ "job": job }), |_, _| match io::stdout().is_terminal() {

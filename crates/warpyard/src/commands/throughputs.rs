@@ -2,8 +2,8 @@
 
 use crate::context::Context;
 use crate::exit::Exit;
-use crate::lab::{Costs, Throughputs as Table};
 use crate::show;
+use crate::simulation::{Costs, Throughputs as Table};
 use clap::Args;
 use warpyard_api::wire::Throughputs as Said;
 
@@ -26,7 +26,7 @@ impl Throughputs {
             (None, None) => client.throughputs()?,
             (table, cost) => {
                 let cost_per_hour = cost.unwrap_or_default().0;
-                client.throughputs_set(&Said { cost_per_hour, ..table.unwrap_or_default().said() })?
+                client.throughputs_set(&Said { cost_per_hour, ..table.unwrap_or_default().to_wire() })?
             }
         };
         context.answer(&known, show::throughputs::table)

@@ -2,11 +2,14 @@
 
 use crate::context::Context;
 use crate::exit::{Exit, note};
-use crate::lab::{
-    FORMATS, Load, OWN, Open, Shape, cluster, is_log, keep, listed, read_text, recorded, tell, text_of, told,
-};
+use crate::input::{help_list, read_file, write_file};
 use crate::show;
-use crate::wrong::Wrong;
+use crate::simulation::cluster;
+use crate::usage_error::UsageError;
+use crate::workload::{
+    FORMATS, GeneratorOptions, ImportOptions, Load, SERVER_LOG, describe_bad_rows, is_log, print_notes,
+    read_log, read_text,
+};
 use clap::{Args, Subcommand, ValueEnum};
 use serde_json::json;
 use std::io::{self, Write};
@@ -19,11 +22,11 @@ use warpyard_sim::workload::{ParsedTrace, TraceJob};
 #[derive(Debug, Args)]
 pub(crate) struct Trace {
     #[command(subcommand)]
-    what: What,
+    command: TraceCommand,
 }
 
 #[derive(Debug, Subcommand)]
-enum What {
+enum TraceCommand {
     /// Generate a workload from a seed; the same seed gives the same bytes
     Generate(Box<Generate>),
     /// Import a workload of another format; rows that cannot be read are reported by line
@@ -34,12 +37,12 @@ enum What {
     Convert(Convert),
     /// Summarise a workload of any known format
     #[command(after_help = formats())]
-    Stats(From),
+    Stats(TraceFile),
 }
 
 /// A workload in a file.
 #[derive(Debug, Args)]
-struct From {
+struct TraceFile {
     /// The file; - reads standard input
     file: String,
     /// Format of the file [default: detected]
@@ -49,7 +52,7 @@ struct From {
     #[arg(long)]
     strict: bool,
     #[command(flatten)]
-    open: Open,
+    options: ImportOptions,
 }
 
 /// Arguments of `trace generate`.
@@ -68,14 +71,14 @@ struct Generate {
     #[arg(long, value_name = "LINE|FILE")]
     cluster: Option<String>,
     #[command(flatten)]
-    shape: Shape,
+    generator: GeneratorOptions,
 }
 
 /// Arguments of `trace import`.
 #[derive(Debug, Args)]
 struct Import {
     #[command(flatten)]
-    from: From,
+    from: TraceFile,
     /// Output file; - is standard output
     #[arg(long, value_name = "FILE", default_value = "-")]
     out: String,
@@ -85,10 +88,10 @@ struct Import {
 #[derive(Debug, Args)]
 struct Convert {
     #[command(flatten)]
-    from: From,
+    from: TraceFile,
     /// Format to write [default: by the extension of --out, else csv]
     #[arg(long, value_name = "NAME")]
-    to: Option<To>,
+    to: Option<OutputFormat>,
     /// Output file; - is standard output
     #[arg(long, value_name = "FILE", default_value = "-")]
     out: String,
@@ -96,7 +99,7 @@ struct Convert {
 
 /// Formats that are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum To {
+enum OutputFormat {
     /// Columns by name, one task a line
     Csv,
     /// A list of jobs
@@ -108,21 +111,23 @@ enum To {
 }
 
 fn formats() -> String {
-    let own = (OWN, "a server's own history: its data directory, or log.db in it".to_owned());
-    listed("Formats", FORMATS.iter().map(|format| (format.name, format.summary.to_owned())).chain([own]))
+    let own = (SERVER_LOG, "a server's own history: its data directory, or log.db in it".to_owned());
+    help_list("Formats", FORMATS.iter().map(|format| (format.name, format.summary.to_owned())).chain([own]))
 }
 
 impl Trace {
     pub(crate) fn run(self, context: &Context) -> anyhow::Result<Exit> {
-        match self.what {
-            What::Generate(generate) => generate.run(),
-            What::Import(Import { from, out }) => from.write(To::Csv, &out, context),
-            What::Convert(Convert { from, to, out }) => {
-                from.write(to.or_else(|| by_name(&out)).unwrap_or(To::Csv), &out, context)
-            }
-            What::Stats(from) => {
+        match self.command {
+            TraceCommand::Generate(generate) => generate.run(),
+            TraceCommand::Import(Import { from, out }) => from.write(OutputFormat::Csv, &out, context),
+            TraceCommand::Convert(Convert { from, to, out }) => from.write(
+                to.or_else(|| format_by_extension(&out)).unwrap_or(OutputFormat::Csv),
+                &out,
+                context,
+            ),
+            TraceCommand::Stats(from) => {
                 let (format, reading) = from.read()?;
-                from.tell(format, &reading);
+                from.print_reading_notes(format, &reading);
                 let stats = show::trace::Stats::of(&jobs_of(reading));
                 context.answer(&stats, show::trace::text)
             }
@@ -132,7 +137,7 @@ impl Trace {
 
 impl Generate {
     fn run(self) -> anyhow::Result<Exit> {
-        let generator = self.shape.generator(self.jobs)?;
+        let generator = self.generator.generator(self.jobs)?;
         if let Some(line) = &self.cluster
             && let Some(load) = Load::of(generator.clone().generate(self.seed), &cluster(line)?)
         {
@@ -141,20 +146,20 @@ impl Generate {
         // Which columns there are depends on what may be drawn, and one job of each kind would not show it.
         let mut columns = csv::Columns::default();
         generator.clone().generate(self.seed).for_each(|job| columns.add(&job));
-        keep(&self.out, |to| csv::write(to, &columns, generator.generate(self.seed)))?;
+        write_file(&self.out, |to| csv::write(to, &columns, generator.generate(self.seed)))?;
         Ok(Exit::Fine)
     }
 }
 
-impl From {
+impl TraceFile {
     /// What is in the file.
     fn open(&self) -> anyhow::Result<(&'static str, ParsedTrace)> {
-        if self.format.as_deref().map_or_else(|| is_log(&self.file), |name| name == OWN) {
-            let recording = recorded(Path::new(&self.file), Time(0))?;
-            return Ok((OWN, own::read(&recording)));
+        if self.format.as_deref().map_or_else(|| is_log(&self.file), |name| name == SERVER_LOG) {
+            let recording = read_log(Path::new(&self.file), Time(0))?;
+            return Ok((SERVER_LOG, own::read(&recording)));
         }
-        let text = text_of(&self.file)?;
-        let (format, reading) = read_text(&self.file, &text, self.format.as_deref(), &self.open)?;
+        let text = read_file(&self.file)?;
+        let (format, reading) = read_text(&self.file, &text, self.format.as_deref(), &self.options)?;
         Ok((format.name, reading))
     }
 
@@ -163,19 +168,23 @@ impl From {
         let (format, reading) = self.open()?;
         let useless = self.strict || reading.jobs.is_empty();
         if useless && !reading.bad.is_empty() {
-            return Err(Wrong::BadTrace { file: self.file.clone(), rows: told(&reading.bad) }.into());
+            return Err(UsageError::BadTrace {
+                file: self.file.clone(),
+                rows: describe_bad_rows(&reading.bad),
+            }
+            .into());
         }
         Ok((format, reading))
     }
 
     /// Writes it in another format. What else there is to know of it goes to standard error, or is the answer in JSON.
-    fn write(&self, to: To, out: &str, context: &Context) -> anyhow::Result<Exit> {
+    fn write(&self, to: OutputFormat, out: &str, context: &Context) -> anyhow::Result<Exit> {
         if context.global.json && out == "-" {
-            return Err(Wrong::TwiceOnOutput.into());
+            return Err(UsageError::TwiceOnOutput.into());
         }
         let (format, reading) = self.read()?;
         if !context.global.json {
-            self.tell(format, &reading);
+            self.print_reading_notes(format, &reading);
             return write_as(to, out, &jobs_of(reading));
         }
         let answer = as_json(format, &reading);
@@ -185,13 +194,13 @@ impl From {
     }
 
     /// Says what was left out and how things were understood.
-    fn tell(&self, format: &str, reading: &ParsedTrace) {
+    fn print_reading_notes(&self, format: &str, reading: &ParsedTrace) {
         if self.format.is_none() && format != "csv" {
             eprintln!("note: {} looks like {format}; --format names another", self.file);
         }
-        tell(reading);
+        print_notes(reading);
         if !reading.bad.is_empty() {
-            note(&format!("{}: {}", self.file, told(&reading.bad)));
+            note(&format!("{}: {}", self.file, describe_bad_rows(&reading.bad)));
             let jobs = show::counted(reading.jobs.len() as u64, "job");
             eprintln!("{jobs} read without them; --strict refuses such a file");
         }
@@ -214,20 +223,20 @@ fn as_json(format: &str, reading: &ParsedTrace) -> serde_json::Value {
     })
 }
 
-fn by_name(out: &str) -> Option<To> {
+fn format_by_extension(out: &str) -> Option<OutputFormat> {
     let (_, extension) = out.rsplit_once('.')?;
-    To::from_str(extension, true).ok()
+    OutputFormat::from_str(extension, true).ok()
 }
 
-fn write_as(to: To, out: &str, jobs: &[TraceJob]) -> anyhow::Result<Exit> {
+fn write_as(to: OutputFormat, out: &str, jobs: &[TraceJob]) -> anyhow::Result<Exit> {
     let all = || jobs.iter().cloned();
     let mut lost = swf::DroppedFields::default();
-    keep(out, |file: &mut dyn Write| -> io::Result<()> {
+    write_file(out, |file: &mut dyn Write| -> io::Result<()> {
         match to {
-            To::Csv => csv::write(file, &csv::Columns::of(jobs.iter()), all()),
-            To::Json => json::write_list(file, all()),
-            To::Jsonl => json::write_lines(file, all()),
-            To::Swf => swf::write(file, all()).map(|what| lost = what),
+            OutputFormat::Csv => csv::write(file, &csv::Columns::of(jobs.iter()), all()),
+            OutputFormat::Json => json::write_list(file, all()),
+            OutputFormat::Jsonl => json::write_lines(file, all()),
+            OutputFormat::Swf => swf::write(file, all()).map(|what| lost = what),
         }
     })?;
     let swf::DroppedFields { edges, priorities, needs } = lost;

@@ -3,7 +3,7 @@
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::show::{self, counted};
-use crate::wrong::Wrong;
+use crate::usage_error::UsageError;
 use clap::Args;
 use warpyard_api::client::Client;
 use warpyard_api::text::escape_controls;
@@ -43,14 +43,14 @@ pub(super) fn named(client: &Client, name: Option<String>) -> anyhow::Result<Str
     }
 }
 
-fn only(workers: Vec<WorkerView>) -> Result<String, Wrong> {
+fn only(workers: Vec<WorkerView>) -> Result<String, UsageError> {
     let mut names: Vec<String> = workers.into_iter().map(|worker| worker.id).collect();
     match (names.pop(), names.is_empty()) {
-        (None, _) => Err(Wrong::NoWorker),
+        (None, _) => Err(UsageError::NoWorker),
         (Some(only), true) => Ok(only),
         (Some(last), false) => {
             names.push(last);
-            Err(Wrong::WhichWorker(
+            Err(UsageError::WhichWorker(
                 names.iter().map(|name| escape_controls(name)).collect::<Vec<_>>().join(", "),
             ))
         }

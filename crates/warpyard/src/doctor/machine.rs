@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use warpyard_api::private_dir::{self, AllowedOwner};
 use warpyard_api::quantity::ByteSize;
-use warpyard_worker::hold::held;
-use warpyard_worker::probe::{self, Choice, Places};
+use warpyard_worker::claim_holder::held_process;
+use warpyard_worker::probe::{self, Choice, ProbePaths};
 
 /// Less free space than this, and logs or the log of events soon cannot be written.
 const LITTLE_SPACE: u64 = 1 << 30;
@@ -18,7 +18,7 @@ const LITTLE_SPACE: u64 = 1 << 30;
 const LITTLE_MEMORY: u64 = 1 << 20;
 
 pub(super) fn gpus() -> Vec<Finding> {
-    let mut probe = match probe::find(&Choice::Auto, &Places::default()) {
+    let mut probe = match probe::find(&Choice::Auto, &ProbePaths::default()) {
         Ok(probe) => probe,
         Err(e) => {
             let remedy = "reinstall the driver, or name its library with nvml_library in the configuration";
@@ -112,7 +112,7 @@ pub(super) fn freezing() -> Finding {
 
 /// Whether processes can be watched without their numbers being mistaken.
 pub(super) fn processes() -> Finding {
-    let own = held(std::process::id() as i32);
+    let own = held_process(std::process::id() as i32);
     match own {
         Some(_) => Finding::fine(
             "processes",

@@ -6,12 +6,12 @@ use warpyard_api::client::{Client, ClientError};
 use warpyard_api::wire::{JobView, LogFilter, State};
 
 /// How long a server may be away before following gives up.
-pub(crate) const AWAY_AT_MOST: Duration = Duration::from_secs(60);
+pub(crate) const MAX_OUTAGE: Duration = Duration::from_secs(60);
 /// How soon it is asked for again.
-pub(crate) const ASK_AGAIN_AFTER: Duration = Duration::from_millis(500);
+pub(crate) const RETRY_DELAY: Duration = Duration::from_millis(500);
 
 /// How a copy ended.
-enum Ended {
+enum CopyEnd {
     /// The log did.
     Log,
     /// The connection did.
@@ -22,8 +22,8 @@ enum Ended {
 pub(crate) fn copy_log(log: impl Read, skip: u64, out: &mut impl Write) -> io::Result<()> {
     let mut copied = 0;
     match copy(log, out, skip, &mut copied)? {
-        Ended::Log => Ok(()),
-        Ended::Connection => Err(io::Error::new(io::ErrorKind::ConnectionReset, "the server went away")),
+        CopyEnd::Log => Ok(()),
+        CopyEnd::Connection => Err(io::Error::new(io::ErrorKind::ConnectionReset, "the server went away")),
     }
 }
 
@@ -58,16 +58,16 @@ pub(crate) fn follow_task_from(
                 ended?
             }
             // Away, or on its way out or in.
-            Err(error) if error.exit_code() == 3 => Ended::Connection,
+            Err(error) if error.exit_code() == 3 => CopyEnd::Connection,
             Err(error) => return Err(error.into()),
         };
-        let job = patiently(|| client.job(&task_of(ask, filter), false, None))?;
+        let job = retry_while_away(|| client.job(&task_of(ask, filter), false, None))?;
         match ended {
-            Ended::Log if latest_attempt(&job) > attempt => (attempt, copied) = (attempt + 1, 0),
-            Ended::Log if job.state == State::Done => return Ok(job),
+            CopyEnd::Log if latest_attempt(&job) > attempt => (attempt, copied) = (attempt + 1, 0),
+            CopyEnd::Log if job.state == State::Done => return Ok(job),
             // It is asked for again, after a moment, from where it broke off.
-            Ended::Log | Ended::Connection => {
-                patiently(|| client.wait(&task_of(ask, filter), Some(ASK_AGAIN_AFTER)))?;
+            CopyEnd::Log | CopyEnd::Connection => {
+                retry_while_away(|| client.wait(&task_of(ask, filter), Some(RETRY_DELAY)))?;
             }
         }
     }
@@ -81,14 +81,14 @@ fn task_of(ask: &str, filter: &LogFilter) -> String {
 }
 
 /// Copies what comes after the first `skip` bytes; `copied` ends up as the log's length so far.
-fn copy(mut log: impl Read, out: &mut impl Write, skip: u64, copied: &mut u64) -> io::Result<Ended> {
+fn copy(mut log: impl Read, out: &mut impl Write, skip: u64, copied: &mut u64) -> io::Result<CopyEnd> {
     let (mut buffer, mut seen) = (vec![0; 64 << 10], 0);
     loop {
         let read = match log.read(&mut buffer) {
-            Ok(0) => return Ok(Ended::Log),
+            Ok(0) => return Ok(CopyEnd::Log),
             Ok(read) => read,
             Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
-            Err(_) => return Ok(Ended::Connection),
+            Err(_) => return Ok(CopyEnd::Connection),
         };
         let old = usize::try_from(skip.saturating_sub(seen)).unwrap_or(usize::MAX).min(read);
         seen += read as u64;
@@ -99,12 +99,12 @@ fn copy(mut log: impl Read, out: &mut impl Write, skip: u64, copied: &mut u64) -
 }
 
 /// Asks again while the server is away, as it is when it is restarted.
-pub(crate) fn patiently<T>(ask: impl Fn() -> Result<T, ClientError>) -> Result<T, ClientError> {
+pub(crate) fn retry_while_away<T>(ask: impl Fn() -> Result<T, ClientError>) -> Result<T, ClientError> {
     let since = Instant::now();
     loop {
         match ask() {
-            Err(error) if error.exit_code() == 3 && since.elapsed() < AWAY_AT_MOST => {
-                std::thread::sleep(ASK_AGAIN_AFTER);
+            Err(error) if error.exit_code() == 3 && since.elapsed() < MAX_OUTAGE => {
+                std::thread::sleep(RETRY_DELAY);
             }
             answer => return answer,
         }
@@ -123,9 +123,9 @@ mod tests {
     use super::*;
 
     /// Gives its parts one by one and then breaks.
-    struct Breaks(Vec<&'static [u8]>);
+    struct BrokenReader(Vec<&'static [u8]>);
 
-    impl Read for Breaks {
+    impl Read for BrokenReader {
         fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
             match self.0.pop() {
                 None => Err(io::ErrorKind::ConnectionReset.into()),
@@ -140,11 +140,11 @@ mod tests {
     #[test]
     fn a_log_goes_on_where_the_connection_broke() {
         let (mut out, mut copied) = (Vec::new(), 0);
-        let broken = copy(Breaks(vec![b" two", b"one"]), &mut out, 0, &mut copied).unwrap();
-        assert!(matches!(broken, Ended::Connection));
+        let broken = copy(BrokenReader(vec![b" two", b"one"]), &mut out, 0, &mut copied).unwrap();
+        assert!(matches!(broken, CopyEnd::Connection));
         let skip = copied;
         let whole: &[u8] = b"one two three";
-        assert!(matches!(copy(whole, &mut out, skip, &mut copied).unwrap(), Ended::Log));
+        assert!(matches!(copy(whole, &mut out, skip, &mut copied).unwrap(), CopyEnd::Log));
         assert_eq!(out, b"one two three");
         assert_eq!(copied, 13);
     }
@@ -154,7 +154,7 @@ mod tests {
         let (mut out, mut copied) = (Vec::new(), 0);
         for parts in [vec![b"one two".as_slice()], vec![b"one".as_slice()], vec![b" three", b"one two"]] {
             let skip = copied;
-            copy(Breaks(parts), &mut out, skip, &mut copied).unwrap();
+            copy(BrokenReader(parts), &mut out, skip, &mut copied).unwrap();
         }
         assert_eq!(out, b"one two three");
     }

@@ -9,7 +9,7 @@ mod silence;
 pub(crate) use ending::{INTERRUPTED, ended_by_itself, exit_code, last_words};
 pub(crate) use interrupt::Interrupts;
 pub(crate) use log::{
-    ASK_AGAIN_AFTER, AWAY_AT_MOST, copy_log, follow_task, follow_task_from, latest_attempt, patiently,
+    MAX_OUTAGE, RETRY_DELAY, copy_log, follow_task, follow_task_from, latest_attempt, retry_while_away,
 };
 pub(crate) use progress::follow_progress;
 pub(crate) use silence::explain_silence;

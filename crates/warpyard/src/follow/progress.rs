@@ -1,6 +1,6 @@
 //! The progress of a job with several tasks, in a line that is written over where a person watches.
 
-use super::log::patiently;
+use super::log::retry_while_away;
 use crate::show::{Screen, jobs};
 use std::io::{IsTerminal, Write};
 use std::time::Duration;
@@ -14,7 +14,7 @@ const EVERY: Duration = Duration::from_secs(1);
 pub(crate) fn follow_progress(client: &Client, ask: &str, screen: &Screen) -> anyhow::Result<JobView> {
     let watched = std::io::stderr().is_terminal();
     loop {
-        let job = patiently(|| client.wait(ask, Some(EVERY)))?;
+        let job = retry_while_away(|| client.wait(ask, Some(EVERY)))?;
         let done = job.state == State::Done;
         if watched {
             // Over the line before, then to its end.

@@ -7,7 +7,7 @@ use warpyard_api::text::escape_controls;
 use warpyard_api::wire::State;
 
 /// After how long a person wonders.
-const WONDERS_AFTER: Duration = Duration::from_secs(2);
+const EXPLAIN_AFTER: Duration = Duration::from_secs(2);
 
 /// Says once why a job has not started, beside following it, where a person watches.
 pub(crate) fn explain_silence(client: &Client, job: &str) {
@@ -16,7 +16,7 @@ pub(crate) fn explain_silence(client: &Client, job: &str) {
     }
     let (client, job) = (client.clone(), job.to_owned());
     std::thread::spawn(move || {
-        std::thread::sleep(WONDERS_AFTER);
+        std::thread::sleep(EXPLAIN_AFTER);
         // Nobody asked, so a failure here is nobody's concern.
         let Ok(view) = client.job(&job, false, None) else { return };
         if view.state <= State::Ready {

@@ -12,9 +12,9 @@ use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-/// For whom it is installed.
+/// For whom warpyard is installed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum For {
+pub(crate) enum Scope {
     /// Everyone on this machine, by root.
     System,
     /// One user.
@@ -25,22 +25,22 @@ pub(crate) enum For {
 #[derive(Debug)]
 pub(crate) struct Layout {
     root: PathBuf,
-    whom: For,
+    scope: Scope,
     home: PathBuf,
 }
 
 /// What is written where, before anything is.
-pub(crate) struct Piece {
+pub(crate) struct InstallFile {
     pub(crate) path: PathBuf,
     pub(crate) content: Vec<u8>,
     pub(crate) mode: u32,
     /// A person may have changed it since: it is neither overwritten nor taken back then.
-    pub(crate) theirs: bool,
+    pub(crate) editable: bool,
 }
 
 /// What an installation left, and where.
 #[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Installed {
+pub(crate) struct Manifest {
     /// The program's version.
     pub(crate) version: String,
     /// The files that were written.
@@ -52,15 +52,15 @@ pub(crate) struct Installed {
 
 impl Layout {
     /// Everything below `root`, which is `/` but for tests and packages.
-    pub(crate) fn new(root: PathBuf, whom: For, home: PathBuf) -> Layout {
-        Layout { root, whom, home }
+    pub(crate) fn new(root: PathBuf, scope: Scope, home: PathBuf) -> Layout {
+        Layout { root, scope, home }
     }
 
     /// Where a file goes: for everyone below `system`, for one user below `user` in their home.
     fn at(&self, system: &str, user: &str) -> PathBuf {
-        match self.whom {
-            For::System => self.root.join(system),
-            For::User => {
+        match self.scope {
+            Scope::System => self.root.join(system),
+            Scope::User => {
                 let home = self.home.strip_prefix("/").unwrap_or(&self.home);
                 self.root.join(home).join(user)
             }
@@ -90,32 +90,32 @@ impl Layout {
     }
 
     /// Everything an installation consists of.
-    fn pieces(&self, program: Vec<u8>) -> Vec<Piece> {
-        let file = |path, content| Piece { path, content, mode: 0o644, theirs: false };
-        let unit = unit::text(self.whom, &self.seen(&self.program()), &self.seen(&self.config()));
-        let mut pieces = vec![
-            Piece { path: self.program(), content: program, mode: 0o755, theirs: false },
+    fn files_to_write(&self, program: Vec<u8>) -> Vec<InstallFile> {
+        let file = |path, content| InstallFile { path, content, mode: 0o644, editable: false };
+        let unit = unit::text(self.scope, &self.seen(&self.program()), &self.seen(&self.config()));
+        let mut files_to_write = vec![
+            InstallFile { path: self.program(), content: program, mode: 0o755, editable: false },
             file(self.unit(), unit.into_bytes()),
-            Piece { path: self.config(), content: unit::CONFIG.into(), mode: 0o644, theirs: true },
+            InstallFile { path: self.config(), content: unit::CONFIG.into(), mode: 0o644, editable: true },
         ];
         let man = self.at("usr/local/share/man/man1", ".local/share/man/man1");
-        pieces.extend(pages::manual().into_iter().map(|(name, text)| file(man.join(name), text)));
+        files_to_write.extend(pages::manual().into_iter().map(|(name, text)| file(man.join(name), text)));
         for (shell, system, user) in pages::COMPLETIONS {
-            pieces.push(file(self.at(system, user), pages::completions(shell)));
+            files_to_write.push(file(self.at(system, user), pages::completions(shell)));
         }
-        pieces
+        files_to_write
     }
 
     /// Writes everything, and the list of it.
-    pub(crate) fn install(&self, program: Vec<u8>) -> io::Result<Installed> {
+    pub(crate) fn install(&self, program: Vec<u8>) -> io::Result<Manifest> {
         let before = self.installed()?.unwrap_or_default();
-        let mut installed = Installed { version: env!("CARGO_PKG_VERSION").into(), ..Installed::default() };
-        for Piece { path, content, mode, theirs } in self.pieces(program) {
-            if theirs && path.exists() && fs::read(&path)? != content {
+        let mut installed = Manifest { version: env!("CARGO_PKG_VERSION").into(), ..Manifest::default() };
+        for InstallFile { path, content, mode, editable } in self.files_to_write(program) {
+            if editable && path.exists() && fs::read(&path)? != content {
                 installed.kept.push(path);
                 continue;
             }
-            write_whole(&path, &content, mode)?;
+            write_atomically(&path, &content, mode)?;
             installed.files.push(path);
         }
         // What an older version wrote and this one does not is taken back.
@@ -125,12 +125,12 @@ impl Layout {
             remove(stale)?;
         }
         let list = serde_json::to_vec_pretty(&installed)?;
-        write_whole(&self.list(), &list, 0o644)?;
+        write_atomically(&self.list(), &list, 0o644)?;
         Ok(installed)
     }
 
     /// What is installed, if anything is.
-    pub(crate) fn installed(&self) -> io::Result<Option<Installed>> {
+    pub(crate) fn installed(&self) -> io::Result<Option<Manifest>> {
         match fs::read(self.list()) {
             Ok(text) => Ok(Some(serde_json::from_slice(&text)?)),
             Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
@@ -140,7 +140,7 @@ impl Layout {
 
     /// Removes what was written, and the directories that leaves empty. Data stays, and so does what a person changed.
     /// Gives what was removed and what was not.
-    pub(crate) fn uninstall(&self, mut installed: Installed) -> io::Result<Installed> {
+    pub(crate) fn uninstall(&self, mut installed: Manifest) -> io::Result<Manifest> {
         let changed = |file: &mut PathBuf| {
             *file == self.config() && fs::read(file).is_ok_and(|content| content != unit::CONFIG.as_bytes())
         };
@@ -159,7 +159,7 @@ impl Layout {
 }
 
 /// Writes a file so that there is the old one or the new one, never half of it, even while the old one runs.
-fn write_whole(path: &Path, content: &[u8], mode: u32) -> io::Result<()> {
+fn write_atomically(path: &Path, content: &[u8], mode: u32) -> io::Result<()> {
     let named = |e: io::Error| io::Error::new(e.kind(), format!("{}: {e}", path.display()));
     let dir = path.parent().unwrap_or(Path::new("/"));
     fs::create_dir_all(dir).map_err(named)?;
@@ -185,8 +185,8 @@ mod tests {
     use super::*;
     use std::collections::BTreeSet;
 
-    fn layout(root: &Path, whom: For) -> Layout {
-        Layout::new(root.to_owned(), whom, "/home/ann".into())
+    fn layout(root: &Path, scope: Scope) -> Layout {
+        Layout::new(root.to_owned(), scope, "/home/ann".into())
     }
 
     fn files(root: &Path) -> BTreeSet<PathBuf> {
@@ -205,11 +205,11 @@ mod tests {
 
     #[test]
     fn what_is_installed_is_taken_back_and_nothing_else() {
-        for whom in [For::System, For::User] {
+        for scope in [Scope::System, Scope::User] {
             let root = tempfile::tempdir().expect("a directory");
-            let layout = layout(root.path(), whom);
+            let layout = layout(root.path(), scope);
             let others = layout.program().with_file_name("others");
-            write_whole(&others, b"not ours", 0o644).expect("written");
+            write_atomically(&others, b"not ours", 0o644).expect("written");
             let installed = layout.install(b"program".to_vec()).expect("installed");
             assert!(installed.files.len() > 20 && installed.kept.is_empty(), "{installed:?}");
             assert_eq!(layout.installed().expect("read").as_ref(), Some(&installed));
@@ -224,7 +224,7 @@ mod tests {
     #[test]
     fn a_configuration_someone_changed_stays() {
         let root = tempfile::tempdir().expect("a directory");
-        let layout = layout(root.path(), For::System);
+        let layout = layout(root.path(), Scope::System);
         let one = layout.install(b"one".to_vec()).expect("installed");
         fs::write(layout.config(), "gpus = \"none\"\n").expect("changed");
         let gone = layout.uninstall(one).expect("taken back");
@@ -239,7 +239,7 @@ mod tests {
 
     #[test]
     fn a_service_keeps_no_device_from_tasks() {
-        let text = unit::text(For::System, Path::new("/bin/warpyard"), Path::new("/etc/config.toml"));
+        let text = unit::text(Scope::System, Path::new("/bin/warpyard"), Path::new("/etc/config.toml"));
         // Each of these closes devices, or keeps the driver from being loaded, on some version of systemd.
         for closes in
             ["ProtectClock", "PrivateDevices", "DeviceAllow", "DevicePolicy", "ProtectKernelModules"]

@@ -1,6 +1,6 @@
 //! The systemd unit and the configuration beside it.
 
-use super::For;
+use super::Scope;
 use std::path::Path;
 use warpyard_worker::supervise::SUBGROUP;
 
@@ -37,10 +37,10 @@ pub(super) const CONFIG: &str = "\
 /// devices and the network as their users may. So no ProtectClock, which closes all other devices before systemd 253; no
 /// ProtectKernelModules, with which the first CUDA program could not have its driver loaded; no LockPersonality, which
 /// debuggers need.
-pub(super) fn text(whom: For, program: &Path, config: &Path) -> String {
+pub(super) fn text(scope: Scope, program: &Path, config: &Path) -> String {
     let (program, config) = (program.display(), config.display());
-    let (shared, target, places) = match whom {
-        For::System => (
+    let (shared, target, places) = match scope {
+        Scope::System => (
             " --shared",
             "multi-user.target",
             "StateDirectory=warpyard\nStateDirectoryMode=0700\nRuntimeDirectory=warpyard\nRuntimeDirectoryMode=0755\n\
@@ -48,7 +48,7 @@ pub(super) fn text(whom: For, program: &Path, config: &Path) -> String {
              ProtectHostname=yes\nProtectKernelLogs=yes\n\
              CapabilityBoundingSet=~CAP_SYS_TIME CAP_WAKE_ALARM CAP_SYS_BOOT\n",
         ),
-        For::User => ("", "default.target", ""),
+        Scope::User => ("", "default.target", ""),
     };
     format!(
         "[Unit]\n\

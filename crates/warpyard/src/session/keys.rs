@@ -13,7 +13,7 @@ pub(crate) struct DetachKeys {
 
 /// What becomes of what was typed.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Fed {
+pub(super) struct FilteredInput {
     pub(super) send: Vec<u8>,
     pub(super) detach: bool,
 }
@@ -21,14 +21,14 @@ pub(super) struct Fed {
 impl DetachKeys {
     /// Takes what was typed. What could still become the keys is held back until it cannot; the first of them typed twice
     /// is sent once.
-    pub(super) fn feed(&mut self, typed: &[u8]) -> Fed {
+    pub(super) fn feed(&mut self, typed: &[u8]) -> FilteredInput {
         let mut send = Vec::with_capacity(typed.len());
         for &byte in typed {
             if self.keys.get(self.held) == Some(&byte) {
                 self.held += 1;
                 if self.held == self.keys.len() {
                     self.held = 0;
-                    return Fed { send, detach: true };
+                    return FilteredInput { send, detach: true };
                 }
                 continue;
             }
@@ -40,7 +40,7 @@ impl DetachKeys {
                 _ => send.push(byte),
             }
         }
-        Fed { send, detach: false }
+        FilteredInput { send, detach: false }
     }
 
     /// The keys as they are told to a person; nothing where there are none.
@@ -65,12 +65,12 @@ impl fmt::Display for DetachKeys {
 /// The text names no keys.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not keys: '{0}'; write them such as ctrl-],d, or none")]
-pub(crate) struct NotKeys(String);
+pub(crate) struct BadDetachKeys(String);
 
 impl FromStr for DetachKeys {
-    type Err = NotKeys;
+    type Err = BadDetachKeys;
 
-    fn from_str(text: &str) -> Result<Self, NotKeys> {
+    fn from_str(text: &str) -> Result<Self, BadDetachKeys> {
         let key = |name: &str| match name.as_bytes() {
             [key @ 33..127] => Some(*key),
             _ => match name.to_ascii_lowercase().strip_prefix("ctrl-")?.as_bytes() {
@@ -82,7 +82,7 @@ impl FromStr for DetachKeys {
             "none" => Some(Vec::new()),
             keys => keys.split(',').map(key).collect(),
         };
-        keys.map(|keys| Self { keys, held: 0 }).ok_or_else(|| NotKeys(text.to_owned()))
+        keys.map(|keys| Self { keys, held: 0 }).ok_or_else(|| BadDetachKeys(text.to_owned()))
     }
 }
 

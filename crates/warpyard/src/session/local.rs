@@ -19,9 +19,9 @@ pub(crate) fn size() -> Option<Size> {
 
 /// Every key is handed over for as long as this lasts.
 #[derive(Debug)]
-pub(super) struct Raw(());
+pub(super) struct RawMode(());
 
-impl Raw {
+impl RawMode {
     pub(super) fn enter(terminal: impl AsFd) -> io::Result<Self> {
         let terminal = terminal.as_fd().try_clone_to_owned()?;
         let before = tcgetattr(&terminal)?;
@@ -34,7 +34,7 @@ impl Raw {
     }
 }
 
-impl Drop for Raw {
+impl Drop for RawMode {
     fn drop(&mut self) {
         restore();
     }
@@ -110,7 +110,7 @@ mod tests {
         };
         let before = tcgetattr(&slave).expect("a terminal");
         let panicked = std::panic::catch_unwind(|| {
-            let _raw = Raw::enter(&slave).expect("a terminal");
+            let _raw = RawMode::enter(&slave).expect("a terminal");
             assert!(!is_raw(), "the keys were handed over");
         });
         let why = panicked.expect_err("it panicked");

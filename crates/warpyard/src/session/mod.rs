@@ -9,10 +9,10 @@ pub(crate) use keys::DetachKeys;
 pub(crate) use local::{Signals, restore, size};
 
 use crate::context::Context;
-use crate::follow::{ASK_AGAIN_AFTER, AWAY_AT_MOST, copy_log, latest_attempt, patiently};
+use crate::follow::{MAX_OUTAGE, RETRY_DELAY, copy_log, latest_attempt, retry_while_away};
 use anyhow::Context as _;
-use local::Raw;
-use modes::Modes;
+use local::RawMode;
+use modes::TerminalModes;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use std::io::{self, IsTerminal, Read, Write};
@@ -25,12 +25,12 @@ use warpyard_api::wire::{JobView, LogFilter};
 use warpyard_session::{ClientFrame, Frame, FrameDecoder, SessionFrame};
 
 /// With more than this typed and not sent, nothing more is read.
-const TYPED: usize = 64 << 10;
+const MAX_PENDING_INPUT: usize = 64 << 10;
 const CHUNK: usize = 64 << 10;
 
 /// How it ended.
 #[derive(Debug)]
-pub(crate) enum Ended {
+pub(crate) enum SessionEnd {
     /// The person left, and the job goes on.
     Detached,
     /// The job is over.
@@ -43,7 +43,7 @@ pub(crate) enum Ended {
 }
 
 /// Someone at a terminal of this machine who wants to be at a task's.
-pub(crate) struct Guest<'a> {
+pub(crate) struct AttachedClient<'a> {
     pub(crate) context: &'a Context,
     pub(crate) client: Client,
     /// Selects the task.
@@ -56,7 +56,7 @@ pub(crate) struct Guest<'a> {
 
 /// How far in what an attempt printed one is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Place {
+struct Position {
     attempt: u32,
     seen: u64,
     /// Whether that is all of it.
@@ -67,50 +67,50 @@ struct Place {
 
 /// How one connection ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Left {
+enum ConnectionEnd {
     Detached,
     Over,
     Lost,
 }
 
-impl Guest<'_> {
+impl AttachedClient<'_> {
     /// Waits for the task to run and stays with it until it has ended or one leaves. `attached` is called when one first is.
-    pub(crate) fn stay(mut self, mut attached: impl FnMut()) -> anyhow::Result<Ended> {
-        let (mut place, mut away) = (Place::default(), None::<Instant>);
+    pub(crate) fn run(mut self, mut attached: impl FnMut()) -> anyhow::Result<SessionEnd> {
+        let (mut position, mut away) = (Position::default(), None::<Instant>);
         loop {
             let link = match self.client.attach(self.ask) {
                 Ok(link) => link,
                 Err(ClientError::Refused(body)) if body.code == code::WRONG_STATE => {
-                    let job = patiently(|| self.client.wait(self.ask, None))?;
-                    self.catch_up(place, latest_attempt(&job))?;
-                    return Ok(Ended::Over { job: Box::new(job), seen: true });
+                    let job = retry_while_away(|| self.client.wait(self.ask, None))?;
+                    self.catch_up(position, latest_attempt(&job))?;
+                    return Ok(SessionEnd::Over { job: Box::new(job), seen: true });
                 }
                 // Away, or on its way out or in.
                 Err(error) if error.exit_code() == 3 => {
-                    if away.get_or_insert_with(Instant::now).elapsed() > AWAY_AT_MOST {
+                    if away.get_or_insert_with(Instant::now).elapsed() > MAX_OUTAGE {
                         let back = format!("the session goes on; `warpyard attach {}` comes back", self.ask);
                         return Err(error).context(back);
                     }
-                    std::thread::sleep(ASK_AGAIN_AFTER);
+                    std::thread::sleep(RETRY_DELAY);
                     // It may come back elsewhere, and says where.
                     self.client = self.context.client().unwrap_or(self.client);
                     continue;
                 }
                 Err(error) => return Err(error.into()),
             };
-            if place == Place::default() {
+            if position == Position::default() {
                 attached();
                 self.greet();
             }
-            if link.attempt() != place.attempt {
-                place = Place { attempt: link.attempt(), ..Place::default() };
+            if link.attempt() != position.attempt {
+                position = Position { attempt: link.attempt(), ..Position::default() };
             }
             away = None;
-            match self.visit(link, &mut place)? {
-                Left::Detached => return Ok(Ended::Detached),
+            match self.visit(link, &mut position)? {
+                ConnectionEnd::Detached => return Ok(SessionEnd::Detached),
                 // The next connection is to the next attempt, or told that there is none.
-                Left::Over => place.all = place.joined,
-                Left::Lost => {
+                ConnectionEnd::Over => position.all = position.joined,
+                ConnectionEnd::Lost => {
                     eprintln!("\n[warpyard: the connection is lost; the session goes on; coming back]")
                 }
             }
@@ -119,20 +119,20 @@ impl Guest<'_> {
 
     /// Prints what was printed when nobody was attached: by a task that is over sooner than anyone gets there, or while the
     /// way there was lost.
-    fn catch_up(&mut self, place: Place, attempt: u32) -> anyhow::Result<()> {
-        let seen = match place {
-            Place { attempt: at, all: true, .. } if at == attempt => return Ok(()),
-            Place { attempt: at, seen, .. } if at == attempt => seen,
+    fn catch_up(&mut self, position: Position, attempt: u32) -> anyhow::Result<()> {
+        let seen = match position {
+            Position { attempt: at, all: true, .. } if at == attempt => return Ok(()),
+            Position { attempt: at, seen, .. } if at == attempt => seen,
             _ => 0,
         };
         let filter = LogFilter { attempt: Some(attempt), ..LogFilter::default() };
-        let log = match patiently(|| self.client.logs(self.ask, &filter)) {
+        let log = match retry_while_away(|| self.client.logs(self.ask, &filter)) {
             // It was cancelled before it began.
             Err(ClientError::Refused(body)) if body.code == code::UNKNOWN_ATTEMPT => return Ok(()),
             log => log?,
         };
         // What a terminal printed has its lines ended already.
-        let _as_it_is = Raw::enter(io::stdin())?;
+        let _as_it_is = RawMode::enter(io::stdin())?;
         Ok(copy_log(log, seen, &mut self.out)?)
     }
 
@@ -153,16 +153,20 @@ impl Guest<'_> {
     }
 
     /// One connection, for as long as it lasts.
-    fn visit(&mut self, mut link: TerminalConnection, place: &mut Place) -> anyhow::Result<Left> {
+    fn visit(
+        &mut self,
+        mut link: TerminalConnection,
+        position: &mut Position,
+    ) -> anyhow::Result<ConnectionEnd> {
         link.set_nonblocking(true)?;
-        place.joined = false;
+        position.joined = false;
         let mut arriving = FrameDecoder::default();
         arriving.push(&link.take_arrived());
         let mut outgoing = Vec::new();
-        ClientFrame::Join { size: size().unwrap_or_default(), seen: place.seen }.put(&mut outgoing);
-        let mut modes = Modes::default();
-        let raw = Raw::enter(io::stdin())?;
-        let left = self.exchange(&mut link, &mut arriving, &mut outgoing, &mut modes, place);
+        ClientFrame::Join { size: size().unwrap_or_default(), seen: position.seen }.put(&mut outgoing);
+        let mut modes = TerminalModes::default();
+        let raw = RawMode::enter(io::stdin())?;
+        let left = self.exchange(&mut link, &mut arriving, &mut outgoing, &mut modes, position);
         self.out.write_all(&modes.undo())?;
         self.out.flush()?;
         drop(raw);
@@ -174,51 +178,56 @@ impl Guest<'_> {
         link: &mut TerminalConnection,
         arriving: &mut FrameDecoder,
         outgoing: &mut Vec<u8>,
-        modes: &mut Modes,
-        place: &mut Place,
-    ) -> io::Result<Left> {
+        modes: &mut TerminalModes,
+        position: &mut Position,
+    ) -> io::Result<ConnectionEnd> {
         let mut buffer = vec![0; CHUNK];
         loop {
             loop {
                 match arriving.next_frame() {
                     Ok(None) => break,
-                    Ok(Some(SessionFrame::End)) => return Ok(Left::Over),
-                    Ok(Some(say)) => self.show(say, modes, place)?,
-                    Err(_) => return Ok(Left::Lost),
+                    Ok(Some(SessionFrame::End)) => return Ok(ConnectionEnd::Over),
+                    Ok(Some(say)) => self.show(say, modes, position)?,
+                    Err(_) => return Ok(ConnectionEnd::Lost),
                 }
             }
             if !send(link, outgoing) {
-                return Ok(Left::Lost);
+                return Ok(ConnectionEnd::Lost);
             }
-            let Ready { typed, resized, arrived } = self.wait(link, outgoing)?;
+            let Readiness { typed, resized, arrived } = self.wait(link, outgoing)?;
             if resized {
                 self.signals.note_resized();
                 outgoing.extend(size().map(ClientFrame::Resize).iter().flat_map(framed));
             }
             if typed {
-                let Some(keys) = read_typed(&mut buffer)? else { return Ok(Left::Detached) };
+                let Some(keys) = read_typed(&mut buffer)? else { return Ok(ConnectionEnd::Detached) };
                 let fed = self.keys.feed(keys);
                 outgoing.extend(framed(&ClientFrame::Input(fed.send)));
                 if fed.detach {
-                    return Ok(Left::Detached);
+                    return Ok(ConnectionEnd::Detached);
                 }
             }
             if arrived {
                 match link.read(&mut buffer) {
-                    Ok(0) => return Ok(Left::Lost),
+                    Ok(0) => return Ok(ConnectionEnd::Lost),
                     Ok(length) => arriving.push(&buffer[..length]),
                     Err(e) if passes(&e) => {}
-                    Err(_) => return Ok(Left::Lost),
+                    Err(_) => return Ok(ConnectionEnd::Lost),
                 }
             }
         }
     }
 
-    fn show(&mut self, say: SessionFrame, modes: &mut Modes, place: &mut Place) -> io::Result<()> {
+    fn show(
+        &mut self,
+        say: SessionFrame,
+        modes: &mut TerminalModes,
+        position: &mut Position,
+    ) -> io::Result<()> {
         match say {
-            SessionFrame::Offset(position) => (place.seen, place.joined) = (position, true),
+            SessionFrame::Offset(offset) => (position.seen, position.joined) = (offset, true),
             SessionFrame::Output(bytes) => {
-                place.seen += bytes.len() as u64;
+                position.seen += bytes.len() as u64;
                 modes.see(&bytes);
                 self.out.write_all(&bytes)?;
                 self.out.flush()?;
@@ -233,11 +242,11 @@ impl Guest<'_> {
     }
 
     /// Waits until there is something to do.
-    fn wait(&self, link: &TerminalConnection, outgoing: &[u8]) -> io::Result<Ready> {
+    fn wait(&self, link: &TerminalConnection, outgoing: &[u8]) -> io::Result<Readiness> {
         let when = |wanted: bool, flag: PollFlags| if wanted { flag } else { PollFlags::empty() };
         let stdin = io::stdin();
         let mut fds = [
-            PollFd::new(stdin.as_fd(), when(outgoing.len() < TYPED, PollFlags::POLLIN)),
+            PollFd::new(stdin.as_fd(), when(outgoing.len() < MAX_PENDING_INPUT, PollFlags::POLLIN)),
             PollFd::new(self.signals.resized(), PollFlags::POLLIN),
             PollFd::new(link.as_fd(), PollFlags::POLLIN | when(!outgoing.is_empty(), PollFlags::POLLOUT)),
         ];
@@ -247,12 +256,12 @@ impl Guest<'_> {
         }
         let some = PollFlags::POLLIN | PollFlags::POLLHUP | PollFlags::POLLERR;
         let [typed, resized, arrived] = fds.map(|fd| fd.revents().is_some_and(|got| got.intersects(some)));
-        Ok(Ready { typed, resized, arrived })
+        Ok(Readiness { typed, resized, arrived })
     }
 }
 
 /// What can be done without waiting.
-struct Ready {
+struct Readiness {
     typed: bool,
     resized: bool,
     arrived: bool,

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-/// Modes that are set for as long as a program runs, and what they are otherwise.
+/// TerminalModes that are set for as long as a program runs, and what they are otherwise.
 const WATCHED: [(u16, bool); 10] = [
     (1, false),
     (25, true),
@@ -22,13 +22,13 @@ const LONGEST: usize = 64;
 
 /// The watched modes that are not what they were.
 #[derive(Debug, Default)]
-pub(super) struct Modes {
+pub(super) struct TerminalModes {
     changed: BTreeSet<u16>,
     /// A command that has not arrived whole.
     begun: Vec<u8>,
 }
 
-impl Modes {
+impl TerminalModes {
     /// Takes note of what is printed.
     pub(super) fn see(&mut self, bytes: &[u8]) {
         for &byte in bytes {
@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     fn undone(printed: &[&[u8]]) -> String {
-        let mut modes = Modes::default();
+        let mut modes = TerminalModes::default();
         printed.iter().for_each(|bytes| modes.see(bytes));
         String::from_utf8(modes.undo()).unwrap()
     }

@@ -13,7 +13,7 @@ const MOST_LINES: usize = 60;
 const NOTHING: f64 = 5e-5;
 
 /// An allocation that was made.
-pub(crate) struct Allocated<'a> {
+pub(crate) struct AllocationResult<'a> {
     pub(crate) goal: &'static GoalDef,
     pub(crate) instance: &'a Instance,
     pub(crate) answer: &'a Solution,
@@ -27,7 +27,7 @@ pub(crate) struct Allocated<'a> {
 
 /// The form scripts rely on.
 #[derive(Serialize)]
-struct Form<'a> {
+struct AllocationJson<'a> {
     policy: &'a str,
     objective: f64,
     allocation: &'a warpyard_allocate::Shares,
@@ -35,30 +35,30 @@ struct Form<'a> {
     prices: &'a [f64],
     seconds: f64,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pairs: Option<Vec<Pair<'a>>>,
+    pairs: Option<Vec<SharingPair<'a>>>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    shortfalls: Vec<Missed>,
+    shortfalls: Vec<MissedDeadline>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    check: Option<Verified>,
+    check: Option<CheckJson>,
 }
 
 /// Two jobs that share, by id.
 #[derive(Serialize)]
-struct Pair<'a> {
+struct SharingPair<'a> {
     jobs: [u64; 2],
     shares: &'a [f64],
 }
 
 /// A job that misses its deadline, by id.
 #[derive(Serialize)]
-struct Missed {
+struct MissedDeadline {
     job: u64,
     needs: f64,
     gets: f64,
 }
 
 #[derive(Serialize)]
-struct Verified {
+struct CheckJson {
     feasible: bool,
     optimal: bool,
     bound: Option<f64>,
@@ -66,10 +66,10 @@ struct Verified {
     excess: f64,
 }
 
-impl Serialize for Allocated<'_> {
+impl Serialize for AllocationResult<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let Solution { objective, allocation, normalised, prices, pairs, shortfalls, .. } = self.answer;
-        let verified = |checked: &CheckReport| Verified {
+        let verified = |checked: &CheckReport| CheckJson {
             feasible: true,
             optimal: checked.bound.is_some() && checked.gap <= OPTIMAL,
             bound: checked.bound,
@@ -77,10 +77,13 @@ impl Serialize for Allocated<'_> {
             excess: checked.excess,
         };
         let id = |m: usize| self.instance.jobs[m].id;
-        let pairs = pairs.iter().map(|pair| Pair { jobs: pair.jobs.map(id), shares: &pair.shares });
-        let missed =
-            |&Shortfall { job, needed, achieved }: &_| Missed { job: id(job), needs: needed, gets: achieved };
-        let form = Form {
+        let pairs = pairs.iter().map(|pair| SharingPair { jobs: pair.jobs.map(id), shares: &pair.shares });
+        let missed = |&Shortfall { job, needed, achieved }: &_| MissedDeadline {
+            job: id(job),
+            needs: needed,
+            gets: achieved,
+        };
+        let form = AllocationJson {
             policy: self.goal.name,
             objective: *objective,
             allocation,
@@ -96,8 +99,8 @@ impl Serialize for Allocated<'_> {
 }
 
 /// All of it in words.
-pub(crate) fn text(allocated: &Allocated<'_>, screen: &Screen) -> String {
-    let Allocated { goal, instance, answer, .. } = allocated;
+pub(crate) fn text(allocated: &AllocationResult<'_>, screen: &Screen) -> String {
+    let AllocationResult { goal, instance, answer, .. } = allocated;
     let types: Vec<_> =
         instance.types.iter().map(|t| format!("{}x{}", t.count, escape_name(&t.name))).collect();
     let mut out = format!(
@@ -146,7 +149,7 @@ pub(crate) fn text(allocated: &Allocated<'_>, screen: &Screen) -> String {
 }
 
 /// Which type is scarce. A price holds for the first bit of a GPU more; a whole one brings at most that.
-fn scarcity(Allocated { goal, instance, answer, .. }: &Allocated<'_>) -> Option<String> {
+fn scarcity(AllocationResult { goal, instance, answer, .. }: &AllocationResult<'_>) -> Option<String> {
     let scarce = answer.bottleneck.scarce?;
     let name = escape_name(&instance.types[scarce.gpu_type].name);
     // A sum of logarithms has no percentages of its own; the mean of what is under them has.
@@ -167,7 +170,7 @@ fn scarcity(Allocated { goal, instance, answer, .. }: &Allocated<'_>) -> Option<
 }
 
 /// Whose own constraint binds.
-fn binding(Allocated { instance, answer, .. }: &Allocated<'_>) -> Option<String> {
+fn binding(AllocationResult { instance, answer, .. }: &AllocationResult<'_>) -> Option<String> {
     let found = &answer.bottleneck;
     let named: Vec<String> = found.jobs.iter().map(|m| instance.jobs[*m].id.to_string()).collect();
     let more = found.binding.saturating_sub(named.len());
@@ -190,7 +193,7 @@ fn gained(goal: &GoalDef, gain: &str) -> String {
     }
 }
 
-fn prices(allocated: &Allocated<'_>) -> Option<String> {
+fn prices(allocated: &AllocationResult<'_>) -> Option<String> {
     let priced = match allocated.answer.certificate {
         Certificate::Rule => false,
         Certificate::Queues { .. } => allocated.answer.prices.iter().any(|price| *price > 0.0),
@@ -210,7 +213,7 @@ fn prices(allocated: &Allocated<'_>) -> Option<String> {
 }
 
 /// What was proved.
-fn verdict(allocated: &Allocated<'_>, checked: &CheckReport) -> String {
+fn verdict(allocated: &AllocationResult<'_>, checked: &CheckReport) -> String {
     let fit = if checked.excess > 0.0 { format!(" (to {:.0e})", checked.excess) } else { String::new() };
     let queues = matches!(allocated.answer.certificate, Certificate::Queues { .. });
     let proved = match checked.bound {
@@ -244,8 +247,8 @@ fn verdict(allocated: &Allocated<'_>, checked: &CheckReport) -> String {
 }
 
 /// A row per job, a column per type; there are as many types as there are, so that no [`super::Table`] will do.
-fn matrix(allocated: &Allocated<'_>, screen: &Screen) -> String {
-    let Allocated { instance, answer, .. } = allocated;
+fn matrix(allocated: &AllocationResult<'_>, screen: &Screen) -> String {
+    let AllocationResult { instance, answer, .. } = allocated;
     let mut headings = vec!["JOB".to_owned(), "GPUS".to_owned()];
     headings.extend(instance.types.iter().map(|t| escape_name(&t.name)));
     headings.push("SPEED".to_owned());
@@ -278,8 +281,8 @@ fn matrix(allocated: &Allocated<'_>, screen: &Screen) -> String {
     out
 }
 
-fn pairs(allocated: &Allocated<'_>) -> String {
-    let Allocated { instance, answer, .. } = allocated;
+fn pairs(allocated: &AllocationResult<'_>) -> String {
+    let AllocationResult { instance, answer, .. } = allocated;
     let mut out = String::new();
     for pair in answer.pairs.iter().take(MOST_LINES) {
         let shares = pair.shares.iter().zip(&instance.types).filter(|(share, _)| **share >= NOTHING);
@@ -312,7 +315,8 @@ mod tests {
         let goal = goal(name).unwrap();
         let answer = goal.solve(&instance, Options::default()).unwrap();
         let (instance, answer) = (&instance, &answer);
-        let allocated = Allocated { goal, instance, answer, checked: None, sharing: false, seconds: 0.0 };
+        let allocated =
+            AllocationResult { goal, instance, answer, checked: None, sharing: false, seconds: 0.0 };
         let text = text(&allocated, &Screen::for_tests(None));
         text.lines().find(|line| line.contains("bottleneck")).unwrap_or_default().trim().to_owned()
     }
@@ -341,7 +345,7 @@ mod tests {
         let answer = goal.solve(&instance, Options::default()).unwrap();
         let checked = Some(warpyard_allocate::check(&instance, goal, Options::default(), &answer).unwrap());
         let (instance, answer) = (&instance, &answer);
-        let allocated = Allocated { goal, instance, answer, checked, sharing: false, seconds: 0.0 };
+        let allocated = AllocationResult { goal, instance, answer, checked, sharing: false, seconds: 0.0 };
         let text = text(&allocated, &Screen::for_tests(None));
         let said: Vec<&str> = text.lines().skip(2).take(2).map(str::trim).collect();
         insta::assert_snapshot!(said.join("\n"), @r"
@@ -361,7 +365,8 @@ mod tests {
             let answer = goal.solve(&instance, Options::default()).unwrap();
             let checked = warpyard_allocate::check(&instance, goal, Options::default(), &answer).unwrap();
             let (instance, answer, checked) = (&instance, &answer, Some(checked));
-            let allocated = Allocated { goal, instance, answer, checked, sharing: false, seconds: 0.0 };
+            let allocated =
+                AllocationResult { goal, instance, answer, checked, sharing: false, seconds: 0.0 };
             let text = text(&allocated, &Screen::for_tests(None));
             let lines: Vec<&str> = text.lines().skip(2).map(str::trim).collect();
             lines[..lines.iter().position(|line| line.is_empty()).unwrap()].join("\n") + "\n"
@@ -384,7 +389,7 @@ mod tests {
         let instance = Instance { types: vec![gpu("V100"), gpu("K80")], jobs, pairs: None, entities: None };
         let goal = goal("max-min").unwrap();
         let answer = goal.solve(&instance, Options::default()).unwrap();
-        let allocated = Allocated {
+        let allocated = AllocationResult {
             goal,
             instance: &instance,
             answer: &answer,

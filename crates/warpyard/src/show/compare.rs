@@ -1,7 +1,7 @@
 //! `compare`: means over several simulations with how sure they are, and policies side by side.
 
 use super::{Align, Cell, Screen, Table, figure, percent};
-use crate::lab::meaning;
+use crate::simulation::meaning;
 use serde::{Serialize, Serializer};
 use serde_json::{Map, Value, json};
 use warpyard_sim::SimReport;
@@ -10,25 +10,25 @@ use warpyard_sim::SimReport;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Sample {
     /// Nothing: the one simulation is all there is to know.
-    Everything,
+    Single,
     /// Seeds, which others could have been.
     Seeds,
 }
 
 /// The figures of several simulations under one policy.
-pub(crate) struct Repeated {
+pub(crate) struct PolicyFigures {
     runs: usize,
     /// Of each figure the mean.
     means: Map<String, Value>,
     /// Of each figure between what its mean truly lies, 95 times in 100; none where that cannot be told.
     intervals: Map<String, Value>,
     /// How much it differs from another policy on the same workloads.
-    paired: Option<Paired>,
+    paired: Option<PairedDifference>,
 }
 
 /// Differences between two policies, workload by workload: what the workloads have in common cancels out, so they are
 /// surer than the difference of two means.
-struct Paired {
+struct PairedDifference {
     against: String,
     /// Of each figure the mean of the differences.
     means: Map<String, Value>,
@@ -39,7 +39,7 @@ struct Paired {
 /// What a figure is not.
 const NAMES: [&str; 2] = ["policy", "seed"];
 
-impl Repeated {
+impl PolicyFigures {
     pub(crate) fn of(runs: &[SimReport], sample: Sample) -> Result<Self, serde_json::Error> {
         let rows: Vec<Value> = runs.iter().map(serde_json::to_value).collect::<Result<_, _>>()?;
         let first = rows.first().and_then(Value::as_object).cloned().unwrap_or_default();
@@ -53,7 +53,7 @@ impl Repeated {
             let mean = values.iter().sum::<f64>() / values.len() as f64;
             let same = values.iter().all(|other| *other == values[0]);
             let half = match sample {
-                Sample::Everything => Some(0.0),
+                Sample::Single => Some(0.0),
                 Sample::Seeds => half_width(&values, mean),
             };
             intervals.insert(key.clone(), half.map_or(Value::Null, |half| json!([mean - half, mean + half])));
@@ -80,13 +80,13 @@ impl Repeated {
                 both.filter_map(|(one, other)| Some(one[key].as_f64()? - other[key].as_f64()?)).collect();
             let mean = apart.iter().sum::<f64>() / apart.len().max(1) as f64;
             let half = match sample {
-                Sample::Everything => Some(0.0),
+                Sample::Single => Some(0.0),
                 Sample::Seeds => half_width(&apart, mean),
             };
             means.insert(key.clone(), json!(mean));
             intervals.insert(key.clone(), half.map_or(Value::Null, |half| json!([mean - half, mean + half])));
         }
-        self.paired = Some(Paired { against, means, intervals });
+        self.paired = Some(PairedDifference { against, means, intervals });
         Ok(self)
     }
 
@@ -120,7 +120,7 @@ impl Repeated {
     }
 }
 
-impl Paired {
+impl PairedDifference {
     /// A difference with how sure it is: "−12.3 ± 4.5".
     fn cell(&self, key: &str) -> String {
         let number = |value: Option<&Value>| value.and_then(Value::as_f64);
@@ -136,12 +136,12 @@ impl Paired {
 
 /// The figures under the names that one simulation has them under, then `repeat`, `intervals_95` and, of all but the
 /// first policy, `paired`.
-impl Serialize for Repeated {
+impl Serialize for PolicyFigures {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut all = self.means.clone();
         all.insert("repeat".to_owned(), json!(self.runs));
         all.insert("intervals_95".to_owned(), Value::Object(self.intervals.clone()));
-        if let Some(Paired { against, means, intervals }) = &self.paired {
+        if let Some(PairedDifference { against, means, intervals }) = &self.paired {
             let paired = json!({"against": against, "differences": means, "intervals_95": intervals});
             all.insert("paired".to_owned(), paired);
         }
@@ -187,8 +187,8 @@ const COLUMNS: [(&str, &str); 8] = [
 
 /// A row for each policy that has something in it.
 fn columns_of(
-    rows: &[Repeated],
-    cell: impl Fn(&Repeated, &str) -> Option<String>,
+    rows: &[PolicyFigures],
+    cell: impl Fn(&PolicyFigures, &str) -> Option<String>,
     screen: &Screen,
 ) -> String {
     let headings = COLUMNS.iter().map(|(heading, _)| (*heading, Align::Right));
@@ -214,7 +214,7 @@ fn definitions() -> String {
 }
 
 /// Policies side by side, then how much each differs from the first on the same workloads.
-pub(crate) fn table(rows: &[Repeated], screen: &Screen) -> String {
+pub(crate) fn table(rows: &[PolicyFigures], screen: &Screen) -> String {
     let figures = columns_of(rows, |row, key| Some(row.cell(key).0), screen);
     let runs = rows.first().map_or(0, |row| row.runs);
     let of = match runs {
@@ -222,7 +222,7 @@ pub(crate) fn table(rows: &[Repeated], screen: &Screen) -> String {
         runs => format!("seconds, means of {runs} simulations each, ± 95 % intervals"),
     };
     let mut out = format!("{figures}{of}\n");
-    if let Some(Paired { against, .. }) = rows.iter().find_map(|row| row.paired.as_ref()) {
+    if let Some(PairedDifference { against, .. }) = rows.iter().find_map(|row| row.paired.as_ref()) {
         let differences =
             columns_of(rows, |row, key| row.paired.as_ref().map(|paired| paired.cell(key)), screen);
         let of = match runs {
@@ -271,7 +271,7 @@ mod tests {
         // The workloads differ by far more than the policies do.
         let (fifo, sjf) = ([10.0, 500.0, 90.0], [8.0, 497.0, 89.0]);
         let (fifo, sjf) = (fifo.map(|wait| run("fifo", wait)), sjf.map(|wait| run("sjf", wait)));
-        let row = Repeated::of(&sjf, Sample::Seeds).unwrap().beside(&sjf, &fifo, Sample::Seeds).unwrap();
+        let row = PolicyFigures::of(&sjf, Sample::Seeds).unwrap().beside(&sjf, &fifo, Sample::Seeds).unwrap();
         let row = serde_json::to_value(&row).unwrap();
         assert_eq!(row["paired"]["against"], "fifo");
         assert_eq!(row["paired"]["differences"]["average_wait_s"], -2.0);

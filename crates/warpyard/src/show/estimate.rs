@@ -7,13 +7,13 @@ use warpyard_api::text::escape_controls;
 use warpyard_estimate::{Estimate, GPUS, Method, Mode, Request};
 
 /// What an estimate is of.
-pub(crate) struct Asked<'a> {
+pub(crate) struct EstimateSubject<'a> {
     pub(crate) name: &'a str,
     pub(crate) request: &'a Request,
 }
 
 /// An estimate for people.
-pub(crate) fn text(estimate: &Estimate, asked: &Asked<'_>, screen: &Screen) -> String {
+pub(crate) fn text(estimate: &Estimate, asked: &EstimateSubject<'_>, screen: &Screen) -> String {
     let mut out = String::new();
     let mut line =
         |label: &str, text: String| writeln!(out, "  {label:<12}{text}").expect("a string takes all");

@@ -10,7 +10,7 @@ use warpyard_api::wire::{ForeignProcess, GpuView};
 const GIB: f64 = (1u64 << 30) as f64;
 
 /// A device's fields, before they are lined up.
-struct Line {
+struct GpuRow {
     worker: String,
     index: String,
     kind: String,
@@ -26,8 +26,8 @@ pub(crate) fn lines(gpus: &[GpuView], screen: &Screen) -> String {
     if gpus.is_empty() {
         return "no GPUs here; `warpyard workers` lists the CPUs\n".to_owned();
     }
-    let lines: Vec<Line> = gpus.iter().map(line).collect();
-    let widest = |field: fn(&Line) -> &str| lines.iter().map(|line| field(line).width()).max().unwrap_or(0);
+    let lines: Vec<GpuRow> = gpus.iter().map(line).collect();
+    let widest = |field: fn(&GpuRow) -> &str| lines.iter().map(|line| field(line).width()).max().unwrap_or(0);
     let [worker, index, kind] = [widest(|l| &l.worker), widest(|l| &l.index), widest(|l| &l.kind)];
     let [temperature, utilisation, memory] =
         [widest(|l| &l.temperature), widest(|l| &l.utilisation), widest(|l| &l.memory)];
@@ -55,10 +55,10 @@ pub(crate) fn lines(gpus: &[GpuView], screen: &Screen) -> String {
     out
 }
 
-fn line(gpu: &GpuView) -> Line {
+fn line(gpu: &GpuView) -> GpuRow {
     let (who, paint) = who(gpu);
     let taken = gpu.used_bytes.saturating_add(gpu.foreign_bytes).min(gpu.memory_bytes);
-    Line {
+    GpuRow {
         worker: escape_controls(&gpu.worker).into_owned(),
         index: format!("[{}]", gpu.index),
         kind: kind(gpu),

@@ -2,8 +2,8 @@
 
 use super::why::ordinal;
 use super::{Align, Cell, Paint, Screen, Table};
-use crate::lab::find;
-use crate::wrong::Wrong;
+use crate::input::find_by_name;
+use crate::usage_error::UsageError;
 use nix::sys::signal::Signal;
 use warpyard_api::text::escape_controls;
 use warpyard_api::wire::{JobView, Outcome, State, Timestamp};
@@ -57,14 +57,14 @@ columns! {
 }
 
 /// The columns a list of names asks for; with a `+` before it, beside the usual ones.
-pub(crate) fn chosen(names: Option<&str>) -> Result<Vec<&'static Column>, Wrong> {
+pub(crate) fn chosen(names: Option<&str>) -> Result<Vec<&'static Column>, UsageError> {
     let (usual, named) = match names {
         None => (true, ""),
         Some(names) => names.strip_prefix('+').map_or((false, names), |more| (true, more)),
     };
     let usual = USUAL.into_iter().filter(|_| usual);
     let named = named.split(',').map(str::trim).filter(|name| !name.is_empty());
-    let all = usual.chain(named).map(|name| find("column", name, COLUMNS, |column| column.name));
+    let all = usual.chain(named).map(|name| find_by_name("column", name, COLUMNS, |column| column.name));
     let all: Vec<_> = all.collect::<Result<_, _>>()?;
     // `-o ,` names none, and a table of nothing helps nobody.
     if all.is_empty() { chosen(None) } else { Ok(all) }

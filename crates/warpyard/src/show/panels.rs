@@ -24,14 +24,14 @@ pub(crate) fn draw(panels: &[Panel]) -> String {
     for (number, panel) in panels.iter().enumerate() {
         let (x, y) = ((number % 2) as f64 * CELL_WIDTH, (number / 2) as f64 * CELL_HEIGHT);
         put(&mut svg, format_args!("<g transform=\"translate({x},{y})\">"));
-        Drawn::of(panel).draw(&mut svg);
+        ScaledPanel::of(panel).draw(&mut svg);
         put(&mut svg, format_args!("</g>"));
     }
     svg + "</svg>\n"
 }
 
 /// A panel and how its values lie.
-struct Drawn<'a> {
+struct ScaledPanel<'a> {
     panel: &'a Panel,
     from: f64,
     to: f64,
@@ -39,7 +39,7 @@ struct Drawn<'a> {
     steps: u32,
 }
 
-impl<'a> Drawn<'a> {
+impl<'a> ScaledPanel<'a> {
     fn of(panel: &'a Panel) -> Self {
         let points = || panel.lines.iter().flat_map(|(_, points)| points);
         let from = points().map(|(x, _)| *x).fold(f64::INFINITY, f64::min);

@@ -11,7 +11,7 @@ use warpyard_dag::{Instance, Schedule};
 const MOST_LINES: usize = 40;
 
 /// What a planner made of an instance.
-pub(crate) struct Planned<'a> {
+pub(crate) struct PlanResult<'a> {
     pub(crate) algorithm: &'static str,
     /// For a portfolio, the member that found it.
     pub(crate) winner: &'static str,
@@ -25,24 +25,24 @@ pub(crate) struct Planned<'a> {
 
 /// The figures of a plan, as scripts rely on them.
 #[derive(Serialize)]
-pub(crate) struct Figures {
+pub(crate) struct PlanFigures {
     algorithm: &'static str,
     winner: &'static str,
-    makespan: Moment,
+    makespan: PlanTime,
     mean_turnaround: f64,
-    lower_bound: Moment,
+    lower_bound: PlanTime,
     seconds: f64,
     #[serde(skip_serializing_if = "Option::is_none")]
-    schedule: Option<Vec<Placed>>,
+    schedule: Option<Vec<PlacedTask>>,
 }
 
 /// A task in its place. Names only where there are any.
 #[derive(Serialize)]
-struct Placed {
+struct PlacedTask {
     task: usize,
     machine: u32,
-    start: Moment,
-    finish: Moment,
+    start: PlanTime,
+    finish: PlanTime,
     #[serde(skip_serializing_if = "Option::is_none")]
     task_name: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -52,12 +52,12 @@ struct Placed {
 /// A time; whole where all times are.
 #[derive(Clone, Copy, Serialize)]
 #[serde(untagged)]
-enum Moment {
+enum PlanTime {
     Whole(i64),
     Real(f64),
 }
 
-impl Moment {
+impl PlanTime {
     /// Numbers above this are not counted one by one.
     const EXACT: f64 = 9_007_199_254_740_992.0;
 
@@ -76,34 +76,34 @@ impl Moment {
     }
 }
 
-impl Planned<'_> {
+impl PlanResult<'_> {
     /// How good it is.
-    pub(crate) fn figures(&self) -> Figures {
+    pub(crate) fn figures(&self) -> PlanFigures {
         let whole = self.instance.is_integral();
-        Figures {
+        PlanFigures {
             algorithm: self.algorithm,
             winner: self.winner,
-            makespan: Moment::new(self.schedule.makespan(), whole),
+            makespan: PlanTime::new(self.schedule.makespan(), whole),
             mean_turnaround: self.schedule.mean_turnaround(self.instance),
-            lower_bound: Moment::new(self.bound, whole),
+            lower_bound: PlanTime::new(self.bound, whole),
             seconds: self.seconds,
             schedule: None,
         }
     }
 
     /// The same, and which task is where.
-    pub(crate) fn figures_and_schedule(&self) -> Figures {
+    pub(crate) fn figures_and_schedule(&self) -> PlanFigures {
         let whole = self.instance.is_integral();
-        let placed = |(task, slot): (usize, &warpyard_dag::Slot)| Placed {
+        let placed = |(task, slot): (usize, &warpyard_dag::Slot)| PlacedTask {
             task,
             machine: slot.machine,
-            start: Moment::new(slot.start, whole),
-            finish: Moment::new(slot.finish, whole),
+            start: PlanTime::new(slot.start, whole),
+            finish: PlanTime::new(slot.finish, whole),
             task_name: given(self.instance.task_name(task), task),
             machine_name: given(self.instance.machine_name(slot.machine as usize), slot.machine as usize),
         };
         let schedule = self.schedule.slots.iter().enumerate().map(placed).collect();
-        Figures { schedule: Some(schedule), ..self.figures() }
+        PlanFigures { schedule: Some(schedule), ..self.figures() }
     }
 }
 
@@ -113,15 +113,15 @@ fn given(name: Cow<'_, str>, index: usize) -> Option<String> {
 }
 
 /// How far above what no schedule can beat.
-fn above(figures: &Figures) -> String {
+fn above(figures: &PlanFigures) -> String {
     let (makespan, bound) = (figures.makespan.value(), figures.lower_bound.value());
     if bound > 0.0 { percent((makespan / bound - 1.0).max(0.0)) } else { String::new() }
 }
 
 /// One plan: its figures, then its tasks in order of time.
-pub(crate) fn detail(planned: &Planned<'_>, screen: &Screen) -> String {
+pub(crate) fn detail(planned: &PlanResult<'_>, screen: &Screen) -> String {
     let figures = planned.figures();
-    let Figures { makespan, lower_bound, mean_turnaround, .. } = &figures;
+    let PlanFigures { makespan, lower_bound, mean_turnaround, .. } = &figures;
     let (tasks, machines) = (planned.instance.tasks(), planned.instance.machines());
     let won =
         if planned.winner == planned.algorithm { "" } else { &format!(", found by {}", planned.winner) };
@@ -153,7 +153,7 @@ pub(crate) fn detail(planned: &Planned<'_>, screen: &Screen) -> String {
     out
 }
 
-fn tasks_in_time(planned: &Planned<'_>, screen: &Screen) -> String {
+fn tasks_in_time(planned: &PlanResult<'_>, screen: &Screen) -> String {
     let slots = &planned.schedule.slots;
     let mut order: Vec<usize> = (0..slots.len()).collect();
     order.sort_by(|a, b| slots[*a].start.total_cmp(&slots[*b].start));
@@ -176,7 +176,7 @@ fn tasks_in_time(planned: &Planned<'_>, screen: &Screen) -> String {
 }
 
 /// Planners side by side.
-pub(crate) fn took_turns(rows: &[Figures], screen: &Screen) -> String {
+pub(crate) fn took_turns(rows: &[PlanFigures], screen: &Screen) -> String {
     let mut table = Table::new([
         ("ALGORITHM", Align::Left),
         ("MAKESPAN", Align::Right),

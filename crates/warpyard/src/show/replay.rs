@@ -1,6 +1,6 @@
 //! `replay`: what was recorded beside what would have been, and how far that can be trusted.
 
-use super::compare::{self, Repeated, Sample};
+use super::compare::{self, PolicyFigures, Sample};
 use super::{Screen, counted, figure, format_span_secs, percent, time_left};
 use serde::{Serialize, Serializer};
 use serde_json::json;
@@ -9,7 +9,7 @@ use warpyard_sim::SimReport;
 use warpyard_sim::replay::{Fidelity, Progress, Recording, RecordingSummary, ReplayOutcome, ReplayPolicy};
 
 /// What is answered.
-pub(crate) struct Answer {
+pub(crate) struct ReplayAnswer {
     span_s: f64,
     policy: String,
     told: RecordingSummary,
@@ -19,7 +19,7 @@ pub(crate) struct Answer {
     replays: Vec<SimReport>,
 }
 
-impl Answer {
+impl ReplayAnswer {
     pub(crate) fn of(recording: &Recording, recorded: SimReport) -> Self {
         let (from, to) = recording.span();
         Self {
@@ -45,7 +45,7 @@ impl Answer {
     }
 }
 
-impl Serialize for Answer {
+impl Serialize for ReplayAnswer {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let Fidelity { starts, missing, same_place, mean_error_s, max_error_s } = self.agreement;
         json!({
@@ -76,10 +76,10 @@ pub(crate) fn progress(under: &ReplayPolicy, progress: Progress, took: f64) -> S
 }
 
 /// A table, and what must be known to read it.
-pub(crate) fn text(answer: &Answer, screen: &Screen) -> String {
+pub(crate) fn text(answer: &ReplayAnswer, screen: &Screen) -> String {
     let all = std::iter::once(&answer.recorded).chain(&answer.replays);
     let rows: Result<Vec<_>, _> =
-        all.map(|report| Repeated::of(std::slice::from_ref(report), Sample::Everything)).collect();
+        all.map(|report| PolicyFigures::of(std::slice::from_ref(report), Sample::Single)).collect();
     let rows = rows.expect("figures are always JSON");
     let mut out = compare::table(&rows, screen);
     let Fidelity { starts, missing, same_place, mean_error_s, max_error_s } = answer.agreement;
@@ -99,7 +99,7 @@ pub(crate) fn text(answer: &Answer, screen: &Screen) -> String {
 }
 
 /// What was replayed, for a page.
-pub(crate) fn about(answer: &Answer) -> Vec<(String, String)> {
+pub(crate) fn about(answer: &ReplayAnswer) -> Vec<(String, String)> {
     let lines = told(answer, answer.agreement.missing).into_iter().map(|line| ("history".to_owned(), line));
     let Fidelity { starts, same_place, mean_error_s, max_error_s, .. } = answer.agreement;
     let agreement = format!(
@@ -110,7 +110,7 @@ pub(crate) fn about(answer: &Answer) -> Vec<(String, String)> {
     lines.chain([("agreement".to_owned(), agreement)]).collect()
 }
 
-fn told(answer: &Answer, missing: u64) -> Vec<String> {
+fn told(answer: &ReplayAnswer, missing: u64) -> Vec<String> {
     let RecordingSummary { jobs, there_before, unfinished, unknown, policy_changes, by_people, of_machines } =
         &answer.told;
     let policy = match &policy_changes[..] {

@@ -10,7 +10,7 @@ use warpyard_session::Size;
 
 /// The surroundings of the command itself.
 #[derive(Debug)]
-pub(crate) struct Here {
+pub(crate) struct CallerEnvironment {
     /// The login name.
     pub(crate) user: Option<String>,
     /// The current directory.
@@ -53,9 +53,9 @@ const SESSION_PREFIXES: [&str; 2] = ["SSH_", "XDG_SESSION_"];
 /// What lets its owner give orders to the server is never part of a job.
 const SECRET: &str = "WARPYARD_TOKEN";
 
-impl Here {
+impl CallerEnvironment {
     /// As it really is.
-    pub(crate) fn really() -> Self {
+    pub(crate) fn current() -> Self {
         Self {
             user: login(),
             dir: std::env::current_dir(),
@@ -65,7 +65,7 @@ impl Here {
     }
 
     /// The variables a job takes along unless told otherwise. One that is not text cannot be sent.
-    pub(crate) fn passed_on(&self) -> BTreeMap<String, String> {
+    pub(crate) fn variables_to_send(&self) -> BTreeMap<String, String> {
         let text = |(name, value): &(OsString, OsString)| {
             Some((name.to_str()?.to_owned(), value.to_str()?.to_owned()))
         };

@@ -6,11 +6,11 @@ mod options;
 mod snapshot;
 mod source;
 
-pub(crate) use environment::{Here, login};
-pub(crate) use options::{JobOptions, Surroundings, TaskOptions};
+pub(crate) use environment::{CallerEnvironment, login};
+pub(crate) use options::{EnvironmentOptions, JobOptions, TaskOptions};
 pub(crate) use source::Origin;
 
-use crate::wrong::Wrong;
+use crate::usage_error::UsageError;
 use clap::Args;
 use warpyard_api::client::Client;
 use warpyard_api::job::{DependencyCondition, JobDependency};
@@ -31,7 +31,7 @@ pub(crate) struct Request {
     #[command(flatten)]
     task: TaskOptions,
     #[command(flatten)]
-    surroundings: Surroundings,
+    environment: EnvironmentOptions,
     /// Idempotency key: submitting again with the same key returns the same job
     #[arg(long, value_name = "KEY", help_heading = "Job")]
     key: Option<String>,
@@ -59,7 +59,7 @@ impl Request {
     pub(crate) fn prepare(
         self,
         verb: &'static str,
-        here: &Here,
+        caller: &CallerEnvironment,
         find_jobs: impl Fn(&str) -> anyhow::Result<Vec<String>>,
     ) -> anyhow::Result<Submission> {
         let (origin, mut doc) = source::read(verb, self.file, self.command, &self.job, &self.task)?;
@@ -67,18 +67,18 @@ impl Request {
             doc.after.extend(dependencies(text, &find_jobs)?);
         }
         let in_terminal = doc.tasks.iter().any(|task| task.pty);
-        let mut env = self.surroundings.env(here)?;
-        if let (true, Some(kind)) = (in_terminal, here.variable("TERM")) {
+        let mut env = self.environment.env(caller)?;
+        if let (true, Some(kind)) = (in_terminal, caller.variable("TERM")) {
             // Left behind with the rest, but what draws on this terminal must know what it is.
             env.entry("TERM".to_owned()).or_insert(kind);
         }
         let submit = SubmitRequest {
-            user: here.user.clone(),
-            workdir: Some(self.surroundings.workdir(here)?),
+            user: caller.user.clone(),
+            workdir: Some(self.environment.workdir(caller)?),
             env,
             login_environment: false,
             snapshot: None,
-            terminal: here.terminal.filter(|_| in_terminal),
+            terminal: caller.terminal.filter(|_| in_terminal),
             idempotency_key: self.key,
             doc: serde_json::to_value(&doc)?,
         };
@@ -113,7 +113,7 @@ fn dependencies(
     text: &str,
     find_jobs: impl Fn(&str) -> anyhow::Result<Vec<String>>,
 ) -> anyhow::Result<Vec<JobDependency>> {
-    let bad = || Wrong::BadAfter(text.to_owned());
+    let bad = || UsageError::BadAfter(text.to_owned());
     let (jobs, on) = match text.rsplit_once(':') {
         None => (text, DependencyCondition::Ok),
         Some((jobs, "ok")) => (jobs, DependencyCondition::Ok),
@@ -130,7 +130,7 @@ fn dependencies(
             }
             SelectorPart::One(_) => return Err(bad().into()),
             several => match find_jobs(&several.to_string())? {
-                found if found.is_empty() => return Err(Wrong::AfterNothing(several.to_string()).into()),
+                found if found.is_empty() => return Err(UsageError::AfterNothing(several.to_string()).into()),
                 found => ids.extend(found),
             },
         }

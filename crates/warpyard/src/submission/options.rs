@@ -1,7 +1,7 @@
 //! The options of a job, of its task and of what surrounds it, and the document they say.
 
-use super::Here;
-use crate::wrong::Wrong;
+use super::CallerEnvironment;
+use crate::usage_error::UsageError;
 use clap::Args;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
@@ -199,7 +199,7 @@ pub(super) fn option_of(field: &str) -> String {
 /// What surrounds the tasks.
 #[derive(Debug, Default, Args)]
 #[command(next_help_heading = "Environment")]
-pub(crate) struct Surroundings {
+pub(crate) struct EnvironmentOptions {
     /// Set a variable, or pass one on from here
     #[arg(long = "env", value_name = "NAME[=VALUE]")]
     set: Vec<String>,
@@ -211,17 +211,19 @@ pub(crate) struct Surroundings {
     workdir: Option<String>,
 }
 
-impl Surroundings {
+impl EnvironmentOptions {
     /// The environment to send: what is set here unless it is left behind, and what is set for the job.
-    pub(super) fn env(&self, here: &Here) -> Result<BTreeMap<String, String>, Wrong> {
-        let mut env = if self.no_env { BTreeMap::new() } else { here.passed_on() };
+    pub(super) fn env(&self, caller: &CallerEnvironment) -> Result<BTreeMap<String, String>, UsageError> {
+        let mut env = if self.no_env { BTreeMap::new() } else { caller.variables_to_send() };
         for text in &self.set {
             let (name, value) = match text.split_once('=') {
                 Some((name, value)) => (name, value.to_owned()),
-                None => (text.as_str(), here.variable(text).ok_or_else(|| Wrong::UnsetEnv(text.clone()))?),
+                None => {
+                    (text.as_str(), caller.variable(text).ok_or_else(|| UsageError::UnsetEnv(text.clone()))?)
+                }
             };
             if name.is_empty() {
-                return Err(Wrong::BadEnv(text.clone()));
+                return Err(UsageError::BadEnv(text.clone()));
             }
             env.insert(name.to_owned(), value);
         }
@@ -229,16 +231,20 @@ impl Surroundings {
     }
 
     /// The directory to run in, as seen from anywhere.
-    pub(super) fn workdir(&self, here: &Here) -> Result<String, Wrong> {
+    pub(super) fn workdir(&self, caller: &CallerEnvironment) -> Result<String, UsageError> {
         let dir = match &self.workdir {
-            None => {
-                here.dir.as_ref().map_err(|e| Wrong::NoCurrentDir(std::io::Error::from(e.kind())))?.clone()
-            }
-            Some(dir) => match &here.dir {
+            None => caller
+                .dir
+                .as_ref()
+                .map_err(|e| UsageError::NoCurrentDir(std::io::Error::from(e.kind())))?
+                .clone(),
+            Some(dir) => match &caller.dir {
                 Ok(current) => current.join(dir),
                 Err(_) => dir.into(),
             },
         };
-        dir.into_os_string().into_string().map_err(|dir| Wrong::NoWorkdir(dir.to_string_lossy().into_owned()))
+        dir.into_os_string()
+            .into_string()
+            .map_err(|dir| UsageError::NoWorkdir(dir.to_string_lossy().into_owned()))
     }
 }

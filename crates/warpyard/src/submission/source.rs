@@ -1,7 +1,7 @@
 //! Where a job was written, a file or the command line, and how its problems are told in those terms.
 
 use super::options::{JobOptions, TaskOptions, option_of};
-use crate::wrong::Wrong;
+use crate::usage_error::UsageError;
 use serde_json::{Map, Value, json};
 use std::io::{self, Read};
 use std::path::Path;
@@ -30,17 +30,17 @@ pub(super) fn read(
     command: Vec<String>,
     job: &JobOptions,
     task: &TaskOptions,
-) -> Result<(Origin, JobDoc), Wrong> {
+) -> Result<(Origin, JobDoc), UsageError> {
     let mut fields = task.fields();
     match (file, command.is_empty()) {
-        (None, true) => Err(Wrong::NothingToSubmit),
-        (Some(file), false) => Err(Wrong::FileAndCommand(file)),
+        (None, true) => Err(UsageError::NothingToSubmit),
+        (Some(file), false) => Err(UsageError::FileAndCommand(file)),
         (None, false) => {
             fields.extend(job.fields());
             of_options(fields, command)
         }
         (Some(file), true) => match fields.keys().next() {
-            Some(field) => Err(Wrong::TaskOptionsWithFile(option_of(field))),
+            Some(field) => Err(UsageError::TaskOptionsWithFile(option_of(field))),
             None => {
                 let (origin, mut doc) = of_file(verb, file)?;
                 job.change(&mut doc);
@@ -50,7 +50,7 @@ pub(super) fn read(
     }
 }
 
-fn of_options(mut fields: Map<String, Value>, command: Vec<String>) -> Result<(Origin, JobDoc), Wrong> {
+fn of_options(mut fields: Map<String, Value>, command: Vec<String>) -> Result<(Origin, JobDoc), UsageError> {
     fields.insert("command".to_owned(), json!(command));
     match read_value(&Value::Object(fields), ReadOptions::default()) {
         Ok(checked) => Ok((Origin::Options, checked.doc)),
@@ -58,21 +58,21 @@ fn of_options(mut fields: Map<String, Value>, command: Vec<String>) -> Result<(O
     }
 }
 
-fn of_file(verb: &'static str, file: String) -> Result<(Origin, JobDoc), Wrong> {
+fn of_file(verb: &'static str, file: String) -> Result<(Origin, JobDoc), UsageError> {
     let (name, text) = match file.as_str() {
         "-" => ("standard input".to_owned(), io::read_to_string(io::stdin().lock())),
         path => (file.clone(), read_bounded(path)),
     };
     let text = text.map_err(|source| match source.kind() {
-        io::ErrorKind::NotFound if is_document(&file) => Wrong::NoSuchDocument(file.clone()),
+        io::ErrorKind::NotFound if is_document(&file) => UsageError::NoSuchDocument(file.clone()),
         io::ErrorKind::NotFound => {
             let command = command_for(&file, "").unwrap_or_else(|| file.clone());
-            Wrong::NoSuchFile { file: file.clone(), verb, command }
+            UsageError::NoSuchFile { file: file.clone(), verb, command }
         }
-        _ => Wrong::UnreadableFile { file: name.clone(), source },
+        _ => UsageError::UnreadableFile { file: name.clone(), source },
     })?;
     if let Some(command) = command_for(&file, &text) {
-        return Err(Wrong::ScriptAsFile { file, verb, command });
+        return Err(UsageError::ScriptAsFile { file, verb, command });
     }
     let stem = Path::new(&file).file_stem().and_then(|stem| stem.to_str()).filter(|stem| *stem != "-");
     let options = ReadOptions { default_name: stem, accept_user: false };
@@ -119,11 +119,11 @@ fn read_bounded(path: &str) -> io::Result<String> {
 
 impl Origin {
     /// The problems as a refusal.
-    pub(crate) fn refusal(&self, problems: Vec<Problem>) -> Wrong {
+    pub(crate) fn refusal(&self, problems: Vec<Problem>) -> UsageError {
         let text = self.render(problems.clone());
         // The word is put before every error when it is printed.
         let text = text.trim_end().strip_prefix("error: ").unwrap_or(&text).to_owned();
-        Wrong::Document { text, problems }
+        UsageError::Document { text, problems }
     }
 
     /// What the server says is wrong, with the line or option it is about.

@@ -7,7 +7,7 @@ use std::io::Write;
 use warpyard_api::problem::{Problem, code};
 use warpyard_api::wire::TerminalSize;
 
-fn here() -> Here {
+fn here() -> CallerEnvironment {
     let variables = [
         ("PATH", "/bin"),
         ("HOME", "/home/ann"),
@@ -17,7 +17,7 @@ fn here() -> Here {
         ("SSH_CONNECTION", "1 2 3 4"),
         ("WARPYARD_TOKEN", "secret"),
     ];
-    Here {
+    CallerEnvironment {
         user: Some("ann".to_owned()),
         dir: Ok("/home/ann/project".into()),
         variables: variables.map(|(name, value)| (name.into(), value.into())).into(),

@@ -1,8 +1,8 @@
 //! From what the server wants run to a launch message: directories, environment, devices made visible.
 
 use super::keep::{self, Layout};
-use crate::hold;
-use crate::people::{self, DEFAULT_PATH, Person};
+use crate::accounts::{self, Account, DEFAULT_PATH};
+use crate::claim_holder;
 use crate::probe::{Gpu, VISIBILITY_VARIABLES, Vendor, visible_env};
 use crate::supervise::{Bounds, CgroupParent, DeviceNode, Launch, Limit, Session, Unpack, User};
 use std::collections::BTreeMap;
@@ -24,7 +24,7 @@ pub(super) struct Place<'a> {
     /// The socket of the server, where it is shared.
     pub(super) shared_at: Option<&'a Path>,
     /// Whom the task runs as, when not as the worker.
-    pub(super) person: Option<&'a Person>,
+    pub(super) person: Option<&'a Account>,
 }
 
 /// The launch of an attempt, but for what is the same for all.
@@ -49,7 +49,7 @@ pub(super) fn launch(
 /// user said reaches it: neither environment nor files nor directory nor limits.
 fn holding(place: Place<'_>, attempt: AttemptId, claim: &Claim) -> Launch {
     let dir = place.layout.attempt_dir(attempt);
-    Launch::new(attempt.to_string(), dir, hold::command(place.program, claim))
+    Launch::new(attempt.to_string(), dir, claim_holder::command(place.program, claim))
 }
 
 /// Running a command of the user's, as them.
@@ -79,7 +79,7 @@ fn running(place: Place<'_>, attempt: AttemptId, work: &LaunchSpec, gpus: &[&Gpu
     launch.user = person.map(|p| User { uid: p.uid, gid: p.gid, groups: p.groups.clone() });
     if let Some(origin) = &work.origin {
         launch.umask = origin.umask;
-        launch.limits = people::limits_by_number(&origin.limits);
+        launch.limits = accounts::limits_by_number(&origin.limits);
     }
     launch
 }
@@ -146,11 +146,11 @@ fn run_in_copy(launch: &mut Launch, place: Place<'_>, attempt: AttemptId, snapsh
 fn environment(
     attempt: AttemptId,
     work: &LaunchSpec,
-    person: Option<&Person>,
+    person: Option<&Account>,
     gpus: &[&Gpu],
     vendor: Vendor,
 ) -> BTreeMap<String, String> {
-    let mut env = person.map(Person::login_environment).unwrap_or_default();
+    let mut env = person.map(Account::login_environment).unwrap_or_default();
     env.extend((*work.base_env).clone());
     env.extend(work.env.clone());
     env.entry("PATH".into()).or_insert_with(|| DEFAULT_PATH.into());
@@ -187,7 +187,7 @@ mod tests {
             "workdir": "/home/ann", "stdout": "/etc/passwd", "stderr": "/etc/passwd",
             "terminal": {}, "snapshot": {"id": "1", "of": "ann", "from": "/home/ann", "files": 1, "bytes": 1}});
         let work: LaunchSpec = serde_json::from_value(work).expect("work");
-        let ann = Person {
+        let ann = Account {
             name: "ann".into(),
             uid: 1000,
             gid: 1000,
@@ -203,7 +203,7 @@ mod tests {
         };
         let attempt = AttemptId { task: TaskId { job: JobId(1), node: 0, index: 0 }, number: 1 };
         let mut launch = launch(place, attempt, &work, &[], Vendor::Nvidia);
-        assert_eq!(launch.argv[..2], ["/bin/warpyard", hold::HOLD]);
+        assert_eq!(launch.argv[..2], ["/bin/warpyard", claim_holder::SUBCOMMAND]);
         launch.output_dir = None;
         assert_eq!(launch, Launch::new(attempt.to_string(), launch.dir.clone(), launch.argv.clone()));
     }

@@ -3,7 +3,7 @@
 use super::host::{HostMeter, HostReading};
 use super::memory::MemoryWindow;
 use super::uses::{Idle, Uses};
-use crate::probe::{self, Foreign, Gpu, Ours, Pids, Probe, ProbeError, Reading, Thresholds, Vendor};
+use crate::probe::{self, ForeignUse, Gpu, OwnPids, OwnUse, Probe, ProbeError, Reading, Thresholds, Vendor};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -35,7 +35,7 @@ pub struct Watched {
     gpus: Vec<Gpu>,
     readings: BTreeMap<String, Reading>,
     states: BTreeMap<String, DeviceState>,
-    foreign: BTreeMap<String, Foreign>,
+    foreign: BTreeMap<String, ForeignUse>,
     uses: Uses,
     host: HostReading,
 }
@@ -96,7 +96,7 @@ impl Watched {
     }
 
     /// Who else's work is on a device.
-    pub fn foreign_on(&self, uuid: &str) -> Option<&Foreign> {
+    pub fn foreign_on(&self, uuid: &str) -> Option<&ForeignUse> {
         self.foreign.get(uuid)
     }
 
@@ -208,7 +208,7 @@ impl Watch {
             Ok(reading) => {
                 let here: Vec<_> = ours.iter().filter(|o| o.uuids.contains(uuid)).collect();
                 let pids = here.iter().flat_map(|o| o.pids.iter().copied()).collect();
-                let ours = Ours { tasks: here.len(), pids: Pids::Known(pids), bytes: 0 };
+                let ours = OwnUse { tasks: here.len(), pids: OwnPids::Known(pids), bytes: 0 };
                 let foreign = probe::foreign(&reading, &ours, &self.rules.thresholds);
                 seen.readings.insert(uuid.clone(), reading);
                 let state = if foreign.is_some() { DeviceState::Foreign } else { DeviceState::Usable };

@@ -3,8 +3,8 @@
 use super::devices::{DeviceRules, Watched};
 use super::keep::Layout;
 use crate::probe::{Probe, ProbeError};
-use crate::remove::remove_flat;
-use crate::supervise::{Bounds, LaunchError, PokeListener, RecordError};
+use crate::supervise::{Bounds, LaunchError, NotifyListener, RecordError};
+use crate::tree_removal::remove_flat;
 use crossbeam_channel::{Sender, unbounded};
 use nix::unistd::mkdtemp;
 use std::io;
@@ -142,13 +142,13 @@ impl AgentHandle {
 }
 
 /// A socket's path has at most 107 bytes; where the data directory's is longer, the socket goes to a directory of its own.
-pub(super) fn listen(data: &Path) -> io::Result<(PathBuf, PokeListener)> {
+pub(super) fn listen(data: &Path) -> io::Result<(PathBuf, NotifyListener)> {
     let place = match data.as_os_str().len() {
         0..=94 => data.to_owned(),
         _ => mkdtemp(&std::env::temp_dir().join("warpyard-pokes-XXXXXX"))?,
     };
     let path = place.join("pokes");
-    Ok((path.clone(), PokeListener::bind(path)?))
+    Ok((path.clone(), NotifyListener::bind(path)?))
 }
 
 /// Removes the directory that was made for the socket, if one was.
@@ -159,7 +159,7 @@ pub(super) fn stop_listening(data: &Path, poke: &Path) {
 }
 
 /// Has pokes wake the agent.
-pub(super) fn spawn_listener(listener: PokeListener, nudges: Sender<Nudge>) {
+pub(super) fn spawn_listener(listener: NotifyListener, nudges: Sender<Nudge>) {
     let listen = move || {
         while let Ok(key) = listener.recv() {
             if nudges.send(Nudge::Poked(key)).is_err() {

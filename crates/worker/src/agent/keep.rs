@@ -5,7 +5,7 @@
 //! the job; jobs numbered before logs had ids have paths without one.
 
 use super::lineage::{Lineage, LogId, split_name};
-use crate::remove::{self, Removed, remove_flat};
+use crate::tree_removal::{self, Removal, remove_flat};
 use nix::fcntl::OFlag;
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -89,7 +89,7 @@ pub fn work_dir(data: &Path, as_their_users: bool) -> PathBuf {
     beside.into()
 }
 
-/// Removes what jobs ran in, which belongs to their users; see [`crate::remove`].
+/// Removes what jobs ran in, which belongs to their users; see [`crate::tree_removal`].
 #[derive(Debug)]
 pub struct WorkPruner {
     /// This program, which is also the helper.
@@ -131,26 +131,27 @@ impl WorkPruner {
                 continue;
             }
             // Whatever someone does to what is theirs, all else is tidied: an error is about one entry.
-            let found = match remove::open_entry(&parent, name, OFlag::O_PATH).and_then(|e| e.metadata()) {
-                Ok(found) => found,
-                Err(e) => {
-                    self.report(path, &e.to_string());
-                    continue;
-                }
-            };
+            let found =
+                match tree_removal::open_entry(&parent, name, OFlag::O_PATH).and_then(|e| e.metadata()) {
+                    Ok(found) => found,
+                    Err(e) => {
+                        self.report(path, &e.to_string());
+                        continue;
+                    }
+                };
             let due = of_log == log.map(LogId::short) || found.modified().is_ok_and(|at| at < before);
             if !due || hung.contains(&found.uid()) {
                 continue;
             }
             let removed = match found.is_dir() {
-                true => remove::remove(&self.program, &parent, name),
-                false => fs::remove_file(&path).map(|()| Removed::Gone),
+                true => tree_removal::remove(&self.program, &parent, name),
+                false => fs::remove_file(&path).map(|()| Removal::Complete),
             };
             match removed {
-                Ok(Removed::Gone) => drop(self.reported.remove(&path)),
-                Ok(Removed::More) => more = true,
-                Ok(Removed::Stuck(why)) => self.report(path, &why),
-                Ok(Removed::Hung) => {
+                Ok(Removal::Complete) => drop(self.reported.remove(&path)),
+                Ok(Removal::Partial) => more = true,
+                Ok(Removal::Stuck(why)) => self.report(path, &why),
+                Ok(Removal::TimedOut) => {
                     hung.insert(found.uid());
                     self.report(path, "a file system in it does not answer");
                 }

@@ -2,7 +2,7 @@
 //! and looking at one may hang; neither must hold up the agent. Each round is one look at all processes, for all orphans.
 
 use super::handle::Nudge;
-use crate::supervise::{AttemptDir, Orphan, ProcessTable, RecordError, Running};
+use crate::supervise::{AttemptDir, Orphan, ProcessTable, RecordError, RunningRecord};
 use crossbeam_channel::{Receiver, Sender, unbounded};
 use std::collections::{BTreeMap, BTreeSet};
 use std::thread;
@@ -34,7 +34,7 @@ impl Reaper {
         &mut self,
         id: AttemptId,
         dir: &AttemptDir,
-        running: Running,
+        running: RunningRecord,
     ) -> Result<(), RecordError> {
         if !self.under_way.contains(&id) {
             let orphan = Orphan::of(dir.clone(), running)?;

@@ -11,8 +11,8 @@
 //! leads to which this one was copied from.
 
 use super::keep::{Layout, attempts_dir, overflow_dir};
-use crate::remove::remove_flat;
-use crate::supervise::{Found, Look, boot_id, put, scan};
+use crate::supervise::{Inspection, RecordedAttempt, boot_id, scan, write_atomically};
+use crate::tree_removal::remove_flat;
 use nix::sys::statfs::{TMPFS_MAGIC, statfs};
 use nix::sys::statvfs::statvfs;
 use nix::unistd::{geteuid, mkdtemp};
@@ -108,7 +108,7 @@ pub(super) fn next_session(data: &Path) -> u64 {
     let latest: u64 = fs::read_to_string(&file).ok().and_then(|text| text.trim().parse().ok()).unwrap_or(0);
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_micros() as u64);
     let session = now.max(latest + 1);
-    let _no_room = put(&file, session.to_string().as_bytes());
+    let _no_room = write_atomically(&file, session.to_string().as_bytes());
     session
 }
 
@@ -121,7 +121,7 @@ pub(super) fn machine_restarted(data: &Path) -> io::Result<bool> {
         Err(e) => return Err(e),
     };
     if before.as_deref() != Some(boot_id()) {
-        put(&file, boot_id().as_bytes())?;
+        write_atomically(&file, boot_id().as_bytes())?;
     }
     Ok(before.is_some_and(|boot| boot != boot_id()))
 }
@@ -145,7 +145,12 @@ fn sweep(root: &Path) {
     // What someone else put there is none of ours, and need not be what it looks like.
     for place in entries.filter(|p| named(p) && is_ours(p).unwrap_or(false)) {
         // One that cannot be read may run.
-        let over = |found: &Look| matches!(found, Ok(Found::NotStarted | Found::Exited(_) | Found::Died(_)));
+        let over = |found: &Inspection| {
+            matches!(
+                found,
+                Ok(RecordedAttempt::NotStarted | RecordedAttempt::Exited(_) | RecordedAttempt::Died(_))
+            )
+        };
         let abandoned = is_abandoned(&place).unwrap_or(false);
         if abandoned && scan(&place).is_ok_and(|all| all.iter().all(|(_, found)| over(found))) {
             let _someone_elses = remove_place(&place);
@@ -209,7 +214,7 @@ fn settle(root: &Path, attempts: &Path) -> io::Result<()> {
 
 /// Leaves word in a place of which link leads to it, by which it is known to be abandoned once that is gone.
 fn say_whose(place: &Path, attempts: &Path) -> io::Result<()> {
-    put(&place.join(OWNER), attempts.as_os_str().as_bytes())
+    write_atomically(&place.join(OWNER), attempts.as_os_str().as_bytes())
 }
 
 /// The link that leads to a place, by its own word.

@@ -7,7 +7,7 @@ use super::handle::{AgentError, AgentHandle, Link, Nudge, Settings, listen, spaw
 use super::process::{Machine, ProcessExecutor};
 use super::reaper::Reaper;
 use super::records;
-use crate::hold;
+use crate::claim_holder;
 use crate::probe::Gpu;
 use crate::supervise::{Bounds, Spawner};
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, unbounded};
@@ -288,7 +288,7 @@ impl<L: Link + 'static> Agent<L> {
             ours.extend(assignment.holds_for.map(|held| OnDevices {
                 attempt: id,
                 uuids: &assignment.devices,
-                pids: hold::family(held),
+                pids: claim_holder::process_tree(held),
             }));
             self.devices.check(&assignment.devices, &ours).map(str::to_owned)
         };
@@ -367,7 +367,7 @@ fn on_devices<'a>(
     let granted = alive.filter_map(|(id, _)| Some((id, granted.get(&id)?)));
     let with_devices = granted.filter(|(_, granted)| !granted.uuids.is_empty());
     let pids = |id: AttemptId, granted: &Granted| match granted.holds_for {
-        Some(held) => hold::family(held),
+        Some(held) => claim_holder::process_tree(held),
         None => executor.processes(id),
     };
     let on = with_devices.map(|(attempt, granted)| OnDevices {

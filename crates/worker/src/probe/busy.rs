@@ -9,7 +9,7 @@
 //! * Memory the driver keeps for itself is not in [`Reading::used_bytes`] where the driver tells it apart, and the
 //!   threshold allows for the little it takes besides.
 //! * Utilisation cannot be told apart by process, so it counts only where no task of ours could have caused it.
-//! * In a container our own pids are not the driver's ([`Pids::Hidden`]): on a device without a task of ours everything
+//! * In a container our own pids are not the driver's ([`OwnPids::Hidden`]): on a device without a task of ours everything
 //!   is foreign all the same; beside one, only memory beyond what ours may use is.
 
 use std::collections::BTreeSet;
@@ -35,7 +35,7 @@ impl Default for Thresholds {
 
 /// Which of the driver's processes are ours.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Pids {
+pub enum OwnPids {
     /// These, and no others: see [`super::ProcessTable::descendants`].
     Known(BTreeSet<u32>),
     /// It cannot be told: see [`super::in_own_pid_namespace`].
@@ -44,34 +44,34 @@ pub enum Pids {
 
 /// What we know of our own attempts on a device.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Ours {
+pub struct OwnUse {
     /// How many tasks of ours are on it, counting those that ended less than a sampling period (one second) ago: what
     /// they did still shows in the utilisation.
     pub tasks: usize,
     /// Their processes.
-    pub pids: Pids,
-    /// Memory they use besides what the driver says of their pids: with [`Pids::Hidden`] what they were granted, with
-    /// [`Pids::Known`] normally 0.
+    pub pids: OwnPids,
+    /// Memory they use besides what the driver says of their pids: with [`OwnPids::Hidden`] what they were granted, with
+    /// [`OwnPids::Known`] normally 0.
     pub bytes: u64,
 }
 
-impl Ours {
+impl OwnUse {
     /// No task of ours is on the device.
     pub fn none() -> Self {
-        Self { tasks: 0, pids: Pids::Known(BTreeSet::new()), bytes: 0 }
+        Self { tasks: 0, pids: OwnPids::Known(BTreeSet::new()), bytes: 0 }
     }
 
     fn has(&self, process: &GpuProcess) -> bool {
         match &self.pids {
-            Pids::Known(pids) => pids.contains(&process.pid),
-            Pids::Hidden => self.tasks > 0,
+            OwnPids::Known(pids) => pids.contains(&process.pid),
+            OwnPids::Hidden => self.tasks > 0,
         }
     }
 }
 
 /// Someone else's work on a device.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Foreign {
+pub struct ForeignUse {
     /// The processes that are not ours, drawing ones included.
     pub processes: Vec<GpuProcess>,
     /// Memory that is nobody's of ours.
@@ -79,12 +79,12 @@ pub struct Foreign {
     /// The device's utilisation, where no task of ours could have caused it.
     pub utilisation: Option<u32>,
     /// Why the device counts as busy.
-    pub because: Because,
+    pub because: BusyReason,
 }
 
 /// The reason a device counts as busy: the plainest one, where several hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Because {
+pub enum BusyReason {
     /// A process that is not ours computes on it.
     Process {
         /// Its pid.
@@ -106,7 +106,7 @@ pub enum Because {
     },
 }
 
-impl fmt::Display for Because {
+impl fmt::Display for BusyReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mb = |bytes: u64| bytes / 1_000_000;
         match *self {
@@ -126,37 +126,37 @@ impl fmt::Display for Because {
 /// ```
 /// # use warpyard_worker::probe::*;
 /// let reading = Reading { used_bytes: 3_100_000_000, ..Reading::default() };
-/// let busy = foreign(&reading, &Ours::none(), &Thresholds::default()).unwrap();
+/// let busy = foreign(&reading, &OwnUse::none(), &Thresholds::default()).unwrap();
 /// assert_eq!(busy.because.to_string(), "3100 MB of its memory are not ours (limit 50 MB)");
 /// ```
-pub fn foreign(reading: &Reading, ours: &Ours, thresholds: &Thresholds) -> Option<Foreign> {
+pub fn foreign(reading: &Reading, ours: &OwnUse, thresholds: &Thresholds) -> Option<ForeignUse> {
     let processes: Vec<GpuProcess> = reading.processes.iter().filter(|p| !ours.has(p)).cloned().collect();
     let bytes = foreign_bytes(reading, ours, &processes);
     let utilisation = reading.utilisation_percent.filter(|_| ours.tasks == 0);
 
     let computing = processes.iter().find(|process| process.kind == ProcessKind::Compute);
     let because = if let Some(process) = computing {
-        Because::Process { pid: process.pid }
+        BusyReason::Process { pid: process.pid }
     } else if let Some(percent) = utilisation.filter(|percent| *percent > thresholds.utilisation_percent) {
-        Because::Utilisation { percent, limit: thresholds.utilisation_percent }
+        BusyReason::Utilisation { percent, limit: thresholds.utilisation_percent }
     } else if bytes > thresholds.memory_bytes {
-        Because::Memory { bytes, limit: thresholds.memory_bytes }
+        BusyReason::Memory { bytes, limit: thresholds.memory_bytes }
     } else {
         return None;
     };
-    Some(Foreign { processes, bytes, utilisation, because })
+    Some(ForeignUse { processes, bytes, utilisation, because })
 }
 
 /// What is left of the memory in use when ours is taken off, and never less than foreign processes are known to hold.
 /// Where the driver does not say what a process of ours holds, only the latter is certain.
-fn foreign_bytes(reading: &Reading, ours: &Ours, foreign: &[GpuProcess]) -> u64 {
+fn foreign_bytes(reading: &Reading, ours: &OwnUse, foreign: &[GpuProcess]) -> u64 {
     let held = foreign.iter().filter_map(|process| process.bytes).fold(0, u64::saturating_add);
     let not_ours = match &ours.pids {
-        Pids::Known(pids) => match bytes_of(reading, pids) {
+        OwnPids::Known(pids) => match bytes_of(reading, pids) {
             Some(known) => reading.used_bytes.saturating_sub(known.saturating_add(ours.bytes)),
             None => 0,
         },
-        Pids::Hidden => reading.used_bytes.saturating_sub(ours.bytes),
+        OwnPids::Hidden => reading.used_bytes.saturating_sub(ours.bytes),
     };
     not_ours.max(held)
 }
@@ -195,24 +195,24 @@ mod tests {
         }
     }
 
-    fn ours(pids: &[u32]) -> Ours {
-        Ours { tasks: 1, pids: Pids::Known(pids.iter().copied().collect()), bytes: 0 }
+    fn ours(pids: &[u32]) -> OwnUse {
+        OwnUse { tasks: 1, pids: OwnPids::Known(pids.iter().copied().collect()), bytes: 0 }
     }
 
-    fn why(reading: &Reading, ours: &Ours) -> Option<Because> {
+    fn why(reading: &Reading, ours: &OwnUse) -> Option<BusyReason> {
         foreign(reading, ours, &Thresholds::default()).map(|found| found.because)
     }
 
     #[test]
     fn an_idle_device_is_free_up_to_the_thresholds() {
-        assert_eq!(why(&reading(50 * MB, 10, &[]), &Ours::none()), None);
+        assert_eq!(why(&reading(50 * MB, 10, &[]), &OwnUse::none()), None);
         assert_eq!(
-            why(&reading(50 * MB + 1, 10, &[]), &Ours::none()),
-            Some(Because::Memory { bytes: 50 * MB + 1, limit: 50 * MB })
+            why(&reading(50 * MB + 1, 10, &[]), &OwnUse::none()),
+            Some(BusyReason::Memory { bytes: 50 * MB + 1, limit: 50 * MB })
         );
         assert_eq!(
-            why(&reading(0, 11, &[]), &Ours::none()),
-            Some(Because::Utilisation { percent: 11, limit: 10 })
+            why(&reading(0, 11, &[]), &OwnUse::none()),
+            Some(BusyReason::Utilisation { percent: 11, limit: 10 })
         );
     }
 
@@ -220,7 +220,7 @@ mod tests {
     fn what_our_attempts_use_is_taken_off() {
         let busy_with_ours = reading(8_030 * MB, 100, &[compute(7, 5_000 * MB), compute(8, 3_000 * MB)]);
         assert_eq!(why(&busy_with_ours, &ours(&[7, 8])), None);
-        assert_eq!(why(&busy_with_ours, &ours(&[7])), Some(Because::Process { pid: 8 }));
+        assert_eq!(why(&busy_with_ours, &ours(&[7])), Some(BusyReason::Process { pid: 8 }));
         let found = foreign(&busy_with_ours, &ours(&[7]), &Thresholds::default()).unwrap();
         assert_eq!((found.bytes, found.utilisation), (3_030 * MB, None));
         assert_eq!(found.processes, [compute(8, 3_000 * MB)]);
@@ -229,22 +229,25 @@ mod tests {
     #[test]
     fn a_desktop_is_busy_until_its_threshold_is_raised() {
         let desktop = reading(900 * MB, 4, &[graphics(900, 850 * MB)]);
-        assert_eq!(why(&desktop, &Ours::none()), Some(Because::Memory { bytes: 900 * MB, limit: 50 * MB }));
+        assert_eq!(
+            why(&desktop, &OwnUse::none()),
+            Some(BusyReason::Memory { bytes: 900 * MB, limit: 50 * MB })
+        );
         let lenient = Thresholds { memory_bytes: 1_500 * MB, ..Thresholds::default() };
-        assert_eq!(foreign(&desktop, &Ours::none(), &lenient), None);
+        assert_eq!(foreign(&desktop, &OwnUse::none(), &lenient), None);
     }
 
     #[test]
     fn a_browser_that_draws_and_computes_is_judged_by_its_memory() {
         let browser = GpuProcess { pid: 901, bytes: Some(30 * MB), kind: ProcessKind::Both };
-        assert_eq!(why(&reading(30 * MB, 0, &[browser]), &Ours::none()), None);
+        assert_eq!(why(&reading(30 * MB, 0, &[browser]), &OwnUse::none()), None);
     }
 
     #[test]
     fn a_foreign_process_of_unknown_size_is_still_someone() {
         assert_eq!(
-            why(&reading(0, 0, &[compute(42, None)]), &Ours::none()),
-            Some(Because::Process { pid: 42 })
+            why(&reading(0, 0, &[compute(42, None)]), &OwnUse::none()),
+            Some(BusyReason::Process { pid: 42 })
         );
     }
 
@@ -258,19 +261,19 @@ mod tests {
         let drawing_beside_ours = reading(9_000 * MB, 90, &[compute(7, None), graphics(900, 600 * MB)]);
         assert_eq!(
             why(&drawing_beside_ours, &ours(&[7])),
-            Some(Because::Memory { bytes: 600 * MB, limit: 50 * MB })
+            Some(BusyReason::Memory { bytes: 600 * MB, limit: 50 * MB })
         );
     }
 
     #[test]
     fn a_container_judges_by_memory_beside_its_own_tasks_and_by_anything_without_them() {
         let theirs = reading(4_000 * MB, 0, &[compute(31_337, 4_000 * MB)]);
-        let granted = |tasks, bytes| Ours { tasks, pids: Pids::Hidden, bytes };
-        assert_eq!(why(&theirs, &granted(0, 0)), Some(Because::Process { pid: 31_337 }));
+        let granted = |tasks, bytes| OwnUse { tasks, pids: OwnPids::Hidden, bytes };
+        assert_eq!(why(&theirs, &granted(0, 0)), Some(BusyReason::Process { pid: 31_337 }));
         assert_eq!(why(&theirs, &granted(1, 4_000 * MB)), None);
         assert_eq!(
             why(&theirs, &granted(1, 1_000 * MB)),
-            Some(Because::Memory { bytes: 3_000 * MB, limit: 50 * MB })
+            Some(BusyReason::Memory { bytes: 3_000 * MB, limit: 50 * MB })
         );
     }
 
@@ -306,8 +309,8 @@ mod tests {
                 .processes
                 .iter()
                 .any(|p| p.kind == ProcessKind::Compute && !ours_pids.contains(&p.pid));
-            let found = foreign(&reading, &Ours { tasks, pids: Pids::Known(ours_pids), bytes: 0 }, &limits);
-            let blamed = found.is_some_and(|f| matches!(f.because, Because::Process { .. }));
+            let found = foreign(&reading, &OwnUse { tasks, pids: OwnPids::Known(ours_pids), bytes: 0 }, &limits);
+            let blamed = found.is_some_and(|f| matches!(f.because, BusyReason::Process { .. }));
             prop_assert_eq!(blamed, theirs);
         }
 
@@ -317,7 +320,7 @@ mod tests {
             let held: u64 = reading.processes.iter().filter_map(|p| p.bytes).sum();
             let overhead = reading.used_bytes - held;
             prop_assume!(overhead <= limits.memory_bytes);
-            prop_assert_eq!(foreign(&reading, &Ours { tasks: 1, pids: Pids::Known(pids), bytes: 0 }, &limits), None);
+            prop_assert_eq!(foreign(&reading, &OwnUse { tasks: 1, pids: OwnPids::Known(pids), bytes: 0 }, &limits), None);
         }
 
         #[test]
@@ -329,7 +332,7 @@ mod tests {
                 utilisation_percent: limits.utilisation_percent.saturating_sub(less.0),
                 memory_bytes: limits.memory_bytes.saturating_sub(less.1),
             };
-            let ours = Ours { tasks, pids: Pids::Known(ours_pids), bytes: 0 };
+            let ours = OwnUse { tasks, pids: OwnPids::Known(ours_pids), bytes: 0 };
             if foreign(&reading, &ours, &limits).is_some() {
                 prop_assert!(foreign(&reading, &ours, &stricter).is_some());
             }
@@ -341,7 +344,7 @@ mod tests {
         ) {
             let Some(known) = bytes_of(&reading, &ours_pids) else { return Ok(()) };
             let everything = Thresholds { utilisation_percent: 100, memory_bytes: 0 };
-            let ours = Ours { tasks: 1, pids: Pids::Known(ours_pids), bytes: 0 };
+            let ours = OwnUse { tasks: 1, pids: OwnPids::Known(ours_pids), bytes: 0 };
             let theirs = foreign(&reading, &ours, &everything).map_or(0, |found| found.bytes);
             prop_assert_eq!(known + theirs, reading.used_bytes);
         }

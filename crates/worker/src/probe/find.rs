@@ -56,14 +56,14 @@ impl FromStr for Choice {
 
 /// Where to look.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Places {
+pub struct ProbePaths {
     /// NVML's path; without one the loader searches for the driver's.
     pub nvml_library: Option<PathBuf>,
     /// The directory that holds `sys`: `/` outside tests.
     pub root: PathBuf,
 }
 
-impl Default for Places {
+impl Default for ProbePaths {
     fn default() -> Self {
         Self { nvml_library: None, root: PathBuf::from("/") }
     }
@@ -73,15 +73,15 @@ impl Default for Places {
 ///
 /// On a machine without GPUs [`Choice::Auto`] gives [`Nothing`], whose [`Probe::describe`] says what was looked for.
 /// A library that was named but cannot be used is an error: whoever named it wants to know.
-pub fn find(choice: &Choice, places: &Places) -> Result<Box<dyn Probe>, ProbeError> {
+pub fn find(choice: &Choice, places: &ProbePaths) -> Result<Box<dyn Probe>, ProbeError> {
     match choice {
-        Choice::None => Ok(Box::new(Nothing { because: "no GPU is used, as asked".to_owned() })),
+        Choice::None => Ok(Box::new(NoProbe { because: "no GPU is used, as asked".to_owned() })),
         Choice::Declared(declared) => Ok(Box::new(declared.clone())),
         Choice::Auto => look(places),
     }
 }
 
-fn look(places: &Places) -> Result<Box<dyn Probe>, ProbeError> {
+fn look(places: &ProbePaths) -> Result<Box<dyn Probe>, ProbeError> {
     let mut without = Vec::new();
     match Nvidia::open(places.nvml_library.as_deref()).and_then(any) {
         Ok(Ok(nvidia)) => return Ok(Box::new(nvidia)),
@@ -93,7 +93,7 @@ fn look(places: &Places) -> Result<Box<dyn Probe>, ProbeError> {
         Ok(amd) => return Ok(Box::new(amd)),
         Err(described) => without.push(described),
     }
-    Ok(Box::new(Nothing { because: format!("no GPU found; looked for {}", without.join("; for ")) }))
+    Ok(Box::new(NoProbe { because: format!("no GPU found; looked for {}", without.join("; for ")) }))
 }
 
 /// The probe if it finds a GPU, else where it looked.
@@ -118,11 +118,11 @@ fn with_causes(error: &dyn Error) -> String {
 
 /// A machine without GPUs, or one that is to be used as if it had none.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Nothing {
+pub struct NoProbe {
     because: String,
 }
 
-impl Probe for Nothing {
+impl Probe for NoProbe {
     fn vendor(&self) -> Vendor {
         Vendor::None
     }

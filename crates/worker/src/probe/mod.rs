@@ -18,10 +18,10 @@ mod processes;
 mod visible;
 
 pub use amd::Amd;
-pub use busy::{Because, Foreign, Ours, Pids, Thresholds, bytes_of, foreign};
+pub use busy::{BusyReason, ForeignUse, OwnPids, OwnUse, Thresholds, bytes_of, foreign};
 pub use declared::{Declared, DeclaredError};
 pub use error::ProbeError;
-pub use find::{Choice, ChoiceError, Nothing, Places, find};
+pub use find::{Choice, ChoiceError, NoProbe, ProbePaths, find};
 pub use models::{nominal_memory, type_name};
 pub use nvml::Nvidia;
 pub use processes::{Process, ProcessTable, in_own_pid_namespace};

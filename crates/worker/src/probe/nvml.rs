@@ -21,7 +21,7 @@ const MAJOR: u32 = 195;
 const LIBRARY: &str = "libnvidia-ml.so.1";
 
 /// How often a list of processes is asked for again because it grew meanwhile.
-const TRIES: usize = 3;
+const LIST_ATTEMPTS: usize = 3;
 
 /// A loaded and started NVML.
 #[derive(Debug)]
@@ -69,9 +69,10 @@ impl Nvidia {
             .map_err(during("nvmlDeviceGetGraphicsRunningProcesses_v3"))?;
         Ok(Reading {
             used_bytes: memory.used,
-            utilisation_percent: told(device.utilization_rates())?.map(|rates| rates.gpu),
-            temperature_c: told(device.temperature(TemperatureSensor::Gpu))?.map(|degrees| degrees as i32),
-            power_w: told(device.power_usage())?.map(|milliwatts| (milliwatts + 500) / 1000),
+            utilisation_percent: optional_reading(device.utilization_rates())?.map(|rates| rates.gpu),
+            temperature_c: optional_reading(device.temperature(TemperatureSensor::Gpu))?
+                .map(|degrees| degrees as i32),
+            power_w: optional_reading(device.power_usage())?.map(|milliwatts| (milliwatts + 500) / 1000),
             processes: merge(compute, graphics),
         })
     }
@@ -138,7 +139,7 @@ fn is_lost(error: &NvmlError) -> bool {
 }
 
 /// A value the driver may keep to itself: only the loss of the device is an error.
-fn told<T>(value: Result<T, NvmlError>) -> Result<Option<T>, (&'static str, NvmlError)> {
+fn optional_reading<T>(value: Result<T, NvmlError>) -> Result<Option<T>, (&'static str, NvmlError)> {
     match value {
         Ok(value) => Ok(Some(value)),
         Err(error @ (NvmlError::GpuLost | NvmlError::ResetRequired)) => Err(("reading a sensor", error)),
@@ -149,7 +150,7 @@ fn told<T>(value: Result<T, NvmlError>) -> Result<Option<T>, (&'static str, Nvml
 /// A list of processes, asked for again when it outgrew its buffer; empty where the driver has none to give.
 fn list(ask: impl Fn() -> Result<Vec<ProcessInfo>, NvmlError>) -> Result<Vec<ProcessInfo>, NvmlError> {
     let mut last = ask();
-    for _ in 1..TRIES {
+    for _ in 1..LIST_ATTEMPTS {
         if !matches!(last, Err(NvmlError::InsufficientSize(_))) {
             break;
         }

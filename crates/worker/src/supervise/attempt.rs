@@ -14,8 +14,8 @@ use std::{
 
 use super::{
     ATTEMPT_DIR_VARIABLE, freeze,
-    process::{self, ProcessStat, Sighting},
-    record::{self, Exit, Phase, RecordError, Running, State, Want},
+    process::{self, ProcessRef, ProcessStat},
+    record::{self, DesiredRecord, ExitRecord, Phase, RecordError, RunningRecord, StateRecord},
     terminal,
 };
 
@@ -31,24 +31,24 @@ pub struct AttemptDir(PathBuf);
 
 /// What an attempt directory tells of its attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Found {
+pub enum RecordedAttempt {
     /// No supervisor has taken it. If a launch was sent it may still arrive; launching again is safe.
     NotStarted,
     /// It runs under a live supervisor.
-    Running(Running),
+    Running(RunningRecord),
     /// It is frozen under a live supervisor.
-    Frozen(Running),
+    Frozen(RunningRecord),
     /// It ended.
-    Exited(Exit),
+    Exited(ExitRecord),
     /// Its supervisor was killed. Processes may be left: see [`Orphan`].
-    Died(Running),
+    Died(RunningRecord),
 }
 
 /// What a directory says of its attempt, or why it says nothing.
-pub type Look = Result<Found, RecordError>;
+pub type Inspection = Result<RecordedAttempt, RecordError>;
 
 /// Everything found below a directory of attempt directories, in the order of their names.
-pub fn scan(attempts: &Path) -> Result<Vec<(AttemptDir, Look)>, RecordError> {
+pub fn scan(attempts: &Path) -> Result<Vec<(AttemptDir, Inspection)>, RecordError> {
     let unreadable = |source| RecordError::Io { path: attempts.into(), source };
     let mut dirs = Vec::new();
     for entry in fs::read_dir(attempts).map_err(unreadable)? {
@@ -59,7 +59,7 @@ pub fn scan(attempts: &Path) -> Result<Vec<(AttemptDir, Look)>, RecordError> {
     }
     dirs.sort();
     let look = |dir: AttemptDir| {
-        let found = dir.look();
+        let found = dir.inspect();
         (dir, found)
     };
     Ok(dirs.into_iter().map(look).collect())
@@ -79,7 +79,7 @@ impl AttemptDir {
     /// Says what is wanted of the attempt, and pokes its supervisor if there is one.
     ///
     /// Before the launch, or before the supervisor got to look, it is not lost: each begins by reading it.
-    pub fn write_want(&self, want: Want) -> Result<(), RecordError> {
+    pub fn write_desired(&self, want: DesiredRecord) -> Result<(), RecordError> {
         want.write(&self.0.join(record::WANT))?;
         if let Some(running) = self.running()?
             && running.boot == process::boot_id()
@@ -97,44 +97,48 @@ impl AttemptDir {
     }
 
     /// What was last wanted of the attempt.
-    pub fn want(&self) -> Result<Option<Want>, RecordError> {
-        Want::read(&self.0.join(record::WANT))
+    pub fn desired(&self) -> Result<Option<DesiredRecord>, RecordError> {
+        DesiredRecord::read(&self.0.join(record::WANT))
     }
 
     /// The `running` record.
-    pub fn running(&self) -> Result<Option<Running>, RecordError> {
-        Running::read(&self.0.join(record::RUNNING))
+    pub fn running(&self) -> Result<Option<RunningRecord>, RecordError> {
+        RunningRecord::read(&self.0.join(record::RUNNING))
     }
 
     /// The `state` record; absent for an attempt that was never frozen.
-    pub fn state(&self) -> Result<Option<State>, RecordError> {
+    pub fn state(&self) -> Result<Option<StateRecord>, RecordError> {
         record::read_record(&self.0.join(record::STATE))
     }
 
     /// The `exit` record.
-    pub fn exit(&self) -> Result<Option<Exit>, RecordError> {
+    pub fn exit(&self) -> Result<Option<ExitRecord>, RecordError> {
         record::read_record(&self.0.join(record::EXIT))
     }
 
     /// What became of the attempt.
-    pub fn look(&self) -> Result<Found, RecordError> {
+    pub fn inspect(&self) -> Result<RecordedAttempt, RecordError> {
         if let Some(exit) = self.exit()? {
-            return Ok(Found::Exited(exit));
+            return Ok(RecordedAttempt::Exited(exit));
         }
         let Some(running) = self.running()? else {
             // A start and an end may both have happened since we looked for the exit; so look for it again.
-            return Ok(self.exit()?.map_or(Found::NotStarted, Found::Exited));
+            return Ok(self.exit()?.map_or(RecordedAttempt::NotStarted, RecordedAttempt::Exited));
         };
         if running.is_supervised() {
             let frozen = self.state()?.is_some_and(|state| state.phase == Phase::Frozen);
-            return Ok(if frozen { Found::Frozen(running) } else { Found::Running(running) });
+            return Ok(if frozen {
+                RecordedAttempt::Frozen(running)
+            } else {
+                RecordedAttempt::Running(running)
+            });
         }
         // A supervisor writes the exit before it leaves, so now it is there or never will be.
-        Ok(self.exit()?.map_or(Found::Died(running), Found::Exited))
+        Ok(self.exit()?.map_or(RecordedAttempt::Died(running), RecordedAttempt::Exited))
     }
 
     /// Ends what a killed supervisor left behind, however long that takes, and returns how many processes that were.
-    pub fn end_leftovers(&self, running: &Running) -> Result<usize, RecordError> {
+    pub fn end_leftovers(&self, running: &RunningRecord) -> Result<usize, RecordError> {
         let orphan = Orphan::of(self.clone(), running.clone())?;
         let mut ended = BTreeSet::new();
         loop {
@@ -179,14 +183,14 @@ impl AttemptDir {
 #[derive(Debug)]
 pub struct Orphan {
     dir: AttemptDir,
-    running: Running,
+    running: RunningRecord,
     /// Its cgroups.
     groups: BTreeSet<PathBuf>,
 }
 
 impl Orphan {
     /// An attempt whose directory tells of a supervisor that is gone.
-    pub fn of(dir: AttemptDir, running: Running) -> Result<Self, RecordError> {
+    pub fn of(dir: AttemptDir, running: RunningRecord) -> Result<Self, RecordError> {
         let frozen_by = dir.state()?.and_then(|state| state.group);
         let inside = running.task.iter().flat_map(|task| task.group.iter().chain(&task.more_groups));
         let groups = frozen_by.into_iter().chain(inside.cloned()).collect();
@@ -198,7 +202,7 @@ impl Orphan {
     /// The task's first process dies with its supervisor. Of the rest, those are found that have its environment or are
     /// in one of its cgroups, what descends from these, and who shares the task's session with one of them. Everything is
     /// stopped before anything is killed, so that it has no more children meanwhile.
-    pub fn end(&self, table: &ProcessTable) -> Vec<Sighting> {
+    pub fn end(&self, table: &ProcessTable) -> Vec<ProcessRef> {
         if self.running.boot != process::boot_id() {
             return Vec::new();
         }
@@ -220,7 +224,7 @@ pub struct ProcessTable(Vec<TableEntry>);
 
 #[derive(Debug)]
 struct TableEntry {
-    seen: Sighting,
+    seen: ProcessRef,
     stat: ProcessStat,
     mark: Option<Vec<u8>>,
 }
@@ -237,7 +241,7 @@ impl ProcessTable {
     fn now() -> Self {
         let entry = |pid| {
             // Noted before it is looked at, so that a signal reaches what was looked at or nothing.
-            let seen = Sighting::now(pid);
+            let seen = ProcessRef::now(pid);
             let stat = ProcessStat::read(pid).ok().filter(|stat| stat.alive)?;
             Some(TableEntry { seen, stat, mark: mark_of(pid) })
         };
@@ -251,11 +255,11 @@ impl ProcessTable {
         dir: &AttemptDir,
         leader: Option<i32>,
         is_known: impl Fn(i32) -> bool,
-    ) -> Vec<Sighting> {
+    ) -> Vec<ProcessRef> {
         let mark = dir.path().as_os_str().as_bytes();
         let is_sure = |one: &&TableEntry| one.mark.as_deref() == Some(mark) || is_known(one.seen.pid);
         let (sure, mut others): (Vec<_>, Vec<_>) = self.0.iter().partition(is_sure);
-        let mut ours: BTreeSet<Sighting> = sure.iter().map(|one| one.seen).collect();
+        let mut ours: BTreeSet<ProcessRef> = sure.iter().map(|one| one.seen).collect();
         // The number of a session may be reused once all of it is gone, so it counts only while a sure member is in it.
         let session = leader.filter(|leader| sure.iter().any(|one| one.stat.session == *leader));
         let mut parents: BTreeSet<i32> = ours.iter().map(|seen| seen.pid).collect();
@@ -271,7 +275,7 @@ impl ProcessTable {
     }
 }
 
-impl Running {
+impl RunningRecord {
     /// Whether the supervisor that wrote this is alive.
     pub fn is_supervised(&self) -> bool {
         self.boot == process::boot_id() && self.supervisor.is_alive()

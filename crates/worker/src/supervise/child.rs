@@ -45,18 +45,21 @@ pub(super) enum Message {
 
 /// How a child begins.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Fork {
+pub(super) struct ForkOptions {
     /// The directory of the cgroup it begins in (`CLONE_INTO_CGROUP`), where the kernel allows that.
     pub(super) cgroup: Option<RawFd>,
     /// Whether `wait4` without `__WCLONE` passes over it, as over a process that works for the supervisor and not for the
     /// task.
-    pub(super) apart: bool,
+    pub(super) separate: bool,
 }
 
 impl Child {
     /// Forks. The child calls `work`, reports its failure if it has one, and exits; `work` is told whether the child
     /// began in the cgroup.
-    pub(super) fn fork(how: Fork, work: impl FnOnce(&Line, bool) -> Result<(), Vec<u8>>) -> io::Result<Self> {
+    pub(super) fn fork(
+        how: ForkOptions,
+        work: impl FnOnce(&ReportSocket, bool) -> Result<(), Vec<u8>>,
+    ) -> io::Result<Self> {
         let (ours, theirs) =
             socketpair(AddressFamily::Unix, SockType::SeqPacket, None, SockFlag::SOCK_CLOEXEC)?;
         let supervisor = std::process::id() as i32;
@@ -68,7 +71,7 @@ impl Child {
             return Ok(Self { pid, line: ours });
         }
         drop(ours);
-        let line = Line(theirs);
+        let line = ReportSocket(theirs);
         // A panic must not unwind into the supervisor's loop, of which this process has a copy.
         let done = catch_unwind(AssertUnwindSafe(|| {
             die_with(supervisor);
@@ -131,9 +134,9 @@ pub(super) fn poll_for(fd: BorrowedFd<'_>, events: PollFlags, most: Duration) {
 
 /// The child's end of the socket.
 #[derive(Debug)]
-pub(super) struct Line(OwnedFd);
+pub(super) struct ReportSocket(OwnedFd);
 
-impl Line {
+impl ReportSocket {
     pub(super) fn ready(&self) {
         self.send(b'+', b"");
     }
@@ -165,9 +168,9 @@ impl Line {
 ///
 /// # Safety
 /// This process must have one thread only.
-unsafe fn fork(how: Fork) -> io::Result<(i32, bool)> {
+unsafe fn fork(how: ForkOptions) -> io::Result<(i32, bool)> {
     const CLONE_INTO_CGROUP: u64 = 0x2_0000_0000;
-    let exit_signal = if how.apart { 0 } else { libc::SIGCHLD };
+    let exit_signal = if how.separate { 0 } else { libc::SIGCHLD };
     if let Some(cgroup) = how.cgroup {
         // SAFETY: a structure of numbers. Without a stack of its own the child goes on with a copy of ours, as after fork.
         let pid = unsafe {
@@ -241,8 +244,8 @@ pub(super) fn errno() -> i32 {
     io::Error::last_os_error().raw_os_error().unwrap_or(0)
 }
 
-/// Waits for a child that was forked apart and is about to exit.
-pub(super) fn reap_apart(pid: i32) {
+/// Waits for a child that was forked separately and is about to exit.
+pub(super) fn reap_separate(pid: i32) {
     // SAFETY: waits for our own child, asking for nothing.
     unsafe { libc::waitpid(pid, ptr::null_mut(), libc::__WCLONE) };
 }

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::process::{Descendant, ProcessStat, Tree};
 
-/// A way to freeze processes.
+/// A method of freezing processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Freezer {
@@ -24,21 +24,21 @@ pub enum Freezer {
 }
 
 impl Freezer {
-    /// Every way, the best first.
+    /// Every method, the best first.
     pub fn all() -> Vec<Self> {
         vec![Self::Cgroup2, Self::Cgroup1, Self::Signals]
     }
 
-    fn switch(self) -> Switch {
+    fn control(self) -> FreezeControl {
         match self {
-            Self::Cgroup1 => Switch { file: "freezer.state", on: "FROZEN", off: "THAWED" },
-            _ => Switch { file: "cgroup.freeze", on: "1", off: "0" },
+            Self::Cgroup1 => FreezeControl { file: "freezer.state", on: "FROZEN", off: "THAWED" },
+            _ => FreezeControl { file: "cgroup.freeze", on: "1", off: "0" },
         }
     }
 }
 
 /// The file of a group that freezes it, and what to write there.
-struct Switch {
+struct FreezeControl {
     file: &'static str,
     on: &'static str,
     off: &'static str,
@@ -46,39 +46,39 @@ struct Switch {
 
 /// The frozen or freezing processes below one supervisor.
 #[derive(Debug)]
-pub(super) struct Ice {
+pub(super) struct FreezeState {
     name: String,
-    ways: Vec<Freezer>,
-    group: Option<Group>,
+    methods: Vec<Freezer>,
+    group: Option<FreezerCgroup>,
     /// Groups that turned out not to work but hold processes already.
-    abandoned: Vec<Group>,
+    abandoned: Vec<FreezerCgroup>,
 }
 
 #[derive(Debug)]
-struct Group {
-    way: Freezer,
+struct FreezerCgroup {
+    method: Freezer,
     path: PathBuf,
 }
 
-impl Ice {
+impl FreezeState {
     /// Nothing is frozen yet, and nothing made but the cgroup of the unified hierarchy the processes may be in already.
-    pub(super) fn new(root: i32, key: &str, ways: &[Freezer], unified: Option<&Path>) -> Self {
+    pub(super) fn new(root: i32, key: &str, methods: &[Freezer], unified: Option<&Path>) -> Self {
         let key: String = key.chars().map(|c| if c.is_alphanumeric() { c } else { '.' }).collect();
-        let inside = unified.filter(|_| ways.first() == Some(&Freezer::Cgroup2));
-        let group = inside.map(|path| Group { way: Freezer::Cgroup2, path: path.into() });
-        let ways = ways.iter().rev().copied().collect();
-        Self { name: format!("warpyard-{key}-{root}"), ways, group, abandoned: Vec::new() }
+        let inside = unified.filter(|_| methods.first() == Some(&Freezer::Cgroup2));
+        let group = inside.map(|path| FreezerCgroup { method: Freezer::Cgroup2, path: path.into() });
+        let methods = methods.iter().rev().copied().collect();
+        Self { name: format!("warpyard-{key}-{root}"), methods, group, abandoned: Vec::new() }
     }
 
-    /// Makes the group, if there is to be one. The best way left is last in `ways`.
+    /// Makes the group, if there is to be one. The best method left is last in `methods`.
     pub(super) fn prepare(&mut self) {
         while self.group.is_none()
-            && let Some(&way) = self.ways.last()
-            && way != Freezer::Signals
+            && let Some(&method) = self.methods.last()
+            && method != Freezer::Signals
         {
-            match Group::make(way, &self.name) {
+            match FreezerCgroup::make(method, &self.name) {
                 Ok(group) => self.group = Some(group),
-                Err(_) => drop(self.ways.pop()),
+                Err(_) => drop(self.methods.pop()),
             }
         }
     }
@@ -95,17 +95,17 @@ impl Ice {
         match group.freeze(tree) {
             Ok(frozen) => frozen,
             Err(_) => {
-                // This way does not work here after all: undo it and go on with the next.
+                // This method does not work here after all: undo it and go on with the next.
                 let _best_effort = group.thaw();
                 self.abandoned.extend(self.group.take());
-                self.ways.pop();
+                self.methods.pop();
                 false
             }
         }
     }
 
     pub(super) fn thaw(&self, tree: &Tree) {
-        let thawed = self.group.as_ref().map(Group::thaw);
+        let thawed = self.group.as_ref().map(FreezerCgroup::thaw);
         if !matches!(thawed, Some(Ok(()))) {
             tree.signal(libc::SIGCONT);
         }
@@ -119,14 +119,14 @@ impl Ice {
     }
 }
 
-impl Group {
-    fn make(way: Freezer, name: &str) -> io::Result<Self> {
-        let path = own_group((way == Freezer::Cgroup1).then_some("freezer"))?.join(name);
+impl FreezerCgroup {
+    fn make(method: Freezer, name: &str) -> io::Result<Self> {
+        let path = own_group((method == Freezer::Cgroup1).then_some("freezer"))?.join(name);
         match fs::create_dir(&path) {
             Err(e) if e.kind() != io::ErrorKind::AlreadyExists => return Err(e),
             _ => {}
         }
-        let group = Self { way, path };
+        let group = Self { method, path };
         if let Err(e) = group.thaw() {
             fs::remove_dir(&group.path)?;
             return Err(e);
@@ -135,9 +135,9 @@ impl Group {
     }
 
     fn freeze(&self, tree: &Tree) -> io::Result<bool> {
-        let switch = self.way.switch();
-        // The switch first: what is moved in then stands still at once and has no more children.
-        fs::write(self.path.join(switch.file), switch.on)?;
+        let control = self.method.control();
+        // The control first: what is moved in then stands still at once and has no more children.
+        fs::write(self.path.join(control.file), control.on)?;
         let members = self.members()?;
         let mut failed = None;
         tree.each(|Descendant { pid, .. }| {
@@ -159,12 +159,12 @@ impl Group {
     }
 
     fn thaw(&self) -> io::Result<()> {
-        let switch = self.way.switch();
-        fs::write(self.path.join(switch.file), switch.off)
+        let control = self.method.control();
+        fs::write(self.path.join(control.file), control.off)
     }
 
     fn is_frozen(&self) -> io::Result<bool> {
-        Ok(match self.way {
+        Ok(match self.method {
             Freezer::Cgroup1 => fs::read_to_string(self.path.join("freezer.state"))?.trim() == "FROZEN",
             _ => fs::read_to_string(self.path.join("cgroup.events"))?.lines().any(|line| line == "frozen 1"),
         })
@@ -185,8 +185,8 @@ pub(super) fn end_orphans(group: &Path) -> Vec<i32> {
             let _best_effort = fs::write(group.join(file), value);
         }
     }
-    for way in [Freezer::Cgroup2, Freezer::Cgroup1] {
-        let Switch { file, off, .. } = way.switch();
+    for method in [Freezer::Cgroup2, Freezer::Cgroup1] {
+        let FreezeControl { file, off, .. } = method.control();
         if group.join(file).exists() {
             let _best_effort = fs::write(group.join(file), off);
         }

@@ -78,8 +78,8 @@ pub struct Launch {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session: Option<Session>,
     /// The datagram socket to poke when something changed. Nobody need listen.
-    #[serde(default)]
-    pub poke: Option<PathBuf>,
+    #[serde(default, rename = "poke")]
+    pub notify: Option<PathBuf>,
     /// Ways to freeze the task, the first that works is used; there is always signals at the end.
     #[serde(default = "Freezer::all")]
     pub freezers: Vec<Freezer>,
@@ -157,7 +157,7 @@ impl Launch {
             cgroups: Vec::new(),
             unpack: None,
             session: None,
-            poke: None,
+            notify: None,
             freezers: Freezer::all(),
         }
     }

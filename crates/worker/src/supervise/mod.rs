@@ -26,10 +26,10 @@ mod cgroup;
 mod child;
 mod clock;
 mod freeze;
-mod idle;
+mod idle_pool;
 mod launch;
+mod notify;
 mod output;
-mod poke;
 mod process;
 mod record;
 mod setup;
@@ -39,17 +39,18 @@ mod task;
 mod terminal;
 mod writer;
 
-pub use attempt::{AttemptDir, Found, Look, Orphan, ProcessTable, scan};
+pub use attempt::{AttemptDir, Inspection, Orphan, ProcessTable, RecordedAttempt, scan};
 pub(crate) use cgroup::{AttemptCgroup, CgroupFds};
 pub use cgroup::{Bounds, CgroupLimit, CgroupParent, DeviceNode, Hierarchy, Limit, SUBGROUP};
 pub use clock::boot_time;
 pub use freeze::Freezer;
 pub use launch::{Launch, Session, Unpack, User};
-pub use poke::PokeListener;
-pub use process::Sighting;
+pub use notify::NotifyListener;
+pub use process::ProcessRef;
 pub(crate) use process::boot_id;
 pub use record::{
-    Cause, Exit, Output, Phase, RecordError, Running, Started, State, Status, Usage, Want, put,
+    DesiredRecord, ExitCause, ExitRecord, Output, Phase, RecordError, RunningRecord, StateRecord, Status,
+    TaskProcess, Usage, write_atomically,
 };
 pub use spawner::{Delivery, LaunchError, Spawner, spawner_main};
 

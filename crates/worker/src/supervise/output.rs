@@ -23,7 +23,7 @@ use super::{
     clock::Instant,
     launch::{Launch, User},
     record::Output,
-    writer::{Writer, Written},
+    writer::{WriteOutcome, Writer},
 };
 
 const LOG: &str = "log";
@@ -41,7 +41,7 @@ const FLUSH: Duration = Duration::from_secs(5);
 
 /// The task's ends of what connects it to its supervisor.
 #[derive(Debug)]
-pub(super) enum TaskEnds {
+pub(super) enum TaskStreams {
     /// It writes to two pipes and reads nothing.
     Pipes {
         /// Standard output.
@@ -98,12 +98,12 @@ impl Outputs {
     }
 
     /// Makes the pipes; gives the task's ends.
-    pub(super) fn connect(&mut self) -> io::Result<TaskEnds> {
+    pub(super) fn connect(&mut self) -> io::Result<TaskStreams> {
         let (out_read, out) = pipe2(OFlag::O_CLOEXEC)?;
         let (err_read, err) = pipe2(OFlag::O_CLOEXEC)?;
         let [out_stream, err_stream] = &mut self.streams;
         (out_stream.pipe, err_stream.pipe) = (Some(out_read.into()), Some(err_read.into()));
-        Ok(TaskEnds::Pipes { out, err })
+        Ok(TaskStreams::Pipes { out, err })
     }
 
     /// The files the task named, and the sink of each.
@@ -209,11 +209,11 @@ impl Outputs {
         for (path, sink) in std::mem::take(&mut self.named) {
             let written = self.sinks[sink].finish(until);
             // Where nothing was sent, as where it could not even be opened, nothing is missing.
-            if written != Written::All && self.sinks[sink].room < self.sinks[sink].cap {
+            if written != WriteOutcome::Complete && self.sinks[sink].room < self.sinks[sink].cap {
                 self.sinks[sink].truncated = true;
                 self.say(&format!("{} lacks some of the output: it could not be written", path.display()));
             }
-            gone &= written != Written::Stuck;
+            gone &= written != WriteOutcome::Stuck;
         }
         gone
     }
@@ -307,10 +307,10 @@ impl Sink {
     }
 
     /// Ends the writer, if there is one.
-    fn finish(&mut self, until: Instant) -> Written {
+    fn finish(&mut self, until: Instant) -> WriteOutcome {
         match std::mem::replace(&mut self.file, SinkFile::Closed) {
             SinkFile::Written(writer) => writer.finish(until),
-            _ => Written::All,
+            _ => WriteOutcome::Complete,
         }
     }
 

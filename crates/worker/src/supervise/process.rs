@@ -20,14 +20,14 @@ use super::clock;
 /// Pids are reused, but never while their process lives. So whatever process has this pid now is the one that was
 /// seen exactly if it began no later than it was seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct Sighting {
+pub struct ProcessRef {
     /// The process id.
     pub pid: i32,
     /// When it was seen, in microseconds since boot.
     pub seen_us: u64,
 }
 
-impl Sighting {
+impl ProcessRef {
     /// A process known to be alive now: oneself, or a child not yet waited for.
     pub fn now(pid: i32) -> Self {
         Self { pid, seen_us: clock::boot_us() }
@@ -39,7 +39,7 @@ impl Sighting {
     }
 
     /// The process that was seen and all that descend from it; nobody if it is gone.
-    pub fn family(self) -> Vec<i32> {
+    pub fn process_tree(self) -> Vec<i32> {
         if !self.is_alive() {
             return Vec::new();
         }
@@ -187,17 +187,17 @@ const WALKS: usize = 16;
 #[derive(Clone, Debug)]
 pub(super) struct Tree {
     root: i32,
-    apart: Vec<i32>,
+    excluded: Vec<i32>,
 }
 
 impl Tree {
     pub(super) fn below(root: i32) -> Self {
-        Self { root, apart: Vec::new() }
+        Self { root, excluded: Vec::new() }
     }
 
     /// Leaves out a child of the supervisor's that is not the task's.
-    pub(super) fn set_apart(&mut self, pid: i32) {
-        self.apart.push(pid);
+    pub(super) fn exclude(&mut self, pid: i32) {
+        self.excluded.push(pid);
     }
 
     /// All of them, parents before children, found in one walk.
@@ -205,7 +205,7 @@ impl Tree {
         let mut found = Vec::new();
         let mut queue = vec![self.root];
         while let Some(parent) = queue.pop() {
-            for pid in children(parent).into_iter().filter(|pid| !self.apart.contains(pid)) {
+            for pid in children(parent).into_iter().filter(|pid| !self.excluded.contains(pid)) {
                 found.push(Descendant { pid, parent });
                 queue.push(pid);
             }
@@ -303,11 +303,11 @@ mod tests {
 
     #[test]
     fn a_sighting_means_the_process_that_was_alive_then_and_no_later_one() {
-        let seen = Sighting::now(us());
+        let seen = ProcessRef::now(us());
         assert!(seen.is_alive());
         assert!(seen.signal(0).unwrap());
         // The same pid, seen at a time when this process had not begun: somebody else's, long gone.
-        let earlier = Sighting { pid: us(), seen_us: 0 };
+        let earlier = ProcessRef { pid: us(), seen_us: 0 };
         assert!(!earlier.is_alive());
         assert!(!earlier.signal(libc::SIGKILL).unwrap());
     }
@@ -337,9 +337,9 @@ mod tests {
         assert_eq!(below[0].parent, root);
         assert_eq!(children_by_scan(root), vec![below[0].pid]);
         assert_eq!(Tree::below(us()).each(|_| {}), descendants(us()).len());
-        let mut apart = Tree::below(us());
-        apart.set_apart(root);
-        assert!(apart.list().iter().all(|process| process.pid != root && process.parent != root));
+        let mut excluded = Tree::below(us());
+        excluded.exclude(root);
+        assert!(excluded.list().iter().all(|process| process.pid != root && process.parent != root));
         drop(shell.stdin.take());
         shell.wait().unwrap();
     }

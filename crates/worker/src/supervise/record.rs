@@ -7,7 +7,7 @@ use std::{
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
-use super::process::Sighting;
+use super::process::ProcessRef;
 
 /// Version of every record and message here. Fields may be added without raising it; a record with a larger one is
 /// refused, because its meaning may have changed.
@@ -71,7 +71,7 @@ impl RecordError {
 
 /// `running`: who supervises the attempt, and the task once it started.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Running {
+pub struct RunningRecord {
     /// Version of the record.
     pub v: u32,
     /// The attempt's key.
@@ -82,19 +82,19 @@ pub struct Running {
     /// The boot the pids belong to.
     pub boot: String,
     /// The supervisor. Its descendants are the attempt's processes.
-    pub supervisor: Sighting,
+    pub supervisor: ProcessRef,
     /// The task's first process; `None` for the moment between taking the directory and starting it.
     ///
     /// Kept as a second line of the file, which is appended once it is known.
     #[serde(skip)]
-    pub task: Option<Started>,
+    pub task: Option<TaskProcess>,
 }
 
 /// The second line of `running`: the task's first process.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Started {
+pub struct TaskProcess {
     /// The process; its pid is also its session and process group.
-    pub process: Sighting,
+    pub process: ProcessRef,
     /// When it started, in microseconds since 1970.
     pub started_at: u64,
     /// The first cgroup it and all that comes of it are in, to be removed in the end.
@@ -107,7 +107,7 @@ pub struct Started {
 
 /// `state`: written when a freeze or thaw happened, never before the first one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct State {
+pub struct StateRecord {
     /// Version of the record.
     pub v: u32,
     /// The attempt's key.
@@ -136,7 +136,7 @@ pub enum Phase {
 /// `want`: what the worker wants of the attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "want")]
-pub enum Want {
+pub enum DesiredRecord {
     /// Run, and go on if frozen.
     Run,
     /// Stop in place, keeping memory.
@@ -150,13 +150,13 @@ pub enum Want {
 
 /// `exit`: how it ended. Written when no process of the attempt is left.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Exit {
+pub struct ExitRecord {
     /// Version of the record.
     pub v: u32,
     /// The attempt's key.
     pub key: String,
     /// Why it ended.
-    pub cause: Cause,
+    pub cause: ExitCause,
     /// How the first process ended; `None` if it never started.
     pub status: Option<Status>,
     /// When it started, in microseconds since 1970.
@@ -174,7 +174,7 @@ pub struct Exit {
 /// Why an attempt ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Cause {
+pub enum ExitCause {
     /// By itself.
     Exited,
     /// Its running time was over the timeout.
@@ -244,7 +244,7 @@ struct Versioned<T> {
     body: T,
 }
 
-impl Running {
+impl RunningRecord {
     pub(super) fn read(path: &Path) -> Result<Option<Self>, RecordError> {
         let Some(text) = read_bytes(path)? else { return Ok(None) };
         let mut lines = text.split_inclusive(|&b| b == b'\n');
@@ -257,7 +257,7 @@ impl Running {
     }
 }
 
-impl Want {
+impl DesiredRecord {
     pub(super) fn read(path: &Path) -> Result<Option<Self>, RecordError> {
         let Some(text) = read_bytes(path)? else { return Ok(None) };
         Ok(Some(parse::<Versioned<Self>>(path, &text)?.body))
@@ -275,7 +275,7 @@ pub(super) fn read_record<T: DeserializeOwned>(path: &Path) -> Result<Option<T>,
 }
 
 /// Writes a file under another name and renames it, so that nobody finds half of it, whoever is killed meanwhile.
-pub fn put(path: &Path, text: &[u8]) -> io::Result<()> {
+pub fn write_atomically(path: &Path, text: &[u8]) -> io::Result<()> {
     let temporary = temporary_name(path);
     fs::write(&temporary, text)?;
     fs::rename(&temporary, path)
@@ -285,7 +285,7 @@ pub fn put(path: &Path, text: &[u8]) -> io::Result<()> {
 pub(super) fn write_record(path: &Path, record: &impl Serialize) -> Result<(), RecordError> {
     let written = serde_json::to_vec(record).map_err(io::Error::from).and_then(|mut text| {
         text.push(b'\n');
-        put(path, &text)
+        write_atomically(path, &text)
     });
     written.map_err(|source| RecordError::Io { path: path.into(), source })
 }

@@ -6,7 +6,7 @@ use std::{collections::VecDeque, io, path::PathBuf, time::Duration};
 use warpyard_snapshot::{Hash, Owner, Store};
 
 use super::{
-    child::{Child, Fork},
+    child::{Child, ForkOptions},
     launch::{Launch, Unpack, User},
     output::Outputs,
 };
@@ -46,7 +46,7 @@ impl Stage {
 
 /// Forks a child that makes the directory a task runs in of a snapshot, and gives it to the task's user.
 pub(super) fn unpack(unpack: &Unpack, user: Option<&User>) -> io::Result<Child> {
-    Child::fork(Fork::default(), |line, _| {
+    Child::fork(ForkOptions::default(), |line, _| {
         put_back(unpack, user).map_err(String::into_bytes)?;
         line.ready();
         Ok(())

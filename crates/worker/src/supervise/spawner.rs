@@ -14,10 +14,10 @@ use std::{
 };
 
 use super::{
-    idle::{self, Seat},
+    idle_pool::{self, IdleSlot},
     launch::{Launch, read_frame},
-    poke::Poker,
-    supervisor::{self, Afterwards},
+    notify::Notifier,
+    supervisor::{self, Reuse},
 };
 
 /// Why a launch did not reach a spawner.
@@ -50,7 +50,7 @@ pub enum Delivery {
     /// To the spawner that was there.
     Sent,
     /// The spawner had died and there is a new one. Earlier launches whose directory has no
-    /// [`Running`](super::Running) yet may be lost and should be launched again, which is safe.
+    /// [`RunningRecord`](super::RunningRecord) yet may be lost and should be launched again, which is safe.
     SentToNewSpawner,
 }
 
@@ -168,19 +168,19 @@ fn spawn_all(socket: OwnedFd) -> io::Result<()> {
     // Read now, once, instead of in each supervisor.
     super::process::boot_id();
     super::clock::boot_us();
-    let poker = Poker::new()?;
-    let (bench, seat) = idle::bench()?;
+    let notifier = Notifier::new()?;
+    let (pool, slot) = idle_pool::pair()?;
     let mut stream = BufReader::with_capacity(64 << 10, UnixStream::from(socket));
     while let Some(frame) = read_frame(&mut stream)? {
-        if bench.give(&frame) {
+        if pool.dispatch(&frame) {
             continue;
         }
         // SAFETY: this process has one thread, so the child may do anything it could.
         match unsafe { libc::fork() } {
             0 => {
                 // Closes our copies. Launches still in the buffer are the spawner's.
-                drop((stream, bench));
-                supervise(frame, seat, &poker)
+                drop((stream, pool));
+                supervise(frame, slot, &notifier)
             }
             // No more processes: the launch is lost, its directory stays empty and the worker sees that.
             -1.. => {}
@@ -191,12 +191,12 @@ fn spawn_all(socket: OwnedFd) -> io::Result<()> {
 }
 
 /// The whole life of a supervisor process: one attempt after another, as long as they follow closely.
-fn supervise(first: Vec<u8>, mut seat: Seat, poker: &Poker) -> ! {
+fn supervise(first: Vec<u8>, mut slot: IdleSlot, notifier: &Notifier) -> ! {
     let mut next = supervisor::become_supervisor().ok().map(|()| first);
     while let Some(launch) = next.and_then(|frame| Launch::parse(&frame).ok()) {
-        next = match supervisor::run(&launch, poker) {
-            Afterwards::Free => seat.wait(),
-            Afterwards::Encumbered => None,
+        next = match supervisor::run(&launch, notifier) {
+            Reuse::Allowed => slot.wait(),
+            Reuse::Forbidden => None,
         };
     }
     // SAFETY: ends this process; nothing is left to flush, and handlers of the parent's must not run.

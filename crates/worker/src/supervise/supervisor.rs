@@ -24,88 +24,92 @@ use super::{
     cgroup::{AttemptCgroup, CgroupLimit, Limit},
     child::{Child, Message},
     clock::{self, Instant, RunningTime},
-    freeze::Ice,
+    freeze::FreezeState,
     launch::Launch,
-    output::{Outputs, TaskEnds},
-    poke::Poker,
-    process::{self, Descendant, Sighting, Tree},
-    record::{self, Cause, Exit, Output, Phase, Running, Started, State, Status, Usage, VERSION, Want},
+    notify::Notifier,
+    output::{Outputs, TaskStreams},
+    process::{self, Descendant, ProcessRef, Tree},
+    record::{
+        self, DesiredRecord, ExitCause, ExitRecord, Output, Phase, RunningRecord, StateRecord, Status,
+        TaskProcess, Usage, VERSION,
+    },
     setup::{self, ABANDON, Stage},
     task,
-    terminal::{Stillness, Terminal},
+    terminal::{IdleCheck, Terminal},
 };
 
 /// A task over sooner than this is not announced as running: its end follows at once, and a poke is not free.
-const ANNOUNCE: Duration = Duration::from_millis(2);
+const ANNOUNCE_DELAY: Duration = Duration::from_millis(2);
 /// Grace for what a task leaves behind when it ends by itself.
 const LEFTOVER_GRACE: Duration = Duration::from_secs(1);
 /// Between two looks at processes that are freezing.
-const FREEZING: Duration = Duration::from_millis(1);
+const FREEZE_POLL: Duration = Duration::from_millis(1);
 /// Between two rounds of KILL, for a process may fork between being listed and being killed.
-const KILLING: Duration = Duration::from_millis(20);
+const KILL_RETRY: Duration = Duration::from_millis(20);
 /// Between two attempts at writing the exit on a full disk, at first and in the end.
-const FULL_DISK: Duration = Duration::from_secs(1);
+const WRITE_RETRY: Duration = Duration::from_secs(1);
 /// The longest wait for something due: waiting stands still while the machine is suspended, what is due does not.
-const LONGEST_WAIT: Duration = Duration::from_secs(30);
-const SLOWEST_WRITE: Duration = Duration::from_secs(30);
+const MAX_WAIT: Duration = Duration::from_secs(30);
+const MAX_WRITE_RETRY: Duration = Duration::from_secs(30);
 /// Between two tries of anything, once they have been in vain for a while.
-const SLOWEST: Duration = Duration::from_secs(1);
+const MAX_RETRY: Duration = Duration::from_secs(1);
 /// Between two counts of processes that nothing bounds.
-const COUNTING: Duration = Duration::from_secs(1);
+const COUNT_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Between two looks whether a process was killed for want of memory, and how many there are.
-const OOM_LOOKING: Duration = Duration::from_millis(10);
-const OOM_LOOKS: u32 = 100;
+const OOM_POLL: Duration = Duration::from_millis(10);
+const OOM_POLLS: u32 = 100;
 
-static POKED: AtomicBool = AtomicBool::new(false);
+static NOTIFIED: AtomicBool = AtomicBool::new(false);
 
 /// Ends the wait. That of SIGCHLD needs no note: children are looked for after every wait.
 extern "C" fn note_signal(signal: libc::c_int) {
     if signal == libc::SIGUSR1 {
-        POKED.store(true, Ordering::Relaxed);
+        NOTIFIED.store(true, Ordering::Relaxed);
     }
 }
 
 /// Whether a supervisor that has finished an attempt may take another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Afterwards {
+pub(super) enum Reuse {
     /// It has no children.
-    Free,
+    Allowed,
     /// A child of it hangs in the kernel and would be taken for the next task's.
-    Encumbered,
+    Forbidden,
 }
 
 /// Runs one attempt from its start to its record, in a process of its own in which every signal is blocked.
-pub(super) fn run(launch: &Launch, poker: &Poker) -> Afterwards {
-    let Ok(record) = enter(&launch.dir).and_then(|()| take(launch)) else {
+pub(super) fn run(launch: &Launch, notifier: &Notifier) -> Reuse {
+    let Ok(record) = enter_dir(&launch.dir).and_then(|()| claim_dir(launch)) else {
         // Another supervisor has it, or there is no place to tell anything.
-        return Afterwards::Free;
+        return Reuse::Allowed;
     };
     if let Ok(name) = CString::new(format!("wy:{}", launch.key)) {
         let _only_for_people = prctl::set_name(&name);
     }
     // From here on a poke finds us: signals are blocked, so one that comes now is seen by the first wait. What was
     // wanted before is read here.
-    let wanted = read_want();
-    if let Some(Want::Stop { .. }) = wanted {
-        finish(launch, poker, &never_started(launch, Cause::Stopped));
-        return Afterwards::Free;
+    let wanted = read_desired();
+    if let Some(DesiredRecord::Stop { .. }) = wanted {
+        write_exit(launch, notifier, &exit_before_start(launch, ExitCause::Stopped));
+        return Reuse::Allowed;
     }
     let name = format!("{}-{}", launch.key, std::process::id());
     let cgroup = match AttemptCgroup::make(&launch.cgroups, &name) {
         Ok(cgroup) => cgroup,
         Err(e) => {
-            let exit = never_started(launch, Cause::FailedToStart { message: e.to_string() });
-            finish(launch, poker, &exit);
-            return Afterwards::Free;
+            let exit = exit_before_start(launch, ExitCause::FailedToStart { message: e.to_string() });
+            write_exit(launch, notifier, &exit);
+            return Reuse::Allowed;
         }
     };
-    let Ended { exit, terminal, afterwards } = Supervisor::new(launch, poker, record, cgroup).run(wanted);
-    finish(launch, poker, &exit);
+    let FinishedAttempt { exit, terminal, reuse } =
+        Supervisor::new(launch, notifier, record, cgroup).run(wanted);
+    write_exit(launch, notifier, &exit);
     if let Some(terminal) = terminal {
         terminal.over();
     }
-    afterwards
+    reuse
 }
 
 /// Makes this process a supervisor: parent to orphans, and awake to the two signals it waits for.
@@ -125,19 +129,19 @@ pub(super) fn become_supervisor() -> io::Result<()> {
 }
 
 /// Never makes the directory: one that is gone belonged to an attempt that is over, and this launch comes too late.
-fn enter(dir: &Path) -> io::Result<()> {
+fn enter_dir(dir: &Path) -> io::Result<()> {
     std::env::set_current_dir(dir)
 }
 
 /// Takes the attempt directory by making `running` in it, complete at once, and fails if there is one. Returns the
 /// file, to which the task is appended.
-fn take(launch: &Launch) -> io::Result<std::fs::File> {
-    let running = Running {
+fn claim_dir(launch: &Launch) -> io::Result<std::fs::File> {
+    let running = RunningRecord {
         v: VERSION,
         key: launch.key.clone(),
         log: launch.log.clone(),
         boot: process::boot_id().to_owned(),
-        supervisor: Sighting::now(std::process::id() as i32),
+        supervisor: ProcessRef::now(std::process::id() as i32),
         task: None,
     };
     let temporary = record::temporary_name(Path::new(record::RUNNING));
@@ -167,13 +171,13 @@ fn write_line(file: &mut std::fs::File, record: &impl serde::Serialize) -> io::R
 }
 
 /// What is wanted, if that can be read. A record that cannot is left for the next poke.
-fn read_want() -> Option<Want> {
-    Want::read(Path::new(record::WANT)).ok().flatten()
+fn read_desired() -> Option<DesiredRecord> {
+    DesiredRecord::read(Path::new(record::WANT)).ok().flatten()
 }
 
-fn never_started(launch: &Launch, cause: Cause) -> Exit {
+fn exit_before_start(launch: &Launch, cause: ExitCause) -> ExitRecord {
     let now = clock::unix_us();
-    Exit {
+    ExitRecord {
         v: VERSION,
         key: launch.key.clone(),
         cause,
@@ -187,17 +191,17 @@ fn never_started(launch: &Launch, cause: Cause) -> Exit {
 }
 
 /// Writes the exit, however long the disk is full, and pokes the worker.
-fn finish(launch: &Launch, poker: &Poker, exit: &Exit) {
-    let mut pause = FULL_DISK;
+fn write_exit(launch: &Launch, notifier: &Notifier, exit: &ExitRecord) {
+    let mut pause = WRITE_RETRY;
     while record::write_record(Path::new(record::EXIT), exit).is_err() {
         // Nobody asks about a directory that was removed; but one may have been made in its place for us.
-        if !is_current(&launch.dir) && retake(launch).is_none() {
+        if !is_current(&launch.dir) && reclaim_dir(launch).is_none() {
             break;
         }
         thread::sleep(pause);
-        pause = (pause * 2).min(SLOWEST_WRITE);
+        pause = (pause * 2).min(MAX_WRITE_RETRY);
     }
-    poker.poke(launch.poke.as_deref(), &launch.key);
+    notifier.notify(launch.notify.as_deref(), &launch.key);
 }
 
 /// Whether a directory is the one this process is in: not removed, and no other in its place.
@@ -207,9 +211,9 @@ fn is_current(dir: &Path) -> bool {
 }
 
 /// Takes the directory the worker made in place of one that was removed, if no other supervisor has it.
-fn retake(launch: &Launch) -> Option<File> {
+fn reclaim_dir(launch: &Launch) -> Option<File> {
     let before = File::open(".").ok()?;
-    let taken = enter(&launch.dir).and_then(|()| take(launch));
+    let taken = enter_dir(&launch.dir).and_then(|()| claim_dir(launch));
     if taken.is_err() {
         // What is written by a name must not go to another supervisor's directory.
         nix::unistd::fchdir(&before).ok()?;
@@ -218,45 +222,45 @@ fn retake(launch: &Launch) -> Option<File> {
 }
 
 /// An attempt that is over.
-struct Ended {
-    exit: Exit,
+struct FinishedAttempt {
+    exit: ExitRecord,
     terminal: Option<Terminal>,
-    afterwards: Afterwards,
+    reuse: Reuse,
 }
 
 struct Supervisor<'a> {
     launch: &'a Launch,
-    poker: &'a Poker,
+    notifier: &'a Notifier,
     pid: i32,
     tree: Tree,
     /// The file `running`, to which the task is appended once it has started.
     record: File,
-    setup: Setup,
+    setup: SetupState,
     /// When the set-up began, in microseconds since 1970: the attempt has its devices and its timeout from then on.
     began_at: u64,
-    started: Option<Started>,
+    started: Option<TaskProcess>,
     outputs: Outputs,
     terminal: Option<Terminal>,
     cgroup: AttemptCgroup,
     oom: OomWatch,
-    ice: Ice,
+    freezer: FreezeState,
     /// When to look how many processes there are, where nothing bounds them.
     count_at: Option<Instant>,
-    doing: Doing,
+    supervision: Supervision,
     time: RunningTime,
     status: Option<Status>,
     usage: Usage,
     /// When to tell the worker that something changed, and how long to wait if it cannot listen.
-    poke_at: Option<Instant>,
-    poke_again: Duration,
-    afterwards: Afterwards,
+    notify_at: Option<Instant>,
+    notify_retry: Duration,
+    reuse: Reuse,
 }
 
 /// How far the task is set up.
 #[derive(Debug)]
-enum Setup {
+enum SetupState {
     /// At a stage, in a child, with more stages to come.
-    At { stage: Stage, worker: Worker, rest: VecDeque<Stage> },
+    At { stage: Stage, worker: SetupProcess, rest: VecDeque<Stage> },
     /// The program runs, or ran.
     Done,
     /// It will never run.
@@ -267,7 +271,7 @@ enum Setup {
 
 /// The child at work on a stage.
 #[derive(Debug)]
-enum Worker {
+enum SetupProcess {
     /// A child of its own.
     Child(Child),
     /// The one that is to write a sink.
@@ -276,7 +280,7 @@ enum Worker {
 
 /// What the supervisor is at.
 #[derive(Debug)]
-enum Doing {
+enum Supervision {
     Running,
     Freezing {
         look_at: Instant,
@@ -286,63 +290,64 @@ enum Doing {
     Frozen,
     /// TERM was sent.
     Ending {
-        cause: Cause,
+        cause: ExitCause,
         kill_at: Instant,
     },
     /// KILL was sent and will be again.
     Killing {
-        cause: Cause,
+        cause: ExitCause,
         since: Instant,
         again_at: Instant,
     },
 }
 
 impl<'a> Supervisor<'a> {
-    fn new(launch: &'a Launch, poker: &'a Poker, record: File, cgroup: AttemptCgroup) -> Self {
+    fn new(launch: &'a Launch, notifier: &'a Notifier, record: File, cgroup: AttemptCgroup) -> Self {
         let pid = std::process::id() as i32;
         let now = Instant::now();
         Self {
             launch,
-            poker,
+            notifier,
             pid,
             tree: Tree::below(pid),
             record,
-            setup: Setup::Done,
+            setup: SetupState::Done,
             began_at: clock::unix_us(),
             started: None,
             outputs: Outputs::new(launch),
             terminal: None,
-            ice: Ice::new(pid, &launch.key, &launch.freezers, cgroup.unified()),
-            count_at: (!cgroup.counts_processes() && launch.processes.is_some()).then_some(now + COUNTING),
-            oom: OomWatch::over(&cgroup, launch),
+            freezer: FreezeState::new(pid, &launch.key, &launch.freezers, cgroup.unified()),
+            count_at: (!cgroup.counts_processes() && launch.processes.is_some())
+                .then_some(now + COUNT_INTERVAL),
+            oom: OomWatch::new(&cgroup, launch),
             cgroup,
-            doing: Doing::Running,
+            supervision: Supervision::Running,
             time: RunningTime::start(now),
             status: None,
             usage: Usage::default(),
-            poke_at: None,
-            poke_again: ANNOUNCE,
-            afterwards: Afterwards::Free,
+            notify_at: None,
+            notify_retry: ANNOUNCE_DELAY,
+            reuse: Reuse::Allowed,
         }
     }
 
-    fn run(mut self, wanted: Option<Want>) -> Ended {
-        self.go_on(Stage::all(self.launch, &self.outputs));
+    fn run(mut self, wanted: Option<DesiredRecord>) -> FinishedAttempt {
+        self.start_next_stage(Stage::all(self.launch, &self.outputs));
         if let Some(want) = wanted {
-            self.obey(want, Instant::now());
+            self.apply(want, Instant::now());
         }
         loop {
             // Not during the set-up: how the child ended that became the task must be noted as how the task did.
-            if self.at_work().is_none() && self.reap() == Left::Nobody {
+            if self.setup_child().is_none() && self.reap() == Children::AllReaped {
                 break;
             }
             self.wait();
-            if POKED.swap(false, Ordering::Relaxed) {
-                self.heed();
+            if NOTIFIED.swap(false, Ordering::Relaxed) {
+                self.read_desired_state();
             }
-            self.attend_setup();
-            self.keep_time(Instant::now());
-            if matches!(self.setup, Setup::Abandoned) {
+            self.handle_setup_messages();
+            self.run_due(Instant::now());
+            if matches!(self.setup, SetupState::Abandoned) {
                 break;
             }
         }
@@ -350,7 +355,7 @@ impl<'a> Supervisor<'a> {
     }
 
     /// Puts everything away once no process of the task is left.
-    fn close(mut self) -> Ended {
+    fn close(mut self) -> FinishedAttempt {
         self.time.pause(Instant::now());
         self.outputs.drain();
         let mut terminal = self.terminal.take();
@@ -365,117 +370,119 @@ impl<'a> Supervisor<'a> {
             ));
         }
         let out_of_memory = self.oom.cause(&self.cgroup);
-        if let Some(Cause::OutOfMemory { limit_bytes }) = &out_of_memory {
+        if let Some(ExitCause::OutOfMemory { limit_bytes }) = &out_of_memory {
             self.outputs.say(&format!(
                 "killed: it needed more than the {} MiB of memory it requested",
                 limit_bytes >> 20
             ));
         }
         if !self.outputs.finish() {
-            self.afterwards = Afterwards::Encumbered;
+            self.reuse = Reuse::Forbidden;
         }
-        self.ice.remove();
+        self.freezer.remove();
         self.cgroup.remove();
-        let afterwards = self.afterwards;
-        Ended { exit: self.exit(out_of_memory), terminal, afterwards }
+        let reuse = self.reuse;
+        FinishedAttempt { exit: self.exit(out_of_memory), terminal, reuse }
     }
 
     /// Looks what is wanted.
-    fn heed(&mut self) {
+    fn read_desired_state(&mut self) {
         if !is_current(&self.launch.dir)
-            && let Some(record) = retake(self.launch)
+            && let Some(record) = reclaim_dir(self.launch)
         {
             self.record = record;
             if let Some(started) = &self.started {
                 let _best_effort = write_line(&mut self.record, started);
             }
         }
-        if let Some(want) = read_want() {
-            self.obey(want, Instant::now());
+        if let Some(want) = read_desired() {
+            self.apply(want, Instant::now());
         }
     }
 
     /// Begins the next stage of the set-up.
-    fn go_on(&mut self, mut rest: VecDeque<Stage>) {
-        let Some(stage) = rest.pop_front() else { return self.setup = Setup::Done };
+    fn start_next_stage(&mut self, mut rest: VecDeque<Stage>) {
+        let Some(stage) = rest.pop_front() else { return self.setup = SetupState::Done };
         // A long set-up is announced, as what runs is.
         if !rest.is_empty() {
-            self.poke_at.get_or_insert(Instant::now() + ANNOUNCE);
+            self.notify_at.get_or_insert(Instant::now() + ANNOUNCE_DELAY);
         }
-        self.setup = match self.begin(&stage) {
-            Ok(worker) => Setup::At { stage, worker, rest },
-            Err(e) => Setup::Failed(e.to_string()),
+        self.setup = match self.start_stage(&stage) {
+            Ok(worker) => SetupState::At { stage, worker, rest },
+            Err(e) => SetupState::Failed(e.to_string()),
         };
     }
 
-    fn begin(&mut self, stage: &Stage) -> io::Result<Worker> {
+    fn start_stage(&mut self, stage: &Stage) -> io::Result<SetupProcess> {
         let launch = self.launch;
         match stage {
-            Stage::Unpack(unpack) => setup::unpack(unpack, launch.user.as_ref()).map(Worker::Child),
+            Stage::Unpack(unpack) => setup::unpack(unpack, launch.user.as_ref()).map(SetupProcess::Child),
             Stage::Output(path, sink) => {
                 self.outputs.open_named(path, *sink, launch)?;
-                Ok(Worker::Writer(*sink))
+                Ok(SetupProcess::Writer(*sink))
             }
             Stage::Task => {
                 let ends = self.connect()?;
-                task::start(launch, &ends, &self.cgroup).map(Worker::Child)
+                task::start(launch, &ends, &self.cgroup).map(SetupProcess::Child)
             }
         }
     }
 
     /// Makes what connects the supervisor to the task.
-    fn connect(&mut self) -> io::Result<TaskEnds> {
+    fn connect(&mut self) -> io::Result<TaskStreams> {
         let Some(session) = &self.launch.session else { return self.outputs.connect() };
         let (terminal, end) = Terminal::open(self.launch, session)?;
         self.terminal = Some(terminal);
-        Ok(TaskEnds::Terminal(end))
+        Ok(TaskStreams::Terminal(end))
     }
 
     /// The child that is at work on the set-up.
-    fn at_work(&self) -> Option<&Child> {
+    fn setup_child(&self) -> Option<&Child> {
         match &self.setup {
-            Setup::At { worker: Worker::Child(child), .. } => Some(child),
-            Setup::At { worker: Worker::Writer(sink), .. } => self.outputs.writer(*sink),
+            SetupState::At { worker: SetupProcess::Child(child), .. } => Some(child),
+            SetupState::At { worker: SetupProcess::Writer(sink), .. } => self.outputs.writer(*sink),
             _ => None,
         }
     }
 
     /// Takes in what the child at work on the set-up says.
-    fn attend_setup(&mut self) {
-        while let Some(child) = self.at_work() {
+    fn handle_setup_messages(&mut self) {
+        while let Some(child) = self.setup_child() {
             let (pid, Some(message)) = (child.pid, child.message()) else { return };
             if let Message::Note(text) = &message {
                 self.outputs.say(text);
                 continue;
             }
-            let Setup::At { stage, rest, .. } = std::mem::replace(&mut self.setup, Setup::Done) else {
+            let SetupState::At { stage, rest, .. } = std::mem::replace(&mut self.setup, SetupState::Done)
+            else {
                 return;
             };
             match (message, stage) {
-                (Message::Closed, Stage::Task) => self.note_start(pid),
+                (Message::Closed, Stage::Task) => self.record_start(pid),
                 (Message::Failed(reason), Stage::Task) => {
-                    self.setup = Setup::Failed(task::explain(&reason, self.launch));
+                    self.setup = SetupState::Failed(task::explain(&reason, self.launch));
                 }
                 (Message::Ready, Stage::Output(..)) => {
-                    self.tree.set_apart(pid);
-                    self.go_on(rest);
+                    self.tree.exclude(pid);
+                    self.start_next_stage(rest);
                 }
-                (Message::Ready, _) => self.go_on(rest),
+                (Message::Ready, _) => self.start_next_stage(rest),
                 (Message::Failed(reason), _) => {
-                    self.setup = Setup::Failed(String::from_utf8_lossy(&reason).into_owned());
+                    self.setup = SetupState::Failed(String::from_utf8_lossy(&reason).into_owned());
                 }
                 (_, stage) => {
-                    self.setup = Setup::Failed(format!("a process of warpyard's ended {}", stage.describe()));
+                    self.setup =
+                        SetupState::Failed(format!("a process of warpyard's ended {}", stage.describe()));
                 }
             }
         }
     }
 
     /// Notes that the child has become the program, or has died at the very moment.
-    fn note_start(&mut self, pid: i32) {
+    fn record_start(&mut self, pid: i32) {
         let mut groups = self.cgroup.paths().map(Path::to_owned);
-        let started = Started {
-            process: Sighting::now(pid),
+        let started = TaskProcess {
+            process: ProcessRef::now(pid),
             started_at: self.began_at,
             group: groups.next(),
             more_groups: groups.collect(),
@@ -483,12 +490,12 @@ impl<'a> Supervisor<'a> {
         // A full disk must not end a task that runs; without this line it is merely harder to clean up after us.
         let _best_effort = write_line(&mut self.record, &started);
         self.started = Some(started);
-        self.poke_at = Some(Instant::now() + ANNOUNCE);
+        self.notify_at = Some(Instant::now() + ANNOUNCE_DELAY);
     }
 
     /// Sleeps until there is output, a signal or something due, and moves the output.
     fn wait(&mut self) {
-        let until = |due: Instant| due.saturating_duration_since(Instant::now()).min(LONGEST_WAIT);
+        let until = |due: Instant| due.saturating_duration_since(Instant::now()).min(MAX_WAIT);
         let timeout = self.next_due().map(|due| TimeSpec::from(until(due)));
         let mut unblocked = SigSet::all();
         unblocked.remove(Signal::SIGCHLD);
@@ -501,7 +508,7 @@ impl<'a> Supervisor<'a> {
         fds.extend(from_terminal);
         fds.extend(self.oom.event.as_ref().map(|event| PollFd::new(event.as_fd(), PollFlags::POLLIN)));
         let watched = fds.len();
-        fds.extend(self.at_work().map(|child| PollFd::new(child.as_fd(), PollFlags::POLLIN)));
+        fds.extend(self.setup_child().map(|child| PollFd::new(child.as_fd(), PollFlags::POLLIN)));
         if let Ok(1..) = ppoll(&mut fds, timeout, Some(unblocked)) {
             let events: Vec<_> = fds.iter().map(|fd| fd.revents().unwrap_or(PollFlags::empty())).collect();
             self.outputs.pump(&events[..pipes]);
@@ -509,63 +516,63 @@ impl<'a> Supervisor<'a> {
                 terminal.pump(&events[pipes..streams], &mut self.outputs, Instant::now());
             }
             if events[streams..watched].iter().any(|event| !event.is_empty()) {
-                self.oom.heard(Instant::now());
+                self.oom.limit_reached(Instant::now());
             }
         }
     }
 
     fn next_due(&self) -> Option<Instant> {
         let idle = self.terminal.as_ref().and_then(Terminal::idle_due);
-        let due = match &self.doing {
-            Doing::Running => [self.times_out_at(), idle].into_iter().flatten().min(),
-            Doing::Freezing { look_at, .. } => {
-                Some(self.times_out_at().map_or(*look_at, |at| at.min(*look_at)))
+        let due = match &self.supervision {
+            Supervision::Running => [self.timeout_at(), idle].into_iter().flatten().min(),
+            Supervision::Freezing { look_at, .. } => {
+                Some(self.timeout_at().map_or(*look_at, |at| at.min(*look_at)))
             }
-            Doing::Frozen => None,
-            Doing::Ending { kill_at: at, .. } | Doing::Killing { again_at: at, .. } => Some(*at),
+            Supervision::Frozen => None,
+            Supervision::Ending { kill_at: at, .. } | Supervision::Killing { again_at: at, .. } => Some(*at),
         };
-        let guests = self.terminal.as_ref().and_then(Terminal::next_due);
-        [due, guests, self.poke_at, self.count_at, self.oom.look_at].into_iter().flatten().min()
+        let clients = self.terminal.as_ref().and_then(Terminal::next_due);
+        [due, clients, self.notify_at, self.count_at, self.oom.look_at].into_iter().flatten().min()
     }
 
-    fn times_out_at(&self) -> Option<Instant> {
+    fn timeout_at(&self) -> Option<Instant> {
         self.time.reaches(Duration::from_millis(self.launch.timeout_ms?))
     }
 
     /// Does what is due.
-    fn keep_time(&mut self, now: Instant) {
-        if self.poke_at.is_some_and(|at| at <= now) {
-            let heard = self.poker.try_poke(self.launch.poke.as_deref(), &self.launch.key);
-            self.poke_again = if heard { ANNOUNCE } else { (self.poke_again * 2).min(SLOWEST) };
-            self.poke_at = (!heard).then(|| now + self.poke_again);
+    fn run_due(&mut self, now: Instant) {
+        if self.notify_at.is_some_and(|at| at <= now) {
+            let heard = self.notifier.try_notify(self.launch.notify.as_deref(), &self.launch.key);
+            self.notify_retry = if heard { ANNOUNCE_DELAY } else { (self.notify_retry * 2).min(MAX_RETRY) };
+            self.notify_at = (!heard).then(|| now + self.notify_retry);
         }
-        if matches!(self.doing, Doing::Running | Doing::Freezing { .. })
-            && self.times_out_at().is_some_and(|at| at <= now)
+        if matches!(self.supervision, Supervision::Running | Supervision::Freezing { .. })
+            && self.timeout_at().is_some_and(|at| at <= now)
         {
-            return self.end(Cause::TimedOut, Duration::from_millis(self.launch.grace_ms), now);
+            return self.terminate(ExitCause::TimedOut, Duration::from_millis(self.launch.grace_ms), now);
         }
         if self.count_at.is_some_and(|at| at <= now) {
-            self.count(now);
+            self.check_process_count(now);
         }
         if self.oom.look_at.is_some_and(|at| at <= now) {
-            self.look_for_oom(now);
+            self.check_oom(now);
         }
         if let Some(terminal) = &mut self.terminal {
             terminal.keep_time(now);
-            if matches!(self.doing, Doing::Running)
-                && let Stillness::TooLong(limit) = terminal.look_at_idleness(now)
+            if matches!(self.supervision, Supervision::Running)
+                && let IdleCheck::Exceeded(limit) = terminal.check_idle(now)
             {
-                let cause = Cause::Idle { limit_ms: limit.as_millis() as u64 };
-                return self.end(cause, Duration::from_millis(self.launch.grace_ms), now);
+                let cause = ExitCause::Idle { limit_ms: limit.as_millis() as u64 };
+                return self.terminate(cause, Duration::from_millis(self.launch.grace_ms), now);
             }
         }
-        match &self.doing {
-            Doing::Freezing { look_at, .. } if *look_at <= now => self.freeze(now),
-            Doing::Ending { cause, kill_at } if *kill_at <= now => self.kill(cause.clone(), now, now),
-            Doing::Killing { since, .. } if self.at_work().is_some() && *since + ABANDON <= now => {
+        match &self.supervision {
+            Supervision::Freezing { look_at, .. } if *look_at <= now => self.freeze(now),
+            Supervision::Ending { cause, kill_at } if *kill_at <= now => self.kill(cause.clone(), now, now),
+            Supervision::Killing { since, .. } if self.setup_child().is_some() && *since + ABANDON <= now => {
                 self.abandon_setup();
             }
-            Doing::Killing { cause, since, again_at } if *again_at <= now => {
+            Supervision::Killing { cause, since, again_at } if *again_at <= now => {
                 self.kill(cause.clone(), *since, now);
             }
             _ => {}
@@ -574,116 +581,121 @@ impl<'a> Supervisor<'a> {
 
     /// Leaves a child of the set-up alone that was killed and does not go away.
     fn abandon_setup(&mut self) {
-        if let Setup::At { stage, worker, .. } = std::mem::replace(&mut self.setup, Setup::Abandoned) {
-            if let Worker::Writer(sink) = worker {
+        if let SetupState::At { stage, worker, .. } =
+            std::mem::replace(&mut self.setup, SetupState::Abandoned)
+        {
+            if let SetupProcess::Writer(sink) = worker {
                 self.outputs.abandon(sink);
             }
             let when = stage.describe();
             self.outputs.say(&format!("ended {when}: a file system does not answer"));
         }
-        self.afterwards = Afterwards::Encumbered;
+        self.reuse = Reuse::Forbidden;
     }
 
-    fn obey(&mut self, want: Want, now: Instant) {
-        match (want, &mut self.doing) {
-            (Want::Freeze, Doing::Running) => {
-                self.ice.prepare();
-                self.tell(Phase::Freezing);
+    fn apply(&mut self, want: DesiredRecord, now: Instant) {
+        match (want, &mut self.supervision) {
+            (DesiredRecord::Freeze, Supervision::Running) => {
+                self.freezer.prepare();
+                self.publish_phase(Phase::Freezing);
                 self.freeze(now);
             }
-            (Want::Run, Doing::Freezing { .. } | Doing::Frozen) => {
-                self.ice.thaw(&self.tree);
+            (DesiredRecord::Run, Supervision::Freezing { .. } | Supervision::Frozen) => {
+                self.freezer.thaw(&self.tree);
                 self.time.resume(now);
-                self.doing = Doing::Running;
-                self.tell(Phase::Running);
+                self.supervision = Supervision::Running;
+                self.publish_phase(Phase::Running);
             }
-            (Want::Stop { grace_ms }, Doing::Running | Doing::Freezing { .. } | Doing::Frozen) => {
-                self.end(Cause::Stopped, Duration::from_millis(grace_ms), now);
+            (
+                DesiredRecord::Stop { grace_ms },
+                Supervision::Running | Supervision::Freezing { .. } | Supervision::Frozen,
+            ) => {
+                self.terminate(ExitCause::Stopped, Duration::from_millis(grace_ms), now);
             }
-            (Want::Stop { grace_ms }, Doing::Ending { kill_at, .. }) => {
+            (DesiredRecord::Stop { grace_ms }, Supervision::Ending { kill_at, .. }) => {
                 *kill_at = (*kill_at).min(now + Duration::from_millis(grace_ms));
             }
-            (Want::Freeze, Doing::Freezing { .. } | Doing::Frozen)
-            | (Want::Run, Doing::Running)
-            | (Want::Run | Want::Freeze, Doing::Ending { .. })
-            | (_, Doing::Killing { .. }) => {}
+            (DesiredRecord::Freeze, Supervision::Freezing { .. } | Supervision::Frozen)
+            | (DesiredRecord::Run, Supervision::Running)
+            | (DesiredRecord::Run | DesiredRecord::Freeze, Supervision::Ending { .. })
+            | (_, Supervision::Killing { .. }) => {}
         }
     }
 
     fn freeze(&mut self, now: Instant) {
-        if self.ice.freeze(&self.tree) {
+        if self.freezer.freeze(&self.tree) {
             self.time.pause(Instant::now());
-            self.doing = Doing::Frozen;
-            self.tell(Phase::Frozen);
+            self.supervision = Supervision::Frozen;
+            self.publish_phase(Phase::Frozen);
         } else {
-            let after = match &self.doing {
+            let after = match &self.supervision {
                 // Something that hangs in the kernel may take for ever.
-                Doing::Freezing { after, .. } => (*after * 2).min(SLOWEST),
-                _ => FREEZING,
+                Supervision::Freezing { after, .. } => (*after * 2).min(MAX_RETRY),
+                _ => FREEZE_POLL,
             };
-            self.doing = Doing::Freezing { look_at: now + after, after };
+            self.supervision = Supervision::Freezing { look_at: now + after, after };
         }
     }
 
     /// Writes the state down and pokes the worker.
-    fn tell(&mut self, phase: Phase) {
+    fn publish_phase(&mut self, phase: Phase) {
         if let Some(terminal) = &mut self.terminal {
             match phase {
                 Phase::Freezing => {}
                 Phase::Frozen => terminal.note("paused; it goes on when it is resumed"),
                 Phase::Running => terminal.note("goes on"),
             }
-            terminal.stir(Instant::now());
+            terminal.record_activity(Instant::now());
         }
-        let state = State {
+        let state = StateRecord {
             v: VERSION,
             key: self.launch.key.clone(),
             phase,
             since: clock::unix_us(),
-            group: self.ice.group().map(Into::into),
+            group: self.freezer.group().map(Into::into),
         };
         // On a full disk the worker goes on believing the old state, which errs on the side of waiting.
         let _best_effort = record::write_record(Path::new(record::STATE), &state);
-        self.poke_at = Some(Instant::now());
+        self.notify_at = Some(Instant::now());
     }
 
     /// Begins to end everything below: TERM now, KILL after the grace. What is still being set up has no use for a grace.
-    fn end(&mut self, cause: Cause, grace: Duration, now: Instant) {
-        let grace = if self.at_work().is_some() { Duration::ZERO } else { grace };
+    fn terminate(&mut self, cause: ExitCause, grace: Duration, now: Instant) {
+        let grace = if self.setup_child().is_some() { Duration::ZERO } else { grace };
         self.tree.signal(libc::SIGTERM);
         if self.terminal.is_some() {
-            self.hang_up();
+            self.send_hangup();
         }
-        if matches!(self.doing, Doing::Freezing { .. } | Doing::Frozen) {
+        if matches!(self.supervision, Supervision::Freezing { .. } | Supervision::Frozen) {
             // Only now, so that the signal is the first thing it meets.
-            self.ice.thaw(&self.tree);
+            self.freezer.thaw(&self.tree);
             self.time.resume(now);
         }
-        self.doing = Doing::Ending { cause, kill_at: now + grace };
+        self.supervision = Supervision::Ending { cause, kill_at: now + grace };
     }
 
     /// Looks how many processes there are. Too many are stopped first, so that they have no more while they are ended.
-    fn count(&mut self, now: Instant) {
-        self.count_at = Some(now + COUNTING);
+    fn check_process_count(&mut self, now: Instant) {
+        self.count_at = Some(now + COUNT_INTERVAL);
         // One walk: while they multiply, walking until nobody is new would not end.
         let processes = self.tree.list().len() as u64;
         if self.launch.processes.is_some_and(|most| processes > most)
-            && !matches!(self.doing, Doing::Killing { .. })
+            && !matches!(self.supervision, Supervision::Killing { .. })
         {
             self.tree.signal(libc::SIGSTOP);
             self.outputs.say(&format!("ended: it has {processes} processes (max_processes)"));
-            self.kill(Cause::Crowded { processes }, now, now);
+            self.kill(ExitCause::Crowded { processes }, now, now);
         }
     }
 
     /// Ends all of an attempt of which the kernel killed one process for want of memory, as it does by itself in the unified
     /// hierarchy: what is left would only seem to work.
-    fn look_for_oom(&mut self, now: Instant) {
+    fn check_oom(&mut self, now: Instant) {
         match self.oom.cause(&self.cgroup) {
-            None => self.oom.look_again(now),
+            None => self.oom.schedule_next_poll(now),
             Some(cause) => {
                 self.oom.look_at = None;
-                if !matches!(self.doing, Doing::Ending { .. } | Doing::Killing { .. }) {
+                if !matches!(self.supervision, Supervision::Ending { .. } | Supervision::Killing { .. }) {
                     self.kill(cause, now, now);
                 }
             }
@@ -692,16 +704,16 @@ impl<'a> Supervisor<'a> {
 
     /// Kills everything below, again for as long as anything is left: often at first, for what was just forked, and
     /// seldom later, for what hangs in the kernel.
-    fn kill(&mut self, cause: Cause, since: Instant, now: Instant) {
+    fn kill(&mut self, cause: ExitCause, since: Instant, now: Instant) {
         self.cgroup.kill();
         self.tree.signal(libc::SIGKILL);
-        let after = now.saturating_duration_since(since).clamp(KILLING, SLOWEST);
-        self.doing = Doing::Killing { cause, since, again_at: now + after };
+        let after = now.saturating_duration_since(since).clamp(KILL_RETRY, MAX_RETRY);
+        self.supervision = Supervision::Killing { cause, since, again_at: now + after };
     }
 
     /// Has a session end as one does whose terminal is gone: a shell in it passes over TERM, and what it has stopped would
     /// not hear of it.
-    fn hang_up(&self) {
+    fn send_hangup(&self) {
         let first = self.started.as_ref().map(|started| started.process.pid);
         if let Some(pid) = first.filter(|pid| self.status.is_none() && process::ends_by_hanging_up(*pid)) {
             let _gone = self.tree.signal_one(Descendant { pid, parent: self.pid }, libc::SIGHUP);
@@ -710,20 +722,20 @@ impl<'a> Supervisor<'a> {
     }
 
     /// Waits for what has ended. What a task leaves behind when it ends by itself is ended too.
-    fn reap(&mut self) -> Left {
-        let left = self.wait_for_ended();
+    fn reap(&mut self) -> Children {
+        let left = self.reap_exited();
         let now = Instant::now();
-        if left == Left::Some
+        if left == Children::Remain
             && self.status.is_some()
-            && !matches!(self.doing, Doing::Ending { .. } | Doing::Killing { .. })
+            && !matches!(self.supervision, Supervision::Ending { .. } | Supervision::Killing { .. })
         {
             let grace = LEFTOVER_GRACE.min(Duration::from_millis(self.launch.grace_ms));
-            self.end(Cause::Exited, grace, now);
+            self.terminate(ExitCause::Exited, grace, now);
         }
         left
     }
 
-    fn wait_for_ended(&mut self) -> Left {
+    fn reap_exited(&mut self) -> Children {
         loop {
             let mut status = 0;
             // SAFETY: rusage is plain numbers, for which zeroes are valid; both pointers are to our own variables.
@@ -732,31 +744,33 @@ impl<'a> Supervisor<'a> {
                 (libc::wait4(-1, &mut status, libc::WNOHANG, &mut usage), usage)
             };
             match pid {
-                0 => return Left::Some,
+                0 => return Children::Remain,
                 1.. => {
                     self.usage.add(&usage);
                     if self.started.as_ref().is_some_and(|started| started.process.pid == pid) {
-                        self.status = Some(status_of(status));
+                        self.status = Some(exit_status(status));
                     }
                 }
-                _ => return Left::Nobody,
+                _ => return Children::AllReaped,
             }
         }
     }
 
-    fn exit(self, out_of_memory: Option<Cause>) -> Exit {
-        let cause = match (self.doing, self.setup) {
-            (Doing::Ending { cause: Cause::Exited, .. } | Doing::Killing { cause: Cause::Exited, .. }, _) => {
-                out_of_memory.unwrap_or(Cause::Exited)
-            }
-            (Doing::Ending { cause, .. } | Doing::Killing { cause, .. }, _) => cause,
-            (_, Setup::Failed(message)) => {
-                return never_started(self.launch, Cause::FailedToStart { message });
+    fn exit(self, out_of_memory: Option<ExitCause>) -> ExitRecord {
+        let cause = match (self.supervision, self.setup) {
+            (
+                Supervision::Ending { cause: ExitCause::Exited, .. }
+                | Supervision::Killing { cause: ExitCause::Exited, .. },
+                _,
+            ) => out_of_memory.unwrap_or(ExitCause::Exited),
+            (Supervision::Ending { cause, .. } | Supervision::Killing { cause, .. }, _) => cause,
+            (_, SetupState::Failed(message)) => {
+                return exit_before_start(self.launch, ExitCause::FailedToStart { message });
             }
             // What the kernel killed ended by itself only as far as its parent can tell.
-            _ => out_of_memory.unwrap_or(Cause::Exited),
+            _ => out_of_memory.unwrap_or(ExitCause::Exited),
         };
-        Exit {
+        ExitRecord {
             v: VERSION,
             key: self.launch.key.clone(),
             cause,
@@ -777,11 +791,11 @@ struct OomWatch {
     event: Option<EventFd>,
     /// When to look whether a process was killed.
     look_at: Option<Instant>,
-    looks_left: u32,
+    polls_left: u32,
 }
 
 impl OomWatch {
-    fn over(cgroup: &AttemptCgroup, launch: &Launch) -> Self {
+    fn new(cgroup: &AttemptCgroup, launch: &Launch) -> Self {
         let limit_bytes = launch.cgroups.iter().find_map(|CgroupLimit { limit, .. }| match limit {
             Limit::Memory(bytes) => Some(*bytes),
             _ => None,
@@ -790,36 +804,36 @@ impl OomWatch {
             limit_bytes,
             event: limit_bytes.and_then(|_| cgroup.oom_event()),
             look_at: None,
-            looks_left: 0,
+            polls_left: 0,
         }
     }
 
     /// Why the attempt ends, if a process of it was killed for want of memory.
-    fn cause(&self, cgroup: &AttemptCgroup) -> Option<Cause> {
+    fn cause(&self, cgroup: &AttemptCgroup) -> Option<ExitCause> {
         let limit_bytes = self.limit_bytes.filter(|_| cgroup.oom_kills() > 0)?;
-        Some(Cause::OutOfMemory { limit_bytes })
+        Some(ExitCause::OutOfMemory { limit_bytes })
     }
 
     /// The limit was reached. The kernel says so before it kills, so it is looked at more than once.
-    fn heard(&mut self, now: Instant) {
+    fn limit_reached(&mut self, now: Instant) {
         let _emptied = self.event.as_ref().map(EventFd::read);
-        (self.look_at, self.looks_left) = (Some(now), OOM_LOOKS);
+        (self.look_at, self.polls_left) = (Some(now), OOM_POLLS);
     }
 
-    fn look_again(&mut self, now: Instant) {
-        self.looks_left = self.looks_left.saturating_sub(1);
-        self.look_at = (self.looks_left > 0).then_some(now + OOM_LOOKING);
+    fn schedule_next_poll(&mut self, now: Instant) {
+        self.polls_left = self.polls_left.saturating_sub(1);
+        self.look_at = (self.polls_left > 0).then_some(now + OOM_POLL);
     }
 }
 
 /// Who is left of the processes below.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Left {
-    Some,
-    Nobody,
+enum Children {
+    Remain,
+    AllReaped,
 }
 
-fn status_of(status: i32) -> Status {
+fn exit_status(status: i32) -> Status {
     if libc::WIFSIGNALED(status) {
         Status::Signal(libc::WTERMSIG(status))
     } else {

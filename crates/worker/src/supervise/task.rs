@@ -12,29 +12,29 @@ use std::{
 use super::{
     ATTEMPT_DIR_VARIABLE,
     cgroup::{AttemptCgroup, CgroupFds},
-    child::{Child, Fork, IdentityError, Line, become_user, errno},
+    child::{Child, ForkOptions, IdentityError, ReportSocket, become_user, errno},
     launch::{Launch, User},
-    output::TaskEnds,
+    output::TaskStreams,
 };
-use crate::people::limit_name;
+use crate::accounts::limit_name;
 
 /// Forks the child that becomes the task. It has become it when its socket closes without a failure.
 ///
 /// The task is the leader of its own session, has an empty signal mask, nothing open but its three streams (everything of
 /// the supervisor's closes on exec) and dies with its supervisor should that be killed.
-pub(super) fn start(launch: &Launch, ends: &TaskEnds, cgroup: &AttemptCgroup) -> io::Result<Child> {
+pub(super) fn start(launch: &Launch, ends: &TaskStreams, cgroup: &AttemptCgroup) -> io::Result<Child> {
     let cgroups = cgroup.fds()?;
-    let program = Program::of(launch)?;
-    let mut image = Image::of(&program);
-    Child::fork(Fork { cgroup: cgroups.begin(), apart: false }, |line, inside| {
+    let program = ExecProgram::of(launch)?;
+    let mut arrays = ExecArrays::of(&program);
+    Child::fork(ForkOptions { cgroup: cgroups.begin(), separate: false }, |line, inside| {
         // SAFETY: we are the child, and exec or exit next.
-        let failed = unsafe { become_program(&program, &mut image, ends, &cgroups, inside, line) };
+        let failed = unsafe { become_program(&program, &mut arrays, ends, &cgroups, inside, line) };
         Err(failed.encode().to_vec())
     })
 }
 
 /// A program in the form the kernel takes it, and what holds for its process.
-struct Program<'a> {
+struct ExecProgram<'a> {
     candidates: Vec<CString>,
     argv: Vec<CString>,
     env: Vec<CString>,
@@ -44,7 +44,7 @@ struct Program<'a> {
     limits: &'a [(u32, u64, u64)],
 }
 
-impl<'a> Program<'a> {
+impl<'a> ExecProgram<'a> {
     fn of(launch: &'a Launch) -> io::Result<Self> {
         let argv: Vec<CString> =
             launch.argv.iter().map(|arg| c_string(arg.as_bytes())).collect::<Result<_, _>>()?;
@@ -69,8 +69,8 @@ impl<'a> Program<'a> {
     }
 }
 
-/// The arrays of pointers `execve` takes, each ended by a null. They point into a [`Program`].
-struct Image {
+/// The arrays of pointers `execve` takes, each ended by a null. They point into a [`ExecProgram`].
+struct ExecArrays {
     candidates: Vec<*const libc::c_char>,
     argv: Vec<*const libc::c_char>,
     env: Vec<*const libc::c_char>,
@@ -78,8 +78,8 @@ struct Image {
     shell: Vec<*const libc::c_char>,
 }
 
-impl Image {
-    fn of(program: &Program<'_>) -> Self {
+impl ExecArrays {
+    fn of(program: &ExecProgram<'_>) -> Self {
         let argv = pointers(&program.argv);
         let shell = [SHELL.as_ptr(), ptr::null()].into_iter().chain(argv[1..].iter().copied()).collect();
         Self { candidates: pointers(&program.candidates), argv, env: pointers(&program.env), shell }
@@ -113,15 +113,15 @@ fn pointers(strings: &[CString]) -> Vec<*const libc::c_char> {
 
 /// What went wrong in the child, and the system's error number.
 #[derive(Clone, Copy)]
-struct Failed {
-    step: Step,
+struct SetupFailure {
+    step: SetupStep,
     errno: i32,
 }
 
 /// Where in its set-up the child failed.
 #[derive(Clone, Copy)]
 #[repr(u8)]
-enum Step {
+enum SetupStep {
     Session,
     Streams,
     Limits,
@@ -134,19 +134,19 @@ enum Step {
     Interpreter,
 }
 
-const STEPS: [Step; 9] = [
-    Step::Session,
-    Step::Streams,
-    Step::Limits,
-    Step::Cgroup,
-    Step::Groups,
-    Step::Identity,
-    Step::Workdir,
-    Step::Exec,
-    Step::Interpreter,
+const SETUP_STEPS: [SetupStep; 9] = [
+    SetupStep::Session,
+    SetupStep::Streams,
+    SetupStep::Limits,
+    SetupStep::Cgroup,
+    SetupStep::Groups,
+    SetupStep::Identity,
+    SetupStep::Workdir,
+    SetupStep::Exec,
+    SetupStep::Interpreter,
 ];
 
-impl Failed {
+impl SetupFailure {
     fn encode(self) -> [u8; 5] {
         let [a, b, c, d] = self.errno.to_le_bytes();
         [self.step as u8, a, b, c, d]
@@ -154,38 +154,38 @@ impl Failed {
 
     fn decode(bytes: &[u8]) -> Option<Self> {
         let (&step, errno) = bytes.split_first()?;
-        let step = *STEPS.get(usize::from(step))?;
+        let step = *SETUP_STEPS.get(usize::from(step))?;
         Some(Self { step, errno: i32::from_le_bytes(errno.try_into().ok()?) })
     }
 }
 
 /// The failure a child reported, for people.
 pub(super) fn explain(reason: &[u8], launch: &Launch) -> String {
-    let Some(Failed { step, errno }) = Failed::decode(reason) else {
+    let Some(SetupFailure { step, errno }) = SetupFailure::decode(reason) else {
         return "the task's process could not be set up".into();
     };
     let error = io::Error::from_raw_os_error(errno);
     let what = match step {
-        Step::Workdir if errno == libc::ENOENT => {
+        SetupStep::Workdir if errno == libc::ENOENT => {
             return format!("its working directory {} does not exist", launch.workdir.display());
         }
-        Step::Exec | Step::Interpreter => return cannot_run(launch, step, &error),
-        Step::Session => "cannot make a session".to_owned(),
-        Step::Streams => "cannot connect the output".to_owned(),
-        Step::Limits => "cannot set the user's limits".to_owned(),
-        Step::Cgroup => "cannot enter its group of processes".to_owned(),
-        Step::Groups => "cannot set the user's groups".to_owned(),
-        Step::Identity => "cannot become the user".to_owned(),
-        Step::Workdir => format!("cannot enter its working directory {}", launch.workdir.display()),
+        SetupStep::Exec | SetupStep::Interpreter => return cannot_run(launch, step, &error),
+        SetupStep::Session => "cannot make a session".to_owned(),
+        SetupStep::Streams => "cannot connect the output".to_owned(),
+        SetupStep::Limits => "cannot set the user's limits".to_owned(),
+        SetupStep::Cgroup => "cannot enter its group of processes".to_owned(),
+        SetupStep::Groups => "cannot set the user's groups".to_owned(),
+        SetupStep::Identity => "cannot become the user".to_owned(),
+        SetupStep::Workdir => format!("cannot enter its working directory {}", launch.workdir.display()),
     };
     format!("{what}: {error}")
 }
 
 /// Why a program cannot be run, as a shell would say it.
-fn cannot_run(launch: &Launch, step: Step, error: &io::Error) -> String {
+fn cannot_run(launch: &Launch, step: SetupStep, error: &io::Error) -> String {
     let program = launch.argv.first().map_or("", String::as_str);
     match error.raw_os_error() {
-        _ if matches!(step, Step::Interpreter) => {
+        _ if matches!(step, SetupStep::Interpreter) => {
             format!(
                 "cannot run {program}: the interpreter that it names in its first line, or its loader, does not exist"
             )
@@ -202,43 +202,43 @@ fn cannot_run(launch: &Launch, step: Step, error: &io::Error) -> String {
     }
 }
 
-fn failed(step: Step) -> Failed {
-    Failed { step, errno: errno() }
+fn failed(step: SetupStep) -> SetupFailure {
+    SetupFailure { step, errno: errno() }
 }
 
 /// Returns only if it failed.
 ///
 /// # Safety
-/// To be called in the child only, with an image of the program.
+/// To be called in the child only, with the arrays of the program.
 unsafe fn become_program(
-    program: &Program<'_>,
-    image: &mut Image,
-    ends: &TaskEnds,
+    program: &ExecProgram<'_>,
+    arrays: &mut ExecArrays,
+    ends: &TaskStreams,
     cgroups: &CgroupFds,
     inside: bool,
-    line: &Line,
-) -> Failed {
+    line: &ReportSocket,
+) -> SetupFailure {
     // SAFETY: plain system calls on descriptors and strings that the caller keeps alive.
     unsafe {
         if libc::setsid() < 0 {
-            return failed(Step::Session);
+            return failed(SetupStep::Session);
         }
         let connected = match ends {
-            TaskEnds::Pipes { out, err } => {
+            TaskStreams::Pipes { out, err } => {
                 libc::dup2(out.as_raw_fd(), 1) >= 0 && libc::dup2(err.as_raw_fd(), 2) >= 0
             }
-            TaskEnds::Terminal(end) => {
+            TaskStreams::Terminal(end) => {
                 let end = end.as_raw_fd();
                 libc::ioctl(end, libc::TIOCSCTTY, 0) >= 0 && (0..3).all(|stream| libc::dup2(end, stream) >= 0)
             }
         };
         if !connected {
-            return failed(Step::Streams);
+            return failed(SetupStep::Streams);
         }
     }
     // Before the change of identity, for the cgroups are not the user's.
     if !cgroups.join(inside) {
-        return failed(Step::Cgroup);
+        return failed(SetupStep::Cgroup);
     }
     // Before the change of identity, for a user may not raise what the worker has lower.
     for &limit in program.limits {
@@ -248,8 +248,8 @@ unsafe fn become_program(
     }
     match program.user.map(become_user) {
         None | Some(Ok(())) => {}
-        Some(Err(IdentityError::Groups(errno))) => return Failed { step: Step::Groups, errno },
-        Some(Err(IdentityError::Ids(errno))) => return Failed { step: Step::Identity, errno },
+        Some(Err(IdentityError::Groups(errno))) => return SetupFailure { step: SetupStep::Groups, errno },
+        Some(Err(IdentityError::Ids(errno))) => return SetupFailure { step: SetupStep::Identity, errno },
     }
     // SAFETY: as above.
     unsafe {
@@ -258,18 +258,18 @@ unsafe fn become_program(
         }
         // After the change of identity, so that the user's rights decide.
         if libc::chdir(program.workdir.as_ptr()) < 0 {
-            return failed(Step::Workdir);
+            return failed(SetupStep::Workdir);
         }
         let mut none = std::mem::zeroed();
         libc::sigemptyset(&mut none);
         libc::sigprocmask(libc::SIG_SETMASK, &none, ptr::null_mut());
-        exec_first(image)
+        exec_first(arrays)
     }
 }
 
 /// Sets a resource limit, soft and hard. One that this process may not set is clamped to the hard limit it has itself, as
 /// where the caller's is higher than the server's and the server may not raise its own.
-fn set_limit((resource, soft, hard): (u32, u64, u64), line: &Line) -> Result<(), Failed> {
+fn set_limit((resource, soft, hard): (u32, u64, u64), line: &ReportSocket) -> Result<(), SetupFailure> {
     let prlimit = |new: *const libc::rlimit, old: *mut libc::rlimit| {
         // SAFETY: both are null or point to a structure that outlives the call; 0 is this process.
         unsafe { libc::syscall(libc::SYS_prlimit64, 0, resource, new, old) }
@@ -278,7 +278,7 @@ fn set_limit((resource, soft, hard): (u32, u64, u64), line: &Line) -> Result<(),
     if prlimit(&raw const wanted, ptr::null_mut()) >= 0 {
         return Ok(());
     }
-    let refused = failed(Step::Limits);
+    let refused = failed(SetupStep::Limits);
     let mut ours = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     if prlimit(ptr::null(), &raw mut ours) < 0 {
         return Err(refused);
@@ -303,27 +303,27 @@ fn set_limit((resource, soft, hard): (u32, u64, u64), line: &Line) -> Result<(),
 ///
 /// # Safety
 /// As for [`become_program`].
-unsafe fn exec_first(image: &mut Image) -> Failed {
-    let mut worst = Failed { step: Step::Exec, errno: libc::ENOENT };
-    for &path in image.candidates.iter().take_while(|path| !path.is_null()) {
+unsafe fn exec_first(arrays: &mut ExecArrays) -> SetupFailure {
+    let mut worst = SetupFailure { step: SetupStep::Exec, errno: libc::ENOENT };
+    for &path in arrays.candidates.iter().take_while(|path| !path.is_null()) {
         // SAFETY: the strings and the arrays, each ended by a null, are kept alive by the caller.
-        unsafe { libc::execve(path, image.argv.as_ptr(), image.env.as_ptr()) };
+        unsafe { libc::execve(path, arrays.argv.as_ptr(), arrays.env.as_ptr()) };
         match errno() {
             // The kernel says of a script whose interpreter is missing that it is missing itself.
             // SAFETY: as above.
             libc::ENOENT if unsafe { libc::access(path, libc::F_OK) } == 0 => {
-                return Failed { step: Step::Interpreter, errno: libc::ENOENT };
+                return SetupFailure { step: SetupStep::Interpreter, errno: libc::ENOENT };
             }
             libc::ENOENT | libc::ENOTDIR => {}
             libc::EACCES => worst.errno = libc::EACCES,
             // A script without its first line, which a shell would run itself.
             libc::ENOEXEC => {
-                image.shell[1] = path;
+                arrays.shell[1] = path;
                 // SAFETY: as above.
-                unsafe { libc::execve(SHELL.as_ptr(), image.shell.as_ptr(), image.env.as_ptr()) };
-                return failed(Step::Exec);
+                unsafe { libc::execve(SHELL.as_ptr(), arrays.shell.as_ptr(), arrays.env.as_ptr()) };
+                return failed(SetupStep::Exec);
             }
-            errno => return Failed { errno, ..worst },
+            errno => return SetupFailure { errno, ..worst },
         }
     }
     worst

@@ -28,13 +28,13 @@ use nix::{
 };
 
 use super::{
-    child::{Child, Fork, Line, Message, become_user, poll_for, reap_apart},
+    child::{Child, ForkOptions, Message, ReportSocket, become_user, poll_for, reap_separate},
     clock::Instant,
     launch::Launch,
 };
 
 /// File systems whose files are the kernel's controls, which take effect with whatever is written to them.
-const CONTROLS: [FsType; 9] = [
+const CONTROL_FILE_SYSTEMS: [FsType; 9] = [
     PROC_SUPER_MAGIC,
     SYSFS_MAGIC,
     CGROUP_SUPER_MAGIC,
@@ -57,11 +57,11 @@ pub(super) struct Writer {
 
 /// How a writer ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Written {
+pub(super) enum WriteOutcome {
     /// Everything is in the file.
-    All,
+    Complete,
     /// Something is missing.
-    Some,
+    Partial,
     /// Something is missing, and the process could not be waited for: it hangs in the kernel, killed.
     Stuck,
 }
@@ -71,7 +71,7 @@ impl Writer {
     pub(super) fn fork(path: &Path, launch: &Launch) -> io::Result<Writer> {
         let (from, to) = pipe2(OFlag::O_CLOEXEC)?;
         let from = File::from(from);
-        let child = Child::fork(Fork { apart: true, ..Fork::default() }, |line, _| {
+        let child = Child::fork(ForkOptions { separate: true, ..ForkOptions::default() }, |line, _| {
             line.close_others(from.as_raw_fd());
             write_all(path, launch, &from, line).map_err(|e| e.to_string().into_bytes())
         })?;
@@ -112,7 +112,7 @@ impl Writer {
     }
 
     /// Ends the process: when everything is written, or when it is too late.
-    pub(super) fn finish(mut self, until: Instant) -> Written {
+    pub(super) fn finish(mut self, until: Instant) -> WriteOutcome {
         while self.is_behind() && Instant::now() < until {
             let left = until.saturating_duration_since(Instant::now());
             poll_for(self.pipe.as_fd(), PollFlags::POLLOUT, left);
@@ -124,24 +124,24 @@ impl Writer {
         let Self { child, pipe, .. } = self;
         drop(pipe);
         let written = match child.message_by(until) {
-            Some(Message::Ready) if all_sent => Written::All,
-            Some(_) => Written::Some,
+            Some(Message::Ready) if all_sent => WriteOutcome::Complete,
+            Some(_) => WriteOutcome::Partial,
             None => {
                 let _gone = kill(Pid::from_raw(child.pid), Signal::SIGKILL);
                 // Dead at once, unless the kernel waits for a file system that does not answer.
                 match child.message_by(Instant::now() + super::setup::ABANDON) {
-                    Some(Message::Closed) => Written::Some,
-                    _ => return Written::Stuck,
+                    Some(Message::Closed) => WriteOutcome::Partial,
+                    _ => return WriteOutcome::Stuck,
                 }
             }
         };
-        reap_apart(child.pid);
+        reap_separate(child.pid);
         written
     }
 }
 
 /// The life of the process.
-fn write_all(path: &Path, launch: &Launch, mut from: &File, line: &Line) -> io::Result<()> {
+fn write_all(path: &Path, launch: &Launch, mut from: &File, line: &ReportSocket) -> io::Result<()> {
     let _only_for_people = prctl::set_name(c"wy-output");
     if let Some(user) = &launch.user {
         become_user(user)?;
@@ -173,7 +173,7 @@ fn open(path: &Path, launch: &Launch) -> io::Result<File> {
     let flags = libc::O_APPEND | libc::O_NONBLOCK | libc::O_NOCTTY;
     let file = OpenOptions::new().write(true).create(true).truncate(false).custom_flags(flags).open(path)?;
     let refused = |why: &str| Err(io::Error::new(io::ErrorKind::InvalidInput, why.to_owned()));
-    if CONTROLS.contains(&fstatfs(&file)?.filesystem_type()) {
+    if CONTROL_FILE_SYSTEMS.contains(&fstatfs(&file)?.filesystem_type()) {
         return refused("a file of the kernel's is no place for output");
     }
     let found = file.metadata()?;

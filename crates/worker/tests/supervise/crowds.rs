@@ -3,7 +3,7 @@
 use crate::yard::{Yard, eventually};
 use std::fs;
 use std::io::ErrorKind;
-use warpyard_worker::supervise::{Cause, CgroupParent, Hierarchy, Limit, Sighting, Want};
+use warpyard_worker::supervise::{CgroupParent, DesiredRecord, ExitCause, Hierarchy, Limit, ProcessRef};
 
 /// Where groups can be made, or a word that they cannot on a machine like this: one without that hierarchy or its
 /// controller, or where it may not be written or is not ours to divide.
@@ -49,9 +49,9 @@ fn a_fork_bomb_has_no_more_processes_than_it_may_and_all_of_it_is_ended() {
         let processes = running.processes();
         assert_eq!(processes.len(), 100, "{hierarchy:?}");
         let group = running.task.as_ref().and_then(|task| task.group.clone()).expect("a group");
-        dir.write_want(Want::Stop { grace_ms: 0 }).unwrap();
-        assert_eq!(yard.exit(&dir).cause, Cause::Stopped);
-        assert!(!processes.iter().any(|&pid| Sighting::now(pid).is_alive()));
+        dir.write_desired(DesiredRecord::Stop { grace_ms: 0 }).unwrap();
+        assert_eq!(yard.exit(&dir).cause, ExitCause::Stopped);
+        assert!(!processes.iter().any(|&pid| ProcessRef::now(pid).is_alive()));
         assert!(!group.exists(), "{group:?} is left");
         let log = fs::read_to_string(dir.path().join("log")).unwrap();
         assert!(log.contains("a process was refused 19"), "{log}");
@@ -65,7 +65,7 @@ fn where_nothing_bounds_them_too_many_processes_are_found_and_ended() {
     launch.processes = Some(200);
     let dir = yard.launch(&launch);
     let exit = yard.exit(&dir);
-    assert!(matches!(exit.cause, Cause::Crowded { processes } if processes > 200), "{exit:?}");
+    assert!(matches!(exit.cause, ExitCause::Crowded { processes } if processes > 200), "{exit:?}");
     let mark = format!("WARPYARD_ATTEMPT_DIR={}", launch.dir.display());
     let left = fs::read_dir("/proc").unwrap().flatten().filter(|entry| {
         let environment = fs::read(entry.path().join("environ")).unwrap_or_default();
@@ -95,16 +95,16 @@ fn a_task_begins_in_its_group_and_is_frozen_and_ended_there() {
     let running = yard.running(&dir);
     let group = running.task.as_ref().and_then(|task| task.group.clone()).expect("a group");
     pids.pids::<1>();
-    dir.write_want(Want::Freeze).unwrap();
+    dir.write_desired(DesiredRecord::Freeze).unwrap();
     yard.frozen(&dir);
     assert!(
         dir.state().unwrap().is_some_and(|state| state.group.as_ref() == Some(&group)),
         "no second group"
     );
     let processes = running.processes();
-    dir.write_want(Want::Stop { grace_ms: 0 }).unwrap();
+    dir.write_desired(DesiredRecord::Stop { grace_ms: 0 }).unwrap();
     yard.exit(&dir);
-    assert!(!processes.iter().any(|&pid| Sighting::now(pid).is_alive()) && !group.exists());
+    assert!(!processes.iter().any(|&pid| ProcessRef::now(pid).is_alive()) && !group.exists());
     let log = fs::read_to_string(dir.path().join("log")).unwrap();
     assert!(log.contains("/warpyard-1.0.0.1-"), "it began outside: {log}");
 }

@@ -5,7 +5,7 @@ use std::fs;
 use std::thread;
 use std::time::Duration;
 use std::time::Instant;
-use warpyard_worker::supervise::{AttemptDir, Cause, Found, Freezer, Status, Want};
+use warpyard_worker::supervise::{AttemptDir, DesiredRecord, ExitCause, Freezer, RecordedAttempt, Status};
 
 #[test]
 fn a_timeout_asks_first_and_then_insists() {
@@ -13,7 +13,7 @@ fn a_timeout_asks_first_and_then_insists() {
     let mut launch = yard.script("trap 'echo saved; exit 3' TERM; while :; do sleep 0.01; done");
     launch.timeout_ms = Some(2_000);
     let exit = yard.run(&launch);
-    assert_eq!((&exit.cause, exit.status), (&Cause::TimedOut, Some(Status::Code(3))));
+    assert_eq!((&exit.cause, exit.status), (&ExitCause::TimedOut, Some(Status::Code(3))));
     assert_eq!(text(launch.dir.join("stdout")), "saved\n");
     assert!(exit.running_us >= 2_000_000);
 
@@ -21,7 +21,7 @@ fn a_timeout_asks_first_and_then_insists() {
     launch.timeout_ms = Some(2_000);
     launch.grace_ms = 50;
     let exit = yard.run(&launch);
-    assert_eq!((exit.cause, exit.status), (Cause::TimedOut, Some(Status::Signal(9))));
+    assert_eq!((exit.cause, exit.status), (ExitCause::TimedOut, Some(Status::Signal(9))));
 }
 
 #[test]
@@ -31,15 +31,15 @@ fn frozen_time_does_not_count_towards_the_timeout() {
     launch.timeout_ms = Some(2_000);
     // Said before it begins, so that it is frozen at once.
     fs::create_dir_all(&launch.dir).unwrap();
-    AttemptDir::new(&launch.dir).write_want(Want::Freeze).unwrap();
+    AttemptDir::new(&launch.dir).write_desired(DesiredRecord::Freeze).unwrap();
     let dir = yard.launch(&launch);
     yard.frozen(&dir);
     // The passing of time is what this is about.
     thread::sleep(Duration::from_millis(500));
-    assert!(matches!(dir.look().unwrap(), Found::Frozen(_)));
-    dir.write_want(Want::Run).unwrap();
+    assert!(matches!(dir.inspect().unwrap(), RecordedAttempt::Frozen(_)));
+    dir.write_desired(DesiredRecord::Run).unwrap();
     let exit = yard.exit(&dir);
-    assert_eq!((&exit.cause, exit.status), (&Cause::TimedOut, Some(Status::Signal(15))));
+    assert_eq!((&exit.cause, exit.status), (&ExitCause::TimedOut, Some(Status::Signal(15))));
     assert!(exit.running_us >= 2_000_000);
     assert!(exit.ended_at - exit.started_at >= exit.running_us + 500_000, "{exit:?}");
 }
@@ -60,7 +60,7 @@ fn freezing_stops_everything(way: Freezer, group_below: Option<&str>) {
         eventually("both counters grow", || {
             counters.iter().zip(before).all(|(path, before)| size(path) > before)
         });
-        dir.write_want(Want::Freeze).unwrap();
+        dir.write_desired(DesiredRecord::Freeze).unwrap();
         yard.frozen(&dir);
         let group = dir.state().unwrap().unwrap().group;
         if let Some(below) = group_below
@@ -72,11 +72,11 @@ fn freezing_stops_everything(way: Freezer, group_below: Option<&str>) {
         let frozen = counters.clone().map(|path| size(&path));
         thread::sleep(Duration::from_millis(50));
         assert_eq!(counters.clone().map(|path| size(&path)), frozen, "{way:?}");
-        dir.write_want(Want::Run).unwrap();
+        dir.write_desired(DesiredRecord::Run).unwrap();
         yard.running(&dir);
     }
     let group = dir.state().unwrap().unwrap().group;
-    dir.write_want(Want::Stop { grace_ms: 0 }).unwrap();
+    dir.write_desired(DesiredRecord::Stop { grace_ms: 0 }).unwrap();
     yard.exit(&dir);
     assert!(group.is_none_or(|group| !group.exists()));
 }
@@ -106,11 +106,11 @@ fn a_frozen_task_may_save_before_it_stops() {
         launch.freezers = vec![way];
         let dir = yard.launch(&launch);
         ready.pids::<1>();
-        dir.write_want(Want::Freeze).unwrap();
+        dir.write_desired(DesiredRecord::Freeze).unwrap();
         yard.frozen(&dir);
-        dir.write_want(Want::Stop { grace_ms: 20_000 }).unwrap();
+        dir.write_desired(DesiredRecord::Stop { grace_ms: 20_000 }).unwrap();
         let exit = yard.exit(&dir);
-        assert_eq!((exit.cause, exit.status), (Cause::Stopped, Some(Status::Code(3))), "{way:?}");
+        assert_eq!((exit.cause, exit.status), (ExitCause::Stopped, Some(Status::Code(3))), "{way:?}");
         assert_eq!(text(launch.dir.join("stdout")), "saved\n");
     }
 }
@@ -122,10 +122,10 @@ fn a_stop_may_be_made_more_urgent() {
     let launch = yard.script("trap '' TERM; echo $$ >$HOME/ready; while :; do sleep 0.01; done");
     let dir = yard.launch(&launch);
     ready.pids::<1>();
-    dir.write_want(Want::Stop { grace_ms: 3_600_000 }).unwrap();
-    dir.write_want(Want::Stop { grace_ms: 0 }).unwrap();
+    dir.write_desired(DesiredRecord::Stop { grace_ms: 3_600_000 }).unwrap();
+    dir.write_desired(DesiredRecord::Stop { grace_ms: 0 }).unwrap();
     let exit = yard.exit(&dir);
-    assert_eq!((exit.cause, exit.status), (Cause::Stopped, Some(Status::Signal(9))));
+    assert_eq!((exit.cause, exit.status), (ExitCause::Stopped, Some(Status::Signal(9))));
 }
 
 #[test]
@@ -136,9 +136,9 @@ fn what_escaped_is_ended_when_the_task_stops() {
     let dir = yard.launch(&launch);
     let escaped = pids.pids::<2>();
     assert!(escaped.iter().all(|process| process.is_alive()));
-    dir.write_want(Want::Stop { grace_ms: 10 }).unwrap();
+    dir.write_desired(DesiredRecord::Stop { grace_ms: 10 }).unwrap();
     let exit = yard.exit(&dir);
-    assert_eq!((exit.cause, exit.status), (Cause::Stopped, Some(Status::Signal(15))));
+    assert_eq!((exit.cause, exit.status), (ExitCause::Stopped, Some(Status::Signal(15))));
     assert!(!escaped.iter().any(|process| process.is_alive()));
 }
 
@@ -152,7 +152,7 @@ fn what_is_left_is_ended_when_the_task_exits_by_itself() {
     let left = pids.pids::<2>();
     go.go();
     let exit = yard.exit(&dir);
-    assert_eq!((exit.cause, exit.status), (Cause::Exited, Some(Status::Code(5))));
+    assert_eq!((exit.cause, exit.status), (ExitCause::Exited, Some(Status::Code(5))));
     assert!(!left.iter().any(|process| process.is_alive()));
 }
 
@@ -161,9 +161,9 @@ fn a_stop_wanted_before_the_launch_starts_nothing() {
     let mut yard = Yard::new();
     let launch = yard.script("echo ran");
     fs::create_dir_all(&launch.dir).unwrap();
-    AttemptDir::new(&launch.dir).write_want(Want::Stop { grace_ms: 0 }).unwrap();
+    AttemptDir::new(&launch.dir).write_desired(DesiredRecord::Stop { grace_ms: 0 }).unwrap();
     let exit = yard.run(&launch);
-    assert_eq!((exit.cause, exit.status), (Cause::Stopped, None));
+    assert_eq!((exit.cause, exit.status), (ExitCause::Stopped, None));
     assert!(!launch.dir.join("stdout").exists());
 }
 
@@ -178,11 +178,11 @@ fn a_want_is_never_lost_however_early_it_comes() {
             // Spread over the microseconds in which a supervisor sets itself up.
             let until = Instant::now() + Duration::from_micros(i * 50);
             while Instant::now() < until {}
-            dir.write_want(Want::Stop { grace_ms: 10_000 }).unwrap();
+            dir.write_desired(DesiredRecord::Stop { grace_ms: 10_000 }).unwrap();
             dir
         })
         .collect();
     for dir in dirs {
-        assert_eq!(yard.exit(&dir).cause, Cause::Stopped);
+        assert_eq!(yard.exit(&dir).cause, ExitCause::Stopped);
     }
 }

@@ -6,7 +6,7 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::Path;
 use warpyard_worker::supervise::{
-    Cause, CgroupLimit, CgroupParent, DeviceNode, Hierarchy, Limit, Status, Want,
+    CgroupLimit, CgroupParent, DesiredRecord, DeviceNode, ExitCause, Hierarchy, Limit, Status,
 };
 
 /// A limit of the v1 hierarchy, or a word that this machine cannot enforce it.
@@ -42,7 +42,7 @@ fn a_task_over_its_memory_is_killed_and_its_record_says_why() {
         launch.cgroups = vec![limit.clone()];
         let dir = yard.launch(&launch);
         let exit = yard.exit(&dir);
-        assert_eq!(exit.cause, Cause::OutOfMemory { limit_bytes: 50 << 20 }, "{script}");
+        assert_eq!(exit.cause, ExitCause::OutOfMemory { limit_bytes: 50 << 20 }, "{script}");
         assert_eq!(exit.status, Some(Status::Signal(libc::SIGKILL)), "{script}");
         let log = text(dir.path().join("log"));
         assert!(log.contains("more than the 50 MiB of memory it requested"), "{log}");
@@ -54,7 +54,7 @@ fn a_task_over_its_memory_is_killed_and_its_record_says_why() {
     let mut launch = yard.script("python3 -c 'x = bytearray(20 << 20)'; exit 3");
     launch.cgroups = vec![limit];
     let exit = yard.run(&launch);
-    assert_eq!((exit.cause, exit.status), (Cause::Exited, Some(Status::Code(3))));
+    assert_eq!((exit.cause, exit.status), (ExitCause::Exited, Some(Status::Code(3))));
 }
 
 #[test]
@@ -74,7 +74,7 @@ fn a_task_has_no_more_cpu_time_than_it_may() {
         stat.lines().find_map(|line| line.strip_prefix(name)?.trim().parse::<u64>().ok()).unwrap_or(0)
     };
     eventually("it was held back in ten periods", || number("nr_throttled ") >= 10);
-    dir.write_want(Want::Stop { grace_ms: 0 }).unwrap();
+    dir.write_desired(DesiredRecord::Stop { grace_ms: 0 }).unwrap();
     let exit = yard.exit(&dir);
     // The kernel deals CPU time out in slices, so it is not exact; without the limit they have twenty times as much.
     let most = 2 * exit.running_us / 20 + 150_000;

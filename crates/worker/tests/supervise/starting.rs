@@ -5,7 +5,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
-use warpyard_worker::supervise::{Cause, Status, User};
+use warpyard_worker::supervise::{ExitCause, Status, User};
 
 #[test]
 fn codes_and_signals_are_kept() {
@@ -17,7 +17,7 @@ fn codes_and_signals_are_kept() {
         let exit = yard.run(&launch);
         assert_eq!(
             (exit.key, exit.cause, exit.status),
-            (launch.key, Cause::Exited, Some(status)),
+            (launch.key, ExitCause::Exited, Some(status)),
             "{script}"
         );
         assert!(exit.started_at <= exit.ended_at);

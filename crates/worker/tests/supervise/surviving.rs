@@ -8,7 +8,8 @@ use std::os::fd::AsFd;
 use std::os::unix::process::ExitStatusExt;
 use std::process::Command;
 use warpyard_worker::supervise::{
-    AttemptDir, Cause, Delivery, Found, Freezer, RecordError, Running, Sighting, Spawner, Status, Want, scan,
+    AttemptDir, Delivery, DesiredRecord, ExitCause, Freezer, ProcessRef, RecordError, RecordedAttempt,
+    RunningRecord, Spawner, Status, scan,
 };
 
 #[test]
@@ -45,14 +46,14 @@ fn a_worker_killed_finds_its_attempts_again() {
     worker.kill().unwrap();
     worker.wait().unwrap();
     let found = scan(&yard.attempts()).unwrap();
-    let [(dir, Ok(Found::Running(running)))] = &found[..] else { panic!("{found:?}") };
+    let [(dir, Ok(RecordedAttempt::Running(running)))] = &found[..] else { panic!("{found:?}") };
     assert_eq!(running.key, launch.key);
     assert_eq!(running.processes(), [task.pid]);
     go.go();
     yard.exit(dir);
     let found = scan(&yard.attempts()).unwrap();
-    let [(_, Ok(Found::Exited(exit)))] = &found[..] else { panic!("{found:?}") };
-    assert_eq!((&exit.cause, exit.status), (&Cause::Exited, Some(Status::Code(4))));
+    let [(_, Ok(RecordedAttempt::Exited(exit)))] = &found[..] else { panic!("{found:?}") };
+    assert_eq!((&exit.cause, exit.status), (&ExitCause::Exited, Some(Status::Code(4))));
     assert_eq!(text(launch.dir.join("log")), "went on\n");
 }
 
@@ -63,7 +64,7 @@ fn a_spawner_killed_is_replaced_and_its_attempts_go_on() {
     let launch = yard.script("read go <$HOME/go; exit 6");
     let dir = yard.launch(&launch);
     yard.running(&dir);
-    let spawner = Sighting::now(yard.spawner.pid() as i32);
+    let spawner = ProcessRef::now(yard.spawner.pid() as i32);
     spawner.signal(libc::SIGKILL).unwrap();
     let mut ended = [PollFd::new(yard.spawner.as_fd(), PollFlags::POLLIN)];
     assert_eq!(poll(&mut ended, PollTimeout::from(30_000u16)).unwrap(), 1, "the socket tells of its death");
@@ -83,12 +84,12 @@ fn killing_a_supervisor(freeze: Option<Freezer>) {
     let processes = pids.pids::<3>();
     let running = yard.running(&dir);
     if freeze.is_some() {
-        dir.write_want(Want::Freeze).unwrap();
+        dir.write_desired(DesiredRecord::Freeze).unwrap();
         yard.frozen(&dir);
     }
     running.supervisor.signal(libc::SIGKILL).unwrap();
     eventually("the supervisor is gone", || !running.supervisor.is_alive());
-    let Found::Died(running) = dir.look().unwrap() else { panic!("{:?}", dir.look()) };
+    let RecordedAttempt::Died(running) = dir.inspect().unwrap() else { panic!("{:?}", dir.inspect()) };
     let ended = dir.end_leftovers(&running).unwrap();
     assert!(ended >= 2, "{ended}");
     eventually("no process is left", || !processes.iter().any(|process| process.is_alive()));
@@ -127,20 +128,26 @@ fn a_pid_used_again_is_neither_taken_for_the_supervisor_nor_signalled() {
     let path = yard.attempts().join("9.0.0.1");
     fs::create_dir(&path).unwrap();
     let boot = text("/proc/sys/kernel/random/boot_id");
-    let now = Sighting::now(stranger.id() as i32);
+    let now = ProcessRef::now(stranger.id() as i32);
     let record = |boot: &str, seen_us: u64| {
-        let supervisor = Sighting { seen_us, ..now };
-        let running =
-            Running { v: 1, key: "9.0.0.1".into(), log: None, boot: boot.into(), supervisor, task: None };
+        let supervisor = ProcessRef { seen_us, ..now };
+        let running = RunningRecord {
+            v: 1,
+            key: "9.0.0.1".into(),
+            log: None,
+            boot: boot.into(),
+            supervisor,
+            task: None,
+        };
         fs::write(path.join("running"), serde_json::to_string(&running).unwrap() + "\n").unwrap();
     };
     let dir = AttemptDir::new(&path);
     record(boot.trim(), now.seen_us);
-    assert!(matches!(dir.look().unwrap(), Found::Running(_)), "the record itself is sound");
+    assert!(matches!(dir.inspect().unwrap(), RecordedAttempt::Running(_)), "the record itself is sound");
     for (boot, seen_us) in [(boot.trim(), 1), ("another-boot", now.seen_us)] {
         record(boot, seen_us);
-        assert!(matches!(dir.look().unwrap(), Found::Died(_)));
-        dir.write_want(Want::Stop { grace_ms: 0 }).unwrap();
+        assert!(matches!(dir.inspect().unwrap(), RecordedAttempt::Died(_)));
+        dir.write_desired(DesiredRecord::Stop { grace_ms: 0 }).unwrap();
     }
     // The poke would have ended it first.
     stranger.kill().unwrap();
@@ -153,7 +160,7 @@ fn a_record_of_a_later_version_is_refused_by_its_version() {
     let path = yard.attempts().join("9.0.0.1");
     fs::create_dir(&path).unwrap();
     fs::write(path.join("exit"), r#"{"v":2,"ending":"poetic"}"#).unwrap();
-    let refused = AttemptDir::new(path).look();
+    let refused = AttemptDir::new(path).inspect();
     assert!(matches!(refused, Err(RecordError::Newer { found: 2, .. })), "{refused:?}");
 }
 
@@ -161,9 +168,9 @@ fn a_record_of_a_later_version_is_refused_by_its_version() {
 fn nobody_need_listen_for_pokes() {
     let mut yard = Yard::new();
     let mut launch = yard.command(["true"]);
-    launch.poke = Some(yard.path("nobody-here"));
+    launch.notify = Some(yard.path("nobody-here"));
     let dir = yard.launch(&launch);
-    eventually("it ends all the same", || matches!(dir.look(), Ok(Found::Exited(_))));
+    eventually("it ends all the same", || matches!(dir.inspect(), Ok(RecordedAttempt::Exited(_))));
 }
 
 #[test]
@@ -176,7 +183,7 @@ fn more_pokes_than_the_kernel_queues_all_arrive() {
         })
         .collect();
     eventually("all have ended, unheard", || {
-        dirs.iter().all(|dir| matches!(dir.look(), Ok(Found::Exited(_))))
+        dirs.iter().all(|dir| matches!(dir.inspect(), Ok(RecordedAttempt::Exited(_))))
     });
     let mut missing: std::collections::BTreeSet<String> =
         dirs.iter().map(|dir| dir.path().file_name().unwrap().to_str().unwrap().to_owned()).collect();
@@ -204,7 +211,7 @@ fn a_launch_that_comes_after_its_attempt_was_put_away_starts_nothing() {
     let launch = yard.script("echo ran >>$HOME/runs");
     // A spawner that was given the launch but has not got to it, as when its worker was killed.
     let mut late = Spawner::start(example("spawner"), Vec::<String>::new()).unwrap();
-    let stopped = Sighting::now(late.pid() as i32);
+    let stopped = ProcessRef::now(late.pid() as i32);
     assert!(stopped.signal(libc::SIGSTOP).unwrap());
     late.launch(&launch).unwrap();
     yard.run(&launch);
@@ -230,8 +237,8 @@ fn a_supervisor_whose_directory_was_replaced_takes_the_new_one_and_one_without_a
     assert!(running.supervisor.signal(libc::SIGUSR1).unwrap());
     let again = yard.running_unpoked(&dir);
     assert_eq!((again.supervisor.pid, again.task), (running.supervisor.pid, running.task));
-    dir.write_want(Want::Stop { grace_ms: 0 }).unwrap();
-    assert_eq!(yard.exit(&dir).cause, Cause::Stopped);
+    dir.write_desired(DesiredRecord::Stop { grace_ms: 0 }).unwrap();
+    assert_eq!(yard.exit(&dir).cause, ExitCause::Stopped);
 
     // Of an attempt nobody asks about any more nothing stays.
     let gate = yard.fifo("gate");

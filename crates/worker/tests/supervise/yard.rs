@@ -11,7 +11,8 @@ use std::thread;
 use std::time::Duration;
 use std::time::Instant;
 use warpyard_worker::supervise::{
-    AttemptDir, Cause, Exit, Found, Launch, PokeListener, Running, Sighting, Spawner, Want, scan,
+    AttemptDir, DesiredRecord, ExitCause, ExitRecord, Launch, NotifyListener, ProcessRef, RecordedAttempt,
+    RunningRecord, Spawner, scan,
 };
 
 /// Longer than anything here takes; a test that waits this long has failed.
@@ -34,7 +35,7 @@ impl Yard {
         let home = tempfile::tempdir().unwrap();
         fs::set_permissions(home.path(), fs::Permissions::from_mode(0o755)).unwrap();
         fs::create_dir(home.path().join("attempts")).unwrap();
-        let pokes = PokeListener::bind(home.path().join("pokes")).unwrap().into_std();
+        let pokes = NotifyListener::bind(home.path().join("pokes")).unwrap().into_std();
         pokes.set_read_timeout(Some(FOR_EVER)).unwrap();
         let spawner = Spawner::start(example("spawner"), Vec::<String>::new()).unwrap();
         Self { home, spawner, pokes, launched: 0 }
@@ -59,7 +60,7 @@ impl Yard {
         let mut launch = Launch::new(&key, self.attempts().join(&key), argv);
         launch.env.insert("PATH".into(), "/usr/local/bin:/usr/bin:/bin".into());
         launch.env.insert("HOME".into(), self.home.path().to_str().unwrap().into());
-        launch.poke = Some(self.path("pokes"));
+        launch.notify = Some(self.path("pokes"));
         launch
     }
 
@@ -69,44 +70,47 @@ impl Yard {
     }
 
     /// Waits for pokes until `dir` shows what is asked for.
-    pub(crate) fn until<T>(&self, dir: &AttemptDir, wanted: impl Fn(Found) -> Option<T>) -> T {
+    pub(crate) fn until<T>(&self, dir: &AttemptDir, wanted: impl Fn(RecordedAttempt) -> Option<T>) -> T {
         loop {
-            if let Some(found) = wanted(dir.look().unwrap()) {
+            if let Some(found) = wanted(dir.inspect().unwrap()) {
                 return found;
             }
             let poked = self.pokes.recv(&mut [0; 64]);
-            assert!(poked.is_ok(), "{:?} stays {:?} in state {:?}", dir.path(), dir.look(), dir.state());
+            assert!(poked.is_ok(), "{:?} stays {:?} in state {:?}", dir.path(), dir.inspect(), dir.state());
         }
     }
 
-    pub(crate) fn exit(&self, dir: &AttemptDir) -> Exit {
+    pub(crate) fn exit(&self, dir: &AttemptDir) -> ExitRecord {
         self.until(dir, |found| match found {
-            Found::Exited(exit) => Some(exit),
+            RecordedAttempt::Exited(exit) => Some(exit),
             _ => None,
         })
     }
 
-    pub(crate) fn running(&self, dir: &AttemptDir) -> Running {
+    pub(crate) fn running(&self, dir: &AttemptDir) -> RunningRecord {
         self.until(dir, |found| match found {
-            Found::Running(running) if running.task.is_some() => Some(running),
+            RecordedAttempt::Running(running) if running.task.is_some() => Some(running),
             _ => None,
         })
     }
 
     /// The same where nobody is poked.
-    pub(crate) fn running_unpoked(&self, dir: &AttemptDir) -> Running {
-        eventually("it runs", || matches!(dir.look(), Ok(Found::Running(running)) if running.task.is_some()));
+    pub(crate) fn running_unpoked(&self, dir: &AttemptDir) -> RunningRecord {
+        eventually(
+            "it runs",
+            || matches!(dir.inspect(), Ok(RecordedAttempt::Running(running)) if running.task.is_some()),
+        );
         dir.running().unwrap().unwrap()
     }
 
-    pub(crate) fn frozen(&self, dir: &AttemptDir) -> Running {
+    pub(crate) fn frozen(&self, dir: &AttemptDir) -> RunningRecord {
         self.until(dir, |found| match found {
-            Found::Frozen(running) => Some(running),
+            RecordedAttempt::Frozen(running) => Some(running),
             _ => None,
         })
     }
 
-    pub(crate) fn run(&mut self, launch: &Launch) -> Exit {
+    pub(crate) fn run(&mut self, launch: &Launch) -> ExitRecord {
         let dir = self.launch(launch);
         self.exit(&dir)
     }
@@ -123,8 +127,10 @@ impl Yard {
 impl Drop for Yard {
     fn drop(&mut self) {
         for (dir, found) in scan(&self.attempts()).into_iter().flatten() {
-            if matches!(found, Ok(Found::Running(_) | Found::Frozen(_))) && thread::panicking() {
-                let _already_failed = dir.write_want(Want::Stop { grace_ms: 0 });
+            if matches!(found, Ok(RecordedAttempt::Running(_) | RecordedAttempt::Frozen(_)))
+                && thread::panicking()
+            {
+                let _already_failed = dir.write_desired(DesiredRecord::Stop { grace_ms: 0 });
             }
         }
     }
@@ -134,11 +140,11 @@ pub(crate) struct Fifo(pub(crate) PathBuf);
 
 impl Fifo {
     /// The next pids scripts write to it.
-    pub(crate) fn pids<const N: usize>(&self) -> [Sighting; N] {
+    pub(crate) fn pids<const N: usize>(&self) -> [ProcessRef; N] {
         // Open for writing too, so that it does not end between two writers.
         let file = fs::File::options().read(true).write(true).open(&self.0).unwrap();
         let mut lines = BufReader::new(file).lines();
-        std::array::from_fn(|_| Sighting::now(lines.next().unwrap().unwrap().parse().unwrap()))
+        std::array::from_fn(|_| ProcessRef::now(lines.next().unwrap().unwrap().parse().unwrap()))
     }
 
     /// Lets the script that reads from it go on.
@@ -185,9 +191,9 @@ pub(crate) fn size(path: &Path) -> u64 {
     path.metadata().map_or(0, |metadata| metadata.len())
 }
 
-pub(crate) fn failed_to_start(exit: &Exit) -> &str {
+pub(crate) fn failed_to_start(exit: &ExitRecord) -> &str {
     match &exit.cause {
-        Cause::FailedToStart { message } => message,
+        ExitCause::FailedToStart { message } => message,
         other => panic!("expected a failure to start, got {other:?}"),
     }
 }

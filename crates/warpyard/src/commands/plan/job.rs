@@ -1,9 +1,9 @@
 //! A plan as a job document: the same tasks and dependencies, with the commands the workflow has, how long each is
 //! expected to run where it was planned, and the planned machine as a preference. What the document cannot say is told.
 
-use crate::lab::keep;
+use crate::input::write_file;
 use crate::show::counted;
-use crate::wrong::Wrong;
+use crate::usage_error::UsageError;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -15,16 +15,16 @@ use warpyard_dag::read::Command;
 use warpyard_dag::{Instance, Schedule};
 
 /// A plan on its way to being submitted.
-pub(super) struct Outline<'a> {
+pub(super) struct PlannedJob<'a> {
     pub(super) instance: &'a Instance,
     pub(super) schedule: &'a Schedule,
     /// Of each task, where the workflow has them.
     pub(super) commands: &'a [Option<Command>],
 }
 
-impl Outline<'_> {
+impl PlannedJob<'_> {
     /// Writes the document, in the form the file's name says, and tells what it could not say.
-    pub(super) fn keep(&self, file: &str) -> anyhow::Result<Vec<String>> {
+    pub(super) fn write(&self, file: &str) -> anyhow::Result<Vec<String>> {
         let name = Path::new(file).file_stem().and_then(|stem| stem.to_str()).unwrap_or("workflow");
         let doc = self.document(name);
         let json = Path::new(file).extension().is_some_and(|extension| extension == "json");
@@ -36,9 +36,9 @@ impl Outline<'_> {
         if bare == 0
             && let Err(problems) = job::read(&text, format, ReadOptions::default())
         {
-            return Err(Wrong::Document { text: render_bare(&problems), problems }.into());
+            return Err(UsageError::Document { text: render_bare(&problems), problems }.into());
         }
-        keep(file, |out| out.write_all(text.as_bytes()))?;
+        write_file(file, |out| out.write_all(text.as_bytes()))?;
         Ok(self.notes(&doc, bare))
     }
 
@@ -130,8 +130,8 @@ mod tests {
         let schedule = heft(&instance);
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join(file);
-        let outline = Outline { instance: &instance, schedule: &schedule, commands: &commands };
-        let notes = outline.keep(path.to_str().unwrap()).unwrap();
+        let job = PlannedJob { instance: &instance, schedule: &schedule, commands: &commands };
+        let notes = job.write(path.to_str().unwrap()).unwrap();
         let text = std::fs::read_to_string(&path).unwrap();
         let read = job::read(&text, Format::of(file, &text), ReadOptions::default());
         (read.map_err(|problems| render_bare(&problems)), notes)

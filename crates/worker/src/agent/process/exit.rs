@@ -1,21 +1,21 @@
 //! How an attempt ended, in the words of the log.
 
-use crate::supervise::{Cause, Exit, Status};
+use crate::supervise::{ExitCause, ExitRecord, Status};
 use warpyard_core::Span;
 use warpyard_core::event::{End, EndReason, Usage};
 
 /// The end that an exit record tells of.
-pub(super) fn end_of(exit: &Exit) -> End {
+pub(super) fn end_of(exit: &ExitRecord) -> End {
     let how = match (&exit.cause, exit.status) {
-        (Cause::TimedOut, _) => EndReason::TimedOut,
-        (Cause::Crowded { processes }, _) => EndReason::Crowded(*processes),
-        (Cause::OutOfMemory { limit_bytes }, _) => EndReason::OutOfMemory(*limit_bytes),
-        (Cause::Idle { limit_ms }, _) => EndReason::Idle(Span(limit_ms * 1000)),
-        (Cause::Stopped, _) => EndReason::Stopped,
-        (Cause::FailedToStart { message }, _) => EndReason::NotStarted(message.clone()),
-        (Cause::Exited, Some(Status::Code(code))) => EndReason::Exited(code),
-        (Cause::Exited, Some(Status::Signal(signal))) => EndReason::Signalled(signal),
-        (Cause::Exited, None) => EndReason::Lost("its exit was not recorded".into()),
+        (ExitCause::TimedOut, _) => EndReason::TimedOut,
+        (ExitCause::Crowded { processes }, _) => EndReason::Crowded(*processes),
+        (ExitCause::OutOfMemory { limit_bytes }, _) => EndReason::OutOfMemory(*limit_bytes),
+        (ExitCause::Idle { limit_ms }, _) => EndReason::Idle(Span(limit_ms * 1000)),
+        (ExitCause::Stopped, _) => EndReason::Stopped,
+        (ExitCause::FailedToStart { message }, _) => EndReason::NotStarted(message.clone()),
+        (ExitCause::Exited, Some(Status::Code(code))) => EndReason::Exited(code),
+        (ExitCause::Exited, Some(Status::Signal(signal))) => EndReason::Signalled(signal),
+        (ExitCause::Exited, None) => EndReason::Lost("its exit was not recorded".into()),
     };
     let usage = Usage {
         ran: Span(exit.running_us),

@@ -5,7 +5,7 @@ use crate::agent::handle::AgentError;
 use crate::agent::keep;
 use crate::agent::lineage::split_name;
 use crate::agent::run::tell;
-use crate::supervise::{AttemptDir, Found as Record, RecordError, scan};
+use crate::supervise::{AttemptDir, RecordError, RecordedAttempt as Record, scan};
 use std::error::Error;
 use std::path::Path;
 use warpyard_core::agent::{ForeignRecordId, FoundRecord, Observation, RecordOwner};
@@ -97,13 +97,13 @@ impl ProcessExecutor {
     /// Has an attempt end that belongs to no job of this log; says whether nothing is left of it.
     pub(super) fn end_stranger(&mut self, stranger: ForeignRecordId, grace: Span) -> bool {
         let Some(dir) = self.strangers.get(stranger.0 as usize) else { return true };
-        if !matches!(dir.look(), Ok(Record::Running(_) | Record::Frozen(_))) {
+        if !matches!(dir.inspect(), Ok(Record::Running(_) | Record::Frozen(_))) {
             dir.end_unrecorded();
             return true;
         }
         let stop = self.stop_within(grace);
-        if dir.want().is_ok_and(|want| want != Some(stop))
-            && let Err(e) = dir.write_want(stop)
+        if dir.desired().is_ok_and(|want| want != Some(stop))
+            && let Err(e) = dir.write_desired(stop)
         {
             tell(format_args!("cannot end {}: {e}", dir.path().display()));
         }

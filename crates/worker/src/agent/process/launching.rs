@@ -1,12 +1,12 @@
 //! Handing launches to the spawner, and calling off attempts that are not to begin.
 
 use super::ProcessExecutor;
+use crate::accounts::Account;
 use crate::agent::begin;
 use crate::agent::devices::Watched;
 use crate::agent::records;
 use crate::agent::run::tell;
-use crate::people::Person;
-use crate::supervise::{AttemptDir, Delivery, Launch, Want};
+use crate::supervise::{AttemptDir, Delivery, DesiredRecord, Launch};
 use warpyard_core::AttemptId;
 use warpyard_core::agent::{LaunchRefusal, Observation};
 use warpyard_core::protocol::{Assignment, LaunchSpec};
@@ -23,8 +23,8 @@ impl ProcessExecutor {
         let launch = self.prepare(assignment, work, devices)?;
         let dir = AttemptDir::new(launch.dir.clone());
         // An earlier agent may have called it off and died before the server heard of that.
-        if dir.want().is_ok_and(|want| matches!(want, Some(Want::Stop { .. })))
-            && let Err(e) = dir.write_want(Want::Run)
+        if dir.desired().is_ok_and(|want| matches!(want, Some(DesiredRecord::Stop { .. })))
+            && let Err(e) = dir.write_desired(DesiredRecord::Run)
         {
             tell(format_args!("cannot say that attempt {id} is wanted again: {e}"));
         }
@@ -46,7 +46,7 @@ impl ProcessExecutor {
         devices: &Watched,
     ) -> Result<Launch, LaunchRefusal> {
         let machine = &self.machine;
-        let person = machine.shared_at.as_deref().map(|_| Person::to_run_as(&work.user)).transpose();
+        let person = machine.shared_at.as_deref().map(|_| Account::for_tasks(&work.user)).transpose();
         let person = person.map_err(|why| LaunchRefusal::Impossible(why.to_string()))?;
         let uuids = &assignment.devices;
         let gpus: Vec<_> = devices.gpus().iter().filter(|g| uuids.contains(&g.uuid)).collect();
@@ -63,7 +63,7 @@ impl ProcessExecutor {
         }
         launch.grace_ms = assignment.grace.min(machine.max_grace).0.div_ceil(1000);
         launch.log_cap_bytes = work.log_size.map_or(machine.log_cap, |size| size.min(machine.log_cap));
-        launch.poke = Some(machine.poke.clone());
+        launch.notify = Some(machine.poke.clone());
         Ok(launch)
     }
 
@@ -95,7 +95,7 @@ impl ProcessExecutor {
         // Should a launch still be on its way, it must find that it is not wanted any more.
         let refused = std::fs::create_dir_all(dir.path()).map_err(|e| e.to_string());
         let stop = self.stop_within(default_grace());
-        let refused = refused.and_then(|()| dir.write_want(stop).map_err(|e| e.to_string()));
+        let refused = refused.and_then(|()| dir.write_desired(stop).map_err(|e| e.to_string()));
         if let Err(e) = refused {
             tell(format_args!("cannot call attempt {id} off: {e}"));
         }

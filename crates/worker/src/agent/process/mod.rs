@@ -11,7 +11,9 @@ use super::handle::{AgentError, Repaired};
 use super::keep::{self, Layout};
 use super::reaper::Reaper;
 use super::run::tell;
-use crate::supervise::{AttemptDir, Bounds, Found as Record, RecordError, Sighting, Spawner, Want, boot_id};
+use crate::supervise::{
+    AttemptDir, Bounds, DesiredRecord, ProcessRef, RecordError, RecordedAttempt as Record, Spawner, boot_id,
+};
 use exit::{end_of, lost};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::PathBuf;
@@ -54,7 +56,7 @@ pub(super) struct ProcessExecutor {
     /// Where the records of attempts are, as they were found or made.
     dirs: BTreeMap<AttemptId, AttemptDir>,
     /// Who supervises what was seen running, for when its records are gone.
-    supervisors: BTreeMap<AttemptId, Sighting>,
+    supervisors: BTreeMap<AttemptId, ProcessRef>,
     /// Attempts of another log.
     strangers: Vec<AttemptDir>,
     /// Attempts whose records can go when there is time: on some file systems removing slows down what is made next.
@@ -91,18 +93,18 @@ impl ProcessExecutor {
     }
 
     /// That an attempt is to end, in the time it was promised for that.
-    fn stop_within(&self, grace: Span) -> Want {
-        Want::Stop { grace_ms: grace.min(self.machine.max_grace).0 / 1000 }
+    fn stop_within(&self, grace: Span) -> DesiredRecord {
+        DesiredRecord::Stop { grace_ms: grace.min(self.machine.max_grace).0 / 1000 }
     }
 
-    fn want(&mut self, id: AttemptId, want: Want) {
+    fn want(&mut self, id: AttemptId, want: DesiredRecord) {
         let dir = self.dir(id);
-        let unchanged = dir.want().is_ok_and(|w| w == Some(want));
+        let unchanged = dir.desired().is_ok_and(|w| w == Some(want));
         // One that was not seen running may have been launched again since.
         if unchanged && self.supervisors.contains_key(&id) {
             return;
         }
-        if let Err(e) = dir.write_want(want) {
+        if let Err(e) = dir.write_desired(want) {
             tell(format_args!("cannot say what is wanted of attempt {id}: {e}"));
         }
     }
@@ -174,7 +176,7 @@ impl Executor for ProcessExecutor {
     fn look(&mut self, id: AttemptId) -> Option<Observation> {
         let dir = self.dir(id);
         let begun = self.supervisors.contains_key(&id);
-        let seen = dir.look().and_then(|record| match record {
+        let seen = dir.inspect().and_then(|record| match record {
             Record::NotStarted if begun => Ok(self.restore(id, &dir)),
             record => self.read(id, &dir, record),
         });
@@ -184,7 +186,7 @@ impl Executor for ProcessExecutor {
     fn examine(&mut self, id: AttemptId) -> Option<Observation> {
         let dir = AttemptDir::new(self.machine.layout.attempt_dir(id));
         self.dirs.insert(id, dir.clone());
-        let seen = dir.look().and_then(|record| match self.misfiled(id, &dir, &record)? {
+        let seen = dir.inspect().and_then(|record| match self.misfiled(id, &dir, &record)? {
             Some(why) => Ok(Observation::Unreadable(why)),
             None => self.read(id, &dir, record),
         });
@@ -203,11 +205,11 @@ impl Executor for ProcessExecutor {
     }
 
     fn freeze(&mut self, id: AttemptId) {
-        self.want(id, Want::Freeze);
+        self.want(id, DesiredRecord::Freeze);
     }
 
     fn thaw(&mut self, id: AttemptId) {
-        self.want(id, Want::Run);
+        self.want(id, DesiredRecord::Run);
     }
 
     fn call_off(&mut self, id: AttemptId) -> Option<Observation> {

@@ -20,7 +20,7 @@ use std::{
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use serde::{Deserialize, Serialize};
 
-use super::{clock, process::Sighting};
+use super::{clock, process::ProcessRef};
 
 /// The period over which CPU time is limited.
 const CPU_PERIOD_US: u64 = 100_000;
@@ -174,7 +174,7 @@ impl AttemptCgroup {
                 return;
             }
             for pid in left {
-                let _gone = Sighting { pid, seen_us }.signal(libc::SIGKILL);
+                let _gone = ProcessRef { pid, seen_us }.signal(libc::SIGKILL);
             }
             thread::sleep(KILLING);
         }

@@ -4,38 +4,38 @@ use crate::supervise::clock::Instant;
 use std::time::Duration;
 
 /// The longest that a warning comes before the end it warns of.
-const WARNING: Duration = Duration::from_secs(300);
+const MAX_WARNING_LEAD: Duration = Duration::from_secs(300);
 
 /// How long nothing may happen.
 #[derive(Debug)]
-pub(super) struct Idle {
+pub(super) struct IdleTimer {
     pub(super) limit: Duration,
     since: Instant,
     warned: bool,
 }
 
-impl Idle {
+impl IdleTimer {
     pub(super) fn new(limit: Duration) -> Self {
         Self { limit, since: Instant::now(), warned: false }
     }
 
-    pub(super) fn stir(&mut self, now: Instant) {
+    pub(super) fn record_activity(&mut self, now: Instant) {
         (self.since, self.warned) = (now, false);
     }
 
     /// How long before the end its warning comes.
     fn lead(&self) -> Duration {
-        (self.limit / 10).min(WARNING)
+        (self.limit / 10).min(MAX_WARNING_LEAD)
     }
 
-    pub(super) fn due(&self) -> Instant {
+    pub(super) fn next_due(&self) -> Instant {
         let lead = if self.warned { Duration::ZERO } else { self.lead() };
         self.since + (self.limit - lead)
     }
 
     /// What is left, when that is to be said: once before the end, and at the end.
-    pub(super) fn look(&mut self, now: Instant) -> Option<Duration> {
-        if now < self.due() {
+    pub(super) fn check(&mut self, now: Instant) -> Option<Duration> {
+        if now < self.next_due() {
             return None;
         }
         self.warned = true;
@@ -44,7 +44,7 @@ impl Idle {
 }
 
 /// A length of time as people say it, to the second.
-pub(super) fn in_words(length: Duration) -> String {
+pub(super) fn format_duration(length: Duration) -> String {
     let seconds = length.as_secs_f64().round() as u64;
     match (seconds / 3600, seconds % 3600 / 60, seconds % 60) {
         (0, 0, 0) => format!("{} ms", length.as_millis()),
@@ -62,20 +62,20 @@ mod tests {
 
     #[test]
     fn idleness_is_warned_of_once_and_ends_where_something_happens() {
-        let mut idle = Idle::new(Duration::from_secs(600));
+        let mut idle = IdleTimer::new(Duration::from_secs(600));
         let (begin, second) = (idle.since, Duration::from_secs(1));
-        assert_eq!(idle.look(begin + 539 * second), None);
-        assert_eq!(idle.look(begin + 540 * second), Some(60 * second));
-        assert_eq!(idle.look(begin + 541 * second), None, "once is enough");
-        idle.stir(begin + 550 * second);
-        assert_eq!(idle.look(begin + 1089 * second), None);
-        assert_eq!(idle.look(begin + 1090 * second), Some(60 * second));
-        assert_eq!(idle.look(begin + 1150 * second), Some(Duration::ZERO));
+        assert_eq!(idle.check(begin + 539 * second), None);
+        assert_eq!(idle.check(begin + 540 * second), Some(60 * second));
+        assert_eq!(idle.check(begin + 541 * second), None, "once is enough");
+        idle.record_activity(begin + 550 * second);
+        assert_eq!(idle.check(begin + 1089 * second), None);
+        assert_eq!(idle.check(begin + 1090 * second), Some(60 * second));
+        assert_eq!(idle.check(begin + 1150 * second), Some(Duration::ZERO));
     }
 
     #[test]
     fn lengths_are_said_shortly() {
-        let said = |seconds: f64| in_words(Duration::from_secs_f64(seconds));
+        let said = |seconds: f64| format_duration(Duration::from_secs_f64(seconds));
         assert_eq!([said(0.2), said(59.0), said(1620.0), said(90.0)], ["200 ms", "59s", "27m", "1m 30s"]);
         assert_eq!([said(3600.0), said(5400.0)], ["1h", "1h 30m"]);
     }

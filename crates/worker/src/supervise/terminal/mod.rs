@@ -3,9 +3,9 @@
 //! before anyone gets as far as its socket.
 #![expect(unsafe_code, reason = "the size of a terminal is set by a call without a safe wrapper")]
 
-mod guests;
+mod clients;
 mod idle;
-mod printed;
+mod scrollback;
 
 use std::{
     collections::VecDeque,
@@ -36,15 +36,15 @@ use nix::{
 use warpyard_session::{ClientFrame, SessionFrame, Size};
 
 use super::{clock::Instant, launch::Launch, output::Outputs};
-use guests::{FAREWELL, Guests};
-use idle::{Idle, in_words};
-use printed::Printed;
+use clients::{Clients, DRAIN_TIMEOUT};
+use idle::{IdleTimer, format_duration};
+use scrollback::Scrollback;
 
 /// The socket in an attempt's directory that leads to its terminal.
 pub(super) const SOCKET: &str = "terminal";
 
 /// With more than this typed and not taken by the program, nothing more is read from anyone.
-const TYPED: usize = 64 << 10;
+const MAX_PENDING_INPUT: usize = 64 << 10;
 /// As much as is read at once.
 const CHUNK: usize = 64 << 10;
 
@@ -55,22 +55,22 @@ pub(super) struct Terminal {
     /// Held so that the terminal is never without anyone at its other end: what is printed last can still be read.
     _slave: OwnedFd,
     listener: UnixListener,
-    guests: Guests,
+    clients: Clients,
     /// What was typed and the program has not taken.
-    typed: VecDeque<u8>,
-    printed: Printed,
+    input: VecDeque<u8>,
+    scrollback: Scrollback,
     size: Size,
-    idle: Option<Idle>,
+    idle: Option<IdleTimer>,
     buffer: Vec<u8>,
 }
 
 /// What can be done about a terminal in which nothing happens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Stillness {
+pub(super) enum IdleCheck {
     /// Nothing yet.
-    Borne,
+    WithinLimit,
     /// It has lasted for as long as it may.
-    TooLong(Duration),
+    Exceeded(Duration),
 }
 
 impl Terminal {
@@ -84,11 +84,11 @@ impl Terminal {
             master,
             _slave: slave,
             listener,
-            guests: Guests::default(),
-            typed: VecDeque::new(),
-            printed: Printed::default(),
+            clients: Clients::default(),
+            input: VecDeque::new(),
+            scrollback: Scrollback::default(),
             size: Size { rows: session.rows, columns: session.columns },
-            idle: session.idle_ms.map(|limit| Idle::new(Duration::from_millis(limit))),
+            idle: session.idle_ms.map(|limit| IdleTimer::new(Duration::from_millis(limit))),
             buffer: vec![0; CHUNK],
         };
         terminal.apply_size();
@@ -98,51 +98,51 @@ impl Terminal {
     /// What to wait for, in the order [`pump`](Self::pump) takes it. Without `room` for what is printed, that waits.
     pub(super) fn poll_fds(&self, room: bool) -> Vec<PollFd<'_>> {
         let when = |wanted: bool, flag: PollFlags| if wanted { flag } else { PollFlags::empty() };
-        let master = when(room && self.guests.keep_up(), PollFlags::POLLIN)
-            | when(!self.typed.is_empty(), PollFlags::POLLOUT);
+        let master = when(room && self.clients.keep_up(), PollFlags::POLLIN)
+            | when(!self.input.is_empty(), PollFlags::POLLOUT);
         let mut fds = vec![
             PollFd::new(self.master.as_fd(), master),
             PollFd::new(self.listener.as_fd(), PollFlags::POLLIN),
         ];
-        fds.extend(self.guests.poll_fds(self.typed.len() < TYPED));
+        fds.extend(self.clients.poll_fds(self.input.len() < MAX_PENDING_INPUT));
         fds
     }
 
     /// Moves what there is to move, both ways.
     pub(super) fn pump(&mut self, events: &[PollFlags], outputs: &mut Outputs, now: Instant) {
-        let [master, listener, guests @ ..] = events else { return };
-        for (at, ask) in self.guests.read(guests, &mut self.buffer) {
-            self.obey(at, ask, now);
+        let [master, listener, clients @ ..] = events else { return };
+        for (at, ask) in self.clients.read(clients, &mut self.buffer) {
+            self.handle_frame(at, ask, now);
         }
-        if !self.typed.is_empty() {
-            self.write_typed();
+        if !self.input.is_empty() {
+            self.write_input();
         }
         if master.contains(PollFlags::POLLIN) {
-            self.read_printed(outputs, now);
+            self.read_output(outputs, now);
         }
         // First, so that whoever has left makes room.
-        self.guests.send(now);
+        self.clients.send(now);
         if listener.contains(PollFlags::POLLIN) {
-            self.welcome();
+            self.accept();
         }
     }
 
-    fn obey(&mut self, at: usize, ask: ClientFrame, now: Instant) {
+    fn handle_frame(&mut self, at: usize, ask: ClientFrame, now: Instant) {
         match ask {
             ClientFrame::Join { size, seen } => {
                 let fresh = seen == 0;
-                let (from, missed) = self.printed.since(seen);
-                self.guests.join(at, from, missed);
+                let (from, missed) = self.scrollback.since(seen);
+                self.clients.join(at, from, missed);
                 let same = size == self.size;
                 self.resize(size);
                 if same && fresh {
-                    self.have_redrawn();
+                    self.request_redraw();
                 }
             }
-            ClientFrame::Input(bytes) => self.typed.extend(bytes),
+            ClientFrame::Input(bytes) => self.input.extend(bytes),
             ClientFrame::Resize(size) => self.resize(size),
         }
-        self.stir(now);
+        self.record_activity(now);
     }
 
     fn resize(&mut self, size: Size) {
@@ -162,109 +162,111 @@ impl Terminal {
     }
 
     /// Has a program that fills the screen draw it again for who has seen none of it.
-    fn have_redrawn(&self) {
+    fn request_redraw(&self) {
         if let Ok(group) = tcgetpgrp(&self.master) {
             let _nobody_there = killpg(group, Signal::SIGWINCH);
         }
     }
 
-    fn write_typed(&mut self) {
-        while !self.typed.is_empty() {
-            let (next, _) = self.typed.as_slices();
+    fn write_input(&mut self) {
+        while !self.input.is_empty() {
+            let (next, _) = self.input.as_slices();
             match self.master.write(next) {
-                Ok(taken) => drop(self.typed.drain(..taken)),
+                Ok(taken) => drop(self.input.drain(..taken)),
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => return,
-                Err(_) => self.typed.clear(),
+                Err(_) => self.input.clear(),
             }
         }
     }
 
     /// Reads a chunk of what the program printed; `false` where there is none.
-    fn read_printed(&mut self, outputs: &mut Outputs, now: Instant) -> bool {
+    fn read_output(&mut self, outputs: &mut Outputs, now: Instant) -> bool {
         let length = match self.master.read(&mut self.buffer) {
             Ok(length) if length > 0 => length,
             _ => return false,
         };
         let bytes = &self.buffer[..length];
         outputs.keep(bytes);
-        self.printed.add(bytes);
-        self.guests.tell(&SessionFrame::Output(bytes.to_vec()));
-        self.stir(now);
+        self.scrollback.add(bytes);
+        self.clients.broadcast(&SessionFrame::Output(bytes.to_vec()));
+        self.record_activity(now);
         true
     }
 
     /// Lets in whoever connected, if they are who this process is, or root.
-    fn welcome(&mut self) {
+    fn accept(&mut self) {
         while let Ok((stream, _)) = self.listener.accept() {
             let known = getsockopt(&stream, PeerCredentials)
                 .is_ok_and(|peer| peer.uid() == 0 || peer.uid() == geteuid().as_raw());
             if known && stream.set_nonblocking(true).is_ok() {
-                self.guests.welcome(stream);
+                self.clients.accept(stream);
             }
         }
     }
 
     /// Tells everyone attached something that no program printed.
     pub(super) fn note(&mut self, text: &str) {
-        self.guests.tell(&SessionFrame::Notice(text.to_owned()));
-        self.guests.send(Instant::now());
+        self.clients.broadcast(&SessionFrame::Notice(text.to_owned()));
+        self.clients.send(Instant::now());
     }
 
     /// Something happened, so it is not idle.
-    pub(super) fn stir(&mut self, now: Instant) {
+    pub(super) fn record_activity(&mut self, now: Instant) {
         if let Some(idle) = &mut self.idle {
-            idle.stir(now);
+            idle.record_activity(now);
         }
     }
 
     /// When somebody who takes nothing is sent away.
     pub(super) fn next_due(&self) -> Option<Instant> {
-        self.guests.next_due()
+        self.clients.next_due()
     }
 
     /// When something is to be done about nothing happening.
     pub(super) fn idle_due(&self) -> Option<Instant> {
-        self.idle.as_ref().map(Idle::due)
+        self.idle.as_ref().map(IdleTimer::next_due)
     }
 
     /// Sends away those who take nothing.
     pub(super) fn keep_time(&mut self, now: Instant) {
         if self.next_due().is_some_and(|at| at <= now) {
-            self.guests.send(now);
+            self.clients.send(now);
         }
     }
 
     /// Warns of the end that idleness leads to, and says when it is there.
-    pub(super) fn look_at_idleness(&mut self, now: Instant) -> Stillness {
-        let Some(idle) = &mut self.idle else { return Stillness::Borne };
+    pub(super) fn check_idle(&mut self, now: Instant) -> IdleCheck {
+        let Some(idle) = &mut self.idle else { return IdleCheck::WithinLimit };
         let limit = idle.limit;
-        match idle.look(now) {
-            None => Stillness::Borne,
+        match idle.check(now) {
+            None => IdleCheck::WithinLimit,
             Some(left) if left.is_zero() => {
-                self.note(&format!("nothing typed or printed for {}: this session ends", in_words(limit)));
-                Stillness::TooLong(limit)
+                self.note(&format!(
+                    "nothing typed or printed for {}: this session ends",
+                    format_duration(limit)
+                ));
+                IdleCheck::Exceeded(limit)
             }
             Some(left) => {
-                let still = in_words(limit.saturating_sub(left));
+                let still = format_duration(limit.saturating_sub(left));
                 self.note(&format!(
                     "nothing typed or printed for {still}: this session ends in {} unless something is",
-                    in_words(left)
+                    format_duration(left)
                 ));
-                Stillness::Borne
+                IdleCheck::WithinLimit
             }
         }
     }
 
     /// Reads what is left once every process of the attempt is gone.
     pub(super) fn drain(&mut self, outputs: &mut Outputs) {
-        let until = Instant::now() + FAREWELL;
+        let until = Instant::now() + DRAIN_TIMEOUT;
         let readable = |master: &PtyMaster| {
             let mut fds = [PollFd::new(master.as_fd(), PollFlags::POLLIN)];
             matches!(poll(&mut fds, PollTimeout::ZERO), Ok(1..))
         };
-        while Instant::now() < until && readable(&self.master) && self.read_printed(outputs, Instant::now()) {
-        }
+        while Instant::now() < until && readable(&self.master) && self.read_output(outputs, Instant::now()) {}
     }
 
     /// Tells everyone that it is over. How it ended must be on record by now, for they will ask.
@@ -272,7 +274,7 @@ impl Terminal {
         // First, so that nobody else gets here.
         drop(self.listener);
         let _gone_with_the_directory = fs::remove_file(SOCKET);
-        self.guests.dismiss();
+        self.clients.close();
     }
 }
 

@@ -1,8 +1,9 @@
 //! What a simulation is fed with: a trace from a file, or jobs made from a seed.
 
-use super::formats::Open;
-use super::{Shape, Throughputs, Trace, read_trace};
-use crate::wrong::Wrong;
+use crate::simulation::Throughputs;
+use crate::usage_error::UsageError;
+use crate::workload::ImportOptions;
+use crate::workload::{GeneratorOptions, Trace, read_trace};
 use clap::Args;
 use std::sync::Arc;
 use warpyard_sim::workload::{Generator, TraceJob, TraceTask};
@@ -12,7 +13,7 @@ const MAX_TASKS: u64 = 10_000_000;
 
 /// Where jobs come from.
 #[derive(Debug, Args)]
-pub(crate) struct Source {
+pub(crate) struct WorkloadOptions {
     /// Workload to simulate, in any format `warpyard trace import` knows; - reads standard input
     #[arg(long, value_name = "FILE", required_unless_present = "generate", conflicts_with = "generate")]
     trace: Option<String>,
@@ -24,7 +25,7 @@ pub(crate) struct Source {
     #[arg(long, value_name = "JOBS")]
     generate: Option<u64>,
     #[command(flatten)]
-    shape: Shape,
+    generator: GeneratorOptions,
 }
 
 /// Jobs to simulate.
@@ -33,12 +34,12 @@ pub(crate) enum Workload {
     /// The same every time.
     Traced(Trace),
     /// Others for every seed.
-    Made(Box<Generator>),
+    Generated(Box<Generator>),
 }
 
-impl Source {
+impl WorkloadOptions {
     /// Where they come from, in words.
-    pub(crate) fn told(&self) -> String {
+    pub(crate) fn describe(&self) -> String {
         match (self.generate, &self.trace) {
             (Some(jobs), _) => format!("{jobs} jobs made from the seed"),
             (None, Some(file)) => format!("the trace {file}"),
@@ -47,26 +48,26 @@ impl Source {
     }
 
     /// The jobs.
-    pub(crate) fn workload(&self) -> Result<Workload, Wrong> {
+    pub(crate) fn workload(&self) -> Result<Workload, UsageError> {
         match (self.generate, &self.trace) {
-            (Some(0), _) => Err(Wrong::NoJobs("--generate 0".to_owned())),
+            (Some(0), _) => Err(UsageError::NoJobs("--generate 0".to_owned())),
             (Some(jobs), _) => {
-                let generator = self.shape.generator(jobs)?;
+                let generator = self.generator.generator(jobs)?;
                 let tasks = generator.graphs.as_ref().map_or(1, |graphs| u64::from(graphs.most));
                 let asked = jobs.saturating_mul(tasks);
                 if asked > MAX_TASKS {
-                    return Err(Wrong::TooManyJobs {
+                    return Err(UsageError::TooManyJobs {
                         option: format!("--generate {jobs}"),
                         asked,
                         most: MAX_TASKS,
                     });
                 }
-                Ok(Workload::Made(Box::new(generator)))
+                Ok(Workload::Generated(Box::new(generator)))
             }
-            (None, file) => match self.shape.given() {
-                Some(option) => Err(Wrong::OnlyGenerated(option)),
+            (None, file) => match self.generator.given() {
+                Some(option) => Err(UsageError::OnlyGenerated(option)),
                 None => {
-                    let open = Open::with_throughputs(self.throughputs.clone());
+                    let open = ImportOptions::with_throughputs(self.throughputs.clone());
                     read_trace(file.as_deref().unwrap_or("-"), &open).map(Workload::Traced)
                 }
             },
@@ -74,9 +75,9 @@ impl Source {
     }
 }
 
-impl Source {
+impl WorkloadOptions {
     /// How fast profiles are, where that was said.
-    pub(crate) fn throughputs(&self) -> Result<Throughputs, Wrong> {
+    pub(crate) fn throughputs(&self) -> Result<Throughputs, UsageError> {
         self.throughputs.as_deref().map_or_else(|| Ok(Throughputs::default()), Throughputs::read)
     }
 }
@@ -86,7 +87,7 @@ impl Workload {
     pub(crate) fn len(&self) -> u64 {
         match self {
             Self::Traced(trace) => trace.jobs.len() as u64,
-            Self::Made(generator) => generator.jobs,
+            Self::Generated(generator) => generator.jobs,
         }
     }
 
@@ -97,7 +98,7 @@ impl Workload {
                 let jobs = Arc::clone(&trace.jobs);
                 Box::new((0..jobs.len()).map(move |i| jobs[i].1.clone()))
             }
-            Self::Made(generator) => Box::new(generator.clone().generate(seed)),
+            Self::Generated(generator) => Box::new(generator.clone().generate(seed)),
         }
     }
 
@@ -110,13 +111,13 @@ impl Workload {
                 let new = trace.jobs.iter().filter(|(_, job)| seen.insert(needs(job)));
                 new.map(|(place, job)| (format!("{}: {place}", trace.file), job.clone())).collect()
             }
-            Self::Made(generator) => kinds_made(generator),
+            Self::Generated(generator) => generated_kinds(generator),
         }
     }
 }
 
 /// A job for each number of GPUs, amount of memory and type that may be drawn.
-fn kinds_made(generator: &Generator) -> Vec<(String, TraceJob)> {
+fn generated_kinds(generator: &Generator) -> Vec<(String, TraceJob)> {
     let Some(job) = Generator { jobs: 1, graphs: None, ..generator.clone() }.generate(0).next() else {
         return Vec::new();
     };

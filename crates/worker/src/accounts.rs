@@ -33,7 +33,7 @@ const LIMITS: [(&str, &str, u32); 14] = [
 
 /// Someone with an account on this machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Person {
+pub struct Account {
     /// The login name.
     pub name: String,
     /// User id.
@@ -50,7 +50,7 @@ pub struct Person {
 
 /// Why nothing can be run as someone.
 #[derive(Debug, thiserror::Error)]
-pub enum NobodyToRunAs {
+pub enum AccountError {
     /// There is no such account.
     #[error("there is no user '{0}' on this machine")]
     Unknown(String),
@@ -59,7 +59,7 @@ pub enum NobodyToRunAs {
     Root,
     /// The accounts could not be looked up.
     #[error("cannot look up user '{name}': {source}")]
-    Accounts {
+    Lookup {
         /// Whose.
         name: String,
         /// What the system said.
@@ -67,32 +67,32 @@ pub enum NobodyToRunAs {
     },
 }
 
-impl Person {
+impl Account {
     /// Whoever has that login name.
-    pub fn named(name: &str) -> io::Result<Option<Person>> {
-        User::from_name(name)?.map(Person::of).transpose()
+    pub fn by_name(name: &str) -> io::Result<Option<Account>> {
+        User::from_name(name)?.map(Account::from_user).transpose()
     }
 
     /// Whoever has that user id.
-    pub fn of_uid(uid: u32) -> io::Result<Option<Person>> {
-        User::from_uid(Uid::from_raw(uid))?.map(Person::of).transpose()
+    pub fn by_uid(uid: u32) -> io::Result<Option<Account>> {
+        User::from_uid(Uid::from_raw(uid))?.map(Account::from_user).transpose()
     }
 
     /// Whoever has that login name, if a task may run as them.
-    pub fn to_run_as(name: &str) -> Result<Person, NobodyToRunAs> {
-        let found = Person::named(name)
-            .map_err(|source| NobodyToRunAs::Accounts { name: name.to_owned(), source })?;
+    pub fn for_tasks(name: &str) -> Result<Account, AccountError> {
+        let found = Account::by_name(name)
+            .map_err(|source| AccountError::Lookup { name: name.to_owned(), source })?;
         match found {
-            None => Err(NobodyToRunAs::Unknown(name.to_owned())),
-            Some(Person { uid: 0, .. }) => Err(NobodyToRunAs::Root),
-            Some(person) => Ok(person),
+            None => Err(AccountError::Unknown(name.to_owned())),
+            Some(Account { uid: 0, .. }) => Err(AccountError::Root),
+            Some(account) => Ok(account),
         }
     }
 
-    fn of(user: User) -> io::Result<Person> {
+    fn from_user(user: User) -> io::Result<Account> {
         let login = CString::new(user.name.as_str())?;
         let groups = getgrouplist(&login, user.gid)?;
-        Ok(Person {
+        Ok(Account {
             name: user.name,
             uid: user.uid.as_raw(),
             gid: user.gid.as_raw(),
@@ -121,7 +121,7 @@ impl Person {
 }
 
 /// Whose a process is.
-pub fn owner_of(pid: i32) -> Option<u32> {
+pub fn process_owner(pid: i32) -> Option<u32> {
     use std::os::unix::fs::MetadataExt;
     fs::metadata(format!("/proc/{pid}")).ok().map(|m| m.uid())
 }
@@ -138,7 +138,7 @@ pub fn is_root() -> bool {
 
 /// The umask of a process and its limits by name, as far as the kernel tells; soft and hard, the largest number meaning
 /// none. Nothing where the process is gone or not that user's: its number may mean another's by now, with other limits.
-pub fn surroundings(pid: i32, uid: u32) -> Option<Origin> {
+pub fn umask_and_limits(pid: i32, uid: u32) -> Option<Origin> {
     // Held open, the directory stays that of one process.
     let process = File::open(format!("/proc/{pid}")).ok()?;
     let read = |file: &str| fs::read_to_string(format!("/proc/self/fd/{}/{file}", process.as_raw_fd())).ok();
@@ -185,24 +185,24 @@ mod tests {
 
     #[test]
     fn root_is_known_and_nothing_runs_as_it() {
-        let root = Person::of_uid(0).expect("accounts can be read").expect("root is there");
-        assert_eq!(Person::named(&root.name).expect("accounts can be read"), Some(root.clone()));
-        assert!(matches!(Person::to_run_as(&root.name), Err(NobodyToRunAs::Root)));
-        assert!(matches!(Person::to_run_as("no-such-user-here"), Err(NobodyToRunAs::Unknown(_))));
+        let root = Account::by_uid(0).expect("accounts can be read").expect("root is there");
+        assert_eq!(Account::by_name(&root.name).expect("accounts can be read"), Some(root.clone()));
+        assert!(matches!(Account::for_tasks(&root.name), Err(AccountError::Root)));
+        assert!(matches!(Account::for_tasks("no-such-user-here"), Err(AccountError::Unknown(_))));
         assert_eq!(root.login_environment()["HOME"], root.home.to_string_lossy());
     }
 
     #[test]
     fn what_a_process_has_is_what_the_kernel_says() {
         let (own, uid) = (std::process::id() as i32, nix::unistd::getuid().as_raw());
-        let Origin { umask, limits } = surroundings(own, uid).expect("it is there");
+        let Origin { umask, limits } = umask_and_limits(own, uid).expect("it is there");
         assert!(umask.is_some_and(|mask| mask <= 0o777));
         let (soft, hard) = nix::sys::resource::getrlimit(nix::sys::resource::Resource::RLIMIT_NOFILE)
             .expect("limits can be read");
         assert_eq!(limits["nofile"], (soft, hard));
         assert!(limits_by_number(&limits).contains(&(libc::RLIMIT_NOFILE, soft, hard)));
-        assert_eq!(surroundings(own, uid + 1), None, "another's is told nobody");
-        assert_eq!(surroundings(i32::MAX, uid), None);
+        assert_eq!(umask_and_limits(own, uid + 1), None, "another's is told nobody");
+        assert_eq!(umask_and_limits(i32::MAX, uid), None);
     }
 
     #[test]

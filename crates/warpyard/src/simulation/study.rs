@@ -1,7 +1,7 @@
 //! Simulations put together into a study for the page.
 
-use super::Ran;
-use crate::show::compare::{Repeated, Sample};
+use crate::show::compare::{PolicyFigures, Sample};
+use crate::simulation::RunResult;
 use warpyard_sim::SimReport;
 use warpyard_sim::report::page::{ComparisonPage, PolicyResults, Table};
 
@@ -37,12 +37,12 @@ pub(crate) fn meaning(figure: &str) -> &'static str {
 pub(crate) fn study(
     title: String,
     about: Vec<(String, String)>,
-    policies: Vec<(String, Vec<Ran>)>,
+    policies: Vec<(String, Vec<RunResult>)>,
     sample: Sample,
 ) -> Result<ComparisonPage, serde_json::Error> {
     let mut summary = Table {
         how: match sample {
-            Sample::Everything => "Times in seconds, of one simulation each.".to_owned(),
+            Sample::Single => "Times in seconds, of one simulation each.".to_owned(),
             Sample::Seeds => {
                 let runs = policies.first().map_or(0, |(_, runs)| runs.len());
                 format!(
@@ -57,7 +57,7 @@ pub(crate) fn study(
     let mut studied = Vec::new();
     for (name, runs) in policies {
         let (mut jobs, mut timeline, mut seeds, mut reports) = (Vec::new(), None, Vec::new(), Vec::new());
-        for (at, Ran { report, timeline: watched }) in runs.into_iter().enumerate() {
+        for (at, RunResult { report, timeline: watched }) in runs.into_iter().enumerate() {
             let SimReport { per_job, .. } = &report;
             let own = per_job.clone().unwrap_or_default();
             if at == 0 {
@@ -67,7 +67,7 @@ pub(crate) fn study(
             jobs.extend(own);
             reports.push(SimReport { per_job: None, ..report });
         }
-        let repeated = Repeated::of(&reports, sample)?;
+        let repeated = PolicyFigures::of(&reports, sample)?;
         let cells = COLUMNS.map(|(_, key, _)| repeated.cell(key));
         summary.rows.push([(name.clone(), None)].into_iter().chain(cells).collect());
         studied.push(PolicyResults { name, jobs, seeds, timeline });

@@ -1,9 +1,11 @@
 //! One simulation after another on the same cluster: policies by name, jobs that can never fit refused beforehand, and
 //! how far it is.
 
-use super::tally::{Part, Tally};
-use super::{Costs, Throughputs, Workload, find, listed};
-use crate::wrong::Wrong;
+use super::progress::{Progress, RunCount};
+use crate::input::{find_by_name, help_list};
+use crate::simulation::{Costs, Throughputs};
+use crate::usage_error::UsageError;
+use crate::workload::Workload;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -19,10 +21,10 @@ use warpyard_sim::{Arrival, Setup, Sim, SimReport};
 
 /// How long a solver beside the loop is taken to need: more than any does for some thousand jobs, and always the same, so
 /// that the same seed gives the same run.
-const SOLVING: Span = Span(100_000);
+const SOLVE_TIME: Span = Span(100_000);
 
 /// What simulations of one kind have in common.
-pub(crate) struct Bench {
+pub(crate) struct Experiment {
     pub(crate) workers: Vec<WorkerInfo>,
     pub(crate) workload: Workload,
     /// How fast profiles are.
@@ -35,53 +37,53 @@ pub(crate) struct Bench {
     pub(crate) start_delay: Span,
     /// How much tasks that run on a GPU at once slow each other.
     pub(crate) contention: f64,
-    /// Whether jobs that can never fit are counted instead of refused beforehand.
+    /// Whether jobs that can never fit are counted instead of rejection beforehand.
     pub(crate) count_rejected: bool,
 }
 
 /// The list of policies, for the help.
-pub(crate) fn policies() -> String {
-    listed("Policies", POLICIES.iter().map(|policy| (policy.name, policy.summary.to_owned())))
+pub(crate) fn policy_list() -> String {
+    help_list("Policies", POLICIES.iter().map(|policy| (policy.name, policy.summary.to_owned())))
 }
 
 /// A policy as people write it: `short-first:beta=2`.
-pub(crate) fn policy(text: &str) -> Result<PolicyChoice, Wrong> {
-    let choice: PolicyChoice = text.parse().map_err(refused)?;
-    find("policy", &choice.name, POLICIES, |policy| policy.name)?;
-    PolicyDef::checked(POLICIES, &choice).map_err(refused)?;
+pub(crate) fn parse_policy(text: &str) -> Result<PolicyChoice, UsageError> {
+    let choice: PolicyChoice = text.parse().map_err(rejection)?;
+    find_by_name("policy", &choice.name, POLICIES, |policy| policy.name)?;
+    PolicyDef::checked(POLICIES, &choice).map_err(rejection)?;
     Ok(choice)
 }
 
 /// Several of them: `fifo,short-first:beta=2,gamma=0.5,sjf`. What has a parameter's form belongs to the one before.
-pub(crate) fn policies_of(text: &str) -> Result<Vec<PolicyChoice>, Wrong> {
+pub(crate) fn parse_policies(text: &str) -> Result<Vec<PolicyChoice>, UsageError> {
     let mut each: Vec<String> = Vec::new();
-    for part in text.split(',') {
+    for count in text.split(',') {
         match each.last_mut() {
-            Some(before) if part.contains('=') && !part.contains(':') => {
+            Some(before) if count.contains('=') && !count.contains(':') => {
                 before.push(',');
-                before.push_str(part);
+                before.push_str(count);
             }
-            _ => each.push(part.trim().to_owned()),
+            _ => each.push(count.trim().to_owned()),
         }
     }
-    each.iter().map(|text| policy(text)).collect()
+    each.iter().map(|text| parse_policy(text)).collect()
 }
 
 /// Of how many jobs at most it is looked up how fast they are.
-const LOOKED_AT: usize = 100_000;
+const MAX_JOBS_CHECKED: usize = 100_000;
 
 /// Types of GPU in small letters.
-pub(crate) fn kinds(workers: &[WorkerInfo]) -> BTreeSet<String> {
+pub(crate) fn gpu_types(workers: &[WorkerInfo]) -> BTreeSet<String> {
     workers.iter().flat_map(|worker| &worker.devices).map(|device| device.kind.to_ascii_lowercase()).collect()
 }
 
-fn refused(rejected: Rejection) -> Wrong {
+fn rejection(rejected: Rejection) -> UsageError {
     let path = rejected.path.map(|path| format!("{path}: ")).unwrap_or_default();
     let help = rejected.help.map(|help| format!("; {help}")).unwrap_or_default();
-    Wrong::Refused(format!("{path}{}{help}", rejected.message))
+    UsageError::Refused(format!("{path}{}{help}", rejected.message))
 }
 
-impl Bench {
+impl Experiment {
     pub(crate) fn setup(&self, policy: &PolicyChoice) -> Setup {
         Setup {
             workers: self.workers.clone(),
@@ -90,19 +92,19 @@ impl Bench {
             forget: true,
             restart: self.restart,
             contention: self.contention,
-            errand: SOLVING,
+            errand: SOLVE_TIME,
         }
     }
 
-    fn sim(&self, policy: &PolicyChoice) -> Result<Sim, Wrong> {
+    fn sim(&self, policy: &PolicyChoice) -> Result<Sim, UsageError> {
         if policy.params.get("sharing").is_some_and(|sharing| sharing == "true")
             && !self.throughputs.know_pairs()
         {
-            return Err(Wrong::NoPairs(policy.to_string()));
+            return Err(UsageError::NoPairs(policy.to_string()));
         }
-        let mut sim = Sim::new(self.setup(policy), POLICIES).map_err(refused)?;
+        let mut sim = Sim::new(self.setup(policy), POLICIES).map_err(rejection)?;
         if let Some(speeds) = self.throughputs.command(self.costs.clone()) {
-            sim.ask(speeds).map_err(refused)?;
+            sim.ask(speeds).map_err(rejection)?;
         }
         Ok(sim)
     }
@@ -112,8 +114,8 @@ impl Bench {
     }
 
     /// Refuses a workload with a job that could never run, with where that job is.
-    pub(crate) fn check(&self, policy: &PolicyChoice) -> Result<(), Wrong> {
-        self.everyone_gets_somewhere()?;
+    pub(crate) fn check(&self, policy: &PolicyChoice) -> Result<(), UsageError> {
+        self.check_speeds()?;
         if self.count_rejected {
             return Ok(());
         }
@@ -122,17 +124,17 @@ impl Bench {
             let Arrival { user, spec, runs, .. } = Self::arrival(&self.throughputs, job);
             sim.submit(&user, spec, runs).map_err(|rejected| {
                 let field = rejected.path.map(|path| format!("{path}: ")).unwrap_or_default();
-                Wrong::NeverFits { place, why: format!("{field}{}", rejected.message) }
+                UsageError::NeverFits { place, why: format!("{field}{}", rejected.message) }
             })?;
         }
         Ok(())
     }
 
     /// Refuses a table of speeds by which a job would get nowhere on any type there is, and so never end.
-    fn everyone_gets_somewhere(&self) -> Result<(), Wrong> {
-        let kinds = kinds(&self.workers);
+    fn check_speeds(&self) -> Result<(), UsageError> {
+        let kinds = gpu_types(&self.workers);
         let mut seen = BTreeSet::new();
-        for task in self.workload.jobs(0).take(LOOKED_AT).flat_map(|job| job.tasks) {
+        for task in self.workload.jobs(0).take(MAX_JOBS_CHECKED).flat_map(|job| job.tasks) {
             let Some(profile) = task.profile.filter(|profile| seen.insert((profile.clone(), task.gpus)))
             else {
                 continue;
@@ -140,7 +142,7 @@ impl Bench {
             let Some(pace) = self.throughputs.of(&profile, task.gpus) else { continue };
             if !kinds.iter().any(|kind| pace.alone.get(kind).is_some_and(|speed| *speed > 0.0)) {
                 let kinds = kinds.into_iter().collect::<Vec<_>>().join(", ");
-                return Err(Wrong::NoSpeed { profile, gpus: task.gpus, kinds });
+                return Err(UsageError::NoSpeed { profile, gpus: task.gpus, kinds });
             }
         }
         Ok(())
@@ -151,20 +153,20 @@ impl Bench {
         &self,
         policy: &PolicyChoice,
         seed: u64,
-        wanted: Wanted,
-        tally: &Arc<Tally>,
-    ) -> Result<Ran, Wrong> {
+        options: RunOptions,
+        progress: &Arc<Progress>,
+    ) -> Result<RunResult, UsageError> {
         let mut sim = self.sim(policy)?;
         let throughputs = self.throughputs.clone();
         sim.feed(self.workload.jobs(seed).map(move |job| Self::arrival(&throughputs, job)));
-        let timeline = wanted.timeline.then(|| Timeline::of(&self.workers).shared());
-        let part = Rc::new(RefCell::new(Part::default()));
-        let names = wanted.per_job.then(|| Rc::new(RefCell::new(BTreeMap::new())));
-        if tally.is_watched() || timeline.is_some() || names.is_some() {
-            let (tally, part) = (Arc::clone(tally), Rc::clone(&part));
+        let timeline = options.timeline.then(|| Timeline::of(&self.workers).shared());
+        let count = Rc::new(RefCell::new(RunCount::default()));
+        let names = options.per_job.then(|| Rc::new(RefCell::new(BTreeMap::new())));
+        if progress.is_watched() || timeline.is_some() || names.is_some() {
+            let (progress, count) = (Arc::clone(progress), Rc::clone(&count));
             let (timeline, names) = (timeline.clone(), names.clone());
             sim.watch(move |event: &Event| {
-                tally.count(&mut part.borrow_mut(), event);
+                progress.count(&mut count.borrow_mut(), event);
                 if let (Some(names), EventKind::JobSubmitted { job, user, spec }) = (&names, &event.what) {
                     let (name, user) = (spec.name.clone(), user.clone());
                     names.borrow_mut().insert(*job, JobName { name, user });
@@ -176,20 +178,20 @@ impl Bench {
         }
         let began = Instant::now();
         sim.run();
-        let mut report = SimReport::of(&sim, seed, began.elapsed().as_secs_f64(), wanted.per_job);
+        let mut report = SimReport::of(&sim, seed, began.elapsed().as_secs_f64(), options.per_job);
         drop(sim);
         if let Some(names) = names {
             report.name_jobs(&names.borrow());
         }
-        tally.end(&part.borrow());
+        progress.end(&count.borrow());
         let timeline = timeline.and_then(Rc::into_inner).map(RefCell::into_inner);
-        Ok(Ran { report, timeline })
+        Ok(RunResult { report, timeline })
     }
 }
 
 /// What is kept of a simulation beside its figures.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Wanted {
+pub(crate) struct RunOptions {
     /// The figures of each job.
     pub(crate) per_job: bool,
     /// Who was where.
@@ -197,7 +199,7 @@ pub(crate) struct Wanted {
 }
 
 /// What came out of a simulation.
-pub(crate) struct Ran {
+pub(crate) struct RunResult {
     pub(crate) report: SimReport,
     pub(crate) timeline: Option<Timeline>,
 }
@@ -209,7 +211,7 @@ mod tests {
     #[test]
     fn parameters_stay_with_their_policy() {
         let texts = |text| {
-            let choices = policies_of(text).unwrap();
+            let choices = parse_policies(text).unwrap();
             choices.iter().map(ToString::to_string).collect::<Vec<_>>()
         };
         assert_eq!(texts("fifo, sjf"), ["fifo", "sjf"]);
@@ -218,7 +220,7 @@ mod tests {
 
     #[test]
     fn a_policy_that_is_none_is_told_with_those_there_are() {
-        let said = |text| policy(text).unwrap_err().to_string();
+        let said = |text| parse_policy(text).unwrap_err().to_string();
         assert!(
             said("ffo").starts_with("no policy is called 'ffo'; did you mean 'fifo'? (there are backfill,")
         );

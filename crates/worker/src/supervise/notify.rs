@@ -20,12 +20,12 @@ const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Listens for pokes at a path.
 #[derive(Debug)]
-pub struct PokeListener {
+pub struct NotifyListener {
     socket: UnixDatagram,
     path: PathBuf,
 }
 
-impl PokeListener {
+impl NotifyListener {
     /// Listens at `path`, in place of whoever listened there before. A path for a socket has at most 107 bytes.
     pub fn bind(path: impl Into<PathBuf>) -> io::Result<Self> {
         let path = path.into();
@@ -36,7 +36,7 @@ impl PokeListener {
         Ok(Self { socket: UnixDatagram::bind(&path)?, path })
     }
 
-    /// Where it listens: the path for [`Launch::poke`](super::Launch::poke).
+    /// Where it listens: the path for [`Launch::notify`](super::Launch::notify).
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -54,7 +54,7 @@ impl PokeListener {
     }
 }
 
-impl AsFd for PokeListener {
+impl AsFd for NotifyListener {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }
@@ -62,9 +62,9 @@ impl AsFd for PokeListener {
 
 /// The sending side. Made once by the spawner and shared by all supervisors it forks.
 #[derive(Debug)]
-pub(super) struct Poker(UnixDatagram);
+pub(super) struct Notifier(UnixDatagram);
 
-impl Poker {
+impl Notifier {
     pub(super) fn new() -> io::Result<Self> {
         let socket = UnixDatagram::unbound()?;
         socket.set_write_timeout(Some(PATIENCE))?;
@@ -72,14 +72,14 @@ impl Poker {
     }
 
     /// Pokes whoever listens at `path` without waiting; `false` if there is somebody whose queue is full.
-    pub(super) fn try_poke(&self, path: Option<&Path>, key: &str) -> bool {
+    pub(super) fn try_notify(&self, path: Option<&Path>, key: &str) -> bool {
         let Some(address) = path.and_then(|path| UnixAddr::new(path).ok()) else { return true };
         let flags = MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL;
         sendto(self.0.as_raw_fd(), key.as_bytes(), &address, flags) != Err(Errno::EAGAIN)
     }
 
     /// Pokes whoever listens at `path`, waiting a little for room in the queue.
-    pub(super) fn poke(&self, path: Option<&Path>, key: &str) {
+    pub(super) fn notify(&self, path: Option<&Path>, key: &str) {
         if let Some(path) = path {
             let _nobody_listening = self.0.send_to(key.as_bytes(), path);
         }

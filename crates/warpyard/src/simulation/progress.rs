@@ -1,46 +1,46 @@
 //! How far simulations are, several at once: how long until all jobs have come, events, simulated time, speed. What one
 //! wants to know most comes first, since a narrow terminal cuts off the rest.
 
-use super::Line;
 use crate::show::{figure, format_span_secs, percent, time_left};
+use crate::simulation::ProgressLine;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 use warpyard_core::{Event, EventKind};
 
 /// Events between two looks at whether there is something to say.
-const NOW_AND_THEN: u64 = 4096;
+const EVENTS_PER_UPDATE: u64 = 4096;
 
 /// What is counted.
-pub(crate) struct Tally {
-    line: Mutex<Line>,
+pub(crate) struct Progress {
+    line: Mutex<ProgressLine>,
     began: Instant,
     simulations: u64,
     /// Jobs of all simulations together.
     jobs: u64,
     ended: AtomicU64,
     events: AtomicU64,
-    come: AtomicU64,
+    submitted: AtomicU64,
 }
 
-/// The part of one simulation.
+/// Events and submissions of one simulation that are not in the totals yet.
 #[derive(Default)]
-pub(crate) struct Part {
+pub(crate) struct RunCount {
     events: u64,
-    come: u64,
+    submitted: u64,
 }
 
-impl Tally {
-    /// A tally of so many simulations of so many jobs each.
+impl Progress {
+    /// Progress of this many simulations of this many jobs each.
     pub(crate) fn of(simulations: u64, jobs: u64) -> Self {
         Self {
-            line: Mutex::new(Line::of_stderr()),
+            line: Mutex::new(ProgressLine::of_stderr()),
             began: Instant::now(),
             simulations,
             jobs: jobs.saturating_mul(simulations).max(1),
             ended: AtomicU64::new(0),
             events: AtomicU64::new(0),
-            come: AtomicU64::new(0),
+            submitted: AtomicU64::new(0),
         }
     }
 
@@ -50,29 +50,29 @@ impl Tally {
     }
 
     /// Counts an event of a simulation.
-    pub(crate) fn count(&self, part: &mut Part, event: &Event) {
-        part.events += 1;
-        part.come += u64::from(matches!(event.what, EventKind::JobSubmitted { .. }));
-        if part.events.is_multiple_of(NOW_AND_THEN) {
-            let Part { events, come } = std::mem::take(part);
+    pub(crate) fn count(&self, count: &mut RunCount, event: &Event) {
+        count.events += 1;
+        count.submitted += u64::from(matches!(event.what, EventKind::JobSubmitted { .. }));
+        if count.events.is_multiple_of(EVENTS_PER_UPDATE) {
+            let RunCount { events, submitted } = std::mem::take(count);
             let events = self.events.fetch_add(events, Ordering::Relaxed) + events;
-            let come = self.come.fetch_add(come, Ordering::Relaxed) + come;
-            self.say(events, come, Some(event.at.secs()));
+            let submitted = self.submitted.fetch_add(submitted, Ordering::Relaxed) + submitted;
+            self.say(events, submitted, Some(event.at.secs()));
         }
     }
 
     /// A simulation ended.
-    pub(crate) fn end(&self, part: &Part) {
+    pub(crate) fn end(&self, count: &RunCount) {
         self.ended.fetch_add(1, Ordering::Relaxed);
-        let events = self.events.fetch_add(part.events, Ordering::Relaxed) + part.events;
-        let come = self.come.fetch_add(part.come, Ordering::Relaxed) + part.come;
-        self.say(events, come, None);
+        let events = self.events.fetch_add(count.events, Ordering::Relaxed) + count.events;
+        let submitted = self.submitted.fetch_add(count.submitted, Ordering::Relaxed) + count.submitted;
+        self.say(events, submitted, None);
     }
 
-    fn say(&self, events: u64, come: u64, at: Option<f64>) {
+    fn say(&self, events: u64, submitted: u64, at: Option<f64>) {
         self.line.lock().expect("nobody panics while counting").say(|| {
             let took = self.began.elapsed().as_secs_f64();
-            let done = (come as f64 / self.jobs as f64).min(1.0);
+            let done = (submitted as f64 / self.jobs as f64).min(1.0);
             let left = time_left(took, done);
             let speed = figure((events as f64 / took.max(1e-6)).round());
             let which = match self.simulations {

@@ -8,7 +8,7 @@ use warpyard_sim::workload::ClusterSpecError;
 
 /// A request that cannot be made. Each says what to do instead.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum Wrong {
+pub(crate) enum UsageError {
     /// No home to install in.
     #[error("HOME is not set to a directory, so there is nowhere to install for you")]
     NoHome,

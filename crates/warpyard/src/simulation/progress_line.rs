@@ -5,15 +5,15 @@ use std::io::{IsTerminal, Write};
 use std::time::{Duration, Instant};
 
 /// More often than this nobody can read.
-const EVERY: Duration = Duration::from_millis(100);
+const INTERVAL: Duration = Duration::from_millis(100);
 
 /// The line; gone when dropped.
-pub(crate) struct Line {
+pub(crate) struct ProgressLine {
     watched: bool,
     said: Option<Instant>,
 }
 
-impl Line {
+impl ProgressLine {
     pub(crate) fn of_stderr() -> Self {
         Self { watched: std::io::stderr().is_terminal(), said: None }
     }
@@ -25,7 +25,7 @@ impl Line {
 
     /// Says how far it is, unless that was said a moment ago.
     pub(crate) fn say(&mut self, text: impl FnOnce() -> String) {
-        if !self.watched || self.said.is_some_and(|said| said.elapsed() < EVERY) {
+        if !self.watched || self.said.is_some_and(|said| said.elapsed() < INTERVAL) {
             return;
         }
         self.said = Some(Instant::now());
@@ -37,7 +37,7 @@ impl Line {
     }
 }
 
-impl Drop for Line {
+impl Drop for ProgressLine {
     fn drop(&mut self) {
         if self.said.is_some() {
             eprint!("\r\u{1b}[K");

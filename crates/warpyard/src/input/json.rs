@@ -1,7 +1,7 @@
 //! JSON that people give, with the words that some programs write for what JSON has no number for told by where they are.
 
-use super::bad_file;
-use crate::wrong::Wrong;
+use crate::input::bad_file;
+use crate::usage_error::UsageError;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
@@ -10,29 +10,29 @@ const WORDS: [&str; 3] = ["-Infinity", "Infinity", "NaN"];
 
 #[derive(Debug, thiserror::Error)]
 #[error("{path} is {word}, which is no number")]
-struct NoNumber {
+struct NotANumber {
     path: String,
     word: &'static str,
 }
 
 #[derive(Debug, thiserror::Error)]
 #[error("{path}: {error}")]
-struct Within {
+struct FieldError {
     path: String,
     error: serde_json::Error,
 }
 
 /// Reads what a file is said to hold; where it does not, the way to the field is named.
-pub(crate) fn parse<T: DeserializeOwned>(file: &str, text: &str) -> Result<T, Wrong> {
+pub(crate) fn parse_json<T: DeserializeOwned>(file: &str, text: &str) -> Result<T, UsageError> {
     let mut json = serde_json::Deserializer::from_str(text);
     let read = serde_path_to_error::deserialize(&mut json).map_err(|error| {
         let path = error.path().to_string();
         let error = error.into_inner();
-        match no_number(text) {
+        match find_non_number(text) {
             Some(found) => bad_file(file, found),
             // Text that is no JSON breaks off somewhere inside; where that is, line and column say.
             None if path == "." || !error.is_data() => bad_file(file, error),
-            None => bad_file(file, Within { path, error }),
+            None => bad_file(file, FieldError { path, error }),
         }
     })?;
     json.end().map_err(|error| bad_file(file, error))?;
@@ -40,13 +40,13 @@ pub(crate) fn parse<T: DeserializeOwned>(file: &str, text: &str) -> Result<T, Wr
 }
 
 /// The first of those words that stands for a value, and where.
-fn no_number(text: &str) -> Option<NoNumber> {
+fn find_non_number(text: &str) -> Option<NotANumber> {
     WORDS.into_iter().find_map(|word| {
         // Something that no text says by accident.
         let mark = format!("\u{1}{word}");
         let value: Value = serde_json::from_str(&outside_of_strings(text, word, &mark)?).ok()?;
         let path = path_to(&value, &mark)?;
-        Some(NoNumber { path: path.trim_start_matches('.').to_owned(), word })
+        Some(NotANumber { path: path.trim_start_matches('.').to_owned(), word })
     })
 }
 
@@ -100,7 +100,7 @@ mod tests {
 
     #[test]
     fn what_is_no_number_is_named_by_where_it_is() {
-        let said = |text: &str| parse::<Value>("f.json", text).unwrap_err().to_string();
+        let said = |text: &str| parse_json::<Value>("f.json", text).unwrap_err().to_string();
         let text = r#"{"name": "NaN \" NaN", "jobs": [{"speeds": [1, 2]}, {"speeds": [1, NaN]}]}"#;
         assert_eq!(said(text), "f.json: jobs[1].speeds[1] is NaN, which is no number");
         assert_eq!(said("[-Infinity]"), "f.json: [0] is -Infinity, which is no number");
@@ -119,7 +119,9 @@ mod tests {
             speeds: Vec<f64>,
         }
         let said = |text: &str| {
-            parse::<std::collections::BTreeMap<String, Vec<Job>>>("f.json", text).unwrap_err().to_string()
+            parse_json::<std::collections::BTreeMap<String, Vec<Job>>>("f.json", text)
+                .unwrap_err()
+                .to_string()
         };
         assert_eq!(
             said(r#"{"jobs": [{"speeds": [1]}, {"speeds": [1, "two"]}]}"#),

@@ -6,26 +6,26 @@ use nix::sys::stat::{Mode, umask};
 
 /// The umask and the soft limit of open files that this process was started with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Inherited {
+pub struct InheritedSettings {
     umask: u32,
     open_files: Option<u64>,
 }
 
-impl Inherited {
+impl InheritedSettings {
     /// Closes what this process makes to others, lets it open as many files as the hard limit allows, and keeps what was
     /// before.
-    pub fn replace() -> Inherited {
+    pub fn override_for_server() -> InheritedSettings {
         let before = umask(Mode::from_bits_truncate(0o077));
         let open_files = getrlimit(Resource::RLIMIT_NOFILE).ok().map(|(soft, hard)| {
             // Where it cannot be raised, connections are limited by what there is.
             let _as_it_was = setrlimit(Resource::RLIMIT_NOFILE, hard, hard);
             soft
         });
-        Inherited { umask: before.bits(), open_files }
+        InheritedSettings { umask: before.bits(), open_files }
     }
 
     /// The same as arguments of the spawner.
-    pub fn args(self) -> Vec<String> {
+    pub fn to_args(self) -> Vec<String> {
         let open_files = self.open_files.map(|soft| format!("nofile={soft}"));
         std::iter::once(format!("umask={:o}", self.umask)).chain(open_files).collect()
     }
@@ -51,6 +51,6 @@ impl Inherited {
 }
 
 /// How many files this process may have open.
-pub fn open_files() -> u64 {
+pub fn open_file_limit() -> u64 {
     getrlimit(Resource::RLIMIT_NOFILE).map_or(1_024, |(soft, _)| soft)
 }

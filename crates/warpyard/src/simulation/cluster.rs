@@ -1,8 +1,8 @@
 //! The cluster to simulate: a line such as `12xV100:16GiB,2xK80/8`, a TOML file with that line or its servers, or the list
 //! of nodes of Alibaba's GPU trace of 2023.
 
-use super::{bad_file, text_of};
-use crate::wrong::Wrong;
+use crate::input::{bad_file, read_file};
+use crate::usage_error::UsageError;
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 use serde::Deserialize;
@@ -82,13 +82,13 @@ enum BadNodes {
 }
 
 /// The servers a line or a file describes.
-pub(crate) fn cluster(given: &str) -> Result<Vec<WorkerInfo>, Wrong> {
+pub(crate) fn cluster(given: &str) -> Result<Vec<WorkerInfo>, UsageError> {
     let path = Path::new(given);
     let named_as_file = path.extension().is_some_and(|extension| extension == "toml");
     if !(named_as_file || path.is_file()) {
-        return workload::cluster(given).map_err(Wrong::BadCluster);
+        return workload::cluster(given).map_err(UsageError::BadCluster);
     }
-    let text = text_of(given)?;
+    let text = read_file(given)?;
     if OpenbNode::looks_like(&text) {
         return nodes(&text).map_err(|e| bad_file(given, e));
     }
@@ -98,7 +98,7 @@ pub(crate) fn cluster(given: &str) -> Result<Vec<WorkerInfo>, Wrong> {
 
 /// Nodes of Alibaba's trace. A pod's share of a GPU is the same share of this much memory, whatever the GPU.
 fn nodes(text: &str) -> Result<Vec<WorkerInfo>, BadNodes> {
-    let whole_gpu = super::formats::Open::default().whole_gpu();
+    let whole_gpu = crate::workload::ImportOptions::default().whole_gpu();
     let mut devices = 0;
     let server = |node: Result<OpenbNode, workload::OpenbError>| {
         let node = node?;

@@ -1,19 +1,20 @@
 //! What a workload made from a seed is like, as options say it.
 
-use super::formats::{Open, looks_like_any, read_text};
-use super::{text_of, told};
-use crate::wrong::Wrong;
+use crate::input::read_file;
+use crate::usage_error::UsageError;
+use crate::workload::describe_bad_rows;
+use crate::workload::{ImportOptions, looks_like_any, read_text};
 use clap::{Args, ValueEnum};
 use std::str::FromStr;
 use warpyard_api::quantity::{ByteSize, Micros};
 use warpyard_api::text::escape_controls;
 use warpyard_core::spec;
-use warpyard_sim::workload::{Estimate, Generator, Graphs, Lengths, Shape as Form};
+use warpyard_sim::workload::{Estimate, Generator, Graphs, Lengths, Shape};
 
 /// Options of every workload that is made.
 #[derive(Debug, Clone, Default, Args)]
 #[command(next_help_heading = "Workloads made from a seed")]
-pub(crate) struct Shape {
+pub(crate) struct GeneratorOptions {
     /// Mean time between submissions (a Poisson process); 0 submits all at once [default: 25s]
     #[arg(long, value_name = "TIME")]
     gap: Option<Micros>,
@@ -33,13 +34,13 @@ pub(crate) struct Shape {
     guesses: Option<String>,
     /// GPUs per task with weights, such as 1:0.7,2:0.2,4:0.1 [default: 1]
     #[arg(long, value_name = "N:W,..")]
-    gpus: Option<Mix<u16>>,
+    gpus: Option<Weighted<u16>>,
     /// Memory on each GPU with weights, such as 4GiB:3,whole:1; whole GPUs are not shared [default: whole]
     #[arg(long, value_name = "SIZE:W,..")]
-    gpu_memory: Option<Mix<Whole>>,
+    gpu_memory: Option<Weighted<GpuMemory>>,
     /// GPU types with weights, such as V100:2,any:1 [default: any]
     #[arg(long, value_name = "TYPE:W,..")]
-    gpu_types: Option<Mix<Any>>,
+    gpu_types: Option<Weighted<GpuType>>,
     /// Number of priority levels, from 0, drawn uniformly; larger is more urgent [default: 1]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     priorities: Option<u64>,
@@ -48,16 +49,16 @@ pub(crate) struct Shape {
     users: Option<u64>,
     /// How tasks may be preempted [default: none]
     #[arg(long, value_name = "HOW")]
-    preempt: Option<GiveWay>,
+    preempt: Option<PreemptOption>,
     /// Profiles (names of known throughputs) with weights, such as resnet:2,bert:1 [default: none]
     #[arg(long, value_name = "NAME:W,..")]
-    profiles: Option<Mix<String>>,
+    profiles: Option<Weighted<String>>,
     /// Steps a task does per second of its run time [default: steps are not counted]
     #[arg(long, value_name = "N")]
     steps_per_second: Option<f64>,
     /// Weights of jobs for fair sharing, each with its probability weight, such as 1:3,5:1 [default: 1]
     #[arg(long, value_name = "N:W,..")]
-    weights: Option<Mix<f64>>,
+    weights: Option<Weighted<f64>>,
     /// Deadlines, as a factor of the run time, in the way of --timeouts [default: none]
     #[arg(long, value_name = "HOW")]
     deadlines: Option<String>,
@@ -72,7 +73,7 @@ pub(crate) struct Shape {
 
 /// How a task may be made to give way.
 #[derive(Debug, Clone, Copy, ValueEnum)]
-enum GiveWay {
+enum PreemptOption {
     /// It cannot be preempted
     None,
     /// It is suspended and keeps its memory
@@ -85,61 +86,61 @@ enum GiveWay {
 
 /// Values with their weights.
 #[derive(Debug, Clone, PartialEq)]
-struct Mix<T>(Vec<(T, f64)>);
+struct Weighted<T>(Vec<(T, f64)>);
 
 /// Memory of a GPU, or all of it.
 #[derive(Debug, Clone, Copy, PartialEq)]
-struct Whole(Option<u64>);
+struct GpuMemory(Option<u64>);
 
 /// A type of GPU, or any.
 #[derive(Debug, Clone, PartialEq)]
-struct Any(Option<String>);
+struct GpuType(Option<String>);
 
 /// What is no mix.
 #[derive(Debug, thiserror::Error)]
 #[error(
     "is no mix; write values with weights, as 1:3,2:1 would be for numbers; `--help` has an example of each"
 )]
-struct NotAMix;
+struct BadWeights;
 
-impl FromStr for Whole {
-    type Err = NotAMix;
+impl FromStr for GpuMemory {
+    type Err = BadWeights;
 
-    fn from_str(text: &str) -> Result<Self, NotAMix> {
+    fn from_str(text: &str) -> Result<Self, BadWeights> {
         match text {
             "whole" => Ok(Self(None)),
-            size => size.parse::<ByteSize>().map(|size| Self(Some(size.0))).map_err(|_| NotAMix),
+            size => size.parse::<ByteSize>().map(|size| Self(Some(size.0))).map_err(|_| BadWeights),
         }
     }
 }
 
-impl FromStr for Any {
-    type Err = NotAMix;
+impl FromStr for GpuType {
+    type Err = BadWeights;
 
-    fn from_str(text: &str) -> Result<Self, NotAMix> {
+    fn from_str(text: &str) -> Result<Self, BadWeights> {
         match text {
-            "" => Err(NotAMix),
+            "" => Err(BadWeights),
             "any" => Ok(Self(None)),
             kind => Ok(Self(Some(kind.to_owned()))),
         }
     }
 }
 
-impl<T: FromStr> FromStr for Mix<T> {
-    type Err = NotAMix;
+impl<T: FromStr> FromStr for Weighted<T> {
+    type Err = BadWeights;
 
-    fn from_str(text: &str) -> Result<Self, NotAMix> {
+    fn from_str(text: &str) -> Result<Self, BadWeights> {
         let part = |part: &str| {
             let (value, weight) = part.split_once(':').unwrap_or((part, "1"));
-            let weight: f64 = weight.trim().parse().map_err(|_| NotAMix)?;
-            let value = value.trim().parse().map_err(|_| NotAMix)?;
-            if weight.is_finite() && weight > 0.0 { Ok((value, weight)) } else { Err(NotAMix) }
+            let weight: f64 = weight.trim().parse().map_err(|_| BadWeights)?;
+            let value = value.trim().parse().map_err(|_| BadWeights)?;
+            if weight.is_finite() && weight > 0.0 { Ok((value, weight)) } else { Err(BadWeights) }
         };
         text.split(',').map(part).collect::<Result<_, _>>().map(Self)
     }
 }
 
-impl Shape {
+impl GeneratorOptions {
     /// An option that was given, if one was.
     pub(crate) fn given(&self) -> Option<&'static str> {
         let given = [
@@ -164,14 +165,14 @@ impl Shape {
     }
 
     /// What makes so many jobs like that.
-    pub(crate) fn generator(&self, jobs: u64) -> Result<Generator, Wrong> {
+    pub(crate) fn generator(&self, jobs: u64) -> Result<Generator, UsageError> {
         let usual = Generator::default();
         let estimate = |option, text: &Option<String>, usual| {
             text.as_deref().map_or(Ok(usual), |text| estimate(option, text))
         };
         let above_zero = |option, number: f64| match number.is_finite() && number > 0.0 {
             true => Ok(number),
-            false => Err(Wrong::BadShape { option, text: number.to_string(), such: "a number above 0" }),
+            false => Err(UsageError::BadShape { option, text: number.to_string(), such: "a number above 0" }),
         };
         let weights = self.weights.as_ref().map_or(usual.weights, |mix| mix.0.clone());
         weights.iter().try_for_each(|(weight, _)| above_zero("--weights", *weight).map(drop))?;
@@ -192,10 +193,10 @@ impl Shape {
             priorities: self.priorities.unwrap_or(usual.priorities),
             users: self.users.unwrap_or(usual.users),
             preempt: match self.preempt {
-                None | Some(GiveWay::None) => spec::Preempt::None,
-                Some(GiveWay::Freeze) => spec::Preempt::Freeze,
-                Some(GiveWay::Requeue) => spec::Preempt::Requeue,
-                Some(GiveWay::Yield) => spec::Preempt::Yield,
+                None | Some(PreemptOption::None) => spec::Preempt::None,
+                Some(PreemptOption::Freeze) => spec::Preempt::Freeze,
+                Some(PreemptOption::Requeue) => spec::Preempt::Requeue,
+                Some(PreemptOption::Yield) => spec::Preempt::Yield,
             },
             profiles: self.profiles.as_ref().map_or(usual.profiles, |mix| {
                 mix.0.iter().map(|(name, weight)| (Some(name.clone()), *weight)).collect()
@@ -213,8 +214,8 @@ impl Shape {
 
 const LENGTHS: &str = "log-uniform:10,1000, log-normal:300,1.2 or file:PATH";
 
-fn lengths(text: &str) -> Result<Lengths, Wrong> {
-    let bad = || Wrong::BadShape { option: "--lengths", text: text.to_owned(), such: LENGTHS };
+fn lengths(text: &str) -> Result<Lengths, UsageError> {
+    let bad = || UsageError::BadShape { option: "--lengths", text: text.to_owned(), such: LENGTHS };
     let (how, of) = text.split_once(':').ok_or_else(bad)?;
     if how == "file" {
         return lengths_in(of);
@@ -228,25 +229,29 @@ fn lengths(text: &str) -> Result<Lengths, Wrong> {
 }
 
 /// The numbers in a file, or the run times of the trace it is.
-fn lengths_in(file: &str) -> Result<Lengths, Wrong> {
-    let text = text_of(file)?;
+fn lengths_in(file: &str) -> Result<Lengths, UsageError> {
+    let text = read_file(file)?;
     let lengths = if looks_like_any(&text) { run_times(file, &text)? } else { numbers(file, &text)? };
-    if lengths.is_empty() { Err(Wrong::NotLengths(file.to_owned())) } else { Ok(Lengths::Empirical(lengths)) }
+    if lengths.is_empty() {
+        Err(UsageError::NotLengths(file.to_owned()))
+    } else {
+        Ok(Lengths::Empirical(lengths))
+    }
 }
 
-fn run_times(file: &str, text: &str) -> Result<Vec<f64>, Wrong> {
-    let (_, reading) = read_text(file, text, None, &Open::default())?;
+fn run_times(file: &str, text: &str) -> Result<Vec<f64>, UsageError> {
+    let (_, reading) = read_text(file, text, None, &ImportOptions::default())?;
     if !reading.bad.is_empty() {
-        return Err(Wrong::BadTrace { file: file.to_owned(), rows: told(&reading.bad) });
+        return Err(UsageError::BadTrace { file: file.to_owned(), rows: describe_bad_rows(&reading.bad) });
     }
     Ok(reading.jobs.iter().flat_map(|(_, job)| job.tasks.iter().map(|task| task.runs)).collect())
 }
 
-fn numbers(file: &str, text: &str) -> Result<Vec<f64>, Wrong> {
+fn numbers(file: &str, text: &str) -> Result<Vec<f64>, UsageError> {
     let words =
         (1..).zip(text.lines()).flat_map(|(line, text)| text.split_whitespace().map(move |w| (line, w)));
     let number = |(line, word): (usize, &str)| {
-        seconds(word).ok_or_else(|| Wrong::BadTrace {
+        seconds(word).ok_or_else(|| UsageError::BadTrace {
             file: file.to_owned(),
             rows: format!("line {line}: '{}' is not a number of seconds", escape_controls(word)),
         })
@@ -256,8 +261,8 @@ fn numbers(file: &str, text: &str) -> Result<Vec<f64>, Wrong> {
 
 const ESTIMATES: &str = "exact, none, even:1,3 or log-normal:1.5,0.5";
 
-fn estimate(option: &'static str, text: &str) -> Result<Estimate, Wrong> {
-    let bad = || Wrong::BadShape { option, text: text.to_owned(), such: ESTIMATES };
+fn estimate(option: &'static str, text: &str) -> Result<Estimate, UsageError> {
+    let bad = || UsageError::BadShape { option, text: text.to_owned(), such: ESTIMATES };
     match text {
         "exact" => return Ok(Estimate::Exact),
         "none" => return Ok(Estimate::Nothing),
@@ -274,12 +279,12 @@ fn estimate(option: &'static str, text: &str) -> Result<Estimate, Wrong> {
 
 const GRAPHS: &str = "chain:5, fork-join:8 or random:3-20,0.3";
 
-fn graphs(text: &str, share: Option<f64>) -> Result<Graphs, Wrong> {
-    let bad = || Wrong::BadShape { option: "--graph", text: text.to_owned(), such: GRAPHS };
+fn graphs(text: &str, share: Option<f64>) -> Result<Graphs, UsageError> {
+    let bad = || UsageError::BadShape { option: "--graph", text: text.to_owned(), such: GRAPHS };
     let share = share.unwrap_or(1.0);
     if !(0.0..=1.0).contains(&share) {
         let (option, such) = ("--graph-share", "a number from 0 to 1");
-        return Err(Wrong::BadShape { option, text: share.to_string(), such });
+        return Err(UsageError::BadShape { option, text: share.to_string(), such });
     }
     let (shape, of) = text.split_once(':').ok_or_else(bad)?;
     let (tasks, edges) = match of.split_once(',') {
@@ -290,9 +295,9 @@ fn graphs(text: &str, share: Option<f64>) -> Result<Graphs, Wrong> {
     let count = |text: &str| text.trim().parse::<u32>().ok().filter(|n| (1..=100_000).contains(n));
     let (fewest, most) = (count(fewest).ok_or_else(bad)?, count(most).ok_or_else(bad)?);
     let shape = match (shape, edges) {
-        ("chain", None) => Form::Chain,
-        ("fork-join", None) => Form::ForkJoin,
-        ("random", edges) => Form::Random(edges.unwrap_or(0.3)),
+        ("chain", None) => Shape::Chain,
+        ("fork-join", None) => Shape::ForkJoin,
+        ("random", edges) => Shape::Random(edges.unwrap_or(0.3)),
         _ => return Err(bad()),
     };
     if fewest > most { Err(bad()) } else { Ok(Graphs { shape, fewest, most, share }) }
@@ -319,27 +324,27 @@ mod tests {
             Lengths::LogNormal { median: 300.0, deviation: 1.2 }
         );
         for wrong in ["", "10", "log-uniform:0,5", "log-uniform:9,5", "log-normal:a,b", "even:1,2"] {
-            assert!(matches!(lengths(wrong), Err(Wrong::BadShape { .. })), "{wrong}");
+            assert!(matches!(lengths(wrong), Err(UsageError::BadShape { .. })), "{wrong}");
         }
     }
 
     #[test]
     fn lengths_in_a_file_are_numbers_or_a_trace_and_every_row_counts() {
         let dir = tempfile::tempdir().unwrap();
-        let told = |text: &str| {
+        let read = |text: &str| {
             let file = dir.path().join("lengths");
             std::fs::write(&file, text).unwrap();
             lengths(&format!("file:{}", file.display()))
                 .map_err(|wrong| wrong.to_string().replace(&file.display().to_string(), "F"))
         };
-        assert_eq!(told("10\n20 30\n").unwrap(), Lengths::Empirical(vec![10.0, 20.0, 30.0]));
-        assert_eq!(told("10\nabc\n").unwrap_err(), "F: line 2: 'abc' is not a number of seconds");
-        assert_eq!(told("submitted,runs\n0,7\n").unwrap(), Lengths::Empirical(vec![7.0]));
+        assert_eq!(read("10\n20 30\n").unwrap(), Lengths::Empirical(vec![10.0, 20.0, 30.0]));
+        assert_eq!(read("10\nabc\n").unwrap_err(), "F: line 2: 'abc' is not a number of seconds");
+        assert_eq!(read("submitted,runs\n0,7\n").unwrap(), Lengths::Empirical(vec![7.0]));
         let swf = "1 0 10 100 4 -1 -1 4 200 -1 1 3 1 1 1 -1 -1 -1\n";
-        assert_eq!(told(swf).unwrap(), Lengths::Empirical(vec![100.0]), "a trace of numbers is one");
-        let bad = told("submitted,runs\n0,7\n0,x\n").unwrap_err();
+        assert_eq!(read(swf).unwrap(), Lengths::Empirical(vec![100.0]), "a trace of numbers is one");
+        let bad = read("submitted,runs\n0,7\n0,x\n").unwrap_err();
         assert!(bad.starts_with("F: line 3: runs: 'x'"), "{bad}");
-        assert!(told("").unwrap_err().contains("contains no run times"));
+        assert!(read("").unwrap_err().contains("contains no run times"));
     }
 
     #[test]
@@ -348,23 +353,23 @@ mod tests {
         assert_eq!(estimate("--timeouts", "none").unwrap(), Estimate::Nothing);
         let graph = graphs("random:3-20,0.5", Some(0.25)).unwrap();
         assert_eq!((graph.fewest, graph.most, graph.share), (3, 20, 0.25));
-        assert_eq!(graph.shape, Form::Random(0.5));
+        assert_eq!(graph.shape, Shape::Random(0.5));
         for wrong in ["chain", "chain:0", "chain:5,0.1", "ring:3", "random:9-3", "random:3,2"] {
-            assert!(matches!(graphs(wrong, None), Err(Wrong::BadShape { .. })), "{wrong}");
+            assert!(matches!(graphs(wrong, None), Err(UsageError::BadShape { .. })), "{wrong}");
         }
         for wrong in ["even:3,1", "even:1", "often", "log-normal:0,1"] {
-            assert!(matches!(estimate("--timeouts", wrong), Err(Wrong::BadShape { .. })), "{wrong}");
+            assert!(matches!(estimate("--timeouts", wrong), Err(UsageError::BadShape { .. })), "{wrong}");
         }
     }
 
     #[test]
     fn a_mix_has_weights_and_may_leave_them_out() {
-        assert_eq!("1:0.7, 2:0.3".parse::<Mix<u16>>().unwrap(), Mix(vec![(1, 0.7), (2, 0.3)]));
-        assert_eq!("2".parse::<Mix<u16>>().unwrap(), Mix(vec![(2, 1.0)]));
-        let memory = "4GiB:3,whole".parse::<Mix<Whole>>().unwrap();
-        assert_eq!(memory, Mix(vec![(Whole(Some(4 << 30)), 3.0), (Whole(None), 1.0)]));
+        assert_eq!("1:0.7, 2:0.3".parse::<Weighted<u16>>().unwrap(), Weighted(vec![(1, 0.7), (2, 0.3)]));
+        assert_eq!("2".parse::<Weighted<u16>>().unwrap(), Weighted(vec![(2, 1.0)]));
+        let memory = "4GiB:3,whole".parse::<Weighted<GpuMemory>>().unwrap();
+        assert_eq!(memory, Weighted(vec![(GpuMemory(Some(4 << 30)), 3.0), (GpuMemory(None), 1.0)]));
         for wrong in ["", "a", "1:-1", "1:nan", "1:0", "1,,2"] {
-            assert!(wrong.parse::<Mix<u16>>().is_err(), "{wrong}");
+            assert!(wrong.parse::<Weighted<u16>>().is_err(), "{wrong}");
         }
     }
 }

@@ -1,8 +1,8 @@
 //! Formats a workload may be in: found by name or by what a file looks like, each with the options it takes.
 
-use super::{find, parse, text_of};
+use crate::input::{find_by_name, parse_json, read_file};
 use crate::show;
-use crate::wrong::Wrong;
+use crate::usage_error::UsageError;
 use clap::Args;
 use std::error::Error;
 use warpyard_allocate::{Profile, ThroughputTable};
@@ -13,8 +13,8 @@ use warpyard_sim::workload::{Location, ParsedTrace, TraceJob, TraceTask};
 
 /// What a file does not say and its format leaves open.
 #[derive(Debug, Clone, Args)]
-#[command(next_help_heading = "What a file leaves open")]
-pub(crate) struct Open {
+#[command(next_help_heading = "What a file does not say")]
+pub(crate) struct ImportOptions {
     /// In this file smaller numbers are more urgent; invert them, the largest becoming 0
     #[arg(long)]
     smaller_is_urgent: bool,
@@ -38,7 +38,7 @@ pub(crate) struct Open {
     gpus_per_task: u16,
 }
 
-impl Default for Open {
+impl Default for ImportOptions {
     fn default() -> Self {
         Self {
             smaller_is_urgent: false,
@@ -52,7 +52,7 @@ impl Default for Open {
     }
 }
 
-impl Open {
+impl ImportOptions {
     /// The memory of a whole GPU of which shares are shares.
     pub(crate) fn whole_gpu(&self) -> u64 {
         self.whole_gpu.0
@@ -69,10 +69,10 @@ pub(crate) struct Format {
     pub(crate) name: &'static str,
     pub(crate) summary: &'static str,
     looks_like: fn(&str) -> bool,
-    read: fn(&str, &Open) -> Result<ParsedTrace, Failed>,
+    read: fn(&str, &ImportOptions) -> Result<ParsedTrace, BoxedError>,
 }
 
-type Failed = Box<dyn Error + Send + Sync>;
+type BoxedError = Box<dyn Error + Send + Sync>;
 
 /// All of them; the first that a file looks like is taken.
 pub(crate) const FORMATS: &[Format] = &[
@@ -108,19 +108,19 @@ pub(crate) const FORMATS: &[Format] = &[
         name: "swf",
         summary: "the Standard Workload Format",
         looks_like: swf::looks_like,
-        read: |text, open| Ok(swf::read(text, open.processors_per_gpu)),
+        read: |text, options| Ok(swf::read(text, options.processors_per_gpu)),
     },
     Format {
         name: "alibaba-2023",
         summary: "pods of Alibaba's GPU trace of 2023 (openb_pod_list_*.csv)",
         looks_like: alibaba::looks_like,
-        read: |text, open| Ok(alibaba::read(text, open.whole_gpu.0)?),
+        read: |text, options| Ok(alibaba::read(text, options.whole_gpu.0)?),
     },
     Format {
         name: "philly",
         summary: "a JSON list of [seconds, GPUs], as distilled from Microsoft's Philly trace",
         looks_like: philly::looks_like,
-        read: |text, open| Ok(philly::read(text, open.spread.as_secs_f64(), 1)?),
+        read: |text, options| Ok(philly::read(text, options.spread.as_secs_f64(), 1)?),
     },
     Format {
         name: "gavel",
@@ -143,18 +143,18 @@ pub(crate) fn read_text(
     file: &str,
     text: &str,
     format: Option<&str>,
-    open: &Open,
-) -> Result<(&'static Format, ParsedTrace), Wrong> {
+    options: &ImportOptions,
+) -> Result<(&'static Format, ParsedTrace), UsageError> {
     let format = match format {
-        Some(name) => find("format", name, FORMATS, |format| format.name)?,
+        Some(name) => find_by_name("format", name, FORMATS, |format| format.name)?,
         None => guess(text).ok_or_else(|| {
             let known = FORMATS.iter().map(|format| format.name).collect::<Vec<_>>().join(", ");
-            Wrong::UnknownFormat { file: named(file), known }
+            UsageError::UnknownFormat { file: named(file), known }
         })?,
     };
-    let reading = (format.read)(text, open);
-    let mut reading = reading.map_err(|source| Wrong::BadFile { file: named(file), source })?;
-    if open.smaller_is_urgent {
+    let reading = (format.read)(text, options);
+    let mut reading = reading.map_err(|source| UsageError::BadFile { file: named(file), source })?;
+    if options.smaller_is_urgent {
         let largest = reading.jobs.iter().map(|(_, job)| job.priority).max().unwrap_or(0);
         reading.jobs.iter_mut().for_each(|(_, job)| job.priority = largest.saturating_sub(job.priority));
     }
@@ -181,17 +181,17 @@ fn named(file: &str) -> String {
     if file == "-" { "standard input" } else { file }.to_owned()
 }
 
-fn read_gavel(text: &str, open: &Open) -> Result<ParsedTrace, Failed> {
-    let file = open.throughputs.as_deref().ok_or(Wrong::NoThroughputs)?;
-    let table: ThroughputTable = parse(file, &text_of(file)?)?;
-    let speed = |kind: &str, gpus| table.alone(&open.on, &Profile { name: kind.to_owned(), gpus });
+fn read_gavel(text: &str, options: &ImportOptions) -> Result<ParsedTrace, BoxedError> {
+    let file = options.throughputs.as_deref().ok_or(UsageError::NoThroughputs)?;
+    let table: ThroughputTable = parse_json(file, &read_file(file)?)?;
+    let speed = |kind: &str, gpus| table.alone(&options.on, &Profile { name: kind.to_owned(), gpus });
     let mut reading = gavel::read(text, speed);
-    reading.notes.push(format!("run times are those on {}; --on names another GPU type", open.on));
+    reading.notes.push(format!("run times are those on {}; --on names another GPU type", options.on));
     Ok(reading)
 }
 
 /// One job of as many tasks as the workflow has, those first that others wait for.
-fn read_workflow(text: &str, open: &Open) -> Result<ParsedTrace, Failed> {
+fn read_workflow(text: &str, options: &ImportOptions) -> Result<ParsedTrace, BoxedError> {
     let dag::Input::Workflow(workflow) = dag::parse_as(text, dag::Format::WfFormat)? else {
         unreachable!("a workflow is read as one");
     };
@@ -199,7 +199,7 @@ fn read_workflow(text: &str, open: &Open) -> Result<ParsedTrace, Failed> {
     for edge in &workflow.edges {
         waits[edge.to as usize].push(edge.from as usize);
     }
-    let order = in_order(&waits).ok_or(Wrong::Circle)?;
+    let order = in_order(&waits).ok_or(UsageError::Circle)?;
     let mut place = vec![0u32; order.len()];
     (0..).zip(&order).for_each(|(at, &task)| place[task] = at);
     let tasks = order.iter().map(|&at| {
@@ -214,7 +214,7 @@ fn read_workflow(text: &str, open: &Open) -> Result<ParsedTrace, Failed> {
                 .map(|node| warpyard_core::spec::AfterNode { node, on: Default::default() })
                 .collect(),
             runs: task.work.unwrap_or(0.0),
-            gpus: open.gpus_per_task,
+            gpus: options.gpus_per_task,
             ..TraceTask::default()
         }
     });
@@ -223,7 +223,7 @@ fn read_workflow(text: &str, open: &Open) -> Result<ParsedTrace, Failed> {
     reading.jobs.push((Location::Line(1), job));
     reading.notes.push(format!(
         "every task asks for {} (--gpus-per-task) and runs as long as it did; data takes no time",
-        show::counted(u64::from(open.gpus_per_task), "GPU")
+        show::counted(u64::from(options.gpus_per_task), "GPU")
     ));
     Ok(reading)
 }

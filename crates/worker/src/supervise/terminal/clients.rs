@@ -14,47 +14,47 @@ use warpyard_session::{ClientFrame, Frame, FrameDecoder, MAX_CLIENTS, SessionFra
 /// With more than this waiting to be sent to someone, nothing more is read from the program.
 const HIGH_WATER: usize = 256 << 10;
 /// How long someone may take nothing before the program stops waiting for them.
-const PATIENCE: Duration = Duration::from_secs(10);
+const STALL_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long those attached have to take the last of it.
-pub(super) const FAREWELL: Duration = Duration::from_secs(1);
+pub(super) const DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// All of them.
 #[derive(Debug, Default)]
-pub(super) struct Guests(Vec<Guest>);
+pub(super) struct Clients(Vec<Client>);
 
-impl Guests {
+impl Clients {
     /// Lets someone in, if there are not too many: the server, which tells them so, let no more come this far.
-    pub(super) fn welcome(&mut self, stream: UnixStream) {
+    pub(super) fn accept(&mut self, stream: UnixStream) {
         if self.0.len() < MAX_CLIENTS {
-            self.0.push(Guest::new(stream));
+            self.0.push(Client::new(stream));
         }
     }
 
     /// Whether all of them take what they are sent, so that more may be read from the program.
     pub(super) fn keep_up(&self) -> bool {
-        self.0.iter().all(|guest| guest.outgoing.len() < HIGH_WATER)
+        self.0.iter().all(|client| client.outgoing.len() < HIGH_WATER)
     }
 
     /// What to wait for of each.
     pub(super) fn poll_fds(&self, listen: bool) -> impl Iterator<Item = PollFd<'_>> {
         let when = |wanted: bool, flag: PollFlags| if wanted { flag } else { PollFlags::empty() };
-        self.0.iter().map(move |guest| {
+        self.0.iter().map(move |client| {
             let wanted =
-                when(listen, PollFlags::POLLIN) | when(!guest.outgoing.is_empty(), PollFlags::POLLOUT);
-            PollFd::new(guest.stream.as_fd(), wanted)
+                when(listen, PollFlags::POLLIN) | when(!client.outgoing.is_empty(), PollFlags::POLLOUT);
+            PollFd::new(client.stream.as_fd(), wanted)
         })
     }
 
     /// Takes what each has sent, in the order of [`poll_fds`](Self::poll_fds). Gives what they ask, and who.
     pub(super) fn read(&mut self, events: &[PollFlags], buffer: &mut [u8]) -> Vec<(usize, ClientFrame)> {
-        for (guest, event) in self.0.iter_mut().zip(events) {
+        for (client, event) in self.0.iter_mut().zip(events) {
             if event.intersects(PollFlags::POLLIN | PollFlags::POLLHUP | PollFlags::POLLERR) {
-                guest.read(buffer);
+                client.read(buffer);
             }
         }
         let mut asked = Vec::new();
-        for (at, guest) in self.0.iter_mut().enumerate() {
-            while let Some(ask) = guest.next() {
+        for (at, client) in self.0.iter_mut().enumerate() {
+            while let Some(ask) = client.next() {
                 asked.push((at, ask));
             }
         }
@@ -67,41 +67,41 @@ impl Guests {
     }
 
     /// Tells everyone who has joined.
-    pub(super) fn tell(&mut self, say: &SessionFrame) {
-        for guest in self.0.iter_mut().filter(|guest| guest.joined) {
-            say.put(&mut guest.outgoing);
+    pub(super) fn broadcast(&mut self, say: &SessionFrame) {
+        for client in self.0.iter_mut().filter(|client| client.joined) {
+            say.put(&mut client.outgoing);
         }
     }
 
     /// Sends what waits, and sends away who has left or takes nothing.
     pub(super) fn send(&mut self, now: Instant) {
-        for guest in &mut self.0 {
-            guest.write();
-            guest.stuck = match guest.outgoing.len() {
-                HIGH_WATER.. => guest.stuck.or(Some(now)),
+        for client in &mut self.0 {
+            client.write();
+            client.stuck = match client.outgoing.len() {
+                HIGH_WATER.. => client.stuck.or(Some(now)),
                 _ => None,
             };
         }
-        self.0.retain(|guest| !guest.gone && guest.stuck.is_none_or(|since| now < since + PATIENCE));
+        self.0.retain(|client| !client.gone && client.stuck.is_none_or(|since| now < since + STALL_TIMEOUT));
     }
 
     /// When somebody who takes nothing is sent away.
     pub(super) fn next_due(&self) -> Option<Instant> {
-        self.0.iter().filter_map(|guest| guest.stuck.map(|since| since + PATIENCE)).min()
+        self.0.iter().filter_map(|client| client.stuck.map(|since| since + STALL_TIMEOUT)).min()
     }
 
     /// Tells everyone that it is over.
-    pub(super) fn dismiss(mut self) {
-        for guest in &mut self.0 {
-            SessionFrame::End.put(&mut guest.outgoing);
-            let _left = guest.finish();
+    pub(super) fn close(mut self) {
+        for client in &mut self.0 {
+            SessionFrame::End.put(&mut client.outgoing);
+            let _left = client.finish();
         }
     }
 }
 
 /// Someone who is attached.
 #[derive(Debug)]
-struct Guest {
+struct Client {
     stream: UnixStream,
     arriving: FrameDecoder,
     outgoing: Vec<u8>,
@@ -111,7 +111,7 @@ struct Guest {
     stuck: Option<Instant>,
 }
 
-impl Guest {
+impl Client {
     fn new(stream: UnixStream) -> Self {
         let (arriving, outgoing) = (FrameDecoder::default(), Vec::new());
         Self { stream, arriving, outgoing, joined: false, gone: false, stuck: None }
@@ -155,7 +155,7 @@ impl Guest {
     /// Sends what waits, for a little while.
     fn finish(&mut self) -> io::Result<()> {
         self.stream.set_nonblocking(false)?;
-        self.stream.set_write_timeout(Some(FAREWELL))?;
+        self.stream.set_write_timeout(Some(DRAIN_TIMEOUT))?;
         self.stream.write_all(&self.outgoing)
     }
 }
@@ -165,12 +165,12 @@ mod tests {
     use super::*;
 
     /// Someone who has joined, and their own end.
-    fn guest(guests: &mut Guests) -> UnixStream {
+    fn client(clients: &mut Clients) -> UnixStream {
         let (theirs, ours) = UnixStream::pair().expect("two ends");
         ours.set_nonblocking(true).expect("a socket");
         theirs.set_nonblocking(true).expect("a socket");
-        guests.welcome(ours);
-        guests.join(guests.0.len() - 1, 0, Vec::new());
+        clients.accept(ours);
+        clients.join(clients.0.len() - 1, 0, Vec::new());
         theirs
     }
 
@@ -185,49 +185,49 @@ mod tests {
 
     #[test]
     fn who_takes_nothing_is_waited_for_and_then_sent_away_and_others_have_everything() {
-        let (mut guests, begin) = (Guests::default(), Instant::now());
-        let (mut slow, mut quick) = (guest(&mut guests), guest(&mut guests));
+        let (mut clients, begin) = (Clients::default(), Instant::now());
+        let (mut slow, mut quick) = (client(&mut clients), client(&mut clients));
         let (chunk, mut printed, mut got) = (vec![b'x'; 32 << 10], 0, 0);
-        while guests.keep_up() {
-            guests.tell(&SessionFrame::Output(chunk.clone()));
-            guests.send(begin);
+        while clients.keep_up() {
+            clients.broadcast(&SessionFrame::Output(chunk.clone()));
+            clients.send(begin);
             (printed, got) = (printed + chunk.len(), got + taken(&mut quick));
             assert!(printed < 64 << 20, "too much is kept for whoever takes nothing");
         }
         assert!(got > printed, "each frame has a head of its own");
-        assert_eq!(guests.next_due(), Some(begin + PATIENCE));
+        assert_eq!(clients.next_due(), Some(begin + STALL_TIMEOUT));
 
         // Until then the program waits for both, and any sign of life starts afresh.
-        guests.send(begin + (PATIENCE - Duration::from_millis(1)));
-        assert_eq!((guests.0.len(), guests.keep_up()), (2, false));
+        clients.send(begin + (STALL_TIMEOUT - Duration::from_millis(1)));
+        assert_eq!((clients.0.len(), clients.keep_up()), (2, false));
         taken(&mut slow);
-        guests.send(begin + (PATIENCE - Duration::from_millis(1)));
-        assert!(guests.keep_up() && guests.next_due().is_none(), "they took something");
-        while guests.keep_up() {
-            guests.tell(&SessionFrame::Output(chunk.clone()));
-            guests.send(begin + PATIENCE);
+        clients.send(begin + (STALL_TIMEOUT - Duration::from_millis(1)));
+        assert!(clients.keep_up() && clients.next_due().is_none(), "they took something");
+        while clients.keep_up() {
+            clients.broadcast(&SessionFrame::Output(chunk.clone()));
+            clients.send(begin + STALL_TIMEOUT);
             taken(&mut quick);
         }
-        guests.send(begin + PATIENCE + PATIENCE);
-        assert_eq!((guests.0.len(), guests.keep_up()), (1, true), "the slow one is gone");
-        guests.tell(&SessionFrame::Output(b"after".to_vec()));
-        guests.send(begin + PATIENCE + PATIENCE);
+        clients.send(begin + STALL_TIMEOUT + STALL_TIMEOUT);
+        assert_eq!((clients.0.len(), clients.keep_up()), (1, true), "the slow one is gone");
+        clients.broadcast(&SessionFrame::Output(b"after".to_vec()));
+        clients.send(begin + STALL_TIMEOUT + STALL_TIMEOUT);
         assert_eq!(taken(&mut quick), 10, "the other goes on");
     }
 
     #[test]
     fn one_too_many_costs_nobody_their_place() {
-        let mut guests = Guests::default();
-        let mut here: Vec<_> = (0..MAX_CLIENTS).map(|_| guest(&mut guests)).collect();
+        let mut clients = Clients::default();
+        let mut here: Vec<_> = (0..MAX_CLIENTS).map(|_| client(&mut clients)).collect();
         let (mut late, ours) = UnixStream::pair().expect("two ends");
-        guests.welcome(ours);
+        clients.accept(ours);
         assert!(matches!(late.read(&mut [0]), Ok(0)), "it is closed");
-        guests.tell(&SessionFrame::Output(b"on".to_vec()));
-        guests.send(Instant::now());
+        clients.broadcast(&SessionFrame::Output(b"on".to_vec()));
+        clients.send(Instant::now());
         assert!(here.iter_mut().all(|stream| taken(stream) > 0));
         here.remove(0);
-        guests.read(&[PollFlags::POLLIN; MAX_CLIENTS], &mut [0; 64]);
-        guests.send(Instant::now());
-        assert_eq!(guests.0.len(), MAX_CLIENTS - 1, "and one that left makes room");
+        clients.read(&[PollFlags::POLLIN; MAX_CLIENTS], &mut [0; 64]);
+        clients.send(Instant::now());
+        assert_eq!(clients.0.len(), MAX_CLIENTS - 1, "and one that left makes room");
     }
 }

@@ -3,21 +3,21 @@
 use std::collections::VecDeque;
 
 /// How much is kept.
-const KEPT: usize = 64 << 10;
+const CAPACITY: usize = 64 << 10;
 
 /// The last of what was printed.
 #[derive(Debug, Default)]
-pub(super) struct Printed {
+pub(super) struct Scrollback {
     /// How much was printed in all.
     total: u64,
     last: VecDeque<u8>,
 }
 
-impl Printed {
+impl Scrollback {
     pub(super) fn add(&mut self, bytes: &[u8]) {
         self.total += bytes.len() as u64;
         self.last.extend(bytes);
-        let over = self.last.len().saturating_sub(KEPT);
+        let over = self.last.len().saturating_sub(CAPACITY);
         self.last.drain(..over);
     }
 
@@ -41,14 +41,14 @@ mod tests {
 
     #[test]
     fn who_joins_late_gets_the_last_of_it_from_a_line_on() {
-        let mut printed = Printed::default();
+        let mut printed = Scrollback::default();
         let line = [b'x'; 99].iter().chain(b"\n").copied().collect::<Vec<u8>>();
         for _ in 0..1000 {
             printed.add(&line);
         }
         let (from, missed) = printed.since(0);
         assert_eq!(from + missed.len() as u64, 100_000);
-        assert!(missed.len() <= KEPT && missed.len() > KEPT - 200);
+        assert!(missed.len() <= CAPACITY && missed.len() > CAPACITY - 200);
         assert_eq!(from % 100, 0, "it begins with a line");
         assert_eq!(printed.since(99_990), (99_990, line[90..].to_vec()), "what was seen is not sent again");
         assert_eq!(printed.since(100_000), (100_000, Vec::new()));

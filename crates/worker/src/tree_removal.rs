@@ -18,28 +18,28 @@ use std::process::{Command, ExitCode, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 /// The word that makes this program a helper: `remover UID GID`, with the directory as standard input.
-pub const REMOVE: &str = "remover";
+pub const SUBCOMMAND: &str = "remover";
 
 /// Entries a helper looks at before it leaves the rest for another run.
-const BUDGET: u64 = 200_000;
+const ENTRY_BUDGET: u64 = 200_000;
 
 /// How long a helper may take. One that takes longer waits for a file system that does not answer.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
-const MORE: u8 = 3;
-const STUCK: u8 = 4;
+const EXIT_PARTIAL: u8 = 3;
+const EXIT_STUCK: u8 = 4;
 
 /// What became of a tree.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Removed {
+pub(crate) enum Removal {
     /// It is gone.
-    Gone,
+    Complete,
     /// Some of it is left for another run.
-    More,
+    Partial,
     /// Some of it its owner cannot remove, for this reason.
     Stuck(String),
     /// A file system in it does not answer.
-    Hung,
+    TimedOut,
 }
 
 /// An entry of a directory that only this process's user can change: the entry itself, neither what a link leads to nor what
@@ -59,11 +59,11 @@ pub(crate) fn open_entry(parent: &File, name: &OsStr, flags: OFlag) -> io::Resul
 
 /// Removes a directory in a parent that only this process's user can change, with a helper that has become the directory's
 /// owner.
-pub(crate) fn remove(program: &Path, parent: &File, name: &OsStr) -> io::Result<Removed> {
+pub(crate) fn remove(program: &Path, parent: &File, name: &OsStr) -> io::Result<Removal> {
     let root = open_entry(parent, name, OFlag::O_RDONLY | OFlag::O_DIRECTORY)?;
     let owner = root.metadata()?;
     let mut helper = Command::new(program)
-        .arg(REMOVE)
+        .arg(SUBCOMMAND)
         .args([owner.uid().to_string(), owner.gid().to_string()])
         .env_clear()
         .current_dir("/")
@@ -72,11 +72,11 @@ pub(crate) fn remove(program: &Path, parent: &File, name: &OsStr) -> io::Result<
         .stderr(Stdio::piped())
         .spawn()?;
     let Some(status) = wait(&mut helper)? else {
-        return Ok(Removed::Hung);
+        return Ok(Removal::TimedOut);
     };
     match status.code() {
         Some(0) => {}
-        Some(code) if code == i32::from(MORE) => return Ok(Removed::More),
+        Some(code) if code == i32::from(EXIT_PARTIAL) => return Ok(Removal::Partial),
         _ => {
             let mut why = String::new();
             // What a helper says fits into the pipe.
@@ -84,19 +84,19 @@ pub(crate) fn remove(program: &Path, parent: &File, name: &OsStr) -> io::Result<
                 said.take(4096).read_to_string(&mut why)?;
             }
             let why = if why.trim().is_empty() { format!("the helper ended: {status}") } else { why };
-            return Ok(Removed::Stuck(why.trim().to_owned()));
+            return Ok(Removal::Stuck(why.trim().to_owned()));
         }
     }
     match unlinkat(parent, name, UnlinkatFlags::RemoveDir) {
         // The owner made something new meanwhile.
-        Err(Errno::ENOTEMPTY | Errno::EEXIST) => Ok(Removed::More),
-        removed => Ok(removed.map(|()| Removed::Gone)?),
+        Err(Errno::ENOTEMPTY | Errno::EEXIST) => Ok(Removal::Partial),
+        removed => Ok(removed.map(|()| Removal::Complete)?),
     }
 }
 
 /// Waits for a helper; `None` if it took too long and was killed. One that hangs in the kernel is not waited for.
 fn wait(helper: &mut std::process::Child) -> io::Result<Option<ExitStatus>> {
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + TIMEOUT;
     let mut pause = Duration::from_millis(1);
     loop {
         if let Some(status) = helper.try_wait()? {
@@ -115,17 +115,17 @@ fn wait(helper: &mut std::process::Child) -> io::Result<Option<ExitStatus>> {
 pub fn remover_main(mut arguments: impl Iterator<Item = String>) -> ExitCode {
     let mut id = || arguments.next().and_then(|text| text.parse::<u32>().ok());
     let (Some(uid), Some(gid)) = (id(), id()) else { return ExitCode::from(2) };
-    let emptied = become_owner(uid, gid).and_then(|()| empty(io::stdin().as_fd(), BUDGET));
+    let emptied = become_owner(uid, gid).and_then(|()| empty(io::stdin().as_fd(), ENTRY_BUDGET));
     match emptied {
-        Ok(Emptied::All) => ExitCode::SUCCESS,
-        Ok(Emptied::OutOfBudget) => ExitCode::from(MORE),
-        Ok(Emptied::NotAll(entries, errno)) => {
+        Ok(EmptyOutcome::Complete) => ExitCode::SUCCESS,
+        Ok(EmptyOutcome::OutOfBudget) => ExitCode::from(EXIT_PARTIAL),
+        Ok(EmptyOutcome::Undeletable(entries, errno)) => {
             eprintln!("{entries} entries cannot be removed by their owner: {}", errno.desc());
-            ExitCode::from(STUCK)
+            ExitCode::from(EXIT_STUCK)
         }
         Err(e) => {
             eprintln!("cannot be emptied: {e}");
-            ExitCode::from(STUCK)
+            ExitCode::from(EXIT_STUCK)
         }
     }
 }
@@ -150,16 +150,16 @@ fn become_owner(uid: u32, gid: u32) -> io::Result<()> {
 
 /// How far a directory was emptied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Emptied {
-    All,
+pub(crate) enum EmptyOutcome {
+    Complete,
     OutOfBudget,
     /// So many entries are left that cannot be removed; the first reason.
-    NotAll(u64, Errno),
+    Undeletable(u64, Errno),
 }
 
 /// Empties a directory, looking at `budget` entries at most.
-pub(crate) fn empty(root: BorrowedFd<'_>, budget: u64) -> io::Result<Emptied> {
-    let mut work = Emptying { root, budget, names: 0 };
+pub(crate) fn empty(root: BorrowedFd<'_>, budget: u64) -> io::Result<EmptyOutcome> {
+    let mut work = Emptier { root, budget, names: 0 };
     let _read_only_maybe = fchmod(root, Mode::S_IRWXU);
     loop {
         // Anew each time, for sub-directories were moved here.
@@ -171,7 +171,7 @@ pub(crate) fn empty(root: BorrowedFd<'_>, budget: u64) -> io::Result<Emptied> {
                 continue;
             }
             if work.spend() {
-                return Ok(Emptied::OutOfBudget);
+                return Ok(EmptyOutcome::OutOfBudget);
             }
             match work.remove(name) {
                 Ok(()) => removed = true,
@@ -182,22 +182,22 @@ pub(crate) fn empty(root: BorrowedFd<'_>, budget: u64) -> io::Result<Emptied> {
             }
         }
         match why {
-            None if left == 0 && !removed => return Ok(Emptied::All),
-            Some(errno) if !removed => return Ok(Emptied::NotAll(left, errno)),
+            None if left == 0 && !removed => return Ok(EmptyOutcome::Complete),
+            Some(errno) if !removed => return Ok(EmptyOutcome::Undeletable(left, errno)),
             _ => {}
         }
     }
 }
 
 /// A directory being emptied.
-struct Emptying<'a> {
+struct Emptier<'a> {
     root: BorrowedFd<'a>,
     budget: u64,
     /// How many names were given to sub-directories that were moved.
     names: u64,
 }
 
-impl Emptying<'_> {
+impl Emptier<'_> {
     fn list(&self, dir: BorrowedFd<'_>) -> io::Result<Dir> {
         let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
         Ok(Dir::openat(dir, c".", flags, Mode::empty())?)
@@ -340,8 +340,8 @@ mod tests {
         deep(&root, 5000);
         fs::set_permissions(root.join("a/b"), fs::Permissions::from_mode(0o000)).expect("closed");
         let opened = File::open(&root).expect("it is there");
-        assert_eq!(empty(opened.as_fd(), 100).expect("a try"), Emptied::OutOfBudget);
-        assert_eq!(empty(opened.as_fd(), u64::MAX).expect("all"), Emptied::All);
+        assert_eq!(empty(opened.as_fd(), 100).expect("a try"), EmptyOutcome::OutOfBudget);
+        assert_eq!(empty(opened.as_fd(), u64::MAX).expect("all"), EmptyOutcome::Complete);
         fs::remove_dir(&root).expect("it is empty");
         assert!(beside.join("kept").exists());
     }

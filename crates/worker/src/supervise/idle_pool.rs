@@ -22,29 +22,29 @@ use nix::{
 use super::launch::{read_frame, write_frame};
 
 /// How long a supervisor waits for the next launch.
-const PATIENCE: Duration = Duration::from_millis(500);
+const IDLE_TIMEOUT: Duration = Duration::from_millis(500);
 /// Larger launches go to a new supervisor, so that handing one over never waits.
-const LARGEST: usize = 64 << 10;
+const MAX_FRAME: usize = 64 << 10;
 
-/// Makes the two sides of the bench: the spawner's, and the one its supervisors share.
-pub(super) fn bench() -> io::Result<(Bench, Seat)> {
+/// Makes the two sides of the pool: the spawner's, and the one its supervisors share.
+pub(super) fn pair() -> io::Result<(IdlePool, IdleSlot)> {
     let (ours, theirs) = socketpair(AddressFamily::Unix, SockType::SeqPacket, None, SockFlag::SOCK_CLOEXEC)?;
-    Ok((Bench(ours), Seat { bench: theirs, line: None }))
+    Ok((IdlePool(ours), IdleSlot { pool: theirs, socket: None }))
 }
 
 /// The spawner's side: supervisors that sit here have sent it an end of their own socket.
 #[derive(Debug)]
-pub(super) struct Bench(OwnedFd);
+pub(super) struct IdlePool(OwnedFd);
 
-impl Bench {
+impl IdlePool {
     /// Gives a launch to an idle supervisor; `false` if there is none.
-    pub(super) fn give(&self, frame: &[u8]) -> bool {
-        if frame.len() > LARGEST {
+    pub(super) fn dispatch(&self, frame: &[u8]) -> bool {
+        if frame.len() > MAX_FRAME {
             return false;
         }
-        while let Some(line) = self.next() {
+        while let Some(socket) = self.next() {
             // Whoever has left in the meantime has closed the other end, and the write fails.
-            if write_frame(&line, frame).is_ok() {
+            if write_frame(&socket, frame).is_ok() {
                 return true;
             }
         }
@@ -72,35 +72,35 @@ fn own(fd: i32) -> UnixStream {
 
 /// A supervisor's side.
 #[derive(Debug)]
-pub(super) struct Seat {
-    bench: OwnedFd,
-    line: Option<Line>,
+pub(super) struct IdleSlot {
+    pool: OwnedFd,
+    socket: Option<LaunchSocket>,
 }
 
 /// A socket and the end of it that is lent to the spawner each time.
 #[derive(Debug)]
-struct Line {
+struct LaunchSocket {
     ours: UnixStream,
     lent: UnixStream,
 }
 
-impl Seat {
+impl IdleSlot {
     /// Sits down and waits for a launch; `None` when it is time to go.
     pub(super) fn wait(&mut self) -> Option<Vec<u8>> {
-        let line = match &self.line {
-            Some(line) => line,
-            None => self.line.insert(Line::new().ok()?),
+        let socket = match &self.socket {
+            Some(socket) => socket,
+            None => self.socket.insert(LaunchSocket::new().ok()?),
         };
-        let fds = [line.lent.as_raw_fd()];
+        let fds = [socket.lent.as_raw_fd()];
         let flags = MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL;
         let offer = [ControlMessage::ScmRights(&fds)];
-        sendmsg::<()>(self.bench.as_raw_fd(), &[IoSlice::new(b"+")], &offer, flags, None).ok()?;
+        sendmsg::<()>(self.pool.as_raw_fd(), &[IoSlice::new(b"+")], &offer, flags, None).ok()?;
         // Exactly one frame comes, so nothing is lost with the buffer.
-        let mut stream = BufReader::new(&line.ours);
+        let mut stream = BufReader::new(&socket.ours);
         read_frame(&mut stream)
             .or_else(|_| {
                 // Nobody can write from here on; but somebody may just have.
-                line.ours.shutdown(Shutdown::Read)?;
+                socket.ours.shutdown(Shutdown::Read)?;
                 read_frame(&mut stream)
             })
             .ok()
@@ -108,10 +108,10 @@ impl Seat {
     }
 }
 
-impl Line {
+impl LaunchSocket {
     fn new() -> io::Result<Self> {
         let (ours, lent) = UnixStream::pair()?;
-        ours.set_read_timeout(Some(PATIENCE))?;
+        ours.set_read_timeout(Some(IDLE_TIMEOUT))?;
         Ok(Self { ours, lent })
     }
 }
@@ -122,18 +122,18 @@ mod tests {
 
     #[test]
     fn a_launch_goes_to_who_sits_and_to_nobody_else() {
-        let (bench, mut seat) = bench().unwrap();
-        assert!(!bench.give(b"nobody is there yet"));
-        let sitting = std::thread::spawn(move || [seat.wait(), seat.wait(), seat.wait()]);
+        let (pool, mut slot) = pair().unwrap();
+        assert!(!pool.dispatch(b"nobody is there yet"));
+        let sitting = std::thread::spawn(move || [slot.wait(), slot.wait(), slot.wait()]);
         for launch in [b"first", b"other"] {
-            while !bench.give(launch) {
+            while !pool.dispatch(launch) {
                 std::thread::yield_now();
             }
         }
-        assert!(!bench.give(&vec![b'x'; LARGEST + 1]));
+        assert!(!pool.dispatch(&vec![b'x'; MAX_FRAME + 1]));
         let waited = sitting.join().unwrap();
         assert_eq!(waited, [Some(b"first".to_vec()), Some(b"other".to_vec()), None]);
         // Its offer is still there, but it has left.
-        assert!(!bench.give(b"too late"));
+        assert!(!pool.dispatch(b"too late"));
     }
 }

@@ -1,7 +1,7 @@
 //! What simulations leave behind in files: a page, tables as CSV, and every plot as SVG and PNG.
 
-use super::keep;
-use crate::wrong::Wrong;
+use crate::input::write_file;
+use crate::usage_error::UsageError;
 use clap::Args;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -40,7 +40,7 @@ impl Outputs {
     /// Writes them.
     pub(crate) fn write(&self, study: &ComparisonPage) -> anyhow::Result<()> {
         if let Some(file) = &self.report {
-            keep(file, |to| to.write_all(study.html().as_bytes()))?;
+            write_file(file, |to| to.write_all(study.html().as_bytes()))?;
         }
         if let Some(dir) = &self.csv {
             make(dir)?;
@@ -56,9 +56,9 @@ impl Outputs {
     }
 }
 
-fn make(dir: &Path) -> Result<(), Wrong> {
+fn make(dir: &Path) -> Result<(), UsageError> {
     std::fs::create_dir_all(dir)
-        .map_err(|source| Wrong::UnwritableFile { file: dir.display().to_string(), source })
+        .map_err(|source| UsageError::UnwritableFile { file: dir.display().to_string(), source })
 }
 
 fn path_of(dir: &Path, name: &str) -> String {
@@ -66,16 +66,16 @@ fn path_of(dir: &Path, name: &str) -> String {
 }
 
 fn tables(dir: &Path, study: &ComparisonPage) -> anyhow::Result<()> {
-    keep(&path_of(dir, "policies.csv"), |to| study.summary.csv(to))?;
-    keep(&path_of(dir, "fairness.csv"), |to| study.fairness_table().csv(to))?;
+    write_file(&path_of(dir, "policies.csv"), |to| study.summary.csv(to))?;
+    write_file(&path_of(dir, "fairness.csv"), |to| study.fairness_table().csv(to))?;
     if let Some(users) = study.user_table() {
-        keep(&path_of(dir, "users.csv"), |to| users.csv(to))?;
+        write_file(&path_of(dir, "users.csv"), |to| users.csv(to))?;
     }
     for (number, policy) in (1..).zip(&study.policies) {
         let name = format!("{number}-{}", file_name(&policy.name));
-        keep(&path_of(dir, &format!("jobs-{name}.csv")), |to| policy.jobs_csv(to))?;
+        write_file(&path_of(dir, &format!("jobs-{name}.csv")), |to| policy.jobs_csv(to))?;
         if let Some(timeline) = &policy.timeline {
-            keep(&path_of(dir, &format!("utilisation-{name}.csv")), |to| utilisation(timeline, to))?;
+            write_file(&path_of(dir, &format!("utilisation-{name}.csv")), |to| utilisation(timeline, to))?;
         }
     }
     Ok(())
@@ -95,19 +95,19 @@ fn utilisation(timeline: &Timeline, to: &mut dyn std::io::Write) -> std::io::Res
 /// A plot as it is, and as pixels.
 fn draw(dir: &Path, plot: &Plot) -> anyhow::Result<()> {
     for extension in ["svg", "png"] {
-        keep_picture(&path_of(dir, &format!("{}.{extension}", plot.name)), &plot.svg)?;
+        write_picture(&path_of(dir, &format!("{}.{extension}", plot.name)), &plot.svg)?;
     }
     Ok(())
 }
 
 /// Keeps a drawing in a file: as pixels if the file is called so, else as it is.
-pub(crate) fn keep_picture(file: &str, svg: &str) -> anyhow::Result<()> {
+pub(crate) fn write_picture(file: &str, svg: &str) -> anyhow::Result<()> {
     match Path::new(file).extension().is_some_and(|extension| extension.eq_ignore_ascii_case("png")) {
         true => {
             let png = pixels(svg, file)?;
-            keep(file, |to| to.write_all(&png))
+            write_file(file, |to| to.write_all(&png))
         }
-        false => keep(file, |to| to.write_all(svg.as_bytes())),
+        false => write_file(file, |to| to.write_all(svg.as_bytes())),
     }
 }
 
@@ -121,7 +121,7 @@ fn pixels(svg: &str, file: &str) -> anyhow::Result<Vec<u8>> {
     let size = tree.size();
     let (width, height) = ((size.width() * SCALE).ceil() as u32, (size.height() * SCALE).ceil() as u32);
     let mut pixels =
-        tiny_skia::Pixmap::new(width, height).ok_or_else(|| Wrong::EmptyPlot(file.to_owned()))?;
+        tiny_skia::Pixmap::new(width, height).ok_or_else(|| UsageError::EmptyPlot(file.to_owned()))?;
     resvg::render(&tree, tiny_skia::Transform::from_scale(SCALE, SCALE), &mut pixels.as_mut());
     Ok(pixels.encode_png()?)
 }

@@ -1,8 +1,8 @@
 //! Offered load: how much GPU time a workload asks for in the time that its jobs come, over how much there is. Above 1 the
 //! queue grows for as long as jobs come, and figures say how many there are rather than how good a policy is.
 
-use super::Bench;
 use crate::exit::note;
+use crate::simulation::Experiment;
 use warpyard_core::event::WorkerInfo;
 use warpyard_sim::workload::{TraceJob, TraceTask};
 
@@ -71,7 +71,7 @@ fn share(task: &TraceTask, largest: u64, most: Option<u16>) -> f64 {
     if task.gpu_memory.is_some() { memory.max(place).min(1.0) } else { 1.0 }
 }
 
-impl Bench {
+impl Experiment {
     /// Says on standard error where the workload asks for more than the cluster has.
     pub(crate) fn warn_of_load(&self, seed: u64) {
         if let Some(load) = Load::of(self.workload.jobs(seed), &self.workers) {

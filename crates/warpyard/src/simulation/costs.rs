@@ -10,19 +10,19 @@ pub(crate) struct Costs(pub(crate) BTreeMap<String, f64>);
 /// A text that says no costs.
 #[derive(Debug, thiserror::Error)]
 #[error("'{0}' is not TYPE=COST with a cost above 0; write v100=2.48,k80=0.45")]
-pub(crate) struct NoCost(String);
+pub(crate) struct BadCost(String);
 
 impl FromStr for Costs {
-    type Err = NoCost;
+    type Err = BadCost;
 
-    fn from_str(text: &str) -> Result<Costs, NoCost> {
+    fn from_str(text: &str) -> Result<Costs, BadCost> {
         let one = |part: &str| {
             let (kind, cost) = part.split_once('=')?;
             let cost: f64 = cost.trim().parse().ok()?;
             let kind = kind.trim().to_ascii_lowercase();
             (!kind.is_empty() && cost.is_finite() && cost > 0.0).then_some((kind, cost))
         };
-        let each = text.split(',').map(|part| one(part).ok_or_else(|| NoCost(part.to_owned())));
+        let each = text.split(',').map(|part| one(part).ok_or_else(|| BadCost(part.to_owned())));
         each.collect::<Result<_, _>>().map(Costs)
     }
 }

@@ -1,7 +1,7 @@
 //! Holding devices for a process that is not ours: a program that waits for that process to end, run like any task, so
 //! that a claim has a supervisor, a timeout and a record as every attempt has.
 
-use crate::supervise::Sighting;
+use crate::supervise::ProcessRef;
 use std::collections::BTreeSet;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -9,11 +9,11 @@ use std::path::Path;
 use warpyard_core::spec::{Claim, ClaimHolder};
 
 /// The word that makes this program hold.
-pub const HOLD: &str = "holder";
+pub const SUBCOMMAND: &str = "holder";
 
 /// What is run for a claim.
 pub(crate) fn command(program: &Path, claim: &Claim) -> Vec<String> {
-    let mut argv = vec![program.to_string_lossy().into_owned(), HOLD.to_owned()];
+    let mut argv = vec![program.to_string_lossy().into_owned(), SUBCOMMAND.to_owned()];
     if let Some(ClaimHolder { pid, seen_us }) = claim.process {
         argv.extend([pid.to_string(), seen_us.to_string()]);
     }
@@ -21,27 +21,27 @@ pub(crate) fn command(program: &Path, claim: &Claim) -> Vec<String> {
 }
 
 /// A process of this machine, for a claim to be for.
-pub fn held(pid: i32) -> Option<ClaimHolder> {
-    let seen = Sighting::now(pid);
+pub fn held_process(pid: i32) -> Option<ClaimHolder> {
+    let seen = ProcessRef::now(pid);
     seen.is_alive().then_some(ClaimHolder { pid, seen_us: seen.seen_us })
 }
 
 /// A process and everything below it; nobody if it has ended.
-pub fn family(process: ClaimHolder) -> BTreeSet<u32> {
+pub fn process_tree(process: ClaimHolder) -> BTreeSet<u32> {
     let ClaimHolder { pid, seen_us } = process;
-    Sighting { pid, seen_us }.family().into_iter().map(|pid| pid as u32).collect()
+    ProcessRef { pid, seen_us }.process_tree().into_iter().map(|pid| pid as u32).collect()
 }
 
 /// A pidfd of a process, readable once it has ended; none if it is gone.
-pub fn watch(process: ClaimHolder) -> io::Result<Option<OwnedFd>> {
+pub fn pidfd(process: ClaimHolder) -> io::Result<Option<OwnedFd>> {
     let ClaimHolder { pid, seen_us } = process;
-    Sighting { pid, seen_us }.pidfd()
+    ProcessRef { pid, seen_us }.pidfd()
 }
 
 /// Waits for the end of a process; without one, for ever.
-pub fn hold(process: Option<ClaimHolder>) -> io::Result<()> {
+pub fn wait_for_end(process: Option<ClaimHolder>) -> io::Result<()> {
     match process {
-        Some(ClaimHolder { pid, seen_us }) => Sighting { pid, seen_us }.wait(),
+        Some(ClaimHolder { pid, seen_us }) => ProcessRef { pid, seen_us }.wait(),
         None => loop {
             nix::unistd::pause();
         },
@@ -56,13 +56,13 @@ mod tests {
     #[test]
     fn holding_lasts_as_long_as_the_process() {
         let mut child = Command::new("cat").stdin(Stdio::piped()).spawn().expect("cat runs");
-        let process = held(child.id() as i32).expect("it is alive");
-        let holder = std::thread::spawn(move || hold(Some(process)));
+        let process = held_process(child.id() as i32).expect("it is alive");
+        let holder = std::thread::spawn(move || wait_for_end(Some(process)));
         assert!(!holder.is_finished());
         drop(child.stdin.take());
         child.wait().expect("it ends");
         holder.join().expect("no panic").expect("it could be watched");
-        assert_eq!(held(process.pid), None);
-        hold(Some(process)).expect("one that is gone is not waited for");
+        assert_eq!(held_process(process.pid), None);
+        wait_for_end(Some(process)).expect("one that is gone is not waited for");
     }
 }

@@ -1,7 +1,7 @@
 //! A server's own log as a workload. It is no text, and so not among the other formats.
 
-use super::bad_file;
-use crate::wrong::Wrong;
+use crate::input::bad_file;
+use crate::usage_error::UsageError;
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
@@ -12,7 +12,7 @@ use warpyard_server::store::Log;
 use warpyard_sim::replay::Recording;
 
 /// Its name among the formats.
-pub(crate) const OWN: &str = "warpyard";
+pub(crate) const SERVER_LOG: &str = "warpyard";
 
 /// Whether it is a data directory or an SQLite file.
 pub(crate) fn is_log(file: &str) -> bool {
@@ -20,19 +20,19 @@ pub(crate) fn is_log(file: &str) -> bool {
 }
 
 /// What a log, or the one in a data directory, recorded from a moment on.
-pub(crate) fn recorded(path: &Path, since: Time) -> Result<Recording, Wrong> {
+pub(crate) fn read_log(path: &Path, since: Time) -> Result<Recording, UsageError> {
     let path = if path.is_dir() { path.join("log.db") } else { path.to_owned() };
     let name = path.display().to_string();
     if !path.exists() {
-        return Err(Wrong::NoLog(name));
+        return Err(UsageError::NoLog(name));
     }
     if matches!(is_database(&path), Ok(false)) {
-        return Err(Wrong::NotALog(name));
+        return Err(UsageError::NotALog(name));
     }
     let recording = Log::open_to_read(&path).and_then(|log| recording(&log, since, default_policy()));
     let recording = recording.map_err(|source| bad_file(&name, source))?;
     if recording.is_empty() {
-        return Err(Wrong::NothingRecorded(name));
+        return Err(UsageError::NothingRecorded(name));
     }
     Ok(recording)
 }

@@ -1,9 +1,10 @@
 //! Traces in files, of whatever format: all jobs, or everything that is wrong with them by line.
 
-use super::formats::{Open, read_text};
-use super::{is_log, recorded, text_of};
 use crate::exit::note;
-use crate::wrong::Wrong;
+use crate::input::read_file;
+use crate::usage_error::UsageError;
+use crate::workload::{ImportOptions, read_text};
+use crate::workload::{is_log, read_log};
 use std::fmt::Write;
 use std::path::Path;
 use std::sync::Arc;
@@ -25,27 +26,27 @@ pub(crate) struct Trace {
 
 /// Reads a trace to be simulated: a row that cannot be read is an error, because figures without it would be of another
 /// workload.
-pub(crate) fn read_trace(file: &str, open: &Open) -> Result<Trace, Wrong> {
+pub(crate) fn read_trace(file: &str, open: &ImportOptions) -> Result<Trace, UsageError> {
     let reading = match is_log(file) {
-        true => own::read(&recorded(Path::new(file), Time(0))?),
-        false => read_text(file, &text_of(file)?, None, open)?.1,
+        true => own::read(&read_log(Path::new(file), Time(0))?),
+        false => read_text(file, &read_file(file)?, None, open)?.1,
     };
     if !reading.bad.is_empty() {
-        let rows = told(&reading.bad);
-        return Err(Wrong::BadTrace { file: file.to_owned(), rows });
+        let rows = describe_bad_rows(&reading.bad);
+        return Err(UsageError::BadTrace { file: file.to_owned(), rows });
     }
-    tell(&reading);
+    print_notes(&reading);
     if reading.notes.iter().any(|said| said.contains("--")) {
         note("note: these are options of `warpyard trace import`, which makes a trace to simulate");
     }
     if reading.jobs.is_empty() {
-        return Err(Wrong::NoJobs(file.to_owned()));
+        return Err(UsageError::NoJobs(file.to_owned()));
     }
     Ok(Trace { file: file.to_owned(), jobs: reading.jobs.into() })
 }
 
 /// Says what was left out and how things were understood.
-pub(crate) fn tell(reading: &ParsedTrace) {
+pub(crate) fn print_notes(reading: &ParsedTrace) {
     for said in &reading.notes {
         note(&format!("note: {}", escape_controls(said)));
     }
@@ -55,7 +56,7 @@ pub(crate) fn tell(reading: &ParsedTrace) {
 }
 
 /// The first bad rows, how many there are, and on which lines the others.
-pub(crate) fn told(bad: &[RowError]) -> String {
+pub(crate) fn describe_bad_rows(bad: &[RowError]) -> String {
     if let [one] = bad {
         return escape_controls(&one.to_string()).into_owned();
     }
@@ -96,7 +97,7 @@ mod tests {
         let row =
             |line| RowError { place: Location::Line(line), why: warpyard_sim::workload::RowProblem::NoTasks };
         let bad: Vec<_> = (2..=13).chain([15, 20, 21]).map(row).collect();
-        let text = told(&bad);
+        let text = describe_bad_rows(&bad);
         assert!(text.starts_with("15 bad rows\n  line 2: "), "{text}");
         assert!(text.ends_with("\n  … and 5 more, on lines 12-13, 15, 20-21"), "{text}");
     }

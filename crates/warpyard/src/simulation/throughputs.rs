@@ -1,8 +1,9 @@
 //! How fast profiles run on types of GPU, read from a table as Gavel publishes it, for the engine to know and for
 //! simulated tasks to run by.
 
-use super::{Costs, parse, text_of};
-use crate::wrong::Wrong;
+use crate::input::{parse_json, read_file};
+use crate::simulation::Costs;
+use crate::usage_error::UsageError;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use warpyard_allocate::{Profile, ThroughputTable};
@@ -19,9 +20,9 @@ const SPREAD: &str = "_unconsolidated";
 pub(crate) struct Throughputs(Arc<BTreeMap<String, BTreeMap<u16, Arc<StepSpeeds>>>>);
 
 impl Throughputs {
-    pub(crate) fn read(file: &str) -> Result<Throughputs, Wrong> {
-        let table: ThroughputTable = parse(file, &text_of(file)?)?;
-        let mut paces = Paces::default();
+    pub(crate) fn read(file: &str) -> Result<Throughputs, UsageError> {
+        let table: ThroughputTable = parse_json(file, &read_file(file)?)?;
+        let mut paces = PaceTable::default();
         for kind in table.types().filter(|kind| !kind.ends_with(SPREAD)) {
             let name = kind.to_ascii_lowercase();
             for profile in table.profiles(kind) {
@@ -63,7 +64,7 @@ impl Throughputs {
     }
 
     /// The same as the server is told it.
-    pub(crate) fn said(&self) -> wire::Throughputs {
+    pub(crate) fn to_wire(&self) -> wire::Throughputs {
         let mut throughputs = Vec::new();
         for (profile, by_gpus) in self.0.iter() {
             for (&gpus, pace) in by_gpus {
@@ -87,7 +88,7 @@ impl Throughputs {
 
     /// What the engine is told of them and of what types cost; nothing where there is nothing to tell.
     pub(crate) fn command(&self, Costs(costs): Costs) -> Option<Command> {
-        let speeds: Vec<Speed> = self.said().throughputs.into_iter().map(speed).collect();
+        let speeds: Vec<Speed> = self.to_wire().throughputs.into_iter().map(speed).collect();
         (!speeds.is_empty() || !costs.is_empty()).then_some(Command::SetSpeeds { speeds, costs })
     }
 }
@@ -99,9 +100,9 @@ fn speed(said: wire::Throughput) -> Speed {
 
 /// What a table says of each profile, while it is read.
 #[derive(Default)]
-struct Paces(BTreeMap<String, BTreeMap<u16, StepSpeeds>>);
+struct PaceTable(BTreeMap<String, BTreeMap<u16, StepSpeeds>>);
 
-impl Paces {
+impl PaceTable {
     fn of(&mut self, profile: &Profile) -> &mut StepSpeeds {
         let gpus = u16::try_from(profile.gpus).unwrap_or(u16::MAX);
         let pace = self.0.entry(profile.name.clone()).or_default().entry(gpus).or_default();
