@@ -1,6 +1,7 @@
-//! What several fuzz targets need: a scratch directory in memory, and the readers that live in the binary.
+//! What several fuzz targets need: a scratch directory in memory, model files, and the readers that live in the binary.
 
 pub mod lab;
+pub mod model;
 mod wrong;
 
 use std::cell::OnceCell;

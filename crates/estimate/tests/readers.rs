@@ -427,3 +427,35 @@ fn other_files_are_told_apart() {
     refused(b"#!/bin/sh\necho\n", "not a torch.export archive");
     refused(b"\x80\x02\x8a\x0al\xfc\x9cF", "a pickle");
 }
+
+// Seeds of the fuzz targets
+
+/// The seeds are these small files, so that fuzzing begins where the readers are; `WARPYARD_WRITE=1` writes them.
+#[test]
+fn the_seeds_of_the_fuzz_targets_are_readable() {
+    let header = r#"{"__metadata__": {"format": "pt"}, "a": {"dtype": "F16", "shape": [10, 2], "data_offsets": [0, 40]}}"#;
+    let weight = r#"{"config": {"weight": {"path_name": "weight_0", "tensor_meta": {"sizes": [{"as_int": 4}, {"as_int": 8}],
+        "strides": [{"as_int": 8}, {"as_int": 1}], "storage_offset": {"as_int": 0}, "device": {"type": "cpu"}}}}}"#;
+    let json = program(&two_layers().join(", "), BATCH);
+    let seeds = [
+        ("model/pt2", exported(&json)),
+        ("model/onnx", convolutional(onnx_node("MatMul", &["flat", "fc"], "y", &[]))),
+        ("model/safetensors", safetensors(header, 40)),
+        ("model/gguf", gguf(&LLAMA, 34, 32 * 54)),
+    ];
+    for (_, file) in &seeds {
+        assert!(read(&mut Cursor::new(file), &shapes(2)).is_ok());
+    }
+    let parts = [("m/models/model.json", json.as_str()), ("m/data/weights/model_weights_config.json", weight)];
+    assert!(read(&mut Cursor::new(archive(&parts)), &shapes(2)).is_ok());
+    let parts = format!("{json}\n--\n{weight}").into_bytes();
+    let corpus = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/corpus");
+    for (name, file) in seeds.into_iter().chain([("exported_program/linear", parts)]) {
+        let path = std::path::Path::new(corpus).join(name);
+        if std::env::var_os("WARPYARD_WRITE").is_some() {
+            std::fs::create_dir_all(path.parent().expect("a directory")).expect("it can be made");
+            std::fs::write(&path, &file).expect("it can be written");
+        }
+        assert!(std::fs::read(&path).is_ok_and(|seed| seed == file), "{name}: write it with WARPYARD_WRITE=1");
+    }
+}
