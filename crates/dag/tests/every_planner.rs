@@ -144,3 +144,25 @@ fn the_portfolio_contains_the_hill_climb() {
         assert!(makespan("best", 1_000) <= makespan("climb", 400), "seed {seed}");
     }
 }
+
+/// Under a time budget the climb has a thread of its own, so that no timing of the other one can make the portfolio worse.
+#[test]
+fn the_portfolio_is_never_worse_than_the_hill_climb_in_as_many_steps() {
+    for (tasks, machines) in [(200, 8), (60, 3), (100, 20)] {
+        for seed in 1..=3 {
+            let instance = Layered { tasks, machines, seed, ..Layered::default() }.generate().unwrap();
+            let makespan = |name: &str| {
+                // The clock stands still while other threads work: it is read as often by `best` as by `climb`.
+                let mut readings = 0;
+                let mut options = SearchOptions::until(|| {
+                    readings += 1;
+                    readings > 200
+                });
+                let plan = find(name).unwrap().plan(&instance, &mut options);
+                assert_eq!(check(&instance, &plan.schedule), Ok(()), "{name}");
+                plan.schedule.makespan()
+            };
+            assert!(makespan("best") <= makespan("climb"), "{tasks}x{machines}, seed {seed}");
+        }
+    }
+}

@@ -1,9 +1,13 @@
 //! Portfolio: HEFT first, so that the result is never worse; then a list of bias weights, the learned planner and
-//! justification; then hill climbing and local search in turns until the budget is exhausted or the lower bound is
-//! reached.
+//! justification; then hill climbing and local search until the budget is exhausted or the lower bound is reached.
+//!
+//! Under a time budget the hill climb from HEFT, which is the planner `climb` step for step, has a thread of its own and all
+//! other members share another: the result is then never worse than `climb` in as many steps. Under a budget by count the
+//! members take turns on one thread, so that the same seed gives the same plan.
 
 use super::climb::HillClimber;
 use super::definition::{Algorithm, Plan, SearchOptions};
+use super::exchange::Exchange;
 use super::local_search::LocalSearch;
 use super::search_context::{BiasWeights, SearchContext, start_order};
 use crate::instance::Instance;
@@ -35,17 +39,83 @@ pub(crate) fn search_bias_weights(instance: &Instance, options: &mut SearchOptio
 }
 
 fn best(instance: &Instance, options: &mut SearchOptions<'_>) -> Plan {
+    /// Cost entries from which the inserter itself uses two threads, and every copy of what is derived from them counts.
+    const MAX_CONCURRENT_COSTS: usize = 1 << 22;
     let mut context = SearchContext::new(instance, options);
-    let heft = context.incumbent.value;
-    let Some(lead) = try_bias_weights(&mut context) else { return context.plan() };
+    let costs = instance.cost_matrix().len();
+    if context.options.is_time_budget() && (1..MAX_CONCURRENT_COSTS).contains(&costs) {
+        search_concurrently(&mut context);
+    } else {
+        search_in_turns(&mut context);
+    }
+    context.plan()
+}
+
+/// Climbs from HEFT on this thread while the other members search on another.
+fn search_concurrently(context: &mut SearchContext<'_, '_, '_>) {
+    let bound = context.lower_bound();
+    let mut from_heft = HillClimber::new(context, BiasWeights::NONE, context.incumbent.value);
+    let exchange = Exchange::default();
+    let (instance, seed, objective) = (context.instance, context.options.seed, context.options.objective);
+    std::thread::scope(|scope| {
+        let exchange = &exchange;
+        // The scope joins the thread, so it must be told to stop on every way out, panics included.
+        let _stop = exchange.stop_on_drop();
+        scope.spawn(move || {
+            let mut options = SearchOptions::until(|| exchange.is_stopped()).seed(seed).objective(objective);
+            let mut context = SearchContext::new(instance, &mut options);
+            search_without_heft_climb(&mut context, exchange);
+            exchange.offer(&context.incumbent);
+            exchange.count_iterations(context.options.iterations_started());
+        });
+        while context.incumbent.value > bound && from_heft.step(context, "climb") {
+            exchange.offer(&context.incumbent);
+            context.adopt(exchange);
+        }
+    });
+    context.adopt(&exchange);
+    context.options.add_iterations(exchange.iterations());
+}
+
+/// All members but the climb from HEFT, until stopped.
+fn search_without_heft_climb(context: &mut SearchContext<'_, '_, '_>, exchange: &Exchange) {
+    /// Steps per turn of the climb from the best bias weights while its result is the incumbent, and otherwise.
+    const FROM_LEAD: [usize; 2] = [12, 4];
+    let Some((value, weights)) = start_members(context) else { return };
+    exchange.offer(&context.incumbent);
+    let mut from_lead = HillClimber::new(context, weights, value);
+    let mut local_search = LocalSearch::new(context);
+    loop {
+        let before = context.incumbent.value;
+        let steps = FROM_LEAD[usize::from(from_lead.value() > context.incumbent.value)];
+        for _ in 0..steps {
+            if !from_lead.step(context, "climb") {
+                return;
+            }
+        }
+        // What the other thread found is polished here, too.
+        context.adopt(exchange);
+        if context.incumbent.value < before {
+            polish(context, weights);
+        }
+        local_search.adopt_incumbent(context);
+        for _ in 0..LOCAL_STEPS {
+            if !local_search.step(context) {
+                return;
+            }
+        }
+        exchange.offer(&context.incumbent);
+    }
+}
+
+/// Tries the bias weights, the learned planner and justification; returns the best weights and their value.
+fn start_members(context: &mut SearchContext<'_, '_, '_>) -> Option<(f64, BiasWeights)> {
+    let lead = try_bias_weights(context)?;
     if let Some(schedule) = context.schedule_with_network() {
         context.record(&schedule, "learned");
     }
-    polish(&mut context, lead.1);
-    if instance.tasks() > 0 {
-        search(&mut context, lead, heft);
-    }
-    context.plan()
+    polish(context, lead.1);
+    Some(lead)
 }
 
 /// Schedules once with each of [`BIAS_WEIGHTS`]; returns the best value and its weights.
@@ -70,15 +140,21 @@ fn try_bias_weights(context: &mut SearchContext<'_, '_, '_>) -> Option<(f64, Bia
     Some(lead)
 }
 
+/// Steps per turn of the local search, which are much cheaper than those of a climb.
+const LOCAL_STEPS: usize = 16;
+
 /// Alternates two hill climbs and local search until the budget is exhausted or the lower bound is met.
-fn search(context: &mut SearchContext<'_, '_, '_>, (value, weights): (f64, BiasWeights), heft: f64) {
+fn search_in_turns(context: &mut SearchContext<'_, '_, '_>) {
     /// Steps per turn of the climb from HEFT: nearly half of all, so that the portfolio contains the planner `climb` at
     /// that share of its budget.
     const FROM_HEFT: usize = 24;
     /// Steps per turn of the climb from the best bias weights while it is behind the other, and while it is ahead.
     const FROM_LEAD: [usize; 2] = [2, 12];
-    /// Steps per turn of the local search, which are much cheaper.
-    const LOCAL: usize = 16;
+    let heft = context.incumbent.value;
+    let Some((value, weights)) = start_members(context) else { return };
+    if context.instance.tasks() == 0 {
+        return;
+    }
     let bound = context.lower_bound();
     // This is the planner `climb`, step for step: weights that look best at the start lead into local optima that a climb from
     // plain HEFT avoids as often as not.
@@ -99,7 +175,7 @@ fn search(context: &mut SearchContext<'_, '_, '_>, (value, weights): (f64, BiasW
             polish(context, weights);
         }
         local_search.adopt_incumbent(context);
-        for _ in 0..LOCAL {
+        for _ in 0..LOCAL_STEPS {
             if !local_search.step(context) {
                 return;
             }

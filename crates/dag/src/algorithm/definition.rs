@@ -120,6 +120,16 @@ impl<'a> SearchOptions<'a> {
         self.max_iterations.is_none() && (self.stop)()
     }
 
+    /// Whether the budget is one of time, under which a run need not be repeatable.
+    pub(crate) fn is_time_budget(&self) -> bool {
+        self.max_iterations.is_none()
+    }
+
+    /// Counts schedules that another thread made under this budget.
+    pub(crate) fn add_iterations(&mut self, count: u64) {
+        self.started += count;
+    }
+
     pub(crate) fn report_progress(&mut self, best: f64, by: &'static str) {
         (self.progress)(Progress { iterations: self.started, best, by });
     }

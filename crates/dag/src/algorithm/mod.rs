@@ -6,6 +6,7 @@ mod blend;
 mod climb;
 mod cpop;
 mod definition;
+mod exchange;
 mod genetic;
 mod genome;
 mod heft;

@@ -5,6 +5,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use super::definition::{Objective, Plan, SearchOptions};
+use super::exchange::Exchange;
 use crate::bounds::Bounds;
 use crate::insertion::{CheapestMachines, Inserter, MachineBias};
 use crate::instance::Instance;
@@ -131,6 +132,14 @@ impl<'a, 'r, 's> SearchContext<'a, 'r, 's> {
             self.options.report_progress(value, by);
         }
         value
+    }
+
+    /// Makes the best schedule of another thread the incumbent if it is better.
+    pub(super) fn adopt(&mut self, exchange: &Exchange) {
+        if let Some(better) = exchange.better_than(self.incumbent.value) {
+            self.options.report_progress(better.value, better.by);
+            self.incumbent = better;
+        }
     }
 
     /// Lower bound on the objective; 0 where none is known.
