@@ -446,7 +446,8 @@ fn the_seeds_of_the_fuzz_targets_are_readable() {
     for (_, file) in &seeds {
         assert!(read(&mut Cursor::new(file), &shapes(2)).is_ok());
     }
-    let parts = [("m/models/model.json", json.as_str()), ("m/data/weights/model_weights_config.json", weight)];
+    let parts =
+        [("m/models/model.json", json.as_str()), ("m/data/weights/model_weights_config.json", weight)];
     assert!(read(&mut Cursor::new(archive(&parts)), &shapes(2)).is_ok());
     let parts = format!("{json}\n--\n{weight}").into_bytes();
     let corpus = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/corpus");
@@ -456,6 +457,9 @@ fn the_seeds_of_the_fuzz_targets_are_readable() {
             std::fs::create_dir_all(path.parent().expect("a directory")).expect("it can be made");
             std::fs::write(&path, &file).expect("it can be written");
         }
-        assert!(std::fs::read(&path).is_ok_and(|seed| seed == file), "{name}: write it with WARPYARD_WRITE=1");
+        assert!(
+            std::fs::read(&path).is_ok_and(|seed| seed == file),
+            "{name}: write it with WARPYARD_WRITE=1"
+        );
     }
 }

@@ -13,7 +13,7 @@ const HINTS = { gpu_memory: "e.g. 6GiB", timeout: "e.g. 2h", expected: "e.g. 40m
   memory: "e.g. 4GiB", gpu_type: "e.g. V100", gpu_scope: "e.g. 0, 1", gpu_preferred: "e.g. 0", command: "e.g. python train.py",
   workdir: "as above", env: "e.g. NAME=value, one per line", stdout: "e.g. out.txt", stderr: "e.g. err.txt", gpus: "none", priority: "default 0", weight: "default 1",
   deadline: "e.g. 24h", retries: "default 0", batch_time: "e.g. 2s", item_time: "e.g. 100ms", resume_time: "e.g. 5s", profile: "e.g. resnet50",
-  steps: "e.g. 10000", project: "e.g. vision", idle: "e.g. 30m", name: "default: the script's" };
+  steps: "e.g. 10000", project: "e.g. vision", idle: "e.g. 30m", name: "default: script" };
 const LISTS = ["gpu_type", "gpu_scope", "gpu_preferred"];
 const el = (tag, attributes, ...children) => {
   const one = document.createElement(tag);

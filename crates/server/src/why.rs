@@ -238,7 +238,10 @@ pub(crate) fn explain_in(cluster: &Cluster, policy: &dyn Policy, task: TaskId, n
         }
     }
     if let Some(since) = since(is) {
-        text.push(format!("{} for {}", state(is).word(), seconds(now.since(since).secs())));
+        let word = state(is).word();
+        // What only names the state says less than how long it has lasted.
+        text.pop_if(|said| said == word);
+        text.push(format!("{word} for {}", seconds(now.since(since).secs())));
     }
     let ahead = why.first_ahead.iter().filter_map(|&t| ahead(cluster, t, job, spec));
     let ahead: Vec<_> = ahead.take(3).collect();

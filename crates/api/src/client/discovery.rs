@@ -144,8 +144,11 @@ pub(super) fn full_url(text: &str) -> Result<String, ClientError> {
     }
 }
 
-/// The path of a socket, where the address is one.
+/// The path of a socket, where the address is one: `unix:PATH`, or an absolute path by itself, which can be nothing else.
 pub(super) fn socket_path(url: &str) -> Option<&str> {
+    if url.starts_with('/') {
+        return Some(url);
+    }
     url.strip_prefix("unix:").map(|path| path.strip_prefix("//").unwrap_or(path))
 }
 
@@ -233,7 +236,7 @@ mod tests {
 
     #[test]
     fn a_socket_is_an_address_too() {
-        for text in ["unix:/run/w/socket", "unix:///run/w/socket", " unix:/run/w/socket"] {
+        for text in ["unix:/run/w/socket", "unix:///run/w/socket", " unix:/run/w/socket", "/run/w/socket"] {
             assert_eq!(full_url(text).unwrap(), "unix:/run/w/socket", "{text}");
         }
     }

@@ -11,7 +11,7 @@ pub(crate) fn table(rows: &[HistoryRow], screen: &Screen) -> String {
         ("ID", Align::Right),
         ("NAME", Align::Left),
         ("USER", Align::Left),
-        ("TRY", Align::Right),
+        ("ATTEMPT", Align::Right),
         ("ENDED", Align::Left),
         ("RAN", Align::Right),
         ("GPU TIME", Align::Right),
@@ -103,9 +103,9 @@ mod tests {
         ]))
         .unwrap();
         insta::assert_snapshot!(table(&rows, &Screen::for_tests(None)), @"
-                 ID  NAME   USER  TRY  ENDED            RAN  GPU TIME  PEAK GPU  PEAK RSS  ON             OUTCOME
-                412  train  ann     2  13:04         3m 12s    6m 24s     6 GiB   700 MiB  gpu1/0,gpu1/1  failed (exit 3)
-        413.prep[7]  flow   bob     1  Nov 14 13:01      1s        0s         -         -  gpu2           timed-out (signal 9)
+                 ID  NAME   USER  ATTEMPT  ENDED            RAN  GPU TIME  PEAK GPU  PEAK RSS  ON             OUTCOME
+                412  train  ann         2  13:04         3m 12s    6m 24s     6 GiB   700 MiB  gpu1/0,gpu1/1  failed (exit 3)
+        413.prep[7]  flow   bob         1  Nov 14 13:01      1s        0s         -         -  gpu2           timed-out (signal 9)
         ");
     }
 }
