@@ -1,9 +1,11 @@
 //! How long an estimate takes, from the file to both peaks: a model of today's size, a graph of 2,000 operators, a large file of
 //! weights. Each as the median of many, in time on a core, and beside its target. Exported models are read where `scripts/export-models` put them.
 
+use nix::time::{ClockId, clock_gettime};
 use std::fs::File;
 use std::io::{Cursor, Write};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 use warpyard_estimate::graph::{Arg, DType, Graph, Node, Role, Tensor, TensorId};
 use warpyard_estimate::{
     Format, Method, Mode, Model, Optimizer, Request, Shapes, Training, ZeroGrad, estimate, read,
@@ -14,16 +16,15 @@ fn request() -> Request {
     Request { mode: Mode::Train, training, gpu: None, capacity: None, context: None, method: Method::Replay }
 }
 
-/// Nanoseconds this thread has had a core, which a busy machine does not inflate as it does the wall clock.
-fn cpu_time() -> u64 {
-    let text =
-        std::fs::read_to_string("/proc/thread-self/schedstat").expect("Linux says how long a thread ran");
-    text.split(' ').next().and_then(|ran| ran.parse().ok()).expect("a number")
+/// Time this thread has had a core, which a busy machine does not inflate as it does the wall clock.
+fn cpu_time() -> Duration {
+    let time = clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).expect("Linux counts it for every thread");
+    time.into()
 }
 
 /// Median milliseconds of a task on a core.
 fn median(mut task: impl FnMut()) -> f64 {
-    let mut times: Vec<u64> = (0..31)
+    let mut times: Vec<Duration> = (0..31)
         .map(|_| {
             let began = cpu_time();
             task();
@@ -31,7 +32,7 @@ fn median(mut task: impl FnMut()) -> f64 {
         })
         .collect();
     times.sort_unstable();
-    times[times.len() / 2] as f64 / 1e6
+    times[times.len() / 2].as_secs_f64() * 1e3
 }
 
 fn report(what: &str, milliseconds: f64, target: f64) {

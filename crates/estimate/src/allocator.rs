@@ -2,7 +2,7 @@
 //! are split and merged, and segments of 2 MiB, 20 MiB or more are taken from the device when none fits. What it has taken is
 //! what a GPU's tools show as used. Constants and rules are those of `c10/cuda/CUDACachingAllocator.cpp` with default settings.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 const MIN_BLOCK: u64 = 512;
 /// Requests up to this come from the small pool.
@@ -15,14 +15,25 @@ const LARGE_ROUNDING: u64 = 2 << 20;
 
 /// A block handed out; given back with [`CachingAllocator::free`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct BlockId(u64);
+pub struct BlockId(u32);
 
+/// A contiguous piece of a segment. Neighbours within the segment are linked, so that merging needs no search.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Block {
     size: u64,
-    segment: u64,
-    free: bool,
+    address: u64,
     pool: Pool,
+    state: BlockState,
+    previous: Option<BlockId>,
+    next: Option<BlockId>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum BlockState {
+    Allocated,
+    Free,
+    /// The slot belongs to no block: it was merged into a neighbour or its segment was returned.
+    Vacant,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,14 +42,17 @@ enum Pool {
     Large,
 }
 
-/// The allocator's state. Addresses are virtual: segments never touch, so that blocks merge only within one.
+/// Free blocks by size, then address: the first that is large enough is the best fit.
+type FreeList = BTreeSet<(u64, u64, BlockId)>;
+
+/// The allocator's state. Addresses are virtual: a segment's address only orders it among equally large ones.
 #[derive(Debug, Default)]
 pub struct CachingAllocator {
-    /// Every block by address, used or free.
-    blocks: BTreeMap<u64, Block>,
-    /// Free blocks of each pool by size, then address: the first that is large enough is the best fit.
-    free_small: BTreeSet<(u64, u64)>,
-    free_large: BTreeSet<(u64, u64)>,
+    blocks: Vec<Block>,
+    /// Vacant slots of `blocks`, used again first.
+    vacant: Vec<BlockId>,
+    free_small: FreeList,
+    free_large: FreeList,
     next_address: u64,
     capacity: Option<u64>,
     allocated: u64,
@@ -58,43 +72,41 @@ impl CachingAllocator {
     pub fn allocate(&mut self, bytes: u64) -> BlockId {
         let size = bytes.max(1).checked_next_multiple_of(MIN_BLOCK).unwrap_or(u64::MAX - MIN_BLOCK + 1);
         let pool = if size <= SMALL_REQUEST { Pool::Small } else { Pool::Large };
-        let found = self.free_of(pool).range((size, 0)..).next().copied();
-        let address = match found {
-            Some((free, address)) => {
-                self.free_of(pool).remove(&(free, address));
-                address
+        let found = self.free_of(pool).range((size, 0, BlockId(0))..).next().copied();
+        let id = match found {
+            Some(entry @ (_, _, id)) => {
+                self.free_of(pool).remove(&entry);
+                id
             }
             None => self.take_segment(size, pool),
         };
-        self.split(address, size);
-        let block = self.blocks.get_mut(&address).expect("it was found or made");
-        block.free = false;
-        self.allocated = self.allocated.saturating_add(block.size);
+        self.split(id, size);
+        let block = self.block_mut(id);
+        block.state = BlockState::Allocated;
+        let size = block.size;
+        self.allocated = self.allocated.saturating_add(size);
         self.peak_allocated = self.peak_allocated.max(self.allocated);
-        BlockId(address)
+        id
     }
 
     /// Takes a block back and merges it with its free neighbours.
-    pub fn free(&mut self, BlockId(mut address): BlockId) {
-        let mut block = *self.blocks.get(&address).expect("blocks are freed once");
-        assert!(!block.free, "blocks are freed once");
-        self.allocated -= block.size;
-        let after = self.blocks.range(address + 1..).next().map(|(at, next)| (*at, *next));
-        if let Some((at, next)) = after.filter(|(_, next)| next.free && next.segment == block.segment) {
-            self.free_of(block.pool).remove(&(next.size, at));
-            self.blocks.remove(&at);
-            block.size += next.size;
+    pub fn free(&mut self, id: BlockId) {
+        let block = *self.block(id);
+        assert_eq!(block.state, BlockState::Allocated, "blocks are freed once");
+        // Sums saturate, so a graph of absurd sizes may have more to take away than was added.
+        self.allocated = self.allocated.saturating_sub(block.size);
+        if let Some(next) = block.next.filter(|next| self.block(*next).state == BlockState::Free) {
+            self.unlist(next);
+            self.merge(id, next);
         }
-        let before = self.blocks.range(..address).next_back().map(|(at, previous)| (*at, *previous));
-        if let Some((at, previous)) = before.filter(|(_, b)| b.free && b.segment == block.segment) {
-            self.free_of(block.pool).remove(&(previous.size, at));
-            self.blocks.remove(&address);
-            block.size += previous.size;
-            address = at;
+        let mut merged = id;
+        if let Some(previous) = block.previous.filter(|id| self.block(*id).state == BlockState::Free) {
+            self.unlist(previous);
+            self.merge(previous, id);
+            merged = previous;
         }
-        block.free = true;
-        self.free_of(block.pool).insert((block.size, address));
-        self.blocks.insert(address, block);
+        self.block_mut(merged).state = BlockState::Free;
+        self.list(merged);
     }
 
     /// Bytes in blocks that are handed out.
@@ -117,15 +129,63 @@ impl CachingAllocator {
         self.peak_reserved
     }
 
-    fn free_of(&mut self, pool: Pool) -> &mut BTreeSet<(u64, u64)> {
+    fn block(&self, BlockId(slot): BlockId) -> &Block {
+        &self.blocks[slot as usize]
+    }
+
+    fn block_mut(&mut self, BlockId(slot): BlockId) -> &mut Block {
+        &mut self.blocks[slot as usize]
+    }
+
+    fn free_of(&mut self, pool: Pool) -> &mut FreeList {
         match pool {
             Pool::Small => &mut self.free_small,
             Pool::Large => &mut self.free_large,
         }
     }
 
-    /// Takes a segment for a request; gives its address, where one free block begins that is in no free list yet.
-    fn take_segment(&mut self, request: u64, pool: Pool) -> u64 {
+    fn list(&mut self, id: BlockId) {
+        let Block { size, address, pool, .. } = *self.block(id);
+        self.free_of(pool).insert((size, address, id));
+    }
+
+    fn unlist(&mut self, id: BlockId) {
+        let Block { size, address, pool, .. } = *self.block(id);
+        self.free_of(pool).remove(&(size, address, id));
+    }
+
+    fn insert(&mut self, block: Block) -> BlockId {
+        match self.vacant.pop() {
+            Some(id) => {
+                *self.block_mut(id) = block;
+                id
+            }
+            None => {
+                self.blocks.push(block);
+                BlockId(self.blocks.len() as u32 - 1)
+            }
+        }
+    }
+
+    fn vacate(&mut self, id: BlockId) {
+        self.block_mut(id).state = BlockState::Vacant;
+        self.vacant.push(id);
+    }
+
+    /// Joins a block with the one after it.
+    fn merge(&mut self, first: BlockId, second: BlockId) {
+        let Block { size, next, .. } = *self.block(second);
+        let block = self.block_mut(first);
+        block.size += size;
+        block.next = next;
+        if let Some(next) = next {
+            self.block_mut(next).previous = Some(first);
+        }
+        self.vacate(second);
+    }
+
+    /// Takes a segment for a request: one free block, in no free list yet.
+    fn take_segment(&mut self, request: u64, pool: Pool) -> BlockId {
         let size = match pool {
             Pool::Small => SMALL_SEGMENT,
             Pool::Large if request < MIN_OWN_SEGMENT => LARGE_SEGMENT,
@@ -135,46 +195,46 @@ impl CachingAllocator {
             self.release_cached_segments();
         }
         let address = self.next_address;
-        // A gap after each segment keeps an address from being the end of one and the beginning of another.
-        self.next_address = address.saturating_add(size).saturating_add(MIN_BLOCK);
-        self.blocks.insert(address, Block { size, segment: address, free: true, pool });
+        self.next_address = address.saturating_add(size);
         self.reserved = self.reserved.saturating_add(size);
         self.peak_reserved = self.peak_reserved.max(self.reserved);
-        address
+        self.insert(Block { size, address, pool, state: BlockState::Free, previous: None, next: None })
     }
 
     /// Splits off what a request leaves of a block: anything in the small pool, more than 1 MiB in the large one.
-    fn split(&mut self, address: u64, size: u64) {
-        let block = self.blocks.get_mut(&address).expect("it was found or made");
-        let (rest, pool, segment) = (block.size - size, block.pool, block.segment);
-        let splits = match pool {
+    fn split(&mut self, id: BlockId, size: u64) {
+        let block = *self.block(id);
+        let rest = block.size - size;
+        let splits = match block.pool {
             Pool::Small => rest >= MIN_BLOCK,
             Pool::Large => rest > SMALL_REQUEST,
         };
-        if splits {
-            block.size = size;
-            self.blocks.insert(address + size, Block { size: rest, segment, free: true, pool });
-            self.free_of(pool).insert((rest, address + size));
+        if !splits {
+            return;
         }
+        let address = block.address.saturating_add(size);
+        let remainder =
+            self.insert(Block { size: rest, address, state: BlockState::Free, previous: Some(id), ..block });
+        if let Some(next) = block.next {
+            self.block_mut(next).previous = Some(remainder);
+        }
+        let block = self.block_mut(id);
+        block.size = size;
+        block.next = Some(remainder);
+        self.list(remainder);
     }
 
+    /// Returns segments that are one free block.
     fn release_cached_segments(&mut self) {
-        let ends = |at: u64, block: &Block| at.saturating_add(block.size);
-        let mut sizes: BTreeMap<u64, u64> = BTreeMap::new();
-        for (at, block) in &self.blocks {
-            let end = ends(*at, block) - block.segment;
-            let size = sizes.entry(block.segment).or_default();
-            *size = end.max(*size);
-        }
-        let whole = |(at, block): (&u64, &Block)| {
-            (block.free && *at == block.segment && sizes[&block.segment] == block.size)
-                .then_some((*at, *block))
+        let is_segment = |block: &Block| {
+            block.state == BlockState::Free && block.previous.is_none() && block.next.is_none()
         };
-        let released: Vec<_> = self.blocks.iter().filter_map(whole).collect();
-        for (at, block) in released {
-            self.free_of(block.pool).remove(&(block.size, at));
-            self.blocks.remove(&at);
-            self.reserved -= block.size;
+        let ids = (0..self.blocks.len() as u32).map(BlockId);
+        let released: Vec<BlockId> = ids.filter(|id| is_segment(self.block(*id))).collect();
+        for id in released {
+            self.unlist(id);
+            self.reserved = self.reserved.saturating_sub(self.block(id).size);
+            self.vacate(id);
         }
     }
 }
@@ -251,9 +311,9 @@ mod tests {
                 allocator.free(block);
             }
             prop_assert_eq!(allocator.allocated(), 0);
-            prop_assert!(allocator.blocks.iter().all(|(at, block)| block.free && *at == block.segment));
-            let free: u64 = allocator.blocks.values().map(|block| block.size).sum();
-            prop_assert_eq!(free, allocator.reserved());
+            let left: Vec<_> = allocator.blocks.iter().filter(|block| block.state != BlockState::Vacant).collect();
+            prop_assert!(left.iter().all(|block| block.state == BlockState::Free && block.next.is_none() && block.previous.is_none()));
+            prop_assert_eq!(left.iter().map(|block| block.size).sum::<u64>(), allocator.reserved());
         }
     }
 }

@@ -11,7 +11,34 @@ use crate::storage::{StorageId, Storages};
 #[derive(Debug, Clone)]
 struct Gradient {
     storage: StorageId,
-    strides: Vec<u64>,
+    strides: Strides,
+}
+
+/// Memory layout of a gradient.
+#[derive(Debug, Clone)]
+enum Strides {
+    /// Row-major without gaps, as almost all are.
+    Dense,
+    Strided(Vec<u64>),
+}
+
+impl Strides {
+    fn of(&self, shape: &[u64]) -> Vec<u64> {
+        match self {
+            Self::Dense => row_major(shape),
+            Self::Strided(strides) => strides.clone(),
+        }
+    }
+
+    fn is_dense(&self, shape: &[u64]) -> bool {
+        match self {
+            Self::Dense => true,
+            Self::Strided(strides) => {
+                let dense = row_major(shape);
+                shape.iter().zip(strides.iter().zip(&dense)).all(|(size, (a, b))| *size == 1 || a == b)
+            }
+        }
+    }
 }
 
 /// The gradients of a running backward pass.
@@ -31,8 +58,7 @@ pub(crate) fn backward(
 ) -> Vec<StorageId> {
     let mut pending = vec![None; program.graph.tensors.len()];
     for (id, storage) in seeds {
-        let strides = row_major(&program.graph.tensor(id).shape);
-        pending[id.index()] = Some(Gradient { storage, strides });
+        pending[id.index()] = Some(Gradient { storage, strides: Strides::Dense });
     }
     let mut pass = Backward { program, storages, pending };
     for entry in tape.into_iter().rev() {
@@ -57,7 +83,7 @@ impl Backward<'_, '_> {
 
     fn fresh(&mut self, id: TensorId) -> Gradient {
         let storage = self.storages.allocate(self.bytes(id));
-        Gradient { storage, strides: row_major(&self.program.graph.tensor(id).shape) }
+        Gradient { storage, strides: Strides::Dense }
     }
 
     fn run(&mut self, at: usize) {
@@ -65,11 +91,9 @@ impl Backward<'_, '_> {
         let arrived: Vec<(TensorId, Gradient)> =
             node.outputs.iter().filter_map(|id| Some((*id, self.pending[id.index()].take()?))).collect();
         let Some((result, gradient)) = arrived.first().cloned() else { return };
-        let dense = row_major(&self.program.graph.tensor(result).shape);
         let mut scratch: Vec<StorageId> = Vec::new();
-        if semantics.wants_dense_gradient
-            && !same_layout(&self.program.graph.tensor(result).shape, &gradient.strides, &dense)
-        {
+        let shape = &self.program.graph.tensor(result).shape;
+        if semantics.wants_dense_gradient && !gradient.strides.is_dense(shape) {
             let bytes = self.bytes(result);
             scratch.push(self.storages.allocate(bytes));
         }
@@ -99,15 +123,24 @@ impl Backward<'_, '_> {
         let strides = match form {
             Form::Fresh | Form::Reduced => None,
             Form::Same => (of.shape == to.shape).then(|| gradient.strides.clone()),
-            Form::Reshaped => view_strides(&of.shape, &gradient.strides, &to.shape),
+            Form::Reshaped => match &gradient.strides {
+                Strides::Dense if of.elements() == to.elements() => Some(Strides::Dense),
+                Strides::Dense => None,
+                Strides::Strided(strides) => {
+                    view_strides(&of.shape, strides, &to.shape).map(Strides::Strided)
+                }
+            },
             Form::Permuted(order) => {
                 let mut strides = vec![0; order.len()];
-                for (from, stride) in order.iter().zip(&gradient.strides) {
-                    strides[*from] = *stride;
+                for (from, stride) in order.iter().zip(gradient.strides.of(&of.shape)) {
+                    strides[*from] = stride;
                 }
-                (strides.len() == to.shape.len()).then_some(strides)
+                (strides.len() == to.shape.len()).then_some(Strides::Strided(strides))
             }
-            Form::Part => Some(gradient.strides.iter().copied().take(to.shape.len()).collect()),
+            Form::Part => {
+                let strides = gradient.strides.of(&of.shape);
+                Some(Strides::Strided(strides.into_iter().take(to.shape.len()).collect()))
+            }
         };
         match strides {
             Some(strides) => Gradient { storage: self.storages.retain(gradient.storage), strides },
@@ -131,8 +164,4 @@ impl Backward<'_, '_> {
         };
         self.pending[id.index()] = Some(sum);
     }
-}
-
-fn same_layout(shape: &[u64], a: &[u64], b: &[u64]) -> bool {
-    shape.iter().zip(a.iter().zip(b)).all(|(size, (a, b))| *size == 1 || a == b)
 }

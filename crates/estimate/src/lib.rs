@@ -27,7 +27,7 @@ pub use read::{Model, ReadError, Shapes, Transformer, Weights, read};
 pub use training::{Peaks, Training, ZeroGrad};
 
 use forward::Program;
-use graph::{Role, TensorId};
+use graph::{Role, Tensor, TensorId};
 use roofline::Work;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
@@ -126,12 +126,12 @@ pub fn estimate(model: &Model, request: &Request) -> Estimate {
 
 /// Replays training and gives its peaks in detail; [`estimate`] has the summary.
 pub fn training_peaks(graph: &Graph, request: &Request) -> Peaks {
-    training::train(graph, request.training, &workspaces(request), capacity(request))
+    training::train(&Program::new(graph, true), request.training, &workspaces(request), capacity(request))
 }
 
 /// Replays inference and gives its peaks in detail.
 pub fn inference_peaks(graph: &Graph, request: &Request) -> Peaks {
-    training::infer(graph, &workspaces(request), capacity(request))
+    training::infer(&Program::new(graph, false), &workspaces(request), capacity(request))
 }
 
 /// Most bytes of activations at once in inference, weights and rounding left out, where the caller lets go of the inputs as well.
@@ -157,7 +157,7 @@ fn of_graph(graph: &Graph, request: &Request) -> Estimate {
     let program = Program::new(graph, false);
     let unknown = program.semantics.iter().zip(&graph.nodes).filter(|(semantics, _)| !semantics.known);
     let unknown: BTreeSet<String> = unknown.map(|(_, node)| node.operator.clone()).collect();
-    let inference = inference_peaks(graph, request).reserved;
+    let inference = training::infer(&program, &workspaces(request), capacity(request)).reserved;
     let training = training_peaks(graph, request).reserved;
     let floats = float_count(graph, request);
     let peak = match (request.method, request.mode) {
@@ -166,7 +166,6 @@ fn of_graph(graph: &Graph, request: &Request) -> Estimate {
         (Method::Replay, Mode::Train) => training,
     };
     let work = Work::of(&program);
-    let tensors = graph.tensors.iter().map(|tensor| (tensor.name.clone(), tensor.bytes())).collect();
     Estimate {
         format: graph.format,
         parameters: graph.parameters(),
@@ -179,7 +178,7 @@ fn of_graph(graph: &Graph, request: &Request) -> Estimate {
         float_count_bytes: floats,
         operators: graph.nodes.len(),
         unknown_operators: unknown.into_iter().collect(),
-        largest: largest_of(tensors),
+        largest: largest_of(&graph.tensors),
         seconds_by_gpu: seconds(&work, request.mode),
     }
 }
@@ -252,8 +251,13 @@ fn float_count(graph: &Graph, request: &Request) -> u64 {
     floats.saturating_mul(4)
 }
 
-fn largest_of(mut tensors: Vec<(String, u64)>) -> Vec<Largest> {
-    tensors.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
-    tensors.truncate(LARGEST);
-    tensors.into_iter().map(|(name, bytes)| Largest { name, bytes }).collect()
+fn largest_of(tensors: &[Tensor]) -> Vec<Largest> {
+    let mut sizes: Vec<(u64, &str)> =
+        tensors.iter().map(|tensor| (tensor.bytes(), tensor.name.as_str())).collect();
+    sizes.sort_unstable_by(|a, b| b.0.cmp(&a.0).then_with(|| a.1.cmp(b.1)));
+    sizes
+        .iter()
+        .take(LARGEST)
+        .map(|(bytes, name)| Largest { name: (*name).to_owned(), bytes: *bytes })
+        .collect()
 }

@@ -64,7 +64,7 @@ impl Storages {
         if storage.references == 0 {
             let storage = self.slots[id.0 as usize].take().expect("it was there");
             self.vacant.push(id.0);
-            self.live -= storage.bytes;
+            self.live = self.live.saturating_sub(storage.bytes);
             self.allocator.free(storage.block);
         }
     }

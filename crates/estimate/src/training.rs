@@ -48,9 +48,8 @@ pub struct Peaks {
 const STEPS: usize = 3;
 
 /// Replays inference: weights stay, activations go after their last use.
-pub(crate) fn infer(graph: &Graph, workspaces: &Workspaces, capacity: Option<u64>) -> Peaks {
-    let program = Program::new(graph, false);
-    let mut run = Run::new(&program, capacity);
+pub(crate) fn infer(program: &Program<'_>, workspaces: &Workspaces, capacity: Option<u64>) -> Peaks {
+    let mut run = Run::new(program, capacity);
     if program.uses_blas {
         run.storages.allocate(workspaces.blas);
     }
@@ -77,13 +76,13 @@ pub(crate) fn activation_peak(graph: &Graph) -> u64 {
 
 /// Replays training.
 pub(crate) fn train(
-    graph: &Graph,
+    program: &Program<'_>,
     training: Training,
     workspaces: &Workspaces,
     capacity: Option<u64>,
 ) -> Peaks {
-    let program = Program::new(graph, true);
-    let mut run = Run::new(&program, capacity);
+    let graph = program.graph;
+    let mut run = Run::new(program, capacity);
     let sizes: Vec<u64> = parameters(graph).map(|id| graph.tensor(id).bytes()).collect();
     let mut state = Vec::new();
     if training.optimizer.is_eager() {
@@ -105,7 +104,7 @@ pub(crate) fn train(
         if step == 0 {
             run.peaks.saved = run.saved(&tape);
         }
-        let criterion = Criterion::of(&program);
+        let criterion = Criterion::of(program);
         let (seeds, log_probabilities, value) = criterion.forward(&mut run);
         if let Some(earlier) = loss.replace(value) {
             run.storages.release(earlier);
@@ -117,7 +116,7 @@ pub(crate) fn train(
             run.storages.allocate(bytes);
         }
         let seeds = criterion.backward(&mut run, seeds, log_probabilities);
-        let made = backward(&program, &mut run.storages, tape, seeds);
+        let made = backward(program, &mut run.storages, tape, seeds);
         // Gradients that are still there are added to in place.
         match gradients.is_empty() {
             true => gradients = made,
