@@ -7,13 +7,10 @@ use std::io::{Cursor, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use warpyard_estimate::graph::{Arg, DType, Graph, Node, Role, Tensor, TensorId};
-use warpyard_estimate::{
-    Format, Method, Mode, Model, Optimizer, Request, Shapes, Training, ZeroGrad, estimate, read,
-};
+use warpyard_estimate::{Format, Mode, Model, Optimizer, Request, Shapes, estimate, read};
 
 fn request() -> Request {
-    let training = Training { optimizer: Optimizer::Adam, zero_grad: ZeroGrad::default() };
-    Request { mode: Mode::Train, training, gpu: None, capacity: None, context: None, method: Method::Replay }
+    Request::new(Mode::Train, Optimizer::Adam)
 }
 
 /// Time this thread has had a core, which a busy machine does not inflate as it does the wall clock.
@@ -71,7 +68,7 @@ fn chain(operators: u32) -> Graph {
         last = push("result", vec![32, 1024], Role::Activation);
         nodes.push(Node { operator: operator.to_owned(), args, outputs: vec![last], detached: false });
     }
-    Graph { format: Format::Pt2, tensors, nodes, outputs: vec![last] }
+    Graph { format: Format::Pt2, tensors, nodes, outputs: vec![last], calls: Calls::default() }
 }
 
 /// A file that says it has 10 GB of weights, and has them as a hole.

@@ -2,13 +2,14 @@
 //! backward pass will need, and lets go of every tensor after its last use.
 
 use crate::graph::{Graph, Role, TensorId};
-use crate::operators::{Saved, Semantics, Storage, Wanted, semantics};
+use crate::operators::{Device, Saved, Semantics, Storage, Wanted, semantics};
 use crate::storage::{StorageId, Storages};
 
 /// A model prepared for replay: semantics of every node and the last use of every tensor.
 #[derive(Debug)]
 pub(crate) struct Program<'a> {
     pub(crate) graph: &'a Graph,
+    pub(crate) device: Device,
     pub(crate) semantics: Vec<Semantics>,
     /// Tensors a gradient is wanted for.
     pub(crate) wanted: Vec<bool>,
@@ -27,14 +28,14 @@ pub(crate) struct TapeEntry {
 
 impl<'a> Program<'a> {
     /// Prepares a graph; in training gradients are wanted for parameters and all that is computed from them.
-    pub(crate) fn new(graph: &'a Graph, training: bool) -> Self {
+    pub(crate) fn new(graph: &'a Graph, training: bool, device: Device) -> Self {
         let mut wanted = vec![false; graph.tensors.len()];
         for id in graph.of_role(Role::Parameter).filter(|_| training) {
             wanted[id.index()] = graph.tensor(id).dtype.is_differentiable();
         }
         let mut all = Vec::with_capacity(graph.nodes.len());
         for node in &graph.nodes {
-            let semantics = semantics(graph, node, &wanted);
+            let semantics = semantics(graph, node, &wanted, device);
             let flows = !node.detached && semantics.gradients.iter().any(|(id, _)| wanted[id.index()]);
             for output in &node.outputs {
                 wanted[output.index()] = flows && graph.tensor(*output).dtype.is_differentiable();
@@ -42,12 +43,12 @@ impl<'a> Program<'a> {
             all.push(semantics);
         }
         let uses_blas = all.iter().any(|semantics| semantics.uses_blas);
-        Self { graph, semantics: all, wanted, dying: last_uses(graph, false), uses_blas }
+        Self { graph, device, semantics: all, wanted, dying: last_uses(graph, Holder::Python), uses_blas }
     }
 
-    /// Lets inputs go after their last use, which a caller who keeps no reference to them allows.
+    /// Lets inputs and arguments go after their last use, as if no caller kept a reference to them.
     pub(crate) fn consume_inputs(&mut self) {
-        self.dying = last_uses(self.graph, true);
+        self.dying = last_uses(self.graph, Holder::Nobody);
     }
 
     pub(crate) fn wanted(&self) -> &Wanted {
@@ -107,12 +108,34 @@ impl<'a> Program<'a> {
     }
 }
 
-/// The activations, and inputs where they may go, that each node is the last to use. Outputs of the model outlive it.
-fn last_uses(graph: &Graph, inputs_too: bool) -> Vec<Vec<TensorId>> {
-    let mut last = vec![None; graph.tensors.len()];
+/// Who refers to tensors beside the operators that use them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Holder {
+    /// A Python program: the caller holds the inputs, calls of modules their arguments, and local variables their values.
+    Python,
+    Nobody,
+}
+
+/// The tensors that go after each node. Outputs of the model outlive it.
+fn last_uses(graph: &Graph, holder: Holder) -> Vec<Vec<TensorId>> {
+    let mut last: Vec<Option<usize>> = vec![None; graph.tensors.len()];
+    let mut defined = vec![0; graph.tensors.len()];
     for (at, node) in graph.nodes.iter().enumerate() {
-        for id in node.tensors().chain(node.outputs.iter().copied()) {
-            last[id.index()] = Some(at);
+        for output in &node.outputs {
+            defined[output.index()] = at;
+            last[output.index()] = Some(at);
+        }
+        for id in node.tensors() {
+            let until = match holder {
+                Holder::Python => graph.calls.held_until(defined[id.index()], at),
+                Holder::Nobody => at,
+            };
+            last[id.index()] = last[id.index()].max(Some(until));
+        }
+    }
+    for (node, until) in graph.calls.assigned().iter().filter(|_| holder == Holder::Python) {
+        for output in &graph.nodes[*node].outputs {
+            last[output.index()] = last[output.index()].max(Some(*until));
         }
     }
     for output in &graph.outputs {
@@ -120,7 +143,8 @@ fn last_uses(graph: &Graph, inputs_too: bool) -> Vec<Vec<TensorId>> {
     }
     let mut dying = vec![vec![]; graph.nodes.len()];
     for (index, tensor) in graph.tensors.iter().enumerate() {
-        let goes = tensor.role == Role::Activation || (inputs_too && tensor.role == Role::Input);
+        let goes =
+            tensor.role == Role::Activation || (holder == Holder::Nobody && tensor.role == Role::Input);
         if let Some(at) = last[index].filter(|_| goes) {
             dying[at].push(TensorId(index as u32));
         }

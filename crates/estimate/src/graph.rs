@@ -1,6 +1,7 @@
 //! The graph of a model: tensors with shape and element type, and operators in execution order under their ATen names.
 //! Every reader produces this form; nothing here knows about files or about memory.
 
+use crate::calls::Calls;
 use std::fmt;
 
 /// Element type of a tensor.
@@ -251,6 +252,8 @@ pub struct Graph {
     pub nodes: Vec<Node>,
     /// What the caller receives.
     pub outputs: Vec<TensorId>,
+    /// Calls of modules, where the file tells them.
+    pub calls: Calls,
 }
 
 impl Graph {

@@ -7,6 +7,7 @@
 
 pub mod allocator;
 mod backward;
+mod calls;
 mod expr;
 mod forward;
 pub mod gpu;
@@ -19,9 +20,11 @@ mod roofline;
 mod storage;
 mod training;
 
+pub use calls::Calls;
 pub use expr::ExprError;
 pub use gpu::{GPUS, Gpu, UnknownGpu, Workspaces};
 pub use graph::{Format, Graph};
+pub use operators::Device;
 pub use optimizer::{Optimizer, UnknownOptimizer};
 pub use read::{Model, ReadError, Shapes, Transformer, Weights, read};
 pub use training::{Peaks, Training, ZeroGrad};
@@ -51,6 +54,8 @@ pub struct Request {
     pub mode: Mode,
     /// How it would be trained.
     pub training: Training,
+    /// Whose kernels run; [`Device::Cpu`] has no workspaces and no context.
+    pub device: Device,
     /// The type of GPU, where it is known: sets context, workspaces and when cached memory is given back.
     pub gpu: Option<&'static Gpu>,
     /// Bytes of the GPU, where they are known and differ from its type's.
@@ -59,6 +64,21 @@ pub struct Request {
     pub context: Option<u64>,
     /// Which rule the bound is of.
     pub method: Method,
+}
+
+impl Request {
+    /// A request that leaves open on which GPU and with how much context the model will run.
+    pub fn new(mode: Mode, optimizer: Optimizer) -> Self {
+        Self {
+            mode,
+            training: Training { optimizer, zero_grad: ZeroGrad::default() },
+            device: Device::default(),
+            gpu: None,
+            capacity: None,
+            context: None,
+            method: Method::Replay,
+        }
+    }
 }
 
 /// The rule an admission bound is computed by.
@@ -126,12 +146,17 @@ pub fn estimate(model: &Model, request: &Request) -> Estimate {
 
 /// Replays training and gives its peaks in detail; [`estimate`] has the summary.
 pub fn training_peaks(graph: &Graph, request: &Request) -> Peaks {
-    training::train(&Program::new(graph, true), request.training, &workspaces(request), capacity(request))
+    training::train(
+        &Program::new(graph, true, request.device),
+        request.training,
+        &workspaces(request),
+        capacity(request),
+    )
 }
 
 /// Replays inference and gives its peaks in detail.
 pub fn inference_peaks(graph: &Graph, request: &Request) -> Peaks {
-    training::infer(&Program::new(graph, false), &workspaces(request), capacity(request))
+    training::infer(&Program::new(graph, false, request.device), &workspaces(request), capacity(request))
 }
 
 /// Most bytes of activations at once in inference, weights and rounding left out, where the caller lets go of the inputs as well.
@@ -140,7 +165,10 @@ pub fn activation_peak(graph: &Graph) -> u64 {
 }
 
 fn workspaces(request: &Request) -> Workspaces {
-    request.gpu.map(Gpu::workspaces).unwrap_or_default()
+    match request.device {
+        Device::Cuda => request.gpu.map(Gpu::workspaces).unwrap_or_default(),
+        Device::Cpu => Workspaces { blas: 0 },
+    }
 }
 
 /// What the allocator may take of a GPU: all but the context.
@@ -150,11 +178,14 @@ fn capacity(request: &Request) -> Option<u64> {
 }
 
 fn context(request: &Request) -> u64 {
-    request.gpu.map_or(gpu::DEFAULT_CONTEXT, |gpu| gpu.context)
+    match request.device {
+        Device::Cuda => request.gpu.map_or(gpu::DEFAULT_CONTEXT, |gpu| gpu.context),
+        Device::Cpu => 0,
+    }
 }
 
 fn of_graph(graph: &Graph, request: &Request) -> Estimate {
-    let program = Program::new(graph, false);
+    let program = Program::new(graph, false, request.device);
     let unknown = program.semantics.iter().zip(&graph.nodes).filter(|(semantics, _)| !semantics.known);
     let unknown: BTreeSet<String> = unknown.map(|(_, node)| node.operator.clone()).collect();
     let inference = training::infer(&program, &workspaces(request), capacity(request)).reserved;

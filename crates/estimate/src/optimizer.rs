@@ -51,6 +51,16 @@ impl Optimizer {
         }
     }
 
+    /// Tensors of one parameter's size that live while it is stepped, on the single-tensor path that the CPU takes.
+    pub(crate) fn single_tensor_temporaries(self) -> usize {
+        match self {
+            Self::Sgd | Self::Momentum => 0,
+            Self::RmsProp | Self::Adagrad => 1,
+            // The square root, and its quotient by the bias correction.
+            Self::Adam | Self::AdamW => 2,
+        }
+    }
+
     /// Whether state exists before the first step: Adagrad makes its sums when it is constructed.
     pub(crate) fn is_eager(self) -> bool {
         self == Self::Adagrad

@@ -6,6 +6,7 @@ use crate::backward::backward;
 use crate::forward::{Program, TapeEntry};
 use crate::gpu::Workspaces;
 use crate::graph::{Graph, Role, TensorId};
+use crate::operators::Device;
 use crate::optimizer::Optimizer;
 use crate::storage::{StorageId, Storages};
 use std::collections::BTreeSet;
@@ -66,7 +67,7 @@ pub(crate) fn infer(program: &Program<'_>, workspaces: &Workspaces, capacity: Op
 
 /// Most bytes of activations at once, where inputs go after their last use as well.
 pub(crate) fn activation_peak(graph: &Graph) -> u64 {
-    let mut program = Program::new(graph, false);
+    let mut program = Program::new(graph, false, Device::Cuda);
     program.consume_inputs();
     let mut run = Run::new(&program, None);
     run.take_batch();
@@ -204,6 +205,15 @@ impl<'a, 'g> Run<'a, 'g> {
     fn step(&mut self, optimizer: Optimizer, sizes: &[u64], state: &mut Vec<StorageId>) {
         if state.is_empty() {
             self.make_state(optimizer, sizes, state);
+        }
+        if self.program.device == Device::Cpu {
+            for bytes in sizes {
+                let temporaries = [*bytes].repeat(optimizer.single_tensor_temporaries());
+                let temporaries: Vec<_> =
+                    temporaries.into_iter().map(|bytes| self.storages.allocate(bytes)).collect();
+                self.storages.release_all(temporaries);
+            }
+            return;
         }
         let mut temporaries = Vec::new();
         for _ in 0..optimizer.temporaries() {

@@ -1,14 +1,16 @@
 //! Estimates against published and measured figures: parameters and multiply-adds of torchvision's models, peaks from first
 //! principles, and NVML peaks of real trainings. Reads exports that `scripts/export-models` made, and the data beside the checkout.
 
+mod cache;
+
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::path::PathBuf;
 use warpyard_estimate::graph::{Arg, Node};
 use warpyard_estimate::{
-    Estimate, Graph, Method, Mode, Model, Optimizer, Request, Shapes, Training, ZeroGrad, activation_peak,
-    estimate, read, training_peaks,
+    Estimate, Graph, Mode, Model, Optimizer, Request, Shapes, ZeroGrad, activation_peak, estimate, read,
+    training_peaks,
 };
 
 /// A file of the data beside the checkout, or nothing and a notice.
@@ -24,15 +26,7 @@ fn data(name: &str) -> Option<String> {
 
 /// Where exports are cached.
 fn models() -> Option<PathBuf> {
-    let cache = std::env::var_os("WARPYARD_CACHE").map(PathBuf::from);
-    let cache = cache.or_else(|| Some(PathBuf::from(std::env::var_os("XDG_CACHE_HOME")?).join("warpyard")));
-    let cache = cache.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".cache/warpyard")))?;
-    let models = cache.join("models");
-    if !models.join("resnet50.eval.pt2").exists() {
-        println!("SKIPPED: no exported models; scripts/export-models makes them");
-        return None;
-    }
-    Some(models)
+    cache::folder("models", "resnet50.eval.pt2")
 }
 
 fn graph(models: &std::path::Path, name: &str, batch: u64) -> Graph {
@@ -44,8 +38,7 @@ fn graph(models: &std::path::Path, name: &str, batch: u64) -> Graph {
 }
 
 fn request(mode: Mode, optimizer: Optimizer) -> Request {
-    let training = Training { optimizer, zero_grad: ZeroGrad::default() };
-    Request { mode, training, gpu: None, capacity: None, context: None, method: Method::Replay }
+    Request::new(mode, optimizer)
 }
 
 fn estimated(graph: Graph) -> Estimate {
@@ -230,4 +223,57 @@ fn measured_trainings_are_met_and_bounded() {
         100.0 * covered
     );
     assert!(covered >= 0.92 && width <= 1.15, "covers {covered} at {width}");
+}
+
+/// A row of SchedTune's table: mebibytes that a training with Adam took of a GPU, the CUDA context included.
+#[derive(serde::Deserialize)]
+struct Observation {
+    model: String,
+    batchsize: u64,
+    #[serde(rename = "peak mem usage")]
+    measured: f64,
+    #[serde(rename = "Pipelines/CUDA cores")]
+    cores: u32,
+}
+
+#[test]
+fn trainings_of_schedtune_are_met_once_the_context_is_calibrated() {
+    let (Some(text), Some(models)) = (data("schedtune_model_stats.csv"), models()) else { return };
+    let rows = csv::Reader::from_reader(text.as_bytes()).into_deserialize();
+    let rows: Vec<Observation> = rows.collect::<Result<_, _>>().expect("rows");
+    let mut graphs: BTreeMap<(&str, u64), f64> = BTreeMap::new();
+    for row in &rows {
+        graphs.entry((&row.model, row.batchsize)).or_insert_with(|| {
+            let graph = graph(&models, &format!("{}.train", row.model), row.batchsize);
+            training_peaks(&graph, &request(Mode::Train, Optimizer::Adam)).reserved as f64 / (1 << 20) as f64
+        });
+    }
+    let estimated = |row: &Observation| graphs[&(row.model.as_str(), row.batchsize)];
+    let mut met = 0;
+    for (gpu, cores) in [("K80", 2496), ("T4", 2560), ("RTX3070", 5888), ("V100", 5120), ("RTX3090", 10496)] {
+        let of_gpu: Vec<_> = rows.iter().filter(|row| row.cores == cores).collect();
+        assert_eq!(of_gpu.len(), 48, "{gpu}");
+        // The context is the same for every model: each row is predicted with the one the other models show.
+        let errors = of_gpu.iter().map(|row| {
+            let others = of_gpu.iter().filter(|other| other.model != row.model);
+            let context = median(others.map(|other| other.measured - estimated(other)).collect());
+            (estimated(row) + context) / row.measured - 1.0
+        });
+        let errors: Vec<f64> = errors.collect();
+        if std::env::var_os("WARPYARD_ROWS").is_some() {
+            for (row, error) in of_gpu.iter().zip(&errors) {
+                let (name, batch, peak) = (&row.model, row.batchsize, estimated(row));
+                println!(
+                    "{gpu} {name} {batch}: {peak:.0} for {} measured, {:+.2} %",
+                    row.measured,
+                    100.0 * error
+                );
+            }
+        }
+        let mean = errors.iter().map(|error| error.abs()).sum::<f64>() / errors.len() as f64;
+        let context = median(of_gpu.iter().map(|row| row.measured - estimated(row)).collect());
+        println!("{gpu}: mean error {:.2} %, median context {context:.0} MiB", 100.0 * mean);
+        met += usize::from(mean <= 0.07);
+    }
+    assert!(met >= 4, "within 7 % on {met} of five GPUs");
 }

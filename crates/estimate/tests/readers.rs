@@ -3,8 +3,7 @@
 use std::io::{Cursor, Write};
 use warpyard_estimate::graph::Role;
 use warpyard_estimate::{
-    Estimate, Format, Graph, Method, Mode, Model, Optimizer, ReadError, Request, Shapes, Training, Weights,
-    ZeroGrad, estimate, read,
+    Estimate, Format, Graph, Mode, Model, Optimizer, ReadError, Request, Shapes, Weights, estimate, read,
 };
 
 fn shapes(batch: u64) -> Shapes {
@@ -43,12 +42,7 @@ fn refused_with(bytes: &[u8], shapes: &Shapes, part: &str) {
 }
 
 fn estimated(graph: Graph) -> Estimate {
-    let training = Training { optimizer: Optimizer::Adam, zero_grad: ZeroGrad::default() };
-    let mode = Mode::Infer;
-    estimate(
-        &Model::Graph(graph),
-        &Request { mode, training, gpu: None, capacity: None, context: None, method: Method::Replay },
-    )
+    estimate(&Model::Graph(graph), &Request::new(Mode::Infer, Optimizer::Adam))
 }
 
 // torch.export archives

@@ -2,7 +2,7 @@
 
 use warpyard_estimate::graph::{Arg, DType, Graph, Node, Role, Tensor, TensorId};
 use warpyard_estimate::{
-    Format, Method, Mode, Model, Optimizer, Peaks, Request, Training, ZeroGrad, estimate, inference_peaks,
+    Calls, Format, Mode, Model, Optimizer, Peaks, Request, Training, ZeroGrad, estimate, inference_peaks,
     training_peaks,
 };
 
@@ -33,12 +33,11 @@ fn layers(count: u32, batch: u64) -> Graph {
         nodes.push(node("relu", vec![arg("self", linear)], relu));
         last = relu;
     }
-    Graph { format: Format::Pt2, tensors, nodes, outputs: vec![last] }
+    Graph { format: Format::Pt2, tensors, nodes, outputs: vec![last], calls: Calls::default() }
 }
 
 fn request(optimizer: Optimizer) -> Request {
-    let training = Training { optimizer, zero_grad: ZeroGrad::default() };
-    Request { mode: Mode::Train, training, gpu: None, capacity: None, context: None, method: Method::Replay }
+    Request::new(Mode::Train, optimizer)
 }
 
 fn trained(graph: &Graph, optimizer: Optimizer) -> Peaks {

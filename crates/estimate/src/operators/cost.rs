@@ -1,6 +1,6 @@
 //! Arithmetic of operators: multiply-adds of convolutions and matrix products, and floating-point operations of everything.
 
-use crate::graph::{Graph, Node, TensorId};
+use crate::graph::{Arg, Graph, Node, TensorId};
 
 fn product(factors: impl IntoIterator<Item = u64>) -> u64 {
     factors.into_iter().fold(1, u64::saturating_mul)
@@ -32,6 +32,15 @@ pub(super) fn macs(graph: &Graph, node: &Node) -> u64 {
         "addmm" | "baddbmm" => {
             node.tensors().nth(1).map_or(0, |a| product([result.elements(), shape(a).last(0)]))
         }
+        // Every step of every sequence is multiplied with all matrices.
+        "lstm" | "gru" | "rnn_tanh" | "rnn_relu" => match (of("input"), node.arg("params")) {
+            (Some(input), Some(Arg::Tensors(weights))) => {
+                let steps = input.elements().checked_div(input.last(0)).unwrap_or(0);
+                let matrices = weights.iter().map(|id| shape(*id)).filter(|weight| weight.shape.len() == 2);
+                matrices.fold(0u64, |sum, weight| sum.saturating_add(product([steps, weight.elements()])))
+            }
+            _ => 0,
+        },
         "scaled_dot_product_attention" => match (of("query"), of("key")) {
             // Scores, and the values weighted by them.
             (Some(query), Some(key)) => {

@@ -1,10 +1,12 @@
 //! Operators: what each allocates, what it keeps for its backward pass, what that allocates, and how many multiply-adds it takes.
-//! These are facts about PyTorch's eager CUDA kernels, one line per operator; nothing depends on the model an operator is in.
+//! These are facts about PyTorch's eager kernels, one line per operator; nothing depends on the model an operator is in. Where
+//! kernels for the CPU keep something else than those for CUDA, [`Device`] decides.
 //!
 //! An operator that is not in the table is bounded: its results are fresh, it keeps every operand and result, and it needs scratch
 //! memory of their size.
 
 mod cost;
+mod recurrent;
 mod views;
 
 pub(crate) use views::{permutation, view_strides};
@@ -96,12 +98,22 @@ impl Semantics {
     }
 }
 
+/// Whose kernels run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Device {
+    /// A GPU through CUDA.
+    #[default]
+    Cuda,
+    /// The processor: what real PyTorch can be compared with where there is no GPU.
+    Cpu,
+}
+
 /// Which tensors a gradient is wanted for.
 pub(crate) type Wanted = [bool];
 
 /// The semantics of a node.
-pub(crate) fn semantics(graph: &Graph, node: &Node, wanted: &Wanted) -> Semantics {
-    let call = Call { graph, node, wanted };
+pub(crate) fn semantics(graph: &Graph, node: &Node, wanted: &Wanted, device: Device) -> Semantics {
+    let call = Call { graph, node, wanted, device };
     let mut semantics = call.known().unwrap_or_else(|| call.unknown());
     semantics.macs = cost::macs(graph, node);
     semantics
@@ -116,6 +128,7 @@ struct Call<'a> {
     graph: &'a Graph,
     node: &'a Node,
     wanted: &'a Wanted,
+    device: Device,
 }
 
 impl Call<'_> {
@@ -148,6 +161,7 @@ impl Call<'_> {
             "linear" => self.linear(first)?,
             "matmul" | "mm" | "bmm" | "addmm" | "baddbmm" | "mv" | "dot" => self.matrix_product()?,
             "scaled_dot_product_attention" => self.attention()?,
+            "lstm" | "gru" | "rnn_tanh" | "rnn_relu" => self.recurrent(name)?,
             "batch_norm" | "instance_norm" => self.normalisation(first, self.channels(first)),
             "layer_norm" | "native_layer_norm" => self.normalisation(first, self.rows(first)),
             "group_norm" | "native_group_norm" => self.normalisation(first, self.groups(first)),
@@ -156,6 +170,21 @@ impl Call<'_> {
                 saved: vec![Saved::Tensor(node.tensor("indices")?)],
                 gradients: vec![(first, Gradient::Fresh)],
                 ..Semantics::fresh()
+            },
+            // Beside the sums it gives three lists of places, which backward needs.
+            "embedding_bag" | "_embedding_bag" => Semantics {
+                saved: node
+                    .tensors()
+                    .chain(node.outputs.iter().copied())
+                    .skip(1)
+                    .map(Saved::Tensor)
+                    .collect(),
+                gradients: vec![(first, Gradient::Fresh)],
+                ..Semantics::fresh()
+            },
+            "broadcast_tensors" => Semantics {
+                gradients: node.tensors().map(|id| (id, Gradient::Same)).collect(),
+                ..Semantics::view(first, Gradient::Same)
             },
             "cross_entropy_loss" => self.cross_entropy(first),
             "nll_loss" | "nll_loss_nd" | "nll_loss2d" => {
@@ -307,13 +336,21 @@ impl Call<'_> {
         })
     }
 
-    /// Fused attention: keeps its operands, its result and the log-sum-exp of each row, in rows padded to 32.
+    /// Fused attention: keeps its operands, its result and the log-sum-exp of each row, on CUDA in rows padded to 32.
     fn attention(&self) -> Option<Semantics> {
         let node = self.node;
         let (query, key, value) = (node.tensor("query")?, node.tensor("key")?, node.tensor("value")?);
+        let drops = !matches!(node.arg("dropout_p"), None | Some(Arg::Float(0.0) | Arg::Int(0)));
+        if self.device == Device::Cpu && drops {
+            return self.unfused_attention(query, key, value);
+        }
         let of = self.tensor(query);
         let rows = of.elements().checked_div(of.last(0).saturating_mul(of.last(1))).unwrap_or(0);
-        let log_sums = rows.saturating_mul(of.last(1).next_multiple_of(32)).saturating_mul(4);
+        let columns = match self.device {
+            Device::Cuda => of.last(1).next_multiple_of(32),
+            Device::Cpu => of.last(1),
+        };
+        let log_sums = rows.saturating_mul(columns).saturating_mul(4);
         let mut saved: Vec<Saved> = [query, key, value, self.result()?].map(Saved::Tensor).to_vec();
         saved.push(Saved::Extra(log_sums));
         saved.extend(node.tensor("attn_mask").map(Saved::Tensor));
@@ -321,6 +358,22 @@ impl Call<'_> {
             saved,
             gradients: [query, key, value].map(|id| (id, Gradient::Fresh)).to_vec(),
             backward_scratch: vec![log_sums],
+            ..Semantics::fresh()
+        })
+    }
+
+    /// Attention in single operators, as the CPU computes it with dropout: keeps scaled queries and keys, and of the scores their
+    /// softmax, the noise and their product.
+    fn unfused_attention(&self, query: TensorId, key: TensorId, value: TensorId) -> Option<Semantics> {
+        let (q, k) = (self.tensor(query), self.tensor(key));
+        let scores = (q.elements().checked_div(q.last(0))?).saturating_mul(k.last(1)).saturating_mul(4);
+        let saved = [q.bytes(), k.bytes(), scores, scores, scores].map(Saved::Extra);
+        Some(Semantics {
+            saved: saved.into_iter().chain([Saved::Tensor(value)]).collect(),
+            gradients: [query, key, value].map(|id| (id, Gradient::Fresh)).to_vec(),
+            scratch: vec![scores],
+            backward_scratch: vec![scores, scores],
+            uses_blas: true,
             ..Semantics::fresh()
         })
     }
@@ -378,9 +431,10 @@ impl Call<'_> {
         if !drops || never {
             return Some(Semantics::view(input, Gradient::Same));
         }
-        // The fused kernel keeps a Boolean mask; in place there is none, and noise of the input's type is multiplied in.
+        // CUDA's fused kernel keeps a Boolean mask; in place and on the CPU noise of the input's type is multiplied in.
         let of = self.tensor(input);
-        let mask = if in_place { of.bytes() } else { of.elements() };
+        let fused = self.device == Device::Cuda && !in_place;
+        let mask = if fused { of.elements() } else { of.bytes() };
         Some(Semantics::elementwise(input, vec![Saved::Extra(mask)]))
     }
 
@@ -490,6 +544,8 @@ fn is_factory(name: &str) -> bool {
         "new_full",
         "new_empty",
         "scalar_tensor",
+        "tril_indices",
+        "triu_indices",
         "eye",
         "rand",
         "randn",
@@ -548,6 +604,7 @@ const KEEPS_INPUT: &[&str] = &[
     "log1p",
     "log2",
     "atan",
+    "binary_cross_entropy",
     "binary_cross_entropy_with_logits",
     "mse_loss",
     "l1_loss",

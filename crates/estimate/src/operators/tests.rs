@@ -1,6 +1,7 @@
 //! The table against what PyTorch's kernels are known to do.
 
 use super::*;
+use crate::calls::Calls;
 use crate::graph::{DType, Format, Role};
 
 /// A graph of operands of the given shapes and one node with one result.
@@ -22,13 +23,13 @@ fn graph(
     let output = TensorId(tensors.len() as u32);
     tensors.push(Tensor::dense("result", DType::F32, result, Role::Activation));
     let node = Node { operator: operator.to_owned(), args, outputs: vec![output], detached: false };
-    Graph { format: Format::Pt2, tensors, nodes: vec![node], outputs: vec![output] }
+    Graph { format: Format::Pt2, tensors, nodes: vec![node], outputs: vec![output], calls: Calls::default() }
 }
 
 fn of(graph: &Graph, wanted: &[bool]) -> Semantics {
     let mut all = vec![true; graph.tensors.len()];
     all[..wanted.len()].copy_from_slice(wanted);
-    semantics(graph, &graph.nodes[0], &all)
+    semantics(graph, &graph.nodes[0], &all, Device::Cuda)
 }
 
 const A: TensorId = TensorId(0);

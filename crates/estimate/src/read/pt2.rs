@@ -2,6 +2,7 @@
 //! are not opened. Sizes that depend on the batch are evaluated; graphs inside gradient-mode wrappers are inlined.
 
 use super::{ReadError, Shapes, plausible};
+use crate::calls::Calls;
 use crate::expr::{Symbols, evaluate, symbols_in};
 use crate::graph::{Arg, DType, Format, Graph, Node, Role, Tensor, TensorId, row_major};
 use crate::layout;
@@ -173,6 +174,18 @@ struct JsonNode {
     target: String,
     inputs: Vec<NamedArgument>,
     outputs: Vec<Argument>,
+    #[serde(default)]
+    metadata: NodeMetadata,
+}
+
+#[derive(Deserialize, Default)]
+struct NodeMetadata {
+    /// Calls around the node: key, path and type of each, separated by semicolons.
+    #[serde(default)]
+    nn_module_stack: String,
+    /// Lines of the source that the node came from, outermost first.
+    #[serde(default)]
+    stack_trace: String,
 }
 
 #[derive(Deserialize)]
@@ -214,6 +227,14 @@ enum OptionalTensor {
     AsNone(IgnoredAny),
 }
 
+/// A floating-point argument; JSON has no infinities, so they are spelled out.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Float {
+    Finite(f64),
+    Spelled(String),
+}
+
 /// PyTorch's union of argument kinds; those that say nothing about memory are not looked at.
 #[derive(Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -226,7 +247,7 @@ enum Argument {
     AsOptionalTensors(Vec<OptionalTensor>),
     AsInt(i64),
     AsInts(Vec<i64>),
-    AsFloat(f64),
+    AsFloat(Float),
     AsBool(bool),
     AsString(String),
     AsSymInt(SymIntArgument),
@@ -365,13 +386,14 @@ struct Builder {
     symbols: Symbols,
     tensors: Vec<Tensor>,
     nodes: Vec<Node>,
+    calls: Calls,
 }
 
 type Scope<'a> = HashMap<&'a str, TensorId>;
 
 impl Builder {
     fn new(symbols: Symbols) -> Self {
-        Self { symbols, tensors: Vec::new(), nodes: Vec::new() }
+        Self { symbols, tensors: Vec::new(), nodes: Vec::new(), calls: Calls::default() }
     }
 
     fn build(mut self, module: &GraphModule, weights: &WeightsConfig) -> Result<Graph, ReadError> {
@@ -396,9 +418,11 @@ impl Builder {
             scope.insert(name, id);
         }
         self.nodes(graph, &mut scope, false, 0)?;
+        self.calls.finish();
         let outputs = graph.outputs.iter().flat_map(names);
         let outputs = outputs.map(|name| lookup(&scope, name)).collect::<Result<_, _>>()?;
-        Ok(Graph { format: Format::Pt2, tensors: self.tensors, nodes: self.nodes, outputs })
+        let Self { tensors, nodes, calls, .. } = self;
+        Ok(Graph { format: Format::Pt2, tensors, nodes, outputs, calls })
     }
 
     fn nodes<'a>(
@@ -474,6 +498,8 @@ impl Builder {
             }
             outputs.push(id);
         }
+        let names = node.metadata.nn_module_stack.split(';').filter_map(|call| call.split(',').next());
+        self.calls.push(names, &node.metadata.stack_trace);
         self.nodes.push(Node { operator: operator(&node.target).to_owned(), args, outputs, detached });
         Ok(())
     }
@@ -526,7 +552,8 @@ impl Builder {
             }
             Argument::AsInt(value) => Arg::Int(*value),
             Argument::AsInts(values) => Arg::Ints(values.clone()),
-            Argument::AsFloat(value) => Arg::Float(*value),
+            Argument::AsFloat(Float::Finite(value)) => Arg::Float(*value),
+            Argument::AsFloat(Float::Spelled(text)) => Arg::Text(text.clone()),
             Argument::AsBool(value) => Arg::Bool(*value),
             Argument::AsString(text) => Arg::Text(text.clone()),
             Argument::AsSymInt(argument) => sym(argument).map_or(Arg::None, Arg::Int),

@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use warpyard_api::quantity::ByteSize;
 use warpyard_api::text::escape_controls;
 use warpyard_estimate::{
-    GPUS, Gpu, Method, Mode, Optimizer, Request, Shapes, Training, ZeroGrad, estimate, read,
+    GPUS, Gpu, Method, Mode, Optimizer, Request, Shapes, estimate, read,
 };
 
 /// Arguments of `estimate`.
@@ -83,14 +83,12 @@ impl Estimate {
     }
 
     fn request(&self) -> Request {
-        let optimizer = self.optimizer.unwrap_or(Optimizer::Adam);
+        let mode = if self.mode == "train" { Mode::Train } else { Mode::Infer };
         Request {
-            mode: if self.mode == "train" { Mode::Train } else { Mode::Infer },
-            training: Training { optimizer, zero_grad: ZeroGrad::default() },
             gpu: self.gpu,
-            capacity: None,
             context: self.context,
             method: if self.method == "float-count" { Method::FloatCount } else { Method::Replay },
+            ..Request::new(mode, self.optimizer.unwrap_or(Optimizer::Adam))
         }
     }
 }

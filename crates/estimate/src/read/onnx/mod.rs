@@ -5,6 +5,7 @@ mod infer;
 mod message;
 
 use super::{ReadError, Shapes, plausible};
+use crate::calls::Calls;
 use crate::graph::{Arg, DType, Format, Graph, Node, Role, Tensor, TensorId};
 use infer::{Inferred, Operand, infer};
 use message::{Dimension, ModelMessage, NodeMessage, TensorMessage, ValueMessage};
@@ -72,7 +73,13 @@ impl<'a> Builder<'a> {
         }
         let outputs = model.outputs.iter().map(|output| self.lookup(&output.name).map(|value| value.id));
         let outputs = outputs.collect::<Result<_, _>>()?;
-        Ok(Graph { format: Format::Onnx, tensors: self.tensors, nodes: self.nodes, outputs })
+        Ok(Graph {
+            format: Format::Onnx,
+            tensors: self.tensors,
+            nodes: self.nodes,
+            outputs,
+            calls: Calls::default(),
+        })
     }
 
     fn weight(&mut self, name: &'a str, weight: &TensorMessage, role: Role) -> Result<(), ReadError> {
