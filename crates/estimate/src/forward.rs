@@ -34,10 +34,21 @@ impl<'a> Program<'a> {
             wanted[id.index()] = graph.tensor(id).dtype.is_differentiable();
         }
         let mut all = Vec::with_capacity(graph.nodes.len());
+        let mut is_view = vec![false; graph.tensors.len()];
         for node in &graph.nodes {
-            let semantics = semantics(graph, node, &wanted, device);
+            let mut semantics = semantics(graph, node, &wanted, device);
+            let views = match semantics.storage {
+                // What overwrites a view has to be traced back to the whole: autograd copies its gradient twice for that.
+                Storage::InPlace(of) if is_view[of.index()] => {
+                    let bytes = graph.tensor(of).bytes();
+                    semantics.backward_scratch.extend([bytes, bytes]);
+                    true
+                }
+                _ => semantics.is_view,
+            };
             let flows = !node.detached && semantics.gradients.iter().any(|(id, _)| wanted[id.index()]);
             for output in &node.outputs {
+                is_view[output.index()] = views;
                 wanted[output.index()] = flows && graph.tensor(*output).dtype.is_differentiable();
             }
             all.push(semantics);

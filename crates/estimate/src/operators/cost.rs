@@ -33,14 +33,18 @@ pub(super) fn macs(graph: &Graph, node: &Node) -> u64 {
             node.tensors().nth(1).map_or(0, |a| product([result.elements(), shape(a).last(0)]))
         }
         // Every step of every sequence is multiplied with all matrices.
-        "lstm" | "gru" | "rnn_tanh" | "rnn_relu" => match (of("input"), node.arg("params")) {
-            (Some(input), Some(Arg::Tensors(weights))) => {
-                let steps = input.elements().checked_div(input.last(0)).unwrap_or(0);
-                let matrices = weights.iter().map(|id| shape(*id)).filter(|weight| weight.shape.len() == 2);
-                matrices.fold(0u64, |sum, weight| sum.saturating_add(product([steps, weight.elements()])))
-            }
-            _ => 0,
-        },
+        "lstm" | "gru" | "rnn_tanh" | "rnn_relu" => of("input").map_or(0, |input| {
+            let steps = input.elements().checked_div(input.last(0)).unwrap_or(0);
+            let is_weight = |name: &str| name == "params" || name.starts_with("weight");
+            let weights =
+                node.args.iter().filter(|(name, _)| is_weight(name)).flat_map(|(_, arg)| match arg {
+                    Arg::Tensor(id) => std::slice::from_ref(id),
+                    Arg::Tensors(ids) => ids.as_slice(),
+                    _ => &[],
+                });
+            let matrices = weights.map(|id| shape(*id)).filter(|weight| weight.shape.len() >= 2);
+            matrices.fold(0u64, |sum, weight| sum.saturating_add(product([steps, weight.elements()])))
+        }),
         "scaled_dot_product_attention" => match (of("query"), of("key")) {
             // Scores, and the values weighted by them.
             (Some(query), Some(key)) => {

@@ -28,6 +28,8 @@ pub(crate) struct Semantics {
     pub(crate) gradients: Vec<(TensorId, Gradient)>,
     /// Whether the backward kernel copies a gradient that is not contiguous.
     pub(crate) wants_dense_gradient: bool,
+    /// Whether results are views to autograd: not operands passed on as they are.
+    pub(crate) is_view: bool,
     /// Whether it multiplies matrices, which needs a cuBLAS workspace.
     pub(crate) uses_blas: bool,
     /// Multiply-adds of the forward pass.
@@ -82,6 +84,7 @@ impl Semantics {
             backward_scratch: vec![],
             gradients: vec![],
             wants_dense_gradient: false,
+            is_view: false,
             uses_blas: false,
             macs: 0,
             known: true,
@@ -162,7 +165,13 @@ impl Call<'_> {
             "matmul" | "mm" | "bmm" | "addmm" | "baddbmm" | "mv" | "dot" => self.matrix_product()?,
             "scaled_dot_product_attention" => self.attention()?,
             "lstm" | "gru" | "rnn_tanh" | "rnn_relu" => self.recurrent(name)?,
-            "batch_norm" | "instance_norm" => self.normalisation(first, self.channels(first)),
+            "batch_norm" => self.normalisation(first, self.channels(first)),
+            // A batch norm of every channel of every sample, seen in the input's shape again.
+            "instance_norm" => {
+                let samples = self.tensor(first).shape.first().copied().unwrap_or(1);
+                let channels = self.channels(first).saturating_mul(samples);
+                Semantics { is_view: true, ..self.normalisation(first, channels) }
+            }
             "layer_norm" | "native_layer_norm" => self.normalisation(first, self.rows(first)),
             "group_norm" | "native_group_norm" => self.normalisation(first, self.groups(first)),
             "rms_norm" => self.normalisation(first, self.rows(first) / 2),
@@ -236,7 +245,10 @@ impl Call<'_> {
             }
             _ if KEEPS_NOTHING.contains(&name) => Semantics::elementwise(first, vec![]),
             _ if NOT_DIFFERENTIABLE.contains(&name) => Semantics::fresh(),
-            _ => self.view(name, first)?,
+            _ => {
+                let view = self.view(name, first)?;
+                Semantics { is_view: matches!(view.storage, Storage::View(_)), ..view }
+            }
         };
         Some(match in_place {
             true => Semantics { storage: Storage::InPlace(first), ..semantics },

@@ -2,7 +2,10 @@
 //! sequence and hidden number of a layer, which is the size of its output.
 
 use super::{Call, Device, Gradient, Saved, Semantics};
-use crate::graph::Arg;
+use crate::graph::{Arg, TensorId};
+
+/// More layers than any model stacks in one operator; what a damaged file says beyond that is not believed.
+const MAX_LAYERS: u64 = 1024;
 
 /// Values that a layer keeps for backward beside its output, in tenths of a unit.
 ///
@@ -32,8 +35,11 @@ impl Call<'_> {
     pub(super) fn recurrent(&self, cell: &str) -> Option<Semantics> {
         let node = self.node;
         let input = node.tensor("input")?;
-        let Some(Arg::Tensors(weights)) = node.arg("params") else { return None };
-        let layers = u64::try_from(node.int("num_layers")?).ok()?;
+        let weights: Vec<TensorId> = match node.arg("params") {
+            Some(Arg::Tensors(weights)) => weights.clone(),
+            _ => node.tensors().skip(1).collect(),
+        };
+        let layers = u64::try_from(node.int("num_layers").unwrap_or(1)).ok()?.min(MAX_LAYERS);
         let result = self.result()?;
         let unit = self.tensor(result).bytes();
         let units = |count: u64| unit.saturating_mul(count);

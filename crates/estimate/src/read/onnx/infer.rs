@@ -189,6 +189,9 @@ impl<'a> Call<'a> {
             "ConvTranspose" => self.convolution(true),
             "MatMul" => self.matrix_product(),
             "Gemm" => self.gemm(),
+            "LSTM" => self.recurrent("lstm", 4),
+            "GRU" => self.recurrent("gru", 3),
+            "RNN" => self.recurrent("rnn_tanh", 1),
             "BatchNormalization" => Ok(self.like_first("batch_norm")?.with("training", Arg::Bool(false))),
             "LayerNormalization" | "SimplifiedLayerNormalization" | "RMSNormalization" => {
                 self.like_first("layer_norm")
@@ -234,6 +237,7 @@ impl<'a> Call<'a> {
             }
             "Shape" => {
                 let sizes: Vec<i64> = self.operand(0)?.shape.iter().map(|size| *size as i64).collect();
+                let sizes = self.shape_range(sizes);
                 let shape = vec![sizes.len() as u64];
                 Ok(Inferred::new("arange", DType::I64, shape).reading(0).containing(Some(sizes)))
             }
@@ -245,6 +249,32 @@ impl<'a> Call<'a> {
             }
             _ => Err(Fault::Unknown),
         }
+    }
+
+    /// The sizes that `Shape` gives, from its attributes `start` to `end`, either of which may count from the end.
+    fn shape_range(&self, sizes: Vec<i64>) -> Vec<i64> {
+        let rank = sizes.len() as i64;
+        let clamp = |at: i64| (if at < 0 { at.saturating_add(rank) } else { at }).clamp(0, rank) as usize;
+        let start = clamp(self.node.int("start").unwrap_or(0));
+        let end = clamp(self.node.int("end").unwrap_or(rank));
+        sizes[start.min(end)..end].to_vec()
+    }
+
+    /// A recurrent layer: steps come first unless `layout` is 1, and its result has an axis for directions.
+    fn recurrent(&self, operator: &'static str, gates: u64) -> Result<Inferred, Fault> {
+        let (input, weight) = (self.operand(0)?, self.operand(1)?);
+        let ([a, b, _], [directions, rows, _]) = (&input.shape[..], &weight.shape[..]) else {
+            return Err(Fault::Wrong("its operands have other than three dimensions".to_owned()));
+        };
+        let hidden = rows / gates;
+        let (whole, last) = match self.node.int("layout") {
+            Some(1) => (vec![*a, *b, *directions, hidden], vec![*a, *directions, hidden]),
+            _ => (vec![*a, *directions, *b, hidden], vec![*directions, *b, hidden]),
+        };
+        let outcome = |shape| Outcome { dtype: input.dtype, shape, content: None };
+        let results = vec![outcome(whole), outcome(last.clone()), outcome(last)];
+        let inferred = Inferred { results, ..Inferred::new(operator, input.dtype, vec![]) };
+        Ok(inferred.named(&["input", "weight_ih", "weight_hh", "bias"]).reading(4))
     }
 
     fn like_first(&self, operator: &'static str) -> Result<Inferred, Fault> {
