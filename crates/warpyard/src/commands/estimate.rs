@@ -10,9 +10,7 @@ use std::fs::File;
 use std::path::PathBuf;
 use warpyard_api::quantity::ByteSize;
 use warpyard_api::text::escape_controls;
-use warpyard_estimate::{
-    GPUS, Gpu, Method, Mode, Optimizer, Request, Shapes, estimate, read,
-};
+use warpyard_estimate::{GPUS, Gpu, Method, Mode, Optimizer, Request, Shapes, estimate, read};
 
 /// Arguments of `estimate`.
 #[derive(Debug, Args)]
