@@ -5,8 +5,9 @@
 //! each person's session lives at a host below `.localhost` whose name only they are told, and counts nowhere else.
 
 use crate::caller::{Caller, LoginIdentity};
+use crate::clock::Clock;
 use crate::hosts::{HostKind, Hosts, port_of};
-use crate::login_sessions::{Session, SessionStore, wall_now};
+use crate::login_sessions::{Session, SessionStore};
 use axum::http::HeaderMap;
 use axum::http::header::{COOKIE, HOST};
 use sha2::{Digest, Sha256};
@@ -45,6 +46,7 @@ pub(crate) struct Authenticator {
     cookie: String,
     listens: SocketAddr,
     hosts: Hosts,
+    clock: Clock,
     open: Mutex<AuthState>,
 }
 
@@ -84,22 +86,29 @@ pub(crate) enum LoginError {
 
 impl Authenticator {
     /// Authenticator that this token opens, of the server that listens there and goes by these names.
-    pub(crate) fn new(token: String, listens: SocketAddr, hosts: Hosts) -> Authenticator {
+    pub(crate) fn new(token: String, listens: SocketAddr, hosts: Hosts, clock: Clock) -> Authenticator {
         Authenticator {
             token,
             cookie: format!("warpyard-{}", listens.port()),
             listens,
             hosts,
+            clock,
             open: Mutex::default(),
         }
     }
 
     /// The same, with the sessions that are kept in a data directory.
-    pub(crate) fn kept(token: String, listens: SocketAddr, hosts: Hosts, data: &Path) -> Authenticator {
-        let sessions = SessionStore::read(data, wall_now());
+    pub(crate) fn kept(
+        token: String,
+        listens: SocketAddr,
+        hosts: Hosts,
+        data: &Path,
+        clock: Clock,
+    ) -> Authenticator {
+        let sessions = SessionStore::read(data, clock.real_seconds());
         Authenticator {
             open: Mutex::new(AuthState { sessions, ..AuthState::default() }),
-            ..Authenticator::new(token, listens, hosts)
+            ..Authenticator::new(token, listens, hosts, clock)
         }
     }
 
@@ -221,7 +230,7 @@ impl Authenticator {
 
     /// The session a request belongs to.
     pub(crate) fn session_of(&self, headers: &HeaderMap) -> Option<LoginSession> {
-        let (open, now) = (self.open(), wall_now());
+        let (open, now) = (self.open(), self.clock.real_seconds());
         self.cookies(headers).find_map(|id| {
             let session = open.sessions.get(&self.digest("session", id), now)?;
             if !self.counts(headers, &session.holder) {
@@ -261,7 +270,7 @@ impl Authenticator {
     }
 
     fn session(&self, holder: LoginIdentity) -> io::Result<String> {
-        let (id, now) = (random()?, wall_now());
+        let (id, now) = (random()?, self.clock.real_seconds());
         let hash = self.digest("session", &id);
         self.open().sessions.change(|sessions| {
             sessions.retain(|_, s| now < s.until);
@@ -300,7 +309,8 @@ mod tests {
     #[test]
     fn nobody_who_logs_in_again_and_again_throws_others_out() {
         let listens = "127.0.0.1:7700".parse().expect("an address");
-        let auth = Authenticator::new("token".into(), listens, Hosts::new(&[], "gpu1", listens));
+        let auth =
+            Authenticator::new("token".into(), listens, Hosts::new(&[], "gpu1", listens), Clock::system());
         let at = |caller: Caller| {
             let mut headers = HeaderMap::new();
             headers.insert(HOST, auth.pages_host(&LoginIdentity::of(caller)).parse().expect("a host"));

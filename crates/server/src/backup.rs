@@ -7,7 +7,7 @@
 //! jobs are held: each of them may have run in the meantime, and what ran is not run again unless someone says so. Attempts
 //! that were under way when the backup was made, and still are, are found by their records and go on.
 
-use crate::clock::system_now;
+use crate::clock::Clock;
 use crate::data::{DataDir, DataError};
 use crate::recovery::{self, RecoveryError, RecoveryReport};
 use crate::store::{History, Log, LogError};
@@ -216,7 +216,7 @@ pub fn backup(
     let manifest = Manifest {
         format: FORMAT,
         version: env!("CARGO_PKG_VERSION").to_owned(),
-        made_at: system_now().0,
+        made_at: Clock::system().now().0,
         attempts: fs::read_link(data.join("attempts")).ok(),
         lineage: log.lineage().cloned().unwrap_or_else(|| Lineage::of_one(None)),
         events: cluster.seq(),

@@ -1,134 +1,230 @@
-//! The server's clock: the wall clock at the start plus what `CLOCK_BOOTTIME` has counted since.
+//! The server's clock, handed to whatever dates, compares or waits for moments. There is no global one, so tests run
+//! several servers with clocks of their own, and a simulated day takes as long as its events do.
 //!
-//! The wall clock may be set to anything at any moment, by a person, by NTP or by a restored virtual machine. If deadlines
-//! went by it, an hour too many for two seconds would end every lease, and an hour too few would hold them. So it is read
-//! once; `CLOCK_BOOTTIME` never jumps, follows NTP's corrections of the clock's rate, and goes on while the machine is
-//! suspended. It is not slewed: where the wall clock is set right later, the server's clock is off by as much until it is
-//! started again, which `warpyard_clock_offset_seconds` shows and which decides nothing.
+//! The system clock is the wall clock at the start plus what `CLOCK_BOOTTIME` has counted since. The wall clock may be set
+//! to anything at any moment, by a person, by NTP or by a restored virtual machine. If deadlines followed it, an hour too
+//! many for two seconds would end every lease, and an hour too few would extend them. So it is read once; `CLOCK_BOOTTIME`
+//! never jumps, follows NTP's corrections of the clock's rate, and goes on while the machine is suspended. It is not slewed:
+//! where the wall clock is corrected later, the server's clock is off by as much until the server is restarted, which
+//! `warpyard_clock_offset_seconds` shows and which decides nothing.
 
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Mutex, MutexGuard, OnceLock};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use crossbeam_channel::{Receiver, after, never};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use warpyard_core::{Span, Time};
 use warpyard_worker::supervise::boot_time;
 
-/// A clock that stands still rather than go back.
-#[derive(Debug, Default)]
-pub(crate) struct Clock {
-    last: Time,
+/// How long a timer of a paced clock sleeps at most: the pace may change meanwhile, and an early wake-up costs nothing.
+const PACED_TIMER_LIMIT: Duration = Duration::from_secs(1);
+
+/// A clock. Clones read the same time.
+#[derive(Clone)]
+pub struct Clock(Arc<Source>);
+
+enum Source {
+    System(SystemClock),
+    /// The clock of a simulation that is shown: the system clock at a pace of its own.
+    Paced(SystemClock, Mutex<Pace>),
+    /// A clock that only a test moves.
+    #[cfg(test)]
+    Manual(Mutex<manual::State>),
 }
 
 impl Clock {
-    /// Now, or the last now where a simulation's clock was set back since.
-    pub(crate) fn now(&mut self) -> Time {
-        self.last = self.last.max(system_now());
-        self.last
+    /// The system clock.
+    pub fn system() -> Clock {
+        Clock::continuing(Time(0))
+    }
+
+    /// The system clock, ahead of the wall clock where that is behind `last`: the entries of a log are dated by one clock
+    /// that never goes back, also where the wall clock was set back between two runs of the server.
+    pub fn continuing(last: Time) -> Clock {
+        Clock(Arc::new(Source::System(SystemClock::starting_at(wall_now().max(last)))))
+    }
+
+    /// A clock that starts now and runs at `speed` seconds per second.
+    pub(crate) fn paced(speed: f64) -> Clock {
+        let system = SystemClock::starting_at(wall_now());
+        let pace = Pace::new(speed, system.now());
+        Clock(Arc::new(Source::Paced(system, Mutex::new(pace))))
+    }
+
+    /// The time.
+    pub fn now(&self) -> Time {
+        match &*self.0 {
+            Source::System(system) => system.now(),
+            Source::Paced(system, pace) => lock(pace).at(system.now()),
+            #[cfg(test)]
+            Source::Manual(state) => lock(state).now(),
+        }
+    }
+
+    /// A channel that receives once the clock has reached a moment, or earlier: whoever waits looks at the clock again.
+    pub(crate) fn timer(&self, at: Time) -> Receiver<Instant> {
+        let wait = |span: Span| Duration::from_micros(span.0);
+        match &*self.0 {
+            Source::System(system) => after(wait(at.since(system.now()))),
+            Source::Paced(system, pace) => {
+                let pace = *lock(pace);
+                let left = at.since(pace.at(system.now()));
+                let real = if pace.paused { PACED_TIMER_LIMIT } else { wait(left).div_f64(pace.speed) };
+                after(real.min(PACED_TIMER_LIMIT))
+            }
+            #[cfg(test)]
+            Source::Manual(state) => lock(state).timer(at),
+        }
+    }
+
+    /// The same for a moment that may never come.
+    pub(crate) fn timer_if(&self, at: Option<Time>) -> Receiver<Instant> {
+        at.map_or_else(never, |at| self.timer(at))
+    }
+
+    /// Seconds since 1970 in the real world, also where a simulation is shown: logins expire by it.
+    pub(crate) fn real_seconds(&self) -> u64 {
+        self.real_now().0 / 1_000_000
+    }
+
+    /// How far the clock is ahead of the wall clock, in seconds; below zero where it is behind.
+    pub(crate) fn offset_seconds(&self) -> f64 {
+        (self.real_now().0 as f64 - wall_now().0 as f64) / 1e6
+    }
+
+    /// The time as modification times of files are compared with it.
+    pub(crate) fn file_time(&self) -> SystemTime {
+        UNIX_EPOCH + Duration::from_micros(self.real_now().0)
+    }
+
+    /// The pace of a simulation's clock; none where the clock is not paced.
+    pub(crate) fn pace(&self) -> Option<Pace> {
+        match &*self.0 {
+            Source::Paced(_, pace) => Some(*lock(pace)),
+            _ => None,
+        }
+    }
+
+    /// Changes the speed of a paced clock, or pauses or resumes it. The time continues from where it is.
+    pub(crate) fn change_pace(&self, speed: Option<f64>, paused: Option<bool>) {
+        if let Source::Paced(system, pace) = &*self.0 {
+            let mut pace = lock(pace);
+            *pace = pace.changed(speed, paused, system.now());
+        }
+    }
+
+    fn real_now(&self) -> Time {
+        match &*self.0 {
+            Source::System(system) | Source::Paced(system, _) => system.now(),
+            #[cfg(test)]
+            Source::Manual(state) => lock(state).now(),
+        }
     }
 }
 
-/// The moment the clock was first read, on both clocks.
-struct Start {
-    wall: Time,
+fn lock<T>(state: &Mutex<T>) -> MutexGuard<'_, T> {
+    state.lock().expect("nothing panics while holding the clock")
+}
+
+/// The wall clock at one moment, and `CLOCK_BOOTTIME` since.
+struct SystemClock {
+    start: Time,
     boot: Duration,
 }
 
-static START: OnceLock<Start> = OnceLock::new();
+impl SystemClock {
+    fn starting_at(start: Time) -> SystemClock {
+        SystemClock { start, boot: boot_time() }
+    }
 
-/// How far the clock was put ahead of the wall clock's reading at the start.
-static AHEAD: AtomicU64 = AtomicU64::new(0);
-
-/// Has the clock go on from a moment if it is behind it: a log's entries are dated by one clock that never goes back, also
-/// where the wall clock was set back between two runs of the server.
-pub(crate) fn continue_from(last: Time) {
-    AHEAD.fetch_add(last.since(world_now()).0, Relaxed);
+    fn now(&self) -> Time {
+        self.start + Span(boot_time().saturating_sub(self.boot).as_micros() as u64)
+    }
 }
 
-/// Seconds since 1970 by this clock, also where a simulation is shown.
-pub(crate) fn world_seconds() -> u64 {
-    world_now().0 / 1_000_000
-}
-
-/// How far the clock is ahead of the wall clock, in seconds; below zero where it is behind.
-pub(crate) fn offset_seconds() -> f64 {
-    (world_now().0 as f64 - wall_now().0 as f64) / 1e6
-}
-
-/// The clock as the file system's times are compared with it.
-pub(crate) fn file_time() -> SystemTime {
-    UNIX_EPOCH + Duration::from_micros(world_now().0)
-}
-
-/// How time goes where a simulation is shown: from a moment of the world on, so many seconds pass in one.
+/// The pace of a simulation's clock: from a moment of the real world on, `speed` seconds pass in one.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Pace {
-    /// How many seconds pass in one while it goes on.
+    /// How many seconds pass in one while the clock is not paused.
     pub(crate) speed: f64,
-    /// Whether it stands still.
+    /// Whether the clock stands still.
     pub(crate) paused: bool,
-    world: Time,
+    real: Time,
     shown: Time,
 }
 
 impl Pace {
-    fn new(speed: f64, world: Time) -> Pace {
-        Pace { speed, paused: false, world, shown: world }
+    fn new(speed: f64, real: Time) -> Pace {
+        Pace { speed, paused: false, real, shown: real }
     }
 
-    /// The moment shown at a moment of the world.
-    fn at(&self, world: Time) -> Time {
+    /// The time shown at a moment of the real world.
+    fn at(&self, real: Time) -> Time {
         let rate = if self.paused { 0.0 } else { self.speed };
-        self.shown + Span((world.since(self.world).0 as f64 * rate) as u64)
+        self.shown + Span((real.since(self.real).0 as f64 * rate) as u64)
     }
 
-    /// Goes on from the moment shown, otherwise.
-    fn changed(&self, speed: Option<f64>, paused: Option<bool>, world: Time) -> Pace {
+    /// Another pace that continues from the time shown.
+    fn changed(&self, speed: Option<f64>, paused: Option<bool>, real: Time) -> Pace {
         let (speed, paused) = (speed.unwrap_or(self.speed), paused.unwrap_or(self.paused));
-        Pace { speed, paused, world, shown: self.at(world) }
+        Pace { speed, paused, real, shown: self.at(real) }
     }
-}
-
-/// How this process's time goes, where it is not the world's: a simulation is shown.
-static PACE: OnceLock<Mutex<Pace>> = OnceLock::new();
-
-/// From now on, for as long as the process lives, time goes at a pace of its own; gives the moment. Only the first call
-/// counts.
-pub(crate) fn set_pace(speed: f64) -> Time {
-    let pace = PACE.get_or_init(|| Mutex::new(Pace::new(speed, world_now())));
-    held(pace).shown
-}
-
-/// How time goes, where it is not the world's.
-pub(crate) fn pace() -> Option<Pace> {
-    PACE.get().map(|pace| *held(pace))
-}
-
-/// Changes how fast time goes, where it is not the world's, or has it stand still. What is shown goes on from where it is.
-pub(crate) fn change_pace(speed: Option<f64>, paused: Option<bool>) {
-    if let Some(pace) = PACE.get() {
-        let mut pace = held(pace);
-        *pace = pace.changed(speed, paused, world_now());
-    }
-}
-
-fn held(pace: &Mutex<Pace>) -> MutexGuard<'_, Pace> {
-    pace.lock().expect("nobody panics while looking at the clock")
-}
-
-/// The server's clock, or that of the simulation that is shown.
-pub(crate) fn system_now() -> Time {
-    let now = world_now();
-    PACE.get().map_or(now, |pace| held(pace).at(now))
-}
-
-fn world_now() -> Time {
-    let start = START.get_or_init(|| Start { wall: wall_now(), boot: boot_time() });
-    let elapsed = boot_time().saturating_sub(start.boot);
-    start.wall + Span(elapsed.as_micros() as u64 + AHEAD.load(Relaxed))
 }
 
 /// The wall clock, which decides nothing.
 fn wall_now() -> Time {
     Time(SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_micros() as u64))
+}
+
+#[cfg(test)]
+mod manual {
+    //! A clock that stands still until a test moves it.
+
+    use super::{Clock, Source, lock};
+    use crossbeam_channel::{Receiver, Sender, bounded};
+    use std::sync::{Arc, Mutex};
+    use std::time::Instant;
+    use warpyard_core::Time;
+
+    /// The time, and who waits for a later one.
+    pub(super) struct State {
+        now: Time,
+        timers: Vec<(Time, Sender<Instant>)>,
+    }
+
+    impl State {
+        pub(super) fn now(&self) -> Time {
+            self.now
+        }
+
+        pub(super) fn timer(&mut self, at: Time) -> Receiver<Instant> {
+            let (fire, fired) = bounded(1);
+            self.timers.retain(|(at, _)| *at > self.now);
+            self.timers.push((at, fire));
+            self.fire();
+            fired
+        }
+
+        fn fire(&self) {
+            for (_, fire) in self.timers.iter().filter(|(at, _)| *at <= self.now) {
+                let _gone_or_fired = fire.try_send(Instant::now());
+            }
+        }
+    }
+
+    impl Clock {
+        /// A clock that stands still at a moment.
+        pub(crate) fn manual(now: Time) -> Clock {
+            Clock(Arc::new(Source::Manual(Mutex::new(State { now, timers: vec![] }))))
+        }
+
+        /// Moves a manual clock forward and fires the timers that this reaches.
+        pub(crate) fn advance_to(&self, to: Time) {
+            let Source::Manual(state) = &*self.0 else { panic!("only a manual clock is moved") };
+            let mut state = lock(state);
+            assert!(to >= state.now, "a clock never goes back");
+            state.now = to;
+            state.fire();
+        }
+    }
 }
 
 #[cfg(test)]
@@ -146,5 +242,13 @@ mod tests {
         assert_eq!(faster.at(second(6_000)), second(1_120), "another speed does not wake it");
         let on = faster.changed(None, Some(false), second(6_000));
         assert_eq!(on.at(second(6_001)), second(1_220));
+    }
+
+    #[test]
+    fn a_clock_continues_from_the_last_moment_of_a_log_dated_ahead_of_the_wall_clock() {
+        let ahead = wall_now() + Span::from_secs(3_600.0);
+        let clock = Clock::continuing(ahead);
+        assert!(clock.now() >= ahead && clock.offset_seconds() > 3_500.0);
+        assert!(Clock::continuing(Time(1)).offset_seconds().abs() < 60.0, "one behind it changes nothing");
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::auth::Authenticator;
 use crate::caller::{Caller, Sharing};
-use crate::clock::{continue_from, file_time, system_now};
+use crate::clock::Clock;
 use crate::config::Config;
 use crate::consistency::{self, ConsistencyError};
 use crate::convert::Defaults;
@@ -193,14 +193,14 @@ pub fn run(mut options: Options, ready: impl FnOnce(&ReadyReport)) -> Result<(),
     // A policy that was chosen is set below, as an event, so that the log says which one ran from the beginning.
     let loaded = log.load(&default_policy())?;
     let keep = options.config.keep_events.map_or(Span(30 * 24 * 3600 * 1_000_000), |k| Span(k.0));
-    continue_from(log.last_at()?);
-    let repairs = Arc::new(Repairs::kept_in(data.path()));
+    let clock = Clock::continuing(log.last_at()?);
+    let repairs = Arc::new(Repairs::kept_in(data.path(), clock.clone()));
     loaded.repairs.iter().for_each(|repair| repairs.note(repair.clone()));
     let lineage = log.lineage().expect("a log that was loaded has an id").clone();
     let layout = Layout::new(data.path(), lineage);
-    let replicator = replicator(&loaded.cluster, &log, &layout, keep, &repairs)?;
+    let replicator = replicator(&loaded.cluster, &log, &layout, keep, &repairs, &clock)?;
     let notices = replicator.notices();
-    let mut engine = build(loaded.cluster)?;
+    let mut engine = build(loaded.cluster, &clock)?;
     engine.write_as(epoch);
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
     let runtime = runtime.map_err(DaemonError::Runtime)?;
@@ -222,7 +222,7 @@ pub fn run(mut options: Options, ready: impl FnOnce(&ReadyReport)) -> Result<(),
         false => Some(start_worker(&options, &layout, &engine, &runtime, &repairs)?),
     };
     let hosts = Hosts::new(&options.config.hosts, &host_name(), address);
-    let auth = Authenticator::kept(token, address, hosts, data.path());
+    let auth = Authenticator::kept(token, address, hosts, data.path(), clock);
     let login = auth.link(Caller::Owner).map_err(DaemonError::Runtime)?;
     let base = Base { engine: engine.clone(), auth, notices, layout, url: url.clone(), stop };
     let mut app = App {
@@ -314,8 +314,8 @@ fn chosen_policy(options: &Options) -> Result<Option<PolicyChoice>, DaemonError>
     Ok(Some(choice))
 }
 
-pub(crate) fn build(cluster: Cluster) -> Result<Engine, DaemonError> {
-    Engine::new(cluster, POLICIES, system_now()).map_err(DaemonError::Policy)
+pub(crate) fn build(cluster: Cluster, clock: &Clock) -> Result<Engine, DaemonError> {
+    Engine::new(cluster, POLICIES, clock.now()).map_err(DaemonError::Policy)
 }
 
 /// A replicator at a state, its tables caught up with the log. Damaged tables are made again; a log that they are ahead of is
@@ -326,12 +326,13 @@ fn replicator(
     layout: &Layout,
     keep: Span,
     repairs: &Arc<Repairs>,
+    clock: &Clock,
 ) -> Result<Replicator, DaemonError> {
     let path = layout.data().join("history.db");
     let checked = |history: History| {
         consistency::check(log, cluster, &history, layout)?;
-        let engine = build(cluster.clone())?;
-        Ok(Replicator::new(engine, history, log, log.path().to_owned(), keep)?)
+        let engine = build(cluster.clone(), clock)?;
+        Ok(Replicator::new(engine, history, log, log.path().to_owned(), keep, clock.clone())?)
     };
     let (history, set_aside) = History::open_or_set_aside(&path)?;
     set_aside.into_iter().for_each(|repair| repairs.note(repair));
@@ -505,15 +506,17 @@ fn tidy(layout: Layout, options: &Options, engine: &EngineHandle, runtime: Handl
     let mut pruner = WorkPruner::new(options.spawner.0.clone());
     let tidy = move || {
         loop {
-            if let Err(e) = prune_logs(&data, age, file_time()) {
+            if let Err(e) = prune_logs(&data, age, engine.clock().file_time()) {
                 tracing::warn!("old output cannot be removed: {e}");
             }
             let Ok(needed) = runtime.block_on(engine.read(move |f| with_snapshots(f, age))) else { return };
             let ids = needed.values().cloned().collect();
-            if let Err(e) = Store::prune(&snapshots_dir(&data), &ids, file_time() - SNAPSHOT_YOUNG) {
+            if let Err(e) =
+                Store::prune(&snapshots_dir(&data), &ids, engine.clock().file_time() - SNAPSHOT_YOUNG)
+            {
                 tracing::warn!("old snapshots cannot be removed: {e}");
             }
-            let old = file_time() - age;
+            let old = engine.clock().file_time() - age;
             let pruned = pruner.prune(&work, log.as_ref(), old, |job| needed.contains_key(&job));
             let more = pruned.unwrap_or_else(|e| {
                 tracing::warn!("{} cannot be looked through: {e}", work.display());
@@ -528,7 +531,7 @@ fn tidy(layout: Layout, options: &Options, engine: &EngineHandle, runtime: Handl
 /// Jobs that may still run in their snapshot, and which that is.
 fn with_snapshots(f: &crate::replica::Reader<'_>, age: Duration) -> BTreeMap<u64, String> {
     let age = Span(u64::try_from(age.as_micros()).unwrap_or(u64::MAX));
-    let open = |job: &&Job| job.finished.is_none_or(|at| at + age > system_now());
+    let open = |job: &&Job| job.finished.is_none_or(|at| at + age > f.now());
     let jobs = f.cluster().jobs().iter().filter(open);
     jobs.filter_map(|job| Some((job.id.0, job.spec.snapshot.as_ref()?.id.clone()))).collect()
 }

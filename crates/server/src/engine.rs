@@ -4,13 +4,13 @@
 //! requests read at the same time as one another. A caller who was told something finds it there, because a request waits
 //! until the replica has every event that was published before it came.
 
-use crate::clock::{Clock, system_now};
+use crate::clock::Clock;
 use crate::event_logging;
 use crate::latency::LatencyHistograms;
 use crate::replica::{ReadReplica, Reader};
 use crate::replicator::{Replicator, ReplicatorMessage};
 use crate::store::{History, Log, LogError};
-use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, after, never, select, unbounded};
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, select, unbounded};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -129,11 +129,11 @@ impl EngineHandle {
             replica: replicator.replica(),
             applied: replicator.applied(),
         };
-        let measures = replicator.measures();
+        let (measures, clock) = (replicator.measures(), replicator.replica().clock().clone());
         let (engine_ended, replicator_ended) = (OnDrop(ended.clone()), OnDrop(ended));
         let turn = move || {
             let _told = engine_ended;
-            EngineThread::new(engine, log, asked, to_replicator, measures).run()
+            EngineThread::new(engine, log, asked, to_replicator, measures, clock).run()
         };
         let follow = move || {
             let _told = replicator_ended;
@@ -234,6 +234,11 @@ impl EngineHandle {
                 Err(_) => Err(EngineStopped),
             },
         }
+    }
+
+    /// The server's clock.
+    pub(crate) fn clock(&self) -> &Clock {
+        self.replica.clock()
     }
 
     /// Waits until a job has ended; at once if it has, or if there is no such job.
@@ -349,10 +354,11 @@ impl EngineThread {
         asks: Receiver<EngineRequest>,
         replicator: EventPublisher,
         measures: Arc<LatencyHistograms>,
+        clock: Clock,
     ) -> EngineThread {
         let ended = engine.cluster().jobs().iter().filter(|j| j.finished.is_some()).map(|j| j.id);
         let ended: Vec<_> = ended.collect();
-        let (clock, mail, done) = (Clock::default(), BTreeMap::new(), unbounded());
+        let (mail, done) = (BTreeMap::new(), unbounded());
         let (kept, ended_bytes) = (VecDeque::new(), 0);
         let mut turning = EngineThread {
             engine,
@@ -455,7 +461,7 @@ impl EngineThread {
             EngineRequest::Stop => *stopping = true,
         };
         let due = self.engine.next_deadline();
-        let wait = due.map_or_else(never, |at| after(Duration::from_micros(at.since(system_now()).0)));
+        let wait = self.clock.timer_if(due);
         select! {
             recv(self.asks) -> ask => take(ask.unwrap_or(EngineRequest::Stop)),
             recv(self.done.1) -> command => {
@@ -479,3 +485,6 @@ impl EngineThread {
         (commands, replies)
     }
 }
+
+#[cfg(test)]
+mod tests;

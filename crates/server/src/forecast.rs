@@ -396,12 +396,7 @@ mod tests {
         let look = |f: &Reader<'_>| {
             let line = f.policy().line(f.cluster().view(), usize::MAX, Time(0));
             let (first, last) = (line[0], *line.last().expect("many wait"));
-            (
-                ForecastInput::of(f, [last.job], crate::clock::system_now()),
-                first,
-                last,
-                f.cluster().jobs().len(),
-            )
+            (ForecastInput::of(f, [last.job], f.now()), first, last, f.cluster().jobs().len())
         };
         let (outlook, first, last, all) = server.engine.read(look).await.expect("a state");
         let kept = outlook.cluster.jobs().len();

@@ -2,7 +2,6 @@
 //! awaits one; what is not forecast yet is left out, and pages are told to look again once it is.
 
 use crate::change_feed::ChangeFeed;
-use crate::clock::system_now;
 use crate::engine::{EngineHandle, EngineStopped};
 use crate::forecast::{ExpectedStart, ForecastInput};
 use std::collections::{BTreeMap, BTreeSet};
@@ -179,7 +178,7 @@ impl ForecastCache {
     async fn forecast(&self, asked_for: Vec<TaskId>) -> Result<(Forecast, Duration), EngineStopped> {
         let jobs: Vec<_> = asked_for.iter().map(|task| task.job).collect();
         let excerpt = move |f: &crate::replica::Reader<'_>| {
-            let now = system_now();
+            let now = f.now();
             let mut seen = BTreeSet::new();
             let mut line = f.policy().line(f.cluster().view(), AHEAD, now);
             line.retain(|task| seen.insert(task.node_id()));

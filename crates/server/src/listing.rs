@@ -2,7 +2,6 @@
 //! a cursor on. A cursor is a place in the order and not a number of jobs, so that jobs that come and go between two pages
 //! neither hide others nor show them twice.
 
-use crate::clock::system_now;
 use crate::replica::Reader;
 use crate::views;
 use std::borrow::Cow;
@@ -228,7 +227,7 @@ impl Listing<'_> {
         // Each look costs the whole line where places do not go by keys, so there are few of them.
         let mut stride = STRIDE;
         while found.len() < most {
-            let places = f.policy().line_after(view, after, stride, system_now());
+            let places = f.policy().line_after(view, after, stride, f.now());
             let Some(last) = places.last() else { break };
             (after, stride) = (Some(*last), stride * 2);
             let listed =
@@ -258,7 +257,7 @@ fn first_places<'a>(f: &Reader<'_>, jobs: impl Iterator<Item = &'a Job>) -> BTre
     let ready: Vec<_> = nodes.filter(|node| view.has_ready(*node)).collect();
     let mut first: BTreeMap<JobId, QueuePosition> = BTreeMap::new();
     let order = |place: &QueuePosition| (place.before.is_none(), place.before, place.task);
-    for (node, place) in f.policy().places(view, &ready, system_now()) {
+    for (node, place) in f.policy().places(view, &ready, f.now()) {
         let sooner = first.get(&node.job).is_none_or(|other| order(&place) < order(other));
         if sooner {
             first.insert(node.job, place);
@@ -338,7 +337,7 @@ mod tests {
     ) -> Vec<u64> {
         let order = order.to_owned();
         let look = move |f: &Reader<'_>| {
-            let line = f.policy().line(f.cluster().view(), usize::MAX, system_now());
+            let line = f.policy().line(f.cluster().view(), usize::MAX, f.now());
             let mut places = HashMap::new();
             for (at, task) in line.iter().enumerate() {
                 places.entry(task.job).or_insert(at);

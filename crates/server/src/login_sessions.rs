@@ -2,7 +2,6 @@
 //! out. Only hashes of their secrets are there: whoever reads the file is not let in by it.
 
 use crate::caller::LoginIdentity;
-use crate::clock::world_seconds;
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::fs::{self, OpenOptions};
@@ -59,11 +58,6 @@ impl SessionStore {
             let _not_there = fs::remove_file(file);
         }
     }
-}
-
-/// Now, by the clock of the world: that of a simulation goes as fast as it is shown.
-pub(crate) fn wall_now() -> u64 {
-    world_seconds()
 }
 
 fn bound(sessions: &mut HashMap<String, Session>) {

@@ -3,7 +3,7 @@
 //! Either way the log goes on under a new id, and job numbers above every number seen in the data directory. So no new job
 //! has a number or a path that a lost one had: it cannot adopt, show or overwrite anything of it.
 
-use crate::clock::{continue_from, system_now};
+use crate::clock::Clock;
 use crate::consistency::{self, ConsistencyError, job_files};
 use crate::data::{DataDir, DataError};
 use crate::store::{History, Log, LogError, set_aside};
@@ -114,7 +114,7 @@ pub fn new_log(data: &Path) -> Result<RecoveryReport, RecoveryError> {
     let mut lineage = Lineage::from_generations(lineage).expect("it was one");
     lineage.continue_with(drawn, next_job.max(lineage.current().first_job));
     log.set_lineage(lineage.clone())?;
-    let at = system_now();
+    let at = Clock::system().now();
     let epoch = log.claim()?;
     log.append(epoch, 0, &[Event { at, what: EventKind::NumbersSkipped { next: next_job } }])?;
     history.go_on_with(&lineage, at)?;
@@ -158,8 +158,7 @@ pub(crate) fn go_on(
     highest: Option<JobId>,
     hold: bool,
 ) -> Result<Vec<JobId>, RecoveryError> {
-    continue_from(log.last_at()?);
-    let at = system_now();
+    let at = Clock::continuing(log.last_at()?).now();
     let next = highest.map_or(cluster.next_job(), |highest| cluster.next_job().max(JobId(highest.0 + 1)));
     let may_start = cluster.jobs().iter().filter(|job| hold && job.finished.is_none() && !job.held);
     let held: Vec<_> = may_start.map(|job| job.id).collect();

@@ -1,6 +1,6 @@
 //! Damage that was found and dealt with: printed when the server starts, kept in a file for `warpyard doctor`, and counted.
 
-use crate::clock::system_now;
+use crate::clock::Clock;
 use serde::{Deserialize, Serialize};
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
@@ -26,7 +26,8 @@ pub struct Repair {
 /// The repairs made in a data directory.
 #[derive(Default)]
 pub(crate) struct Repairs {
-    file: Option<PathBuf>,
+    /// The file, and the clock that dates its entries.
+    file: Option<(PathBuf, Clock)>,
     noted: Mutex<RepairNotes>,
 }
 
@@ -40,10 +41,10 @@ struct RepairNotes {
 
 impl Repairs {
     /// Those made in a data directory so far, and those to come.
-    pub(crate) fn kept_in(data: &Path) -> Repairs {
+    pub(crate) fn kept_in(data: &Path, clock: Clock) -> Repairs {
         let before = read(data).len() as u64;
         Repairs {
-            file: Some(data.join(FILE)),
+            file: Some((data.join(FILE), clock)),
             noted: Mutex::new(RepairNotes { before, ..RepairNotes::default() }),
         }
     }
@@ -61,12 +62,12 @@ impl Repairs {
     }
 
     fn keep(&self, what: &str) -> io::Result<()> {
-        let Some(path) = &self.file else { return Ok(()) };
+        let Some((path, clock)) = &self.file else { return Ok(()) };
         let mut file = OpenOptions::new().append(true).create(true).mode(0o600).open(path)?;
         if file.metadata()?.len() > LARGEST {
             return Ok(());
         }
-        let mut line = serde_json::to_vec(&Repair { at: system_now().0, what: what.to_owned() })?;
+        let mut line = serde_json::to_vec(&Repair { at: clock.now().0, what: what.to_owned() })?;
         line.push(b'\n');
         file.write_all(&line)
     }

@@ -5,6 +5,7 @@
 //! events at a time. The derived tables have one connection that writes, and one for each request that reads them.
 
 use crate::change_feed::ChangeFeed;
+use crate::clock::Clock;
 use crate::job_index::JobIndex;
 use crate::latency::LatencyHistograms;
 use crate::repairs::Repairs;
@@ -41,6 +42,7 @@ pub(crate) struct ReadReplica {
     permits: Arc<Semaphore>,
     notices: Arc<ChangeFeed>,
     measures: Arc<LatencyHistograms>,
+    clock: Clock,
 }
 
 /// Connections to the derived tables, and how often those were replaced: a connection to tables that were set aside is not
@@ -74,6 +76,7 @@ impl ReadReplica {
         history: History,
         log_path: PathBuf,
         lineage: Option<Lineage>,
+        clock: Clock,
     ) -> Result<ReadReplica, LogError> {
         let idle = readers(history.path())?;
         let notices = Arc::new(ChangeFeed::starting_at(engine.cluster().seq()));
@@ -87,6 +90,7 @@ impl ReadReplica {
             idle: Mutex::new(ConnectionPool { connections: idle, generation: 0 }),
             notices,
             measures: Arc::default(),
+            clock,
         })
     }
 
@@ -105,6 +109,11 @@ impl ReadReplica {
         &self.measures
     }
 
+    /// The server's clock.
+    pub(crate) fn clock(&self) -> &Clock {
+        &self.clock
+    }
+
     /// Limits how many read at once.
     pub(crate) fn permits(&self) -> Arc<Semaphore> {
         self.permits.clone()
@@ -112,7 +121,8 @@ impl ReadReplica {
 
     /// The state and the tables, for someone with a permit.
     pub(crate) fn reader(&self) -> Reader<'_> {
-        Reader { replica: self, state: self.state(), tables: OnceCell::new() }
+        let state = self.state();
+        Reader { replica: self, state, now: self.clock.now(), tables: OnceCell::new() }
     }
 
     /// The tables alone, up to date, for someone with a permit: what takes long to find in them holds up no event.
@@ -220,6 +230,7 @@ impl ReplicaWriter<'_> {
 pub struct Reader<'a> {
     replica: &'a ReadReplica,
     state: RwLockReadGuard<'a, ReplicaState>,
+    now: Time,
     /// Taken when it is first needed, behind what waited to be entered: that may replace damaged tables.
     tables: OnceCell<PooledHistory<'a>>,
 }
@@ -228,6 +239,11 @@ impl Reader<'_> {
     /// The state.
     pub fn cluster(&self) -> &Cluster {
         self.state.engine.cluster()
+    }
+
+    /// When the request began to read: one moment for all of its answer.
+    pub fn now(&self) -> Time {
+        self.now
     }
 
     /// The jobs in memory, by what lists ask for.

@@ -2,7 +2,7 @@
 //! snapshots.
 
 use crate::change_feed::ChangeFeed;
-use crate::clock::system_now;
+use crate::clock::Clock;
 use crate::job_index::changed_by;
 use crate::latency::LatencyHistograms;
 use crate::repairs::Repairs;
@@ -66,6 +66,7 @@ impl Replicator {
         log: &Log,
         log_path: PathBuf,
         keep_events: Span,
+        clock: Clock,
     ) -> Result<Replicator, ReplicaError> {
         if history.lacks_needs() {
             complete(&mut history, log)?;
@@ -78,7 +79,7 @@ impl Replicator {
             history.set_origin(lineage)?;
         }
         let snapshot_at = engine.cluster().seq();
-        let replica = Arc::new(ReadReplica::new(engine, history, log_path.clone(), lineage.clone())?);
+        let replica = Arc::new(ReadReplica::new(engine, history, log_path.clone(), lineage.clone(), clock)?);
         let (snapshot, waiting) = Default::default();
         let applied = watch::Sender::new(snapshot_at);
         Ok(Replicator { replica, log_path, lineage, keep_events, snapshot_at, snapshot, waiting, applied })
@@ -132,7 +133,10 @@ impl Replicator {
             many_wait = self.apply(events);
         }
         if let Some(last) = events.last() {
-            self.replica.measures().lag.observe(Duration::from_micros(system_now().since(last.at).0));
+            self.replica
+                .measures()
+                .lag
+                .observe(Duration::from_micros(self.replica.clock().now().since(last.at).0));
         }
         if many_wait {
             self.enter_pending();
@@ -213,9 +217,9 @@ impl Replicator {
         }
         self.snapshot_at = cluster.seq();
         let (path, keep) = (self.log_path.clone(), self.keep_events);
-        let lineage = self.lineage.clone();
+        let (lineage, now) = (self.lineage.clone(), self.replica.clock().now());
         let save = move || {
-            if let Err(e) = save(&cluster, &path, lineage.as_ref(), system_now() - keep) {
+            if let Err(e) = save(&cluster, &path, lineage.as_ref(), now, now - keep) {
                 tracing::warn!("no snapshot could be kept ({e}); the log grows until one can");
             }
         };
@@ -243,6 +247,7 @@ fn save(
     cluster: &Cluster,
     path: &Path,
     lineage: Option<&Lineage>,
+    now: Time,
     prune_before: Time,
 ) -> Result<(), LogError> {
     let body = serde_json::to_vec(cluster).expect("a state is always JSON");
@@ -251,7 +256,7 @@ fn save(
         let how = "was replaced by another log".to_owned();
         return Err(LogError::TakenAway { path: path.to_owned(), how, seq: cluster.seq() });
     }
-    log.save_snapshot(cluster.seq(), system_now(), &body)?;
+    log.save_snapshot(cluster.seq(), now, &body)?;
     while log.prune(prune_before, PRUNE_AT_ONCE)? > 0 {}
     Ok(())
 }

@@ -4,7 +4,7 @@
 use crate::auth::Authenticator;
 use crate::caller::Caller;
 use crate::change_feed::ChangeFeed;
-use crate::clock::{change_pace, set_pace, system_now};
+use crate::clock::Clock;
 use crate::daemon::{DaemonError, ReadyReport, asked_to_end, build, host_name, listen_on};
 use crate::data::DataDir;
 use crate::engine::{EngineHandle, SimulatedEngine};
@@ -59,6 +59,7 @@ pub struct SimulatedServer {
 /// What is known of the simulation that is shown, beside what any server knows.
 #[derive(Clone)]
 pub(crate) struct Simulation {
+    pub(crate) clock: Clock,
     /// When it began, by its own clock.
     pub(crate) began: Time,
     over: Arc<AtomicBool>,
@@ -76,7 +77,7 @@ pub fn run(server: SimulatedServer, ready: impl FnOnce(&ReadyReport)) -> Result<
     InheritedSettings::override_for_server();
     let limits = Limits::within(open_file_limit());
     let data = DataDir::take(&server.data)?;
-    let began = set_pace(server.speed);
+    let clock = Clock::paced(server.speed);
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
     let runtime = runtime.map_err(DaemonError::Runtime)?;
     let listener = runtime.block_on(listen_on(server.listen.unwrap_or_else(|| "127.0.0.1:0".into())))?;
@@ -88,12 +89,12 @@ pub fn run(server: SimulatedServer, ready: impl FnOnce(&ReadyReport)) -> Result<
     let (cluster, gpus) = (sim.cluster().clone(), server.setup.workers.iter().map(|w| w.devices.len()).sum());
     drop(sim);
     let (policy, cpus) = (cluster.policy().to_string(), server.setup.workers.iter().map(|w| w.cpus).sum());
-    let replicator = replicator(cluster, &data)?;
+    let replicator = replicator(cluster, &data, &clock)?;
     let notices = replicator.notices();
     let (stop, stopped) = mpsc::unbounded_channel();
     let broke = stop.clone();
     let (setup, first, workload) = (server.setup, server.first, server.workload);
-    let simulation = Simulation { began, over: Arc::default() };
+    let simulation = Simulation { began: clock.now(), clock: clock.clone(), over: Arc::default() };
     let (played, notices_of_it) = (simulation.clone(), notices.clone());
     let (engine, threads) = EngineHandle::simulated(
         replicator,
@@ -102,7 +103,7 @@ pub fn run(server: SimulatedServer, ready: impl FnOnce(&ReadyReport)) -> Result<
         },
         move |engine| run_simulation(&engine, setup, first, workload, &played, &notices_of_it),
     );
-    let auth = Authenticator::new(data.token()?, address, Hosts::new(&[], &host_name(), address));
+    let auth = Authenticator::new(data.token()?, address, Hosts::new(&[], &host_name(), address), clock);
     let login = auth.link(Caller::Owner).map_err(DaemonError::Runtime)?;
     let base = Base {
         engine: engine.clone(),
@@ -139,11 +140,11 @@ pub fn run(server: SimulatedServer, ready: impl FnOnce(&ReadyReport)) -> Result<
     Ok(ended?)
 }
 
-fn replicator(cluster: Cluster, data: &DataDir) -> Result<Replicator, DaemonError> {
+fn replicator(cluster: Cluster, data: &DataDir, clock: &Clock) -> Result<Replicator, DaemonError> {
     let path = data.path().join("log.db");
     let log = Log::open(&path)?;
     let history = History::open(&data.path().join("history.db"))?;
-    Ok(Replicator::new(build(cluster)?, history, &log, path, Span(u64::MAX / 4))?)
+    Ok(Replicator::new(build(cluster, clock)?, history, &log, path, Span(u64::MAX / 4), clock.clone())?)
 }
 
 /// Plays the engine's part: brings the simulation up to the clock again and again, and tells what happened. When all is
@@ -172,14 +173,14 @@ fn run_simulation(
         None
     })));
     loop {
-        sim.run_until(system_now());
+        sim.run_until(simulation.clock.now());
         let events = happened.take();
         if !events.is_empty() {
             engine.publish(events);
         }
         let over = all_came.get() && sim.cluster().jobs().iter().all(|job| job.finished.is_some());
         if over != simulation.over.swap(over, Ordering::Relaxed) && over {
-            change_pace(None, Some(true));
+            simulation.clock.change_pace(None, Some(true));
             notices.look_again();
         }
         let go_on = engine.attend(EVERY, |command| {

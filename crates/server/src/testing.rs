@@ -2,7 +2,7 @@
 
 use crate::auth::{Authenticator, LoginGrant};
 use crate::caller::LoginIdentity;
-use crate::clock::system_now;
+use crate::clock::Clock;
 use crate::engine::{EngineHandle, EngineThreads};
 use crate::hosts::Hosts;
 use crate::http::{App, Base, router};
@@ -38,25 +38,36 @@ pub(crate) struct Server {
 }
 
 pub(crate) fn server() -> Server {
-    server_in(tempfile::tempdir().expect("a directory"))
+    server_at(Clock::system())
+}
+
+/// A server with a clock of its own.
+pub(crate) fn server_at(clock: Clock) -> Server {
+    server_in(tempfile::tempdir().expect("a directory"), clock)
 }
 
 /// A server that goes on from what is in a directory.
-fn server_in(data: tempfile::TempDir) -> Server {
+fn server_in(data: tempfile::TempDir, clock: Clock) -> Server {
     let log_path = data.path().join("log.db");
     let mut log = Log::open(&log_path).expect("a log");
     let cluster = log.load(&default_policy()).expect("what was kept").cluster;
     let layout = Layout::new(data.path(), log.lineage().expect("a log that was loaded").clone());
-    let engine = || Engine::new(cluster.clone(), POLICIES, system_now()).expect("a policy");
+    let engine = || Engine::new(cluster.clone(), POLICIES, clock.now()).expect("a policy");
     let history = History::open(&data.path().join("history.db")).expect("tables");
-    let replicator =
-        Replicator::new(engine(), history, &log, log_path, Span(u64::MAX / 4)).expect("a replicator");
+    let replicator = Replicator::new(engine(), history, &log, log_path, Span(u64::MAX / 4), clock.clone())
+        .expect("a replicator");
     let notices = replicator.notices();
     let (engine, threads) = EngineHandle::start(engine(), log, replicator, || {});
     let listens = "127.0.0.1:7700".parse().expect("an address");
     let app = Arc::new(App::new(Base {
         engine: engine.clone(),
-        auth: Authenticator::kept(TOKEN.into(), listens, Hosts::new(&[], "gpu1", listens), data.path()),
+        auth: Authenticator::kept(
+            TOKEN.into(),
+            listens,
+            Hosts::new(&[], "gpu1", listens),
+            data.path(),
+            clock,
+        ),
         notices,
         layout,
         url: "http://127.0.0.1:7700".into(),
@@ -89,11 +100,12 @@ impl Server {
     /// The same, after something was done to what it kept.
     pub(crate) fn restarted_after(self, done: impl FnOnce(&Path)) -> Server {
         let Server { router, app, engine, _threads: threads, _data: data } = self;
+        let clock = engine.clock().clone();
         engine.stop();
         threads.join().expect("an engine that stops in peace");
         drop((router, app, engine));
         done(data.path());
-        server_in(data)
+        server_in(data, clock)
     }
 
     /// The header `Host` of the owner's pages.

@@ -152,7 +152,7 @@ pub(crate) async fn take(engine: EngineHandle, watched: Option<Arc<Mutex<Watched
         every.tick().await;
         let watched = watched.clone();
         let taken = engine.read(move |f| {
-            let now = crate::clock::system_now();
+            let now = f.now();
             let sample = {
                 let watched =
                     watched.as_ref().map(|w| w.lock().expect("nobody panics while looking at devices"));

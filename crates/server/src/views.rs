@@ -1,7 +1,6 @@
 //! The state as the interface shows it.
 
 use crate::caller::Caller;
-use crate::clock::system_now;
 use crate::replica::Reader;
 use crate::store::{AttemptRow, JobRow};
 use crate::{outcome_text, why};
@@ -143,7 +142,7 @@ pub(crate) fn user_of(f: &Reader<'_>, job: JobId) -> String {
 
 /// A job in a list, as someone may see it: no attempts, arrays folded.
 pub(crate) fn listed(f: &Reader<'_>, job: &Job, position: Option<u64>, who: &Caller) -> JobView {
-    let mut view = folded(f.cluster(), job, TaskSelector::Job(job.id), who);
+    let mut view = folded(f, job, TaskSelector::Job(job.id), who);
     view.position = position;
     let nodes = (0..job.nodes.len() as u32).map(|node| NodeId { job: job.id, node });
     view.tasks = nodes.map(|node| listed_task(f, job, node, who)).collect();
@@ -218,7 +217,7 @@ pub(crate) fn whole(
     expand_from: Option<u64>,
     who: &Caller,
 ) -> JobView {
-    let mut view = folded(f.cluster(), job, target, who);
+    let mut view = folded(f, job, target, who);
     let from = expand_from.unwrap_or(0);
     let unfold = expand_from.is_some() || matches!(target, TaskSelector::Task(_));
     let mut shown = Vec::new();
@@ -227,7 +226,7 @@ pub(crate) fn whole(
         let spec = &job.spec.tasks[n as usize];
         let node = NodeId { job: job.id, node: n };
         if spec.array.is_some() && !unfold {
-            shown.push(folded_task(f.cluster(), job, node));
+            shown.push(folded_task(f, job, node));
             continue;
         }
         for index in target.positions(node, spec.len()) {
@@ -256,7 +255,8 @@ fn nodes_of(job: &Job, target: TaskSelector) -> Vec<u32> {
     }
 }
 
-fn folded(cluster: &Cluster, job: &Job, target: TaskSelector, who: &Caller) -> JobView {
+fn folded(f: &Reader<'_>, job: &Job, target: TaskSelector, who: &Caller) -> JobView {
+    let cluster = f.cluster();
     let mut sums = <(StateCounts, OutcomeCounts)>::default();
     let nodes = nodes_of(job, target);
     match target {
@@ -287,7 +287,7 @@ fn folded(cluster: &Cluster, job: &Job, target: TaskSelector, who: &Caller) -> J
         expected_start: None,
         expected_start_reason: None,
         deadline: due.map(time),
-        deadline_missed: due.map(|due| job.finished.unwrap_or_else(system_now) > due),
+        deadline_missed: due.map(|due| job.finished.unwrap_or(f.now()) > due),
         log_tail: vec![],
         log_of: None,
         snapshot: job.spec.snapshot.as_ref().filter(|_| who.owns(&job.user)).map(|kept| SnapshotView {
@@ -296,7 +296,11 @@ fn folded(cluster: &Cluster, job: &Job, target: TaskSelector, who: &Caller) -> J
             files: kept.files,
             bytes: kept.bytes,
         }),
-        why: if many && state == State::Running { Some(progress(counts)) } else { why::of_job(cluster, job) },
+        why: if many && state == State::Running {
+            Some(progress(counts))
+        } else {
+            why::of_job(cluster, job, f.now())
+        },
         over_request: over_request(cluster, job, target),
         notes: vec![],
         runs: vec![],
@@ -381,7 +385,8 @@ fn one(cluster: &Cluster, task: TaskId) -> (StateCounts, OutcomeCounts) {
     sums
 }
 
-pub(crate) fn folded_task(cluster: &Cluster, job: &Job, node: NodeId) -> TaskView {
+pub(crate) fn folded_task(f: &Reader<'_>, job: &Job, node: NodeId) -> TaskView {
+    let cluster = f.cluster();
     let spec = &job.spec.tasks[node.node as usize];
     let (counts, outcomes) = tally(job, &job.nodes[node.node as usize]);
     let state = overall(counts);
@@ -396,7 +401,7 @@ pub(crate) fn folded_task(cluster: &Cluster, job: &Job, node: NodeId) -> TaskVie
         signal: None,
         reason: None,
         attempts: None,
-        why: why::of_node(cluster, job, node),
+        why: why::of_node(cluster, job, node, f.now()),
         array,
         counts: is_array.then_some(counts),
         outcomes: is_array.then_some(outcomes),
@@ -430,7 +435,7 @@ fn time_left(cluster: &Cluster, id: TaskId, now: Time) -> Option<f64> {
 /// A task without its attempts, or an array folded.
 fn listed_task(f: &Reader<'_>, job: &Job, node: NodeId, who: &Caller) -> TaskView {
     match job.spec.tasks[node.node as usize].array {
-        Some(_) => folded_task(f.cluster(), job, node),
+        Some(_) => folded_task(f, job, node),
         None => TaskView { attempts: None, ..task(f, job, node.task(0), who) },
     }
 }
@@ -457,7 +462,7 @@ fn task(f: &Reader<'_>, job: &Job, id: TaskId, who: &Caller) -> TaskView {
         exit_code: last.and_then(|a| a.exit_code),
         signal: last.and_then(|a| a.signal),
         reason: last.and_then(|a| a.reason),
-        why: held_by_loss(job, &rows).or_else(|| why::of_task(cluster, id)).or_else(|| {
+        why: held_by_loss(job, &rows).or_else(|| why::of_task(cluster, id, f.now())).or_else(|| {
             rows.last().filter(|_| matches!(is, TaskState::Done(_))).and_then(outcome_text::failure)
         }),
         attempts: Some(attempts),
@@ -467,7 +472,7 @@ fn task(f: &Reader<'_>, job: &Job, id: TaskId, who: &Caller) -> TaskView {
         terminal: terminal(spec),
         needs: Some(needs(spec)),
         timeout_seconds: spec.timeout.map(Span::secs),
-        time_left_seconds: time_left(cluster, id, system_now()),
+        time_left_seconds: time_left(cluster, id, f.now()),
         retries: Some(spec.retries),
     }
 }

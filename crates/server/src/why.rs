@@ -1,6 +1,5 @@
 //! Why something does not run, in words and numbers.
 
-use crate::clock::system_now;
 use crate::pages::words::size;
 use crate::replica::Reader;
 use crate::shortage_text::lacking;
@@ -18,12 +17,12 @@ use warpyard_core::spec::{self, TaskSpec, WaitMode};
 use warpyard_core::{Cluster, NodeId, TaskId, TaskState, Time};
 
 /// A reason in a few words, for a table.
-fn short(cluster: &Cluster, task: TaskId, why: &Explanation) -> Option<String> {
+fn short(cluster: &Cluster, task: TaskId, why: &Explanation, now: Time) -> Option<String> {
     let spec = || cluster.job(task.job).and_then(|j| j.node(task.node)).map(|(_, spec)| spec);
     Some(match &why.reason {
         WaitReason::Held => "held".into(),
         WaitReason::Backoff { until, failures } => {
-            let wait = until.since(system_now()).secs().ceil().max(1.0);
+            let wait = until.since(now).secs().ceil().max(1.0);
             let times = if *failures == 1 { "once".to_owned() } else { format!("{failures} times") };
             format!("failed {times}, retries in {}", seconds(wait))
         }
@@ -168,30 +167,30 @@ pub(crate) fn numbers(devices: &[warpyard_core::DeviceId]) -> String {
 
 /// Why a task does not run, without asking the policy: nothing for one that runs or is over. One for which there is room
 /// waits for others that the policy puts first.
-pub(crate) fn of_task(cluster: &Cluster, task: TaskId) -> Option<String> {
-    if let Some(why) = without_policy(cluster.view(), task, system_now()) {
-        return short(cluster, task, &why);
+pub(crate) fn of_task(cluster: &Cluster, task: TaskId, now: Time) -> Option<String> {
+    if let Some(why) = without_policy(cluster.view(), task, now) {
+        return short(cluster, task, &why, now);
     }
     let waits = matches!(cluster.state(task), Some(TaskState::Ready { .. }));
     let (_, spec) = cluster.job(task.job).filter(|_| waits)?.node(task.node)?;
     let has_room = Shortage::of(cluster.pool(), &spec.needs) == Shortage::None;
     let reason = if has_room { WaitReason::NotItsTurn } else { WaitReason::NoRoom };
-    short(cluster, task, &Explanation::plain(reason))
+    short(cluster, task, &Explanation::plain(reason), now)
 }
 
 /// The same for the task of a node that matters most: the first that is not over.
-pub(crate) fn of_node(cluster: &Cluster, job: &Job, node: NodeId) -> Option<String> {
+pub(crate) fn of_node(cluster: &Cluster, job: &Job, node: NodeId, now: Time) -> Option<String> {
     let state = &job.nodes[node.node as usize];
     let first = state.live.keys().next().copied().or(state.first_open());
-    of_task(cluster, node.task(first.unwrap_or(0)))
+    of_task(cluster, node.task(first.unwrap_or(0)), now)
 }
 
 /// The same for a job.
-pub(crate) fn of_job(cluster: &Cluster, job: &Job) -> Option<String> {
+pub(crate) fn of_job(cluster: &Cluster, job: &Job, now: Time) -> Option<String> {
     let open = job.nodes.iter().position(|n| !n.is_done());
     let ended_badly = || job.nodes.iter().position(|n| n.skipped_by.is_some());
     let node = open.or_else(ended_badly).unwrap_or(0) as u32;
-    of_node(cluster, job, NodeId { job: job.id, node })
+    of_node(cluster, job, NodeId { job: job.id, node }, now)
 }
 
 /// The answer to `warpyard why`, but for what a forecast adds.
@@ -206,7 +205,7 @@ pub(crate) fn explain_in(cluster: &Cluster, policy: &dyn Policy, task: TaskId, n
     let (_, spec) = job.node(task.node)?;
     let is = cluster.state(task)?;
     let why = policy.explain(view, task, now);
-    let reason = short(cluster, task, &why).unwrap_or_else(|| state(is).word().to_owned());
+    let reason = short(cluster, task, &why, now).unwrap_or_else(|| state(is).word().to_owned());
     let waiting = matches!(is, TaskState::Ready { .. });
     let mut text = vec![reason];
     if let WaitReason::Reserved { from, .. } = why.reason {

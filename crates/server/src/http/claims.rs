@@ -3,7 +3,6 @@
 use super::answer::Refusal;
 use super::{App, By, Shared};
 use crate::caller::Caller;
-use crate::clock::system_now;
 use crate::convert::{self, Defaults, Workers};
 use crate::engine::EngineStopped;
 use crate::replica::Reader;
@@ -390,7 +389,7 @@ async fn views_of(
     let mut idle = crate::idle_gpus::of_jobs(app.watched.as_ref());
     let complete = |(id, mut view, uuids): (JobId, ClaimView, Vec<String>)| {
         view.last_heard_at = match view.state {
-            ClaimState::Held if view.pid.is_some() => Some(views::time(system_now())),
+            ClaimState::Held if view.pid.is_some() => Some(views::time(app.engine.clock().now())),
             _ => app.last_heard(id).map(views::time),
         };
         if view.state == ClaimState::Held {
@@ -436,7 +435,9 @@ fn described(f: &Reader<'_>, job: &Job, position: Option<u64>) -> ClaimView {
         position,
         expected_start: None,
         expected_start_reason: None,
-        why: (state(job) == ClaimState::Waiting).then(|| crate::why::of_job(f.cluster(), job)).flatten(),
+        why: (state(job) == ClaimState::Waiting)
+            .then(|| crate::why::of_job(f.cluster(), job, f.now()))
+            .flatten(),
     }
 }
 

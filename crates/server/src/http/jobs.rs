@@ -3,7 +3,6 @@
 use super::answer::{Refusal, as_they_come};
 use super::{App, By, HIDDEN, SOMEONE, Shared};
 use crate::caller::Caller;
-use crate::clock::system_now;
 use crate::listing::{self, Listing};
 use crate::logs::{self, Chunk, LogRequest};
 use crate::{select, views, why};
@@ -302,8 +301,7 @@ pub(super) async fn why(
         }
         let target = select::find_one(f.cluster(), &selector)?;
         let task = first_open(f.cluster(), target).ok_or_else(|| select::unknown_job(target.job().0))?;
-        let mut answer =
-            why::explain(f, task, system_now()).ok_or_else(|| select::unknown_job(target.job().0))?;
+        let mut answer = why::explain(f, task, f.now()).ok_or_else(|| select::unknown_job(target.job().0))?;
         let mut ended = None;
         if answer.state == Standing::Done
             && let Some(job) = f.cluster().job(number)

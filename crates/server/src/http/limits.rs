@@ -3,7 +3,6 @@
 use super::answer::Refusal;
 use super::{App, By, Shared};
 use crate::caller::Caller;
-use crate::clock::system_now;
 use crate::replica::Reader;
 use axum::extract::State;
 use axum::{Extension, Json};
@@ -30,7 +29,7 @@ pub(super) async fn list(State(app): Shared, Extension(who): By) -> Result<Json<
             users.extend(others.into_iter().filter(|user| who.name() != Some(user)));
         }
         let mut parties: Vec<(LimitOwner, Quota)> = Vec::new();
-        for party in users.into_iter().flat_map(|user| cluster.quotas(user, system_now())) {
+        for party in users.into_iter().flat_map(|user| cluster.quotas(user, f.now())) {
             if !parties.iter().any(|(known, _)| *known == party.0) {
                 parties.push(party);
             }

@@ -2,7 +2,6 @@
 
 use super::answer::Refusal;
 use super::{Shared, gpus};
-use crate::clock::offset_seconds;
 use crate::views;
 use axum::extract::State;
 use axum::http::header::CONTENT_TYPE;
@@ -71,7 +70,7 @@ pub(super) async fn metrics(State(app): Shared) -> Result<Response, Refusal> {
         "gauge",
         "How far the server's clock is ahead of the machine's wall clock.",
     );
-    text.sample("warpyard_clock_offset_seconds", &[], offset_seconds());
+    text.sample("warpyard_clock_offset_seconds", &[], app.engine.clock().offset_seconds());
     text.family("warpyard_events_total", "counter", "Events there ever were.");
     text.sample("warpyard_events_total", &[], seq);
     for (name, help, histogram) in [

@@ -33,7 +33,6 @@ pub use spec::openapi;
 use crate::auth::Authenticator;
 use crate::caller::{Caller, PeerCredentials, Sharing};
 use crate::change_feed::ChangeFeed;
-use crate::clock::system_now;
 use crate::convert::Defaults;
 use crate::engine::EngineHandle;
 use crate::forecast_cache::ForecastCache;
@@ -151,6 +150,7 @@ pub(crate) struct Base {
 impl App {
     /// A server for its owner alone, with nothing configured.
     pub(crate) fn new(Base { engine, auth, notices, layout, url, stop }: Base) -> App {
+        let started = engine.clock().now();
         App {
             forecasts: Arc::new(ForecastCache::new(engine.clone(), notices.clone())),
             engine,
@@ -174,7 +174,7 @@ impl App {
             limits: Arc::default(),
             waiting: Arc::default(),
             guests: Arc::default(),
-            started: system_now(),
+            started,
             snapshot_limit: SNAPSHOT_LIMIT,
             simulation: None,
             sharing: None,
@@ -187,7 +187,7 @@ impl App {
     /// Notes that whoever holds a claim was heard of now.
     fn heard(&self, job: JobId) {
         let mut heard = self.heard.lock().expect("nobody panics while noting");
-        heard.insert(job, system_now());
+        heard.insert(job, self.engine.clock().now());
         // Claims are few; those long gone need not be kept.
         while heard.len() > HEARD_OF {
             heard.pop_first();

@@ -2,7 +2,6 @@
 
 use super::answer::Refusal;
 use super::{By, HIDDEN, SOMEONE, Shared};
-use crate::clock::system_now;
 use crate::convert;
 use crate::views;
 use axum::extract::State;
@@ -29,9 +28,9 @@ pub(super) async fn preview(
         let cluster = f.cluster();
         let mut other = PolicyDef::build_from(defs, &choice)?;
         other.observe(cluster.view(), &Effects::default());
-        let before = f.policy().line(cluster.view(), LOOKED, system_now());
-        let after = other.line(cluster.view(), LOOKED, system_now());
-        let starts = other.plan(cluster.view(), system_now()).start;
+        let before = f.policy().line(cluster.view(), LOOKED, f.now());
+        let after = other.line(cluster.view(), LOOKED, f.now());
+        let starts = other.plan(cluster.view(), f.now()).start;
         let places = |line: &[TaskId]| -> HashMap<TaskId, u64> {
             line.iter().enumerate().map(|(at, task)| (*task, at as u64 + 1)).collect()
         };

@@ -5,7 +5,6 @@ use super::blocking::SMALL;
 use super::snapshots::whose;
 use super::{App, By, Shared};
 use crate::caller::Caller;
-use crate::clock::system_now;
 use crate::convert::{self, Defaults, Workers};
 use crate::forecast::{ForecastInput, SubmissionForecast};
 use crate::{select, views};
@@ -234,7 +233,7 @@ async fn preview(
             f.policy().accept(f.cluster().view(), &spec)?;
             // Decided in the whole state: limits count jobs that an excerpt leaves out.
             let after: Vec<_> = spec.after.iter().map(|after| after.job).collect();
-            let now = system_now();
+            let now = f.now();
             f.cluster().decide(Command::Submit { user, env: None, spec: spec.into() }, now)?;
             Ok::<_, warpyard_core::Rejection>(ForecastInput::of(f, after, now))
         }

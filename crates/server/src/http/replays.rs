@@ -3,7 +3,6 @@
 use super::answer::Refusal;
 use super::{App, By, Shared};
 use crate::caller::Caller;
-use crate::clock::system_now;
 use crate::convert;
 use axum::extract::rejection::JsonRejection;
 use axum::extract::{Path, State};
@@ -37,7 +36,7 @@ pub(super) async fn begin(
         Ok::<_, Rejection>(choice)
     };
     let choices = policies.iter().map(checked).collect::<Result<Vec<_>, _>>().map_err(convert::problem)?;
-    let now = system_now();
+    let now = app.engine.clock().now();
     let back = back.map_or(ALL, |b| Span(b.0)).min(Span(now.0));
     let begun = app.replays.begin(app.data.join("log.db"), choices, back, now);
     let view = begun.map_err(|busy| Problem::new(code::WRONG_STATE, "", busy.to_string()))?;

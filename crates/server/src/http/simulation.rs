@@ -2,7 +2,6 @@
 
 use super::answer::Refusal;
 use super::{App, By, Shared};
-use crate::clock::{change_pace, pace, system_now};
 use crate::views;
 use axum::extract::State;
 use axum::extract::rejection::JsonRejection;
@@ -29,17 +28,17 @@ pub(super) async fn set(
         let message = format!("{speed} is not a speed between {} and {}", SPEEDS.start(), SPEEDS.end());
         return Err(Problem::new(code::BAD_PARAMETER, "speed", message).into());
     }
-    change_pace(speed, paused);
+    app.engine.clock().change_pace(speed, paused);
     app.look_again();
     view(&app).map(Json)
 }
 
 fn view(app: &App) -> Result<SimulationView, Refusal> {
-    let (Some(simulation), Some(pace)) = (&app.simulation, pace()) else {
+    let (Some(simulation), Some(pace)) = (&app.simulation, app.engine.clock().pace()) else {
         return Err(Refusal::new(404, code::NOT_FOUND, "this server runs jobs, it simulates none"));
     };
     Ok(SimulationView {
-        now: views::time(system_now()),
+        now: views::time(app.engine.clock().now()),
         began: views::time(simulation.began),
         speed: pace.speed,
         paused: pace.paused,

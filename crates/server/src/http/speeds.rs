@@ -3,7 +3,6 @@
 
 use super::answer::Refusal;
 use super::{By, Shared};
-use crate::clock::system_now;
 use crate::replica::Reader;
 use axum::body::Bytes;
 use axum::extract::rejection::{BytesRejection, JsonRejection};
@@ -138,9 +137,9 @@ pub(super) async fn progress(
 ) -> Result<Json<ProgressReply>, Refusal> {
     let progress = body?.0;
     let steps = progress.steps;
-    let found = app.engine.read(move |f| find(f, &id, &progress, system_now())).await??;
+    let found = app.engine.read(move |f| find(f, &id, &progress, f.now())).await??;
     who.must_own(&found.user, "speak for it")?;
-    let now = system_now();
+    let now = app.engine.clock().now();
     if let Some(speed) = app.meters.take(&found, steps, now) {
         app.engine.command(Command::Progress { attempt: found.attempt, steps }).await?;
         if let (Some(steps_per_second), Some(Measured { profile, gpus, kind, beside })) = (speed, found.of) {

@@ -3,7 +3,6 @@
 use super::chart::{Axis, Chart, Heat, Series};
 use super::words::{moment, size, text};
 use super::{Chrome, Frame, NoPage, html};
-use crate::clock::system_now;
 use crate::http::{By, Shared};
 use crate::replica::Reader;
 use crate::usage_samples::{DeviceSample, Sample, WorkerSample, distance};
@@ -94,7 +93,7 @@ impl ClusterPage {
         admin: bool,
     ) -> rusqlite::Result<ClusterPage> {
         let at = SPANS.iter().position(|(word, ..)| *word == span).unwrap_or(0);
-        let ((_, _, seconds, tick), now) = (SPANS[at], system_now());
+        let ((_, _, seconds, tick), now) = (SPANS[at], f.now());
         let samples = f.history().samples(now, seconds, POINTS)?;
         let (step, every) = distance(seconds, POINTS);
         let axis = Axis::ending(moment(now).as_millis(), seconds, tick, step * every);

@@ -6,7 +6,6 @@ use super::rows::{Badge, NAME, USER, mode, scope};
 use super::table::{Asked, Column, Head};
 use super::words::{Moment, Named, moment, places, text};
 use super::{Chrome, Frame, NoPage, html};
-use crate::clock::system_now;
 use crate::http::Shared;
 use crate::store::{AttemptRow, History};
 use crate::why::needs_in_brief;
@@ -15,6 +14,7 @@ use axum::extract::{Query, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 use warpyard_api::wire::Outcome;
+use warpyard_core::Time;
 use warpyard_core::spec::Needs;
 
 /// How many rows a page has.
@@ -94,9 +94,9 @@ pub(super) async fn page(
     Query(asked): Query<Asked>,
 ) -> Result<Response, NoPage> {
     let frame = Frame::of(&app, &headers);
-    let colours = frame.colours.clone();
+    let (colours, now) = (frame.colours.clone(), app.engine.clock().now());
     // A search may take long, and holds up nobody while it does not have the state.
-    let found = app.engine.read_history(move |history| Finished::of(history, asked, &colours)).await??;
+    let found = app.engine.read_history(move |history| Finished::of(history, asked, &colours, now)).await??;
     let chrome = app.engine.read(move |f| Chrome::of(f, "Finished", "finished", frame)).await?;
     Ok(html(StatusCode::OK, &found(chrome)))
 }
@@ -107,8 +107,9 @@ impl Finished {
         history: &History,
         asked: Asked,
         colours: &UserColours,
+        now: Time,
     ) -> rusqlite::Result<impl FnOnce(Chrome) -> Finished + use<>> {
-        let (now, at) = (moment(system_now()), asked.page.clamp(1, PAGES));
+        let (now, at) = (moment(now), asked.page.clamp(1, PAGES));
         let user = Some(asked.user.as_str()).filter(|u| !u.is_empty());
         let found =
             history.finished(user, &asked.state, asked.q.trim(), asked.order(), (at - 1) * ROWS, ROWS + 1)?;

@@ -8,7 +8,6 @@ use super::table::encoded;
 use super::words::{Moment, format_span, moment, percent, places, short_text, size, text};
 use super::{Chrome, Frame, NoPage, html, log};
 use crate::caller::Caller;
-use crate::clock::system_now;
 use crate::http::jobs::first_open;
 use crate::http::{By, Shared};
 use crate::replica::Reader;
@@ -197,7 +196,7 @@ impl JobPage {
         layout: &Layout,
         mine: bool,
     ) -> JobPage {
-        let at = system_now();
+        let at = f.now();
         let now = moment(at);
         let job = f.cluster().job(id);
         let specs = job.map(|j| &j.spec.tasks[..]).unwrap_or_default();

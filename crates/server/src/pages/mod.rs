@@ -31,7 +31,6 @@ pub(crate) use palette::UserColours;
 pub(crate) use parts::Parts;
 
 use crate::auth::{LoginError, LoginGrant};
-use crate::clock::system_now;
 use crate::http::{App, Shared};
 use crate::replica::Reader;
 use crate::serve::Connection;
@@ -127,7 +126,7 @@ impl Chrome {
         let (seq, policy) = (f.cluster().seq(), words::text(&f.cluster().policy().to_string()));
         let Frame { part, csrf, simulation, .. } = frame;
         let pace = simulation.as_ref().map_or(1.0, |s| if s.paused { 0.0 } else { s.speed });
-        let (title, now) = (title.into(), words::moment(system_now()));
+        let (title, now) = (title.into(), words::moment(f.now()));
         Chrome { title, here, part, seq, now, host, policy, csrf, simulation, pace }
     }
 }

@@ -4,7 +4,6 @@ use super::palette::{Person, UserColours};
 use super::rows::{self, Row};
 use super::words::{Moment, moment, percent, size, text};
 use super::{Chrome, Frame, NoPage, html};
-use crate::clock::system_now;
 use crate::forecast_cache::Forecast;
 use crate::http::Shared;
 use crate::replica::Reader;
@@ -134,7 +133,7 @@ pub(super) async fn page(State(app): Shared, headers: HeaderMap) -> Result<Respo
 
 impl Now {
     fn of(f: &Reader<'_>, watched: Option<&Watched>, starts: &Forecast, frame: Frame) -> Now {
-        let (cluster, now) = (f.cluster(), system_now());
+        let (cluster, now) = (f.cluster(), f.now());
         let colours = frame.colours.clone();
         let gpus = views::gpus(cluster, watched);
         let (line, held_back) = (rows::in_line(f, 0, SHOWN), rows::held_back(cluster));

@@ -3,7 +3,6 @@
 
 use super::words::{Date, Moment, moment, text};
 use super::{Chrome, Frame, NoPage, html};
-use crate::clock::system_now;
 use crate::http::{By, Shared};
 use crate::replica::Reader;
 use crate::views;
@@ -93,7 +92,7 @@ impl Policies {
         let views = views::policies(Some(cluster.policy()), defs);
         let now = views.iter().find(|p| p.active);
         let choice = cluster.policy();
-        let (policy, clock) = (f.policy(), system_now());
+        let (policy, clock) = (f.policy(), f.now());
         let place = |(at, task): (usize, TaskId)| {
             let job = cluster.job(task.job)?;
             Some(Place {

@@ -4,7 +4,6 @@ use super::rows::{self, Entry, Row};
 use super::table::{Asked, Column, Head};
 use super::words::text;
 use super::{Chrome, Frame, NoPage, html};
-use crate::clock::system_now;
 use crate::forecast_cache::Forecast;
 use crate::http::Shared;
 use crate::replica::Reader;
@@ -75,7 +74,7 @@ pub(super) async fn page(
 
 impl Queue {
     fn of(f: &Reader<'_>, asked: Asked, starts: &Forecast, frame: Frame) -> Queue {
-        let (cluster, now) = (f.cluster(), system_now());
+        let (cluster, now) = (f.cluster(), f.now());
         let users = f.index().users().map(|(user, _)| user);
         let pages = |total: usize| total.div_ceil(ROWS).max(1);
         let (entries, total, at) = match asked.is_plain() {

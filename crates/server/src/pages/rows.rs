@@ -2,7 +2,6 @@
 
 use super::palette::{Person, UserColours};
 use super::words::{Moment, Named, limit, moment, places, text};
-use crate::clock::system_now;
 use crate::forecast_cache::Forecast;
 use crate::http::App;
 use crate::replica::Reader;
@@ -203,7 +202,7 @@ pub(super) fn on_workers(cluster: &Cluster) -> Vec<Entry> {
 /// So many nodes in line in the order they will be considered, each where its first task is, without the first few. Behind
 /// those whose place is known come those that stand too far back, or whose user may not have more.
 pub(super) fn in_line(f: &Reader<'_>, skip: usize, most: usize) -> Vec<Entry> {
-    let places = f.policy().line_after(f.cluster().view(), None, skip.saturating_add(most), system_now());
+    let places = f.policy().line_after(f.cluster().view(), None, skip.saturating_add(most), f.now());
     places.into_iter().skip(skip).map(|place| in_line_at(f, place)).collect()
 }
 
@@ -214,7 +213,7 @@ fn in_line_at(f: &Reader<'_>, place: QueuePosition) -> Entry {
 
 /// The nodes of some jobs that are in line, in the order they will be considered.
 pub(super) fn in_line_of<'a>(f: &Reader<'_>, jobs: impl Iterator<Item = &'a Job>) -> Vec<Entry> {
-    let (view, now) = (f.cluster().view(), system_now());
+    let (view, now) = (f.cluster().view(), f.now());
     let nodes = jobs.flat_map(|job| (0..job.nodes.len() as u32).map(|node| NodeId { job: job.id, node }));
     let in_line: Vec<_> = nodes.filter(|node| view.has_ready(*node)).collect();
     let mut places: Vec<_> = f.policy().places(view, &in_line, now).into_values().collect();
@@ -310,7 +309,7 @@ pub(super) fn row(
                 let worker = cluster.view().worker_name(a.placement.worker).to_owned();
                 (worker, a.placement.devices.iter().map(|(i, _)| *i).collect())
             }));
-            row.why = tasks.first().and_then(|t| why::of_task(cluster, *t)).unwrap_or_default();
+            row.why = tasks.first().and_then(|t| why::of_task(cluster, *t, now)).unwrap_or_default();
         }
         Entry::InLine(task, position, count) => {
             (row.position, row.count) = (*position, *count);
@@ -332,11 +331,11 @@ pub(super) fn row(
             row.count = *count;
             row.badge = Badge::of(State::Ready, None);
             row.unforeseen = Some(Unforeseen::HeldBack);
-            row.why = why::of_task(cluster, *task).unwrap_or_default();
+            row.why = why::of_task(cluster, *task, now).unwrap_or_default();
         }
         Entry::Blocked(_, count) => {
             row.count = *count;
-            row.why = why::of_node(cluster, job, node).unwrap_or_default();
+            row.why = why::of_node(cluster, job, node, now).unwrap_or_default();
         }
     }
     row.why = text(&row.why);

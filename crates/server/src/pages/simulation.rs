@@ -1,7 +1,6 @@
 //! The clock of a simulation that is shown, on every page, with what slows it down, speeds it up and stops it.
 
 use super::words::moment;
-use crate::clock::{pace, system_now};
 use crate::simulated_server::Simulation;
 use askama::Template;
 use askama::filters::HtmlSafe;
@@ -32,8 +31,8 @@ impl HtmlSafe for SimulationBar {}
 impl SimulationBar {
     /// The bar of a simulation, as it is now.
     pub(super) fn of(simulation: &Simulation) -> Option<SimulationBar> {
-        let pace = pace()?;
-        let (now, began) = (moment(system_now()), moment(simulation.began));
+        let pace = simulation.clock.pace()?;
+        let (now, began) = (moment(simulation.clock.now()), moment(simulation.began));
         Some(SimulationBar {
             clock: clock(now.as_millis() - began.as_millis()),
             now,
