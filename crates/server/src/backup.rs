@@ -10,8 +10,7 @@
 use crate::clock::Clock;
 use crate::data::{DataDir, DataError};
 use crate::recovery::{self, RecoveryError, RecoveryReport};
-use crate::store::{History, Log, LogError};
-use rusqlite::{Connection, OpenFlags};
+use crate::store::{self, HistoryError, Log, LogError, SqliteHistory};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::fs::{self, DirBuilder, File, OpenOptions};
@@ -145,7 +144,7 @@ pub enum BackupError {
     Recovery(#[from] RecoveryError),
     /// The history.
     #[error("the history cannot be used")]
-    History(#[from] rusqlite::Error),
+    History(#[from] HistoryError),
     /// A file.
     #[error("cannot use {}", path.display())]
     Io {
@@ -279,7 +278,7 @@ pub fn restore(
     link_attempts(&backup, data)?;
     let mut log = Log::open_existing(&data.join(LOG))?;
     let mut cluster = log.load(&default_policy())?.cluster;
-    let history = History::open(&data.join(HISTORY))?;
+    let history = SqliteHistory::open(&data.join(HISTORY))?;
     let highest = recovery::highest_job(data, &history)?;
     drop(history);
     let held = recovery::go_on(&mut log, &mut cluster, highest, hold)?;
@@ -349,10 +348,8 @@ fn check(from: &Path, progress: Progress<'_>) -> Result<Manifest, BackupError> {
             return Err(damaged("its content is not what was written"));
         }
         if entry.name != TOKEN_FILE {
-            let db = open_database(&path)?;
-            let verdict: String = db.query_row("PRAGMA integrity_check(1)", [], |r| r.get(0))?;
-            if verdict != "ok" {
-                return Err(damaged(&verdict));
+            if let Some(corruption) = store::find_corruption(&path)? {
+                return Err(damaged(&corruption));
             }
         }
     }
@@ -363,7 +360,7 @@ fn check(from: &Path, progress: Progress<'_>) -> Result<Manifest, BackupError> {
         return Err(damaged(LOG, format!("it ends with event {}, not {}", cluster.seq(), manifest.events)));
     }
     if from.join(HISTORY).exists() {
-        let seq = History::last_event(&from.join(HISTORY))?;
+        let seq = SqliteHistory::last_event(&from.join(HISTORY))?;
         if seq > manifest.events {
             return Err(damaged(HISTORY, format!("it has events up to {seq}, beyond the log's")));
         }
@@ -388,7 +385,6 @@ fn link_attempts(backup: &Manifest, data: &Path) -> Result<(), BackupError> {
 fn copy_database(from: &Path, to: &Path, progress: Progress<'_>) -> Result<(), BackupError> {
     // Made first and closed to others; SQLite takes an empty file for one it may fill.
     create(to).map_err(failed(to))?;
-    let db = open_database(from)?;
     let (name, whole) = (from.file_name().unwrap_or_default().to_string_lossy(), length(from));
     let done = AtomicBool::new(false);
     thread::scope(|threads| {
@@ -398,20 +394,11 @@ fn copy_database(from: &Path, to: &Path, progress: Progress<'_>) -> Result<(), B
                 thread::park_timeout(TOLD_EVERY);
             }
         });
-        let copied = db.execute("VACUUM INTO ?1", [to.to_string_lossy()]);
+        let copied = store::copy_database(from, to);
         done.store(true, Relaxed);
         copied
     })?;
     File::open(to).and_then(|file| file.sync_all()).map_err(failed(to))
-}
-
-fn open_database(path: &Path) -> Result<Connection, BackupError> {
-    let db = Connection::open_with_flags(
-        path,
-        OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX,
-    )?;
-    db.busy_timeout(Duration::from_secs(10))?;
-    Ok(db)
 }
 
 /// Copies what tasks printed and the snapshots; gives how many files that were and their bytes. What tasks still print is

@@ -2,7 +2,7 @@
 //! not. Where something does, the log was lost, cut short or replaced by an older copy, and to go on would give the numbers
 //! of jobs again that people know as theirs.
 
-use crate::store::{History, Log, LogError};
+use crate::store::{HistoryError, HistoryStore, Log, LogError};
 use std::collections::BTreeSet;
 use std::fs;
 use std::io;
@@ -57,7 +57,7 @@ pub enum ConsistencyError {
     },
     /// The history cannot be read.
     #[error("the history cannot be read")]
-    History(#[from] rusqlite::Error),
+    History(#[from] HistoryError),
     /// The log cannot be read.
     #[error(transparent)]
     Log(#[from] LogError),
@@ -85,7 +85,7 @@ fn remedy(in_log: u64) -> &'static str {
 pub(crate) fn check(
     log: &Log,
     cluster: &Cluster,
-    history: &History,
+    history: &dyn HistoryStore,
     layout: &Layout,
 ) -> Result<(), ConsistencyError> {
     let (path, in_log) = (log.path().to_owned(), log.seq());

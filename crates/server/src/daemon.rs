@@ -2,6 +2,7 @@
 
 use crate::auth::Authenticator;
 use crate::caller::{Caller, Sharing};
+use crate::catch_up::ReplicaError;
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::consistency::{self, ConsistencyError};
@@ -13,9 +14,9 @@ use crate::hosts::Hosts;
 use crate::http::{App, Base, watch_claims};
 use crate::idle_gpus;
 use crate::repairs::Repairs;
-use crate::replicator::{ReplicaError, Replicator};
+use crate::replicator::Replicator;
 use crate::serve::{Limits, serve};
-use crate::store::{History, Log, LogError, is_damage};
+use crate::store::{HistoryError, HistoryStore, Log, LogError, SqliteHistory};
 use crate::unix_listener::SocketListener;
 use crate::usage_samples;
 use std::collections::BTreeMap;
@@ -329,21 +330,21 @@ fn replicator(
     clock: &Clock,
 ) -> Result<Replicator, DaemonError> {
     let path = layout.data().join("history.db");
-    let checked = |history: History| {
-        consistency::check(log, cluster, &history, layout)?;
+    let checked = |history: Box<dyn HistoryStore>| {
+        consistency::check(log, cluster, &*history, layout)?;
         let engine = build(cluster.clone(), clock)?;
         Ok(Replicator::new(engine, history, log, log.path().to_owned(), keep, clock.clone())?)
     };
-    let (history, set_aside) = History::open_or_set_aside(&path)?;
+    let (history, set_aside) = SqliteHistory::open_or_set_aside(&path)?;
     set_aside.into_iter().for_each(|repair| repairs.note(repair));
-    let replicator = match checked(history) {
+    let replicator = match checked(Box::new(history)) {
         Err(
-            DaemonError::Replica(ReplicaError::History(e))
-            | DaemonError::Consistency(ConsistencyError::History(e)),
-        ) if is_damage(&e) => {
-            let aside = History::set_aside(&path, &e.to_string()).map_err(DaemonError::Runtime)?;
+            DaemonError::Replica(ReplicaError::History(e @ HistoryError::Damaged(_)))
+            | DaemonError::Consistency(ConsistencyError::History(e @ HistoryError::Damaged(_))),
+        ) => {
+            let aside = SqliteHistory::set_aside(&path, &e.to_string()).map_err(DaemonError::Runtime)?;
             repairs.note(aside);
-            checked(History::open(&path)?)?
+            checked(Box::new(SqliteHistory::open(&path)?))?
         }
         made => made?,
     };

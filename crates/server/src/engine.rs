@@ -9,7 +9,7 @@ use crate::event_logging;
 use crate::latency::LatencyHistograms;
 use crate::replica::{ReadReplica, Reader};
 use crate::replicator::{Replicator, ReplicatorMessage};
-use crate::store::{History, Log, LogError};
+use crate::store::{HistoryStore, Log, LogError};
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, select, unbounded};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -205,9 +205,9 @@ impl EngineHandle {
     /// Looks at the derived tables alone, for as long as it takes.
     pub(crate) async fn read_history<T: Send + 'static>(
         &self,
-        look: impl FnOnce(&History) -> T + Send + 'static,
+        look: impl FnOnce(&dyn HistoryStore) -> T + Send + 'static,
     ) -> Result<T, EngineStopped> {
-        self.with_replica(move |replica| look(&replica.connection_up_to_date())).await
+        self.with_replica(move |replica| look(&*replica.connection_up_to_date())).await
     }
 
     /// Has something read the replica on a thread that may wait, once it has all that was published.

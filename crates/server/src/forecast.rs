@@ -4,7 +4,7 @@
 
 use crate::http::jobs::first_open;
 use crate::replica::Reader;
-use crate::store::History;
+use crate::store::HistoryStore;
 use crate::views::{task_name, time};
 use crate::why::{explain_in, seconds};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -194,7 +194,7 @@ impl ForecastInput {
     }
 
     /// Takes what is known of run times.
-    pub(crate) fn remember(&mut self, history: &History) {
+    pub(crate) fn remember(&mut self, history: &dyn HistoryStore) {
         let running = self.cluster.workers().flat_map(|(_, w)| w.tasks().iter().map(|t| t.node_id()));
         let nodes: BTreeSet<NodeId> =
             running.chain(self.cluster.view().ready_nodes()).take(KINDS_ASKED).collect();
@@ -270,7 +270,7 @@ impl ForecastInput {
     }
 
     /// Also takes what is known of how long the tasks of a job that is not there yet ran before.
-    pub(crate) fn recall(&mut self, history: &History, user: &str, spec: &JobSpec) {
+    pub(crate) fn recall(&mut self, history: &dyn HistoryStore, user: &str, spec: &JobSpec) {
         let of = |task: &TaskSpec| history.run_times(user, &spec.name, &task.name).unwrap_or_default();
         self.coming = spec.tasks.iter().take(KINDS_ASKED).map(of).collect();
     }

@@ -185,7 +185,7 @@ impl ForecastCache {
             (ForecastInput::of(f, jobs, now), line)
         };
         let (mut outlook, mut tasks) = self.engine.read(excerpt).await?;
-        let remember = move |history: &crate::store::History| {
+        let remember = move |history: &dyn crate::store::HistoryStore| {
             outlook.remember(history);
             outlook
         };

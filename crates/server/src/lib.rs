@@ -7,6 +7,7 @@
 mod auth;
 pub mod backup;
 mod caller;
+mod catch_up;
 mod change_feed;
 mod clock;
 pub mod config;
@@ -49,12 +50,13 @@ mod usage_samples;
 mod views;
 mod why;
 
+pub use catch_up::ReplicaError;
 pub use consistency::ConsistencyError;
 pub use data::{DataDir, DataError};
 pub use http::openapi;
 pub use recording::recording;
 pub use replica::Reader;
-pub use replicator::{ReplicaError, Replicator};
+pub use replicator::Replicator;
 
 /// Every policy there is, none of them in force.
 pub fn policies() -> Vec<warpyard_api::wire::PolicyView> {

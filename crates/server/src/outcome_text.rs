@@ -1,7 +1,7 @@
 //! How attempts ended, in words: the one place where exit codes, signals, limits and losses become sentences. Everything
 //! that tells of an end, on a page or in an answer, takes its words from here.
 
-use crate::store::AttemptRow;
+use crate::store::{AttemptRow, IDLE};
 use crate::views::outcome_of_word;
 use warpyard_api::quantity::Micros;
 use warpyard_api::wire::{FailureReason, Outcome};
@@ -50,9 +50,6 @@ pub(crate) fn words(row: &AttemptRow) -> Option<String> {
 pub(crate) fn failure(row: &AttemptRow) -> Option<String> {
     words(row).filter(|_| row.outcome.as_deref() != Some(Outcome::Succeeded.word()))
 }
-
-/// How the detail begins of an attempt whose terminal was idle too long.
-pub(crate) const IDLE: &str = "idle for ";
 
 /// How the tasks of a job ended that did not succeed: the most common reason, and the first task it holds for.
 pub(crate) struct Failures {

@@ -6,7 +6,7 @@
 use crate::clock::Clock;
 use crate::consistency::{self, ConsistencyError, job_files};
 use crate::data::{DataDir, DataError};
-use crate::store::{History, Log, LogError, set_aside};
+use crate::store::{HistoryError, HistoryStore, Log, LogError, SqliteHistory, set_aside};
 use serde::Serialize;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -61,7 +61,7 @@ pub enum RecoveryError {
     Consistency(#[from] ConsistencyError),
     /// The history.
     #[error("the history cannot be used")]
-    History(#[from] rusqlite::Error),
+    History(#[from] HistoryError),
     /// A file.
     #[error("cannot use {}", path.display())]
     Io {
@@ -90,17 +90,17 @@ pub fn new_log(data: &Path) -> Result<RecoveryReport, RecoveryError> {
         lineage = log.lineage().cloned();
         if let Ok(loaded) = log.load(&default_policy()) {
             next_job = loaded.cluster.next_job();
-            let history = History::open(&history_path);
+            let history = SqliteHistory::open(&history_path);
             let layout = Layout::new(data.path(), log.lineage().expect("it was loaded").clone());
             let in_order =
-                |history: &History| consistency::check(&log, &loaded.cluster, history, &layout).is_ok();
+                |history: &SqliteHistory| consistency::check(&log, &loaded.cluster, history, &layout).is_ok();
             if history.is_ok_and(|history| in_order(&history)) {
                 return Err(RecoveryError::InOrder { path: log_path });
             }
         }
     }
     set_asides.push(set_aside(&log_path, "lost").map_err(failed(&log_path))?);
-    let (mut history, damaged) = History::open_or_set_aside(&history_path)?;
+    let (mut history, damaged) = SqliteHistory::open_or_set_aside(&history_path)?;
     set_asides.extend(damaged.map(|_| history_path.clone()));
     let lineage = match history.origin()?.or(lineage) {
         Some(lineage) => lineage.generations().to_vec(),
@@ -117,7 +117,7 @@ pub fn new_log(data: &Path) -> Result<RecoveryReport, RecoveryError> {
     let at = Clock::system().now();
     let epoch = log.claim()?;
     log.append(epoch, 0, &[Event { at, what: EventKind::NumbersSkipped { next: next_job } }])?;
-    history.go_on_with(&lineage, at)?;
+    history.continue_with(&lineage, at)?;
     let cluster = log.load(&default_policy())?.cluster;
     finish(data.path(), &log, &cluster, vec![], set_asides)
 }
@@ -133,7 +133,7 @@ pub fn adopt_log(data: &Path) -> Result<RecoveryReport, RecoveryError> {
         return Err(RecoveryError::NoLog { path: data.path().into() });
     }
     let layout = Layout::new(data.path(), log.lineage().expect("it was loaded").clone());
-    let (history, damaged) = History::open_or_set_aside(&history_path)?;
+    let (history, damaged) = SqliteHistory::open_or_set_aside(&history_path)?;
     let mut set_asides: Vec<_> = damaged.map(|_| history_path.clone()).into_iter().collect();
     let highest = highest_job(data.path(), &history)?;
     match consistency::check(&log, &cluster, &history, &layout) {
@@ -215,7 +215,7 @@ pub(crate) fn finish(
 }
 
 /// The highest number of a job that anything in a data directory, but its log, knows of.
-pub(crate) fn highest_job(data: &Path, history: &History) -> Result<Option<JobId>, RecoveryError> {
+pub(crate) fn highest_job(data: &Path, history: &dyn HistoryStore) -> Result<Option<JobId>, RecoveryError> {
     let on_disk = job_files(data)?.into_iter().map(|found| found.job).max();
     Ok(on_disk.max(history.highest_job()?))
 }

@@ -4,18 +4,17 @@
 //! Reading takes a shared lock, for as long as an answer takes to be put together; applying events takes it alone, a few
 //! events at a time. The derived tables have one connection that writes, and one for each request that reads them.
 
+use crate::catch_up::{ReplicaError, catch_up};
 use crate::change_feed::ChangeFeed;
 use crate::clock::Clock;
 use crate::job_index::JobIndex;
 use crate::latency::LatencyHistograms;
 use crate::repairs::Repairs;
-use crate::replicator::{ReplicaError, catch_up};
-use crate::store::{History, Log, LogError, is_damage};
-use crate::usage_samples::Sample;
+use crate::store::{HistoryError, HistoryStore, Log, LogError, Sample};
 use std::cell::OnceCell;
 use std::collections::BTreeSet;
 use std::ops::Deref;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use tokio::sync::Semaphore;
@@ -48,7 +47,7 @@ pub(crate) struct ReadReplica {
 /// Connections to the derived tables, and how often those were replaced: a connection to tables that were set aside is not
 /// given back.
 struct ConnectionPool {
-    connections: Vec<History>,
+    connections: Vec<Box<dyn HistoryStore>>,
     generation: u64,
 }
 
@@ -60,7 +59,7 @@ struct ReplicaState {
 
 /// The derived tables, to be written.
 struct HistoryWriter {
-    history: History,
+    history: Box<dyn HistoryStore>,
     log_path: PathBuf,
     /// The logs that numbered the jobs.
     lineage: Option<Lineage>,
@@ -73,12 +72,12 @@ impl ReadReplica {
     /// A replica in a state, with tables that are up to date.
     pub(crate) fn new(
         engine: Engine,
-        history: History,
+        history: Box<dyn HistoryStore>,
         log_path: PathBuf,
         lineage: Option<Lineage>,
         clock: Clock,
     ) -> Result<ReadReplica, LogError> {
-        let idle = readers(history.path())?;
+        let idle = readers(&*history)?;
         let notices = Arc::new(ChangeFeed::starting_at(engine.cluster().seq()));
         let tables =
             HistoryWriter { history, log_path, lineage, repairs: Arc::default(), pending: Vec::new() };
@@ -126,7 +125,7 @@ impl ReadReplica {
     }
 
     /// The tables alone, up to date, for someone with a permit: what takes long to find in them holds up no event.
-    pub(crate) fn connection_up_to_date(&self) -> impl Deref<Target = History> + '_ {
+    pub(crate) fn connection_up_to_date(&self) -> impl Deref<Target = dyn HistoryStore> + '_ {
         self.enter_pending();
         self.connection()
     }
@@ -179,7 +178,7 @@ impl ReadReplica {
         }
         let mut tables = self.tables();
         if tables.enter(cluster) == EntryOutcome::Replaced {
-            match readers(tables.history.path()) {
+            match readers(&*tables.history) {
                 Ok(readers) => {
                     let mut idle = self.idle();
                     *idle = ConnectionPool { connections: readers, generation: idle.generation + 1 };
@@ -192,8 +191,8 @@ impl ReadReplica {
 }
 
 /// Connections that only read.
-fn readers(path: &Path) -> Result<Vec<History>, LogError> {
-    (0..READERS).map(|_| History::open_to_read(path)).collect()
+fn readers(history: &dyn HistoryStore) -> Result<Vec<Box<dyn HistoryStore>>, LogError> {
+    (0..READERS).map(|_| history.open_reader()).collect()
 }
 
 /// The state while events are applied.
@@ -257,9 +256,9 @@ impl Reader<'_> {
     }
 
     /// The derived tables, up to date.
-    pub fn history(&self) -> &History {
+    pub fn history(&self) -> &dyn HistoryStore {
         self.replica.enter(self.cluster());
-        self.tables.get_or_init(|| self.replica.connection())
+        &**self.tables.get_or_init(|| self.replica.connection())
     }
 
     /// How long things took.
@@ -268,7 +267,7 @@ impl Reader<'_> {
     }
 
     /// Keeps a sample of how everything is.
-    pub(crate) fn keep_sample(&self, at: Time, sample: &Sample) -> rusqlite::Result<()> {
+    pub(crate) fn keep_sample(&self, at: Time, sample: &Sample) -> Result<(), HistoryError> {
         self.replica.tables().history.keep_sample(at, sample)
     }
 
@@ -283,16 +282,16 @@ impl Reader<'_> {
 
 /// A connection that someone reads with.
 struct PooledHistory<'a> {
-    history: Option<History>,
+    history: Option<Box<dyn HistoryStore>>,
     generation: u64,
     replica: &'a ReadReplica,
 }
 
 impl Deref for PooledHistory<'_> {
-    type Target = History;
+    type Target = dyn HistoryStore;
 
-    fn deref(&self) -> &History {
-        self.history.as_ref().expect("it is given back when it is dropped")
+    fn deref(&self) -> &Self::Target {
+        self.history.as_deref().expect("it is given back when it is dropped")
     }
 }
 
@@ -321,7 +320,7 @@ impl HistoryWriter {
         }
         match self.history.enter(cluster, &events, cluster.seq()) {
             Ok(()) => {}
-            Err(e) if is_damage(&e) => match self.replace(cluster, &e) {
+            Err(e @ HistoryError::Damaged(_)) => match self.replace(cluster, &e) {
                 Ok(repair) => {
                     self.repairs.note(repair);
                     return EntryOutcome::Replaced;
@@ -336,17 +335,10 @@ impl HistoryWriter {
     }
 
     /// Sets damaged tables aside and makes them again from the log; gives what was done, in words.
-    fn replace(&mut self, cluster: &Cluster, damage: &rusqlite::Error) -> Result<String, ReplicaError> {
-        let path = self.history.path().to_owned();
-        // Closed first: SQLite removes what belongs to a file by its name, which is another file's from then on.
-        self.history = History::open(Path::new(":memory:"))?;
-        let repair = History::set_aside(&path, &damage.to_string()).map_err(|source| LogError::Sqlite {
-            path: path.clone(),
-            source: rusqlite::Error::ToSqlConversionFailure(source.into()),
-        })?;
-        self.history = History::open(&path)?;
+    fn replace(&mut self, cluster: &Cluster, damage: &HistoryError) -> Result<String, ReplicaError> {
+        let repair = self.history.replace_damaged(damage)?;
         let log = Log::open_existing(&self.log_path)?;
-        catch_up(cluster, &mut self.history, &log)?;
+        catch_up(cluster, &mut *self.history, &log)?;
         if let Some(lineage) = &self.lineage {
             self.history.set_origin(lineage)?;
         }
@@ -361,7 +353,7 @@ impl HistoryWriter {
         })?;
         let Some((seq, at)) = first else { return Ok(()) };
         self.history.clear(cluster, seq, at)?;
-        catch_up(cluster, &mut self.history, &log)?;
+        catch_up(cluster, &mut *self.history, &log)?;
         Ok(())
     }
 }

@@ -1,13 +1,14 @@
 //! The replicator: a thread that applies the engine's events to the read replica, tells who waits for them, and takes state
 //! snapshots.
 
+use crate::catch_up::{ReplicaError, catch_up, enter_missing_needs};
 use crate::change_feed::ChangeFeed;
 use crate::clock::Clock;
 use crate::job_index::changed_by;
 use crate::latency::LatencyHistograms;
 use crate::repairs::Repairs;
 use crate::replica::ReadReplica;
-use crate::store::{History, Log, LogError};
+use crate::store::{HistoryStore, Log, LogError};
 use crossbeam_channel::{Receiver, RecvTimeoutError};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -27,9 +28,6 @@ const SNAPSHOT_EVERY: u64 = 20_000;
 
 /// How long events may wait before they are in the derived tables.
 const ENTER_WITHIN: Duration = Duration::from_millis(200);
-
-/// How many events are entered in the derived tables in one go when they catch up.
-const ENTER_AT_ONCE: usize = 10_000;
 
 /// How many events are applied before requests may read again.
 const APPLY_AT_ONCE: usize = 200;
@@ -62,16 +60,16 @@ impl Replicator {
     /// A replicator at the state of an engine, its tables caught up with the log.
     pub fn new(
         engine: Engine,
-        mut history: History,
+        mut history: Box<dyn HistoryStore>,
         log: &Log,
         log_path: PathBuf,
         keep_events: Span,
         clock: Clock,
     ) -> Result<Replicator, ReplicaError> {
         if history.lacks_needs() {
-            complete(&mut history, log)?;
+            enter_missing_needs(&mut *history, log)?;
         }
-        catch_up(engine.cluster(), &mut history, log)?;
+        catch_up(engine.cluster(), &mut *history, log)?;
         let lineage = log.lineage().cloned();
         if let Some(lineage) = &lineage
             && history.origin()?.as_ref() != Some(lineage)
@@ -259,52 +257,4 @@ fn save(
     log.save_snapshot(cluster.seq(), now, &body)?;
     while log.prune(prune_before, PRUNE_AT_ONCE)? > 0 {}
     Ok(())
-}
-
-/// Why the replicator could not do something.
-#[derive(Debug, thiserror::Error)]
-pub enum ReplicaError {
-    /// The log cannot be read.
-    #[error(transparent)]
-    Log(#[from] LogError),
-    /// The derived tables cannot be used.
-    #[error(
-        "the history cannot be used; if this goes on, move history.db away and start again: what the log has is entered anew"
-    )]
-    History(#[from] rusqlite::Error),
-}
-
-/// Enters what the tables do not have yet; gives how many events went in.
-pub(crate) fn catch_up(cluster: &Cluster, history: &mut History, log: &Log) -> Result<u64, ReplicaError> {
-    in_batches(log, history.seq(), |events, last| history.enter(cluster, events, last))
-}
-
-/// Enters what jobs asked for in tables that did not keep it, for as many as the log still has.
-fn complete(history: &mut History, log: &Log) -> Result<(), ReplicaError> {
-    in_batches(log, 0, |events, _| history.enter_needs(events))?;
-    Ok(history.has_needs()?)
-}
-
-/// Hands over every event after a number, many at once, with the number of the last of them; gives how many they were.
-fn in_batches(
-    log: &Log,
-    after: u64,
-    mut enter: impl FnMut(&[Event], u64) -> rusqlite::Result<()>,
-) -> Result<u64, ReplicaError> {
-    let (mut count, mut last, mut batch, mut entered) = (0, after, Vec::new(), Ok(()));
-    log.each_event(after, |seq, event| {
-        batch.push(event);
-        (count, last) = (count + 1, seq);
-        if batch.len() >= ENTER_AT_ONCE {
-            if entered.is_ok() {
-                entered = enter(&batch, last);
-            }
-            batch.clear();
-        }
-    })?;
-    entered?;
-    if !batch.is_empty() {
-        enter(&batch, last)?;
-    }
-    Ok(count)
 }

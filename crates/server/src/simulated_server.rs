@@ -12,7 +12,7 @@ use crate::hosts::Hosts;
 use crate::http::{App, Base};
 use crate::replicator::Replicator;
 use crate::serve::{Limits, serve};
-use crate::store::{History, Log};
+use crate::store::{Log, SqliteHistory};
 use crate::unix_listener::SocketListener;
 use crate::usage_samples;
 use std::cell::{Cell, RefCell};
@@ -143,8 +143,15 @@ pub fn run(server: SimulatedServer, ready: impl FnOnce(&ReadyReport)) -> Result<
 fn replicator(cluster: Cluster, data: &DataDir, clock: &Clock) -> Result<Replicator, DaemonError> {
     let path = data.path().join("log.db");
     let log = Log::open(&path)?;
-    let history = History::open(&data.path().join("history.db"))?;
-    Ok(Replicator::new(build(cluster, clock)?, history, &log, path, Span(u64::MAX / 4), clock.clone())?)
+    let history = SqliteHistory::open(&data.path().join("history.db"))?;
+    Ok(Replicator::new(
+        build(cluster, clock)?,
+        Box::new(history),
+        &log,
+        path,
+        Span(u64::MAX / 4),
+        clock.clone(),
+    )?)
 }
 
 /// Plays the engine's part: brings the simulation up to the clock again and again, and tells what happened. When all is

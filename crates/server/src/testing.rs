@@ -7,7 +7,7 @@ use crate::engine::{EngineHandle, EngineThreads};
 use crate::hosts::Hosts;
 use crate::http::{App, Base, router};
 use crate::replicator::Replicator;
-use crate::store::{History, Log};
+use crate::store::{Log, SqliteHistory};
 use axum::Router;
 use axum::body::Body;
 use axum::http::header::{AUTHORIZATION, CONTENT_TYPE, COOKIE, HOST};
@@ -53,9 +53,10 @@ fn server_in(data: tempfile::TempDir, clock: Clock) -> Server {
     let cluster = log.load(&default_policy()).expect("what was kept").cluster;
     let layout = Layout::new(data.path(), log.lineage().expect("a log that was loaded").clone());
     let engine = || Engine::new(cluster.clone(), POLICIES, clock.now()).expect("a policy");
-    let history = History::open(&data.path().join("history.db")).expect("tables");
-    let replicator = Replicator::new(engine(), history, &log, log_path, Span(u64::MAX / 4), clock.clone())
-        .expect("a replicator");
+    let history = SqliteHistory::open(&data.path().join("history.db")).expect("tables");
+    let replicator =
+        Replicator::new(engine(), Box::new(history), &log, log_path, Span(u64::MAX / 4), clock.clone())
+            .expect("a replicator");
     let notices = replicator.notices();
     let (engine, threads) = EngineHandle::start(engine(), log, replicator, || {});
     let listens = "127.0.0.1:7700".parse().expect("an address");

@@ -4,7 +4,7 @@ use std::path::Path;
 use warpyard_core::event::EventKind;
 use warpyard_core::spec::{JobSpec, TaskSpec};
 use warpyard_core::{Cluster, Epoch, Event, JobId, LogStore, PolicyChoice, Store, Time};
-use warpyard_server::store::{History, Log, LogError};
+use warpyard_server::store::{HistoryStore, Log, LogError, SqliteHistory};
 
 #[path = "../../core/tests/contract/log_store.rs"]
 mod contract;
@@ -192,13 +192,13 @@ fn derived_tables_made_again_are_the_same() {
     let events: Vec<_> = (1..=3).map(submitted).collect();
     events.iter().for_each(|e| drop(cluster.apply(e)));
     let path = dir.path().join("history.db");
-    let mut history = History::open(&path).expect("tables");
+    let mut history = SqliteHistory::open(&path).expect("tables");
     history.enter(&cluster, &events, 3).expect("entered");
     let before: Vec<_> = (1..=3).map(|n| history.job(JobId(n)).expect("read")).collect();
     history.clear(&cluster, 1, Time(0)).expect("cleared");
     assert_eq!(history.job(JobId(1)).expect("read"), None);
     drop(history);
-    let mut history = History::open(&path).expect("tables");
+    let mut history = SqliteHistory::open(&path).expect("tables");
     assert_eq!(history.seq(), 0, "who is killed here begins again where the rows are gone");
     history.enter(&cluster, &events, 3).expect("entered");
     assert_eq!((1..=3).map(|n| history.job(JobId(n)).expect("read")).collect::<Vec<_>>(), before);

@@ -77,7 +77,7 @@ async fn a_day_of_hourly_jobs_and_a_lost_worker_passes_by_the_clock_of_the_serve
     }
     let lost = lost.expect("the worker was lost at noon");
     assert_eq!(day.clock.now().since(began), hours(24) + LEASE);
-    let attempts = move |history: &crate::store::History| {
+    let attempts = move |history: &dyn crate::store::HistoryStore| {
         history.latest(None, None, Time(0)..=Time(i64::MAX as u64), 0, 100).expect("rows")
     };
     let rows = day.server.engine.read_history(attempts).await.expect("tables");

@@ -139,7 +139,7 @@ pub(super) async fn history(
         Some(Some(place)) => place,
         Some(None) => return Err(Problem::new(code::BAD_REQUEST, "cursor", "this is not a cursor").into()),
     };
-    let look = move |history: &crate::store::History| {
+    let look = move |history: &dyn crate::store::HistoryStore| {
         let limit = filter.limit.unwrap_or(HISTORY_PER_PAGE).clamp(1, 10_000);
         let since = Time(filter.since.map_or(0, |t| t.as_millis().max(0) as u64 * 1000));
         let rows = history.latest(filter.user.as_deref(), job, since..=until, skip, limit)?;
@@ -158,7 +158,7 @@ pub(super) async fn history(
         });
         let mut items: Vec<_> = rows.iter().map(|r| views::history_row(r, of(r.attempt.task.job))).collect();
         items.retain(|row| filter.project.is_none() || row.project == filter.project);
-        Ok::<_, rusqlite::Error>(Page { items, next })
+        Ok::<_, crate::store::HistoryError>(Page { items, next })
     };
     app.engine.read_history(look).await?.map(Json).map_err(Refusal::internal)
 }

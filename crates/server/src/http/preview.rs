@@ -241,7 +241,7 @@ async fn preview(
     let mut outlook = app.engine.read(look).await?.map_err(convert::problem)?;
     let remember = {
         let (user, spec) = (user.clone(), spec.clone());
-        move |history: &crate::store::History| {
+        move |history: &dyn crate::store::HistoryStore| {
             outlook.remember(history);
             outlook.recall(history, &user, &spec);
             outlook

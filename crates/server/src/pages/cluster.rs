@@ -5,7 +5,7 @@ use super::words::{moment, size, text};
 use super::{Chrome, Frame, NoPage, html};
 use crate::http::{By, Shared};
 use crate::replica::Reader;
-use crate::usage_samples::{DeviceSample, Sample, WorkerSample, distance};
+use crate::store::{DeviceSample, HistoryError, Sample, WorkerSample, distance};
 use crate::views;
 use askama::Template;
 use axum::Extension;
@@ -91,7 +91,7 @@ impl ClusterPage {
         span: &str,
         frame: Frame,
         admin: bool,
-    ) -> rusqlite::Result<ClusterPage> {
+    ) -> Result<ClusterPage, HistoryError> {
         let at = SPANS.iter().position(|(word, ..)| *word == span).unwrap_or(0);
         let ((_, _, seconds, tick), now) = (SPANS[at], f.now());
         let samples = f.history().samples(now, seconds, POINTS)?;

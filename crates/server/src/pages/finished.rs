@@ -7,7 +7,7 @@ use super::table::{Asked, Column, Head};
 use super::words::{Moment, Named, moment, places, text};
 use super::{Chrome, Frame, NoPage, html};
 use crate::http::Shared;
-use crate::store::{AttemptRow, History};
+use crate::store::{AttemptRow, HistoryError, HistoryStore};
 use crate::why::needs_in_brief;
 use askama::Template;
 use axum::extract::{Query, State};
@@ -104,11 +104,11 @@ pub(super) async fn page(
 impl Finished {
     /// What the page shows; the page, given what is around it.
     fn of(
-        history: &History,
+        history: &dyn HistoryStore,
         asked: Asked,
         colours: &UserColours,
         now: Time,
-    ) -> rusqlite::Result<impl FnOnce(Chrome) -> Finished + use<>> {
+    ) -> Result<impl FnOnce(Chrome) -> Finished + use<>, HistoryError> {
         let (now, at) = (moment(now), asked.page.clamp(1, PAGES));
         let user = Some(asked.user.as_str()).filter(|u| !u.is_empty());
         let found =

@@ -41,8 +41,8 @@ impl From<Problem> for NoPage {
     }
 }
 
-impl From<rusqlite::Error> for NoPage {
-    fn from(error: rusqlite::Error) -> NoPage {
+impl From<crate::store::HistoryError> for NoPage {
+    fn from(error: crate::store::HistoryError) -> NoPage {
         NoPage::Failed(error.to_string())
     }
 }

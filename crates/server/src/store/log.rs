@@ -119,6 +119,14 @@ pub enum LogError {
         /// What the system said.
         source: std::io::Error,
     },
+    /// Damaged tables could not be renamed.
+    #[error("{} is damaged, and cannot be set aside", path.display())]
+    SetAside {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
     /// Anything else SQLite says.
     #[error("{}", path.display())]
     Sqlite {

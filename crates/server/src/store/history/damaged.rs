@@ -1,6 +1,7 @@
 //! Tables that are damaged: they are set aside and not removed, for they have what the log no longer does.
 
-use super::History;
+use super::SqliteHistory;
+use crate::store::HistoryError;
 use crate::store::LogError;
 use rusqlite::ErrorCode;
 use std::fs::{self, OpenOptions};
@@ -10,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 /// Whether an error of SQLite means that the tables themselves are damaged, or not what they should be: not where the
 /// disk is full, the file may not be written or someone else has it.
-pub(crate) fn is_damage(error: &rusqlite::Error) -> bool {
+fn is_damage(error: &rusqlite::Error) -> bool {
     match error.sqlite_error_code() {
         Some(
             ErrorCode::DatabaseCorrupt
@@ -25,11 +26,20 @@ pub(crate) fn is_damage(error: &rusqlite::Error) -> bool {
     }
 }
 
-impl History {
+impl From<rusqlite::Error> for HistoryError {
+    fn from(error: rusqlite::Error) -> HistoryError {
+        match is_damage(&error) {
+            true => HistoryError::Damaged(error.into()),
+            false => HistoryError::Unavailable(error.into()),
+        }
+    }
+}
+
+impl SqliteHistory {
     /// Opens the tables; damaged ones are set aside, and what the log still has of them can be entered anew. Gives where
     /// damaged ones are now.
-    pub fn open_or_set_aside(path: &Path) -> Result<(History, Option<String>), LogError> {
-        let (error, source) = match History::open(path) {
+    pub fn open_or_set_aside(path: &Path) -> Result<(SqliteHistory, Option<String>), LogError> {
+        let (error, source) = match SqliteHistory::open(path) {
             Err(LogError::Damaged { path, source }) => {
                 (source.to_string(), LogError::Damaged { path, source })
             }
@@ -38,8 +48,8 @@ impl History {
             }
             opened => return opened.map(|history| (history, None)),
         };
-        let Ok(repair) = History::set_aside(path, &error) else { return Err(source) };
-        Ok((History::open(path)?, Some(repair)))
+        let Ok(repair) = SqliteHistory::set_aside(path, &error) else { return Err(source) };
+        Ok((SqliteHistory::open(path)?, Some(repair)))
     }
 
     /// Gives damaged tables another name, with all that belongs to them, and leaves an empty file that others cannot read.

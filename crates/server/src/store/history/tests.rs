@@ -2,12 +2,12 @@
 
 use super::*;
 use std::path::PathBuf;
-use warpyard_core::spec::TaskSpec;
+use warpyard_core::spec::{JobSpec, Needs, TaskSpec};
 
 /// Tables with jobs of these moments of submission, start and end.
-fn with(jobs: &[(i64, Option<i64>, i64)]) -> (tempfile::TempDir, History) {
+fn with(jobs: &[(i64, Option<i64>, i64)]) -> (tempfile::TempDir, SqliteHistory) {
     let dir = tempfile::tempdir().expect("a directory");
-    let history = History::open(&dir.path().join("history.db")).expect("tables");
+    let history = SqliteHistory::open(&dir.path().join("history.db")).expect("tables");
     for (id, (submitted, started, finished)) in (1..).zip(jobs) {
         let sql = "INSERT INTO job (id, name, user, submitted, started, finished, outcome, tasks, priority)
                    VALUES (?1, 'job', 'ann', ?2, ?3, ?4, 'succeeded', 1, 0)";
@@ -16,7 +16,7 @@ fn with(jobs: &[(i64, Option<i64>, i64)]) -> (tempfile::TempDir, History) {
     (dir, history)
 }
 
-fn listed(history: &History, by: &str, down: bool, skip: usize, most: usize) -> Vec<u64> {
+fn listed(history: &SqliteHistory, by: &str, down: bool, skip: usize, most: usize) -> Vec<u64> {
     let found = history.finished(None, "", "", (by, down), skip, most).expect("read");
     found.iter().map(|row| row.job.0).collect()
 }
@@ -80,7 +80,7 @@ fn first_tables() -> (tempfile::TempDir, PathBuf) {
 fn tables_of_the_first_program_are_taken_over() {
     let (_dir, path) = first_tables();
     for opened in ["by the new program", "again"] {
-        let history = History::open(&path).expect("taken over");
+        let history = SqliteHistory::open(&path).expect("taken over");
         assert!(history.lacks_needs(), "until someone has entered them, {opened}");
         assert_eq!(history.seq(), 12);
         let job = |id| history.job(JobId(id)).expect("read").expect("a row");
@@ -103,15 +103,15 @@ fn what_older_jobs_asked_for_is_entered_once_and_for_all_also_if_that_was_cut_sh
             spec: JobSpec { tasks: vec![TaskSpec::default()], ..JobSpec::default() }.into(),
         },
     };
-    let mut cut_short = History::open(&path).expect("taken over");
+    let mut cut_short = SqliteHistory::open(&path).expect("taken over");
     cut_short.enter_needs(&[submitted(1)]).expect("entered");
     drop(cut_short);
-    let mut history = History::open(&path).expect("opened");
+    let mut history = SqliteHistory::open(&path).expect("opened");
     assert!(history.lacks_needs(), "of the second job");
     history.enter_needs(&[submitted(1), submitted(2)]).expect("entered");
-    history.has_needs().expect("noted");
+    history.needs_are_entered().expect("noted");
     drop(history);
-    let history = History::open(&path).expect("opened");
+    let history = SqliteHistory::open(&path).expect("opened");
     let needs = |id| history.job(JobId(id)).expect("read").expect("a row").needs.len();
     assert_eq!((history.lacks_needs(), needs(1), needs(2), needs(3)), (false, 1, 1, 0));
 }
@@ -121,7 +121,7 @@ fn tables_of_a_newer_program_are_refused_and_left_as_they_are() {
     let (_dir, history) = with(&[]);
     let (path, db) = (PathBuf::from(history.db.path().expect("a file")), history.db);
     db.pragma_update(None, "user_version", 99).expect("set");
-    match History::open(&path).map(drop) {
+    match SqliteHistory::open(&path).map(drop) {
         Err(LogError::Newer { found: 99, .. }) => {}
         other => panic!("{other:?}"),
     }
@@ -135,7 +135,7 @@ fn opening_waits_for_nobody_who_is_writing() {
     let path = PathBuf::from(history.db.path().expect("a file"));
     let other = Connection::open(&path).expect("a database");
     other.execute_batch("BEGIN IMMEDIATE").expect("it may write");
-    History::open(&path).expect("opened");
+    SqliteHistory::open(&path).expect("opened");
 }
 
 #[test]
