@@ -1,7 +1,6 @@
 //! Who sends a request, and what they may do: the server's owner everything, people of a shared machine what concerns
 //! their own jobs. Who someone is comes from the kernel (a socket's other end) or from a secret only the owner has.
 
-use crate::http::answer::Refusal;
 use serde::{Deserialize, Serialize};
 use std::io;
 use tokio::net::UnixStream;
@@ -9,6 +8,27 @@ use tokio::net::unix::UCred;
 use warpyard_api::problem::code;
 use warpyard_core::spec::Origin;
 use warpyard_worker::accounts::{Account, own_uid, umask_and_limits};
+
+/// A request that its caller may not make.
+#[derive(Debug, thiserror::Error)]
+#[error("{message}")]
+pub(crate) struct AccessDenied {
+    /// A stable code for programs.
+    pub(crate) code: &'static str,
+    message: String,
+    /// Whether the caller is not to know that there is something to be denied.
+    pub(crate) hides: bool,
+}
+
+impl AccessDenied {
+    fn forbidden(code: &'static str, message: impl Into<String>) -> AccessDenied {
+        AccessDenied { code, message: message.into(), hides: false }
+    }
+
+    fn hidden(code: &'static str, message: impl Into<String>) -> AccessDenied {
+        AccessDenied { code, message: message.into(), hides: true }
+    }
+}
 
 /// How a machine is shared.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,7 +80,7 @@ impl Caller {
     }
 
     /// The same once the process that calls is gone.
-    pub(crate) fn remembered(self) -> Result<Caller, Refusal> {
+    pub(crate) fn remembered(self) -> Result<Caller, AccessDenied> {
         let origin = self.origin()?;
         Ok(match self {
             Caller::Account { person, admin, private, .. } => {
@@ -92,13 +112,12 @@ impl Caller {
     }
 
     /// Whose job a submission is: nobody but an admin submits for another.
-    pub(crate) fn submits_for(&self, asked: Option<String>) -> Result<String, Refusal> {
+    pub(crate) fn submits_for(&self, asked: Option<String>) -> Result<String, AccessDenied> {
         match (self.name(), asked) {
             (None, asked) => Ok(asked.unwrap_or_else(|| "unknown".into())),
             (Some(name), None) => Ok(name.to_owned()),
             (Some(name), Some(asked)) if asked == name || self.is_admin() => Ok(asked),
-            (Some(name), Some(asked)) => Err(Refusal::new(
-                403,
+            (Some(name), Some(asked)) => Err(AccessDenied::forbidden(
                 code::NOT_YOURS,
                 format!("you are {name} and cannot submit for {asked}"),
             )),
@@ -107,15 +126,14 @@ impl Caller {
 
     /// What else their tasks take over from the process that calls. One that is gone has no limits to take over, and
     /// theirs must not be those of the server for that.
-    pub(crate) fn origin(&self) -> Result<Option<Origin>, Refusal> {
+    pub(crate) fn origin(&self) -> Result<Option<Origin>, AccessDenied> {
         let Caller::Account { person, from, .. } = self else { return Ok(None) };
         match from {
             OriginSource::Known(origin) => Ok(origin.clone()),
             OriginSource::Process(None) => Ok(None),
             OriginSource::Process(Some(pid)) => match umask_and_limits(*pid, person.uid) {
                 Some(origin) => Ok(Some(origin)),
-                None => Err(Refusal::new(
-                    403,
+                None => Err(AccessDenied::forbidden(
                     code::FORBIDDEN,
                     format!("process {pid}, which called, is gone or not {}'s any more", person.name),
                 )),
@@ -124,22 +142,21 @@ impl Caller {
     }
 
     /// Lets nobody but admins go on.
-    pub(crate) fn must_be_admin(&self, to: &str) -> Result<(), Refusal> {
+    pub(crate) fn must_be_admin(&self, to: &str) -> Result<(), AccessDenied> {
         match self.is_admin() {
             true => Ok(()),
-            false => Err(Refusal::new(403, code::ADMINS_ONLY, format!("only admins may {to}"))),
+            false => Err(AccessDenied::forbidden(code::ADMINS_ONLY, format!("only admins may {to}"))),
         }
     }
 
     /// Lets nobody but the owner of a job, and admins, go on.
-    pub(crate) fn must_own(&self, user: &str, to: &str) -> Result<(), Refusal> {
+    pub(crate) fn must_own(&self, user: &str, to: &str) -> Result<(), AccessDenied> {
         match self {
             _ if self.owns(user) => Ok(()),
             Caller::Account { private: true, .. } => {
-                Err(Refusal::new(404, code::UNKNOWN_JOB, "there is no such job of yours"))
+                Err(AccessDenied::hidden(code::UNKNOWN_JOB, "there is no such job of yours"))
             }
-            _ => Err(Refusal::new(
-                403,
+            _ => Err(AccessDenied::forbidden(
                 code::NOT_YOURS,
                 format!("the job belongs to {user}; only they and admins can {to}"),
             )),

@@ -11,13 +11,13 @@ use crate::data::{DataDir, DataError};
 use crate::enforcement;
 use crate::engine::{CommandError, EngineHandle};
 use crate::hosts::Hosts;
-use crate::http::{App, Base, watch_claims};
+use crate::http::{self, App, Base, watch_claims};
 use crate::idle_gpus;
 use crate::repairs::Repairs;
 use crate::replicator::Replicator;
-use crate::serve::{Limits, serve};
+use crate::serve::{BACKLOG, Limits, serve};
 use crate::store::{HistoryError, HistoryStore, Log, LogError, SqliteHistory};
-use crate::unix_listener::SocketListener;
+use crate::unix_listener::{BindError, SocketListener};
 use crate::usage_samples;
 use std::collections::BTreeMap;
 use std::io;
@@ -132,6 +132,9 @@ pub enum DaemonError {
         /// What the system said.
         source: io::Error,
     },
+    /// A Unix socket.
+    #[error(transparent)]
+    Socket(#[from] BindError),
     /// Serving others needs to become them.
     #[error("only root can serve everyone on this machine: without --shared the server serves you alone")]
     NotRoot,
@@ -260,20 +263,23 @@ pub fn run(mut options: Options, ready: impl FnOnce(&ReadyReport)) -> Result<(),
             cpus: agent.as_ref().map_or(0, |a| a.info().cpus),
             replayed: loaded.replayed,
             running,
-            unenforced: enforcement::of(&app).map(enforcement::unenforced).unwrap_or_default(),
+            unenforced: enforcement::of(app.bounds.as_ref(), app.watched.as_ref())
+                .map(enforcement::unenforced)
+                .unwrap_or_default(),
             repairs: repairs.announce(),
         });
         Ok::<_, DaemonError>(())
     })?;
     tidy(app.layout.clone(), &options, &engine, runtime.handle().clone());
-    let _own_door = own_socket.serve(app.clone(), limits.of_one_user(), &runtime);
-    let shared_socket = shared_socket.map(|shared_socket| shared_socket.serve(app.clone(), limits, &runtime));
+    let router = http::router(app.clone());
+    let _own_socket = own_socket.serve(router.clone(), limits.of_one_user(), &runtime);
+    let shared_socket = shared_socket.map(|socket| socket.serve(router.clone(), limits, &runtime));
     runtime.spawn(usage_samples::take(engine.clone(), app.watched.clone(), usage_samples::EVERY));
     if let Some(watched) = app.watched.clone() {
         let release = options.config.idle_release.map(|after| Duration::from_micros(after.0));
         runtime.spawn(idle_gpus::watch(engine.clone(), watched, idle_after(&options.config), release));
     }
-    let serving = runtime.spawn(serve(listener, app, limits));
+    let serving = runtime.spawn(serve(listener, router, limits));
     let kill = runtime.block_on(asked_to_end(stopped, serving));
     // It goes on answering until all is done, so that whoever asked for the end can tell when that is.
     if let Some(agent) = agent {
@@ -356,10 +362,6 @@ async fn listen(options: &Options) -> Result<TcpListener, DaemonError> {
     let address = options.listen.clone().or_else(|| options.config.listen.clone());
     listen_on(address.unwrap_or_else(|| "127.0.0.1:7700".into())).await
 }
-
-/// How many connections the kernel keeps until they are taken; it may keep fewer. With the usual 128 a burst of them makes
-/// others wait a second for their next try.
-pub(crate) const BACKLOG: u32 = 4_096;
 
 pub(crate) async fn listen_on(address: String) -> Result<TcpListener, DaemonError> {
     let bind = |at: SocketAddr| {

@@ -1,16 +1,16 @@
 //! What the worker inside enforces on tasks, and what is to be said where it cannot.
 
-use crate::http::App;
+use std::sync::{Arc, Mutex};
 use warpyard_api::wire::{EnforcementView, JobView, LimitEnforcement};
 use warpyard_core::cluster::Job;
+use warpyard_worker::agent::Watched;
 use warpyard_worker::probe::Vendor;
 use warpyard_worker::supervise::{Bounds, CgroupParent};
 
 /// What is enforced; nothing where there is no worker inside.
-pub(crate) fn of(app: &App) -> Option<EnforcementView> {
-    let bounds = app.bounds.as_ref()?;
-    let vendor =
-        app.watched.as_ref().map(|w| w.lock().expect("nobody panics while looking at devices").vendor());
+pub(crate) fn of(bounds: Option<&Bounds>, watched: Option<&Arc<Mutex<Watched>>>) -> Option<EnforcementView> {
+    let bounds = bounds?;
+    let vendor = watched.map(|w| w.lock().expect("nobody panics while looking at devices").vendor());
     let real = matches!(vendor, Some(Vendor::Nvidia | Vendor::Amd));
     let enforced =
         |by: &Result<CgroupParent, String>| LimitEnforcement { enforced: by.is_ok(), why: by.clone().err() };

@@ -2,10 +2,9 @@
 //! the state, with run times drawn from what similar tasks did before. Where nothing is known of a task that a start
 //! hinges on, the forecast is that it is unknown, and names that task. When forecasts are made is decided elsewhere.
 
-use crate::http::jobs::first_open;
 use crate::replica::Reader;
 use crate::store::HistoryStore;
-use crate::views::{task_name, time};
+use crate::summary::{first_open, task_name, time};
 use crate::why::{explain_in, seconds};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;

@@ -2,7 +2,7 @@
 //! and in the end taken back if that is configured.
 
 use crate::engine::EngineHandle;
-use crate::views;
+use crate::summary;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -57,7 +57,7 @@ pub(crate) async fn watch(
             }
             let whose = engine.read(move |f| {
                 let user = f.cluster().job(task.job).map(|job| job.user.clone()).unwrap_or_default();
-                format!("{} of {}", views::task_name(f.cluster(), task), escape_controls(&user))
+                format!("{} of {}", summary::task_name(f.cluster(), task), escape_controls(&user))
             });
             let Ok(whose) = whose.await else { return };
             if tells {

@@ -1,7 +1,7 @@
 //! Indexes over the jobs in memory, for lists and counts that cost what they show: jobs by state, user, project and name, and
 //! how many tasks there are in each state, in all and of each user. Kept up to date with the replica, job by job.
 
-use crate::views;
+use crate::summary;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use warpyard_api::wire::{State, StateCounts};
@@ -80,7 +80,7 @@ impl TaskCounts {
     fn state(&self) -> State {
         match self {
             TaskCounts::One(state) => *state,
-            TaskCounts::Many(counts) => views::overall(**counts),
+            TaskCounts::Many(counts) => summary::overall(**counts),
         }
     }
 }
@@ -239,9 +239,9 @@ impl JobIndex {
         };
         let (mut tasks, mut blocked_nodes) = (StateCounts::default(), 0);
         for node in &job.nodes {
-            let (mut counts, _) = views::tally(job, node);
+            let (mut counts, _) = summary::tally(job, node);
             State::ALL.into_iter().for_each(|state| *tasks.of(state) += *counts.of(state));
-            blocked_nodes += u32::from(views::is_blocked(job, node) && counts.blocked > 0);
+            blocked_nodes += u32::from(summary::is_blocked(job, node) && counts.blocked > 0);
         }
         let (spec, is_open) = (job.spec.clone(), job.finished.is_none());
         IndexEntry { spec, user, tasks: TaskCounts::of(tasks), blocked_nodes, is_open }

@@ -42,9 +42,12 @@ mod select;
 mod serve;
 mod shortage_text;
 pub mod simulated_server;
+mod simulation;
 pub mod store;
+mod summary;
 #[cfg(test)]
 mod testing;
+mod units;
 mod unix_listener;
 mod usage_samples;
 mod views;
@@ -57,6 +60,7 @@ pub use http::openapi;
 pub use recording::recording;
 pub use replica::Reader;
 pub use replicator::Replicator;
+pub use unix_listener::BindError;
 
 /// Every policy there is, none of them in force.
 pub fn policies() -> Vec<warpyard_api::wire::PolicyView> {

@@ -2,7 +2,7 @@
 //! that tells of an end, on a page or in an answer, takes its words from here.
 
 use crate::store::{AttemptRow, IDLE};
-use crate::views::outcome_of_word;
+use crate::summary::outcome_of_word;
 use warpyard_api::quantity::Micros;
 use warpyard_api::wire::{FailureReason, Outcome};
 

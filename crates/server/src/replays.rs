@@ -2,7 +2,7 @@
 
 use crate::recording::recording;
 use crate::store::Log;
-use crate::views::time;
+use crate::summary::time;
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
 use std::path::PathBuf;

@@ -1,6 +1,6 @@
 //! What a task that finds no room is short of, in words.
 
-use crate::pages::words::size;
+use crate::units::size;
 use std::collections::BTreeMap;
 use warpyard_api::quantity::MilliCpus;
 use warpyard_core::Cluster;

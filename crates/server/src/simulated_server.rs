@@ -9,9 +9,10 @@ use crate::daemon::{DaemonError, ReadyReport, asked_to_end, build, host_name, li
 use crate::data::DataDir;
 use crate::engine::{EngineHandle, SimulatedEngine};
 use crate::hosts::Hosts;
-use crate::http::{App, Base};
+use crate::http::{self, App, Base};
 use crate::replicator::Replicator;
 use crate::serve::{Limits, serve};
+use crate::simulation::Simulation;
 use crate::store::{Log, SqliteHistory};
 use crate::unix_listener::SocketListener;
 use crate::usage_samples;
@@ -20,7 +21,7 @@ use std::iter;
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tokio::sync::mpsc;
 use warpyard_core::command::Code;
@@ -54,22 +55,6 @@ pub struct SimulatedServer {
     pub listen: Option<String>,
     /// Where to keep what pages ask for while it is shown.
     pub data: PathBuf,
-}
-
-/// What is known of the simulation that is shown, beside what any server knows.
-#[derive(Clone)]
-pub(crate) struct Simulation {
-    pub(crate) clock: Clock,
-    /// When it began, by its own clock.
-    pub(crate) began: Time,
-    over: Arc<AtomicBool>,
-}
-
-impl Simulation {
-    /// Whether every job has come and ended.
-    pub(crate) fn is_over(&self) -> bool {
-        self.over.load(Ordering::Relaxed)
-    }
 }
 
 /// Shows a simulation until asked to end. `ready` is called once it answers.
@@ -130,8 +115,9 @@ pub fn run(server: SimulatedServer, ready: impl FnOnce(&ReadyReport)) -> Result<
         repairs: vec![],
     });
     runtime.spawn(usage_samples::take(engine.clone(), None, SAMPLE_EVERY));
-    let _own_door = own_socket.serve(app.clone(), limits.of_one_user(), &runtime);
-    let serving = runtime.spawn(serve(listener, app, limits));
+    let router = http::router(app);
+    let _own_socket = own_socket.serve(router.clone(), limits.of_one_user(), &runtime);
+    let serving = runtime.spawn(serve(listener, router, limits));
     runtime.block_on(asked_to_end(stopped, serving));
     engine.stop();
     let ended = threads.join();

@@ -2,18 +2,24 @@
 //! directory, for its owner, and one for everyone where the machine is shared. Their files have the modes given here
 //! whatever the umask is.
 
-use crate::daemon::{BACKLOG, DaemonError};
-use crate::http::App;
-use crate::serve::{Limits, serve};
+use crate::serve::{BACKLOG, Limits, serve};
+use axum::Router;
 use std::fs::{self, DirBuilder, File, Permissions};
 use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use tokio::net::{UnixListener, UnixSocket};
 use tokio::runtime::{Handle, Runtime};
 use warpyard_api::client::SOCKET_FILE;
+
+/// A socket that cannot be listened on.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot listen on {}", path.display())]
+pub struct BindError {
+    path: PathBuf,
+    source: io::Error,
+}
 
 /// A socket that listens; that of a shared machine takes its file with it.
 pub(crate) struct SocketListener {
@@ -26,26 +32,26 @@ pub(crate) struct SocketListener {
 
 impl SocketListener {
     /// The socket for everyone, in place of one a server that was killed left behind.
-    pub(crate) fn open(path: &Path, runtime: &Handle) -> Result<SocketListener, DaemonError> {
-        let failed = |source| DaemonError::Listen { address: path.display().to_string(), source };
+    pub(crate) fn open(path: &Path, runtime: &Handle) -> Result<SocketListener, BindError> {
+        let failed = |source| BindError { path: path.to_owned(), source };
         let _in_runtime = runtime.enter();
         let listener = bind_for_everyone(path).map_err(failed)?;
         Ok(SocketListener { path: path.to_owned(), goes: true, listener: Some(listener) })
     }
 
     /// The socket of a data directory that this process holds.
-    pub(crate) fn of_data(data: &Path, runtime: &Handle) -> Result<SocketListener, DaemonError> {
+    pub(crate) fn of_data(data: &Path, runtime: &Handle) -> Result<SocketListener, BindError> {
         let path = data.join(SOCKET_FILE);
-        let failed = |source| DaemonError::Listen { address: path.display().to_string(), source };
+        let failed = |source| BindError { path: path.to_owned(), source };
         let _in_runtime = runtime.enter();
         let listener = bind_for_owner(data).map_err(failed)?;
         Ok(SocketListener { path, goes: false, listener: Some(listener) })
     }
 
     /// Answers for as long as the server lives.
-    pub(crate) fn serve(mut self, app: Arc<App>, limits: Limits, runtime: &Runtime) -> SocketListener {
+    pub(crate) fn serve(mut self, router: Router, limits: Limits, runtime: &Runtime) -> SocketListener {
         if let Some(listener) = self.listener.take() {
-            runtime.spawn(serve(listener, app, limits));
+            runtime.spawn(serve(listener, router, limits));
         }
         self
     }

@@ -1,136 +1,36 @@
-//! The state as the interface shows it.
+//! Jobs, tasks and attempts as the interface shows them; devices, workers and policies are in `machine`.
+
+mod machine;
 
 use crate::caller::Caller;
 use crate::replica::Reader;
 use crate::store::{AttemptRow, JobRow};
+use crate::summary::{add, overall, worst};
 use crate::{outcome_text, why};
-use std::collections::{BTreeMap, BTreeSet};
-use warpyard_api::quantity::{ArraySpec, Micros, MilliCpus};
+use std::collections::BTreeMap;
+use warpyard_api::quantity::{ArraySpec, Micros};
 use warpyard_api::secrets::{mask_command, mask_value};
 use warpyard_api::wire::{
-    AttemptView, FailureReason, ForeignProcess, GpuTask, GpuView, HistoryRow, JobView, MemoryOveruse, Needs,
-    Outcome, OutcomeCounts, ParamView, PolicyView, ProgramView, SnapshotView, State, StateCounts, TaskView,
-    TerminalView, Timestamp, WorkerState, WorkerView,
+    AttemptView, FailureReason, HistoryRow, JobView, MemoryOveruse, Outcome, OutcomeCounts, ProgramView,
+    SnapshotView, State, StateCounts, TaskView, TerminalView, Timestamp,
 };
-use warpyard_core::cluster::{Job, Node, Phase};
+use warpyard_core::cluster::Job;
 use warpyard_core::command::TaskSelector;
-use warpyard_core::event::Outcome as Ended;
-use warpyard_core::policy::{ParamType, PolicyDef};
-use warpyard_core::pool::{Charge, DeviceState};
 use warpyard_core::spec::TaskSpec;
-use warpyard_core::{AttemptId, Cluster, JobId, NodeId, PolicyChoice, Span, TaskId, TaskState, Time};
-use warpyard_worker::agent::{HostReading, Watched};
-use warpyard_worker::probe::{ForeignUse, GpuProcess};
+use warpyard_core::{AttemptId, Cluster, JobId, NodeId, Span, TaskId, TaskState, Time};
+
+pub(crate) use machine::{gpus, policies, workers};
+
+pub(crate) use crate::summary::{
+    held_back, is_blocked, may_be_in_line, needs, outcome, outcome_of_word, standing, state, tally,
+    task_name, time,
+};
 
 /// How the reason begins of what is held because it was lost.
 const HELD_BY_LOSS: &str = "held: its last attempt was lost";
 
 /// How many tasks of an array are shown at once when it is expanded.
 pub(crate) const TASKS_PER_PAGE: usize = 1_000;
-
-pub(crate) fn time(at: Time) -> Timestamp {
-    Timestamp::from_micros(at.0 as i64)
-        .unwrap_or_else(|| Timestamp::from_millis(0).expect("zero is a moment"))
-}
-
-pub(crate) fn outcome(ended: Ended) -> Outcome {
-    match ended {
-        Ended::Succeeded => Outcome::Succeeded,
-        Ended::Failed => Outcome::Failed,
-        Ended::TimedOut => Outcome::TimedOut,
-        Ended::Cancelled => Outcome::Cancelled,
-        Ended::Lost => Outcome::Lost,
-        Ended::Skipped => Outcome::Skipped,
-    }
-}
-
-pub(crate) fn outcome_of_word(word: &str) -> Option<Outcome> {
-    // An attempt that gave way ended neither well nor badly.
-    Outcome::ALL.into_iter().find(|o| o.word() == word)
-}
-
-pub(crate) fn state(is: TaskState<'_>) -> State {
-    State::ALL.into_iter().find(|s| s.word() == is.word()).expect("both sides know the same states")
-}
-
-/// A task's name as people write it: `412.train[3]`, or `412` for the only task of a job.
-pub(crate) fn task_name(cluster: &Cluster, task: TaskId) -> String {
-    let Some(job) = cluster.job(task.job) else { return task.job.to_string() };
-    let Some((_, spec)) = job.node(task.node) else { return task.job.to_string() };
-    let index =
-        spec.array.as_ref().and_then(|a| a.value(task.index)).map(|i| format!("[{i}]")).unwrap_or_default();
-    match &job.spec.tasks[..] {
-        [_] => format!("{}{index}", job.id),
-        _ => format!("{}.{}{index}", job.id, spec.name),
-    }
-}
-
-/// How many of a node's tasks are in each state, and how those that ended did.
-pub(crate) fn tally(job: &Job, node: &Node) -> (StateCounts, OutcomeCounts) {
-    let mut counts = StateCounts::default();
-    let mut outcomes = OutcomeCounts::default();
-    let waiting = if is_blocked(job, node) { State::Blocked } else { State::Ready };
-    *counts.of(waiting) += node.fresh.len();
-    counts.blocked += node.held_fresh().len();
-    for (i, live) in node.live.iter() {
-        *counts.of(match live.phase {
-            Phase::Ready { .. } if live.not_before.is_some() || node.held.contains(*i) => State::Blocked,
-            Phase::Ready { .. } => waiting,
-            Phase::Placed(_) => State::Placed,
-            Phase::Running(_) => State::Running,
-            Phase::Paused(_) => State::Paused,
-            Phase::Stopping { .. } => State::Stopping,
-        }) += 1;
-    }
-    for (&ended, at) in node.done.0.iter() {
-        *outcomes.of(outcome(ended)) += at.len();
-        counts.done += at.len();
-    }
-    (counts, outcomes)
-}
-
-/// Whether tasks of a node wait for other tasks, other jobs, or someone's hand.
-pub(crate) fn is_blocked(job: &Job, node: &Node) -> bool {
-    job.held || !job.waiting.is_empty() || node.unmet > 0
-}
-
-/// Arrays of which tasks are ready but in no line, because as many are on workers as may be at once; how many each has.
-pub(crate) fn held_back(cluster: &Cluster) -> impl Iterator<Item = (NodeId, u64)> + '_ {
-    // A full array has tasks on workers: looking there spares looking at every job.
-    let nodes: BTreeSet<_> = cluster.view().on_workers().map(TaskId::node_id).collect();
-    nodes.into_iter().filter_map(|id| {
-        let job = cluster.job(id.job)?;
-        let (node, spec) = job.node(id.node)?;
-        spec.at_once().filter(|&at_once| node.active() >= at_once)?;
-        Some((id, tally(job, node).0.ready)).filter(|(_, count)| *count > 0)
-    })
-}
-
-fn add(to: &mut (StateCounts, OutcomeCounts), mut more: (StateCounts, OutcomeCounts)) {
-    for s in State::ALL {
-        *to.0.of(s) += *more.0.of(s);
-    }
-    for o in Outcome::ALL {
-        *to.1.of(o) += *more.1.of(o);
-    }
-}
-
-/// The state of many tasks together: of what is not over, the liveliest.
-pub(crate) fn overall(mut counts: StateCounts) -> State {
-    let order = [State::Running, State::Paused, State::Stopping, State::Placed, State::Ready, State::Blocked];
-    order.into_iter().find(|&s| *counts.of(s) > 0).unwrap_or(State::Done)
-}
-
-/// The outcome of many tasks together: the worst, skipped only if nothing else was done.
-fn worst(mut outcomes: OutcomeCounts) -> Outcome {
-    let order = [Outcome::Failed, Outcome::TimedOut, Outcome::Lost, Outcome::Cancelled, Outcome::Succeeded];
-    order.into_iter().find(|&o| *outcomes.of(o) > 0).unwrap_or(Outcome::Skipped)
-}
-
-/// Whether a job has tasks that could be in line.
-pub(crate) fn may_be_in_line(job: &Job) -> bool {
-    job.finished.is_none() && !job.held && job.waiting.is_empty()
-}
 
 /// Whose a job is, whether memory still holds it or only the tables do.
 pub(crate) fn user_of(f: &Reader<'_>, job: JobId) -> String {
@@ -328,14 +228,6 @@ fn over_request(cluster: &Cluster, job: &Job, target: TaskSelector) -> Vec<Memor
     tasks.filter(|task| target.contains(*task)).filter_map(over).flatten().take(100).collect()
 }
 
-/// Where a job is on its way, and how it ended once it has.
-pub(crate) fn standing(job: &Job) -> (State, Option<Outcome>) {
-    let mut sums = <(StateCounts, OutcomeCounts)>::default();
-    job.nodes.iter().for_each(|node| add(&mut sums, tally(job, node)));
-    let state = overall(sums.0);
-    (state, (state == State::Done).then(|| worst(sums.1)))
-}
-
 /// What tasks run, without their surroundings: for a list.
 pub(crate) fn commands(job: &Job) -> Vec<ProgramView> {
     let run = |task: &TaskSpec| ProgramView {
@@ -410,17 +302,6 @@ pub(crate) fn folded_task(f: &Reader<'_>, job: &Job, node: NodeId) -> TaskView {
         timeout_seconds: spec.timeout.map(Span::secs),
         time_left_seconds: None,
         retries: Some(spec.retries),
-    }
-}
-
-/// What a task needs, as the interface says it.
-pub(crate) fn needs(spec: &TaskSpec) -> Needs {
-    Needs {
-        gpus: u32::from(spec.needs.gpus),
-        gpu_memory_bytes: spec.needs.gpu_memory,
-        gpu_type: spec.needs.gpu_types.clone(),
-        cpus: MilliCpus(spec.needs.cpus),
-        memory_bytes: spec.needs.memory,
     }
 }
 
@@ -611,161 +492,4 @@ pub(crate) fn remembered(row: &JobRow, attempts: &[AttemptRow]) -> JobView {
         tasks,
         next: None,
     }
-}
-
-/// Every device, with the readings of the worker inside.
-pub(crate) fn gpus(cluster: &Cluster, watched: Option<&Watched>) -> Vec<GpuView> {
-    let mut views = Vec::new();
-    let idle = watched.map(Watched::idle).unwrap_or_default();
-    let idle: Vec<_> = idle
-        .into_iter()
-        .map(|(a, idle)| (task_name(cluster, a.task), crate::idle_gpus::words(idle)))
-        .collect();
-    for (id, used) in cluster.pool().workers() {
-        let worker = cluster.worker(id).expect("the pool and the cluster know the same workers");
-        let name = &worker.info.name;
-        for (index, info, given) in used.devices() {
-            let mut tasks = tasks_on(cluster, worker.tasks(), index);
-            for task in &mut tasks {
-                task.note = idle.iter().find(|(name, _)| *name == task.task).map(|(_, words)| words.clone());
-            }
-            let mut strays = watched.into_iter().flat_map(|w| w.strays_on(&info.uuid));
-            let given_bytes = if given.is_whole() { info.memory } else { given.shared_bytes() };
-            let reading = watched.and_then(|w| w.reading(&info.uuid));
-            let in_use = reading.map_or(0, |r| r.used_bytes);
-            let others = watched.and_then(|w| w.foreign_on(&info.uuid));
-            let others = others.filter(|_| info.state == DeviceState::Foreign);
-            let foreign_bytes = others.map_or(0, |others| others.bytes.min(in_use));
-            let stray = strays.next();
-            let used_bytes = if in_use > 0 { in_use - foreign_bytes } else { given_bytes };
-            views.push(GpuView {
-                id: format!("{name}/{index}"),
-                kind: info.kind.clone(),
-                memory_bytes: info.memory,
-                used_bytes,
-                free_bytes: match info.state {
-                    DeviceState::Usable if given.is_whole() => 0,
-                    DeviceState::Usable => info.budget.saturating_sub(given.shared_bytes()),
-                    DeviceState::Foreign | DeviceState::Gone => 0,
-                },
-                foreign_bytes,
-                foreign: others.filter(|_| stray.is_none()).map(foreign).unwrap_or_default(),
-                tasks,
-                worker: name.clone(),
-                index: u32::from(index),
-                uuid: Some(info.uuid.clone()),
-                budget_bytes: info.budget,
-                max_tasks: info.limit.map(u32::from),
-                utilisation_percent: reading
-                    .and_then(|r| r.utilisation_percent)
-                    .and_then(|u| u8::try_from(u).ok()),
-                temperature_celsius: reading
-                    .and_then(|r| r.temperature_c)
-                    .and_then(|t| i16::try_from(t).ok()),
-                power_watts: reading.and_then(|r| r.power_w),
-                unavailable: match (info.state, worker.online, worker.drained) {
-                    (DeviceState::Gone, ..) => Some("the driver no longer knows it".into()),
-                    (DeviceState::Foreign, ..) => Some(match stray {
-                        Some(stray) => {
-                            format!("used by {}, which was not given it", task_name(cluster, stray.task))
-                        }
-                        None => "in use by someone else".into(),
-                    }),
-                    (_, false, _) => Some("its worker is lost".into()),
-                    (_, _, true) => Some("its worker is drained".into()),
-                    _ => None,
-                },
-            });
-        }
-    }
-    views
-}
-
-/// Processes that are not ours; whose they are is asked elsewhere, for that may take a while.
-fn foreign(others: &ForeignUse) -> Vec<ForeignProcess> {
-    let process = |p: &GpuProcess| ForeignProcess { pid: p.pid, user: None, memory_bytes: p.bytes };
-    others.processes.iter().map(process).collect()
-}
-
-fn tasks_on(cluster: &Cluster, tasks: &std::collections::BTreeSet<TaskId>, device: u16) -> Vec<GpuTask> {
-    let here = tasks.iter().filter_map(|&id| {
-        let (attempt, spec) = cluster.view().attempt(id)?;
-        let (_, charge) = attempt.placement.devices.iter().find(|(i, _)| *i == device)?;
-        let job = cluster.job(id.job)?;
-        let whole = cluster.worker(attempt.placement.worker)?.info.devices[usize::from(device)].memory;
-        let over = cluster.over_request(id).any(|(index, _)| index == device);
-        Some(GpuTask {
-            task: task_name(cluster, id),
-            user: job.user.clone(),
-            memory_bytes: match charge {
-                Charge::Whole | Charge::Beside => whole,
-                Charge::Share(bytes) => *bytes,
-            },
-            requested_bytes: spec.needs.gpu_memory.filter(|_| over),
-            name: Some(job.spec.name.clone()),
-            since: Some(time(attempt.started.unwrap_or(attempt.placed))),
-            note: None,
-        })
-    });
-    here.collect()
-}
-
-/// Every worker; the one inside the server with what is in use on its machine.
-pub(crate) fn workers(cluster: &Cluster, watched: Option<&Watched>) -> Vec<WorkerView> {
-    let host = watched.map(Watched::host).unwrap_or_default();
-    let view = |(id, used): (warpyard_core::WorkerId, &warpyard_core::pool::WorkerUse)| {
-        let worker = cluster.worker(id)?;
-        // Only the worker inside has no lease, and only of its machine there are readings.
-        let host = if worker.info.lease.is_none() { host } else { HostReading::default() };
-        Some(WorkerView {
-            id: worker.info.name.clone(),
-            state: match (worker.online, worker.drained) {
-                (false, _) => WorkerState::Lost,
-                (true, true) => WorkerState::Draining,
-                (true, false) => WorkerState::Up,
-            },
-            cpus: MilliCpus(worker.info.cpus),
-            used_cpus: MilliCpus(worker.info.cpus.saturating_sub(used.cpus_free())),
-            memory_bytes: worker.info.memory,
-            used_memory_bytes: worker.info.memory.saturating_sub(used.memory_free()),
-            busy_cpus: host.cpus.map(|cpus| MilliCpus((cpus * 1000.0).round() as u32)),
-            memory_in_use_bytes: host.memory_bytes,
-            gpus: worker.info.devices.len() as u32,
-            running: worker.tasks().len() as u64,
-            version: env!("CARGO_PKG_VERSION").into(),
-        })
-    };
-    cluster.pool().workers().filter_map(view).collect()
-}
-
-/// Every policy, the one in force marked and with its parameters as they are.
-pub(crate) fn policies(in_force: Option<&PolicyChoice>, defs: &[PolicyDef]) -> Vec<PolicyView> {
-    let view = |def: &PolicyDef| {
-        let in_force = in_force.filter(|choice| choice.name == def.name);
-        let params = def.params.iter().map(|p| ParamView {
-            name: p.name.into(),
-            summary: match p.default {
-                ParamType::Number(_) | ParamType::Text => p.help.into(),
-                ParamType::Word(words) => format!("{}; one of {}", p.help, words.join(", ")),
-            },
-            default: match p.default {
-                ParamType::Number(n) => n.into(),
-                ParamType::Word(words) => crate::convert::param_value(words[0]),
-                ParamType::Text => crate::convert::param_value(""),
-            },
-            value: in_force
-                .and_then(|choice| choice.params.get(p.name))
-                .map(|v| crate::convert::param_value(v)),
-        });
-        PolicyView {
-            name: def.name.into(),
-            summary: def.summary.into(),
-            when: def.when.into(),
-            group: def.group.title().into(),
-            source: def.source.into(),
-            params: params.collect(),
-            active: in_force.is_some(),
-        }
-    };
-    defs.iter().map(view).collect()
 }

@@ -1,9 +1,9 @@
 //! Why something does not run, in words and numbers.
 
-use crate::pages::words::size;
 use crate::replica::Reader;
 use crate::shortage_text::lacking;
-use crate::views::{needs, outcome, state, task_name};
+use crate::summary::{needs, outcome, state, task_name};
+use crate::units::size;
 use warpyard_api::quantity::MilliCpus;
 use warpyard_api::wire::{FreeDevice, TaskAhead, WhyView};
 use warpyard_core::cluster::{Cause, Job};

@@ -1,4 +1,5 @@
-//! The table of crates in ARCHITECTURE.md, held to: who may use whom; and that nobody but the core decides about attempts.
+//! Architecture tests: the table of crates in ARCHITECTURE.md, the layers of modules inside each crate, that nothing but the
+//! core decides about attempts, and that only the stores know SQLite.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -136,4 +137,369 @@ fn nobody_but_the_core_decides_to_launch_stop_or_expire() {
         let found: BTreeSet<_> = code.iter().filter(has).map(|(file, _)| file.as_str()).collect();
         assert_eq!(found, BTreeSet::from(DRIVERS), "who carries out `{output}..`");
     }
+}
+
+/// The layers of top-level modules inside each crate, the lowest first: a module uses only modules of layers before its own.
+/// Modules of one layer depend on each other; a layer of several is a cycle that is still to be taken apart.
+const LAYERS: &[(&str, &[&[&str]])] = &[
+    (
+        "core",
+        &[
+            &["ids"],
+            &["index"],
+            &["time"],
+            &["limits"],
+            &["bitset"],
+            &["spec"],
+            &["pool"],
+            &["fragment", "place"],
+            &["plan"],
+            &["ranked"],
+            &["small"],
+            &["shares"],
+            &["cluster", "command", "event", "explain", "policy", "protocol", "queue"],
+            &["agent"],
+            &["inbox"],
+            &["store"],
+            &["engine"],
+            &["lengths"],
+            &["preempt"],
+            &["profile"],
+            &["reserve"],
+            &["ordered"],
+            &["shortage"],
+        ],
+    ),
+    (
+        "allocate",
+        &[
+            &["lp"],
+            &["decompose"],
+            &["solution"],
+            &[
+                "filling",
+                "goal",
+                "goals",
+                "instance",
+                "leftover",
+                "max_level",
+                "max_total",
+                "nash",
+                "problem",
+                "sharing",
+                "table",
+            ],
+            &["check"],
+            &["estimate"],
+            &["rounds"],
+        ],
+    ),
+    (
+        "dag",
+        &[
+            &["instance"],
+            &["multiversion"],
+            &["rank"],
+            &["bounds"],
+            &["schedule"],
+            &["insertion", "remaining_cost"],
+            &["random"],
+            &["generate"],
+            &["algorithm", "learned"],
+            &["check"],
+            &["gantt"],
+            &["read"],
+        ],
+    ),
+    (
+        "estimate",
+        &[
+            &["allocator"],
+            &["graph"],
+            &["operators"],
+            &["storage"],
+            &["forward"],
+            &["backward"],
+            &["expr"],
+            &["gpu"],
+            &["layout"],
+            &["optimizer"],
+            &["read"],
+            &["roofline"],
+            &["training"],
+        ],
+    ),
+    ("snapshot", &[&["manifest"], &["changes"], &["pack"], &["store"], &["unpack"]]),
+    (
+        "api",
+        &[
+            &["private_dir"],
+            &["quantity"],
+            &["text"],
+            &["secrets"],
+            &["job", "problem"],
+            &["proof"],
+            &["wire"],
+            &["client"],
+            &["selector"],
+        ],
+    ),
+    (
+        "policies",
+        &[
+            &["fifo"],
+            &["all_at_once"],
+            &["backfill"],
+            &["by_goal"],
+            &["drf"],
+            &["fair_share"],
+            &["gmin"],
+            &["heft"],
+            &["hybrid"],
+            &["preemption"],
+            &["las"],
+            &["priority_serial"],
+            &["short_first"],
+            &["sjf"],
+            &["srtf"],
+            &["wsjf"],
+        ],
+    ),
+    (
+        "sim",
+        &[
+            &["arrival"],
+            &["contention"],
+            &["counterfactual"],
+            &["random"],
+            &["faults"],
+            &["forecast"],
+            &["process"],
+            &["machine"],
+            &["oracle"],
+            &["record"],
+            &["timers"],
+            &["sim"],
+            &["report"],
+            &["replay"],
+            &["workload"],
+            &["reproduce"],
+            &["run_time"],
+        ],
+    ),
+    (
+        "worker",
+        &[
+            &["accounts"],
+            &["probe", "supervise"],
+            &["claim_holder"],
+            &["tree_removal"],
+            &["agent"],
+            &["inherited"],
+            &["login_env"],
+        ],
+    ),
+    (
+        "server",
+        &[
+            &["caller"],
+            &["clock"],
+            &["hosts"],
+            &["login_sessions"],
+            &["auth"],
+            &["data"],
+            &["store"],
+            &["consistency"],
+            &["recovery"],
+            &["backup"],
+            &["catch_up"],
+            &["change_feed"],
+            &["config"],
+            &["convert"],
+            &["enforcement"],
+            &["event_logging"],
+            &["latency"],
+            &["summary"],
+            &["job_index"],
+            &["repairs"],
+            &["replica"],
+            &["replicator"],
+            &["engine"],
+            &["units"],
+            &["shortage_text"],
+            &["why"],
+            &["forecast"],
+            &["forecast_cache"],
+            &["idle_gpus"],
+            &["outcome_text"],
+            &["views"],
+            &["listing"],
+            &["login_envs"],
+            &["logs"],
+            &["select"],
+            &["quota"],
+            &["serve"],
+            &["simulation"],
+            &["recording"],
+            &["replays"],
+            &["http", "pages"],
+            &["unix_listener"],
+            &["usage_samples"],
+            &["daemon"],
+            &["simulated_server"],
+        ],
+    ),
+    (
+        "warpyard",
+        &[
+            &["usage_error"],
+            &["input"],
+            &["exit"],
+            &["demo"],
+            &["logging"],
+            &[
+                "cli",
+                "commands",
+                "complete",
+                "context",
+                "doctor",
+                "follow",
+                "install",
+                "session",
+                "show",
+                "simulation",
+                "submission",
+                "watch",
+                "workload",
+            ],
+            &["book"],
+            &["overview"],
+            &["usage"],
+        ],
+    ),
+];
+
+/// Files that hold nothing but tests, or what tests share.
+const TEST_FILES: [&str; 2] = ["tests.rs", "testing.rs"];
+
+/// The code of a file without comments and without its test modules.
+fn production_code(path: &Path) -> String {
+    let text = std::fs::read_to_string(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+    let mut code = String::new();
+    let mut lines = text.lines().peekable();
+    while let Some(line) = lines.next() {
+        let opens_tests =
+            line.trim() == "#[cfg(test)]" && lines.peek().is_some_and(|next| next.ends_with('{'));
+        if opens_tests {
+            let indent = line.len() - line.trim_start().len();
+            let end = format!("{}}}", " ".repeat(indent));
+            lines.by_ref().find(|line| *line == end);
+        } else if !line.trim_start().starts_with("//") {
+            code += line;
+            code.push('\n');
+        }
+    }
+    code
+}
+
+/// The names that follow `crate::` in a text, those in braces too.
+fn names_of_the_crate(code: &str) -> BTreeSet<String> {
+    let word = |text: &str| text.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect::<String>();
+    let mut names = BTreeSet::new();
+    for (at, found) in code.match_indices("crate::") {
+        let rest = &code[at + found.len()..];
+        let Some(list) = rest.strip_prefix('{') else {
+            names.insert(word(rest));
+            continue;
+        };
+        let mut depth = 0;
+        let mut begins = true;
+        for (i, c) in list.char_indices() {
+            match c {
+                '{' => depth += 1,
+                '}' if depth == 0 => break,
+                '}' => depth -= 1,
+                ',' if depth == 0 => begins = true,
+                c if begins && !c.is_whitespace() => {
+                    names.insert(word(&list[i..]));
+                    begins = false;
+                }
+                _ => {}
+            }
+        }
+    }
+    names
+}
+
+/// What the root of a crate re-exports, by the module it is from.
+fn re_exports(root: &str) -> Vec<(String, String)> {
+    let mut found = Vec::new();
+    for item in root
+        .split(';')
+        .filter_map(|item| item.split_once("use ").filter(|(before, _)| before.contains("pub")))
+    {
+        let path = item.1.trim().trim_start_matches("crate::");
+        if let Some((module, rest)) = path.split_once("::") {
+            let names =
+                rest.split(|c: char| !c.is_alphanumeric() && c != '_').filter(|name| !name.is_empty());
+            found.extend(names.map(|name| (name.to_owned(), module.to_owned())));
+        }
+    }
+    found
+}
+
+#[test]
+fn modules_use_only_the_layers_below_them() {
+    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    for (krate, layers) in LAYERS {
+        let src = crates.join(krate).join("src");
+        let layer_of = |module: &str| layers.iter().position(|layer| layer.contains(&module));
+        let root = ["lib.rs", "main.rs"].map(|name| src.join(name)).into_iter().find(|path| path.exists());
+        let exported = re_exports(&production_code(&root.expect("a crate has a root")));
+        let mut files = Vec::new();
+        sources(&src, &mut files);
+        for file in files {
+            let inside = file.strip_prefix(&src).expect("a file of the crate");
+            let name = inside.file_name().and_then(|name| name.to_str()).expect("a plain name");
+            let first =
+                inside.components().next().expect("a path").as_os_str().to_str().expect("a plain name");
+            let module = first.trim_end_matches(".rs");
+            if TEST_FILES.contains(&name) || ["lib", "main"].contains(&module) {
+                continue;
+            }
+            let own =
+                layer_of(module).unwrap_or_else(|| panic!("{krate}::{module} has no layer in the table"));
+            for name in names_of_the_crate(&production_code(&file)) {
+                let known = exported.iter().find(|(item, _)| *item == name);
+                let used = known.map_or(name.as_str(), |(_, module)| module);
+                if used == module {
+                    continue;
+                }
+                if let Some(layer) = layer_of(used) {
+                    assert!(
+                        layer <= own,
+                        "{krate}: {} uses {used}, which is above {module}",
+                        inside.display()
+                    );
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn only_the_stores_know_sqlite() {
+    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let mut files = Vec::new();
+    for (krate, _) in MAY_USE {
+        sources(&crates.join(krate).join("src"), &mut files);
+    }
+    let stores = crates.join("server/src/store");
+    let is_test =
+        |file: &PathBuf| file.file_name().is_some_and(|name| TEST_FILES.iter().any(|test| name == *test));
+    let with = |file: &&PathBuf| production_code(file).contains("rusqlite") && !is_test(file);
+    let users: Vec<_> = files.iter().filter(with).collect();
+    assert!(users.iter().any(|file| file.starts_with(&stores)), "the search finds the stores");
+    let elsewhere: Vec<_> = users.into_iter().filter(|file| !file.starts_with(&stores)).collect();
+    assert!(elsewhere.is_empty(), "rusqlite belongs under store/: {elsewhere:?}");
 }

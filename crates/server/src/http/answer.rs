@@ -1,5 +1,6 @@
 //! Refusals as `application/problem+json`, what turns into them, and answers that come bit by bit.
 
+use crate::caller::AccessDenied;
 use crate::convert;
 use crate::engine::{CommandError, EngineStopped};
 use axum::Json;
@@ -63,6 +64,12 @@ impl From<CommandError> for Refusal {
             CommandError::Rejected(rejected) => convert::problem(rejected).into(),
             CommandError::Stopped(stopped) => stopped.into(),
         }
+    }
+}
+
+impl From<AccessDenied> for Refusal {
+    fn from(denied: AccessDenied) -> Refusal {
+        Refusal::new(if denied.hides { 404 } else { 403 }, denied.code, denied.to_string())
     }
 }
 

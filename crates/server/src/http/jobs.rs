@@ -28,7 +28,7 @@ use warpyard_api::wire::{
 use warpyard_core::cluster::Job;
 use warpyard_core::command::TaskSelector;
 use warpyard_core::spec::TaskSpec;
-use warpyard_core::{AttemptId, Cluster, JobId, NodeId, TaskId};
+use warpyard_core::{AttemptId, JobId, TaskId};
 
 /// How many jobs a page has unless it is said.
 const JOBS_PER_PAGE: u32 = 1_000;
@@ -263,7 +263,7 @@ async fn must_see(app: &App, who: &Caller, id: &str) -> Result<(), Refusal> {
         let job = select::job_number(f.cluster(), &selector)?;
         Ok::<_, Problem>(views::user_of(f, job))
     };
-    who.must_own(&app.engine.read(user).await??, "look at it")
+    Ok(who.must_own(&app.engine.read(user).await??, "look at it")?)
 }
 
 /// Waits for the end of a job, or of one of its tasks.
@@ -394,23 +394,7 @@ async fn last_lines(app: &App, attempt: Option<AttemptId>) -> Vec<String> {
     tokio::task::spawn_blocking(move || crate::pages::last_lines(&layout, attempt)).await.unwrap_or_default()
 }
 
-/// The task a question about a job is about: the first that is not over, or the first of all.
-pub(crate) fn first_open(cluster: &Cluster, target: TaskSelector) -> Option<TaskId> {
-    let job = cluster.job(target.job())?;
-    let open_in = |node: NodeId| {
-        let state = &job.nodes[node.node as usize];
-        state.first_open().map(|index| node.task(index))
-    };
-    match target {
-        TaskSelector::Task(task) => Some(task),
-        TaskSelector::Range { node, start, .. } => Some(node.task(start)),
-        TaskSelector::Node(node) => open_in(node).or(Some(node.task(0))),
-        TaskSelector::Job(id) => {
-            let nodes = (0..job.nodes.len() as u32).map(|node| NodeId { job: id, node });
-            nodes.clone().find_map(open_in).or_else(|| nodes.clone().next().map(|n| n.task(0)))
-        }
-    }
-}
+pub(crate) use crate::summary::first_open;
 
 pub(super) async fn logs(
     State(app): Shared,

@@ -28,7 +28,7 @@ pub(super) async fn info(State(app): Shared) -> Result<Json<InfoView>, Refusal> 
     let (url, data, started) = (app.url.clone(), app.data.display().to_string(), app.started);
     let processes =
         app.bounds.as_ref().map(|b| ProcessLimit { most: b.most, contained: b.processes.is_some() });
-    let enforces = crate::enforcement::of(&app);
+    let enforces = crate::enforcement::of(app.bounds.as_ref(), app.watched.as_ref());
     let look = move |f: &crate::replica::Reader<'_>| {
         let cluster = f.cluster();
         InfoView {

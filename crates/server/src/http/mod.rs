@@ -42,7 +42,7 @@ use crate::quota::{Quota, QuotaPermit};
 use crate::repairs::Repairs;
 use crate::replays::Replays;
 use crate::serve::Connection;
-use crate::simulated_server::Simulation;
+use crate::simulation::Simulation;
 use answer::Refusal;
 use axum::extract::{ConnectInfo, DefaultBodyLimit, Request, State};
 use axum::http::header::AUTHORIZATION;

@@ -1,7 +1,7 @@
 //! The clock of a simulation that is shown, on every page, with what slows it down, speeds it up and stops it.
 
 use super::words::moment;
-use crate::simulated_server::Simulation;
+use crate::simulation::Simulation;
 use askama::Template;
 use askama::filters::HtmlSafe;
 use warpyard_api::wire::Timestamp;

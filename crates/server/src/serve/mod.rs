@@ -13,7 +13,6 @@ mod tests;
 pub(crate) use connection::Connection;
 
 use crate::caller::PeerCredentials;
-use crate::http::{self, App};
 use crate::quota::Quota;
 use axum::Router;
 use axum::body::Body;
@@ -34,6 +33,10 @@ use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::sync::Semaphore;
 use tower::ServiceExt;
 use write_timeout::WriteTimeoutStream;
+
+/// How many connections the kernel keeps until they are taken; it may keep fewer. With the usual 128 a burst of them makes
+/// others wait a second for their next try.
+pub(crate) const BACKLOG: u32 = 4_096;
 
 /// How long a connection may be silent before its other end is asked whether it is there, and how soon again.
 const ASK_WHETHER_ALIVE: Duration = Duration::from_secs(60);
@@ -142,12 +145,8 @@ impl Acceptor for UnixListener {
     }
 }
 
-/// Answers for as long as the server lives.
-pub(crate) async fn serve(listener: impl Acceptor, app: Arc<App>, limits: Limits) {
-    answer_all(listener, http::router(app), limits).await;
-}
-
-async fn answer_all(listener: impl Acceptor, router: Router, limits: Limits) {
+/// Serves connections with a router for as long as the server lives.
+pub(crate) async fn serve(listener: impl Acceptor, router: Router, limits: Limits) {
     let (sockets, users) = (Arc::new(Semaphore::new(limits.connections)), Arc::<Quota<u32>>::default());
     let ports = ListenerQuotas::new(&limits);
     loop {

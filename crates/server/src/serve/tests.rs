@@ -2,6 +2,7 @@
 //! nobody else notices.
 
 use super::*;
+use crate::http;
 use crate::testing::{Server, TOKEN, server, task};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 use tokio::time::timeout;
@@ -49,8 +50,8 @@ async fn ways(server: &Server, limits: Limits) -> [Way; 2] {
     let address = port.local_addr().expect("an address");
     let dir = tempfile::tempdir().expect("a directory");
     let socket = UnixListener::bind(dir.path().join("s")).expect("a socket");
-    tokio::spawn(answer_all(port, http::router(server.app.clone()), limits));
-    tokio::spawn(answer_all(socket, http::router(server.app.clone()), limits));
+    tokio::spawn(serve(port, http::router(server.app.clone()), limits));
+    tokio::spawn(serve(socket, http::router(server.app.clone()), limits));
     [Way::Port(address), Way::Socket(dir)]
 }
 
