@@ -1,11 +1,18 @@
-//! `warpyard up`: the engine, its disk, the interface and the worker inside, from start to clean end.
+//! `warpyard up`: the engine, its disk, the interface and the in-process worker, from start to clean end.
+
+mod cleanup;
+mod local_worker;
+mod recovered;
+mod tcp_listener;
+
+pub(crate) use recovered::build_engine;
+pub(crate) use tcp_listener::bind;
 
 use crate::auth::Authenticator;
 use crate::caller::{Caller, Sharing};
 use crate::catch_up::ReplicaError;
-use crate::clock::Clock;
 use crate::config::Config;
-use crate::consistency::{self, ConsistencyError};
+use crate::consistency::ConsistencyError;
 use crate::convert::Defaults;
 use crate::data::{DataDir, DataError};
 use crate::enforcement;
@@ -14,41 +21,29 @@ use crate::hosts::Hosts;
 use crate::http::{self, App, Base, watch_claims};
 use crate::idle_gpus;
 use crate::repairs::Repairs;
-use crate::replicator::Replicator;
-use crate::serve::{BACKLOG, Limits, serve};
-use crate::store::{HistoryError, HistoryStore, Log, LogError, SqliteHistory};
+use crate::serve::{Limits, serve};
+use crate::store::LogError;
 use crate::unix_listener::{BindError, SocketListener};
 use crate::usage_samples;
-use std::collections::BTreeMap;
+use recovered::Recovered;
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::net::{TcpListener, TcpSocket};
-use tokio::runtime::Handle;
+use tokio::net::TcpListener;
+use tokio::runtime::Runtime;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use warpyard_api::client::SYSTEM_SOCKET;
 use warpyard_api::quantity::Micros;
-use warpyard_core::cluster::Job;
-use warpyard_core::engine::Engine;
-use warpyard_core::event::WorkerInfo;
-use warpyard_core::protocol::Report;
-use warpyard_core::{Cluster, Command, LogStore, PolicyChoice, PolicyDef, Rejection, Span, WorkerId};
-use warpyard_policies::{POLICIES, default_policy};
-use warpyard_snapshot::Store;
+use warpyard_core::{Command, PolicyChoice, PolicyDef, Rejection, Span};
+use warpyard_policies::POLICIES;
 use warpyard_worker::accounts::{Account, is_root, own_uid};
-use warpyard_worker::agent::{
-    Agent, AgentError, AgentHandle, Deliver, DeviceRules, Layout, Link, Settings, WorkPruner, prune_logs,
-    snapshots_dir, work_dir,
-};
+use warpyard_worker::agent::{AgentError, AgentHandle};
 use warpyard_worker::inherited::{InheritedSettings, open_file_limit};
-use warpyard_worker::probe::{self, Choice, ProbeError, ProbePaths, Thresholds};
-
-/// How often the worker inside looks at everything even if nothing seems to happen.
-const LOOK_AROUND_EVERY: Duration = Duration::from_secs(1);
+use warpyard_worker::probe::ProbeError;
 
 /// The group whose members may do everything, unless another is named.
 const ADMINS: &str = "warpyard-admins";
@@ -58,15 +53,6 @@ const IDLE_AFTER: Duration = Duration::from_secs(30 * 60);
 
 /// The longest grace period a task may ask for, unless another is configured.
 const MAX_GRACE: Span = Span(10 * 60 * 1_000_000);
-
-/// How long a snapshot may be there before a job has it.
-const SNAPSHOT_YOUNG: Duration = Duration::from_secs(3600);
-
-/// How often old output is removed.
-const TIDY_EVERY: Duration = Duration::from_secs(3600);
-
-/// How soon again where more was found than is removed at once.
-const TIDY_AGAIN: Duration = Duration::from_secs(5);
 
 /// How `up` was called; what is absent comes from the configuration, or a default.
 #[derive(Clone, Debug)]
@@ -189,109 +175,174 @@ pub fn run(mut options: Options, ready: impl FnOnce(&ReadyReport)) -> Result<(),
         data.must_be_closed()?;
     }
     let token = data.token()?;
-    let choice = chosen_policy(&options)?;
-    let log_path = data.path().join("log.db");
-    let mut log = Log::open(&log_path)?;
-    // Claimed before it is read: nothing that an earlier writer appends can come between the state and the first turn.
-    let epoch = log.claim()?;
-    // A policy that was chosen is set below, as an event, so that the log says which one ran from the beginning.
-    let loaded = log.load(&default_policy())?;
-    let keep = options.config.keep_events.map_or(Span(30 * 24 * 3600 * 1_000_000), |k| Span(k.0));
-    let clock = Clock::continuing(log.last_at()?);
-    let repairs = Arc::new(Repairs::kept_in(data.path(), clock.clone()));
-    loaded.repairs.iter().for_each(|repair| repairs.note(repair.clone()));
-    let lineage = log.lineage().expect("a log that was loaded has an id").clone();
-    let layout = Layout::new(data.path(), lineage);
-    let replicator = replicator(&loaded.cluster, &log, &layout, keep, &repairs, &clock)?;
+    let policy = chosen_policy(&options)?;
+    let Recovered { engine, log, replicator, layout, repairs, clock, replayed } =
+        Recovered::from(&data, &options)?;
     let notices = replicator.notices();
-    let mut engine = build(loaded.cluster, &clock)?;
-    engine.write_as(epoch);
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
     let runtime = runtime.map_err(DaemonError::Runtime)?;
-    let listener = runtime.block_on(listen(&options))?;
-    let address = listener.local_addr().map_err(DaemonError::Runtime)?;
-    let url = format!("http://{address}");
-    let own_socket = SocketListener::of_data(data.path(), runtime.handle())?;
-    let socket = sharing.is_some().then(|| socket_path(&options));
-    let shared_socket =
-        socket.as_ref().map(|path| SocketListener::open(path, runtime.handle())).transpose()?;
+    let sockets = Sockets::bind(&options, &data, sharing.is_some(), &runtime)?;
 
     let (stop, stopped) = mpsc::unbounded_channel();
-    let broke = stop.clone();
+    let engine_ended = stop.clone();
     let (engine, threads) = EngineHandle::start(engine, log, replicator, move || {
-        let _ending_already = broke.send(false);
+        let _ending_already = engine_ended.send(false);
     });
     let agent = match options.no_worker {
         true => None,
-        false => Some(start_worker(&options, &layout, &engine, &runtime, &repairs)?),
+        false => Some(local_worker::start(&options, &layout, &engine, runtime.handle(), &repairs)?),
     };
-    let hosts = Hosts::new(&options.config.hosts, &host_name(), address);
-    let auth = Authenticator::kept(token, address, hosts, data.path(), clock);
+    let hosts = Hosts::new(&options.config.hosts, &host_name(), sockets.address);
+    let auth = Authenticator::kept(token, sockets.address, hosts, data.path(), clock);
     let login = auth.link(Caller::Owner).map_err(DaemonError::Runtime)?;
-    let base = Base { engine: engine.clone(), auth, notices, layout, url: url.clone(), stop };
-    let mut app = App {
-        defaults: defaults(&options.config),
-        watched: agent.as_ref().map(AgentHandle::devices),
-        bounds: agent.as_ref().map(|agent| agent.bounds().clone()),
-        limits: Arc::new(options.config.limits.limits(options.shared || options.config.shared)),
-        sharing,
-        account: Account::by_uid(own_uid()).ok().flatten(),
-        repairs: repairs.clone(),
-        ..App::new(base)
-    };
-    if let Some(limit) = options.config.snapshot_limit {
-        app.snapshot_limit = limit.0;
-    }
-    let app = Arc::new(app);
-    runtime.block_on(async {
-        set_policy(&engine, choice).await?;
+    let base = Base { engine: engine.clone(), auth, notices, layout, url: sockets.url(), stop };
+    let app = Arc::new(app(base, &options, sharing, agent.as_ref(), &repairs));
+    let report = runtime.block_on(async {
+        set_policy(&engine, policy).await?;
         set_limits(&engine, app.limits.clone()).await?;
         watch_claims(&app).await.map_err(|e| DaemonError::Runtime(io::Error::other(e)))?;
-        data.announce(&url)?;
-        let state = engine.read(|f| (f.cluster().policy().to_string(), f.cluster().view().active())).await;
-        let (policy, running) = state.map_err(|e| DaemonError::Runtime(io::Error::other(e)))?;
-        ready(&ReadyReport {
-            url: url.clone(),
-            socket,
-            login,
-            data: data.path().to_owned(),
-            policy,
-            devices: agent
-                .as_ref()
-                .map(|a| a.devices().lock().expect("nobody panics here").describe().to_owned()),
-            gpus: agent.as_ref().map_or(0, |a| a.info().devices.len()),
-            cpus: agent.as_ref().map_or(0, |a| a.info().cpus),
-            replayed: loaded.replayed,
-            running,
-            unenforced: enforcement::of(app.bounds.as_ref(), app.watched.as_ref())
-                .map(enforcement::unenforced)
-                .unwrap_or_default(),
-            repairs: repairs.announce(),
-        });
-        Ok::<_, DaemonError>(())
+        data.announce(&sockets.url())?;
+        ready_report(&app, &sockets, login, agent.as_ref(), replayed).await
     })?;
-    tidy(app.layout.clone(), &options, &engine, runtime.handle().clone());
-    let router = http::router(app.clone());
-    let _own_socket = own_socket.serve(router.clone(), limits.of_one_user(), &runtime);
-    let shared_socket = shared_socket.map(|socket| socket.serve(router.clone(), limits, &runtime));
-    runtime.spawn(usage_samples::take(engine.clone(), app.watched.clone(), usage_samples::EVERY));
-    if let Some(watched) = app.watched.clone() {
-        let release = options.config.idle_release.map(|after| Duration::from_micros(after.0));
-        runtime.spawn(idle_gpus::watch(engine.clone(), watched, idle_after(&options.config), release));
-    }
-    let serving = runtime.spawn(serve(listener, router, limits));
-    let kill = runtime.block_on(asked_to_end(stopped, serving));
-    // It goes on answering until all is done, so that whoever asked for the end can tell when that is.
+    ready(&report);
+    cleanup::start(app.layout.clone(), &options, &engine, runtime.handle().clone());
+    start_watching(&app, &options.config, &runtime);
+    let serving = sockets.serve(&app, limits, &runtime);
+    let kill = runtime.block_on(asked_to_end(stopped, serving.port));
+    // It goes on answering until all is done, so that a client that asked for the end can tell when that is.
     if let Some(agent) = agent {
         agent.leave(kill);
     }
-    drop(shared_socket);
+    drop(serving.shared);
     engine.stop();
     let ended = threads.join();
     data.withdraw();
     drop(data);
     runtime.shutdown_background();
     Ok(ended?)
+}
+
+/// Where a server listens: a TCP port, a Unix socket in its data directory and, where the machine is shared, one for all.
+struct Sockets {
+    port: TcpListener,
+    address: SocketAddr,
+    own: SocketListener,
+    shared: Option<(PathBuf, SocketListener)>,
+}
+
+/// Sockets that are served.
+struct Serving {
+    port: JoinHandle<()>,
+    /// Removes its file when it is dropped.
+    shared: Option<SocketListener>,
+    _own: SocketListener,
+}
+
+impl Sockets {
+    fn bind(
+        options: &Options,
+        data: &DataDir,
+        is_shared: bool,
+        runtime: &Runtime,
+    ) -> Result<Sockets, DaemonError> {
+        let port = runtime.block_on(tcp_listener::listen(options))?;
+        let address = port.local_addr().map_err(DaemonError::Runtime)?;
+        let own = SocketListener::of_data(data.path(), runtime.handle())?;
+        let shared = match is_shared {
+            false => None,
+            true => {
+                let path = socket_path(options);
+                let listener = SocketListener::open(&path, runtime.handle())?;
+                Some((path, listener))
+            }
+        };
+        Ok(Sockets { port, address, own, shared })
+    }
+
+    fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    fn serve(self, app: &Arc<App>, limits: Limits, runtime: &Runtime) -> Serving {
+        let router = http::router(app.clone());
+        Serving {
+            _own: self.own.serve(router.clone(), limits.of_one_user(), runtime),
+            shared: self.shared.map(|(_, socket)| socket.serve(router.clone(), limits, runtime)),
+            port: runtime.spawn(serve(self.port, router, limits)),
+        }
+    }
+}
+
+/// The state that requests share, as configured.
+fn app(
+    base: Base,
+    options: &Options,
+    sharing: Option<Sharing>,
+    agent: Option<&AgentHandle>,
+    repairs: &Arc<Repairs>,
+) -> App {
+    let config = &options.config;
+    let mut app = App {
+        defaults: defaults(config),
+        watched: agent.map(AgentHandle::devices),
+        bounds: agent.map(|agent| agent.bounds().clone()),
+        limits: Arc::new(config.limits.limits(options.shared || config.shared)),
+        sharing,
+        account: Account::by_uid(own_uid()).ok().flatten(),
+        repairs: repairs.clone(),
+        ..App::new(base)
+    };
+    if let Some(limit) = config.snapshot_limit {
+        app.snapshot_limit = limit.0;
+    }
+    app
+}
+
+async fn ready_report(
+    app: &App,
+    sockets: &Sockets,
+    login: String,
+    agent: Option<&AgentHandle>,
+    replayed: u64,
+) -> Result<ReadyReport, DaemonError> {
+    let state = app.engine.read(|f| (f.cluster().policy().to_string(), f.cluster().view().active())).await;
+    let (policy, running) = state.map_err(|e| DaemonError::Runtime(io::Error::other(e)))?;
+    let describe = |agent: &AgentHandle| {
+        agent.devices().lock().expect("nothing panics while holding the devices").describe().to_owned()
+    };
+    Ok(ReadyReport {
+        url: sockets.url(),
+        socket: sockets.shared.as_ref().map(|(path, _)| path.clone()),
+        login,
+        data: app.data.clone(),
+        policy,
+        devices: agent.map(describe),
+        gpus: agent.map_or(0, |agent| agent.info().devices.len()),
+        cpus: agent.map_or(0, |agent| agent.info().cpus),
+        replayed,
+        running,
+        unenforced: enforcement::of(app.bounds.as_ref(), app.watched.as_ref())
+            .map(enforcement::unenforced)
+            .unwrap_or_default(),
+        repairs: app.repairs.announce(),
+    })
+}
+
+/// Starts the tasks that take samples of utilisation and look for idle GPUs.
+fn start_watching(app: &App, config: &Config, runtime: &Runtime) {
+    runtime.spawn(usage_samples::take(app.engine.clone(), app.watched.clone(), usage_samples::EVERY));
+    if let Some(watched) = app.watched.clone() {
+        let release = config.idle_release.map(|after| Duration::from_micros(after.0));
+        runtime.spawn(idle_gpus::watch(app.engine.clone(), watched, idle_after(config), release));
+    }
+}
+
+/// The Unix socket of a shared machine.
+fn socket_path(options: &Options) -> PathBuf {
+    let named = options.socket.clone().or_else(|| options.config.socket.clone());
+    let path = named.unwrap_or_else(|| SYSTEM_SOCKET.into());
+    // Tasks are told it, and begin elsewhere.
+    std::path::absolute(&path).unwrap_or(path)
 }
 
 /// How the machine is shared, if it is.
@@ -307,153 +358,11 @@ fn sharing(options: &Options) -> Result<Option<Sharing>, DaemonError> {
     Ok(Some(Sharing { admins, private: config.private }))
 }
 
-fn socket_path(options: &Options) -> PathBuf {
-    let named = options.socket.clone().or_else(|| options.config.socket.clone());
-    let path = named.unwrap_or_else(|| SYSTEM_SOCKET.into());
-    // Tasks are told it, and begin elsewhere.
-    std::path::absolute(&path).unwrap_or(path)
-}
-
 fn chosen_policy(options: &Options) -> Result<Option<PolicyChoice>, DaemonError> {
     let Some(text) = options.policy.as_ref().or(options.config.policy.as_ref()) else { return Ok(None) };
     let choice: PolicyChoice = text.parse().map_err(DaemonError::Policy)?;
     PolicyDef::build_from(POLICIES, &choice).map_err(DaemonError::Policy)?;
     Ok(Some(choice))
-}
-
-pub(crate) fn build(cluster: Cluster, clock: &Clock) -> Result<Engine, DaemonError> {
-    Engine::new(cluster, POLICIES, clock.now()).map_err(DaemonError::Policy)
-}
-
-/// A replicator at a state, its tables caught up with the log. Damaged tables are made again; a log that they are ahead of is
-/// refused.
-fn replicator(
-    cluster: &Cluster,
-    log: &Log,
-    layout: &Layout,
-    keep: Span,
-    repairs: &Arc<Repairs>,
-    clock: &Clock,
-) -> Result<Replicator, DaemonError> {
-    let path = layout.data().join("history.db");
-    let checked = |history: Box<dyn HistoryStore>| {
-        consistency::check(log, cluster, &*history, layout)?;
-        let engine = build(cluster.clone(), clock)?;
-        Ok(Replicator::new(engine, history, log, log.path().to_owned(), keep, clock.clone())?)
-    };
-    let (history, set_aside) = SqliteHistory::open_or_set_aside(&path)?;
-    set_aside.into_iter().for_each(|repair| repairs.note(repair));
-    let replicator = match checked(Box::new(history)) {
-        Err(
-            DaemonError::Replica(ReplicaError::History(e @ HistoryError::Damaged(_)))
-            | DaemonError::Consistency(ConsistencyError::History(e @ HistoryError::Damaged(_))),
-        ) => {
-            let aside = SqliteHistory::set_aside(&path, &e.to_string()).map_err(DaemonError::Runtime)?;
-            repairs.note(aside);
-            checked(Box::new(SqliteHistory::open(&path)?))?
-        }
-        made => made?,
-    };
-    replicator.note_repairs_in(repairs.clone());
-    Ok(replicator)
-}
-
-async fn listen(options: &Options) -> Result<TcpListener, DaemonError> {
-    let address = options.listen.clone().or_else(|| options.config.listen.clone());
-    listen_on(address.unwrap_or_else(|| "127.0.0.1:7700".into())).await
-}
-
-pub(crate) async fn listen_on(address: String) -> Result<TcpListener, DaemonError> {
-    let bind = |at: SocketAddr| {
-        let socket = if at.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
-        socket.set_reuseaddr(true)?;
-        socket.bind(at)?;
-        socket.listen(BACKLOG)
-    };
-    let bound = async {
-        let mut failed = io::Error::from(io::ErrorKind::AddrNotAvailable);
-        for at in tokio::net::lookup_host(&address).await? {
-            match bind(at) {
-                Ok(listener) => return Ok(listener),
-                Err(e) => failed = e,
-            }
-        }
-        Err(failed)
-    };
-    bound.await.map_err(|source| DaemonError::Listen { address: address.clone(), source })
-}
-
-/// The link of the worker inside the server's process: reports are commands, and assignments function calls.
-struct InProcessLink {
-    engine: EngineHandle,
-    runtime: tokio::runtime::Handle,
-    worker: Option<WorkerId>,
-}
-
-impl Link for InProcessLink {
-    fn join(&mut self, info: &WorkerInfo, deliver: Deliver) -> Result<(), AgentError> {
-        let joined = self.runtime.block_on(join(&self.engine, info));
-        let worker = joined.map_err(|e| AgentError::NotTaken(e.to_string()))?;
-        self.engine.deliver_to(worker, deliver);
-        self.worker = Some(worker);
-        Ok(())
-    }
-
-    fn report(&self, report: Report) {
-        if let Some(worker) = self.worker {
-            self.engine.tell(Command::Receive { worker, report: Box::new(report) });
-        }
-    }
-}
-
-/// Starts the worker inside and ties it to the engine.
-fn start_worker(
-    options: &Options,
-    layout: &Layout,
-    engine: &EngineHandle,
-    runtime: &tokio::runtime::Runtime,
-    repairs: &Arc<Repairs>,
-) -> Result<AgentHandle, DaemonError> {
-    let config = &options.config;
-    let gpus = options.gpus.as_ref().or(config.gpus.as_ref()).map_or("auto", String::as_str);
-    let choice: Choice = gpus.parse().map_err(|e| DaemonError::Gpus(format!("{e}")))?;
-    let places = ProbePaths { nvml_library: config.nvml_library.clone(), ..ProbePaths::default() };
-    let usual = Thresholds::default();
-    let repairs = repairs.clone();
-    let settings = Settings {
-        name: host_name(),
-        layout: layout.clone(),
-        spawner: options.spawner.clone(),
-        probe: probe::find(&choice, &places)?,
-        rules: DeviceRules {
-            budget: options.gpu_budget.or(config.gpu_budget.map(|b| b.0)),
-            limit: options.tasks_per_gpu.or(config.tasks_per_gpu),
-            overcommit: config.overcommit,
-            thresholds: Thresholds {
-                utilisation_percent: config.busy_utilisation_percent.unwrap_or(usual.utilisation_percent),
-                memory_bytes: config.busy_memory.map_or(usual.memory_bytes, |b| b.0),
-            },
-            idle_after: Some(idle_after(config)),
-        },
-        cpus: options.cpus.or(config.cpus.map(|c| c.0)).unwrap_or_else(all_cpus),
-        memory: config.memory.map_or_else(all_memory, |m| m.0),
-        lease: None,
-        shared_at: (options.shared || config.shared).then(|| socket_path(options)),
-        log_cap: config.log_cap.map_or(64 << 20, |c| c.0),
-        max_processes: config.max_processes,
-        max_grace: max_grace(config),
-        every: LOOK_AROUND_EVERY,
-        repaired: Box::new(move |what| repairs.note(what)),
-    };
-    let link = InProcessLink { engine: engine.clone(), runtime: runtime.handle().clone(), worker: None };
-    Ok(Agent::start(settings, link)?)
-}
-
-async fn join(engine: &EngineHandle, info: &WorkerInfo) -> Result<WorkerId, CommandError> {
-    engine.command(Command::Join(info.clone())).await?;
-    let name = info.name.clone();
-    let worker = engine.read(move |f| f.cluster().worker_named(&name)).await?;
-    Ok(worker.expect("a worker that joined is known"))
 }
 
 /// Puts the policy in force that was asked for, if another is.
@@ -500,45 +409,6 @@ async fn caught(signal: &mut Option<tokio::signal::unix::Signal>) {
     }
 }
 
-/// Removes old output, and snapshots no job needs, beside everything else, now and once an hour.
-fn tidy(layout: Layout, options: &Options, engine: &EngineHandle, runtime: Handle) {
-    let age = Duration::from_micros(options.config.log_age.map_or(30 * 24 * 3600 * 1_000_000, |a| a.0));
-    let work = work_dir(layout.data(), options.shared || options.config.shared);
-    let (data, log) = (layout.data().to_owned(), layout.lineage().current().log.clone());
-    let engine = engine.clone();
-    let mut pruner = WorkPruner::new(options.spawner.0.clone());
-    let tidy = move || {
-        loop {
-            if let Err(e) = prune_logs(&data, age, engine.clock().file_time()) {
-                tracing::warn!("old output cannot be removed: {e}");
-            }
-            let Ok(needed) = runtime.block_on(engine.read(move |f| with_snapshots(f, age))) else { return };
-            let ids = needed.values().cloned().collect();
-            if let Err(e) =
-                Store::prune(&snapshots_dir(&data), &ids, engine.clock().file_time() - SNAPSHOT_YOUNG)
-            {
-                tracing::warn!("old snapshots cannot be removed: {e}");
-            }
-            let old = engine.clock().file_time() - age;
-            let pruned = pruner.prune(&work, log.as_ref(), old, |job| needed.contains_key(&job));
-            let more = pruned.unwrap_or_else(|e| {
-                tracing::warn!("{} cannot be looked through: {e}", work.display());
-                false
-            });
-            std::thread::sleep(if more { TIDY_AGAIN } else { TIDY_EVERY });
-        }
-    };
-    std::thread::Builder::new().name("tidy".into()).spawn(tidy).expect("a thread can be started");
-}
-
-/// Jobs that may still run in their snapshot, and which that is.
-fn with_snapshots(f: &crate::replica::Reader<'_>, age: Duration) -> BTreeMap<u64, String> {
-    let age = Span(u64::try_from(age.as_micros()).unwrap_or(u64::MAX));
-    let open = |job: &&Job| job.finished.is_none_or(|at| at + age > f.now());
-    let jobs = f.cluster().jobs().iter().filter(open);
-    jobs.filter_map(|job| Some((job.id.0, job.spec.snapshot.as_ref()?.id.clone()))).collect()
-}
-
 /// What tasks are given that say nothing.
 fn defaults(config: &Config) -> Defaults {
     let span = |time: Option<Micros>| time.map(|time| Span(time.0));
@@ -567,15 +437,4 @@ pub(crate) fn host_name() -> String {
         "" => "local".into(),
         name => name.to_owned(),
     }
-}
-
-fn all_cpus() -> u32 {
-    std::thread::available_parallelism().map_or(1, |n| n.get() as u32) * 1000
-}
-
-fn all_memory() -> u64 {
-    let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
-    let total = text.lines().find_map(|l| l.strip_prefix("MemTotal:"));
-    let kib = total.and_then(|t| t.trim().trim_end_matches("kB").trim().parse::<u64>().ok());
-    kib.unwrap_or(0) * 1024
 }

@@ -5,7 +5,7 @@ use crate::auth::Authenticator;
 use crate::caller::Caller;
 use crate::change_feed::ChangeFeed;
 use crate::clock::Clock;
-use crate::daemon::{DaemonError, ReadyReport, asked_to_end, build, host_name, listen_on};
+use crate::daemon::{DaemonError, ReadyReport, asked_to_end, bind, build_engine, host_name};
 use crate::data::DataDir;
 use crate::engine::{EngineHandle, SimulatedEngine};
 use crate::hosts::Hosts;
@@ -65,7 +65,7 @@ pub fn run(server: SimulatedServer, ready: impl FnOnce(&ReadyReport)) -> Result<
     let clock = Clock::paced(server.speed);
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
     let runtime = runtime.map_err(DaemonError::Runtime)?;
-    let listener = runtime.block_on(listen_on(server.listen.unwrap_or_else(|| "127.0.0.1:0".into())))?;
+    let listener = runtime.block_on(bind(server.listen.unwrap_or_else(|| "127.0.0.1:0".into())))?;
     let address = listener.local_addr().map_err(DaemonError::Runtime)?;
     let url = format!("http://{address}");
     let own_socket = SocketListener::of_data(data.path(), runtime.handle())?;
@@ -131,7 +131,7 @@ fn replicator(cluster: Cluster, data: &DataDir, clock: &Clock) -> Result<Replica
     let log = Log::open(&path)?;
     let history = SqliteHistory::open(&data.path().join("history.db"))?;
     Ok(Replicator::new(
-        build(cluster, clock)?,
+        build_engine(cluster, clock)?,
         Box::new(history),
         &log,
         path,
