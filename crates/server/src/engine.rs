@@ -8,7 +8,7 @@ use crate::clock::Clock;
 use crate::event_logging;
 use crate::latency::LatencyHistograms;
 use crate::replica::{ReadReplica, Reader};
-use crate::replicator::{Replicator, ReplicatorMessage};
+use crate::replicator::{Condition, Replicator, ReplicatorMessage};
 use crate::store::{HistoryStore, Log, LogError};
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, select, unbounded};
 use std::collections::{BTreeMap, VecDeque};
@@ -21,7 +21,7 @@ use warpyard_core::command::TaskSelector;
 use warpyard_core::engine::{CommandOutcome, Engine};
 use warpyard_core::protocol::Assignments;
 use warpyard_core::spec::env_size;
-use warpyard_core::{Cluster, Command, Epoch, Event, JobId, Rejection, Store, Time, WorkerId};
+use warpyard_core::{AttemptId, Cluster, Command, Epoch, Event, JobId, Rejection, Store, Time, WorkerId};
 
 /// How many commands one turn takes at most: bounds how long the first of them waits for its answer.
 const BATCH: usize = 2_000;
@@ -241,15 +241,19 @@ impl EngineHandle {
         self.replica.clock()
     }
 
-    /// Waits until a job has ended; at once if it has, or if there is no such job.
-    pub async fn ended(&self, job: JobId) -> Result<(), EngineStopped> {
-        self.over(TaskSelector::Job(job)).await
-    }
-
     /// Waits until a job, or a part of one, is over.
     pub(crate) async fn over(&self, target: TaskSelector) -> Result<(), EngineStopped> {
+        self.when(Condition::Over(target)).await
+    }
+
+    /// Waits until an attempt is not the latest of its task any more, or the task is over.
+    pub(crate) async fn superseded(&self, attempt: AttemptId) -> Result<(), EngineStopped> {
+        self.when(Condition::Superseded(attempt)).await
+    }
+
+    async fn when(&self, condition: Condition) -> Result<(), EngineStopped> {
         let (reply, answer) = oneshot::channel();
-        self.replicator.to.send(ReplicatorMessage::WhenOver(target, reply)).map_err(|_| EngineStopped)?;
+        self.replicator.to.send(ReplicatorMessage::When(condition, reply)).map_err(|_| EngineStopped)?;
         answer.await.map_err(|_| EngineStopped)
     }
 

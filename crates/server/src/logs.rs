@@ -1,4 +1,6 @@
-//! What tasks printed, from the first byte, and on as they print more.
+//! Output of tasks: from the first byte, and on as they print more.
+
+mod watch;
 
 use crate::engine::{EngineHandle, EngineStopped};
 use crate::replica::Reader;
@@ -7,16 +9,13 @@ use axum::http::StatusCode;
 use axum::http::header::{CONTENT_RANGE, CONTENT_TYPE};
 use axum::response::{IntoResponse, Response};
 use std::io::SeekFrom;
-use std::time::Duration;
 use tokio::fs::File;
 use tokio::io::{AsyncReadExt, AsyncSeekExt};
 use tokio::sync::mpsc;
 use warpyard_api::wire::LogStream;
 use warpyard_core::{AttemptId, TaskId, TaskState};
 use warpyard_worker::agent::Layout;
-
-/// How often a file that is being written is looked at.
-const LOOK_EVERY: Duration = Duration::from_millis(25);
+use watch::LogWatch;
 
 const CHUNK: usize = 64 << 10;
 
@@ -60,25 +59,29 @@ async fn send_all(
     };
     let mut from = wanted.from;
     loop {
-        let mut output =
-            LogReader::new(&layout, task.attempt(number), wanted.stream, std::mem::take(&mut from));
+        let attempt = task.attempt(number);
+        // Before the first look at the file, so that nothing written after that look is missed.
+        let mut watch = wanted.follow.then(|| LogWatch::new(&layout.log_dir(attempt)));
+        let mut output = LogReader::new(&layout, attempt, wanted.stream, std::mem::take(&mut from));
         let over = loop {
             // Asked before reading: what an attempt that is over wrote is all in the file.
             let (newest, over) = engine.read(latest).await?;
-            while let Some(chunk) = output.next().await {
-                if to.send(Ok(chunk)).await.is_err() {
-                    return Ok(());
-                }
-            }
-            if !wanted.follow {
-                return Ok(());
-            }
+            let is_open = output.send_rest(to).await;
+            let Some(watch) = watch.as_mut().filter(|_| is_open) else { return Ok(()) };
             if over || newest > number {
                 break over && newest <= number;
             }
-            tokio::select! {
-                () = tokio::time::sleep(LOOK_EVERY) => {}
-                ended = engine.ended(task.job) => ended?,
+            let mut superseded = std::pin::pin!(engine.superseded(attempt));
+            loop {
+                tokio::select! {
+                    () = watch.changed() => {
+                        if !output.send_rest(to).await {
+                            return Ok(());
+                        }
+                    }
+                    superseded = &mut superseded => break superseded?,
+                    () = to.closed() => return Ok(()),
+                }
             }
         };
         if over || wanted.attempt.is_some() {
@@ -176,6 +179,16 @@ struct LogReader {
 impl LogReader {
     fn new(layout: &Layout, attempt: AttemptId, stream: LogStream, from: u64) -> LogReader {
         LogReader { layout: layout.clone(), attempt, name: file_name(stream), from, file: None }
+    }
+
+    /// Sends what is in the file and was not sent yet; says whether anyone still listens.
+    async fn send_rest(&mut self, to: &mpsc::Sender<Chunk>) -> bool {
+        while let Some(chunk) = self.next().await {
+            if to.send(Ok(chunk)).await.is_err() {
+                return false;
+            }
+        }
+        true
     }
 
     async fn next(&mut self) -> Option<Bytes> {

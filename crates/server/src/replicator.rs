@@ -20,7 +20,7 @@ use warpyard_core::command::TaskSelector;
 use warpyard_core::engine::Engine;
 use warpyard_core::event::EventKind;
 use warpyard_core::pool::Placement;
-use warpyard_core::{Cluster, Event, JobId, Span, TaskState, Time};
+use warpyard_core::{AttemptId, Cluster, Event, JobId, Span, TaskState, Time};
 use warpyard_worker::agent::Lineage;
 
 /// How many events may lie between two snapshots; more where the state has more jobs, whose writing must pay.
@@ -38,11 +38,36 @@ const PRUNE_AT_ONCE: u32 = 2_000;
 /// What the replicator is sent.
 pub(crate) enum ReplicatorMessage {
     Events(Vec<Event>),
-    WhenOver(TaskSelector, oneshot::Sender<()>),
+    When(Condition, oneshot::Sender<()>),
     Stop,
 }
 
-/// The replicator.
+/// What a request waits for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Condition {
+    /// That a job, or a part of one, is over.
+    Over(TaskSelector),
+    /// That an attempt is not the latest of its task any more, or the task is over.
+    Superseded(AttemptId),
+}
+
+impl Condition {
+    fn job(self) -> JobId {
+        match self {
+            Condition::Over(target) => target.job(),
+            Condition::Superseded(attempt) => attempt.task.job,
+        }
+    }
+
+    fn holds(self, cluster: &Cluster) -> bool {
+        match self {
+            Condition::Over(target) => is_over(cluster, target),
+            Condition::Superseded(attempt) => is_superseded(cluster, attempt),
+        }
+    }
+}
+
+/// The thread that keeps the read replica up to date.
 pub struct Replicator {
     replica: Arc<ReadReplica>,
     log_path: PathBuf,
@@ -51,7 +76,7 @@ pub struct Replicator {
     keep_events: Span,
     snapshot_at: u64,
     snapshot: Option<JoinHandle<()>>,
-    waiting: BTreeMap<JobId, Vec<(TaskSelector, oneshot::Sender<()>)>>,
+    waiting: BTreeMap<JobId, Vec<(Condition, oneshot::Sender<()>)>>,
     /// How many events were applied; closed when the replicator ends.
     applied: watch::Sender<u64>,
 }
@@ -112,7 +137,7 @@ impl Replicator {
         loop {
             match inbox.recv_timeout(ENTER_WITHIN) {
                 Ok(ReplicatorMessage::Events(events)) => self.follow(&events),
-                Ok(ReplicatorMessage::WhenOver(target, tell)) => self.when_over(target, tell),
+                Ok(ReplicatorMessage::When(condition, tell)) => self.tell_when(condition, tell),
                 Ok(ReplicatorMessage::Stop) | Err(RecvTimeoutError::Disconnected) => break,
                 Err(RecvTimeoutError::Timeout) => self.enter_pending(),
             }
@@ -179,7 +204,7 @@ impl Replicator {
     fn tell_waiting(&mut self, cluster: &Cluster, job: JobId) {
         let Some(waiting) = self.waiting.remove(&job) else { return };
         let (over, open): (Vec<_>, Vec<_>) =
-            waiting.into_iter().partition(|(target, _)| is_over(cluster, *target));
+            waiting.into_iter().partition(|(condition, _)| condition.holds(cluster));
         for (_, tell) in over {
             let _gone = tell.send(());
         }
@@ -188,13 +213,13 @@ impl Replicator {
         }
     }
 
-    fn when_over(&mut self, target: TaskSelector, tell: oneshot::Sender<()>) {
-        if self.replica.look(|cluster| is_over(cluster, target)) {
+    fn tell_when(&mut self, condition: Condition, tell: oneshot::Sender<()>) {
+        if self.replica.look(|cluster| condition.holds(cluster)) {
             let _gone = tell.send(());
         } else {
-            let waiting = self.waiting.entry(target.job()).or_default();
+            let waiting = self.waiting.entry(condition.job()).or_default();
             waiting.retain(|(_, tell)| !tell.is_closed());
-            waiting.push((target, tell));
+            waiting.push((condition, tell));
         }
     }
 
@@ -225,6 +250,14 @@ impl Replicator {
             thread::Builder::new().name("snapshot".into()).spawn(save).expect("a thread can be started"),
         );
     }
+}
+
+/// Whether a task is over or has a later attempt; a task that memory no longer holds is over.
+fn is_superseded(cluster: &Cluster, AttemptId { task, number }: AttemptId) -> bool {
+    let Some(job) = cluster.job(task.job) else { return true };
+    let Some((node, _)) = job.node(task.node) else { return true };
+    node.done.of(task.index).is_some()
+        || node.live.get(&task.index).is_some_and(|live| live.attempts > number)
 }
 
 /// Whether all that is named is over; what memory no longer holds is.
